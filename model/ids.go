@@ -1,0 +1,63 @@
+package model
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/binary"
+)
+
+// IDLength is the length of a sale's id and of each part of an order's id: 16 characters of base32, 80 bits.
+const IDLength = 16
+
+// OrderIDLength is the length of an order's id: the sale's id, the attempt's part and the owner's tag.
+const OrderIDLength = 3 * IDLength
+
+// NewSaleID makes an id that can't be guessed.
+func NewSaleID() string { return rand.Text()[:IDLength] }
+
+// OrderIDs derives the ids of orders with a key that only the server has.
+type OrderIDs struct{ key []byte }
+
+// NewOrderIDs takes the key, which must never change while orders exist.
+func NewOrderIDs(key []byte) OrderIDs { return OrderIDs{key: key} }
+
+// Derive gives the id of the attempt of a user on a sale under a request key. The same three always
+// give the same id, so a retry, a redelivery and a fallback after a lost reply meet at one order.
+func (o OrderIDs) Derive(userID, saleID, requestKey string) string {
+	body := saleID + o.mac("attempt", userID, saleID, requestKey)
+	return body + o.mac("owner", userID, body)
+}
+
+// Issued reports whether orderID was derived for this user. It needs no look-up, so that guessed
+// and foreign ids cost nothing.
+func (o OrderIDs) Issued(userID, orderID string) bool {
+	if len(orderID) != OrderIDLength {
+		return false
+	}
+	body, tag := orderID[:2*IDLength], orderID[2*IDLength:]
+	return subtle.ConstantTimeCompare([]byte(tag), []byte(o.mac("owner", userID, body))) == 1
+}
+
+// SaleOf gives the sale that an order's id belongs to.
+func SaleOf(orderID string) string {
+	if len(orderID) != OrderIDLength {
+		return ""
+	}
+	return orderID[:IDLength]
+}
+
+// mac is IDLength characters of HMAC-SHA256 over the parts, each behind its length, so that no two
+// lists of parts run together to the same bytes.
+func (o OrderIDs) mac(parts ...string) string {
+	h := hmac.New(sha256.New, o.key)
+	for _, p := range parts {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return base32.StdEncoding.EncodeToString(h.Sum(nil)[:IDLength*5/8])
+}

@@ -1,0 +1,90 @@
+package model
+
+import (
+	"slices"
+	"time"
+)
+
+// OrderStatus is a place in an order's life; transitions says how it moves.
+type OrderStatus string
+
+// The statuses of an order. Queued is not in the database: the attempt was admitted and is not settled yet.
+const (
+	OrderQueued    OrderStatus = "queued"
+	OrderPending   OrderStatus = "pending"
+	OrderPaid      OrderStatus = "paid"
+	OrderCancelled OrderStatus = "cancelled"
+	OrderExpired   OrderStatus = "expired"
+	OrderRefunded  OrderStatus = "refunded"
+	OrderRejected  OrderStatus = "rejected"
+)
+
+// transitions is the whole life of an order. Expired to paid is a late payment that found a unit left.
+var transitions = map[OrderStatus][]OrderStatus{
+	OrderQueued:  {OrderPending, OrderRejected},
+	OrderPending: {OrderPaid, OrderCancelled, OrderExpired},
+	OrderPaid:    {OrderRefunded},
+	OrderExpired: {OrderPaid},
+}
+
+// CanBecome reports whether an order may move from s to next.
+func (s OrderStatus) CanBecome(next OrderStatus) bool {
+	return slices.Contains(transitions[s], next)
+}
+
+// Order is the durable yes to an attempt.
+type Order struct {
+	ID          string
+	SaleID      string
+	UserID      string
+	Quantity    int
+	AmountCents int64
+	Currency    string
+	Status      OrderStatus
+	Reason      Verdict // why a rejected order was rejected, else empty
+	Source      Source
+	Epoch       int64 // the gate's, when the attempt was admitted
+	RequestKey  string
+	RequestHash string
+	CreatedAt   time.Time
+	ExpiresAt   time.Time // until when the buyer is told to pay; the store adds a grace
+	PaidAt      time.Time // zero while unpaid
+}
+
+// Source says which way an order came into the database.
+type Source string
+
+// The ways into the database.
+const (
+	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
+	FromDatabase Source = "database" // deducted in the database itself
+)
+
+// Attempt is one purchase request on its way through the engine.
+type Attempt struct {
+	ID          string // the order's id, if there will be one
+	SaleID      string
+	UserID      string
+	Quantity    int
+	RequestKey  string
+	RequestHash string // of the request's body, to tell a repeat from another request under the same key
+	Frequency   Frequency
+}
+
+// Frequency is how many requests a user may make to a sale in a window. A zero Limit means no limit.
+type Frequency struct {
+	Limit  int
+	Window time.Duration
+}
+
+// Outcome is what became of an attempt. Accepted with an Order is a durable yes; Accepted without one
+// means that the attempt is queued.
+type Outcome struct {
+	Verdict Verdict
+	Order   *Order
+	// Repeated: the attempt's id was known before, and Order, if any, is the one made then.
+	Repeated bool
+}
+
+// Queued reports whether the attempt was admitted and waits to be settled.
+func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil }

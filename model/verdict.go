@@ -1,0 +1,53 @@
+package model
+
+import "errors"
+
+// Verdict is the answer to a request that was understood and judged: Accepted, or one refusal code.
+// A refusal is a value; an error means that something broke. The string is the stable code that
+// clients see in a problem document.
+type Verdict string
+
+// Verdicts on an attempt, in the order in which every strategy judges them.
+const (
+	Accepted     Verdict = "accepted"
+	NotFound     Verdict = "not_found"
+	NotStarted   Verdict = "not_started"
+	Ended        Verdict = "ended"
+	Paused       Verdict = "paused"
+	LimitReached Verdict = "limit_reached"
+	SoldOut      Verdict = "sold_out"
+)
+
+// Verdicts of the front door and on later steps of an order's life.
+const (
+	BadRequest           Verdict = "bad_request"
+	Unauthenticated      Verdict = "unauthenticated"
+	BadSignature         Verdict = "bad_signature"
+	BadPath              Verdict = "bad_path"
+	Forbidden            Verdict = "forbidden"
+	NameTaken            Verdict = "name_taken"
+	NotPayable           Verdict = "not_payable"
+	NotCancellable       Verdict = "not_cancellable"
+	NotRefundable        Verdict = "not_refundable"
+	AmountMismatch       Verdict = "amount_mismatch"
+	TooLarge             Verdict = "too_large"
+	UnsupportedMediaType Verdict = "unsupported_media_type"
+	IdempotencyMismatch  Verdict = "idempotency_mismatch"
+	RateLimited          Verdict = "rate_limited"
+	TooFrequent          Verdict = "too_frequent"
+	Unavailable          Verdict = "unavailable"
+)
+
+// Reasons of a rejected order that are not verdicts on an attempt.
+const (
+	// ReasonLost: the gate lost the queued attempt before it was settled; the same key may be tried again.
+	ReasonLost Verdict = "lost"
+	// ReasonFailed: settling the attempt failed for good, too often to try again.
+	ReasonFailed Verdict = "failed"
+)
+
+// ErrUnavailable: neither store could take the work now; nothing was promised, and the caller may retry.
+var ErrUnavailable = errors.New("unavailable")
+
+// ErrLostRace: another writer changed the stock row first; nothing was written.
+var ErrLostRace = errors.New("lost the race for the stock row")
