@@ -60,31 +60,20 @@ const (
 	FromDatabase Source = "database" // deducted in the database itself
 )
 
-// Attempt is one purchase request on its way through the engine.
-type Attempt struct {
-	ID          string // the order's id, if there will be one
-	SaleID      string
-	UserID      string
-	Quantity    int
-	RequestKey  string
-	RequestHash string // of the request's body, to tell a repeat from another request under the same key
-	Frequency   Frequency
-}
-
-// Frequency is how many requests a user may make to a sale in a window. A zero Limit means no limit.
-type Frequency struct {
+// OrderFilter selects orders; empty fields select all.
+type OrderFilter struct {
+	UserID string
+	SaleID string
+	Status OrderStatus
+	Cursor string // that the page before ended with, or empty
 	Limit  int
-	Window time.Duration
 }
 
-// Outcome is what became of an attempt. Accepted with an Order is a durable yes; Accepted without one
-// means that the attempt is queued.
-type Outcome struct {
-	Verdict Verdict
-	Order   *Order
-	// Repeated: the attempt's id was known before, and Order, if any, is the one made then.
-	Repeated bool
+// Release is units of one order that went back to the available ones, or, with negative Units, that a late
+// payment took again. Version is the stock row's then, so that the gate can tell whether it knows already.
+type Release struct {
+	OrderID string
+	UserID  string
+	Units   int
+	Version int64
 }
-
-// Queued reports whether the attempt was admitted and waits to be settled.
-func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil }

@@ -33,3 +33,21 @@ type Callback struct {
 	Succeeded     bool
 	AmountCents   int64
 }
+
+// SandboxStatus is what the sandbox provider did with a card.
+type SandboxStatus string
+
+// The statuses of a sandbox transaction.
+const (
+	SandboxCharged  SandboxStatus = "charged"
+	SandboxDeclined SandboxStatus = "declined"
+	SandboxRefunded SandboxStatus = "refunded"
+)
+
+// SandboxTransaction is a row of the sandbox provider's books.
+type SandboxTransaction struct {
+	ID          string
+	PaymentID   string
+	AmountCents int64
+	Status      SandboxStatus
+}

@@ -2,7 +2,10 @@
 // It imports the standard library only, and everything else may import it.
 package model
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // SaleStatus is what the operator decided about a sale; time and stock decide the rest (State).
 type SaleStatus string
@@ -92,4 +95,45 @@ type Stock struct {
 type Offer struct {
 	Sale
 	Stock Stock
+}
+
+// SaleChange is what an operator changes about a sale. Edit changes the texts, times, limit and status of the
+// sale as it is at that moment; a verdict other than Accepted takes the whole change back.
+type SaleChange struct {
+	SaleID   string
+	Actor    string
+	Action   string // for the log
+	Edit     func(*Sale) Verdict
+	AddQuota int64
+}
+
+// GateContents is what a new gate of a sale must know, as one instant of the database saw it.
+type GateContents struct {
+	Offer   Offer
+	Units   map[string]int    // live units by user
+	Known   map[string]string // request hashes by the ids of orders and refusals
+	Pending []Entry           // entries of the stream that are not settled yet
+}
+
+// Books are the sums of a sale that must agree, as one instant of the database saw them.
+type Books struct {
+	Stock       Stock
+	Orders      map[OrderStatus]int64 // orders by status, rejected ones included
+	Units       map[OrderStatus]int64 // units by status
+	BuyersUnits int64                 // live units over all users
+}
+
+// Violations says in words which sums disagree; none means that the books balance.
+func (b Books) Violations() []string {
+	var list []string
+	check := func(what string, a, b int64) {
+		if a != b {
+			list = append(list, fmt.Sprintf("%s: %d, not %d", what, a, b))
+		}
+	}
+	check("available + held + paid against the quota", b.Stock.Available+b.Stock.Held+b.Stock.Paid, b.Stock.Quota)
+	check("held against pending orders", b.Stock.Held, b.Units[OrderPending])
+	check("paid against paid orders", b.Stock.Paid, b.Units[OrderPaid])
+	check("buyers' units against live orders", b.BuyersUnits, b.Units[OrderPending]+b.Units[OrderPaid])
+	return list
 }

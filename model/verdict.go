@@ -51,3 +51,9 @@ var ErrUnavailable = errors.New("unavailable")
 
 // ErrLostRace: another writer changed the stock row first; nothing was written.
 var ErrLostRace = errors.New("lost the race for the stock row")
+
+// ErrBroken: the work can't succeed as it is, now or later, as when the schema lacks a column.
+var ErrBroken = errors.New("broken")
+
+// ErrBadCursor: a page's cursor is not one that the engine gave.
+var ErrBadCursor = errors.New("bad cursor")

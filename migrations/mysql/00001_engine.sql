@@ -1,0 +1,149 @@
+-- +goose Up
+-- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they
+-- do in Redis. There are no foreign keys: each would lock a parent row on every order of a rush.
+
+CREATE TABLE sales (
+  id                   CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  code                 VARCHAR(16)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  title                VARCHAR(200)  NOT NULL,
+  description          VARCHAR(2000) NOT NULL,
+  image_url            VARCHAR(500)  NOT NULL,
+  price_cents          BIGINT        NOT NULL,
+  original_price_cents BIGINT        NOT NULL,
+  currency             CHAR(3)       CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  limit_per_user       INT           NOT NULL,
+  pay_timeout_seconds  INT           NOT NULL,
+  starts_at_ms         BIGINT        NOT NULL,
+  ends_at_ms           BIGINT        NOT NULL,
+  status               VARCHAR(8)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  revision             BIGINT        NOT NULL,
+  created_at_ms        BIGINT        NOT NULL,
+  UNIQUE KEY sales_code (code),
+  KEY sales_ends_at (ends_at_ms),
+  KEY sales_created_at (created_at_ms),
+  CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
+  CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
+  CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE stock (
+  sale_id     CHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  quota       BIGINT   NOT NULL,
+  available   BIGINT   NOT NULL,
+  held        BIGINT   NOT NULL,
+  paid        BIGINT   NOT NULL,
+  version     BIGINT   NOT NULL,
+  epoch       BIGINT   NOT NULL,
+  epoch_at_ms BIGINT   NOT NULL,
+  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
+  CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE orders (
+  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  sale_id       CHAR(16)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  user_id       VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  quantity      INT          NOT NULL,
+  amount_cents  BIGINT       NOT NULL,
+  currency      CHAR(3)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  status        VARCHAR(9)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  source        VARCHAR(8)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  epoch         BIGINT       NOT NULL,
+  request_key   VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  request_hash  CHAR(32)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  created_at_ms BIGINT       NOT NULL,
+  expires_at_ms BIGINT       NOT NULL,
+  paid_at_ms    BIGINT       NULL,
+  UNIQUE KEY orders_request (user_id, sale_id, request_key),
+  KEY orders_due (status, expires_at_ms),
+  KEY orders_sale (sale_id, status, quantity),
+  CONSTRAINT orders_quantity CHECK (quantity > 0)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE refusals (
+  order_id      CHAR(48)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  sale_id       CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  user_id       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  quantity      INT         NOT NULL,
+  reason        VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  request_hash  CHAR(32)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  created_at_ms BIGINT      NOT NULL,
+  KEY refusals_sale (sale_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE buyers (
+  sale_id CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  user_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  units   INT         NOT NULL,
+  PRIMARY KEY (sale_id, user_id),
+  CONSTRAINT buyers_not_negative CHECK (units >= 0)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE payments (
+  id              CHAR(26)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  order_id        CHAR(48)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  provider        VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  provider_txn_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,
+  amount_cents    BIGINT      NOT NULL,
+  status          VARCHAR(10) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  created_at_ms   BIGINT      NOT NULL,
+  expires_at_ms   BIGINT      NOT NULL,
+  UNIQUE KEY payments_transaction (provider, provider_txn_id),
+  KEY payments_order (order_id),
+  KEY payments_status (status)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- The sandbox provider's own books: what a bank would know.
+CREATE TABLE sandbox_transactions (
+  txn_id       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  payment_id   CHAR(26)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  amount_cents BIGINT      NOT NULL,
+  status       VARCHAR(8)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  reported     INT         NOT NULL,
+  KEY sandbox_unreported (reported)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE users (
+  id            VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  name          VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  password_hash VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  role          VARCHAR(8)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  created_at_ms BIGINT       NOT NULL,
+  UNIQUE KEY users_name (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- What operators did, and every repair that the engine made by itself.
+CREATE TABLE operations (
+  id      BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  at_ms   BIGINT        NOT NULL,
+  actor   VARCHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  action  VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  subject VARCHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  detail  VARCHAR(1000) NOT NULL,
+  KEY operations_subject (subject, id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE leases (
+  name     VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  holder   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  until_ms BIGINT      NOT NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- Keys that must live as long as the data: the one that orders' ids are derived with.
+CREATE TABLE data_keys (
+  name  VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  value CHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- +goose Down
+DROP TABLE data_keys;
+DROP TABLE leases;
+DROP TABLE operations;
+DROP TABLE users;
+DROP TABLE sandbox_transactions;
+DROP TABLE payments;
+DROP TABLE buyers;
+DROP TABLE refusals;
+DROP TABLE orders;
+DROP TABLE stock;
+DROP TABLE sales;

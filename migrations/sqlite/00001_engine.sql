@@ -1,0 +1,149 @@
+-- +goose Up
+-- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they
+-- do in Redis. The twin of the MySQL file of the same number: same tables, columns, keys and checks.
+
+CREATE TABLE sales (
+  id                   TEXT    NOT NULL PRIMARY KEY,
+  code                 TEXT    NOT NULL,
+  title                TEXT    NOT NULL,
+  description          TEXT    NOT NULL,
+  image_url            TEXT    NOT NULL,
+  price_cents          INTEGER NOT NULL,
+  original_price_cents INTEGER NOT NULL,
+  currency             TEXT    NOT NULL,
+  limit_per_user       INTEGER NOT NULL,
+  pay_timeout_seconds  INTEGER NOT NULL,
+  starts_at_ms         INTEGER NOT NULL,
+  ends_at_ms           INTEGER NOT NULL,
+  status               TEXT    NOT NULL,
+  revision             INTEGER NOT NULL,
+  created_at_ms        INTEGER NOT NULL,
+  CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
+  CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
+  CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms)
+) STRICT;
+CREATE UNIQUE INDEX sales_code ON sales (code);
+CREATE INDEX sales_ends_at ON sales (ends_at_ms);
+CREATE INDEX sales_created_at ON sales (created_at_ms);
+
+CREATE TABLE stock (
+  sale_id              TEXT    NOT NULL PRIMARY KEY,
+  quota                INTEGER NOT NULL,
+  available            INTEGER NOT NULL,
+  held                 INTEGER NOT NULL,
+  paid                 INTEGER NOT NULL,
+  version              INTEGER NOT NULL,
+  epoch                INTEGER NOT NULL,
+  epoch_at_ms          INTEGER NOT NULL,
+  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
+  CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
+) STRICT;
+
+CREATE TABLE orders (
+  id                   TEXT    NOT NULL PRIMARY KEY,
+  sale_id              TEXT    NOT NULL,
+  user_id              TEXT    NOT NULL,
+  quantity             INTEGER NOT NULL,
+  amount_cents         INTEGER NOT NULL,
+  currency             TEXT    NOT NULL,
+  status               TEXT    NOT NULL,
+  source               TEXT    NOT NULL,
+  epoch                INTEGER NOT NULL,
+  request_key          TEXT    NOT NULL,
+  request_hash         TEXT    NOT NULL,
+  created_at_ms        INTEGER NOT NULL,
+  expires_at_ms        INTEGER NOT NULL,
+  paid_at_ms           INTEGER NULL,
+  CONSTRAINT orders_quantity CHECK (quantity > 0)
+) STRICT;
+CREATE UNIQUE INDEX orders_request ON orders (user_id, sale_id, request_key);
+CREATE INDEX orders_due ON orders (status, expires_at_ms);
+CREATE INDEX orders_sale ON orders (sale_id, status, quantity);
+
+CREATE TABLE refusals (
+  order_id             TEXT    NOT NULL PRIMARY KEY,
+  sale_id              TEXT    NOT NULL,
+  user_id              TEXT    NOT NULL,
+  quantity             INTEGER NOT NULL,
+  reason               TEXT    NOT NULL,
+  request_hash         TEXT    NOT NULL,
+  created_at_ms        INTEGER NOT NULL
+) STRICT;
+CREATE INDEX refusals_sale ON refusals (sale_id);
+
+CREATE TABLE buyers (
+  sale_id              TEXT    NOT NULL,
+  user_id              TEXT    NOT NULL,
+  units                INTEGER NOT NULL,
+  PRIMARY KEY (sale_id, user_id),
+  CONSTRAINT buyers_not_negative CHECK (units >= 0)
+) STRICT;
+
+CREATE TABLE payments (
+  id                   TEXT    NOT NULL PRIMARY KEY,
+  order_id             TEXT    NOT NULL,
+  provider             TEXT    NOT NULL,
+  provider_txn_id      TEXT    NULL,
+  amount_cents         INTEGER NOT NULL,
+  status               TEXT    NOT NULL,
+  created_at_ms        INTEGER NOT NULL,
+  expires_at_ms        INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX payments_transaction ON payments (provider, provider_txn_id);
+CREATE INDEX payments_order ON payments (order_id);
+CREATE INDEX payments_status ON payments (status);
+
+-- The sandbox provider's own books: what a bank would know.
+CREATE TABLE sandbox_transactions (
+  txn_id               TEXT    NOT NULL PRIMARY KEY,
+  payment_id           TEXT    NOT NULL,
+  amount_cents         INTEGER NOT NULL,
+  status               TEXT    NOT NULL,
+  reported             INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sandbox_unreported ON sandbox_transactions (reported);
+
+CREATE TABLE users (
+  id                   TEXT    NOT NULL PRIMARY KEY,
+  name                 TEXT    NOT NULL,
+  password_hash        TEXT    NOT NULL,
+  role                 TEXT    NOT NULL,
+  created_at_ms        INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX users_name ON users (name);
+
+-- What operators did, and every repair that the engine made by itself.
+CREATE TABLE operations (
+  id                   INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  at_ms                INTEGER NOT NULL,
+  actor                TEXT    NOT NULL,
+  action               TEXT    NOT NULL,
+  subject              TEXT    NOT NULL,
+  detail               TEXT    NOT NULL
+) STRICT;
+CREATE INDEX operations_subject ON operations (subject, id);
+
+CREATE TABLE leases (
+  name                 TEXT    NOT NULL PRIMARY KEY,
+  holder               TEXT    NOT NULL,
+  until_ms             INTEGER NOT NULL
+) STRICT;
+
+-- Keys that must live as long as the data: the one that orders' ids are derived with.
+CREATE TABLE data_keys (
+  name                 TEXT    NOT NULL PRIMARY KEY,
+  value                TEXT    NOT NULL
+) STRICT;
+
+-- +goose Down
+DROP TABLE data_keys;
+DROP TABLE leases;
+DROP TABLE operations;
+DROP TABLE users;
+DROP TABLE sandbox_transactions;
+DROP TABLE payments;
+DROP TABLE buyers;
+DROP TABLE refusals;
+DROP TABLE orders;
+DROP TABLE stock;
+DROP TABLE sales;

@@ -1,0 +1,62 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+)
+
+// Attempt is one purchase request on its way through the engine.
+type Attempt struct {
+	ID          string // the order's id, if there will be one
+	SaleID      string
+	UserID      string
+	Quantity    int
+	RequestKey  string
+	RequestHash string // of what the request asks for, to tell a repeat from another request under the same key
+	Frequency   Frequency
+}
+
+// HashRequest gives the request hash of an attempt: 32 hex digits over all that a body can ask for.
+func HashRequest(quantity int) string {
+	sum := sha256.Sum256([]byte("quantity=" + strconv.Itoa(quantity)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Replay is the answer to an attempt whose id was known before: what it got then, or IdempotencyMismatch
+// if it asks for something else than the attempt did.
+func (a Attempt) Replay(known Outcome) Outcome {
+	known.Repeated = true
+	if known.Order != nil && known.Order.RequestHash != a.RequestHash {
+		return Outcome{Verdict: IdempotencyMismatch, Repeated: true}
+	}
+	return known
+}
+
+// Frequency is how many requests a user may make to a sale in a window. A zero Limit means no limit.
+type Frequency struct {
+	Limit  int
+	Window time.Duration
+}
+
+// Outcome is what became of an attempt. Accepted with an Order is a durable yes; Accepted without one
+// means that the attempt is queued. A refusal that was queued first carries a rejected Order.
+type Outcome struct {
+	Verdict    Verdict
+	Order      *Order        `json:",omitempty"`
+	Repeated   bool          `json:",omitempty"` // the attempt's id was known before
+	RetryAfter time.Duration `json:",omitempty"` // with TooFrequent
+}
+
+// Queued reports whether the attempt was admitted and waits to be settled.
+func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil }
+
+// Entry is an admitted attempt as the gate's stream holds it.
+type Entry struct {
+	Attempt
+	StreamID   string
+	Epoch      int64  // the gate's
+	Instance   string // whose buyer waits
+	Deliveries int64  // how often the stream has handed it out, 1 at first
+}

@@ -1,0 +1,303 @@
+// Package repository is the truth: sales, stock, orders and payments in MySQL or SQLite, through GORM.
+// Every change is a single conditional statement or a transaction at READ COMMITTED; nothing is read
+// and then written back on the strength of what was read, unless a version or a row lock guards it.
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	gosqlite "github.com/glebarez/go-sqlite"
+	"github.com/glebarez/sqlite"
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"gorm.io/driver/mysql"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"flashsale/model"
+)
+
+const (
+	dialTimeout = 3 * time.Second
+	// ioTimeout cuts a connection whose server has gone silent. It is above every statement's own limit.
+	ioTimeout = 10 * time.Second
+	// statementSeconds ends a SELECT that runs away.
+	statementSeconds = 5
+	// lockWaitSeconds is how long a statement waits for a row; past it the transaction is tried again.
+	lockWaitSeconds = 3
+	// connLifetime lets a pool follow a failover behind one address.
+	connLifetime = 10 * time.Minute
+	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
+	sqliteReaders = 4
+	// transactionTries bounds the repeats after a deadlock or a lock wait. Each repeat means that
+	// another transaction got through, so a handful is plenty; past it the caller hears ErrUnavailable.
+	transactionTries = 8
+	// retryPause is the longest pause before the first repeat; it doubles with each, and the pause is
+	// drawn evenly from zero up, so that the losers of one race do not meet again.
+	retryPause = 2 * time.Millisecond
+)
+
+// Store is the database. Its methods are safe for concurrent use.
+type Store struct {
+	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
+	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
+	sqlite bool
+}
+
+// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db` with at most maxConns connections.
+// It makes the folder of an SQLite file, and no tables: Migrate does.
+func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
+	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
+		return openSQLite(ctx, path)
+	}
+	return openMySQL(ctx, address, maxConns)
+}
+
+func openSQLite(ctx context.Context, path string) (*Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("make the folder of the database: %w", err)
+	}
+	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
+	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	write, err := openPool(ctx, sqlite.Open(dsn), 1)
+	if err != nil {
+		return nil, err
+	}
+	read, err := openPool(ctx, sqlite.Open(dsn+"&_pragma=query_only(1)"), sqliteReaders)
+	if err != nil {
+		return nil, errors.Join(err, closePool(write))
+	}
+	return &Store{write: write, read: read, sqlite: true}, nil
+}
+
+func openMySQL(ctx context.Context, address string, maxConns int) (*Store, error) {
+	cfg, err := mysqlConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Params, err = sessionSettings(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	pool, err := openPool(ctx, mysql.New(mysql.Config{DSNConfig: cfg, DontSupportRenameIndex: true, SkipInitializeWithVersion: true}), maxConns)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{write: pool, read: pool}, nil
+}
+
+// mysqlConfig turns the URL into the driver's settings. Statements are interpolated by the driver: batches
+// come in every size, and a prepared statement for each would fill the server's cache.
+func mysqlConfig(address string) (*mysqldriver.Config, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+		return nil, errors.New("database: want sqlite:PATH or mysql://user:pass@host:port/db")
+	}
+	cfg := mysqldriver.NewConfig()
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.Net, cfg.Addr = "tcp", u.Host
+	if u.Port() == "" {
+		cfg.Addr += ":3306"
+	}
+	cfg.DBName = strings.Trim(u.Path, "/")
+	cfg.Collation = "utf8mb4_general_ci"
+	cfg.InterpolateParams = true
+	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	cfg.Logger = &mysqldriver.NopLogger{} // each error is returned, and logged once where it ends
+	return cfg, nil
+}
+
+// sessionSettings asks the server what it is, since MariaDB and MySQL name two of the settings differently.
+func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]string, error) {
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }()
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return nil, err
+	}
+	settings := map[string]string{
+		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
+		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+	}
+	if strings.Contains(version, "MariaDB") {
+		settings["tx_isolation"] = "'READ-COMMITTED'"
+		settings["max_statement_time"] = fmt.Sprint(statementSeconds)
+	} else {
+		settings["transaction_isolation"] = "'READ-COMMITTED'"
+		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
+	}
+	return settings, nil
+}
+
+func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.DB, error) {
+	db, err := gorm.Open(dialector, &gorm.Config{
+		TranslateError:         true,
+		SkipDefaultTransaction: true,
+		Logger:                 logger.Discard, // each error is returned, and logged once where it ends
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxLifetime(connLifetime)
+	if err := pool.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("reach the database: %w", err), pool.Close())
+	}
+	return db, nil
+}
+
+func closePool(db *gorm.DB) error {
+	pool, err := db.DB()
+	if err != nil {
+		return err
+	}
+	return pool.Close()
+}
+
+// Close ends all connections.
+func (s *Store) Close() error {
+	if s.sqlite {
+		return errors.Join(closePool(s.read), closePool(s.write))
+	}
+	return closePool(s.write)
+}
+
+// Ping asks the database for an answer.
+func (s *Store) Ping(ctx context.Context) error {
+	pool, err := s.read.DB()
+	if err != nil {
+		return err
+	}
+	return pool.PingContext(ctx)
+}
+
+// nowMillis is the database's clock as an SQL expression.
+func (s *Store) nowMillis() string {
+	if s.sqlite {
+		return "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+	}
+	return "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
+}
+
+// Now is the database's clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
+
+func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
+	var ms int64
+	if err := db.Raw("SELECT " + s.nowMillis()).Scan(&ms).Error; err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return fromMillis(ms), nil
+}
+
+// forUpdate locks the rows of a SELECT. SQLite has one writer at a time and needs no row locks.
+func (s *Store) forUpdate() string {
+	if s.sqlite {
+		return ""
+	}
+	return " FOR UPDATE"
+}
+
+// skipLocked leaves rows that another transaction works on to that transaction.
+func (s *Store) skipLocked() string {
+	if s.sqlite {
+		return ""
+	}
+	return " FOR UPDATE SKIP LOCKED"
+}
+
+// transact runs fn in one transaction, and again after a deadlock or a lock wait. An error of the commit
+// itself is returned as it is: the transaction may have committed or not.
+func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	var err error
+	for try := range transactionTries {
+		if err = s.write.WithContext(ctx).Transaction(fn); err == nil || !passing(err) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+}
+
+// snapshot runs fn over reads that all see the same instant.
+func (s *Store) snapshot(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	opts := &sql.TxOptions{ReadOnly: true}
+	if !s.sqlite {
+		opts.Isolation = sql.LevelRepeatableRead
+	}
+	return s.read.WithContext(ctx).Transaction(fn, opts)
+}
+
+// pause waits a random while that grows with the number of tries, or until ctx ends.
+func pause(ctx context.Context, try int) error {
+	longest := retryPause << min(try, 5)
+	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // jitter, no secret
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// passing reports whether an error means that another transaction was in the way and a repeat may succeed.
+func passing(err error) bool {
+	if errors.Is(err, gorm.ErrDuplicatedKey) {
+		return true // another writer settled the same attempt in between; the repeat finds its order
+	}
+	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		return e.Number == 1213 || e.Number == 1205 || e.Number == 1020 // deadlock, lock wait, changed since read
+	}
+	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
+		return e.Code()&0xff == 5 // SQLITE_BUSY
+	}
+	return false
+}
+
+// broken reports whether an error says that the statement itself can't succeed, now or later, as a violated
+// constraint or a missing column does. Anything else may pass: a lost connection, a full disk, a timeout.
+func broken(err error) bool {
+	if errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) {
+		return true
+	}
+	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		switch e.Number {
+		case 1048, 1054, 1064, 1146, 1264, 1364, 1366, 1406, 3819, 4025:
+			return true
+		}
+	}
+	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
+		return e.Code()&0xff == 19 || e.Code()&0xff == 1 // SQLITE_CONSTRAINT, SQLITE_ERROR
+	}
+	return false
+}
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// wrap names the operation that failed; nil stays nil.
+func wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}

@@ -1,0 +1,87 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// NextEpoch starts a new generation of a sale's gate if seen is still the present one and the last one
+// started at least pause ago; only the caller that won may install it.
+func (s *Store) NextEpoch(ctx context.Context, saleID string, seen int64, pause time.Duration) (won bool, err error) {
+	now := s.nowMillis()
+	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = epoch + 1, epoch_at_ms = "+now+" WHERE sale_id = ? AND epoch = ? AND epoch_at_ms <= "+now+" - ?",
+		saleID, seen, pause.Milliseconds())
+	if res.Error != nil {
+		return false, fmt.Errorf("start a new epoch of sale %s: %w", saleID, res.Error)
+	}
+	return res.RowsAffected == 1, nil
+}
+
+// GateContents reads what a new gate must know. pending are the entries in the sale's stream, read before;
+// those that the database has settled by then are left out of the contents. ok is false if there is no such sale.
+func (s *Store) GateContents(ctx context.Context, saleID string, pending []model.Entry) (contents model.GateContents, ok bool, err error) {
+	contents = model.GateContents{Units: map[string]int{}, Known: map[string]string{}}
+	err = s.snapshot(ctx, func(tx *gorm.DB) error {
+		if contents.Offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
+			return err
+		}
+		var buyers []struct {
+			UserID string
+			Units  int
+		}
+		if err := tx.Raw("SELECT user_id, units FROM buyers WHERE sale_id = ? AND units > 0", saleID).Scan(&buyers).Error; err != nil {
+			return err
+		}
+		for _, b := range buyers {
+			contents.Units[b.UserID] = b.Units
+		}
+		var known []struct{ ID, RequestHash string }
+		err := tx.Raw("SELECT id, request_hash FROM orders WHERE sale_id = ? UNION ALL SELECT order_id, request_hash FROM refusals WHERE sale_id = ?",
+			saleID, saleID).Scan(&known).Error
+		for _, k := range known {
+			contents.Known[k.ID] = k.RequestHash
+		}
+		return err
+	})
+	if err != nil {
+		return contents, false, fmt.Errorf("read the gate of sale %s: %w", saleID, err)
+	}
+	for _, e := range pending {
+		if _, settled := contents.Known[e.ID]; !settled {
+			contents.Pending = append(contents.Pending, e)
+		}
+	}
+	return contents, ok, nil
+}
+
+// Books reads the sums of a sale; ok is false if there is no such sale.
+func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
+	books = model.Books{Orders: map[model.OrderStatus]int64{}, Units: map[model.OrderStatus]int64{}}
+	err = s.snapshot(ctx, func(tx *gorm.DB) error {
+		var offer model.Offer
+		if offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
+			return err
+		}
+		books.Stock = offer.Stock
+		var sums []struct {
+			Status        string
+			Orders, Units int64
+		}
+		err := tx.Raw(`SELECT status, COUNT(*) AS orders, SUM(quantity) AS units FROM orders WHERE sale_id = ? GROUP BY status
+			UNION ALL SELECT 'rejected', COUNT(*), COALESCE(SUM(quantity), 0) FROM refusals WHERE sale_id = ?`, saleID, saleID).Scan(&sums).Error
+		if err != nil {
+			return err
+		}
+		for _, sum := range sums {
+			books.Orders[model.OrderStatus(sum.Status)] = sum.Orders
+			books.Units[model.OrderStatus(sum.Status)] = sum.Units
+		}
+		return tx.Raw("SELECT COALESCE(SUM(units), 0) FROM buyers WHERE sale_id = ?", saleID).Scan(&books.BuyersUnits).Error
+	})
+	return books, ok, wrap("read the books of sale "+saleID, err)
+}

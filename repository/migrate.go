@@ -1,0 +1,99 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+
+	"flashsale/migrations"
+)
+
+// migrateWaitSeconds is how long one instance waits while another one migrates.
+const migrateWaitSeconds = 30
+
+// Migration is one numbered step of the schema.
+type Migration struct {
+	Version int64
+	Name    string
+	Applied bool
+}
+
+// MigrateUp brings the schema up to date. Instances that start together take turns.
+func (s *Store) MigrateUp(ctx context.Context) error {
+	return s.migrate(ctx, func(p *goose.Provider) error {
+		_, err := p.Up(ctx)
+		return err
+	})
+}
+
+// MigrateDown takes back the last applied step, with its data.
+func (s *Store) MigrateDown(ctx context.Context) error {
+	return s.migrate(ctx, func(p *goose.Provider) error {
+		_, err := p.Down(ctx)
+		if errors.Is(err, goose.ErrNoNextVersion) {
+			return nil
+		}
+		return err
+	})
+}
+
+// MigrateStatus lists the steps in their order.
+func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
+	var list []Migration
+	err := s.migrate(ctx, func(p *goose.Provider) error {
+		status, err := p.Status(ctx)
+		for _, m := range status {
+			list = append(list, Migration{Version: m.Source.Version, Name: m.Source.Path, Applied: m.State == goose.StateApplied})
+		}
+		return err
+	})
+	return list, err
+}
+
+func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) error {
+	db, err := s.write.DB()
+	if err != nil {
+		return err
+	}
+	dialect, folder := goose.DialectMySQL, "mysql"
+	if s.sqlite {
+		dialect, folder = goose.DialectSQLite3, "sqlite"
+	}
+	files, err := fs.Sub(migrations.FS, folder)
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(dialect, db, files)
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	if s.sqlite {
+		return run(provider)
+	}
+	return underLock(ctx, db, func() error { return run(provider) })
+}
+
+// underLock holds a named lock of the MySQL server, which ends with its connection.
+func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	var got sql.NullInt64
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('flashsale_migrate_', DATABASE()), ?)", migrateWaitSeconds).Scan(&got); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if got.Int64 != 1 {
+		return errors.New("migrate: another instance holds the migration lock")
+	}
+	defer func() {
+		_, unlockErr := conn.ExecContext(ctx, "SELECT RELEASE_LOCK(CONCAT('flashsale_migrate_', DATABASE()))")
+		err = errors.Join(err, unlockErr)
+	}()
+	return fn()
+}

@@ -1,0 +1,71 @@
+package repository
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// detailLength is what the column holds.
+const detailLength = 1000
+
+// Log leaves a row about what an operator did or the engine repaired.
+func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
+	return s.logOperation(s.write.WithContext(ctx), actor, action, subject, detail)
+}
+
+func (s *Store) logOperation(tx *gorm.DB, actor, action, subject, detail string) error {
+	if r := []rune(detail); len(r) > detailLength {
+		detail = string(r[:detailLength])
+	}
+	err := tx.Exec("INSERT INTO operations (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
+		actor, action, subject, detail).Error
+	if err != nil {
+		return fmt.Errorf("log %s: %w", action, err)
+	}
+	return nil
+}
+
+// Lease gives holder the named lease for ttl by the database's clock, unless another one has it.
+func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	db, now := s.write.WithContext(ctx), s.nowMillis()
+	insert := "INSERT IGNORE"
+	if s.sqlite {
+		insert = "INSERT OR IGNORE"
+	}
+	if err := db.Exec(insert+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name).Error; err != nil {
+		return false, fmt.Errorf("lease %s: %w", name, err)
+	}
+	err := db.Exec("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+")",
+		holder, ttl.Milliseconds(), name, holder).Error
+	if err != nil {
+		return false, fmt.Errorf("lease %s: %w", name, err)
+	}
+	// Asked back rather than counted: an update to the same values counts no row on MySQL.
+	var has string
+	if err := db.Raw("SELECT holder FROM leases WHERE name = ?", name).Scan(&has).Error; err != nil {
+		return false, fmt.Errorf("lease %s: %w", name, err)
+	}
+	return has == holder, nil
+}
+
+// DataKey gives the named key of 32 bytes that lives as long as the data, and makes it at first.
+func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // never fails, says its documentation
+	db := s.write.WithContext(ctx)
+	err := db.Exec("INSERT INTO data_keys (name, value) VALUES (?, ?)", name, hex.EncodeToString(fresh)).Error
+	if err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {
+		return nil, fmt.Errorf("make the key %s: %w", name, err)
+	}
+	var value string
+	if err := db.Raw("SELECT value FROM data_keys WHERE name = ?", name).Scan(&value).Error; err != nil {
+		return nil, fmt.Errorf("read the key %s: %w", name, err)
+	}
+	return hex.DecodeString(value)
+}

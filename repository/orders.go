@@ -1,0 +1,340 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+type orderRow struct {
+	ID, SaleID, UserID      string
+	Quantity                int
+	AmountCents             int64
+	Currency                string
+	Status, Source          string
+	Epoch                   int64
+	RequestKey, RequestHash string
+	CreatedAtMs             int64
+	ExpiresAtMs             int64
+	PaidAtMs                sql.NullInt64
+}
+
+func (orderRow) TableName() string { return "orders" }
+
+func (r orderRow) order() model.Order {
+	o := model.Order{
+		ID: r.ID, SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity,
+		AmountCents: r.AmountCents, Currency: r.Currency, Status: model.OrderStatus(r.Status),
+		Source: model.Source(r.Source), Epoch: r.Epoch, RequestKey: r.RequestKey, RequestHash: r.RequestHash,
+		CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
+	}
+	if r.PaidAtMs.Valid {
+		o.PaidAt = fromMillis(r.PaidAtMs.Int64)
+	}
+	return o
+}
+
+func orders(rows []orderRow) []model.Order {
+	list := make([]model.Order, len(rows))
+	for i, r := range rows {
+		list[i] = r.order()
+	}
+	return list
+}
+
+type refusalRow struct {
+	OrderID, SaleID, UserID string
+	Quantity                int
+	Reason, RequestHash     string
+	CreatedAtMs             int64
+}
+
+func (refusalRow) TableName() string { return "refusals" }
+
+func (r refusalRow) order() model.Order {
+	return model.Order{
+		ID: r.OrderID, SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, RequestHash: r.RequestHash,
+		Status: model.OrderRejected, Reason: model.Verdict(r.Reason), CreatedAt: fromMillis(r.CreatedAtMs),
+	}
+}
+
+func insertOrders(tx *gorm.DB, list []*model.Order) error {
+	if len(list) == 0 {
+		return nil
+	}
+	rows := make([]orderRow, len(list))
+	for i, o := range list {
+		rows[i] = orderRow{
+			ID: o.ID, SaleID: o.SaleID, UserID: o.UserID, Quantity: o.Quantity, AmountCents: o.AmountCents,
+			Currency: o.Currency, Status: string(o.Status), Source: string(o.Source), Epoch: o.Epoch,
+			RequestKey: o.RequestKey, RequestHash: o.RequestHash,
+			CreatedAtMs: o.CreatedAt.UnixMilli(), ExpiresAtMs: o.ExpiresAt.UnixMilli(),
+		}
+	}
+	if err := tx.Create(&rows).Error; err != nil {
+		return fmt.Errorf("insert orders: %w", err)
+	}
+	return nil
+}
+
+func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	for i := range rows {
+		rows[i].CreatedAtMs = now.UnixMilli()
+	}
+	if err := tx.Create(&rows).Error; err != nil {
+		return fmt.Errorf("insert refusals: %w", err)
+	}
+	return nil
+}
+
+// knownOutcomes gives what became of the attempts that were settled before, by their ids.
+func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string]model.Outcome, error) {
+	ids := make([]string, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.ID
+	}
+	known := map[string]model.Outcome{}
+	var made []orderRow
+	if err := db.Where("id IN ?", ids).Find(&made).Error; err != nil {
+		return nil, fmt.Errorf("look for orders: %w", err)
+	}
+	for _, r := range made {
+		o := r.order()
+		known[r.ID] = model.Outcome{Verdict: model.Accepted, Order: &o}
+	}
+	var refused []refusalRow
+	if err := db.Where("order_id IN ?", ids).Find(&refused).Error; err != nil {
+		return nil, fmt.Errorf("look for refusals: %w", err)
+	}
+	for _, r := range refused {
+		o := r.order()
+		known[r.OrderID] = model.Outcome{Verdict: o.Reason, Order: &o}
+	}
+	return known, nil
+}
+
+// Order reads an order, or the durable refusal under its id (rejected); ok is false if there is neither.
+func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
+	known, err := s.knownOutcomes(s.read.WithContext(ctx), []model.Attempt{{ID: id}})
+	if err != nil {
+		return order, false, fmt.Errorf("read order: %w", err)
+	}
+	outcome, ok := known[id]
+	if ok {
+		order = *outcome.Order
+	}
+	return order, ok, nil
+}
+
+// Orders lists orders, the newest first, and the cursor of the next page, which is empty at the end.
+func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error) {
+	db := s.read.WithContext(ctx)
+	if f.UserID != "" {
+		db = db.Where("user_id = ?", f.UserID)
+	}
+	if f.SaleID != "" {
+		db = db.Where("sale_id = ?", f.SaleID)
+	}
+	if f.Status != "" {
+		db = db.Where("status = ?", string(f.Status))
+	}
+	if f.Cursor != "" {
+		at, id, err := parseCursor(f.Cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		db = db.Where("created_at_ms < ? OR (created_at_ms = ? AND id < ?)", at, at, id)
+	}
+	var rows []orderRow
+	if err := db.Order("created_at_ms DESC, id DESC").Limit(f.Limit + 1).Find(&rows).Error; err != nil {
+		return nil, "", fmt.Errorf("list orders: %w", err)
+	}
+	if len(rows) > f.Limit {
+		rows = rows[:f.Limit]
+		last := rows[f.Limit-1]
+		next = base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.CreatedAtMs, 10) + "." + last.ID))
+	}
+	return orders(rows), next, nil
+}
+
+func parseCursor(cursor string) (atMillis int64, id string, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, "", model.ErrBadCursor
+	}
+	at, id, ok := strings.Cut(string(raw), ".")
+	atMillis, err = strconv.ParseInt(at, 10, 64)
+	if err != nil || !ok || len(id) != model.OrderIDLength {
+		return 0, "", model.ErrBadCursor
+	}
+	return atMillis, id, nil
+}
+
+// Cancel gives a pending order's units back. NotFound: absent or another user's; NotCancellable: not pending.
+func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, release model.Release, verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		var ok bool
+		order, ok, err = s.lockOrder(tx, orderID)
+		switch {
+		case err != nil:
+			return err
+		case !ok || order.UserID != userID:
+			verdict = model.NotFound
+			return errTakenBack
+		case order.Status != model.OrderPending:
+			verdict = model.NotCancellable
+			return errTakenBack
+		}
+		verdict = model.Accepted
+		order.Status = model.OrderCancelled
+		releases, err := s.release(tx, order.SaleID, []model.Order{order}, model.OrderPending)
+		if err != nil {
+			return err
+		}
+		release = releases[0]
+		return nil
+	})
+	if errors.Is(err, errTakenBack) {
+		err = nil
+	}
+	return order, release, verdict, err
+}
+
+// ExpireDue expires at most limit pending orders whose time to pay has been over for longer than grace,
+// by the database's clock, and gives the releases by sale.
+func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (released map[string][]model.Release, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		released = map[string][]model.Release{}
+		var rows []orderRow
+		err := tx.Raw("SELECT * FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ? ORDER BY expires_at_ms LIMIT ?"+s.skipLocked(),
+			string(model.OrderPending), grace.Milliseconds(), limit).Scan(&rows).Error
+		if err != nil {
+			return fmt.Errorf("find orders to expire: %w", err)
+		}
+		bySale := map[string][]model.Order{}
+		for _, r := range rows {
+			o := r.order()
+			o.Status = model.OrderExpired
+			bySale[o.SaleID] = append(bySale[o.SaleID], o)
+		}
+		sales := map[string]int{}
+		for id := range bySale {
+			sales[id] = 0
+		}
+		for _, id := range sortedKeys(sales) { // one order of locking for all
+			if released[id], err = s.release(tx, id, bySale[id], model.OrderPending); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return released, err
+}
+
+// RefundOrder takes a paid order back: its units can be sold again, its money is due to be refunded.
+// NotRefundable: the order is not paid.
+func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, release model.Release, verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		var ok bool
+		order, ok, err = s.lockOrder(tx, orderID)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			verdict = model.NotFound
+			return errTakenBack
+		case order.Status != model.OrderPaid:
+			verdict = model.NotRefundable
+			return errTakenBack
+		}
+		verdict = model.Accepted
+		order.Status = model.OrderRefunded
+		releases, err := s.release(tx, order.SaleID, []model.Order{order}, model.OrderPaid)
+		if err != nil {
+			return err
+		}
+		release = releases[0]
+		err = tx.Exec("UPDATE payments SET status = ? WHERE order_id = ? AND status = ?",
+			string(model.PaymentRefundDue), order.ID, string(model.PaymentSucceeded)).Error
+		if err != nil {
+			return fmt.Errorf("mark the refund due: %w", err)
+		}
+		return s.logOperation(tx, actor, "refund", order.ID, fmt.Sprintf("%d cents", order.AmountCents))
+	})
+	if errors.Is(err, errTakenBack) {
+		err = nil
+	}
+	return order, release, verdict, err
+}
+
+func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
+	var rows []orderRow
+	if err := tx.Raw("SELECT * FROM orders WHERE id = ?"+s.forUpdate(), id).Scan(&rows).Error; err != nil {
+		return model.Order{}, false, fmt.Errorf("lock order: %w", err)
+	}
+	if len(rows) == 0 {
+		return model.Order{}, false, nil
+	}
+	return rows[0].order(), true, nil
+}
+
+// release moves locked orders of one sale from a status to the one that they carry, gives their units back to
+// the sale and to their users' limits, and gives what the gate must hear. Rows are locked in the order
+// order, buyer, stock, here as everywhere.
+func (s *Store) release(tx *gorm.DB, saleID string, list []model.Order, from model.OrderStatus) ([]model.Release, error) {
+	ids := make([]string, len(list))
+	units, total := map[string]int{}, int64(0)
+	for i, o := range list {
+		ids[i] = o.ID
+		units[o.UserID] += o.Quantity
+		total += int64(o.Quantity)
+	}
+	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
+	if res.Error != nil {
+		return nil, fmt.Errorf("release orders: %w", res.Error)
+	}
+	if res.RowsAffected != int64(len(ids)) {
+		return nil, fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
+	}
+	if err := s.returnUnits(tx, saleID, units); err != nil {
+		return nil, err
+	}
+	column := "held"
+	if from == model.OrderPaid {
+		column = "paid"
+	}
+	err := tx.Exec("UPDATE stock SET available = available + ?, "+column+" = "+column+" - ?, version = version + 1 WHERE sale_id = ?",
+		total, total, saleID).Error
+	if err != nil {
+		return nil, fmt.Errorf("release stock: %w", err)
+	}
+	version, err := stockVersion(tx, saleID)
+	if err != nil {
+		return nil, err
+	}
+	releases := make([]model.Release, len(list))
+	for i, o := range list {
+		releases[i] = model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity, Version: version}
+	}
+	return releases, nil
+}
+
+// stockVersion reads the version that this transaction gave the row, which it still has locked.
+func stockVersion(tx *gorm.DB, saleID string) (version int64, err error) {
+	if err := tx.Raw("SELECT version FROM stock WHERE sale_id = ?", saleID).Scan(&version).Error; err != nil {
+		return 0, fmt.Errorf("read the stock's version: %w", err)
+	}
+	return version, nil
+}

@@ -1,0 +1,240 @@
+package repository
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+type paymentRow struct {
+	ID, OrderID, Provider    string
+	ProviderTxnID            sql.NullString
+	AmountCents              int64
+	Status                   string
+	CreatedAtMs, ExpiresAtMs int64
+}
+
+func (paymentRow) TableName() string { return "payments" }
+
+func (r paymentRow) payment() model.Payment {
+	return model.Payment{
+		ID: r.ID, OrderID: r.OrderID, Provider: r.Provider, ProviderTxnID: r.ProviderTxnID.String,
+		AmountCents: r.AmountCents, Status: model.PaymentStatus(r.Status), ExpiresAt: fromMillis(r.ExpiresAtMs),
+	}
+}
+
+// StartPayment opens a payment of a user's pending order, or gives the one that is open already.
+// NotFound: absent or another user's; NotPayable: not pending, or the time to pay is over.
+func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider string) (payment model.Payment, verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		order, ok, err := s.lockOrder(tx, orderID)
+		if err != nil {
+			return err
+		}
+		now, err := s.nowOn(tx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !ok || order.UserID != userID:
+			verdict = model.NotFound
+			return errTakenBack
+		case order.Status != model.OrderPending || !now.Before(order.ExpiresAt):
+			verdict = model.NotPayable
+			return errTakenBack
+		}
+		verdict = model.Accepted
+		var open []paymentRow
+		if err := tx.Where("order_id = ? AND provider = ? AND status = ?", orderID, provider, string(model.PaymentOpen)).Find(&open).Error; err != nil {
+			return fmt.Errorf("look for an open payment: %w", err)
+		}
+		if len(open) > 0 {
+			payment = open[0].payment()
+			return nil
+		}
+		row := paymentRow{
+			ID: rand.Text(), OrderID: orderID, Provider: provider, AmountCents: order.AmountCents,
+			Status: string(model.PaymentOpen), CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
+		}
+		payment = row.payment()
+		return wrap("open a payment", tx.Create(&row).Error)
+	})
+	if errors.Is(err, errTakenBack) {
+		err = nil
+	}
+	return payment, verdict, err
+}
+
+// Payment reads a payment; ok is false if there is none.
+func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error) {
+	var rows []paymentRow
+	if err := s.read.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
+		return payment, false, fmt.Errorf("read payment: %w", err)
+	}
+	if len(rows) == 0 {
+		return payment, false, nil
+	}
+	return rows[0].payment(), true, nil
+}
+
+// ApplyCallback records what a provider says of a payment, once for each of its transactions, and moves the
+// order: a pending one becomes paid; an expired one is reinstated if units and the user's limit allow, which
+// the release with negative units tells the gate; money that no order can keep becomes due to be refunded.
+// NotFound: no such payment; AmountMismatch: another amount; NotPayable: the transaction belongs to another payment.
+func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, release *model.Release, verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		release = nil
+		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", cb.PaymentID, provider)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			verdict = model.NotFound
+			return errTakenBack
+		case asked.AmountCents != cb.AmountCents:
+			verdict = model.AmountMismatch
+			return errTakenBack
+		}
+		// Under the order's lock, which every callback of this order takes first, all is read as it stays.
+		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
+			return err
+		} else if !ok {
+			return fmt.Errorf("payment %s is of no order", asked.ID)
+		}
+		row, seen, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, cb.ProviderTxnID)
+		switch {
+		case err != nil:
+			return err
+		case seen && row.OrderID != order.ID:
+			verdict = model.NotPayable
+			return errTakenBack
+		}
+		verdict = model.Accepted
+		if seen && (!cb.Succeeded || row.Status != string(model.PaymentFailed)) {
+			return nil // the same transaction again: the same answer
+		}
+		if !seen {
+			if row, _, err = findPayment(tx, "id = ?", cb.PaymentID); err != nil {
+				return err
+			}
+			if row.ProviderTxnID.Valid {
+				row.ID = rand.Text() // a second transaction of one payment has a row of its own
+			}
+			row.ProviderTxnID = sql.NullString{String: cb.ProviderTxnID, Valid: true}
+		}
+		status := model.PaymentFailed
+		if cb.Succeeded {
+			if status, release, err = s.keepMoney(tx, &order); err != nil {
+				return err
+			}
+		}
+		row.Status = string(status)
+		return wrap("record a payment", tx.Save(&row).Error)
+	})
+	if errors.Is(err, errTakenBack) {
+		err = nil
+	}
+	return order, release, verdict, err
+}
+
+func findPayment(tx *gorm.DB, where string, args ...any) (row paymentRow, ok bool, err error) {
+	var rows []paymentRow
+	if err := tx.Where(where, args...).Limit(1).Find(&rows).Error; err != nil {
+		return row, false, fmt.Errorf("look for a payment: %w", err)
+	}
+	if len(rows) == 0 {
+		return row, false, nil
+	}
+	return rows[0], true, nil
+}
+
+// keepMoney makes a locked order paid if it can be, and says what becomes of the money.
+func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, release *model.Release, err error) {
+	kept := false
+	switch order.Status {
+	case model.OrderPending:
+		kept = true
+		err = tx.Exec("UPDATE stock SET held = held - ?, paid = paid + ?, version = version + 1 WHERE sale_id = ?",
+			order.Quantity, order.Quantity, order.SaleID).Error
+	case model.OrderExpired:
+		release, err = s.reinstate(tx, *order)
+		kept = release != nil
+	default:
+		// Cancelled, refunded, or paid by another transaction: the money has no order.
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("pay order: %w", err)
+	}
+	if !kept {
+		return model.PaymentRefundDue, nil, nil
+	}
+	now, err := s.nowOn(tx)
+	if err != nil {
+		return "", nil, err
+	}
+	res := tx.Exec("UPDATE orders SET status = ?, paid_at_ms = ? WHERE id = ? AND status = ?",
+		string(model.OrderPaid), now.UnixMilli(), order.ID, string(order.Status))
+	if res.Error != nil {
+		return "", nil, fmt.Errorf("pay order: %w", res.Error)
+	}
+	if res.RowsAffected != 1 {
+		return "", nil, fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
+	}
+	order.Status, order.PaidAt = model.OrderPaid, now
+	return model.PaymentSucceeded, release, nil
+}
+
+// reinstate takes the units of an expired order again, if the user's limit and the stock have room; nil if not.
+func (s *Store) reinstate(tx *gorm.DB, order model.Order) (*model.Release, error) {
+	offer, _, _, err := s.offerOn(tx, order.SaleID)
+	if err != nil {
+		return nil, err
+	}
+	wanted := map[string]int{order.UserID: order.Quantity}
+	if err := s.addUnits(tx, order.SaleID, wanted); err != nil {
+		return nil, err
+	}
+	units, err := s.unitsOf(tx, order.SaleID, []string{order.UserID})
+	if err != nil {
+		return nil, err
+	}
+	if units[order.UserID] > offer.LimitPerUser {
+		return nil, s.returnUnits(tx, order.SaleID, wanted)
+	}
+	res := tx.Exec("UPDATE stock SET available = available - ?, paid = paid + ?, version = version + 1 WHERE sale_id = ? AND available >= ?",
+		order.Quantity, order.Quantity, order.SaleID, order.Quantity)
+	if res.Error != nil {
+		return nil, fmt.Errorf("reinstate: %w", res.Error)
+	}
+	if res.RowsAffected == 0 {
+		return nil, s.returnUnits(tx, order.SaleID, wanted)
+	}
+	version, err := stockVersion(tx, order.SaleID)
+	return &model.Release{OrderID: order.ID, UserID: order.UserID, Units: -order.Quantity, Version: version}, err
+}
+
+// RefundsDue lists payments whose money must go back.
+func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
+	var rows []paymentRow
+	if err := s.read.WithContext(ctx).Where("status = ?", string(model.PaymentRefundDue)).Limit(limit).Find(&rows).Error; err != nil {
+		return nil, fmt.Errorf("list refunds due: %w", err)
+	}
+	list := make([]model.Payment, len(rows))
+	for i, r := range rows {
+		list[i] = r.payment()
+	}
+	return list, nil
+}
+
+// MarkRefunded notes that the provider has sent a payment's money back.
+func (s *Store) MarkRefunded(ctx context.Context, paymentID string) error {
+	err := s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ?",
+		string(model.PaymentRefunded), paymentID, string(model.PaymentRefundDue)).Error
+	return wrap("mark refunded", err)
+}

@@ -1,0 +1,179 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// offerColumns reads a sale with its stock and the database's clock in one statement.
+const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
+	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision,
+	quota, available, held, paid, version, epoch, `
+
+type offerRow struct {
+	ID, Code, Title, Description string
+	ImageURL                     string
+	PriceCents                   int64
+	OriginalPriceCents           int64
+	Currency                     string
+	LimitPerUser                 int
+	PayTimeoutSeconds            int
+	StartsAtMs, EndsAtMs         int64
+	Status                       string
+	Revision                     int64
+	Quota, Available, Held, Paid int64
+	Version, Epoch               int64
+	NowMs                        int64
+}
+
+func (r offerRow) offer() model.Offer {
+	return model.Offer{
+		Sale: model.Sale{
+			ID: r.ID, Code: r.Code, Title: r.Title, Description: r.Description, ImageURL: r.ImageURL,
+			PriceCents: r.PriceCents, OriginalPriceCents: r.OriginalPriceCents, Currency: r.Currency,
+			LimitPerUser: r.LimitPerUser, PayTimeoutSeconds: r.PayTimeoutSeconds,
+			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
+			Status: model.SaleStatus(r.Status), Revision: r.Revision,
+		},
+		Stock: model.Stock{
+			SaleID: r.ID, Quota: r.Quota, Available: r.Available, Held: r.Held, Paid: r.Paid,
+			Version: r.Version, Epoch: r.Epoch,
+		},
+	}
+}
+
+// offers reads sales with their stock; where is SQL behind WHERE. It also gives the database's clock,
+// which is zero when no row matched.
+func (s *Store) offers(db *gorm.DB, where string, args ...any) ([]model.Offer, time.Time, error) {
+	var rows []offerRow
+	query := "SELECT " + offerColumns + s.nowMillis() + " AS now_ms FROM sales JOIN stock ON sale_id = sales.id WHERE " + where
+	if err := db.Raw(query, args...).Scan(&rows).Error; err != nil {
+		return nil, time.Time{}, fmt.Errorf("read sales: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, time.Time{}, nil
+	}
+	list := make([]model.Offer, len(rows))
+	for i, r := range rows {
+		list[i] = r.offer()
+	}
+	return list, fromMillis(rows[0].NowMs), nil
+}
+
+// Offer reads one sale; ok is false if there is none.
+func (s *Store) Offer(ctx context.Context, saleID string) (offer model.Offer, ok bool, err error) {
+	offer, _, ok, err = s.offerOn(s.read.WithContext(ctx), saleID)
+	return offer, ok, err
+}
+
+func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, bool, error) {
+	list, now, err := s.offers(db, "sales.id = ?", saleID)
+	if err != nil || len(list) == 0 {
+		return model.Offer{}, time.Time{}, false, err
+	}
+	return list[0], now, true, nil
+}
+
+// LiveOffers reads the sales that have not ended for longer than linger, by their start.
+func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
+	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
+	return list, err
+}
+
+// SaleCodes gives the ids and short codes of the sales made since a time: what a filter must know.
+func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, newest time.Time, err error) {
+	var rows []struct {
+		ID, Code    string
+		CreatedAtMs int64
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT id, code, created_at_ms FROM sales WHERE created_at_ms >= ?", since.UnixMilli()).Scan(&rows).Error
+	if err != nil {
+		return nil, since, fmt.Errorf("read sale ids: %w", err)
+	}
+	codes, newest = make(map[string]string, len(rows)), since
+	for _, r := range rows {
+		codes[r.ID] = r.Code
+		if at := fromMillis(r.CreatedAtMs); at.After(newest) {
+			newest = at
+		}
+	}
+	return codes, newest, nil
+}
+
+// SaleByCode gives the id of the sale behind a short link; empty if there is none.
+func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
+	var id string
+	if err := s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE code = ?", code).Scan(&id).Error; err != nil {
+		return "", fmt.Errorf("read a short link: %w", err)
+	}
+	return id, nil
+}
+
+// CreateSale writes a sale with its whole quota available.
+func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
+	return s.transact(ctx, func(tx *gorm.DB) error {
+		err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
+			limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, created_at_ms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, `+s.nowMillis()+`)`,
+			sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
+			sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
+			string(model.SaleLive)).Error
+		if err != nil {
+			return fmt.Errorf("create sale: %w", err)
+		}
+		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms) VALUES (?, ?, ?, 0, 0, 1, 0, 0)",
+			sale.ID, quota, quota).Error
+		if err != nil {
+			return fmt.Errorf("create stock: %w", err)
+		}
+		return s.logOperation(tx, actor, "create", sale.ID, fmt.Sprintf("%q, quota %d", sale.Title, quota))
+	})
+}
+
+// errTakenBack ends a transaction that must change nothing; it never leaves this package.
+var errTakenBack = errors.New("taken back")
+
+// ChangeSale applies a change and gives the sale as it is then. The stock row's version grows with every
+// change, so an optimistic writer that judged the old sale loses its race and judges anew.
+func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		if err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, version = version + 1 WHERE sale_id = ?",
+			change.AddQuota, change.AddQuota, change.SaleID).Error; err != nil {
+			return fmt.Errorf("add quota: %w", err)
+		}
+		found, _, ok, err := s.offerOn(tx, change.SaleID)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			verdict = model.NotFound
+			return errTakenBack
+		}
+		offer = found
+		sale := &offer.Sale
+		if verdict = change.Edit(sale); verdict != model.Accepted {
+			return errTakenBack
+		}
+		sale.Revision++
+		err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
+			starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
+			sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
+			sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID).Error
+		if err != nil {
+			return fmt.Errorf("change sale: %w", err)
+		}
+		detail := fmt.Sprintf("%s, limit %d, %s to %s, quota +%d", sale.Status, sale.LimitPerUser,
+			sale.StartsAt.Format(time.RFC3339), sale.EndsAt.Format(time.RFC3339), change.AddQuota)
+		return s.logOperation(tx, change.Actor, change.Action, sale.ID, detail)
+	})
+	if errors.Is(err, errTakenBack) {
+		err = nil
+	}
+	return offer, verdict, err
+}
