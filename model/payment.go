@@ -22,6 +22,7 @@ type Payment struct {
 	Provider      string
 	ProviderTxnID string // empty until the provider has called back
 	AmountCents   int64
+	Currency      string // the order's
 	Status        PaymentStatus
 	ExpiresAt     time.Time
 }

@@ -107,14 +107,6 @@ type SaleChange struct {
 	AddQuota int64
 }
 
-// GateContents is what a new gate of a sale must know, as one instant of the database saw it.
-type GateContents struct {
-	Offer   Offer
-	Units   map[string]int    // live units by user
-	Known   map[string]string // request hashes by the ids of orders and refusals
-	Pending []Entry           // entries of the stream that are not settled yet
-}
-
 // Books are the sums of a sale that must agree, as one instant of the database saw them.
 type Books struct {
 	Stock       Stock

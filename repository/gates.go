@@ -10,22 +10,22 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new generation of a sale's gate if seen is still the present one and the last one
-// started at least pause ago; only the caller that won may install it.
-func (s *Store) NextEpoch(ctx context.Context, saleID string, seen int64, pause time.Duration) (won bool, err error) {
-	now := s.nowMillis()
-	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = epoch + 1, epoch_at_ms = "+now+" WHERE sale_id = ? AND epoch = ? AND epoch_at_ms <= "+now+" - ?",
-		saleID, seen, pause.Milliseconds())
+// NextEpoch starts a new generation of a sale's gate, above the gate's own, if seen is still the present one
+// and the last one started at least pause ago; only the caller that won may install it.
+func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
+	now, next := s.nowMillis(), max(seen, gates)+1
+	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+" WHERE sale_id = ? AND epoch = ? AND epoch_at_ms <= "+now+" - ?",
+		next, saleID, seen, pause.Milliseconds())
 	if res.Error != nil {
-		return false, fmt.Errorf("start a new epoch of sale %s: %w", saleID, res.Error)
+		return 0, false, fmt.Errorf("start a new epoch of sale %s: %w", saleID, res.Error)
 	}
-	return res.RowsAffected == 1, nil
+	return next, res.RowsAffected == 1, nil
 }
 
 // GateContents reads what a new gate must know. pending are the entries in the sale's stream, read before;
 // those that the database has settled by then are left out of the contents. ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string, pending []model.Entry) (contents model.GateContents, ok bool, err error) {
-	contents = model.GateContents{Units: map[string]int{}, Known: map[string]string{}}
+	contents = model.GateContents{Units: map[string]int{}, Known: map[string]model.Request{}}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
 		if contents.Offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
@@ -40,11 +40,14 @@ func (s *Store) GateContents(ctx context.Context, saleID string, pending []model
 		for _, b := range buyers {
 			contents.Units[b.UserID] = b.Units
 		}
-		var known []struct{ ID, RequestHash string }
-		err := tx.Raw("SELECT id, request_hash FROM orders WHERE sale_id = ? UNION ALL SELECT order_id, request_hash FROM refusals WHERE sale_id = ?",
+		var known []struct {
+			ID, RequestHash string
+			Quantity        int
+		}
+		err := tx.Raw("SELECT id, request_hash, quantity FROM orders WHERE sale_id = ? UNION ALL SELECT order_id, request_hash, quantity FROM refusals WHERE sale_id = ?",
 			saleID, saleID).Scan(&known).Error
 		for _, k := range known {
-			contents.Known[k.ID] = k.RequestHash
+			contents.Known[k.ID] = model.Request{Quantity: k.Quantity, Hash: k.RequestHash}
 		}
 		return err
 	})

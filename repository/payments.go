@@ -71,16 +71,19 @@ func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider stri
 	return payment, verdict, err
 }
 
-// Payment reads a payment; ok is false if there is none.
+// Payment reads a payment with its order's currency; ok is false if there is none.
 func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error) {
-	var rows []paymentRow
-	if err := s.read.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
-		return payment, false, fmt.Errorf("read payment: %w", err)
+	var rows []struct {
+		Row      paymentRow `gorm:"embedded"`
+		Currency string
 	}
-	if len(rows) == 0 {
-		return payment, false, nil
+	err = s.read.WithContext(ctx).Raw("SELECT payments.*, currency FROM payments JOIN orders ON orders.id = order_id WHERE payments.id = ?", id).Scan(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return payment, false, wrap("read payment", err)
 	}
-	return rows[0].payment(), true, nil
+	payment = rows[0].Row.payment()
+	payment.Currency = rows[0].Currency
+	return payment, true, nil
 }
 
 // ApplyCallback records what a provider says of a payment, once for each of its transactions, and moves the

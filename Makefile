@@ -1,0 +1,44 @@
+# `make` and `make help` show what there is; each target's line says what it does.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test lint fmt fuzz check build clean
+
+FUZZTIME ?= 60s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The tools are built once, into Go's build cache.
+LINT := go tool -modfile=tools/go.mod golangci-lint
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+run: ## Start the server with embedded stores
+	go run .
+
+test: ## Run all tests with the race detector; they start MariaDB and Redis by themselves
+	scripts/test-servers.sh
+	go vet ./...
+	cd deploy/composetest && go vet ./... && go test -count=1 ./...
+	CGO_ENABLED=1 go test -race -count=1 -timeout 12m ./...
+
+lint: ## Check style, and the doors between the packages
+	$(LINT) run ./...
+	cd deploy/composetest && go tool -modfile=../../tools/go.mod golangci-lint run ./...
+
+fmt: ## Format the code
+	go tool -modfile=tools/go.mod gofumpt -l -w .
+
+fuzz: ## Run every fuzz target for FUZZTIME (60s) each
+	@{ grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . || [[ $$? == 1 ]]; } | \
+	sed 's|/[^/]*:func | |' | sort | while read -r dir target; do \
+		echo "$$target in $$dir"; \
+		go test -C "$$dir" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . </dev/null; \
+	done
+
+check: lint test ## What has to pass before a commit
+
+build: ## Build the static binary bin/flashsale
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/flashsale .
+
+clean: ## Remove what was built; data stays
+	rm -rf bin build coverage.out

@@ -1,0 +1,361 @@
+// Package app puts the engine together. It is the only place that knows every part.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/config"
+	"flashsale/gate"
+	"flashsale/handler"
+	"flashsale/metrics"
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/sandbox"
+	"flashsale/service"
+	"flashsale/strategy"
+	"flashsale/web"
+	"flashsale/worker"
+)
+
+// The server's time-outs: a client that is slow on purpose holds a connection no longer than these.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+)
+
+// A stop takes at most the sum of these, which is under ten seconds.
+const (
+	httpStop  = 4 * time.Second // running requests finish
+	drainStop = 3 * time.Second // the queue's entries are settled
+	leaveStop = time.Second
+)
+
+// App is one running instance of the engine.
+type App struct {
+	settings config.Settings
+	log      *slog.Logger
+	now      func() time.Time
+	instance string
+	stores   *stores
+
+	catalog  *service.Catalog
+	gate     *gate.Gate
+	gates    *service.Gates
+	waiters  *service.Waiters
+	strategy strategy.Strategy
+	settler  *worker.Settler
+	metrics  *metrics.Metrics
+	workers  []func(context.Context)
+	changed  chan struct{}
+	closing  chan struct{}
+
+	server, ops   *http.Server
+	listener      net.Listener
+	opsListener   net.Listener
+	adminPassword string // made at this start
+}
+
+// New opens the stores, brings their schema up to date, installs the gates and listens on the addresses. The
+// settings must be valid. Nothing is served before Run.
+func New(ctx context.Context, settings config.Settings, logs io.Writer) (app *App, err error) {
+	a := &App{
+		settings: settings, log: newLog(&settings, logs), now: time.Now,
+		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(),
+		changed: make(chan struct{}, 1), closing: make(chan struct{}),
+	}
+	if a.stores, err = openStores(ctx, &settings); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if err := a.stores.database.MigrateUp(ctx); err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	if a.settings.Secret == "" {
+		path, _ := settings.SQLitePath()
+		if a.settings.Secret, err = fileSecret(path); err != nil {
+			return nil, err
+		}
+	}
+	if a.settings.PaymentSecret == "" {
+		a.settings.PaymentSecret = a.settings.Secret
+	}
+	if err := a.listen(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.wire(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *App) listen(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if a.listener, err = lc.Listen(ctx, "tcp", a.settings.HTTPAddr); err != nil {
+		return fmt.Errorf("--http-addr: %w", err)
+	}
+	if a.settings.OpsAddr == "" {
+		return nil
+	}
+	if a.opsListener, err = lc.Listen(ctx, "tcp", a.settings.OpsAddr); err != nil {
+		return fmt.Errorf("--ops-addr: %w", err)
+	}
+	return nil
+}
+
+// URL is where the server is reached.
+func (a *App) URL() string {
+	if a.settings.PublicURL != "" {
+		return strings.TrimSuffix(a.settings.PublicURL, "/")
+	}
+	return "http://" + a.listener.Addr().String()
+}
+
+// OpsURL is where the figures are, empty if nowhere.
+func (a *App) OpsURL() string {
+	if a.opsListener == nil {
+		return ""
+	}
+	return "http://" + a.opsListener.Addr().String()
+}
+
+// AdminPassword is the operator's password if this start made it, else empty.
+func (a *App) AdminPassword() string { return a.adminPassword }
+
+// wire makes every part and hands each what it needs.
+func (a *App) wire(ctx context.Context) error {
+	db := a.stores.database
+	idKey, err := db.DataKey(ctx, "order-ids")
+	if err != nil {
+		return err
+	}
+	ids := model.NewOrderIDs(idKey)
+	secret, paymentSecret := []byte(a.settings.Secret), []byte(a.settings.PaymentSecret)
+
+	a.gate = gate.New(a.stores.redis, a.instance)
+	a.catalog = service.NewCatalog(db, a.now)
+	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
+	a.waiters = service.NewWaiters()
+	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
+		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace,
+	})
+	if err != nil {
+		return err
+	}
+	auditor := &service.Auditor{Store: db, Gate: a.gate}
+	orders := &service.Orders{Desk: db, IDs: ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
+	sales := &service.Sales{Store: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
+	payments := &service.Payments{Store: db, IDs: ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
+	accounts := &service.Accounts{Store: db, Passwords: service.NewPasswords(), Tokens: service.NewTokens(secret, a.now)}
+	provider := &sandbox.Provider{
+		Books: db, Payment: db.Payment, Now: a.now, Log: a.log,
+		Sign: func(timestamp string, body []byte) string {
+			return service.SignCallback(paymentSecret, timestamp, body)
+		},
+		// Straight to this instance: a proxy in front may not be up yet.
+		CallbackURL: func() string { return "http://" + a.listener.Addr().String() + "/api/v1/payments/callback" },
+	}
+	a.settler = worker.NewSettler(worker.SettlerNeeds{
+		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance,
+		Wake: a.waiters.WakeAll, Replace: a.gates.ReplaceGate, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
+	})
+
+	api := &handler.API{
+		Purchases: &service.Purchases{
+			Catalog: a.catalog, IDs: ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
+			Queued: a.settler.Notify, Meter: a.metrics, Now: a.now,
+			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
+		},
+		Orders: orders, Payments: payments, Sales: sales, Accounts: accounts, Auditor: auditor, Catalog: a.catalog,
+		Paths: service.NewPaths(secret, a.catalog.Now), Tokens: accounts.Tokens,
+		Sandbox: provider, Home: &web.Home{Catalog: a.catalog, PublicURL: a.URL},
+		Limits: handler.Limits{
+			Rate: a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
+			AddressRate:    a.settings.IPRate,
+			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
+			TrustedProxies: a.settings.TrustedProxies,
+		},
+		Counter: a.counter(), Checks: a.checks(), Stats: a.stats, PublicURL: a.URL,
+		Observe: a.metrics.Request, CounterFailed: func(error) { a.metrics.CounterFailed() },
+		Closing: a.closing, Now: a.now, Log: a.log,
+	}
+	gin.SetMode(gin.ReleaseMode)
+	router, err := handler.Router(api)
+	if err != nil {
+		return err
+	}
+	a.serve(router)
+
+	a.workers = []func(context.Context){
+		a.settler.Run,
+		(&worker.Expirer{Store: db, Released: a.expired, Grace: a.settings.PayGrace, Log: a.log}).Run,
+		(&worker.Refunder{Store: db, Refund: provider.Refund, Log: a.log}).Run,
+		(&worker.Auditor{
+			Audits: auditor, Leases: db, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
+			Found: a.metrics.Drift, Violated: a.metrics.Violation, Log: a.log,
+		}).Run,
+		(&worker.Controller{Catalog: a.catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.log}).Run,
+		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.WakeAll) },
+		provider.Run,
+	}
+	return a.prepare(ctx, accounts, sales)
+}
+
+// prepare fills the memory, installs the gates, and makes the operator and the demo sale.
+func (a *App) prepare(ctx context.Context, accounts *service.Accounts, sales *service.Sales) (err error) {
+	if err := a.catalog.Refresh(ctx); err != nil {
+		return err
+	}
+	if err := a.gates.Ensure(ctx); err != nil {
+		a.log.Warn("gates can't be installed yet", "error", err) // Redis may be down; the controller goes on trying
+	}
+	if a.adminPassword, err = accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
+		return fmt.Errorf("make the operator's account: %w", err)
+	}
+	if !a.settings.DemoSale() {
+		return nil
+	}
+	return a.makeDemo(ctx, sales)
+}
+
+// counter counts users' requests for strategies that don't ask the gate, which would count in the same call.
+func (a *App) counter() middleware.Counter {
+	if a.strategy.CountsRequests() {
+		return nil
+	}
+	return a.gate
+}
+
+func (a *App) checks() []handler.Check {
+	return []handler.Check{
+		{Name: "database", Needed: true, Ask: a.stores.database.Ping},
+		{Name: "redis", Needed: a.settings.Strategy == "redis", Ask: a.gate.Ping},
+		{Name: "strategy", Ask: func(context.Context) error { return a.strategy.Healthy() }},
+	}
+}
+
+// expired brings the units of expired orders to the gate.
+func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) error {
+	for _, r := range releases {
+		a.metrics.Expired(r.Units)
+	}
+	a.catalog.Unlatch(saleID)
+	return a.gate.Release(ctx, saleID, releases)
+}
+
+// hear wakes the controller: a sale changed on another instance.
+func (a *App) hear(string) {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (a *App) serve(router http.Handler) {
+	timeouts := func(h http.Handler) *http.Server {
+		return &http.Server{
+			Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+			IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+			ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		}
+	}
+	a.server = timeouts(router)
+	if a.opsListener != nil {
+		a.ops = timeouts(opsHandler(a.metrics))
+		a.ops.WriteTimeout = 0 // a CPU profile takes as long as it is asked for
+	}
+}
+
+// Run serves until ctx ends, then stops in order: no new requests, running ones finish, the queue's entries are
+// settled, the workers end. It returns nil after an orderly stop. Close must follow.
+func (a *App) Run(ctx context.Context) error {
+	working, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	var running sync.WaitGroup
+	for _, work := range a.workers {
+		running.Go(func() { work(working) })
+	}
+	failed := make(chan error, 2)
+	serve := func(s *http.Server, l net.Listener) {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	}
+	running.Go(func() { serve(a.server, a.listener) })
+	if a.ops != nil {
+		running.Go(func() { serve(a.ops, a.opsListener) })
+	}
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	a.log.Info("stopping")
+	close(a.closing)
+	err = errors.Join(err, a.stop(context.WithoutCancel(ctx)))
+	stopWorkers()
+	running.Wait()
+	return errors.Join(err, a.leave(context.WithoutCancel(ctx)))
+}
+
+// stop ends the requests, then what they have left in the queue.
+func (a *App) stop(ctx context.Context) error {
+	httpCtx, cancel := context.WithTimeout(ctx, httpStop)
+	defer cancel()
+	err := a.server.Shutdown(httpCtx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = a.server.Close()
+	}
+	if a.ops != nil {
+		err = errors.Join(err, a.ops.Close())
+	}
+	a.strategy.Close()
+	drainCtx, cancel := context.WithTimeout(ctx, drainStop)
+	defer cancel()
+	if drainErr := a.settler.Drain(drainCtx); drainErr != nil {
+		a.log.Warn("entries stay in the queue", "error", drainErr)
+	}
+	return err
+}
+
+// leave takes this instance off the list of running ones.
+func (a *App) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveStop)
+	defer cancel()
+	if err := a.gate.Leave(ctx); err != nil {
+		a.log.Debug("leave", "error", err) // Redis is down: the list forgets this instance by itself
+	}
+	return nil
+}
+
+// Close gives everything back. It may follow New as well as Run.
+func (a *App) Close() error {
+	for _, l := range []net.Listener{a.listener, a.opsListener} {
+		if l != nil {
+			_ = l.Close() // closed already by an orderly stop
+		}
+	}
+	if a.strategy != nil {
+		a.strategy.Close()
+	}
+	return a.stores.close()
+}

@@ -1,0 +1,204 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"flashsale/config"
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/repository"
+	"flashsale/service"
+)
+
+// ErrViolation: an audit found units that are not accounted for.
+var ErrViolation = errors.New("the books don't balance")
+
+// auditTries is how often a drift of the gate is looked at, auditPause apart, before it counts: a single look
+// may fall between a commit and its acknowledgement.
+const (
+	auditTries = 10
+	auditPause = 200 * time.Millisecond
+)
+
+// Execute runs a command to its end. The settings must be valid for it (Validate).
+func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) error {
+	switch cmd.Name {
+	case "serve":
+		return serve(ctx, cmd.Settings, version, stdout, stderr)
+	case "tokens":
+		return printTokens(cmd, stdout)
+	case "audit":
+		return auditStores(ctx, cmd, stdout)
+	case "version":
+		_, err := fmt.Fprintln(stdout, "flashsale", version)
+		return err
+	}
+	return migrate(ctx, cmd, stdout)
+}
+
+// Validate checks what a command needs of its settings and options, in one line.
+func Validate(cmd *config.Command) error {
+	switch cmd.Name {
+	case "version":
+		return nil
+	case "serve":
+		return cmd.Settings.Validate()
+	case "tokens":
+		switch t := cmd.Tokens; {
+		case t.Users < 1 || t.Users > 10_000_000:
+			return errors.New("--users: must be 1 to 10000000")
+		case !model.ValidUserID(t.Prefix + strconv.Itoa(t.Users)):
+			return errors.New("--prefix: ids must be 1 to 64 of A-Z a-z 0-9 . _ : -")
+		case t.TTL < time.Second:
+			return errors.New("--ttl: must be at least 1s")
+		}
+		return cmd.Settings.Validate()
+	}
+	return cmd.Settings.ValidateStores()
+}
+
+func serve(ctx context.Context, settings config.Settings, version string, stdout, stderr io.Writer) error {
+	a, err := New(ctx, settings, stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "flashsale %s is at %s\n", version, a.URL())
+	if ops := a.OpsURL(); ops != "" {
+		fmt.Fprintf(stdout, "figures for operators: %s/metrics\n", ops)
+	}
+	if password := a.AdminPassword(); password != "" {
+		fmt.Fprintf(stdout, "operator: admin, password %s (shown this once)\n", password)
+	}
+	if live, _ := a.catalog.Live(); len(live) > 0 {
+		fmt.Fprintf(stdout, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
+	}
+	return errors.Join(a.Run(ctx), a.Close())
+}
+
+// printTokens signs buyers for load tools.
+func printTokens(cmd config.Command, stdout io.Writer) (err error) {
+	secret := cmd.Settings.Secret
+	if secret == "" {
+		path, _ := cmd.Settings.SQLitePath()
+		if secret, err = fileSecret(path); err != nil {
+			return err
+		}
+	}
+	tokens := service.NewTokens([]byte(secret), time.Now)
+	w := bufio.NewWriter(stdout)
+	fmt.Fprintln(w, "user_id,token")
+	for i := range cmd.Tokens.Users {
+		id := cmd.Tokens.Prefix + strconv.Itoa(i+1)
+		token, _, err := tokens.Sign(model.Identity{UserID: id, Role: model.RoleBuyer}, cmd.Tokens.TTL)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s,%s\n", id, token)
+	}
+	return w.Flush()
+}
+
+func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
+	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	switch cmd.Name {
+	case "migrate up":
+		err = db.MigrateUp(ctx)
+	case "migrate down":
+		err = db.MigrateDown(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	status, err := db.MigrateStatus(ctx)
+	for _, m := range status {
+		state := "pending"
+		if m.Applied {
+			state = "applied"
+		}
+		fmt.Fprintf(stdout, "%05d %s %s\n", m.Version, state, m.Name)
+	}
+	return err
+}
+
+// auditStores checks the sales in the stores as they are, without changing anything.
+func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
+	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	auditor := &service.Auditor{Store: db}
+	if cmd.Settings.Redis != config.EmbeddedRedis { // the embedded one is in another process
+		st, err := openStores(ctx, &cmd.Settings)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, st.close()) }()
+		auditor.Gate = gate.New(st.redis, "audit")
+	}
+	ids := []string{cmd.Audit.Sale}
+	if cmd.Audit.Sale == "" {
+		codes, _, err := db.SaleCodes(ctx, time.Time{})
+		if err != nil {
+			return err
+		}
+		ids = ids[:0]
+		for id := range codes {
+			ids = append(ids, id)
+		}
+	}
+	wrong := 0
+	for _, id := range ids {
+		audit, ok, err := settledAudit(ctx, auditor, id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("--sale: there is no sale %s", id)
+		}
+		word := "ok"
+		if !audit.OK() {
+			word = "WRONG"
+			wrong++
+		}
+		s := audit.Books.Stock
+		fmt.Fprintf(stdout, "%s %s: quota %d = available %d + held %d + paid %d; gate left %d + inflight %d, drift %d\n",
+			word, id, s.Quota, s.Available, s.Held, s.Paid, audit.Gate.Left, audit.Gate.Inflight, audit.Drift)
+		for _, v := range audit.Violations {
+			fmt.Fprintln(stdout, "  "+v)
+		}
+	}
+	fmt.Fprintf(stdout, "%d sales, %d wrong\n", len(ids), wrong)
+	if wrong > 0 {
+		return ErrViolation
+	}
+	return nil
+}
+
+// settledAudit looks again while the gate drifts, since orders may be on their way.
+func settledAudit(ctx context.Context, auditor *service.Auditor, id string) (audit service.Audit, ok bool, err error) {
+	for range auditTries {
+		audit, ok, err = auditor.Audit(ctx, id)
+		if err != nil || !ok || audit.OK() {
+			return audit, ok, err
+		}
+		timer := time.NewTimer(auditPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return audit, ok, ctx.Err()
+		case <-timer.C:
+		}
+	}
+	return audit, ok, err
+}

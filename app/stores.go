@@ -1,0 +1,109 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"flashsale/config"
+	"flashsale/embedded"
+	"flashsale/gate"
+	"flashsale/repository"
+)
+
+// stores are the database and Redis of one app.
+type stores struct {
+	database *repository.Store
+	redis    redis.UniversalClient
+	embedded *embedded.Redis // nil if Redis is outside
+}
+
+func openStores(ctx context.Context, s *config.Settings) (*stores, error) {
+	quietRedis()
+	database, err := repository.Open(ctx, s.Database, s.DBMaxConns)
+	if err != nil {
+		return nil, err
+	}
+	st := &stores{database: database}
+	url := s.Redis
+	if url == config.EmbeddedRedis {
+		if st.embedded, err = embedded.StartRedis(); err != nil {
+			return nil, errors.Join(err, database.Close())
+		}
+		url = st.embedded.URL()
+	}
+	opts, err := gate.Options(url)
+	if err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	st.redis = redis.NewClient(opts)
+	return st, nil
+}
+
+func (st *stores) close() error {
+	var err error
+	if st.redis != nil {
+		err = st.redis.Close()
+	}
+	if st.embedded != nil {
+		st.embedded.Close()
+	}
+	return errors.Join(err, st.database.Close())
+}
+
+// quietRedis stops the client's own log: each of its errors is returned, and logged once where it ends.
+var quietRedis = sync.OnceFunc(logging.Disable)
+
+// fileSecret gives the secret that is kept beside an SQLite file, and makes it at first.
+func fileSecret(database string) (string, error) {
+	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
+	secret, err := os.ReadFile(path) //nolint:gosec // beside the database that the operator named
+	if err == nil {
+		return strings.TrimSpace(string(secret)), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the secret: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", fmt.Errorf("make the folder of the secret: %w", err)
+	}
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // never fails, says its documentation
+	made := hex.EncodeToString(fresh)
+	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("keep the secret: %w", err)
+	}
+	return made, nil
+}
+
+// newLog makes the logger that the settings ask for.
+func newLog(s *config.Settings, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty one, as in tests, is info
+	opts := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "text" || s.LogFormat != "json" && isTerminal(w) {
+		return slog.New(slog.NewTextHandler(w, opts))
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,165 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml"
+)
+
+// envPrefix and a flag's name in capitals make the name of its environment variable.
+const envPrefix = "FLASHSALE_"
+
+// Command is what the user asked for. Name is a command's path, such as "serve" or "migrate up".
+type Command struct {
+	Name     string
+	Settings Settings
+	Tokens   Tokens
+	Audit    Audit
+}
+
+// Tokens are the options of `tokens`.
+type Tokens struct {
+	Users  int           `required:"" help:"How many buyers."`
+	Prefix string        `default:"u" help:"Their ids are the prefix and a number from 1."`
+	TTL    time.Duration `default:"24h" help:"How long the tokens hold."`
+}
+
+// Audit are the options of `audit`.
+type Audit struct {
+	Sale string `help:"Only the sale of this id."`
+}
+
+type cli struct {
+	Config   configFile `help:"YAML file of settings, named as the flags are." placeholder:"FILE"`
+	Settings `embed:""`
+
+	Serve   struct{} `cmd:"" default:"1" help:"Run the server."`
+	Migrate struct {
+		Up     struct{} `cmd:"" help:"Bring the schema up to date."`
+		Down   struct{} `cmd:"" help:"Take the last step back, with its data."`
+		Status struct{} `cmd:"" help:"List the steps."`
+	} `cmd:"" help:"Change the database's schema."`
+	Tokens  Tokens   `cmd:"" help:"Print signed buyers for load tools: CSV of user_id,token."`
+	Audit   Audit    `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
+	Version struct{} `cmd:"" help:"Print the version."`
+}
+
+// ErrHelp: the user asked for help and has got it.
+var ErrHelp = errors.New("help was printed")
+
+// Parse reads the command and its settings. An error other than ErrHelp is wrong usage, in one line.
+func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) (cmd Command, err error) {
+	var c cli
+	file := &fileSettings{}
+	helped := false
+	parser, err := kong.New(&c,
+		kong.Name("flashsale"),
+		kong.Description("A flash-sale engine: sells a fixed quota to far more people than can have it, and never one unit too many."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.ValueFormatter(func(v *kong.Value) string {
+			if v.Flag == nil || v.Name == "help" {
+				return v.Help
+			}
+			return v.Help + " ($" + envName(v.Name) + ")"
+		}),
+		kong.Bind(file),
+		kong.Resolvers(resolver(getenv, file)),
+	)
+	if err != nil {
+		return cmd, err
+	}
+	if path := getenv(envName("config")); path != "" {
+		if err := file.load(path); err != nil {
+			return cmd, err
+		}
+	}
+	ctx, err := parser.Parse(args)
+	if helped {
+		return cmd, ErrHelp
+	}
+	if err != nil {
+		return cmd, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if unknown := file.unknown(parser.Model); unknown != "" {
+		return cmd, fmt.Errorf("%s: unknown setting %q", file.path, unknown)
+	}
+	return Command{Name: ctx.Command(), Settings: c.Settings, Tokens: c.Tokens, Audit: c.Audit}, nil
+}
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// configFile loads its file before the other flags are resolved.
+type configFile string
+
+// BeforeResolve is called by kong.
+func (f configFile) BeforeResolve(file *fileSettings) error { return file.load(string(f)) }
+
+// fileSettings are the flat keys of a YAML file.
+type fileSettings struct {
+	path   string
+	values map[string]any
+}
+
+func (f *fileSettings) load(path string) error {
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	f.path, f.values = path, map[string]any{}
+	if err := yaml.Unmarshal(text, &f.values); err != nil {
+		return fmt.Errorf("--config: %s is not flat YAML: %s", path, firstLine(err.Error()))
+	}
+	return nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// unknown gives a key of the file that is no flag.
+func (f *fileSettings) unknown(app *kong.Application) string {
+	keys := make([]string, 0, len(f.values))
+	for key := range f.values {
+		if !slices.ContainsFunc(app.Flags, func(flag *kong.Flag) bool { return flag.Name == key }) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[0]
+}
+
+// resolver gives a flag that is not on the command line its value from the environment, or else from the file.
+func resolver(getenv func(string) string, file *fileSettings) kong.Resolver {
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if value := getenv(envName(flag.Name)); value != "" {
+			return value, nil
+		}
+		switch value := file.values[flag.Name].(type) {
+		case nil:
+			return nil, nil
+		case []any:
+			parts := make([]string, len(value))
+			for i, v := range value {
+				parts[i] = fmt.Sprint(v)
+			}
+			return strings.Join(parts, ","), nil
+		default:
+			return fmt.Sprint(value), nil
+		}
+	})
+}

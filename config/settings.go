@@ -1,0 +1,159 @@
+// Package config holds the settings of the engine and the commands that take them: from flags, the
+// environment, a YAML file and defaults, in this order of precedence.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// EmbeddedRedis is the value of Redis for the one in the process.
+const EmbeddedRedis = "embedded"
+
+// minSecret bytes are what an HMAC-SHA256 key should have.
+const minSecret = 32
+
+// Settings are all that an operator may set. The tags are the flags' texts and defaults.
+type Settings struct {
+	HTTPAddr  string `default:"127.0.0.1:8080" help:"Address of the API and the pages."`
+	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
+	PublicURL string `help:"URL under which buyers reach the server, for links; default: http:// and the address."`
+
+	Database   string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db."`
+	DBMaxConns int    `name:"db-max-conns" default:"32" help:"Most connections to MySQL."`
+	Redis      string `default:"embedded" help:"embedded (in this process), or redis://host:6379/0."`
+	Queue      string `default:"redis-stream" enum:"redis-stream" help:"Where admitted attempts wait for the database: ${enum}."`
+
+	Strategy string        `default:"hybrid" enum:"hybrid,redis,optimistic" help:"How units are taken from stock: ${enum}."`
+	Ack      string        `default:"confirmed" enum:"confirmed,queued" help:"Answer when the order is in the database, or as soon as it is queued: ${enum}."`
+	AckWait  time.Duration `default:"800ms" help:"Longest wait for the database before the answer is 'queued'."`
+	PayGrace time.Duration `default:"30s" help:"How long after the time to pay an order may still be paid."`
+
+	LimitAlgorithm string        `default:"token-bucket" enum:"token-bucket" help:"Limiter of the whole instance: ${enum}."`
+	LimitRate      float64       `default:"20000" help:"Requests a second that the instance takes."`
+	LimitBurst     int           `default:"20000" help:"Requests that it takes at once."`
+	LimitWait      time.Duration `default:"0s" help:"Longest wait of a request for its turn; 0: refused at once."`
+	IPRate         float64       `name:"ip-rate" default:"200" help:"Requests a second from one address; 0: off."`
+	UserRequests   int           `default:"10" help:"Purchase requests of one user to one sale in a window; 0: off."`
+	UserWindow     time.Duration `default:"1s" help:"That window."`
+	TrustedProxies []string      `help:"Addresses or networks whose X-Forwarded-For is believed; default: none."`
+
+	Secret        string `help:"Signs buyers' and path tokens, at least 32 bytes. Embedded: made and kept beside the database; else required."`
+	PaymentSecret string `help:"Signs payment callbacks, at least 32 bytes; default: as --secret."`
+	AdminPassword string `help:"Password of the operator, admin. Embedded: made and printed once; else required."`
+	Demo          *bool  `help:"Make a demo sale when the database is empty; default: when embedded."`
+
+	LogFormat string `default:"auto" enum:"auto,text,json" help:"${enum}; auto: text on a terminal, else json."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
+}
+
+// Embedded reports whether nothing outside the process is used.
+func (s *Settings) Embedded() bool {
+	_, isFile := s.SQLitePath()
+	return isFile && s.Redis == EmbeddedRedis
+}
+
+// SQLitePath gives the path of the SQLite file; ok is false on MySQL.
+func (s *Settings) SQLitePath() (path string, ok bool) {
+	return strings.CutPrefix(s.Database, "sqlite:")
+}
+
+// DemoSale reports whether an empty database gets a demo sale.
+func (s *Settings) DemoSale() bool {
+	if s.Demo != nil {
+		return *s.Demo
+	}
+	return s.Embedded()
+}
+
+// ValidateStores checks what every command that opens the stores needs.
+func (s *Settings) ValidateStores() error {
+	if path, isFile := s.SQLitePath(); isFile {
+		if path == "" || strings.ContainsRune(path, '?') {
+			return errors.New("--database: sqlite: needs a path without '?'")
+		}
+	} else if u, err := url.Parse(s.Database); err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+		return errors.New("--database: want sqlite:PATH or mysql://user:pass@host:3306/db")
+	}
+	if s.Redis != EmbeddedRedis {
+		if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" {
+			return errors.New("--redis: want embedded or redis://host:6379/0")
+		}
+	}
+	if s.DBMaxConns < 4 || s.DBMaxConns > 10_000 {
+		return errors.New("--db-max-conns: must be 4 to 10000")
+	}
+	return nil
+}
+
+// Validate checks the settings of a server and fills in those that follow from others. The error is one line
+// that names the setting.
+func (s *Settings) Validate() error {
+	if err := s.ValidateStores(); err != nil {
+		return err
+	}
+	if s.OpsAddr == "off" {
+		s.OpsAddr = ""
+	}
+	if err := s.validateAddresses(); err != nil {
+		return err
+	}
+	if s.PaymentSecret == "" {
+		s.PaymentSecret = s.Secret
+	}
+	switch {
+	case s.AckWait < 0 || s.AckWait > 10*time.Second:
+		return errors.New("--ack-wait: must be 0s to 10s")
+	case s.PayGrace < 0 || s.PayGrace > 24*time.Hour:
+		return errors.New("--pay-grace: must be 0s to 24h")
+	case !(s.LimitRate > 0) || s.LimitRate > 1e9:
+		return errors.New("--limit-rate: must be above 0 and at most 1e9 a second")
+	case s.LimitBurst < 1 || s.LimitBurst > 1_000_000_000:
+		return errors.New("--limit-burst: must be 1 to 1000000000")
+	case s.LimitWait < 0 || s.LimitWait > 10*time.Second:
+		return errors.New("--limit-wait: must be 0s to 10s")
+	case !(s.IPRate >= 0) || s.IPRate > 1e9:
+		return errors.New("--ip-rate: must be 0 to 1e9 a second")
+	case s.UserRequests < 0 || s.UserRequests > 1_000_000:
+		return errors.New("--user-requests: must be 0 to 1000000")
+	case s.UserRequests > 0 && (s.UserWindow < time.Millisecond || s.UserWindow > 24*time.Hour):
+		return errors.New("--user-window: must be 1ms to 24h")
+	case s.Secret == "" && !s.Embedded():
+		return errors.New("--secret (FLASHSALE_SECRET): required, at least 32 bytes")
+	case s.Secret != "" && len(s.Secret) < minSecret:
+		return fmt.Errorf("--secret (FLASHSALE_SECRET): has %d bytes, needs at least %d", len(s.Secret), minSecret)
+	case s.PaymentSecret != "" && len(s.PaymentSecret) < minSecret:
+		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), minSecret)
+	case s.AdminPassword == "" && !s.Embedded():
+		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): required")
+	case s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128):
+		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes")
+	}
+	return nil
+}
+
+func (s *Settings) validateAddresses() error {
+	if _, _, err := net.SplitHostPort(s.HTTPAddr); err != nil {
+		return errors.New("--http-addr: want host:port")
+	}
+	if _, _, err := net.SplitHostPort(s.OpsAddr); s.OpsAddr != "" && err != nil {
+		return errors.New("--ops-addr: want host:port, or nothing")
+	}
+	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return errors.New("--public-url: want http(s)://host")
+	}
+	for _, p := range s.TrustedProxies {
+		if _, err := netip.ParsePrefix(p); err == nil {
+			continue
+		}
+		if _, err := netip.ParseAddr(p); err != nil {
+			return fmt.Errorf("--trusted-proxies: %q is neither an address nor a network", p)
+		}
+	}
+	return nil
+}

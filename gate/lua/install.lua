@@ -1,0 +1,35 @@
+-- Install a gate over an absent or an older, closed one.
+-- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] changes done
+-- KEYS[6] staged units by user  KEYS[7] staged known ids (both may be absent: empty)
+-- ARGV[1] epoch  [2] entries that the stream had when the database was read  [3] consumer group
+--      [4] time at which all keys end, ms  [5] number of the gate's fields
+--      then the fields and values of the gate, then the ids of entries that are settled and only to be deleted.
+-- Returns 1: installed and open; 0: the gate there is as new or newer; 2: the stream moved, read again.
+-- The gate there is closed, so its stream can only have shrunk: an unchanged length is an unchanged stream.
+local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
+if epoch and epoch >= tonumber(ARGV[1]) then
+  return 0
+end
+if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
+  return 2
+end
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[5])
+local fields = tonumber(ARGV[5])
+for i = 6, 5 + 2 * fields, 2 do
+  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', '1', 'expire_ms', ARGV[4])
+for i = 2, 3 do
+  if redis.call('EXISTS', KEYS[i + 4]) == 1 then
+    redis.call('RENAME', KEYS[i + 4], KEYS[i])
+  end
+end
+redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error only says that it is there
+for i = 6 + 2 * fields, #ARGV do
+  redis.call('XACK', KEYS[4], ARGV[3], ARGV[i])
+  redis.call('XDEL', KEYS[4], ARGV[i])
+end
+for i = 1, 4 do
+  redis.call('PEXPIREAT', KEYS[i], ARGV[4])
+end
+return 1

@@ -1,0 +1,159 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/model"
+)
+
+const (
+	group = "settlers"
+	// page is how many entries one read of a whole stream takes.
+	page = 1000
+)
+
+// Read takes at most count new entries of a sale's stream for this instance; none is no error.
+// Entries that can't be read are deleted and come back as the text of bad.
+func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
+	streams, err := g.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: g.instance, Streams: []string{streamKey(saleID), ">"}, Count: int64(count), Block: -1,
+	}).Result()
+	if errors.Is(err, redis.Nil) || noGroup(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the stream: %w", err)
+	}
+	for _, s := range streams {
+		entries, bad, err = g.parse(ctx, saleID, s.Messages)
+	}
+	return entries, bad, err
+}
+
+// Claim takes over at most count entries that another consumer, or this one, has left for longer than idle.
+func (g *Gate) Claim(ctx context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
+	messages, _, err := g.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+		Stream: streamKey(saleID), Group: group, Consumer: g.instance, MinIdle: idle, Start: "0-0", Count: int64(count),
+	}).Result()
+	if noGroup(err) || err == nil && len(messages) == 0 {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("claim entries: %w", err)
+	}
+	entries, bad, err = g.parse(ctx, saleID, messages)
+	if err != nil || len(entries) == 0 {
+		return entries, bad, err
+	}
+	pending, err := g.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+		Stream: streamKey(saleID), Group: group, Consumer: g.instance,
+		Start: entries[0].StreamID, End: entries[len(entries)-1].StreamID, Count: int64(count),
+	}).Result()
+	if err != nil {
+		return nil, bad, fmt.Errorf("count deliveries: %w", err)
+	}
+	deliveries := make(map[string]int64, len(pending))
+	for _, p := range pending {
+		deliveries[p.ID] = p.RetryCount
+	}
+	for i := range entries {
+		entries[i].Deliveries = deliveries[entries[i].StreamID]
+	}
+	return entries, bad, nil
+}
+
+// Pending reads every entry of a sale's stream without taking it.
+func (g *Gate) Pending(ctx context.Context, saleID string) (entries []model.Entry, err error) {
+	start := "-"
+	for {
+		messages, err := g.client.XRangeN(ctx, streamKey(saleID), start, "+", page).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read the whole stream: %w", err)
+		}
+		more, _, err := g.parse(ctx, saleID, messages)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, more...)
+		if len(messages) < page {
+			return entries, nil
+		}
+		start = "(" + messages[len(messages)-1].ID
+	}
+}
+
+// parse reads messages as entries. One that is none can't be settled, refused or credited by anyone: it is
+// deleted, and its text returned for the log.
+func (g *Gate) parse(ctx context.Context, saleID string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
+	for _, m := range messages {
+		e, ok := parseEntry(saleID, m)
+		if ok {
+			entries = append(entries, e)
+			continue
+		}
+		bad = append(bad, fmt.Sprintf("%s %q", m.ID, fmt.Sprint(m.Values)))
+		pipe := g.client.TxPipeline()
+		pipe.XAck(ctx, streamKey(saleID), group, m.ID)
+		pipe.XDel(ctx, streamKey(saleID), m.ID)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return entries, bad, fmt.Errorf("delete a bad entry: %w", err)
+		}
+	}
+	return entries, bad, nil
+}
+
+func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
+	field := func(name string) string {
+		s, _ := m.Values[name].(string)
+		return s
+	}
+	n, errN := strconv.Atoi(field("n"))
+	epoch, errEpoch := strconv.ParseInt(field("epoch"), 10, 64)
+	e := model.Entry{
+		Attempt: model.Attempt{
+			ID: field("id"), SaleID: saleID, UserID: field("user"), Quantity: n,
+			RequestKey: field("key"), RequestHash: field("hash"),
+		},
+		StreamID: m.ID, Epoch: epoch, Instance: field("instance"), Deliveries: 1,
+	}
+	ok := errN == nil && errEpoch == nil && n > 0 && model.SaleOf(e.ID) == saleID &&
+		model.ValidUserID(e.UserID) && e.RequestKey != "" && e.RequestHash != ""
+	return e, ok
+}
+
+// Settled acknowledges entries that the database has settled with these outcomes, and credits the gate.
+func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
+	args := make([]any, 0, 4*len(entries)+1)
+	args = append(args, group)
+	for i, e := range entries {
+		args = append(args, e.StreamID, e.UserID, e.Quantity, credit(outcomes[i]))
+	}
+	keys := []string{gateKey(saleID), unitsKey(saleID), streamKey(saleID)}
+	if err := settledScript.Run(ctx, g.client, keys, args...).Err(); err != nil {
+		return fmt.Errorf("acknowledge: %w", err)
+	}
+	return nil
+}
+
+// credit says what the gate gets back. An order keeps its units, also one that came into the database another
+// way: this entry then brought its deduction to the gate. Sold out means that the gate had units too many.
+func credit(o model.Outcome) string {
+	switch {
+	case o.Verdict == model.Accepted:
+		return "-"
+	case o.Verdict == model.SoldOut:
+		return "user"
+	default:
+		return "all"
+	}
+}
+
+// noGroup reports whether an error says that the stream or its group is not there, as after a loss of Redis.
+func noGroup(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOGROUP") }

@@ -1,0 +1,54 @@
+package handler
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+type credentials struct {
+	Name     string `json:"name"`
+	Password string `json:"password"`
+}
+
+func (a *API) register(c *gin.Context) {
+	var body credentials
+	if !decode(c, &body) {
+		return
+	}
+	session, verdict, invalid, err := a.Accounts.Register(c.Request.Context(), body.Name, body.Password)
+	if verdict == model.BadRequest {
+		refuseBadRequest(c, string(invalid))
+		return
+	}
+	a.answerSession(c, http.StatusCreated, session, verdict, err)
+}
+
+func (a *API) logIn(c *gin.Context) {
+	var body credentials
+	if !decode(c, &body) {
+		return
+	}
+	session, verdict, err := a.Accounts.LogIn(c.Request.Context(), body.Name, body.Password)
+	a.answerSession(c, http.StatusOK, session, verdict, err)
+}
+
+func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict == model.Unauthenticated:
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Detail: "The name or the password is wrong."})
+	case verdict != model.Accepted:
+		refuse(c, verdict)
+	default:
+		c.JSON(status, gin.H{
+			"user":  gin.H{"id": s.Account.ID, "name": s.Account.Name, "role": s.Account.Role},
+			"token": s.Token, "expires_at": stamp(s.ExpiresAt),
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package handler
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+)
+
+func (a *API) startPayment(c *gin.Context) {
+	payment, verdict, err := a.Payments.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict != model.Accepted:
+		refuse(c, verdict)
+	default:
+		c.JSON(http.StatusCreated, gin.H{
+			"payment_id": payment.ID, "pay_url": a.PublicURL() + "/pay/" + payment.ID, "expires_at": stamp(payment.ExpiresAt),
+		})
+	}
+}
+
+// callback hears from a payment provider. Anything but 200 makes the provider say it again.
+func (a *API) callback(c *gin.Context) {
+	raw, ok := readBody(c)
+	if !ok {
+		return
+	}
+	if !a.Payments.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw) {
+		refuse(c, model.BadSignature)
+		return
+	}
+	var body struct {
+		PaymentID     string `json:"payment_id"`
+		ProviderTxnID string `json:"provider_txn_id"`
+		Status        string `json:"status"`
+		AmountCents   int64  `json:"amount_cents"`
+	}
+	if err := decodeObject(raw, &body); err != nil {
+		refuseBadRequest(c, err.Error())
+		return
+	}
+	succeeded := body.Status == "succeeded"
+	switch {
+	case !succeeded && body.Status != "failed":
+		refuseBadRequest(c, "status must be succeeded or failed")
+		return
+	case !model.ValidUserID(body.ProviderTxnID): // the form of any id: 1 to 64 plain characters
+		refuseBadRequest(c, "provider_txn_id must be 1 to 64 of A-Z a-z 0-9 . _ : -")
+		return
+	}
+	order, verdict, err := a.Payments.Callback(c.Request.Context(), model.Callback{
+		PaymentID: body.PaymentID, ProviderTxnID: body.ProviderTxnID, Succeeded: succeeded, AmountCents: body.AmountCents,
+	})
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict != model.Accepted:
+		refuse(c, verdict)
+	default:
+		c.JSON(http.StatusOK, gin.H{"order": viewOrder(order)})
+	}
+}

@@ -1,0 +1,281 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+)
+
+// Codes of answers that no part of the engine decides, so that they aren't among the model's verdicts.
+const (
+	internalError    model.Verdict = "internal"
+	methodNotAllowed model.Verdict = "method_not_allowed"
+)
+
+// statusClientGone is what the log shows for a request whose client left; nobody receives it.
+const statusClientGone = 499
+
+// problem is how a verdict is answered.
+type problem struct {
+	status           int
+	english, chinese text
+}
+
+type text struct{ title, detail string }
+
+// problems is the only place where a verdict becomes an HTTP answer.
+var problems = map[model.Verdict]problem{
+	model.BadRequest: {
+		http.StatusBadRequest,
+		text{"Bad request", "The request is malformed, or a value in it is out of range."},
+		text{"请求有误", "请求格式不正确，或其中的值超出范围。"},
+	},
+	model.Unauthenticated: {
+		http.StatusUnauthorized,
+		text{"Please log in", "A valid login is needed here."},
+		text{"请先登录", "此操作需要有效的登录凭证。"},
+	},
+	model.BadSignature: {
+		http.StatusUnauthorized,
+		text{"Bad signature", "The signature or its timestamp is not valid."},
+		text{"签名无效", "签名或其时间戳无效。"},
+	},
+	model.BadPath: {
+		http.StatusForbidden,
+		text{"Purchase path not valid", "The path was not issued to you for this sale, or it has expired. Ask for a new one."},
+		text{"抢购地址无效", "该地址不是为您在本场次签发的，或已过期，请重新获取。"},
+	},
+	model.Forbidden: {
+		http.StatusForbidden,
+		text{"Not allowed", "Your account may not do this."},
+		text{"无权操作", "您的账号没有此权限。"},
+	},
+	model.NotFound: {
+		http.StatusNotFound,
+		text{"Not found", "There is nothing here that you may see."},
+		text{"未找到", "此处没有您可以查看的内容。"},
+	},
+	methodNotAllowed: {
+		http.StatusMethodNotAllowed,
+		text{"Method not allowed", "This address does not take that method; the Allow header lists those it takes."},
+		text{"方法不允许", "该地址不支持此请求方法，支持的方法见 Allow 头。"},
+	},
+	model.NotStarted: {
+		http.StatusConflict,
+		text{"Not started", "The sale has not started yet."},
+		text{"尚未开始", "本场次还没有开始。"},
+	},
+	model.Ended: {
+		http.StatusConflict,
+		text{"Ended", "The sale is over."},
+		text{"已结束", "本场次已经结束。"},
+	},
+	model.Paused: {
+		http.StatusConflict,
+		text{"Paused", "The sale is paused for the moment."},
+		text{"已暂停", "本场次暂时停售。"},
+	},
+	model.LimitReached: {
+		http.StatusConflict,
+		text{"Limit reached", "You would hold more units than one buyer may have in this sale."},
+		text{"已达限购数量", "超出了本场次每人的限购数量。"},
+	},
+	model.SoldOut: {
+		http.StatusConflict,
+		text{"Sold out", "There are not enough units left. Units of unpaid orders may come back."},
+		text{"已售罄", "剩余数量不足；未付款的订单可能会释放库存。"},
+	},
+	model.NameTaken: {
+		http.StatusConflict,
+		text{"Name taken", "Another account has this name."},
+		text{"名称已被占用", "已有其他账号使用该名称。"},
+	},
+	model.NotPayable: {
+		http.StatusConflict,
+		text{"Not payable", "The order can't be paid in its present status."},
+		text{"无法支付", "订单当前的状态不能支付。"},
+	},
+	model.NotCancellable: {
+		http.StatusConflict,
+		text{"Not cancellable", "The order can't be cancelled in its present status."},
+		text{"无法取消", "订单当前的状态不能取消。"},
+	},
+	model.NotRefundable: {
+		http.StatusConflict,
+		text{"Not refundable", "The order can't be refunded in its present status."},
+		text{"无法退款", "订单当前的状态不能退款。"},
+	},
+	model.AmountMismatch: {
+		http.StatusConflict,
+		text{"Amount mismatch", "The amount is not the amount of the payment."},
+		text{"金额不符", "金额与支付单的金额不一致。"},
+	},
+	model.ReasonLost: {
+		http.StatusConflict,
+		text{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again."},
+		text{"排队请求已丢失", "排队的请求在生成订单前丢失，没有成交，可以重试。"},
+	},
+	model.ReasonFailed: {
+		http.StatusConflict,
+		text{"Attempt failed", "The queued attempt could not become an order. Nothing was bought."},
+		text{"下单失败", "排队的请求未能生成订单，没有成交。"},
+	},
+	model.TooLarge: {
+		http.StatusRequestEntityTooLarge,
+		text{"Body too large", "The request's body is larger than 4 KiB."},
+		text{"请求体过大", "请求体超过 4 KiB。"},
+	},
+	model.UnsupportedMediaType: {
+		http.StatusUnsupportedMediaType,
+		text{"Unsupported media type", "The body must be sent as application/json."},
+		text{"媒体类型不支持", "请求体必须以 application/json 发送。"},
+	},
+	model.IdempotencyMismatch: {
+		http.StatusUnprocessableEntity,
+		text{"Key used before", "This Idempotency-Key was used before with another request."},
+		text{"幂等键重复", "该 Idempotency-Key 已用于另一个不同的请求。"},
+	},
+	model.RateLimited: {
+		http.StatusTooManyRequests,
+		text{"Too many requests", "More requests are coming in than can be taken. Try again shortly."},
+		text{"请求过多", "当前请求过多，请稍后再试。"},
+	},
+	model.TooFrequent: {
+		http.StatusTooManyRequests,
+		text{"Too frequent", "You are asking too often. Try again shortly."},
+		text{"操作过于频繁", "您的请求过于频繁，请稍后再试。"},
+	},
+	internalError: {
+		http.StatusInternalServerError,
+		text{"Internal error", "Something went wrong on our side. The request id helps us to find it."},
+		text{"内部错误", "服务器出现问题，凭请求编号可以查找原因。"},
+	},
+	model.Unavailable: {
+		http.StatusServiceUnavailable,
+		text{"Unavailable", "The request can't be taken at the moment. Try again shortly."},
+		text{"暂时不可用", "暂时无法受理请求，请稍后再试。"},
+	},
+}
+
+// Problems answers every request that ended in a refusal or an error, and logs the errors; no other stage
+// does either. It stands outside of all other stages but the request id and the access log. An answer that
+// has been started stays as it is.
+//
+// An error is answered as 503 unavailable if it comes of model.ErrUnavailable, a deadline or a shutdown,
+// and else as 500 internal, without a word of its text. A client that left gets nothing, and status 499.
+func Problems(log *slog.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		refusal, refused := middleware.RefusalOf(c)
+		err := middleware.FailureOf(c)
+		if _, known := problems[refusal.Verdict]; refused && !known {
+			err = fmt.Errorf("refused with %q, which no problem describes", refusal.Verdict)
+		}
+		switch {
+		case err == nil && !refused:
+			return
+		case err != nil && clientLeft(c, err):
+			c.Status(statusClientGone)
+			return
+		case err != nil:
+			refusal = middleware.Refusal{Verdict: logFailure(c, log, err)}
+		}
+		if !c.Writer.Written() {
+			writeProblem(c, refusal)
+		}
+	}
+}
+
+// NoRoute answers an unknown path.
+func NoRoute(c *gin.Context) { middleware.Refuse(c, middleware.Refusal{Verdict: model.NotFound}) }
+
+// NoMethod answers a method that a known path doesn't have; gin has set Allow.
+func NoMethod(c *gin.Context) { middleware.Refuse(c, middleware.Refusal{Verdict: methodNotAllowed}) }
+
+// clientLeft reports whether err only says that the client is gone: the work was cut short with the
+// request, or an answer that had been started could not be sent to its end.
+func clientLeft(c *gin.Context, err error) bool {
+	return errors.Is(c.Request.Context().Err(), context.Canceled) &&
+		(errors.Is(err, context.Canceled) || c.Writer.Written())
+}
+
+// logFailure logs err, once for the whole request, and says as what it is answered.
+func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
+	level, verdict := slog.LevelError, internalError
+	// A cancelled context whose client is still there was cancelled by a shutdown.
+	if errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		level, verdict = slog.LevelWarn, model.Unavailable
+	}
+	log.LogAttrs(c.Request.Context(), level, "request failed",
+		slog.String("route", c.FullPath()),
+		slog.String("request_id", middleware.RequestIDOf(c)),
+		slog.Any("error", err))
+	return verdict
+}
+
+func writeProblem(c *gin.Context, r middleware.Refusal) {
+	p := problems[r.Verdict]
+	language, words := "en", p.english
+	if r.Detail != "" {
+		words.detail = r.Detail
+	}
+	if prefersChinese(c.GetHeader("Accept-Language")) {
+		language, words = "zh", p.chinese
+		if r.Detail != "" {
+			words.detail += "（" + r.Detail + "）"
+		}
+	}
+	body, _ := json.Marshal(struct { // strings and an int always encode
+		Type      string        `json:"type"`
+		Title     string        `json:"title"`
+		Status    int           `json:"status"`
+		Detail    string        `json:"detail"`
+		Code      model.Verdict `json:"code"`
+		RequestID string        `json:"request_id"`
+	}{"/problems/" + string(r.Verdict), words.title, p.status, words.detail, r.Verdict, middleware.RequestIDOf(c)})
+
+	c.Header("Content-Language", language)
+	c.Writer.Header().Add("Vary", "Accept-Language")
+	c.Header("Cache-Control", "no-store") // the handler may have set another before it failed
+	switch p.status {
+	case http.StatusUnauthorized:
+		c.Header("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		seconds := max(1, int(math.Ceil(r.RetryAfter.Seconds())))
+		c.Header("Retry-After", strconv.Itoa(seconds))
+	}
+	c.Data(p.status, "application/problem+json", body)
+}
+
+// prefersChinese reports whether an Accept-Language header ranks any Chinese above English and above the
+// wildcard, which stands for the default, English. The first of equals wins.
+func prefersChinese(header string) bool {
+	best, chinese := 0.0, false
+	for choice := range strings.SplitSeq(strings.ToLower(header), ",") {
+		tag, weight, weighted := strings.Cut(choice, ";")
+		language, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
+		if language != "zh" && language != "en" && language != "*" {
+			continue
+		}
+		q := 1.0
+		if weighted {
+			value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+			q, _ = strconv.ParseFloat(value, 64) // unreadable: 0, never chosen
+		}
+		if q > best {
+			best, chinese = q, language == "zh"
+		}
+	}
+	return chinese
+}

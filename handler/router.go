@@ -1,0 +1,114 @@
+// Package handler is the HTTP API: each handler decodes, makes one call and encodes. What a client sees of a
+// refusal or an error comes from problem.go alone.
+package handler
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// API is what the handlers call.
+type API struct {
+	Purchases *service.Purchases
+	Orders    *service.Orders
+	Payments  *service.Payments
+	Sales     *service.Sales
+	Accounts  *service.Accounts
+	Auditor   *service.Auditor
+	Catalog   *service.Catalog
+	Paths     *service.Paths
+	Tokens    *service.Tokens
+	Sandbox   http.Handler // the sandbox provider's pages
+	Home      http.Handler // the pages for people
+
+	Limits  Limits
+	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
+	Checks  []Check            // what /readyz asks
+	Stats   func(ctx context.Context) (map[string]map[string]any, error)
+	// PublicURL is under which buyers reach the server, without a slash at the end.
+	PublicURL func() string
+
+	Observe       func(method, route, status string, d time.Duration)
+	CounterFailed func(error)
+	Closing       <-chan struct{} // closed when the server stops: streams end
+	Now           func() time.Time
+	Log           *slog.Logger
+}
+
+// Limits are those of the front door.
+type Limits struct {
+	Rate           float64
+	Burst          int
+	Wait           time.Duration
+	AddressRate    float64
+	User           model.Frequency
+	TrustedProxies []string
+}
+
+// Router gives every route there is. The stages stand in the order of their cost: a request is turned away by
+// the cheapest that can.
+func Router(a *API) (http.Handler, error) {
+	r := gin.New()
+	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
+	if err := r.SetTrustedProxies(a.Limits.TrustedProxies); err != nil {
+		return nil, err
+	}
+	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers())
+	r.NoRoute(NoRoute)
+	r.NoMethod(NoMethod)
+
+	instance := middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait)
+	address := middleware.AddressLimit(a.Limits.AddressRate)
+	login := middleware.Authenticate(a.Tokens)
+	path := middleware.PathToken(a.Paths)
+	counter := middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed)
+
+	r.GET("/healthz", a.healthz)
+	r.GET("/readyz", a.readyz)
+
+	api := r.Group("/api/v1", instance)
+	api.POST("/payments/callback", a.callback) // the provider's address is one for all buyers
+
+	public := api.Group("", address)
+	public.GET("/time", a.time)
+	public.POST("/users", a.register)
+	public.POST("/sessions", a.logIn)
+	public.GET("/sales", a.listSales)
+	public.GET("/sales/:sale", a.getSale)
+	public.GET("/sales/:sale/events", a.saleEvents)
+
+	buyer := public.Group("", login)
+	buyer.POST("/sales/:sale/path", a.issuePath)
+	buyer.POST("/sales/:sale/:path/orders", path, counter, a.purchase)
+	buyer.GET("/orders", a.listOrders)
+	buyer.GET("/orders/:id", a.getOrder)
+	buyer.DELETE("/orders/:id", a.cancelOrder)
+	buyer.POST("/orders/:id/payments", a.startPayment)
+
+	operator := public.Group("/admin", login, middleware.RequireRole(model.RoleOperator))
+	operator.POST("/sales", a.createSale)
+	operator.PATCH("/sales/:sale", a.patchSale)
+	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
+	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
+	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
+	operator.GET("/sales/:sale/audit", a.auditSale)
+	operator.GET("/sales/:sale/orders", a.listSaleOrders)
+	operator.POST("/orders/:id/refund", a.refundOrder)
+	operator.GET("/stats", a.stats)
+
+	pages := r.Group("", instance, address)
+	pages.GET("/s/:code", a.shortLink)
+	pages.GET("/pay/:payment", gin.WrapH(a.Sandbox))
+	pages.POST("/pay/:payment", gin.WrapH(a.Sandbox))
+	pages.GET("/", gin.WrapH(a.Home))
+	pages.GET("/sales/:sale", gin.WrapH(a.Home))
+	return r, nil
+}

@@ -1,0 +1,176 @@
+package handler
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+)
+
+const (
+	// pathLifetime is how long a purchase path holds: for a rush and its repeats, not for a trade in paths.
+	pathLifetime = 10 * time.Minute
+	// heartbeat is how often an unchanged stock is sent, so that proxies keep the stream.
+	heartbeat = 15 * time.Second
+	// saleMaxAge is how long caches may show a sale without asking, in seconds.
+	saleMaxAge = 1
+)
+
+func (a *API) time(c *gin.Context) {
+	now := a.Catalog.Now()
+	c.JSON(http.StatusOK, gin.H{"now": stamp(now), "unix_ms": now.UnixMilli()})
+}
+
+func (a *API) listSales(c *gin.Context) {
+	live, _ := a.Catalog.Live()
+	views := make([]saleView, len(live))
+	for i, o := range live {
+		views[i] = a.saleView(o)
+	}
+	c.JSON(http.StatusOK, gin.H{"sales": views})
+}
+
+// offer finds the route's sale, or ends the request.
+func (a *API) offer(c *gin.Context) (model.Offer, bool) {
+	offer, ok, err := a.Catalog.Sale(c.Request.Context(), c.Param("sale"))
+	switch {
+	case err != nil:
+		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
+	case !ok:
+		refuse(c, model.NotFound)
+	default:
+		return offer, true
+	}
+	return model.Offer{}, false
+}
+
+func (a *API) getSale(c *gin.Context) {
+	offer, ok := a.offer(c)
+	if !ok {
+		return
+	}
+	body, err := json.Marshal(a.saleView(offer))
+	if err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	sum := sha256.Sum256(body)
+	etag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	c.Header("ETag", etag)
+	c.Header("Cache-Control", fmt.Sprintf("public, max-age=%d", saleMaxAge))
+	if matches(c.GetHeader("If-None-Match"), etag) {
+		c.Status(http.StatusNotModified)
+		return
+	}
+	c.Data(http.StatusOK, "application/json; charset=utf-8", body)
+}
+
+// matches reports whether an If-None-Match header names the tag, by weak comparison (RFC 9110, 13.1.2).
+func matches(header, etag string) bool {
+	for candidate := range strings.SplitSeq(header, ",") {
+		candidate = strings.TrimSpace(candidate)
+		if candidate == "*" || strings.TrimPrefix(candidate, "W/") == etag {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *API) issuePath(c *gin.Context) {
+	offer, ok := a.offer(c)
+	if !ok {
+		return
+	}
+	now := a.Catalog.Now()
+	if v := offer.Judge(now); v != model.Accepted {
+		refuse(c, v)
+		return
+	}
+	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
+	path, expiresAt := a.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
+	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
+}
+
+// saleEvents streams a sale's stock as server-sent events: at once, on change and every heartbeat.
+func (a *API) saleEvents(c *gin.Context) {
+	if _, ok := a.offer(c); !ok {
+		return
+	}
+	// The server's write timeout is for answers that end.
+	if err := http.NewResponseController(c.Writer).SetWriteDeadline(time.Time{}); err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	c.Header("Content-Type", "text/event-stream")
+	c.Header("Cache-Control", "no-cache")
+	c.Header("X-Accel-Buffering", "no")
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	last := ""
+	for {
+		_, changed := a.Catalog.Live()
+		offer, ok, err := a.Catalog.Sale(c.Request.Context(), c.Param("sale"))
+		if err != nil || !ok {
+			return // the client connects again, and is told why
+		}
+		state := offer.State(a.Catalog.Now(), offer.Stock.Available)
+		if figures := fmt.Sprintf("%d %s", offer.Stock.Available, state); figures != last {
+			last = figures
+			if !a.sendStock(c, offer.Stock.Available, state) {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+			last = ""
+		case <-time.After(untilTurn(offer, a.Catalog.Now())):
+		case <-c.Request.Context().Done():
+			return
+		case <-a.Closing:
+			return
+		}
+	}
+}
+
+func (a *API) sendStock(c *gin.Context, available int64, state model.SaleState) bool {
+	data, err := json.Marshal(gin.H{"available": available, "state": state, "now": stamp(a.Catalog.Now())})
+	if err != nil {
+		return false
+	}
+	if _, err := fmt.Fprintf(c.Writer, "event: stock\ndata: %s\n\n", data); err != nil {
+		return false
+	}
+	c.Writer.Flush()
+	return true
+}
+
+// untilTurn is how long the sale's state stays as it is by the clock alone.
+func untilTurn(o model.Offer, now time.Time) time.Duration {
+	for _, turn := range []time.Time{o.StartsAt, o.EndsAt} {
+		if turn.After(now) {
+			return turn.Sub(now)
+		}
+	}
+	return heartbeat
+}
+
+func (a *API) shortLink(c *gin.Context) {
+	id, err := a.Sales.ByCode(c.Request.Context(), c.Param("code"))
+	switch {
+	case err != nil:
+		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
+	case id == "":
+		refuse(c, model.NotFound)
+	default:
+		c.Redirect(http.StatusFound, "/sales/"+id)
+	}
+}

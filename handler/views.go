@@ -1,0 +1,90 @@
+package handler
+
+import (
+	"time"
+
+	"flashsale/model"
+)
+
+// stamp is a time as the API writes it: RFC 3339 in UTC with milliseconds.
+type stamp time.Time
+
+// MarshalJSON writes the stamp.
+func (s stamp) MarshalJSON() ([]byte, error) {
+	return []byte(time.Time(s).UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}
+
+// optional leaves a time out that is not set.
+func optional(t time.Time) *stamp {
+	if t.IsZero() {
+		return nil
+	}
+	s := stamp(t)
+	return &s
+}
+
+type saleView struct {
+	ID                 string          `json:"id"`
+	Title              string          `json:"title"`
+	Description        string          `json:"description"`
+	ImageURL           string          `json:"image_url"`
+	PriceCents         int64           `json:"price_cents"`
+	OriginalPriceCents int64           `json:"original_price_cents"`
+	Currency           string          `json:"currency"`
+	Quota              int64           `json:"quota"`
+	Available          int64           `json:"available"`
+	State              model.SaleState `json:"state"`
+	StartsAt           stamp           `json:"starts_at"`
+	EndsAt             stamp           `json:"ends_at"`
+	LimitPerUser       int             `json:"limit_per_user"`
+	PayTimeoutSeconds  int             `json:"pay_timeout_seconds"`
+	ShortURL           string          `json:"short_url"`
+}
+
+func (a *API) saleView(o model.Offer) saleView {
+	return saleView{
+		ID: o.ID, Title: o.Title, Description: o.Description, ImageURL: o.ImageURL,
+		PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, Currency: o.Currency,
+		Quota: o.Stock.Quota, Available: o.Stock.Available, State: o.State(a.Catalog.Now(), o.Stock.Available),
+		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
+		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: a.PublicURL() + "/s/" + o.Code,
+	}
+}
+
+type orderView struct {
+	ID          string            `json:"id"`
+	SaleID      string            `json:"sale_id"`
+	Status      model.OrderStatus `json:"status"`
+	Reason      model.Verdict     `json:"reason,omitempty"`
+	Quantity    int               `json:"quantity"`
+	AmountCents int64             `json:"amount_cents"`
+	Currency    string            `json:"currency"`
+	CreatedAt   *stamp            `json:"created_at,omitempty"` // unknown of an attempt that was lost
+	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // set once the order is in the database
+	PaidAt      *stamp            `json:"paid_at,omitempty"`
+	UserID      string            `json:"user_id,omitempty"` // for the operator only
+}
+
+func viewOrder(o model.Order) orderView {
+	return orderView{
+		ID: o.ID, SaleID: o.SaleID, Status: o.Status, Reason: o.Reason, Quantity: o.Quantity,
+		AmountCents: o.AmountCents, Currency: o.Currency,
+		CreatedAt: optional(o.CreatedAt), ExpiresAt: optional(o.ExpiresAt), PaidAt: optional(o.PaidAt),
+	}
+}
+
+type ordersView struct {
+	Orders     []orderView `json:"orders"`
+	NextCursor string      `json:"next_cursor"` // empty on the last page
+}
+
+func viewOrders(list []model.Order, next string, withUser bool) ordersView {
+	v := ordersView{Orders: make([]orderView, len(list)), NextCursor: next}
+	for i, o := range list {
+		v.Orders[i] = viewOrder(o)
+		if withUser {
+			v.Orders[i].UserID = o.UserID
+		}
+	}
+	return v
+}

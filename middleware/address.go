@@ -1,0 +1,69 @@
+package middleware
+
+import (
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxAddresses bounds the memory to some 20 MB. Past it the least used limiters are forgotten, which
+	// forgives them a burst; a flood from so many addresses is for the instance's token bucket to hold.
+	maxAddresses = 1 << 16
+	// addressIdle is how long a limiter is kept without a request. By then it is full again, and a new
+	// one is the same.
+	addressIdle = time.Minute
+)
+
+// AddressLimit lets perSecond requests a second of each client address through, and as many at once; 0 is
+// off. The address is gin's ClientIP, so forwarding headers count only from proxies that the engine trusts.
+// Outcomes: the next stage, or RateLimited with the time until a token is free.
+func AddressLimit(perSecond float64) gin.HandlerFunc {
+	if perSecond <= 0 {
+		return func(*gin.Context) {}
+	}
+	limiters := newAddressLimiters()
+	fresh := func() (*rate.Limiter, bool) {
+		return rate.NewLimiter(rate.Limit(perSecond), int(math.Ceil(perSecond))), false
+	}
+	return func(c *gin.Context) {
+		limiter, _ := limiters.ComputeIfAbsent(network(c.ClientIP()), fresh)
+		if !limiter.Allow() {
+			refuseRate(c, limiter)
+		}
+	}
+}
+
+func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
+	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{
+		MaximumSize:      maxAddresses,
+		ExpiryCalculator: otter.ExpiryAccessing[netip.Prefix, *rate.Limiter](addressIdle),
+		Clock:            tickless{},
+	})
+}
+
+// network is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, since a single
+// customer is given at least that many. All that can't be read shares the zero value, and one limiter.
+func network(clientIP string) netip.Prefix {
+	address, err := netip.ParseAddr(clientIP)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	address = address.Unmap()
+	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never too many bits for the address
+	return prefix
+}
+
+// tickless keeps otter from running a goroutine that nobody would stop. Without ticks it drops what has
+// expired when it is written to.
+type tickless struct{}
+
+func (tickless) NowNano() int64 {
+	return time.Now().UnixNano() //nolint:forbidigo // the limiters that are kept read this clock too
+}
+
+func (tickless) Tick(time.Duration) <-chan time.Time { return nil }

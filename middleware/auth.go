@@ -1,0 +1,40 @@
+package middleware
+
+import (
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
+)
+
+// TokenVerifier says whose token it is. Any error means that it is nobody's.
+type TokenVerifier interface {
+	Verify(token string) (model.Identity, error)
+}
+
+// Authenticate lets requests with a good bearer token through and keeps the identity for IdentityOf. All
+// others get the same Unauthenticated, so that the answer doesn't tell a forger what to mend.
+func Authenticate(v TokenVerifier) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+		identity, err := v.Verify(token)
+		if err != nil || !strings.EqualFold(scheme, "Bearer") {
+			Refuse(c, Refusal{Verdict: model.Unauthenticated})
+			return
+		}
+		c.Set(identityKey, identity)
+	}
+}
+
+// IdentityOf gives who makes the request; the zero value if nobody was authenticated.
+func IdentityOf(c *gin.Context) model.Identity { return valueOf[model.Identity](c, identityKey) }
+
+// RequireRole lets only users of this role through; the others, known or not, get Forbidden.
+func RequireRole(role model.Role) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if IdentityOf(c).Role != role {
+			Refuse(c, Refusal{Verdict: model.Forbidden})
+		}
+	}
+}

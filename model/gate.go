@@ -1,0 +1,36 @@
+package model
+
+import "errors"
+
+// GateState is a sale's gate in Redis as it stands.
+type GateState struct {
+	Exists   bool
+	Open     bool
+	Epoch    int64
+	Left     int64 // units that may still be admitted
+	Inflight int64 // units admitted and not settled
+	Stream   int64 // entries in the stream
+}
+
+// GateContents is what a new gate of a sale must know, as one instant of the database saw it.
+type GateContents struct {
+	Offer   Offer
+	Units   map[string]int     // live units by user
+	Known   map[string]Request // by the ids of orders and refusals
+	Pending []Entry            // entries of the stream that are not settled yet
+}
+
+// Request is what the gate remembers of an attempt by its id.
+type Request struct {
+	Quantity int
+	Hash     string
+}
+
+// ErrNoGate: the sale has no gate that is open: it was lost, or a new one is being installed.
+var ErrNoGate = errors.New("the sale's gate is missing or closed")
+
+// ErrStreamMoved: an entry was settled between the reading of the stream and the install; read again.
+var ErrStreamMoved = errors.New("the stream moved")
+
+// ErrNewerGate: a gate of this epoch or a newer one is there; this rebuild is over.
+var ErrNewerGate = errors.New("a newer gate is installed")

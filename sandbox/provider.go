@@ -1,0 +1,136 @@
+// Package sandbox is a payment provider inside the binary, for trying out and for tests: a page on which a
+// buyer pays or declines, callbacks signed as a real provider signs them and repeated until they are taken,
+// refunds that are executed once. No money moves.
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// reportPeriod is the pause before an untaken callback is sent again.
+	reportPeriod  = time.Second
+	reportBatch   = 100
+	reportTimeout = 10 * time.Second
+)
+
+// Books are the provider's: what a bank would know, and the payments it was asked for.
+type Books interface {
+	SandboxCharge(ctx context.Context, t model.SandboxTransaction) error
+	SandboxUnreported(ctx context.Context, limit int) ([]model.SandboxTransaction, error)
+	SandboxReported(ctx context.Context, txnID string) error
+	SandboxRefund(ctx context.Context, txnID string) (ok bool, err error)
+}
+
+// Provider is the sandbox.
+type Provider struct {
+	Books Books
+	// Payment reads a payment that was started with this provider.
+	Payment func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
+	// Sign gives X-Signature for a timestamp and a body.
+	Sign func(timestamp string, body []byte) string
+	// CallbackURL is where the merchant hears of transactions.
+	CallbackURL func() string
+	Now         func() time.Time
+	Log         *slog.Logger
+}
+
+// Pay charges a payment, or declines it, and tells the merchant. A payment that is charged twice is one
+// transaction. An error means that the merchant has not taken the callback yet; it will be repeated.
+func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
+	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
+	if decline {
+		t.ID, t.Status = "sbx-"+rand.Text(), model.SandboxDeclined
+	}
+	if err := p.Books.SandboxCharge(ctx, t); err != nil {
+		return err
+	}
+	return p.report(ctx, t)
+}
+
+// Refund sends a transaction's money back, once however often it is asked. An error means that it did not.
+func (p *Provider) Refund(ctx context.Context, txnID string, _ int64) error {
+	ok, err := p.Books.SandboxRefund(ctx, txnID)
+	if err == nil && !ok {
+		err = fmt.Errorf("sandbox: no charge %s to refund", txnID)
+	}
+	return err
+}
+
+// Run repeats callbacks that were not taken, until ctx ends.
+func (p *Provider) Run(ctx context.Context) {
+	ticker := time.NewTicker(reportPeriod)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		list, err := p.Books.SandboxUnreported(ctx, reportBatch)
+		for _, t := range list {
+			err = errors.Join(err, p.report(ctx, t))
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			p.Log.Warn("sandbox callbacks are not taken; they will be repeated", "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+// callback is the body of POST /payments/callback.
+type callback struct {
+	PaymentID     string `json:"payment_id"`
+	ProviderTxnID string `json:"provider_txn_id"`
+	Status        string `json:"status"`
+	AmountCents   int64  `json:"amount_cents"`
+}
+
+// report sends a transaction's callback. A refusal of the merchant's is final, as is success.
+func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
+	status := "succeeded"
+	if t.Status == model.SandboxDeclined {
+		status = "failed"
+	}
+	body, err := json.Marshal(callback{PaymentID: t.PaymentID, ProviderTxnID: t.ID, Status: status, AmountCents: t.AmountCents})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.CallbackURL(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	timestamp := strconv.FormatInt(p.Now().Unix(), 10)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Timestamp", timestamp)
+	req.Header.Set("X-Signature", p.Sign(timestamp, body))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("sandbox callback: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // only for the log
+	switch res.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusConflict:
+		p.Log.Warn("sandbox callback refused", "transaction", t.ID, "status", res.StatusCode, "answer", string(answer))
+	default:
+		return fmt.Errorf("sandbox callback: status %d", res.StatusCode)
+	}
+	return p.Books.SandboxReported(ctx, t.ID)
+}

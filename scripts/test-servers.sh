@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what the tests run besides Go, where it is missing: on Debian, as root. Elsewhere one line
+# names what is missing.
+set -euo pipefail
+
+# An ordinary user's PATH lacks the folders of the servers.
+PATH="$PATH:/usr/sbin:/usr/local/sbin"
+
+missing=()
+need() { # package, then the commands that it brings
+	local package=$1 command
+	shift
+	for command in "$@"; do
+		command -v "$command" >/dev/null || { missing+=("$package") && return; }
+	done
+}
+need mariadb-server mariadbd mariadb-install-db
+need redis-server redis-server
+need apache2-utils ab
+need build-essential gcc # the race detector needs a C compiler
+
+((${#missing[@]})) || exit 0
+if ((EUID != 0)) || ! command -v apt-get >/dev/null; then
+	echo "tests need these Debian packages, install them first: ${missing[*]}" >&2
+	exit 1
+fi
+
+# The tests start servers of their own. The packages' services would only take ports and memory: this
+# file keeps the installation from starting them, and they are disabled for the next boot.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod +x "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt=(apt-get -qq -o DPkg::Lock::Timeout=300)
+"${apt[@]}" update
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
+if command -v systemctl >/dev/null; then
+	for package in "${missing[@]}"; do
+		case $package in
+		mariadb-server) systemctl --quiet disable mariadb ;;
+		redis-server) systemctl --quiet disable redis-server ;;
+		esac
+	done
+fi

@@ -1,0 +1,95 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"flashsale/model"
+)
+
+// AuditStore is what the auditor reads in the database.
+type AuditStore interface {
+	Books(ctx context.Context, saleID string) (model.Books, bool, error)
+	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
+}
+
+// Peeker looks at gates.
+type Peeker interface {
+	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+}
+
+// Auditor checks that nothing is lost or made up: the sums of the database among themselves, and the gate's
+// units against them.
+type Auditor struct {
+	Store AuditStore
+	Gate  Peeker // nil: the database alone
+}
+
+// Audit is the state of a sale's books.
+type Audit struct {
+	Books      model.Books
+	Gate       model.GateState
+	Drift      int64    // the gate's left + inflight minus the database's available
+	Violations []string // what doesn't add up, in words
+}
+
+// OK reports whether everything adds up.
+func (a Audit) OK() bool { return len(a.Violations) == 0 && a.Drift == 0 }
+
+// Audit checks one sale; ok is false if there is none. While orders are being made the drift may be that of an
+// instant between a commit and its acknowledgement.
+func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
+	if a.Gate != nil {
+		states, err := a.Gate.Peek(ctx, saleID)
+		if err != nil {
+			return audit, false, fmt.Errorf("audit: %w", err)
+		}
+		audit.Gate = states[0]
+	}
+	if audit.Books, ok, err = a.Store.Books(ctx, saleID); err != nil || !ok {
+		return audit, ok, err
+	}
+	audit.Violations = audit.Books.Violations()
+	audit.Drift = drift(audit.Gate, audit.Books.Stock)
+	return audit, true, nil
+}
+
+// Drifts compares the gates of the sales that have not ended with the database, for each between two equal
+// readings of its stock. A sale whose stock moved meanwhile is left out: its figures would say nothing.
+func (a *Auditor) Drifts(ctx context.Context) (map[string]int64, error) {
+	before, err := a.Store.LiveOffers(ctx, 0)
+	if err != nil || len(before) == 0 {
+		return nil, err
+	}
+	ids := make([]string, len(before))
+	for i, o := range before {
+		ids[i] = o.ID
+	}
+	states, err := a.Gate.Peek(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.Store.LiveOffers(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	stocks := make(map[string]model.Stock, len(after))
+	for _, o := range after {
+		stocks[o.ID] = o.Stock
+	}
+	drifts := make(map[string]int64, len(before))
+	for i, o := range before {
+		if states[i].Open && o.Stock == stocks[o.ID] && o.Status != model.SaleClosed {
+			drifts[o.ID] = drift(states[i], o.Stock)
+		}
+	}
+	return drifts, nil
+}
+
+func drift(gate model.GateState, stock model.Stock) int64 {
+	if !gate.Exists {
+		return 0
+	}
+	return gate.Left + gate.Inflight - stock.Available
+}

@@ -1,0 +1,190 @@
+package service
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bits-and-blooms/bloom/v3"
+	"github.com/maypok86/otter/v2"
+
+	"flashsale/model"
+)
+
+const (
+	// Linger is how long after its end a sale is still watched: entries of its stream may wait for a database
+	// that was down, and its gate lives as long.
+	Linger = 24 * time.Hour
+	// filterSales and filterErrors size the Bloom filter: at a million sales one guessed id in a thousand
+	// costs a look-up.
+	filterSales  = 1_000_000
+	filterErrors = 0.001
+	// filterOverlap reads sale ids again that a slow transaction may have committed late.
+	filterOverlap = time.Minute
+	// filterPause bounds the refreshes that unknown ids ask for: guessing costs one small query in this time,
+	// and a sale made on another instance is known here this soon.
+	filterPause = 50 * time.Millisecond
+	// pastSales keeps the static data of sales that are no longer watched.
+	pastSales = 1000
+)
+
+// CatalogStore is what the catalog reads.
+type CatalogStore interface {
+	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
+	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
+	SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, newest time.Time, err error)
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Catalog is this instance's memory of the sales: what pages show, what an unknown id is, which sales are
+// sold out, and what time it is by the database. Refresh brings all of it up to date.
+type Catalog struct {
+	store CatalogStore
+	now   func() time.Time
+
+	live    atomic.Pointer[snapshot]
+	offset  atomic.Int64 // the database's clock minus this process's, ns
+	soldOut sync.Map     // sale id: latched until a refresh sees units
+	past    *otter.Cache[string, model.Offer]
+
+	mu         sync.Mutex // one refresh of the filter at a time
+	filter     atomic.Pointer[bloom.BloomFilter]
+	newest     time.Time
+	filteredAt time.Time
+}
+
+type snapshot struct {
+	offers  map[string]model.Offer
+	order   []string
+	changed chan struct{} // closed when a newer snapshot differs
+}
+
+// NewCatalog makes an empty catalog; Refresh fills it. now is this process's clock.
+func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
+	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
+	c.live.Store(&snapshot{offers: map[string]model.Offer{}, changed: make(chan struct{})})
+	c.filter.Store(bloom.NewWithEstimates(filterSales, filterErrors))
+	return c
+}
+
+// Refresh reads the live sales, new sale ids and the database's clock.
+func (c *Catalog) Refresh(ctx context.Context) error {
+	before := c.now()
+	dbNow, err := c.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	after := c.now()
+	c.offset.Store(int64(dbNow.Sub(before.Add(after.Sub(before) / 2))))
+
+	list, err := c.store.LiveOffers(ctx, Linger)
+	if err != nil {
+		return err
+	}
+	next := &snapshot{offers: make(map[string]model.Offer, len(list)), order: make([]string, len(list))}
+	for i, o := range list {
+		next.offers[o.ID], next.order[i] = o, o.ID
+		if o.Stock.Available > 0 {
+			c.soldOut.Delete(o.ID)
+		}
+	}
+	old := c.live.Load()
+	if maps.Equal(old.offers, next.offers) {
+		next.changed = old.changed
+		c.live.Store(next)
+	} else {
+		next.changed = make(chan struct{})
+		c.live.Store(next)
+		close(old.changed)
+	}
+	return c.refreshFilter(ctx, 0)
+}
+
+// refreshFilter adds new sale ids to the filter, unless that was done less than pause ago.
+func (c *Catalog) refreshFilter(ctx context.Context, pause time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now().Sub(c.filteredAt) < pause {
+		return nil
+	}
+	codes, newest, err := c.store.SaleCodes(ctx, c.newest.Add(-filterOverlap))
+	if err != nil {
+		return err
+	}
+	c.newest, c.filteredAt = newest, c.now()
+	maps.DeleteFunc(codes, func(id, _ string) bool { return c.filter.Load().TestString(id) })
+	if len(codes) == 0 {
+		return nil
+	}
+	filter := c.filter.Load().Copy() // readers go on with the old one
+	for id, code := range codes {
+		filter.AddString(id)
+		filter.AddString(code)
+	}
+	c.filter.Store(filter)
+	return nil
+}
+
+// Now is the database's clock, from the last refresh on by this process's monotonic clock.
+func (c *Catalog) Now() time.Time { return c.now().Add(time.Duration(c.offset.Load())).UTC() }
+
+// Sale gives a sale as this instance knows it; ok is false if there is none. An id that no sale has is told
+// from memory; only at most one small query in filterPause makes sure that it is not brand new.
+func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
+	if offer, ok := c.live.Load().offers[id]; ok {
+		return offer, true, nil
+	}
+	if known, err := c.Known(ctx, id); err != nil || !known {
+		return model.Offer{}, false, err
+	}
+	if offer, ok := c.past.GetIfPresent(id); ok {
+		return offer, true, nil
+	}
+	offer, ok, err := c.store.Offer(ctx, id)
+	if err == nil && ok && offer.EndsAt.Before(c.Now().Add(-Linger)) {
+		c.past.Set(id, offer)
+	}
+	return offer, ok, err
+}
+
+// Known reports whether a sale's id, or a short code, may exist.
+func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
+	if c.filter.Load().TestString(id) {
+		return true, nil
+	}
+	if err := c.refreshFilter(ctx, filterPause); err != nil {
+		return false, err
+	}
+	return c.filter.Load().TestString(id), nil
+}
+
+// Live lists the watched sales by their start, and a channel that closes when something of it has changed.
+func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
+	s := c.live.Load()
+	list = make([]model.Offer, len(s.order))
+	for i, id := range s.order {
+		list[i] = s.offers[id]
+	}
+	return list, s.changed
+}
+
+// LiveIDs lists the ids of the watched sales.
+func (c *Catalog) LiveIDs() []string { return slices.Clone(c.live.Load().order) }
+
+// Epoch is the newest generation of a sale's gate that this instance has heard of, 0 if none.
+func (c *Catalog) Epoch(saleID string) int64 { return c.live.Load().offers[saleID].Stock.Epoch }
+
+// Latch notes that a sale was out of units a moment ago.
+func (c *Catalog) Latch(saleID string) { c.soldOut.Store(saleID, struct{}{}) }
+
+// Unlatch forgets that a sale was out of units, since some came back.
+func (c *Catalog) Unlatch(saleID string) { c.soldOut.Delete(saleID) }
+
+// Latched reports whether a sale was out of units when last heard of.
+func (c *Catalog) Latched(saleID string) bool {
+	_, latched := c.soldOut.Load(saleID)
+	return latched
+}

@@ -1,0 +1,178 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// rebuildPause keeps a sale's gate from being rebuilt more often than once in this time, by anyone.
+	rebuildPause = time.Second
+	// installTries bounds how often the stream may move under a rebuild. The old gate admits nothing by
+	// then, so that each time entries were settled, of which there are only so many.
+	installTries = 20
+	// gateRequests wait for the controller; more than that ask for the same gates.
+	gateRequests = 256
+)
+
+// GateStore is what the database knows of gates.
+type GateStore interface {
+	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
+	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
+	GateContents(ctx context.Context, saleID string, pending []model.Entry) (contents model.GateContents, ok bool, err error)
+	Log(ctx context.Context, actor, action, subject, detail string) error
+}
+
+// GateLife is how gates are looked at and replaced in Redis.
+type GateLife interface {
+	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error)
+	Pending(ctx context.Context, saleID string) ([]model.Entry, error)
+	Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error
+}
+
+// Gates installs the gates of sales from the database: before a sale opens, and whenever one is lost or wrong.
+type Gates struct {
+	store    GateStore
+	gate     GateLife
+	catalog  *Catalog
+	log      *slog.Logger
+	requests chan GateRequest
+	asked    sync.Map // requests that wait, so that a thousand attempts ask once
+}
+
+// GateRequest asks for a gate: for an open one if there is none, or for a new one in any case.
+type GateRequest struct {
+	SaleID, Reason string
+	Replace        bool
+}
+
+// NewGates makes the service.
+func NewGates(store GateStore, gate GateLife, catalog *Catalog, log *slog.Logger) *Gates {
+	return &Gates{store: store, gate: gate, catalog: catalog, log: log, requests: make(chan GateRequest, gateRequests)}
+}
+
+// Epoch is the newest generation of a sale's gate that this instance has heard of.
+func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
+
+// NeedGate asks the controller to see to it that a sale has an open gate, and returns at once.
+func (g *Gates) NeedGate(saleID, reason string) { g.ask(GateRequest{SaleID: saleID, Reason: reason}) }
+
+// ReplaceGate asks the controller for a new gate of a sale whose present one is wrong, and returns at once.
+func (g *Gates) ReplaceGate(saleID, reason string) {
+	g.ask(GateRequest{SaleID: saleID, Reason: reason, Replace: true})
+}
+
+func (g *Gates) ask(r GateRequest) {
+	if _, waits := g.asked.LoadOrStore(r, true); waits {
+		return
+	}
+	select {
+	case g.requests <- r:
+	default: // the controller looks at every gate each second anyway
+		g.asked.Delete(r)
+	}
+}
+
+// Serve does what a request asks for.
+func (g *Gates) Serve(ctx context.Context, r GateRequest) error {
+	g.asked.Delete(r)
+	return g.rebuild(ctx, r)
+}
+
+// Requests are the gates asked for.
+func (g *Gates) Requests() <-chan GateRequest { return g.requests }
+
+// rebuild installs a new gate of a sale over an absent or an older one. Of several callers, in all instances,
+// one wins and the others return at once; so does a caller that finds a rebuild not a second old.
+func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
+	saleID := r.SaleID
+	offer, ok, err := g.store.Offer(ctx, saleID)
+	if err != nil || !ok {
+		return err
+	}
+	states, err := g.gate.Peek(ctx, saleID)
+	if err != nil {
+		return err
+	}
+	if !r.Replace && states[0].Open && states[0].Epoch >= offer.Stock.Epoch {
+		return nil
+	}
+	epoch, won, err := g.store.NextEpoch(ctx, saleID, offer.Stock.Epoch, states[0].Epoch, rebuildPause)
+	if err != nil || !won {
+		return err
+	}
+	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok {
+		return err
+	}
+	for range installTries {
+		err = g.install(ctx, saleID, epoch)
+		if !errors.Is(err, model.ErrStreamMoved) {
+			break
+		}
+	}
+	if errors.Is(err, model.ErrNewerGate) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("rebuild the gate of sale %s: %w", saleID, err)
+	}
+	g.log.Info("gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
+	return g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason))
+}
+
+// install reads the stream, then the database, then opens the new gate if the stream has not moved since:
+// what is in the stream and not in the database yet is left out of the units that the gate may admit.
+func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
+	entries, err := g.gate.Pending(ctx, saleID)
+	if err != nil {
+		return err
+	}
+	contents, ok, err := g.store.GateContents(ctx, saleID, entries)
+	if err != nil || !ok {
+		return err
+	}
+	return g.gate.Install(ctx, epoch, contents, entries)
+}
+
+// Ensure rebuilds the gates that are missing or closed, of the sales that have not ended.
+func (g *Gates) Ensure(ctx context.Context) error {
+	live, _ := g.catalog.Live()
+	var ids []string
+	for _, o := range live {
+		if o.Judge(g.catalog.Now()) != model.Ended {
+			ids = append(ids, o.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	states, err := g.gate.Peek(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i, s := range states {
+		reason := "missing"
+		switch {
+		case s.Open && s.Epoch >= g.catalog.Epoch(ids[i]):
+			continue
+		case s.Open:
+			reason = "of an older epoch"
+		case s.Exists:
+			reason = "left closed"
+		}
+		err = errors.Join(err, g.rebuild(ctx, GateRequest{SaleID: ids[i], Reason: reason}))
+	}
+	return err
+}
+
+// Preheat installs the gate of a new sale.
+func (g *Gates) Preheat(ctx context.Context, saleID string) error {
+	return g.rebuild(ctx, GateRequest{SaleID: saleID, Reason: "preheat"})
+}

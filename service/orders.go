@@ -1,0 +1,116 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"flashsale/model"
+)
+
+// OrderDesk is what the database does with orders.
+type OrderDesk interface {
+	OrderStore
+	Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error)
+	Cancel(ctx context.Context, userID, orderID string) (model.Order, model.Release, model.Verdict, error)
+	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Release, model.Verdict, error)
+}
+
+// Releaser brings released units to the gate.
+type Releaser interface {
+	Release(ctx context.Context, saleID string, releases []model.Release) error
+}
+
+// Knower tells whether the gate knows an order's id.
+type Knower interface {
+	Knows(ctx context.Context, orderID string) (request model.Request, known bool, err error)
+}
+
+// Orders follows orders after the purchase.
+type Orders struct {
+	Desk    OrderDesk
+	IDs     model.OrderIDs
+	Catalog *Catalog
+	Gate    interface {
+		Releaser
+		Knower
+	}
+	Log *slog.Logger
+}
+
+// Order gives a user's order. NotFound: never issued to this user, which is told without a look-up. An order
+// that was queued and that neither store knows any more is rejected with the reason lost; that is said only
+// when both stores answer, else model.ErrUnavailable.
+func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
+	if !o.IDs.Issued(userID, id) {
+		return model.Order{}, model.NotFound, nil
+	}
+	order, ok, err := o.Desk.Order(ctx, id)
+	if err != nil {
+		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+	}
+	if ok {
+		return order, model.Accepted, nil
+	}
+	request, known, err := o.Gate.Knows(ctx, id)
+	if err != nil {
+		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+	}
+	offer, _, err := o.Catalog.Sale(ctx, model.SaleOf(id))
+	if err != nil {
+		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+	}
+	order = model.Order{
+		ID: id, SaleID: offer.ID, UserID: userID, Status: model.OrderQueued, Quantity: request.Quantity,
+		AmountCents: int64(request.Quantity) * offer.PriceCents, Currency: offer.Currency,
+	}
+	if !known {
+		order.Status, order.Reason = model.OrderRejected, model.ReasonLost
+	}
+	return order, model.Accepted, nil
+}
+
+// List gives a page of orders and the cursor of the next. model.ErrBadCursor: not a cursor of ours.
+func (o *Orders) List(ctx context.Context, f model.OrderFilter) ([]model.Order, string, error) {
+	return o.Desk.Orders(ctx, f)
+}
+
+// Cancel takes a user's pending order back. NotFound, or NotCancellable once it is no longer pending.
+func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
+	if !o.IDs.Issued(userID, id) {
+		return model.Order{}, model.NotFound, nil
+	}
+	order, release, verdict, err := o.Desk.Cancel(ctx, userID, id)
+	if err != nil {
+		return model.Order{}, "", fmt.Errorf("cancel: %w", err)
+	}
+	if verdict == model.Accepted {
+		o.released(ctx, order.SaleID, release)
+	}
+	return order, verdict, nil
+}
+
+// Refund takes a paid order back for an operator; its money is sent back by the refunder. NotRefundable: not paid.
+func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
+	order, release, verdict, err := o.Desk.RefundOrder(ctx, id, actor)
+	if err != nil {
+		return model.Order{}, "", fmt.Errorf("refund: %w", err)
+	}
+	if verdict == model.Accepted {
+		o.released(ctx, order.SaleID, release)
+	}
+	return order, verdict, nil
+}
+
+func (o *Orders) released(ctx context.Context, saleID string, release model.Release) {
+	releaseAtGate(ctx, o.Gate, o.Catalog, o.Log, saleID, []model.Release{release})
+}
+
+// releaseAtGate brings what the database has released to the gate. Should it not arrive, the auditor repairs it.
+func releaseAtGate(ctx context.Context, gate Releaser, catalog *Catalog, log *slog.Logger, saleID string, releases []model.Release) {
+	if err := gate.Release(context.WithoutCancel(ctx), saleID, releases); err != nil {
+		log.Warn("the gate did not hear of a release; the auditor will repair it", "sale", saleID, "error", err)
+	}
+	catalog.Unlatch(saleID)
+}

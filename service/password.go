@@ -1,0 +1,130 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/argon2"
+
+	"flashsale/model"
+)
+
+// The cost of a new hash: OWASP's first choice for argon2id, some 40 ms of one core.
+const (
+	argonMemoryKiB = 19 << 10
+	argonPasses    = 2
+	argonLanes     = 1
+	argonSaltBytes = 16
+	argonHashBytes = 32
+)
+
+const (
+	// maxHashings is how many hashings run at once. Each takes a core and 19 MiB, and buying, which needs
+	// none of this, must not starve while thousands log in.
+	maxHashings = 2
+	// maxWaitingHashings is how many more may wait, the last of them for about a second.
+	maxWaitingHashings = 32
+	// maxStoredMemoryKiB bounds what a stored hash may ask for: room to raise the cost, not to exhaust the host.
+	maxStoredMemoryKiB = 64 << 10
+	// maxStoredPasses bounds the time in the same way.
+	maxStoredPasses = 16
+)
+
+var errPasswordHash = errors.New("stored password hash is malformed")
+
+// Passwords hashes passwords with argon2id, a bounded number at a time. Each method returns
+// model.ErrUnavailable if too many wait already, and ctx's error if ctx ends before its turn.
+type Passwords struct {
+	running, inside chan struct{}
+}
+
+// NewPasswords makes Passwords; a process needs one, since the bound is its own.
+func NewPasswords() *Passwords {
+	return &Passwords{
+		running: make(chan struct{}, maxHashings),
+		inside:  make(chan struct{}, maxHashings+maxWaitingHashings),
+	}
+}
+
+// Hash gives the password's hash in PHC string format, with a new salt.
+func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
+	salt := make([]byte, argonSaltBytes)
+	_, _ = rand.Read(salt) // never fails: it ends the process instead
+	a := argon{memoryKiB: argonMemoryKiB, passes: argonPasses, lanes: argonLanes, salt: salt}
+	hash, err := p.derive(ctx, password, a, argonHashBytes)
+	if err != nil {
+		return "", err
+	}
+	encode := base64.RawStdEncoding.EncodeToString
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
+		argon2.Version, a.memoryKiB, a.passes, a.lanes, encode(salt), encode(hash)), nil
+}
+
+// Verify reports whether phc, a hash in PHC string format, is the password's. A malformed phc is an error.
+func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, error) {
+	a, want, err := parsePHC(phc)
+	if err != nil {
+		return false, err
+	}
+	got, err := p.derive(ctx, password, a, len(want))
+	if err != nil {
+		return false, err
+	}
+	return subtle.ConstantTimeCompare(got, want) == 1, nil
+}
+
+// VerifyNothing takes as long as Verify, for a name that has no account: the time of an answer must not
+// tell which names exist.
+func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
+	_, err := p.Hash(ctx, password)
+	return err
+}
+
+// argon is what a hash is made with, besides the password.
+type argon struct {
+	memoryKiB, passes uint32
+	lanes             uint8
+	salt              []byte
+}
+
+func (p *Passwords) derive(ctx context.Context, password string, a argon, length int) ([]byte, error) {
+	select {
+	case p.inside <- struct{}{}:
+		defer func() { <-p.inside }()
+	default:
+		return nil, fmt.Errorf("hash password: too many at a time: %w", model.ErrUnavailable)
+	}
+	select {
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("hash password: %w", ctx.Err())
+	}
+	return argon2.IDKey([]byte(password), a.salt, a.passes, a.memoryKiB, a.lanes, uint32(length)), nil //nolint:gosec // a short slice's length
+}
+
+// parsePHC reads $argon2id$v=19$m=…,t=…,p=…$salt$hash. The costs come from the string, so that hashes
+// outlive a change of ours.
+func parsePHC(phc string) (a argon, hash []byte, err error) {
+	parts := strings.Split(phc, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
+		return argon{}, nil, errPasswordHash
+	}
+	_, costErr := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &a.memoryKiB, &a.passes, &a.lanes)
+	salt, saltErr := base64.RawStdEncoding.DecodeString(parts[4])
+	hash, hashErr := base64.RawStdEncoding.DecodeString(parts[5])
+	if err := errors.Join(costErr, saltErr, hashErr); err != nil {
+		return argon{}, nil, fmt.Errorf("%w: %w", errPasswordHash, err)
+	}
+	a.salt = salt
+	// An empty hash would equal that of every password.
+	if len(hash) == 0 || a.lanes == 0 || a.passes == 0 || a.passes > maxStoredPasses || a.memoryKiB > maxStoredMemoryKiB {
+		return argon{}, nil, errPasswordHash
+	}
+	return a, hash, nil
+}

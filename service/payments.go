@@ -1,0 +1,83 @@
+package service
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"flashsale/model"
+)
+
+// SandboxProvider is the name of the payment provider in the binary.
+const SandboxProvider = "sandbox"
+
+// callbackWindow is how far a callback's timestamp may be from now: replays die with it.
+const callbackWindow = 5 * time.Minute
+
+// PaymentStore is what the database does with payments.
+type PaymentStore interface {
+	StartPayment(ctx context.Context, userID, orderID, provider string) (model.Payment, model.Verdict, error)
+	ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, *model.Release, model.Verdict, error)
+}
+
+// Payments starts payments and hears what providers say of them.
+type Payments struct {
+	Store   PaymentStore
+	IDs     model.OrderIDs
+	Gate    Releaser
+	Catalog *Catalog
+	Secret  []byte
+	Log     *slog.Logger
+}
+
+// Start opens a payment of a user's pending order, or gives the open one. NotFound; NotPayable.
+func (p *Payments) Start(ctx context.Context, userID, orderID string) (model.Payment, model.Verdict, error) {
+	if !p.IDs.Issued(userID, orderID) {
+		return model.Payment{}, model.NotFound, nil
+	}
+	payment, verdict, err := p.Store.StartPayment(ctx, userID, orderID, SandboxProvider)
+	if err != nil {
+		return model.Payment{}, "", fmt.Errorf("start payment: %w", err)
+	}
+	return payment, verdict, nil
+}
+
+// Signed reports whether a callback's signature is right and its timestamp (unix s) near the database's clock.
+func (p *Payments) Signed(timestamp, signature string, body []byte) bool {
+	unix, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil || p.Catalog.Now().Sub(time.Unix(unix, 0)).Abs() > callbackWindow {
+		return false
+	}
+	given, err := hex.DecodeString(signature)
+	return err == nil && hmac.Equal(given, signCallback(p.Secret, timestamp, body))
+}
+
+// SignCallback is what a provider puts into X-Signature: hex HMAC-SHA256 of timestamp, a dot and the body.
+func SignCallback(secret []byte, timestamp string, body []byte) string {
+	return hex.EncodeToString(signCallback(secret, timestamp, body))
+}
+
+func signCallback(secret []byte, timestamp string, body []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(timestamp + "."))
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// Callback applies what a provider says, once for each of its transactions, and gives the order as it is then.
+// NotFound, AmountMismatch, NotPayable: nothing was changed.
+func (p *Payments) Callback(ctx context.Context, cb model.Callback) (model.Order, model.Verdict, error) {
+	order, release, verdict, err := p.Store.ApplyCallback(ctx, SandboxProvider, cb)
+	if err != nil {
+		return model.Order{}, "", fmt.Errorf("payment callback: %w", err)
+	}
+	if release != nil {
+		releaseAtGate(ctx, p.Gate, p.Catalog, p.Log, order.SaleID, []model.Release{*release})
+	}
+	return order, verdict, nil
+}

@@ -1,0 +1,139 @@
+package service
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"flashsale/model"
+)
+
+var (
+	tokenSecret = []byte("0123456789abcdef0123456789abcdef")
+	tokenTime   = time.Date(2026, 11, 11, 20, 0, 0, 123456789, time.UTC)
+)
+
+func at(instant time.Time) func() time.Time { return func() time.Time { return instant } }
+
+// forged signs whatever it is told to.
+func forged(t *testing.T, method jwt.SigningMethod, key any, claims jwt.MapClaims) string {
+	t.Helper()
+	token, err := jwt.NewWithClaims(method, claims).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestTokensRoundTrip(t *testing.T) {
+	for _, who := range []model.Identity{
+		{UserID: "u-1", Role: model.RoleBuyer},
+		{UserID: "admin", Role: model.RoleOperator},
+		{UserID: strings.Repeat("x", 64), Role: model.RoleBuyer},
+	} {
+		t.Run(who.UserID, func(t *testing.T) {
+			token, expiresAt, err := NewTokens(tokenSecret, at(tokenTime)).Sign(who, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := tokenTime.Add(time.Hour).Truncate(time.Second); !expiresAt.Equal(want) || expiresAt.Location() != time.UTC {
+				t.Errorf("expires at %s, want %s", expiresAt, want)
+			}
+			for _, age := range []struct {
+				now  time.Time
+				good bool
+			}{{tokenTime, true}, {expiresAt.Add(-1), true}, {expiresAt, false}, {expiresAt.Add(time.Hour), false}} {
+				got, err := NewTokens(tokenSecret, at(age.now)).Verify(token)
+				if age.good && (err != nil || got != who) {
+					t.Errorf("at %s: %+v, %v; want %+v", age.now, got, err, who)
+				}
+				if !age.good && !errors.Is(err, ErrBadToken) {
+					t.Errorf("at %s: %+v, %v; want it expired", age.now, got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTokensOfOtherIssuers(t *testing.T) {
+	expiry := tokenTime.Add(time.Hour).Unix()
+	tests := map[string]struct {
+		claims jwt.MapClaims
+		want   model.Identity
+	}{
+		"without a role": {jwt.MapClaims{"sub": "u-1", "exp": expiry}, model.Identity{UserID: "u-1", Role: model.RoleBuyer}},
+		"an operator's":  {jwt.MapClaims{"sub": "u-1", "exp": expiry, "role": "operator"}, model.Identity{UserID: "u-1", Role: model.RoleOperator}},
+		"with much else": {jwt.MapClaims{"sub": "u-1", "exp": expiry, "iss": "shop", "aud": []string{"a"}, "x": 1}, model.Identity{UserID: "u-1", Role: model.RoleBuyer}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := NewTokens(tokenSecret, at(tokenTime)).Verify(forged(t, jwt.SigningMethodHS256, tokenSecret, tc.claims))
+			if err != nil || got != tc.want {
+				t.Errorf("%+v, %v; want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	expiry := tokenTime.Add(time.Hour).Unix()
+	good := jwt.MapClaims{"sub": "u-1", "exp": expiry}
+	genuine := forged(t, jwt.SigningMethodHS256, tokenSecret, good)
+	parts := strings.Split(genuine, ".")
+	sign := func(claims jwt.MapClaims) string { return forged(t, jwt.SigningMethodHS256, tokenSecret, claims) }
+	tests := map[string]string{
+		"nothing":           "",
+		"rubbish":           "rubbish",
+		"alg none":          forged(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, good),
+		"alg None, bare":    base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"None"}`)) + "." + parts[1] + ".",
+		"alg HS512":         forged(t, jwt.SigningMethodHS512, tokenSecret, good),
+		"another key":       forged(t, jwt.SigningMethodHS256, []byte("another"), good),
+		"no signature":      parts[0] + "." + parts[1] + ".",
+		"other claims":      parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"u-2","exp":9999999999}`)) + "." + parts[2],
+		"no exp":            sign(jwt.MapClaims{"sub": "u-1"}),
+		"exp null":          sign(jwt.MapClaims{"sub": "u-1", "exp": nil}),
+		"exp as words":      sign(jwt.MapClaims{"sub": "u-1", "exp": "tomorrow"}),
+		"exp before time":   sign(jwt.MapClaims{"sub": "u-1", "exp": -1e300}),
+		"expired":           sign(jwt.MapClaims{"sub": "u-1", "exp": tokenTime.Add(-time.Second).Unix()}),
+		"not yet good":      sign(jwt.MapClaims{"sub": "u-1", "exp": expiry, "nbf": expiry - 1}),
+		"no sub":            sign(jwt.MapClaims{"exp": expiry}),
+		"a number as sub":   sign(jwt.MapClaims{"sub": 5, "exp": expiry}),
+		"a blank in sub":    sign(jwt.MapClaims{"sub": "u 1", "exp": expiry}),
+		"a line in sub":     sign(jwt.MapClaims{"sub": "u-1\n", "exp": expiry}),
+		"a brace in sub":    sign(jwt.MapClaims{"sub": "{u}", "exp": expiry}),
+		"a long sub":        sign(jwt.MapClaims{"sub": strings.Repeat("x", 65), "exp": expiry}),
+		"an unknown role":   sign(jwt.MapClaims{"sub": "u-1", "exp": expiry, "role": "root"}),
+		"a number as role":  sign(jwt.MapClaims{"sub": "u-1", "exp": expiry, "role": 1}),
+		"good but too long": sign(jwt.MapClaims{"sub": "u-1", "exp": expiry, "x": strings.Repeat("x", maxTokenBytes)}),
+		"a million dots":    strings.Repeat(".", 1_000_000),
+		"dots, short":       strings.Repeat(".", maxTokenBytes),
+	}
+	for name, token := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := NewTokens(tokenSecret, at(tokenTime)).Verify(token)
+			if !errors.Is(err, ErrBadToken) || got != (model.Identity{}) {
+				t.Errorf("%+v, %v; want a bad token", got, err)
+			}
+		})
+	}
+}
+
+func TestSignRefuses(t *testing.T) {
+	tests := map[string]model.Identity{
+		"nobody":          {},
+		"a bad id":        {UserID: "u 1", Role: model.RoleBuyer},
+		"no role":         {UserID: "u-1"},
+		"an unknown role": {UserID: "u-1", Role: "root"},
+	}
+	for name, who := range tests {
+		t.Run(name, func(t *testing.T) {
+			if token, _, err := NewTokens(tokenSecret, at(tokenTime)).Sign(who, time.Hour); err == nil {
+				t.Errorf("signed %q", token)
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"flashsale/model"
+)
+
+const (
+	// breakerTrips is how many calls in a row must fail before Redis is left alone.
+	breakerTrips = 5
+	// breakerRest is how long it is left alone before one attempt tries it again.
+	breakerRest = time.Second
+)
+
+// Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.
+//
+// Right: both ways draw on the same stock row, and an attempt has the same order id on both, so one that Redis
+// admitted although its reply was lost meets the order that the fallback made for it.
+// Breaks: when neither store can take it (503).
+// Costs: with Redis as the strategy redis; without it the database alone, in batches by one writer a sale.
+type Hybrid struct {
+	needs    Needs
+	breaker  *gobreaker.CircuitBreaker[model.Outcome]
+	fallback *fallback
+	requests *localCounter
+}
+
+// NewHybrid makes the strategy.
+func NewHybrid(n Needs) *Hybrid {
+	h := &Hybrid{needs: n, fallback: newFallback(n), requests: newLocalCounter()}
+	h.breaker = gobreaker.NewCircuitBreaker[model.Outcome](gobreaker.Settings{
+		Name:        "gate",
+		MaxRequests: 1,
+		Timeout:     breakerRest,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
+		// A missing gate says nothing against Redis, and a buyer who left nothing at all.
+		IsSuccessful: func(err error) bool {
+			return err == nil || errors.Is(err, model.ErrNoGate) || errors.Is(err, context.Canceled)
+		},
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			n.Log.Warn("circuit breaker before Redis", "from", from.String(), "to", to.String())
+		},
+	})
+	return h
+}
+
+// Deduct admits the attempt at the gate, or takes its units in the database. Busy in both: model.ErrUnavailable.
+func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+	outcome, err := h.breaker.Execute(func() (model.Outcome, error) {
+		return h.needs.Gate.Admit(ctx, a, h.needs.Control.Epoch(a.SaleID))
+	})
+	if err == nil {
+		return outcome, nil
+	}
+	if ctx.Err() != nil {
+		return model.Outcome{}, ctx.Err()
+	}
+	if errors.Is(err, model.ErrNoGate) {
+		h.needs.Control.NeedGate(a.SaleID, "missing at an attempt")
+	} else if retryAfter, ok := h.requests.count(a); !ok {
+		return model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil
+	}
+	return h.fallback.deduct(ctx, a)
+}
+
+// CountsRequests is true: at the gate, or in memory while there is no Redis.
+func (*Hybrid) CountsRequests() bool { return true }
+
+// Healthy reports an open circuit: sales go on, on the database alone.
+func (h *Hybrid) Healthy() error {
+	if h.breaker.State() == gobreaker.StateOpen {
+		return errors.New("the circuit to Redis is open; the database sells alone")
+	}
+	return nil
+}
+
+// Close refuses new fallback attempts and waits for those under way.
+func (h *Hybrid) Close() { h.fallback.close() }

@@ -1,0 +1,213 @@
+package testkit
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	mariadbPackage = "mariadb-server"
+	// redoLogSize keeps the data folder at 34 MB, copied in a tenth of a second; template and server
+	// share it, or the first start would write the log anew.
+	redoLogSize = "--innodb-log-file-size=16M"
+	// installTimeout is far above the seconds that making a data folder takes on a slow disk.
+	installTimeout = time.Minute
+	// adminTimeout ends a DROP DATABASE that waits for a transaction which a test left open.
+	adminTimeout = 10 * time.Second
+)
+
+// MariaDBServer is a mariadbd whose commits are durable: a Restart finds what was committed before a Kill.
+type MariaDBServer struct{ *server }
+
+// MariaDB starts a server for this test, which takes about half a second, and ends it with the test.
+// A test that doesn't kill its server is better served by SharedMariaDB.
+func MariaDB(t testing.TB) *MariaDBServer {
+	t.Helper()
+	s, err := startMariaDB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.t = t
+	t.Cleanup(func() {
+		if err := s.end(); err != nil {
+			t.Errorf("end MariaDB: %v", err)
+		}
+	})
+	return s
+}
+
+// NewDatabase makes an empty utf8mb4 database with a user of its own, and drops both when t ends.
+// It returns the URL in the form of the settings: mysql://user:password@127.0.0.1:port/database.
+func (s *MariaDBServer) NewDatabase(t testing.TB) string {
+	t.Helper()
+	name := "flashsale_" + strings.ToLower(rand.Text())[:12]
+	password := rand.Text()
+	account := name + "@'127.0.0.1'"
+	if err := s.admin("CREATE DATABASE " + name + " CHARACTER SET utf8mb4;" +
+		"CREATE USER " + account + " IDENTIFIED BY '" + password + "';" +
+		"GRANT ALL ON " + name + ".* TO " + account); err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+	t.Cleanup(func() {
+		if s.alive.Err() != nil {
+			return // killed by its test, and the data folder goes with the server
+		}
+		if err := s.admin("DROP DATABASE " + name + "; DROP USER " + account); err != nil {
+			t.Errorf("drop the test's database: %v", err)
+		}
+	})
+	return fmt.Sprintf("mysql://%s:%s@%s/%s", name, password, s.Addr(), name)
+}
+
+// admin runs statements as root.
+func (s *MariaDBServer) admin(statements string) error {
+	db, err := s.root()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	ctx, cancel := context.WithTimeout(s.alive, adminTimeout)
+	defer cancel()
+	_, err = db.ExecContext(ctx, statements)
+	return err
+}
+
+func (s *MariaDBServer) root() (*sql.DB, error) {
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = "root", "tcp", s.Addr()
+	config.MultiStatements = true
+	config.Logger = &mysql.NopLogger{} // a server that isn't up yet is no news
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+func startMariaDB() (*MariaDBServer, error) {
+	program, err := find("mariadbd", mariadbPackage)
+	if err != nil {
+		return nil, err
+	}
+	template, err := dataTemplate(program)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "flashsale-mariadb-")
+	if err != nil {
+		return nil, fmt.Errorf("start MariaDB: %w", err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(template)); err != nil {
+		return nil, errors.Join(fmt.Errorf("copy the data folder: %w", err), os.RemoveAll(dir))
+	}
+	s := &MariaDBServer{&server{
+		program: program,
+		dir:     dir,
+		args: append(commonArgs(dir),
+			"--socket="+socket(dir),
+			"--bind-address=127.0.0.1",
+			"--skip-name-resolve", // root@127.0.0.1 is then found without asking any DNS
+			"--innodb-flush-log-at-trx-commit=1",
+			"--innodb-buffer-pool-size=128M",
+			"--max-connections=500", // several instances with full pools, run by parallel tests
+		),
+	}}
+	s.answers = s.ping
+	return s, s.start()
+}
+
+// ping asks for the socket as well: another server may have taken the port first.
+func (s *MariaDBServer) ping(ctx context.Context) error {
+	db, err := s.root()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	var path string
+	if err := db.QueryRowContext(ctx, "SELECT @@socket").Scan(&path); err != nil {
+		return err
+	}
+	if path != socket(s.dir) {
+		return fmt.Errorf("not our MariaDB on %s: its socket is %s", s.Addr(), path)
+	}
+	return nil
+}
+
+// dataTemplate returns a data folder as mariadb-install-db makes it, made once a machine and version.
+// The rename publishes it whole, so test processes that run at the same time can't see half of one.
+func dataTemplate(mariadbd string) (string, error) {
+	install, err := find("mariadb-install-db", mariadbPackage)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+	defer cancel()
+	version, err := exec.CommandContext(ctx, mariadbd, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", mariadbd, err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir() // no home
+	}
+	key := sha256.Sum256(append(version, redoLogSize...))
+	template := filepath.Join(cache, fmt.Sprintf("flashsale-mariadb-template-%x-%d", key[:6], os.Getuid()))
+	if _, err := os.Stat(template); err == nil {
+		return template, nil
+	}
+
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", fmt.Errorf("make the MariaDB template: %w", err)
+	}
+	building, err := os.MkdirTemp(cache, "flashsale-mariadb-building-")
+	if err != nil {
+		return "", fmt.Errorf("make the MariaDB template: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(building) }()
+	cmd := exec.CommandContext(ctx, install,
+		append(commonArgs(building), "--auth-root-authentication-method=normal", "--skip-test-db")...)
+	runtime.LockOSThread() // see runChild
+	defer runtime.UnlockOSThread()
+	dieWithParent(cmd)
+	cmd.WaitDelay = time.Second // when the time is up, what the script started may hold on to the output
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w; it printed:\n%s", install, err, output)
+	}
+	if err := os.Rename(filepath.Join(building, "data"), template); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("publish the MariaDB template: %w", err)
+	}
+	return template, nil
+}
+
+// socket has a short name: the kernel takes about a hundred bytes of path.
+func socket(dir string) string { return filepath.Join(dir, "s") }
+
+// commonArgs are for the server and the making of its data folder alike. They keep the machine's own
+// settings out. A folder for temporary tables isn't shared: a starting server removes what it finds there.
+func commonArgs(dir string) []string {
+	args := []string{
+		"--no-defaults",
+		"--datadir=" + filepath.Join(dir, "data"),
+		"--tmpdir=" + dir,
+		"--skip-log-bin",
+		redoLogSize,
+	}
+	if os.Getuid() == 0 {
+		args = append(args, "--user=root") // which MariaDB insists on when root starts it
+	}
+	return args
+}

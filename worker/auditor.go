@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"flashsale/service"
+)
+
+const (
+	auditPeriod = 2 * time.Second
+	// auditLease is how long the auditor of an instance that died keeps others from auditing.
+	auditLease = 3 * auditPeriod
+	// driftsSeen is how often in a row the same drift must be seen before the gate is replaced: a single one
+	// may be the instant between a commit and its acknowledgement.
+	driftsSeen = 3
+	// booksEvery is how many rounds pass between checks of the sums over a sale's orders, which read them all.
+	booksEvery = 15
+)
+
+// Leases lets one instance at a time do something.
+type Leases interface {
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	Log(ctx context.Context, actor, action, subject, detail string) error
+}
+
+// Auditor watches over the live sales: it replaces a gate that drifts from the database, and cries out when the
+// database's own sums don't add up.
+type Auditor struct {
+	Audits   *service.Auditor
+	Leases   Leases
+	Catalog  *service.Catalog
+	Instance string
+	Replace  func(saleID, reason string) // asks for a new gate
+	Found    func(saleID string, drift int64)
+	Violated func()
+	Log      *slog.Logger
+
+	drifts map[string]sighting
+	round  int
+}
+
+type sighting struct {
+	units int64
+	times int
+}
+
+// Run audits until ctx ends.
+func (a *Auditor) Run(ctx context.Context) {
+	a.drifts = map[string]sighting{}
+	every(ctx, "auditor", auditPeriod, nil, a.Log, a.step)
+}
+
+func (a *Auditor) step(ctx context.Context) error {
+	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, auditLease); err != nil || !mine {
+		clear(a.drifts)
+		return err
+	}
+	a.round++
+	drifts, err := a.Audits.Drifts(ctx)
+	if err != nil {
+		return err
+	}
+	for saleID, units := range drifts {
+		a.judge(saleID, units)
+	}
+	if a.round%booksEvery == 1 {
+		for _, id := range a.Catalog.LiveIDs() {
+			err = errors.Join(err, a.checkBooks(ctx, id))
+		}
+	}
+	return err
+}
+
+// judge asks for a new gate when the same drift has been seen often enough.
+func (a *Auditor) judge(saleID string, units int64) {
+	a.Found(saleID, units)
+	if units == 0 {
+		delete(a.drifts, saleID)
+		return
+	}
+	seen := a.drifts[saleID]
+	if seen.units != units {
+		seen = sighting{units: units}
+	}
+	seen.times++
+	a.Log.Warn("the gate drifts from the database", "sale", saleID, "units", units, "times", seen.times)
+	if seen.times >= driftsSeen {
+		a.Replace(saleID, "it drifted")
+		seen.times = 0
+	}
+	a.drifts[saleID] = seen
+}
+
+func (a *Auditor) checkBooks(ctx context.Context, saleID string) error {
+	audit, ok, err := a.Audits.Audit(ctx, saleID)
+	if err != nil || !ok || len(audit.Violations) == 0 {
+		return err
+	}
+	a.Violated()
+	a.Log.Error("the books don't balance", "sale", saleID, "violations", audit.Violations)
+	for _, v := range audit.Violations {
+		err = errors.Join(err, a.Leases.Log(ctx, "auditor", "violation", saleID, v))
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	refundPeriod = time.Second
+	refundBatch  = 100
+)
+
+// Refunds is what the refunder needs of the database.
+type Refunds interface {
+	RefundsDue(ctx context.Context, limit int) ([]model.Payment, error)
+	MarkRefunded(ctx context.Context, paymentID string) error
+}
+
+// Refunder sends money back that no order keeps. The provider knows a transaction that it refunded before,
+// so that trying again after a lost answer sends nothing twice.
+type Refunder struct {
+	Store  Refunds
+	Refund func(ctx context.Context, providerTxnID string, amountCents int64) error
+	Log    *slog.Logger
+}
+
+// Run refunds until ctx ends.
+func (r *Refunder) Run(ctx context.Context) {
+	every(ctx, "refunder", refundPeriod, nil, r.Log, r.step)
+}
+
+func (r *Refunder) step(ctx context.Context) error {
+	due, err := r.Store.RefundsDue(ctx, refundBatch)
+	if err != nil {
+		return err
+	}
+	for _, p := range due {
+		oneErr := r.Refund(ctx, p.ProviderTxnID, p.AmountCents)
+		if oneErr == nil {
+			oneErr = r.Store.MarkRefunded(ctx, p.ID)
+		}
+		if oneErr == nil {
+			r.Log.Info("refunded", "payment", p.ID, "order", p.OrderID, "amount_cents", p.AmountCents)
+		}
+		err = errors.Join(err, oneErr)
+	}
+	return err
+}

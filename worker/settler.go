@@ -1,0 +1,241 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// settleWriters take batches at once, each of another sale: more make the database slower, not faster.
+	settleWriters = 2
+	// settleBatch entries go into one transaction.
+	settleBatch = 256
+	// sweepPeriod is how often all streams are looked at, for entries that nobody here was told of.
+	sweepPeriod = time.Second
+	// claimIdle is how long an entry may be with a consumer before another takes it: well above the time of
+	// a transaction, well below the ten seconds in which every queued attempt ends.
+	claimIdle = 3 * time.Second
+	// maxDeliveries of an entry that can't be settled, before it is refused for good.
+	maxDeliveries = 5
+	// retryPause is the pause before the database is tried again with the same batch.
+	retryPause = 200 * time.Millisecond
+)
+
+// Stream is what the settler needs of the gate.
+type Stream interface {
+	Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error)
+	Claim(ctx context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error)
+	Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error
+	Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error
+}
+
+// Ledger is what the settler needs of the database.
+type Ledger interface {
+	Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error)
+	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
+	Log(ctx context.Context, actor, action, subject, detail string) error
+}
+
+// SettlerNeeds are the parts that a settler is made of.
+type SettlerNeeds struct {
+	Stream   Stream
+	Ledger   Ledger
+	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	LiveIDs  func() []string
+	Instance string
+	Wake     func(map[string]model.Outcome) // buyers who wait on this instance
+	Replace  func(saleID, reason string)    // asks for a new gate
+	Observe  func(entries int, d time.Duration)
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Settler writes admitted attempts to the database in batches as they come: what gathers while one
+// transaction runs is the next batch. Each sale is settled by one goroutine of an instance at a time.
+type Settler struct {
+	SettlerNeeds
+	due *dueSales
+}
+
+// NewSettler makes a settler.
+func NewSettler(n SettlerNeeds) *Settler { return &Settler{SettlerNeeds: n, due: newDueSales()} }
+
+// Notify says that a sale's stream has an entry.
+func (s *Settler) Notify(saleID string) { s.due.add(saleID, false) }
+
+// Run settles until ctx ends; the batches under way are finished.
+func (s *Settler) Run(ctx context.Context) {
+	var writers sync.WaitGroup
+	for range settleWriters {
+		writers.Go(func() { s.write(ctx) })
+	}
+	every(ctx, "settler", sweepPeriod, nil, s.Log, s.sweep)
+	writers.Wait()
+}
+
+// sweep makes every sale due whose stream is not empty.
+func (s *Settler) sweep(ctx context.Context) error {
+	ids := s.LiveIDs()
+	if len(ids) == 0 {
+		return nil
+	}
+	states, err := s.Peek(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i, state := range states {
+		if state.Stream > 0 {
+			s.due.add(ids[i], true)
+		}
+	}
+	return nil
+}
+
+// Drain settles until no stream of the sales given has an entry, or ctx ends: the last act before the stores go.
+func (s *Settler) Drain(ctx context.Context) error {
+	for _, id := range s.LiveIDs() {
+		if err := s.settleSale(ctx, id, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Settler) write(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.due.signal:
+		}
+		for ctx.Err() == nil {
+			saleID, claim, ok := s.due.take()
+			if !ok {
+				break
+			}
+			if err := s.settleSale(ctx, saleID, claim); err != nil && ctx.Err() == nil {
+				s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
+			}
+			s.due.finish(saleID)
+		}
+	}
+}
+
+// settleSale takes batches of a sale's stream until it has no new entries.
+func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool) error {
+	if claim {
+		entries, bad, err := s.Stream.Claim(ctx, saleID, claimIdle, settleBatch)
+		if err != nil {
+			return err
+		}
+		if err := s.batch(ctx, saleID, entries, bad); err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		entries, bad, err := s.Stream.Read(ctx, saleID, settleBatch)
+		if err != nil || len(entries)+len(bad) == 0 {
+			return err
+		}
+		if err := s.batch(ctx, saleID, entries, bad); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// batch brings entries to the database, wakes their buyers, and acknowledges them. Once read, a batch is
+// finished although ctx may end meanwhile; only a database that is away makes it give up.
+func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
+	for _, text := range bad {
+		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
+		if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
+			return err
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	start := s.Now()
+	outcomes, err := s.settle(ctx, saleID, entries)
+	if errors.Is(err, model.ErrBroken) {
+		if entries, outcomes, err = s.oneByOne(ctx, saleID, entries); len(entries) == 0 {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	s.Observe(len(entries), s.Now().Sub(start))
+	s.wake(ctx, entries, outcomes)
+	for _, o := range outcomes {
+		if o.Verdict == model.SoldOut && !o.Repeated {
+			s.Replace(saleID, "it admitted more than the stock")
+			break
+		}
+	}
+	return errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), saleID, entries, outcomes))
+}
+
+// settle tries until the database answers, says that the batch is broken, or ctx ends.
+func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
+	for logged := false; ; logged = true {
+		outcomes, err := s.Ledger.Settle(context.WithoutCancel(ctx), saleID, entries)
+		if err == nil || errors.Is(err, model.ErrBroken) || ctx.Err() != nil {
+			return outcomes, err
+		}
+		if !logged {
+			s.Log.Error("settle; trying again", "sale", saleID, "entries", len(entries), "error", err)
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// oneByOne settles each entry of a broken batch alone. One that is broken by itself is left to be delivered
+// again, and refused for good when that has happened too often.
+func (s *Settler) oneByOne(ctx context.Context, saleID string, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
+	for _, e := range entries {
+		outcome, oneErr := s.settle(ctx, saleID, []model.Entry{e})
+		if errors.Is(oneErr, model.ErrBroken) && e.Deliveries >= maxDeliveries {
+			s.Log.Error("refused an attempt that can't be settled", "sale", saleID, "order", e.ID, "error", oneErr)
+			refused, refuseErr := s.Ledger.Refuse(ctx, e, model.ReasonFailed)
+			outcome, oneErr = []model.Outcome{refused}, refuseErr
+		}
+		if oneErr != nil {
+			err = errors.Join(err, oneErr)
+			continue
+		}
+		done, outcomes = append(done, e), append(outcomes, outcome[0])
+	}
+	return done, outcomes, err
+}
+
+// wake tells the buyers, here or on other instances. A wake-up that is lost costs a buyer the wait, no more.
+func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
+	byInstance := map[string]map[string]model.Outcome{}
+	for i, e := range entries {
+		if byInstance[e.Instance] == nil {
+			byInstance[e.Instance] = map[string]model.Outcome{}
+		}
+		byInstance[e.Instance][e.ID] = outcomes[i]
+	}
+	for instance, list := range byInstance {
+		if instance == s.Instance {
+			s.Wake(list)
+			continue
+		}
+		if err := s.Stream.Wake(ctx, instance, list); err != nil {
+			s.Log.Warn("wake buyers of another instance", "instance", instance, "error", err)
+		}
+	}
+}
