@@ -36,9 +36,13 @@ type Audit struct {
 	Sale string `help:"Only the sale of this id."`
 }
 
+// flags are the settings without their methods: kong would call Validate for every command, though only the
+// server needs all of them.
+type flags Settings
+
 type cli struct {
-	Config   configFile `help:"YAML file of settings, named as the flags are." placeholder:"FILE"`
-	Settings `embed:""`
+	Config configFile `help:"YAML file of settings, named as the flags are." placeholder:"FILE"`
+	Flags  flags      `embed:""`
 
 	Serve   struct{} `cmd:"" default:"1" help:"Run the server."`
 	Migrate struct {
@@ -92,7 +96,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if unknown := file.unknown(parser.Model); unknown != "" {
 		return cmd, fmt.Errorf("%s: unknown setting %q", file.path, unknown)
 	}
-	return Command{Name: ctx.Command(), Settings: c.Settings, Tokens: c.Tokens, Audit: c.Audit}, nil
+	return Command{Name: ctx.Command(), Settings: Settings(c.Flags), Tokens: c.Tokens, Audit: c.Audit}, nil
 }
 
 func envName(flag string) string {

@@ -15,10 +15,13 @@ var shared struct {
 }
 
 // Main is for the TestMain of a package that uses SharedMariaDB: it runs the tests, ends the shared
-// servers, and exits.
-func Main(m *testing.M) {
+// servers, calls what is to be done after the tests, and exits.
+func Main(m *testing.M, after ...func()) {
 	shared.open = true
 	code := m.Run()
+	for _, do := range after {
+		do()
+	}
 	if shared.mariadb != nil {
 		if err := shared.mariadb.end(); err != nil {
 			fmt.Fprintln(os.Stderr, "end the shared MariaDB:", err)
