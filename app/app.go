@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -126,7 +127,15 @@ func (a *App) URL() string {
 	if a.settings.PublicURL != "" {
 		return strings.TrimSuffix(a.settings.PublicURL, "/")
 	}
-	return "http://" + a.listener.Addr().String()
+	return "http://" + reachable(a.listener.Addr())
+}
+
+// reachable names an address that this machine can be reached at, also if it listens on all of them.
+func reachable(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return addr.String()
 }
 
 // OpsURL is where the figures are, empty if nowhere.
@@ -134,7 +143,7 @@ func (a *App) OpsURL() string {
 	if a.opsListener == nil {
 		return ""
 	}
-	return "http://" + a.opsListener.Addr().String()
+	return "http://" + reachable(a.opsListener.Addr())
 }
 
 // AdminPassword is the operator's password if this start made it, else empty.
@@ -171,7 +180,7 @@ func (a *App) wire(ctx context.Context) error {
 			return service.SignCallback(paymentSecret, timestamp, body)
 		},
 		// Straight to this instance: a proxy in front may not be up yet.
-		CallbackURL: func() string { return "http://" + a.listener.Addr().String() + "/api/v1/payments/callback" },
+		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance,
@@ -194,11 +203,11 @@ func (a *App) wire(ctx context.Context) error {
 			TrustedProxies: a.settings.TrustedProxies,
 		},
 		Counter: a.counter(), Checks: a.checks(), Stats: a.stats, PublicURL: a.URL,
-		Observe: a.metrics.Request, CounterFailed: func(error) { a.metrics.CounterFailed() },
+		Meter: a.metrics, CounterFailed: func(error) { a.metrics.CounterFailed() },
 		Closing: a.closing, Now: a.now, Log: a.log,
 	}
 	gin.SetMode(gin.ReleaseMode)
-	router, err := handler.Router(api)
+	router, err := handler.Router(api) //nolint:contextcheck // each request brings its own
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -68,17 +70,28 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "flashsale %s is at %s\n", version, a.URL())
+	err = greet(a, version, stdout)
+	if err == nil {
+		err = a.Run(ctx)
+	}
+	return errors.Join(err, a.Close())
+}
+
+// greet says where the server is and what to do next. What is written gathers in a buffer, here and in the
+// other commands: its Flush tells of any failure.
+func greet(a *App, version string, stdout io.Writer) error {
+	w := bufio.NewWriter(stdout)
+	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
 	if ops := a.OpsURL(); ops != "" {
-		fmt.Fprintf(stdout, "figures for operators: %s/metrics\n", ops)
+		fmt.Fprintf(w, "figures for operators: %s/metrics\n", ops)
 	}
 	if password := a.AdminPassword(); password != "" {
-		fmt.Fprintf(stdout, "operator: admin, password %s (shown this once)\n", password)
+		fmt.Fprintf(w, "operator: admin, password %s (shown this once)\n", password)
 	}
 	if live, _ := a.catalog.Live(); len(live) > 0 {
-		fmt.Fprintf(stdout, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
+		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
-	return errors.Join(a.Run(ctx), a.Close())
+	return w.Flush()
 }
 
 // printTokens signs buyers for load tools.
@@ -120,51 +133,56 @@ func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err err
 		return err
 	}
 	status, err := db.MigrateStatus(ctx)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(stdout)
 	for _, m := range status {
 		state := "pending"
 		if m.Applied {
 			state = "applied"
 		}
-		fmt.Fprintf(stdout, "%05d %s %s\n", m.Version, state, m.Name)
+		fmt.Fprintf(w, "%05d %s %s\n", m.Version, state, m.Name)
 	}
-	return err
+	return w.Flush()
 }
 
 // auditStores checks the sales in the stores as they are, without changing anything.
 func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
+	st, err := openStores(ctx, &cmd.Settings)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	auditor := &service.Auditor{Store: db}
-	if cmd.Settings.Redis != config.EmbeddedRedis { // the embedded one is in another process
-		st, err := openStores(ctx, &cmd.Settings)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, st.close()) }()
+	defer func() { err = errors.Join(err, st.close()) }()
+	auditor := &service.Auditor{Store: st.database}
+	if st.embedded == nil { // an embedded Redis with gates is in the server's process
 		auditor.Gate = gate.New(st.redis, "audit")
 	}
 	ids := []string{cmd.Audit.Sale}
 	if cmd.Audit.Sale == "" {
-		codes, _, err := db.SaleCodes(ctx, time.Time{})
+		codes, _, err := st.database.SaleCodes(ctx, time.Time{})
 		if err != nil {
 			return err
 		}
-		ids = ids[:0]
-		for id := range codes {
-			ids = append(ids, id)
-		}
+		ids = slices.Sorted(maps.Keys(codes))
 	}
-	wrong := 0
+	wrong, err := auditSales(ctx, auditor, ids, stdout)
+	if err == nil && wrong > 0 {
+		err = ErrViolation
+	}
+	return err
+}
+
+// auditSales prints a line for each sale, and gives the number of those that are wrong.
+func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, stdout io.Writer) (wrong int, err error) {
+	w := bufio.NewWriter(stdout)
 	for _, id := range ids {
 		audit, ok, err := settledAudit(ctx, auditor, id)
 		if err != nil {
-			return err
+			return wrong, errors.Join(err, w.Flush())
 		}
 		if !ok {
-			return fmt.Errorf("--sale: there is no sale %s", id)
+			return wrong, errors.Join(fmt.Errorf("--sale: there is no sale %s", id), w.Flush())
 		}
 		word := "ok"
 		if !audit.OK() {
@@ -172,17 +190,17 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 			wrong++
 		}
 		s := audit.Books.Stock
-		fmt.Fprintf(stdout, "%s %s: quota %d = available %d + held %d + paid %d; gate left %d + inflight %d, drift %d\n",
-			word, id, s.Quota, s.Available, s.Held, s.Paid, audit.Gate.Left, audit.Gate.Inflight, audit.Drift)
+		fmt.Fprintf(w, "%s %s: quota %d = available %d + held %d + paid %d", word, id, s.Quota, s.Available, s.Held, s.Paid)
+		if audit.Gate.Exists {
+			fmt.Fprintf(w, "; gate: left %d + inflight %d, drift %d", audit.Gate.Left, audit.Gate.Inflight, audit.Drift)
+		}
+		fmt.Fprintln(w)
 		for _, v := range audit.Violations {
-			fmt.Fprintln(stdout, "  "+v)
+			fmt.Fprintln(w, "  "+v)
 		}
 	}
-	fmt.Fprintf(stdout, "%d sales, %d wrong\n", len(ids), wrong)
-	if wrong > 0 {
-		return ErrViolation
-	}
-	return nil
+	fmt.Fprintf(w, "sales: %d, wrong: %d\n", len(ids), wrong)
+	return wrong, w.Flush()
 }
 
 // settledAudit looks again while the gate drifts, since orders may be on their way.

@@ -145,10 +145,10 @@ func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry
 // credit says what the gate gets back. An order keeps its units, also one that came into the database another
 // way: this entry then brought its deduction to the gate. Sold out means that the gate had units too many.
 func credit(o model.Outcome) string {
-	switch {
-	case o.Verdict == model.Accepted:
+	switch o.Verdict {
+	case model.Accepted:
 		return "-"
-	case o.Verdict == model.SoldOut:
+	case model.SoldOut:
 		return "user"
 	default:
 		return "all"

@@ -79,6 +79,7 @@ func parsePrefer(headers []string) (p service.Preference, ok bool) {
 					return p, false
 				}
 				p.Wait = time.Duration(seconds) * time.Second
+				p.Async = p.Async || seconds == 0
 			}
 		}
 	}

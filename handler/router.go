@@ -36,11 +36,17 @@ type API struct {
 	// PublicURL is under which buyers reach the server, without a slash at the end.
 	PublicURL func() string
 
-	Observe       func(method, route, status string, d time.Duration)
+	Meter         Meter
 	CounterFailed func(error)
 	Closing       <-chan struct{} // closed when the server stops: streams end
 	Now           func() time.Time
 	Log           *slog.Logger
+}
+
+// Meter notes how long requests and the stages of the front door take.
+type Meter interface {
+	Request(method, route, status string, d time.Duration)
+	Stage(name string, d time.Duration)
 }
 
 // Limits are those of the front door.
@@ -65,11 +71,11 @@ func Router(a *API) (http.Handler, error) {
 	r.NoRoute(NoRoute)
 	r.NoMethod(NoMethod)
 
-	instance := middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait)
-	address := middleware.AddressLimit(a.Limits.AddressRate)
-	login := middleware.Authenticate(a.Tokens)
-	path := middleware.PathToken(a.Paths)
-	counter := middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed)
+	instance := a.timed("token_bucket", middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
+	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
+	login := a.timed("authenticate", middleware.Authenticate(a.Tokens))
+	path := a.timed("path_token", middleware.PathToken(a.Paths))
+	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed))
 
 	r.GET("/healthz", a.healthz)
 	r.GET("/readyz", a.readyz)

@@ -54,8 +54,8 @@ func SaleOf(orderID string) string {
 func (o OrderIDs) mac(parts ...string) string {
 	h := hmac.New(sha256.New, o.key)
 	for _, p := range parts {
-		var n [4]byte
-		binary.BigEndian.PutUint32(n[:], uint32(len(p)))
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
 		h.Write(n[:])
 		h.Write([]byte(p))
 	}

@@ -46,7 +46,7 @@ var binary = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(binaryFolder, "flashsale")
-	out, err := exec.Command("go", "build", "-o", path, "flashsale").CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", path, "flashsale").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)
 	}
@@ -118,7 +118,7 @@ func (s *shop) start(args ...string) *instance {
 		"--secret", secret, "--admin-password", adminPassword, "--ip-rate", "0", "--user-requests", "0",
 		"--limit-rate", "1000000", "--limit-burst", "1000000", "--log-level", "warn",
 	}, args...)
-	i := &instance{t: s.t, cmd: exec.Command(path, args...), log: &logBuffer{}, done: make(chan struct{})}
+	i := &instance{t: s.t, cmd: exec.CommandContext(context.Background(), path, args...), log: &logBuffer{}, done: make(chan struct{})}
 	i.cmd.Stderr = i.log
 	out, err := i.cmd.StdoutPipe()
 	if err != nil {
@@ -234,14 +234,11 @@ func (s *shop) operator(url string) string {
 }
 
 // sale makes an open sale and gives its id.
-func (s *shop) sale(url string, quota int, extra document) string {
+func (s *shop) sale(url string, quota int) string {
 	s.t.Helper()
 	body := document{
 		"title": "scenario", "price_cents": 100, "quota": quota, "limit_per_user": 1, "pay_timeout_seconds": 600,
 		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "ends_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-	}
-	for k, v := range extra {
-		body[k] = v
 	}
 	doc := s.must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.operator(url), body)
 	id, _ := doc["id"].(string)
@@ -270,10 +267,10 @@ func (s *shop) books(saleID string) model.Books {
 	return books
 }
 
-// within calls check until it is content or the time is over.
-func within(t *testing.T, limit time.Duration, what string, check func() error) {
+// recovered calls check until it is content, which must be within the time of a recovery.
+func recovered(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(recovery)
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -282,7 +279,7 @@ func within(t *testing.T, limit time.Duration, what string, check func() error) 
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
+			t.Fatalf("%s: not within %s: %v", what, recovery, err)
 		}
 		<-ticker.C
 	}
@@ -291,7 +288,7 @@ func within(t *testing.T, limit time.Duration, what string, check func() error) 
 // audited waits until the gate agrees with the database and nothing is on its way.
 func (s *shop) audited(url, saleID string) {
 	s.t.Helper()
-	within(s.t, recovery, "the gate agrees with the database", func() error {
+	recovered(s.t, "the gate agrees with the database", func() error {
 		status, doc, err := s.call("GET", url+"/api/v1/admin/sales/"+saleID+"/audit", s.operator(url), nil)
 		if err != nil {
 			return err
@@ -311,7 +308,7 @@ func (s *shop) auditCommand() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	out, err := exec.Command(path, "audit", "--database", s.database, "--redis", s.redis.URL()).CombinedOutput()
+	out, err := exec.CommandContext(s.t.Context(), path, "audit", "--database", s.database, "--redis", s.redis.URL()).CombinedOutput()
 	if err != nil {
 		s.t.Errorf("audit: %v\n%s", err, out)
 	}

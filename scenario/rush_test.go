@@ -61,6 +61,7 @@ func (s *shop) rush(saleID, prefix string, buyers int, started func(), urls ...s
 	}
 	close(next)
 	workers.Wait()
+	s.t.Logf("%s: %v", prefix, tally(attempts))
 	return attempts
 }
 
@@ -92,7 +93,7 @@ func (s *shop) check(saleID string, attempts []attempt, urls ...string) int {
 				s.t.Fatalf("%s was told 201 for %s; the database has %+v (found %t, %v)", a.user, a.orderID, order, ok, err)
 			}
 		case a.status == http.StatusAccepted:
-			within(s.t, recovery, "queued order "+a.orderID+" ends", func() error {
+			recovered(s.t, "queued order "+a.orderID+" ends", func() error {
 				status, doc, err := s.call("GET", urls[0]+"/api/v1/orders/"+a.orderID, s.token(a.user), nil)
 				if err != nil || status != http.StatusOK || doc["status"] == "queued" {
 					return fmt.Errorf("status %d: %v %w", status, doc, err)
@@ -114,7 +115,7 @@ func (s *shop) check(saleID string, attempts []attempt, urls ...string) int {
 func (s *shop) sellRest(saleID string, quota int, attempts []attempt, urls ...string) {
 	s.t.Helper()
 	round := 0
-	within(s.t, recovery, "the rest is sold", func() error {
+	recovered(s.t, "the rest is sold", func() error {
 		live := s.check(saleID, attempts, urls...)
 		if live == quota {
 			return nil
@@ -140,7 +141,7 @@ func tally(attempts []attempt) map[string]int {
 func TestRushOverTwoInstances(t *testing.T) {
 	s := newShop(t)
 	a, b := s.start(), s.start()
-	sale := s.sale(a.url, 500, nil)
+	sale := s.sale(a.url, 500)
 	attempts := s.rush(sale, "u", 5000, nil, a.url, b.url)
 	if live := s.check(sale, attempts, a.url); live != 500 {
 		t.Errorf("%d units sold, want 500: %v", live, tally(attempts))
@@ -159,7 +160,7 @@ func TestRushOverTwoInstances(t *testing.T) {
 func TestHole03_MoreAttemptsThanConnections(t *testing.T) {
 	s := newShop(t)
 	a := s.start("--db-max-conns", "4")
-	sale := s.sale(a.url, 100, nil)
+	sale := s.sale(a.url, 100)
 	attempts := s.rush(sale, "u", 12_001, nil, a.url)
 	if live := s.check(sale, attempts, a.url); live != 100 {
 		t.Errorf("%d units sold, want 100: %v", live, tally(attempts))

@@ -147,7 +147,7 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 	// The wake-up may have been lost on its way from another instance.
 	outcome, err := p.replay(ctx, a, queued)
 	if err != nil {
-		return queued, nil //nolint:nilerr // the attempt is queued whether or not it can be looked up
+		return queued, nil // whether or not it can be looked up
 	}
 	return outcome, nil
 }

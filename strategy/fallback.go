@@ -44,6 +44,7 @@ func newFallback(n Needs) *fallback { return &fallback{needs: n, queues: map[str
 // its buyer finds the order under its key.
 func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	done := make(chan result, 1)
+	//nolint:contextcheck // the batch is many callers' and ends with none of them
 	if err := f.enqueue(waiting{attempt: a, done: done}); err != nil {
 		return model.Outcome{}, err
 	}

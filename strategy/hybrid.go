@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -28,6 +29,7 @@ type Hybrid struct {
 	breaker  *gobreaker.CircuitBreaker[model.Outcome]
 	fallback *fallback
 	requests *localCounter
+	blind    sync.Map // sales that the database sold from without Redis hearing of it
 }
 
 // NewHybrid makes the strategy.
@@ -55,6 +57,9 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return h.needs.Gate.Admit(ctx, a, h.needs.Control.Epoch(a.SaleID))
 	})
 	if err == nil {
+		if _, blind := h.blind.LoadAndDelete(a.SaleID); blind {
+			h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
+		}
 		return outcome, nil
 	}
 	if ctx.Err() != nil {
@@ -62,9 +67,12 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	}
 	if errors.Is(err, model.ErrNoGate) {
 		h.needs.Control.NeedGate(a.SaleID, "missing at an attempt")
-	} else if retryAfter, ok := h.requests.count(a); !ok {
+		return h.fallback.deduct(ctx, a)
+	}
+	if retryAfter, ok := h.requests.count(a); !ok {
 		return model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil
 	}
+	h.blind.Store(a.SaleID, true)
 	return h.fallback.deduct(ctx, a)
 }
 

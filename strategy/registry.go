@@ -31,8 +31,10 @@ type Database interface {
 type Control interface {
 	// Epoch is the newest generation of a sale's gate that this instance has heard of.
 	Epoch(saleID string) int64
-	// NeedGate asks for a new gate of a sale; it doesn't wait for it.
+	// NeedGate asks for an open gate of a sale that has none; it doesn't wait for it.
 	NeedGate(saleID, reason string)
+	// ReplaceGate asks for a new gate in place of one that is wrong; it doesn't wait for it.
+	ReplaceGate(saleID, reason string)
 }
 
 // Needs are the parts that strategies are made of.

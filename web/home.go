@@ -3,14 +3,15 @@ package web
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"net/http"
 	"strings"
+	"time"
 
 	"flashsale/model"
-	"flashsale/service"
 )
 
 //go:embed home.html
@@ -18,9 +19,16 @@ var homeSource string
 
 var homeTemplate = template.Must(template.New("home").Parse(homeSource))
 
+// Catalog is where the pages find the sales.
+type Catalog interface {
+	Live() (list []model.Offer, changed <-chan struct{})
+	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
+	Now() time.Time
+}
+
 // Home shows the sales (/) and one sale (/sales/ID) with how to buy in it.
 type Home struct {
-	Catalog   *service.Catalog
+	Catalog   Catalog
 	PublicURL func() string
 }
 
