@@ -38,17 +38,12 @@ func (a *API) logIn(c *gin.Context) {
 }
 
 func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict == model.Unauthenticated:
+	if err == nil && verdict == model.Unauthenticated {
 		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Detail: "The name or the password is wrong."})
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.JSON(status, gin.H{
-			"user":  gin.H{"id": s.Account.ID, "name": s.Account.Name, "role": s.Account.Role},
-			"token": s.Token, "expires_at": stamp(s.ExpiresAt),
-		})
+		return
 	}
+	answer(c, status, gin.H{
+		"user":  gin.H{"id": s.Account.ID, "name": s.Account.Name, "role": s.Account.Role},
+		"token": s.Token, "expires_at": stamp(s.ExpiresAt),
+	}, verdict, err)
 }

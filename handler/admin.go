@@ -73,24 +73,13 @@ func (a *API) patchSale(c *gin.Context) {
 		refuseBadRequest(c, string(invalid))
 		return
 	}
-	a.answerSale(c, offer, verdict, err)
+	answer(c, http.StatusOK, a.saleView(offer), verdict, err)
 }
 
 func (a *API) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		offer, verdict, err := a.Sales.SetStatus(c.Request.Context(), c.Param("sale"), status, action, middleware.IdentityOf(c).UserID)
-		a.answerSale(c, offer, verdict, err)
-	}
-}
-
-func (a *API) answerSale(c *gin.Context, offer model.Offer, verdict model.Verdict, err error) {
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.JSON(http.StatusOK, a.saleView(offer))
+		answer(c, http.StatusOK, a.saleView(offer), verdict, err)
 	}
 }
 

@@ -19,28 +19,17 @@ const (
 
 func (a *API) getOrder(c *gin.Context) {
 	order, verdict, err := a.Orders.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	a.answerOrder(c, order, verdict, err)
+	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
 func (a *API) cancelOrder(c *gin.Context) {
 	order, verdict, err := a.Orders.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	a.answerOrder(c, order, verdict, err)
+	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
 func (a *API) refundOrder(c *gin.Context) {
 	order, verdict, err := a.Orders.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
-	a.answerOrder(c, order, verdict, err)
-}
-
-func (a *API) answerOrder(c *gin.Context, order model.Order, verdict model.Verdict, err error) {
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.JSON(http.StatusOK, viewOrder(order))
-	}
+	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
 func (a *API) listOrders(c *gin.Context) {

@@ -11,16 +11,9 @@ import (
 
 func (a *API) startPayment(c *gin.Context) {
 	payment, verdict, err := a.Payments.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.JSON(http.StatusCreated, gin.H{
-			"payment_id": payment.ID, "pay_url": a.PublicURL() + "/pay/" + payment.ID, "expires_at": stamp(payment.ExpiresAt),
-		})
-	}
+	answer(c, http.StatusCreated, gin.H{
+		"payment_id": payment.ID, "pay_url": a.PublicURL() + "/pay/" + payment.ID, "expires_at": stamp(payment.ExpiresAt),
+	}, verdict, err)
 }
 
 // callback hears from a payment provider. Anything but 200 makes the provider say it again.
@@ -55,12 +48,5 @@ func (a *API) callback(c *gin.Context) {
 	order, verdict, err := a.Payments.Callback(c.Request.Context(), model.Callback{
 		PaymentID: body.PaymentID, ProviderTxnID: body.ProviderTxnID, Succeeded: succeeded, AmountCents: body.AmountCents,
 	})
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.JSON(http.StatusOK, gin.H{"order": viewOrder(order)})
-	}
+	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }

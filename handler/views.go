@@ -3,8 +3,23 @@ package handler
 import (
 	"time"
 
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
 	"flashsale/model"
 )
+
+// answer ends a request: with the error, the refusal, or the view of what was done.
+func answer(c *gin.Context, status int, view any, verdict model.Verdict, err error) {
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict != model.Accepted:
+		refuse(c, verdict)
+	default:
+		c.JSON(status, view)
+	}
+}
 
 // stamp is a time as the API writes it: RFC 3339 in UTC with milliseconds.
 type stamp time.Time

@@ -238,6 +238,23 @@ func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error 
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
+// errTakenBack ends a transaction that must change nothing; it never leaves this package.
+var errTakenBack = errors.New("taken back")
+
+// decide runs fn in one transaction as transact does, and takes back what it did if its verdict is a refusal.
+func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
+		if verdict, err = fn(tx); err == nil && verdict != model.Accepted {
+			err = errTakenBack
+		}
+		return err
+	})
+	if errors.Is(err, errTakenBack) {
+		err = nil
+	}
+	return verdict, err
+}
+
 // snapshot runs fn over reads that all see the same instant.
 func (s *Store) snapshot(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	opts := &sql.TxOptions{ReadOnly: true}

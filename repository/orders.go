@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -184,31 +183,21 @@ func parseCursor(cursor string) (atMillis int64, id string, err error) {
 
 // Cancel gives a pending order's units back. NotFound: absent or another user's; NotCancellable: not pending.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, release model.Release, verdict model.Verdict, err error) {
-	err = s.transact(ctx, func(tx *gorm.DB) error {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
 		order, ok, err = s.lockOrder(tx, orderID)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case !ok || order.UserID != userID:
-			verdict = model.NotFound
-			return errTakenBack
+			return model.NotFound, nil
 		case order.Status != model.OrderPending:
-			verdict = model.NotCancellable
-			return errTakenBack
+			return model.NotCancellable, nil
 		}
-		verdict = model.Accepted
 		order.Status = model.OrderCancelled
-		releases, err := s.release(tx, order.SaleID, []model.Order{order}, model.OrderPending)
-		if err != nil {
-			return err
-		}
-		release = releases[0]
-		return nil
+		release, err = s.releaseOne(tx, order, model.OrderPending)
+		return model.Accepted, err
 	})
-	if errors.Is(err, errTakenBack) {
-		err = nil
-	}
 	return order, release, verdict, err
 }
 
@@ -246,36 +235,28 @@ func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (
 // RefundOrder takes a paid order back: its units can be sold again, its money is due to be refunded.
 // NotRefundable: the order is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, release model.Release, verdict model.Verdict, err error) {
-	err = s.transact(ctx, func(tx *gorm.DB) error {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
 		order, ok, err = s.lockOrder(tx, orderID)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case !ok:
-			verdict = model.NotFound
-			return errTakenBack
+			return model.NotFound, nil
 		case order.Status != model.OrderPaid:
-			verdict = model.NotRefundable
-			return errTakenBack
+			return model.NotRefundable, nil
 		}
-		verdict = model.Accepted
 		order.Status = model.OrderRefunded
-		releases, err := s.release(tx, order.SaleID, []model.Order{order}, model.OrderPaid)
-		if err != nil {
-			return err
+		if release, err = s.releaseOne(tx, order, model.OrderPaid); err != nil {
+			return "", err
 		}
-		release = releases[0]
 		err = tx.Exec("UPDATE payments SET status = ? WHERE order_id = ? AND status = ?",
 			string(model.PaymentRefundDue), order.ID, string(model.PaymentSucceeded)).Error
 		if err != nil {
-			return fmt.Errorf("mark the refund due: %w", err)
+			return "", fmt.Errorf("mark the refund due: %w", err)
 		}
-		return s.logOperation(tx, actor, "refund", order.ID, fmt.Sprintf("%d cents", order.AmountCents))
+		return model.Accepted, s.logOperation(tx, actor, "refund", order.ID, fmt.Sprintf("%d cents", order.AmountCents))
 	})
-	if errors.Is(err, errTakenBack) {
-		err = nil
-	}
 	return order, release, verdict, err
 }
 
@@ -288,6 +269,14 @@ func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
 		return model.Order{}, false, nil
 	}
 	return rows[0].order(), true, nil
+}
+
+func (s *Store) releaseOne(tx *gorm.DB, order model.Order, from model.OrderStatus) (model.Release, error) {
+	releases, err := s.release(tx, order.SaleID, []model.Order{order}, from)
+	if err != nil {
+		return model.Release{}, err
+	}
+	return releases[0], nil
 }
 
 // release moves locked orders of one sale from a status to the one that they carry, gives their units back to

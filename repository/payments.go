@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"gorm.io/gorm"
@@ -32,42 +31,32 @@ func (r paymentRow) payment() model.Payment {
 // StartPayment opens a payment of a user's pending order, or gives the one that is open already.
 // NotFound: absent or another user's; NotPayable: not pending, or the time to pay is over.
 func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider string) (payment model.Payment, verdict model.Verdict, err error) {
-	err = s.transact(ctx, func(tx *gorm.DB) error {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		order, ok, err := s.lockOrder(tx, orderID)
 		if err != nil {
-			return err
+			return "", err
 		}
 		now, err := s.nowOn(tx)
-		if err != nil {
-			return err
-		}
 		switch {
+		case err != nil:
+			return "", err
 		case !ok || order.UserID != userID:
-			verdict = model.NotFound
-			return errTakenBack
+			return model.NotFound, nil
 		case order.Status != model.OrderPending || !now.Before(order.ExpiresAt):
-			verdict = model.NotPayable
-			return errTakenBack
+			return model.NotPayable, nil
 		}
-		verdict = model.Accepted
-		var open []paymentRow
-		if err := tx.Where("order_id = ? AND provider = ? AND status = ?", orderID, provider, string(model.PaymentOpen)).Find(&open).Error; err != nil {
-			return fmt.Errorf("look for an open payment: %w", err)
+		row, open, err := findPayment(tx, "order_id = ? AND provider = ? AND status = ?", orderID, provider, string(model.PaymentOpen))
+		if err != nil || open {
+			payment = row.payment()
+			return model.Accepted, err
 		}
-		if len(open) > 0 {
-			payment = open[0].payment()
-			return nil
-		}
-		row := paymentRow{
+		row = paymentRow{
 			ID: rand.Text(), OrderID: orderID, Provider: provider, AmountCents: order.AmountCents,
 			Status: string(model.PaymentOpen), CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
 		}
 		payment = row.payment()
-		return wrap("open a payment", tx.Create(&row).Error)
+		return model.Accepted, wrap("open a payment", tx.Create(&row).Error)
 	})
-	if errors.Is(err, errTakenBack) {
-		err = nil
-	}
 	return payment, verdict, err
 }
 
@@ -91,40 +80,34 @@ func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, 
 // the release with negative units tells the gate; money that no order can keep becomes due to be refunded.
 // NotFound: no such payment; AmountMismatch: another amount; NotPayable: the transaction belongs to another payment.
 func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, release *model.Release, verdict model.Verdict, err error) {
-	err = s.transact(ctx, func(tx *gorm.DB) error {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		release = nil
 		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", cb.PaymentID, provider)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case !ok:
-			verdict = model.NotFound
-			return errTakenBack
+			return model.NotFound, nil
 		case asked.AmountCents != cb.AmountCents:
-			verdict = model.AmountMismatch
-			return errTakenBack
+			return model.AmountMismatch, nil
 		}
 		// Under the order's lock, which every callback of this order takes first, all is read as it stays.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
-			return err
+			return "", err
 		} else if !ok {
-			return fmt.Errorf("payment %s is of no order", asked.ID)
+			return "", fmt.Errorf("payment %s is of no order", asked.ID)
 		}
 		row, seen, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, cb.ProviderTxnID)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case seen && row.OrderID != order.ID:
-			verdict = model.NotPayable
-			return errTakenBack
-		}
-		verdict = model.Accepted
-		if seen && (!cb.Succeeded || row.Status != string(model.PaymentFailed)) {
-			return nil // the same transaction again: the same answer
-		}
-		if !seen {
+			return model.NotPayable, nil
+		case seen && (!cb.Succeeded || row.Status != string(model.PaymentFailed)):
+			return model.Accepted, nil // the same transaction again: the same answer
+		case !seen:
 			if row, _, err = findPayment(tx, "id = ?", cb.PaymentID); err != nil {
-				return err
+				return "", err
 			}
 			if row.ProviderTxnID.Valid {
 				row.ID = rand.Text() // a second transaction of one payment has a row of its own
@@ -134,15 +117,12 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 		status := model.PaymentFailed
 		if cb.Succeeded {
 			if status, release, err = s.keepMoney(tx, &order); err != nil {
-				return err
+				return "", err
 			}
 		}
 		row.Status = string(status)
-		return wrap("record a payment", tx.Save(&row).Error)
+		return model.Accepted, wrap("record a payment", tx.Save(&row).Error)
 	})
-	if errors.Is(err, errTakenBack) {
-		err = nil
-	}
 	return order, release, verdict, err
 }
 

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -136,29 +135,22 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 	})
 }
 
-// errTakenBack ends a transaction that must change nothing; it never leaves this package.
-var errTakenBack = errors.New("taken back")
-
 // ChangeSale applies a change and gives the sale as it is then. The stock row's version grows with every
 // change, so an optimistic writer that judged the old sale loses its race and judges anew.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
-	err = s.transact(ctx, func(tx *gorm.DB) error {
-		if err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, version = version + 1 WHERE sale_id = ?",
-			change.AddQuota, change.AddQuota, change.SaleID).Error; err != nil {
-			return fmt.Errorf("add quota: %w", err)
-		}
-		found, _, ok, err := s.offerOn(tx, change.SaleID)
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, version = version + 1 WHERE sale_id = ?",
+			change.AddQuota, change.AddQuota, change.SaleID).Error
 		if err != nil {
-			return err
+			return "", fmt.Errorf("add quota: %w", err)
 		}
-		if !ok {
-			verdict = model.NotFound
-			return errTakenBack
+		var ok bool
+		if offer, _, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
+			return model.NotFound, err
 		}
-		offer = found
 		sale := &offer.Sale
-		if verdict = change.Edit(sale); verdict != model.Accepted {
-			return errTakenBack
+		if verdict := change.Edit(sale); verdict != model.Accepted {
+			return verdict, nil
 		}
 		sale.Revision++
 		err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
@@ -166,14 +158,11 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 			sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
 			sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID).Error
 		if err != nil {
-			return fmt.Errorf("change sale: %w", err)
+			return "", fmt.Errorf("change sale: %w", err)
 		}
 		detail := fmt.Sprintf("%s, limit %d, %s to %s, quota +%d", sale.Status, sale.LimitPerUser,
 			sale.StartsAt.Format(time.RFC3339), sale.EndsAt.Format(time.RFC3339), change.AddQuota)
-		return s.logOperation(tx, change.Actor, change.Action, sale.ID, detail)
+		return model.Accepted, s.logOperation(tx, change.Actor, change.Action, sale.ID, detail)
 	})
-	if errors.Is(err, errTakenBack) {
-		err = nil
-	}
 	return offer, verdict, err
 }
