@@ -43,15 +43,14 @@ func (s *Store) SandboxReported(ctx context.Context, txnID string) error {
 	return wrap("note a sandbox report", s.write.WithContext(ctx).Exec("UPDATE sandbox_transactions SET reported = 1 WHERE txn_id = ?", txnID).Error)
 }
 
-// SandboxRefund sends a transaction's money back, once; ok is false if the provider never had it.
-func (s *Store) SandboxRefund(ctx context.Context, txnID string) (ok bool, err error) {
-	db := s.write.WithContext(ctx)
-	err = db.Exec("UPDATE sandbox_transactions SET status = ? WHERE txn_id = ? AND status = ?",
-		string(model.SandboxRefunded), txnID, string(model.SandboxCharged)).Error
-	if err != nil {
-		return false, fmt.Errorf("refund a sandbox transaction: %w", err)
+// SandboxRefund sends a transaction's money back, once. One that came by a callback which somebody made by hand
+// counts as charged before.
+func (s *Store) SandboxRefund(ctx context.Context, t model.SandboxTransaction) error {
+	t.Status = model.SandboxCharged
+	if err := s.SandboxCharge(ctx, t); err != nil {
+		return err
 	}
-	var n int64
-	err = db.Raw("SELECT COUNT(*) FROM sandbox_transactions WHERE txn_id = ? AND status = ?", txnID, string(model.SandboxRefunded)).Scan(&n).Error
-	return n == 1, wrap("refund a sandbox transaction", err)
+	err := s.write.WithContext(ctx).Exec("UPDATE sandbox_transactions SET status = ?, reported = 1 WHERE txn_id = ? AND status = ?",
+		string(model.SandboxRefunded), t.ID, string(model.SandboxCharged)).Error
+	return wrap("refund a sandbox transaction", err)
 }

@@ -31,7 +31,7 @@ type Books interface {
 	SandboxCharge(ctx context.Context, t model.SandboxTransaction) error
 	SandboxUnreported(ctx context.Context, limit int) ([]model.SandboxTransaction, error)
 	SandboxReported(ctx context.Context, txnID string) error
-	SandboxRefund(ctx context.Context, txnID string) (ok bool, err error)
+	SandboxRefund(ctx context.Context, t model.SandboxTransaction) error
 }
 
 // Provider is the sandbox.
@@ -60,13 +60,11 @@ func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool)
 	return p.report(ctx, t)
 }
 
-// Refund sends a transaction's money back, once however often it is asked. An error means that it did not.
-func (p *Provider) Refund(ctx context.Context, txnID string, _ int64) error {
-	ok, err := p.Books.SandboxRefund(ctx, txnID)
-	if err == nil && !ok {
-		err = fmt.Errorf("sandbox: no charge %s to refund", txnID)
-	}
-	return err
+// Refund sends a payment's money back, once however often it is asked. An error means that it may not have.
+func (p *Provider) Refund(ctx context.Context, payment model.Payment) error {
+	return p.Books.SandboxRefund(ctx, model.SandboxTransaction{
+		ID: payment.ProviderTxnID, PaymentID: payment.ID, AmountCents: payment.AmountCents,
+	})
 }
 
 // Run repeats callbacks that were not taken, until ctx ends.

@@ -53,7 +53,7 @@ type Catalog struct {
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
 	newest     time.Time
-	filteredAt time.Time
+	filteredAt time.Time // when the last refresh of the filter began
 }
 
 type snapshot struct {
@@ -100,21 +100,38 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		c.live.Store(next)
 		close(old.changed)
 	}
-	return c.refreshFilter(ctx, 0)
-}
-
-// refreshFilter adds new sale ids to the filter, unless that was done less than pause ago.
-func (c *Catalog) refreshFilter(ctx context.Context, pause time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now().Sub(c.filteredAt) < pause {
-		return nil
+	return c.refreshFilter(ctx)
+}
+
+// lookForNew sees to it that the filter knows every sale made before the call. Callers share one refresh in
+// filterPause, for which they may have to wait.
+func (c *Catalog) lookForNew(ctx context.Context) error {
+	called := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.filteredAt.After(called) {
+		return nil // another caller's refresh began after this call did
 	}
+	timer := time.NewTimer(filterPause - called.Sub(c.filteredAt))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	return c.refreshFilter(ctx)
+}
+
+// refreshFilter adds new sale ids to the filter. The caller holds mu.
+func (c *Catalog) refreshFilter(ctx context.Context) error {
+	began := c.now()
 	codes, newest, err := c.store.SaleCodes(ctx, c.newest.Add(-filterOverlap))
 	if err != nil {
 		return err
 	}
-	c.newest, c.filteredAt = newest, c.now()
+	c.newest, c.filteredAt = newest, began
 	maps.DeleteFunc(codes, func(id, _ string) bool { return c.filter.Load().TestString(id) })
 	if len(codes) == 0 {
 		return nil
@@ -155,7 +172,7 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	if c.filter.Load().TestString(id) {
 		return true, nil
 	}
-	if err := c.refreshFilter(ctx, filterPause); err != nil {
+	if err := c.lookForNew(ctx); err != nil {
 		return false, err
 	}
 	return c.filter.Load().TestString(id), nil

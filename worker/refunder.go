@@ -24,7 +24,7 @@ type Refunds interface {
 // so that trying again after a lost answer sends nothing twice.
 type Refunder struct {
 	Store  Refunds
-	Refund func(ctx context.Context, providerTxnID string, amountCents int64) error
+	Refund func(ctx context.Context, payment model.Payment) error
 	Log    *slog.Logger
 }
 
@@ -39,7 +39,7 @@ func (r *Refunder) step(ctx context.Context) error {
 		return err
 	}
 	for _, p := range due {
-		oneErr := r.Refund(ctx, p.ProviderTxnID, p.AmountCents)
+		oneErr := r.Refund(ctx, p)
 		if oneErr == nil {
 			oneErr = r.Store.MarkRefunded(ctx, p.ID)
 		}
