@@ -190,7 +190,7 @@ func (a *App) wire(ctx context.Context) error {
 	api := &handler.API{
 		Purchases: &service.Purchases{
 			Catalog: a.catalog, IDs: ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
-			Queued: a.settler.Notify, Meter: a.metrics, Now: a.now,
+			Queued: a.settler.Notify, Meter: a.metrics, Now: a.now, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
 		Orders: orders, Payments: payments, Sales: sales, Accounts: accounts, Auditor: auditor, Catalog: a.catalog,

@@ -50,6 +50,7 @@ type Catalog struct {
 	soldOut sync.Map     // sale id: latched until a refresh sees units
 	past    *otter.Cache[string, model.Offer]
 
+	refreshing sync.Mutex // one refresh of the snapshot at a time, or an older one could win
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
 	newest     time.Time
@@ -72,6 +73,17 @@ func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 
 // Refresh reads the live sales, new sale ids and the database's clock.
 func (c *Catalog) Refresh(ctx context.Context) error {
+	if err := c.refreshSnapshot(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refreshFilter(ctx)
+}
+
+func (c *Catalog) refreshSnapshot(ctx context.Context) error {
+	c.refreshing.Lock()
+	defer c.refreshing.Unlock()
 	before := c.now()
 	dbNow, err := c.store.Now(ctx)
 	if err != nil {
@@ -100,9 +112,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		c.live.Store(next)
 		close(old.changed)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.refreshFilter(ctx)
+	return nil
 }
 
 // lookForNew sees to it that the filter knows every sale made before the call. Callers share one refresh in

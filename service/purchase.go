@@ -38,6 +38,7 @@ type Purchases struct {
 	Queued   func(saleID string) // tells the settler that something was admitted
 	Meter    Meter
 	Now      func() time.Time
+	Closing  <-chan struct{} // closed when the server stops: nobody waits any longer
 	// AckQueued answers as soon as an attempt is admitted; else AckWait is how long to wait for its order.
 	AckQueued bool
 	AckWait   time.Duration
@@ -141,6 +142,8 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 		outcome.Repeated = repeated
 		return outcome, nil
 	case <-ctx.Done():
+		return queued, nil
+	case <-p.Closing:
 		return queued, nil
 	case <-timer.C:
 	}
