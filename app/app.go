@@ -41,9 +41,9 @@ const (
 
 // A stop takes at most the sum of these, which is under ten seconds.
 const (
-	httpStop  = 4 * time.Second // running requests finish
-	drainStop = 3 * time.Second // the queue's entries are settled
-	leaveStop = time.Second
+	httpStop  = 3 * time.Second // running requests finish
+	drainStop = 2 * time.Second // the queue's entries are settled; the last batch may take worker's own limit more
+	leaveStop = 500 * time.Millisecond
 )
 
 // App is one running instance of the engine.
@@ -92,7 +92,7 @@ func New(ctx context.Context, settings config.Settings, logs io.Writer) (app *Ap
 	}
 	if a.settings.Secret == "" {
 		path, _ := settings.SQLitePath()
-		if a.settings.Secret, err = fileSecret(path); err != nil {
+		if a.settings.Secret, err = keptSecret(path, true); err != nil {
 			return nil, err
 		}
 	}
@@ -161,13 +161,16 @@ func (a *App) wire(ctx context.Context) error {
 
 	a.gate = gate.New(a.stores.redis, a.instance)
 	a.catalog = service.NewCatalog(db, a.now)
-	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
 	a.waiters = service.NewWaiters()
+	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
 	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
 		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace,
 	})
 	if err != nil {
 		return err
+	}
+	if !a.strategy.UsesGate() {
+		a.gates.Retire()
 	}
 	auditor := &service.Auditor{Store: db, Gate: a.gate}
 	orders := &service.Orders{Desk: db, IDs: ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
@@ -247,7 +250,7 @@ func (a *App) prepare(ctx context.Context, accounts *service.Accounts, sales *se
 
 // counter counts users' requests for strategies that don't ask the gate, which would count in the same call.
 func (a *App) counter() middleware.Counter {
-	if a.strategy.CountsRequests() {
+	if a.strategy.UsesGate() {
 		return nil
 	}
 	return a.gate

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -60,7 +61,13 @@ func Validate(cmd *config.Command) error {
 		case t.TTL < time.Second:
 			return errors.New("--ttl: must be at least 1s")
 		}
-		return cmd.Settings.Validate()
+		return cmd.Settings.ValidateSecret()
+	case "audit", "migrate status", "migrate down":
+		if path, isFile := cmd.Settings.SQLitePath(); isFile {
+			if _, err := os.Stat(path); err != nil {
+				return fmt.Errorf("--database: there is no file %s", path)
+			}
+		}
 	}
 	return cmd.Settings.ValidateStores()
 }
@@ -86,7 +93,7 @@ func greet(a *App, version string, stdout io.Writer) error {
 		fmt.Fprintf(w, "figures for operators: %s/metrics\n", ops)
 	}
 	if password := a.AdminPassword(); password != "" {
-		fmt.Fprintf(w, "operator: admin, password %s (shown this once)\n", password)
+		fmt.Fprintf(w, "operator: admin, password %s (shown this once; --admin-password sets another)\n", password)
 	}
 	if live, _ := a.catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
@@ -99,7 +106,7 @@ func printTokens(cmd config.Command, stdout io.Writer) (err error) {
 	secret := cmd.Settings.Secret
 	if secret == "" {
 		path, _ := cmd.Settings.SQLitePath()
-		if secret, err = fileSecret(path); err != nil {
+		if secret, err = keptSecret(path, false); err != nil {
 			return err
 		}
 	}

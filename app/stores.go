@@ -66,8 +66,12 @@ func (st *stores) close() error {
 // quietRedis stops the client's own log: each of its errors is returned, and logged once where it ends.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// fileSecret gives the secret that is kept beside an SQLite file, and makes it at first.
-func fileSecret(database string) (string, error) {
+// errNoSecret: there is no server's secret to sign with.
+var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
+
+// keptSecret gives the secret that a server keeps beside an SQLite file. A server makes it at first; others don't,
+// since nobody would accept what they sign with it.
+func keptSecret(database string, mayMake bool) (string, error) {
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	secret, err := os.ReadFile(path) //nolint:gosec // beside the database that the operator named
 	if err == nil {
@@ -75,6 +79,9 @@ func fileSecret(database string) (string, error) {
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read the secret: %w", err)
+	}
+	if !mayMake {
+		return "", errNoSecret
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of the secret: %w", err)

@@ -97,6 +97,9 @@ func (s *Settings) Validate() error {
 	if err := s.ValidateStores(); err != nil {
 		return err
 	}
+	if err := s.ValidateSecret(); err != nil {
+		return err
+	}
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""
 	}
@@ -123,16 +126,23 @@ func (s *Settings) Validate() error {
 		return errors.New("--user-requests: must be 0 to 1000000")
 	case s.UserRequests > 0 && (s.UserWindow < time.Millisecond || s.UserWindow > 24*time.Hour):
 		return errors.New("--user-window: must be 1ms to 24h")
-	case s.Secret == "" && !s.Embedded():
-		return errors.New("--secret (FLASHSALE_SECRET): required, at least 32 bytes")
-	case s.Secret != "" && len(s.Secret) < minSecret:
-		return fmt.Errorf("--secret (FLASHSALE_SECRET): has %d bytes, needs at least %d", len(s.Secret), minSecret)
 	case s.PaymentSecret != "" && len(s.PaymentSecret) < minSecret:
 		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), minSecret)
 	case s.AdminPassword == "" && !s.Embedded():
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): required")
 	case s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128):
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes")
+	}
+	return nil
+}
+
+// ValidateSecret checks what signs tokens.
+func (s *Settings) ValidateSecret() error {
+	switch {
+	case s.Secret == "" && !s.Embedded():
+		return errors.New("--secret (FLASHSALE_SECRET): required, at least 32 bytes")
+	case s.Secret != "" && len(s.Secret) < minSecret:
+		return fmt.Errorf("--secret (FLASHSALE_SECRET): has %d bytes, needs at least %d", len(s.Secret), minSecret)
 	}
 	return nil
 }

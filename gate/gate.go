@@ -73,7 +73,7 @@ func Options(url string) (*redis.Options, error) {
 // bounded sets every wait and the pool.
 func bounded(opts *redis.Options) *redis.Options {
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
-	opts.MaxRetries = retries
+	opts.MaxRetries, opts.DialerRetries = retries, retries
 	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
 	opts.ContextTimeoutEnabled = true
 	return opts

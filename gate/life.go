@@ -20,10 +20,10 @@ const (
 	stagingChunk = 1000
 )
 
-// Peek reads the gates of sales, in one round trip and each at one instant.
+// Peek reads the gates of sales in one round trip, each gate at one instant. The streams' lengths are of their own.
 func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error) {
 	hashes, lengths := make([]*redis.SliceCmd, len(saleIDs)), make([]*redis.IntCmd, len(saleIDs))
-	_, err := g.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range saleIDs {
 			hashes[i] = p.HMGet(ctx, gateKey(id), "epoch", "open", "left", "inflight")
 			lengths[i] = p.XLen(ctx, streamKey(id))

@@ -22,10 +22,18 @@ const (
 // Read takes at most count new entries of a sale's stream for this instance; none is no error.
 // Entries that can't be read are deleted and come back as the text of bad.
 func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
-	streams, err := g.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+	args := &redis.XReadGroupArgs{
 		Group: group, Consumer: g.instance, Streams: []string{streamKey(saleID), ">"}, Count: int64(count), Block: -1,
-	}).Result()
-	if errors.Is(err, redis.Nil) || noGroup(err) {
+	}
+	streams, err := g.client.XReadGroup(ctx, args).Result()
+	if noGroup(err) {
+		// The stream was lost, and perhaps made anew by an attempt since; if not, there is nothing to make.
+		if g.client.XGroupCreate(ctx, streamKey(saleID), group, "0").Err() != nil {
+			return nil, nil, nil
+		}
+		streams, err = g.client.XReadGroup(ctx, args).Result()
+	}
+	if errors.Is(err, redis.Nil) {
 		return nil, nil, nil
 	}
 	if err != nil {

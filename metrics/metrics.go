@@ -23,7 +23,7 @@ type Metrics struct {
 	settleBatch  prometheus.Histogram
 	settleTime   prometheus.Histogram
 	lostRaces    prometheus.Counter
-	released     *prometheus.CounterVec
+	expired      prometheus.Counter
 	drift        *prometheus.GaugeVec
 	violations   prometheus.Counter
 	counterFails prometheus.Counter
@@ -57,9 +57,9 @@ func New() *Metrics {
 		lostRaces: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_lost_races_total", Help: "Optimistic transactions that another writer overtook.",
 		}),
-		released: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "flashsale_released_units_total", Help: "Units that unpaid orders gave back when their time was over.",
-		}, []string{"cause"}),
+		expired: f.NewCounter(prometheus.CounterOpts{
+			Name: "flashsale_expired_units_total", Help: "Units that unpaid orders gave back when their time was over.",
+		}),
 		drift: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "flashsale_gate_drift_units", Help: "The gate's units minus the database's, as the auditor last saw them.",
 		}, []string{"sale"}),
@@ -105,7 +105,7 @@ func (m *Metrics) Settled(entries int, d time.Duration) {
 func (m *Metrics) LostRace() { m.lostRaces.Inc() }
 
 // Expired counts units that expired orders gave back.
-func (m *Metrics) Expired(units int) { m.released.WithLabelValues("expired").Add(float64(units)) }
+func (m *Metrics) Expired(units int) { m.expired.Add(float64(units)) }
 
 // Drift notes how far a sale's gate is from the database.
 func (m *Metrics) Drift(saleID string, units int64) {

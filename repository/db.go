@@ -6,9 +6,12 @@ package repository
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -50,6 +53,7 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
+	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db` with at most maxConns connections.
@@ -83,14 +87,21 @@ func openMySQL(ctx context.Context, address string, maxConns int) (*Store, error
 	if err != nil {
 		return nil, err
 	}
+	unlimited := cfg.Clone()
+	cfg.ReadTimeout, cfg.WriteTimeout = ioTimeout, ioTimeout
 	if cfg.Params, err = sessionSettings(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	pool, err := openPool(ctx, mysql.New(mysql.Config{DSNConfig: cfg, DontSupportRenameIndex: true, SkipInitializeWithVersion: true}), maxConns)
+	// By a connector, since a DSN would not carry the driver's logger.
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	pool, err := openPool(ctx, mysql.New(mysql.Config{Conn: sql.OpenDB(connector), SkipInitializeWithVersion: true}), maxConns)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{write: pool, read: pool}, nil
+	return &Store{write: pool, read: pool, mysql: unlimited}, nil
 }
 
 // mysqlConfig turns the URL into the driver's settings. Statements are interpolated by the driver: batches
@@ -110,7 +121,8 @@ func mysqlConfig(address string) (*mysqldriver.Config, error) {
 	cfg.DBName = strings.Trim(u.Path, "/")
 	cfg.Collation = "utf8mb4_general_ci"
 	cfg.InterpolateParams = true
-	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	cfg.Timeout = dialTimeout
+	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
 	cfg.Logger = &mysqldriver.NopLogger{} // each error is returned, and logged once where it ends
 	return cfg, nil
 }
@@ -129,6 +141,7 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 	}
 	settings := map[string]string{
 		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
+		"time_zone":                "'+00:00'", // NOW() must not come twice when summer time ends
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 	}
 	if strings.Contains(version, "MariaDB") {
@@ -142,7 +155,7 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 }
 
 func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.DB, error) {
-	db, err := gorm.Open(dialector, &gorm.Config{
+	db, err := gorm.Open(outages{dialector}, &gorm.Config{
 		TranslateError:         true,
 		SkipDefaultTransaction: true,
 		Logger:                 logger.Discard, // each error is returned, and logged once where it ends
@@ -161,6 +174,33 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 		return nil, errors.Join(fmt.Errorf("reach the database: %w", err), pool.Close())
 	}
 	return db, nil
+}
+
+// outages marks the errors that say nothing of the statement as model.ErrUnavailable: a lost or refused
+// connection, a full disk, a time-out.
+type outages struct{ gorm.Dialector }
+
+// Translate is called by gorm on every error.
+func (o outages) Translate(err error) error {
+	if translator, ok := o.Dialector.(gorm.ErrorTranslator); ok {
+		err = translator.Translate(err)
+	}
+	if !outage(err) || errors.Is(err, model.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+}
+
+func outage(err error) bool {
+	if _, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		return !broken(err) && !passing(err)
+	}
+	if _, ok := errors.AsType[*gosqlite.Error](err); ok {
+		return !broken(err) && !passing(err)
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func closePool(db *gorm.DB) error {
@@ -280,7 +320,7 @@ func pause(ctx context.Context, try int) error {
 // passing reports whether an error means that another transaction was in the way and a repeat may succeed.
 func passing(err error) bool {
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
-		return true // another writer settled the same attempt in between; the repeat finds its order
+		return true // another writer decided the same in between; the repeat finds what it wrote
 	}
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
 		return e.Number == 1213 || e.Number == 1205 || e.Number == 1020 // deadlock, lock wait, changed since read
@@ -298,7 +338,7 @@ func broken(err error) bool {
 		return true
 	}
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		switch e.Number {
+		switch e.Number { // null, no such column, syntax, no such table, range, no default, value, length, checks
 		case 1048, 1054, 1064, 1146, 1264, 1364, 1366, 1406, 3819, 4025:
 			return true
 		}

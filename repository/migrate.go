@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
 	"flashsale/migrations"
@@ -54,15 +55,16 @@ func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) error {
-	db, err := s.write.DB()
-	if err != nil {
-		return err
-	}
+func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (err error) {
 	dialect, folder := goose.DialectMySQL, "mysql"
 	if s.sqlite {
 		dialect, folder = goose.DialectSQLite3, "sqlite"
 	}
+	db, done, err := s.migrationPool()
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	files, err := fs.Sub(migrations.FS, folder)
 	if err != nil {
 		return err
@@ -75,6 +77,20 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) er
 		return run(provider)
 	}
 	return underLock(ctx, db, func() error { return run(provider) })
+}
+
+// migrationPool gives connections on which a statement may take as long as a large table needs.
+func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
+	if s.sqlite {
+		db, err = s.write.DB()
+		return db, func() error { return nil }, err
+	}
+	connector, err := mysqldriver.NewConnector(s.mysql)
+	if err != nil {
+		return nil, nil, err
+	}
+	db = sql.OpenDB(connector)
+	return db, db.Close, nil
 }
 
 // underLock holds a named lock of the MySQL server, which ends with its connection.

@@ -59,13 +59,6 @@ type refusalRow struct {
 
 func (refusalRow) TableName() string { return "refusals" }
 
-func (r refusalRow) order() model.Order {
-	return model.Order{
-		ID: r.OrderID, SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, RequestHash: r.RequestHash,
-		Status: model.OrderRejected, Reason: model.Verdict(r.Reason), CreatedAt: fromMillis(r.CreatedAtMs),
-	}
-}
-
 func insertOrders(tx *gorm.DB, list []*model.Order) error {
 	if len(list) == 0 {
 		return nil
@@ -104,22 +97,26 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 	for i, a := range attempts {
 		ids[i] = a.ID
 	}
-	known := map[string]model.Outcome{}
-	var made []orderRow
-	if err := db.Where("id IN ?", ids).Find(&made).Error; err != nil {
+	var rows []struct {
+		Row    orderRow `gorm:"embedded"`
+		Reason string
+	}
+	err := db.Raw(`SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash,
+			created_at_ms, expires_at_ms, paid_at_ms, '' AS reason FROM orders WHERE id IN ?
+		UNION ALL SELECT order_id, sale_id, user_id, quantity, 0, '', ?, '', 0, '', request_hash,
+			created_at_ms, 0, NULL, reason FROM refusals WHERE order_id IN ?`, ids, string(model.OrderRejected), ids).Scan(&rows).Error
+	if err != nil {
 		return nil, fmt.Errorf("look for orders: %w", err)
 	}
-	for _, r := range made {
-		o := r.order()
-		known[r.ID] = model.Outcome{Verdict: model.Accepted, Order: &o}
-	}
-	var refused []refusalRow
-	if err := db.Where("order_id IN ?", ids).Find(&refused).Error; err != nil {
-		return nil, fmt.Errorf("look for refusals: %w", err)
-	}
-	for _, r := range refused {
-		o := r.order()
-		known[r.OrderID] = model.Outcome{Verdict: o.Reason, Order: &o}
+	known := make(map[string]model.Outcome, len(rows))
+	for _, r := range rows {
+		order := r.Row.order()
+		outcome := model.Outcome{Verdict: model.Accepted, Order: &order}
+		if r.Reason != "" {
+			order.Reason, order.ExpiresAt = model.Verdict(r.Reason), time.Time{}
+			outcome.Verdict = order.Reason
+		}
+		known[order.ID] = outcome
 	}
 	return known, nil
 }

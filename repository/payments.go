@@ -21,9 +21,10 @@ type paymentRow struct {
 
 func (paymentRow) TableName() string { return "payments" }
 
-func (r paymentRow) payment() model.Payment {
+func (r paymentRow) payment(currency string) model.Payment {
 	return model.Payment{
-		ID: r.ID, OrderID: r.OrderID, Provider: r.Provider, ProviderTxnID: r.ProviderTxnID.String,
+		Currency: currency,
+		ID:       r.ID, OrderID: r.OrderID, Provider: r.Provider, ProviderTxnID: r.ProviderTxnID.String,
 		AmountCents: r.AmountCents, Status: model.PaymentStatus(r.Status), ExpiresAt: fromMillis(r.ExpiresAtMs),
 	}
 }
@@ -47,14 +48,14 @@ func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider stri
 		}
 		row, open, err := findPayment(tx, "order_id = ? AND provider = ? AND status = ?", orderID, provider, string(model.PaymentOpen))
 		if err != nil || open {
-			payment = row.payment()
+			payment = row.payment(order.Currency)
 			return model.Accepted, err
 		}
 		row = paymentRow{
 			ID: rand.Text(), OrderID: orderID, Provider: provider, AmountCents: order.AmountCents,
 			Status: string(model.PaymentOpen), CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
 		}
-		payment = row.payment()
+		payment = row.payment(order.Currency)
 		return model.Accepted, wrap("open a payment", tx.Create(&row).Error)
 	})
 	return payment, verdict, err
@@ -70,9 +71,7 @@ func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, 
 	if err != nil || len(rows) == 0 {
 		return payment, false, wrap("read payment", err)
 	}
-	payment = rows[0].Row.payment()
-	payment.Currency = rows[0].Currency
-	return payment, true, nil
+	return rows[0].Row.payment(rows[0].Currency), true, nil
 }
 
 // ApplyCallback records what a provider says of a payment, once for each of its transactions, and moves the
@@ -106,13 +105,9 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 		case seen && (!cb.Succeeded || row.Status != string(model.PaymentFailed)):
 			return model.Accepted, nil // the same transaction again: the same answer
 		case !seen:
-			if row, _, err = findPayment(tx, "id = ?", cb.PaymentID); err != nil {
+			if row, err = newTransaction(tx, cb); err != nil {
 				return "", err
 			}
-			if row.ProviderTxnID.Valid {
-				row.ID = rand.Text() // a second transaction of one payment has a row of its own
-			}
-			row.ProviderTxnID = sql.NullString{String: cb.ProviderTxnID, Valid: true}
 		}
 		status := model.PaymentFailed
 		if cb.Succeeded {
@@ -120,10 +115,22 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 				return "", err
 			}
 		}
-		row.Status = string(status)
-		return model.Accepted, wrap("record a payment", tx.Save(&row).Error)
+		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ? WHERE id = ?", cb.ProviderTxnID, string(status), row.ID).Error
+		return model.Accepted, wrap("record a payment", err)
 	})
 	return order, release, verdict, err
+}
+
+// newTransaction gives the row that is to record a provider's transaction: the payment's own, or a new one if the
+// payment has had another transaction.
+func newTransaction(tx *gorm.DB, cb model.Callback) (paymentRow, error) {
+	row, _, err := findPayment(tx, "id = ?", cb.PaymentID)
+	if err != nil || !row.ProviderTxnID.Valid {
+		return row, err
+	}
+	row.ID = rand.Text()
+	row.ProviderTxnID.String = cb.ProviderTxnID
+	return row, wrap("record a payment", tx.Create(&row).Error)
 }
 
 func findPayment(tx *gorm.DB, where string, args ...any) (row paymentRow, ok bool, err error) {
@@ -210,7 +217,7 @@ func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, err
 	}
 	list := make([]model.Payment, len(rows))
 	for i, r := range rows {
-		list[i] = r.payment()
+		list[i] = r.payment("")
 	}
 	return list, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,14 +19,8 @@ import (
 // The outcomes stand in the order of the attempts; every accepted one has a committed order.
 // model.ErrLostRace: another writer was first, nothing was written, try again.
 func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
-	outcomes := make([]model.Outcome, len(attempts))
 	// Judged outside a transaction first: a refusal, the commonest answer of a rush, then writes nothing.
-	db := s.read.WithContext(ctx)
-	offer, now, ok, err := s.offerOn(db, saleID)
-	if err != nil {
-		return nil, err
-	}
-	known, err := s.knownOutcomes(db, attempts)
+	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
 	if err != nil {
 		return nil, err
 	}
@@ -33,36 +28,21 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if ok {
 		verdict = offer.Judge(now)
 	}
-	b := newBatch(attempts, outcomes, known)
-	if verdict != model.Accepted {
-		b.refuseRest(verdict)
-		return outcomes, nil
-	}
-	if offer.Stock.Available == 0 {
-		units, err := s.unitsOf(db, saleID, b.users())
-		if err != nil {
-			return nil, err
-		}
-		b.refuseOverLimit(units, offer.LimitPerUser)
-		b.refuseRest(model.SoldOut)
-		return outcomes, nil
-	}
-	if len(b.open) == 0 {
-		return outcomes, nil
+	b, err := s.prejudge(ctx, attempts, offer, verdict)
+	if err != nil || len(b.open) == 0 {
+		return b.outcomes, err
 	}
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		b = newBatch(attempts, outcomes, known) // a repeat of the transaction starts afresh
-		if err := s.takeUnits(tx, saleID, b, offer.LimitPerUser); err != nil {
+		if b, err = s.lockBatch(tx, saleID, attempts); err != nil {
 			return err
 		}
-		if err := s.refuseBeyond(tx, saleID, b, offer.Stock.Available); err != nil {
+		if err := s.admitBatch(tx, saleID, b, offer.LimitPerUser, offer.Stock.Available); err != nil {
 			return err
 		}
 		if len(b.open) == 0 {
 			return errTakenBack
 		}
-		orders := b.accept(offer, now, model.FromDatabase, offer.Stock.Epoch)
-		if err := insertOrders(tx, orders); err != nil {
+		if err := insertOrders(tx, b.accept(offer, now, model.FromDatabase, func(int) int64 { return offer.Stock.Epoch })); err != nil {
 			return err
 		}
 		n := b.units()
@@ -73,16 +53,35 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 		}
 		return res.Error
 	})
-	switch {
-	case errors.Is(err, errTakenBack):
-		err = nil
-	case errors.Is(err, gorm.ErrDuplicatedKey):
-		err = model.ErrLostRace // another writer settled one of these attempts in between
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errTakenBack) {
 		return nil, fmt.Errorf("deduct on sale %s: %w", saleID, err)
 	}
-	return outcomes, nil
+	return b.answered(), nil
+}
+
+// prejudge decides without writing what can be decided so: known attempts, and all of them if the sale doesn't
+// sell or has no units.
+func (s *Store) prejudge(ctx context.Context, attempts []model.Attempt, offer model.Offer, verdict model.Verdict) (*batch, error) {
+	db := s.read.WithContext(ctx)
+	known, err := s.knownOutcomes(db, attempts)
+	if err != nil {
+		return &batch{}, err
+	}
+	b := newBatch(attempts, known)
+	switch {
+	case verdict != model.Accepted:
+		b.refuseRest(verdict)
+	case offer.Stock.Available == 0:
+		units, err := s.unitsOf(db, offer.ID, b.users())
+		if err != nil {
+			return &batch{}, err
+		}
+		b.judge(units, offer.LimitPerUser, 0)
+	}
+	if len(b.open) == 0 {
+		b.answered()
+	}
+	return b, nil
 }
 
 // Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction.
@@ -110,40 +109,32 @@ var errShort = errors.New("stock is short")
 
 func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry, stockFirst bool) ([]model.Outcome, error) {
 	attempts := make([]model.Attempt, len(entries))
-	epoch := int64(0)
 	for i, e := range entries {
 		attempts[i] = e.Attempt
-		epoch = max(epoch, e.Epoch)
 	}
-	outcomes := make([]model.Outcome, len(attempts))
-	err := s.transact(ctx, func(tx *gorm.DB) error {
-		clear(outcomes)
+	var b *batch
+	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
+		if b, err = s.lockBatch(tx, saleID, attempts); err != nil {
+			return err
+		}
 		offer, now, ok, err := s.offerOn(tx, saleID)
 		if err != nil {
 			return err
 		}
-		known, err := s.knownOutcomes(tx, attempts)
-		if err != nil {
-			return err
-		}
-		b := newBatch(attempts, outcomes, known)
 		if !ok {
-			b.refuseRest(model.NotFound)
-			return insertRefusals(tx, b.refused(), now)
+			return s.refuseBatch(tx, b, model.NotFound)
 		}
-		if err := s.takeUnits(tx, saleID, b, offer.LimitPerUser); err != nil {
-			return err
-		}
+		available := int64(math.MaxInt64)
 		if stockFirst {
-			var available int64
 			if err := tx.Raw("SELECT available FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&available).Error; err != nil {
 				return err
 			}
-			if err := s.refuseBeyond(tx, saleID, b, available); err != nil {
-				return err
-			}
 		}
-		if err := insertOrders(tx, b.accept(offer, now, model.FromStream, epoch)); err != nil {
+		if err := s.admitBatch(tx, saleID, b, offer.LimitPerUser, available); err != nil {
+			return err
+		}
+		orders := b.accept(offer, now, model.FromStream, func(i int) int64 { return entries[i].Epoch })
+		if err := insertOrders(tx, orders); err != nil {
 			return err
 		}
 		if err := insertRefusals(tx, b.refused(), now); err != nil {
@@ -160,55 +151,61 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 		}
 		return res.Error
 	})
-	return outcomes, err
+	if err != nil {
+		return nil, err
+	}
+	return b.answered(), nil
 }
 
 // Refuse writes a durable no to an admitted attempt that can't be settled, unless it already is an order.
-func (s *Store) Refuse(ctx context.Context, a model.Entry, reason model.Verdict) (model.Outcome, error) {
-	outcomes := make([]model.Outcome, 1)
-	attempts := []model.Attempt{a.Attempt}
-	err := s.transact(ctx, func(tx *gorm.DB) error {
-		now, err := s.nowOn(tx)
-		if err != nil {
+func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	var b *batch
+	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
+		if b, err = s.lockBatch(tx, e.SaleID, []model.Attempt{e.Attempt}); err != nil {
 			return err
 		}
-		known, err := s.knownOutcomes(tx, attempts)
-		if err != nil {
-			return err
-		}
-		b := newBatch(attempts, outcomes, known)
-		b.refuseRest(reason)
-		return insertRefusals(tx, b.refused(), now)
+		return s.refuseBatch(tx, b, reason)
 	})
 	if err != nil {
-		return model.Outcome{}, fmt.Errorf("refuse %s: %w", a.ID, err)
+		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
 	}
-	return outcomes[0], nil
+	return b.answered()[0], nil
 }
 
-// takeUnits adds the attempts' units to their users' rows, which locks them in the order of the users, and
-// refuses what goes over the limit.
-func (s *Store) takeUnits(tx *gorm.DB, saleID string, b *batch, limit int) error {
-	if len(b.open) == 0 {
-		return nil
-	}
-	wanted := b.unitsByUser()
-	if err := s.addUnits(tx, saleID, wanted); err != nil {
+func (s *Store) refuseBatch(tx *gorm.DB, b *batch, reason model.Verdict) error {
+	now, err := s.nowOn(tx)
+	if err != nil {
 		return err
 	}
+	b.refuseRest(reason)
+	return insertRefusals(tx, b.refused(), now)
+}
+
+// lockBatch locks the rows of the attempts' users, in the order of the users, and only then looks which attempts
+// are known: whoever settles, refuses or deducts one of them has to pass here, so each is decided once.
+func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) (*batch, error) {
+	none := make(map[string]int, len(attempts))
+	for _, a := range attempts {
+		none[a.UserID] = 0
+	}
+	if err := s.addUnits(tx, saleID, none); err != nil {
+		return nil, err
+	}
+	known, err := s.knownOutcomes(tx, attempts)
+	if err != nil {
+		return nil, err
+	}
+	return newBatch(attempts, known), nil
+}
+
+// admitBatch decides the open attempts of a locked batch and adds the units of those that stay open to their users'.
+func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *batch, limit int, available int64) error {
 	units, err := s.unitsOf(tx, saleID, b.users())
 	if err != nil {
 		return err
 	}
-	for user, n := range wanted {
-		units[user] -= n
-	}
-	return s.returnUnits(tx, saleID, b.refuseOverLimit(units, limit))
-}
-
-// refuseBeyond refuses as sold out what doesn't fit into the available units, in the order of arrival.
-func (s *Store) refuseBeyond(tx *gorm.DB, saleID string, b *batch, available int64) error {
-	return s.returnUnits(tx, saleID, b.refuseBeyond(available))
+	b.judge(units, limit, available)
+	return s.addUnits(tx, saleID, b.unitsByUser())
 }
 
 func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]int, error) {
@@ -230,7 +227,11 @@ func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]
 	return units, nil
 }
 
+// addUnits adds to the users' units on a sale, and locks their rows even where it adds none.
 func (s *Store) addUnits(tx *gorm.DB, saleID string, units map[string]int) error {
+	if len(units) == 0 {
+		return nil
+	}
 	users := sortedKeys(units)
 	args := make([]any, 0, 3*len(users))
 	for _, user := range users {
@@ -284,14 +285,14 @@ type batch struct {
 }
 
 // newBatch gives every known attempt the outcome that it had. An id that comes twice is decided once.
-func newBatch(attempts []model.Attempt, outcomes []model.Outcome, known map[string]model.Outcome) *batch {
-	b := &batch{attempts: attempts, outcomes: outcomes, first: make(map[string]int, len(attempts))}
+func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
+	b := &batch{attempts: attempts, outcomes: make([]model.Outcome, len(attempts)), first: make(map[string]int, len(attempts))}
 	for i, a := range attempts {
 		outcome, isKnown := known[a.ID]
 		_, twice := b.first[a.ID]
 		switch {
 		case isKnown:
-			outcomes[i] = a.Replay(outcome)
+			b.outcomes[i] = a.Replay(outcome)
 		case !twice:
 			b.first[a.ID] = i
 			b.open = append(b.open, i)
@@ -317,73 +318,63 @@ func (b *batch) units() (n int64) {
 	return n
 }
 
-// refuse takes from the open attempts those that fit says no to, and gives their units by user.
-func (b *batch) refuse(verdict model.Verdict, fits func(model.Attempt) bool) map[string]int {
-	returned := map[string]int{}
+// judge decides the open attempts in the order of their arrival, given what each user holds and how many units
+// are available. Those that fit stay open.
+func (b *batch) judge(units map[string]int, limit int, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
-		if fits(a) {
+		switch {
+		case units[a.UserID]+a.Quantity > limit:
+			b.refuse(i, model.LimitReached)
+		case int64(a.Quantity) > available:
+			b.refuse(i, model.SoldOut)
+		default:
+			units[a.UserID] += a.Quantity
+			available -= int64(a.Quantity)
 			return false
 		}
-		b.outcomes[i] = model.Outcome{Verdict: verdict}
-		b.closed = append(b.closed, i)
-		returned[a.UserID] += a.Quantity
-		return true
-	})
-	return returned
-}
-
-func (b *batch) refuseOverLimit(units map[string]int, limit int) map[string]int {
-	return b.refuse(model.LimitReached, func(a model.Attempt) bool {
-		if units[a.UserID]+a.Quantity > limit {
-			return false
-		}
-		units[a.UserID] += a.Quantity
 		return true
 	})
 }
 
-func (b *batch) refuseBeyond(available int64) map[string]int {
-	return b.refuse(model.SoldOut, func(a model.Attempt) bool {
-		if int64(a.Quantity) > available {
-			return false
-		}
-		available -= int64(a.Quantity)
-		return true
-	})
+func (b *batch) refuse(i int, verdict model.Verdict) {
+	b.outcomes[i] = model.Outcome{Verdict: verdict}
+	b.closed = append(b.closed, i)
 }
 
 func (b *batch) refuseRest(verdict model.Verdict) {
-	b.refuse(verdict, func(model.Attempt) bool { return false })
-	b.answerTwins()
+	for _, i := range b.open {
+		b.refuse(i, verdict)
+	}
+	b.open = nil
 }
 
-// accept makes an order of every open attempt.
-func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, epoch int64) []*model.Order {
+// accept makes an order of every open attempt; epoch gives that of the attempt in a place.
+func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
 	orders := make([]*model.Order, 0, len(b.open))
 	for _, i := range b.open {
 		a := b.attempts[i]
 		order := &model.Order{
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
-			Status: model.OrderPending, Source: source, Epoch: epoch,
+			Status: model.OrderPending, Source: source, Epoch: epoch(i),
 			RequestKey: a.RequestKey, RequestHash: a.RequestHash,
 			CreatedAt: now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
 		}
 		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: order}
 		orders = append(orders, order)
 	}
-	b.answerTwins()
 	return orders
 }
 
-// answerTwins gives an attempt that stood twice in the batch the outcome of its first place.
-func (b *batch) answerTwins() {
+// answered gives the outcomes of a decided batch; an attempt that stood twice in it has that of its first place.
+func (b *batch) answered() []model.Outcome {
 	for i, a := range b.attempts {
 		if first, ok := b.first[a.ID]; ok && first != i {
 			b.outcomes[i] = a.Replay(b.outcomes[first])
 		}
 	}
+	return b.outcomes
 }
 
 func (b *batch) refused() []refusalRow {

@@ -43,6 +43,7 @@ type Gates struct {
 	gate     GateLife
 	catalog  *Catalog
 	log      *slog.Logger
+	retired  bool
 	requests chan GateRequest
 	asked    sync.Map // requests that wait, so that a thousand attempts ask once
 }
@@ -57,6 +58,10 @@ type GateRequest struct {
 func NewGates(store GateStore, gate GateLife, catalog *Catalog, log *slog.Logger) *Gates {
 	return &Gates{store: store, gate: gate, catalog: catalog, log: log, requests: make(chan GateRequest, gateRequests)}
 }
+
+// Retire is for a strategy that uses no gates: none is installed any more, and those that an earlier strategy left
+// open are closed, since they would not hear of what is sold. It must be called before anything else.
+func (g *Gates) Retire() { g.retired = true }
 
 // Epoch is the newest generation of a sale's gate that this instance has heard of.
 func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
@@ -101,14 +106,15 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	if err != nil {
 		return err
 	}
-	if !r.Replace && states[0].Open && states[0].Epoch >= offer.Stock.Epoch {
+	fresh := states[0].Open && states[0].Epoch >= offer.Stock.Epoch
+	if g.retired && !states[0].Open || !g.retired && fresh && !r.Replace {
 		return nil
 	}
 	epoch, won, err := g.store.NextEpoch(ctx, saleID, offer.Stock.Epoch, states[0].Epoch, rebuildPause)
 	if err != nil || !won {
 		return err
 	}
-	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok {
+	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok || g.retired {
 		return err
 	}
 	for range installTries {
@@ -141,7 +147,8 @@ func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 	return g.gate.Install(ctx, epoch, contents, entries)
 }
 
-// Ensure rebuilds the gates that are missing or closed, of the sales that have not ended.
+// Ensure rebuilds the gates that are missing or closed, of the sales that have not ended; or closes the open ones
+// if they are retired.
 func (g *Gates) Ensure(ctx context.Context) error {
 	live, _ := g.catalog.Live()
 	var ids []string
@@ -160,7 +167,7 @@ func (g *Gates) Ensure(ctx context.Context) error {
 	for i, s := range states {
 		reason := "missing"
 		switch {
-		case s.Open && s.Epoch >= g.catalog.Epoch(ids[i]):
+		case s.Open && s.Epoch >= g.catalog.Epoch(ids[i]) && !g.retired:
 			continue
 		case s.Open:
 			reason = "of an older epoch"

@@ -122,7 +122,7 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 		AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency, CreatedAt: p.Catalog.Now(),
 	}}
 	if repeated { // it may be settled long since
-		if outcome, err := p.replay(ctx, a, queued); err != nil || outcome.Order.Status != model.OrderQueued {
+		if outcome, err := p.replay(ctx, a, queued); err != nil || outcome.Order != queued.Order {
 			return outcome, err
 		}
 	}

@@ -16,6 +16,9 @@ const (
 	fallbackBatch = 256
 	// fallbackTimeout ends a batch that the database doesn't finish.
 	fallbackTimeout = 8 * time.Second
+	// closeGrace is how long a stop waits for the batches under way before it cuts them off: a transaction that
+	// is cut off has happened or not, and its buyers find out under their keys.
+	closeGrace = time.Second
 )
 
 // fallback takes units in the database for attempts that the gate can't take. Attempts gather while a batch
@@ -26,6 +29,8 @@ type fallback struct {
 	queues  map[string][]waiting // by sale; a sale has a writer exactly while it has a queue
 	closed  bool
 	writers sync.WaitGroup
+	ctx     context.Context // ends with close
+	cut     context.CancelFunc
 }
 
 type waiting struct {
@@ -38,7 +43,11 @@ type result struct {
 	err     error
 }
 
-func newFallback(n Needs) *fallback { return &fallback{needs: n, queues: map[string][]waiting{}} }
+func newFallback(n Needs) *fallback {
+	f := &fallback{needs: n, queues: map[string][]waiting{}}
+	f.ctx, f.cut = context.WithCancel(context.Background())
+	return f
+}
 
 // deduct queues the attempt and waits for its outcome. An attempt whose caller leaves is still decided:
 // its buyer finds the order under its key.
@@ -85,7 +94,7 @@ func (f *fallback) write(sale string) {
 		for i, w := range batch {
 			attempts[i] = w.attempt
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), fallbackTimeout)
+		ctx, cancel := context.WithTimeout(f.ctx, fallbackTimeout)
 		outcomes, err := race(ctx, f.needs, batchTries, sale, attempts)
 		cancel()
 		if err != nil {
@@ -120,5 +129,8 @@ func (f *fallback) close() {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
+	late := time.AfterFunc(closeGrace, f.cut)
 	f.writers.Wait()
+	late.Stop()
+	f.cut()
 }

@@ -76,13 +76,13 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return h.fallback.deduct(ctx, a)
 }
 
-// CountsRequests is true: at the gate, or in memory while there is no Redis.
-func (*Hybrid) CountsRequests() bool { return true }
+// UsesGate is true. While there is no Redis, requests are counted in memory.
+func (*Hybrid) UsesGate() bool { return true }
 
 // Healthy reports an open circuit: sales go on, on the database alone.
 func (h *Hybrid) Healthy() error {
-	if h.breaker.State() == gobreaker.StateOpen {
-		return errors.New("the circuit to Redis is open; the database sells alone")
+	if h.breaker.State() != gobreaker.StateClosed {
+		return errors.New("the circuit to Redis is not closed; the database sells alone")
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcomes[0], nil
 }
 
-// CountsRequests is false: the database counts no requests.
-func (*Optimistic) CountsRequests() bool { return false }
+// UsesGate is false.
+func (*Optimistic) UsesGate() bool { return false }
 
 // Healthy is always so.
 func (*Optimistic) Healthy() error { return nil }

@@ -31,8 +31,8 @@ func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return outcome, nil
 }
 
-// CountsRequests is true: the script that admits also counts.
-func (*Redis) CountsRequests() bool { return true }
+// UsesGate is true: the script that admits also counts.
+func (*Redis) UsesGate() bool { return true }
 
 // Healthy is always so; Redis itself is asked elsewhere.
 func (*Redis) Healthy() error { return nil }

@@ -50,8 +50,8 @@ type Needs struct {
 type Strategy interface {
 	// Deduct takes an attempt's units, or refuses it. The outcome carries an order when one is durable.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// CountsRequests reports whether Deduct also counts the user's requests (Attempt.Frequency) itself.
-	CountsRequests() bool
+	// UsesGate reports whether Deduct admits at the gate, and counts the user's requests (Attempt.Frequency) there.
+	UsesGate() bool
 	// Healthy reports what the strategy lacks, or nil.
 	Healthy() error
 	// Close ends what the strategy started and waits for it.

@@ -22,6 +22,8 @@ const (
 	claimIdle = 3 * time.Second
 	// maxDeliveries of an entry that can't be settled, before it is refused for good.
 	maxDeliveries = 5
+	// settleTimeout ends a transaction that the database doesn't finish; its entries are settled again.
+	settleTimeout = 3 * time.Second
 	// retryPause is the pause before the database is tried again with the same batch.
 	retryPause = 200 * time.Millisecond
 )
@@ -184,7 +186,7 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 // settle tries until the database answers, says that the batch is broken, or ctx ends.
 func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
 	for logged := false; ; logged = true {
-		outcomes, err := s.Ledger.Settle(context.WithoutCancel(ctx), saleID, entries)
+		outcomes, err := s.settleOnce(ctx, saleID, entries)
 		if err == nil || errors.Is(err, model.ErrBroken) || ctx.Err() != nil {
 			return outcomes, err
 		}
@@ -199,6 +201,13 @@ func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Ent
 		case <-timer.C:
 		}
 	}
+}
+
+// settleOnce finishes although ctx may end meanwhile, but not later than the time-out.
+func (s *Settler) settleOnce(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	return s.Ledger.Settle(ctx, saleID, entries)
 }
 
 // oneByOne settles each entry of a broken batch alone. One that is broken by itself is left to be delivered

@@ -1,13 +1,15 @@
 -- Close a gate before a newer one is installed, so that nothing is admitted meanwhile.
 -- KEYS[1] gate
 -- ARGV[1] epoch of the gate to come
--- Returns 1: closed or absent; 0: the gate there is as new or newer.
-local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
-if not epoch then
-  return 1
-end
-if epoch >= tonumber(ARGV[1]) then
+-- Returns 1: closed, also if there was none; 0: the gate there is as new or newer, or is closed for a newer one.
+-- The coming epoch stays as a mark, which keeps a rebuild that was overtaken from installing its older gate.
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming')
+local newest = math.max(tonumber(gate[1]) or 0, tonumber(gate[2]) or 0)
+if newest >= tonumber(ARGV[1]) then
   return 0
 end
-redis.call('HSET', KEYS[1], 'open', '0')
+redis.call('HSET', KEYS[1], 'open', '0', 'coming', ARGV[1])
+if not gate[1] then
+  redis.call('PEXPIRE', KEYS[1], 60000) -- a mark alone must not stay for ever
+end
 return 1

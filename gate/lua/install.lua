@@ -4,10 +4,10 @@
 -- ARGV[1] epoch  [2] entries that the stream had when the database was read  [3] consumer group
 --      [4] time at which all keys end, ms  [5] number of the gate's fields
 --      then the fields and values of the gate, then the ids of entries that are settled and only to be deleted.
--- Returns 1: installed and open; 0: the gate there is as new or newer; 2: the stream moved, read again.
+-- Returns 1: installed and open; 0: the gate there, or the one that it is closed for, is as new or newer; 2: the stream moved, read again.
 -- The gate there is closed, so its stream can only have shrunk: an unchanged length is an unchanged stream.
-local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
-if epoch and epoch >= tonumber(ARGV[1]) then
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming')
+if (tonumber(gate[1]) or 0) >= tonumber(ARGV[1]) or (tonumber(gate[2]) or 0) > tonumber(ARGV[1]) then
   return 0
 end
 if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
@@ -23,6 +23,7 @@ for i = 2, 3 do
   if redis.call('EXISTS', KEYS[i + 4]) == 1 then
     redis.call('RENAME', KEYS[i + 4], KEYS[i])
   end
+  redis.call('HSET', KEYS[i], '', '0') -- nobody's field: a hash that is never empty keeps its end
 end
 redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error only says that it is there
 for i = 6 + 2 * fields, #ARGV do

@@ -6,7 +6,7 @@
 -- Returns how many entries were there. Deleting an entry is the guard: whoever finds it gone touches nothing.
 -- The gate's epoch doesn't matter here, since an install counts what its stream still holds.
 local found = 0
-local live = redis.call('EXISTS', KEYS[1]) == 1
+local live = redis.call('HEXISTS', KEYS[1], 'epoch') == 1 -- else there is no gate, or only close.lua's mark
 for i = 2, #ARGV, 4 do
   redis.call('XACK', KEYS[3], ARGV[1], ARGV[i])
   if redis.call('XDEL', KEYS[3], ARGV[i]) == 1 then

@@ -1,0 +1,292 @@
+package main_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"flashsale/config"
+	"flashsale/strategy"
+)
+
+// The repository holds itself to what its documents say. Each test compares two lists that are kept in
+// different places; none may be empty, or it would compare nothing.
+
+// maxMainLines keeps main.go a door: wiring belongs into app.
+const maxMainLines = 80
+
+func TestStrategiesAreTheSameEverywhere(t *testing.T) {
+	field, ok := reflect.TypeFor[config.Settings]().FieldByName("Strategy")
+	if !ok {
+		t.Fatal("config.Settings has no Strategy")
+	}
+	want := sorted(strategy.Names())
+	same(t, "the enum in config/settings.go", sorted(strings.Split(field.Tag.Get("enum"), ",")), "strategy.Names()", want)
+	rows := found(section(t, read(t, "README.md"), "## Strategies"), regexp.MustCompile("(?m)^\\| `([a-z]+)`"))
+	same(t, "the table in README.md", rows, "strategy.Names()", want)
+	for _, name := range want {
+		if _, err := strategy.New(name, strategy.Needs{}); err != nil {
+			t.Errorf("strategy.New: %v", err)
+		}
+		text := read(t, "strategy/"+name+".go")
+		for _, word := range []string{"// Right:", "// Breaks:", "// Costs:"} {
+			if !strings.Contains(text, word) {
+				t.Errorf("strategy/%s.go has no comment %q", name, word)
+			}
+		}
+	}
+}
+
+func TestScriptsSayWhatTheyTake(t *testing.T) {
+	key := regexp.MustCompile(`KEYS\[\d+\]`)
+	embeds := read(t, "gate/gate.go")
+	for _, file := range files(t, "gate/lua", ".lua") {
+		header, body := leading(read(t, file), "--")
+		if header == "" {
+			t.Errorf("%s does not start with a header comment", file)
+		}
+		if !regexp.MustCompile(`(?m)^-- (Returns|Gives) `).MatchString(header) {
+			t.Errorf("the header of %s does not say what it returns", file)
+		}
+		for _, k := range key.FindAllString(body, -1) {
+			if !strings.Contains(header, k) {
+				t.Errorf("the header of %s does not name %s", file, k)
+			}
+		}
+		if !strings.Contains(embeds, "//go:embed lua/"+path.Base(file)+"\n") {
+			t.Errorf("gate/gate.go does not embed %s", file)
+		}
+	}
+}
+
+func TestMigrationsAreTwins(t *testing.T) {
+	mysql, sqlite := files(t, "migrations/mysql", ".sql"), files(t, "migrations/sqlite", ".sql")
+	same(t, "migrations/mysql", names(mysql), "migrations/sqlite", names(sqlite))
+	for _, file := range slices.Concat(mysql, sqlite) {
+		text := read(t, file)
+		if !strings.Contains(text, "-- +goose Up\n") || !strings.Contains(text, "-- +goose Down\n") {
+			t.Errorf("%s lacks a way up or a way down", file)
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, file := range documents(t) {
+		for _, target := range found(read(t, file), regexp.MustCompile(`\]\(([^)\s]+)\)`)) {
+			if strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), target)); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", file, target)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no document has a link")
+	}
+}
+
+func TestDecisionsAreListed(t *testing.T) {
+	listed := found(read(t, "docs/adr/README.md"), regexp.MustCompile(`\((\d{4}-[a-z-]+\.md)\)`))
+	decisions := names(files(t, "docs/adr", ".md"))
+	decisions = slices.DeleteFunc(decisions, func(name string) bool { return name == "README.md" })
+	same(t, "docs/adr/README.md", listed, "the files in docs/adr", decisions)
+	for i, name := range decisions {
+		text := read(t, "docs/adr/"+name)
+		if want := fmt.Sprintf("# %d. ", i+1); !strings.HasPrefix(text, want) {
+			t.Errorf("docs/adr/%s does not start with %q", name, want)
+		}
+		for _, part := range []string{"## Context", "## Decision", "## Consequences"} {
+			section(t, text, part)
+		}
+	}
+}
+
+func TestSettingsInDocumentsExist(t *testing.T) {
+	var help bytes.Buffer
+	for _, args := range [][]string{{"--help"}, {"tokens", "--help"}, {"audit", "--help"}} {
+		if _, err := config.Parse(args, func(string) string { return "" }, &help, &help); !errors.Is(err, config.ErrHelp) {
+			t.Fatal(err)
+		}
+	}
+	variables := found(help.String(), regexp.MustCompile(`\$(FLASHSALE_[A-Z_]+)\)`))
+	flags := found(help.String(), regexp.MustCompile(`--([a-z][a-z-]+)`))
+	flags = append(flags, "single-transaction") // of mysqldump
+
+	flag := regexp.MustCompile("(?m)(?:^|[\\s`(])--([a-z][a-z-]+)")
+	for _, file := range append(documents(t), "docker-compose.yml", "Dockerfile") {
+		subset(t, file, found(read(t, file), regexp.MustCompile(`FLASHSALE_[A-Z_]*[A-Z]`)), "a setting", variables)
+	}
+	for _, file := range documents(t) {
+		subset(t, file, found(read(t, file), flag), "a flag", flags)
+	}
+}
+
+func TestMetricsInDocumentsExist(t *testing.T) {
+	metric := regexp.MustCompile(`^flashsale_[a-z_]+$`)
+	made := map[string]bool{}
+	for _, file := range slices.Concat(files(t, "metrics", ".go"), files(t, "app", ".go")) {
+		for _, text := range literals(t, file) {
+			if metric.MatchString(text) {
+				made[text] = true
+			}
+		}
+	}
+	operations := found(read(t, "docs/operations.md"), regexp.MustCompile(`\bflashsale_[a-z_]+`))
+	same(t, "docs/operations.md", operations, "the collectors", slices.Sorted(maps.Keys(made)))
+}
+
+func TestTargetsInDocumentsExist(t *testing.T) {
+	targets := found(read(t, "Makefile"), regexp.MustCompile(`(?m)^([a-z]+):.* ## `))
+	called := regexp.MustCompile("(?m)`make ([a-z]+)`|^(?:\\$ )?make ([a-z]+)$")
+	for _, file := range documents(t) {
+		subset(t, file, found(read(t, file), called), "a target of the Makefile", targets)
+	}
+}
+
+func TestMainIsADoor(t *testing.T) {
+	if n := strings.Count(read(t, "main.go"), "\n"); n == 0 || n > maxMainLines {
+		t.Errorf("main.go has %d lines, want 1 to %d", n, maxMainLines)
+	}
+}
+
+// documents are the Markdown files of the repository.
+func documents(t *testing.T) []string {
+	t.Helper()
+	list := files(t, ".", ".md")
+	for _, must := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/operations.md"} {
+		if !slices.Contains(list, must) {
+			t.Errorf("%s is missing", must)
+		}
+	}
+	return list
+}
+
+// files lists the files below a folder that end in ext, hidden folders, data and tests aside.
+func files(t *testing.T, dir, ext string) []string {
+	t.Helper()
+	var list []string
+	err := fs.WalkDir(os.DirFS("."), dir, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (strings.HasPrefix(path.Base(name), ".") || name == "data"):
+			return fs.SkipDir
+		case !entry.IsDir() && path.Ext(name) == ext && !strings.HasSuffix(name, "_test.go"):
+			list = append(list, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s has no %s file", dir, ext)
+	}
+	return list
+}
+
+func names(files []string) []string {
+	list := make([]string, len(files))
+	for i, f := range files {
+		list[i] = path.Base(f)
+	}
+	return list
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// section is the text between a heading and the next one of its level.
+func section(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut("\n"+text, "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("there is no heading %q", heading)
+	}
+	part, _, _ := strings.Cut(rest, "\n## ")
+	return part
+}
+
+// leading splits off the lines at the start that begin with mark.
+func leading(text, mark string) (head, rest string) {
+	for {
+		line, after, more := strings.Cut(text, "\n")
+		if !strings.HasPrefix(line, mark) || !more {
+			return head, text
+		}
+		head, text = head+line+"\n", after
+	}
+}
+
+// found lists what a pattern's groups match, or the pattern if it has none: sorted, each once.
+func found(text string, pattern *regexp.Regexp) []string {
+	var list []string
+	for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+		list = append(list, match[min(1, len(match)-1):]...)
+	}
+	return slices.DeleteFunc(sorted(list), func(s string) bool { return s == "" })
+}
+
+func sorted(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
+
+func same(t *testing.T, whatA string, a []string, whatB string, b []string) {
+	t.Helper()
+	if len(a) == 0 || !slices.Equal(a, b) {
+		t.Errorf("%s: %q; %s: %q", whatA, a, whatB, b)
+	}
+}
+
+func subset(t *testing.T, file string, list []string, what string, of []string) {
+	t.Helper()
+	if len(of) == 0 {
+		t.Fatalf("nothing is %s", what)
+	}
+	for _, s := range list {
+		if !slices.Contains(of, s) {
+			t.Errorf("%s: %s is not %s", file, s, what)
+		}
+	}
+}
+
+// literals are the strings in a Go file.
+func literals(t *testing.T, file string) (list []string) {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			text, err := strconv.Unquote(lit.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, text)
+		}
+		return true
+	})
+	return list
+}
