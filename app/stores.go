@@ -73,9 +73,13 @@ var errNoSecret = errors.New("--secret: not set, and no server has kept one besi
 // since nobody would accept what they sign with it.
 func keptSecret(database string, mayMake bool) (string, error) {
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
-	secret, err := os.ReadFile(path) //nolint:gosec // beside the database that the operator named
+	kept, err := os.ReadFile(path) //nolint:gosec // beside the database that the operator named
 	if err == nil {
-		return strings.TrimSpace(string(secret)), nil
+		secret := strings.TrimSpace(string(kept))
+		if len(secret) < config.MinSecret {
+			return "", fmt.Errorf("--secret: %s has %d bytes, needs at least %d", path, len(secret), config.MinSecret)
+		}
+		return secret, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read the secret: %w", err)

@@ -15,8 +15,8 @@ import (
 // EmbeddedRedis is the value of Redis for the one in the process.
 const EmbeddedRedis = "embedded"
 
-// minSecret bytes are what an HMAC-SHA256 key should have.
-const minSecret = 32
+// MinSecret bytes are what an HMAC-SHA256 key should have.
+const MinSecret = 32
 
 // Settings are all that an operator may set. The tags are the flags' texts and defaults.
 type Settings struct {
@@ -126,8 +126,8 @@ func (s *Settings) Validate() error {
 		return errors.New("--user-requests: must be 0 to 1000000")
 	case s.UserRequests > 0 && (s.UserWindow < time.Millisecond || s.UserWindow > 24*time.Hour):
 		return errors.New("--user-window: must be 1ms to 24h")
-	case s.PaymentSecret != "" && len(s.PaymentSecret) < minSecret:
-		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), minSecret)
+	case s.PaymentSecret != "" && len(s.PaymentSecret) < MinSecret:
+		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), MinSecret)
 	case s.AdminPassword == "" && !s.Embedded():
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): required")
 	case s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128):
@@ -141,8 +141,8 @@ func (s *Settings) ValidateSecret() error {
 	switch {
 	case s.Secret == "" && !s.Embedded():
 		return errors.New("--secret (FLASHSALE_SECRET): required, at least 32 bytes")
-	case s.Secret != "" && len(s.Secret) < minSecret:
-		return fmt.Errorf("--secret (FLASHSALE_SECRET): has %d bytes, needs at least %d", len(s.Secret), minSecret)
+	case s.Secret != "" && len(s.Secret) < MinSecret:
+		return fmt.Errorf("--secret (FLASHSALE_SECRET): has %d bytes, needs at least %d", len(s.Secret), MinSecret)
 	}
 	return nil
 }

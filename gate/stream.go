@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,11 +26,9 @@ func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []mo
 	}
 	streams, err := g.client.XReadGroup(ctx, args).Result()
 	if noGroup(err) {
-		// The stream was lost, and perhaps made anew by an attempt since; if not, there is nothing to make.
-		if g.client.XGroupCreate(ctx, streamKey(saleID), group, "0").Err() != nil {
-			return nil, nil, nil
+		if err = g.regroup(ctx, saleID); err == nil {
+			streams, err = g.client.XReadGroup(ctx, args).Result()
 		}
-		streams, err = g.client.XReadGroup(ctx, args).Result()
 	}
 	if errors.Is(err, redis.Nil) {
 		return nil, nil, nil
@@ -43,6 +40,23 @@ func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []mo
 		entries, bad, err = g.parse(ctx, saleID, s.Messages)
 	}
 	return entries, bad, err
+}
+
+// regroup makes the consumer group of a stream that was lost and made anew by an attempt since. redis.Nil: there
+// is no stream.
+func (g *Gate) regroup(ctx context.Context, saleID string) error {
+	n, err := g.client.Exists(ctx, streamKey(saleID)).Result()
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return redis.Nil
+	}
+	err = g.client.XGroupCreate(ctx, streamKey(saleID), group, "0").Err()
+	if redis.HasErrorPrefix(err, "BUSYGROUP") { // another instance was quicker
+		return nil
+	}
+	return err
 }
 
 // Claim takes over at most count entries that another consumer, or this one, has left for longer than idle.
@@ -141,7 +155,7 @@ func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry
 	args := make([]any, 0, 4*len(entries)+1)
 	args = append(args, group)
 	for i, e := range entries {
-		args = append(args, e.StreamID, e.UserID, e.Quantity, credit(outcomes[i]))
+		args = append(args, e.StreamID, e.UserID, e.Quantity, credit(outcomes[i])) //nolint:gosec // one outcome an entry
 	}
 	keys := []string{gateKey(saleID), unitsKey(saleID), streamKey(saleID)}
 	if err := settledScript.Run(ctx, g.client, keys, args...).Err(); err != nil {
@@ -164,4 +178,4 @@ func credit(o model.Outcome) string {
 }
 
 // noGroup reports whether an error says that the stream or its group is not there, as after a loss of Redis.
-func noGroup(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOGROUP") }
+func noGroup(err error) bool { return redis.HasErrorPrefix(err, "NOGROUP") }

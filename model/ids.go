@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/binary"
+	"regexp"
 )
 
 // IDLength is the length of a sale's id and of each part of an order's id: 16 characters of base32, 80 bits.
@@ -40,6 +41,15 @@ func (o OrderIDs) Issued(userID, orderID string) bool {
 	body, tag := orderID[:2*IDLength], orderID[2*IDLength:]
 	return subtle.ConstantTimeCompare([]byte(tag), []byte(o.mac("owner", userID, body))) == 1
 }
+
+// PaymentIDLength is the length of a payment's id.
+const PaymentIDLength = 26
+
+var plain = regexp.MustCompile(`^[A-Z2-7]+$`)
+
+// ValidID reports whether s has the form of an id of ours of this length. What has not is not looked up: databases
+// differ in what they make of strange characters.
+func ValidID(s string, length int) bool { return len(s) == length && plain.MatchString(s) }
 
 // SaleOf gives the sale that an order's id belongs to.
 func SaleOf(orderID string) string {

@@ -163,6 +163,15 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
+	// The errors of raw reads reach their caller untranslated otherwise.
+	err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
+		if db.Error != nil {
+			db.Error = outages{dialector}.Translate(db.Error)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
 	pool, err := db.DB()
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)

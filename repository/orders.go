@@ -172,7 +172,7 @@ func parseCursor(cursor string) (atMillis int64, id string, err error) {
 	}
 	at, id, ok := strings.Cut(string(raw), ".")
 	atMillis, err = strconv.ParseInt(at, 10, 64)
-	if err != nil || !ok || len(id) != model.OrderIDLength {
+	if err != nil || !ok || !model.ValidID(id, model.OrderIDLength) {
 		return 0, "", model.ErrBadCursor
 	}
 	return atMillis, id, nil

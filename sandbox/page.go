@@ -26,6 +26,10 @@ type page struct {
 // or decline).
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(r.URL.Path, "/pay/")
+	if !model.ValidID(id, model.PaymentIDLength) {
+		http.NotFound(w, r)
+		return
+	}
 	payment, ok, err := p.Payment(r.Context(), id)
 	switch {
 	case err != nil:

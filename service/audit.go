@@ -30,7 +30,7 @@ type Auditor struct {
 type Audit struct {
 	Books      model.Books
 	Gate       model.GateState
-	Drift      int64    // the gate's left + inflight minus the database's available
+	Drift      int64    // the gate's left + inflight minus the database's available, see drift
 	Violations []string // what doesn't add up, in words
 }
 
@@ -90,10 +90,14 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]int64, error) {
 	return drifts, nil
 }
 
-// drift is 0 of a gate that admits nothing: it will be replaced before it does.
+// drift is 0 of a gate that admits nothing: it will be replaced before it does. Units in flight count only while
+// the stream has entries: without one, nobody will settle them.
 func drift(gate model.GateState, stock model.Stock) int64 {
-	if !gate.Open {
+	switch {
+	case !gate.Open:
 		return 0
+	case gate.Stream == 0:
+		return gate.Left - stock.Available
 	}
 	return gate.Left + gate.Inflight - stock.Available
 }

@@ -85,14 +85,20 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("cancel: %w", err)
 	}
-	if verdict == model.Accepted {
+	switch verdict {
+	case model.Accepted:
 		o.released(ctx, order.SaleID, release)
+	case model.NotFound: // issued, so it is queued or lost
+		verdict = model.NotCancellable
 	}
 	return order, verdict, nil
 }
 
 // Refund takes a paid order back for an operator; its money is sent back by the refunder. NotRefundable: not paid.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
+	if !model.ValidID(id, model.OrderIDLength) {
+		return model.Order{}, model.NotFound, nil
+	}
 	order, release, verdict, err := o.Desk.RefundOrder(ctx, id, actor)
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("refund: %w", err)

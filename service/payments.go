@@ -44,6 +44,9 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (model.Pay
 	if err != nil {
 		return model.Payment{}, "", fmt.Errorf("start payment: %w", err)
 	}
+	if verdict == model.NotFound { // issued, so it is queued or lost
+		verdict = model.NotPayable
+	}
 	return payment, verdict, nil
 }
 
@@ -72,6 +75,9 @@ func signCallback(secret []byte, timestamp string, body []byte) []byte {
 // Callback applies what a provider says, once for each of its transactions, and gives the order as it is then.
 // NotFound, AmountMismatch, NotPayable: nothing was changed.
 func (p *Payments) Callback(ctx context.Context, cb model.Callback) (model.Order, model.Verdict, error) {
+	if !model.ValidID(cb.PaymentID, model.PaymentIDLength) {
+		return model.Order{}, model.NotFound, nil
+	}
 	order, release, verdict, err := p.Store.ApplyCallback(ctx, SandboxProvider, cb)
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("payment callback: %w", err)

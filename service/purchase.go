@@ -82,7 +82,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.NotFound}, nil
 	case r.Quantity < 1 || r.Quantity > offer.LimitPerUser:
 		return model.Outcome{Verdict: model.BadRequest}, nil
-	case r.Key == "" && p.Catalog.Latched(r.SaleID):
+	case r.Key == "" && p.Catalog.Latched(r.SaleID) && offer.Judge(p.Catalog.Now()) == model.Accepted:
 		return model.Outcome{Verdict: model.SoldOut}, nil
 	}
 	a := model.Attempt{

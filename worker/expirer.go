@@ -36,10 +36,11 @@ func (e *Expirer) Run(ctx context.Context) {
 }
 
 func (e *Expirer) step(ctx context.Context) error {
+	var err error
 	for {
-		bySale, err := e.Store.ExpireDue(ctx, e.Grace, expireBatch)
-		if err != nil {
-			return err
+		bySale, dueErr := e.Store.ExpireDue(ctx, e.Grace, expireBatch)
+		if dueErr != nil {
+			return errors.Join(err, dueErr)
 		}
 		total := 0
 		for saleID, releases := range bySale {

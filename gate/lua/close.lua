@@ -4,8 +4,7 @@
 -- Returns 1: closed, also if there was none; 0: the gate there is as new or newer, or is closed for a newer one.
 -- The coming epoch stays as a mark, which keeps a rebuild that was overtaken from installing its older gate.
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming')
-local newest = math.max(tonumber(gate[1]) or 0, tonumber(gate[2]) or 0)
-if newest >= tonumber(ARGV[1]) then
+if (tonumber(gate[1]) or 0) >= tonumber(ARGV[1]) or (tonumber(gate[2]) or 0) > tonumber(ARGV[1]) then
   return 0
 end
 redis.call('HSET', KEYS[1], 'open', '0', 'coming', ARGV[1])
