@@ -81,14 +81,16 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if err != nil {
 		return cmd, err
 	}
+	var fileErr error
 	if path := getenv(envName("config")); path != "" {
-		if err := file.load(path); err != nil {
-			return cmd, err
-		}
+		fileErr = file.load(path)
 	}
 	ctx, err := parser.Parse(args)
 	if helped {
 		return cmd, ErrHelp
+	}
+	if err == nil && file.path == getenv(envName("config")) { // no flag has named another file
+		err = fileErr
 	}
 	if err != nil {
 		return cmd, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
@@ -106,8 +108,11 @@ func envName(flag string) string {
 // configFile loads its file before the other flags are resolved.
 type configFile string
 
-// BeforeResolve is called by kong.
-func (f configFile) BeforeResolve(file *fileSettings) error { return file.load(string(f)) }
+// BeforeResolve is called by kong if the flag is given, before its value is set.
+func (configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, file *fileSettings) error {
+	path, _ := ctx.FlagValue(trace.Flag).(configFile)
+	return file.load(string(path))
+}
 
 // fileSettings are the flat keys of a YAML file.
 type fileSettings struct {
@@ -116,11 +121,11 @@ type fileSettings struct {
 }
 
 func (f *fileSettings) load(path string) error {
+	f.path, f.values = path, map[string]any{}
 	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	f.path, f.values = path, map[string]any{}
 	if err := yaml.Unmarshal(text, &f.values); err != nil {
 		return fmt.Errorf("--config: %s is not flat YAML: %s", path, firstLine(err.Error()))
 	}
@@ -132,11 +137,13 @@ func firstLine(s string) string {
 	return line
 }
 
-// unknown gives a key of the file that is no flag.
+// unknown gives a key of the file that is no setting.
 func (f *fileSettings) unknown(app *kong.Application) string {
 	keys := make([]string, 0, len(f.values))
 	for key := range f.values {
-		if !slices.ContainsFunc(app.Flags, func(flag *kong.Flag) bool { return flag.Name == key }) {
+		if !slices.ContainsFunc(app.Flags, func(flag *kong.Flag) bool {
+			return flag.Name == key && key != "help" && key != "config"
+		}) {
 			keys = append(keys, key)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,6 +19,9 @@ const EmbeddedRedis = "embedded"
 
 // MinSecret bytes are what an HMAC-SHA256 key should have.
 const MinSecret = 32
+
+// redisPath is a database's number, or nothing.
+var redisPath = regexp.MustCompile(`^/?[0-9]{0,4}$`)
 
 // Settings are all that an operator may set. The tags are the flags' texts and defaults.
 type Settings struct {
@@ -81,7 +86,7 @@ func (s *Settings) ValidateStores() error {
 		return errors.New("--database: want sqlite:PATH or mysql://user:pass@host:3306/db")
 	}
 	if s.Redis != EmbeddedRedis {
-		if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" {
+		if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" || !redisPath.MatchString(u.Path) {
 			return errors.New("--redis: want embedded or redis://host:6379/0")
 		}
 	}
@@ -147,12 +152,21 @@ func (s *Settings) ValidateSecret() error {
 	return nil
 }
 
+func validAddress(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
 func (s *Settings) validateAddresses() error {
-	if _, _, err := net.SplitHostPort(s.HTTPAddr); err != nil {
+	if !validAddress(s.HTTPAddr) {
 		return errors.New("--http-addr: want host:port")
 	}
-	if _, _, err := net.SplitHostPort(s.OpsAddr); s.OpsAddr != "" && err != nil {
-		return errors.New("--ops-addr: want host:port, or nothing")
+	if s.OpsAddr != "" && !validAddress(s.OpsAddr) {
+		return errors.New("--ops-addr: want host:port, or off")
 	}
 	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		return errors.New("--public-url: want http(s)://host")
