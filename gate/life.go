@@ -25,7 +25,7 @@ func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, 
 	hashes, lengths := make([]*redis.SliceCmd, len(saleIDs)), make([]*redis.IntCmd, len(saleIDs))
 	_, err := g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range saleIDs {
-			hashes[i] = p.HMGet(ctx, gateKey(id), "epoch", "open", "left", "inflight")
+			hashes[i] = p.HMGet(ctx, gateKey(id), "epoch", "open", "left", "inflight", "revision")
 			lengths[i] = p.XLen(ctx, streamKey(id))
 		}
 		return nil
@@ -38,7 +38,7 @@ func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, 
 		v := hashes[i].Val()
 		states[i] = model.GateState{
 			Exists: v[0] != nil, Open: v[1] == "1",
-			Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Stream: lengths[i].Val(),
+			Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Stream: lengths[i].Val(),
 		}
 	}
 	return states, nil

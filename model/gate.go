@@ -7,6 +7,7 @@ type GateState struct {
 	Exists   bool
 	Open     bool
 	Epoch    int64
+	Revision int64 // of the sale as the gate knows it
 	Left     int64 // units that may still be admitted
 	Inflight int64 // units admitted and not settled
 	Stream   int64 // entries in the stream

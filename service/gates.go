@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,7 @@ type Gates struct {
 	retired  bool
 	requests chan GateRequest
 	asked    sync.Map // requests that wait, so that a thousand attempts ask once
+	later    sync.Map // replacements that were asked for too soon after another rebuild
 }
 
 // GateRequest asks for a gate: for an open one if there is none, or for a new one in any case.
@@ -112,6 +114,9 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	epoch, won, err := g.store.NextEpoch(ctx, saleID, offer.Stock.Epoch, states[0].Epoch, rebuildPause)
 	if err != nil || !won {
+		if r.Replace { // what it is asked for may have come after the other rebuild
+			g.later.Store(r, true)
+		}
 		return err
 	}
 	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok || g.retired {
@@ -147,34 +152,41 @@ func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 	return g.gate.Install(ctx, epoch, contents, entries)
 }
 
-// Ensure rebuilds the gates that are missing or closed, of the sales that have not ended; or closes the open ones
+// Ensure rebuilds the gates that are missing, closed or behind the database, of the sales that have not ended; or closes the open ones
 // if they are retired.
-func (g *Gates) Ensure(ctx context.Context) error {
+func (g *Gates) Ensure(ctx context.Context) (err error) {
+	g.later.Range(func(r, _ any) bool {
+		g.later.Delete(r)
+		request, _ := r.(GateRequest)
+		err = errors.Join(err, g.rebuild(ctx, request))
+		return true
+	})
 	live, _ := g.catalog.Live()
-	var ids []string
-	for _, o := range live {
-		if o.Judge(g.catalog.Now()) != model.Ended {
-			ids = append(ids, o.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	states, err := g.gate.Peek(ctx, ids...)
-	if err != nil {
+	live = slices.DeleteFunc(live, func(o model.Offer) bool { return o.Judge(g.catalog.Now()) == model.Ended })
+	if len(live) == 0 {
 		return err
 	}
+	ids := make([]string, len(live))
+	for i, o := range live {
+		ids[i] = o.ID
+	}
+	states, peekErr := g.gate.Peek(ctx, ids...)
+	if peekErr != nil {
+		return errors.Join(err, peekErr)
+	}
 	for i, s := range states {
-		reason := "missing"
+		r := GateRequest{SaleID: ids[i], Reason: "missing"}
 		switch {
-		case s.Open && s.Epoch >= g.catalog.Epoch(ids[i]) && !g.retired:
+		case s.Open && s.Revision < live[i].Revision:
+			r.Reason, r.Replace = "missed a change", true
+		case s.Open && s.Epoch < live[i].Stock.Epoch:
+			r.Reason = "of an older epoch"
+		case s.Open && !g.retired:
 			continue
-		case s.Open:
-			reason = "of an older epoch"
-		case s.Exists:
-			reason = "left closed"
+		case s.Exists && !s.Open:
+			r.Reason = "left closed"
 		}
-		err = errors.Join(err, g.rebuild(ctx, GateRequest{SaleID: ids[i], Reason: reason}))
+		err = errors.Join(err, g.rebuild(ctx, r))
 	}
 	return err
 }

@@ -149,6 +149,7 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 	}
 	// The wake-up may have been lost on its way from another instance.
 	outcome, err := p.replay(ctx, a, queued)
+	outcome.Repeated = repeated
 	if err != nil {
 		return queued, nil // whether or not it can be looked up
 	}
