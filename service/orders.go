@@ -85,11 +85,11 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("cancel: %w", err)
 	}
-	switch verdict {
-	case model.Accepted:
+	if verdict == model.NotFound {
+		return order, model.NotCancellable, nil // issued, so it is queued or lost
+	}
+	if verdict == model.Accepted {
 		o.released(ctx, order.SaleID, release)
-	case model.NotFound: // issued, so it is queued or lost
-		verdict = model.NotCancellable
 	}
 	return order, verdict, nil
 }

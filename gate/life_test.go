@@ -1,0 +1,561 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+func TestPeek(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		first, second := b.open(offer()), b.open(offer())
+		b.admit(attempt(second, "u-1", 2))
+		states, err := b.gate.Peek(b.Context(), first.ID, model.NewSaleID(), second.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		want := []model.GateState{
+			{Exists: true, Open: true, Epoch: 1, Left: 10},
+			{},
+			{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 2, Stream: 1},
+		}
+		for i := range want {
+			if core(states[i]) != want[i] {
+				b.Errorf("gate %d is %+v, want %+v", i, states[i], want[i])
+			}
+		}
+	})
+}
+
+func TestInstallSetsEverything(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := offer()
+		c := contents(o)
+		// More users than one staging command takes.
+		const users = 2*stagingChunk + 3
+		for i := range users {
+			c.Units[fmt.Sprint("u-", i)] = 1
+		}
+		known := attempt(o, "u-1", 1)
+		c.Known[known.ID] = model.Request{Quantity: 1, Hash: known.RequestHash}
+		if err := b.gate.Install(b.Context(), 3, c, nil); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 3, Left: 10})
+		if got := len(b.units(o)); got != users {
+			b.Errorf("%d users, want %d", got, users)
+		}
+		if got, err := b.gate.Admit(b.Context(), known, 3); err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
+			b.Errorf("a known id: %+v, %v", got, err)
+		}
+		if got, err := b.gate.Admit(b.Context(), attempt(o, "u-2", 2), 3); err != nil || got.Verdict != model.LimitReached {
+			b.Errorf("a user over the limit: %+v, %v", got, err)
+		}
+		for _, key := range must(b, b.client.Keys(b.Context(), "*")) {
+			if strings.Contains(key, ":epoch-") {
+				b.Errorf("%s is left over", key)
+			}
+			b.ends(key, o)
+		}
+		if n := must(b, b.client.Exists(b.Context(), gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID))); n != 4 {
+			b.Errorf("%d keys of 4", n)
+		}
+	})
+}
+
+// TestEveryKeyOfASaleEnds uses every door to a sale's keys and looks for one that would stay for ever.
+func TestEveryKeyOfASaleEnds(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		a := attempt(o, "u-1", 1)
+		a.Frequency = model.Frequency{Limit: 5, Window: time.Minute}
+		b.admit(a)
+		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
+		release := []model.Release{{OrderID: a.ID, UserID: "u-1", Units: 1, Version: 6}}
+		if err := b.gate.Release(ctx, o.ID, release); err != nil {
+			b.Fatal(err)
+		}
+		b.admit(attempt(o, "u-2", 1)) // the hash of units had been emptied
+		keys := must(b, b.client.Keys(ctx, "*"))
+		if len(keys) != 6 {
+			b.Errorf("the keys are %v", keys)
+		}
+		for _, key := range keys {
+			if ttl := must(b, b.client.PTTL(ctx, key)); ttl <= 0 {
+				b.Errorf("%s never ends", key)
+			}
+		}
+	})
+}
+
+// TestKeysEndAlsoWhenTheyCameLater: the first unit and the first id come after an install that knew of none.
+func TestKeysEndAlsoWhenTheyCameLater(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.open(offer())
+		b.admit(attempt(o, "u-1", 1))
+		for _, key := range []string{unitsKey(o.ID), idsKey(o.ID)} {
+			b.ends(key, o)
+		}
+	})
+}
+
+func TestInstallOnlyOverAnOlderGate(t *testing.T) {
+	tests := map[string]struct {
+		epoch int64
+		want  error
+	}{
+		"older":    {4, model.ErrNewerGate},
+		"the same": {5, model.ErrNewerGate},
+		"newer":    {6, nil},
+		"far":      {600, nil},
+	}
+	eachRedis(t, func(b *bench) {
+		for name, tc := range tests {
+			o := offer()
+			if err := b.gate.Install(b.Context(), 5, contents(o), nil); err != nil {
+				b.Fatal(err)
+			}
+			c := contents(o)
+			c.Offer.Stock.Available, c.Units["u-1"] = 7, 1
+			before := b.gateOf(o)
+			err := b.gate.Install(b.Context(), tc.epoch, c, nil)
+			if !errors.Is(err, tc.want) {
+				b.Errorf("%s: %v, want %v", name, err, tc.want)
+			}
+			if tc.want != nil {
+				if after := b.gateOf(o); after != before {
+					b.Errorf("%s: the gate was %s and is %s", name, before, after)
+				}
+				continue
+			}
+			b.want(o, model.GateState{Exists: true, Open: true, Epoch: tc.epoch, Left: 7})
+			b.wantUnits(o, map[string]string{"u-1": "1"})
+		}
+	})
+}
+
+// gateOf is a sale's gate and units in words.
+func (b *bench) gateOf(o model.Offer) string {
+	b.Helper()
+	return fmt.Sprint(must(b, b.client.HGetAll(b.Context(), gateKey(o.ID))), b.units(o))
+}
+
+// TestInstallLeavesNothingOfTheOldGate: what an older gate counted and the database doesn't is forgotten.
+func TestInstallLeavesNothingOfTheOldGate(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		a := attempt(o, "u-1", 2)
+		b.admit(a)
+		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
+		release := []model.Release{{OrderID: "some", UserID: "u-1", Units: 1, Version: 9}}
+		if err := b.gate.Release(ctx, o.ID, release); err != nil {
+			b.Fatal(err)
+		}
+		if err := b.gate.Install(ctx, 2, contents(o), nil); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 10})
+		b.wantUnits(o, map[string]string{})
+		if _, known, err := b.gate.Knows(ctx, a.ID); known || err != nil {
+			b.Errorf("the id is known: %t, %v", known, err)
+		}
+		// The changes done to the old gate may come again to the new one, which does not have them.
+		if err := b.gate.Release(ctx, o.ID, release); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 11})
+	})
+}
+
+// TestInstallKeepsTheStream rebuilds over a stream of which the database knows some entries and not others.
+func TestInstallKeepsTheStream(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		made, pending := attempt(o, "u-1", 2), attempt(o, "u-2", 1)
+		b.admit(made)
+		b.admit(pending)
+		b.read(b.instance("dead"), o.ID) // it committed the first one, and died before it said so
+		entries, err := b.gate.Pending(ctx, o.ID)
+		if err != nil || len(entries) != 2 {
+			b.Fatalf("pending %v, %v", entries, err)
+		}
+
+		c := contents(o)
+		c.Offer.Stock.Available, c.Offer.Stock.Held, c.Offer.Stock.Version = 8, 2, 6
+		c.Units["u-1"] = 2
+		c.Known[made.ID] = model.Request{Quantity: 2, Hash: made.RequestHash}
+		c.Pending = entries[1:]
+		if err := b.gate.Install(ctx, 2, c, entries); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
+		b.wantUnits(o, map[string]string{"u-1": "2", "u-2": "1"})
+		for _, a := range []model.Attempt{made, pending} {
+			if got, err := b.gate.Admit(ctx, a, 2); err != nil || !got.Repeated {
+				b.Errorf("an attempt that was admitted: %+v, %v", got, err)
+			}
+		}
+		claimed, _, err := b.gate.Claim(ctx, o.ID, 0, 10)
+		if err != nil || len(claimed) != 1 || claimed[0].Attempt != pending {
+			b.Fatalf("claimed %v, %v, want the pending one", claimed, err)
+		}
+		// The late acknowledgement of the dead one's commit meets an entry that is gone.
+		b.settled(o, entries[:1], model.Outcome{Verdict: model.Accepted})
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
+		b.settled(o, claimed, model.Outcome{Verdict: model.Accepted})
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7})
+	})
+}
+
+// TestInstallRefusesAMovedStream: an entry was settled after the stream was read, so what the database was asked
+// about it is old.
+func TestInstallRefusesAMovedStream(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		b.admit(attempt(o, "u-1", 1))
+		b.admit(attempt(o, "u-2", 1))
+		if ok, err := b.gate.Close(ctx, o.ID, 2); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+		stale, err := b.gate.Pending(ctx, o.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.settled(o, b.read(b.gate, o.ID)[:1], model.Outcome{Verdict: model.Accepted})
+		before := b.gateOf(o)
+		c := contents(o)
+		c.Pending = stale
+		if err := b.gate.Install(ctx, 2, c, stale); !errors.Is(err, model.ErrStreamMoved) {
+			b.Errorf("%v, want ErrStreamMoved", err)
+		}
+		if after := b.gateOf(o); after != before {
+			b.Errorf("the gate was %s and is %s", before, after)
+		}
+		for _, key := range must(b, b.client.Keys(ctx, "*:epoch-*")) {
+			if ttl := must(b, b.client.PTTL(ctx, key)); ttl <= 0 || ttl > stagingTTL {
+				b.Errorf("what was staged in vain, %s, ends in %s", key, ttl)
+			}
+		}
+
+		fresh, err := b.gate.Pending(ctx, o.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c = contents(o)
+		c.Offer.Stock.Available = 9
+		c.Units["u-1"], c.Pending = 1, fresh
+		if err := b.gate.Install(ctx, 2, c, fresh); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 8, Inflight: 1, Stream: 1})
+		b.wantUnits(o, map[string]string{"u-1": "1", "u-2": "1"})
+	})
+}
+
+// TestInstallReplacesWhatWasStaged: a rebuild of the same epoch died after it had staged something else.
+func TestInstallReplacesWhatWasStaged(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := offer()
+		for _, key := range []string{unitsKey(o.ID), idsKey(o.ID)} {
+			must(b, b.client.HSet(ctx, stagedKey(key, 1), "ghost", "9"))
+		}
+		c := contents(o)
+		c.Units["u-1"] = 1
+		if err := b.gate.Install(ctx, 1, c, nil); err != nil {
+			b.Fatal(err)
+		}
+		b.wantUnits(o, map[string]string{"u-1": "1"})
+		if must(b, b.client.HExists(ctx, idsKey(o.ID), "ghost")) {
+			b.Error("an id that nobody knows was installed")
+		}
+	})
+}
+
+// TestGateSaysLessThanNothing: more is in the stream than the database has, since the database sold meanwhile.
+func TestGateSaysLessThanNothing(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		b.admit(attempt(o, "u-1", 2))
+		entries, err := b.gate.Pending(ctx, o.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := contents(o)
+		c.Offer.Stock.Available, c.Pending = 1, entries
+		if err := b.gate.Install(ctx, 2, c, entries); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: -1, Inflight: 2, Stream: 1})
+		if got, err := b.gate.Admit(ctx, attempt(o, "u-2", 1), 2); err != nil || got.Verdict != model.SoldOut {
+			b.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// TestClose says it twice each time, as the client does when a reply was lost.
+func TestClose(t *testing.T) {
+	tests := map[string]struct {
+		epoch int64
+		ok    bool
+	}{
+		"for an older gate": {4, false},
+		"for its own epoch": {5, false},
+		"for a newer gate":  {6, true},
+	}
+	eachRedis(t, func(b *bench) {
+		for name, tc := range tests {
+			o := offer()
+			if err := b.gate.Install(b.Context(), 5, contents(o), nil); err != nil {
+				b.Fatal(err)
+			}
+			for _, time := range []string{"once", "twice"} {
+				if ok, err := b.gate.Close(b.Context(), o.ID, tc.epoch); ok != tc.ok || err != nil {
+					b.Errorf("%s, %s: %t, %v, want %t", name, time, ok, err, tc.ok)
+				}
+			}
+			if state := b.peek(o.ID); state.Open == tc.ok || !state.Exists || state.Epoch != 5 {
+				b.Errorf("%s: the gate is %+v", name, state)
+			}
+			_, err := b.gate.Admit(b.Context(), attempt(o, "u-1", 1), 5)
+			if errors.Is(err, model.ErrNoGate) != tc.ok {
+				b.Errorf("%s: admit says %v", name, err)
+			}
+		}
+	})
+}
+
+// TestCloseOfNoGate leaves a mark that keeps older rebuilds out, counts as no gate, and ends by itself.
+func TestCloseOfNoGate(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := offer()
+		if ok, err := b.gate.Close(ctx, o.ID, 5); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+		b.want(o, model.GateState{})
+		if ttl := must(b, b.client.PTTL(ctx, gateKey(o.ID))); ttl <= 0 || ttl > time.Minute {
+			b.Errorf("the mark ends in %s", ttl)
+		}
+		if _, err := b.gate.Admit(ctx, attempt(o, "u-1", 1), 0); !errors.Is(err, model.ErrNoGate) {
+			b.Errorf("admit: %v", err)
+		}
+		if err := b.gate.Configure(ctx, o.Sale); err != nil {
+			b.Error(err)
+		}
+		if err := b.gate.Release(ctx, o.ID, []model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}}); err != nil {
+			b.Error(err)
+		}
+		b.settled(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}, model.Outcome{Verdict: model.LimitReached})
+		b.want(o, model.GateState{})
+		b.wantUnits(o, map[string]string{})
+		if ok, err := b.gate.Close(ctx, o.ID, 4); ok || err != nil {
+			b.Errorf("an older rebuild: %t, %v", ok, err)
+		}
+		if err := b.gate.Install(ctx, 4, contents(o), nil); !errors.Is(err, model.ErrNewerGate) {
+			b.Errorf("an older install: %v", err)
+		}
+		if err := b.gate.Install(ctx, 5, contents(o), nil); err != nil {
+			b.Fatal(err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 5, Left: 10})
+		b.ends(gateKey(o.ID), o)
+	})
+}
+
+// TestOvertakenRebuild: a rebuild was slow, and a newer one has closed the gate meanwhile; neither order of their
+// last steps may leave the older gate.
+func TestOvertakenRebuild(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		for _, epoch := range []int64{2, 3} {
+			if ok, err := b.gate.Close(ctx, o.ID, epoch); !ok || err != nil {
+				b.Fatal(epoch, ok, err)
+			}
+		}
+		old, fresh := contents(o), contents(o)
+		old.Offer.Stock.Available, fresh.Offer.Stock.Available = 9, 7
+		if err := b.gate.Install(ctx, 2, old, nil); !errors.Is(err, model.ErrNewerGate) {
+			b.Errorf("before the newer one: %v", err)
+		}
+		if state := b.peek(o.ID); state.Open {
+			b.Errorf("the overtaken rebuild opened %+v", state)
+		}
+		if err := b.gate.Install(ctx, 3, fresh, nil); err != nil {
+			b.Fatal(err)
+		}
+		if err := b.gate.Install(ctx, 2, old, nil); !errors.Is(err, model.ErrNewerGate) {
+			b.Errorf("after the newer one: %v", err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 3, Left: 7})
+	})
+}
+
+func TestConfigureByRevision(t *testing.T) {
+	tests := map[string]struct {
+		revision int64
+		changes  bool
+	}{
+		"an older change":   {4, false},
+		"a change it knows": {5, false},
+		"a newer change":    {6, true},
+	}
+	eachRedis(t, func(b *bench) {
+		for name, tc := range tests {
+			o := offer()
+			o.Revision = 5
+			b.open(o)
+			b.admit(attempt(o, "u-1", 1))
+			changed := o
+			changed.Revision, changed.Status = tc.revision, model.SalePaused
+			changed.EndsAt = o.EndsAt.Add(3 * time.Hour)
+			for range 2 {
+				if err := b.gate.Configure(b.Context(), changed.Sale); err != nil {
+					b.Fatal(err)
+				}
+			}
+			want, ends := model.Accepted, o
+			if tc.changes {
+				want, ends = model.Paused, changed
+			}
+			for _, key := range []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID)} {
+				b.ends(key, ends)
+			}
+			if got, err := b.gate.Admit(b.Context(), attempt(o, "u-2", 1), 1); err != nil || got.Verdict != want {
+				b.Errorf("%s: %+v, %v, want %s", name, got, err, want)
+			}
+		}
+		b.unchanged(func() {
+			if err := b.gate.Configure(b.Context(), offer().Sale); err != nil {
+				b.Errorf("no gate: %v", err)
+			}
+		})
+	})
+}
+
+func TestConfigureChangesTheRules(t *testing.T) {
+	hour := time.Hour
+	tests := map[string]struct {
+		change func(*model.Sale)
+		want   model.Verdict
+	}{
+		"closed":        {func(s *model.Sale) { s.Status = model.SaleClosed }, model.Ended},
+		"put off":       {func(s *model.Sale) { s.StartsAt = time.Now().Add(hour); s.EndsAt = time.Now().Add(2 * hour) }, model.NotStarted},
+		"cut short":     {func(s *model.Sale) { s.EndsAt = time.Now().Add(-time.Minute) }, model.Ended},
+		"lower limit":   {func(s *model.Sale) { s.LimitPerUser = 1 }, model.BadRequest},
+		"nothing of it": {func(*model.Sale) {}, model.Accepted},
+	}
+	eachRedis(t, func(b *bench) {
+		for name, tc := range tests {
+			o := b.open(offer())
+			sale := o.Sale
+			sale.Revision++
+			tc.change(&sale)
+			if err := b.gate.Configure(b.Context(), sale); err != nil {
+				b.Fatal(err)
+			}
+			if got, err := b.gate.Admit(b.Context(), attempt(o, "u-1", 2), 1); err != nil || got.Verdict != tc.want {
+				b.Errorf("%s: %+v, %v, want %s", name, got, err, tc.want)
+			}
+		}
+	})
+}
+
+// TestReleaseByVersion: the gate was installed with the stock's version 5.
+func TestReleaseByVersion(t *testing.T) {
+	tests := map[string]struct {
+		releases []model.Release
+		left     int64
+		units    map[string]string
+	}{
+		"nothing":                    {nil, 8, map[string]string{"u-1": "2"}},
+		"before the install":         {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 4}}, 8, map[string]string{"u-1": "2"}},
+		"with the install":           {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 5}}, 8, map[string]string{"u-1": "2"}},
+		"after the install":          {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}}, 9, map[string]string{"u-1": "1"}},
+		"all of a user's":            {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 2, Version: 6}}, 10, map[string]string{}},
+		"of a user whom it forgot":   {[]model.Release{{OrderID: "a", UserID: "u-9", Units: 1, Version: 6}}, 9, map[string]string{"u-1": "2"}},
+		"an added quota":             {[]model.Release{{OrderID: "quota", Units: 5, Version: 6}}, 13, map[string]string{"u-1": "2"}},
+		"taken again by a payment":   {[]model.Release{{OrderID: "a", UserID: "u-1", Units: -1, Version: 6}}, 7, map[string]string{"u-1": "3"}},
+		"given back and taken again": {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 2, Version: 6}, {OrderID: "a", UserID: "u-1", Units: -2, Version: 7}}, 8, map[string]string{"u-1": "2"}},
+		"two of one transaction": {[]model.Release{
+			{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}, {OrderID: "b", UserID: "u-1", Units: 1, Version: 6},
+		}, 10, map[string]string{}},
+		"two versions past a double": {[]model.Release{
+			{OrderID: "a", UserID: "u-1", Units: 1, Version: 1 << 40}, {OrderID: "a", UserID: "u-1", Units: 1, Version: 1<<40 + 1},
+		}, 10, map[string]string{}},
+	}
+	eachRedis(t, func(b *bench) {
+		for name, tc := range tests {
+			must(b, b.client.FlushAll(b.Context()))
+			o := b.open(offer())
+			b.admit(attempt(o, "u-1", 2))
+			for _, time := range []string{"once", "twice"} {
+				if err := b.gate.Release(b.Context(), o.ID, tc.releases); err != nil {
+					b.Fatal(err)
+				}
+				if got := b.peek(o.ID).Left; got != tc.left {
+					b.Errorf("%s, %s: %d left, want %d", name, time, got, tc.left)
+				}
+				b.wantUnits(o, tc.units)
+			}
+			if key := doneKey(o.ID); must(b, b.client.Exists(b.Context(), key)) == 1 {
+				b.ends(key, o)
+			}
+		}
+		b.unchanged(func() {
+			release := []model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}}
+			if err := b.gate.Release(b.Context(), model.NewSaleID(), release); err != nil {
+				b.Errorf("no gate: %v", err)
+			}
+		})
+	})
+}
+
+// TestHole12_UnitReturnedAfterSoldOut: ninety attempts meet an empty gate, one unit comes back, one more is sold.
+func TestHole12_UnitReturnedAfterSoldOut(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := offer()
+		o.Stock.Available = 1
+		b.open(o)
+		a := attempt(o, "u-0", 1)
+		b.admit(a)
+		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
+		try := func(from, n int) (sold int) {
+			for i := range n {
+				got, err := b.gate.Admit(b.Context(), attempt(o, fmt.Sprint("u-", from+i), 1), 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if got.Verdict == model.Accepted {
+					sold++
+				}
+			}
+			return sold
+		}
+		if sold := try(1, 90); sold != 0 {
+			b.Errorf("%d sold of nothing", sold)
+		}
+		if left := b.peek(o.ID).Left; left != 0 {
+			b.Errorf("%d left after attempts in vain", left)
+		}
+		for range 2 {
+			release := []model.Release{{OrderID: a.ID, UserID: "u-0", Units: 1, Version: 7}}
+			if err := b.gate.Release(b.Context(), o.ID, release); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if sold := try(100, 10); sold != 1 {
+			b.Errorf("%d sold of the one unit that came back", sold)
+		}
+	})
+}

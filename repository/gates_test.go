@@ -1,0 +1,304 @@
+package repository
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+func TestNextEpoch(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 5)
+		before := d.stock(t, sale.ID)
+		for _, step := range []struct {
+			name        string
+			seen, gates int64
+			pause       time.Duration
+			won         bool
+			epoch       int64 // the row's afterwards
+		}{
+			{"the first one needs no pause", 0, 0, time.Hour, true, 1},
+			{"one has just started", 1, 1, time.Hour, false, 1},
+			{"the pause is over", 1, 1, 0, true, 2},
+			{"of an older epoch", 1, 1, 0, false, 2},
+			{"of an epoch that isn't there yet", 3, 3, 0, false, 2},
+			{"above the gate's own", 2, 7, 0, true, 8},
+			{"above a gate that is behind", 8, 3, 0, true, 9},
+			{"one has just started again", 9, 9, time.Minute, false, 9},
+		} {
+			t.Run(step.name, func(t *testing.T) {
+				epoch, won, err := d.NextEpoch(t.Context(), sale.ID, step.seen, step.gates, step.pause)
+				if err != nil || won != step.won || won && epoch != step.epoch {
+					t.Errorf("got %d, %t, %v, want %d, %t", epoch, won, err, step.epoch, step.won)
+				}
+				want := before
+				want.Epoch = step.epoch
+				if s := d.stock(t, sale.ID); s != want {
+					t.Errorf("the stock is %+v, want %+v", s, want)
+				}
+			})
+		}
+		if _, won, err := d.NextEpoch(t.Context(), model.NewSaleID(), 0, 0, 0); won || err != nil {
+			t.Errorf("an unknown sale: %t, %v", won, err)
+		}
+	})
+}
+
+// The database's clock bounds how often a gate is rebuilt: after the pause, and not a moment before.
+func TestNextEpochWaitsOutThePause(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 1)
+		for name, tc := range map[string]struct {
+			ago time.Duration
+			won bool
+		}{"too early": {50 * time.Second, false}, "late enough": {61 * time.Second, true}} {
+			t.Run(name, func(t *testing.T) {
+				d.exec(t, "UPDATE stock SET epoch = 0, epoch_at_ms = "+d.nowMillis()+" - ?", tc.ago.Milliseconds())
+				if _, won, err := d.NextEpoch(t.Context(), sale.ID, 0, 0, time.Minute); won != tc.won || err != nil {
+					t.Errorf("won is %t, %v", won, err)
+				}
+			})
+		}
+	})
+}
+
+func TestNextEpochHasOneWinner(t *testing.T) {
+	const crowd, rounds = 24, 5
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, stores := d.newSale(t, 1), []*testDB{d, d.peer(t)}
+		for seen := range int64(rounds) {
+			var mu sync.Mutex
+			var winners []int64
+			together(crowd, func(i int) {
+				epoch, won, err := stores[i%2].NextEpoch(t.Context(), sale.ID, seen, seen, 0)
+				if err != nil {
+					t.Errorf("next epoch: %v", err)
+				}
+				if won {
+					mu.Lock()
+					winners = append(winners, epoch)
+					mu.Unlock()
+				}
+			})
+			if !slices.Equal(winners, []int64{seen + 1}) {
+				t.Errorf("from epoch %d won %v", seen, winners)
+			}
+		}
+		if s := d.stock(t, sale.ID); s.Epoch != rounds {
+			t.Errorf("the epoch is %d", s.Epoch)
+		}
+	})
+}
+
+func TestGateContents(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, foreign := d.newSale(t, 6, limit(2)), d.newSale(t, 6)
+		d.buy(t, foreign.ID, "stranger", 1)
+		ordered, refused, over := attempt(sale.ID, "a", "k", 2), attempt(sale.ID, "b", "k", 3), attempt(sale.ID, "a", "k2", 1)
+		wantVerdicts(t, d.settle(t, sale.ID, ordered, refused, over), model.Accepted, model.LimitReached, model.LimitReached)
+		cancelled := d.buy(t, sale.ID, "c", 1)
+		if _, _, verdict, err := d.Cancel(t.Context(), "c", cancelled.ID); err != nil || verdict != model.Accepted {
+			t.Fatalf("cancel: %s, %v", verdict, err)
+		}
+		paid := d.buy(t, sale.ID, "d", 1)
+		d.pay(t, d.startPayment(t, paid), "t")
+		waiting := attempt(sale.ID, "e", "k", 1)
+		stream := entries(ordered, waiting, refused, over, attempt(sale.ID, "f", "k", 2))
+
+		got, ok, err := d.GateContents(t.Context(), sale.ID, stream)
+		if err != nil || !ok {
+			t.Fatalf("no contents: %t, %v", ok, err)
+		}
+		offer, _, err := d.Offer(t.Context(), sale.ID)
+		if err != nil || got.Offer != offer || got.Offer.Stock.Available != 3 {
+			t.Errorf("the offer is %+v, want %+v, %v", got.Offer, offer, err)
+		}
+		if want := map[string]int{"a": 2, "d": 1}; !maps.Equal(got.Units, want) {
+			t.Errorf("units by user are %v, want %v", got.Units, want)
+		}
+		want := map[string]model.Request{}
+		for _, a := range []model.Attempt{ordered, refused, over} {
+			want[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}
+		}
+		for _, o := range []model.Order{cancelled, paid} {
+			want[o.ID] = model.Request{Quantity: o.Quantity, Hash: o.RequestHash}
+		}
+		if !maps.Equal(got.Known, want) {
+			t.Errorf("known are %v, want %v", got.Known, want)
+		}
+		if want := []model.Entry{stream[1], stream[4]}; !slices.Equal(got.Pending, want) {
+			t.Errorf("pending are %+v, want %+v", got.Pending, want)
+		}
+
+		d.settle(t, sale.ID, waiting)
+		if got, _, err = d.GateContents(t.Context(), sale.ID, stream[1:2]); err != nil || len(got.Pending) != 0 {
+			t.Errorf("a settled entry is pending: %+v, %v", got.Pending, err)
+		}
+		if _, ok, err := d.GateContents(t.Context(), model.NewSaleID(), stream); ok || err != nil {
+			t.Errorf("an unknown sale has contents: %t, %v", ok, err)
+		}
+	})
+}
+
+func TestBooks(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 20, limit(3))
+		for user, status := range map[string]model.OrderStatus{
+			"a": model.OrderPending, "b": model.OrderPending, "c": model.OrderPaid, "d": model.OrderCancelled,
+			"e": model.OrderExpired, "f": model.OrderRefunded,
+		} {
+			o := d.buy(t, sale.ID, user, 2)
+			switch status {
+			case model.OrderPaid, model.OrderRefunded:
+				d.pay(t, d.startPayment(t, o), "t "+user)
+				if status == model.OrderRefunded {
+					if _, _, _, err := d.RefundOrder(t.Context(), o.ID, "op"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case model.OrderCancelled:
+				if _, _, _, err := d.Cancel(t.Context(), user, o.ID); err != nil {
+					t.Fatal(err)
+				}
+			case model.OrderExpired:
+				d.overdue(t, time.Second, o.ID)
+				d.expireAll(t)
+			default:
+			}
+		}
+		wantVerdicts(t, d.settle(t, sale.ID, attempt(sale.ID, "g", "k", 4)), model.LimitReached)
+		got, ok, err := d.Books(t.Context(), sale.ID)
+		if err != nil || !ok {
+			t.Fatalf("no books: %t, %v", ok, err)
+		}
+		want := model.Books{
+			Stock:       d.stock(t, sale.ID),
+			Orders:      map[model.OrderStatus]int64{"pending": 2, "paid": 1, "cancelled": 1, "expired": 1, "refunded": 1, "rejected": 1},
+			Units:       map[model.OrderStatus]int64{"pending": 4, "paid": 2, "cancelled": 2, "expired": 2, "refunded": 2, "rejected": 4},
+			BuyersUnits: 6,
+		}
+		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Errorf("the books are\n%+v, want\n%+v", got, want)
+		}
+		d.wantUnits(t, sale.ID, units{available: 14, held: 4, paid: 2})
+		if _, ok, err := d.Books(t.Context(), model.NewSaleID()); ok || err != nil {
+			t.Errorf("an unknown sale has books: %t, %v", ok, err)
+		}
+	})
+}
+
+// Books that don't balance say so. The schema refuses most of what could unbalance them, so orders and buyers
+// are spoilt behind the engine's back.
+func TestBooksFindWhatIsWrong(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for name, tc := range map[string]struct{ spoil, mend string }{
+			"an order too few":    {"UPDATE orders SET status = 'cancelled'", "UPDATE orders SET status = 'pending'"},
+			"a unit too many":     {"UPDATE orders SET quantity = 2", "UPDATE orders SET quantity = 1"},
+			"an order paid":       {"UPDATE orders SET status = 'paid'", "UPDATE orders SET status = 'pending'"},
+			"a buyer's unit lost": {"UPDATE buyers SET units = 0", "UPDATE buyers SET units = 1"},
+			"a held unit too few": {"UPDATE stock SET available = available + 1, held = held - 1", "UPDATE stock SET available = available - 1, held = held + 1"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, 3)
+				o := d.buy(t, sale.ID, "me", 1)
+				d.exec(t, tc.spoil+" WHERE sale_id = ?", o.SaleID)
+				books, _, err := d.Books(t.Context(), sale.ID)
+				if err != nil || len(books.Violations()) == 0 {
+					t.Errorf("the books look fine: %+v, %v", books, err)
+				}
+				d.exec(t, tc.mend+" WHERE sale_id = ?", o.SaleID)
+			})
+		}
+		sale := d.newSale(t, 3)
+		for _, statement := range []string{
+			"UPDATE stock SET available = available - 1 WHERE sale_id = ?",
+			"UPDATE stock SET held = held + 1 WHERE sale_id = ?",
+			"UPDATE stock SET quota = quota + 1 WHERE sale_id = ?",
+			"UPDATE stock SET available = -1, held = quota + 1 WHERE sale_id = ?",
+			"UPDATE stock SET held = -1, available = quota + 1 WHERE sale_id = ?",
+			"UPDATE stock SET paid = -1, available = quota + 1 WHERE sale_id = ?",
+		} {
+			if err := d.write.WithContext(t.Context()).Exec(statement, sale.ID).Error; err == nil {
+				t.Errorf("the schema takes %s", statement)
+			}
+		}
+	})
+}
+
+// A reader in the middle of a rush sees one instant: every look at the books balances.
+func TestReadersSeeOneInstant(t *testing.T) {
+	const writers, each = 4, 8
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, other := d.newSale(t, 40, limit(2)), d.peer(t)
+		var running sync.WaitGroup
+		running.Add(writers)
+		over := make(chan struct{})
+		go func() { running.Wait(); close(over) }()
+		together(writers+2, func(i int) {
+			if i < writers {
+				defer running.Done()
+				for n := range each {
+					user := fmt.Sprint("w", i, "-", n)
+					o := d.race(t, sale.ID, attempt(sale.ID, user, "k", 1))[0]
+					if n%2 == 0 && o.Order != nil {
+						if _, _, _, err := d.Cancel(t.Context(), user, o.Order.ID); err != nil {
+							t.Errorf("cancel: %v", err)
+						}
+					}
+				}
+				return
+			}
+			for looks := 0; ; looks++ {
+				books, ok, err := other.Books(t.Context(), sale.ID)
+				if err != nil || !ok {
+					t.Errorf("no books: %v", err)
+				}
+				contents, _, err := other.GateContents(t.Context(), sale.ID, nil)
+				if err != nil {
+					t.Errorf("no contents: %v", err)
+				}
+				live := 0
+				for _, n := range contents.Units {
+					live += n
+				}
+				if v := books.Violations(); len(v) > 0 || int64(live) != contents.Offer.Stock.Held {
+					t.Errorf("look %d: %v; %d live units, %+v", looks, v, live, contents.Offer.Stock)
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	})
+}
+
+// Reading waits for no writer: a transaction that stands still in mid-change holds nobody up.
+func TestReadersDontWaitForTheWriter(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 5)
+		arm, reader := d.afterStockMoves(t), d.another(t)
+		looked := false
+		arm(func() {
+			looked = true
+			books, ok, err := reader.Books(t.Context(), sale.ID)
+			if err != nil || !ok || books.Stock.Available != 5 || len(books.Violations()) > 0 {
+				t.Errorf("in mid-change the books are %+v, %v", books, err)
+			}
+			got, err := reader.Deduct(t.Context(), model.NewSaleID(), attempts(sale.ID, "u", 1))
+			if err != nil || got[0].Verdict != model.NotFound {
+				t.Errorf("a refusal needs the writer: %+v, %v", got, err)
+			}
+		})
+		d.buy(t, sale.ID, "me", 1)
+		if !looked {
+			t.Error("nobody looked")
+		}
+	})
+}

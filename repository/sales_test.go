@@ -1,0 +1,226 @@
+package repository
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+func TestCreateSale(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 42, limit(3))
+		sale.Status, sale.Revision = model.SaleLive, 1
+		want := model.Offer{Sale: sale, Stock: model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1}}
+		got, ok, err := d.Offer(t.Context(), sale.ID)
+		if err != nil || !ok || got != want {
+			t.Errorf("the offer is\n%+v, %v, want\n%+v", got, err, want)
+		}
+		for code, want := range map[string]string{sale.Code: sale.ID, "nothing": "", "": ""} {
+			if id, err := d.SaleByCode(t.Context(), code); id != want || err != nil {
+				t.Errorf("behind %q is %q, %v, want %q", code, id, err, want)
+			}
+		}
+		if got, ok, err := d.Offer(t.Context(), model.NewSaleID()); ok || err != nil || got != (model.Offer{}) {
+			t.Errorf("an unknown sale is offered: %+v, %v", got, err)
+		}
+		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'create' AND subject = ?", sale.ID); n != 1 {
+			t.Errorf("%d rows in the log", n)
+		}
+	})
+}
+
+// A sale that the schema refuses leaves no half of itself.
+func TestCreateSaleRefusesAndLeavesNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		taken := d.newSale(t, 1)
+		for name, tc := range map[string]struct {
+			edit  func(*model.Sale)
+			quota int64
+		}{
+			"a code that is taken":      {func(s *model.Sale) { s.Code = taken.Code }, 1},
+			"an id that is taken":       {func(s *model.Sale) { s.ID = taken.ID }, 1},
+			"an end before its start":   {func(s *model.Sale) { s.EndsAt = s.StartsAt }, 1},
+			"a limit of nothing":        {limit(0), 1},
+			"no time to pay":            {func(s *model.Sale) { s.PayTimeoutSeconds = 0 }, 1},
+			"a price below zero":        {func(s *model.Sale) { s.PriceCents = -1 }, 1},
+			"an old price below zero":   {func(s *model.Sale) { s.OriginalPriceCents = -1 }, 1},
+			"a quota below zero":        {func(*model.Sale) {}, -1},
+			"stock of a lost other one": {func(s *model.Sale) { d.exec(t, "INSERT INTO stock VALUES (?, 1, 1, 0, 0, 1, 0, 0)", s.ID) }, 1},
+		} {
+			t.Run(name, func(t *testing.T) {
+				sale := taken
+				sale.ID = model.NewSaleID()
+				sale.Code = sale.ID[:8]
+				tc.edit(&sale)
+				if err := d.CreateSale(t.Context(), sale, tc.quota, "op"); err == nil {
+					t.Error("it was created")
+				}
+				if n := d.count(t, "SELECT COUNT(*) FROM sales") + d.count(t, "SELECT COUNT(*) FROM operations"); n != 2 {
+					t.Errorf("%d rows of sales and the log, want those of the first sale", n)
+				}
+			})
+		}
+	})
+}
+
+func TestLiveOffers(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		at := func(start, end time.Duration) func(*model.Sale) {
+			now := d.now(t)
+			return func(s *model.Sale) { s.StartsAt, s.EndsAt = now.Add(start), now.Add(end) }
+		}
+		upcoming := d.newSale(t, 1, at(time.Hour, 2*time.Hour))
+		running := d.newSale(t, 1, at(-time.Hour, time.Minute))
+		justOver := d.newSale(t, 1, at(-3*time.Hour, -time.Minute))
+		longOver := d.newSale(t, 1, at(-9*time.Hour, -8*time.Hour))
+		d.change(t, running.ID, 0, func(s *model.Sale) { s.Status = model.SaleClosed })
+		for linger, want := range map[time.Duration][]string{
+			0:                {running.ID, upcoming.ID},
+			10 * time.Minute: {justOver.ID, running.ID, upcoming.ID},
+			24 * time.Hour:   {longOver.ID, justOver.ID, running.ID, upcoming.ID},
+		} {
+			list, err := d.LiveOffers(t.Context(), linger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, o := range list {
+				got = append(got, o.ID)
+				if o.Stock.SaleID != o.ID || o.Stock.Quota != 1 {
+					t.Errorf("sale %s has the stock %+v", o.ID, o.Stock)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("lingering for %s: %v, want %v", linger, got, want)
+			}
+		}
+	})
+}
+
+func TestSaleCodes(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		old, young := d.newSale(t, 1), d.newSale(t, 1)
+		d.exec(t, "UPDATE sales SET created_at_ms = ? WHERE id = ?", 5000, old.ID)
+		d.exec(t, "UPDATE sales SET created_at_ms = ? WHERE id = ?", 7000, young.ID)
+		for since, tc := range map[int64]struct {
+			want   map[string]string
+			newest int64
+		}{
+			0:    {map[string]string{old.ID: old.Code, young.ID: young.Code}, 7000},
+			5000: {map[string]string{old.ID: old.Code, young.ID: young.Code}, 7000},
+			5001: {map[string]string{young.ID: young.Code}, 7000},
+			7001: {map[string]string{}, 7001},
+		} {
+			codes, newest, err := d.SaleCodes(t.Context(), fromMillis(since))
+			if err != nil || !maps.Equal(codes, tc.want) || !newest.Equal(fromMillis(tc.newest)) {
+				t.Errorf("since %d: %v up to %s, %v, want %v up to %d", since, codes, newest, err, tc.want, tc.newest)
+			}
+		}
+	})
+}
+
+func TestChangeSale(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 10)
+		d.buy(t, sale.ID, "me", 1)
+		before, _, err := d.Offer(t.Context(), sale.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := d.change(t, sale.ID, 5, func(s *model.Sale) {
+			s.Title, s.Description, s.ImageURL = "狗 bowl", "A bowl", "/bowl.webp"
+			s.LimitPerUser, s.Status = 4, model.SalePaused
+			s.StartsAt, s.EndsAt = s.StartsAt.Add(time.Minute), s.EndsAt.Add(time.Hour)
+		})
+		want := before
+		want.Title, want.Description, want.ImageURL = "狗 bowl", "A bowl", "/bowl.webp"
+		want.LimitPerUser, want.Status = 4, model.SalePaused
+		want.StartsAt, want.EndsAt = sale.StartsAt.Add(time.Minute), sale.EndsAt.Add(time.Hour)
+		want.Revision++
+		want.Stock.Quota, want.Stock.Available, want.Stock.Version = 15, 14, before.Stock.Version+1
+		if got != want {
+			t.Errorf("changed to\n%+v, want\n%+v", got, want)
+		}
+		if stored, _, err := d.Offer(t.Context(), sale.ID); err != nil || stored != want {
+			t.Errorf("stored is\n%+v, %v, want\n%+v", stored, err, want)
+		}
+		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'patch' AND subject = ? AND detail LIKE 'paused, limit 4, %, quota +5'", sale.ID); n != 1 {
+			t.Errorf("%d rows in the log", n)
+		}
+	})
+}
+
+// A change that is refused or can't be is taken back as a whole, its units included.
+func TestChangeSaleTakenBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 3)
+		d.buy(t, sale.ID, "me", 1)
+		before, _, err := d.Offer(t.Context(), sale.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, tc := range map[string]struct {
+			saleID   string
+			addQuota int64
+			edit     func(*model.Sale) model.Verdict
+			want     model.Verdict
+			fails    bool
+		}{
+			"refused by the edit": {sale.ID, 5, func(s *model.Sale) model.Verdict { s.Title = "no"; return model.BadRequest }, model.BadRequest, false},
+			"closed for good":     {sale.ID, 0, func(*model.Sale) model.Verdict { return model.Ended }, model.Ended, false},
+			"an unknown sale":     {model.NewSaleID(), 5, func(*model.Sale) model.Verdict { return model.Accepted }, model.NotFound, false},
+			"refused by the schema": {sale.ID, 5, func(s *model.Sale) model.Verdict {
+				s.EndsAt = s.StartsAt
+				return model.Accepted
+			}, "", true},
+			"more units taken than are free": {sale.ID, -3, func(*model.Sale) model.Verdict { return model.Accepted }, "", true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, verdict, err := d.ChangeSale(t.Context(), model.SaleChange{SaleID: tc.saleID, Actor: "mallory", Action: "patch", Edit: tc.edit, AddQuota: tc.addQuota})
+				if (err != nil) != tc.fails || !tc.fails && verdict != tc.want {
+					t.Errorf("got %s, %v, want %s", verdict, err, tc.want)
+				}
+				if after, _, err := d.Offer(t.Context(), sale.ID); err != nil || after != before {
+					t.Errorf("the offer was\n%+v and is\n%+v, %v", before, after, err)
+				}
+			})
+		}
+		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'mallory'"); n != 0 {
+			t.Errorf("%d rows in the log", n)
+		}
+	})
+}
+
+// Units that are added while others sell are all there, and all are sold.
+func TestChangeSaleInMidRush(t *testing.T) {
+	const added, crowd = 15, 30
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, operator := d.newSale(t, 5), d.peer(t)
+		outcomes := make([]model.Outcome, crowd)
+		together(crowd+added, func(i int) {
+			if i >= crowd {
+				operator.change(t, sale.ID, 1, func(s *model.Sale) { s.Description += "." })
+				return
+			}
+			outcomes[i] = d.race(t, sale.ID, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
+		})
+		for i := range crowd { // who came before the units asks again
+			if outcomes[i].Verdict == model.SoldOut {
+				outcomes[i] = d.race(t, sale.ID, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
+			}
+		}
+		want := map[model.Verdict]int{model.Accepted: 5 + added, model.SoldOut: crowd - 5 - added}
+		if got := tally(outcomes); !maps.Equal(got, want) {
+			t.Errorf("sold %v, want %v", got, want)
+		}
+		d.wantUnits(t, sale.ID, units{held: 5 + added})
+		offer, _, err := d.Offer(t.Context(), sale.ID)
+		if err != nil || offer.Revision != 1+added || offer.Stock.Quota != 5+added || len(offer.Description) != len("A mug")+added {
+			t.Errorf("the offer is %+v, %v", offer, err)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+// fakeBooks are the stores of an auditor: the stock of one sale, and its gate.
+type fakeBooks struct {
+	offers []model.Offer
+	books  model.Books
+	gone   bool
+	err    error
+	state  model.GateState
+	peek   func() // something happens while the gate is read
+	errAt  error  // of the gate
+}
+
+func (f *fakeBooks) Books(context.Context, string) (model.Books, bool, error) {
+	return f.books, !f.gone, f.err
+}
+
+func (f *fakeBooks) LiveOffers(context.Context, time.Duration) ([]model.Offer, error) {
+	return slices.Clone(f.offers), f.err
+}
+
+func (f *fakeBooks) Peek(_ context.Context, ids ...string) ([]model.GateState, error) {
+	states := slices.Repeat([]model.GateState{f.state}, len(ids))
+	if f.peek != nil {
+		f.peek()
+	}
+	return states, f.errAt
+}
+
+// TestDrifts of a gate over a sale with 10 units available.
+func TestDrifts(t *testing.T) {
+	tests := map[string]struct {
+		state  model.GateState
+		change func(f *fakeBooks)
+		drift  int64
+		judged bool
+	}{
+		"agrees":                            {model.GateState{Exists: true, Open: true, Left: 10}, nil, 0, true},
+		"agrees, with units on their way":   {model.GateState{Exists: true, Open: true, Left: 7, Inflight: 3, Stream: 2}, nil, 0, true},
+		"too many":                          {model.GateState{Exists: true, Open: true, Left: 9, Inflight: 3, Stream: 2}, nil, 2, true},
+		"too few":                           {model.GateState{Exists: true, Open: true, Left: 6, Inflight: 3, Stream: 2}, nil, -1, true},
+		"its queue was lost":                {model.GateState{Exists: true, Open: true, Left: 7, Inflight: 3}, nil, -3, true},
+		"no gate":                           {model.GateState{}, nil, 0, false},
+		"a closed gate":                     {model.GateState{Exists: true, Left: 3}, nil, 0, false},
+		"a closed sale":                     {model.GateState{Exists: true, Open: true, Left: 3}, func(f *fakeBooks) { f.offers[0].Status = model.SaleClosed }, 0, false},
+		"the stock moved meanwhile":         {model.GateState{Exists: true, Open: true, Left: 9}, func(f *fakeBooks) { f.peek = func() { f.offers[0].Stock.Available = 9; f.offers[0].Stock.Version++ } }, 0, false},
+		"the stock went and came meanwhile": {model.GateState{Exists: true, Open: true, Left: 9}, func(f *fakeBooks) { f.peek = func() { f.offers[0].Stock.Version += 2 } }, 0, false},
+		"the sale ended meanwhile":          {model.GateState{Exists: true, Open: true, Left: 9}, func(f *fakeBooks) { f.peek = func() { f.offers = nil } }, 0, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := openOffer()
+			f := &fakeBooks{offers: []model.Offer{o}, state: tc.state}
+			if tc.change != nil {
+				tc.change(f)
+			}
+			want := map[string]int64{}
+			if tc.judged {
+				want[o.ID] = tc.drift
+			}
+			got, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context())
+			if err != nil || !maps.Equal(got, want) {
+				t.Errorf("%v, %v; want %v", got, err, want)
+			}
+		})
+	}
+}
+
+func TestDriftsWithoutStores(t *testing.T) {
+	f := &fakeBooks{offers: []model.Offer{openOffer()}}
+	if got, err := (&Auditor{Store: f}).Drifts(t.Context()); len(got) != 0 || err != nil {
+		t.Errorf("no gate to ask: %v, %v", got, err)
+	}
+	f.errAt = errAway
+	if _, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("no Redis: %v", err)
+	}
+	f.err = errors.New("no database")
+	if _, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context()); !errors.Is(err, f.err) {
+		t.Errorf("no database: %v", err)
+	}
+	none := &fakeBooks{errAt: errAway}
+	if got, err := (&Auditor{Store: none, Gate: none}).Drifts(t.Context()); len(got) != 0 || err != nil {
+		t.Errorf("no sales: %v, %v", got, err)
+	}
+}
+
+func TestAudit(t *testing.T) {
+	balanced := model.Books{
+		Stock:       model.Stock{Quota: 10, Available: 7, Held: 2, Paid: 1},
+		Units:       map[model.OrderStatus]int64{model.OrderPending: 2, model.OrderPaid: 1, model.OrderCancelled: 5},
+		BuyersUnits: 3,
+	}
+	unbalanced := balanced
+	unbalanced.Stock.Quota, unbalanced.BuyersUnits = 11, 4
+	tests := map[string]struct {
+		books      model.Books
+		state      model.GateState
+		drift      int64
+		violations int
+		ok         bool
+	}{
+		"all adds up":         {balanced, model.GateState{Exists: true, Open: true, Left: 7}, 0, 0, true},
+		"the gate drifts":     {balanced, model.GateState{Exists: true, Open: true, Left: 8}, 1, 0, false},
+		"the books are wrong": {unbalanced, model.GateState{Exists: true, Open: true, Left: 7}, 0, 2, false},
+		"no gate":             {balanced, model.GateState{}, 0, 0, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeBooks{books: tc.books, state: tc.state}
+			got, ok, err := (&Auditor{Store: f, Gate: f}).Audit(t.Context(), "any")
+			if !ok || err != nil || got.Drift != tc.drift || len(got.Violations) != tc.violations || got.OK() != tc.ok || got.Gate != tc.state {
+				t.Errorf("%+v, %t, %v", got, ok, err)
+			}
+		})
+	}
+	f := &fakeBooks{books: balanced, errAt: errAway}
+	if _, _, err := (&Auditor{Store: f, Gate: f}).Audit(t.Context(), "any"); !errors.Is(err, errAway) || !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("no Redis: %v", err)
+	}
+	if got, ok, err := (&Auditor{Store: f}).Audit(t.Context(), "any"); !ok || err != nil || !got.OK() {
+		t.Errorf("the database alone: %+v, %t, %v", got, ok, err)
+	}
+	f.gone = true
+	if _, ok, err := (&Auditor{Store: f}).Audit(t.Context(), "any"); ok || err != nil {
+		t.Errorf("no such sale: %t, %v", ok, err)
+	}
+}

@@ -1,0 +1,383 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"flashsale/embedded"
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/repository"
+	"flashsale/testkit"
+)
+
+// patience bounds each wait for an event that has to come.
+const patience = 5 * time.Second
+
+func TestMain(m *testing.M) {
+	logging.Disable() // every error is returned, and some are meant to happen
+	testkit.Main(m)
+}
+
+// gatehouse is the database and the Redis of gates, in one; it notes the steps of rebuilds.
+type gatehouse struct {
+	*fakeSales
+	states  map[string]model.GateState
+	lost    bool // another caller wins the epoch
+	newer   bool // the gate there is newer than the one to come
+	moves   int  // how often the stream moves under an install
+	failing string
+	steps   []string
+	pause   time.Duration
+	pending []model.Entry
+	gotten  model.GateContents
+}
+
+func newGatehouse(offers ...model.Offer) *gatehouse {
+	return &gatehouse{fakeSales: newFakeSales(offers...), states: map[string]model.GateState{}}
+}
+
+// step notes a step, and fails if it is the one that is to fail.
+func (h *gatehouse) step(name string) error {
+	h.steps = append(h.steps, name)
+	if h.failing == name {
+		return errAway
+	}
+	return nil
+}
+
+func (h *gatehouse) NextEpoch(_ context.Context, id string, seen, gates int64, pause time.Duration) (int64, bool, error) {
+	h.pause = pause
+	for i := range h.offers {
+		if h.offers[i].ID == id && !h.lost {
+			h.offers[i].Stock.Epoch = max(seen, gates) + 1
+		}
+	}
+	return max(seen, gates) + 1, !h.lost, h.step("epoch")
+}
+
+func (h *gatehouse) GateContents(_ context.Context, id string, pending []model.Entry) (model.GateContents, bool, error) {
+	err := h.step("contents")
+	for _, o := range h.offers {
+		if o.ID == id {
+			return model.GateContents{Offer: o, Pending: pending}, true, err
+		}
+	}
+	return model.GateContents{}, false, err
+}
+
+func (h *gatehouse) Log(_ context.Context, actor, action, subject, detail string) error {
+	return h.step(strings.Join([]string{"log", actor, action, subject, detail}, " "))
+}
+
+func (h *gatehouse) Peek(_ context.Context, ids ...string) ([]model.GateState, error) {
+	states := make([]model.GateState, len(ids))
+	for i, id := range ids {
+		states[i] = h.states[id]
+	}
+	if h.failing == "peek" {
+		return nil, errAway
+	}
+	return states, nil
+}
+
+func (h *gatehouse) Close(_ context.Context, _ string, epoch int64) (bool, error) {
+	return !h.newer, h.step(fmt.Sprint("close for ", epoch))
+}
+
+func (h *gatehouse) Pending(context.Context, string) ([]model.Entry, error) {
+	return h.pending, h.step("pending")
+}
+
+func (h *gatehouse) Install(_ context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
+	if h.moves > 0 {
+		h.moves--
+		_ = h.step("moved")
+		return model.ErrStreamMoved
+	}
+	if h.newer {
+		return model.ErrNewerGate
+	}
+	h.gotten = c
+	if len(entries) != len(h.pending) {
+		return fmt.Errorf("%d entries of %d", len(entries), len(h.pending))
+	}
+	h.states[c.Offer.ID] = model.GateState{Exists: true, Open: true, Epoch: epoch}
+	return h.step(fmt.Sprint("install ", epoch))
+}
+
+// TestRebuild shows every way through a rebuild of a gate whose sale is at epoch 3.
+func TestRebuild(t *testing.T) {
+	whole := []string{"epoch", "close for 4", "pending", "contents", "install 4", "log"}
+	open := func(epoch int64) model.GateState { return model.GateState{Exists: true, Open: true, Epoch: epoch} }
+	tests := map[string]struct {
+		state   model.GateState
+		replace bool
+		retired bool
+		change  func(h *gatehouse)
+		steps   []string
+		err     error
+	}{
+		"no gate":                   {steps: whole},
+		"an open one":               {state: open(3)},
+		"an open one, to replace":   {state: open(3), replace: true, steps: whole},
+		"an older one":              {state: open(2), steps: whole},
+		"a closed one":              {state: model.GateState{Exists: true, Epoch: 3}, steps: whole},
+		"one newer than known here": {state: open(9), replace: true, steps: []string{"epoch", "close for 10", "pending", "contents", "install 10", "log"}},
+		"another caller won":        {change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
+		"overtaken at the close":    {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
+		"the stream moves twice": {
+			change: func(h *gatehouse) { h.moves = 2 },
+			steps:  []string{"epoch", "close for 4", "pending", "contents", "moved", "pending", "contents", "moved", "pending", "contents", "install 4", "log"},
+		},
+		"the stream never rests": {
+			change: func(h *gatehouse) { h.moves = installTries + 5 }, err: model.ErrStreamMoved,
+			steps: slices.Concat(whole[:2], slices.Repeat([]string{"pending", "contents", "moved"}, installTries)),
+		},
+		"no Redis":                 {change: func(h *gatehouse) { h.failing = "peek" }, err: errAway},
+		"no epoch":                 {change: func(h *gatehouse) { h.failing = "epoch" }, steps: whole[:1], err: errAway},
+		"no close":                 {change: func(h *gatehouse) { h.failing = "close for 4" }, steps: whole[:2], err: errAway},
+		"no stream":                {change: func(h *gatehouse) { h.failing = "pending" }, steps: whole[:3], err: errAway},
+		"no contents":              {change: func(h *gatehouse) { h.failing = "contents" }, steps: whole[:4], err: errAway},
+		"no install":               {change: func(h *gatehouse) { h.failing = "install 4" }, steps: whole[:5], err: errAway},
+		"no such sale":             {change: func(h *gatehouse) { h.offers = nil }},
+		"retired, none":            {retired: true, replace: true},
+		"retired, a closed one":    {retired: true, state: model.GateState{Exists: true, Epoch: 3}},
+		"retired, but open":        {retired: true, state: open(3), steps: whole[:2]},
+		"retired, and another won": {retired: true, state: open(3), change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := openOffer()
+			o.Stock.Epoch = 3
+			h := newGatehouse(o)
+			h.states[o.ID] = tc.state
+			h.pending = []model.Entry{{StreamID: "1-0"}}
+			g := NewGates(h, h, refreshed(t, h), discard)
+			if tc.retired {
+				g.Retire()
+			}
+			if tc.change != nil {
+				tc.change(h)
+			}
+			err := g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Replace: tc.replace})
+			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("%v, want %v", err, tc.err)
+			}
+			steps := slices.Clone(h.steps)
+			if n := len(steps); n > 0 && strings.HasPrefix(steps[n-1], "log engine install_gate "+o.ID+" epoch ") && strings.HasSuffix(steps[n-1], ": a test") {
+				steps[n-1] = "log"
+			}
+			if !slices.Equal(steps, tc.steps) {
+				t.Errorf("the steps are %q, want %q", steps, tc.steps)
+			}
+			if len(steps) > 0 && h.pause != rebuildPause {
+				t.Errorf("rebuilds may follow each other after %s", h.pause)
+			}
+		})
+	}
+}
+
+// TestRequestsAreAskedOnce: a thousand attempts that meet a missing gate ask for one.
+func TestRequestsAreAskedOnce(t *testing.T) {
+	o := openOffer()
+	h := newGatehouse(o)
+	g := NewGates(h, h, refreshed(t, h), discard)
+	for range 1000 {
+		g.NeedGate(o.ID, "missing")
+	}
+	g.ReplaceGate(o.ID, "wrong")
+	if n := len(g.Requests()); n != 2 {
+		t.Fatalf("%d requests, want 2", n)
+	}
+	for range 2 {
+		if err := g.Serve(t.Context(), <-g.Requests()); err != nil {
+			t.Error(err)
+		}
+	}
+	g.NeedGate(o.ID, "missing")
+	if n := len(g.Requests()); n != 1 {
+		t.Errorf("asked again after it was served: %d requests", n)
+	}
+	if g.Epoch(o.ID) != 1 {
+		t.Errorf("epoch %d", g.Epoch(o.ID))
+	}
+}
+
+// TestRequestsNeverBlock: more ask than anybody serves.
+func TestRequestsNeverBlock(t *testing.T) {
+	h := newGatehouse(openOffer())
+	g := NewGates(h, h, refreshed(t, h), discard)
+	for i := range 2 * gateRequests {
+		g.NeedGate(fmt.Sprint("SALE-", i), "missing")
+	}
+	if n := len(g.Requests()); n != gateRequests {
+		t.Errorf("%d requests wait, want %d", n, gateRequests)
+	}
+	<-g.Requests()
+	g.NeedGate(fmt.Sprint("SALE-", 2*gateRequests-1), "missing") // what found no room was not marked as asked
+	if n := len(g.Requests()); n != gateRequests {
+		t.Errorf("%d requests wait, want %d", n, gateRequests)
+	}
+}
+
+// TestEnsure looks at every sale that has not ended, and one that fails keeps no other from its gate.
+func TestEnsure(t *testing.T) {
+	fine, missing, older, closed, ended, broken := openOffer(), openOffer(), openOffer(), openOffer(), openOffer(), openOffer()
+	older.Stock.Epoch = 5
+	ended.EndsAt = time.Now().Add(-time.Minute)
+	h := newGatehouse(fine, missing, older, closed, ended, broken)
+	for i := range h.offers {
+		h.offers[i].Revision = 0 // no change that a gate could have missed
+	}
+	catalog := refreshed(t, h)
+	h.states[fine.ID] = model.GateState{Exists: true, Open: true, Epoch: 1}
+	h.states[older.ID] = model.GateState{Exists: true, Open: true, Epoch: 4}
+	h.states[closed.ID] = model.GateState{Exists: true, Epoch: 1}
+	h.failing = "install 2"
+	h.offers = slices.DeleteFunc(h.offers, func(o model.Offer) bool { return o.ID == broken.ID }) // gone meanwhile
+	g := NewGates(h, h, catalog, discard)
+	if err := g.Ensure(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("%v", err)
+	}
+	var reasons []string
+	for _, s := range h.steps {
+		if _, reason, ok := strings.Cut(s, ": "); ok {
+			reasons = append(reasons, reason)
+		}
+	}
+	if !slices.Equal(reasons, []string{"of an older epoch"}) || h.states[older.ID].Epoch != 6 {
+		t.Errorf("installed %q", reasons)
+	}
+	h.failing, h.steps = "", nil
+	delete(h.states, missing.ID)
+	h.states[closed.ID] = model.GateState{Exists: true, Epoch: 1}
+	if err := g.Ensure(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, o := range []model.Offer{fine, missing, older, closed} {
+		if !h.states[o.ID].Open {
+			t.Errorf("the gate is %+v", h.states[o.ID])
+		}
+	}
+	if _, there := h.states[ended.ID]; there {
+		t.Error("a sale that has ended got a gate")
+	}
+	h.failing = "peek"
+	if err := g.Ensure(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("without Redis: %v", err)
+	}
+	empty := newGatehouse()
+	empty.failing = "peek"
+	if err := NewGates(empty, empty, refreshed(t, empty), discard).Ensure(t.Context()); err != nil {
+		t.Errorf("without a sale: %v", err)
+	}
+}
+
+// realStores are a database and a gate over a Redis.
+type realStores struct {
+	*testing.T
+	db      *repository.Store
+	gate    *gate.Gate
+	catalog *Catalog
+	gates   *Gates
+}
+
+func eachPair(t *testing.T, run func(s realStores)) {
+	t.Helper()
+	start := func(t *testing.T, database, url string) realStores {
+		t.Helper()
+		db, err := repository.Open(t.Context(), database, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		if err := db.MigrateUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		opts, err := gate.Options(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := redis.NewClient(opts)
+		t.Cleanup(func() { _ = client.Close() })
+		s := realStores{T: t, db: db, gate: gate.New(client, "here"), catalog: NewCatalog(db, time.Now)}
+		s.gates = NewGates(db, s.gate, s.catalog, discard)
+		return s
+	}
+	t.Run("SQLite and embedded Redis", func(t *testing.T) {
+		server, err := embedded.StartRedis()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		run(start(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), server.URL()))
+	})
+	t.Run("MariaDB and redis-server", func(t *testing.T) {
+		run(start(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL()))
+	})
+}
+
+// sale opens a sale with its gate.
+func (s realStores) sale(quota int64) model.Offer {
+	s.Helper()
+	o := openOffer()
+	if err := s.db.CreateSale(s.Context(), o.Sale, quota, "tester"); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.catalog.Refresh(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.gates.Preheat(s.Context(), o.ID); err != nil {
+		s.Fatal(err)
+	}
+	return o
+}
+
+// TestChangeThatNobodyToldTheGate: an instance committed an operator's change and died before it told the gate.
+// The next look at the gates brings it there, or a paused sale would sell on.
+func TestChangeThatNobodyToldTheGate(t *testing.T) {
+	eachPair(t, func(s realStores) {
+		o := s.sale(10)
+		_, verdict, err := s.db.ChangeSale(s.Context(), model.SaleChange{
+			SaleID: o.ID, Actor: "tester", Action: "pause",
+			Edit: func(sale *model.Sale) model.Verdict { sale.Status = model.SalePaused; return model.Accepted },
+		})
+		if verdict != model.Accepted || err != nil {
+			s.Fatal(verdict, err)
+		}
+		if err := s.catalog.Refresh(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		// A new gate may have to wait until the last one is a second old.
+		deadline, ticker := time.After(patience), time.NewTicker(20*time.Millisecond)
+		defer ticker.Stop()
+		for i := 0; ; i++ {
+			if err := s.gates.Ensure(s.Context()); err != nil {
+				s.Fatal(err)
+			}
+			user := fmt.Sprint("u-", i)
+			a := model.Attempt{
+				ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: 1,
+				RequestKey: "key", RequestHash: model.HashRequest(1),
+			}
+			if got, err := s.gate.Admit(s.Context(), a, 0); err == nil && got.Verdict == model.Paused {
+				return
+			}
+			select {
+			case <-ticker.C:
+			case <-deadline:
+				s.Fatalf("the gate of a paused sale admits still, after %d looks", i)
+			}
+		}
+	})
+}

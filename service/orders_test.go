@@ -1,0 +1,183 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"flashsale/model"
+)
+
+// desk is the database and the gate of orders.
+type desk struct {
+	orders  map[string]model.Order
+	verdict model.Verdict // of a cancel or a refund
+	known   map[string]model.Request
+	err     error // of the database
+	errGate error
+	looked  int
+
+	released []model.Release
+}
+
+func (d *desk) Order(_ context.Context, id string) (model.Order, bool, error) {
+	d.looked++
+	o, ok := d.orders[id]
+	return o, ok, d.err
+}
+
+func (d *desk) Orders(context.Context, model.OrderFilter) ([]model.Order, string, error) {
+	return []model.Order{{ID: "listed"}}, "next", d.err
+}
+
+func (d *desk) give(id string) (model.Order, model.Release, model.Verdict, error) {
+	d.looked++
+	o := d.orders[id]
+	return o, model.Release{OrderID: id, UserID: o.UserID, Units: o.Quantity, Version: 5}, d.verdict, d.err
+}
+
+func (d *desk) Cancel(_ context.Context, _, id string) (model.Order, model.Release, model.Verdict, error) {
+	return d.give(id)
+}
+
+func (d *desk) RefundOrder(_ context.Context, id, _ string) (model.Order, model.Release, model.Verdict, error) {
+	return d.give(id)
+}
+
+func (d *desk) Release(_ context.Context, _ string, releases []model.Release) error {
+	d.released = append(d.released, releases...)
+	return d.errGate
+}
+
+func (d *desk) Knows(_ context.Context, id string) (model.Request, bool, error) {
+	r, ok := d.known[id]
+	return r, ok, d.errGate
+}
+
+func newDesk(t *testing.T) (*Orders, *desk, model.Offer) {
+	t.Helper()
+	offer := openOffer()
+	d := &desk{orders: map[string]model.Order{}, known: map[string]model.Request{}, verdict: model.Accepted}
+	return &Orders{Desk: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeSales(offer)), Gate: d, Log: discard}, d, offer
+}
+
+// TestOrderIsLookedUp in the database, then at the gate; what neither knows is lost, if both have answered.
+func TestOrderIsLookedUp(t *testing.T) {
+	tests := map[string]struct {
+		change  func(d *desk, id string)
+		user    string
+		verdict model.Verdict
+		status  model.OrderStatus
+		reason  model.Verdict
+		err     error
+	}{
+		"made":           {func(d *desk, id string) { d.orders[id] = model.Order{ID: id, Status: model.OrderPaid, Quantity: 2} }, "buyer", model.Accepted, model.OrderPaid, "", nil},
+		"queued":         {func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }, "buyer", model.Accepted, model.OrderQueued, "", nil},
+		"lost":           {func(*desk, string) {}, "buyer", model.Accepted, model.OrderRejected, model.ReasonLost, nil},
+		"another user's": {func(d *desk, id string) { d.orders[id] = model.Order{ID: id} }, "guesser", model.NotFound, "", "", nil},
+		"no database":    {func(d *desk, _ string) { d.err = errAway }, "buyer", "", "", "", model.ErrUnavailable},
+		"no Redis":       {func(d *desk, _ string) { d.errGate = errAway }, "buyer", "", "", "", model.ErrUnavailable},
+		"made, and no Redis": {func(d *desk, id string) {
+			d.orders[id], d.errGate = model.Order{ID: id, Status: model.OrderPending, Quantity: 2}, errAway
+		}, "buyer", model.Accepted, model.OrderPending, "", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			orders, d, offer := newDesk(t)
+			id := purchaseIDs.Derive("buyer", offer.ID, "key")
+			tc.change(d, id)
+			got, verdict, err := orders.Order(t.Context(), tc.user, id)
+			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || verdict != tc.verdict || got.Status != tc.status || got.Reason != tc.reason {
+				t.Errorf("%+v, %s, %v", got, verdict, err)
+			}
+			if verdict == model.Accepted && got.ID != id {
+				t.Errorf("the order is %+v", got)
+			}
+			if tc.status == model.OrderQueued && (got.Quantity != 2 || got.AmountCents != 300 || got.Currency != "CNY" || got.SaleID != offer.ID) {
+				t.Errorf("queued is %+v", got)
+			}
+			if tc.verdict == model.NotFound && d.looked != 0 {
+				t.Error("a guessed id cost a look-up")
+			}
+		})
+	}
+}
+
+// TestUnitsGoBackToTheGate after a cancel and a refund, and only after those that happened.
+func TestUnitsGoBackToTheGate(t *testing.T) {
+	type call func(o *Orders, ctx context.Context, id string) (model.Order, model.Verdict, error)
+	cancel := func(o *Orders, ctx context.Context, id string) (model.Order, model.Verdict, error) {
+		return o.Cancel(ctx, "buyer", id)
+	}
+	refund := func(o *Orders, ctx context.Context, id string) (model.Order, model.Verdict, error) {
+		return o.Refund(ctx, id, "operator")
+	}
+	tests := map[string]struct {
+		call     call
+		says     model.Verdict
+		err      error
+		errGate  error
+		want     model.Verdict
+		released bool
+	}{
+		"cancelled":                            {cancel, model.Accepted, nil, nil, model.Accepted, true},
+		"cancelled, and the gate doesn't hear": {cancel, model.Accepted, nil, errAway, model.Accepted, true},
+		"too late to cancel":                   {cancel, model.NotCancellable, nil, nil, model.NotCancellable, false},
+		"cancel of one that is queued still":   {cancel, model.NotFound, nil, nil, model.NotCancellable, false},
+		"no database to cancel":                {cancel, "", errAway, nil, "", false},
+		"refunded":                             {refund, model.Accepted, nil, nil, model.Accepted, true},
+		"not paid":                             {refund, model.NotRefundable, nil, nil, model.NotRefundable, false},
+		"no database to refund":                {refund, "", errAway, nil, "", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			orders, d, offer := newDesk(t)
+			id := purchaseIDs.Derive("buyer", offer.ID, "key")
+			d.orders[id] = model.Order{ID: id, SaleID: offer.ID, UserID: "buyer", Quantity: 2}
+			d.verdict, d.err, d.errGate = tc.says, tc.err, tc.errGate
+			orders.Catalog.Latch(offer.ID)
+			_, verdict, err := tc.call(orders, t.Context(), id)
+			if verdict != tc.want || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("%s, %v", verdict, err)
+			}
+			var want []model.Release
+			if tc.released {
+				want = []model.Release{{OrderID: id, UserID: "buyer", Units: 2, Version: 5}}
+			}
+			if !slices.Equal(d.released, want) || orders.Catalog.Latched(offer.ID) == tc.released {
+				t.Errorf("released %v, latched %t", d.released, orders.Catalog.Latched(offer.ID))
+			}
+		})
+	}
+}
+
+// TestStrangeOrderIDs reach no store.
+func TestStrangeOrderIDs(t *testing.T) {
+	orders, d, _ := newDesk(t)
+	for _, id := range []string{"", "x", "a' OR 1=1", string(make([]byte, model.OrderIDLength)), "ÄÖÜ"} {
+		if _, verdict, err := orders.Order(t.Context(), "buyer", id); verdict != model.NotFound || err != nil {
+			t.Errorf("order %q: %s, %v", id, verdict, err)
+		}
+		if _, verdict, err := orders.Cancel(t.Context(), "buyer", id); verdict != model.NotFound || err != nil {
+			t.Errorf("cancel %q: %s, %v", id, verdict, err)
+		}
+		if _, verdict, err := orders.Refund(t.Context(), id, "operator"); verdict != model.NotFound || err != nil {
+			t.Errorf("refund %q: %s, %v", id, verdict, err)
+		}
+	}
+	if d.looked != 0 {
+		t.Errorf("%d look-ups", d.looked)
+	}
+}
+
+func TestList(t *testing.T) {
+	orders, d, _ := newDesk(t)
+	if list, next, err := orders.List(t.Context(), model.OrderFilter{}); len(list) != 1 || next != "next" || err != nil {
+		t.Errorf("%v, %q, %v", list, next, err)
+	}
+	d.err = model.ErrBadCursor
+	if _, _, err := orders.List(t.Context(), model.OrderFilter{}); !errors.Is(err, model.ErrBadCursor) {
+		t.Errorf("%v", err)
+	}
+}

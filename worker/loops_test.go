@@ -1,0 +1,711 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// TestEvery pins what every loop does: at once, each period, when poked; a failure is told when it begins and
+// when it is over.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, poke := &logbook{}, make(chan struct{}, 1)
+		var mu sync.Mutex
+		var at []time.Duration
+		var failing error
+		start := time.Now()
+		step := func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(start))
+			return failing
+		}
+		fail := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			failing = err
+		}
+		run := func(ctx context.Context) { every(ctx, "it", time.Second, poke, slog.New(log), step) }
+		during(t, run, func() {
+			pass(time.Second)
+			pass(300 * time.Millisecond)
+			poke <- struct{}{}
+			synctest.Wait()
+			fail(errAway)
+			pass(2 * time.Second)
+			fail(nil)
+			pass(2 * time.Second)
+		})
+		ms := time.Millisecond
+		if want := []time.Duration{0, 1000 * ms, 1300 * ms, 2000 * ms, 3000 * ms, 4000 * ms, 5000 * ms}; !slices.Equal(at, want) {
+			t.Errorf("it ran at %v, want %v", at, want)
+		}
+		if log.count("it fails") != 1 || log.count("it works again") != 1 || len(log.lines) != 2 {
+			t.Errorf("logged %q", log.lines)
+		}
+	})
+}
+
+// TestEveryEndsQuietly: a step that fails because everything stops is no failure.
+func TestEveryEndsQuietly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logbook{}
+		run := func(ctx context.Context) {
+			every(ctx, "it", time.Second, nil, slog.New(log), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		}
+		during(t, run, func() {})
+		if len(log.lines) != 0 {
+			t.Errorf("logged %q", log.lines)
+		}
+	})
+}
+
+// fakeExpiry gives batches of releases, one after the other.
+type fakeExpiry struct {
+	batches []map[string][]model.Release
+	err     error
+	calls   int
+	grace   time.Duration
+}
+
+func (f *fakeExpiry) ExpireDue(_ context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
+	f.calls++
+	f.grace = grace
+	if f.err != nil || len(f.batches) == 0 {
+		return nil, f.err
+	}
+	batch := f.batches[0]
+	f.batches = f.batches[1:]
+	for _, list := range batch {
+		if len(list) > limit {
+			return nil, fmt.Errorf("asked for %d", limit)
+		}
+	}
+	return batch, nil
+}
+
+func releases(sale string, n int) map[string][]model.Release {
+	list := make([]model.Release, n)
+	for i := range list {
+		list[i] = model.Release{OrderID: fmt.Sprint(sale, i), UserID: "u", Units: 1, Version: 2}
+	}
+	return map[string][]model.Release{sale: list}
+}
+
+// TestExpirer takes batch after batch while there are full ones, and then waits.
+func TestExpirer(t *testing.T) {
+	two := releases(saleA, 100)
+	maps.Copy(two, releases(saleB, expireBatch-100))
+	tests := map[string]struct {
+		batches []map[string][]model.Release
+		failing string // the sale whose gate does not hear
+		calls   int
+		heard   map[string]int
+		logged  int
+	}{
+		"nothing due":              {calls: 1, heard: map[string]int{}},
+		"some due":                 {batches: []map[string][]model.Release{releases(saleA, 3)}, calls: 1, heard: map[string]int{saleA: 3}},
+		"a full batch":             {batches: []map[string][]model.Release{releases(saleA, expireBatch), releases(saleB, 1)}, calls: 2, heard: map[string]int{saleA: expireBatch, saleB: 1}},
+		"full over two sales":      {batches: []map[string][]model.Release{two, releases(saleC, 1)}, calls: 2, heard: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}},
+		"one gate does not hear":   {batches: []map[string][]model.Release{two, releases(saleC, 1)}, failing: saleC, calls: 2, heard: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}, logged: 1},
+		"a full batch isn't heard": {batches: []map[string][]model.Release{releases(saleA, expireBatch), releases(saleB, 1)}, failing: saleA, calls: 2, heard: map[string]int{saleA: expireBatch, saleB: 1}, logged: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, log, heard := &fakeExpiry{batches: tc.batches}, &logbook{}, map[string]int{}
+				e := &Expirer{Store: store, Grace: time.Minute, Log: slog.New(log), Released: func(_ context.Context, saleID string, list []model.Release) error {
+					heard[saleID] += len(list)
+					if saleID == tc.failing {
+						return errAway
+					}
+					return nil
+				}}
+				during(t, e.Run, func() {})
+				if store.calls != tc.calls || store.grace != time.Minute || !maps.Equal(heard, tc.heard) {
+					t.Errorf("%d calls with a grace of %s, heard %v; want %d, %v", store.calls, store.grace, heard, tc.calls, tc.heard)
+				}
+				if n := log.count("expirer fails"); n != tc.logged {
+					t.Errorf("%d failures logged, want %d", n, tc.logged)
+				}
+			})
+		})
+	}
+}
+
+func TestExpirerGoesOnAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, log, heard := &fakeExpiry{err: errAway}, &logbook{}, 0
+		e := &Expirer{Store: store, Log: slog.New(log), Released: func(_ context.Context, _ string, list []model.Release) error {
+			heard += len(list)
+			return nil
+		}}
+		during(t, e.Run, func() {
+			pass(2 * expirePeriod)
+			if log.count("expirer fails") != 1 {
+				t.Errorf("logged %q", log.lines)
+			}
+		})
+		store.err, store.batches = nil, []map[string][]model.Release{releases(saleA, 2)}
+		during(t, e.Run, func() {})
+		if heard != 2 {
+			t.Errorf("%d of 2 released", heard)
+		}
+	})
+}
+
+// fakeRefunds is the money that waits to go back.
+type fakeRefunds struct {
+	mu     sync.Mutex
+	due    []model.Payment
+	err    error
+	errOf  map[string]error // of MarkRefunded
+	marked []string
+}
+
+func (f *fakeRefunds) RefundsDue(_ context.Context, limit int) ([]model.Payment, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.due[:min(limit, len(f.due))]), f.err
+}
+
+func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.errOf[id]; err != nil {
+		return err
+	}
+	f.marked = append(f.marked, id)
+	f.due = slices.DeleteFunc(f.due, func(p model.Payment) bool { return p.ID == id })
+	return nil
+}
+
+func (f *fakeRefunds) state() (due int, marked []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.due), slices.Clone(f.marked)
+}
+
+// TestRefunder sends each due payment back, tries again what failed, and holds nothing up for it.
+func TestRefunder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeRefunds{errOf: map[string]error{"p-3": errAway}}
+		for i := range 5 {
+			store.due = append(store.due, model.Payment{ID: fmt.Sprint("p-", i), ProviderTxnID: fmt.Sprint("txn-", i), AmountCents: int64(100 + i)})
+		}
+		var mu sync.Mutex
+		sent := map[string]int{}
+		refuses := map[string]error{"txn-1": errAway}
+		log := &logbook{}
+		r := &Refunder{Store: store, Log: slog.New(log), Refund: func(_ context.Context, p model.Payment) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sent[p.ProviderTxnID]++
+			return refuses[p.ProviderTxnID]
+		}}
+		during(t, r.Run, func() {
+			due, marked := store.state()
+			if due != 2 || !slices.Equal(marked, []string{"p-0", "p-2", "p-4"}) {
+				t.Errorf("%d are due still, marked %v", due, marked)
+			}
+			if log.count("refunder fails") != 1 || log.count("refunded") != 3 {
+				t.Errorf("logged %q", log.lines)
+			}
+			pass(refundPeriod)
+			mu.Lock()
+			if sent["txn-1"] != 2 || sent["txn-3"] != 2 || sent["txn-0"] != 1 {
+				t.Errorf("sent %v", sent)
+			}
+			clear(refuses)
+			mu.Unlock()
+			store.mu.Lock()
+			clear(store.errOf)
+			store.mu.Unlock()
+			pass(refundPeriod)
+			if due, marked := store.state(); due != 0 || len(marked) != 5 {
+				t.Errorf("%d are due still, marked %v", due, marked)
+			}
+			if log.count("refunder works again") != 1 {
+				t.Errorf("logged %q", log.lines)
+			}
+			pass(3 * refundPeriod)
+		})
+		if n := sent["txn-1"] + sent["txn-3"] + sent["txn-0"]; n != 7 {
+			t.Errorf("sent %v: a refund that was confirmed went out again", sent)
+		}
+	})
+}
+
+// fakeTruth is the database of the auditor and the controller: one sale, its books and its lease.
+type fakeTruth struct {
+	mu        sync.Mutex
+	offer     model.Offer
+	holder    string // of the lease
+	errLease  error
+	leaseTTL  time.Duration
+	booksRead int
+	logged    []string
+	reads     int
+	epochs    int
+	rebuilt   time.Time
+	errNow    error
+}
+
+func newFakeTruth() *fakeTruth {
+	now := time.Now()
+	return &fakeTruth{holder: "here", offer: model.Offer{
+		Sale:  model.Sale{ID: saleA, Status: model.SaleLive, StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), LimitPerUser: 1},
+		Stock: model.Stock{SaleID: saleA, Quota: 10, Available: 10, Version: 1, Epoch: 1},
+	}}
+}
+
+func (f *fakeTruth) change(fn func(*fakeTruth)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn(f)
+}
+
+func (f *fakeTruth) Lease(_ context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaseTTL = ttl
+	return name == "auditor" && holder == f.holder, f.errLease
+}
+
+func (f *fakeTruth) Log(_ context.Context, actor, action, subject, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.logged = append(f.logged, actor+" "+action+" "+subject)
+	return nil
+}
+
+func (f *fakeTruth) Books(context.Context, string) (model.Books, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.booksRead++
+	return model.Books{Stock: f.offer.Stock, Units: map[model.OrderStatus]int64{}}, true, nil
+}
+
+func (f *fakeTruth) LiveOffers(context.Context, time.Duration) ([]model.Offer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	return []model.Offer{f.offer}, nil
+}
+
+func (f *fakeTruth) Offer(context.Context, string) (model.Offer, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.offer, true, nil
+}
+
+func (f *fakeTruth) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
+	return map[string]string{saleA: "CODEAAAA"}, time.Now(), nil
+}
+
+func (f *fakeTruth) Now(context.Context) (time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now(), f.errNow
+}
+
+func (f *fakeTruth) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (int64, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.rebuilt) < pause {
+		return 0, false, nil
+	}
+	f.epochs++
+	f.rebuilt = time.Now()
+	f.offer.Stock.Epoch = max(seen, gates) + 1
+	return f.offer.Stock.Epoch, true, nil
+}
+
+func (f *fakeTruth) GateContents(context.Context, string, []model.Entry) (model.GateContents, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return model.GateContents{Offer: f.offer}, true, nil
+}
+
+// fakeLife is the gate of the one sale.
+type fakeLife struct {
+	mu       sync.Mutex
+	state    model.GateState
+	err      error
+	installs int
+}
+
+func (f *fakeLife) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Repeat([]model.GateState{f.state}, len(saleIDs)), f.err
+}
+
+func (f *fakeLife) Close(context.Context, string, int64) (bool, error) { return true, nil }
+
+func (f *fakeLife) Pending(context.Context, string) ([]model.Entry, error) { return nil, nil }
+
+func (f *fakeLife) Install(_ context.Context, epoch int64, c model.GateContents, _ []model.Entry) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.installs++
+	f.state = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer.Stock.Available}
+	return f.err
+}
+
+func (f *fakeLife) drift(units int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state = model.GateState{Exists: true, Open: true, Epoch: 1, Left: 10 + units}
+}
+
+func (f *fakeLife) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeLife) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.installs
+}
+
+// auditing is an auditor over fakes.
+type auditing struct {
+	*Auditor
+	truth *fakeTruth
+	life  *fakeLife
+	log   *logbook
+
+	mu       sync.Mutex
+	found    []int64
+	replaced int
+	violated int
+}
+
+// seen is what the auditor has found so far, and what it did about it.
+func (a *auditing) seen() (found []int64, replaced, violated int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.found), a.replaced, a.violated
+}
+
+func (a *auditing) note(fn func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fn()
+}
+
+func newAuditing(t *testing.T) *auditing {
+	t.Helper()
+	a := &auditing{truth: newFakeTruth(), life: &fakeLife{}, log: &logbook{}}
+	a.life.drift(0)
+	catalog := service.NewCatalog(a.truth, time.Now)
+	if err := catalog.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.Auditor = &Auditor{
+		Audits: &service.Auditor{Store: a.truth, Gate: a.life}, Leases: a.truth, Catalog: catalog, Instance: "here",
+		Replace:  func(string, string) { a.note(func() { a.replaced++ }) },
+		Found:    func(_ string, units int64) { a.note(func() { a.found = append(a.found, units) }) },
+		Violated: func() { a.note(func() { a.violated++ }) }, Log: slog.New(a.log),
+	}
+	return a
+}
+
+// TestAuditorReplacesAGateThatDrifts when the same drift was seen three times in a row, once for three times.
+func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
+	tests := map[string]struct {
+		drifts   []int64 // round by round
+		replaced int
+	}{
+		"none":                        {[]int64{0, 0, 0, 0, 0, 0}, 0},
+		"seen twice":                  {[]int64{3, 3, 0}, 0},
+		"seen three times":            {[]int64{3, 3, 3}, 1},
+		"gone before the third time":  {[]int64{3, 3, 0, 3, 3, 0}, 0},
+		"every other time":            {[]int64{3, 0, 3, 0, 3, 0}, 0},
+		"another one each time":       {[]int64{1, 2, 3, 4, 5, 6}, 0},
+		"too few units":               {[]int64{-1, -1, -1}, 1},
+		"another one, then the same":  {[]int64{1, 2, 2, 2}, 1},
+		"it did not help":             {[]int64{3, 3, 3, 3, 3, 3}, 2},
+		"five times is not yet twice": {[]int64{3, 3, 3, 3, 3}, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuditing(t)
+				a.life.drift(tc.drifts[0])
+				during(t, a.Run, func() {
+					for _, units := range tc.drifts[1:] {
+						a.life.drift(units)
+						pass(auditPeriod)
+					}
+				})
+				if a.replaced != tc.replaced || !slices.Equal(a.found, tc.drifts) {
+					t.Errorf("replaced %d times, want %d; found %v of %v", a.replaced, tc.replaced, a.found, tc.drifts)
+				}
+			})
+		})
+	}
+}
+
+// TestAuditorStartsAfreshWithoutTheLease: another instance has watched meanwhile, and may have repaired.
+func TestAuditorStartsAfreshWithoutTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuditing(t)
+		a.life.drift(3)
+		during(t, a.Run, func() {
+			pass(auditPeriod) // seen twice
+			a.truth.change(func(f *fakeTruth) { f.holder = "there" })
+			pass(auditPeriod)
+			a.truth.change(func(f *fakeTruth) { f.holder = "here" })
+			pass(2 * auditPeriod) // seen twice again
+		})
+		if a.replaced != 0 || len(a.found) != 4 {
+			t.Errorf("replaced %d times after %v", a.replaced, a.found)
+		}
+		if a.truth.leaseTTL <= auditPeriod {
+			t.Errorf("the lease of %s ends between two rounds", a.truth.leaseTTL)
+		}
+	})
+}
+
+// TestAuditorWithoutItsStores says so once and goes on when they are back.
+func TestAuditorWithoutItsStores(t *testing.T) {
+	faults := map[string]func(a *auditing, err error){
+		"no database": func(a *auditing, err error) { a.truth.change(func(f *fakeTruth) { f.errLease = err }) },
+		"no Redis":    func(a *auditing, err error) { a.life.fail(err) },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuditing(t)
+				fault(a, errAway)
+				during(t, a.Run, func() {
+					pass(3 * auditPeriod)
+					if found, _, _ := a.seen(); len(found) != 0 || a.log.count("auditor fails") != 1 {
+						t.Errorf("found %v, logged %q", found, a.log.lines)
+					}
+					fault(a, nil)
+					pass(auditPeriod)
+				})
+				if len(a.found) != 1 || a.log.count("auditor works again") != 1 {
+					t.Errorf("found %v, logged %q", a.found, a.log.lines)
+				}
+			})
+		})
+	}
+}
+
+// TestAuditorChecksTheBooks in its first round and each fifteenth after it, and cries out.
+func TestAuditorChecksTheBooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuditing(t)
+		during(t, a.Run, func() {
+			a.truth.change(func(f *fakeTruth) {
+				if _, _, violated := a.seen(); f.booksRead != 1 || violated != 0 || len(f.logged) != 0 {
+					t.Errorf("books read %d times, violated %d, logged %q", f.booksRead, violated, f.logged)
+				}
+				f.offer.Stock.Held, f.offer.Stock.Available = 2, 8
+			})
+			a.life.drift(-2)
+			pass((booksEvery - 1) * auditPeriod)
+			a.truth.change(func(f *fakeTruth) {
+				if f.booksRead != 1 {
+					t.Errorf("books read %d times too early", f.booksRead)
+				}
+			})
+			pass(auditPeriod)
+		})
+		if a.truth.booksRead != 2 || a.violated != 1 || !slices.Contains(a.truth.logged, "auditor violation "+saleA) {
+			t.Errorf("books read %d times, violated %d, logged %q", a.truth.booksRead, a.violated, a.truth.logged)
+		}
+		if a.replaced != 0 {
+			t.Errorf("a gate that agrees was replaced %d times", a.replaced)
+		}
+	})
+}
+
+// controlling is a controller over fakes.
+type controlling struct {
+	*Controller
+	truth     *fakeTruth
+	life      *fakeLife
+	log       *logbook
+	gates     *service.Gates
+	mu        sync.Mutex
+	reports   int
+	errReport error
+}
+
+func newControlling() *controlling {
+	c := &controlling{truth: newFakeTruth(), life: &fakeLife{}, log: &logbook{}}
+	c.life.drift(0)
+	catalog := service.NewCatalog(c.truth, time.Now)
+	c.gates = service.NewGates(c.truth, c.life, catalog, slog.New(slog.DiscardHandler))
+	c.Controller = &Controller{
+		Catalog: catalog, Gates: c.gates, Changed: make(chan struct{}, 1), Log: slog.New(c.log),
+		Report: func(context.Context) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.reports++
+			return c.errReport
+		},
+	}
+	return c
+}
+
+// TestControllerRefreshes this instance's memory each period, and at once when another instance announces a change.
+func TestControllerRefreshes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newControlling()
+		changed := make(chan struct{}, 1)
+		c.Changed = changed
+		available := func() int64 {
+			list, _ := c.Catalog.Live()
+			return list[0].Stock.Available
+		}
+		during(t, c.Run, func() {
+			if got := available(); got != 10 {
+				t.Errorf("at first %d", got)
+			}
+			c.truth.change(func(f *fakeTruth) { f.offer.Stock.Available = 9 })
+			pass(refreshPeriod - time.Millisecond)
+			if got := available(); got != 10 {
+				t.Errorf("before its time %d", got)
+			}
+			pass(time.Millisecond)
+			if got := available(); got != 9 {
+				t.Errorf("after a period %d", got)
+			}
+			c.truth.change(func(f *fakeTruth) { f.offer.Stock.Available = 8 })
+			changed <- struct{}{}
+			synctest.Wait()
+			if got := available(); got != 8 {
+				t.Errorf("after an announcement %d", got)
+			}
+		})
+	})
+}
+
+// TestControllerInstallsGates: what is asked for at once, what is missing within a second.
+func TestControllerInstallsGates(t *testing.T) {
+	tests := map[string]struct {
+		ask   func(c *controlling)
+		after time.Duration
+		want  int
+	}{
+		"nothing is wrong":         {func(*controlling) {}, 3 * ensurePeriod, 0},
+		"one is needed and there":  {func(c *controlling) { c.gates.NeedGate(saleA, "test") }, 0, 0},
+		"one is needed and absent": {func(c *controlling) { c.life.lose(); c.gates.NeedGate(saleA, "test") }, 0, 1},
+		"asked for a thousand times": {func(c *controlling) {
+			c.life.lose()
+			for range 1000 {
+				c.gates.NeedGate(saleA, "test")
+			}
+		}, 0, 1},
+		"to be replaced":     {func(c *controlling) { c.gates.ReplaceGate(saleA, "test") }, 0, 1},
+		"absent and unasked": {func(c *controlling) { c.life.lose() }, ensurePeriod, 1},
+		"absent, not yet":    {func(c *controlling) { c.life.lose() }, ensurePeriod - time.Millisecond, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newControlling()
+				during(t, c.Run, func() {
+					tc.ask(c)
+					synctest.Wait()
+					if tc.after > 0 {
+						pass(tc.after)
+					}
+					epochs := 0
+					c.truth.change(func(f *fakeTruth) { epochs = f.epochs })
+					if n := c.life.count(); n != tc.want || epochs != tc.want {
+						t.Errorf("%d installed under %d epochs, want %d", n, epochs, tc.want)
+					}
+				})
+			})
+		})
+	}
+}
+
+func (f *fakeLife) lose() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state = model.GateState{}
+}
+
+// TestReplacementAskedTooSoon, right after another one, is no rebuild too many; but it must not be forgotten, since
+// what it was asked for came after that one.
+func TestReplacementAskedTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newControlling()
+		during(t, c.Run, func() {
+			c.gates.ReplaceGate(saleA, "first")
+			synctest.Wait()
+			c.gates.ReplaceGate(saleA, "second")
+			pass(ensurePeriod / 2)
+			if n := c.life.count(); n != 1 {
+				t.Errorf("%d gates in half a second", n)
+			}
+			pass(3 * ensurePeriod)
+			if n := c.life.count(); n != 2 {
+				t.Errorf("%d gates were installed of the two that were asked for", n)
+			}
+		})
+	})
+}
+
+// TestControllerReports this instance's figures each second, and logs a trouble once.
+func TestControllerReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newControlling()
+		during(t, c.Run, func() {
+			pass(3 * ensurePeriod)
+			c.mu.Lock()
+			if c.reports != 3 {
+				t.Errorf("%d reports in three seconds", c.reports)
+			}
+			c.errReport = errors.New("nobody takes it")
+			c.mu.Unlock()
+			pass(4 * ensurePeriod)
+			if n := c.log.count("gates can't be looked after"); n != 1 {
+				t.Errorf("%d lines about it: %q", n, c.log.lines)
+			}
+		})
+	})
+}
+
+// TestControllerOutlivesItsStores: neither loop ends, and both go on.
+func TestControllerOutlivesItsStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newControlling()
+		during(t, c.Run, func() {
+			c.truth.change(func(f *fakeTruth) { f.errNow = errAway })
+			c.life.fail(errAway)
+			c.life.lose()
+			pass(3 * ensurePeriod)
+			if c.log.count("refresh of the catalog fails") != 1 || c.log.count("gates can't be looked after") != 1 {
+				t.Errorf("logged %q", c.log.lines)
+			}
+			c.truth.change(func(f *fakeTruth) { f.errNow = nil; f.offer.Stock.Available = 5 })
+			c.life.fail(nil)
+			pass(ensurePeriod)
+			if list, _ := c.Catalog.Live(); list[0].Stock.Available != 5 || c.life.count() != 1 {
+				t.Errorf("the catalog has %d, %d gates installed", list[0].Stock.Available, c.life.count())
+			}
+		})
+	})
+}
