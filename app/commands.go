@@ -62,14 +62,16 @@ func Validate(cmd *config.Command) error {
 			return errors.New("--ttl: must be at least 1s")
 		}
 		return cmd.Settings.ValidateSecret()
-	case "audit", "migrate status", "migrate down":
-		if path, isFile := cmd.Settings.SQLitePath(); isFile {
-			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("--database: there is no file %s", path)
-			}
+	}
+	if err := cmd.Settings.ValidateStores(); err != nil {
+		return err
+	}
+	if path, isFile := cmd.Settings.SQLitePath(); isFile && cmd.Name != "migrate up" {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("--database: there is no file %s", path)
 		}
 	}
-	return cmd.Settings.ValidateStores()
+	return nil
 }
 
 func serve(ctx context.Context, settings config.Settings, version string, stdout, stderr io.Writer) error {

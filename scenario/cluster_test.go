@@ -116,7 +116,7 @@ func (s *shop) start(args ...string) *instance {
 	args = append([]string{
 		"serve", "--http-addr", "127.0.0.1:0", "--ops-addr", "off", "--database", s.database, "--redis", s.redis.URL(),
 		"--secret", secret, "--admin-password", adminPassword, "--ip-rate", "0", "--user-requests", "0",
-		"--limit-rate", "1000000", "--limit-burst", "1000000", "--log-level", "warn",
+		"--limit-rate", "1000000", "--ack-wait", "5s", "--limit-burst", "1000000", "--log-level", "warn",
 	}, args...)
 	i := &instance{t: s.t, cmd: exec.CommandContext(context.Background(), path, args...), log: &logBuffer{}, done: make(chan struct{})}
 	i.cmd.Stderr = i.log

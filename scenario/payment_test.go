@@ -64,21 +64,25 @@ func (s *shop) refunds() map[string]int {
 // others wait for their units. Each has one outcome: paid by one transaction, or not paid and every transaction
 // due to be refunded.
 func TestHole26_PayAgainstExpiry(t *testing.T) {
-	const orders = 1000
+	// The time to pay covers making all orders and starting all payments on a slow machine.
+	const orders, paySeconds = 1000, 12
 	s := newShop(t)
 	a, b := s.start("--pay-grace", "0s"), s.start("--pay-grace", "0s")
 	doc := s.must(http.StatusCreated, "POST", a.url+"/api/v1/admin/sales", s.operator(a.url), document{
-		"title": "race", "price_cents": 100, "quota": orders, "limit_per_user": 1, "pay_timeout_seconds": 4,
+		"title": "race", "price_cents": 100, "quota": orders, "limit_per_user": 1, "pay_timeout_seconds": paySeconds,
 		"starts_at": "2020-01-01T00:00:00Z", "ends_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 	})
 	sale, _ := doc["id"].(string)
 	attempts := s.rush(sale, "u", orders, nil, a.url, b.url)
 
-	var racers sync.WaitGroup
-	for i, at := range attempts {
+	for _, at := range attempts {
 		if !at.confirmed() {
 			t.Fatalf("%s was not confirmed: %d %s", at.user, at.status, at.code)
 		}
+	}
+	var racers sync.WaitGroup
+	defer racers.Wait() // also after a failure: no callback outlives the test
+	for i, at := range attempts {
 		payment := s.must(http.StatusCreated, "POST", at.url+"/api/v1/orders/"+at.orderID+"/payments", s.token(at.user), nil)
 		id, _ := payment["payment_id"].(string)
 		text, _ := payment["expires_at"].(string)
