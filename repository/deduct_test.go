@@ -437,10 +437,10 @@ func TestDeductSellsExactlyTheQuota(t *testing.T) {
 			batch    int // attempts that one goroutine deducts at once
 			quantity int
 		}{
-			"one at a time":            {quota: 29, crowd: 50, batch: 1, quantity: 1},
-			"in batches":               {quota: 113, crowd: 20, batch: 7, quantity: 1},
-			"pairs of an odd quota":    {quota: 31, crowd: 24, batch: 1, quantity: 2},
-			"fewer buyers than units":  {quota: 90, crowd: 20, batch: 2, quantity: 2},
+			"one at a time":            {quota: 20, crowd: 40, batch: 1, quantity: 1},
+			"in batches":               {quota: 65, crowd: 12, batch: 7, quantity: 1},
+			"pairs of an odd quota":    {quota: 31, crowd: 20, batch: 1, quantity: 2},
+			"fewer buyers than units":  {quota: 50, crowd: 10, batch: 2, quantity: 2},
 			"a single unit, all at it": {quota: 1, crowd: 50, batch: 1, quantity: 1},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -232,7 +232,7 @@ func TestBooksFindWhatIsWrong(t *testing.T) {
 
 // A reader in the middle of a rush sees one instant: every look at the books balances.
 func TestReadersSeeOneInstant(t *testing.T) {
-	const writers, each = 4, 8
+	const writers, each = 3, 6
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale, other := d.newSale(t, 40, limit(2)), d.peer(t)
 		var running sync.WaitGroup

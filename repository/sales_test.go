@@ -197,7 +197,7 @@ func TestChangeSaleTakenBack(t *testing.T) {
 
 // Units that are added while others sell are all there, and all are sold.
 func TestChangeSaleInMidRush(t *testing.T) {
-	const added, crowd = 15, 30
+	const added, crowd = 8, 20
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale, operator := d.newSale(t, 5), d.peer(t)
 		outcomes := make([]model.Outcome, crowd)

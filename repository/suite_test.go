@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 	if err := mysqldriver.SetLogger(driverLines); err != nil {
 		panic(err)
 	}
+	// Reading the migrations takes megabytes each time, and each test has databases of its own: the collector
+	// would be a sixth of all work.
+	debug.SetGCPercent(400)
 	testkit.Main(m)
 }
 
