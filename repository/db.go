@@ -204,8 +204,8 @@ func outage(err error) bool {
 	if _, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
 		return !broken(err) && !passing(err)
 	}
-	if _, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return !broken(err) && !passing(err)
+	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
+		return !broken(err) && !passing(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller left
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn) ||

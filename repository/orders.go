@@ -136,6 +136,7 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 
 // Orders lists orders, the newest first, and the cursor of the next page, which is empty at the end.
 func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error) {
+	f.Limit = max(1, f.Limit)
 	db := s.read.WithContext(ctx)
 	if f.UserID != "" {
 		db = db.Where("user_id = ?", f.UserID)
@@ -187,6 +188,7 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 		case err != nil:
 			return "", err
 		case !ok || order.UserID != userID:
+			order = model.Order{} // not the caller's to see
 			return model.NotFound, nil
 		case order.Status != model.OrderPending:
 			return model.NotCancellable, nil
