@@ -1,6 +1,8 @@
 package app
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,4 +121,49 @@ func TestRedisAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A database that takes no writes keeps nobody waiting for long: whoever needs one hears 503 well before the server
+// cuts the connection, and nothing was changed.
+func TestDatabaseLocked(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	saleID := s.createSale(nil).ID
+	ann := s.buyer("ann")
+	bought, other := ann.buy(saleID, 1), ann.buy(saleID, 1)
+	callback := paid(ann.startPayment(bought.ID), nil)
+	before := s.balanced(saleID)
+	letGo := s.hold()
+	asked := map[string]probe{
+		"a callback":  {"", s.signed(callback), "POST", "/api/v1/payments/callback", callback, nil},
+		"a cancel":    {"", ann, "DELETE", "/api/v1/orders/" + other.ID, nil, nil},
+		"a payment":   {"", ann, "POST", "/api/v1/orders/" + other.ID + "/payments", nil, nil},
+		"a new buyer": {"", s.anyone(), "POST", "/api/v1/users", fields{"name": "carol", "password": "correct horse"}, nil},
+		"a new sale":  {"", s.operator(), "POST", "/api/v1/admin/sales", newSale(nil), nil},
+	}
+	names := slices.Sorted(maps.Keys(asked))
+	answers, errs := make([]*answer, len(names)), make([]error, len(names))
+	began := time.Now()
+	together(len(names), func(i int) {
+		p := asked[names[i]]
+		answers[i], errs[i] = p.who.try(t.Context(), p.method, p.path, p.body)
+	})
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the last answer came after %v", took)
+	}
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			if errs[i] != nil {
+				t.Fatal(errs[i])
+			}
+			answers[i].t = t
+			checkUnavailable(answers[i])
+		})
+	}
+	letGo()
+	if after := s.balanced(saleID); !sameBooks(after, before) {
+		t.Errorf("books %+v became %+v", before, after)
+	}
+	s.callback(callback).want(200)
+	ann.cancel(other.ID)
 }

@@ -614,7 +614,7 @@ func (c *client) overdue(id string) {
 }
 
 // hold keeps the server from writing to its SQLite file until letGo is called; it can still read. What the gate
-// admits meanwhile stays queued. It must be shorter than the five seconds for which SQLite waits.
+// admits meanwhile stays queued.
 func (s *server) hold() (letGo func()) {
 	s.t.Helper()
 	conn, err := s.database().Conn(s.t.Context())

@@ -15,6 +15,10 @@ import (
 	"flashsale/service"
 )
 
+// requestLimit is how long a request may take: the longest wait that a buyer may ask for, and well within the
+// server's time to write.
+const requestLimit = 10 * time.Second
+
 // API is what the handlers call.
 type API struct {
 	Purchases *service.Purchases
@@ -71,6 +75,7 @@ func Router(a *API) (http.Handler, error) {
 	r.NoRoute(NoRoute)
 	r.NoMethod(NoMethod)
 
+	deadline := middleware.Deadline(requestLimit)
 	instance := a.timed("token_bucket", middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
 	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
 	login := a.timed("authenticate", middleware.Authenticate(a.Tokens))
@@ -81,15 +86,15 @@ func Router(a *API) (http.Handler, error) {
 	r.GET("/readyz", a.readyz)
 
 	api := r.Group("/api/v1", instance)
-	api.POST("/payments/callback", a.callback) // the provider's address is one for all buyers
+	api.POST("/payments/callback", deadline, a.callback)  // the provider's address is one for all buyers
+	api.GET("/sales/:sale/events", address, a.saleEvents) // a stream has no end
 
-	public := api.Group("", address)
+	public := api.Group("", address, deadline)
 	public.GET("/time", a.time)
 	public.POST("/users", a.register)
 	public.POST("/sessions", a.logIn)
 	public.GET("/sales", a.listSales)
 	public.GET("/sales/:sale", a.getSale)
-	public.GET("/sales/:sale/events", a.saleEvents)
 
 	buyer := public.Group("", login)
 	buyer.POST("/sales/:sale/path", a.issuePath)
@@ -110,7 +115,7 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/orders/:id/refund", a.refundOrder)
 	operator.GET("/stats", a.stats)
 
-	pages := r.Group("", instance, address)
+	pages := r.Group("", instance, address, deadline)
 	pages.GET("/s/:code", a.shortLink)
 	pages.GET("/pay/:payment", gin.WrapH(a.Sandbox))
 	pages.POST("/pay/:payment", gin.WrapH(a.Sandbox))

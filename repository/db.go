@@ -202,10 +202,10 @@ func (o outages) Translate(err error) error {
 
 func outage(err error) bool {
 	if _, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return !broken(err) && !passing(err)
+		return !broken(err)
 	}
 	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return !broken(err) && !passing(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller left
+		return !broken(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller left
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn) ||

@@ -301,6 +301,32 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
+// TestCloseCutsOff what the database does not finish in time: a stop must end.
+func TestCloseCutsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sale := model.NewSaleID()
+		db := newFakeDatabase()
+		db.before = func(ctx context.Context, _ string, _ []model.Attempt) error { <-ctx.Done(); return ctx.Err() }
+		n, _, _ := fakeNeeds(noGate, db)
+		h := NewHybrid(n)
+		var calls []<-chan outcomeOf
+		for i := range 3 {
+			calls = append(calls, call(t.Context(), h, fakeAttempt(sale, "u", fmt.Sprint(i))))
+			synctest.Wait()
+		}
+		start := time.Now()
+		h.Close()
+		if waited := time.Since(start); waited != closeGrace {
+			t.Errorf("it took %s, want %s", waited, closeGrace)
+		}
+		for _, c := range calls {
+			if r := <-c; !errors.Is(r.err, model.ErrUnavailable) {
+				t.Errorf("a caller got %+v, %v", r.got, r.err)
+			}
+		}
+	})
+}
+
 // TestFallbackErrors: what the database can't take is unavailable for all of the batch, and the next one is tried.
 func TestFallbackErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,6 +36,18 @@ func (d *dueSales) take() (saleID string, claim, ok bool) {
 	return "", false, false
 }
 
+// waiting reports whether a due sale has no writer.
+func (d *dueSales) waiting() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id := range d.due {
+		if !d.busy[id] {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *dueSales) finish(saleID string) {
 	d.mu.Lock()
 	delete(d.busy, saleID)

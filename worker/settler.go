@@ -101,7 +101,7 @@ func (s *Settler) sweep(ctx context.Context) error {
 // Drain settles until no stream of the sales given has an entry, or ctx ends: the last act before the stores go.
 func (s *Settler) Drain(ctx context.Context) error {
 	for _, id := range s.LiveIDs() {
-		if err := s.settleSale(ctx, id, false); err != nil {
+		if err := s.settleSale(ctx, id, false, func() bool { return false }); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Settler) write(ctx context.Context) {
 			if !ok {
 				break
 			}
-			if err := s.settleSale(ctx, saleID, claim); err != nil && ctx.Err() == nil {
+			if err := s.settleSale(ctx, saleID, claim, s.due.waiting); err != nil && ctx.Err() == nil {
 				s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
 			}
 			s.due.finish(saleID)
@@ -128,8 +128,9 @@ func (s *Settler) write(ctx context.Context) {
 	}
 }
 
-// settleSale takes batches of a sale's stream until it has no new entries.
-func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool) error {
+// settleSale takes batches of a sale's stream until it has no new entries, or others wait for a writer: a sale that
+// never rests takes its turn behind them.
+func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool, othersWait func() bool) error {
 	if claim {
 		entries, bad, err := s.Stream.Claim(ctx, saleID, claimIdle, settleBatch)
 		if err != nil {
@@ -146,6 +147,10 @@ func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool) err
 		}
 		if err := s.batch(ctx, saleID, entries, bad); err != nil {
 			return err
+		}
+		if othersWait() {
+			s.due.add(saleID, false)
+			return nil
 		}
 	}
 	return ctx.Err()

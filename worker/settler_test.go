@@ -35,6 +35,12 @@ type settling struct {
 	replaced []string
 }
 
+func (s *settling) note(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+}
+
 // wokenHere are the buyers of this instance who were woken, by order.
 func (s *settling) wokenHere() map[string]model.Outcome {
 	s.mu.Lock()
@@ -46,16 +52,8 @@ func newSettling(live ...string) *settling {
 	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &logbook{}, woken: map[string]model.Outcome{}}
 	s.Settler = NewSettler(SettlerNeeds{
 		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, LiveIDs: func() []string { return live }, Instance: "here",
-		Wake: func(outcomes map[string]model.Outcome) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			maps.Copy(s.woken, outcomes)
-		},
-		Replace: func(saleID, _ string) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.replaced = append(s.replaced, saleID)
-		},
+		Wake:    func(outcomes map[string]model.Outcome) { s.note(func() { maps.Copy(s.woken, outcomes) }) },
+		Replace: func(saleID, _ string) { s.note(func() { s.replaced = append(s.replaced, saleID) }) },
 		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),
 	})
 	return s
@@ -107,26 +105,61 @@ func TestBatchesAreBounded(t *testing.T) {
 
 // TestOneWriterASale: transactions of one sale never overlap, and no more run at once than there are writers.
 func TestOneWriterASale(t *testing.T) {
+	for most, sales := range map[int][]string{1: {saleA}, settleWriters: {saleA, saleB, saleC}} {
+		t.Run(fmt.Sprint("sales: ", len(sales)), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSettling(sales...)
+				s.ledger.before = func(string, []model.Entry) error { time.Sleep(10 * time.Millisecond); return nil } // of the bubble's clock
+				during(t, s.Run, func() {
+					for i := range 300 {
+						sale := sales[i%len(sales)]
+						s.stream.add(entry(sale, i, "here"))
+						s.Notify(sale)
+						time.Sleep(time.Millisecond)
+					}
+					pass(sweepPeriod)
+					for _, sale := range sales {
+						if n := s.stream.left(sale); n != 0 {
+							t.Errorf("%d entries are left", n)
+						}
+					}
+				})
+				if s.ledger.overlap || s.ledger.most != most {
+					t.Errorf("overlap %t, at most %d at once, want %d", s.ledger.overlap, s.ledger.most, most)
+				}
+			})
+		})
+	}
+}
+
+// TestHotSalesLeaveRoom: as many sales as there are writers never rest. The buyers of another one must not wait
+// until they do.
+func TestHotSalesLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSettling(saleA, saleB, saleC)
-		s.ledger.before = func(string, []model.Entry) error { time.Sleep(10 * time.Millisecond); return nil } // of the bubble's clock
-		during(t, s.Run, func() {
-			for i := range 300 {
-				sale := []string{saleA, saleB, saleC}[i%3]
-				s.stream.add(entry(sale, i, "here"))
-				s.Notify(sale)
-				time.Sleep(time.Millisecond)
+		next := 1000
+		s.ledger.before = func(sale string, _ []model.Entry) error {
+			time.Sleep(10 * time.Millisecond) // of the bubble's clock
+			if sale != saleC {
+				s.note(func() {
+					next++
+					s.stream.add(entry(sale, next, "here"))
+				})
 			}
-			pass(sweepPeriod)
-			for _, sale := range []string{saleA, saleB, saleC} {
-				if n := s.stream.left(sale); n != 0 {
-					t.Errorf("%d entries are left", n)
-				}
+			return nil
+		}
+		s.stream.add(entry(saleA, 1, "here"), entry(saleB, 2, "here"))
+		during(t, s.Run, func() {
+			s.Notify(saleA)
+			s.Notify(saleB)
+			pass(100 * time.Millisecond)
+			s.stream.add(entry(saleC, 3, "here"))
+			s.Notify(saleC)
+			pass(2 * sweepPeriod)
+			if _, ok := s.stream.outcome(3); !ok {
+				t.Error("the sale that is not hot is not settled")
 			}
 		})
-		if s.ledger.overlap || s.ledger.most != settleWriters {
-			t.Errorf("overlap %t, at most %d at once", s.ledger.overlap, s.ledger.most)
-		}
 	})
 }
 
