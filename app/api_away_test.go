@@ -87,7 +87,7 @@ func checkUnavailable(a *answer) {
 // While Redis is away the database sells. What only Redis knows is unavailable, and said quickly.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "redis"} {
+	for _, strategy := range []string{"hybrid", "redis", "local"} {
 		t.Run(strategy, func(t *testing.T) {
 			redis := testkit.Redis(t)
 			s := start(t, func(c *config.Settings) { c.Redis, c.Strategy = redis.URL(), strategy })
@@ -101,7 +101,7 @@ func TestRedisAway(t *testing.T) {
 			ann.pay(bought.ID)
 			s.setStatus(made.ID, "pause")
 			s.setStatus(made.ID, "resume")
-			if strategy == "redis" {
+			if strategy != "hybrid" {
 				least := patience
 				for range 3 {
 					asked := time.Now()

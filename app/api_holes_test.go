@@ -449,9 +449,9 @@ func TestHole33_PathsOfOthers(t *testing.T) {
 // The server judges the sale's time and state itself, for buyers who have a good path from whenever.
 func TestHole34_OutsideOfTheSale(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "optimistic"} {
+	for _, strategy := range []string{"hybrid", "local", "optimistic", "pessimistic", "mutex", "naive"} {
 		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy = strategy })
+			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
 			now, hour := time.Now(), time.Hour
 			tests := map[string]struct {
 				starts, ends time.Time
@@ -501,9 +501,9 @@ func TestHole34_OutsideOfTheSale(t *testing.T) {
 
 func TestHole35_TenAtOnceOfOneBuyer(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "redis", "optimistic"} {
+	for _, strategy := range []string{"hybrid", "redis", "local", "optimistic", "pessimistic", "mutex", "naive"} {
 		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy = strategy })
+			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
 			saleID := s.createSale(fields{"limit_per_user": 1}).ID
 			ann := s.buyer("ann")
 			url := "/api/v1/sales/" + saleID + "/" + ann.path(saleID) + "/orders"
@@ -525,9 +525,9 @@ func TestHole35_TenAtOnceOfOneBuyer(t *testing.T) {
 
 func TestHole36_CancelThenBuyAgain(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "optimistic"} {
+	for _, strategy := range []string{"hybrid", "optimistic", "pessimistic", "mutex", "naive"} {
 		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy = strategy })
+			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
 			saleID := s.createSale(fields{"quota": 1, "limit_per_user": 1}).ID
 			ann := s.buyer("ann")
 			seen := map[string]bool{}
@@ -647,9 +647,9 @@ func otherLetter(b byte) string {
 // Buyers who take everything and never pay: the units come back by themselves, and others buy them.
 func TestHole44_BuyersWhoNeverPay(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "optimistic"} {
+	for _, strategy := range []string{"hybrid", "local", "optimistic", "pessimistic", "mutex"} {
 		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy = strategy })
+			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
 			const quota = 15
 			saleID := s.createSale(fields{"quota": quota, "limit_per_user": 1}).ID
 			bots, paths := make([]*client, quota), make([]string, quota)

@@ -440,6 +440,7 @@ func TestReadyz(t *testing.T) {
 		word, redis string
 	}{
 		"redis":      {503, "not ready", "down"},
+		"local":      {503, "not ready", "down"},
 		"hybrid":     {200, "ready", "down"},
 		"optimistic": {200, "ready", "down"},
 	} {

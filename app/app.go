@@ -54,7 +54,10 @@ type App struct {
 	instance string
 	stores   *stores
 
+	ids      model.OrderIDs
 	catalog  *service.Catalog
+	sales    *service.Sales
+	accounts *service.Accounts
 	gate     *gate.Gate
 	gates    *service.Gates
 	waiters  *service.Waiters
@@ -72,8 +75,20 @@ type App struct {
 }
 
 // New opens the stores, brings their schema up to date, installs the gates and listens on the addresses. The
-// settings must be valid. Nothing is served before Run.
-func New(ctx context.Context, settings config.Settings, logs io.Writer) (app *App, err error) {
+// settings must be valid. Nothing is served before Run. An empty database gets the operator and, if the settings
+// say so, a demo sale.
+func New(ctx context.Context, settings config.Settings, logs io.Writer) (*App, error) {
+	a, err := newApp(ctx, settings, logs)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.furnish(ctx); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+func newApp(ctx context.Context, settings config.Settings, logs io.Writer) (app *App, err error) {
 	a := &App{
 		settings: settings, log: newLog(&settings, logs), now: time.Now,
 		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(),
@@ -156,27 +171,35 @@ func (a *App) wire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ids := model.NewOrderIDs(idKey)
+	a.ids = model.NewOrderIDs(idKey)
 	secret, paymentSecret := []byte(a.settings.Secret), []byte(a.settings.PaymentSecret)
 
 	a.gate = gate.New(a.stores.redis, a.instance)
 	a.catalog = service.NewCatalog(db, a.now)
 	a.waiters = service.NewWaiters()
 	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
+	lock := make(chan struct{}, 1)
 	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
-		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace,
+		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock,
+		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if err != nil {
 		return err
+	}
+	if a.settings.Strategy == "mutex" {
+		db = db.Exclusive(lock) // whatever else writes stock rows stands in the same line
+	}
+	if a.settings.Strategy == "mutex" || a.settings.Strategy == "naive" {
+		a.log.Warn("this strategy oversells when several instances serve one database", "strategy", a.settings.Strategy)
 	}
 	if !a.strategy.UsesGate() {
 		a.gates.Retire()
 	}
 	auditor := &service.Auditor{Store: db, Gate: a.gate}
-	orders := &service.Orders{Desk: db, IDs: ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
-	sales := &service.Sales{Store: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
-	payments := &service.Payments{Store: db, IDs: ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
-	accounts := &service.Accounts{Store: db, Passwords: service.NewPasswords(), Tokens: service.NewTokens(secret, a.now)}
+	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
+	a.sales = &service.Sales{Store: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
+	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
+	a.accounts = &service.Accounts{Store: db, Passwords: service.NewPasswords(), Tokens: service.NewTokens(secret, a.now)}
 	provider := &sandbox.Provider{
 		Books: db, Payment: db.Payment, Now: a.now, Log: a.log,
 		Sign: func(timestamp string, body []byte) string {
@@ -192,15 +215,16 @@ func (a *App) wire(ctx context.Context) error {
 
 	api := &handler.API{
 		Purchases: &service.Purchases{
-			Catalog: a.catalog, IDs: ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
+			Catalog: a.catalog, IDs: a.ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
 			Queued: a.settler.Notify, Meter: a.metrics, Now: a.now, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Payments: payments, Sales: sales, Accounts: accounts, Auditor: auditor, Catalog: a.catalog,
-		Paths: service.NewPaths(secret, a.catalog.Now), Tokens: accounts.Tokens,
+		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog,
+		Paths: service.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
 		Sandbox: provider, Home: &web.Home{Catalog: a.catalog, PublicURL: a.URL},
 		Limits: handler.Limits{
-			Rate: a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
+			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
+			Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
 			AddressRate:    a.settings.IPRate,
 			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
 			TrustedProxies: a.settings.TrustedProxies,
@@ -228,24 +252,29 @@ func (a *App) wire(ctx context.Context) error {
 		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.WakeAll) },
 		provider.Run,
 	}
-	return a.prepare(ctx, accounts, sales)
+	return a.prepare(ctx)
 }
 
-// prepare fills the memory, installs the gates, and makes the operator and the demo sale.
-func (a *App) prepare(ctx context.Context, accounts *service.Accounts, sales *service.Sales) (err error) {
+// prepare fills the memory and installs the gates.
+func (a *App) prepare(ctx context.Context) error {
 	if err := a.catalog.Refresh(ctx); err != nil {
 		return err
 	}
 	if err := a.gates.Ensure(ctx); err != nil {
 		a.log.Warn("gates can't be installed yet", "error", err) // Redis may be down; the controller goes on trying
 	}
-	if a.adminPassword, err = accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
+	return nil
+}
+
+// furnish makes the operator and the demo sale, where they are missing.
+func (a *App) furnish(ctx context.Context) (err error) {
+	if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
 		return fmt.Errorf("make the operator's account: %w", err)
 	}
 	if !a.settings.DemoSale() {
 		return nil
 	}
-	return a.makeDemo(ctx, sales)
+	return a.makeDemo(ctx)
 }
 
 // counter counts users' requests for strategies that don't ask the gate, which would count in the same call.
@@ -259,7 +288,7 @@ func (a *App) counter() middleware.Counter {
 func (a *App) checks() []handler.Check {
 	return []handler.Check{
 		{Name: "database", Needed: true, Ask: a.stores.database.Ping},
-		{Name: "redis", Needed: a.settings.Strategy == "redis", Ask: a.gate.Ping},
+		{Name: "redis", Needed: a.settings.Strategy == "redis" || a.settings.Strategy == "local", Ask: a.gate.Ping},
 		{Name: "strategy", Ask: func(context.Context) error { return a.strategy.Healthy() }},
 	}
 }

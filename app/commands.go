@@ -38,6 +38,8 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return printTokens(cmd, stdout)
 	case "audit":
 		return auditStores(ctx, cmd, stdout)
+	case "lab":
+		return runLab(ctx, cmd, version, stdout, stderr)
 	case "version":
 		_, err := fmt.Fprintln(stdout, "flashsale", version)
 		return err
@@ -62,6 +64,11 @@ func Validate(cmd *config.Command) error {
 			return errors.New("--ttl: must be at least 1s")
 		}
 		return cmd.Settings.ValidateSecret()
+	case "lab":
+		if err := validateLab(&cmd.Lab); err != nil {
+			return err
+		}
+		return cmd.Settings.ValidateStrategies()
 	}
 	if err := cmd.Settings.ValidateStores(); err != nil {
 		return err

@@ -5,17 +5,16 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/service"
 )
 
 // makeDemo makes a sale to try things out on, unless there is one.
-func (a *App) makeDemo(ctx context.Context, sales *service.Sales) error {
+func (a *App) makeDemo(ctx context.Context) error {
 	codes, _, err := a.stores.database.SaleCodes(ctx, time.Time{})
 	if err != nil || len(codes) > 0 {
 		return err
 	}
 	now := a.catalog.Now()
-	_, _, err = sales.Create(ctx, model.Sale{
+	_, _, err = a.sales.Create(ctx, model.Sale{
 		Title:       "Demo: the last hundred teapots · 演示：最后一百把茶壶",
 		Description: "A sale to try the engine on. Two for each buyer, ten minutes to pay.",
 		PriceCents:  990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 2, PayTimeoutSeconds: 600,

@@ -22,6 +22,7 @@ type Command struct {
 	Settings Settings
 	Tokens   Tokens
 	Audit    Audit
+	Lab      Lab
 }
 
 // Tokens are the options of `tokens`.
@@ -34,6 +35,19 @@ type Tokens struct {
 // Audit are the options of `audit`.
 type Audit struct {
 	Sale string `help:"Only the sale of this id."`
+}
+
+// Lab are the options of `lab`.
+type Lab struct {
+	Strategies  []string `default:"all" help:"Strategies to compare, comma-separated, or all."`
+	Buyers      int      `default:"2000" help:"Buyers, each of whom tries to buy one unit once."`
+	Stock       int      `default:"200" help:"Units on sale."`
+	Concurrency int      `default:"50" help:"Buyers who try at the same time."`
+	Instances   int      `default:"1" help:"Instances of the engine that the buyers are spread over."`
+	OverHTTP    bool     `name:"over-http" help:"Send real requests through the whole engine, instead of calling the strategy alone."`
+	Kill        bool     `help:"Kill the last instance when half of the stock is sold."`
+	Seed        uint64   `default:"1" help:"Gives the order of the buyers; the same seed, the same order."`
+	Out         string   `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
 // flags are the settings without their methods: kong would call Validate for every command, though only the
@@ -52,6 +66,7 @@ type cli struct {
 	} `cmd:"" help:"Change the database's schema."`
 	Tokens  Tokens   `cmd:"" help:"Print signed buyers for load tools: CSV of user_id,token."`
 	Audit   Audit    `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
+	Lab     Lab      `cmd:"" help:"Run the strategies on the same load, and report what each did."`
 	Version struct{} `cmd:"" help:"Print the version."`
 }
 
@@ -98,7 +113,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if unknown := file.unknown(parser.Model); unknown != "" {
 		return cmd, fmt.Errorf("%s: unknown setting %q", file.path, unknown)
 	}
-	return Command{Name: ctx.Command(), Settings: Settings(c.Flags), Tokens: c.Tokens, Audit: c.Audit}, nil
+	return Command{Name: ctx.Command(), Settings: Settings(c.Flags), Tokens: c.Tokens, Audit: c.Audit, Lab: c.Lab}, nil
 }
 
 func envName(flag string) string {

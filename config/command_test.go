@@ -135,7 +135,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Settings{
 		HTTPAddr: "127.0.0.1:8080", OpsAddr: "127.0.0.1:9090", Database: "sqlite:data/flashsale.db", DBMaxConns: 32,
-		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", Ack: "confirmed", AckWait: 800 * time.Millisecond,
+		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", LocalShare: 0.5, LocalBuffer: 64, Ack: "confirmed", AckWait: 800 * time.Millisecond,
 		PayGrace: 30 * time.Second, LimitAlgorithm: "token-bucket", LimitRate: 20000, LimitBurst: 20000, IPRate: 200,
 		UserRequests: 10, UserWindow: time.Second, LogFormat: "auto", LogLevel: "info",
 	}
@@ -155,17 +155,23 @@ func TestCommands(t *testing.T) {
 		args []string
 		want func(Command) bool
 	}{
-		"no command":       {nil, func(c Command) bool { return c.Name == "serve" }},
-		"only a flag":      {[]string{"--demo=false"}, func(c Command) bool { return c.Name == "serve" && !c.Settings.DemoSale() }},
-		"serve":            {[]string{"serve"}, func(c Command) bool { return c.Name == "serve" }},
-		"migrate up":       {[]string{"migrate", "up"}, func(c Command) bool { return c.Name == "migrate up" }},
-		"migrate down":     {[]string{"migrate", "down"}, func(c Command) bool { return c.Name == "migrate down" }},
-		"migrate status":   {[]string{"migrate", "status"}, func(c Command) bool { return c.Name == "migrate status" }},
-		"tokens":           {[]string{"tokens", "--users", "3"}, func(c Command) bool { return c.Name == "tokens" && c.Tokens == Tokens{3, "u", 24 * time.Hour} }},
-		"tokens with all":  {[]string{"tokens", "--users=3", "--prefix=x-", "--ttl=1h"}, func(c Command) bool { return c.Tokens == Tokens{3, "x-", time.Hour} }},
-		"audit":            {[]string{"audit"}, func(c Command) bool { return c.Name == "audit" && c.Audit.Sale == "" }},
-		"audit of a sale":  {[]string{"audit", "--sale", "S"}, func(c Command) bool { return c.Audit.Sale == "S" }},
-		"version":          {[]string{"version"}, func(c Command) bool { return c.Name == "version" }},
+		"no command":      {nil, func(c Command) bool { return c.Name == "serve" }},
+		"only a flag":     {[]string{"--demo=false"}, func(c Command) bool { return c.Name == "serve" && !c.Settings.DemoSale() }},
+		"serve":           {[]string{"serve"}, func(c Command) bool { return c.Name == "serve" }},
+		"migrate up":      {[]string{"migrate", "up"}, func(c Command) bool { return c.Name == "migrate up" }},
+		"migrate down":    {[]string{"migrate", "down"}, func(c Command) bool { return c.Name == "migrate down" }},
+		"migrate status":  {[]string{"migrate", "status"}, func(c Command) bool { return c.Name == "migrate status" }},
+		"tokens":          {[]string{"tokens", "--users", "3"}, func(c Command) bool { return c.Name == "tokens" && c.Tokens == Tokens{3, "u", 24 * time.Hour} }},
+		"tokens with all": {[]string{"tokens", "--users=3", "--prefix=x-", "--ttl=1h"}, func(c Command) bool { return c.Tokens == Tokens{3, "x-", time.Hour} }},
+		"audit":           {[]string{"audit"}, func(c Command) bool { return c.Name == "audit" && c.Audit.Sale == "" }},
+		"audit of a sale": {[]string{"audit", "--sale", "S"}, func(c Command) bool { return c.Audit.Sale == "S" }},
+		"version":         {[]string{"version"}, func(c Command) bool { return c.Name == "version" }},
+		"lab": {[]string{"lab"}, func(c Command) bool {
+			return c.Name == "lab" && reflect.DeepEqual(c.Lab, Lab{Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1, Out: "lab-report"})
+		}},
+		"lab with all": {[]string{"lab", "--strategies=naive,local", "--buyers=5", "--stock=4", "--concurrency=3", "--instances=2", "--over-http", "--kill", "--seed=7", "--out=x"}, func(c Command) bool {
+			return reflect.DeepEqual(c.Lab, Lab{[]string{"naive", "local"}, 5, 4, 3, 2, true, true, 7, "x"})
+		}},
 		"settings after":   {[]string{"audit", "--database=sqlite:x.db"}, func(c Command) bool { return c.Settings.Database == "sqlite:x.db" }},
 		"settings before":  {[]string{"--database=sqlite:x.db", "audit"}, func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" }},
 		"a flag in a word": {[]string{"--demo"}, func(c Command) bool { return c.Settings.DemoSale() }},
@@ -253,6 +259,8 @@ func TestParseErrors(t *testing.T) {
 		"a bad fraction":               {nil, []string{"--limit-rate=fast"}, []string{"--limit-rate"}},
 		"a bad yes or no":              {nil, []string{"--demo=perhaps"}, []string{"--demo"}},
 		"an unknown strategy":          {nil, []string{"--strategy=luck"}, []string{"--strategy", "luck", "hybrid"}},
+		"a part that is none":          {nil, []string{"--local-share=half"}, []string{"--local-share"}},
+		"a buffer of words":            {nil, []string{"--local-buffer=few"}, []string{"--local-buffer"}},
 		"an unknown ack":               {nil, []string{"--ack=maybe"}, []string{"--ack"}},
 		"an unknown queue":             {nil, []string{"--queue=paper"}, []string{"--queue"}},
 		"an unknown limiter":           {nil, []string{"--limit-algorithm=dice"}, []string{"--limit-algorithm"}},

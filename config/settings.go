@@ -34,14 +34,17 @@ type Settings struct {
 	Redis      string `default:"embedded" help:"embedded (in this process), or redis://host:6379/0."`
 	Queue      string `default:"redis-stream" enum:"redis-stream" help:"Where admitted attempts wait for the database: ${enum}."`
 
-	Strategy string        `default:"hybrid" enum:"hybrid,redis,optimistic" help:"How units are taken from stock: ${enum}."`
-	Ack      string        `default:"confirmed" enum:"confirmed,queued" help:"Answer when the order is in the database, or as soon as it is queued: ${enum}."`
-	AckWait  time.Duration `default:"800ms" help:"Longest wait for the database before the answer is 'queued'."`
-	PayGrace time.Duration `default:"30s" help:"How long after the time to pay an order may still be paid."`
+	Strategy      string        `default:"hybrid" enum:"hybrid,naive,mutex,pessimistic,optimistic,redis,local" help:"How units are taken from stock: ${enum}."`
+	AllowOversell bool          `help:"Let the strategy naive start, which sells units twice."`
+	LocalShare    float64       `default:"0.5" help:"Part of the units left, above 0 to 1, that an instance takes into memory at a time; for the strategy local."`
+	LocalBuffer   int64         `default:"64" help:"Units that it takes beyond that part."`
+	Ack           string        `default:"confirmed" enum:"confirmed,queued" help:"Answer when the order is in the database, or as soon as it is queued: ${enum}."`
+	AckWait       time.Duration `default:"800ms" help:"Longest wait for the database before the answer is 'queued'."`
+	PayGrace      time.Duration `default:"30s" help:"How long after the time to pay an order may still be paid."`
 
-	LimitAlgorithm string        `default:"token-bucket" enum:"token-bucket" help:"Limiter of the whole instance: ${enum}."`
+	LimitAlgorithm string        `default:"token-bucket" enum:"token-bucket,leaky-bucket" help:"Limiter of the whole instance: ${enum}."`
 	LimitRate      float64       `default:"20000" help:"Requests a second that the instance takes."`
-	LimitBurst     int           `default:"20000" help:"Requests that it takes at once."`
+	LimitBurst     int           `default:"20000" help:"Requests that it takes at once; leaky-bucket: that may wait."`
 	LimitWait      time.Duration `default:"0s" help:"Longest wait of a request for its turn; 0: refused at once."`
 	IPRate         float64       `name:"ip-rate" default:"200" help:"Requests a second from one address; 0: off."`
 	UserRequests   int           `default:"10" help:"Purchase requests of one user to one sale in a window; 0: off."`
@@ -96,10 +99,24 @@ func (s *Settings) ValidateStores() error {
 	return nil
 }
 
+// ValidateStrategies checks what the strategies need.
+func (s *Settings) ValidateStrategies() error {
+	if err := s.ValidateStores(); err != nil {
+		return err
+	}
+	switch {
+	case !(s.LocalShare > 0) || s.LocalShare > 1:
+		return errors.New("--local-share: must be above 0 and at most 1")
+	case s.LocalBuffer < 0 || s.LocalBuffer > 1_000_000:
+		return errors.New("--local-buffer: must be 0 to 1000000 units")
+	}
+	return nil
+}
+
 // Validate checks the settings of a server and fills in those that follow from others. The error is one line
 // that names the setting.
 func (s *Settings) Validate() error {
-	if err := s.ValidateStores(); err != nil {
+	if err := s.ValidateStrategies(); err != nil {
 		return err
 	}
 	if err := s.ValidateSecret(); err != nil {
@@ -115,6 +132,8 @@ func (s *Settings) Validate() error {
 		s.PaymentSecret = s.Secret
 	}
 	switch {
+	case s.Strategy == "naive" && !s.AllowOversell:
+		return errors.New("--strategy: naive sells units twice; it starts only with --allow-oversell")
 	case s.AckWait < 0 || s.AckWait > 10*time.Second:
 		return errors.New("--ack-wait: must be 0s to 10s")
 	case s.PayGrace < 0 || s.PayGrace > 24*time.Hour:

@@ -87,6 +87,20 @@ func New(client redis.UniversalClient, instance string) *Gate {
 // Ping asks Redis for an answer.
 func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err() }
 
+// Version is the server's, empty if it doesn't tell.
+func (g *Gate) Version(ctx context.Context) (string, error) {
+	info, err := g.client.Info(ctx, "server").Result()
+	if err != nil {
+		return "", fmt.Errorf("ask for the version of Redis: %w", err)
+	}
+	for line := range strings.Lines(info) {
+		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(version), nil
+		}
+	}
+	return "", nil
+}
+
 // The codes that admit.lua returns.
 const (
 	codeAdmitted = iota

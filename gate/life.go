@@ -145,6 +145,15 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	return nil
 }
 
+// Erase removes a sale's gate with all that belongs to it. It is for sales that no buyer was ever offered.
+func (g *Gate) Erase(ctx context.Context, saleID string) error {
+	keys := []string{gateKey(saleID), unitsKey(saleID), idsKey(saleID), streamKey(saleID), doneKey(saleID)}
+	if err := g.client.Del(ctx, keys...).Err(); err != nil {
+		return fmt.Errorf("erase the gate: %w", err)
+	}
+	return nil
+}
+
 func configuration(sale model.Sale) []any {
 	return []any{
 		"revision", sale.Revision, "status", string(sale.Status), "starts_ms", sale.StartsAt.UnixMilli(),

@@ -55,6 +55,7 @@ type Meter interface {
 
 // Limits are those of the front door.
 type Limits struct {
+	Leaky          bool // a leaky bucket for the instance instead of a token bucket
 	Rate           float64
 	Burst          int
 	Wait           time.Duration
@@ -77,6 +78,9 @@ func Router(a *API) (http.Handler, error) {
 
 	deadline := middleware.Deadline(requestLimit)
 	instance := a.timed("token_bucket", middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
+	if a.Limits.Leaky {
+		instance = a.timed("leaky_bucket", middleware.LeakyBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
+	}
 	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
 	login := a.timed("authenticate", middleware.Authenticate(a.Tokens))
 	path := a.timed("path_token", middleware.PathToken(a.Paths))

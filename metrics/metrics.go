@@ -119,18 +119,28 @@ func (m *Metrics) Violation() { m.violations.Inc() }
 func (m *Metrics) CounterFailed() { m.counterFails.Inc() }
 
 // Purchases gives the number of purchase requests by verdict.
-func (m *Metrics) Purchases() map[string]float64 {
+func (m *Metrics) Purchases() map[string]float64 { return m.counts("flashsale_purchases_total") }
+
+// LostRaces gives the number of optimistic transactions that were overtaken.
+func (m *Metrics) LostRaces() int64 { return int64(m.counts("flashsale_lost_races_total")[""]) }
+
+// counts reads a counter by the values of its label; without one the value is empty.
+func (m *Metrics) counts(name string) map[string]float64 {
 	counts := map[string]float64{}
 	families, err := m.registry.Gather()
 	if err != nil {
 		return counts // a collector's failure shows at /metrics
 	}
 	for _, family := range families {
-		if family.GetName() != "flashsale_purchases_total" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			counts[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+			value := ""
+			for _, label := range metric.GetLabel() {
+				value = label.GetValue()
+			}
+			counts[value] = metric.GetCounter().GetValue()
 		}
 	}
 	return counts

@@ -16,6 +16,14 @@ type Attempt struct {
 	RequestKey  string
 	RequestHash string // of what the request asks for, to tell a repeat from another request under the same key
 	Frequency   Frequency
+	Keyless     bool // the engine made the request key: the attempt repeats nothing that came before
+}
+
+// Look is what a read of the database said of an attempt.
+type Look struct {
+	Offer   Offer
+	Now     time.Time // by the database's clock
+	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if there is something to write
 }
 
 // HashRequest gives the request hash of an attempt: 32 hex digits over all that a body can ask for.

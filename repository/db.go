@@ -53,6 +53,7 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
+	lock   chan struct{}       // held by each writing transaction, if there is one
 	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
 }
 
@@ -220,6 +221,14 @@ func closePool(db *gorm.DB) error {
 	return pool.Close()
 }
 
+// Exclusive gives the same database with a lock of this process around each transaction that writes: for a strategy
+// that trusts such a lock alone, so that what others give back or take does not get between its read and its write.
+func (s *Store) Exclusive(lock chan struct{}) *Store {
+	locked := *s
+	locked.lock = lock
+	return &locked
+}
+
 // Close ends all connections.
 func (s *Store) Close() error {
 	if s.sqlite {
@@ -275,6 +284,14 @@ func (s *Store) skipLocked() string {
 // transact runs fn in one transaction, and again after a deadlock or a lock wait. An error of the commit
 // itself is returned as it is: the transaction may have committed or not.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	if s.lock != nil {
+		select {
+		case s.lock <- struct{}{}:
+			defer func() { <-s.lock }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	var err error
 	for try := range transactionTries {
 		if err = s.write.WithContext(ctx).Transaction(fn); err == nil || !passing(err) {

@@ -204,6 +204,15 @@ func (c *Catalog) LiveIDs() []string { return slices.Clone(c.live.Load().order) 
 // Epoch is the newest generation of a sale's gate that this instance has heard of, 0 if none.
 func (c *Catalog) Epoch(saleID string) int64 { return c.live.Load().offers[saleID].Stock.Epoch }
 
+// Judge says whether a sale sells now: NotFound if it isn't watched.
+func (c *Catalog) Judge(saleID string) model.Verdict {
+	offer, ok := c.live.Load().offers[saleID]
+	if !ok {
+		return model.NotFound
+	}
+	return offer.Judge(c.Now())
+}
+
 // Latch notes that a sale was out of units a moment ago.
 func (c *Catalog) Latch(saleID string) { c.soldOut.Store(saleID, struct{}{}) }
 

@@ -68,6 +68,9 @@ func (g *Gates) Retire() { g.retired = true }
 // Epoch is the newest generation of a sale's gate that this instance has heard of.
 func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
 
+// Judge says whether a sale sells now, as far as this instance knows: NotFound if it isn't watched.
+func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(saleID) }
+
 // NeedGate asks the controller to see to it that a sale has an open gate, and returns at once.
 func (g *Gates) NeedGate(saleID, reason string) { g.ask(GateRequest{SaleID: saleID, Reason: reason}) }
 

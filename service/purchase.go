@@ -87,9 +87,9 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	}
 	a := model.Attempt{
 		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, RequestKey: r.Key,
-		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency,
+		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency, Keyless: r.Key == "",
 	}
-	if a.RequestKey == "" {
+	if a.Keyless {
 		a.RequestKey = rand.Text()
 	}
 	a.ID = p.IDs.Derive(a.UserID, a.SaleID, a.RequestKey)

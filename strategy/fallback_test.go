@@ -43,6 +43,19 @@ func (d *fakeDatabase) Deduct(ctx context.Context, saleID string, attempts []mod
 	return outcomes, nil
 }
 
+// DeductLocked, Look and Overwrite are for the strategies that have tests of their own.
+func (*fakeDatabase) DeductLocked(context.Context, model.Attempt) (model.Outcome, error) {
+	panic("the fallback locks no rows")
+}
+
+func (*fakeDatabase) Look(context.Context, model.Attempt) (model.Look, error) {
+	panic("the fallback never looks first")
+}
+
+func (*fakeDatabase) Overwrite(context.Context, model.Attempt, model.Look) (model.Outcome, error) {
+	panic("the fallback never overwrites")
+}
+
 func (d *fakeDatabase) enter(saleID string, attempts []model.Attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,6 +92,11 @@ func (g fakeGate) Admit(_ context.Context, a model.Attempt, epoch int64) (model.
 	return g(a, epoch)
 }
 
+// Peek finds an open gate with units.
+func (fakeGate) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
+	return slices.Repeat([]model.GateState{{Exists: true, Open: true, Left: 100}}, len(saleIDs)), nil
+}
+
 // noGate is a Redis that has no gate of any sale.
 func noGate(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, model.ErrNoGate }
 
@@ -89,6 +107,8 @@ type fakeControl struct {
 }
 
 func (*fakeControl) Epoch(string) int64 { return 7 }
+
+func (*fakeControl) Judge(string) model.Verdict { return model.Accepted }
 
 func (c *fakeControl) NeedGate(saleID, _ string) {
 	c.mu.Lock()

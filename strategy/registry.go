@@ -9,8 +9,10 @@ package strategy
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"flashsale/model"
 )
@@ -19,18 +21,28 @@ import (
 type Gate interface {
 	// Admit takes an attempt's units and queues it, or refuses it. model.ErrNoGate: no open gate of this epoch.
 	Admit(ctx context.Context, a model.Attempt, epoch int64) (model.Outcome, error)
+	// Peek reads the gates of sales as they stand, in the order of the sales.
+	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 }
 
 // Database is what strategies need of the truth.
 type Database interface {
 	// Deduct writes orders for attempts on one sale if no other writer comes between, else model.ErrLostRace.
 	Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
+	// DeductLocked writes an attempt's order while it holds a lock on the stock row.
+	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
+	// Look reads what there is to know of an attempt.
+	Look(ctx context.Context, a model.Attempt) (model.Look, error)
+	// Overwrite writes an attempt's order and the stock as they follow from a look, whoever wrote in between.
+	Overwrite(ctx context.Context, a model.Attempt, look model.Look) (model.Outcome, error)
 }
 
 // Control is what strategies need of the instance's control module.
 type Control interface {
 	// Epoch is the newest generation of a sale's gate that this instance has heard of.
 	Epoch(saleID string) int64
+	// Judge says whether a sale sells now, as far as this instance knows.
+	Judge(saleID string) model.Verdict
 	// NeedGate asks for an open gate of a sale that has none; it doesn't wait for it.
 	NeedGate(saleID, reason string)
 	// ReplaceGate asks for a new gate in place of one that is wrong; it doesn't wait for it.
@@ -44,6 +56,11 @@ type Needs struct {
 	Control  Control
 	Log      *slog.Logger
 	Retried  func() // counts a transaction that lost its race
+	Now      func() time.Time
+	Lock     chan struct{} // with room for one; mutex holds it
+	// LocalShare and LocalBuffer are how much of the gate's units local may take in memory: a part of 1, and units.
+	LocalShare  float64
+	LocalBuffer int64
 }
 
 // Strategy takes units from stock for attempts.
@@ -58,18 +75,33 @@ type Strategy interface {
 	Close()
 }
 
+// sources are the strategies' files, for what their comments say.
+//
+//go:embed naive.go mutex.go pessimistic.go optimistic.go redis.go local.go hybrid.go
+var sources embed.FS
+
 // Names lists the strategies that New makes.
-func Names() []string { return []string{"hybrid", "redis", "optimistic"} }
+func Names() []string {
+	return []string{"naive", "mutex", "pessimistic", "optimistic", "redis", "local", "hybrid"}
+}
 
 // New makes the strategy of a name.
 func New(name string, n Needs) (Strategy, error) {
 	switch name {
-	case "hybrid":
-		return NewHybrid(n), nil
-	case "redis":
-		return NewRedis(n), nil
+	case "naive":
+		return NewNaive(n), nil
+	case "mutex":
+		return NewMutex(n), nil
+	case "pessimistic":
+		return NewPessimistic(n), nil
 	case "optimistic":
 		return NewOptimistic(n), nil
+	case "redis":
+		return NewRedis(n), nil
+	case "local":
+		return NewLocal(n), nil
+	case "hybrid":
+		return NewHybrid(n), nil
 	}
 	return nil, fmt.Errorf("unknown strategy %q", name)
 }

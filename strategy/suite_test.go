@@ -169,9 +169,16 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
 	e.waiters = service.NewWaiters()
-	needs := Needs{Gate: e.gate, Database: s.db, Control: e.gates, Log: log, Retried: func() {}}
+	needs := Needs{
+		Gate: e.gate, Database: s.db, Control: e.gates, Log: log, Retried: func() {}, Now: time.Now,
+		Lock: make(chan struct{}, 1), LocalShare: 0.5, LocalBuffer: 4,
+	}
 	for _, f := range change {
 		f(&needs)
+	}
+	db := s.db
+	if strategyName == "mutex" {
+		db = db.Exclusive(needs.Lock)
 	}
 	if e.strategy, err = New(strategyName, needs); err != nil {
 		s.Fatal(err)
@@ -181,15 +188,15 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 		e.gates.Retire()
 	}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: e.gate, Ledger: s.db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
+		Stream: e.gate, Ledger: db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
 		Wake: e.waiters.WakeAll, Replace: e.gates.ReplaceGate, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
 	})
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
 		Queued: e.settler.Notify, Meter: noMeter{}, Now: time.Now, AckWait: longWait,
 	}
-	e.orders = &service.Orders{Desk: s.db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Log: log}
-	e.sales = &service.Sales{Store: s.db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: log}
+	e.orders = &service.Orders{Desk: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Log: log}
+	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: log}
 	if err := e.catalog.Refresh(s.Context()); err != nil {
 		s.Fatal(err)
 	}

@@ -1,0 +1,368 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"flashsale/config"
+	"flashsale/gate"
+	"flashsale/lab"
+	"flashsale/model"
+	"flashsale/service"
+	"flashsale/strategy"
+)
+
+const (
+	// labPatience is how long a buyer of the lab waits for the order, and a round for the last entry: what a dead
+	// instance has read is settled by another after three seconds.
+	labPatience = 10 * time.Second
+	// labLook is how often a wait looks at the database or the gate, for what nothing announces.
+	labLook = 20 * time.Millisecond
+)
+
+// bench gives each strategy fresh instances of the engine on the stores that the settings name.
+type bench struct {
+	settings config.Settings // for the instances
+	stores   *stores         // the lab's own look at the truth
+	gate     *gate.Gate
+	folder   string // of the SQLite file, empty if there is none
+}
+
+// openBench opens the stores. A SQLite database is a file of its own beside the one that the settings name, since a
+// server may be running on that.
+func openBench(ctx context.Context, settings config.Settings) (b *bench, err error) {
+	b = &bench{settings: settings}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if path, isFile := settings.SQLitePath(); isFile {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			return b, fmt.Errorf("--database: %w", err)
+		}
+		if b.folder, err = os.MkdirTemp(filepath.Dir(path), "lab-"); err != nil {
+			return b, fmt.Errorf("--database: %w", err)
+		}
+		b.settings.Database = "sqlite:" + filepath.Join(b.folder, "lab.db")
+	}
+	if b.stores, err = openStores(ctx, &b.settings); err != nil {
+		return b, err
+	}
+	if b.stores.embedded != nil {
+		b.settings.Redis = b.stores.embedded.URL() // the instances share it
+	}
+	if err := b.stores.database.MigrateUp(ctx); err != nil {
+		return b, fmt.Errorf("migrate: %w", err)
+	}
+	b.gate = gate.New(b.stores.redis, "lab")
+	now, err := b.stores.database.Now(ctx)
+	if err != nil {
+		return b, err
+	}
+	running, err := b.gate.Instances(ctx, now)
+	if err != nil {
+		return b, err
+	}
+	for _, figures := range running {
+		return b, fmt.Errorf("an instance at %v serves from this Redis; the lab wants stores of its own", figures["url"])
+	}
+	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
+	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
+	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", labPatience/2 // within a request's own limit
+	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0          // all buyers come from here
+	return b, nil
+}
+
+func (b *bench) close() (err error) {
+	if b.stores != nil {
+		err = b.stores.close()
+	}
+	if b.folder != "" {
+		err = errors.Join(err, os.RemoveAll(b.folder))
+	}
+	return err
+}
+
+// setting says what a reader must know of the run.
+func (b *bench) setting(ctx context.Context, cmd config.Command, version string) (lab.Setting, error) {
+	database, err := b.stores.database.Version(ctx)
+	if err != nil {
+		return lab.Setting{}, err
+	}
+	redis := "in this process (miniredis)"
+	if b.stores.embedded == nil {
+		if redis, err = b.gate.Version(ctx); err != nil {
+			return lab.Setting{}, err
+		}
+		redis = "Redis " + redis
+	}
+	lessons := map[string]lab.Lesson{}
+	for _, name := range cmd.Lab.Strategies {
+		lessons[name] = lab.Lesson(strategy.LessonOf(name))
+	}
+	l := cmd.Lab
+	command := fmt.Sprintf("flashsale lab --strategies %s --buyers %d --stock %d --concurrency %d --instances %d --seed %d",
+		strings.Join(l.Strategies, ","), l.Buyers, l.Stock, l.Concurrency, l.Instances, l.Seed)
+	if l.OverHTTP {
+		command += " --over-http"
+	}
+	if l.Kill {
+		command += " --kill"
+	}
+	return lab.Setting{
+		Machine: lab.ThisMachine(), Database: database, Redis: redis, Lessons: lessons, Command: command, Version: version,
+		Options: map[string]string{
+			"--db-max-conns": fmt.Sprint(b.settings.DBMaxConns),
+			"--local-share":  fmt.Sprint(b.settings.LocalShare),
+			"--local-buffer": fmt.Sprint(b.settings.LocalBuffer),
+		},
+	}, nil
+}
+
+// Start opens a sale and runs instances of a strategy on it.
+func (b *bench) Start(ctx context.Context, name string, p lab.Plan) (_ lab.Round, err error) {
+	r := &labRound{bench: b, overHTTP: p.OverHTTP, keyed: p.Kill}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	settings := b.settings
+	settings.Strategy = name
+	for range p.Instances {
+		a, err := newApp(ctx, settings, io.Discard)
+		if err != nil {
+			return nil, err
+		}
+		r.instances = append(r.instances, runInstance(ctx, a, p.Concurrency))
+	}
+	now := r.instances[0].app.catalog.Now()
+	offer, invalid, err := r.instances[0].app.sales.Create(ctx, model.Sale{
+		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
+		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour),
+	}, int64(p.Stock), "lab")
+	if err != nil || invalid != "" {
+		return nil, fmt.Errorf("make a sale: %w%s", err, invalid)
+	}
+	r.saleID = offer.ID
+	for _, i := range r.instances {
+		if err := i.app.catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// labRound is one strategy's turn on the bench.
+type labRound struct {
+	bench     *bench
+	saleID    string
+	instances []*labInstance
+	overHTTP  bool
+	keyed     bool // buyers come again when an instance dies, under the same key
+}
+
+// labInstance is a running engine.
+type labInstance struct {
+	app    *App
+	dead   chan struct{}
+	stop   func() error // an orderly stop
+	tokens *service.Tokens
+	paths  *service.Paths
+	client *http.Client
+}
+
+// runInstance runs an app until it is stopped: when ctx ends, the round's last orders are still to be settled.
+func runInstance(ctx context.Context, a *App, connections int) *labInstance {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	secret := []byte(a.settings.Secret)
+	return &labInstance{
+		app: a, dead: make(chan struct{}), tokens: service.NewTokens(secret, time.Now), paths: service.NewPaths(secret, a.catalog.Now),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: 2 * labPatience},
+		stop: func() error {
+			cancel()
+			return errors.Join(<-done, a.Close())
+		},
+	}
+}
+
+// errUnsettled: an attempt was admitted, and no order came of it in time.
+var errUnsettled = fmt.Errorf("queued, and not settled within %s", labPatience)
+
+// errDead: the instance that an attempt was sent to is gone.
+var errDead = errors.New("the instance is dead")
+
+func (i *labInstance) isDead() bool {
+	select {
+	case <-i.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Kill breaks an instance's connections in the middle of what it does: its death, as buyers and stores see it.
+func (r *labRound) Kill(instance int) {
+	i := r.instances[instance]
+	close(i.dead)
+	_ = i.app.server.Close()
+	_ = i.app.stores.close() // statements under way fail or not, as in a crash
+}
+
+// Buy sends a buyer's attempt to an instance. The order's id follows from the buyer's name, so that an attempt that
+// comes a second time, at another instance, has one order at most.
+func (r *labRound) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
+	i := r.instances[instance]
+	if i.isDead() {
+		return "", errDead
+	}
+	if r.overHTTP {
+		return i.post(ctx, r.saleID, buyer)
+	}
+	verdict, err := i.deduct(ctx, model.Attempt{
+		ID: i.app.ids.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
+		RequestKey: buyer, RequestHash: model.HashRequest(1), Keyless: !r.keyed,
+	})
+	if i.isDead() {
+		return "", errDead // nobody would have heard it
+	}
+	return verdict, err
+}
+
+// deduct runs the strategy and waits until the order is in the database.
+func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
+	settled, done := i.app.waiters.Wait(a.ID)
+	defer done()
+	outcome, err := i.app.strategy.Deduct(ctx, a)
+	if err != nil || !outcome.Queued() {
+		return outcome.Verdict, err
+	}
+	i.app.settler.Notify(a.SaleID)
+	ctx, cancel := context.WithTimeoutCause(ctx, labPatience, errUnsettled)
+	defer cancel()
+	var looks <-chan time.Time
+	if outcome.Repeated { // it waits for a dead instance's buyer, or was settled long since
+		ticker := time.NewTicker(labLook)
+		defer ticker.Stop()
+		looks = ticker.C
+	}
+	for {
+		select {
+		case outcome := <-settled:
+			return outcome.Verdict, nil
+		case <-looks:
+			order, ok, err := i.app.stores.database.Order(ctx, a.ID)
+			switch {
+			case err != nil:
+				return "", err
+			case ok && order.Status == model.OrderRejected:
+				return order.Reason, nil
+			case ok:
+				return model.Accepted, nil
+			}
+		case <-i.dead:
+			return "", errDead
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// post sends the request that a browser would send.
+func (i *labInstance) post(ctx context.Context, saleID, buyer string) (model.Verdict, error) {
+	token, _, err := i.tokens.Sign(model.Identity{UserID: buyer, Role: model.RoleBuyer}, time.Hour)
+	if err != nil {
+		return "", err
+	}
+	path, _ := i.paths.Issue(buyer, saleID, time.Hour)
+	url := i.app.URL() + "/api/v1/sales/" + saleID + "/" + path + "/orders"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(`{"quantity":1}`)))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", buyer)
+	resp, err := i.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct{ Code model.Verdict }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return "", fmt.Errorf("read the answer: %w", err)
+	}
+	switch {
+	case resp.StatusCode == http.StatusCreated:
+		return model.Accepted, nil
+	case resp.StatusCode == http.StatusAccepted:
+		return "", errUnsettled
+	case resp.StatusCode >= http.StatusInternalServerError:
+		return "", fmt.Errorf("%d %s", resp.StatusCode, answer.Code)
+	}
+	return answer.Code, nil
+}
+
+// Finish waits until nothing is on its way, reads the books, stops the instances and removes the sale.
+func (r *labRound) Finish(ctx context.Context) (tally lab.Tally, err error) {
+	err = r.settled(ctx)
+	books, _, booksErr := r.bench.stores.database.Books(ctx, r.saleID)
+	tally.Sold = books.Units[model.OrderPending] + books.Units[model.OrderPaid]
+	tally.Left = books.Stock.Available
+	for _, i := range r.instances {
+		tally.Retries += i.app.metrics.LostRaces()
+	}
+	return tally, errors.Join(err, booksErr, r.stop(ctx))
+}
+
+// settled waits until the sale's stream is empty.
+func (r *labRound) settled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, labPatience)
+	defer cancel()
+	ticker := time.NewTicker(labLook)
+	defer ticker.Stop()
+	for {
+		states, err := r.bench.gate.Peek(ctx, r.saleID)
+		if err != nil || states[0].Stream == 0 {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d entries are not settled", states[0].Stream)
+		}
+	}
+}
+
+// stop ends the instances, then removes what the round has left in the stores.
+func (r *labRound) stop(ctx context.Context) error {
+	errs := make([]error, len(r.instances))
+	var stopping sync.WaitGroup
+	for n, i := range r.instances {
+		stopping.Go(func() {
+			if err := i.stop(); !i.isDead() {
+				errs[n] = err
+			}
+			i.client.CloseIdleConnections()
+		})
+	}
+	stopping.Wait()
+	if r.saleID == "" {
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, r.bench.stores.database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, r.saleID))...)
+}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"flashsale/config"
+	"flashsale/lab"
+	"flashsale/strategy"
+)
+
+// ErrInterrupted: the user stopped the lab; what it had measured by then is reported.
+var ErrInterrupted = errors.New("interrupted: the report is partial")
+
+// validateLab checks the lab's options and puts the strategies' names in place of "all".
+func validateLab(l *config.Lab) error {
+	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
+		l.Strategies = strategy.Names()
+	}
+	seen := map[string]bool{}
+	for _, name := range l.Strategies {
+		if _, err := strategy.New(name, strategy.Needs{}); err != nil || seen[name] {
+			return fmt.Errorf("--strategies: want all, or some of %s, each once", strings.Join(strategy.Names(), ","))
+		}
+		seen[name] = true
+	}
+	switch {
+	case l.Buyers < 1 || l.Buyers > 1_000_000:
+		return errors.New("--buyers: must be 1 to 1000000")
+	case l.Stock < 1 || l.Stock > 1_000_000:
+		return errors.New("--stock: must be 1 to 1000000")
+	case l.Concurrency < 1 || l.Concurrency > 10_000:
+		return errors.New("--concurrency: must be 1 to 10000")
+	case l.Instances < 1 || l.Instances > 8:
+		return errors.New("--instances: must be 1 to 8")
+	case l.Kill && l.Instances < 2:
+		return errors.New("--kill: needs --instances 2 or more, so that one is left")
+	case l.Out == "":
+		return errors.New("--out: needs a folder")
+	}
+	return nil
+}
+
+// runLab runs the strategies and writes what they did to stdout and to files; progress goes to stderr if that is
+// a terminal.
+func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
+	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	bench, err := openBench(ctx, cmd.Settings)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bench.close()) }()
+	setting, err := bench.setting(ctx, cmd, version)
+	if err != nil {
+		return err
+	}
+	plan := lab.Plan{
+		Strategies: cmd.Lab.Strategies, Buyers: cmd.Lab.Buyers, Stock: cmd.Lab.Stock, Concurrency: cmd.Lab.Concurrency,
+		Instances: cmd.Lab.Instances, OverHTTP: cmd.Lab.OverHTTP, Kill: cmd.Lab.Kill, Seed: cmd.Lab.Seed,
+	}
+	report, runErr := lab.Run(ctx, bench, plan, setting, time.Now, progressOn(stderr))
+	if report == nil {
+		return runErr
+	}
+	if err := errors.Join(runErr, report.WriteTable(stdout), writeReport(cmd.Lab.Out, report, stdout)); err != nil {
+		return err
+	}
+	if report.Interrupted {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// progressOn shows one line that changes, on a terminal; elsewhere nothing.
+func progressOn(w io.Writer) func(lab.Progress) {
+	if !isTerminal(w) {
+		return func(lab.Progress) {}
+	}
+	return func(p lab.Progress) {
+		const wipe = "\r\x1b[K"
+		if p.Result != nil {
+			_, _ = fmt.Fprint(w, wipe) // the table follows
+			return
+		}
+		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index+1, p.Of, p.Strategy, p.Done, p.Buyers)
+	}
+}
+
+func writeReport(dir string, report *lab.Report, stdout io.Writer) error {
+	w := bufio.NewWriter(stdout)
+	for name, write := range map[string]func(io.Writer) error{"report.html": report.WriteHTML, "report.json": report.WriteJSON} {
+		path := filepath.Join(dir, name)
+		file, err := os.Create(path) //nolint:gosec // the user names the folder
+		if err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		if err := errors.Join(write(file), file.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	fmt.Fprintf(w, "\n%s has charts and explanations, %s the figures\n", filepath.Join(dir, "report.html"), filepath.Join(dir, "report.json"))
+	return w.Flush()
+}

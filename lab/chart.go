@@ -1,0 +1,263 @@
+package lab
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Charts are measured in percent across and in pixels down: a narrow screen squeezes the bars, and the text keeps
+// its size.
+const (
+	chartRight    = 78.0 // percent, leaves room for the figure behind the longest bar
+	lineHeight    = 18   // pixels, of a line of text
+	textBase      = 13   // pixels from a line's top to the feet of its letters
+	barHeight     = 14
+	barGap        = 3
+	rowGap        = 16
+	axisHeight    = 26
+	hillHeight    = 56   // of a latency distribution
+	labelRoom     = 9.0  // percent on either side of the latency axis, for a label beside a mark
+	thinnest      = 0.4  // percent, of a bar that is not nothing
+	hairline      = 0.15 // percent between the bars of a distribution
+	linearTicks   = 5    // at most, so that their labels stay apart on a telephone
+	logFromRatio  = 50   // a bar fifty times shorter than another can't be read any more
+	stockRight    = 96.0 // percent, where the label of the stock line is on its left
+	percentDigits = 100  // two digits behind the point are finer than any screen
+)
+
+// chart is what the template draws. Its words for places: X, Width in percent, Y, Height in pixels.
+type chart struct {
+	Label  string // tells who can't see it what it shows
+	Height int
+	Bars   []bar
+	Lines  []line
+	Texts  []text
+}
+
+type bar struct {
+	X, Width  float64
+	Y, Height int
+	Class     string
+	Title     string // shown under the pointer
+}
+
+type line struct {
+	X        float64
+	From, To int
+	Class    string
+}
+
+type text struct {
+	X     float64
+	DX    int // pixels from X
+	Y     int
+	Class string // start is the default, end and middle anchor it there
+	Words string
+}
+
+// axis brings a value to its place across the chart.
+type axis struct {
+	low, high   float64 // values at the ends
+	left, right float64 // percent
+	log         bool
+}
+
+func (a axis) at(value float64) float64 {
+	part := (value - a.low) / (a.high - a.low)
+	if a.log {
+		part = math.Log(value/a.low) / math.Log(a.high/a.low)
+	}
+	return toPercent(a.left + min(max(part, 0), 1)*(a.right-a.left))
+}
+
+func toPercent(x float64) float64 { return math.Round(x*percentDigits) / percentDigits }
+
+// ticks are round values within the axis.
+func (a axis) ticks() (list []float64) {
+	if a.log {
+		for exponent := math.Ceil(math.Log10(a.low)); math.Pow(10, exponent) <= a.high; exponent++ {
+			list = append(list, math.Pow(10, exponent))
+		}
+		return list
+	}
+	step := math.Pow(10, math.Floor(math.Log10(a.high)))
+	for _, part := range []float64{0.1, 0.2, 0.5} {
+		if a.high/(step*part) <= linearTicks {
+			step *= part
+			break
+		}
+	}
+	for n := 0.0; n*step <= a.high; n++ {
+		list = append(list, n*step)
+	}
+	return list
+}
+
+// draw adds the axis to a chart whose rows end at bottom: a grid line and a label for each tick, and what it counts.
+func (a axis) draw(c *chart, bottom int, unit string) {
+	grid := make([]line, 0, linearTicks)
+	for _, value := range a.ticks() {
+		x := a.at(value)
+		class := "tick middle"
+		if x < labelRoom/2 {
+			class = "tick"
+		}
+		grid = append(grid, line{X: x, From: 0, To: bottom, Class: "grid"})
+		c.Texts = append(c.Texts, text{X: x, Y: bottom + textBase, Class: class, Words: tickLabel(value)})
+	}
+	c.Lines = append(grid, c.Lines...) // beneath the marks
+	c.Texts = append(c.Texts, text{X: a.left, Y: bottom + textBase + lineHeight, Class: "tick", Words: unit})
+	c.Height = bottom + axisHeight + lineHeight
+}
+
+func tickLabel(value float64) string {
+	if value >= 1000 {
+		return strconv.FormatFloat(value/1000, 'g', 3, 64) + "k"
+	}
+	return strconv.FormatFloat(value, 'g', 3, 64)
+}
+
+// throughputChart shows requests and orders a second as two bars for each strategy.
+func throughputChart(results []*Result) chart {
+	c := chart{Label: "Requests per second and persisted orders per second of each strategy; the table has the figures"}
+	low, high := math.Inf(1), 0.0
+	for _, r := range results {
+		for _, rate := range []float64{r.RequestsPerSecond, r.PersistedPerSecond} {
+			if rate > 0 {
+				low, high = min(low, rate), max(high, rate)
+			}
+		}
+	}
+	if high == 0 {
+		high = 1 // nothing was measured; an axis without a length can't be drawn
+	}
+	a, unit := axis{high: high, right: chartRight}, "per second"
+	if high/low > logFromRatio {
+		// From the power of ten below the least, so that even its bar has a length.
+		a.low, a.log, unit = math.Pow(10, math.Ceil(math.Log10(low))-1), true, "per second, on a logarithmic scale"
+	}
+	y := 0
+	for _, r := range results {
+		c.Texts = append(c.Texts, text{Y: y + textBase, Class: "name", Words: r.Strategy})
+		y += lineHeight
+		for _, b := range []struct {
+			rate        float64
+			class, what string
+		}{{r.RequestsPerSecond, "first", "requests/s"}, {r.PersistedPerSecond, "second", "persisted orders/s"}} {
+			width := 0.0
+			if b.rate > 0 {
+				width = max(a.at(b.rate), thinnest)
+				c.Bars = append(c.Bars, bar{
+					Width: width, Y: y, Height: barHeight, Class: b.class,
+					Title: fmt.Sprintf("%s: %s %s", r.Strategy, figure(b.rate), b.what),
+				})
+			}
+			c.Texts = append(c.Texts, text{X: width, DX: 6, Y: y + barHeight - barGap, Class: "value", Words: figure(b.rate)})
+			y += barHeight + barGap
+		}
+		y += rowGap - barGap
+	}
+	a.draw(&c, y-rowGap/2, unit)
+	return c
+}
+
+// latencyChart shows how long the attempts of each strategy took, all on one axis. Each distribution is as tall as
+// its own tallest bar.
+func latencyChart(results []*Result) chart {
+	c := chart{Label: "Distribution of the latency of each strategy, with its median and 99th percentile; the table has the figures"}
+	width := math.Pow(10, 1.0/bucketsPerDecade)
+	low, high := math.Inf(1), 0.0
+	for _, r := range results {
+		for _, b := range r.Histogram {
+			low, high = min(low, b.UpToMS/width), max(high, b.UpToMS)
+		}
+	}
+	if high == 0 {
+		low, high = 1, 10 // as above
+	}
+	a := axis{low: low, high: high, left: labelRoom, right: 100 - labelRoom, log: true}
+	y := 0
+	for _, r := range results {
+		c.Texts = append(c.Texts,
+			text{Y: y + textBase, Class: "name", Words: r.Strategy},
+			text{X: 100, Y: y + textBase, Class: "value end", Words: fmt.Sprintf("p50 %s ms, p99 %s ms", figure(r.P50MS), figure(r.P99MS))})
+		y += lineHeight + barGap
+		c.hill(a, y+lineHeight, width, r)
+		y += lineHeight + hillHeight + rowGap
+	}
+	a.draw(&c, y-rowGap, "milliseconds, on a logarithmic scale")
+	return c
+}
+
+// hill draws one distribution below top.
+func (c *chart) hill(a axis, top int, width float64, r *Result) {
+	var tallest int64
+	for _, b := range r.Histogram {
+		tallest = max(tallest, b.Count)
+	}
+	for _, b := range r.Histogram {
+		x, height := a.at(b.UpToMS/width), max(1, int(math.Round(hillHeight*float64(b.Count)/float64(tallest))))
+		c.Bars = append(c.Bars, bar{
+			X: x, Width: toPercent(max(a.at(b.UpToMS)-x-hairline, thinnest)), Y: top + hillHeight - height, Height: height, Class: "first",
+			Title: fmt.Sprintf("%s: %s up to %s ms", r.Strategy, count(b.Count, "attempt"), figure(b.UpToMS)),
+		})
+	}
+	if tallest == 0 {
+		return
+	}
+	// p50 is never right of p99, so that their labels can't meet.
+	for _, m := range []struct {
+		ms           float64
+		dx           int
+		class, words string
+	}{{r.P50MS, -4, "tick end", "p50"}, {r.P99MS, 4, "tick", "p99"}} {
+		x := a.at(m.ms)
+		c.Lines = append(c.Lines, line{X: x, From: top - lineHeight + barGap, To: top + hillHeight, Class: "mark"})
+		c.Texts = append(c.Texts, text{X: x, DX: m.dx, Y: top - barGap, Class: m.class, Words: m.words})
+	}
+}
+
+// stockChart shows the units sold against those that there were.
+func stockChart(results []*Result, stock int) chart {
+	c := chart{Label: fmt.Sprintf("Units sold by each strategy against the stock of %s; the table has the figures", grouped(stock))}
+	most := int64(stock)
+	for _, r := range results {
+		most = max(most, r.Sold)
+	}
+	a := axis{high: float64(most), right: stockRight}
+	limit := a.at(float64(stock))
+	y := lineHeight
+	for _, r := range results {
+		words := grouped(r.Sold) + " sold"
+		switch {
+		case r.Oversold > 0:
+			words += ", " + grouped(r.Oversold) + " too many"
+		case r.Undersold > 0:
+			words += ", " + grouped(r.Undersold) + " held back"
+		}
+		c.Texts = append(c.Texts,
+			text{Y: y + textBase, Class: "name", Words: r.Strategy},
+			text{X: stockRight, Y: y + textBase, Class: "value end", Words: words})
+		y += lineHeight
+		if within := min(r.Sold, int64(stock)); within > 0 {
+			c.Bars = append(c.Bars, bar{Width: max(a.at(float64(within)), thinnest), Y: y, Height: barHeight, Class: "first", Title: r.Strategy + ": " + words})
+		}
+		if r.Oversold > 0 {
+			c.Bars = append(c.Bars, bar{
+				X: limit, Width: toPercent(max(a.at(float64(r.Sold))-limit, thinnest)), Y: y, Height: barHeight, Class: "over",
+				Title: r.Strategy + ": " + words,
+			})
+		}
+		y += barHeight + rowGap
+	}
+	bottom := y - rowGap/2
+	class := "value"
+	if limit > chartRight/2 {
+		class = "value end"
+	}
+	c.Texts = append(c.Texts, text{X: limit, Y: textBase - 2, Class: class, Words: "stock " + grouped(stock)})
+	c.Lines = append(c.Lines, line{X: limit, From: lineHeight - barGap, To: bottom, Class: "limit"})
+	a.draw(&c, bottom, "units")
+	return c
+}

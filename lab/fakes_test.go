@@ -1,0 +1,174 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+// fakeBench has a round ready for each strategy.
+type fakeBench map[string]*fakeRound
+
+func (b fakeBench) Start(_ context.Context, strategy string, _ Plan) (Round, error) {
+	r, ok := b[strategy]
+	if !ok {
+		return nil, errBroken
+	}
+	r.started++
+	return r, nil
+}
+
+var errBroken = errors.New("broken")
+
+// call is one Buy as the round saw it.
+type call struct {
+	instance int
+	buyer    string
+}
+
+// fakeRound sells as buy says and keeps what it was asked.
+type fakeRound struct {
+	buy    func(ctx context.Context, instance int, buyer string) (model.Verdict, error)
+	kill   func()
+	finish func(ctx context.Context) (Tally, error)
+
+	mu       sync.Mutex
+	calls    []call
+	kills    []int
+	started  int
+	finished int
+}
+
+func (r *fakeRound) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
+	r.mu.Lock()
+	r.calls = append(r.calls, call{instance, buyer})
+	r.mu.Unlock()
+	return r.buy(ctx, instance, buyer)
+}
+
+func (r *fakeRound) Kill(instance int) {
+	r.mu.Lock()
+	r.kills = append(r.kills, instance)
+	r.mu.Unlock()
+	if r.kill != nil {
+		r.kill()
+	}
+}
+
+func (r *fakeRound) Finish(ctx context.Context) (Tally, error) {
+	r.finished++
+	return r.finish(ctx)
+}
+
+// shelf is a stock that sells each unit once, and each buyer one.
+type shelf struct {
+	mu     sync.Mutex
+	left   int64
+	orders map[string]bool
+}
+
+// exactly is a round that sells n units without a fault.
+func exactly(n int) *fakeRound {
+	s := &shelf{left: int64(n), orders: map[string]bool{}}
+	return &fakeRound{
+		buy:    func(_ context.Context, _ int, buyer string) (model.Verdict, error) { return s.take(buyer), nil },
+		finish: s.tally,
+	}
+}
+
+func (s *shelf) take(buyer string) model.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.orders[buyer]:
+		return model.Accepted
+	case s.left == 0:
+		return model.SoldOut
+	}
+	s.left--
+	s.orders[buyer] = true
+	return model.Accepted
+}
+
+func (s *shelf) tally(context.Context) (Tally, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Tally{Sold: int64(len(s.orders)), Left: s.left}, nil
+}
+
+// naively is a round in which the first readers all see the same number before one of them writes.
+func naively(stock, readers int) *fakeRound {
+	var mu sync.Mutex
+	left, sold := int64(stock), int64(0)
+	var reading sync.WaitGroup
+	reading.Add(readers)
+	return &fakeRound{
+		buy: func(context.Context, int, string) (model.Verdict, error) {
+			mu.Lock()
+			seen := left
+			mu.Unlock()
+			reading.Done()
+			reading.Wait()
+			if seen == 0 {
+				return model.SoldOut, nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			left = seen - 1
+			sold++
+			return model.Accepted, nil
+		},
+		finish: func(context.Context) (Tally, error) { return Tally{Sold: sold, Left: left}, nil },
+	}
+}
+
+// answering is a round whose verdicts come from a list by turn, and whose books say what they are told to.
+func answering(tally Tally, verdicts ...model.Verdict) *fakeRound {
+	var mu sync.Mutex
+	turn := 0
+	return &fakeRound{
+		buy: func(context.Context, int, string) (model.Verdict, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			v := verdicts[turn]
+			turn++
+			if v == "" {
+				return "", errBroken
+			}
+			return v, nil
+		},
+		finish: func(context.Context) (Tally, error) { return tally, nil },
+	}
+}
+
+func times(n int, v model.Verdict) []model.Verdict {
+	list := make([]model.Verdict, n)
+	for i := range list {
+		list[i] = v
+	}
+	return list
+}
+
+func silent(Progress) {}
+
+// runOne runs a plan on one round and returns its result.
+func runOne(t *testing.T, round *fakeRound, p Plan) *Result {
+	t.Helper()
+	p.Strategies = []string{"one"}
+	s := Setting{Lessons: map[string]Lesson{"one": {Breaks: "when two come at once. And so on."}}}
+	report, err := Run(t.Context(), fakeBench{"one": round}, p, s, time.Now, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Strategies) != 1 || report.Interrupted {
+		t.Fatalf("%d results, interrupted %v; want 1, false", len(report.Strategies), report.Interrupted)
+	}
+	if round.started != 1 || round.finished != 1 {
+		t.Errorf("started %d times, finished %d times; want once each", round.started, round.finished)
+	}
+	return report.Strategies[0]
+}

@@ -1,0 +1,109 @@
+package lab
+
+import (
+	_ "embed" // the template
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed report.html.tmpl
+var pageSource string
+
+var page = template.Must(template.New("report").Funcs(template.FuncMap{
+	"figure": figure,
+	"int":    grouped[int],
+	"int64":  grouped[int64],
+}).Parse(pageSource))
+
+// pageData is what the template shows.
+type pageData struct {
+	*Report
+	Headline   string
+	Load       string
+	Started    string
+	Throughput chart
+	Latency    chart
+	Stocks     chart
+	Buckets    []bucketRow
+}
+
+// bucketRow holds, for one latency, how many attempts of each strategy took it.
+type bucketRow struct {
+	UpToMS float64
+	Counts []int64
+}
+
+// WriteHTML writes the report as one page that needs nothing beside itself.
+func (r *Report) WriteHTML(w io.Writer) error {
+	return page.Execute(w, pageData{
+		Report: r, Headline: r.headline(), Load: r.load(), Started: r.StartedAt.Format("2 January 2006, 15:04:05 MST"),
+		Throughput: throughputChart(r.Strategies), Latency: latencyChart(r.Strategies), Stocks: stockChart(r.Strategies, r.Stock),
+		Buckets: bucketRows(r.Strategies),
+	})
+}
+
+// DateTime is when the run started, for machines.
+func (p pageData) DateTime() string { return p.StartedAt.Format(time.RFC3339Nano) }
+
+// headline says first who kept to the stock, then who was fast at it.
+func (r *Report) headline() string {
+	var wrong []string
+	var fastest *Result
+	for _, s := range r.Strategies {
+		switch {
+		case s.Verdict == Oversold:
+			wrong = append(wrong, fmt.Sprintf("%s oversold by %s", s.Strategy, grouped(s.Oversold)))
+		case s.Verdict == Undersold:
+			wrong = append(wrong, fmt.Sprintf("%s undersold by %s", s.Strategy, grouped(s.Undersold)))
+		case s.Verdict == Lost:
+			wrong = append(wrong, fmt.Sprintf("%s lost %s", s.Strategy, count(s.Lost, "order")))
+		case s.Verdict != Exact:
+			wrong = append(wrong, fmt.Sprintf("%s is %s", s.Strategy, s.Verdict))
+		case fastest == nil || s.RequestsPerSecond > fastest.RequestsPerSecond:
+			fastest = s
+		}
+	}
+	exact := len(r.Strategies) - len(wrong)
+	text := fmt.Sprintf("%d of %s sold exactly", exact, of(len(r.Strategies)))
+	if len(wrong) > 0 {
+		text += "; " + strings.Join(wrong, ", ")
+	}
+	if exact > 1 {
+		text += fmt.Sprintf(". The fastest exact one was %s, with %s requests a second", fastest.Strategy, figure(fastest.RequestsPerSecond))
+	}
+	return text + "."
+}
+
+func of(strategies int) string {
+	if strategies == 1 {
+		return "1 strategy"
+	}
+	return fmt.Sprintf("%d strategies", strategies)
+}
+
+// bucketRows put the figures of the latency chart into one table.
+func bucketRows(results []*Result) (rows []bucketRow) {
+	place := map[float64]int{}
+	for i, r := range results {
+		for _, b := range r.Histogram {
+			at, known := place[b.UpToMS]
+			if !known {
+				at = len(rows)
+				place[b.UpToMS] = at
+				rows = append(rows, bucketRow{UpToMS: b.UpToMS, Counts: make([]int64, len(results))})
+			}
+			rows[at].Counts[i] = b.Count
+		}
+	}
+	slices.SortFunc(rows, func(a, b bucketRow) int {
+		if a.UpToMS < b.UpToMS {
+			return -1
+		}
+		return 1
+	})
+	return rows
+}

@@ -1,0 +1,63 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// Machine is what the figures were measured on.
+type Machine struct {
+	OS          string `json:"os"`
+	Arch        string `json:"arch"`
+	CPU         string `json:"cpu"` // model, empty where the system doesn't tell
+	Cores       int    `json:"cores"`
+	MemoryBytes uint64 `json:"memory_bytes"` // 0 where the system doesn't tell
+	Go          string `json:"go"`
+}
+
+// ThisMachine describes the machine that it runs on. The processor and the memory are known on Linux only.
+func ThisMachine() Machine {
+	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		m.CPU = cpuModel(string(text))
+	}
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		m.MemoryBytes = memoryBytes(string(text))
+	}
+	return m
+}
+
+func cpuModel(cpuinfo string) string { return value(cpuinfo, "model name") }
+
+func memoryBytes(meminfo string) uint64 {
+	kilobytes, err := strconv.ParseUint(strings.TrimSuffix(value(meminfo, "MemTotal"), " kB"), 10, 54)
+	if err != nil {
+		return 0
+	}
+	return kilobytes << 10
+}
+
+// value is what stands behind a name and a colon on the first line that has them.
+func value(text, name string) string {
+	for line := range strings.Lines(text) {
+		if key, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// String is the machine on one line.
+func (m Machine) String() string {
+	parts := []string{m.OS + "/" + m.Arch, count(m.Cores, "core")}
+	if m.CPU != "" {
+		parts = append(parts, m.CPU)
+	}
+	if m.MemoryBytes > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f GiB", float64(m.MemoryBytes)/(1<<30)))
+	}
+	return strings.Join(append(parts, m.Go), ", ")
+}

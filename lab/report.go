@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// tableGap is the number of blanks between two columns of the table.
+const tableGap = 2
+
+// Report is what a run has shown, in the order in which the strategies had their turn.
+type Report struct {
+	Machine     Machine           `json:"machine"`
+	Stores      Stores            `json:"stores"`
+	Buyers      int               `json:"buyers"`
+	Stock       int               `json:"stock"`
+	Concurrency int               `json:"concurrency"`
+	StartedAt   time.Time         `json:"started_at"`
+	Strategies  []*Result         `json:"strategies"`
+	Instances   int               `json:"instances"`
+	OverHTTP    bool              `json:"over_http"`
+	Killed      bool              `json:"killed"` // the plan let an instance die; a Result says whether it came to that
+	Seed        uint64            `json:"seed"`
+	Command     string            `json:"command"`
+	Version     string            `json:"version"`
+	Options     map[string]string `json:"options"`
+	Interrupted bool              `json:"interrupted"` // the report is partial
+}
+
+// Stores names the servers and their versions.
+type Stores struct {
+	Database string `json:"database"`
+	Redis    string `json:"redis"`
+}
+
+func newReport(p Plan, s Setting, startedAt time.Time) *Report {
+	return &Report{
+		Machine: s.Machine, Stores: Stores{Database: s.Database, Redis: s.Redis},
+		Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),
+		Strategies: []*Result{}, Instances: p.Instances, OverHTTP: p.OverHTTP, Killed: p.Kill, Seed: p.Seed,
+		Command: s.Command, Version: s.Version, Options: s.Options,
+	}
+}
+
+// WriteJSON writes the report as the contract names it, and more.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// WriteTable writes the figures for a terminal, and what is to be said of those strategies that were not exact.
+func (r *Report) WriteTable(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%s; %s; %s\n", r.load(), r.Stores.Database, r.Stores.Redis)
+	if r.Interrupted {
+		fmt.Fprintln(out, "interrupted: this report is partial")
+	}
+	fmt.Fprintln(out)
+	table := tabwriter.NewWriter(out, 0, 0, tableGap, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "strategy\trequests/s\tp50 ms\tp99 ms\tsold\toversold\tundersold\tpersisted/s\tretries\terrors\tverdict\t")
+	for _, s := range r.Strategies {
+		fmt.Fprintln(table, strings.Join([]string{
+			s.Strategy, figure(s.RequestsPerSecond), figure(s.P50MS), figure(s.P99MS), grouped(s.Sold), grouped(s.Oversold),
+			grouped(s.Undersold), figure(s.PersistedPerSecond), grouped(s.Retries), grouped(s.Errors), string(s.Verdict), "",
+		}, "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	heading := "\n"
+	for _, s := range r.Strategies {
+		if s.Verdict != Exact {
+			fmt.Fprintf(out, "%s%s: %s\n", heading, s.Strategy, s.Explanation)
+			heading = ""
+		}
+	}
+	return out.Flush()
+}
+
+// load says in words what the strategies had to serve.
+func (r *Report) load() string {
+	text := fmt.Sprintf("stock %s, %s, %s at once, %s", grouped(r.Stock), count(r.Buyers, "buyer"), grouped(r.Concurrency),
+		count(r.Instances, "instance"))
+	if r.Killed {
+		text += ", the last of which dies when half of the stock is sold"
+	}
+	if r.OverHTTP {
+		return text + ", over HTTP"
+	}
+	return text + ", straight to the strategy"
+}
+
+// grouped writes a whole number with its thousands apart.
+func grouped[N int | int64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func count[N int | int64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return grouped(n) + " " + noun
+}
+
+// figure writes a measured number, which is not negative: three digits that count, or all that stand before the point.
+func figure(x float64) string {
+	if x == 0 || x >= 99.95 {
+		return grouped(int64(math.Round(x)))
+	}
+	return strconv.FormatFloat(x, 'f', 2-int(math.Floor(math.Log10(x))), 64)
+}

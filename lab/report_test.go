@@ -1,0 +1,303 @@
+package lab
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+// sample is a report with a strategy of each kind.
+func sample(t *testing.T) *Report {
+	t.Helper()
+	p := Plan{Strategies: []string{"naive", "redis"}, Buyers: 20, Stock: 10, Concurrency: 20, Instances: 2}
+	s := Setting{
+		Machine:  Machine{OS: "linux", Arch: "amd64", CPU: "Some CPU", Cores: 2, MemoryBytes: 3 << 29, Go: "go1.26"},
+		Database: "SQLite 3", Redis: "in this process",
+		Lessons: map[string]Lesson{"naive": {How: "reads and writes", Breaks: "as soon as two come at once."}},
+		Command: "flashsale lab", Version: "v1", Options: map[string]string{"--db-max-conns": "32"},
+	}
+	report, err := Run(t.Context(), fakeBench{"naive": naively(10, 20), "redis": exactly(10)}, p, s, time.Now, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func written(t *testing.T, write func(io.Writer) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestJSONHasTheNamesOfTheContract(t *testing.T) {
+	text := written(t, sample(t).WriteJSON)
+	var report map[string]any
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	strategies, _ := report["strategies"].([]any)
+	if len(strategies) != 2 {
+		t.Fatalf("%d strategies, want 2", len(strategies))
+	}
+	stores, _ := report["stores"].(map[string]any)
+	machine, _ := report["machine"].(map[string]any)
+	first, _ := strategies[0].(map[string]any)
+	lesson, _ := first["lesson"].(map[string]any)
+	histogram, _ := first["histogram"].([]any)
+	bucket, _ := histogram[0].(map[string]any)
+	for _, part := range []struct {
+		name string
+		got  map[string]any
+		want []string
+	}{
+		{"the report", report, []string{
+			"machine", "stores", "buyers", "stock", "concurrency", "started_at", "strategies", // the contract's
+			"instances", "over_http", "killed", "seed", "command", "version", "options", "interrupted",
+		}},
+		{"a strategy", first, []string{
+			"strategy", "requests", "requests_per_second", "p50_ms", "p99_ms", "sold", "oversold", "undersold",
+			"persisted_per_second", "retries", "errors", // the contract's
+			"lost", "left", "seconds", "accepted", "refused", "error_samples", "histogram", "killed", "verdict", "explanation", "lesson",
+		}},
+		{"stores", stores, []string{"database", "redis"}},
+		{"machine", machine, []string{"os", "arch", "cpu", "cores", "memory_bytes", "go"}},
+		{"a lesson", lesson, []string{"how", "right", "breaks", "costs"}},
+		{"a bucket", bucket, []string{"up_to_ms", "count"}},
+	} {
+		if got, want := slices.Sorted(maps.Keys(part.got)), slices.Sorted(slices.Values(part.want)); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", part.name, got, want)
+		}
+	}
+	if at, _ := report["started_at"].(string); !strings.HasSuffix(at, "Z") {
+		t.Errorf("started_at is %q, want UTC", at)
+	}
+	for _, s := range strategies {
+		for name, value := range s.(map[string]any) {
+			if value == nil {
+				t.Errorf("%s is null", name)
+			}
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	report := sample(t)
+	text := written(t, report.WriteTable)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if want := "stock 10, 20 buyers, 20 at once, 2 instances, straight to the strategy; SQLite 3; in this process"; lines[0] != want {
+		t.Errorf("the first line is %q, want %q", lines[0], want)
+	}
+	if got, want := strings.Join(strings.Fields(lines[2]), " "),
+		"strategy requests/s p50 ms p99 ms sold oversold undersold persisted/s retries errors verdict"; got != want {
+		t.Errorf("the columns are %q, want %q", got, want)
+	}
+	for i, want := range map[int][2]string{3: {"naive", "oversold"}, 4: {"redis", "exact"}} {
+		fields := strings.Fields(lines[i])
+		if len(fields) != 11 || fields[0] != want[0] || fields[10] != want[1] || len(lines[i]) != len(lines[2]) {
+			t.Errorf("row %q, want 11 aligned columns from %s to %s", lines[i], want[0], want[1])
+		}
+	}
+	if want := "naive: 20 units sold, 10 more than there were. The stock row still offers 9 units, not 0. When it breaks: as soon as two come at once."; lines[len(lines)-1] != want {
+		t.Errorf("the last line is %q, want %q", lines[len(lines)-1], want)
+	}
+	if strings.Contains(text, "interrupted") {
+		t.Error("a whole report calls itself interrupted")
+	}
+	report.Interrupted, report.OverHTTP, report.Killed = true, true, true
+	for _, want := range []string{"interrupted: this report is partial", "over HTTP", "the last of which dies"} {
+		if text := written(t, report.WriteTable); !strings.Contains(text, want) {
+			t.Errorf("the table does not say %q: %s", want, text)
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestWritersTellOfFailures(t *testing.T) {
+	report := sample(t)
+	for name, write := range map[string]func(io.Writer) error{"table": report.WriteTable, "JSON": report.WriteJSON, "HTML": report.WriteHTML} {
+		if err := write(fullDisk{}); !errors.Is(err, errBroken) {
+			t.Errorf("%s: error %v, want %v", name, err, errBroken)
+		}
+	}
+}
+
+// element is one of a page, with its attributes.
+type element struct {
+	name  string
+	attrs map[string]string
+}
+
+// parsed reads a page whose elements must all be closed, and returns them and all its text.
+func parsed(t *testing.T, page string) (elements []element, words string) {
+	t.Helper()
+	decoder := xml.NewDecoder(strings.NewReader(page))
+	decoder.Strict, decoder.AutoClose, decoder.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	depth := 0
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			if depth != 0 {
+				t.Errorf("%d elements are not closed", depth)
+			}
+			return elements, words
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			depth++
+			e := element{name: token.Name.Local, attrs: map[string]string{}}
+			for _, a := range token.Attr {
+				e.attrs[a.Name.Local] = a.Value
+			}
+			elements = append(elements, e)
+		case xml.EndElement:
+			depth--
+		case xml.CharData:
+			words += string(token)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	report := sample(t)
+	elements, words := parsed(t, written(t, report.WriteHTML))
+	seen := map[string]int{}
+	for _, e := range elements {
+		seen[e.name]++
+		for name, value := range e.attrs {
+			if slices.Contains([]string{"src", "href", "srcset", "data", "action", "style"}, name) || strings.HasPrefix(name, "on") {
+				t.Errorf("<%s> has %s=%q; the page needs nothing beside itself", e.name, name, value)
+			}
+		}
+		switch {
+		case e.name == "svg" && (e.attrs["role"] != "img" || e.attrs["aria-label"] == ""):
+			t.Errorf("a chart has no name for who can't see it: %v", e.attrs)
+		case e.name == "html" && e.attrs["lang"] != "en":
+			t.Errorf("lang is %q, want en", e.attrs["lang"])
+		}
+	}
+	for name, want := range map[string]int{"svg": 3, "article": 2, "h1": 1, "script": 0, "link": 0, "img": 0} {
+		if seen[name] != want {
+			t.Errorf("%d <%s>, want %d", seen[name], name, want)
+		}
+	}
+	for _, bad := range []string{"url(", "@import", "://"} {
+		if strings.Contains(words, bad) {
+			t.Errorf("the page refers to something outside: %s", bad)
+		}
+	}
+	for _, want := range []string{
+		"1 of 2 strategies sold exactly; naive oversold by 10.", "prefers-color-scheme: dark", "reads and writes",
+		"Some CPU", "1.5 GiB", "--db-max-conns", "10 too many", "stock 10", "per second", "sold_out",
+	} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	report.Interrupted = true
+	if text := written(t, report.WriteHTML); !strings.Contains(text, "this report is partial") {
+		t.Error("the page of an interrupted run does not say so")
+	}
+}
+
+func TestPageEscapesWhatItIsTold(t *testing.T) {
+	report := sample(t)
+	const hostile = `</title></svg><script>alert("1")</script>`
+	r := report.Strategies[0]
+	r.Strategy, r.Explanation, r.Verdict = hostile, hostile, hostile
+	r.Lesson = Lesson{How: hostile, Right: hostile, Breaks: hostile, Costs: hostile}
+	r.ErrorSamples, r.Refused = []ErrorSample{{Text: hostile, Count: 1}}, map[model.Verdict]int{hostile: 1}
+	report.Command, report.Version, report.Options = hostile, hostile, map[string]string{hostile: hostile}
+	report.Stores, report.Machine.CPU = Stores{Database: hostile, Redis: hostile}, hostile
+	elements, words := parsed(t, written(t, report.WriteHTML))
+	for _, e := range elements {
+		if e.name == "script" {
+			t.Fatal("a text became a script")
+		}
+	}
+	if !strings.Contains(words, hostile) {
+		t.Error("the text is not shown as it is")
+	}
+}
+
+func TestPageWithoutAStrategy(t *testing.T) {
+	report := newReport(Plan{Stock: 10}, Setting{}, time.Now())
+	if _, words := parsed(t, written(t, report.WriteHTML)); !strings.Contains(words, "No strategy had its turn.") {
+		t.Error("the page does not say that it is empty")
+	}
+}
+
+func TestChartsStayWithinTheirFrame(t *testing.T) {
+	result := func(rate, persisted float64, sold, over int64, buckets ...Bucket) *Result {
+		return &Result{Strategy: "s", RequestsPerSecond: rate, PersistedPerSecond: persisted, Sold: sold, Oversold: over, Histogram: buckets, P50MS: 1, P99MS: 1000}
+	}
+	tests := []struct {
+		name    string
+		results []*Result
+		unit    string
+	}{
+		{"nothing measured", []*Result{result(0, 0, 0, 0)}, "per second"},
+		{"one rate", []*Result{result(7, 7, 1, 0, Bucket{1, 1})}, "per second"},
+		{"close rates", []*Result{result(100, 50, 10, 0, Bucket{1, 5}), result(90, 2, 10, 0, Bucket{1, 3})}, "per second"},
+		{"far rates", []*Result{result(1e6, 1, 900, 890, Bucket{0.001, 5}, Bucket{600000, 1}), result(10, 0, 0, 0)}, "per second, on a logarithmic scale"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for name, c := range map[string]chart{"throughput": throughputChart(test.results), "latency": latencyChart(test.results), "stock": stockChart(test.results, 10)} {
+				for _, b := range c.Bars {
+					if !(b.X >= 0 && b.Width > 0 && b.X+b.Width <= 100 && b.Y >= 0 && b.Height > 0 && b.Y+b.Height <= c.Height) {
+						t.Errorf("%s: a bar is out of the frame: %+v", name, b)
+					}
+				}
+				for _, l := range c.Lines {
+					if !(l.X >= 0 && l.X <= 100 && l.From >= 0 && l.From < l.To && l.To <= c.Height) {
+						t.Errorf("%s: a line is out of the frame: %+v", name, l)
+					}
+				}
+				for _, words := range c.Texts {
+					if !(words.X >= 0 && words.X <= 100 && words.Y >= 0 && words.Y <= c.Height) {
+						t.Errorf("%s: a text is out of the frame: %+v", name, words)
+					}
+				}
+				if c.Label == "" {
+					t.Errorf("%s has no label", name)
+				}
+			}
+			if texts := throughputChart(test.results).Texts; texts[len(texts)-1].Words != test.unit {
+				t.Errorf("the axis says %q, want %q", texts[len(texts)-1].Words, test.unit)
+			}
+		})
+	}
+}
+
+func TestFigures(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 0.000123456: "0.000123", 0.0123: "0.0123", 1: "1.00", 9.876: "9.88", 12.34: "12.3", 99.94: "99.9",
+		99.96: "100", 123.4: "123", 1234.5: "1,235", 1234567: "1,234,567",
+	} {
+		if got := figure(x); got != want {
+			t.Errorf("figure(%v) is %q, want %q", x, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1: "-1"} {
+		if got := grouped(n); got != want {
+			t.Errorf("grouped(%d) is %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"flashsale/model"
+)
+
+const (
+	// longestWait is the top of the latency histogram, far above any time-out; what takes longer counts as this.
+	longestWait = 10 * time.Minute
+	// latencyDigits is how many digits of a latency count: an error of a thousandth is below the noise of any run.
+	latencyDigits = 3
+	// bucketsPerDecade makes the buckets narrow enough to show a shape and wide enough to hold something.
+	bucketsPerDecade = 10
+	// maxErrorTexts bounds the texts that are told apart: each of a million errors may name its own buyer.
+	maxErrorTexts = 100
+	// maxErrorSamples is how many texts a reader looks at.
+	maxErrorSamples = 5
+	// maxErrorLength in bytes shows where an error comes from; a whole SQL statement may follow.
+	maxErrorLength = 200
+)
+
+// Finding is the judgement on a round in one word.
+type Finding string
+
+// The findings, the gravest first.
+const (
+	// Incomplete: the run was interrupted, so the figures say nothing final.
+	Incomplete Finding = "incomplete"
+	// Oversold: more units stand in orders than there were.
+	Oversold Finding = "oversold"
+	// Lost: somebody heard yes and has no order.
+	Lost Finding = "lost"
+	// Unheard: more orders stand than accepted answers and errors account for, so somebody heard no and has one.
+	Unheard Finding = "unheard"
+	// Undersold: units are left, and somebody heard that it was sold out.
+	Undersold Finding = "undersold"
+	// Astray: the stock row doesn't say what the orders leave.
+	Astray Finding = "astray"
+	// Failed: units are left, since attempts on them ended in errors.
+	Failed Finding = "failed"
+	// Exact: every accepted answer has its order, and no unit was sold twice or held back.
+	Exact Finding = "exact"
+)
+
+// Result is what one strategy did. Rates and seconds count from the release of the buyers.
+type Result struct {
+	Strategy           string                `json:"strategy"`
+	Requests           int                   `json:"requests"` // buyers who set out; one who was sent to two instances counts once
+	RequestsPerSecond  float64               `json:"requests_per_second"`
+	P50MS              float64               `json:"p50_ms"`
+	P99MS              float64               `json:"p99_ms"`
+	Sold               int64                 `json:"sold"`
+	Oversold           int64                 `json:"oversold"`
+	Undersold          int64                 `json:"undersold"`
+	Lost               int64                 `json:"lost"`                 // accepted answers without an order
+	Left               int64                 `json:"left"`                 // units that the stock row still offers
+	PersistedPerSecond float64               `json:"persisted_per_second"` // until the last accepted answer
+	Retries            int64                 `json:"retries"`
+	Errors             int64                 `json:"errors"`
+	Seconds            float64               `json:"seconds"` // until the last answer
+	Accepted           int64                 `json:"accepted"`
+	Refused            map[model.Verdict]int `json:"refused"`
+	ErrorSamples       []ErrorSample         `json:"error_samples"`
+	Histogram          []Bucket              `json:"histogram"`
+	Killed             bool                  `json:"killed"` // an instance died in this round
+	Verdict            Finding               `json:"verdict"`
+	Explanation        string                `json:"explanation"`
+	Lesson             Lesson                `json:"lesson"`
+}
+
+// ErrorSample is an error's text and how often it came.
+type ErrorSample struct {
+	Text  string `json:"text"`
+	Count int    `json:"count"`
+}
+
+// Bucket counts the attempts that took up to so many milliseconds, and longer than the bucket before allows. Buckets
+// are a tenth of a decade wide; empty ones are left out.
+type Bucket struct {
+	UpToMS float64 `json:"up_to_ms"`
+	Count  int64   `json:"count"`
+}
+
+func newResult(strategy string, p Plan, l *load, tally Tally, interrupted bool, lesson Lesson) *Result {
+	r := &Result{
+		Strategy: strategy, Requests: len(l.made()), Sold: tally.Sold, Left: tally.Left, Retries: tally.Retries,
+		Refused: map[model.Verdict]int{}, Killed: l.killed.Load(), Lesson: lesson,
+	}
+	waits := hdrhistogram.New(1, int64(longestWait), latencyDigits)
+	texts := map[string]int{}
+	var lastAnswer, lastYes time.Time
+	for _, o := range l.made() {
+		// It refuses only what is out of the range that it was made for.
+		_ = waits.RecordValue(int64(min(max(o.took, 1), longestWait)))
+		lastAnswer = latest(lastAnswer, o.ended)
+		switch {
+		case o.err != nil:
+			r.Errors++
+			if text := shortened(o.err.Error()); texts[text] > 0 || len(texts) < maxErrorTexts {
+				texts[text]++
+			}
+		case o.verdict == model.Accepted:
+			r.Accepted++
+			lastYes = latest(lastYes, o.ended)
+		default:
+			r.Refused[o.verdict]++
+		}
+	}
+	r.Oversold = max(0, r.Sold-int64(p.Stock))
+	r.Lost = max(0, r.Accepted-r.Sold)
+	if r.Refused[model.SoldOut] > 0 {
+		r.Undersold = max(0, tally.Left)
+	}
+	r.Seconds = max(0, lastAnswer.Sub(l.released).Seconds())
+	r.RequestsPerSecond = perSecond(int64(r.Requests), l.released, lastAnswer)
+	r.PersistedPerSecond = perSecond(r.Sold, l.released, lastYes)
+	r.P50MS, r.P99MS = milliseconds(waits.ValueAtQuantile(50)), milliseconds(waits.ValueAtQuantile(99))
+	r.Histogram = buckets(waits)
+	r.ErrorSamples = mostFrequent(texts)
+	r.Verdict = r.judge(p, interrupted)
+	r.Explanation = r.explain(p)
+	return r
+}
+
+// judge names the gravest thing that happened.
+func (r *Result) judge(p Plan, interrupted bool) Finding {
+	switch {
+	case interrupted:
+		return Incomplete
+	case r.Oversold > 0:
+		return Oversold
+	case r.Lost > 0:
+		return Lost
+	case r.Sold > r.Accepted+r.Errors: // an attempt that nobody decided may have become an order
+		return Unheard
+	case r.Undersold > 0:
+		return Undersold
+	case r.Left != r.unsold(p):
+		return Astray
+	case r.Errors > 0 && r.unsold(p) > 0:
+		return Failed
+	}
+	return Exact
+}
+
+// unsold is what the orders leave of the stock.
+func (r *Result) unsold(p Plan) int64 { return max(0, int64(p.Stock)-r.Sold) }
+
+// explain says in words what the figures show, and when the strategy says that this happens.
+func (r *Result) explain(p Plan) string {
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	unsold := r.unsold(p)
+	switch {
+	case r.Verdict == Incomplete:
+		say("Interrupted when %s had set out; the figures cover those.", count(r.Requests, "buyer"))
+	case r.Verdict == Failed:
+		say("Left unsold: %s.", grouped(unsold))
+	case r.Verdict != Exact: // said below
+	case unsold == 0:
+		say("Every unit was sold, and none twice.")
+	case r.Sold == int64(p.Buyers):
+		say("Every buyer got a unit; left unsold: %s.", grouped(unsold))
+	default:
+		say("Every accepted buyer has an order; left unsold: %s.", grouped(unsold))
+	}
+	if r.Oversold > 0 {
+		say("%s sold, %s more than there were.", count(r.Sold, "unit"), grouped(r.Oversold))
+	}
+	if r.Lost > 0 {
+		say("%s heard yes and found no order in the database.", count(r.Lost, "buyer"))
+	}
+	if unheard := r.Sold - r.Accepted - r.Errors; unheard > 0 {
+		say("%s in the database, although the answer was no.", count(unheard, "order"))
+	}
+	if r.Undersold > 0 {
+		say("%s left, although buyers heard that it was sold out.", count(r.Undersold, "unit"))
+	}
+	if r.Left != unsold {
+		say("The stock row still offers %s, not %s.", count(r.Left, "unit"), grouped(unsold))
+	}
+	if breaks := firstSentence(r.Lesson.Breaks); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
+		say("When it breaks: %s", breaks)
+	}
+	if r.Errors > 0 {
+		text := count(r.Errors, "attempt") + " ended in an error"
+		if orders := min(r.Sold-r.Accepted, r.Errors); orders > 0 {
+			text += "; of these, " + grouped(orders) + " made an order all the same"
+		}
+		say("%s.", text)
+	}
+	switch {
+	case r.Killed:
+		say("Instance %d of %d died on the way.", p.Instances, p.Instances)
+	case p.Kill:
+		say("Fewer than half of the units were sold, so no instance died.")
+	}
+	return strings.Join(said, " ")
+}
+
+func firstSentence(text string) string {
+	if first, _, more := strings.Cut(text, ". "); more {
+		return first + "."
+	}
+	return text
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// perSecond is 0 where no time passed: nothing happened, or the clock is too coarse to tell.
+func perSecond(n int64, from, to time.Time) float64 {
+	seconds := to.Sub(from).Seconds()
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(n) / seconds
+}
+
+func milliseconds(nanoseconds int64) float64 { return float64(nanoseconds) / float64(time.Millisecond) }
+
+// buckets makes the histogram coarse enough to be drawn.
+func buckets(h *hdrhistogram.Histogram) []Bucket {
+	list := []Bucket{}
+	for _, bar := range h.Distribution() {
+		if bar.Count == 0 {
+			continue
+		}
+		upTo := bucketOf(milliseconds(bar.From))
+		if n := len(list); n > 0 && list[n-1].UpToMS == upTo {
+			list[n-1].Count += bar.Count
+		} else {
+			list = append(list, Bucket{UpToMS: upTo, Count: bar.Count})
+		}
+	}
+	return list
+}
+
+// bucketOf gives the top of the bucket that a latency is in, rounded to the digits that count.
+func bucketOf(ms float64) float64 {
+	for step := math.Floor(bucketsPerDecade * math.Log10(ms)); ; step++ {
+		top := math.Pow(10, step/bucketsPerDecade)
+		scale := math.Pow(10, latencyDigits-1-math.Floor(math.Log10(top)))
+		if top = math.Round(top*scale) / scale; top >= ms {
+			return top
+		}
+	}
+}
+
+func mostFrequent(texts map[string]int) []ErrorSample {
+	list := []ErrorSample{}
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		list = append(list, ErrorSample{Text: text, Count: texts[text]})
+	}
+	slices.SortStableFunc(list, func(a, b ErrorSample) int { return cmp.Compare(b.Count, a.Count) })
+	return list[:min(len(list), maxErrorSamples)]
+}
+
+func shortened(text string) string {
+	if len(text) <= maxErrorLength {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxErrorLength], "") + "…"
+}

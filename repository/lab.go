@@ -1,0 +1,39 @@
+package repository
+
+import (
+	"context"
+	"strings"
+
+	"gorm.io/gorm"
+)
+
+// EraseSale removes a sale and everything that hangs on it, as if it had never been. It is for sales that no buyer
+// was ever offered: the strategy lab's.
+func (s *Store) EraseSale(ctx context.Context, saleID string) error {
+	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
+		for _, statement := range []string{
+			"DELETE FROM orders WHERE sale_id = ?", "DELETE FROM refusals WHERE sale_id = ?", "DELETE FROM buyers WHERE sale_id = ?",
+			"DELETE FROM stock WHERE sale_id = ?", "DELETE FROM operations WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
+		} {
+			if err := tx.Exec(statement, saleID).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Version names the database server and its version.
+func (s *Store) Version(ctx context.Context) (version string, err error) {
+	query, name := "SELECT VERSION()", "MySQL "
+	if s.sqlite {
+		query, name = "SELECT sqlite_version()", "SQLite "
+	}
+	if err := s.read.WithContext(ctx).Raw(query).Scan(&version).Error; err != nil {
+		return "", wrap("ask for the database's version", err)
+	}
+	if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
+		return "MariaDB " + number, nil
+	}
+	return name + version, nil
+}
