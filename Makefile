@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt fuzz check build clean
+.PHONY: help run test lint fmt fuzz lab microbench check build clean
 
 FUZZTIME ?= 60s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -34,6 +34,14 @@ fuzz: ## Run every fuzz target for FUZZTIME (60s) each
 		echo "$$target in $$dir"; \
 		go test -C "$$dir" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . </dev/null; \
 	done
+
+lab: ## Run every strategy on the same load; lab-report/report.html shows what each did
+	go run . lab
+
+microbench: ## Compare Go's benchmarks of scripts and strategies with docs/microbench.txt
+	mkdir -p build
+	go test -run '^$$' -bench . -benchtime 1s -count 6 ./gate ./app | tee build/microbench.txt
+	go tool -modfile=tools/go.mod benchstat docs/microbench.txt build/microbench.txt
 
 check: lint test ## What has to pass before a commit
 

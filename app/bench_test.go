@@ -1,0 +1,90 @@
+package app
+
+import (
+	"errors"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"flashsale/config"
+	"flashsale/lab"
+	"flashsale/model"
+	"flashsale/strategy"
+	"flashsale/testkit"
+)
+
+const (
+	// benchmarkCrowd attempts are under way at once for each processor: about a hundred on a small machine.
+	benchmarkCrowd = 50
+	// benchmarkStock is the largest that a sale may have: no benchmark sells out by accident.
+	benchmarkStock = 100_000_000
+)
+
+// BenchmarkStrategies runs each strategy as the lab does, straight and until the order is committed: with stock for
+// all, and with none left.
+func BenchmarkStrategies(b *testing.B) {
+	run := func(b *testing.B, settings config.Settings) {
+		bench, err := openBench(b.Context(), settings)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := bench.close(); err != nil {
+				b.Error(err)
+			}
+		})
+		for _, name := range strategy.Names() {
+			b.Run("strategy="+name+"/accepted", func(b *testing.B) { bench.measure(b, name, benchmarkStock, model.Accepted) })
+			b.Run("strategy="+name+"/sold-out", func(b *testing.B) { bench.measure(b, name, 1, model.SoldOut) })
+		}
+	}
+	settings := config.Settings{Redis: config.EmbeddedRedis, DBMaxConns: 32, LocalShare: 0.5, LocalBuffer: 64}
+	b.Run("stores=embedded", func(b *testing.B) {
+		settings.Database = "sqlite:" + filepath.Join(b.TempDir(), "x.db")
+		run(b, settings)
+	})
+	b.Run("stores=servers", func(b *testing.B) {
+		onMariaDB(b, testkit.Redis(b))(&settings)
+		run(b, settings)
+	})
+}
+
+func (b *bench) measure(t *testing.B, name string, stock int, want model.Verdict) {
+	round, err := b.Start(t.Context(), name, lab.Plan{Stock: stock, Instances: 1, Concurrency: benchmarkCrowd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := round.Buy(t.Context(), 0, "first"); err != nil || got != model.Accepted {
+		t.Fatal(got, err)
+	}
+	var buyers atomic.Int64
+	t.SetParallelism(benchmarkCrowd)
+	t.ReportAllocs()
+	t.ResetTimer()
+	t.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			buyer := "b" + strconv.FormatInt(buyers.Add(1), 10)
+			got, err := round.Buy(t.Context(), 0, buyer)
+			for errors.Is(err, model.ErrUnavailable) { // a buyer who lost every race comes again
+				got, err = round.Buy(t.Context(), 0, buyer)
+			}
+			if err != nil || got != want {
+				t.Error(got, err)
+				return
+			}
+		}
+	})
+	t.StopTimer()
+	tally, err := round.Finish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSold := int64(1)
+	if want == model.Accepted {
+		wantSold += buyers.Load()
+	}
+	if tally.Sold != wantSold {
+		t.Errorf("%d sold, want %d", tally.Sold, wantSold)
+	}
+}

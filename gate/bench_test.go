@@ -1,0 +1,170 @@
+package gate
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/embedded"
+	"flashsale/model"
+	"flashsale/testkit"
+)
+
+// benchmarkBatch entries are settled or released in one call: about what gathers under load.
+const benchmarkBatch = 100
+
+// BenchmarkScripts runs each script by itself, one call after the other, so that what it costs shows rather than what
+// a crowd can get through.
+func BenchmarkScripts(b *testing.B) {
+	run := func(b *testing.B, url string) {
+		opts, err := Options(url)
+		if err != nil {
+			b.Fatal(err)
+		}
+		client := redis.NewClient(opts)
+		b.Cleanup(func() { _ = client.Close() })
+		s := benchmarked{b, New(client, "here")}
+		b.Run("admit", s.admit)
+		b.Run("admit-sold-out", s.admitSoldOut)
+		b.Run("count", s.count)
+		b.Run("settled", s.settled)
+		b.Run("release", s.release)
+		b.Run("configure", s.configure)
+		b.Run("close-and-install", s.install)
+	}
+	b.Run("redis=embedded", func(b *testing.B) {
+		server, err := embedded.StartRedis()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(server.Close)
+		run(b, server.URL())
+	})
+	b.Run("redis=server", func(b *testing.B) { run(b, testkit.Redis(b).URL()) })
+}
+
+type benchmarked struct {
+	*testing.B
+	gate *Gate
+}
+
+// open installs the gate of a sale that never ends within a benchmark.
+func (s benchmarked) open(b *testing.B, units int64) model.Offer {
+	b.Helper()
+	o := offer()
+	o.Stock.Quota, o.Stock.Available = units, units
+	if err := s.gate.Install(b.Context(), 1, contents(o), nil); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.gate.Erase(b.Context(), o.ID) })
+	return o
+}
+
+func numbered(o model.Offer, i int) model.Attempt {
+	user := "u-" + strconv.Itoa(i)
+	a := attemptUnder(o, user, 1, "key")
+	a.Frequency = model.Frequency{Limit: 10, Window: time.Second}
+	return a
+}
+
+func (s benchmarked) admit(b *testing.B) {
+	o := s.open(b, 1<<40)
+	for i := 0; b.Loop(); i++ {
+		if got, err := s.gate.Admit(b.Context(), numbered(o, i), 1); err != nil || got.Verdict != model.Accepted {
+			b.Fatal(got, err)
+		}
+	}
+}
+
+func (s benchmarked) admitSoldOut(b *testing.B) {
+	o := s.open(b, 0)
+	for i := 0; b.Loop(); i++ {
+		if got, err := s.gate.Admit(b.Context(), numbered(o, i), 1); err != nil || got.Verdict != model.SoldOut {
+			b.Fatal(got, err)
+		}
+	}
+}
+
+func (s benchmarked) count(b *testing.B) {
+	o := s.open(b, 0)
+	for i := 0; b.Loop(); i++ {
+		f := model.Frequency{Limit: 10, Window: time.Second}
+		if _, ok, err := s.gate.Count(b.Context(), o.ID, "u-"+strconv.Itoa(i), f); err != nil || !ok {
+			b.Fatal(ok, err)
+		}
+	}
+}
+
+// settled acknowledges a batch; admitting and reading it is not timed.
+func (s benchmarked) settled(b *testing.B) {
+	o := s.open(b, 1<<40)
+	outcomes := make([]model.Outcome, benchmarkBatch)
+	for i := range outcomes {
+		outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: &model.Order{Status: model.OrderPending}}
+	}
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		for range benchmarkBatch {
+			if _, err := s.gate.Admit(b.Context(), numbered(o, n), 1); err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		entries, _, err := s.gate.Read(b.Context(), o.ID, benchmarkBatch)
+		if err != nil || len(entries) != benchmarkBatch {
+			b.Fatal(len(entries), err)
+		}
+		b.StartTimer()
+		if err := s.gate.Settled(b.Context(), o.ID, entries, outcomes); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(benchmarkBatch, "entries/op")
+}
+
+func (s benchmarked) release(b *testing.B) {
+	o := s.open(b, 0)
+	version := o.Stock.Version
+	for b.Loop() {
+		releases := make([]model.Release, benchmarkBatch)
+		for i := range releases {
+			version++
+			releases[i] = model.Release{OrderID: fmt.Sprint("o-", version), UserID: fmt.Sprint("u-", i), Units: 1, Version: version}
+		}
+		if err := s.gate.Release(b.Context(), o.ID, releases); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(benchmarkBatch, "entries/op")
+}
+
+func (s benchmarked) configure(b *testing.B) {
+	sale := s.open(b, 10).Sale
+	for b.Loop() {
+		sale.Revision++
+		if err := s.gate.Configure(b.Context(), sale); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// install closes a gate and opens the next one, with a thousand buyers.
+func (s benchmarked) install(b *testing.B) {
+	o := s.open(b, 10)
+	for epoch := int64(2); b.Loop(); epoch++ {
+		c := contents(o)
+		for i := range 1000 {
+			c.Units["u-"+strconv.Itoa(i)] = 1
+		}
+		if ok, err := s.gate.Close(b.Context(), o.ID, epoch); err != nil || !ok {
+			b.Fatal(ok, err)
+		}
+		if err := s.gate.Install(b.Context(), epoch, c, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
