@@ -114,7 +114,7 @@ func TestAdmitTellsTheOutcome(t *testing.T) {
 			o := b.open(offer())
 			a := attempt(o, "u-1", 1)
 			c.make(b, &a)
-			got, err := b.gate.Admit(b.Context(), a, c.epoch)
+			got, err := admitOne(b.Context(), b.gate, a, c.epoch)
 			if c.code == codeNoGate || c.code == codeClosed {
 				if !errors.Is(err, model.ErrNoGate) {
 					b.Errorf("%s: %+v, %v, want ErrNoGate", c.name, got, err)
@@ -176,7 +176,7 @@ func TestAdmitTwice(t *testing.T) {
 			} {
 				again := a
 				tc.change(&again)
-				if got, err := b.gate.Admit(b.Context(), again, 1); err != nil || got != tc.want {
+				if got, err := admitOne(b.Context(), b.gate, again, 1); err != nil || got != tc.want {
 					b.Errorf("%s: %+v, %v, want %+v", name, got, err, tc.want)
 				}
 			}
@@ -231,7 +231,7 @@ func TestHole01_NPlusOneAttemptsOnN(t *testing.T) {
 		for i := range 11 {
 			buyers.Go(func() {
 				<-start
-				got, err := b.gate.Admit(b.Context(), attempt(o, fmt.Sprint("u-", i), 1), 1)
+				got, err := admitOne(b.Context(), b.gate, attempt(o, fmt.Sprint("u-", i), 1), 1)
 				switch {
 				case err == nil && got.Queued():
 					admitted.Add(1)
@@ -267,7 +267,7 @@ func TestAdmitTakesTheLastUnits(t *testing.T) {
 			o := offer()
 			o.Stock.Available = tc.left
 			b.open(o)
-			if got, err := b.gate.Admit(b.Context(), attempt(o, "u-1", tc.quantity), 1); err != nil || got.Verdict != tc.want {
+			if got, err := admitOne(b.Context(), b.gate, attempt(o, "u-1", tc.quantity), 1); err != nil || got.Verdict != tc.want {
 				b.Errorf("%s: %+v, %v, want %s", name, got, err, tc.want)
 			}
 		}
@@ -330,7 +330,7 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 		}
 		a := attempt(o, "u-1", 1)
 		a.Frequency = f
-		if got, err := b.gate.Admit(ctx, a, 1); err != nil || got.Verdict != model.TooFrequent || got.RetryAfter != time.Minute {
+		if got, err := admitOne(ctx, b.gate, a, 1); err != nil || got.Verdict != model.TooFrequent || got.RetryAfter != time.Minute {
 			b.Errorf("%+v, %v", got, err)
 		}
 		if left := ttl(); left <= 0 || left > time.Minute {

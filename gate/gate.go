@@ -31,6 +31,8 @@ const (
 var (
 	//go:embed lua/frequency.lua
 	frequencySource string
+	//go:embed lua/standing.lua
+	standingSource string
 	//go:embed lua/admit.lua
 	admitSource string
 	//go:embed lua/count.lua
@@ -46,7 +48,7 @@ var (
 	//go:embed lua/configure.lua
 	configureSource string
 
-	admitScript     = redis.NewScript(frequencySource + admitSource)
+	admitScript     = redis.NewScript(frequencySource + standingSource + admitSource)
 	countScript     = redis.NewScript(frequencySource + countSource)
 	settledScript   = redis.NewScript(settledSource)
 	releaseScript   = redis.NewScript(releaseSource)
@@ -87,7 +89,7 @@ func New(client redis.UniversalClient, instance string) *Gate {
 // Ping asks Redis for an answer.
 func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err() }
 
-// Version is the server's, empty if it doesn't tell.
+// Version is the server's, empty if it doesn't tell. The Redis in the process doesn't know the question.
 func (g *Gate) Version(ctx context.Context) (string, error) {
 	info, err := g.client.Info(ctx, "server").Result()
 	if err != nil {
@@ -99,64 +101,6 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// The codes that admit.lua returns.
-const (
-	codeAdmitted = iota
-	codeKnown
-	codeMismatch
-	codeNoGate
-	codeClosed
-	codeTooFrequent
-	codeNotStarted
-	codeEnded
-	codePaused
-	codeBadQuantity
-	codeLimitReached
-	codeSoldOut
-)
-
-// Admit judges an attempt and, if it passes, takes its units and appends it to the stream, in one script.
-// epoch is the newest one that the caller knows: an older gate admits nothing. The outcome is queued
-// (Repeated if the id was known) or a refusal. model.ErrNoGate: there is no open gate; any other error leaves open
-// whether the attempt was admitted.
-func (g *Gate) Admit(ctx context.Context, a model.Attempt, epoch int64) (model.Outcome, error) {
-	keys := []string{gateKey(a.SaleID), unitsKey(a.SaleID), idsKey(a.SaleID), streamKey(a.SaleID), counterKey(a.SaleID, a.UserID)}
-	reply, err := admitScript.Run(ctx, g.client, keys, a.ID, a.UserID, a.Quantity,
-		a.RequestHash, a.RequestKey, g.instance,
-		epoch, a.Frequency.Limit, a.Frequency.Window.Milliseconds()).Int64Slice()
-	if err != nil {
-		return model.Outcome{}, fmt.Errorf("admit: %w", err)
-	}
-	if len(reply) != 2 {
-		return model.Outcome{}, fmt.Errorf("admit: %d values", len(reply))
-	}
-	switch reply[0] {
-	case codeAdmitted:
-		return model.Outcome{Verdict: model.Accepted}, nil
-	case codeKnown:
-		return model.Outcome{Verdict: model.Accepted, Repeated: true}, nil
-	case codeMismatch:
-		return model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}, nil
-	case codeNoGate, codeClosed:
-		return model.Outcome{}, model.ErrNoGate
-	case codeTooFrequent:
-		return model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Duration(reply[1]) * time.Millisecond}, nil
-	case codeNotStarted:
-		return model.Outcome{Verdict: model.NotStarted}, nil
-	case codeEnded:
-		return model.Outcome{Verdict: model.Ended}, nil
-	case codePaused:
-		return model.Outcome{Verdict: model.Paused}, nil
-	case codeBadQuantity:
-		return model.Outcome{Verdict: model.BadRequest}, nil
-	case codeLimitReached:
-		return model.Outcome{Verdict: model.LimitReached}, nil
-	case codeSoldOut:
-		return model.Outcome{Verdict: model.SoldOut}, nil
-	}
-	return model.Outcome{}, fmt.Errorf("admit: unknown code %d", reply[0])
 }
 
 // Count counts one request of a user to a sale; ok is false if there were too many within the window,

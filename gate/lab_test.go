@@ -55,7 +55,7 @@ func TestErase(t *testing.T) {
 		}
 		b.want(o, model.GateState{})
 		b.want(kept, state)
-		if got, err := b.gate.Admit(b.Context(), attempt(o, "late", 1), 0); !errors.Is(err, model.ErrNoGate) {
+		if got, err := admitOne(b.Context(), b.gate, attempt(o, "late", 1), 0); !errors.Is(err, model.ErrNoGate) {
 			b.Errorf("an attempt at it: %+v, %v", got, err)
 		}
 		if entries := b.read(b.gate, o.ID); len(entries) != 0 {

@@ -145,7 +145,7 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	return nil
 }
 
-// Erase removes a sale's gate with all that belongs to it. It is for sales that no buyer was ever offered.
+// Erase removes a sale's gate; the counters of its users' requests end by themselves. It is for sales that no buyer was ever offered.
 func (g *Gate) Erase(ctx context.Context, saleID string) error {
 	keys := []string{gateKey(saleID), unitsKey(saleID), idsKey(saleID), streamKey(saleID), doneKey(saleID)}
 	if err := g.client.Del(ctx, keys...).Err(); err != nil {

@@ -49,10 +49,10 @@ func TestInstallSetsEverything(t *testing.T) {
 		if got := len(b.units(o)); got != users {
 			b.Errorf("%d users, want %d", got, users)
 		}
-		if got, err := b.gate.Admit(b.Context(), known, 3); err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
+		if got, err := admitOne(b.Context(), b.gate, known, 3); err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
 			b.Errorf("a known id: %+v, %v", got, err)
 		}
-		if got, err := b.gate.Admit(b.Context(), attempt(o, "u-2", 2), 3); err != nil || got.Verdict != model.LimitReached {
+		if got, err := admitOne(b.Context(), b.gate, attempt(o, "u-2", 2), 3); err != nil || got.Verdict != model.LimitReached {
 			b.Errorf("a user over the limit: %+v, %v", got, err)
 		}
 		for _, key := range must(b, b.client.Keys(b.Context(), "*")) {
@@ -198,7 +198,7 @@ func TestInstallKeepsTheStream(t *testing.T) {
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
 		b.wantUnits(o, map[string]string{"u-1": "2", "u-2": "1"})
 		for _, a := range []model.Attempt{made, pending} {
-			if got, err := b.gate.Admit(ctx, a, 2); err != nil || !got.Repeated {
+			if got, err := admitOne(ctx, b.gate, a, 2); err != nil || !got.Repeated {
 				b.Errorf("an attempt that was admitted: %+v, %v", got, err)
 			}
 		}
@@ -296,7 +296,7 @@ func TestGateSaysLessThanNothing(t *testing.T) {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: -1, Inflight: 2, Stream: 1})
-		if got, err := b.gate.Admit(ctx, attempt(o, "u-2", 1), 2); err != nil || got.Verdict != model.SoldOut {
+		if got, err := admitOne(ctx, b.gate, attempt(o, "u-2", 1), 2); err != nil || got.Verdict != model.SoldOut {
 			b.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -326,7 +326,7 @@ func TestClose(t *testing.T) {
 			if state := b.peek(o.ID); state.Open == tc.ok || !state.Exists || state.Epoch != 5 {
 				b.Errorf("%s: the gate is %+v", name, state)
 			}
-			_, err := b.gate.Admit(b.Context(), attempt(o, "u-1", 1), 5)
+			_, err := admitOne(b.Context(), b.gate, attempt(o, "u-1", 1), 5)
 			if errors.Is(err, model.ErrNoGate) != tc.ok {
 				b.Errorf("%s: admit says %v", name, err)
 			}
@@ -346,7 +346,7 @@ func TestCloseOfNoGate(t *testing.T) {
 		if ttl := must(b, b.client.PTTL(ctx, gateKey(o.ID))); ttl <= 0 || ttl > time.Minute {
 			b.Errorf("the mark ends in %s", ttl)
 		}
-		if _, err := b.gate.Admit(ctx, attempt(o, "u-1", 1), 0); !errors.Is(err, model.ErrNoGate) {
+		if _, err := admitOne(ctx, b.gate, attempt(o, "u-1", 1), 0); !errors.Is(err, model.ErrNoGate) {
 			b.Errorf("admit: %v", err)
 		}
 		if err := b.gate.Configure(ctx, o.Sale); err != nil {
@@ -431,7 +431,7 @@ func TestConfigureByRevision(t *testing.T) {
 			for _, key := range []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID)} {
 				b.ends(key, ends)
 			}
-			if got, err := b.gate.Admit(b.Context(), attempt(o, "u-2", 1), 1); err != nil || got.Verdict != want {
+			if got, err := admitOne(b.Context(), b.gate, attempt(o, "u-2", 1), 1); err != nil || got.Verdict != want {
 				b.Errorf("%s: %+v, %v, want %s", name, got, err, want)
 			}
 		}
@@ -464,7 +464,7 @@ func TestConfigureChangesTheRules(t *testing.T) {
 			if err := b.gate.Configure(b.Context(), sale); err != nil {
 				b.Fatal(err)
 			}
-			if got, err := b.gate.Admit(b.Context(), attempt(o, "u-1", 2), 1); err != nil || got.Verdict != tc.want {
+			if got, err := admitOne(b.Context(), b.gate, attempt(o, "u-1", 2), 1); err != nil || got.Verdict != tc.want {
 				b.Errorf("%s: %+v, %v, want %s", name, got, err, tc.want)
 			}
 		}
@@ -532,7 +532,7 @@ func TestHole12_UnitReturnedAfterSoldOut(t *testing.T) {
 		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
 		try := func(from, n int) (sold int) {
 			for i := range n {
-				got, err := b.gate.Admit(b.Context(), attempt(o, fmt.Sprint("u-", from+i), 1), 1)
+				got, err := admitOne(b.Context(), b.gate, attempt(o, fmt.Sprint("u-", from+i), 1), 1)
 				if err != nil {
 					b.Fatal(err)
 				}

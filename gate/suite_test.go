@@ -147,7 +147,7 @@ func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 // admit sends an attempt that has to be admitted.
 func (b *bench) admit(a model.Attempt) {
 	b.Helper()
-	got, err := b.gate.Admit(b.Context(), a, 0)
+	got, err := admitOne(b.Context(), b.gate, a, 0)
 	if err != nil || got != (model.Outcome{Verdict: model.Accepted}) {
 		b.Fatalf("admit: %+v, %v", got, err)
 	}
@@ -157,8 +157,8 @@ func (b *bench) admit(a model.Attempt) {
 func (b *bench) code(a model.Attempt, quantity any, epoch int64) int64 {
 	b.Helper()
 	keys := []string{gateKey(a.SaleID), unitsKey(a.SaleID), idsKey(a.SaleID), streamKey(a.SaleID), counterKey(a.SaleID, a.UserID)}
-	reply, err := admitScript.Run(b.Context(), b.client, keys, a.ID, a.UserID, quantity, a.RequestHash, a.RequestKey, "here",
-		epoch, a.Frequency.Limit, a.Frequency.Window.Milliseconds()).Int64Slice()
+	reply, err := admitScript.Run(b.Context(), b.client, keys, "here", epoch,
+		a.ID, a.UserID, quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds()).Int64Slice()
 	if err != nil || len(reply) != 2 {
 		b.Fatalf("admit.lua: %v, %v", reply, err)
 	}
@@ -292,4 +292,16 @@ func eventually(t *testing.T, what string, check func() bool) {
 			t.Fatalf("%s: not within %s", what, patience)
 		}
 	}
+}
+
+// admitOne admits an attempt by itself.
+func admitOne(ctx context.Context, g *Gate, a model.Attempt, epoch int64) (model.Outcome, error) {
+	outcomes, err := g.Admit(ctx, a.SaleID, []model.Attempt{a}, epoch)
+	if err != nil {
+		return model.Outcome{}, err
+	}
+	if outcomes[0].Verdict == model.NoGate {
+		return model.Outcome{}, model.ErrNoGate
+	}
+	return outcomes[0], nil
 }

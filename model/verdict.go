@@ -38,6 +38,9 @@ const (
 	Unavailable          Verdict = "unavailable"
 )
 
+// NoGate is not told to buyers: the sale has no open gate, and somebody else has to judge the attempt.
+const NoGate Verdict = "no_gate"
+
 // Reasons of a rejected order that are not verdicts on an attempt.
 const (
 	// ReasonLost: the gate lost the queued attempt before it was settled; the same key may be tried again.

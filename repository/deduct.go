@@ -32,7 +32,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 }
 
 // DeductLocked takes an attempt's units while it holds a lock on the stock row, which it takes last, since all
-// other buyers of the sale wait for it. On SQLite there are no row locks: the transaction is the only writer.
+// other buyers of the sale wait for it. The sale's window, status and limit are judged as they were on arrival. On SQLite there are no row locks: the transaction is the only writer.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	attempts := []model.Attempt{a}
 	offer, now, b, err := s.consider(ctx, a.SaleID, attempts)

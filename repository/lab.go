@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// EraseSale removes a sale and everything that hangs on it, as if it had never been. It is for sales that no buyer
-// was ever offered: the strategy lab's.
+// EraseSale removes a sale with its orders, as if it had never been. It is for sales that no buyer was ever offered
+// and nobody paid for: the strategy lab's.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
 		for _, statement := range []string{

@@ -98,7 +98,7 @@ func TestEraseSale(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		want := `^\d+\.\d+\.\d+.*MariaDB`
+		want := `^MariaDB \d+\.\d+\.\d+$`
 		if d.sqlite {
 			want = `^SQLite \d+\.\d+\.\d+$`
 		}

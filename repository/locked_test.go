@@ -266,42 +266,44 @@ func TestEachWayOfNoUnitsChangesNothing(t *testing.T) {
 func TestLockedDecidesByTheLockedRow(t *testing.T) {
 	type scene struct {
 		other *testDB
-		sale  model.Sale // of 5 units, at most 2 a user
+		sale  model.Sale // at most 2 a user
 		mine  model.Attempt
 		held  model.Order // of somebody else
 	}
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for name, tc := range map[string]struct {
+			quota     int64 // one of it is held
 			meanwhile func(t *testing.T, s scene)
 			want      model.Verdict
 			repeated  bool
 		}{
-			"another buyer": {func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "rival", 1) }, model.Accepted, false},
-			"all but one are sold": {func(t *testing.T, s scene) {
+			"another buyer": {5, func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "rival", 1) }, model.Accepted, false},
+			"all but one are sold": {5, func(t *testing.T, s scene) {
 				s.other.buy(t, s.sale.ID, "rival", 2)
 				s.other.buy(t, s.sale.ID, "rival2", 1)
 			}, model.SoldOut, false},
-			"all but these are sold": {func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "rival", 2) }, model.Accepted, false},
-			"a settled batch takes all": {func(t *testing.T, s scene) {
+			"all but these are sold": {5, func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "rival", 2) }, model.Accepted, false},
+			"a settled batch takes all": {5, func(t *testing.T, s scene) {
 				s.other.settle(t, s.sale.ID, attempts(s.sale.ID, "u", 4)...)
 			}, model.SoldOut, false},
-			"sold, and a unit came back": {func(t *testing.T, s scene) {
+			"sold, and a unit came back": {5, func(t *testing.T, s scene) {
 				s.other.buy(t, s.sale.ID, "rival", 2)
 				s.other.buy(t, s.sale.ID, "rival2", 1)
 				if _, _, verdict, err := s.other.Cancel(t.Context(), s.held.UserID, s.held.ID); err != nil || verdict != model.Accepted {
 					t.Errorf("cancel: %s, %v", verdict, err)
 				}
 			}, model.Accepted, false},
-			"the user bought elsewhere": {func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "me", 1) }, model.LimitReached, false},
-			"this attempt is settled":   {func(t *testing.T, s scene) { s.other.settle(t, s.sale.ID, s.mine) }, model.Accepted, true},
-			"this attempt is refused": {func(t *testing.T, s scene) {
+			"too few were left, and a unit came": {2, func(t *testing.T, s scene) { s.other.change(t, s.sale.ID, 1, nil) }, model.Accepted, false},
+			"the user bought elsewhere":          {5, func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "me", 1) }, model.LimitReached, false},
+			"this attempt is settled":            {5, func(t *testing.T, s scene) { s.other.settle(t, s.sale.ID, s.mine) }, model.Accepted, true},
+			"this attempt is refused": {5, func(t *testing.T, s scene) {
 				if _, err := s.other.Refuse(t.Context(), entries(s.mine)[0], model.ReasonFailed); err != nil {
 					t.Errorf("refuse: %v", err)
 				}
 			}, model.ReasonFailed, true},
 		} {
 			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 5, limit(2))
+				sale := d.newSale(t, tc.quota, limit(2))
 				s := scene{other: d.another(t), sale: sale, mine: attempt(sale.ID, "me", "k", 2)}
 				s.held = d.buy(t, sale.ID, "holder", 1)
 				var between model.Stock
@@ -476,7 +478,11 @@ func TestExclusive(t *testing.T) {
 		},
 		"an expiry": func(t *testing.T, s scene) func(*testDB) {
 			s.d.overdue(t, time.Hour, s.order.ID)
-			return func(x *testDB) { x.expireAll(t) }
+			return func(x *testDB) {
+				if released, err := x.ExpireDue(t.Context(), 0, 10); err != nil || len(released) != 1 {
+					t.Errorf("%v, %v", released, err)
+				}
+			}
 		},
 		"a payment": func(t *testing.T, s scene) func(*testDB) {
 			payment := s.d.startPayment(t, s.order)
@@ -492,10 +498,10 @@ func TestExclusive(t *testing.T) {
 		},
 	}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		lock := make(chan struct{}, 1)
-		exclusive := &testDB{Store: d.Exclusive(lock), address: d.address}
 		for name, prepare := range writers {
 			t.Run(name, func(t *testing.T) {
+				lock := make(chan struct{}, 1)
+				exclusive := &testDB{Store: d.Exclusive(lock), address: d.address}
 				s := scene{d: d, sale: d.newSale(t, 5)}
 				s.order = d.buy(t, s.sale.ID, "holder", 1)
 				write := prepare(t, s)
@@ -520,6 +526,11 @@ func TestExclusiveLetsGoOfWhoLeaves(t *testing.T) {
 		lock := make(chan struct{}, 1)
 		exclusive := d.Exclusive(lock)
 		sale := d.newSale(t, 2)
+		d.between(t, func() {
+			if len(lock) != 0 {
+				t.Error("the store that it was made from takes the lock, too")
+			}
+		})
 		order := d.buy(t, sale.ID, "holder", 1)
 		began := false
 		d.between(t, func() { began = true })

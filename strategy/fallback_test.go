@@ -88,8 +88,15 @@ func (d *fakeDatabase) of(saleID string) [][]string {
 // fakeGate answers what it is told to.
 type fakeGate func(a model.Attempt, epoch int64) (model.Outcome, error)
 
-func (g fakeGate) Admit(_ context.Context, a model.Attempt, epoch int64) (model.Outcome, error) {
-	return g(a, epoch)
+func (g fakeGate) Admit(_ context.Context, _ string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	outcomes := make([]model.Outcome, len(attempts))
+	for i, a := range attempts {
+		var err error
+		if outcomes[i], err = g(a, epoch); err != nil {
+			return nil, err
+		}
+	}
+	return outcomes, nil
 }
 
 // Peek finds an open gate with units.
@@ -98,7 +105,9 @@ func (fakeGate) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, e
 }
 
 // noGate is a Redis that has no gate of any sale.
-func noGate(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, model.ErrNoGate }
+func noGate(model.Attempt, int64) (model.Outcome, error) {
+	return model.Outcome{Verdict: model.NoGate}, nil
+}
 
 // fakeControl notes what is asked of it.
 type fakeControl struct {
@@ -165,7 +174,7 @@ func TestFallbackGathers(t *testing.T) {
 		h := NewHybrid(n)
 		var calls []<-chan outcomeOf
 		var keys []string
-		for i := range fallbackBatch + 3 {
+		for i := range fallbackLimits.Batch + 3 {
 			key := fmt.Sprint("key-", i)
 			calls, keys = append(calls, call(t.Context(), h, fakeAttempt(sale, key, key))), append(keys, key)
 			synctest.Wait()
@@ -174,7 +183,7 @@ func TestFallbackGathers(t *testing.T) {
 		for i, c := range calls {
 			wantOrder(t, keys[i], <-c)
 		}
-		want := [][]string{keys[:1], keys[1 : fallbackBatch+1], keys[fallbackBatch+1:]}
+		want := [][]string{keys[:1], keys[1 : fallbackLimits.Batch+1], keys[fallbackLimits.Batch+1:]}
 		if got := db.of(sale); !slices.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("the batches are %v, want %v", got, want)
 		}
@@ -192,7 +201,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		n, _, _ := fakeNeeds(noGate, db)
 		h := NewHybrid(n)
 		var calls []<-chan outcomeOf
-		for i := range 1 + fallbackQueue { // one is in the database, the others wait
+		for i := range 1 + fallbackLimits.Queue { // one is in the database, the others wait
 			calls = append(calls, call(t.Context(), h, fakeAttempt(full, "u", fmt.Sprint(i))))
 			if i == 0 {
 				synctest.Wait()
@@ -217,7 +226,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		}
 		h.Close()
 		for i, batch := range db.of(full) {
-			if len(batch) > fallbackBatch {
+			if len(batch) > fallbackLimits.Batch {
 				t.Errorf("batch %d has %d attempts", i, len(batch))
 			}
 		}
@@ -385,8 +394,8 @@ func TestFallbackTimesOut(t *testing.T) {
 		if got, err := h.Deduct(t.Context(), fakeAttempt(sale, "u", "1")); !errors.Is(err, model.ErrUnavailable) {
 			t.Errorf("%+v, %v, want ErrUnavailable", got, err)
 		}
-		if waited := time.Since(start); waited != fallbackTimeout {
-			t.Errorf("waited %s, want %s", waited, fallbackTimeout)
+		if waited := time.Since(start); waited != fallbackLimits.Time {
+			t.Errorf("waited %s, want %s", waited, fallbackLimits.Time)
 		}
 		h.Close()
 	})

@@ -25,48 +25,47 @@ const (
 // Breaks: when neither store can take it (503).
 // Costs: with Redis as the strategy redis; without it the database alone, in batches by one writer a sale.
 type Hybrid struct {
-	needs    Needs
-	breaker  *gobreaker.CircuitBreaker[model.Outcome]
-	fallback *fallback
-	requests *localCounter
-	blind    sync.Map // sales that the database sold from without Redis hearing of it
+	needs     Needs
+	breaker   *gobreaker.CircuitBreaker[[]model.Outcome]
+	admission *admission
+	fallback  *fallback
+	requests  *localCounter
+	blind     sync.Map // sales that the database sold from without Redis hearing of it
 }
 
 // NewHybrid makes the strategy.
 func NewHybrid(n Needs) *Hybrid {
 	h := &Hybrid{needs: n, fallback: newFallback(n), requests: newLocalCounter()}
-	h.breaker = gobreaker.NewCircuitBreaker[model.Outcome](gobreaker.Settings{
+	h.breaker = gobreaker.NewCircuitBreaker[[]model.Outcome](gobreaker.Settings{
 		Name:        "gate",
 		MaxRequests: 1,
 		Timeout:     breakerRest,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
-		// A missing gate says nothing against Redis, and a buyer who left nothing at all.
-		IsSuccessful: func(err error) bool {
-			return err == nil || errors.Is(err, model.ErrNoGate) || errors.Is(err, context.Canceled)
-		},
+		// A call that a stop has cut off says nothing against Redis.
+		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			n.Log.Warn("circuit breaker before Redis", "from", from.String(), "to", to.String())
 		},
 	})
+	h.admission = newAdmission(n, h.breaker.Execute)
 	return h
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. Busy in both: model.ErrUnavailable.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := h.breaker.Execute(func() (model.Outcome, error) {
-		return h.needs.Gate.Admit(ctx, a, h.needs.Control.Epoch(a.SaleID))
-	})
+	outcome, err := h.admission.deduct(ctx, a)
 	if err == nil {
 		if _, blind := h.blind.LoadAndDelete(a.SaleID); blind {
 			h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
 		}
 		return outcome, nil
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return model.Outcome{}, ctx.Err()
-	}
-	if errors.Is(err, model.ErrNoGate) {
-		h.needs.Control.NeedGate(a.SaleID, "missing at an attempt")
+	case errors.Is(err, model.ErrUnavailable): // more wait for Redis than may; the database would not be faster
+		return model.Outcome{}, err
+	case errors.Is(err, model.ErrNoGate):
 		return h.fallback.deduct(ctx, a)
 	}
 	if retryAfter, ok := h.requests.count(a); !ok {
@@ -87,5 +86,8 @@ func (h *Hybrid) Healthy() error {
 	return nil
 }
 
-// Close refuses new fallback attempts and waits for those under way.
-func (h *Hybrid) Close() { h.fallback.close() }
+// Close refuses new attempts and waits for those under way.
+func (h *Hybrid) Close() {
+	h.admission.close()
+	h.fallback.close()
+}

@@ -30,7 +30,7 @@ func TestHybridPicksItsWay(t *testing.T) {
 		"sold out":      {outcome: model.Outcome{Verdict: model.SoldOut}},
 		"paused":        {outcome: model.Outcome{Verdict: model.Paused}},
 		"too frequent":  {outcome: model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Second}},
-		"no gate":       {err: fmt.Errorf("wrapped: %w", model.ErrNoGate), fallback: true, needs: true},
+		"no gate":       {outcome: model.Outcome{Verdict: model.NoGate}, fallback: true, needs: true},
 		"no reply":      {err: errNoReply, fallback: true},
 		"out of memory": {err: errors.New("OOM command not allowed"), fallback: true},
 	}
@@ -74,7 +74,7 @@ func TestRedisPicksItsWay(t *testing.T) {
 	}{
 		"queued":   {outcome: model.Outcome{Verdict: model.Accepted}},
 		"sold out": {outcome: model.Outcome{Verdict: model.SoldOut}},
-		"no gate":  {err: model.ErrNoGate, unavailable: true, needs: true},
+		"no gate":  {outcome: model.Outcome{Verdict: model.NoGate}, unavailable: true, needs: true},
 		"no reply": {err: errNoReply, unavailable: true},
 	}
 	for name, tc := range tests {
@@ -83,7 +83,11 @@ func TestRedisPicksItsWay(t *testing.T) {
 			n, control, _ := fakeNeeds(func(model.Attempt, int64) (model.Outcome, error) { return tc.outcome, tc.err }, nil)
 			r := NewRedis(n)
 			got, err := r.Deduct(t.Context(), fakeAttempt(sale, "u", "1"))
-			if got != tc.outcome || errors.Is(err, model.ErrUnavailable) != tc.unavailable || !errors.Is(err, tc.err) {
+			want := tc.outcome
+			if tc.unavailable {
+				want = model.Outcome{}
+			}
+			if got != want || errors.Is(err, model.ErrUnavailable) != tc.unavailable || tc.err != nil && !errors.Is(err, tc.err) {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if asked := slices.Contains(control.need, sale); asked != tc.needs {
@@ -164,9 +168,12 @@ func TestBreaker(t *testing.T) {
 
 // TestBreakerIgnores what says nothing against Redis.
 func TestBreakerIgnores(t *testing.T) {
-	for name, answer := range map[string]error{"a missing gate": model.ErrNoGate, "a buyer who left": context.Canceled} {
+	for name, gate := range map[string]fakeGate{
+		"a missing gate":          noGate,
+		"a call that was cut off": func(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, context.Canceled },
+	} {
 		t.Run(name, func(t *testing.T) {
-			n, _, _ := fakeNeeds(func(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, answer }, newFakeDatabase())
+			n, _, _ := fakeNeeds(gate, newFakeDatabase())
 			h := NewHybrid(n)
 			for i := range 3 * breakerTrips {
 				if _, err := h.Deduct(t.Context(), fakeAttempt(model.NewSaleID(), "u", fmt.Sprint(i))); err != nil {
@@ -314,11 +321,11 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 // lossyGate admits for real and loses the reply.
 type lossyGate struct{ *gate.Gate }
 
-func (g lossyGate) Admit(ctx context.Context, a model.Attempt, epoch int64) (model.Outcome, error) {
-	if _, err := g.Gate.Admit(ctx, a, epoch); err != nil {
-		return model.Outcome{}, err
+func (g lossyGate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	if _, err := g.Gate.Admit(ctx, saleID, attempts, epoch); err != nil {
+		return nil, err
 	}
-	return model.Outcome{}, errNoReply
+	return nil, errNoReply
 }
 
 // TestAmbiguousReply: Redis took the attempt and its answer was lost, so the database takes it as well. Both

@@ -116,6 +116,7 @@ func (l *Local) look(ctx context.Context, s *share, saleID string) (ok bool) {
 	mine := &look{over: make(chan struct{})}
 	s.looking = mine
 	s.mu.Unlock()
+	asked := l.needs.Now()
 	states, err := l.needs.Gate.Peek(ctx, saleID)
 	s.mu.Lock()
 	defer close(mine.over)
@@ -124,7 +125,7 @@ func (l *Local) look(ctx context.Context, s *share, saleID string) (ok bool) {
 		return false
 	}
 	mine.ok = true
-	s.left, s.lookAt = states[0].Left, l.needs.Now()
+	s.left, s.lookAt = states[0].Left, asked
 	s.units = min(s.left, int64(math.Ceil(float64(s.left)*l.needs.LocalShare))+l.needs.LocalBuffer)
 	return true
 }
@@ -149,5 +150,5 @@ func (*Local) UsesGate() bool { return true }
 // Healthy is always so; Redis itself is asked elsewhere.
 func (*Local) Healthy() error { return nil }
 
-// Close has nothing to end.
-func (*Local) Close() {}
+// Close refuses new attempts and waits for those under way.
+func (l *Local) Close() { l.redis.Close() }

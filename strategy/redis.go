@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"flashsale/model"
@@ -13,22 +12,20 @@ import (
 // Right: the script checks and deducts at one instant, and appends to the stream in the same step, so that no
 // deduction is without its message. The database still decides when the entry is settled.
 // Breaks: without Redis it sells nothing (503), but nothing wrong either.
-// Costs: one round trip an attempt; the order is durable only when it is settled, some milliseconds later.
-type Redis struct{ needs Needs }
+// Costs: one round trip for as many attempts as gathered while the one before was under way; the order is durable
+// only when it is settled, some milliseconds later.
+type Redis struct{ admission *admission }
 
 // NewRedis makes the strategy.
-func NewRedis(n Needs) *Redis { return &Redis{needs: n} }
+func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
 // Deduct admits the attempt: the outcome is queued, or a refusal. Any trouble with Redis is model.ErrUnavailable.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := r.needs.Gate.Admit(ctx, a, r.needs.Control.Epoch(a.SaleID))
-	if errors.Is(err, model.ErrNoGate) {
-		r.needs.Control.NeedGate(a.SaleID, "missing at an attempt")
+	outcome, err := r.admission.deduct(ctx, a)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 	}
-	if err != nil {
-		return model.Outcome{}, fmt.Errorf("%w: %w", model.ErrUnavailable, err)
-	}
-	return outcome, nil
+	return outcome, err
 }
 
 // UsesGate is true: the script that admits also counts.
@@ -37,5 +34,5 @@ func (*Redis) UsesGate() bool { return true }
 // Healthy is always so; Redis itself is asked elsewhere.
 func (*Redis) Healthy() error { return nil }
 
-// Close has nothing to end.
-func (*Redis) Close() {}
+// Close refuses new attempts and waits for those under way.
+func (r *Redis) Close() { r.admission.close() }

@@ -19,8 +19,9 @@ import (
 
 // Gate is what strategies need of Redis.
 type Gate interface {
-	// Admit takes an attempt's units and queues it, or refuses it. model.ErrNoGate: no open gate of this epoch.
-	Admit(ctx context.Context, a model.Attempt, epoch int64) (model.Outcome, error)
+	// Admit takes the units of attempts on one sale and queues them, or refuses them; model.NoGate where no gate of
+	// this epoch is open.
+	Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error)
 	// Peek reads the gates of sales as they stand, in the order of the sales.
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 }

@@ -174,7 +174,7 @@ func attempt(o model.Offer, user, key string) model.Attempt {
 // admit sends an attempt through the gate, which has to let it in.
 func (e *engine) admit(a model.Attempt) model.Attempt {
 	e.Helper()
-	if got, err := e.gate.Admit(e.Context(), a, 0); err != nil || got != (model.Outcome{Verdict: model.Accepted}) {
+	if got, err := admitOne(e.Context(), e.gate, a, 0); err != nil || got != (model.Outcome{Verdict: model.Accepted}) {
 		e.Fatalf("admit: %+v, %v", got, err)
 	}
 	return a
@@ -303,7 +303,7 @@ func TestHole16_SeenBeforeTheCommit(t *testing.T) {
 				e.dies(o, "dead", 1)
 				repeat := func() {
 					e.Helper()
-					got, err := e.gate.Admit(e.Context(), a, 0)
+					got, err := admitOne(e.Context(), e.gate, a, 0)
 					if err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
 						e.Errorf("the same request again: %+v, %v", got, err)
 					}
@@ -503,4 +503,16 @@ func TestSettlerLeavesNothingRunning(t *testing.T) {
 		stop()
 		goleak.VerifyNone(e.T, pools...)
 	})
+}
+
+// admitOne admits an attempt by itself.
+func admitOne(ctx context.Context, g *gate.Gate, a model.Attempt, epoch int64) (model.Outcome, error) {
+	outcomes, err := g.Admit(ctx, a.SaleID, []model.Attempt{a}, epoch)
+	if err != nil {
+		return model.Outcome{}, err
+	}
+	if outcomes[0].Verdict == model.NoGate {
+		return model.Outcome{}, model.ErrNoGate
+	}
+	return outcomes[0], nil
 }

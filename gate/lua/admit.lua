@@ -1,58 +1,62 @@
--- Admit one attempt: judge it, take its units and append it to the stream, all or nothing.
--- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] counter of the user
--- ARGV[1] id  [2] user  [3] quantity  [4] request hash  [5] request key  [6] instance that waits
---      [7] epoch that the caller knows  [8] requests allowed in a window  [9] window, ms
--- Returns {code, ms}: 0 admitted, 1 known id, 2 known id with another request, 3 no gate, 4 gate closed or of
--- an older epoch, 5 too frequent (again in ms), 6 not started, 7 ended, 8 paused, 9 bad quantity,
--- 10 limit reached, 11 sold out.
--- Every check stands before the first write (but the counter's), since Redis takes nothing back.
-local retry_ms = frequency(KEYS[5], tonumber(ARGV[8]), tonumber(ARGV[9]))
-if retry_ms > 0 then
-  return {5, retry_ms}
+-- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
+-- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5...] counter of each attempt's user
+-- ARGV[1] instance that waits  [2] epoch that the caller knows; then seven for each attempt: id, user, quantity,
+--      request hash, request key, requests allowed in a window, window in ms
+-- Returns {code, ms} for each attempt, one after the other: 0 admitted, 1 known id, 2 known id with another request,
+-- 3 no gate, 4 gate closed or of an older epoch, 5 too frequent (again in ms), 6 not started, 7 ended, 8 paused,
+-- 9 bad quantity, 10 limit reached, 11 sold out.
+-- All are judged before the first write (but the counters'), since Redis takes nothing back.
+local reply, ids, users = {}, {}, {}
+for i = 3, #ARGV, 7 do
+  local at = (i - 3) / 7 + 1
+  local retry_ms = frequency(KEYS[4 + at], tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]))
+  reply[2 * at - 1], reply[2 * at] = retry_ms > 0 and 5 or 0, retry_ms
+  ids[at], users[at] = ARGV[i], ARGV[i + 1]
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left')
-local epoch = tonumber(gate[1])
-if not epoch then
-  return {3, 0}
-end
-if gate[2] ~= '1' or epoch < tonumber(ARGV[7]) then
-  return {4, 0}
-end
-
-local request = ARGV[3] .. ':' .. ARGV[4]
-local known = redis.call('HGET', KEYS[3], ARGV[1])
-if known then
-  return {known == request and 1 or 2, 0}
+local code = standing(gate, tonumber(ARGV[2])) -- for all who repeat nothing
+local limit, left = tonumber(gate[6]), tonumber(gate[7])
+local known, units = {}, {} -- also by what this call admits
+if code ~= 3 and code ~= 4 then
+  local requests, held = redis.call('HMGET', KEYS[3], unpack(ids)), redis.call('HMGET', KEYS[2], unpack(users))
+  for at = 1, #ids do
+    known[ids[at]], units[users[at]] = requests[at], tonumber(held[at]) or 0
+  end
 end
 
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-if gate[3] == 'closed' then
-  return {7, 0}
-elseif now_ms < tonumber(gate[4]) then
-  return {6, 0}
-elseif now_ms >= tonumber(gate[5]) then
-  return {7, 0}
-elseif gate[3] == 'paused' then
-  return {8, 0}
+local admitted, taken, new_ids, new_units = {}, 0, {}, {}
+for at = 1, #ids do
+  local i = 7 * at - 4
+  local id, user, request, n = ids[at], users[at], ARGV[i + 2] .. ':' .. ARGV[i + 3], tonumber(ARGV[i + 2])
+  if reply[2 * at - 1] ~= 0 then
+    -- came too soon
+  elseif known[id] then
+    reply[2 * at - 1] = known[id] == request and 1 or 2
+  elseif code ~= 0 then
+    reply[2 * at - 1] = code
+  elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
+    reply[2 * at - 1] = 9
+  elseif units[user] + n > limit then
+    reply[2 * at - 1] = 10
+  elseif left < n then
+    reply[2 * at - 1] = 11
+  else
+    left, taken, known[id], units[user] = left - n, taken + n, request, units[user] + n
+    admitted[#admitted + 1] = i
+    new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, request
+    new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
+  end
 end
 
-local n, limit = tonumber(ARGV[3]), tonumber(gate[6])
-if not n or n ~= math.floor(n) or n < 1 or n > limit then
-  return {9, 0}
+if taken > 0 then
+  redis.call('HSET', KEYS[1], 'left', left)
+  redis.call('HINCRBY', KEYS[1], 'inflight', taken)
+  redis.call('HSET', KEYS[2], unpack(new_units))
+  redis.call('HSET', KEYS[3], unpack(new_ids))
+  for _, i in ipairs(admitted) do
+    redis.call('XADD', KEYS[4], '*', 'id', ARGV[i], 'user', ARGV[i + 1], 'n', ARGV[i + 2], 'hash', ARGV[i + 3],
+      'key', ARGV[i + 4], 'instance', ARGV[1], 'epoch', gate[1])
+  end
 end
-if (tonumber(redis.call('HGET', KEYS[2], ARGV[2])) or 0) + n > limit then
-  return {10, 0}
-end
-if tonumber(gate[7]) < n then
-  return {11, 0}
-end
-
-redis.call('HINCRBY', KEYS[1], 'left', -n)
-redis.call('HINCRBY', KEYS[1], 'inflight', n)
-redis.call('HINCRBY', KEYS[2], ARGV[2], n)
-redis.call('HSET', KEYS[3], ARGV[1], request)
-redis.call('XADD', KEYS[4], '*', 'id', ARGV[1], 'user', ARGV[2], 'n', ARGV[3], 'hash', ARGV[4],
-  'key', ARGV[5], 'instance', ARGV[6], 'epoch', gate[1])
-return {0, 0}
+return reply

@@ -1,0 +1,73 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"flashsale/model"
+)
+
+// verdicts are what the codes of admit.lua mean, by code.
+var verdicts = [...]model.Outcome{
+	codeAdmitted:     {Verdict: model.Accepted},
+	codeKnown:        {Verdict: model.Accepted, Repeated: true},
+	codeMismatch:     {Verdict: model.IdempotencyMismatch, Repeated: true},
+	codeNoGate:       {Verdict: model.NoGate},
+	codeClosed:       {Verdict: model.NoGate},
+	codeTooFrequent:  {Verdict: model.TooFrequent},
+	codeNotStarted:   {Verdict: model.NotStarted},
+	codeEnded:        {Verdict: model.Ended},
+	codePaused:       {Verdict: model.Paused},
+	codeBadQuantity:  {Verdict: model.BadRequest},
+	codeLimitReached: {Verdict: model.LimitReached},
+	codeSoldOut:      {Verdict: model.SoldOut},
+}
+
+// The codes that admit.lua returns.
+const (
+	codeAdmitted = iota
+	codeKnown
+	codeMismatch
+	codeNoGate
+	codeClosed
+	codeTooFrequent
+	codeNotStarted
+	codeEnded
+	codePaused
+	codeBadQuantity
+	codeLimitReached
+	codeSoldOut
+)
+
+// Admit judges attempts on one sale in the order of their arrival; those that pass have their units taken and are
+// appended to the stream, all in one script. epoch is the newest one that the caller knows: an older gate admits
+// nothing. The outcomes stand in the order of the attempts: queued (Repeated if the id was known), a refusal, or
+// model.NoGate where there is no open gate to judge. An error leaves open which were admitted.
+func (g *Gate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	keys := make([]string, 4, 4+len(attempts))
+	keys[0], keys[1], keys[2], keys[3] = gateKey(saleID), unitsKey(saleID), idsKey(saleID), streamKey(saleID)
+	args := make([]any, 2, 2+7*len(attempts))
+	args[0], args[1] = g.instance, epoch
+	for _, a := range attempts {
+		keys = append(keys, counterKey(saleID, a.UserID))
+		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())
+	}
+	reply, err := admitScript.Run(ctx, g.client, keys, args...).Int64Slice()
+	if err != nil {
+		return nil, fmt.Errorf("admit: %w", err)
+	}
+	if len(reply) != 2*len(attempts) {
+		return nil, fmt.Errorf("admit: %d values for %d attempts", len(reply), len(attempts))
+	}
+	outcomes := make([]model.Outcome, len(attempts))
+	for i := range outcomes {
+		code, ms := reply[2*i], reply[2*i+1]
+		if code < 0 || code >= int64(len(verdicts)) {
+			return nil, fmt.Errorf("admit: unknown code %d", code)
+		}
+		outcomes[i] = verdicts[code]
+		outcomes[i].RetryAfter = time.Duration(ms) * time.Millisecond
+	}
+	return outcomes, nil
+}

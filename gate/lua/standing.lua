@@ -1,0 +1,22 @@
+-- A function that admit.lua starts with: whether a sale admits anybody now.
+-- gate: the fields epoch, open, status, starts_ms and ends_ms  least_epoch: an older gate admits nothing.
+-- Gives 0 if it does, else the code of admit.lua for every attempt that repeats nothing.
+local function standing(gate, least_epoch)
+  local epoch = tonumber(gate[1])
+  if not epoch then
+    return 3
+  elseif gate[2] ~= '1' or epoch < least_epoch then
+    return 4
+  elseif gate[3] == 'closed' then
+    return 7
+  end
+  local time = redis.call('TIME')
+  local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  if now_ms < tonumber(gate[4]) then
+    return 6
+  elseif now_ms >= tonumber(gate[5]) then
+    return 7
+  end
+  return gate[3] == 'paused' and 8 or 0
+end
+

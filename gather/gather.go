@@ -1,0 +1,151 @@
+// Package gather turns calls that come one by one into batches: what comes while a batch is under way is the next
+// batch. No timer holds anything back, so that a lone call is as fast as without, and a crowd makes its own batches.
+package gather
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrFull: as many items wait under the key as may.
+var ErrFull = errors.New("too many wait")
+
+// ErrClosed: nothing is taken any more.
+var ErrClosed = errors.New("closed")
+
+// Limits bound a Gatherer.
+type Limits struct {
+	Batch int           // items in one batch
+	Queue int           // items that wait under one key, beside those in batches under way
+	Calls int           // batches of one key under way at once
+	Time  time.Duration // of one batch
+}
+
+// Gatherer batches items by key. Its methods are safe for concurrent use.
+type Gatherer[T, R any] struct {
+	limits Limits
+	do     func(ctx context.Context, key string, items []T) ([]R, error)
+
+	mu      sync.Mutex
+	queues  map[string]*queue[T, R] // those with a call under way
+	closed  bool
+	running sync.WaitGroup
+	ctx     context.Context // ends with Close
+	cut     context.CancelFunc
+}
+
+type queue[T, R any] struct {
+	waiting []call[T, R]
+	calls   int // under way
+}
+
+type call[T, R any] struct {
+	item T
+	done chan<- result[R]
+}
+
+type result[R any] struct {
+	value R
+	err   error
+}
+
+// New makes a gatherer that runs batches by do: its results stand in the order of the items, its error is everyone's.
+func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Gatherer[T, R] {
+	g := &Gatherer[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
+	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
+	return g
+}
+
+// Do puts an item into the next batch of its key and gives its result. A caller who leaves while it waits takes
+// nothing back: the item is done all the same. ErrFull, ErrClosed: it was not taken.
+func (g *Gatherer[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
+	if err := ctx.Err(); err != nil {
+		return value, err
+	}
+	done := make(chan result[R], 1)
+	if err := g.enqueue(key, call[T, R]{item, done}); err != nil {
+		return value, err
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+func (g *Gatherer[T, R]) enqueue(key string, c call[T, R]) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	q := g.queues[key]
+	if q == nil {
+		q = &queue[T, R]{}
+		g.queues[key] = q
+	}
+	if len(q.waiting) >= g.limits.Queue {
+		return ErrFull
+	}
+	q.waiting = append(q.waiting, c)
+	if q.calls < g.limits.Calls {
+		q.calls++
+		g.running.Go(func() { g.run(key, q) })
+	}
+	return nil
+}
+
+// run takes batches of a key until nothing waits.
+func (g *Gatherer[T, R]) run(key string, q *queue[T, R]) {
+	for {
+		batch := g.next(key, q)
+		if len(batch) == 0 {
+			return
+		}
+		items := make([]T, len(batch))
+		for i, c := range batch {
+			items[i] = c.item
+		}
+		ctx, cancel := context.WithTimeout(g.ctx, g.limits.Time)
+		values, err := g.do(ctx, key, items)
+		cancel()
+		for i, c := range batch {
+			if err != nil {
+				c.done <- result[R]{err: err}
+				continue
+			}
+			c.done <- result[R]{value: values[i]}
+		}
+	}
+}
+
+// next takes a batch, and ends the queue when nothing waits and nothing else is under way.
+func (g *Gatherer[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(q.waiting), g.limits.Batch)
+	if n == 0 {
+		if q.calls--; q.calls == 0 {
+			delete(g.queues, key)
+		}
+		return nil
+	}
+	batch := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	return batch
+}
+
+// Close refuses new items and waits for those that were taken, at most for grace: then it cuts the batches under
+// way off. What such a batch has done is then unknown to its callers.
+func (g *Gatherer[T, R]) Close(grace time.Duration) {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	late := time.AfterFunc(grace, g.cut)
+	g.running.Wait()
+	late.Stop()
+	g.cut()
+}

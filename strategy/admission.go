@@ -1,0 +1,49 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flashsale/gather"
+	"flashsale/model"
+)
+
+// admissionLimits: a few hundred attempts cost a script about a millisecond, during which the next batch gathers;
+// the second call keeps Redis busy while the first one's answer is on its way.
+var admissionLimits = gather.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
+
+// admission brings attempts to the gate, those of one sale that gathered in one call.
+type admission struct {
+	needs    Needs
+	gatherer *gather.Gatherer[model.Attempt, model.Outcome]
+}
+
+// newAdmission makes one; guard, if any, decides whether a call is made, and hears of its error.
+func newAdmission(n Needs, guard func(call func() ([]model.Outcome, error)) ([]model.Outcome, error)) *admission {
+	admit := func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
+		call := func() ([]model.Outcome, error) { return n.Gate.Admit(ctx, saleID, attempts, n.Control.Epoch(saleID)) }
+		if guard == nil {
+			return call()
+		}
+		return guard(call)
+	}
+	return &admission{needs: n, gatherer: gather.New(admissionLimits, admit)}
+}
+
+// deduct gives the gate's outcome. model.ErrNoGate: it has none, and a gate was asked for. model.ErrUnavailable: too
+// many wait for it. Any other error leaves open whether the attempt was admitted.
+func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+	outcome, err := ad.gatherer.Do(ctx, a.SaleID, a)
+	switch {
+	case errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed):
+		return model.Outcome{}, fmt.Errorf("%w: admit: %w", model.ErrUnavailable, err)
+	case err == nil && outcome.Verdict == model.NoGate:
+		ad.needs.Control.NeedGate(a.SaleID, "missing at an attempt")
+		return model.Outcome{}, model.ErrNoGate
+	}
+	return outcome, err
+}
+
+func (ad *admission) close() { ad.gatherer.Close(closeGrace) }
