@@ -152,11 +152,17 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 
 // Settled acknowledges entries that the database has settled with these outcomes, and credits the gate.
 func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
-	args := make([]any, 0, 4*len(entries)+1)
-	args = append(args, group)
+	args := make([]any, 2, 2*len(entries)+2)
+	var credits []any
 	for i, e := range entries {
-		args = append(args, e.StreamID, e.UserID, e.Quantity, credit(outcomes[i])) //nolint:gosec // one outcome an entry
+		if c := credit(outcomes[i]); c != "" { //nolint:gosec // one outcome an entry
+			credits = append(credits, e.StreamID, e.UserID, e.Quantity, c)
+			continue
+		}
+		args = append(args, e.StreamID, e.Quantity)
 	}
+	args[0], args[1] = group, (len(args)-2)/2
+	args = append(args, credits...)
 	keys := []string{gateKey(saleID), unitsKey(saleID), streamKey(saleID)}
 	if err := settledScript.Run(ctx, g.client, keys, args...).Err(); err != nil {
 		return fmt.Errorf("acknowledge: %w", err)
@@ -169,7 +175,7 @@ func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry
 func credit(o model.Outcome) string {
 	switch o.Verdict {
 	case model.Accepted:
-		return "-"
+		return ""
 	case model.SoldOut:
 		return "user"
 	default:

@@ -207,7 +207,6 @@ type fakeLedger struct {
 	errRefuse error
 	batches   map[string][]int
 	inside    map[string]int
-	overlap   bool
 	most      int
 	refused   map[string]model.Verdict
 	logged    []string
@@ -221,7 +220,6 @@ func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.En
 	l.mu.Lock()
 	l.batches[saleID] = append(l.batches[saleID], len(entries))
 	l.inside[saleID]++
-	l.overlap = l.overlap || l.inside[saleID] > 1
 	all := 0
 	for _, n := range l.inside {
 		all += n

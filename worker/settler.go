@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// settleWriters take batches at once, each of another sale: more make the database slower, not faster.
+	// settleWriters take batches at once, of one sale or of several: more make the database slower, not faster.
 	settleWriters = 2
 	// settleBatch entries go into one transaction.
 	settleBatch = 256
@@ -58,7 +58,7 @@ type SettlerNeeds struct {
 }
 
 // Settler writes admitted attempts to the database in batches as they come: what gathers while one
-// transaction runs is the next batch. Each sale is settled by one goroutine of an instance at a time.
+// transaction runs is the next batch.
 type Settler struct {
 	SettlerNeeds
 	due *dueSales
