@@ -177,6 +177,12 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	return offer, ok, err
 }
 
+// InMemory gives a watched sale as the last refresh saw it; ok is false if it isn't watched.
+func (c *Catalog) InMemory(id string) (offer model.Offer, ok bool) {
+	offer, ok = c.live.Load().offers[id]
+	return offer, ok
+}
+
 // Known reports whether a sale's id, or a short code, may exist.
 func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	if c.filter.Load().TestString(id) {
@@ -206,7 +212,7 @@ func (c *Catalog) Epoch(saleID string) int64 { return c.live.Load().offers[saleI
 
 // Judge says whether a sale sells now: NotFound if it isn't watched.
 func (c *Catalog) Judge(saleID string) model.Verdict {
-	offer, ok := c.live.Load().offers[saleID]
+	offer, ok := c.InMemory(saleID)
 	if !ok {
 		return model.NotFound
 	}

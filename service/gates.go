@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flashsale/model"
@@ -15,6 +16,8 @@ import (
 const (
 	// rebuildPause keeps a sale's gate from being rebuilt more often than once in this time, by anyone.
 	rebuildPause = time.Second
+	// rebuildsAtOnce is how many gates an instance rebuilds at the same time.
+	rebuildsAtOnce = 8
 	// installTries bounds how often the stream may move under a rebuild. The old gate admits nothing by
 	// then, so that each time entries were settled, of which there are only so many.
 	installTries = 20
@@ -45,6 +48,7 @@ type Gates struct {
 	catalog  *Catalog
 	log      *slog.Logger
 	retired  bool
+	atOnce   int // gates rebuilt at the same time
 	requests chan GateRequest
 	asked    sync.Map // requests that wait, so that a thousand attempts ask once
 	later    sync.Map // replacements that were asked for too soon after another rebuild
@@ -58,7 +62,7 @@ type GateRequest struct {
 
 // NewGates makes the service.
 func NewGates(store GateStore, gate GateLife, catalog *Catalog, log *slog.Logger) *Gates {
-	return &Gates{store: store, gate: gate, catalog: catalog, log: log, requests: make(chan GateRequest, gateRequests)}
+	return &Gates{store: store, gate: gate, catalog: catalog, log: log, atOnce: rebuildsAtOnce, requests: make(chan GateRequest, gateRequests)}
 }
 
 // Retire is for a strategy that uses no gates: none is installed any more, and those that an earlier strategy left
@@ -177,6 +181,7 @@ func (g *Gates) Ensure(ctx context.Context) (err error) {
 	if peekErr != nil {
 		return errors.Join(err, peekErr)
 	}
+	var wanted []GateRequest
 	for i, s := range states {
 		r := GateRequest{SaleID: ids[i], Reason: "missing"}
 		switch {
@@ -189,9 +194,26 @@ func (g *Gates) Ensure(ctx context.Context) (err error) {
 		case s.Exists && !s.Open:
 			r.Reason = "left closed"
 		}
-		err = errors.Join(err, g.rebuild(ctx, r))
+		wanted = append(wanted, r)
 	}
-	return err
+	return errors.Join(err, g.rebuildAll(ctx, wanted))
+}
+
+// rebuildAll rebuilds the gates of many sales, several at a time: at a start, or after a loss of Redis, buyers of
+// all of them wait.
+func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
+	errs := make([]error, len(wanted))
+	var next atomic.Int64
+	var rebuilding sync.WaitGroup
+	for range min(len(wanted), g.atOnce) {
+		rebuilding.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(wanted)); i = next.Add(1) - 1 {
+				errs[i] = g.rebuild(ctx, wanted[i])
+			}
+		})
+	}
+	rebuilding.Wait()
+	return errors.Join(errs...)
 }
 
 // Preheat installs the gate of a new sale.

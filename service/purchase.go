@@ -60,10 +60,33 @@ type Preference struct {
 	Wait  time.Duration
 }
 
+// FromMemory decides a request that needs no store; ok is false if it does. Memory is never older than the
+// catalog's refresh period. A request with a key is left to the stores: it may repeat one that succeeded.
+func (p *Purchases) FromMemory(r Request) (outcome model.Outcome, ok bool) {
+	offer, live := p.Catalog.InMemory(r.SaleID)
+	if !live || r.Key != "" {
+		return outcome, false
+	}
+	verdict := model.BadRequest
+	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
+		if verdict = offer.Judge(p.Catalog.Now()); verdict == model.Accepted {
+			if !p.Catalog.Latched(r.SaleID) {
+				return outcome, false
+			}
+			verdict = model.SoldOut
+		}
+	}
+	p.Meter.Verdict(verdict)
+	return model.Outcome{Verdict: verdict}, true
+}
+
 // Purchase decides a request. The outcome is an order that is durable, an order that is queued, or a refusal;
 // a repeated key gets what its first request got. model.ErrUnavailable: neither store could take it, and
 // nothing was promised.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
+	if outcome, ok := p.FromMemory(r); ok {
+		return outcome, nil
+	}
 	defer func() {
 		switch {
 		case err != nil:
@@ -82,8 +105,6 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.NotFound}, nil
 	case r.Quantity < 1 || r.Quantity > offer.LimitPerUser:
 		return model.Outcome{Verdict: model.BadRequest}, nil
-	case r.Key == "" && p.Catalog.Latched(r.SaleID) && offer.Judge(p.Catalog.Now()) == model.Accepted:
-		return model.Outcome{Verdict: model.SoldOut}, nil
 	}
 	a := model.Attempt{
 		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, RequestKey: r.Key,

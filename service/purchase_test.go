@@ -227,7 +227,7 @@ func TestDurableAnswers(t *testing.T) {
 			if len(x.verdicts) != 1 || x.verdicts[0] != outcome.Verdict || x.stages["deduct"] != 1 {
 				t.Errorf("metered %v %v", x.verdicts, x.stages)
 			}
-			if len(x.Waiters.byID) != 0 {
+			if x.Waiters.waited() != 0 {
 				t.Error("somebody waits still")
 			}
 		})
@@ -239,8 +239,8 @@ func TestStrategyError(t *testing.T) {
 	if got, err := x.Purchase(t.Context(), x.request("key")); !errors.Is(err, model.ErrUnavailable) || got != (model.Outcome{}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if len(x.verdicts) != 1 || x.verdicts[0] != model.Unavailable || len(x.Waiters.byID) != 0 {
-		t.Errorf("metered %v, waiting %v", x.verdicts, x.Waiters.byID)
+	if len(x.verdicts) != 1 || x.verdicts[0] != model.Unavailable || x.Waiters.waited() != 0 {
+		t.Errorf("metered %v, %d waiting", x.verdicts, x.Waiters.waited())
 	}
 }
 
@@ -354,7 +354,7 @@ func TestQueuedIsFollowed(t *testing.T) {
 				if len(x.notified) != 1 || x.notified[0] != x.offer.ID {
 					t.Errorf("the settler was told of %v", x.notified)
 				}
-				if len(x.Waiters.byID) != 0 {
+				if x.Waiters.waited() != 0 {
 					t.Error("somebody waits still")
 				}
 				for _, timer := range timers {
@@ -465,4 +465,57 @@ func TestOneBuyerTwiceAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFromMemory: what memory is sure of costs neither a store nor the strategy; whatever may repeat an earlier request, or
+// be sold, is left to them.
+func TestFromMemory(t *testing.T) {
+	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	tests := map[string]struct {
+		change func(x *till, r *Request)
+		want   model.Verdict // empty: memory doesn't know
+	}{
+		"a sale that sells":    {func(*till, *Request) {}, ""},
+		"latched":              {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut},
+		"latched, under a key": {func(x *till, r *Request) { x.Catalog.Latch(x.offer.ID); r.Key = "key" }, ""},
+		"a bad quantity":       {func(_ *till, r *Request) { r.Quantity = 0 }, model.BadRequest},
+		"more than the limit":  {func(x *till, r *Request) { r.Quantity = x.offer.LimitPerUser + 1 }, model.BadRequest},
+		"an unknown sale":      {func(_ *till, r *Request) { r.SaleID = "NONE" }, ""},
+		"paused":               {func(x *till, _ *Request) { x.alter(t, func(o *model.Offer) { o.Status = model.SalePaused }) }, model.Paused},
+		"closed":               {func(x *till, _ *Request) { x.alter(t, func(o *model.Offer) { o.Status = model.SaleClosed }) }, model.Ended},
+		"not started":          {func(x *till, _ *Request) { x.alter(t, func(o *model.Offer) { o.StartsAt = future }) }, model.NotStarted},
+		"ended":                {func(x *till, _ *Request) { x.alter(t, func(o *model.Offer) { o.EndsAt = past }) }, model.Ended},
+		"ended, under a key":   {func(x *till, r *Request) { x.alter(t, func(o *model.Offer) { o.EndsAt = past }); r.Key = "key" }, ""},
+		"paused, and sold out": {func(x *till, _ *Request) {
+			x.Catalog.Latch(x.offer.ID)
+			x.alter(t, func(o *model.Offer) { o.Status = model.SalePaused })
+		}, model.Paused},
+		"one unit, none latched": {func(_ *till, r *Request) { r.Quantity = 1 }, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			x := newTill(t, queue)
+			r := x.request("")
+			tc.change(x, &r)
+			got, ok := x.FromMemory(r)
+			if ok != (tc.want != "") || got.Verdict != tc.want {
+				t.Errorf("%+v, %t, want %q", got, ok, tc.want)
+			}
+			if len(x.attempts) != 0 || x.looked != 0 || ok != (len(x.verdicts) == 1) {
+				t.Errorf("attempts %v, looks %d, metered %v", x.attempts, x.looked, x.verdicts)
+			}
+		})
+	}
+}
+
+// alter changes the sale in the database and has the catalog see it.
+func (x *till) alter(t *testing.T, change func(*model.Offer)) {
+	t.Helper()
+	x.store.change(func(f *fakeSales) {
+		change(&f.offers[0])
+		f.offers[0].Stock.Available = 0 // a refresh that sees units would clear the latch
+	})
+	if err := x.Catalog.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,34 +1,53 @@
 package service
 
 import (
+	"hash/maphash"
 	"sync"
 
 	"flashsale/model"
 )
 
+// waiterShards keep those who wait for different orders from waiting for one lock.
+const waiterShards = 64
+
 // Waiters are the buyers of this instance who wait until their queued attempts are settled.
 type Waiters struct {
+	seed   maphash.Seed
+	shards [waiterShards]waiterShard
+}
+
+type waiterShard struct {
 	mu   sync.Mutex
 	byID map[string][]chan model.Outcome
 }
 
 // NewWaiters makes an empty set.
-func NewWaiters() *Waiters { return &Waiters{byID: map[string][]chan model.Outcome{}} }
+func NewWaiters() *Waiters {
+	w := &Waiters{seed: maphash.MakeSeed()}
+	for i := range w.shards {
+		w.shards[i].byID = map[string][]chan model.Outcome{}
+	}
+	return w
+}
+
+func (w *Waiters) shard(orderID string) *waiterShard {
+	return &w.shards[maphash.String(w.seed, orderID)%waiterShards]
+}
 
 // Wait gives a channel that receives what becomes of an order's id, and a function that ends the waiting.
 // It must be called before the attempt is admitted, or the outcome could come first.
 func (w *Waiters) Wait(orderID string) (outcome <-chan model.Outcome, done func()) {
-	c := make(chan model.Outcome, 1)
-	w.mu.Lock()
-	w.byID[orderID] = append(w.byID[orderID], c)
-	w.mu.Unlock()
-	return c, func() { w.remove(orderID, c) }
+	c, s := make(chan model.Outcome, 1), w.shard(orderID)
+	s.mu.Lock()
+	s.byID[orderID] = append(s.byID[orderID], c)
+	s.mu.Unlock()
+	return c, func() { s.remove(orderID, c) }
 }
 
-func (w *Waiters) remove(orderID string, c chan model.Outcome) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list := w.byID[orderID]
+func (s *waiterShard) remove(orderID string, c chan model.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.byID[orderID]
 	for i, other := range list {
 		if other == c {
 			list = append(list[:i:i], list[i+1:]...)
@@ -36,18 +55,19 @@ func (w *Waiters) remove(orderID string, c chan model.Outcome) {
 		}
 	}
 	if len(list) == 0 {
-		delete(w.byID, orderID)
+		delete(s.byID, orderID)
 		return
 	}
-	w.byID[orderID] = list
+	s.byID[orderID] = list
 }
 
 // Wake tells those who wait for an order's id what became of it.
 func (w *Waiters) Wake(orderID string, outcome model.Outcome) {
-	w.mu.Lock()
-	list := w.byID[orderID]
-	delete(w.byID, orderID)
-	w.mu.Unlock()
+	s := w.shard(orderID)
+	s.mu.Lock()
+	list := s.byID[orderID]
+	delete(s.byID, orderID)
+	s.mu.Unlock()
 	for _, c := range list {
 		c <- outcome // has room for one, and is off the list
 	}
