@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt fuzz lab microbench check build clean
+.PHONY: help run test lint fmt fuzz lab bench microbench check build clean
 
 FUZZTIME ?= 60s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -10,14 +10,14 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 run: ## Start the server with embedded stores
 	go run .
 
 test: ## Run all tests with the race detector; they start MariaDB and Redis by themselves
 	scripts/test-servers.sh
-	go vet ./...
+	go vet -tags bench ./...
 	cd deploy/composetest && go vet ./... && go test -count=1 ./...
 	CGO_ENABLED=1 go test -race -count=1 -timeout 12m ./...
 
@@ -37,6 +37,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (60s) each
 
 lab: ## Run every strategy on the same load; lab-report/report.html shows what each did
 	go run . lab
+
+bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp; writes docs/performance.md
+	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./bench
 
 microbench: ## Compare Go's benchmarks of scripts and strategies with docs/microbench.txt
 	mkdir -p build
