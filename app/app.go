@@ -180,7 +180,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
 	lock := make(chan struct{}, 1)
 	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
-		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock,
+		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ func (a *App) wire(ctx context.Context) error {
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance,
+		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
 		Wake: a.waiters.WakeAll, Replace: a.gates.ReplaceGate, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
 	})
 

@@ -64,6 +64,9 @@ func (r *Result) judgeRatio(least, mostP99MS float64) {
 	measured, p99 := ratio(r.Path, r.Control), spread(p99s(r.Path)).Median
 	r.Goal, r.Measured = fmt.Sprintf(">= %.2f", least), fmt.Sprintf("%.2f", measured)
 	r.Met = measured >= least
+	if least == 0 {
+		r.Goal = "none, for comparison"
+	}
 	if mostP99MS > 0 {
 		r.Goal += fmt.Sprintf(", p99 < %.0f ms", mostP99MS)
 		r.Met = r.Met && p99 < mostP99MS

@@ -35,6 +35,7 @@ func rows() []row {
 		{"sold out", comparison{least: 0.95, soldOut: true, want: http.StatusConflict, noStores: true}.measure},
 		{"accepted, queued", comparison{least: 0.7, args: []string{"--ack", "queued"}, want: http.StatusAccepted, fewReads: true}.measure},
 		{"accepted, confirmed", comparison{least: 0.5, mostP99MS: 25, want: http.StatusCreated}.measure},
+		{"accepted, one by one", comparison{args: []string{"--batch", "1"}, want: http.StatusCreated}.measure},
 		{"accepted, embedded", comparison{least: 0.35, embedded: true, want: http.StatusCreated}.measure},
 		{"accepted, Redis dead", comparison{least: 0.3, redisDead: true, want: http.StatusCreated}.measure},
 		{"settling", settling},

@@ -10,9 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// admissionLimits: a few hundred attempts cost a script about a millisecond, during which the next batch gathers;
-// the second call keeps Redis busy while the first one's answer is on its way.
-var admissionLimits = gather.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
+// admissionLimits: the second call keeps Redis busy while the first one's answer is on its way.
+var admissionLimits = gather.Limits{Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
 // admission brings attempts to the gate, those of one sale that gathered in one call.
 type admission struct {
@@ -29,7 +28,7 @@ func newAdmission(n Needs, guard func(call func() ([]model.Outcome, error)) ([]m
 		}
 		return guard(call)
 	}
-	return &admission{needs: n, gatherer: gather.New(admissionLimits, admit)}
+	return &admission{needs: n, gatherer: gather.New(n.batched(admissionLimits), admit)}
 }
 
 // deduct gives the gate's outcome. model.ErrNoGate: it has none, and a gate was asked for. model.ErrUnavailable: too

@@ -50,6 +50,7 @@ type SettlerNeeds struct {
 	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	LiveIDs  func() []string
 	Instance string
+	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Wake     func(map[string]model.Outcome) // buyers who wait on this instance
 	Replace  func(saleID, reason string)    // asks for a new gate
 	Observe  func(entries int, d time.Duration)
@@ -65,7 +66,12 @@ type Settler struct {
 }
 
 // NewSettler makes a settler.
-func NewSettler(n SettlerNeeds) *Settler { return &Settler{SettlerNeeds: n, due: newDueSales()} }
+func NewSettler(n SettlerNeeds) *Settler {
+	if n.Batch == 0 {
+		n.Batch = settleBatch
+	}
+	return &Settler{SettlerNeeds: n, due: newDueSales()}
+}
 
 // Notify says that a sale's stream has an entry.
 func (s *Settler) Notify(saleID string) { s.due.add(saleID, false) }
@@ -132,7 +138,7 @@ func (s *Settler) write(ctx context.Context) {
 // never rests takes its turn behind them.
 func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool, othersWait func() bool) error {
 	if claim {
-		entries, bad, err := s.Stream.Claim(ctx, saleID, claimIdle, settleBatch)
+		entries, bad, err := s.Stream.Claim(ctx, saleID, claimIdle, s.Batch)
 		if err != nil {
 			return err
 		}
@@ -141,7 +147,7 @@ func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool, oth
 		}
 	}
 	for ctx.Err() == nil {
-		entries, bad, err := s.Stream.Read(ctx, saleID, settleBatch)
+		entries, bad, err := s.Stream.Read(ctx, saleID, s.Batch)
 		if err != nil || len(entries)+len(bad) == 0 {
 			return err
 		}
