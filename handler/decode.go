@@ -20,6 +20,8 @@ import (
 const (
 	// maxBodyBytes is several times the largest body that the API takes.
 	maxBodyBytes = 4 << 10
+	// smallBodyBytes is what is read in one piece, as long as it was announced: most bodies are a purchase's.
+	smallBodyBytes = 64
 	// maxDepth is how deep objects and arrays may be nested; the API's own are flat.
 	maxDepth = 8
 	// maxDetailBytes keeps what a refusal repeats of a client's body to one readable line.
@@ -43,16 +45,23 @@ func decode(c *gin.Context, into any) bool {
 
 // readBody reads a JSON body as it came; it refuses the request as decode does.
 func readBody(c *gin.Context) ([]byte, bool) {
-	mediaType, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
-	if err != nil || mediaType != "application/json" {
+	if !isJSON(headerOf(c, "Content-Type")) {
 		refuse(c, model.UnsupportedMediaType)
 		return nil, false
 	}
-	if c.Request.ContentLength > maxBodyBytes {
+	announced := c.Request.ContentLength
+	if announced > maxBodyBytes {
 		refuse(c, model.TooLarge)
 		return nil, false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBodyBytes))
+	var body []byte
+	var err error
+	if 0 < announced && announced <= smallBodyBytes {
+		body = make([]byte, announced) // net/http gives no byte more
+		_, err = io.ReadFull(c.Request.Body, body)
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBodyBytes))
+	}
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		refuse(c, model.TooLarge)
 		return nil, false
@@ -62,6 +71,23 @@ func readBody(c *gin.Context) ([]byte, bool) {
 		return nil, false
 	}
 	return body, true
+}
+
+// isJSON reports whether a Content-Type is application/json, with whatever parameters.
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true // as nearly all write it
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == "application/json"
+}
+
+// headerOf gives a header of the request by its name in Go's spelling; GetHeader would look for that first.
+func headerOf(c *gin.Context, name string) string {
+	if values := c.Request.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -175,16 +176,18 @@ var problems = map[model.Verdict]problem{
 // An error is answered as 503 unavailable if it comes of model.ErrUnavailable, a deadline or a shutdown,
 // and else as 500 internal, without a word of its text. A client that left gets nothing, and status 499.
 func Problems(log *slog.Logger) gin.HandlerFunc {
+	ready := newReadyProblems()
 	return func(c *gin.Context) {
 		c.Next()
 		refusal, refused := middleware.RefusalOf(c)
 		err := middleware.FailureOf(c)
-		if _, known := problems[refusal.Verdict]; refused && !known {
+		if err == nil && !refused {
+			return
+		}
+		if _, known := ready.bodies[refusal.Verdict]; refused && !known {
 			err = fmt.Errorf("refused with %q, which no problem describes", refusal.Verdict)
 		}
 		switch {
-		case err == nil && !refused:
-			return
 		case err != nil && clientLeft(c, err):
 			c.Status(statusClientGone)
 			return
@@ -192,7 +195,7 @@ func Problems(log *slog.Logger) gin.HandlerFunc {
 			refusal = middleware.Refusal{Verdict: logFailure(c, log, err)}
 		}
 		if !c.Writer.Written() {
-			writeProblem(c, refusal)
+			ready.write(c, refusal)
 		}
 	}
 }
@@ -224,18 +227,40 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	return verdict
 }
 
-func writeProblem(c *gin.Context, r middleware.Refusal) {
-	p := problems[r.Verdict]
-	language, words := "en", p.english
-	if r.Detail != "" {
-		words.detail = r.Detail
+// readyProblems are the answers, encoded once. All requests share the values of headers: whoever sets or adds to
+// a header gets a slice of its own.
+type readyProblems struct {
+	bodies                                               map[model.Verdict]readyProblem
+	english, chinese, language, noStore, problem, bearer []string
+}
+
+// readyProblem is one answer in both languages, up to the request id.
+type readyProblem struct {
+	status           int
+	english, chinese []byte
+}
+
+// behindID is how a problem's JSON goes on behind the request id, which needs no escapes.
+const behindID = `"}`
+
+func newReadyProblems() *readyProblems {
+	ready := &readyProblems{
+		bodies:  make(map[model.Verdict]readyProblem, len(problems)),
+		english: []string{"en"}, chinese: []string{"zh"}, language: []string{"Accept-Language"},
+		noStore: []string{"no-store"}, problem: []string{"application/problem+json"}, bearer: []string{"Bearer"},
 	}
-	if prefersChinese(c.GetHeader("Accept-Language")) {
-		language, words = "zh", p.chinese
-		if r.Detail != "" {
-			words.detail += "（" + r.Detail + "）"
+	for verdict, p := range problems {
+		ready.bodies[verdict] = readyProblem{
+			status:  p.status,
+			english: encodeProblem(verdict, p.status, p.english),
+			chinese: encodeProblem(verdict, p.status, p.chinese),
 		}
 	}
+	return ready
+}
+
+// encodeProblem gives a problem's JSON as far as the request id.
+func encodeProblem(verdict model.Verdict, status int, words text) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
 		Type      string        `json:"type"`
 		Title     string        `json:"title"`
@@ -243,24 +268,60 @@ func writeProblem(c *gin.Context, r middleware.Refusal) {
 		Detail    string        `json:"detail"`
 		Code      model.Verdict `json:"code"`
 		RequestID string        `json:"request_id"`
-	}{"/problems/" + string(r.Verdict), words.title, p.status, words.detail, r.Verdict, middleware.RequestIDOf(c)})
+	}{"/problems/" + string(verdict), words.title, status, words.detail, verdict, ""})
+	return bytes.TrimSuffix(body, []byte(behindID))
+}
 
-	c.Header("Content-Language", language)
-	c.Writer.Header().Add("Vary", "Accept-Language")
-	c.Header("Cache-Control", "no-store") // the handler may have set another before it failed
+func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
+	p := ready.bodies[r.Verdict]
+	language, body := ready.english, p.english
+	chinese := prefersChinese(headerOf(c, "Accept-Language"))
+	if chinese {
+		language, body = ready.chinese, p.chinese
+	}
+	if r.Detail != "" {
+		body = encodeProblem(r.Verdict, p.status, problems[r.Verdict].words(chinese, r.Detail))
+	}
+
+	header := c.Writer.Header()
+	header["Content-Language"] = language
+	header["Cache-Control"] = ready.noStore // the handler may have set another before it failed
+	if len(header["Vary"]) == 0 {
+		header["Vary"] = ready.language
+	} else {
+		header.Add("Vary", "Accept-Language")
+	}
+	if len(header["Content-Type"]) == 0 {
+		header["Content-Type"] = ready.problem
+	}
 	switch p.status {
 	case http.StatusUnauthorized:
-		c.Header("WWW-Authenticate", "Bearer")
+		header["Www-Authenticate"] = ready.bearer
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		seconds := max(1, int(math.Ceil(r.RetryAfter.Seconds())))
-		c.Header("Retry-After", strconv.Itoa(seconds))
+		header.Set("Retry-After", strconv.Itoa(seconds))
 	}
-	c.Data(p.status, "application/problem+json", body)
+	c.Status(p.status)
+	// Where writing fails the client is gone.
+	_, _ = c.Writer.Write(body)
+	_, _ = c.Writer.WriteString(middleware.RequestIDOf(c))
+	_, _ = c.Writer.WriteString(behindID)
+}
+
+// words are the problem's text in one language with a detail, which is in English.
+func (p problem) words(chinese bool, detail string) text {
+	if chinese {
+		return text{p.chinese.title, p.chinese.detail + "（" + detail + "）"}
+	}
+	return text{p.english.title, detail}
 }
 
 // prefersChinese reports whether an Accept-Language header ranks any Chinese above English and above the
 // wildcard, which stands for the default, English. The first of equals wins.
 func prefersChinese(header string) bool {
+	if header == "" {
+		return false
+	}
 	best, chinese := 0.0, false
 	for choice := range strings.SplitSeq(strings.ToLower(header), ",") {
 		tag, weight, weighted := strings.Cut(choice, ";")

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +108,9 @@ func modelVerdicts(t *testing.T) []model.Verdict {
 
 func TestProblemsDescribeEveryVerdict(t *testing.T) {
 	want := append(modelVerdicts(t), internalError, methodNotAllowed)
-	want = slices.DeleteFunc(want, func(v model.Verdict) bool { return v == model.Accepted }) // no problem at all
+	want = slices.DeleteFunc(want, func(v model.Verdict) bool {
+		return v == model.Accepted || v == model.NoGate // no problem at all; never told
+	})
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(problems)); !slices.Equal(got, want) {
 		t.Errorf("problems for %v, want them for %v", got, want)
@@ -416,5 +419,73 @@ func TestPanicThroughAllStages(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), `"level":"WARN","msg":"request"`) || !strings.Contains(out.String(), `"status":500`) {
 		t.Errorf("the access log did not see the answer: %s", &out)
+	}
+}
+
+// TestProblemBytes compares what is spliced with the whole of it encoded at once.
+func TestProblemBytes(t *testing.T) {
+	for verdict, p := range problems {
+		for _, detail := range []string{"", `quantity is <1>, "界"`} {
+			for _, language := range []string{"en", "zh"} {
+				engine, _ := problemEngine(func(c *gin.Context) {
+					middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Detail: detail, RetryAfter: time.Minute})
+				})
+				w := answerOf(engine, problemRequest(t, "Accept-Language", language))
+				words := p.english
+				if detail != "" {
+					words.detail = detail
+				}
+				if language == "zh" {
+					words = p.chinese
+					if detail != "" {
+						words.detail += "（" + detail + "）"
+					}
+				}
+				want, err := json.Marshal(struct {
+					Type      string        `json:"type"`
+					Title     string        `json:"title"`
+					Status    int           `json:"status"`
+					Detail    string        `json:"detail"`
+					Code      model.Verdict `json:"code"`
+					RequestID string        `json:"request_id"`
+				}{"/problems/" + string(verdict), words.title, p.status, words.detail, verdict, "r-1"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if w.Body.String() != string(want) || w.Code != p.status {
+					t.Errorf("%s, %s, %q:\ngot  %d %s\nwant %d %s", verdict, language, detail, w.Code, w.Body, p.status, want)
+				}
+				header := http.Header{
+					"Content-Type": {"application/problem+json"}, "Content-Language": {language}, "Vary": {"Accept-Language"},
+					"Cache-Control": {"no-store"}, "X-Request-Id": {"r-1"},
+				}
+				switch p.status {
+				case 401:
+					header.Set("WWW-Authenticate", "Bearer")
+				case 429, 503:
+					header.Set("Retry-After", "60")
+				}
+				if !reflect.DeepEqual(w.Header(), header) {
+					t.Errorf("%s, %s: %v, want %v", verdict, language, w.Header(), header)
+				}
+			}
+		}
+	}
+}
+
+// Answers share the values of headers; what one request does to its own must not reach the next.
+func TestProblemsKeepTheirHeadersApart(t *testing.T) {
+	engine, _ := problemEngine(func(c *gin.Context) {
+		c.Writer.Header().Add("Vary", "Origin")
+		middleware.Refuse(c, middleware.Refusal{Verdict: model.SoldOut})
+	})
+	for range 2 {
+		header := answerOf(engine, problemRequest(t)).Header()
+		for name, want := range map[string][]string{"Vary": {"Origin", "Accept-Language"}, "Cache-Control": {"no-store"}} {
+			if got := header.Values(name); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+			header.Add(name, "x")
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package handler
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,43 +19,48 @@ import (
 // maxKey is the longest Idempotency-Key.
 const maxKey = 128
 
-// purchase takes an attempt: 201 with an order that is in the database, or 202 with one that is queued.
+// purchase takes an attempt: 201 with an order that is in the database, or 202 with one that is queued. What
+// memory can refuse is refused without a timer; for the rest there is requestLimit.
 func (a *API) purchase(c *gin.Context) {
-	var body struct {
-		Quantity *int `json:"quantity"`
-	}
-	if !decode(c, &body) {
+	quantity, ok := readQuantity(c)
+	if !ok {
 		return
 	}
-	if body.Quantity == nil {
-		refuseBadRequest(c, `field "quantity" is missing`)
-		return
-	}
-	key := c.GetHeader("Idempotency-Key")
+	key := headerOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		refuseBadRequest(c, "Idempotency-Key must be at most 128 visible ASCII characters without spaces")
 		return
 	}
-	prefer, ok := parsePrefer(c.Request.Header.Values("Prefer"))
+	prefer, ok := parsePrefer(c.Request.Header["Prefer"])
 	if !ok {
 		refuseBadRequest(c, "Prefer: wait needs whole seconds")
 		return
 	}
-	outcome, err := a.Purchases.Purchase(c.Request.Context(), service.Request{
-		UserID: middleware.IdentityOf(c).UserID, SaleID: c.Param("sale"), Quantity: *body.Quantity,
+	request := service.Request{
+		UserID: middleware.IdentityOf(c).UserID, SaleID: c.Param("sale"), Quantity: quantity,
 		Key: key, Frequency: middleware.FrequencyOf(c), Prefer: prefer,
-	})
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-		return
-	case outcome.Verdict == model.BadRequest:
-		refuseBadRequest(c, "quantity must be 1 to the sale's limit_per_user")
-		return
-	case outcome.Verdict != model.Accepted:
-		middleware.Refuse(c, middleware.Refusal{Verdict: outcome.Verdict, RetryAfter: outcome.RetryAfter})
-		return
 	}
+	outcome, ok := a.Purchases.FromMemory(request)
+	if !ok {
+		ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+		defer cancel()
+		var err error
+		if outcome, err = a.Purchases.Purchase(ctx, request); err != nil {
+			middleware.Fail(c, err)
+			return
+		}
+	}
+	switch outcome.Verdict {
+	case model.Accepted:
+		answerOutcome(c, outcome)
+	case model.BadRequest:
+		refuseBadRequest(c, "quantity must be 1 to the sale's limit_per_user")
+	default:
+		middleware.Refuse(c, middleware.Refusal{Verdict: outcome.Verdict, RetryAfter: outcome.RetryAfter})
+	}
+}
+
+func answerOutcome(c *gin.Context, outcome model.Outcome) {
 	if outcome.Repeated {
 		c.Header("Idempotent-Replayed", "true")
 	}
@@ -62,7 +70,74 @@ func (a *API) purchase(c *gin.Context) {
 		status = http.StatusAccepted
 		c.Header("Retry-After", "1")
 	}
-	c.JSON(status, viewOrder(*outcome.Order))
+	c.Data(status, jsonType, appendOrder(make([]byte, 0, usualOrderBytes), outcome.Order))
+}
+
+// readQuantity reads a purchase's body; it refuses the request as decode does, and if there is no quantity. The
+// body that nearly all send is read without reflection.
+func readQuantity(c *gin.Context) (quantity int, ok bool) {
+	raw, ok := readBody(c)
+	if !ok {
+		return 0, false
+	}
+	if quantity, ok := usualQuantity(raw); ok {
+		return quantity, true
+	}
+	quantity, err := strictQuantity(raw)
+	if err != nil {
+		refuseBadRequest(c, err.Error())
+		return 0, false
+	}
+	return quantity, true
+}
+
+func strictQuantity(raw []byte) (int, error) {
+	var body struct {
+		Quantity *int `json:"quantity"`
+	}
+	if err := decodeObject(raw, &body); err != nil {
+		return 0, err
+	}
+	if body.Quantity == nil {
+		return 0, errors.New(`field "quantity" is missing`)
+	}
+	return *body.Quantity, nil
+}
+
+// usualQuantity reads {"quantity":N} with spaces wherever JSON has them and up to maxUsualDigits digits. Of
+// anything else, right or wrong, it says nothing: strictQuantity decides, and of these it says the same.
+func usualQuantity(raw []byte) (quantity int, ok bool) {
+	rest := raw
+	for _, token := range []string{"{", `"quantity"`, ":"} {
+		if rest, ok = bytes.CutPrefix(skipSpace(rest), []byte(token)); !ok {
+			return 0, false
+		}
+	}
+	rest = skipSpace(rest)
+	digits := 0
+	for digits < len(rest) && '0' <= rest[digits] && rest[digits] <= '9' {
+		quantity = quantity*10 + int(rest[digits]-'0')
+		if digits++; digits > maxUsualDigits {
+			return 0, false
+		}
+	}
+	if digits == 0 || digits > 1 && rest[0] == '0' {
+		return 0, false
+	}
+	if rest, ok = bytes.CutPrefix(skipSpace(rest[digits:]), []byte("}")); !ok || len(skipSpace(rest)) > 0 {
+		return 0, false
+	}
+	return quantity, true
+}
+
+// maxUsualDigits is far from where an int of 32 bits ends.
+const maxUsualDigits = 6
+
+func skipSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
+		b = b[1:]
+	}
+	return b
 }
 
 // parsePrefer reads the preferences that a purchase knows (RFC 7240); others are left aside.

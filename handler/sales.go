@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/maypok86/otter/v2"
 
 	"flashsale/middleware"
 	"flashsale/model"
@@ -22,6 +24,8 @@ const (
 	heartbeat = 15 * time.Second
 	// saleMaxAge is how long caches may show a sale without asking, in seconds.
 	saleMaxAge = 1
+	// maxSalePages bounds the sales whose JSON is kept: some kilobytes each.
+	maxSalePages = 4096
 )
 
 func (a *API) time(c *gin.Context) {
@@ -40,7 +44,13 @@ func (a *API) listSales(c *gin.Context) {
 
 // offer finds the route's sale, or ends the request.
 func (a *API) offer(c *gin.Context) (model.Offer, bool) {
-	offer, ok, err := a.Catalog.Sale(c.Request.Context(), c.Param("sale"))
+	offer, live := a.Catalog.InMemory(c.Param("sale"))
+	if live {
+		return offer, true
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+	defer cancel()
+	offer, ok, err := a.Catalog.Sale(ctx, c.Param("sale"))
 	switch {
 	case err != nil:
 		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
@@ -52,25 +62,56 @@ func (a *API) offer(c *gin.Context) (model.Offer, bool) {
 	return model.Offer{}, false
 }
 
-func (a *API) getSale(c *gin.Context) {
-	offer, ok := a.offer(c)
-	if !ok {
-		return
+// salePage is a sale's JSON, and of what it was made.
+type salePage struct {
+	offer model.Offer
+	state model.SaleState
+	body  []byte
+	etag  []string // the header's value
+}
+
+func newSalePages() *otter.Cache[string, *salePage] {
+	return otter.Must(&otter.Options[string, *salePage]{MaximumSize: maxSalePages})
+}
+
+// salePage encodes a sale, once for each change of what it shows.
+func (a *API) salePage(pages *otter.Cache[string, *salePage], offer model.Offer) (*salePage, error) {
+	state := offer.State(a.Catalog.Now(), offer.Stock.Available)
+	if page, ok := pages.GetIfPresent(offer.ID); ok && page.state == state && page.offer == offer {
+		return page, nil
 	}
-	body, err := json.Marshal(a.saleView(offer))
+	view := a.saleView(offer)
+	view.State = state // by the clock as it was read above
+	body, err := json.Marshal(view)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return nil, err
 	}
 	sum := sha256.Sum256(body)
-	etag := `"` + hex.EncodeToString(sum[:8]) + `"`
-	c.Header("ETag", etag)
-	c.Header("Cache-Control", fmt.Sprintf("public, max-age=%d", saleMaxAge))
-	if matches(c.GetHeader("If-None-Match"), etag) {
-		c.Status(http.StatusNotModified)
-		return
+	page := &salePage{offer: offer, state: state, body: body, etag: []string{`"` + hex.EncodeToString(sum[:8]) + `"`}}
+	pages.Set(offer.ID, page)
+	return page, nil
+}
+
+func (a *API) getSale(pages *otter.Cache[string, *salePage]) gin.HandlerFunc {
+	maxAge := []string{fmt.Sprintf("public, max-age=%d", saleMaxAge)}
+	return func(c *gin.Context) {
+		offer, ok := a.offer(c)
+		if !ok {
+			return
+		}
+		page, err := a.salePage(pages, offer)
+		if err != nil {
+			middleware.Fail(c, err)
+			return
+		}
+		header := c.Writer.Header()
+		header["Etag"], header["Cache-Control"] = page.etag, maxAge
+		if matches(c.GetHeader("If-None-Match"), page.etag[0]) {
+			c.Status(http.StatusNotModified)
+			return
+		}
+		c.Data(http.StatusOK, jsonType, page.body)
 	}
-	c.Data(http.StatusOK, "application/json; charset=utf-8", body)
 }
 
 // matches reports whether an If-None-Match header names the tag, by weak comparison (RFC 9110, 13.1.2).

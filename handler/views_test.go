@@ -56,3 +56,40 @@ func TestOrderViewLeavesOut(t *testing.T) {
 		})
 	}
 }
+
+// FuzzOrderJSON holds the order's own encoder to encoding/json.
+func FuzzOrderJSON(f *testing.F) {
+	f.Add("O", "S", "paid", "", 1, int64(990), "CNY", int64(1_790_000_000_123_456_789), int64(0), int64(-1))
+	f.Add("<&>", "\"\\", "\n\x7f\u2028", "lost", -1, int64(-5), "界\xff", int64(0), int64(1)<<62, int64(5))
+	f.Fuzz(func(t *testing.T, id, sale, status, reason string, quantity int, cents int64, currency string, created, expires, paid int64) {
+		at := func(ns int64) time.Time {
+			if ns == 0 {
+				return time.Time{}
+			}
+			return time.Unix(0, ns).In(time.FixedZone("", int(ns%50_000)))
+		}
+		order := model.Order{
+			ID: id, SaleID: sale, UserID: "ann", Status: model.OrderStatus(status), Reason: model.Verdict(reason), Quantity: quantity,
+			AmountCents: cents, Currency: currency, CreatedAt: at(created), ExpiresAt: at(expires), PaidAt: at(paid), RequestKey: "secret",
+		}
+		want, err := json.Marshal(viewOrder(order))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := appendOrder(nil, &order); string(got) != string(want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+func BenchmarkOrderJSON(b *testing.B) {
+	at := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
+	order := &model.Order{
+		ID: "AAAAAAAAAAAAAAAAAAAAAAAAAA", SaleID: "AAAAAAAAAAAAAAAA", Status: model.OrderPending, Quantity: 1, AmountCents: 990,
+		Currency: "CNY", CreatedAt: at, ExpiresAt: at,
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = appendOrder(make([]byte, 0, usualOrderBytes), order)
+	}
+}

@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,9 +18,9 @@ import (
 // Metrics are the collectors of one app.
 type Metrics struct {
 	registry     *prometheus.Registry
-	purchases    *prometheus.CounterVec
-	stages       *prometheus.HistogramVec
-	requests     *prometheus.HistogramVec
+	purchases    *handles[model.Verdict, prometheus.Counter]
+	stages       *handles[string, prometheus.Observer]
+	requests     *handles[request, prometheus.Observer]
 	settleBatch  prometheus.Histogram
 	settleTime   prometheus.Histogram
 	lostRaces    prometheus.Counter
@@ -37,17 +38,22 @@ func New() *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
+	purchases := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "flashsale_purchases_total", Help: "Purchase requests that reached the engine, by verdict.",
+	}, []string{"verdict"})
+	stages := f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "flashsale_purchase_stage_seconds", Help: "Time in each stage of a purchase.", Buckets: latencies,
+	}, []string{"stage"})
+	requests := f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "flashsale_http_request_seconds", Help: "Time of HTTP requests by route and status.", Buckets: latencies,
+	}, []string{"method", "route", "status"})
 	return &Metrics{
-		registry: registry,
-		purchases: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "flashsale_purchases_total", Help: "Purchase requests that reached the engine, by verdict.",
-		}, []string{"verdict"}),
-		stages: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "flashsale_purchase_stage_seconds", Help: "Time in each stage of a purchase.", Buckets: latencies,
-		}, []string{"stage"}),
-		requests: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "flashsale_http_request_seconds", Help: "Time of HTTP requests by route and status.", Buckets: latencies,
-		}, []string{"method", "route", "status"}),
+		registry:  registry,
+		purchases: newHandles(func(v model.Verdict) prometheus.Counter { return purchases.WithLabelValues(string(v)) }),
+		stages:    newHandles(func(name string) prometheus.Observer { return stages.WithLabelValues(name) }),
+		requests: newHandles(func(r request) prometheus.Observer {
+			return requests.WithLabelValues(r.method, r.route, strconv.Itoa(r.status))
+		}),
 		settleBatch: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "flashsale_settle_batch_entries", Help: "Entries settled in one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}),
@@ -83,16 +89,16 @@ func (m *Metrics) Gauge(name, help string, read func() float64) {
 }
 
 // Verdict counts how a purchase ended.
-func (m *Metrics) Verdict(v model.Verdict) { m.purchases.WithLabelValues(string(v)).Inc() }
+func (m *Metrics) Verdict(v model.Verdict) { m.purchases.of(v).Inc() }
 
 // Stage notes the time of one stage of a purchase.
 func (m *Metrics) Stage(name string, d time.Duration) {
-	m.stages.WithLabelValues(name).Observe(d.Seconds())
+	m.stages.of(name).Observe(d.Seconds())
 }
 
-// Request notes an HTTP request.
-func (m *Metrics) Request(method, route, status string, d time.Duration) {
-	m.requests.WithLabelValues(method, route, status).Observe(d.Seconds())
+// Request notes an HTTP request. The caller bounds the methods and routes.
+func (m *Metrics) Request(method, route string, status int, d time.Duration) {
+	m.requests.of(request{method, route, status}).Observe(d.Seconds())
 }
 
 // Settled notes a settle transaction.

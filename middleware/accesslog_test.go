@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,5 +105,116 @@ func TestAccessLogBelowLevel(t *testing.T) {
 	serve(newEngine(t, AccessLog(log, clock(0))), newRequest(t))
 	if out.Len() != 0 {
 		t.Errorf("logged %q", out)
+	}
+}
+
+// logged has requests pass the access log, each answered with the status that its X-Status says, and gives the lines.
+type logged struct {
+	engine *gin.Engine
+	out    *bytes.Buffer
+	now    time.Time
+	took   time.Duration
+}
+
+func newLogged(level slog.Level) *logged {
+	l := &logged{engine: gin.New(), now: time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)}
+	var log *slog.Logger
+	log, l.out = newLog(level)
+	l.engine.Use(AccessLog(log, func() time.Time { return l.now }))
+	l.engine.GET("/sales/:sale/:path", func(c *gin.Context) {
+		l.now = l.now.Add(l.took)
+		status, _ := strconv.Atoi(c.GetHeader("X-Status"))
+		c.Status(status)
+	})
+	return l
+}
+
+func (l *logged) requests(t *testing.T, n, status int) {
+	t.Helper()
+	for range n {
+		serve(l.engine, newRequest(t, "X-Status", strconv.Itoa(status)))
+	}
+}
+
+// lines gives the status of each line since the last call, with what it says was skipped.
+func (l *logged) lines(t *testing.T) (lines []string) {
+	t.Helper()
+	for line := range bytes.Lines(l.out.Bytes()) {
+		var record struct{ Status, Skipped int }
+		if err := json.Unmarshal(line, &record); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%d skipped %d", record.Status, record.Skipped))
+	}
+	l.out.Reset()
+	return lines
+}
+
+func (l *logged) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got := l.lines(t); !slices.Equal(got, want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
+func TestAccessLogSamples(t *testing.T) {
+	all := func(n int, line string) []string { return slices.Repeat([]string{line}, n) }
+	l := newLogged(slog.LevelInfo)
+	l.requests(t, 100, 409)
+	l.expect(t, all(linesPerSecond, "409 skipped 0")...)
+	l.requests(t, 1, 201) // another kind
+	l.expect(t, "201 skipped 0")
+	l.now = l.now.Add(time.Second - 1)
+	l.requests(t, 5, 409)
+	l.expect(t)
+	l.now = l.now.Add(1)
+	l.requests(t, 2, 409)
+	l.expect(t, "409 skipped 95", "409 skipped 0")
+	l.requests(t, 100, 503)
+	l.expect(t, all(100, "503 skipped 0")...)
+
+	l.requests(t, 20, 409)
+	l.lines(t)
+	l.took = slowRequest
+	l.requests(t, 1, 409)
+	l.expect(t, "409 skipped 12")
+	l.took = slowRequest - 1
+	l.requests(t, 20, 200)
+	if n := len(l.lines(t)); n != 20 { // one to two in each second
+		t.Errorf("%d lines of requests that came slowly, want 20", n)
+	}
+}
+
+func TestAccessLogAtDebug(t *testing.T) {
+	l := newLogged(slog.LevelDebug)
+	l.requests(t, 100, 409)
+	l.expect(t, slices.Repeat([]string{"409 skipped 0"}, 100)...)
+}
+
+// Every request is either written or counted, however many come at once, and no second has a line too many.
+func TestAccessLogAtOnce(t *testing.T) {
+	const callers, each = 8, 500
+	kinds := newLogKinds()
+	var lines atomic.Int64
+	var running sync.WaitGroup
+	for range callers {
+		running.Go(func() {
+			for i := range each {
+				kind := kinds.of(logKind{"/", 400 + i%2})
+				if kind.take(int64(i / 250)) {
+					lines.Add(1)
+				} else {
+					kind.skipped.Add(1)
+				}
+			}
+		})
+	}
+	running.Wait()
+	skipped := kinds.of(logKind{"/", 400}).skipped.Load() + kinds.of(logKind{"/", 401}).skipped.Load()
+	if lines.Load()+skipped != callers*each {
+		t.Errorf("%d lines and %d skipped of %d requests", lines.Load(), skipped, callers*each)
+	}
+	if lines.Load() > 2*2*linesPerSecond {
+		t.Errorf("%d lines of two kinds in two seconds", lines.Load())
 	}
 }

@@ -31,7 +31,7 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 		return rate.NewLimiter(rate.Limit(perSecond), int(math.Ceil(perSecond))), false
 	}
 	return func(c *gin.Context) {
-		limiter, _ := limiters.ComputeIfAbsent(network(c.ClientIP()), fresh)
+		limiter, _ := limiters.ComputeIfAbsent(clientNetwork(c), fresh)
 		if !limiter.Allow() {
 			refuseRate(c, limiter)
 		}
@@ -46,6 +46,19 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	})
 }
 
+// clientNetwork is network of gin's ClientIP. A request that carries no forwarding header is told from its
+// connection alone, without the texts that ClientIP makes; the two headers are those that gin asks.
+func clientNetwork(c *gin.Context) netip.Prefix {
+	header := c.Request.Header
+	if len(header["X-Forwarded-For"]) == 0 && len(header["X-Real-Ip"]) == 0 {
+		remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
+		if err == nil && remote.Addr().Zone() == "" {
+			return networkOf(remote.Addr())
+		}
+	}
+	return network(c.ClientIP())
+}
+
 // network is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, since a single
 // customer is given at least that many. All that can't be read shares the zero value, and one limiter.
 func network(clientIP string) netip.Prefix {
@@ -53,6 +66,10 @@ func network(clientIP string) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
+	return networkOf(address)
+}
+
+func networkOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never too many bits for the address
 	return prefix

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"golang.org/x/time/rate"
 )
 
@@ -113,4 +114,32 @@ func TestAddressLimitersExpire(t *testing.T) {
 			t.Error("the busy limiter is gone")
 		}
 	})
+}
+
+// The short way to a client's address gives what gin's own gives.
+func TestClientNetworkIsGins(t *testing.T) {
+	for _, proxies := range [][]string{nil, {"192.0.2.0/24", "2001:db8::/32"}} {
+		for _, remote := range []string{
+			"192.0.2.1:1234", "198.51.100.7:80", "[2001:db8::1]:80", "[2001:db9::1]:80", "[::ffff:192.0.2.1]:80", "[fe80::1%eth0]:80",
+			"192.0.2.1", "", "@", "192.0.2.1:http", "[2001:db8::1]", ":80",
+		} {
+			for _, header := range []string{"", "X-Forwarded-For", "X-Real-Ip", "Forwarded"} {
+				engine := gin.New()
+				if err := engine.SetTrustedProxies(proxies); err != nil {
+					t.Fatal(err)
+				}
+				engine.GET("/sales/:sale/:path", func(c *gin.Context) {
+					if got, want := clientNetwork(c), network(c.ClientIP()); got != want {
+						t.Errorf("%s with %q behind %v: %s, gin says %s", remote, header, proxies, got, want)
+					}
+				})
+				r := newRequest(t)
+				r.RemoteAddr = remote
+				if header != "" {
+					r.Header.Set(header, "203.0.113.9")
+				}
+				serve(engine, r)
+			}
+		}
+	}
 }

@@ -17,18 +17,22 @@ type TokenVerifier interface {
 // others get the same Unauthenticated, so that the answer doesn't tell a forger what to mend.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+		var header string
+		if values := c.Request.Header["Authorization"]; len(values) > 0 {
+			header = values[0]
+		}
+		scheme, token, _ := strings.Cut(header, " ")
 		identity, err := v.Verify(token)
 		if err != nil || !strings.EqualFold(scheme, "Bearer") {
 			Refuse(c, Refusal{Verdict: model.Unauthenticated})
 			return
 		}
-		c.Set(identityKey, identity)
+		stateOf(c).identity = identity
 	}
 }
 
 // IdentityOf gives who makes the request; the zero value if nobody was authenticated.
-func IdentityOf(c *gin.Context) model.Identity { return valueOf[model.Identity](c, identityKey) }
+func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
 // RequireRole lets only users of this role through; the others, known or not, get Forbidden.
 func RequireRole(role model.Role) gin.HandlerFunc {

@@ -12,7 +12,7 @@ import (
 	"flashsale/model"
 )
 
-// Refusal is a request turned down on purpose. It is an error only so that gin's context can carry it.
+// Refusal is a request turned down on purpose. It is an error so that it can come back through a call.
 type Refusal struct {
 	Verdict    model.Verdict
 	Detail     string        // in English, what exactly is wrong; empty: the verdict's own text says it all
@@ -23,48 +23,38 @@ type Refusal struct {
 func (r Refusal) Error() string { return string(r.Verdict) }
 
 // Refuse ends the request with a refusal. The caller returns at once.
-func Refuse(c *gin.Context, r Refusal) { Fail(c, r) }
+func Refuse(c *gin.Context, r Refusal) {
+	s := stateOf(c)
+	s.refusal, s.refused = r, true
+	c.Abort()
+}
 
 // Fail ends the request with an error: something broke, or the client left. The caller returns at once
 // and doesn't log err; that is done where the answer is written.
 func Fail(c *gin.Context, err error) {
-	_ = c.Error(err) // the same error comes back, wrapped for gin
+	if refusal, refused := errors.AsType[Refusal](err); refused {
+		Refuse(c, refusal)
+		return
+	}
+	stateOf(c).refused = false // what came last counts
+	_ = c.Error(err)           // the same error comes back, wrapped for gin
 	c.Abort()
 }
 
 // RefusalOf gives the refusal that ended the request; false if none did.
 func RefusalOf(c *gin.Context) (Refusal, bool) {
-	last := c.Errors.Last()
-	if last == nil {
+	s := stateOf(c)
+	if !s.refused {
 		return Refusal{}, false
 	}
-	return errors.AsType[Refusal](last.Err)
+	return s.refusal, true
 }
 
 // FailureOf gives the error that ended the request; nil if it went well or was refused.
 func FailureOf(c *gin.Context) error {
-	last := c.Errors.Last()
-	if last == nil {
-		return nil
-	}
-	if _, refused := errors.AsType[Refusal](last.Err); refused {
+	last := c.Errors.Last() // gin itself leaves one there if an answer can't be encoded
+	if last == nil || stateOf(c).refused {
 		return nil
 	}
 	return last.Err
-}
-
-// key names what the stages leave on gin's context; the type keeps it apart from anyone else's keys.
-type key int
-
-const (
-	requestIDKey key = iota
-	identityKey
-	frequencyKey
-)
-
-// valueOf reads what a stage left under k, or the zero value if that stage did not run.
-func valueOf[T any](c *gin.Context, k key) T {
-	v, _ := c.Get(k)
-	t, _ := v.(T)
-	return t
 }

@@ -58,7 +58,7 @@ func serve(engine *gin.Engine, r *http.Request) *httptest.ResponseRecorder {
 
 // as is a stage that stands in for Authenticate.
 func as(who model.Identity) gin.HandlerFunc {
-	return func(c *gin.Context) { c.Set(identityKey, who) }
+	return func(c *gin.Context) { stateOf(c).identity = who }
 }
 
 func TestRefuseAndFail(t *testing.T) {

@@ -1,7 +1,10 @@
 package middleware
 
 import (
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -31,7 +34,7 @@ func TestRequestID(t *testing.T) {
 			if (seen == tc.incoming) != tc.taken {
 				t.Errorf("id %q of %q, taken over: want %v", seen, tc.incoming, tc.taken)
 			}
-			if !requestID.MatchString(seen) {
+			if !validRequestID(seen) {
 				t.Errorf("id %q is malformed", seen)
 			}
 			if sent := w.Header().Get("X-Request-ID"); sent != seen {
@@ -47,5 +50,34 @@ func TestRequestIDsDiffer(t *testing.T) {
 	second := serve(engine, newRequest(t)).Header().Get("X-Request-ID")
 	if first == second {
 		t.Errorf("two requests share the id %q", first)
+	}
+}
+
+func TestRequestIDsOfManyRequests(t *testing.T) {
+	const callers, each = 8, 1000
+	form := regexp.MustCompile(`^[A-Z2-7]{26}$`)
+	ids := []*requestIDs{newRequestIDs(), newRequestIDs()} // of two processes
+	made := make([][]string, callers)
+	var running sync.WaitGroup
+	for i := range made {
+		running.Go(func() {
+			for range each {
+				made[i] = append(made[i], ids[i%2].next())
+			}
+		})
+	}
+	running.Wait()
+	seen := map[string]bool{}
+	for _, id := range slices.Concat(made...) {
+		if !form.MatchString(id) || !validRequestID(id) {
+			t.Fatalf("id %q is malformed", id)
+		}
+		seen[id] = true
+	}
+	if len(seen) != callers*each {
+		t.Errorf("%d ids of %d requests", len(seen), callers*each)
+	}
+	if ids[0].prefix == ids[1].prefix {
+		t.Errorf("two processes share the prefix %q", ids[0].prefix)
 	}
 }

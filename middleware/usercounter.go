@@ -15,6 +15,10 @@ type Counter interface {
 	Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
+// countLimit is how long counting may take: what the purchase itself may. The route has no deadline of its own, so
+// that what memory answers needs no timer.
+const countLimit = 10 * time.Second
+
 // UserCounter limits how often a user may ask for the route's :sale; a zero freq.Limit is off. Outcomes: the
 // next stage, or TooFrequent with the time until the window ends.
 //
@@ -28,10 +32,12 @@ func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin
 	case freq.Limit == 0:
 		return func(*gin.Context) {}
 	case counter == nil:
-		return func(c *gin.Context) { c.Set(frequencyKey, freq) }
+		return func(c *gin.Context) { stateOf(c).frequency = freq }
 	}
 	return func(c *gin.Context) {
-		retryAfter, ok, err := counter.Count(c.Request.Context(), c.Param("sale"), IdentityOf(c).UserID, freq)
+		ctx, cancel := context.WithTimeout(c.Request.Context(), countLimit)
+		defer cancel()
+		retryAfter, ok, err := counter.Count(ctx, c.Param("sale"), IdentityOf(c).UserID, freq)
 		switch {
 		case err != nil:
 			onError(err)
@@ -43,4 +49,4 @@ func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin
 
 // FrequencyOf gives the limit that is left to the gate to count; zero if there is none, or if it was
 // counted already.
-func FrequencyOf(c *gin.Context) model.Frequency { return valueOf[model.Frequency](c, frequencyKey) }
+func FrequencyOf(c *gin.Context) model.Frequency { return stateOf(c).frequency }

@@ -7,7 +7,9 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
+	"hash"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -27,8 +29,15 @@ const (
 //
 // The expiry rides inside the path, so that checking needs no store; being under the MAC, it can't be moved.
 type Paths struct {
-	key []byte
-	now func() time.Time
+	macs sync.Pool // of *pathMAC: keying a MAC costs as much as what it is used for
+	now  func() time.Time
+}
+
+// pathMAC is a keyed MAC and room to work in.
+type pathMAC struct {
+	hash.Hash
+	in  []byte
+	sum []byte
 }
 
 // NewPaths takes the secret, from which it derives a key of its own, so that no signature made elsewhere
@@ -36,7 +45,10 @@ type Paths struct {
 func NewPaths(secret []byte, now func() time.Time) *Paths {
 	derive := hmac.New(sha256.New, secret)
 	derive.Write([]byte("path"))
-	return &Paths{key: derive.Sum(nil), now: now}
+	key := derive.Sum(nil)
+	p := &Paths{now: now}
+	p.macs.New = func() any { return &pathMAC{Hash: hmac.New(md5.New, key)} }
+	return p
 }
 
 // Issue makes the path of the user for the sale; it is good until just before expiresAt, which is ttl from
@@ -44,7 +56,8 @@ func NewPaths(secret []byte, now func() time.Time) *Paths {
 func (p *Paths) Issue(userID, saleID string, ttl time.Duration) (path string, expiresAt time.Time) {
 	expiresAt = p.now().Add(ttl).UTC().Truncate(time.Second)
 	expiry := uint32(expiresAt.Unix()) //nolint:gosec // overflows in 2106, see pathExpiryDigits
-	return p.seal(userID, saleID, expiry), expiresAt
+	path = string(p.seal(nil, userID, saleID, expiry))
+	return path, expiresAt
 }
 
 // Check reports whether path was issued to this user for this sale and hasn't expired.
@@ -57,19 +70,28 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 		return false
 	}
 	// Comparing the text, not the bytes, leaves each path a single spelling: lower case.
-	genuine := p.seal(userID, saleID, uint32(expiry))
-	return subtle.ConstantTimeCompare([]byte(path), []byte(genuine)) == 1
+	var given, genuine [pathDigits]byte
+	copy(given[:], path)
+	return subtle.ConstantTimeCompare(given[:], p.seal(genuine[:0], userID, saleID, uint32(expiry))) == 1
 }
 
-// seal writes expiry and MAC. Each part goes into the MAC behind its length: joined bare, the user "53" in
+// seal appends expiry and MAC. Each part goes into the MAC behind its length: joined bare, the user "53" in
 // sale "" and the user "5" in sale "3" would share a path, as would (5, 3) and (4, 4) if ids were summed.
-func (p *Paths) seal(userID, saleID string, expiry uint32) string {
-	mac := hmac.New(md5.New, p.key)
-	stamp := binary.BigEndian.AppendUint32(nil, expiry)
-	for _, part := range [][]byte{[]byte(userID), []byte(saleID), stamp} {
-		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		mac.Write(part)
-	}
-	whole := mac.Sum(stamp) // the stamp with the MAC behind it
-	return hex.EncodeToString(whole[:len(stamp)+pathMACBytes])
+func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
+	mac, _ := p.macs.Get().(*pathMAC)
+	defer p.macs.Put(mac)
+	in := mac.in[:0]
+	in = binary.BigEndian.AppendUint64(in, uint64(len(userID)))
+	in = append(in, userID...)
+	in = binary.BigEndian.AppendUint64(in, uint64(len(saleID)))
+	in = append(in, saleID...)
+	in = binary.BigEndian.AppendUint64(in, pathExpiryDigits/2)
+	in = binary.BigEndian.AppendUint32(in, expiry)
+	stamp := in[len(in)-pathExpiryDigits/2:]
+	mac.in = in
+
+	mac.Reset()
+	_, _ = mac.Write(in) // a hash takes everything
+	mac.sum = mac.Sum(mac.sum[:0])
+	return hex.AppendEncode(hex.AppendEncode(to, stamp), mac.sum[:pathMACBytes])
 }

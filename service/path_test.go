@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -130,4 +131,25 @@ func FuzzPathCheck(f *testing.F) {
 			t.Errorf("%q, good until %s, is taken from %q in %q", genuine, expiresAt, userID, saleID)
 		}
 	})
+}
+
+// The MACs are shared: no request may see another's.
+func TestPathsAtOnce(t *testing.T) {
+	paths := NewPaths(tokenSecret, at(tokenTime))
+	start := make(chan struct{})
+	var running sync.WaitGroup
+	for caller := range 8 {
+		running.Go(func() {
+			<-start
+			for i := range 200 {
+				user := fmt.Sprint("u-", caller, "-", i)
+				path, _ := paths.Issue(user, "S1", pathTTL)
+				if !paths.Check(path, user, "S1") || paths.Check(path, user, "S2") || paths.Check(path, user+"0", "S1") {
+					t.Errorf("%s's path %s is taken for another's", user, path)
+				}
+			}
+		})
+	}
+	close(start)
+	running.Wait()
 }

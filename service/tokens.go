@@ -3,9 +3,11 @@ package service
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/maypok86/otter/v2"
 
 	"flashsale/model"
 )
@@ -16,20 +18,45 @@ var ErrBadToken = errors.New("bad token")
 // maxTokenBytes bounds what is parsed for a stranger; our own tokens have some 200 bytes.
 const maxTokenBytes = 4 << 10
 
-// Tokens signs and checks users' bearer tokens: JWTs with HS256. Any issuer that has the secret may sign.
+const (
+	// checkedTokensBytes bounds the memory of the tokens that were checked: some 100,000 buyers'. Past it those
+	// used least are checked again.
+	checkedTokensBytes = 48 << 20
+	// checkedTokenBytes is what a token takes there on top of its own text.
+	checkedTokenBytes = 256
+)
+
+// Tokens signs and checks users' bearer tokens: JWTs with HS256. Any issuer that has the secret may sign. A token
+// that was found good is kept, since checking it costs more than the rest of a refusal; one that was not is
+// checked each time, so that no flood of them drives good ones out.
 type Tokens struct {
-	secret []byte
-	now    func() time.Time
-	parser *jwt.Parser
+	secret  []byte
+	now     func() time.Time
+	parser  *jwt.Parser
+	checked *otter.Cache[string, checkedToken]
+}
+
+// checkedToken is what a good token says. It is good from notBefore until just before expiresAt.
+type checkedToken struct {
+	who                  model.Identity
+	notBefore, expiresAt time.Time
 }
 
 // NewTokens takes the secret and the clock that says when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
-	return &Tokens{secret: secret, now: now, parser: jwt.NewParser(
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
-		jwt.WithExpirationRequired(),
-		jwt.WithTimeFunc(now),
-	)}
+	return &Tokens{
+		secret: secret, now: now, parser: jwt.NewParser(
+			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+			jwt.WithExpirationRequired(),
+			jwt.WithTimeFunc(now),
+		),
+		checked: otter.Must(&otter.Options[string, checkedToken]{
+			MaximumWeight: checkedTokensBytes,
+			Weigher: func(token string, _ checkedToken) uint32 {
+				return uint32(len(token) + checkedTokenBytes) //nolint:gosec // at most maxTokenBytes
+			},
+		}),
+	}
 }
 
 type claims struct {
@@ -56,22 +83,37 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 
 // Verify says whose token it is. A token without a role is a buyer's. The error wraps ErrBadToken.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
+	if known, ok := t.checked.GetIfPresent(token); ok {
+		if now := t.now(); now.Before(known.expiresAt) && !now.Before(known.notBefore) {
+			return known.who, nil
+		}
+		t.checked.Invalidate(token)
+	}
+	good, err := t.check(token)
+	if err != nil {
+		return model.Identity{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+	}
+	t.checked.Set(strings.Clone(token), good) // not the request's header, of which it is a part
+	return good.who, nil
+}
+
+func (t *Tokens) check(token string) (checkedToken, error) {
 	if len(token) > maxTokenBytes {
-		return model.Identity{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
+		return checkedToken{}, fmt.Errorf("%d bytes", len(token))
 	}
 	var said claims
 	key := func(*jwt.Token) (any, error) { return t.secret, nil }
 	if _, err := t.parser.ParseWithClaims(token, &said, key); err != nil {
-		return model.Identity{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+		return checkedToken{}, err
 	}
-	who := model.Identity{UserID: said.Subject, Role: said.Role}
-	if who.Role == "" {
-		who.Role = model.RoleBuyer
+	good := checkedToken{who: model.Identity{UserID: said.Subject, Role: said.Role}, expiresAt: said.ExpiresAt.Time}
+	if said.NotBefore != nil {
+		good.notBefore = said.NotBefore.Time
 	}
-	if err := checkIdentity(who); err != nil {
-		return model.Identity{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+	if good.who.Role == "" {
+		good.who.Role = model.RoleBuyer
 	}
-	return who, nil
+	return good, checkIdentity(good.who)
 }
 
 func checkIdentity(who model.Identity) error {

@@ -3,7 +3,9 @@ package service
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,4 +138,121 @@ func TestSignRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// turned is a clock that the test turns.
+type turned struct{ time.Time }
+
+func (c *turned) now() time.Time { return c.Time }
+
+// A token that was found good before is good no instant longer, and not before its time if the clock is set back.
+func TestCheckedTokensKeepTheirTimes(t *testing.T) {
+	clock := &turned{tokenTime}
+	tokens := NewTokens(tokenSecret, clock.now)
+	from, until := tokenTime.Truncate(time.Second), tokenTime.Truncate(time.Second).Add(time.Hour)
+	token := forged(t, jwt.SigningMethodHS256, tokenSecret, jwt.MapClaims{"sub": "u-1", "nbf": from.Unix(), "exp": until.Unix()})
+	for _, moment := range []struct {
+		name string
+		now  time.Time
+		good bool
+	}{
+		{"when checked", tokenTime, true},
+		{"again", tokenTime, true},
+		{"at the last", until.Add(-1), true},
+		{"expired", until, false},
+		{"expired, again", until, false},
+		{"long expired", until.Add(time.Hour), false},
+		{"set back", until.Add(-1), true},
+		{"at the first", from, true},
+		{"set back too far", from.Add(-1), false},
+	} {
+		clock.Time = moment.now
+		if got, err := tokens.Verify(token); (err == nil) != moment.good || moment.good != (got.UserID == "u-1") {
+			t.Errorf("%s: %+v, %v; want it good: %t", moment.name, got, err, moment.good)
+		}
+	}
+}
+
+// A good token opens the door for no token that is like it.
+func TestForgedBesideChecked(t *testing.T) {
+	tokens := NewTokens(tokenSecret, at(tokenTime))
+	genuine, _, err := tokens.Sign(model.Identity{UserID: "u-1", Role: model.RoleBuyer}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Verify(genuine); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(genuine, ".")
+	for name, token := range map[string]string{
+		"cut":                   genuine[:len(genuine)-1],
+		"longer":                genuine + "A",
+		"the head and body":     parts[0] + "." + parts[1] + ".",
+		"another key":           forged(t, jwt.SigningMethodHS256, []byte("another"), jwt.MapClaims{"sub": "u-1", "exp": tokenTime.Add(time.Hour).Unix()}),
+		"another's, its MAC":    parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"u-2","exp":9999999999}`)) + "." + parts[2],
+		"with a blank at first": " " + genuine,
+	} {
+		for range 2 { // a refusal isn't forgotten either
+			if got, err := tokens.Verify(token); !errors.Is(err, ErrBadToken) || got != (model.Identity{}) {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+		}
+	}
+}
+
+func TestCheckedTokensAreBounded(t *testing.T) {
+	tokens := NewTokens(tokenSecret, at(tokenTime))
+	long := strings.Repeat("x", maxTokenBytes/2)
+	sign := func(user string) string {
+		return forged(t, jwt.SigningMethodHS256, tokenSecret, jwt.MapClaims{"sub": user, "exp": tokenTime.Add(time.Hour).Unix(), "x": long})
+	}
+	first := sign("u-0")
+	verify := func(token string, good bool) {
+		t.Helper()
+		if _, err := tokens.Verify(token); (err == nil) != good {
+			t.Fatalf("%v, want it good: %t", err, good)
+		}
+	}
+	verify(first, true)
+	for i := range 1000 {
+		verify(fmt.Sprintf("%s%d", first, i), false)
+	}
+	if size := tokens.checked.EstimatedSize(); size != 1 {
+		t.Errorf("%d tokens are kept, want the good one", size)
+	}
+	for i := range checkedTokensBytes/(len(first)+checkedTokenBytes) + 1000 {
+		verify(sign(fmt.Sprint("u-", i)), true)
+	}
+	tokens.checked.CleanUp()
+	if weight := tokens.checked.WeightedSize(); weight > checkedTokensBytes {
+		t.Errorf("%d bytes of tokens are kept, want at most %d", weight, checkedTokensBytes)
+	}
+	verify(first, true) // kept or not
+}
+
+func TestVerifyAtOnce(t *testing.T) {
+	const callers, users = 8, 50
+	tokens := NewTokens(tokenSecret, at(tokenTime))
+	start := make(chan struct{})
+	var running sync.WaitGroup
+	for range callers {
+		running.Go(func() {
+			<-start
+			for i := range users {
+				who := model.Identity{UserID: fmt.Sprint("u-", i), Role: model.RoleBuyer}
+				token, _, err := tokens.Sign(who, time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				if got, err := tokens.Verify(token); err != nil || got != who {
+					t.Errorf("%+v, %v; want %+v", got, err, who)
+				}
+				if got, err := tokens.Verify(token + "A"); !errors.Is(err, ErrBadToken) {
+					t.Errorf("forged: %+v, %v", got, err)
+				}
+			}
+		})
+	}
+	close(start)
+	running.Wait()
 }

@@ -1,0 +1,71 @@
+package metrics
+
+import (
+	"io"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+func (m *Metrics) page(t *testing.T) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// The figures reach the page under their labels, whoever of many asked for a label first.
+func TestFigures(t *testing.T) {
+	const callers, each = 8, 50
+	m := New()
+	var running sync.WaitGroup
+	for range callers {
+		running.Go(func() {
+			for range each {
+				m.Verdict(model.SoldOut)
+				m.Stage("deduct", time.Millisecond)
+				m.Request("POST", "/sales/:sale", 409, time.Second)
+				m.Request("POST", "/sales/:sale", 404, time.Second)
+			}
+		})
+	}
+	running.Wait()
+	page := m.page(t)
+	for _, want := range []string{
+		`flashsale_purchases_total{verdict="sold_out"} 400`,
+		`flashsale_purchase_stage_seconds_count{stage="deduct"} 400`,
+		`flashsale_http_request_seconds_count{method="POST",route="/sales/:sale",status="409"} 400`,
+		`flashsale_http_request_seconds_count{method="POST",route="/sales/:sale",status="404"} 400`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if got := m.Purchases()["sold_out"]; got != callers*each {
+		t.Errorf("%v purchases, want %d", got, callers*each)
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	m := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Request("POST", "/api/v1/sales/:sale/:path/orders", 409, time.Microsecond)
+	}
+}
+
+func BenchmarkStage(b *testing.B) {
+	m := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Stage("token_bucket", time.Microsecond)
+	}
+}
