@@ -31,6 +31,7 @@ func BenchmarkScripts(b *testing.B) {
 		b.Run("admit-sold-out", s.admitSoldOut)
 		b.Run("count", s.count)
 		b.Run("settled", s.settled)
+		b.Run("whole-way", s.wholeWay)
 		b.Run("release", s.release)
 		b.Run("configure", s.configure)
 		b.Run("close-and-install", s.install)
@@ -124,6 +125,34 @@ func (s benchmarked) settled(b *testing.B) {
 		}
 	}
 	b.ReportMetric(benchmarkBatch, "entries/op")
+}
+
+// wholeWay admits a batch of ever new users in one call, reads it and acknowledges it.
+func (s benchmarked) wholeWay(b *testing.B) {
+	o := s.open(b, 1<<40)
+	batch, outcomes := make([]model.Attempt, benchmarkBatch), make([]model.Outcome, benchmarkBatch)
+	for i := range outcomes {
+		outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: &model.Order{Status: model.OrderPending}}
+	}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range batch {
+			batch[i] = numbered(o, n)
+			n++
+		}
+		if _, err := s.gate.Admit(b.Context(), o.ID, batch, 1); err != nil {
+			b.Fatal(err)
+		}
+		entries, _, err := s.gate.Read(b.Context(), o.ID, benchmarkBatch)
+		if err != nil || len(entries) != benchmarkBatch {
+			b.Fatal(len(entries), err)
+		}
+		if err := s.gate.Settled(b.Context(), o.ID, entries, outcomes); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*benchmarkBatch), "µs/entry")
 }
 
 func (s benchmarked) release(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -114,6 +115,7 @@ func (g *Gate) Pending(ctx context.Context, saleID string) (entries []model.Entr
 // parse reads messages as entries. One that is none can't be settled, refused or credited by anyone: it is
 // deleted, and its text returned for the log.
 func (g *Gate) parse(ctx context.Context, saleID string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
+	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
 		e, ok := parseEntry(saleID, m)
 		if ok {
@@ -131,19 +133,27 @@ func (g *Gate) parse(ctx context.Context, saleID string, messages []redis.XMessa
 	return entries, bad, nil
 }
 
+// entryFields are the parts of an entry in the order in which admit.lua writes them with a space between two: a request
+// key may have spaces itself, so it stands last.
+var entryFields = [...]string{"id", "user", "n", "hash", "epoch", "instance", "key"}
+
 func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
-	field := func(name string) string {
-		s, _ := m.Values[name].(string)
-		return s
+	var parts [len(entryFields)]string
+	if text, packed := m.Values["attempt"].(string); packed {
+		copy(parts[:], strings.SplitN(text, " ", len(parts)))
+	} else { // an older program has written each part as a field of its own
+		for i, name := range entryFields {
+			parts[i], _ = m.Values[name].(string)
+		}
 	}
-	n, errN := strconv.Atoi(field("n"))
-	epoch, errEpoch := strconv.ParseInt(field("epoch"), 10, 64)
+	n, errN := strconv.Atoi(parts[2])
+	epoch, errEpoch := strconv.ParseInt(parts[4], 10, 64)
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: field("id"), SaleID: saleID, UserID: field("user"), Quantity: n,
-			RequestKey: field("key"), RequestHash: field("hash"),
+			ID: parts[0], SaleID: saleID, UserID: parts[1], Quantity: n,
+			RequestKey: parts[6], RequestHash: parts[3],
 		},
-		StreamID: m.ID, Epoch: epoch, Instance: field("instance"), Deliveries: 1,
+		StreamID: m.ID, Epoch: epoch, Instance: parts[5], Deliveries: 1,
 	}
 	ok := errN == nil && errEpoch == nil && n > 0 && model.SaleOf(e.ID) == saleID &&
 		model.ValidUserID(e.UserID) && e.RequestKey != "" && e.RequestHash != ""

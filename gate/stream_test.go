@@ -216,6 +216,60 @@ func TestBadEntries(t *testing.T) {
 	})
 }
 
+// TestEntriesOfAnOlderProgram: before an upgrade each part of an entry was a field of its own.
+func TestEntriesOfAnOlderProgram(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.open(offer())
+		older, newer := attempt(o, "u-1", 1), attemptUnder(o, "u-2", 2, "a key with spaces ")
+		must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: streamKey(o.ID), Values: []any{
+			"id", older.ID, "user", "u-1", "n", 1, "hash", older.RequestHash, "key", older.RequestKey, "instance", "there", "epoch", 7,
+		}}))
+		b.admit(newer)
+		entries := b.read(b.gate, o.ID)
+		if len(entries) != 2 || entries[0].Attempt != older || entries[1].Attempt != newer {
+			b.Fatalf("%+v, want %+v and %+v", entries, older, newer)
+		}
+		if e := entries[0]; e.Instance != "there" || e.Epoch != 7 {
+			b.Errorf("the older entry is of %q, epoch %d", e.Instance, e.Epoch)
+		}
+		if e := entries[1]; e.Instance != "here" || e.Epoch != 1 {
+			b.Errorf("the newer entry is of %q, epoch %d", e.Instance, e.Epoch)
+		}
+		b.settled(o, entries, model.Outcome{Verdict: model.Accepted}, model.Outcome{Verdict: model.Accepted})
+		if n := must(b, b.client.XLen(b.Context(), streamKey(o.ID))); n != 0 {
+			b.Errorf("%d entries stay", n)
+		}
+	})
+}
+
+// TestBadPackedEntries are deleted as those are that lack a field.
+func TestBadPackedEntries(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.open(offer())
+		good := attempt(o, "u-1", 1)
+		rest := " " + good.RequestHash + " 1 here key"
+		for name, text := range map[string]string{
+			"nothing":           "",
+			"no quantity":       good.ID + " u-1",
+			"quantity zero":     good.ID + " u-1 0" + rest,
+			"quantity in words": good.ID + " u-1 one" + rest,
+			"no user":           good.ID + "  1" + rest,
+			"of another sale":   ids.Derive("u-1", model.NewSaleID(), "key") + " u-1 1" + rest,
+			"epoch in words":    good.ID + " u-1 1 " + good.RequestHash + " first here key",
+			"no request hash":   good.ID + " u-1 1  1 here key",
+			"no request key":    good.ID + " u-1 1 " + good.RequestHash + " 1 here",
+		} {
+			must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: streamKey(o.ID), Values: []any{"attempt", text}}))
+			if entries, bad, err := b.gate.Read(b.Context(), o.ID, 10); err != nil || len(entries) != 0 || len(bad) != 1 {
+				b.Errorf("%s: entries %+v, bad %q, %v", name, entries, bad, err)
+			}
+		}
+		if n := must(b, b.client.XLen(b.Context(), streamKey(o.ID))); n != 0 {
+			b.Errorf("%d entries stay", n)
+		}
+	})
+}
+
 // TestPendingReadsEveryPage reads a stream that is longer than one page, and takes nothing from its consumers.
 func TestPendingReadsEveryPage(t *testing.T) {
 	eachRedis(t, func(b *bench) {

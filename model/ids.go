@@ -7,7 +7,9 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/binary"
+	"hash"
 	"regexp"
+	"sync"
 )
 
 // IDLength is the length of a sale's id and of each part of an order's id: 16 characters of base32, 80 bits.
@@ -20,16 +22,21 @@ const OrderIDLength = 3 * IDLength
 func NewSaleID() string { return rand.Text()[:IDLength] }
 
 // OrderIDs derives the ids of orders with a key that only the server has.
-type OrderIDs struct{ key []byte }
+type OrderIDs struct{ macs *sync.Pool } // of *mac: to set up an HMAC costs more than to run it
 
 // NewOrderIDs takes the key, which must never change while orders exist.
-func NewOrderIDs(key []byte) OrderIDs { return OrderIDs{key: key} }
+func NewOrderIDs(key []byte) OrderIDs {
+	return OrderIDs{macs: &sync.Pool{New: func() any { return &mac{hash: hmac.New(sha256.New, key)} }}}
+}
 
 // Derive gives the id of the attempt of a user on a sale under a request key. The same three always
 // give the same id, so a retry, a redelivery and a fallback after a lost reply meet at one order.
 func (o OrderIDs) Derive(userID, saleID, requestKey string) string {
-	body := saleID + o.mac("attempt", userID, saleID, requestKey)
-	return body + o.mac("owner", userID, body)
+	m := o.macs.Get().(*mac)
+	defer o.macs.Put(m)
+	id := append(make([]byte, 0, OrderIDLength), saleID...)
+	id = m.append(id, "attempt", userID, saleID, requestKey)
+	return string(m.append(id, "owner", userID, string(id)))
 }
 
 // Issued reports whether orderID was derived for this user. It needs no look-up, so that guessed
@@ -38,8 +45,10 @@ func (o OrderIDs) Issued(userID, orderID string) bool {
 	if len(orderID) != OrderIDLength {
 		return false
 	}
+	m := o.macs.Get().(*mac)
+	defer o.macs.Put(m)
 	body, tag := orderID[:2*IDLength], orderID[2*IDLength:]
-	return subtle.ConstantTimeCompare([]byte(tag), []byte(o.mac("owner", userID, body))) == 1
+	return subtle.ConstantTimeCompare([]byte(tag), m.append(nil, "owner", userID, body)) == 1
 }
 
 // PaymentIDLength is the length of a payment's id.
@@ -59,15 +68,22 @@ func SaleOf(orderID string) string {
 	return orderID[:IDLength]
 }
 
-// mac is IDLength characters of HMAC-SHA256 over the parts, each behind its length, so that no two
+// mac is a keyed hash with room for what goes in and out.
+type mac struct {
+	hash      hash.Hash
+	text, sum []byte
+}
+
+// append appends IDLength characters of HMAC-SHA256 over the parts, each behind its length, so that no two
 // lists of parts run together to the same bytes.
-func (o OrderIDs) mac(parts ...string) string {
-	h := hmac.New(sha256.New, o.key)
+func (m *mac) append(to []byte, parts ...string) []byte {
+	m.text = m.text[:0]
 	for _, p := range parts {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
+		m.text = binary.BigEndian.AppendUint64(m.text, uint64(len(p)))
+		m.text = append(m.text, p...)
 	}
-	return base32.StdEncoding.EncodeToString(h.Sum(nil)[:IDLength*5/8])
+	m.hash.Reset()
+	m.hash.Write(m.text)
+	m.sum = m.hash.Sum(m.sum[:0])
+	return base32.StdEncoding.AppendEncode(to, m.sum[:IDLength*5/8])
 }

@@ -134,7 +134,7 @@ func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer mode
 		if len(b.open) == 0 {
 			return errTakenBack
 		}
-		if err := insertOrders(tx, b.accept(offer, now, model.FromDatabase, func(int) int64 { return offer.Stock.Epoch })); err != nil {
+		if err := s.insertOrders(tx, b.accept(offer, now, model.FromDatabase, func(int) int64 { return offer.Stock.Epoch })); err != nil {
 			return err
 		}
 		return take(tx, b.units())

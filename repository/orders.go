@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,23 +61,20 @@ type refusalRow struct {
 
 func (refusalRow) TableName() string { return "refusals" }
 
-func insertOrders(tx *gorm.DB, list []*model.Order) error {
-	if len(list) == 0 {
-		return nil
+// orderColumns are those that a new order has.
+const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash, created_at_ms, expires_at_ms"
+
+// insertOrders writes new orders, in the order of their ids: so neighbours in the index come one after the other.
+// gorm.ErrDuplicatedKey: one of them is there.
+func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
+	const columns = 13
+	values := make([]any, 0, columns*len(list))
+	for _, o := range slices.SortedFunc(slices.Values(list), func(a, b *model.Order) int { return strings.Compare(a.ID, b.ID) }) {
+		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
+			o.Epoch, o.RequestKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	rows := make([]orderRow, len(list))
-	for i, o := range list {
-		rows[i] = orderRow{
-			ID: o.ID, SaleID: o.SaleID, UserID: o.UserID, Quantity: o.Quantity, AmountCents: o.AmountCents,
-			Currency: o.Currency, Status: string(o.Status), Source: string(o.Source), Epoch: o.Epoch,
-			RequestKey: o.RequestKey, RequestHash: o.RequestHash,
-			CreatedAtMs: o.CreatedAt.UnixMilli(), ExpiresAtMs: o.ExpiresAt.UnixMilli(),
-		}
-	}
-	if err := tx.Create(&rows).Error; err != nil {
-		return fmt.Errorf("insert orders: %w", err)
-	}
-	return nil
+	_, err := s.insert(tx, "orders ("+orderColumns+")", columns, values, "")
+	return wrap("insert orders", err)
 }
 
 func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
@@ -93,16 +92,12 @@ func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
 
 // knownOutcomes gives what became of the attempts that were settled before, by their ids.
 func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string]model.Outcome, error) {
-	ids := make([]string, len(attempts))
-	for i, a := range attempts {
-		ids[i] = a.ID
-	}
+	ids := idsOf(attempts)
 	var rows []struct {
 		Row    orderRow `gorm:"embedded"`
 		Reason string
 	}
-	err := db.Raw(`SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash,
-			created_at_ms, expires_at_ms, paid_at_ms, '' AS reason FROM orders WHERE id IN ?
+	err := db.Raw("SELECT "+orderColumns+`, paid_at_ms, '' AS reason FROM orders WHERE id IN ?
 		UNION ALL SELECT order_id, sale_id, user_id, quantity, 0, '', ?, '', 0, '', request_hash,
 			created_at_ms, 0, NULL, reason FROM refusals WHERE order_id IN ?`, ids, string(model.OrderRejected), ids).Scan(&rows).Error
 	if err != nil {
@@ -217,11 +212,7 @@ func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (
 			o.Status = model.OrderExpired
 			bySale[o.SaleID] = append(bySale[o.SaleID], o)
 		}
-		sales := map[string]int{}
-		for id := range bySale {
-			sales[id] = 0
-		}
-		for _, id := range sortedKeys(sales) { // one order of locking for all
+		for _, id := range slices.Sorted(maps.Keys(bySale)) { // one order of locking for all
 			if released[id], err = s.release(tx, id, bySale[id], model.OrderPending); err != nil {
 				return err
 			}
@@ -283,10 +274,10 @@ func (s *Store) releaseOne(tx *gorm.DB, order model.Order, from model.OrderStatu
 // order, buyer, stock, here as everywhere.
 func (s *Store) release(tx *gorm.DB, saleID string, list []model.Order, from model.OrderStatus) ([]model.Release, error) {
 	ids := make([]string, len(list))
-	units, total := map[string]int{}, int64(0)
+	units, total := make([]userUnits, len(list)), int64(0)
 	for i, o := range list {
 		ids[i] = o.ID
-		units[o.UserID] += o.Quantity
+		units[i] = userUnits{o.UserID, o.Quantity}
 		total += int64(o.Quantity)
 	}
 	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
@@ -296,7 +287,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, list []model.Order, from mod
 	if res.RowsAffected != int64(len(ids)) {
 		return nil, fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
 	}
-	if err := s.returnUnits(tx, saleID, units); err != nil {
+	if err := s.returnUnits(tx, saleID, byUser(units)); err != nil {
 		return nil, err
 	}
 	column := "held"

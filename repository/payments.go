@@ -186,8 +186,8 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (*model.Release, error
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[string]int{order.UserID: order.Quantity}
-	if err := s.addUnits(tx, order.SaleID, wanted); err != nil {
+	wanted := []userUnits{{order.UserID, order.Quantity}}
+	if _, err := s.addUnits(tx, order.SaleID, wanted); err != nil {
 		return nil, err
 	}
 	units, err := s.unitsOf(tx, order.SaleID, []string{order.UserID})

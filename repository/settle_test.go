@@ -348,3 +348,50 @@ func TestRefuseAgainstSettle(t *testing.T) {
 		}
 	})
 }
+
+// TestSettleManyStatements settles batches that take SQLite many statements, by users who are new and who are not; the
+// one entry that is not as the others stands in the last statement.
+func TestSettleManyStatements(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		const n = sqliteParameters/3 + 15 // a row of a buyer has three values
+		sale := d.newSale(t, 5*n, limit(2))
+		batch := func(key string, odd model.Attempt) []model.Attempt {
+			list := make([]model.Attempt, 0, n)
+			for i := range n - 1 {
+				list = append(list, attempt(sale.ID, fmt.Sprint("u-", key[:1], (i*7919)%n), key, 1))
+			}
+			return append(list, odd)
+		}
+		accepted := make([]model.Verdict, n)
+		for i := range accepted {
+			accepted[i] = model.Accepted
+		}
+		settles := func(list []model.Attempt, last model.Verdict, repeated bool) {
+			t.Helper()
+			got := d.settle(t, sale.ID, list...)
+			wantVerdicts(t, got, append(slices.Clone(accepted[:n-1]), last)...)
+			for i, o := range got {
+				if o.Repeated != repeated {
+					t.Fatalf("entry %d: repeated is %t", i, o.Repeated)
+				}
+			}
+		}
+		bought := attempt(sale.ID, "zz", "k1", 2)
+		settles(batch("a1", bought), model.Accepted, false)                         // all are new
+		settles(batch("a2", attempt(sale.ID, "y", "k1", 2)), model.Accepted, false) // nearly all have a row, and room
+		refused := batch("b1", attempt(sale.ID, "zz", "k2", 1))                     // the last has its limit
+		settles(refused, model.LimitReached, false)                                 // and is refused
+		settles(refused, model.LimitReached, true)                                  // for good
+		settles(batch("c1", attempt(sale.ID, "x", "k1", 1)), model.Accepted, false) // new ones beside a refusal
+		got := d.settle(t, sale.ID, batch("d1", bought)...)                         // one is an order
+		wantVerdicts(t, got, accepted...)
+		if last := got[n-1]; !last.Repeated || last.Order.ID != bought.ID {
+			t.Errorf("the known one got %+v", last)
+		}
+		held := int64(5*(n-1)) + 2 + 2 + 1
+		d.wantUnits(t, sale.ID, units{available: 5*n - held, held: held})
+		if orders := d.count(t, "SELECT COUNT(*) FROM orders WHERE sale_id = ?", sale.ID); orders != 5*(n-1)+3 {
+			t.Errorf("%d orders", orders)
+		}
+	})
+}

@@ -48,34 +48,39 @@ var errNotNew = errors.New("not all entries are new and fit")
 // order as settle does: buyers, orders, stock.
 func (s *Store) settleNew(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
 	b := newBatch(attemptsOf(entries), nil)
-	if len(b.open) < len(entries) {
+	if len(b.open) < len(entries) || slices.ContainsFunc(entries, func(e model.Entry) bool { return e.Quantity < 1 }) {
 		return nil, errNotNew
 	}
-	ids, units := make([]string, len(entries)), b.unitsByUser()
-	for i, e := range entries {
-		ids[i] = e.ID
-	}
-	users := sortedKeys(units)
+	units := b.unitsByUser()
 	err := s.transact(ctx, func(tx *gorm.DB) error {
-		if err := s.addUnits(tx, saleID, units); err != nil {
+		allNew, err := s.addUnits(tx, saleID, units)
+		if err != nil {
 			return err
 		}
 		var seen struct {
-			Row   offerRow `gorm:"embedded"`
-			Unfit int
+			Row     offerRow `gorm:"embedded"`
+			Refused bool
 		}
-		err := tx.Raw("SELECT "+offerColumns+s.nowMillis()+` AS now_ms,
-			(SELECT COUNT(*) FROM buyers WHERE sale_id = sales.id AND user_id IN ? AND units > limit_per_user)
-			+ (SELECT COUNT(*) FROM refusals WHERE order_id IN ?) AS unfit
-			FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id = ?`, users, ids, saleID).Scan(&seen).Error
+		err = tx.Raw("SELECT "+offerColumns+s.nowMillis()+` AS now_ms, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id) AS refused
+			FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id = ?`, saleID).Scan(&seen).Error
 		if err != nil {
 			return fmt.Errorf("read the sale: %w", err)
 		}
-		if seen.Row.ID == "" || seen.Unfit > 0 {
+		offer := seen.Row.offer()
+		if offer.ID == "" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > offer.LimitPerUser }) {
 			return errNotNew
 		}
-		orders := b.accept(seen.Row.offer(), fromMillis(seen.Row.NowMs), model.FromStream, func(i int) int64 { return entries[i].Epoch })
-		if err := insertOrders(tx, orders); errors.Is(err, gorm.ErrDuplicatedKey) {
+		if !allNew {
+			err = fits(tx, "SELECT COUNT(*) FROM buyers WHERE sale_id = ? AND user_id IN ? AND units > ?", saleID, usersOf(units), offer.LimitPerUser)
+		}
+		if err == nil && seen.Refused {
+			err = fits(tx, "SELECT COUNT(*) FROM refusals WHERE order_id IN ?", idsOf(b.attempts))
+		}
+		if err != nil {
+			return err
+		}
+		orders := b.accept(offer, fromMillis(seen.Row.NowMs), model.FromStream, func(i int) int64 { return entries[i].Epoch })
+		if err := s.insertOrders(tx, orders); errors.Is(err, gorm.ErrDuplicatedKey) {
 			return errNotNew
 		} else if err != nil {
 			return err
@@ -86,6 +91,16 @@ func (s *Store) settleNew(ctx context.Context, saleID string, entries []model.En
 		return nil, err
 	}
 	return b.outcomes, nil
+}
+
+// fits makes sure that a query counts none of those that a batch may not have: errNotNew.
+func fits(tx *gorm.DB, query string, args ...any) error {
+	var unfit int
+	err := tx.Raw(query, args...).Scan(&unfit).Error
+	if err == nil && unfit > 0 {
+		err = errNotNew
+	}
+	return wrap("look for limits and refusals", err)
 }
 
 // hold moves available units to held ones, or finds too few: errShort.
@@ -104,6 +119,14 @@ func attemptsOf(entries []model.Entry) []model.Attempt {
 		attempts[i] = e.Attempt
 	}
 	return attempts
+}
+
+func idsOf(attempts []model.Attempt) []string {
+	ids := make([]string, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.ID
+	}
+	return ids
 }
 
 func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry, stockFirst bool) ([]model.Outcome, error) {
@@ -130,7 +153,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 			return err
 		}
 		orders := b.accept(offer, now, model.FromStream, func(i int) int64 { return entries[i].Epoch })
-		if err := insertOrders(tx, orders); err != nil {
+		if err := s.insertOrders(tx, orders); err != nil {
 			return err
 		}
 		if err := insertRefusals(tx, b.refused(), now); err != nil {
@@ -174,11 +197,11 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *batch, reason model.Verdict) error {
 // lockBatch locks the rows of the attempts' users, in the order of the users, and only then looks which attempts
 // are known: whoever settles, refuses or deducts one of them has to pass here, so each is decided once.
 func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) (*batch, error) {
-	none := make(map[string]int, len(attempts))
-	for _, a := range attempts {
-		none[a.UserID] = 0
+	none := make([]userUnits, len(attempts))
+	for i, a := range attempts {
+		none[i].user = a.UserID
 	}
-	if err := s.addUnits(tx, saleID, none); err != nil {
+	if _, err := s.addUnits(tx, saleID, byUser(none)); err != nil {
 		return nil, err
 	}
 	known, err := s.knownOutcomes(tx, attempts)
@@ -195,7 +218,8 @@ func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *batch, limit int, avai
 		return err
 	}
 	b.judge(units, limit, available)
-	return s.addUnits(tx, saleID, b.unitsByUser())
+	_, err = s.addUnits(tx, saleID, b.unitsByUser())
+	return err
 }
 
 func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]int, error) {
@@ -217,52 +241,92 @@ func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]
 	return units, nil
 }
 
-// addUnits adds to the users' units on a sale, and locks their rows even where it adds none.
-func (s *Store) addUnits(tx *gorm.DB, saleID string, units map[string]int) error {
-	if len(units) == 0 {
-		return nil
+// userUnits are units of one user on one sale.
+type userUnits struct {
+	user string
+	n    int
+}
+
+// byUser sorts a list by user, which is the order of locking, and adds up what stands in it for the same one.
+func byUser(list []userUnits) []userUnits {
+	slices.SortFunc(list, func(a, b userUnits) int { return strings.Compare(a.user, b.user) })
+	sums := list[:0]
+	for _, u := range list {
+		if last := len(sums) - 1; last >= 0 && sums[last].user == u.user {
+			sums[last].n += u.n
+			continue
+		}
+		sums = append(sums, u)
 	}
-	users := sortedKeys(units)
-	args := make([]any, 0, 3*len(users))
-	for _, user := range users {
-		args = append(args, saleID, user, units[user])
+	return sums
+}
+
+func usersOf(units []userUnits) []string {
+	users := make([]string, len(units))
+	for i, u := range units {
+		users[i] = u.user
 	}
-	onConflict := "ON DUPLICATE KEY UPDATE units = units + VALUES(units)"
+	return users
+}
+
+// addUnits adds to the users' units on a sale, which byUser gave, and locks their rows even where it adds none.
+// allNew, where units are added for each, says that none of them had a row before, so that they have these units and no
+// more. MySQL counts a changed row as two; SQLite doesn't tell.
+func (s *Store) addUnits(tx *gorm.DB, saleID string, units []userUnits) (allNew bool, err error) {
+	args := make([]any, 0, 3*len(units))
+	for _, u := range units {
+		args = append(args, saleID, u.user, u.n)
+	}
+	onConflict := " ON DUPLICATE KEY UPDATE units = units + VALUES(units)"
 	if s.sqlite {
-		onConflict = "ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"
+		onConflict = " ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"
 	}
-	rows := strings.Repeat(", (?, ?, ?)", len(users))[2:]
-	if err := tx.Exec("INSERT INTO buyers (sale_id, user_id, units) VALUES "+rows+" "+onConflict, args...).Error; err != nil {
-		return fmt.Errorf("count buyers' units: %w", err)
-	}
-	return nil
+	changed, err := s.insert(tx, "buyers (sale_id, user_id, units)", 3, args, onConflict)
+	return !s.sqlite && changed == int64(len(units)), wrap("count buyers' units", err)
 }
 
-func (s *Store) returnUnits(tx *gorm.DB, saleID string, units map[string]int) error {
+// sqliteParameters is about how many values one statement on SQLite has: its driver looks for each of them from the
+// first on, so that twice as many take four times as long.
+const sqliteParameters = 256
+
+// insert writes rows with so many columns each, whose values stand one after the other, and counts what it changed.
+// It goes past gorm, which would look at each value by reflection.
+func (s *Store) insert(tx *gorm.DB, into string, columns int, values []any, onConflict string) (changed int64, err error) {
+	if len(values) == 0 {
+		return 0, nil
+	}
+	most := len(values)
+	if s.sqlite {
+		most = sqliteParameters / columns * columns
+	}
+	row := ", (?" + strings.Repeat(", ?", columns-1) + ")"
+	for chunk := range slices.Chunk(values, most) {
+		rows := strings.Repeat(row, len(chunk)/columns)[len(", "):]
+		res, err := tx.Statement.ConnPool.ExecContext(tx.Statement.Context, "INSERT INTO "+into+" VALUES "+rows+onConflict, chunk...)
+		if err != nil {
+			return 0, outages{tx.Dialector}.Translate(err)
+		}
+		n, err := res.RowsAffected()
+		if err != nil {
+			return 0, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+func (s *Store) returnUnits(tx *gorm.DB, saleID string, units []userUnits) error {
 	if len(units) == 0 {
 		return nil
 	}
-	users := sortedKeys(units)
-	args := make([]any, 0, 2*len(users)+2)
-	for _, user := range users {
-		args = append(args, user, units[user])
+	args := make([]any, 0, 2*len(units)+2)
+	for _, u := range units {
+		args = append(args, u.user, u.n)
 	}
-	cases := strings.Repeat(" WHEN ? THEN ?", len(users))
+	cases := strings.Repeat(" WHEN ? THEN ?", len(units))
 	err := tx.Exec("UPDATE buyers SET units = units - CASE user_id"+cases+" END WHERE sale_id = ? AND user_id IN ?",
-		append(args, saleID, users)...).Error
-	if err != nil {
-		return fmt.Errorf("return buyers' units: %w", err)
-	}
-	return nil
-}
-
-func sortedKeys(m map[string]int) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+		append(args, saleID, usersOf(units))...).Error
+	return wrap("return buyers' units", err)
 }
 
 // batch sorts attempts into those with an outcome and those still open, in the order of arrival.
@@ -276,7 +340,10 @@ type batch struct {
 
 // newBatch gives every known attempt the outcome that it had. An id that comes twice is decided once.
 func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
-	b := &batch{attempts: attempts, outcomes: make([]model.Outcome, len(attempts)), first: make(map[string]int, len(attempts))}
+	b := &batch{
+		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
+		open: make([]int, 0, len(attempts)), first: make(map[string]int, len(attempts)),
+	}
 	for i, a := range attempts {
 		outcome, isKnown := known[a.ID]
 		_, twice := b.first[a.ID]
@@ -291,14 +358,15 @@ func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
 	return b
 }
 
-func (b *batch) users() []string { return sortedKeys(b.unitsByUser()) }
+func (b *batch) users() []string { return usersOf(b.unitsByUser()) }
 
-func (b *batch) unitsByUser() map[string]int {
-	units := make(map[string]int, len(b.open))
-	for _, i := range b.open {
-		units[b.attempts[i].UserID] += b.attempts[i].Quantity
+// unitsByUser are those of the open attempts.
+func (b *batch) unitsByUser() []userUnits {
+	units := make([]userUnits, len(b.open))
+	for at, i := range b.open {
+		units[at] = userUnits{b.attempts[i].UserID, b.attempts[i].Quantity}
 	}
-	return units
+	return byUser(units)
 }
 
 func (b *batch) units() (n int64) {
@@ -341,18 +409,17 @@ func (b *batch) refuseRest(verdict model.Verdict) {
 
 // accept makes an order of every open attempt; epoch gives that of the attempt in a place.
 func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
-	orders := make([]*model.Order, 0, len(b.open))
-	for _, i := range b.open {
+	orders := make([]*model.Order, len(b.open))
+	for at, i := range b.open {
 		a := b.attempts[i]
-		order := &model.Order{
+		orders[at] = &model.Order{
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
 			Status: model.OrderPending, Source: source, Epoch: epoch(i),
 			RequestKey: a.RequestKey, RequestHash: a.RequestHash,
 			CreatedAt: now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
 		}
-		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: order}
-		orders = append(orders, order)
+		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: orders[at]}
 	}
 	return orders
 }

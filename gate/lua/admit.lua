@@ -54,9 +54,10 @@ if taken > 0 then
   redis.call('HINCRBY', KEYS[1], 'inflight', taken)
   redis.call('HSET', KEYS[2], unpack(new_units))
   redis.call('HSET', KEYS[3], unpack(new_ids))
+  local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- the same for all
   for _, i in ipairs(admitted) do
-    redis.call('XADD', KEYS[4], '*', 'id', ARGV[i], 'user', ARGV[i + 1], 'n', ARGV[i + 2], 'hash', ARGV[i + 3],
-      'key', ARGV[i + 4], 'instance', ARGV[1], 'epoch', gate[1])
+    redis.call('XADD', KEYS[4], '*', 'attempt',
+      ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3] .. gated .. ARGV[i + 4])
   end
 end
 return reply

@@ -1,0 +1,82 @@
+package model
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestIDsStayTheSame: orders exist under the ids that these once gave.
+func TestIDsStayTheSame(t *testing.T) {
+	const key = "the key that never changes"
+	tests := map[string]struct{ key, user, sale, request, want string }{
+		"plain":           {key, "u-1", "AAAAAAAAAAAAAAAA", "key", "AAAAAAAAAAAAAAAASIOBO2FFJ5N57W7J664USJFSISHZQU7F"},
+		"empty parts":     {key, "", "AAAAAAAAAAAAAAAA", "", "AAAAAAAAAAAAAAAAERJXUYOR3YGQUAMDIQLIDTN3LXAPMMGX"},
+		"bytes past 127":  {key, "用户", "ABCDEFGHIJKLMNOP", "k", "ABCDEFGHIJKLMNOPBXS4URM7P7FN7G4QTW6LULHMPBMOXHHS"},
+		"the longest key": {key, "u", "MNOPQRSTUVWXYZ23", strings.Repeat("a-very-long-request-key-", 5) + "12345678", "MNOPQRSTUVWXYZ23ECWYWNXPBFK3MC2JPDFNN5WUIO66QMCH"},
+		"a key past one block": {
+			"a key longer than a block of the hash: a key longer than a block of the hash: a key longer",
+			"u-1", "AAAAAAAAAAAAAAAA", "key", "AAAAAAAAAAAAAAAA4TJ7PPBHAZB4YQJ4CJXL7MGUKISZCFN7",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ids := NewOrderIDs([]byte(tc.key))
+			for range 2 { // the second time with a used state
+				if got := ids.Derive(tc.user, tc.sale, tc.request); got != tc.want {
+					t.Errorf("Derive gives %s, want %s", got, tc.want)
+				}
+				if !ids.Issued(tc.user, tc.want) || ids.Issued(tc.user+"x", tc.want) {
+					t.Error("the owner is not told from another user")
+				}
+			}
+		})
+	}
+}
+
+func TestIDsOfManyAtOnce(t *testing.T) {
+	ids := NewOrderIDs([]byte("a key"))
+	derive := func(i int) string { return ids.Derive("u-"+strconv.Itoa(i), "AAAAAAAAAAAAAAAA", "key") }
+	want := make([]string, 100)
+	for i := range want {
+		want[i] = derive(i)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i, id := range want {
+				if got := derive(i); got != id {
+					t.Errorf("user %d: %s, want %s", i, got, id)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestRequestHashesStayTheSame(t *testing.T) {
+	for quantity, want := range map[int]string{
+		-1: "b333e97142e360c2476f32f35b53bfc7", 0: "4810a74eb9fcaa9d2a3cc6ca4cad7cb8", 1: "5726a005acbea85488a8198f3c8eeeab",
+		64: "deaa4560419889044fed1dcae4692fb5", 1000: "e5427405df65d5d8dc861817916a8a09",
+	} {
+		if got := HashRequest(quantity); got != want {
+			t.Errorf("HashRequest(%d) is %s, want %s", quantity, got, want)
+		}
+	}
+}
+
+func BenchmarkDerive(b *testing.B) {
+	ids := NewOrderIDs([]byte("a key for benchmarks"))
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = ids.Derive("u-123456", "AAAAAAAAAAAAAAAA", "a request key")
+	}
+}
+
+func BenchmarkHashRequest(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = HashRequest(1)
+	}
+}
