@@ -1,63 +1,65 @@
 package worker
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
-// dueSales are the sales whose streams are to be read. A sale may be with several writers: while one waits for its
-// commit, another gathers the next batch. A sale that no writer is busy with comes first.
+// dueSales are the sales whose streams are to be read, in the order in which they became due. A sale that becomes due
+// while a writer is busy with it is taken again after that; it is never with two writers.
 type dueSales struct {
-	mu      sync.Mutex
-	due     map[string]bool // true: also for entries that other consumers have left
-	writers map[string]int  // busy with a sale
-	signal  chan struct{}
+	mu     sync.Mutex
+	order  []string
+	claim  map[string]bool // the due sales; true: also for entries that other consumers have left
+	busy   map[string]bool
+	signal chan struct{}
 }
 
 func newDueSales() *dueSales {
-	return &dueSales{due: map[string]bool{}, writers: map[string]int{}, signal: make(chan struct{}, settleWriters)}
+	return &dueSales{claim: map[string]bool{}, busy: map[string]bool{}, signal: make(chan struct{}, settleWriters)}
 }
 
 func (d *dueSales) add(saleID string, claim bool) {
 	d.mu.Lock()
-	d.due[saleID] = d.due[saleID] || claim
-	d.mu.Unlock()
-	select {
-	case d.signal <- struct{}{}:
-	default: // every writer has a signal waiting
+	defer d.mu.Unlock()
+	before, due := d.claim[saleID]
+	d.claim[saleID] = before || claim
+	if !due {
+		d.order = append(d.order, saleID)
+	}
+	if !d.busy[saleID] {
+		d.poke()
 	}
 }
 
-// take gives the due sale that the fewest writers are busy with.
+// take gives the sale that has been due for longest among those that no writer is busy with.
 func (d *dueSales) take() (saleID string, claim, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for id := range d.due {
-		if !ok || d.writers[id] < d.writers[saleID] {
-			saleID, ok = id, true
-		}
+	at := slices.IndexFunc(d.order, func(id string) bool { return !d.busy[id] })
+	if at < 0 {
+		return "", false, false
 	}
-	if ok {
-		claim = d.due[saleID]
-		delete(d.due, saleID)
-		d.writers[saleID]++
-	}
-	return saleID, claim, ok
-}
-
-// waiting reports whether a due sale has no writer.
-func (d *dueSales) waiting() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for id := range d.due {
-		if d.writers[id] == 0 {
-			return true
-		}
-	}
-	return false
+	saleID = d.order[at]
+	claim = d.claim[saleID]
+	d.order = slices.Delete(d.order, at, at+1)
+	delete(d.claim, saleID)
+	d.busy[saleID] = true
+	return saleID, claim, true
 }
 
 func (d *dueSales) finish(saleID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.writers[saleID]--; d.writers[saleID] == 0 {
-		delete(d.writers, saleID)
+	delete(d.busy, saleID)
+	if _, again := d.claim[saleID]; again {
+		d.poke()
+	}
+}
+
+func (d *dueSales) poke() {
+	select {
+	case d.signal <- struct{}{}:
+	default: // every writer has a signal waiting
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// settleWriters take batches at once, of one sale or of several: more make the database slower, not faster.
+	// settleWriters take batches at once: more make the database slower, not faster.
 	settleWriters = 2
 	// settleBatch entries go into one transaction.
 	settleBatch = 256
@@ -107,8 +107,20 @@ func (s *Settler) sweep(ctx context.Context) error {
 // Drain settles until no stream of the sales given has an entry, or ctx ends: the last act before the stores go.
 func (s *Settler) Drain(ctx context.Context) error {
 	for _, id := range s.LiveIDs() {
-		if err := s.settleSale(ctx, id, false, func() bool { return false }); err != nil {
-			return err
+		for {
+			entries, bad, err := s.Stream.Read(ctx, id, s.Batch)
+			if err != nil {
+				return err
+			}
+			if len(entries)+len(bad) == 0 {
+				break
+			}
+			if err := s.batch(ctx, id, entries, bad, func() {}); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 		}
 	}
 	return nil
@@ -126,45 +138,42 @@ func (s *Settler) write(ctx context.Context) {
 			if !ok {
 				break
 			}
-			if err := s.settleSale(ctx, saleID, claim, s.due.waiting); err != nil && ctx.Err() == nil {
+			if err := s.turn(ctx, saleID, claim); err != nil && ctx.Err() == nil {
 				s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
 			}
-			s.due.finish(saleID)
 		}
 	}
 }
 
-// settleSale takes batches of a sale's stream until it has no new entries, or others wait for a writer: a sale that
-// never rests takes its turn behind them.
-func (s *Settler) settleSale(ctx context.Context, saleID string, claim bool, othersWait func() bool) error {
+// turn settles one batch of a sale. From the commit on another writer may go on with the sale, while this one wakes
+// the buyers and acknowledges the entries. A sale that never rests takes its turns behind the others that are due.
+func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
+	free := sync.OnceFunc(func() { s.due.finish(saleID) })
+	defer free()
+	entries, bad, err := s.next(ctx, saleID, claim)
+	if err != nil || len(entries)+len(bad) == 0 {
+		return err
+	}
+	return s.batch(ctx, saleID, entries, bad, func() {
+		s.due.add(saleID, false)
+		free()
+	})
+}
+
+// next takes entries that another consumer has left, if they are wanted and there are any, else new ones.
+func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries []model.Entry, bad []string, err error) {
 	if claim {
-		entries, bad, err := s.Stream.Claim(ctx, saleID, claimIdle, s.Batch)
-		if err != nil {
-			return err
-		}
-		if err := s.batch(ctx, saleID, entries, bad); err != nil {
-			return err
+		entries, bad, err = s.Stream.Claim(ctx, saleID, claimIdle, s.Batch)
+		if err != nil || len(entries)+len(bad) > 0 {
+			return entries, bad, err
 		}
 	}
-	for ctx.Err() == nil {
-		entries, bad, err := s.Stream.Read(ctx, saleID, s.Batch)
-		if err != nil || len(entries)+len(bad) == 0 {
-			return err
-		}
-		if err := s.batch(ctx, saleID, entries, bad); err != nil {
-			return err
-		}
-		if othersWait() {
-			s.due.add(saleID, false)
-			return nil
-		}
-	}
-	return ctx.Err()
+	return s.Stream.Read(ctx, saleID, s.Batch)
 }
 
-// batch brings entries to the database, wakes their buyers, and acknowledges them. Once read, a batch is
-// finished although ctx may end meanwhile; only a database that is away makes it give up.
-func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
+// batch brings entries to the database, calls committed, wakes their buyers, and acknowledges them. Once read, a batch
+// is finished although ctx may end meanwhile; only a database that is away makes it give up.
+func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string, committed func()) error {
 	for _, text := range bad {
 		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
 		if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
@@ -172,6 +181,7 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 		}
 	}
 	if len(entries) == 0 {
+		committed()
 		return nil
 	}
 	start := s.Now()
@@ -184,6 +194,7 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 		return err
 	}
 	s.Observe(len(entries), s.Now().Sub(start))
+	committed()
 	s.wake(ctx, entries, outcomes)
 	for _, o := range outcomes {
 		if o.Verdict == model.SoldOut && !o.Repeated {
