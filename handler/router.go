@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -40,6 +41,7 @@ type API struct {
 	// PublicURL is under which buyers reach the server, without a slash at the end.
 	PublicURL func() string
 
+	requests      atomic.Uint64
 	Meter         Meter
 	CounterFailed func(error)
 	Closing       <-chan struct{} // closed when the server stops: streams end

@@ -22,6 +22,7 @@ type state struct {
 	lap       time.Time // when the last stage ended
 	took      time.Duration
 	over      bool // took is set
+	sampled   bool // its stages are timed
 }
 
 // stateOf gives the request's state, an empty one if no stage has left anything. Whoever wraps the writer once
@@ -55,6 +56,12 @@ func Took(c *gin.Context, now func() time.Time) time.Duration {
 	}
 	return s.took
 }
+
+// Sample has the stages of this request timed.
+func Sample(c *gin.Context) { stateOf(c).sampled = true }
+
+// Sampled reports whether they are.
+func Sampled(c *gin.Context) bool { return stateOf(c).sampled }
 
 // Lap gives the time from the last Lap, or Begin, to now: stages that follow each other share a reading of the
 // clock.
