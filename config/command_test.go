@@ -135,7 +135,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Settings{
 		HTTPAddr: "127.0.0.1:8080", OpsAddr: "127.0.0.1:9090", Database: "sqlite:data/flashsale.db", DBMaxConns: 32,
-		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", LocalShare: 0.5, LocalBuffer: 64, Batch: 256, Ack: "confirmed", AckWait: 800 * time.Millisecond,
+		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", LocalShare: 0.5, LocalBuffer: 64, Batch: 512, Ack: "confirmed", AckWait: 800 * time.Millisecond,
 		PayGrace: 30 * time.Second, LimitAlgorithm: "token-bucket", LimitRate: 20000, LimitBurst: 20000, IPRate: 200,
 		UserRequests: 10, UserWindow: time.Second, LogFormat: "auto", LogLevel: "info",
 	}

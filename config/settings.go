@@ -38,7 +38,7 @@ type Settings struct {
 	AllowOversell bool          `help:"Let the strategy naive start, which sells units twice."`
 	LocalShare    float64       `default:"0.5" help:"Part of the units left, above 0 to 1, that an instance takes into memory at a time; for the strategy local."`
 	LocalBuffer   int64         `default:"64" help:"Units that it takes beyond that part."`
-	Batch         int           `default:"256" help:"Most attempts in one call of Redis or one transaction; 1: each alone, for comparison."`
+	Batch         int           `default:"512" help:"Most attempts in one transaction, at most 256 in one call of Redis; 1: each alone, for comparison."`
 	Ack           string        `default:"confirmed" enum:"confirmed,queued" help:"Answer when the order is in the database, or as soon as it is queued: ${enum}."`
 	AckWait       time.Duration `default:"800ms" help:"Longest wait for the database before the answer is 'queued'."`
 	PayGrace      time.Duration `default:"30s" help:"How long after the time to pay an order may still be paid."`

@@ -16,18 +16,31 @@ import (
 // The outcomes stand in the order of the attempts; every accepted one has a committed order.
 // model.ErrLostRace: another writer was first, nothing was written, try again.
 func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
-	offer, now, b, err := s.consider(ctx, saleID, attempts)
-	if err != nil || len(b.open) == 0 {
-		return b.outcomes, err
+	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
+	if err != nil {
+		return nil, err
 	}
-	outcomes, err := s.deduct(ctx, attempts, offer, now, offer.Stock.Available, func(tx *gorm.DB, n int64) error {
+	take := func(tx *gorm.DB, n int64) error {
 		res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND version = ?",
 			n, n, saleID, offer.Stock.Version)
 		if res.Error == nil && res.RowsAffected == 0 {
 			return model.ErrLostRace
 		}
 		return res.Error
-	})
+	}
+	epoch := func(int) int64 { return offer.Stock.Epoch }
+	// While units are left for all, nearly always every attempt is new and fits; else each is looked at.
+	b := newBatch(attempts, nil)
+	if ok && offer.Judge(now) == model.Accepted && b.units() <= offer.Stock.Available {
+		outcomes, err := s.insertNew(ctx, saleID, b, model.FromDatabase, epoch, take)
+		if !errors.Is(err, errNotNew) {
+			return outcomes, wrap("deduct on sale "+saleID, err)
+		}
+	}
+	if b, err = s.judgeOutside(ctx, attempts, offer, now, ok); err != nil || len(b.open) == 0 {
+		return b.outcomes, err
+	}
+	outcomes, err := s.deduct(ctx, attempts, offer, now, offer.Stock.Available, take)
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
@@ -85,38 +98,43 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 	return outcomes[0], nil
 }
 
-// consider reads the sale and decides, without a transaction, what can be decided so: known attempts, and all
-// of them if the sale doesn't sell or has no units. A refusal, the commonest answer of a rush, writes nothing.
+// consider reads the sale and decides, without a transaction, what can be decided so.
 func (s *Store) consider(ctx context.Context, saleID string, attempts []model.Attempt) (offer model.Offer, now time.Time, b *batch, err error) {
-	b = &batch{}
-	db := s.read.WithContext(ctx)
-	offer, now, ok, err := s.offerOn(db, saleID)
+	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
 	if err != nil {
-		return offer, now, b, err
+		return offer, now, &batch{}, err
 	}
+	b, err = s.judgeOutside(ctx, attempts, offer, now, ok)
+	return offer, now, b, err
+}
+
+// judgeOutside decides, without a transaction, what an offer as it was read decides: known attempts, and all of them
+// if the sale is not there, doesn't sell or has no units. A refusal, the commonest answer of a rush, writes nothing.
+func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, ok bool) (*batch, error) {
+	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)
 	if err != nil {
-		return offer, now, b, err
+		return &batch{}, err
 	}
 	verdict := model.NotFound
 	if ok {
 		verdict = offer.Judge(now)
 	}
-	b = newBatch(attempts, known)
+	b := newBatch(attempts, known)
 	switch {
 	case verdict != model.Accepted:
 		b.refuseRest(verdict)
 	case offer.Stock.Available == 0:
 		units, err := s.unitsOf(db, offer.ID, b.users())
 		if err != nil {
-			return offer, now, &batch{}, err
+			return &batch{}, err
 		}
 		b.judge(units, offer.LimitPerUser, 0)
 	}
 	if len(b.open) == 0 {
 		b.answered()
 	}
-	return offer, now, b, nil
+	return b, nil
 }
 
 // deduct decides attempts on an offer that was read before, of which so many units are available, and writes

@@ -22,7 +22,8 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	// Nearly always every entry is new and fits, since the gate has seen to it: then four statements do. If not,
 	// each entry is looked at. The stock row is the hottest and touched last, by one conditional statement; only
 	// when the units don't suffice for all is it locked first, to give what is left in the order of admission.
-	outcomes, err := s.settleNew(ctx, saleID, entries)
+	outcomes, err := s.insertNew(ctx, saleID, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch },
+		func(tx *gorm.DB, n int64) error { return s.hold(tx, saleID, n) })
 	if errors.Is(err, errNotNew) {
 		outcomes, err = s.settle(ctx, saleID, entries, false)
 	}
@@ -44,11 +45,11 @@ var errShort = errors.New("stock is short")
 // errNotNew: an entry is known, or too much for its user; it never leaves this package.
 var errNotNew = errors.New("not all entries are new and fit")
 
-// settleNew makes an order of every entry, or changes nothing: errNotNew, errShort. It takes the locks in the same
-// order as settle does: buyers, orders, stock.
-func (s *Store) settleNew(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
-	b := newBatch(attemptsOf(entries), nil)
-	if len(b.open) < len(entries) || slices.ContainsFunc(entries, func(e model.Entry) bool { return e.Quantity < 1 }) {
+// insertNew makes an order of every attempt of a batch, or changes nothing: errNotNew, or what take says, which moves
+// the units in the stock row. It takes the locks in the same order as everything that looks at each attempt does:
+// buyers, orders, stock.
+func (s *Store) insertNew(ctx context.Context, saleID string, b *batch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
+	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
 	}
 	units := b.unitsByUser()
@@ -79,13 +80,13 @@ func (s *Store) settleNew(ctx context.Context, saleID string, entries []model.En
 		if err != nil {
 			return err
 		}
-		orders := b.accept(offer, fromMillis(seen.Row.NowMs), model.FromStream, func(i int) int64 { return entries[i].Epoch })
+		orders := b.accept(offer, fromMillis(seen.Row.NowMs), source, epoch)
 		if err := s.insertOrders(tx, orders); errors.Is(err, gorm.ErrDuplicatedKey) {
 			return errNotNew
 		} else if err != nil {
 			return err
 		}
-		return s.hold(tx, saleID, b.units())
+		return take(tx, b.units())
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 
 // fallbackLimits: one writer a sale, so that races are only between instances; the queue is a few batches' worth, so
 // that nobody waits long for a no.
-var fallbackLimits = gather.Limits{Queue: 4096, Calls: 1, Time: 8 * time.Second}
+var fallbackLimits = gather.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
 
 // closeGrace is how long a stop waits for the batches under way before it cuts them off: a batch that is cut off has
 // happened or not, and its buyers find out under their keys.

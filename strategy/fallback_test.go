@@ -174,7 +174,7 @@ func TestFallbackGathers(t *testing.T) {
 		h := NewHybrid(n)
 		var calls []<-chan outcomeOf
 		var keys []string
-		for i := range defaultBatch + 3 {
+		for i := range fallbackLimits.Batch + 3 {
 			key := fmt.Sprint("key-", i)
 			calls, keys = append(calls, call(t.Context(), h, fakeAttempt(sale, key, key))), append(keys, key)
 			synctest.Wait()
@@ -183,7 +183,7 @@ func TestFallbackGathers(t *testing.T) {
 		for i, c := range calls {
 			wantOrder(t, keys[i], <-c)
 		}
-		want := [][]string{keys[:1], keys[1 : defaultBatch+1], keys[defaultBatch+1:]}
+		want := [][]string{keys[:1], keys[1 : fallbackLimits.Batch+1], keys[fallbackLimits.Batch+1:]}
 		if got := db.of(sale); !slices.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("the batches are %v, want %v", got, want)
 		}
@@ -226,7 +226,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		}
 		h.Close()
 		for i, batch := range db.of(full) {
-			if len(batch) > defaultBatch {
+			if len(batch) > fallbackLimits.Batch {
 				t.Errorf("batch %d has %d attempts", i, len(batch))
 			}
 		}

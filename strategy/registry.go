@@ -59,23 +59,20 @@ type Needs struct {
 	Log      *slog.Logger
 	Retried  func() // counts a transaction that lost its race
 	Now      func() time.Time
-	Batch    int           // most attempts in one call of a store; 0: defaultBatch
+	Batch    int           // most attempts in one call of a store, if the store's own limit is not lower; 0: that one
 	Lock     chan struct{} // with room for one; mutex holds it
 	// LocalShare and LocalBuffer are how much of the gate's units local may take in memory: a part of 1, and units.
 	LocalShare  float64
 	LocalBuffer int64
 }
 
-// defaultBatch attempts cost a script or a transaction about a millisecond, during which the next batch gathers.
-const defaultBatch = 256
-
 // callsAlone are under way at once when each attempt has a call of its own: as many as there are connections.
 const callsAlone = 64
 
-// batched gives limits their batch; calls of single attempts need more of them at once.
+// batched keeps limits within the batch that was asked for; calls of single attempts need more of them at once.
 func (n Needs) batched(l gather.Limits) gather.Limits {
-	if l.Batch = n.Batch; l.Batch == 0 {
-		l.Batch = defaultBatch
+	if n.Batch > 0 {
+		l.Batch = min(l.Batch, n.Batch)
 	}
 	if l.Batch == 1 {
 		l.Calls = callsAlone

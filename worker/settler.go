@@ -13,8 +13,8 @@ import (
 const (
 	// settleWriters take batches at once: more make the database slower, not faster.
 	settleWriters = 2
-	// settleBatch entries go into one transaction.
-	settleBatch = 256
+	// settleBatch entries go into one transaction: of a backlog, larger batches are cheaper; live ones are never that large.
+	settleBatch = 512
 	// sweepPeriod is how often all streams are looked at, for entries that nobody here was told of.
 	sweepPeriod = time.Second
 	// claimIdle is how long an entry may be with a consumer before another takes it: well above the time of
@@ -146,18 +146,30 @@ func (s *Settler) write(ctx context.Context) {
 }
 
 // turn settles one batch of a sale. From the commit on another writer may go on with the sale, while this one wakes
-// the buyers and acknowledges the entries. A sale that never rests takes its turns behind the others that are due.
+// the buyers and acknowledges the entries; behind a full batch, which is a sign of a backlog, it may at once. A sale
+// that never rests takes its turns behind the others that are due.
 func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
-	free := sync.OnceFunc(func() { s.due.finish(saleID) })
-	defer free()
+	handedOver := false
+	handOver := func() {
+		if !handedOver {
+			handedOver = true
+			s.due.add(saleID, false)
+			s.due.finish(saleID)
+		}
+	}
+	defer func() {
+		if !handedOver {
+			s.due.finish(saleID)
+		}
+	}()
 	entries, bad, err := s.next(ctx, saleID, claim)
 	if err != nil || len(entries)+len(bad) == 0 {
 		return err
 	}
-	return s.batch(ctx, saleID, entries, bad, func() {
-		s.due.add(saleID, false)
-		free()
-	})
+	if len(entries) == s.Batch {
+		handOver()
+	}
+	return s.batch(ctx, saleID, entries, bad, handOver)
 }
 
 // next takes entries that another consumer has left, if they are wanted and there are any, else new ones.
