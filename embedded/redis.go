@@ -3,7 +3,6 @@
 package embedded
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -24,14 +23,16 @@ const clockStep = 50 * time.Millisecond
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
-	stop     context.CancelFunc
+	stopped  chan struct{}
+	stop     func() // closes stopped, once
 	clock    sync.WaitGroup
 }
 
 // StartRedis starts one on a free port of the loopback interface, behind a password that only this process
 // knows, so that nobody else on the machine can speak to it.
 func StartRedis() (*Redis, error) {
-	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text()}
+	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stopped: make(chan struct{})}
+	r.stop = sync.OnceFunc(func() { close(r.stopped) })
 	r.server.RequireAuth(r.password)
 	r.server.SetTime(machineTime()) // in steps from the start: a step back from a running clock would move ends
 	if err := r.server.Start(); err != nil {
@@ -39,19 +40,17 @@ func StartRedis() (*Redis, error) {
 	}
 	r.server.ClockTTL(true) // without it, keys never end
 	r.server.Server().SetPreHook(answerTime)
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	r.clock.Go(func() { r.tick(ctx) })
+	r.clock.Go(r.tick)
 	return r, nil
 }
 
-// tick moves the clock until ctx ends.
-func (r *Redis) tick(ctx context.Context) {
+// tick moves the clock until the server is closed.
+func (r *Redis) tick() {
 	ticker := time.NewTicker(clockStep)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-r.stopped:
 			return
 		case now := <-ticker.C:
 			r.server.SetTime(now)
