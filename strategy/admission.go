@@ -10,7 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// admissionLimits: a few hundred attempts cost a script a millisecond or two, during which Redis serves nobody else; the second call keeps Redis busy while the first one's answer is on its way.
+// admissionLimits: a few hundred attempts cost a script a millisecond or two, during which Redis serves nobody else; the
+// second call keeps Redis busy while the first one's answer is on its way.
 var admissionLimits = gather.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
 // admission brings attempts to the gate, those of one sale that gathered in one call.

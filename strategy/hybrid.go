@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before Redis is left alone.
-	breakerTrips = 5
+	// breakerTrips is how many calls in a row must fail before Redis is left alone. A call has all the attempts that
+	// gathered, and two are under way at once: a Redis that hangs holds buyers up for two time-outs.
+	breakerTrips = 3
 	// breakerRest is how long it is left alone before one attempt tries it again.
 	breakerRest = time.Second
 )

@@ -334,7 +334,7 @@ func TestAmbiguousReply(t *testing.T) {
 	eachPair(t, func(s *stores) {
 		e := s.engine("hybrid", func(n *Needs) { n.Gate = lossyGate{n.Gate.(*gate.Gate)} })
 		o := e.sale(5, 2)
-		// Four calls are fewer than open the circuit, so that Redis is asked each time.
+		// Redis is asked by all but the last call, before which the circuit opens.
 		for i := range 2 {
 			r := service.Request{UserID: fmt.Sprint("u-", i), SaleID: o.ID, Quantity: 1, Key: "key"}
 			first, err := e.purchases.Purchase(e.Context(), r)
