@@ -43,7 +43,7 @@ bench: ## Measure every goal against a bare Gin server: most of an hour, or BENC
 
 microbench: ## Compare Go's benchmarks of scripts and strategies with docs/microbench.txt
 	mkdir -p build
-	go test -run '^$$' -bench . -benchtime 0.5s -count 6 ./gate ./repository ./app | tee build/microbench.txt
+	go test -run '^$$' -bench . -benchtime 0.3s -count 6 ./gate ./repository ./app | tee build/microbench.txt
 	go tool -modfile=tools/go.mod benchstat docs/microbench.txt build/microbench.txt
 
 check: lint test ## What has to pass before a commit
