@@ -115,10 +115,10 @@ func TestFiguresFollowTheClock(t *testing.T) {
 		round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
 			verdict, err := sell(ctx, instance, buyer)
 			if verdict == model.Accepted {
-				time.Sleep(20 * time.Millisecond) // a no costs half of a yes
+				time.Sleep(20 * time.Millisecond) // of the bubble's clock: a no costs half of a yes
 				return verdict, err
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // of the bubble's clock
 			return verdict, err
 		}
 		// Ten at once: 40 yeses in 4 turns of 20 ms, then 160 noes in 16 turns of 10 ms.
@@ -149,7 +149,7 @@ func TestProgress(t *testing.T) {
 			round := exactly(5)
 			sell := round.buy
 			round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
-				time.Sleep(9 * time.Millisecond)
+				time.Sleep(9 * time.Millisecond) // of the bubble's clock
 				return sell(ctx, instance, buyer)
 			}
 			return round
