@@ -115,7 +115,7 @@ func (s *Settler) Drain(ctx context.Context) error {
 			if len(entries)+len(bad) == 0 {
 				break
 			}
-			if err := s.batch(ctx, id, entries, bad, func() {}); err != nil {
+			if err := s.batch(ctx, id, entries, bad); err != nil {
 				return err
 			}
 			if ctx.Err() != nil {
@@ -145,31 +145,15 @@ func (s *Settler) write(ctx context.Context) {
 	}
 }
 
-// turn settles one batch of a sale. From the commit on another writer may go on with the sale, while this one wakes
-// the buyers and acknowledges the entries; behind a full batch, which is a sign of a backlog, it may at once. A sale
-// that never rests takes its turns behind the others that are due.
+// turn settles one batch of a sale. Once it is read another writer may go on with the sale, so that one transaction
+// works while the other waits for the disk; it comes behind the other sales that are due.
 func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
-	handedOver := false
-	handOver := func() {
-		if !handedOver {
-			handedOver = true
-			s.due.add(saleID, false)
-			s.due.finish(saleID)
-		}
-	}
-	defer func() {
-		if !handedOver {
-			s.due.finish(saleID)
-		}
-	}()
 	entries, bad, err := s.next(ctx, saleID, claim)
 	if err != nil || len(entries)+len(bad) == 0 {
 		return err
 	}
-	if len(entries) == s.Batch {
-		handOver()
-	}
-	return s.batch(ctx, saleID, entries, bad, handOver)
+	s.due.add(saleID, false) // what is more than a batch
+	return s.batch(ctx, saleID, entries, bad)
 }
 
 // next takes entries that another consumer has left, if they are wanted and there are any, else new ones.
@@ -183,9 +167,8 @@ func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries 
 	return s.Stream.Read(ctx, saleID, s.Batch)
 }
 
-// batch brings entries to the database, calls committed, wakes their buyers, and acknowledges them. Once read, a batch
-// is finished although ctx may end meanwhile; only a database that is away makes it give up.
-func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string, committed func()) error {
+// batch brings entries to the database, wakes their buyers, and acknowledges them. Once read, a batch is finished although ctx may end meanwhile; only a database that is away makes it give up.
+func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
 	for _, text := range bad {
 		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
 		if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
@@ -193,7 +176,6 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 		}
 	}
 	if len(entries) == 0 {
-		committed()
 		return nil
 	}
 	start := s.Now()
@@ -206,7 +188,6 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 		return err
 	}
 	s.Observe(len(entries), s.Now().Sub(start))
-	committed()
 	s.wake(ctx, entries, outcomes)
 	for _, o := range outcomes {
 		if o.Verdict == model.SoldOut && !o.Repeated {
