@@ -41,9 +41,9 @@ lab: ## Run every strategy on the same load; lab-report/report.html shows what e
 bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp; writes docs/performance.md
 	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./bench
 
-microbench: ## Compare Go's benchmarks of scripts and strategies with docs/microbench.txt
+microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build
-	go test -run '^$$' -bench . -benchtime 0.3s -count 6 ./gate ./repository ./app | tee build/microbench.txt
+	go test -run '^$$' -bench . -benchtime 0.3s -count 6 -benchmem ./app ./gate ./handler ./metrics ./middleware ./model ./repository ./service | tee build/microbench.txt
 	go tool -modfile=tools/go.mod benchstat docs/microbench.txt build/microbench.txt
 
 check: lint test ## What has to pass before a commit

@@ -23,6 +23,7 @@ import (
 	"flashsale/metrics"
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/repository"
 	"flashsale/sandbox"
 	"flashsale/service"
 	"flashsale/strategy"
@@ -90,7 +91,7 @@ func New(ctx context.Context, settings config.Settings, logs io.Writer) (*App, e
 
 func newApp(ctx context.Context, settings config.Settings, logs io.Writer) (app *App, err error) {
 	a := &App{
-		settings: settings, log: newLog(&settings, logs), now: time.Now,
+		settings: settings, log: newLog(&settings, logs), now: clock,
 		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(),
 		changed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
@@ -175,19 +176,21 @@ func (a *App) wire(ctx context.Context) error {
 	secret, paymentSecret := []byte(a.settings.Secret), []byte(a.settings.PaymentSecret)
 
 	a.gate = gate.New(a.stores.redis, a.instance)
-	a.catalog = service.NewCatalog(db, a.now)
+	live := repository.NewLiveSales(db)
+	a.catalog = service.NewCatalog(live, a.now)
 	a.waiters = service.NewWaiters()
-	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
-	lock := make(chan struct{}, 1)
+	lock, truth := make(chan struct{}, 1), db
+	if a.settings.Strategy == "mutex" {
+		db = db.Exclusive(lock) // whatever else writes stock rows stands in the strategy's line
+	}
+	mortalGate, mortalDB := withFailpoints(a.gate, db)
+	a.gates = service.NewGates(mortalDB, mortalGate, a.catalog, a.log)
 	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
-		Gate: a.gate, Database: db, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: mortalGate, Database: truth, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if err != nil {
 		return err
-	}
-	if a.settings.Strategy == "mutex" {
-		db = db.Exclusive(lock) // whatever else writes stock rows stands in the same line
 	}
 	if a.settings.Strategy == "mutex" || a.settings.Strategy == "naive" {
 		a.log.Warn("this strategy oversells when several instances serve one database", "strategy", a.settings.Strategy)
@@ -195,7 +198,7 @@ func (a *App) wire(ctx context.Context) error {
 	if !a.strategy.UsesGate() {
 		a.gates.Retire()
 	}
-	auditor := &service.Auditor{Store: db, Gate: a.gate}
+	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
 	a.sales = &service.Sales{Store: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
 	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
@@ -209,7 +212,7 @@ func (a *App) wire(ctx context.Context) error {
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
+		Stream: mortalGate, Ledger: mortalDB, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
 		Wake: a.waiters.WakeAll, Replace: a.gates.ReplaceGate, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
 	})
 

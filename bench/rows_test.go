@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -262,7 +263,8 @@ func (g reading) measure(t *testing.T, b *run, r *Result) {
 	s.balance(r, 0, 0, sale)
 }
 
-// growth measures one thing at several sizes.
+// growth measures one thing at several sizes, each on stores of its own: in one database the orders of the sizes before
+// would outgrow MariaDB's memory, and that cost would look like that of the size.
 type growth struct {
 	soldOut                    bool
 	buyers, sales, connections []int // one of them
@@ -270,58 +272,57 @@ type growth struct {
 }
 
 func (g growth) measure(t *testing.T, b *run, r *Result) {
-	s := newStores(t, false).open(b.binary)
-	r.command("flashsale", s.engine.cmd.Args[1:])
-	want := http.StatusCreated
-	open := func() string { return s.sale(manyUnits, manyEach) }
-	var seen, unheard int64
-	if g.soldOut {
-		want = http.StatusConflict
-		open = func() string { seen++; return s.soldOut(&b.wallet) }
-	}
-	hot := []string{open()}
-	all := hot
-	if !g.soldOut {
-		seen++
-	}
-	control := b.mirror(t, r, http.MethodPost, buyPattern, s.buy(hot[0], "probe", &b.wallet, want))
-	for _, size := range append(append(append([]int{}, g.buyers...), g.sales...), g.connections...) {
-		people, connections := buyers, wrkConnections
-		switch {
-		case g.buyers != nil:
-			people = min(size, b.mostBuyers)
-			size = people
-		case g.connections != nil:
-			connections = size
+	for _, size := range slices.Concat(g.buyers, g.sales, g.connections) {
+		if g.buyers != nil {
+			size = min(size, b.mostBuyers)
 		}
-		for g.sales != nil && len(all) < size {
-			if g.allHot {
-				all = append(all, open())
-			} else {
-				all = append(all, s.sale(manyUnits, manyEach))
-			}
+		if n := len(r.Points); n == 0 || r.Points[n-1].Size != size { // else BENCH_BUYERS cuts off what is above it
+			t.Run(strconv.Itoa(size), func(t *testing.T) { r.Points = append(r.Points, g.point(t, b, r, size)) })
 		}
-		if g.allHot {
-			hot = all
-		}
-		if n := len(r.Points); n > 0 && r.Points[n-1].Size == size {
-			continue // BENCH_BUYERS cuts off what is above it
-		}
-		load := b.wallet.requests(s, 0, people, hot...)
-		load.connections = connections
-		done := b.compare(t, r, load.at(control), load.at(s.url), func() {
-			s.drained(hot...)
-			s.troubles += s.engine.troubles()
-		})
-		r.Points = append(r.Points, Point{Size: size, Control: done.control, Path: done.path})
-		seen += done.accepted(r, !g.soldOut)
-		unheard += done.unheard
 	}
 	r.judgeGrowth()
 	if g.allHot {
 		r.Unjudged, r.Goal = true, "-"
 	}
-	s.balance(r, seen, unheard, all...)
+}
+
+func (g growth) point(t *testing.T, b *run, r *Result, size int) Point {
+	s := newStores(t, false).open(b.binary)
+	r.command("flashsale", s.engine.cmd.Args[1:])
+	people, sales, connections := buyers, 1, wrkConnections
+	switch {
+	case g.buyers != nil:
+		people = size
+	case g.sales != nil:
+		sales = size
+	default:
+		connections = size
+	}
+	want, open := http.StatusCreated, func() string { return s.sale(manyUnits, manyEach) }
+	seen := int64(1) // the answer that the control gives
+	if g.soldOut {
+		want, seen = http.StatusConflict, 0
+		open = func() string { seen++; return s.soldOut(&b.wallet) }
+	}
+	all := []string{open()}
+	hot := all
+	for len(all) < sales {
+		if g.allHot {
+			all = append(all, open())
+			hot = all
+		} else {
+			all = append(all, s.sale(manyUnits, manyEach))
+		}
+	}
+	answer := s.buy(hot[0], "probe", &b.wallet, want)
+	load := b.wallet.requests(s, 0, people, hot...)
+	load.connections = connections
+	done := b.compare(t, r, load.at(b.mirror(t, r, http.MethodPost, buyPattern, answer)), load.at(s.url), func() {
+		s.drained(hot...)
+		s.troubles += s.engine.troubles()
+	})
+	s.balance(r, seen+done.accepted(r, !g.soldOut), done.unheard, all...)
+	return Point{Size: size, Control: done.control, Path: done.path}
 }
 
 // memoryAtRest is what the engine holds with a thousand live sales and nobody there: the most that is seen.

@@ -32,7 +32,7 @@ type API struct {
 	Paths     *service.Paths
 	Tokens    *service.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
-	Home      http.Handler // the pages for people
+	Home      http.Handler // the pages for people, at / and /sales/ID: the same for all
 
 	Limits  Limits
 	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
@@ -96,7 +96,7 @@ func Router(a *API) (http.Handler, error) {
 	api.GET("/sales/:sale/events", address, a.saleEvents) // a stream has no end
 
 	memory := api.Group("", address) // mostly answered from memory; what isn't has requestLimit too
-	memory.GET("/sales/:sale", a.getSale(newSalePages()))
+	memory.GET("/sales/:sale", a.getSale())
 	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
 
 	public := api.Group("", address, deadline)
@@ -123,11 +123,11 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/orders/:id/refund", a.refundOrder)
 	operator.GET("/stats", a.stats)
 
-	pages := r.Group("", instance, address, deadline)
-	pages.GET("/s/:code", a.shortLink)
-	pages.GET("/pay/:payment", gin.WrapH(a.Sandbox))
-	pages.POST("/pay/:payment", gin.WrapH(a.Sandbox))
-	pages.GET("/", gin.WrapH(a.Home))
-	pages.GET("/sales/:sale", gin.WrapH(a.Home))
+	pages := r.Group("", instance, address)
+	pages.GET("/", a.showSales())
+	pages.GET("/sales/:sale", a.showSale())
+	pages.GET("/s/:code", deadline, a.shortLink)
+	pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
+	pages.POST("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
 	return r, nil
 }

@@ -2,16 +2,12 @@ package handler
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/maypok86/otter/v2"
 
 	"flashsale/middleware"
 	"flashsale/model"
@@ -24,8 +20,6 @@ const (
 	heartbeat = 15 * time.Second
 	// saleMaxAge is how long caches may show a sale without asking, in seconds.
 	saleMaxAge = 1
-	// maxSalePages bounds the sales whose JSON is kept: some kilobytes each.
-	maxSalePages = 4096
 )
 
 func (a *API) time(c *gin.Context) {
@@ -62,67 +56,25 @@ func (a *API) offer(c *gin.Context) (model.Offer, bool) {
 	return model.Offer{}, false
 }
 
-// salePage is a sale's JSON, and of what it was made.
-type salePage struct {
-	offer model.Offer
-	state model.SaleState
-	body  []byte
-	etag  []string // the header's value
-}
-
-func newSalePages() *otter.Cache[string, *salePage] {
-	return otter.Must(&otter.Options[string, *salePage]{MaximumSize: maxSalePages})
-}
-
-// salePage encodes a sale, once for each change of what it shows.
-func (a *API) salePage(pages *otter.Cache[string, *salePage], offer model.Offer) (*salePage, error) {
-	state := offer.State(a.Catalog.Now(), offer.Stock.Available)
-	if page, ok := pages.GetIfPresent(offer.ID); ok && page.state == state && page.offer == offer {
-		return page, nil
-	}
-	view := a.saleView(offer)
-	view.State = state // by the clock as it was read above
-	body, err := json.Marshal(view)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(body)
-	page := &salePage{offer: offer, state: state, body: body, etag: []string{`"` + hex.EncodeToString(sum[:8]) + `"`}}
-	pages.Set(offer.ID, page)
-	return page, nil
-}
-
-func (a *API) getSale(pages *otter.Cache[string, *salePage]) gin.HandlerFunc {
-	maxAge := []string{fmt.Sprintf("public, max-age=%d", saleMaxAge)}
+// getSale answers with a sale's JSON.
+func (a *API) getSale() gin.HandlerFunc {
+	pages, maxAge := newSalePages(), []string{fmt.Sprintf("public, max-age=%d", saleMaxAge)}
 	return func(c *gin.Context) {
 		offer, ok := a.offer(c)
 		if !ok {
 			return
 		}
-		page, err := a.salePage(pages, offer)
-		if err != nil {
-			middleware.Fail(c, err)
-			return
-		}
-		header := c.Writer.Header()
-		header["Etag"], header["Cache-Control"] = page.etag, maxAge
-		if matches(c.GetHeader("If-None-Match"), page.etag[0]) {
-			c.Status(http.StatusNotModified)
-			return
-		}
-		c.Data(http.StatusOK, jsonType, page.body)
+		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *page {
+			view := a.saleView(offer)
+			view.State = state // by the clock as pages read it
+			body, err := json.Marshal(view)
+			if err != nil {
+				middleware.Fail(c, err)
+				return nil
+			}
+			return newPage(http.Header{"Cache-Control": maxAge}, jsonType, body)
+		})
 	}
-}
-
-// matches reports whether an If-None-Match header names the tag, by weak comparison (RFC 9110, 13.1.2).
-func matches(header, etag string) bool {
-	for candidate := range strings.SplitSeq(header, ",") {
-		candidate = strings.TrimSpace(candidate)
-		if candidate == "*" || strings.TrimPrefix(candidate, "W/") == etag {
-			return true
-		}
-	}
-	return false
 }
 
 func (a *API) issuePath(c *gin.Context) {

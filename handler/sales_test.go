@@ -70,59 +70,81 @@ func (s changing) LiveOffers(context.Context, time.Duration) ([]model.Offer, err
 	return []model.Offer{*s.offer}, nil
 }
 
-// A sale's JSON is encoded once for all who ask, and again as soon as the sale, its stock or its state is another.
-func TestSaleIsEncodedOnChange(t *testing.T) {
+// shop is the front door over a sale that the test changes, under a clock that it sets.
+type shop struct {
+	t      *testing.T
+	api    *API
+	router http.Handler
+	offer  *model.Offer
+	now    time.Time
+}
+
+func newShop(t *testing.T) *shop {
 	start := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
-	now := start.Add(-time.Minute)
-	offer := &model.Offer{
+	s := &shop{t: t, api: benchAPI(t, false), now: start.Add(-time.Minute), offer: &model.Offer{
 		Sale: model.Sale{
 			ID: benchSale, Code: "abc", Title: "<Tea>", PriceCents: 990, Currency: "CNY", LimitPerUser: 1,
 			StartsAt: start, EndsAt: start.Add(time.Hour), Status: model.SaleLive,
 		},
 		Stock: model.Stock{SaleID: benchSale, Quota: 5, Available: 5},
+	}}
+	store := changing{offer: s.offer}
+	store.soldOutStore.offer = *s.offer
+	s.api.Catalog = service.NewCatalog(nowStore{store, &s.now}, func() time.Time { return s.now })
+	s.refresh()
+	return s
+}
+
+func (s *shop) refresh() {
+	s.t.Helper()
+	if err := s.api.Catalog.Refresh(s.t.Context()); err != nil {
+		s.t.Fatal(err)
 	}
-	store := changing{offer: offer}
-	store.soldOutStore.offer = *offer
-	api := benchAPI(t, false)
-	api.Catalog = service.NewCatalog(nowStore{store, &now}, func() time.Time { return now })
-	refresh := func() {
-		t.Helper()
-		if err := api.Catalog.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
+}
+
+func (s *shop) get(path, known string) *httptest.ResponseRecorder {
+	s.t.Helper()
+	if s.router == nil {
+		var err error
+		if s.router, err = Router(s.api); err != nil {
+			s.t.Fatal(err)
 		}
 	}
-	refresh()
-	router, err := Router(api)
-	if err != nil {
-		t.Fatal(err)
-	}
-	get := func(known string) *httptest.ResponseRecorder {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/sales/"+benchSale, nil)
-		r.Header.Set("If-None-Match", known)
-		w := httptest.NewRecorder()
-		router.ServeHTTP(w, r)
-		return w
-	}
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, path, nil)
+	r.Header.Set("If-None-Match", known)
+	w := httptest.NewRecorder()
+	s.router.ServeHTTP(w, r)
+	return w
+}
+
+// saleChange is what may happen to a sale, in this order.
+type saleChange struct {
+	name   string
+	change func(*shop)
+}
+
+var saleChanges = []saleChange{
+	{"upcoming", func(*shop) {}},
+	{"open", func(s *shop) { s.now = s.offer.StartsAt }},
+	{"a unit less", func(s *shop) { s.offer.Stock.Available--; s.offer.Stock.Held++ }},
+	{"another title", func(s *shop) { s.offer.Title = "Tea" }},
+	{"paused", func(s *shop) { s.offer.Status = model.SalePaused }},
+	{"over", func(s *shop) { s.now = s.offer.EndsAt }},
+}
+
+// A sale's JSON is encoded once for all who ask, and again as soon as the sale, its stock or its state is another.
+func TestSaleIsEncodedOnChange(t *testing.T) {
+	s := newShop(t)
 	tags := map[string]string{}
-	for _, step := range []struct {
-		name   string
-		change func()
-	}{
-		{"upcoming", func() {}},
-		{"open", func() { now = start }},
-		{"a unit less", func() { offer.Stock.Available--; offer.Stock.Held++ }},
-		{"another title", func() { offer.Title = "Tea" }},
-		{"paused", func() { offer.Status = model.SalePaused }},
-		{"over", func() { now = start.Add(time.Hour) }},
-	} {
-		step.change()
-		refresh()
-		want, err := json.Marshal(api.saleView(*offer))
+	for _, step := range saleChanges {
+		step.change(s)
+		s.refresh()
+		want, err := json.Marshal(s.api.saleView(*s.offer))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			w := get("")
+			w := s.get("/api/v1/sales/"+benchSale, "")
 			if w.Code != http.StatusOK || w.Body.String() != string(want) {
 				t.Errorf("%s: %d %s, want %s", step.name, w.Code, w.Body, want)
 			}
@@ -135,7 +157,8 @@ func TestSaleIsEncodedOnChange(t *testing.T) {
 				t.Errorf("%s and %s share a tag", step.name, other)
 			}
 			tags[tag] = step.name
-			if again := get(tag); again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get("ETag") != tag {
+			again := s.get("/api/v1/sales/"+benchSale, tag)
+			if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get("ETag") != tag {
 				t.Errorf("%s, known already: %d %s", step.name, again.Code, again.Body)
 			}
 		}

@@ -3,21 +3,16 @@ package middleware
 import (
 	"math"
 	"net/netip"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/maypok86/otter/v2"
 	"golang.org/x/time/rate"
 )
 
-const (
-	// maxAddresses bounds the memory to some 20 MB. Past it the least used limiters are forgotten, which
-	// forgives them a burst; a flood from so many addresses is for the instance's token bucket to hold.
-	maxAddresses = 1 << 16
-	// addressIdle is how long a limiter is kept without a request. By then it is full again, and a new
-	// one is the same.
-	addressIdle = time.Minute
-)
+// maxAddresses bounds the memory to some 20 MB. Past it the least used limiters are forgotten, which forgives them a
+// burst; a flood from so many addresses is for the instance's token bucket to hold. An idle limiter isn't sought out
+// before: that would be a clock, a queue and now and then a goroutine in every request.
+const maxAddresses = 1 << 16
 
 // AddressLimit lets perSecond requests a second of each client address through, and as many at once; 0 is
 // off. The address is gin's ClientIP, so forwarding headers count only from proxies that the engine trusts.
@@ -39,11 +34,7 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 }
 
 func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
-	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{
-		MaximumSize:      maxAddresses,
-		ExpiryCalculator: otter.ExpiryAccessing[netip.Prefix, *rate.Limiter](addressIdle),
-		Clock:            tickless{},
-	})
+	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
 // clientNetwork is network of gin's ClientIP. A request that carries no forwarding header is told from its
@@ -74,13 +65,3 @@ func networkOf(address netip.Addr) netip.Prefix {
 	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never too many bits for the address
 	return prefix
 }
-
-// tickless keeps otter from running a goroutine that nobody would stop. Without ticks it drops what has
-// expired when it is written to.
-type tickless struct{}
-
-func (tickless) NowNano() int64 {
-	return time.Now().UnixNano() //nolint:forbidigo // the limiters that are kept read this clock too
-}
-
-func (tickless) Tick(time.Duration) <-chan time.Time { return nil }

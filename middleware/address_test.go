@@ -98,24 +98,6 @@ func TestAddressLimitersAreBounded(t *testing.T) {
 	}
 }
 
-func TestAddressLimitersExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiters := newAddressLimiters()
-		idle, busy := network("192.0.2.1"), network("192.0.2.2")
-		limiters.Set(idle, rate.NewLimiter(1, 1))
-		limiters.Set(busy, rate.NewLimiter(1, 1))
-		<-time.After(addressIdle / 2)
-		limiters.GetIfPresent(busy)
-		<-time.After(addressIdle/2 + time.Second)
-		if _, kept := limiters.GetIfPresent(idle); kept {
-			t.Error("the idle limiter is kept")
-		}
-		if _, kept := limiters.GetIfPresent(busy); !kept {
-			t.Error("the busy limiter is gone")
-		}
-	})
-}
-
 // The short way to a client's address gives what gin's own gives.
 func TestClientNetworkIsGins(t *testing.T) {
 	for _, proxies := range [][]string{nil, {"192.0.2.0/24", "2001:db8::/32"}} {

@@ -28,13 +28,14 @@ func RequestID() gin.HandlerFunc {
 		if !validRequestID(id) {
 			id = made.next()
 		}
-		stateOf(c).requestID = id
-		c.Writer.Header()[requestIDHeader] = []string{id}
+		s := stateOf(c)
+		s.requestID[0] = id
+		s.Header()[requestIDHeader] = s.requestID[:]
 	}
 }
 
 // RequestIDOf gives the request's id; empty if RequestID did not run.
-func RequestIDOf(c *gin.Context) string { return stateOf(c).requestID }
+func RequestIDOf(c *gin.Context) string { return stateOf(c).requestID[0] }
 
 // validRequestID tells what a client or proxy may choose as an id: anything longer or stranger would let it
 // write into the logs.

@@ -1,7 +1,5 @@
 package model
 
-import "regexp"
-
 // Role says what a user may do.
 type Role string
 
@@ -25,8 +23,18 @@ type Account struct {
 	Role         Role
 }
 
-var userID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+// maxUserID is how long a user's id may be.
+const maxUserID = 64
 
-// ValidUserID reports whether s has the form of a user's id. Ids stay strings everywhere: to Redis's
-// Lua a number is a double, and 2^53+1 would become another user.
-func ValidUserID(s string) bool { return userID.MatchString(s) }
+// ValidUserID reports whether s has the form of a user's id: letters, digits and . _ : - of ASCII. Ids stay strings
+// everywhere: to Redis's Lua a number is a double, and 2^53+1 would become another user.
+func ValidUserID[T string | []byte](s T) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == ':', c == '-':
+		default:
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= maxUserID
+}

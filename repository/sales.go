@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"gorm.io/gorm"
@@ -85,24 +86,88 @@ func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 	return list, err
 }
 
-// SaleCodes gives the ids and short codes of the sales made since a time: what a filter must know.
-func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, newest time.Time, err error) {
-	var rows []struct {
-		ID, Code    string
-		CreatedAtMs int64
+// LiveSales reads the live sales again and again. What operators write about a sale is remembered by its revision,
+// which grows with each change of theirs, so that mostly no more than the stock is read.
+type LiveSales struct {
+	*Store
+	known atomic.Pointer[map[string]model.Sale] // of the last whole read
+}
+
+// NewLiveSales remembers nothing yet.
+func NewLiveSales(s *Store) *LiveSales {
+	l := &LiveSales{Store: s}
+	l.known.Store(&map[string]model.Sale{})
+	return l
+}
+
+// LiveOffers gives what the store's own LiveOffers does. Callers with different lingers share the memory: a whole read
+// is needed for a sale that isn't in it, not for one that is there in vain.
+func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
+	rows, err := l.read.WithContext(ctx).Raw(`SELECT sales.id, revision, quota, available, held, paid, version, epoch
+		FROM sales JOIN stock ON sale_id = sales.id WHERE ends_at_ms > `+l.nowMillis()+` - ?
+		ORDER BY starts_at_ms, sales.id`, linger.Milliseconds()).Rows()
+	if err != nil {
+		return nil, fmt.Errorf("read stocks: %w", err)
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT id, code, created_at_ms FROM sales WHERE created_at_ms >= ?", since.UnixMilli()).Scan(&rows).Error
+	defer func() { _ = rows.Close() }()
+	known := *l.known.Load()
+	list := make([]model.Offer, 0, len(known))
+	for rows.Next() {
+		var id string
+		var revision int64
+		var stock model.Stock
+		err := rows.Scan(&id, &revision, &stock.Quota, &stock.Available, &stock.Held, &stock.Paid, &stock.Version, &stock.Epoch)
+		if err != nil {
+			return nil, fmt.Errorf("read stocks: %w", err)
+		}
+		sale, ok := known[id]
+		if !ok || sale.Revision != revision {
+			_ = rows.Close()
+			return l.readAll(ctx, linger)
+		}
+		stock.SaleID = sale.ID
+		list = append(list, model.Offer{Sale: sale, Stock: stock})
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read stocks: %w", outages{l.read.Dialector}.Translate(err))
+	}
+	return list, nil
+}
+
+func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
+	list, err := l.Store.LiveOffers(ctx, linger)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]model.Sale, len(list))
+	for _, o := range list {
+		known[o.ID] = o.Sale
+	}
+	l.known.Store(&known)
+	return list, nil
+}
+
+// SaleCodes gives the ids and short codes of the sales made since a time, which is what a filter must know, and when by
+// the database's clock it was asked.
+func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
+	var rows []struct {
+		ID, Code string
+		NowMs    int64
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT '' AS id, '' AS code, "+s.nowMillis()+" AS now_ms UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ?",
+		since.UnixMilli()).Scan(&rows).Error
 	if err != nil {
 		return nil, since, fmt.Errorf("read sale ids: %w", err)
 	}
-	codes, newest = make(map[string]string, len(rows)), since
+	codes, asked = make(map[string]string, len(rows)), since
 	for _, r := range rows {
-		codes[r.ID] = r.Code
-		if at := fromMillis(r.CreatedAtMs); at.After(newest) {
-			newest = at
+		if r.NowMs > 0 {
+			asked = fromMillis(r.NowMs)
+			continue
 		}
+		codes[r.ID] = r.Code
 	}
-	return codes, newest, nil
+	return codes, asked, nil
 }
 
 // SaleByCode gives the id of the sale behind a short link; empty if there is none.

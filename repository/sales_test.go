@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/testkit"
 )
 
 func TestCreateSale(t *testing.T) {
@@ -101,23 +103,107 @@ func TestLiveOffers(t *testing.T) {
 	})
 }
 
+// TestLiveSales: whatever changes, by an operator, a buyer, a rebuild or time, they are what a whole read gives.
+func TestLiveSales(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		first, second := d.newSale(t, 5, limit(2)), d.newSale(t, 7)
+		live := NewLiveSales(d.Store)
+		agrees := func(stage string, linger time.Duration, size int) {
+			t.Helper()
+			want, err := d.LiveOffers(t.Context(), linger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // whole and by memory
+				if got, err := live.LiveOffers(t.Context(), linger); err != nil || len(got) != size || !slices.Equal(got, want) {
+					t.Errorf("%s: %+v, %v; want %d: %+v", stage, got, err, size, want)
+				}
+			}
+		}
+		agrees("at first", 0, 2)
+		d.buy(t, first.ID, "me", 2)
+		agrees("after a purchase", 0, 2)
+		d.change(t, second.ID, 3, func(s *model.Sale) { s.Title, s.Status = "another title", model.SalePaused })
+		agrees("after a change", 0, 2)
+		d.change(t, second.ID, 0, func(s *model.Sale) { s.StartsAt = first.StartsAt.Add(-time.Minute) })
+		agrees("in another order", 0, 2)
+		if _, won, err := d.NextEpoch(t.Context(), first.ID, 0, 0, 0); err != nil || !won {
+			t.Fatal(won, err)
+		}
+		agrees("after a new epoch", 0, 2)
+		d.newSale(t, 9)
+		agrees("after a new sale", 0, 3)
+		d.newSale(t, 9, func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(-time.Hour), s.StartsAt })
+		agrees("beside one that is over", 0, 3)
+		agrees("lingering", 24*time.Hour, 4)
+		agrees("not lingering", 0, 3)
+	})
+}
+
+// TestLiveSalesReadOnce: what operators write is not read again while it stays as it is.
+func TestLiveSalesReadOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 5)
+		live := NewLiveSales(d.Store)
+		title := func() string {
+			t.Helper()
+			list, err := live.LiveOffers(t.Context(), 0)
+			if err != nil || len(list) != 1 {
+				t.Fatal(list, err)
+			}
+			return list[0].Title
+		}
+		before := title()
+		d.exec(t, "UPDATE sales SET title = 'changed past the engine' WHERE id = ?", sale.ID)
+		if got := title(); got != before {
+			t.Errorf("it was read again: %q", got)
+		}
+		d.change(t, sale.ID, 0, func(s *model.Sale) { s.LimitPerUser++ })
+		if got := title(); got != "changed past the engine" {
+			t.Errorf("a change by an operator left %q", got)
+		}
+	})
+}
+
+// TestLiveSalesInAnOutage are unavailable, not gone, and there again when the database is.
+func TestLiveSalesInAnOutage(t *testing.T) {
+	t.Parallel()
+	server := testkit.MariaDB(t)
+	d := openDB(t, server.NewDatabase(t))
+	d.newSale(t, 5)
+	live := NewLiveSales(d.Store)
+	read := func() (int, error) {
+		list, err := live.LiveOffers(t.Context(), 0)
+		return len(list), err
+	}
+	if n, err := read(); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	server.Kill()
+	if n, err := read(); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("while it is away: %d, %v", n, err)
+	}
+	server.Restart()
+	if n, err := read(); n != 1 || err != nil {
+		t.Errorf("when it is back: %d, %v", n, err)
+	}
+}
+
 func TestSaleCodes(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		old, young := d.newSale(t, 1), d.newSale(t, 1)
 		d.exec(t, "UPDATE sales SET created_at_ms = ? WHERE id = ?", 5000, old.ID)
 		d.exec(t, "UPDATE sales SET created_at_ms = ? WHERE id = ?", 7000, young.ID)
-		for since, tc := range map[int64]struct {
-			want   map[string]string
-			newest int64
-		}{
-			0:    {map[string]string{old.ID: old.Code, young.ID: young.Code}, 7000},
-			5000: {map[string]string{old.ID: old.Code, young.ID: young.Code}, 7000},
-			5001: {map[string]string{young.ID: young.Code}, 7000},
-			7001: {map[string]string{}, 7001},
+		for since, want := range map[int64]map[string]string{
+			0:    {old.ID: old.Code, young.ID: young.Code},
+			5000: {old.ID: old.Code, young.ID: young.Code},
+			5001: {young.ID: young.Code},
+			7001: {},
 		} {
-			codes, newest, err := d.SaleCodes(t.Context(), fromMillis(since))
-			if err != nil || !maps.Equal(codes, tc.want) || !newest.Equal(fromMillis(tc.newest)) {
-				t.Errorf("since %d: %v up to %s, %v, want %v up to %d", since, codes, newest, err, tc.want, tc.newest)
+			before := d.now(t)
+			codes, asked, err := d.SaleCodes(t.Context(), fromMillis(since))
+			if err != nil || !maps.Equal(codes, want) || asked.Before(before) || asked.After(d.now(t)) {
+				t.Errorf("since %d: %v at %s, %v, want %v", since, codes, asked, err, want)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -28,6 +29,26 @@ func BenchmarkPathCheck(b *testing.B) {
 	for b.Loop() {
 		if !paths.Check(path, "u-1", "AAAAAAAAAAAAAAAA") {
 			b.Fatal("refused")
+		}
+	}
+}
+
+// BenchmarkVerifyBuyers takes tokens of many buyers in turn: as Sign writes them, and as another issuer may.
+func BenchmarkVerifyBuyers(b *testing.B) {
+	for _, buyers := range []int{1, 20_000, 1_000_000} {
+		for _, issuer := range []string{"ours", "another's"} {
+			b.Run(fmt.Sprintf("%s/%d", issuer, buyers), func(b *testing.B) {
+				tokens := NewTokens(tokenSecret, time.Now)
+				all := make([]string, buyers)
+				for i := range all {
+					all[i] = tokenOf(b, tokens, issuer, fmt.Sprintf("bench-buyer-%08d", i))
+				}
+				for i := 0; b.Loop(); i++ {
+					if _, err := tokens.Verify(all[i%buyers]); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

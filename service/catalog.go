@@ -35,7 +35,7 @@ const (
 type CatalogStore interface {
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
-	SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, newest time.Time, err error)
+	SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error)
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -53,8 +53,8 @@ type Catalog struct {
 	refreshing sync.Mutex // one refresh of the snapshot at a time, or an older one could win
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
-	newest     time.Time
-	filteredAt time.Time // when the last refresh of the filter began
+	askedAt    time.Time // the database's clock at the last refresh of the filter
+	filteredAt time.Time // when that began by this process's clock
 }
 
 type snapshot struct {
@@ -137,11 +137,11 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 // refreshFilter adds new sale ids to the filter. The caller holds mu.
 func (c *Catalog) refreshFilter(ctx context.Context) error {
 	began := c.now()
-	codes, newest, err := c.store.SaleCodes(ctx, c.newest.Add(-filterOverlap))
+	codes, asked, err := c.store.SaleCodes(ctx, c.askedAt.Add(-filterOverlap))
 	if err != nil {
 		return err
 	}
-	c.newest, c.filteredAt = newest, began
+	c.askedAt, c.filteredAt = asked, began
 	maps.DeleteFunc(codes, func(id, _ string) bool { return c.filter.Load().TestString(id) })
 	if len(codes) == 0 {
 		return nil

@@ -30,6 +30,7 @@ type fakeSales struct {
 	made    map[string]time.Time
 	err     error
 	calls   map[string]int
+	codes   int   // given at the last look for new sales
 	version int64 // grows with each read of the live sales, if it is not 0
 }
 
@@ -96,16 +97,14 @@ func (f *fakeSales) SaleCodes(_ context.Context, since time.Time) (map[string]st
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls["codes"]++
-	codes, newest := map[string]string{}, since
+	codes := map[string]string{}
 	for _, o := range slices.Concat(f.offers, f.ended) {
-		if at := f.made[o.ID]; !at.Before(since) {
+		if !f.made[o.ID].Before(since) {
 			codes[o.ID] = o.Code
-			if at.After(newest) {
-				newest = at
-			}
 		}
 	}
-	return codes, newest, f.err
+	f.codes = len(codes)
+	return codes, time.Now().Add(f.offset), f.err
 }
 
 func (f *fakeSales) Now(context.Context) (time.Time, error) {
@@ -207,6 +206,27 @@ func TestSlowlyCommittedSaleIsFound(t *testing.T) {
 		store.change(func(f *fakeSales) { f.made[slow.ID] = time.Now().Add(1 - filterOverlap) })
 		if known, err := c.Known(t.Context(), slow.ID); !known || err != nil {
 			t.Errorf("%t, %v", known, err)
+		}
+	})
+}
+
+// TestOldSalesAreNotReadAgain for the filter, also when no newer one was made since.
+func TestOldSalesAreNotReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := openOffer()
+		store := newFakeSales(o, openOffer())
+		c := refreshed(t, store)
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{filterOverlap, 2}, {1, 2}, {filterOverlap, 0}} {
+			time.Sleep(step.after) // of the bubble's clock
+			if err := c.Refresh(t.Context()); err != nil || store.codes != step.want {
+				t.Errorf("%d sales were read, %v; want %d", store.codes, err, step.want)
+			}
+		}
+		if known, err := c.Known(t.Context(), o.Code); !known || err != nil {
+			t.Errorf("an old one: %t, %v", known, err)
 		}
 	})
 }

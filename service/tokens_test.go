@@ -22,7 +22,7 @@ var (
 func at(instant time.Time) func() time.Time { return func() time.Time { return instant } }
 
 // forged signs whatever it is told to.
-func forged(t *testing.T, method jwt.SigningMethod, key any, claims jwt.MapClaims) string {
+func forged(t testing.TB, method jwt.SigningMethod, key any, claims jwt.MapClaims) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, claims).SignedString(key)
 	if err != nil {
@@ -176,25 +176,24 @@ func TestCheckedTokensKeepTheirTimes(t *testing.T) {
 // A good token opens the door for no token that is like it.
 func TestForgedBesideChecked(t *testing.T) {
 	tokens := NewTokens(tokenSecret, at(tokenTime))
-	genuine, _, err := tokens.Sign(model.Identity{UserID: "u-1", Role: model.RoleBuyer}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tokens.Verify(genuine); err != nil {
-		t.Fatal(err)
-	}
-	parts := strings.Split(genuine, ".")
-	for name, token := range map[string]string{
-		"cut":                   genuine[:len(genuine)-1],
-		"longer":                genuine + "A",
-		"the head and body":     parts[0] + "." + parts[1] + ".",
-		"another key":           forged(t, jwt.SigningMethodHS256, []byte("another"), jwt.MapClaims{"sub": "u-1", "exp": tokenTime.Add(time.Hour).Unix()}),
-		"another's, its MAC":    parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"u-2","exp":9999999999}`)) + "." + parts[2],
-		"with a blank at first": " " + genuine,
-	} {
-		for range 2 { // a refusal isn't forgotten either
-			if got, err := tokens.Verify(token); !errors.Is(err, ErrBadToken) || got != (model.Identity{}) {
-				t.Errorf("%s: %+v, %v", name, got, err)
+	for _, issuer := range []string{"ours", "another's"} {
+		genuine := tokenOf(t, tokens, issuer, "u-1")
+		if _, err := tokens.Verify(genuine); err != nil {
+			t.Fatal(err)
+		}
+		parts := strings.Split(genuine, ".")
+		for name, token := range map[string]string{
+			"cut":                   genuine[:len(genuine)-1],
+			"longer":                genuine + "A",
+			"the head and body":     parts[0] + "." + parts[1] + ".",
+			"another key":           tokenOf(t, NewTokens([]byte("another"), at(tokenTime)), "ours", "u-1"),
+			"another's, its MAC":    parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"u-2","exp":9999999999,"role":"buyer"}`)) + "." + parts[2],
+			"with a blank at first": " " + genuine,
+		} {
+			for range 2 { // a refusal isn't forgotten either
+				if got, err := tokens.Verify(token); !errors.Is(err, ErrBadToken) || got != (model.Identity{}) {
+					t.Errorf("%s, %s: %+v, %v", issuer, name, got, err)
+				}
 			}
 		}
 	}
@@ -255,4 +254,77 @@ func TestVerifyAtOnce(t *testing.T) {
 	}
 	close(start)
 	running.Wait()
+}
+
+// tokenOf gives a buyer's token: ours, or another issuer's that says the same.
+func tokenOf(tb testing.TB, tokens *Tokens, issuer, user string) string {
+	tb.Helper()
+	if issuer != "ours" {
+		return forged(tb, jwt.SigningMethodHS256, tokenSecret, jwt.MapClaims{"sub": user, "exp": tokens.now().Add(time.Hour).Unix()})
+	}
+	token, _, err := tokens.Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, time.Hour)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return token
+}
+
+// FuzzOurTokens holds the short way to the library: what it takes the library takes, and for the same user.
+func FuzzOurTokens(f *testing.F) {
+	const head, expiry = `{"alg":"HS256","typ":"JWT"}`, "1794600000"
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"operator"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"root"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"buyer","sub":"u-2"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"buyer","nbf":`+expiry+`}`, "")
+	f.Add(head, `{"sub":"u-1","exp":+`+expiry+`,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":0`+expiry+`,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":1,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"","exp":`+expiry+`,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"u 1","exp":`+expiry+`,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"`+strings.Repeat("x", 65)+`","exp":`+expiry+`,"role":"buyer"}`, "")
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"buyer"} `, "")
+	f.Add(head, `{"sub":"u-1","exp":`+expiry+`,"role":"buyer"}`, "A")
+	f.Add(`{"alg":"none"}`, `{"sub":"u-1","exp":`+expiry+`,"role":"buyer"}`, "")
+	tokens := NewTokens(tokenSecret, at(tokenTime))
+	f.Fuzz(func(t *testing.T, head, claims, behind string) {
+		signed := base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
+		mac, err := jwt.SigningMethodHS256.Sign(signed, tokenSecret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := signed + "." + base64.RawURLEncoding.EncodeToString(mac) + behind
+		who, ok := tokens.ours(token)
+		if want, err := tokens.check(token); ok && (err != nil || who != want.who) {
+			t.Errorf("%s: %+v, the library says %+v, %v", claims, who, want.who, err)
+		}
+		if who, ok := tokens.ours(token[:len(token)-2] + "!" + token[len(token)-1:]); ok {
+			t.Errorf("%s with another signature: %+v", claims, who)
+		}
+	})
+}
+
+// The tokens of Sign, of which there are as many as buyers, take the short way, and no memory.
+func TestOurTokensAreNotKept(t *testing.T) {
+	tokens := NewTokens(tokenSecret, at(tokenTime))
+	for _, who := range []model.Identity{
+		{UserID: "u-1", Role: model.RoleBuyer},
+		{UserID: "OYPX5LVHT5Q36N4G", Role: model.RoleOperator},
+		{UserID: strings.Repeat("x", 64), Role: model.RoleBuyer},
+	} {
+		token, _, err := tokens.Sign(who, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := tokens.ours(token); !ok || got != who {
+			t.Errorf("%+v, %t; want %+v", got, ok, who)
+		}
+		if got, err := tokens.Verify(token); err != nil || got != who {
+			t.Errorf("%+v, %v; want %+v", got, err, who)
+		}
+	}
+	if kept := tokens.checked.EstimatedSize(); kept != 0 {
+		t.Errorf("%d tokens are kept, want none", kept)
+	}
 }

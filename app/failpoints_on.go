@@ -1,0 +1,93 @@
+//go:build failpoints
+
+package app
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/repository"
+)
+
+// A build for drills dies, as by a kill -9, at the nth pass of the point that FLASHSALE_FAILPOINT names as point:n, and
+// its clock is off by FLASHSALE_CLOCK_OFFSET. Points: admitted, committed, acknowledging, and the steps of a rebuild:
+// epoch, closed, pending, contents, installed.
+
+var (
+	failpoint, failAt = parseFailpoint(os.Getenv("FLASHSALE_FAILPOINT"))
+	passes            atomic.Int64
+	clockOffset, _    = time.ParseDuration(os.Getenv("FLASHSALE_CLOCK_OFFSET"))
+)
+
+func parseFailpoint(text string) (point string, at int64) {
+	point, count, _ := strings.Cut(text, ":")
+	at, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		at = 1
+	}
+	return point, at
+}
+
+func pass(point string) {
+	if point == failpoint && passes.Add(1) == failAt {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // until the signal is there
+	}
+}
+
+func clock() time.Time { return time.Now().Add(clockOffset) }
+
+func withFailpoints(g *gate.Gate, db *repository.Store) (mortalGate, mortalStore) {
+	return mortalGate{g}, mortalStore{db}
+}
+
+type mortalGate struct{ *gate.Gate }
+
+func (g mortalGate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	defer pass("admitted")
+	return g.Gate.Admit(ctx, saleID, attempts, epoch)
+}
+
+func (g mortalGate) Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
+	pass("acknowledging")
+	return g.Gate.Settled(ctx, saleID, entries, outcomes)
+}
+
+func (g mortalGate) Close(ctx context.Context, saleID string, epoch int64) (bool, error) {
+	defer pass("closed")
+	return g.Gate.Close(ctx, saleID, epoch)
+}
+
+func (g mortalGate) Pending(ctx context.Context, saleID string) ([]model.Entry, error) {
+	defer pass("pending")
+	return g.Gate.Pending(ctx, saleID)
+}
+
+func (g mortalGate) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
+	defer pass("installed")
+	return g.Gate.Install(ctx, epoch, c, entries)
+}
+
+type mortalStore struct{ *repository.Store }
+
+func (s mortalStore) Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
+	defer pass("committed")
+	return s.Store.Settle(ctx, saleID, entries)
+}
+
+func (s mortalStore) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (int64, bool, error) {
+	defer pass("epoch")
+	return s.Store.NextEpoch(ctx, saleID, seen, gates, pause)
+}
+
+func (s mortalStore) GateContents(ctx context.Context, saleID string, pending []model.Entry) (model.GateContents, bool, error) {
+	defer pass("contents")
+	return s.Store.GateContents(ctx, saleID, pending)
+}

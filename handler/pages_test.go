@@ -1,0 +1,97 @@
+package handler
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"flashsale/model"
+)
+
+// The pages for people are made once for all who ask, and again as soon as what they show is another.
+func TestPagesAreMadeOnChange(t *testing.T) {
+	for _, path := range []string{"/", "/sales/" + benchSale} {
+		t.Run(path, func(t *testing.T) {
+			s, made := newShop(t), 0
+			text := func() string {
+				return fmt.Sprintf("%s %q %d %s", path, s.offer.Title, s.offer.Stock.Available, s.offer.State(s.now, s.offer.Stock.Available))
+			}
+			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				made++
+				if r.URL.Path != path {
+					t.Errorf("Home is asked for %s", r.URL.Path)
+				}
+				w.Header().Set("Content-Type", "text/html; charset=utf-8")
+				w.Header().Set("Cache-Control", "no-cache")
+				w.Header().Set("Content-Security-Policy", "default-src 'none'")
+				_, _ = fmt.Fprint(w, text())
+			})
+			for i, step := range saleChanges {
+				step.change(s)
+				s.refresh()
+				for range 2 {
+					w := s.get(path, "")
+					header := w.Header()
+					if w.Code != http.StatusOK || w.Body.String() != text() {
+						t.Errorf("%s: %d %s, want %s", step.name, w.Code, w.Body, text())
+					}
+					if header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-cache" ||
+						header.Get("Content-Security-Policy") == "" || header.Get("Content-Length") != strconv.Itoa(len(text())) {
+						t.Errorf("%s: headers %v", step.name, header)
+					}
+					again := s.get(path, header.Get("ETag"))
+					if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get("Content-Security-Policy") == "" {
+						t.Errorf("%s, known already: %d %s %v", step.name, again.Code, again.Body, again.Header())
+					}
+					s.refresh() // finds nothing new
+				}
+				if made != i+1 {
+					t.Fatalf("%s: made %d times, want %d", step.name, made, i+1)
+				}
+			}
+		})
+	}
+}
+
+// What Home refuses is passed on as it is, and nobody else gets it.
+func TestRefusedPagesAreNotKept(t *testing.T) {
+	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB"} {
+		t.Run(path, func(t *testing.T) {
+			s, status := newShop(t), http.StatusServiceUnavailable
+			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
+			for _, status = range []int{http.StatusServiceUnavailable, http.StatusNotFound, http.StatusOK} {
+				w := s.get(path, "*")
+				if status == http.StatusOK {
+					if w.Code != http.StatusNotModified {
+						t.Errorf("a page: %d", w.Code)
+					}
+					continue
+				}
+				if w.Code != status || w.Body.String() != "said by Home\n" || w.Header().Get("ETag") != "" {
+					t.Errorf("%d %s %v, want %d", w.Code, w.Body, w.Header(), status)
+				}
+			}
+		})
+	}
+}
+
+// A page of all sales that was made before the clock was set back shows what hasn't happened yet.
+func TestPageOfSalesFollowsTheClockBack(t *testing.T) {
+	s := newShop(t)
+	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, s.offer.State(s.now, s.offer.Stock.Available))
+	})
+	for _, step := range []struct {
+		start bool
+		want  model.SaleState
+	}{{true, model.StateOpen}, {false, model.StateUpcoming}, {true, model.StateOpen}} {
+		s.now = s.offer.StartsAt
+		if !step.start {
+			s.now = s.now.Add(-1)
+		}
+		if got := s.get("/", "").Body.String(); got != string(step.want) {
+			t.Errorf("%s, want %s", got, step.want)
+		}
+	}
+}
