@@ -1,0 +1,143 @@
+package shop
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"flashsale/model"
+)
+
+// crowd is how many buyers of a rush are on their way at once.
+const crowd = 100
+
+// Attempt is what one buyer did and was told.
+type Attempt struct {
+	User    string
+	Key     string
+	URL     string
+	OrderID string // of a 201 or 202
+	Status  int    // 0: the answer never came
+	Code    string // of a refusal
+
+	Invoked, Answered time.Time
+}
+
+// Confirmed says that the order was promised.
+func (a Attempt) Confirmed() bool { return a.Status == http.StatusCreated }
+
+// Rush lets buyers buy one unit each, spread over the instances, each under a key of its own. started, if given,
+// is called once when a tenth of them have their answer.
+func (s *Shop) Rush(saleID, prefix string, buyers int, started func(), urls ...string) []Attempt {
+	s.t.Helper()
+	attempts := make([]Attempt, buyers)
+	next := make(chan int)
+	var workers sync.WaitGroup
+	gate := make(chan struct{})
+	var answered sync.WaitGroup
+	answered.Add(buyers / 10)
+	for range min(crowd, buyers) {
+		workers.Go(func() {
+			<-gate
+			for i := range next {
+				a := &attempts[i]
+				a.User, a.URL = fmt.Sprintf("%s-%d", prefix, i), urls[i%len(urls)]
+				a.Key = "key-" + a.User
+				s.Buy(a, saleID)
+				if i < buyers/10 {
+					answered.Done()
+				}
+			}
+		})
+	}
+	if started != nil {
+		workers.Go(func() {
+			answered.Wait()
+			started()
+		})
+	}
+	close(gate)
+	for i := range buyers {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return attempts
+}
+
+// Buy asks for a path and buys one unit, noting what was told.
+func (s *Shop) Buy(a *Attempt, saleID string) {
+	a.Invoked = time.Now()
+	defer func() { a.Answered = time.Now() }()
+	token := s.Token(a.User)
+	status, doc, err := s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/path", token, nil)
+	if err == nil && status == http.StatusOK {
+		path, _ := doc["path"].(string)
+		status, doc, err = s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/"+path+"/orders", token, Document{"quantity": 1}, "Idempotency-Key", a.Key)
+	}
+	if err != nil {
+		return // the instance is gone; whether it bought is not known
+	}
+	a.Status = status
+	a.OrderID, _ = doc["id"].(string)
+	a.Code, _ = doc["code"].(string)
+}
+
+// Check holds what buyers were told against the database: every confirmed order stands there exactly once, a
+// queued one has ended, and nobody has what nobody asked for. It gives the number of live orders.
+func (s *Shop) Check(saleID string, attempts []Attempt, urls ...string) int {
+	s.t.Helper()
+	for _, a := range attempts {
+		switch {
+		case a.Confirmed():
+			order, ok, err := s.DB.Order(context.Background(), a.OrderID)
+			if err != nil || !ok || order.UserID != a.User || order.SaleID != saleID || order.Status == model.OrderRejected {
+				s.t.Fatalf("%s was told 201 for %s; the database has %+v (found %t, %v)", a.User, a.OrderID, order, ok, err)
+			}
+		case a.Status == http.StatusAccepted:
+			Recovered(s.t, "queued order "+a.OrderID+" ends", func() error {
+				status, doc, err := s.Call("GET", urls[0]+"/api/v1/orders/"+a.OrderID, s.Token(a.User), nil)
+				if err != nil || status != http.StatusOK || doc["status"] == "queued" {
+					return fmt.Errorf("status %d: %v %w", status, doc, err)
+				}
+				return nil
+			})
+		}
+	}
+	books := s.Books(saleID)
+	live := books.Units[model.OrderPending] + books.Units[model.OrderPaid]
+	if live > books.Stock.Quota {
+		s.t.Fatalf("%d units sold of %d", live, books.Stock.Quota)
+	}
+	return int(live)
+}
+
+// SellRest lets fresh buyers buy until the sale is sold out, within the time of a recovery, and checks that the
+// whole quota is sold then.
+func (s *Shop) SellRest(saleID string, quota int, attempts []Attempt, urls ...string) {
+	s.t.Helper()
+	round := 0
+	Recovered(s.t, "the rest is sold", func() error {
+		live := s.Check(saleID, attempts, urls...)
+		if live == quota {
+			return nil
+		}
+		round++
+		attempts = append(attempts, s.Rush(saleID, fmt.Sprintf("rest%d", round), quota-live+10, nil, urls...)...)
+		return fmt.Errorf("%d of %d sold", live, quota)
+	})
+	if live := s.Check(saleID, attempts, urls...); live != quota {
+		s.t.Fatalf("%d of %d sold", live, quota)
+	}
+}
+
+// Tally counts answers by status and code.
+func Tally(attempts []Attempt) map[string]int {
+	counts := map[string]int{}
+	for _, a := range attempts {
+		counts[fmt.Sprintf("%d %s", a.Status, a.Code)]++
+	}
+	return counts
+}

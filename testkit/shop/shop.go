@@ -1,0 +1,325 @@
+// Package shop runs the built engine for tests, as its users and its bad luck do: instances are processes beside real
+// MariaDB and Redis servers, buyers come over HTTP, and what they were told is held against the books. Only tests
+// import it.
+package shop
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"flashsale/model"
+	"flashsale/repository"
+	"flashsale/service"
+	"flashsale/testkit"
+)
+
+const (
+	// Secret is that of every instance, so that tests sign buyers in and providers' callbacks.
+	Secret        = "scenario-secret-of-thirty-two-bytes!"
+	adminPassword = "scenario-operator"
+	// startTimeout and Recovery bound the waits for events: a start, and what must be right after a fault.
+	startTimeout = 20 * time.Second
+	Recovery     = 10 * time.Second
+)
+
+// Shop is a set of instances over the same stores. What can't go on fails its test.
+type Shop struct {
+	Database string // its URL
+	Redis    *testkit.RedisServer
+	DB       *repository.Store // the test's own look at the truth
+	Binary   string            // what the instances run
+
+	t      testing.TB
+	admin  string
+	client *http.Client
+}
+
+// Document is an answer's JSON object.
+type Document = map[string]any
+
+// New makes fresh stores: a database on the shared MariaDB, and a Redis of its own.
+func New(t testing.TB) *Shop {
+	t.Helper()
+	return On(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t))
+}
+
+// On makes a shop on stores that the test has started.
+func On(t testing.TB, database string, redis *testkit.RedisServer) *Shop {
+	t.Helper()
+	s := &Shop{
+		Database: database, Redis: redis, Binary: Build(t), t: t,
+		client: &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}},
+	}
+	t.Cleanup(s.client.CloseIdleConnections)
+	db, err := repository.Open(t.Context(), database, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s.DB = db
+	return s
+}
+
+// Instance is one process of the engine.
+type Instance struct {
+	URL string
+	Ops string // of its figures and profiles; empty: none, which is usual
+	Log *Log
+
+	t    testing.TB
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Log keeps what an instance writes to its standard error.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write adds to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Start runs an instance and waits until it serves. The arguments come after, and so over, those that all have.
+func (s *Shop) Start(args ...string) *Instance {
+	s.t.Helper()
+	return s.StartWith(nil, args...)
+}
+
+// StartWith runs an instance with more in its environment.
+func (s *Shop) StartWith(env []string, args ...string) *Instance {
+	s.t.Helper()
+	args = append([]string{
+		"serve", "--http-addr", "127.0.0.1:0", "--ops-addr", "off", "--database", s.Database, "--redis", s.Redis.URL(),
+		"--secret", Secret, "--admin-password", adminPassword, "--ip-rate", "0", "--user-requests", "0",
+		"--limit-rate", "1000000", "--ack-wait", "5s", "--limit-burst", "1000000", "--log-level", "warn",
+	}, args...)
+	i := &Instance{t: s.t, cmd: exec.CommandContext(context.Background(), s.Binary, args...), Log: &Log{}, done: make(chan struct{})}
+	i.cmd.Env = append(os.Environ(), env...)
+	i.cmd.Stderr = i.Log
+	out, err := i.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := i.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(i.Kill)
+	served := make(chan struct{})
+	go func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if _, url, ok := strings.Cut(lines.Text(), "figures for operators: "); ok {
+				i.Ops = strings.TrimSuffix(url, "/metrics")
+			}
+			if _, url, ok := strings.Cut(lines.Text(), " is at "); ok {
+				i.URL = url
+				close(served)
+			}
+		}
+		_ = i.cmd.Wait()
+		close(i.done)
+	}()
+	select {
+	case <-served:
+	case <-i.done:
+		s.t.Fatalf("the instance ended at its start: %s", i.Log)
+	case <-time.After(startTimeout):
+		s.t.Fatalf("the instance did not start: %s", i.Log)
+	}
+	return i
+}
+
+// Exited is closed when the process is gone.
+func (i *Instance) Exited() <-chan struct{} { return i.done }
+
+// Signal sends one to the process.
+func (i *Instance) Signal(sig os.Signal) {
+	i.t.Helper()
+	if err := i.cmd.Process.Signal(sig); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// PID is the number of the process.
+func (i *Instance) PID() int { return i.cmd.Process.Pid }
+
+// Kill ends the instance without warning.
+func (i *Instance) Kill() {
+	select {
+	case <-i.done:
+		return
+	default:
+	}
+	_ = i.cmd.Process.Kill()
+	<-i.done
+}
+
+// Stop ends the instance in order, which must take less than ten seconds and exit with 0.
+func (i *Instance) Stop() {
+	i.t.Helper()
+	i.Signal(syscall.SIGTERM)
+	select {
+	case <-i.done:
+	case <-time.After(Recovery):
+		i.t.Fatalf("the instance did not stop in %s: %s", Recovery, i.Log)
+	}
+	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
+		i.t.Errorf("exit code %d: %s", code, i.Log)
+	}
+}
+
+// Call makes one request. An error means that nothing is known of its effect.
+func (s *Shop) Call(method, url, token string, body any, headers ...string) (status int, doc Document, err error) {
+	var payload io.Reader = http.NoBody
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		payload = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, url, payload)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for j := 0; j+1 < len(headers); j += 2 {
+		req.Header.Set(headers[j], headers[j+1])
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return res.StatusCode, nil, fmt.Errorf("status %d, body %.100q: %w", res.StatusCode, raw, err)
+	}
+	return res.StatusCode, doc, nil
+}
+
+// Must makes a request that has to succeed with a status.
+func (s *Shop) Must(want int, method, url, token string, body any, headers ...string) Document {
+	s.t.Helper()
+	status, doc, err := s.Call(method, url, token, body, headers...)
+	if err != nil || status != want {
+		s.t.Fatalf("%s %s: status %d, want %d: %v %v", method, url, status, want, doc, err)
+	}
+	return doc
+}
+
+// Operator signs the operator in.
+func (s *Shop) Operator(url string) string {
+	s.t.Helper()
+	if s.admin == "" {
+		doc := s.Must(http.StatusOK, "POST", url+"/api/v1/sessions", "", Document{"name": "admin", "password": adminPassword})
+		s.admin, _ = doc["token"].(string)
+	}
+	return s.admin
+}
+
+// Sale makes an open sale of so many units, one for each user, and gives its id.
+func (s *Shop) Sale(url string, quota int) string {
+	s.t.Helper()
+	body := Document{
+		"title": "scenario", "price_cents": 100, "quota": quota, "limit_per_user": 1, "pay_timeout_seconds": 600,
+		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "ends_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+	}
+	doc := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), body)
+	id, _ := doc["id"].(string)
+	return id
+}
+
+// Token signs a buyer in, as any issuer with the Secret may.
+func (s *Shop) Token(user string) string {
+	token, _, err := service.NewTokens([]byte(Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, time.Hour)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return token
+}
+
+// Books reads a sale's sums in the database and fails the test if they don't add up.
+func (s *Shop) Books(saleID string) model.Books {
+	s.t.Helper()
+	books, ok, err := s.DB.Books(context.Background(), saleID)
+	if err != nil || !ok {
+		s.t.Fatalf("books of %s: found %t, %v", saleID, ok, err)
+	}
+	if v := books.Violations(); len(v) > 0 {
+		s.t.Fatalf("the books don't balance: %v", v)
+	}
+	return books
+}
+
+// Recovered calls check until it is content, which must be within the time of a Recovery.
+func Recovered(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Recovery)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s: %v", what, Recovery, err)
+		}
+		<-ticker.C
+	}
+}
+
+// Audited waits until the gate agrees with the database and nothing is on its way.
+func (s *Shop) Audited(url, saleID string) {
+	s.t.Helper()
+	Recovered(s.t, "the gate agrees with the database", func() error {
+		status, doc, err := s.Call("GET", url+"/api/v1/admin/sales/"+saleID+"/audit", s.Operator(url), nil)
+		if err != nil {
+			return err
+		}
+		gate, _ := doc["gate"].(Document)
+		if status != http.StatusOK || doc["ok"] != true || gate["stream"] != 0.0 || gate["inflight"] != 0.0 || gate["epoch"] == 0.0 {
+			return fmt.Errorf("status %d: %v", status, doc)
+		}
+		return nil
+	})
+}
+
+// AuditCommand runs `flashsale audit`, which must exit with 0.
+func (s *Shop) AuditCommand() {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), s.Binary, "audit", "--database", s.Database, "--redis", s.Redis.URL()).CombinedOutput()
+	if err != nil {
+		s.t.Errorf("audit: %v\n%s", err, out)
+	}
+}
