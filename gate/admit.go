@@ -42,13 +42,17 @@ const (
 
 // Admit judges attempts on one sale in the order of their arrival; those that pass have their units taken and are
 // appended to the stream, all in one script. epoch is the newest one that the caller knows: an older gate admits
-// nothing. The outcomes stand in the order of the attempts: queued (Repeated if the id was known), a refusal, or
+// nothing, nor does one that was installed on another Redis. The outcomes stand in the order of the attempts: queued (Repeated if the id was known), a refusal, or
 // model.NoGate where there is no open gate to judge. An error leaves open which were admitted.
 func (g *Gate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	server, err := g.servers.current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("admit: %w", err)
+	}
 	keys := make([]string, 4, 4+len(attempts))
 	keys[0], keys[1], keys[2], keys[3] = gateKey(saleID), unitsKey(saleID), idsKey(saleID), streamKey(saleID)
-	args := make([]any, 2, 2+7*len(attempts))
-	args[0], args[1] = g.instance, epoch
+	args := make([]any, 3, 3+7*len(attempts))
+	args[0], args[1], args[2] = g.instance, epoch, server
 	for _, a := range attempts {
 		keys = append(keys, counterKey(saleID, a.UserID))
 		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())

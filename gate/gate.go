@@ -61,6 +61,7 @@ var (
 type Gate struct {
 	client   redis.UniversalClient
 	instance string
+	servers  *servers
 }
 
 // Options turns a redis:// URL into a client's settings.
@@ -83,7 +84,7 @@ func bounded(opts *redis.Options) *redis.Options {
 
 // New makes the gate of one instance. The client is the caller's to close.
 func New(client redis.UniversalClient, instance string) *Gate {
-	return &Gate{client: client, instance: instance}
+	return &Gate{client: client, instance: instance, servers: newServers(client)}
 }
 
 // Ping asks Redis for an answer.
@@ -91,16 +92,7 @@ func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err()
 
 // Version is the server's, empty if it doesn't tell. The Redis in the process doesn't know the question.
 func (g *Gate) Version(ctx context.Context) (string, error) {
-	info, err := g.client.Info(ctx, "server").Result()
-	if err != nil {
-		return "", fmt.Errorf("ask for the version of Redis: %w", err)
-	}
-	for line := range strings.Lines(info) {
-		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return strings.TrimSpace(version), nil
-		}
-	}
-	return "", nil
+	return serverInfo(ctx, g.client, "redis_version")
 }
 
 // Count counts one request of a user to a sale; ok is false if there were too many within the window,

@@ -20,12 +20,17 @@ const (
 	stagingChunk = 1000
 )
 
-// Peek reads the gates of sales in one round trip, each gate at one instant. The streams' lengths are of their own.
+// Peek reads the gates of sales in one round trip, each gate at one instant. The streams' lengths are of their own. A
+// gate that was installed on another Redis is not open here.
 func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error) {
+	server, err := g.servers.current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look at the gates: %w", err)
+	}
 	hashes, lengths := make([]*redis.SliceCmd, len(saleIDs)), make([]*redis.IntCmd, len(saleIDs))
-	_, err := g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range saleIDs {
-			hashes[i] = p.HMGet(ctx, gateKey(id), "epoch", "open", "left", "inflight", "revision")
+			hashes[i] = p.HMGet(ctx, gateKey(id), "epoch", "open", "left", "inflight", "revision", "server")
 			lengths[i] = p.XLen(ctx, streamKey(id))
 		}
 		return nil
@@ -37,7 +42,7 @@ func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, 
 	for i := range saleIDs {
 		v := hashes[i].Val()
 		states[i] = model.GateState{
-			Exists: v[0] != nil, Open: v[1] == "1",
+			Exists: v[0] != nil, Open: v[1] == "1" && v[5] == server,
 			Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Stream: lengths[i].Val(),
 		}
 	}
@@ -63,6 +68,10 @@ func (g *Gate) Close(ctx context.Context, saleID string, epoch int64) (ok bool, 
 // the contents were read. model.ErrStreamMoved, model.ErrNewerGate: nothing was changed.
 func (g *Gate) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
 	id := c.Offer.ID
+	server, err := g.servers.current(ctx)
+	if err != nil {
+		return fmt.Errorf("install the gate: %w", err)
+	}
 	left, inflight := c.Offer.Stock.Available, int64(0)
 	unsettled := make(map[string]bool, len(c.Pending))
 	for _, e := range c.Pending {
@@ -83,7 +92,7 @@ func (g *Gate) Install(ctx context.Context, epoch int64, c model.GateContents, e
 	if err := stage(ctx, g.client, stagedIDs, known); err != nil {
 		return err
 	}
-	fields := append(configuration(c.Offer.Sale), "left", left, "inflight", inflight, "version", c.Offer.Stock.Version)
+	fields := append(configuration(c.Offer.Sale), "left", left, "inflight", inflight, "version", c.Offer.Stock.Version, "server", server)
 	args := append([]any{epoch, len(entries), group, expiry(c.Offer.Sale), len(fields) / 2}, fields...)
 	for _, e := range entries {
 		if !unsettled[e.StreamID] {

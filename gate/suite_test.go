@@ -157,7 +157,11 @@ func (b *bench) admit(a model.Attempt) {
 func (b *bench) code(a model.Attempt, quantity any, epoch int64) int64 {
 	b.Helper()
 	keys := []string{gateKey(a.SaleID), unitsKey(a.SaleID), idsKey(a.SaleID), streamKey(a.SaleID), counterKey(a.SaleID, a.UserID)}
-	reply, err := admitScript.Run(b.Context(), b.client, keys, "here", epoch,
+	server, err := b.gate.servers.current(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	reply, err := admitScript.Run(b.Context(), b.client, keys, "here", epoch, server,
 		a.ID, a.UserID, quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds()).Int64Slice()
 	if err != nil || len(reply) != 2 {
 		b.Fatalf("admit.lua: %v, %v", reply, err)

@@ -119,26 +119,31 @@ func (a *API) showSale() gin.HandlerFunc {
 	}
 }
 
-// showSales answers with the page of all sales, made once for each change of any of them.
-func (a *API) showSales() gin.HandlerFunc {
+// allSales answers with a page of all live sales, made once for each change of any of them.
+func (a *API) allSales(render func(c *gin.Context, live []model.Offer) *page) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
 		now := a.Catalog.Now()
 		last := kept.Load()
 		if last == nil || !last.holds(now) {
-			live, changed := a.Catalog.Live() // before Home looks at them: a change in between makes the page anew
+			live, changed := a.Catalog.Live() // before render looks at them: a change in between makes the page anew
 			same := heartbeat
 			for _, offer := range live {
 				same = min(same, untilTurn(offer, now))
 			}
 			last = &salesPage{changed: changed, from: now, until: now.Add(same)}
-			if last.page = a.render(c); last.page == nil {
+			if last.page = render(c, live); last.page == nil {
 				return
 			}
 			kept.Store(last)
 		}
 		last.send(c)
 	}
+}
+
+// showSales answers with the page of all sales for people.
+func (a *API) showSales() gin.HandlerFunc {
+	return a.allSales(func(c *gin.Context, _ []model.Offer) *page { return a.render(c) })
 }
 
 // salesPage is a page that holds until a sale changes, by the catalog or by the clock.

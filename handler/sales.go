@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -27,13 +28,25 @@ func (a *API) time(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"now": stamp(now), "unix_ms": now.UnixMilli()})
 }
 
-func (a *API) listSales(c *gin.Context) {
-	live, _ := a.Catalog.Live()
-	views := make([]saleView, len(live))
-	for i, o := range live {
-		views[i] = a.saleView(o)
+// listSales answers with the JSON of all live sales.
+func (a *API) listSales() gin.HandlerFunc {
+	return a.allSales(func(c *gin.Context, live []model.Offer) *page {
+		views := make([]saleView, len(live))
+		for i, o := range live {
+			views[i] = a.saleView(o)
+		}
+		return salesJSON(c, gin.H{"sales": views})
+	})
+}
+
+// salesJSON makes a page of what everyone may see, or fails the request and gives nil.
+func salesJSON(c *gin.Context, view any) *page {
+	body, err := json.Marshal(view)
+	if err != nil {
+		middleware.Fail(c, err)
+		return nil
 	}
-	c.JSON(http.StatusOK, gin.H{"sales": views})
+	return newPage(http.Header{"Cache-Control": {"public, max-age=" + strconv.Itoa(saleMaxAge)}}, jsonType, body)
 }
 
 // offer finds the route's sale, or ends the request.
@@ -58,7 +71,7 @@ func (a *API) offer(c *gin.Context) (model.Offer, bool) {
 
 // getSale answers with a sale's JSON.
 func (a *API) getSale() gin.HandlerFunc {
-	pages, maxAge := newSalePages(), []string{fmt.Sprintf("public, max-age=%d", saleMaxAge)}
+	pages := newSalePages()
 	return func(c *gin.Context) {
 		offer, ok := a.offer(c)
 		if !ok {
@@ -67,12 +80,7 @@ func (a *API) getSale() gin.HandlerFunc {
 		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *page {
 			view := a.saleView(offer)
 			view.State = state // by the clock as pages read it
-			body, err := json.Marshal(view)
-			if err != nil {
-				middleware.Fail(c, err)
-				return nil
-			}
-			return newPage(http.Header{"Cache-Control": maxAge}, jsonType, body)
+			return salesJSON(c, view)
 		})
 	}
 }

@@ -192,7 +192,7 @@ func (g *Gates) Ensure(ctx context.Context) (err error) {
 		case s.Open && !g.retired:
 			continue
 		case s.Exists && !s.Open:
-			r.Reason = "left closed"
+			r.Reason = "left closed, or of another Redis"
 		}
 		wanted = append(wanted, r)
 	}
