@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -17,12 +18,12 @@ import (
 type servers struct {
 	client  redis.UniversalClient
 	dialled atomic.Bool
-	id      atomic.Value // string
+	mu      sync.Mutex // one asks, and whoever comes meanwhile waits: what was known before may be wrong
+	id      string
 }
 
 func newServers(client redis.UniversalClient) *servers {
 	s := &servers{client: client}
-	s.id.Store("")
 	if _, cluster := client.(*redis.ClusterClient); !cluster { // many processes; a gate there is trusted
 		s.dialled.Store(true)
 		client.AddHook(s)
@@ -32,16 +33,17 @@ func newServers(client redis.UniversalClient) *servers {
 
 // current gives the run id of Redis; empty if it has none, as the one inside the process.
 func (s *servers) current(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.dialled.Swap(false) {
 		id, err := serverInfo(ctx, s.client, "run_id")
 		if err != nil {
 			s.dialled.Store(true)
 			return "", err
 		}
-		s.id.Store(id)
+		s.id = id
 	}
-	id, _ := s.id.Load().(string)
-	return id, nil
+	return s.id, nil
 }
 
 // serverInfo asks for a field of INFO's section server. The Redis inside the process doesn't know the question: empty.

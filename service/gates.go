@@ -51,7 +51,7 @@ type Gates struct {
 	atOnce   int // gates rebuilt at the same time
 	requests chan GateRequest
 	asked    sync.Map // requests that wait, so that a thousand attempts ask once
-	later    sync.Map // replacements that were asked for too soon after another rebuild
+	replace  sync.Map // requests for new gates that the controller serves when it looks next, until each is done
 }
 
 // GateRequest asks for a gate: for an open one if there is none, or for a new one in any case.
@@ -78,9 +78,10 @@ func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(sale
 // NeedGate asks the controller to see to it that a sale has an open gate, and returns at once.
 func (g *Gates) NeedGate(saleID, reason string) { g.ask(GateRequest{SaleID: saleID, Reason: reason}) }
 
-// ReplaceGate asks the controller for a new gate of a sale whose present one is wrong, and returns at once.
+// ReplaceGate asks the controller for a new gate of a sale whose present one is wrong, and returns at once. It is
+// installed within a second, or when Redis is back.
 func (g *Gates) ReplaceGate(saleID, reason string) {
-	g.ask(GateRequest{SaleID: saleID, Reason: reason, Replace: true})
+	g.replace.LoadOrStore(saleID, reason)
 }
 
 func (g *Gates) ask(r GateRequest) {
@@ -105,8 +106,13 @@ func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
 // rebuild installs a new gate of a sale over an absent or an older one. Of several callers, in all instances,
 // one wins and the others return at once; so does a caller that finds a rebuild not a second old.
-func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
+func (g *Gates) rebuild(ctx context.Context, r GateRequest) (err error) {
 	saleID := r.SaleID
+	defer func() {
+		if err != nil && r.Replace {
+			g.ReplaceGate(saleID, r.Reason)
+		}
+	}()
 	offer, ok, err := g.store.Offer(ctx, saleID)
 	if err != nil || !ok {
 		return err
@@ -122,7 +128,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	epoch, won, err := g.store.NextEpoch(ctx, saleID, offer.Stock.Epoch, states[0].Epoch, rebuildPause)
 	if err != nil || !won {
 		if r.Replace { // what it is asked for may have come after the other rebuild
-			g.later.Store(r, true)
+			g.ReplaceGate(saleID, r.Reason)
 		}
 		return err
 	}
@@ -161,30 +167,29 @@ func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 
 // Ensure rebuilds the gates that are missing, closed or behind the database, of the sales that have not ended; or closes the open ones
 // if they are retired.
-func (g *Gates) Ensure(ctx context.Context) (err error) {
-	g.later.Range(func(r, _ any) bool {
-		g.later.Delete(r)
-		request, _ := r.(GateRequest)
-		err = errors.Join(err, g.rebuild(ctx, request))
-		return true
-	})
+func (g *Gates) Ensure(ctx context.Context) error {
 	live, _ := g.catalog.Live()
 	live = slices.DeleteFunc(live, func(o model.Offer) bool { return o.Judge(g.catalog.Now()) == model.Ended })
 	if len(live) == 0 {
-		return err
+		g.replace.Clear()
+		return nil
 	}
 	ids := make([]string, len(live))
 	for i, o := range live {
 		ids[i] = o.ID
 	}
-	states, peekErr := g.gate.Peek(ctx, ids...)
-	if peekErr != nil {
-		return errors.Join(err, peekErr)
+	states, err := g.gate.Peek(ctx, ids...)
+	if err != nil {
+		return err
 	}
 	var wanted []GateRequest
 	for i, s := range states {
 		r := GateRequest{SaleID: ids[i], Reason: "missing"}
+		reason, replace := g.replace.LoadAndDelete(r.SaleID)
 		switch {
+		case replace:
+			r.Reason, _ = reason.(string)
+			r.Replace = true
 		case s.Open && s.Revision < live[i].Revision:
 			r.Reason, r.Replace = "missed a change", true
 		case s.Open && s.Epoch < live[i].Stock.Epoch:
@@ -196,7 +201,7 @@ func (g *Gates) Ensure(ctx context.Context) (err error) {
 		}
 		wanted = append(wanted, r)
 	}
-	return errors.Join(err, g.rebuildAll(ctx, wanted))
+	return g.rebuildAll(ctx, wanted)
 }
 
 // rebuildAll rebuilds the gates of many sales, several at a time: at a start, or after a loss of Redis, buyers of

@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -31,7 +30,6 @@ type Hybrid struct {
 	admission *admission
 	fallback  *fallback
 	requests  *localCounter
-	blind     sync.Map // sales that the database sold from without Redis hearing of it
 }
 
 // NewHybrid makes the strategy.
@@ -55,13 +53,9 @@ func NewHybrid(n Needs) *Hybrid {
 // Deduct admits the attempt at the gate, or takes its units in the database. Busy in both: model.ErrUnavailable.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
-	if err == nil {
-		if _, blind := h.blind.LoadAndDelete(a.SaleID); blind {
-			h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
-		}
-		return outcome, nil
-	}
 	switch {
+	case err == nil:
+		return outcome, nil
 	case ctx.Err() != nil:
 		return model.Outcome{}, ctx.Err()
 	case errors.Is(err, model.ErrUnavailable): // more wait for Redis than may; the database would not be faster
@@ -72,7 +66,8 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	if retryAfter, ok := h.requests.count(a); !ok {
 		return model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil
 	}
-	h.blind.Store(a.SaleID, true)
+	// Asked for when the units are gone: a gate that is made before would not hear of them.
+	defer h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
 	return h.fallback.deduct(ctx, a)
 }
 

@@ -105,7 +105,7 @@ func TestRedisPicksItsWay(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sale, db := model.NewSaleID(), newFakeDatabase()
-		asked, answer := 0, errNoReply
+		asked, sold, answer := 0, 0, errNoReply
 		n, control, _ := fakeNeeds(func(model.Attempt, int64) (model.Outcome, error) {
 			asked++
 			return model.Outcome{Verdict: model.Accepted}, answer
@@ -116,6 +116,12 @@ func TestBreaker(t *testing.T) {
 			got, err := h.Deduct(t.Context(), fakeAttempt(sale, "u", fmt.Sprint(asked)))
 			if err != nil || got.Verdict != model.Accepted {
 				t.Fatalf("%+v, %v", got, err)
+			}
+			if !got.Queued() {
+				sold++
+			}
+			if len(control.replaced) != sold || sold > 0 && control.replaced[sold-1] != sale {
+				t.Errorf("%d sold without Redis hearing of it; a new gate is asked for %v", sold, control.replaced)
 			}
 			return got
 		}
@@ -135,9 +141,6 @@ func TestBreaker(t *testing.T) {
 			try()
 		}
 		want("never enough failures in a row", 2*breakerTrips-1, true)
-		if !slices.Equal(control.replaced, []string{sale}) {
-			t.Errorf("gates replaced that had not heard of sales: %v", control.replaced)
-		}
 		try()
 		want("enough of them", 2*breakerTrips, false)
 		for range 10 {
@@ -156,11 +159,8 @@ func TestBreaker(t *testing.T) {
 			t.Error("Redis is back, and the attempt was not queued")
 		}
 		want("back", 2*breakerTrips+2, true)
-		if !slices.Equal(control.replaced, []string{sale, sale}) {
-			t.Errorf("gates replaced that had not heard of sales: %v", control.replaced)
-		}
-		if !try().Queued() || len(control.replaced) != 2 {
-			t.Errorf("the gate was replaced again: %v", control.replaced)
+		if !try().Queued() {
+			t.Error("the next one was not queued")
 		}
 		h.Close()
 	})

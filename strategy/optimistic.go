@@ -15,8 +15,8 @@ const (
 	// optimisticTries bounds the races that one attempt runs. Somebody wins each race, so an attempt that
 	// loses this many has seen at least as many units sold to others.
 	optimisticTries = 64
-	// batchTries bounds the races of a batch: it meets only one writer for each other instance.
-	batchTries         = 16
+	// batchTries bounds the races of a batch: it meets the writers of the other instances, their settlers too.
+	batchTries         = 64
 	optimisticPause    = time.Millisecond
 	optimisticMaxPause = 50 * time.Millisecond
 )

@@ -621,7 +621,7 @@ func TestControllerRefreshes(t *testing.T) {
 	})
 }
 
-// TestControllerInstallsGates: what is asked for at once, what is missing within a second.
+// TestControllerInstallsGates: what is needed at once, what is missing or to be replaced within a second.
 func TestControllerInstallsGates(t *testing.T) {
 	tests := map[string]struct {
 		ask   func(c *controlling)
@@ -637,9 +637,10 @@ func TestControllerInstallsGates(t *testing.T) {
 				c.gates.NeedGate(saleA, "test")
 			}
 		}, 0, 1},
-		"to be replaced":     {func(c *controlling) { c.gates.ReplaceGate(saleA, "test") }, 0, 1},
-		"absent and unasked": {func(c *controlling) { c.life.lose() }, ensurePeriod, 1},
-		"absent, not yet":    {func(c *controlling) { c.life.lose() }, ensurePeriod - time.Millisecond, 0},
+		"to be replaced":          {func(c *controlling) { c.gates.ReplaceGate(saleA, "test") }, ensurePeriod, 1},
+		"to be replaced, not yet": {func(c *controlling) { c.gates.ReplaceGate(saleA, "test") }, ensurePeriod - time.Millisecond, 0},
+		"absent and unasked":      {func(c *controlling) { c.life.lose() }, ensurePeriod, 1},
+		"absent, not yet":         {func(c *controlling) { c.life.lose() }, ensurePeriod - time.Millisecond, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -675,7 +676,7 @@ func TestReplacementAskedTooSoon(t *testing.T) {
 		c := newControlling()
 		during(t, c.Run, func() {
 			c.gates.ReplaceGate(saleA, "first")
-			synctest.Wait()
+			pass(ensurePeriod)
 			c.gates.ReplaceGate(saleA, "second")
 			pass(ensurePeriod / 2)
 			if n := c.life.count(); n != 1 {
