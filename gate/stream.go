@@ -155,7 +155,7 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 		},
 		StreamID: m.ID, Epoch: epoch, Instance: parts[5], Deliveries: 1,
 	}
-	ok := errN == nil && errEpoch == nil && n > 0 && model.SaleOf(e.ID) == saleID &&
+	ok := errN == nil && errEpoch == nil && n > 0 && model.ValidID(e.ID, model.OrderIDLength) && model.SaleOf(e.ID) == saleID &&
 		model.ValidUserID(e.UserID) && e.RequestKey != "" && e.RequestHash != ""
 	return e, ok
 }

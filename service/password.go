@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"golang.org/x/crypto/argon2"
@@ -24,10 +25,10 @@ const (
 )
 
 const (
-	// maxHashings is how many hashings run at once. Each takes a core and 19 MiB, and buying, which needs
-	// none of this, must not starve while thousands log in.
+	// maxHashings is how many hashings run at once, with less than four cores one. Each takes a core and 19 MiB, and
+	// buying, which needs none of this, must keep half of the cores while thousands log in.
 	maxHashings = 2
-	// maxWaitingHashings is how many more may wait, the last of them for about a second.
+	// maxWaitingHashings is how many more may wait, the last of them for a second or two.
 	maxWaitingHashings = 32
 	// maxStoredMemoryKiB bounds what a stored hash may ask for: room to raise the cost, not to exhaust the host.
 	maxStoredMemoryKiB = 64 << 10
@@ -45,11 +46,15 @@ type Passwords struct {
 
 // NewPasswords makes Passwords; a process needs one, since the bound is its own.
 func NewPasswords() *Passwords {
+	running := hashings(runtime.GOMAXPROCS(0))
 	return &Passwords{
-		running: make(chan struct{}, maxHashings),
-		inside:  make(chan struct{}, maxHashings+maxWaitingHashings),
+		running: make(chan struct{}, running),
+		inside:  make(chan struct{}, running+maxWaitingHashings),
 	}
 }
+
+// hashings is how many may run at once on so many cores.
+func hashings(cores int) int { return max(1, min(maxHashings, cores/2)) }
 
 // Hash gives the password's hash in PHC string format, with a new salt.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {

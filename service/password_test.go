@@ -107,7 +107,7 @@ func TestPasswordsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				passwords := NewPasswords()
-				for range maxHashings {
+				for range cap(passwords.running) {
 					passwords.running <- struct{}{} // so many hashings that don't end
 					passwords.inside <- struct{}{}
 				}
@@ -133,11 +133,23 @@ func TestPasswordsAreBounded(t *testing.T) {
 				if err := call(passwords, t.Context()); err != nil {
 					t.Errorf("with a place free: %v", err)
 				}
-				if len(passwords.running) != maxHashings-1 || len(passwords.inside) != maxHashings-1 {
+				if busy := cap(passwords.running) - 1; len(passwords.running) != busy || len(passwords.inside) != busy {
 					t.Errorf("%d running, %d inside; a place was not given back", len(passwords.running), len(passwords.inside))
 				}
 			})
 		})
+	}
+}
+
+// However few cores there are, hashing takes no more than half of them, but for a single one.
+func TestHashingsLeaveCores(t *testing.T) {
+	for cores, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 8: maxHashings, 128: maxHashings} {
+		if got := hashings(cores); got != want {
+			t.Errorf("%d at once on %d cores, want %d", got, cores, want)
+		}
+	}
+	if got, want := cap(NewPasswords().running), hashings(runtime.GOMAXPROCS(0)); got != want {
+		t.Errorf("%d at once here, want %d", got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +34,19 @@ const (
 // MariaDBServer is a mariadbd whose commits are durable: a Restart finds what was committed before a Kill.
 type MariaDBServer struct{ *server }
 
-// MariaDB starts a server for this test, which takes about half a second, and ends it with the test.
-// A test that doesn't kill its server is better served by SharedMariaDB.
-func MariaDB(t testing.TB) *MariaDBServer {
+// MariaDB starts a server for this test, which takes about half a second, and ends it with the test. The arguments
+// come after, and so over, those that every server has.
+// A test that doesn't harm its server is better served by SharedMariaDB.
+func MariaDB(t testing.TB, args ...string) *MariaDBServer {
 	t.Helper()
-	s, err := startMariaDB()
+	return MariaDBIn(t, "", args...)
+}
+
+// MariaDBIn is MariaDB with all of the server's files below a folder that the test has, such as a small disk; the
+// name should be short, for the sake of the socket. Empty: where temp files are.
+func MariaDBIn(t testing.TB, folder string, args ...string) *MariaDBServer {
+	t.Helper()
+	s, err := startMariaDBIn(folder, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +58,12 @@ func MariaDB(t testing.TB) *MariaDBServer {
 	})
 	return s
 }
+
+// PID is the number of the process.
+func (s *MariaDBServer) PID() int { return s.cmd.Process.Pid }
+
+// Running says that the process has not ended, by itself or by a Kill.
+func (s *MariaDBServer) Running() bool { return s.alive.Err() == nil }
 
 // NewDatabase makes an empty utf8mb4 database with a user of its own, and drops both when t ends.
 // It returns the URL in the form of the settings: mysql://user:password@127.0.0.1:port/database.
@@ -71,6 +86,17 @@ func (s *MariaDBServer) NewDatabase(t testing.TB) string {
 		}
 	})
 	return fmt.Sprintf("mysql://%s:%s@%s/%s", name, password, s.Addr(), name)
+}
+
+// Root is a pool of connections with all rights, for what only an administrator can do. It closes with the test.
+func (s *MariaDBServer) Root(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := s.root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
 
 // admin runs statements as root.
@@ -98,7 +124,9 @@ func (s *MariaDBServer) root() (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-func startMariaDB() (*MariaDBServer, error) {
+func startMariaDB() (*MariaDBServer, error) { return startMariaDBIn("") }
+
+func startMariaDBIn(folder string, args ...string) (*MariaDBServer, error) {
 	program, err := find("mariadbd", mariadbPackage)
 	if err != nil {
 		return nil, err
@@ -107,7 +135,7 @@ func startMariaDB() (*MariaDBServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "flashsale-mariadb-")
+	dir, err := os.MkdirTemp(folder, "flashsale-mariadb-")
 	if err != nil {
 		return nil, fmt.Errorf("start MariaDB: %w", err)
 	}
@@ -117,14 +145,14 @@ func startMariaDB() (*MariaDBServer, error) {
 	s := &MariaDBServer{&server{
 		program: program,
 		dir:     dir,
-		args: append(commonArgs(dir),
-			"--socket="+socket(dir),
+		args: slices.Concat(commonArgs(dir), []string{
+			"--socket=" + socket(dir),
 			"--bind-address=127.0.0.1",
 			"--skip-name-resolve", // root@127.0.0.1 is then found without asking any DNS
 			"--innodb-flush-log-at-trx-commit=1",
 			"--innodb-buffer-pool-size=128M",
 			"--max-connections=500", // several instances with full pools, run by parallel tests
-		),
+		}, args),
 	}}
 	s.answers = s.ping
 	return s, s.start()

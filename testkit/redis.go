@@ -10,13 +10,14 @@ import (
 	"testing"
 )
 
-// RedisServer is a redis-server that keeps nothing on disk: a Restart starts it empty.
+// RedisServer is a redis-server that keeps nothing on disk unless its arguments say so: a Restart starts it empty.
 type RedisServer struct{ *server }
 
-// Redis starts a server for this test, which takes about 15 ms, and ends it with the test.
-func Redis(t testing.TB) *RedisServer {
+// Redis starts a server for this test, which takes about 15 ms, and ends it with the test. The arguments are of
+// redis-server; they come after, and so over, those that all have.
+func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	s, err := startRedis()
+	s, err := startRedis(args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,10 @@ func Redis(t testing.TB) *RedisServer {
 // URL is the server's address in the form of the settings.
 func (s *RedisServer) URL() string { return "redis://" + s.Addr() + "/0" }
 
-func startRedis() (*RedisServer, error) {
+// Dir holds what the server writes to disk; it is the server's own.
+func (s *RedisServer) Dir() string { return s.dir }
+
+func startRedis(more []string) (*RedisServer, error) {
 	program, err := find("redis-server", "redis-server")
 	if err != nil {
 		return nil, err
@@ -44,7 +48,7 @@ func startRedis() (*RedisServer, error) {
 	s := &RedisServer{&server{
 		program: program,
 		dir:     dir,
-		args:    []string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir},
+		args:    append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir}, more...),
 	}}
 	s.answers = s.ping
 	return s, s.start()

@@ -48,6 +48,21 @@ func TestRedisRestartsEmptyOnItsPort(t *testing.T) {
 	}
 }
 
+func TestRedisTakesArguments(t *testing.T) {
+	redis := Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	if got := ask(t, redis.Addr(), "SET unit held"); got != "+OK" {
+		t.Fatalf("SET answered %q", got)
+	}
+	if files, err := filepath.Glob(filepath.Join(redis.Dir(), "appendonlydir", "*.incr.aof")); err != nil || len(files) != 1 {
+		t.Errorf("it writes %q, %v", files, err)
+	}
+	redis.Kill()
+	redis.Restart()
+	if got := ask(t, redis.Addr(), "EXISTS unit"); got != ":1" {
+		t.Errorf("EXISTS answered %q after a restart", got)
+	}
+}
+
 func TestStoppedRedisAnswersOnceContinued(t *testing.T) {
 	redis := Redis(t)
 	for range 2 {

@@ -75,7 +75,6 @@ func On(t testing.TB, database string, redis *testkit.RedisServer) *Shop {
 // Instance is one process of the engine.
 type Instance struct {
 	URL string
-	Ops string // of its figures and profiles; empty: none, which is usual
 	Log *Log
 
 	t    testing.TB
@@ -131,9 +130,6 @@ func (s *Shop) StartWith(env []string, args ...string) *Instance {
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if _, url, ok := strings.Cut(lines.Text(), "figures for operators: "); ok {
-				i.Ops = strings.TrimSuffix(url, "/metrics")
-			}
 			if _, url, ok := strings.Cut(lines.Text(), " is at "); ok {
 				i.URL = url
 				close(served)
