@@ -204,7 +204,7 @@ func (a *App) wire(ctx context.Context) error {
 	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
 	a.accounts = &service.Accounts{Store: db, Passwords: service.NewPasswords(), Tokens: service.NewTokens(secret, a.now)}
 	provider := &sandbox.Provider{
-		Books: db, Payment: db.Payment, Now: a.now, Log: a.log,
+		Books: db, Payment: db.Payment, Now: a.catalog.Now, Log: a.log,
 		Sign: func(timestamp string, body []byte) string {
 			return service.SignCallback(paymentSecret, timestamp, body)
 		},

@@ -49,6 +49,22 @@ func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, 
 	return states, nil
 }
 
+// Units reads the live units that a sale's gate counts for each user, in pages, so that no single command holds Redis up.
+func (g *Gate) Units(ctx context.Context, saleID string) (map[string]int, error) {
+	units := map[string]int{}
+	pages := g.client.HScan(ctx, unitsKey(saleID), 0, "", stagingChunk).Iterator()
+	for pages.Next(ctx) {
+		user := pages.Val()
+		if pages.Next(ctx) && user != "" { // install.lua's field is nobody's
+			units[user] = int(number(pages.Val()))
+		}
+	}
+	if err := pages.Err(); err != nil {
+		return nil, fmt.Errorf("read the units of users at the gate: %w", err)
+	}
+	return units, nil
+}
+
 func number(v any) int64 {
 	s, _ := v.(string)
 	n, _ := strconv.ParseInt(s, 10, 64)

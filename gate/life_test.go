@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -556,6 +557,27 @@ func TestHole12_UnitReturnedAfterSoldOut(t *testing.T) {
 		}
 		if sold := try(100, 10); sold != 1 {
 			b.Errorf("%d sold of the one unit that came back", sold)
+		}
+	})
+}
+
+// TestUnits are every user's, over more than one page, and nobody's is not among them.
+func TestUnits(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o, want := offer(), map[string]int{}
+		c := contents(o)
+		for i := range 2*stagingChunk + 1 {
+			want[fmt.Sprint("u-", i)] = 1 + i%3
+		}
+		c.Units = maps.Clone(want)
+		if err := b.gate.Install(b.Context(), 1, c, nil); err != nil {
+			b.Fatal(err)
+		}
+		if got, err := b.gate.Units(b.Context(), o.ID); err != nil || !maps.Equal(got, want) {
+			b.Errorf("%d users, %v, want %d", len(got), err, len(want))
+		}
+		if got, err := b.gate.Units(b.Context(), model.NewSaleID()); err != nil || len(got) != 0 {
+			b.Errorf("of a sale without a gate: %v, %v", got, err)
 		}
 	})
 }

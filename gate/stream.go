@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -155,9 +156,18 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 		},
 		StreamID: m.ID, Epoch: epoch, Instance: parts[5], Deliveries: 1,
 	}
-	ok := errN == nil && errEpoch == nil && n > 0 && model.ValidID(e.ID, model.OrderIDLength) && model.SaleOf(e.ID) == saleID &&
-		model.ValidUserID(e.UserID) && e.RequestKey != "" && e.RequestHash != ""
+	// What is larger or stranger than the gate admits could be neither settled nor refused: no column takes it.
+	ok := errN == nil && errEpoch == nil && n > 0 && n <= math.MaxInt32 && model.ValidID(e.ID, model.OrderIDLength) && model.SaleOf(e.ID) == saleID &&
+		model.ValidUserID(e.UserID) && e.RequestKey != "" && validHash(e.RequestHash)
 	return e, ok
+}
+
+// hashDigits are those of a request hash.
+const hashDigits = 32
+
+// validHash reports whether a text may be a request hash: visible ASCII characters that its column takes.
+func validHash(s string) bool {
+	return s != "" && len(s) <= hashDigits && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // Settled acknowledges entries that the database has settled with these outcomes, and credits the gate.

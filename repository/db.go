@@ -36,6 +36,9 @@ const (
 	statementSeconds = 5
 	// lockWaitSeconds is how long a statement waits for a row; past it the transaction is tried again.
 	lockWaitSeconds = 3
+	// idleSeconds ends a transaction whose instance stands still between two statements: the rows that it has locked
+	// would keep all others waiting. It is far above any pause of an instance that is well.
+	idleSeconds = 4
 	// connLifetime lets a pool follow a failover behind one address.
 	connLifetime = 10 * time.Minute
 	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
@@ -148,6 +151,7 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 	if strings.Contains(version, "MariaDB") {
 		settings["tx_isolation"] = "'READ-COMMITTED'"
 		settings["max_statement_time"] = fmt.Sprint(statementSeconds)
+		settings["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
 	} else {
 		settings["transaction_isolation"] = "'READ-COMMITTED'"
 		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)

@@ -25,20 +25,13 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 // GateContents reads what a new gate must know. pending are the entries in the sale's stream, read before;
 // those that the database has settled by then are left out of the contents. ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string, pending []model.Entry) (contents model.GateContents, ok bool, err error) {
-	contents = model.GateContents{Units: map[string]int{}, Known: map[string]model.Request{}}
+	contents = model.GateContents{Known: map[string]model.Request{}}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
 		if contents.Offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
 		}
-		var buyers []struct {
-			UserID string
-			Units  int
-		}
-		if err := tx.Raw("SELECT user_id, units FROM buyers WHERE sale_id = ? AND units > 0", saleID).Scan(&buyers).Error; err != nil {
+		if contents.Units, err = buyersUnits(tx, saleID); err != nil {
 			return err
-		}
-		for _, b := range buyers {
-			contents.Units[b.UserID] = b.Units
 		}
 		var known []struct {
 			ID, RequestHash string
@@ -60,6 +53,27 @@ func (s *Store) GateContents(ctx context.Context, saleID string, pending []model
 		}
 	}
 	return contents, ok, nil
+}
+
+// BuyersUnits reads the live units of every user of a sale.
+func (s *Store) BuyersUnits(ctx context.Context, saleID string) (map[string]int, error) {
+	units, err := buyersUnits(s.read.WithContext(ctx), saleID)
+	return units, wrap("read the buyers of sale "+saleID, err)
+}
+
+func buyersUnits(db *gorm.DB, saleID string) (map[string]int, error) {
+	var buyers []struct {
+		UserID string
+		Units  int
+	}
+	if err := db.Raw("SELECT user_id, units FROM buyers WHERE sale_id = ? AND units > 0", saleID).Scan(&buyers).Error; err != nil {
+		return nil, err
+	}
+	units := make(map[string]int, len(buyers))
+	for _, b := range buyers {
+		units[b.UserID] = b.Units
+	}
+	return units, nil
 }
 
 // Books reads the sums of a sale; ok is false if there is no such sale.

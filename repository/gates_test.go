@@ -302,3 +302,25 @@ func TestReadersDontWaitForTheWriter(t *testing.T) {
 		}
 	})
 }
+
+// TestBuyersUnits: everyone who holds units, and nobody who held some once or only of another sale.
+func TestBuyersUnits(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, other := d.newSale(t, 10), d.newSale(t, 10)
+		for _, add := range []struct {
+			sale, user string
+			units      int
+		}{{sale.ID, "u-1", 1}, {sale.ID, "u-2", 3}, {sale.ID, "u-3", 0}, {other.ID, "u-4", 1}} {
+			if err := d.write.Exec("INSERT INTO buyers (sale_id, user_id, units) VALUES (?, ?, ?)", add.sale, add.user, add.units).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := d.BuyersUnits(t.Context(), sale.ID)
+		if err := d.write.Exec("DELETE FROM buyers").Error; err != nil { // whom no orders are of
+			t.Fatal(err)
+		}
+		if want := map[string]int{"u-1": 1, "u-2": 3}; err != nil || !maps.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+	})
+}

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"flashsale/model"
@@ -12,11 +14,13 @@ import (
 type AuditStore interface {
 	Books(ctx context.Context, saleID string) (model.Books, bool, error)
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
+	BuyersUnits(ctx context.Context, saleID string) (map[string]int, error)
 }
 
 // Peeker looks at gates.
 type Peeker interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	Units(ctx context.Context, saleID string) (map[string]int, error)
 }
 
 // Auditor checks that nothing is lost or made up: the sums of the database among themselves, and the gate's
@@ -24,6 +28,8 @@ type Peeker interface {
 type Auditor struct {
 	Store AuditStore
 	Gate  Peeker // nil: the database alone
+
+	right sync.Map // the stock of each sale at which its gate was found to count right
 }
 
 // Audit is the state of a sale's books.
@@ -88,6 +94,57 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]int64, error) {
 		}
 	}
 	return drifts, nil
+}
+
+// Miscounts reports whether a sale's gate counts other units for its users than the database does. Two things that it
+// did not hear of may cancel out in its left, and so never show as drift. A gate that is closed, or a sale with
+// something under way, is not judged; nor is one again whose stock has stood still since its gate was found right.
+func (a *Auditor) Miscounts(ctx context.Context, saleID string) (bool, error) {
+	if a.Gate == nil {
+		return false, nil
+	}
+	before, err := a.quiet(ctx, saleID)
+	if err != nil || before == nil {
+		return false, err
+	}
+	if last, _ := a.right.Load(saleID); last == *before {
+		return false, nil
+	}
+	counted, err := a.Gate.Units(ctx, saleID)
+	if err != nil {
+		return false, err
+	}
+	units, err := a.Store.BuyersUnits(ctx, saleID)
+	if err != nil {
+		return false, err
+	}
+	after, err := a.quiet(ctx, saleID)
+	if err != nil || after == nil || *before != *after {
+		return false, err
+	}
+	if !maps.Equal(counted, units) {
+		return true, nil
+	}
+	a.right.Store(saleID, *after)
+	return false, nil
+}
+
+// quiet gives the stock of a sale whose gate is open and has nothing in flight, else nil.
+func (a *Auditor) quiet(ctx context.Context, saleID string) (*model.Stock, error) {
+	offers, err := a.Store.LiveOffers(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	states, err := a.Gate.Peek(ctx, saleID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range offers {
+		if o.ID == saleID && states[0].Open && states[0].Stream == 0 && o.Status != model.SaleClosed {
+			return &o.Stock, nil
+		}
+	}
+	return nil, nil
 }
 
 // drift is 0 of a gate that admits nothing: it will be replaced before it does. Units in flight count only while

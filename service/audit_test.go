@@ -20,6 +20,9 @@ type fakeBooks struct {
 	state  model.GateState
 	peek   func() // something happens while the gate is read
 	errAt  error  // of the gate
+
+	counted, units map[string]int // by user, at the gate and in the database
+	counting       func()         // something happens while the gate's are read
 }
 
 func (f *fakeBooks) Books(context.Context, string) (model.Books, bool, error) {
@@ -36,6 +39,67 @@ func (f *fakeBooks) Peek(_ context.Context, ids ...string) ([]model.GateState, e
 		f.peek()
 	}
 	return states, f.errAt
+}
+
+func (f *fakeBooks) Units(context.Context, string) (map[string]int, error) {
+	if f.counting != nil {
+		f.counting()
+	}
+	return f.counted, f.errAt
+}
+
+func (f *fakeBooks) BuyersUnits(context.Context, string) (map[string]int, error) {
+	return f.units, f.err
+}
+
+// TestMiscounts of a gate over a sale where u has one unit.
+func TestMiscounts(t *testing.T) {
+	right, open := map[string]int{"u": 1}, model.GateState{Exists: true, Open: true, Left: 10}
+	tests := map[string]struct {
+		counted map[string]int
+		change  func(f *fakeBooks)
+		want    bool
+	}{
+		"right":                   {right, nil, false},
+		"too many":                {map[string]int{"u": 2}, nil, true},
+		"of nobody":               {map[string]int{"u": 1, "v": 1}, nil, true},
+		"none":                    {nil, nil, true},
+		"a closed gate":           {nil, func(f *fakeBooks) { f.state.Open = false }, false},
+		"attempts on their way":   {nil, func(f *fakeBooks) { f.state.Stream = 1 }, false},
+		"a closed sale":           {nil, func(f *fakeBooks) { f.offers[0].Status = model.SaleClosed }, false},
+		"an ended sale":           {nil, func(f *fakeBooks) { f.offers = nil }, false},
+		"the stock moved":         {nil, func(f *fakeBooks) { f.counting = func() { f.offers[0].Stock.Version++ } }, false},
+		"an attempt came":         {nil, func(f *fakeBooks) { f.counting = func() { f.state.Stream = 1 } }, false},
+		"the gate closed in time": {nil, func(f *fakeBooks) { f.counting = func() { f.state.Open = false } }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := openOffer()
+			f := &fakeBooks{offers: []model.Offer{o}, state: open, counted: tc.counted, units: right}
+			if tc.change != nil {
+				tc.change(f)
+			}
+			got, err := (&Auditor{Store: f, Gate: f}).Miscounts(t.Context(), o.ID)
+			if err != nil || got != tc.want {
+				t.Errorf("%t, %v; want %t", got, err, tc.want)
+			}
+		})
+	}
+	o, reads := openOffer(), 0
+	f := &fakeBooks{offers: []model.Offer{o}, state: open, counted: right, units: right, counting: func() { reads++ }}
+	a := &Auditor{Store: f, Gate: f}
+	for _, version := range []int64{1, 1, 1, 2} {
+		f.offers[0].Stock.Version = version
+		if got, err := a.Miscounts(t.Context(), o.ID); got || err != nil {
+			t.Errorf("%t, %v", got, err)
+		}
+	}
+	if reads != 2 {
+		t.Errorf("the units were read %d times at two versions of the stock", reads)
+	}
+	if got, err := (&Auditor{Store: &fakeBooks{}}).Miscounts(t.Context(), "sale"); got || err != nil {
+		t.Errorf("without a gate: %t, %v", got, err)
+	}
 }
 
 // TestDrifts of a gate over a sale with 10 units available.

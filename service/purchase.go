@@ -12,6 +12,9 @@ import (
 // maxWait bounds how long a buyer may ask to wait for the settled order (`Prefer: wait=N`).
 const maxWait = 10 * time.Second
 
+// lastLook bounds the look-up after that wait: a database that has gone silent must not make it longer by much.
+const lastLook = 500 * time.Millisecond
+
 // Strategy takes units from stock for attempts; package strategy has them all.
 type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
@@ -169,7 +172,9 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 	case <-timer.C:
 	}
 	// The wake-up may have been lost on its way from another instance.
-	outcome, err := p.replay(ctx, a, queued)
+	looking, cancel := context.WithTimeout(ctx, lastLook)
+	defer cancel()
+	outcome, err := p.replay(looking, a, queued)
 	outcome.Repeated = repeated
 	if err != nil {
 		return queued, nil // whether or not it can be looked up

@@ -27,6 +27,10 @@ type fallback struct {
 func newFallback(n Needs) *fallback {
 	return &fallback{gatherer: gather.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 		outcomes, err := race(ctx, n, batchTries, saleID, attempts)
+		if errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrLostRace) {
+			// It may have committed before its connection broke; then the ids are known now.
+			outcomes, err = race(ctx, n, batchTries, saleID, attempts)
+		}
 		if err != nil {
 			n.Log.Error("fallback", "sale", saleID, "attempts", len(attempts), "error", err)
 			err = fmt.Errorf("%w: the database could not take the attempt", model.ErrUnavailable)

@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -68,7 +69,14 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	}
 	// Asked for when the units are gone: a gate that is made before would not hear of them.
 	defer h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
-	return h.fallback.deduct(ctx, a)
+	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
+	outcome, err = h.fallback.deduct(ctx, a)
+	if err == nil && asked && outcome.Verdict != model.Accepted && !outcome.Repeated {
+		// Redis may have admitted it although its answer was lost. Then it is settled some time, perhaps with units
+		// that came back meanwhile: a no could turn out untrue.
+		return model.Outcome{}, fmt.Errorf("%w: refused by the database, and perhaps admitted by Redis", model.ErrUnavailable)
+	}
+	return outcome, err
 }
 
 // UsesGate is true. While there is no Redis, requests are counted in memory.

@@ -40,8 +40,9 @@ type Auditor struct {
 	Violated func()
 	Log      *slog.Logger
 
-	drifts map[string]sighting
-	round  int
+	drifts    map[string]sighting
+	miscounts map[string]int // how often in a row a gate was seen to count users' units wrong
+	round     int
 }
 
 type sighting struct {
@@ -51,26 +52,31 @@ type sighting struct {
 
 // Run audits until ctx ends.
 func (a *Auditor) Run(ctx context.Context) {
-	a.drifts = map[string]sighting{}
+	a.drifts, a.miscounts = map[string]sighting{}, map[string]int{}
 	every(ctx, "auditor", auditPeriod, nil, a.Log, a.step)
 }
 
 func (a *Auditor) step(ctx context.Context) error {
-	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, auditLease); err != nil || !mine {
-		clear(a.drifts)
-		return err
-	}
-	a.round++
+	// An instance that can't look, since it has lost Redis, must not hold the lease of one that can.
 	drifts, err := a.Audits.Drifts(ctx)
 	if err != nil {
 		return err
 	}
+	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, auditLease); err != nil || !mine {
+		clear(a.drifts)
+		clear(a.miscounts)
+		return err
+	}
+	a.round++
 	for saleID, units := range drifts {
 		a.judge(saleID, units)
 	}
 	for _, id := range a.Catalog.LiveIDs() {
 		if booksDue(id, a.round) {
 			err = errors.Join(err, a.checkBooks(ctx, id))
+		}
+		if a.miscounts[id] > 0 || booksDue(id, a.round) {
+			err = errors.Join(err, a.checkUnits(ctx, id))
 		}
 	}
 	return err
@@ -99,6 +105,24 @@ func (a *Auditor) judge(saleID string, units int64) {
 		seen.times = 0
 	}
 	a.drifts[saleID] = seen
+}
+
+// checkUnits asks for a new gate when the one there was seen to count users' units wrong often enough. A sighting is
+// looked at again in the next round: a single one may be a release on its way to the gate.
+func (a *Auditor) checkUnits(ctx context.Context, id string) error {
+	wrong, err := a.Audits.Miscounts(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !wrong {
+		delete(a.miscounts, id)
+		return nil
+	}
+	if a.miscounts[id]++; a.miscounts[id] >= driftsSeen {
+		a.Replace(id, "it counts users' units wrong")
+		delete(a.miscounts, id)
+	}
+	return nil
 }
 
 func (a *Auditor) checkBooks(ctx context.Context, saleID string) error {

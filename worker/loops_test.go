@@ -260,6 +260,7 @@ type fakeTruth struct {
 	epochs    int
 	rebuilt   time.Time
 	errNow    error
+	units     map[string]int // of the buyers
 }
 
 func newFakeTruth() *fakeTruth {
@@ -304,6 +305,12 @@ func (f *fakeTruth) LiveOffers(context.Context, time.Duration) ([]model.Offer, e
 	return []model.Offer{f.offer}, nil
 }
 
+func (f *fakeTruth) BuyersUnits(context.Context, string) (map[string]int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.units), nil
+}
+
 func (f *fakeTruth) Offer(context.Context, string) (model.Offer, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -345,6 +352,9 @@ type fakeLife struct {
 	err      error
 	installs int
 }
+
+// Units are nobody's.
+func (*fakeLife) Units(context.Context, string) (map[string]int, error) { return map[string]int{}, nil }
 
 func (f *fakeLife) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
 	f.mu.Lock()
@@ -455,6 +465,38 @@ func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
 				})
 				if a.replaced != tc.replaced || !slices.Equal(a.found, tc.drifts) {
 					t.Errorf("replaced %d times, want %d; found %v of %v", a.replaced, tc.replaced, a.found, tc.drifts)
+				}
+			})
+		})
+	}
+}
+
+// TestAuditorReplacesAGateThatMiscounts: at the sale's turn the auditor sees that the gate doesn't know a buyer, looks
+// again in the rounds that follow, and asks for another gate at the third sighting in a row.
+func TestAuditorReplacesAGateThatMiscounts(t *testing.T) {
+	tests := map[string]struct {
+		rounds, replaced int // wrong for so many rounds after it was seen first
+	}{
+		"once":        {0, 0},
+		"twice":       {1, 0},
+		"three times": {2, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuditing(t)
+				a.truth.change(func(f *fakeTruth) { f.units = map[string]int{"u": 1} })
+				during(t, a.Run, func() {
+					turn := 1
+					for ; !booksDue(saleA, turn); turn++ {
+						pass(auditPeriod)
+					}
+					pass(time.Duration(tc.rounds) * auditPeriod)
+					a.truth.change(func(f *fakeTruth) { f.units = nil })
+					pass(booksEvery * auditPeriod)
+				})
+				if a.replaced != tc.replaced {
+					t.Errorf("replaced %d times, want %d", a.replaced, tc.replaced)
 				}
 			})
 		})

@@ -36,7 +36,7 @@ for i = last + 1, #ARGV, 4 do
     end
   end
 end
-if live and settled > 0 then
-  redis.call('HINCRBY', KEYS[1], 'inflight', -settled)
+if live and settled > 0 and redis.call('HINCRBY', KEYS[1], 'inflight', -settled) < 0 then
+  redis.call('HSET', KEYS[1], 'inflight', 0) -- entries came and went that this gate has not admitted
 end
 return found
