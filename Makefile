@@ -2,9 +2,11 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt fuzz lab bench microbench check build clean
+.PHONY: help run test lint fmt fuzz lab bench microbench drill check build clean
 
 FUZZTIME ?= 60s
+ROWS ?=
+SEEDS ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The tools are built once, into Go's build cache.
 LINT := go tool -modfile=tools/go.mod golangci-lint
@@ -19,11 +21,13 @@ test: ## Run all tests with the race detector; they start MariaDB and Redis by t
 	scripts/test-servers.sh
 	go vet -tags bench ./...
 	cd deploy/composetest && go vet ./... && go test -count=1 ./...
+	cd drill && go vet ./... && go test -count=1 -timeout 12m ./...
 	CGO_ENABLED=1 go test -race -count=1 -timeout 12m ./...
 
 lint: ## Check style, and the doors between the packages
 	$(LINT) run ./...
 	cd deploy/composetest && go tool -modfile=../../tools/go.mod golangci-lint run ./...
+	cd drill && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
 fmt: ## Format the code
 	go tool -modfile=tools/go.mod gofumpt -l -w .
@@ -40,6 +44,10 @@ lab: ## Run every strategy on the same load; lab-report/report.html shows what e
 
 bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp; writes docs/performance.md
 	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./bench
+
+drill: ## Break every part under load: about an hour, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too
+	cd drill && DRILL=full go test -count=1 -timeout 3h -run 'TestDrill/($(ROWS))'
+	@if [[ -n "$(SEEDS)" ]]; then cd drill && SEEDS=$(SEEDS) go test -count=1 -timeout 0 ./sim; fi
 
 microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build

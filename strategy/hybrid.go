@@ -64,19 +64,26 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	case errors.Is(err, model.ErrNoGate):
 		return h.fallback.deduct(ctx, a)
 	}
+	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
 	if retryAfter, ok := h.requests.count(a); !ok {
-		return model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil
+		return unlessAsked(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, asked)
 	}
 	// Asked for when the units are gone: a gate that is made before would not hear of them.
 	defer h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
-	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
 	outcome, err = h.fallback.deduct(ctx, a)
-	if err == nil && asked && outcome.Verdict != model.Accepted && !outcome.Repeated {
-		// Redis may have admitted it although its answer was lost. Then it is settled some time, perhaps with units
-		// that came back meanwhile: a no could turn out untrue.
-		return model.Outcome{}, fmt.Errorf("%w: refused by the database, and perhaps admitted by Redis", model.ErrUnavailable)
+	if err != nil || outcome.Verdict == model.Accepted || outcome.Repeated {
+		return outcome, err
 	}
-	return outcome, err
+	return unlessAsked(outcome, asked)
+}
+
+// unlessAsked gives a refusal, but not to an attempt that Redis was asked to admit. Redis may have done so although its
+// answer was lost; then it is settled some time, perhaps with units that came back meanwhile: a no could turn out untrue.
+func unlessAsked(refusal model.Outcome, asked bool) (model.Outcome, error) {
+	if asked {
+		return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, refusal.Verdict)
+	}
+	return refusal, nil
 }
 
 // UsesGate is true. While there is no Redis, requests are counted in memory.

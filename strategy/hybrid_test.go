@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
+
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/service"
@@ -209,7 +211,8 @@ func TestBuyerWhoLeftBuysNothing(t *testing.T) {
 // TestRequestsAreCountedWithoutRedis, by this instance, and only while the gate doesn't count.
 func TestRequestsAreCountedWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, _, _ := fakeNeeds(func(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, errNoReply }, newFakeDatabase())
+		away := gobreaker.ErrOpenState // nobody asks Redis
+		n, _, _ := fakeNeeds(func(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, away }, newFakeDatabase())
 		h := NewHybrid(n)
 		sale, other := model.NewSaleID(), model.NewSaleID()
 		i := 0
@@ -249,6 +252,18 @@ func TestRequestsAreCountedWithoutRedis(t *testing.T) {
 		}
 		if got := try(sale, "u-1", 2); got.Verdict != model.TooFrequent {
 			t.Errorf("at once again: %+v", got)
+		}
+		h.Close()
+
+		away = errNoReply // Redis was asked, and may have admitted them
+		h = NewHybrid(n)
+		for range 2 {
+			try(sale, "u-1", 2)
+		}
+		a := fakeAttempt(sale, "u-1", "asked")
+		a.Frequency = model.Frequency{Limit: 2, Window: time.Second}
+		if got, err := h.Deduct(t.Context(), a); !errors.Is(err, model.ErrUnavailable) {
+			t.Errorf("beyond the limit, and perhaps admitted: %+v, %v", got, err)
 		}
 		h.Close()
 

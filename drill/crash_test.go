@@ -1,0 +1,360 @@
+package drill
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/model"
+	"flashsale/testkit"
+	"flashsale/testkit/shop"
+)
+
+// crashRows are faults of the engine's own processes, and of what they take from the stream.
+var crashRows = slices.Concat(
+	deaths(diesSelling, "the app is killed",
+		death{"admitted", "after the admit"}, death{"committed", "after the commit"}, death{"acknowledging", "before the acknowledgement"}),
+	deaths(diesRebuilding, "the app is killed in a rebuild,",
+		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"pending", "after reading the stream"},
+		death{"contents", "after reading the database"}, death{"installed", "after the install"}),
+	[]row{
+		{14, "entries are delivered twice", "no double order; claimed", deliveredTwice},
+		{14, "a consumer stands still", "its entries are claimed; no double order when it goes on", slowConsumer},
+		{14, "an instance stands still while it locks the stock row", "MySQL gives up on it; the others sell on", frozenWithTheStock},
+		{14, "poisoned entries", "deleted, or refused for good; others are settled", poisonedEntries},
+	},
+)
+
+// death is a failpoint of app, and where it lies in words.
+type death struct{ point, where string }
+
+// deaths are the rows of a way to die, one for each failpoint.
+func deaths(run func(d *drill, point string), fault string, points ...death) (rows []row) {
+	for _, p := range points {
+		rows = append(rows, row{13, fault + " " + p.where, "goes on without it, or after a restart", func(d *drill) { run(d, p.point) }})
+	}
+	return rows
+}
+
+// mortal starts an instance that dies at the nth pass of a failpoint.
+func mortal(s *shop.Shop, point string, n int) *shop.Instance {
+	return s.StartWith([]string{fmt.Sprintf("FLASHSALE_FAILPOINT=%s:%d", point, n)})
+}
+
+// dead waits for the end of an instance, and gives the moment.
+func (d *drill) dead(i *shop.Instance) time.Time {
+	d.Helper()
+	select {
+	case <-i.Exited():
+	case <-time.After(time.Minute):
+		d.Errorf("the instance has not met its failpoint: %s", i.Log)
+	}
+	return time.Now()
+}
+
+// askAgain lets the buyers whose connection broke until a moment ask again under their keys: each has to get an order,
+// and the same one if the first request had made it.
+func (d *drill) askAgain(s *shop.Shop, sale string, attempts []shop.Attempt, until time.Time, url string) (again []shop.Attempt) {
+	d.Helper()
+	for _, a := range attempts {
+		if a.Status == 0 && a.Invoked.Before(until) {
+			a = shop.Attempt{User: a.User, Key: a.Key, URL: url}
+			s.Buy(&a, sale)
+			again = append(again, a)
+		}
+	}
+	d.told(again, "201", "202")
+	return again
+}
+
+// diesSelling kills one of two instances; the other takes over what it has left.
+func diesSelling(d *drill, point string) {
+	s := shop.New(d)
+	s.Binary = shop.Build(d, "-tags", "failpoints")
+	survivor := s.Start()
+	quota := size(2_000, 10_000)
+	sale := s.Sale(survivor.URL, quota)
+	books := d.watch(s, sale)
+	doomed := mortal(s, point, size(10, 200))
+	load := d.rush(s, sale, doomed.URL, survivor.URL)
+	died := d.dead(doomed)
+	load.more(size(200, 2_000), time.Minute)
+	attempts := load.stop()
+	again := d.askAgain(s, sale, attempts, died, survivor.URL)
+	if len(again) == 0 {
+		d.Error("nobody's connection broke")
+	}
+	attempts = append(attempts, again...)
+	books()
+	d.told(attempts, "0", "201", "202")
+	d.result.Happened = fmt.Sprintf("%d whose connection broke asked again: %s; in all: %s", len(again), d.tally(again), d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, survivor.URL)
+}
+
+// diesRebuilding kills the only instance when Redis has come back empty and it is making the gate anew; then another
+// one is started.
+func diesRebuilding(d *drill, point string) {
+	s := shop.New(d)
+	s.Binary = shop.Build(d, "-tags", "failpoints")
+	first := s.Start()
+	quota := size(2_000, 13_000)
+	sale := s.Sale(first.URL, quota) // whose first gate is another's, so that the next is the first of the doomed
+	first.Stop()
+	books := d.watch(s, sale)
+	doomed := mortal(s, point, 1)
+	// Not so many that all is sold before the instance dies: a gate is rebuilt at most once a second.
+	slowly := manner{every: 2 * time.Millisecond, to: func(int) string { return doomed.URL }}
+	load := d.rushAs(s, sale, slowly)
+	load.more(size(200, 5_000), time.Minute)
+	s.Redis.Kill()
+	s.Redis.Restart()
+	died := d.dead(doomed)
+	attempts := load.stop()
+	next := s.Start()
+	again := d.askAgain(s, sale, attempts, died, next.URL)
+	load = d.rush(s, sale, next.URL)
+	load.more(size(200, 5_000), time.Minute)
+	attempts = slices.Concat(attempts, again, load.stop())
+	books()
+	d.told(attempts, "0", "201", "202")
+	d.result.Happened = fmt.Sprintf("%d whose connection broke asked again: %s; in all: %s", len(again), d.tally(again), d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, next.URL)
+}
+
+// The stream's names are what somebody with redis-cli sees.
+const settlers = "settlers"
+
+func streamOf(sale string) string { return "fs:{" + sale + "}:stream" }
+
+// deliveredTwice has a consumer of its own in the group: it takes entries and never settles them, and adds each of them
+// to the stream once more; in the end, when all are settled, again.
+func deliveredTwice(d *drill) {
+	s := shop.New(d)
+	a, b := s.Start(), s.Start()
+	quota := size(2_000, 8_000)
+	sale := s.Sale(a.URL, quota)
+	books := d.watch(s, sale)
+	load := d.rush(s, sale, a.URL, b.URL)
+	client, stream := d.client(s.Redis), streamOf(sale)
+	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	defer cancel()
+	var taken []redis.XMessage
+	add := func(m redis.XMessage) {
+		if err := client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: m.Values}).Err(); err != nil {
+			d.Fatal(err)
+		}
+	}
+	// Blocked clients are served as an entry is added, before the engine hears of it.
+	args := &redis.XReadGroupArgs{Group: settlers, Consumer: "thief", Streams: []string{stream, ">"}, Count: 10, Block: time.Second}
+	for want := size(100, 2_000); len(taken) < want; {
+		streams, err := client.XReadGroup(ctx, args).Result()
+		if err != nil {
+			d.Fatalf("after %d entries: %v", len(taken), err)
+		}
+		for _, m := range streams[0].Messages {
+			taken = append(taken, m)
+			add(m)
+		}
+	}
+	load.more(200, time.Minute)
+	attempts := load.stop()
+	d.until(shop.Recovery, "the entries taken away are claimed and settled", func() (bool, error) {
+		n, err := client.XLen(ctx, stream).Result()
+		return n == 0, err
+	})
+	for _, m := range taken {
+		add(m)
+	}
+	books()
+	d.told(attempts, "201", "202", "409 sold_out")
+	d.result.Happened = fmt.Sprintf("%d entries taken away, and each added twice; %s", len(taken), d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
+}
+
+// slowConsumer freezes an instance that has entries in hand until the other has claimed them, then lets it go on.
+func slowConsumer(d *drill) {
+	s := shop.New(d)
+	a := s.Start()
+	quota := size(1_500, 3_000)
+	sale := s.Sale(a.URL, quota)
+	books := d.watch(s, sale)
+	client := d.client(s.Redis)
+	attempts := s.Rush(sale, "first", 50, nil, a.URL)
+	known := d.consumers(client, sale)
+	b := s.Start()
+	load := d.rush(s, sale, a.URL, b.URL)
+	claimed := int64(0)
+	for range size(1, 3) {
+		load.more(200, time.Minute)
+		d.until(shop.Recovery, "it is frozen with entries in hand", func() (bool, error) {
+			b.Signal(syscall.SIGSTOP)
+			if claimed = d.inHand(client, sale, known); claimed > 0 {
+				return true, nil
+			}
+			b.Signal(syscall.SIGCONT)
+			return false, nil
+		})
+		d.until(shop.Recovery, "the other has claimed them", func() (bool, error) { return d.inHand(client, sale, known) == 0, nil })
+		b.Signal(syscall.SIGCONT)
+	}
+	load.more(200, time.Minute)
+	attempts = append(attempts, load.stop()...)
+	books()
+	d.told(attempts, "201", "202", "409 sold_out", "503 unavailable")
+	d.result.Happened = fmt.Sprintf("%d entries were claimed from it at last; %s", claimed, d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
+}
+
+// frozenWithTheStock freezes an instance between the last statement of a settle and its commit. What it has locked keeps
+// the others from settling, until MySQL ends a transaction that nobody goes on with.
+func frozenWithTheStock(d *drill) {
+	db := testkit.MariaDB(d)
+	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
+	a, b := s.Start("--ack-wait", "300ms"), s.Start("--ack-wait", "300ms")
+	quota := size(1_000, 3_000)
+	sale := s.Sale(a.URL, quota)
+	books := d.watch(s, sale)
+	root := db.Root(d)
+	others, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer others.close()
+
+	frozen := make(chan []shop.Attempt, 1)
+	d.transact(others.db, func(tx *sql.Tx) error {
+		var available int
+		if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available); err != nil {
+			return err
+		}
+		go func() { frozen <- s.Rush(sale, "frozen", 10, nil, b.URL) }()
+		d.until(shop.Recovery, "its settle waits for the stock", func() (bool, error) { return d.waiting(root) })
+		b.Signal(syscall.SIGSTOP)
+		return nil // the stock row is its own now, and it doesn't know
+	})
+	stopped := time.Now()
+	load := d.rush(s, sale, a.URL)
+	var stall time.Duration
+	d.until(shop.Recovery, "the other sells", func() (bool, error) {
+		for _, at := range load.soFar() {
+			if at.Confirmed() {
+				stall = at.Answered.Sub(stopped)
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	b.Signal(syscall.SIGCONT)
+	load.more(size(100, 1_000), time.Minute)
+	attempts := append(load.stop(), <-frozen...)
+	books()
+	d.told(attempts, "201", "202", "409 sold_out")
+	d.result.Happened = fmt.Sprintf("nobody was confirmed for %s; %s", stall.Round(100*time.Millisecond), d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
+}
+
+// consumers are those that have read a sale's stream, by name, with the entries that they have in hand.
+func (d *drill) consumers(client *redis.Client, sale string) map[string]int64 {
+	d.Helper()
+	list, err := client.XInfoConsumers(d.Context(), streamOf(sale), settlers).Result()
+	if err != nil {
+		d.Fatal(err)
+	}
+	pending := map[string]int64{}
+	for _, c := range list {
+		pending[c.Name] = c.Pending
+	}
+	return pending
+}
+
+// inHand counts the entries of all consumers but the known ones.
+func (d *drill) inHand(client *redis.Client, sale string, known map[string]int64) (n int64) {
+	d.Helper()
+	for name, pending := range d.consumers(client, sale) {
+		if _, ok := known[name]; !ok {
+			n += pending
+		}
+	}
+	return n
+}
+
+// poisonedEntries adds to the stream what nobody can read, and what can be read but not be settled: the database refuses
+// its row each time.
+func poisonedEntries(d *drill) {
+	s := shop.New(d)
+	a, b := s.Start(), s.Start()
+	quota := size(3_000, 5_000)
+	sale := s.Sale(a.URL, quota)
+	books := d.watch(s, sale)
+	load := d.rush(s, sale, a.URL, b.URL)
+	load.more(200, time.Minute)
+
+	hash := model.HashRequest(1)
+	id := func(sale, of string) string { return sale + of + strings.Repeat("A", model.OrderIDLength-len(sale+of)) }
+	entry := func(id, quantity, hash, key string) []any {
+		return []any{"attempt", strings.Join([]string{id, "poisoner", quantity, hash, "1", "nowhere", key}, " ")}
+	}
+	garbage := [][]any{
+		{"x", "y"},
+		{"attempt", ""},
+		{"attempt", "\x00\xff"},
+		{"attempt", strings.Repeat("x ", 1<<15)},
+		entry(id(sale, "N"), "none", hash, "key"),
+		entry(id(sale, "M"), "-1", hash, "key"),
+		entry(id(strings.Repeat("B", model.IDLength), ""), "1", hash, "key"),
+	}
+	// What no column takes. Of some of these not even a refusal can be written.
+	poison := [][]any{
+		entry(id(sale, "K"), "1", hash, strings.Repeat("k", 300)),
+		entry(id(sale, "L"), "1", hash, "clé"),
+		entry(id(sale, "Q"), "99999999999", hash, "key"),
+		entry(id(sale, "H"), "1", strings.Repeat(hash, 2), "key"),
+		entry(id(sale, "é"), "1", hash, "key"),
+	}
+	client, stream := d.client(s.Redis), streamOf(sale)
+	begun := time.Now()
+	for _, values := range slices.Concat(garbage, poison) {
+		if err := client.XAdd(d.Context(), &redis.XAddArgs{Stream: stream, Values: values}).Err(); err != nil {
+			d.Fatal(err)
+		}
+	}
+	ledger, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer ledger.close()
+	var deleted, refused, orders int
+	look := func() error {
+		return ledger.db.QueryRowContext(d.Context(), `SELECT (SELECT COUNT(*) FROM operations WHERE subject = ? AND action = 'delete_entry'),
+			(SELECT COUNT(*) FROM refusals WHERE sale_id = ? AND user_id = 'poisoner'), (SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner')`,
+			sale, sale).Scan(&deleted, &refused, &orders)
+	}
+	d.until(shop.Recovery, "what nobody can read is deleted, and noted", func() (bool, error) {
+		err := look()
+		return deleted >= len(garbage), err
+	})
+	load.more(500, time.Minute)
+	attempts := load.stop()
+	books()
+	// It is refused for good at its fifth delivery; each comes some three seconds after the one before.
+	d.until(3*shop.Recovery, "nothing is left in the stream", func() (bool, error) {
+		n, err := client.XLen(d.Context(), stream).Result()
+		return n == 0, err
+	})
+	took := time.Since(begun)
+	if err := look(); err != nil {
+		d.Fatal(err)
+	}
+	if orders > 0 || deleted+refused != len(garbage)+len(poison) {
+		d.Errorf("of %d bad entries %d were deleted and %d refused, %d became orders", len(garbage)+len(poison), deleted, refused, orders)
+	}
+	d.told(attempts, "201", "202", "409 sold_out")
+	d.result.Happened = fmt.Sprintf("%d deleted, %d refused for good, within %s; %s", deleted, refused, took.Round(time.Second), d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
+}

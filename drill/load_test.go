@@ -1,0 +1,258 @@
+package drill
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flashsale/testkit/shop"
+)
+
+// crowd is how many buyers are on their way at once.
+const crowd = 50
+
+// load is a crowd of buyers that comes and comes: each asks for one unit, once, under a key of its own, and notes what
+// it was told.
+type load struct {
+	d     *drill
+	shop  *shop.Shop
+	sale  string
+	ended chan struct{}
+	work  sync.WaitGroup
+	next  atomic.Int64
+
+	mu       sync.Mutex
+	attempts []shop.Attempt
+	waiting  []waiting
+}
+
+// waiting is closed when so many answers are there.
+type waiting struct {
+	answers int
+	there   chan struct{}
+}
+
+// manner is how a crowd comes. The zero value has each buyer come as soon as the one before has an answer.
+type manner struct {
+	every time.Duration          // one buyer in this time, all over the crowd
+	then  func(shop.Attempt)     // what each does once it was told
+	to    func(buyer int) string // the address that it goes to
+}
+
+// rush sends a crowd to a sale, spread over the instances at the addresses.
+func (d *drill) rush(s *shop.Shop, sale string, urls ...string) *load {
+	return d.rushAs(s, sale, manner{to: func(buyer int) string { return urls[buyer%len(urls)] }})
+}
+
+// rushAs sends one that comes in a certain manner.
+func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
+	l := &load{d: d, shop: s, sale: sale, ended: make(chan struct{})}
+	prefix := fmt.Sprintf("u%d", time.Now().UnixNano())
+	turns := l.turns(m.every)
+	for range crowd {
+		l.work.Go(func() {
+			for {
+				select {
+				case <-l.ended:
+					return
+				case <-turns:
+				}
+				n := int(l.next.Add(1))
+				a := shop.Attempt{User: fmt.Sprintf("%s-%d", prefix, n), URL: m.to(n)}
+				a.Key = "key-" + a.User
+				s.Buy(&a, sale)
+				l.note(a)
+				if m.then != nil {
+					m.then(a)
+				}
+			}
+		})
+	}
+	d.Cleanup(func() { l.stop() })
+	return l
+}
+
+// turns lets one buyer come in each period, or without one as many as can. A turn that nobody could take is gone.
+func (l *load) turns(every time.Duration) <-chan time.Time {
+	if every == 0 {
+		now := make(chan time.Time)
+		close(now)
+		return now
+	}
+	ticker := time.NewTicker(every)
+	l.d.Cleanup(ticker.Stop)
+	return ticker.C
+}
+
+func (l *load) note(a shop.Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempts = append(l.attempts, a)
+	for i := 0; i < len(l.waiting); i++ {
+		if len(l.attempts) >= l.waiting[i].answers {
+			close(l.waiting[i].there)
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			i--
+		}
+	}
+}
+
+// more waits until so many more attempts have ended, well or badly, but no longer than most.
+func (l *load) more(answers int, most time.Duration) {
+	l.d.Helper()
+	l.mu.Lock()
+	w := waiting{len(l.attempts) + answers, make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	l.mu.Unlock()
+	select {
+	case <-w.there:
+	case <-time.After(most):
+		l.d.Errorf("not %d answers in %s: %v", answers, most, shop.Tally(l.soFar()))
+	}
+}
+
+func (l *load) soFar() []shop.Attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]shop.Attempt(nil), l.attempts...)
+}
+
+// stop ends the load and gives what every buyer was told.
+func (l *load) stop() []shop.Attempt {
+	select {
+	case <-l.ended:
+	default:
+		close(l.ended)
+	}
+	l.work.Wait()
+	attempts := l.soFar()
+	l.d.record.add(toBuy, attempts...)
+	return attempts
+}
+
+// What a client may ask for.
+const (
+	toBuy    = "buy"
+	toCancel = "cancel"
+	toPay    = "pay"
+)
+
+// What an answer says to its client. One whose attempt is queued, or was told 503, doesn't know what it will be.
+const (
+	saidYes     = "ok"
+	saidNo      = "refused"
+	saidNothing = "unknown"
+)
+
+func said(status int) string {
+	switch {
+	case status == http.StatusOK || status == http.StatusCreated:
+		return saidYes
+	case status >= 400 && status < 500:
+		return saidNo
+	default:
+		return saidNothing
+	}
+}
+
+// deed is one thing that a client asked for, with the order that it was about.
+type deed struct {
+	does string
+	shop.Attempt
+}
+
+// record is what the clients of a row did and were told. What is added twice is in it once.
+type record struct {
+	mu    sync.Mutex
+	deeds map[deed]struct{}
+}
+
+func (r *record) add(does string, attempts ...shop.Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deeds == nil {
+		r.deeds = map[deed]struct{}{}
+	}
+	for _, a := range attempts {
+		r.deeds[deed{does, a}] = struct{}{}
+	}
+}
+
+// event is one line of a record: a client asked (invoke), or was told (ok, refused, unknown).
+type event struct {
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Does   string    `json:"does"`
+	User   string    `json:"user"`
+	Key    string    `json:"key"`
+	URL    string    `json:"url,omitempty"`
+	Order  string    `json:"order,omitempty"`
+	Status int       `json:"status,omitempty"`
+	Code   string    `json:"code,omitempty"`
+}
+
+// events are all that happened in the order of time.
+func (r *record) events() []event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]event, 0, 2*len(r.deeds))
+	for a := range r.deeds {
+		list = append(list,
+			event{At: a.Invoked, Event: "invoke", Does: a.does, User: a.User, Key: a.Key, URL: a.URL},
+			event{At: a.Answered, Event: said(a.Status), Does: a.does, User: a.User, Key: a.Key, Order: a.OrderID, Status: a.Status, Code: a.Code})
+	}
+	slices.SortFunc(list, func(a, b event) int {
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.User, b.User), strings.Compare(a.Key, b.Key), strings.Compare(a.Event, b.Event))
+	})
+	return list
+}
+
+// recordFolder is where the full form keeps its records, from the folder of this package.
+const recordFolder = "../build/drill"
+
+// unfit are the characters of a row's name that a file's name should not have.
+var unfit = regexp.MustCompile(`[^a-z0-9]+`)
+
+// artifact is the path of a file that a row leaves. The short form leaves none, unless `go test -artifacts` asks for them.
+func artifact(t *testing.T, name, ext string) string {
+	t.Helper()
+	folder := recordFolder
+	if !full {
+		folder = t.ArtifactDir()
+	} else if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Error(err)
+	}
+	return filepath.Join(folder, unfit.ReplaceAllString(strings.ToLower(name), "-")+ext)
+}
+
+// write leaves the record as JSON, one event a line.
+func (r *record) write(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	out := bufio.NewWriter(file)
+	lines := json.NewEncoder(out)
+	for _, e := range r.events() {
+		if err := lines.Encode(e); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(out.Flush(), file.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,130 @@
+package drill
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// result is what a row has shown.
+type result struct {
+	Number    int
+	Fault     string
+	Expected  string
+	Happened  string // in a few words, with what was counted
+	Confirmed int
+	Lost      int
+	Doubled   int
+	Over      int
+	Recovery  time.Duration // from the fault's end to the sale of exactly the rest; 0: there was nothing to recover
+	Took      time.Duration
+	Passed    bool
+}
+
+func verdict(passed bool) string {
+	if passed {
+		return "pass"
+	}
+	return "FAIL"
+}
+
+func (r result) line() string {
+	return fmt.Sprintf("%2d %-60s confirmed %6d  lost %d  doubled %d  over %d  recovery %6s  took %6s  %s", r.Number, r.Fault,
+		r.Confirmed, r.Lost, r.Doubled, r.Over, r.Recovery.Round(10*time.Millisecond), r.Took.Round(100*time.Millisecond), verdict(r.Passed))
+}
+
+// bite is what a run over a changed engine has shown.
+type bite struct {
+	Change   string
+	Expected string
+	Found    findings
+	Passed   bool
+}
+
+func (b bite) line() string {
+	return fmt.Sprintf("teeth: %-40s confirmed %6d  lost %d  doubled %d  over %d  %s", b.Change,
+		b.Found.confirmed, len(b.Found.lost), len(b.Found.doubled), len(b.Found.over), verdict(b.Passed))
+}
+
+// reportPath is from the folder of this package.
+const reportPath = "../docs/drill.md"
+
+// beginMark and endMark enclose what a run writes.
+const beginMark, endMark = "<!-- drill:begin -->\n", "<!-- drill:end -->"
+
+// report writes the tables between the marks of the document.
+func report(t *testing.T, results []result, bites []bite, took time.Duration) {
+	t.Helper()
+	page, err := os.ReadFile(reportPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s/%s, %d cores, %s, %s.\n\n", time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
+		took.Round(time.Minute), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), strings.Join(versions(t), ", "))
+	text, err := between(string(page), head+resultsTable(results)+"\n"+bitesTable(bites))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(reportPath, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// between puts a text between the marks of a page.
+func between(page, text string) (string, error) {
+	before, rest, begins := strings.Cut(page, beginMark)
+	_, after, ends := strings.Cut(rest, endMark)
+	if !begins || !ends {
+		return "", fmt.Errorf("%s has no marks", reportPath)
+	}
+	return before + beginMark + "\n" + text + "\n" + endMark + after, nil
+}
+
+func resultsTable(results []result) string {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "| # | fault or attack | expected | what happened | confirmed | lost | doubled | over | recovery | verdict |\n")
+	fmt.Fprint(&b, "|---:|---|---|---|---:|---:|---:|---:|---:|---|\n")
+	for _, r := range results {
+		recovery := "-"
+		if r.Recovery > 0 {
+			recovery = r.Recovery.Round(10 * time.Millisecond).String()
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %d | %d | %d | %d | %s | %s |\n", r.Number, cell(r.Fault), cell(r.Expected), cell(r.Happened),
+			r.Confirmed, r.Lost, r.Doubled, r.Over, recovery, verdict(r.Passed))
+	}
+	return b.String()
+}
+
+func bitesTable(bites []bite) string {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "| change of the engine | what has to be found | confirmed | lost | doubled | over | verdict |\n")
+	fmt.Fprint(&b, "|---|---|---:|---:|---:|---:|---|\n")
+	for _, t := range bites {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %s |\n", cell(t.Change), cell(t.Expected),
+			t.Found.confirmed, len(t.Found.lost), len(t.Found.doubled), len(t.Found.over), verdict(t.Passed))
+	}
+	return b.String()
+}
+
+// cell makes a text one that fits between two bars.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSpace(text))
+}
+
+// versions are those of the servers.
+func versions(t *testing.T) (list []string) {
+	t.Helper()
+	for _, command := range [][]string{{"mariadbd", "--version"}, {"redis-server", "--version"}} {
+		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
+		if err != nil {
+			out = []byte(err.Error())
+		}
+		list = append(list, strings.TrimSpace(strings.SplitN(string(out), "\n", 2)[0]))
+	}
+	return list
+}

@@ -1,0 +1,334 @@
+package sim
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"flashsale/model"
+)
+
+// books is the database as the checks read it: by their own statements, so that a fault of the engine's reading can't
+// hide one of its writing.
+type books struct {
+	db      *sql.DB
+	version int64 // of the file, as this connection has seen it
+	stocks  map[string]stock
+	orders  map[string]written
+	refused map[string]string
+	buyers  map[string]int64 // by sale and user
+}
+
+type stock struct{ quota, available, held, paid, epoch int64 }
+
+// written is an order as it stands in the database.
+type written struct {
+	sale, user, key string
+	status          model.OrderStatus
+	units           int64
+}
+
+func (w written) live() bool { return w.status == model.OrderPending || w.status == model.OrderPaid }
+
+// look holds the books against the invariants whenever something has changed, and what buyers were told against the
+// books.
+func (s *sim) look() {
+	var version int64
+	s.must(s.books.db.QueryRowContext(context.Background(), "PRAGMA data_version").Scan(&version))
+	changed := version != s.books.version
+	if changed {
+		before := s.books.orders
+		s.books.version = version
+		s.must(s.books.read())
+		s.balance()
+		s.moves(before)
+	}
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	for _, a := range s.memory.fresh {
+		s.owns(a)
+	}
+	s.memory.fresh = nil
+}
+
+// read reads everything.
+func (b *books) read() error {
+	b.stocks, b.orders, b.refused, b.buyers = map[string]stock{}, map[string]written{}, map[string]string{}, map[string]int64{}
+	each := func(query string, scan func(rows *sql.Rows) error) error {
+		rows, err := b.db.QueryContext(context.Background(), query)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+	err := each("SELECT sale_id, quota, available, held, paid, epoch FROM stock", func(rows *sql.Rows) error {
+		var sale string
+		var st stock
+		err := rows.Scan(&sale, &st.quota, &st.available, &st.held, &st.paid, &st.epoch)
+		b.stocks[sale] = st
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = each("SELECT id, sale_id, user_id, request_key, status, quantity FROM orders", func(rows *sql.Rows) error {
+		var id string
+		var w written
+		err := rows.Scan(&id, &w.sale, &w.user, &w.key, &w.status, &w.units)
+		if _, twice := b.orders[id]; twice {
+			id += " again" // so that it is seen
+		}
+		b.orders[id] = w
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = each("SELECT order_id, reason FROM refusals", func(rows *sql.Rows) error {
+		var id, reason string
+		err := rows.Scan(&id, &reason)
+		b.refused[id] = reason
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return each("SELECT sale_id, user_id, units FROM buyers WHERE units <> 0", func(rows *sql.Rows) error {
+		var sale, user string
+		var units int64
+		err := rows.Scan(&sale, &user, &units)
+		b.buyers[sale+"/"+user] = units
+		return err
+	})
+}
+
+// balance checks what must be so at every instant.
+func (s *sim) balance() {
+	pending, paid, units, keys := map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]string{}
+	for _, id := range sorted(s.books.orders) {
+		w := s.books.orders[id]
+		switch w.status {
+		case model.OrderPending:
+			pending[w.sale] += w.units
+		case model.OrderPaid:
+			paid[w.sale] += w.units
+		default:
+		}
+		if w.live() {
+			units[w.sale+"/"+w.user] += w.units
+		}
+		key := w.sale + "/" + w.user + "/" + w.key
+		if other, twice := keys[key]; twice {
+			s.fail("two orders under one key: %s and %s", s.name(other), s.name(id))
+		}
+		keys[key] = id
+		s.memory.mu.Lock()
+		a := s.memory.attempts[id]
+		s.memory.mu.Unlock()
+		if a == nil || a.user != w.user || a.key != w.key || a.sale != w.sale || int64(a.quantity) != w.units {
+			s.fail("nobody asked for the order %s of %s under %s", s.name(id), w.user, w.key)
+		}
+		if reason, both := s.books.refused[id]; both {
+			s.fail("%s is an order and refused (%s)", s.name(id), reason)
+		}
+	}
+	for _, sale := range s.sales {
+		st, name := s.books.stocks[sale], s.name(sale)
+		if st.available < 0 || st.held < 0 || st.paid < 0 || st.available+st.held+st.paid != st.quota {
+			s.fail("the stock of %s: %+v", name, st)
+		}
+		if st.held != pending[sale] || st.paid != paid[sale] {
+			s.fail("the stock of %s says held %d and paid %d, its orders %d and %d", name, st.held, st.paid, pending[sale], paid[sale])
+		}
+		if pending[sale]+paid[sale] > st.quota {
+			s.fail("%d units of %s sold, of %d", pending[sale]+paid[sale], name, st.quota)
+		}
+	}
+	for _, who := range sorted(units) {
+		if units[who] > int64(s.plan.limit) {
+			s.fail("%s has %d units, and may have %d", who, units[who], s.plan.limit)
+		}
+		if s.books.buyers[who] != units[who] {
+			s.fail("%s has %d units, and is counted with %d", who, units[who], s.books.buyers[who])
+		}
+	}
+	for _, who := range sorted(s.books.buyers) {
+		if s.books.buyers[who] != units[who] {
+			s.fail("%s has %d units, and is counted with %d", who, units[who], s.books.buyers[who])
+		}
+	}
+}
+
+// moves checks that every order is still there, and that its status went along the arrows.
+func (s *sim) moves(before map[string]written) {
+	for _, id := range sorted(before) {
+		then, now := before[id].status, s.books.orders[id].status
+		if now != then && !then.CanBecome(now) {
+			s.fail("the order %s was %s and is %q now", s.name(id), then, now)
+		}
+	}
+}
+
+// owns checks that a buyer who was told so has an order.
+func (s *sim) owns(a *attempt) {
+	if w, ok := s.books.orders[a.id]; !ok || w.user != a.user || w.key != a.key {
+		s.fail("%s was told that there is an order; there is %+v", a.name, w)
+	}
+}
+
+// allEnded checks that every attempt that was queued before has ended: it is an order, or refused, or the gate doesn't
+// know it either.
+func (s *sim) allEnded(before time.Time) {
+	if s.err != nil {
+		return
+	}
+	s.rest()
+	s.look()
+	s.memory.mu.Lock()
+	attempts := s.memory.attempts
+	s.memory.mu.Unlock()
+	for _, id := range sorted(attempts) {
+		a := attempts[id]
+		if a.queuedAt.IsZero() || a.queuedAt.After(before) {
+			continue
+		}
+		_, ordered := s.books.orders[id]
+		_, refused := s.books.refused[id]
+		_, known, err := s.gate.Knows(context.Background(), id)
+		s.must(err)
+		if known && !ordered && !refused {
+			s.fail("%s is queued still", a.name)
+		}
+	}
+}
+
+// agreement checks that all that is known of the sales is the same everywhere, when nothing is under way.
+func (s *sim) agreement() {
+	if s.err != nil {
+		return
+	}
+	s.rest()
+	s.look()
+	s.allEnded(time.Now())
+	ctx := context.Background()
+	states, err := s.gate.Peek(ctx, s.sales...)
+	s.must(err)
+	for n, sale := range s.sales {
+		st, gate := s.books.stocks[sale], states[n]
+		if !gate.Open || gate.Epoch != st.epoch || gate.Left != st.available || gate.Inflight != 0 || gate.Stream != 0 {
+			s.fail("the gate of %s is %+v, the stock %+v", s.name(sale), gate, st)
+		}
+	}
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	for _, id := range sorted(s.memory.attempts) {
+		a := s.memory.attempts[id]
+		if a.confirmed {
+			s.owns(a)
+		}
+		if _, ordered := s.books.orders[id]; ordered && !a.confirmed && a.refused && a.tries == 0 {
+			s.fail("%s was refused, and has an order", a.name)
+		}
+	}
+	s.money()
+}
+
+// sameUnits reports whether the gates count for each user what the database does. What they did not hear of may cancel
+// out in their left, so that only a look at all users shows it.
+func (s *sim) sameUnits() bool {
+	s.rest()
+	s.look()
+	counted := map[string]int64{}
+	for _, sale := range s.sales {
+		units, err := s.client.HGetAll(context.Background(), "fs:{"+sale+"}:units").Result()
+		s.must(err)
+		for user, text := range units {
+			n, err := strconv.ParseInt(text, 10, 64)
+			s.must(err)
+			if user != "" { // nobody's field
+				counted[sale+"/"+user] = n
+			}
+		}
+	}
+	return maps.Equal(counted, s.books.buyers)
+}
+
+// money checks that whoever paid has either the order or the money back.
+func (s *sim) money() {
+	rows, err := s.books.db.QueryContext(context.Background(), "SELECT COALESCE(provider_txn_id, ''), order_id, status FROM payments")
+	s.must(err)
+	defer func() { _ = rows.Close() }()
+	keeping, seen := map[string]int{}, map[string]bool{}
+	for rows.Next() {
+		var txn, order string
+		var status model.PaymentStatus
+		s.must(rows.Scan(&txn, &order, &status))
+		if txn == "" {
+			continue
+		}
+		seen[txn] = true
+		refunded := s.till.charges[txn] != nil && s.till.charges[txn].refunded
+		if status == model.PaymentSucceeded {
+			keeping[order]++
+		}
+		if refunded != (status == model.PaymentRefunded) || status != model.PaymentSucceeded && status != model.PaymentRefunded {
+			s.fail("%s is %s; sent back: %t", txn, status, refunded)
+		}
+	}
+	s.must(rows.Err())
+	for _, id := range sorted(s.books.orders) {
+		if paid := s.books.orders[id].status == model.OrderPaid; keeping[id] != b2i(paid) {
+			s.fail("the order of %s is %s, and %d payments of it are kept", s.books.orders[id].user, s.books.orders[id].status, keeping[id])
+		}
+	}
+	s.till.mu.Lock()
+	defer s.till.mu.Unlock()
+	for _, txn := range sorted(s.till.charges) {
+		if c := s.till.charges[txn]; c.verdict == model.Accepted && !seen[txn] {
+			s.fail("%s was taken, and is not in the books", txn)
+		}
+	}
+}
+
+// sellTheRest lets new buyers come: exactly what is left is sold to them, and the others are told that it is sold out.
+func (s *sim) sellTheRest() {
+	if s.err != nil {
+		return
+	}
+	rng := rand.New(rand.NewPCG(s.seed, 4))
+	fresh := map[string][]*attempt{}
+	left := map[string]int64{}
+	for n, sale := range s.sales {
+		left[sale] = s.books.stocks[sale].available
+		for m := range left[sale] + 3 {
+			user := fmt.Sprintf("r%d-%02d", n, m)
+			b := &buyer{
+				s: s, name: user, user: user, sale: sale, rng: rand.New(rand.NewPCG(s.seed, rng.Uint64())), keys: []string{"rest"}, once: true,
+				delay: time.Duration(rng.IntN(200)) * time.Millisecond,
+			}
+			fresh[sale] = append(fresh[sale], s.attempt(user, sale, "rest", 1))
+			s.send(b.run)
+		}
+	}
+	s.until("the rest is sold", payTimeout, s.everybodyHome)
+	for _, sale := range s.sales {
+		sold, refused := int64(0), int64(0)
+		for _, a := range fresh[sale] {
+			sold += int64(b2i(a.confirmed))
+			refused += int64(b2i(a.refused))
+		}
+		if s.err == nil && (sold != left[sale] || refused != 3) {
+			s.fail("%d of the %d left of %s were sold, and %d refused", sold, left[sale], s.name(sale), refused)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/service"
+	"flashsale/strategy"
+	"flashsale/worker"
+)
+
+const (
+	// refreshPeriod and ensurePeriod are those of worker.Controller.
+	refreshPeriod = 250 * time.Millisecond
+	ensurePeriod  = time.Second
+	ackWait       = 800 * time.Millisecond
+)
+
+// instance is one run of the engine in a place. It has a name of its own, as each start has.
+type instance struct {
+	s     *sim
+	place int
+	name  string
+	ctx   context.Context
+	stop  context.CancelFunc
+	gone  chan struct{} // closed by its end
+	dead  bool          // under the world's lock
+
+	desks    map[string]*desk // by sale
+	strategy strategy.Strategy
+	settler  *worker.Settler
+	waiters  *service.Waiters
+	log      *slog.Logger
+}
+
+// desk is what an instance has for one sale. With one for all sales, the order in which two gates are replaced would be
+// left to chance.
+type desk struct {
+	sale    string
+	catalog *service.Catalog
+	gates   *service.Gates
+	changed chan struct{}
+}
+
+// start runs a new instance in a place, when the database is there, without which none starts.
+func (s *sim) start(place int) {
+	if s.away(inDatabase, place) {
+		s.later(500*time.Millisecond, fmt.Sprintf("place %d starts", place), func(s *sim) { s.start(place) })
+		return
+	}
+	if s.places[place] != nil {
+		return
+	}
+	s.starts[place]++
+	i := &instance{
+		s: s, place: place, name: fmt.Sprintf("%c%d", 'a'+place, s.starts[place]), gone: make(chan struct{}),
+		desks: map[string]*desk{}, waiters: service.NewWaiters(),
+	}
+	i.ctx, i.stop = context.WithCancel(s.ctx)
+	i.log = slog.New(logger{s, i.name})
+	for _, sale := range s.sales {
+		d := &desk{sale: sale, changed: make(chan struct{}, 1)}
+		d.catalog = service.NewCatalog(catalogView{i.view("catalog"), sale}, time.Now)
+		d.gates = service.NewGates(i.database("gates "+s.name(sale)), i.redis("gates "+s.name(sale)), d.catalog, i.log)
+		s.must(d.catalog.Refresh(i.ctx))
+		i.desks[sale] = d
+	}
+	i.strategy = strategy.NewHybrid(strategy.Needs{
+		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Log: i.log, Retried: func() {}, Now: time.Now,
+	})
+	i.settler = worker.NewSettler(worker.SettlerNeeds{
+		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Peek: i.redis("settler").Peek,
+		LiveIDs: func() []string { return s.sales }, Instance: i.name, Wake: i.waiters.WakeAll, Replace: i.replace,
+		Observe: func(int, time.Duration) {}, Now: time.Now, Log: i.log,
+	})
+	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Log: i.log}
+	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
+	s.mu.Lock()
+	s.places[place] = i
+	s.mu.Unlock()
+	for _, run := range []func(context.Context){i.settler.Run, expirer.Run, refunder.Run} {
+		s.work.Go(func() { run(i.ctx) })
+	}
+	for _, sale := range s.sales {
+		d, part := i.desks[sale], "auditor "+s.name(sale)
+		auditor := &worker.Auditor{
+			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)}, Leases: i.database(part),
+			Catalog: d.catalog, Instance: i.name, Replace: i.replace, Found: func(string, int64) {}, Log: i.log,
+			Violated: func() { s.ask("cry", func() { s.fail("the auditor saw books that don't balance") }) },
+		}
+		s.work.Go(func() { auditor.Run(i.ctx) })
+		s.work.Go(func() { i.refresh(d) })
+		s.work.Go(func() { i.lookAfterGates(d) })
+	}
+}
+
+// kill ends an instance at once: what it has asked of the stores may happen or not, and nobody hears of it.
+func (s *sim) kill(place int) {
+	i := s.places[place]
+	if i == nil {
+		return
+	}
+	s.mu.Lock()
+	s.places[place] = nil
+	i.dead = true
+	s.mu.Unlock()
+	close(i.gone)
+	i.stop()
+	s.work.Go(i.strategy.Close)
+}
+
+func (i *instance) killed() bool {
+	i.s.mu.Lock()
+	defer i.s.mu.Unlock()
+	return i.dead
+}
+
+func (i *instance) view(part string) view { return view{i.s, i, part} }
+func (i *instance) redis(part string) gateView {
+	return gateView{gate.New(i.s.client, i.name), i.view(part)}
+}
+func (i *instance) database(part string) storeView { return storeView{i.s.db, i.view(part)} }
+
+// hear is what an announcement does.
+func (i *instance) hear() {
+	for _, d := range i.desks {
+		select {
+		case d.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// replace asks for a new gate. Requests of different reasons stand beside each other and have the same effect, so one
+// reason stands for all.
+func (i *instance) replace(sale, _ string) {
+	i.s.ask(i.name+" replace the gate of "+sale, func() { i.desks[sale].gates.ReplaceGate(sale, "missed a change") })
+}
+
+// queued tells the settler of an admitted attempt.
+func (i *instance) queued(sale string) {
+	i.s.ask(i.name+" settle "+sale, func() { i.settler.Notify(sale) })
+}
+
+// expired sends the releases of expired orders on their way to the gate. Nobody waits for them: the expirer takes them
+// sale by sale, in an order that is left to chance.
+func (i *instance) expired(_ context.Context, sale string, releases []model.Release) error {
+	i.desks[sale].catalog.Unlatch(sale)
+	g := i.redis("expirer")
+	i.s.post(&call{
+		label: i.name + " expirer: release " + i.s.releases(releases), store: inRedis, writes: true, from: i,
+		run: func(ctx context.Context) error { return g.Gate.Release(ctx, sale, releases) },
+	})
+	return nil
+}
+
+// refresh and lookAfterGates are what worker.Controller does. It chooses by chance when a request and a period come
+// together; here the request goes first.
+func (i *instance) refresh(d *desk) {
+	// Between the milliseconds at which all else happens, or what others read of the catalog at such an instant would
+	// be left to chance.
+	time.Sleep(111 * time.Microsecond)
+	ticker := time.NewTicker(refreshPeriod)
+	defer ticker.Stop()
+	for {
+		_ = d.catalog.Refresh(i.ctx) // fails while the database is away, and is tried again
+		select {
+		case <-i.ctx.Done():
+			return
+		case <-ticker.C:
+		case <-d.changed:
+		}
+	}
+}
+
+func (i *instance) lookAfterGates(d *desk) {
+	ticker := time.NewTicker(ensurePeriod)
+	defer ticker.Stop()
+	_ = d.gates.Ensure(i.ctx) // what fails here and below is tried again
+	for i.ctx.Err() == nil {
+		select {
+		case r := <-d.gates.Requests():
+			_ = d.gates.Serve(i.ctx, r)
+			continue
+		default:
+		}
+		select {
+		case <-i.ctx.Done():
+		case r := <-d.gates.Requests():
+			_ = d.gates.Serve(i.ctx, r)
+		case <-ticker.C:
+			_ = d.gates.Ensure(i.ctx)
+		}
+	}
+}
+
+// control is the instance's control module as its strategy sees it.
+type control struct{ i *instance }
+
+func (c control) Epoch(sale string) int64         { return c.i.desks[sale].gates.Epoch(sale) }
+func (c control) Judge(sale string) model.Verdict { return c.i.desks[sale].gates.Judge(sale) }
+
+func (c control) NeedGate(sale, _ string) {
+	c.i.s.ask(c.i.name+" need a gate of "+sale, func() { c.i.desks[sale].gates.NeedGate(sale, "missing") })
+}
+
+func (c control) ReplaceGate(sale, reason string) { c.i.replace(sale, reason) }

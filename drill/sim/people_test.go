@@ -1,0 +1,469 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"flashsale/model"
+	"flashsale/service"
+)
+
+const (
+	// requestTime is how long the front door gives a request.
+	requestTime = 10 * time.Second
+	// mostTries bounds how often a buyer asks for the same thing; the last of them come when the faults are over.
+	mostTries = 60
+)
+
+// memory is what all buyers were told.
+type memory struct {
+	mu       sync.Mutex
+	names    map[string]string // of orders and sales, by id
+	attempts map[string]*attempt
+	fresh    []*attempt // told that they have an order since the scheduler last looked
+	atHome   int
+	people   int
+}
+
+// attempt is what buyers asked for under one request key, and what they were told of it.
+type attempt struct {
+	id, name, user, sale, key string
+	quantity                  int
+	confirmed                 bool
+	queuedAt                  time.Time // first told so; zero: never
+	refused                   bool      // the last answer was a refusal
+	tries                     int       // under way or without an answer
+}
+
+// attempt gives the one under a key.
+func (s *sim) attempt(user, sale, key string, quantity int) *attempt {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	id := s.ids.Derive(user, sale, key)
+	a, ok := s.memory.attempts[id]
+	if !ok {
+		a = &attempt{id: id, name: user + "/" + key, user: user, sale: sale, key: key, quantity: quantity}
+		s.memory.attempts[id], s.memory.names[id] = a, a.name
+	}
+	return a
+}
+
+// tell notes an answer to a purchase.
+func (s *sim) tell(a *attempt, outcome model.Outcome, err error) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	order := outcome.Order
+	switch {
+	case err != nil:
+		return // it may have happened or not
+	case order != nil && order.Status == model.OrderQueued:
+		if a.queuedAt.IsZero() {
+			a.queuedAt = time.Now()
+		}
+		return // it is not over
+	case outcome.Verdict == model.Accepted:
+		a.confirmed = true
+		s.memory.fresh = append(s.memory.fresh, a)
+	default:
+		a.refused = true
+	}
+	a.tries--
+}
+
+// buyer is somebody who wants units of a sale.
+type buyer struct {
+	s     *sim
+	name  string
+	user  string
+	sale  string
+	rng   *rand.Rand
+	delay time.Duration
+	keys  []string // to ask under, one after the other, as long as no order comes of it
+	async bool
+	once  bool // asks once, and does nothing with the order
+}
+
+// gather brings the crowd: some are the same user twice, with the same key or another.
+func (s *sim) gather() {
+	rng := rand.New(rand.NewPCG(s.seed, 2))
+	var last *buyer
+	for n := range s.plan.crowd {
+		b := &buyer{
+			s: s, name: fmt.Sprintf("b%02d", n), user: fmt.Sprintf("u%02d", n), sale: s.sales[rng.IntN(len(s.sales))],
+			rng: rand.New(rand.NewPCG(s.seed, uint64(100+n))), keys: []string{"k1", "k2"}, async: rng.IntN(4) == 0,
+			delay: time.Duration(rng.Int64N(int64(s.plan.span) * 2 / 3)),
+		}
+		if last != nil && rng.IntN(4) == 0 {
+			b.user, b.sale = last.user, last.sale
+			if rng.IntN(2) == 0 {
+				b.delay = last.delay
+			}
+			if rng.IntN(2) == 0 {
+				b.keys = []string{"k3", "k4"}
+			}
+		}
+		last = b
+		s.send(b.run)
+	}
+	s.send(s.operate(rand.New(rand.NewPCG(s.seed, 3))))
+}
+
+// send starts somebody's way.
+func (s *sim) send(run func()) {
+	s.memory.mu.Lock()
+	s.memory.people++
+	s.memory.mu.Unlock()
+	s.people.Go(func() {
+		run()
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		s.memory.atHome++
+	})
+}
+
+func (s *sim) everybodyHome() bool {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return s.memory.atHome == s.memory.people
+}
+
+// wait lets time pass for one person; false: the world is over.
+func (s *sim) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// at gives an instance to speak to, as a balancer does: the one in a place, or any other that runs. nil: none does.
+func (s *sim) at(place int) *instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range s.places {
+		if i := s.places[(place+n)%len(s.places)]; i != nil {
+			return i
+		}
+	}
+	return nil
+}
+
+// turn is a step of a person's own: nothing of it goes on before the scheduler says so.
+func (s *sim) turn(ctx context.Context, i *instance, name, what string) error {
+	return s.await(ctx, &call{label: name + ": " + what, store: nowhere, from: i, run: func(context.Context) error { return nil }})
+}
+
+// paced is a request's context. Whoever looks whether it is over waits for its turn, since what requests do next would
+// else be in an order that is left to chance.
+type paced struct {
+	context.Context
+	turn func(context.Context) error
+}
+
+func pace(ctx context.Context, turn func(context.Context) error) context.Context {
+	return paced{ctx, turn}
+}
+
+func (p paced) Err() error {
+	if err := p.Context.Err(); err != nil {
+		return err
+	}
+	if err := p.turn(p.Context); err != nil {
+		return err
+	}
+	return p.Context.Err()
+}
+
+var errNobody = errors.New("nobody serves")
+
+// call sends one request to an instance: it waits for its turn, and ends with the instance.
+func (s *sim) call(name, what string, place int, do func(ctx context.Context, i *instance) error) error {
+	i := s.at(place)
+	if i == nil {
+		return errNobody
+	}
+	ctx, cancel := context.WithTimeout(i.ctx, requestTime)
+	defer cancel()
+	if err := s.turn(ctx, i, name, what); err != nil {
+		return err
+	}
+	err := do(ctx, i)
+	if i.killed() {
+		return errGone
+	}
+	return err
+}
+
+// persist calls until it is content, as often as a patient person does.
+func (s *sim) persist(name, what string, rng *rand.Rand, do func(ctx context.Context, i *instance) error) bool {
+	for range mostTries {
+		if s.call(name, what, rng.IntN(len(s.places)), do) == nil {
+			return true
+		}
+		if !s.wait(time.Duration(100+rng.IntN(600)) * time.Millisecond) {
+			return false
+		}
+	}
+	return false
+}
+
+func (b *buyer) run() {
+	if !b.s.wait(b.delay) {
+		return
+	}
+	for _, key := range b.keys {
+		quantity := 1
+		if !b.once && b.s.plan.limit > 1 && key == "k1" {
+			quantity += b2i(b.user[len(b.user)-1]%2 == 0) // the same for all who use the key
+		}
+		a := b.s.attempt(b.user, b.sale, key, quantity)
+		order := b.buy(a)
+		if order == nil || b.once {
+			return
+		}
+		if order.Status == model.OrderPending && !b.use(a) {
+			return
+		}
+	}
+}
+
+// buy asks for an order until it is told yes or no; nil: no.
+func (b *buyer) buy(a *attempt) *model.Order {
+	var order *model.Order
+	told := b.s.persist(b.name, "buys "+a.name, b.rng, func(ctx context.Context, i *instance) error {
+		outcome, err := b.ask(ctx, i, a)
+		if i.killed() {
+			err = errGone
+		}
+		b.s.tell(a, outcome, err)
+		if err != nil {
+			return err
+		}
+		if outcome.Verdict == model.Accepted {
+			order = outcome.Order
+		}
+		return nil
+	})
+	if told && order != nil && order.Status == model.OrderQueued {
+		order = b.follow(a)
+	}
+	return order
+}
+
+// ask is one request for a purchase.
+func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome, error) {
+	b.s.memory.mu.Lock()
+	a.tries++
+	a.refused = false
+	b.s.memory.mu.Unlock()
+	d := i.desks[a.sale]
+	door := service.Purchases{
+		Catalog: d.catalog, IDs: b.s.ids, Strategy: i.strategy, Orders: i.database(b.name), Waiters: i.waiters, Queued: i.queued,
+		Meter: noMeter{}, Now: time.Now, Closing: i.gone, AckWait: ackWait,
+	}
+	goesOn := func(ctx context.Context) error { return b.s.turn(ctx, i, b.name, "goes on with "+a.name) }
+	return door.Purchase(pace(ctx, goesOn), service.Request{
+		UserID: a.user, SaleID: a.sale, Quantity: a.quantity, Key: a.key, Prefer: service.Preference{Async: b.async},
+	})
+}
+
+// follow looks after a queued order until it is none any more; nil: it came to nothing.
+func (b *buyer) follow(a *attempt) (order *model.Order) {
+	for range mostTries {
+		var found model.Order
+		err := b.s.call(b.name, "looks for "+a.name, b.rng.IntN(len(b.s.places)), func(ctx context.Context, i *instance) (err error) {
+			found, _, err = b.orders(i, a).Order(ctx, a.user, a.id)
+			return err
+		})
+		if err == nil && found.Status != model.OrderQueued {
+			b.s.ended(a, found)
+			if found.Status == model.OrderRejected {
+				return nil
+			}
+			return &found
+		}
+		if !b.s.wait(time.Duration(200+b.rng.IntN(400)) * time.Millisecond) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// use decides about a pending order; true: the buyer would buy again.
+func (b *buyer) use(a *attempt) bool {
+	switch draw := b.rng.IntN(10); {
+	case draw < 2: // lets it expire
+		return b.s.wait(time.Duration(b.rng.IntN(6000)) * time.Millisecond)
+	case draw < 5:
+		return b.s.persist(b.name, "cancels "+a.name, b.rng, func(ctx context.Context, i *instance) error {
+			_, _, err := b.orders(i, a).Cancel(ctx, a.user, a.id)
+			return err
+		})
+	}
+	b.pay(a)
+	return false
+}
+
+func (b *buyer) orders(i *instance, a *attempt) *service.Orders {
+	return &service.Orders{Desk: i.database(b.name), IDs: b.s.ids, Catalog: i.desks[a.sale].catalog, Gate: i.redis(b.name), Log: i.log}
+}
+
+func (b *buyer) payments(i *instance, a *attempt) *service.Payments {
+	return &service.Payments{Store: i.database(b.name), IDs: b.s.ids, Gate: i.redis(b.name), Catalog: i.desks[a.sale].catalog, Log: i.log}
+}
+
+// pay pays an order, perhaps twice, perhaps too late. The provider calls back until it is heard, and sometimes again.
+func (b *buyer) pay(a *attempt) {
+	var payment model.Payment
+	var verdict model.Verdict
+	started := b.s.persist(b.name, "starts to pay "+a.name, b.rng, func(ctx context.Context, i *instance) (err error) {
+		payment, verdict, err = b.payments(i, a).Start(ctx, a.user, a.id)
+		return err
+	})
+	if !started || verdict != model.Accepted || !b.s.wait(time.Duration(b.rng.IntN(5000))*time.Millisecond) {
+		return
+	}
+	for n := range 1 + b2i(b.rng.IntN(5) == 0) {
+		txn := fmt.Sprintf("%s of %s, transaction %d", b.name, a.name, n+1)
+		b.s.till.charge(txn)
+		callback := model.Callback{PaymentID: payment.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: payment.AmountCents}
+		for range 1 + b2i(b.rng.IntN(4) == 0) {
+			b.s.persist(b.name, "the provider tells of "+txn, b.rng, func(ctx context.Context, i *instance) error {
+				_, verdict, err := b.payments(i, a).Callback(ctx, callback)
+				if err == nil {
+					b.s.till.hear(txn, verdict)
+				}
+				return err
+			})
+		}
+	}
+}
+
+// ended notes how a queued attempt has ended.
+func (s *sim) ended(a *attempt, order model.Order) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	a.tries--
+	switch {
+	case order.Status != model.OrderRejected:
+		a.confirmed = true
+		s.memory.fresh = append(s.memory.fresh, a)
+	case order.Reason != model.ReasonLost:
+		a.refused = true
+	default:
+		// The gate has lost it. Who is told so may ask again, and must be ready for a yes: an instance may have taken the
+		// attempt off the stream before.
+	}
+}
+
+// till is what the payment provider knows.
+type till struct {
+	mu      sync.Mutex
+	charges map[string]*charge // by transaction
+}
+
+// charge is money that a buyer has paid.
+type charge struct {
+	verdict  model.Verdict // of the callback; empty: not heard
+	refunded bool
+}
+
+func (t *till) charge(txn string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.charges[txn] = &charge{}
+}
+
+func (t *till) hear(txn string, verdict model.Verdict) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.charges[txn].verdict = verdict
+}
+
+// refund sends money back. Asked again, the provider knows that it did.
+func (s *sim) refund(_ context.Context, p model.Payment) error {
+	s.till.mu.Lock()
+	defer s.till.mu.Unlock()
+	c, ok := s.till.charges[p.ProviderTxnID]
+	if !ok {
+		return fmt.Errorf("a refund of %q, which nobody paid", p.ProviderTxnID)
+	}
+	c.refunded = true
+	return nil
+}
+
+// operate is the operator's day: some more units, a pause, an order taken back.
+func (s *sim) operate(rng *rand.Rand) func() {
+	return func() {
+		for range rng.IntN(4) {
+			if !s.wait(time.Duration(rng.Int64N(int64(s.plan.span) / 2))) {
+				return
+			}
+			sale := s.sales[rng.IntN(len(s.sales))]
+			switch rng.IntN(3) {
+			case 0:
+				units := 1 + rng.Int64N(3)
+				_ = s.call("operator", fmt.Sprintf("adds %d", units), rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
+					_, _, _, err := s.desk(i, sale).Patch(ctx, sale, service.SalePatch{AddQuota: units}, "operator")
+					return err // it may have happened or not
+				})
+			case 1:
+				s.status(rng, sale, model.SalePaused)
+				if !s.wait(time.Duration(rng.IntN(1000)) * time.Millisecond) {
+					return
+				}
+				s.status(rng, sale, model.SaleLive)
+			case 2:
+				s.takeBack(rng, sale)
+			}
+		}
+	}
+}
+
+func (s *sim) status(rng *rand.Rand, sale string, status model.SaleStatus) {
+	s.persist("operator", "sets "+string(status), rng, func(ctx context.Context, i *instance) error {
+		_, _, err := s.desk(i, sale).SetStatus(ctx, sale, status, string(status), "operator")
+		return err
+	})
+}
+
+// takeBack refunds the first of the paid orders.
+func (s *sim) takeBack(rng *rand.Rand, sale string) {
+	var first string
+	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
+		list, err := ask(ctx, i.view("operator"), inDatabase, false, "paid orders", func(ctx context.Context) ([]model.Order, error) {
+			list, _, err := s.db.Orders(ctx, model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
+			return list, err
+		})
+		if len(list) > 0 {
+			first = list[0].ID
+		}
+		return err
+	})
+	if err != nil || first == "" {
+		return
+	}
+	s.persist("operator", "refunds "+s.name(first), rng, func(ctx context.Context, i *instance) error {
+		orders := &service.Orders{Desk: i.database("operator"), IDs: s.ids, Catalog: i.desks[sale].catalog, Gate: i.redis("operator"), Log: i.log}
+		_, _, err := orders.Refund(ctx, first, "operator")
+		return err
+	})
+}
+
+// desk is the operator's desk at an instance.
+func (s *sim) desk(i *instance, sale string) *service.Sales {
+	return &service.Sales{Store: i.database("operator"), Gate: i.redis("operator"), Gates: i.desks[sale].gates, Catalog: i.desks[sale].catalog, Log: i.log}
+}
+
+// noMeter measures nothing.
+type noMeter struct{}
+
+func (noMeter) Stage(string, time.Duration) {}
+func (noMeter) Verdict(model.Verdict)       {}

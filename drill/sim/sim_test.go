@@ -1,0 +1,111 @@
+// Package sim runs the engine in simulated worlds. A seed decides everything that chance decides elsewhere: which call
+// to a store is next, and whether it happens, fails, happens without an answer, hangs, or happens when nobody waits for
+// it any more; when an instance is killed, Redis is emptied or goes back in time, or a store can't be reached. The real
+// purchases, gates, strategy and workers run over the real SQL on SQLite and the real scripts, in a bubble of
+// testing/synctest whose clock runs as fast as the machine allows. A seed that fails does so again.
+package sim
+
+import (
+	"database/sql/driver"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gosqlite "github.com/glebarez/go-sqlite"
+)
+
+// seeds is how many worlds `go test` runs; SEEDS=n runs n, SEED=n runs the one world n and shows all that happens.
+const seeds = 1000
+
+func TestMain(m *testing.M) {
+	// SQLite asks the machine for the time; in a bubble it has to be the bubble's.
+	gosqlite.MustRegisterScalarFunction("unixepoch", 1, func(*gosqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		return float64(time.Now().UnixMicro()) / 1e6, nil
+	})
+	flag.Parse()
+	_ = flag.Set("rapid.nofailfile", "true") // what it prints is enough to see a failure again
+	os.Exit(inMemory(m.Run))
+}
+
+// inMemory has all temporary files where nothing waits for a disk, if there is such a place.
+func inMemory(run func() int) int {
+	folder, err := os.MkdirTemp("/dev/shm", "flashsale-sim")
+	if err != nil {
+		return run() // slower, no more
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	if err := os.Setenv("TMPDIR", folder); err != nil {
+		panic(err)
+	}
+	return run()
+}
+
+// number reads a number from the environment.
+func number(t *testing.T, name string) (n uint64, set bool) {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n, true
+}
+
+// TestSeeds runs the worlds of many seeds, several at once.
+func TestSeeds(t *testing.T) {
+	if seed, one := number(t, "SEED"); one {
+		trace, err := simulate(t, seed, sound)
+		fmt.Fprintln(os.Stdout, strings.Join(trace, "\n"))
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		return
+	}
+	last, set := number(t, "SEEDS")
+	if !set {
+		last = seeds
+	}
+	var next atomic.Uint64
+	for n := range runtime.GOMAXPROCS(0) {
+		t.Run(fmt.Sprint("line ", n), func(t *testing.T) {
+			t.Parallel()
+			for seed := next.Add(1); seed <= last; seed = next.Add(1) {
+				if _, err := simulate(t, seed, sound); err != nil {
+					t.Errorf("seed %d: %v\nagain, with all that happened: SEED=%d go test -C drill -run TestSeeds ./sim", seed, err, seed)
+				}
+			}
+		})
+	}
+}
+
+// TestOneSeedTwice shows that a seed decides everything.
+func TestOneSeedTwice(t *testing.T) {
+	for seed := range uint64(20) {
+		once, err := simulate(t, seed, sound)
+		again, errAgain := simulate(t, seed, sound)
+		if !slices.Equal(once, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
+			t.Errorf("seed %d: %s", seed, difference(once, again))
+		}
+	}
+}
+
+// difference shows where two traces part.
+func difference(a, b []string) string {
+	for n := range min(len(a), len(b)) {
+		if a[n] != b[n] {
+			from := max(0, n-5)
+			return fmt.Sprintf("they part at line %d\n%s\nor\n%s", n, strings.Join(a[from:n+1], "\n"), strings.Join(b[from:n+1], "\n"))
+		}
+	}
+	return fmt.Sprintf("one has %d lines, the other %d", len(a), len(b))
+}

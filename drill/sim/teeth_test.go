@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"flashsale/model"
+	"flashsale/repository"
+	"flashsale/service"
+	"flashsale/worker"
+)
+
+// mutation is what is taken out of the ledger, to see whether the checks find it.
+type mutation string
+
+const (
+	sound        mutation = ""
+	noCondition  mutation = "it settles without the stock's condition"
+	noID         mutation = "it doesn't look whether an id is known"
+	noLimit      mutation = "it doesn't look at the limit"
+	beforeCommit mutation = "it says yes before the commit"
+)
+
+// mostSeeds is within how many worlds a mutation must be found.
+const mostSeeds = 300
+
+// TestTeeth shows that the checks find a ledger that has lost one of its conditions, for what it is and in a world in
+// which a sound one is right.
+func TestTeeth(t *testing.T) {
+	for m, symptom := range map[mutation]string{
+		noCondition: "the stock of", noID: "two orders under one key", noLimit: "and may have", beforeCommit: "was told that there is an order",
+	} {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(mostSeeds) {
+				_, err := simulate(t, seed, m)
+				if err == nil || !strings.Contains(err.Error(), symptom) {
+					continue
+				}
+				if _, sick := simulate(t, seed, sound); sick == nil {
+					t.Logf("found by seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Errorf("no world of %d shows it", mostSeeds)
+		})
+	}
+}
+
+// ledger gives an instance's settler its database.
+func (m mutation) ledger(i *instance) worker.Ledger {
+	whole := i.database("settler")
+	switch m {
+	case sound:
+		return whole
+	case beforeCommit:
+		return hasty{whole, i.waiters}
+	default:
+		return careless{whole, m}
+	}
+}
+
+// hasty says yes to who waits before anything is written.
+type hasty struct {
+	storeView
+	waiters *service.Waiters
+}
+
+func (h hasty) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
+	for _, e := range entries {
+		h.waiters.Wake(e.ID, model.Outcome{Verdict: model.Accepted, Order: &model.Order{
+			ID: e.ID, SaleID: sale, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending, RequestHash: e.RequestHash,
+		}})
+	}
+	return h.storeView.Settle(ctx, sale, entries)
+}
+
+// careless settles as the database does, but for what it has lost. It needs a schema without the keys and checks that
+// would stop it.
+type careless struct {
+	storeView
+	lost mutation
+}
+
+func (c careless) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
+	return ask(ctx, c.view, inDatabase, true, "settle carelessly "+c.s.entries(entries), func(ctx context.Context) (outcomes []model.Outcome, err error) {
+		tx, err := c.s.careless.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = tx.Rollback() }()
+		for _, e := range entries {
+			outcome, err := c.settle(ctx, tx, e)
+			if err != nil {
+				return nil, err
+			}
+			outcomes = append(outcomes, outcome)
+		}
+		return outcomes, tx.Commit()
+	})
+}
+
+func (c careless) settle(ctx context.Context, tx *sql.Tx, e model.Entry) (model.Outcome, error) {
+	order := model.Order{
+		ID: e.ID, SaleID: e.SaleID, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending,
+		RequestKey: e.RequestKey, RequestHash: e.RequestHash,
+	}
+	accepted := model.Outcome{Verdict: model.Accepted, Order: &order}
+	var known, held, available int
+	err := tx.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM orders WHERE id = ?),
+		COALESCE((SELECT units FROM buyers WHERE sale_id = ? AND user_id = ?), 0), (SELECT available FROM stock WHERE sale_id = ?)`,
+		e.ID, e.SaleID, e.UserID, e.SaleID).Scan(&known, &held, &available)
+	if err != nil {
+		return model.Outcome{}, err
+	}
+	switch {
+	case known > 0 && c.lost != noID:
+		accepted.Repeated = true
+		return accepted, nil
+	case held+e.Quantity > c.s.plan.limit && c.lost != noLimit:
+		return model.Outcome{Verdict: model.LimitReached}, nil
+	case available < e.Quantity && c.lost != noCondition:
+		return model.Outcome{Verdict: model.SoldOut}, nil
+	}
+	const now = "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+	for _, statement := range []struct {
+		text string
+		args []any
+	}{
+		{
+			`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash,
+			created_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, 100, 'EUR', 'pending', 'stream', ?, ?, ?, ` + now + `, ` + now + ` + ?)`,
+			[]any{e.ID, e.SaleID, e.UserID, e.Quantity, e.Epoch, e.RequestKey, e.RequestHash, payTimeout.Milliseconds()},
+		},
+		{
+			`INSERT INTO buyers (sale_id, user_id, units) VALUES (?, ?, ?) ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units`,
+			[]any{e.SaleID, e.UserID, e.Quantity},
+		},
+		{
+			`UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?`,
+			[]any{e.Quantity, e.Quantity, e.SaleID},
+		},
+	} {
+		if _, err := tx.ExecContext(ctx, statement.text, statement.args...); err != nil {
+			return model.Outcome{}, err
+		}
+	}
+	return accepted, nil
+}
+
+// templates are databases with the schema and nothing else, made once.
+var templates sync.Map // of func() ([]byte, error), by mutation
+
+// template gives the bytes of a database that suits the mutation.
+func (m mutation) template(t *testing.T) []byte {
+	t.Helper()
+	made, _ := templates.LoadOrStore(m, sync.OnceValues(func() ([]byte, error) { return m.schema(t.TempDir()) }))
+	bytes, err := made.(func() ([]byte, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+func (m mutation) schema(folder string) ([]byte, error) {
+	ctx, path := context.Background(), filepath.Join(folder, "template.db")
+	db, err := repository.Open(ctx, "sqlite:"+path, 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.MigrateUp(ctx); err != nil {
+		return nil, err
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	bare := map[mutation]string{noCondition: "stock", noID: "orders"}[m]
+	if bare != "" {
+		if err := strip(ctx, path, bare); err != nil {
+			return nil, fmt.Errorf("strip %s: %w", bare, err)
+		}
+	}
+	return os.ReadFile(path)
+}
+
+// strip takes all keys and checks off a table.
+func strip(ctx context.Context, path, table string) error {
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, strings.ReplaceAll("CREATE TABLE bare AS SELECT * FROM it; DROP TABLE it; ALTER TABLE bare RENAME TO it", "it", table))
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}

@@ -1,0 +1,244 @@
+package drill
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"flashsale/testkit/shop"
+)
+
+// A drill that can't fail shows nothing. So one run, which the engine passes, is done again over engines that lack one
+// of the things that keep sales right, and must find each out. The schema's own guards would hide two of them: there it
+// is changed too, since this is about what the drill sees.
+
+// edit replaces a text that stands in a file of the engine exactly once.
+type edit struct{ file, before, after string }
+
+// mutation is a change that must be found out, and by what.
+type mutation struct {
+	change   string
+	expected string
+	edits    []edit
+	shows    func(f findings) bool
+}
+
+const schema = "migrations/mysql/00001_engine.sql"
+
+var mutations = []mutation{
+	{
+		change: "settle without its condition", expected: "over: more sold than the quota",
+		edits: []edit{
+			{
+				"repository/stock.go",
+				"UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND available >= ?\",\n\t\tn, n, saleID, n)",
+				"UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?\",\n\t\tn, n, saleID)",
+			},
+			{schema, "  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),\n", ""},
+		},
+		shows: func(f findings) bool { return among(f.over, `^\d+ sold of \d+$`) && among(f.over, `^negative stock`) },
+	},
+	{
+		change: "no id check", expected: "doubled: two orders of one request key",
+		edits: []edit{
+			{
+				"repository/stock.go",
+				"\tknown, err := s.knownOutcomes(tx, attempts)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn newBatch(attempts, known), nil\n",
+				"\treturn newBatch(attempts, nil), nil\n",
+			},
+			{"repository/deduct.go", "\tknown, err := s.knownOutcomes(db, attempts)\n", "\tknown, err := map[string]model.Outcome(nil), error(nil)\n"},
+			{
+				schema, "  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,\n",
+				"  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n  KEY orders_id (id),\n",
+			},
+			{schema, "  UNIQUE KEY orders_request (", "  KEY orders_request ("},
+		},
+		shows: func(f findings) bool { return len(f.doubled) > 0 },
+	},
+	{
+		change: "no limit check", expected: "over: a user above the limit",
+		edits: []edit{
+			{
+				"repository/stock.go",
+				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > offer.LimitPerUser })", "",
+			},
+			{"repository/stock.go", "\t\tif !allNew {\n", "\t\tif !allNew && false {\n"},
+			{"repository/stock.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},
+		},
+		shows: func(f findings) bool { return among(f.over, fmt.Sprintf(`holds \d+ of %d$`, teethLimit)) },
+	},
+	{
+		change: "201 before the commit", expected: "lost: confirmed orders that are not there",
+		edits: []edit{
+			{"service/purchase.go", "Quantity: a.Quantity, Status: model.OrderQueued,", "Quantity: a.Quantity, Status: model.OrderPending,"},
+			{"service/purchase.go", "\twait := p.AckWait\n", "\twait := p.AckWait\n\tif !repeated {\n\t\treturn queued, nil\n\t}\n"},
+		},
+		shows: func(f findings) bool { return len(f.lost) > 0 },
+	},
+}
+
+func among(list []string, pattern string) bool {
+	return slices.ContainsFunc(list, regexp.MustCompile(pattern).MatchString)
+}
+
+// teeth runs the engine as it is, which must pass, and with each of the mutations, which must not.
+func teeth(t *testing.T) (bites []bite) {
+	t.Run("the engine as it is", func(t *testing.T) {
+		d := &drill{T: t}
+		if f, err := d.bothWays(shop.Build(t)); err != nil || !f.clean() {
+			t.Fatalf("%s: %v", f, err)
+		}
+	})
+	for _, m := range mutations {
+		t.Run(m.change, func(t *testing.T) {
+			d, b := &drill{T: t}, bite{Change: m.change, Expected: m.expected}
+			defer func() {
+				bites = append(bites, b)
+				progress(b.line())
+			}()
+			var err error
+			b.Found, err = d.bothWays(shop.Build(t, "-overlay", overlay(t, m.edits)))
+			b.Passed = m.shows(b.Found)
+			t.Log(b.Found)
+			if !b.Passed {
+				t.Errorf("not found (%s): %s: %v", m.expected, b.Found, err)
+			}
+		})
+	}
+	return bites
+}
+
+// overlay makes changed copies of the engine's files, and the file that tells `go build` of them.
+func overlay(t *testing.T, edits []edit) string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, e := range edits {
+		text, ok := texts[e.file]
+		if !ok {
+			raw, err := os.ReadFile(filepath.Join(shop.Root(), e.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(raw)
+		}
+		changed, err := replaceOnce(text, e.before, e.after)
+		if err != nil {
+			t.Fatalf("the engine has changed, and this mutation must follow it: %s %v", e.file, err)
+		}
+		texts[e.file] = changed
+	}
+	folder := t.TempDir()
+	replace := map[string]string{}
+	for file, text := range texts {
+		path := filepath.Join(folder, strings.ReplaceAll(file, "/", "-"))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(shop.Root(), file)] = path
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "overlay.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func replaceOnce(text, before, after string) (string, error) {
+	if n := strings.Count(text, before); n != 1 {
+		return "", fmt.Errorf("has %q %d times, not once", before, n)
+	}
+	return strings.Replace(text, before, after, 1), nil
+}
+
+// teethLimit is how many units a user may have in the run below: enough that a key asked for twice does not end at the
+// limit.
+const teethLimit = 2
+
+// bothWays sells through Redis on one instance and, since the other has none, in the database alone on that one, until
+// more was asked for than there is; Redis is wiped meanwhile, twice. Some users ask under the same key on both, and for
+// more than they may have.
+func (d *drill) bothWays(binary string) (findings, error) {
+	d.Helper()
+	s := shop.New(d)
+	s.Binary = binary
+	gated, alone := d.gatedAndAlone(s)
+	groups := size(40, 400)     // that see a wipe
+	quota := int64(25 * groups) // of which they buy less than half; the others ask for more than is left
+	sale := d.openSale(s, gated.URL, shop.Document{"quota": quota, "limit_per_user": teethLimit})
+	var attempts []shop.Attempt
+	for wipe := range 2 {
+		attempts = append(attempts, d.send(s, sale, groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() { d.tell(d.client(s.Redis), "FLUSHALL") })...)
+		d.gateThere(s, sale, gated.URL)
+	}
+	attempts = append(attempts, d.send(s, sale, groupsOf(4*groups, "last", gated.URL, alone.URL), nil)...)
+	return d.sellRest(s, sale, terms{quota: quota, limit: teethLimit, within: shop.Recovery}, attempts, gated.URL, alone.URL)
+}
+
+// groupsOf are buyers of four kinds in turn: one who asks on both instances under one key; one who asks for more than a
+// user may have, also on both; and one each who asks once on one of the instances. A group may have five units.
+func groupsOf(n int, prefix, gated, alone string) (list []shop.Attempt) {
+	for i := range n {
+		asks := func(kind string, key int, url string) {
+			user := fmt.Sprintf("%s-%s%d", prefix, kind, i)
+			list = append(list, shop.Attempt{User: user, Key: fmt.Sprintf("%s-%d", user, key), URL: url})
+		}
+		asks("twice", 1, gated)
+		asks("twice", 1, alone)
+		asks("greedy", 1, gated)
+		asks("greedy", 2, alone)
+		asks("greedy", 3, gated)
+		asks("modest", 1, gated)
+		asks("frugal", 1, alone)
+	}
+	return list
+}
+
+// send lets buyers ask in the order given, a crowd of them at once, and does something when half have their answer.
+func (d *drill) send(s *shop.Shop, sale string, attempts []shop.Attempt, half func()) []shop.Attempt {
+	d.Helper()
+	var next, answered atomic.Int64
+	var buyers sync.WaitGroup
+	halfway := make(chan struct{})
+	for range crowd {
+		buyers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(attempts)); i = next.Add(1) - 1 {
+				s.Buy(&attempts[i], sale)
+				if answered.Add(1) == int64(len(attempts)/2) {
+					close(halfway)
+				}
+			}
+		})
+	}
+	<-halfway
+	if half != nil {
+		half()
+	}
+	buyers.Wait()
+	return attempts
+}
+
+// gateThere waits until a sale has a gate again.
+func (d *drill) gateThere(s *shop.Shop, sale, url string) {
+	d.Helper()
+	shop.Recovered(d, "the gate is there again", func() error {
+		status, doc, err := s.Call("GET", url+"/api/v1/admin/sales/"+sale+"/audit", s.Operator(url), nil)
+		if err != nil {
+			return err
+		}
+		if gate, _ := doc["gate"].(shop.Document); status != 200 || gate["epoch"] == 0.0 {
+			return fmt.Errorf("status %d: %v", status, doc)
+		}
+		return nil
+	})
+}
