@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt fuzz lab bench microbench drill check build clean
+.PHONY: help run test browser lint fmt fuzz lab bench microbench drill check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -24,10 +24,20 @@ test: ## Run all tests with the race detector; they start MariaDB and Redis by t
 	cd drill && go vet ./... && go test -count=1 -timeout 12m ./...
 	CGO_ENABLED=1 go test -race -count=1 -timeout 12m ./...
 
+browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots shows them
+	cd browsertest && go vet ./... && go test -count=1 ./...
+
+# axe-core judges whether a page can be used by everybody. It is fetched for the tests and is no part of the project.
+AXE := 4.14.1
+build/axe.min.js:
+	mkdir -p build
+	cd build && npm pack --silent axe-core@$(AXE) && tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/axe.min.js && rm axe-core-$(AXE).tgz
+
 lint: ## Check style, and the doors between the packages
 	$(LINT) run ./...
 	cd deploy/composetest && go tool -modfile=../../tools/go.mod golangci-lint run ./...
 	cd drill && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd browsertest && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
 fmt: ## Format the code
 	go tool -modfile=tools/go.mod gofumpt -l -w .

@@ -202,9 +202,17 @@ func (a *App) wire(ctx context.Context) error {
 	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
 	a.sales = &service.Sales{Store: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
 	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
+	assets, err := web.NewAssets()
+	if err != nil {
+		return err
+	}
+	pages, err := web.NewPages(a.catalog, assets, a.URL)
+	if err != nil {
+		return err
+	}
 	a.accounts = &service.Accounts{Store: db, Passwords: service.NewPasswords(), Tokens: service.NewTokens(secret, a.now)}
 	provider := &sandbox.Provider{
-		Books: db, Payment: db.Payment, Now: a.catalog.Now, Log: a.log,
+		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.catalog.Now, Log: a.log,
 		Sign: func(timestamp string, body []byte) string {
 			return service.SignCallback(paymentSecret, timestamp, body)
 		},
@@ -224,7 +232,7 @@ func (a *App) wire(ctx context.Context) error {
 		},
 		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog,
 		Paths: service.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
-		Sandbox: provider, Home: &web.Home{Catalog: a.catalog, PublicURL: a.URL},
+		Sandbox: provider, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
 			Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,

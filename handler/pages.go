@@ -146,6 +146,21 @@ func (a *API) showSales() gin.HandlerFunc {
 	return a.allSales(func(c *gin.Context, _ []model.Offer) *page { return a.render(c) })
 }
 
+// showAlways answers with a page for people that never changes.
+func (a *API) showAlways() gin.HandlerFunc {
+	var kept atomic.Pointer[page]
+	return func(c *gin.Context) {
+		if kept.Load() == nil {
+			made := a.render(c)
+			if made == nil {
+				return
+			}
+			kept.Store(made)
+		}
+		kept.Load().send(c)
+	}
+}
+
 // salesPage is a page that holds until a sale changes, by the catalog or by the clock.
 type salesPage struct {
 	*page

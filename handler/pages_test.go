@@ -54,9 +54,28 @@ func TestPagesAreMadeOnChange(t *testing.T) {
 	}
 }
 
+// A page that never changes is made once.
+func TestPagesThatNeverChange(t *testing.T) {
+	s, made := newShop(t), 0
+	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		made++
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = fmt.Fprint(w, "orders")
+	})
+	for range 3 {
+		w := s.get("/orders", "")
+		if w.Code != http.StatusOK || w.Body.String() != "orders" || s.get("/orders", w.Header().Get("ETag")).Code != http.StatusNotModified {
+			t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+		}
+	}
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
+}
+
 // What Home refuses is passed on as it is, and nobody else gets it.
 func TestRefusedPagesAreNotKept(t *testing.T) {
-	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB"} {
+	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB", "/orders"} {
 		t.Run(path, func(t *testing.T) {
 			s, status := newShop(t), http.StatusServiceUnavailable
 			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })

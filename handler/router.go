@@ -32,7 +32,8 @@ type API struct {
 	Paths     *service.Paths
 	Tokens    *service.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
-	Home      http.Handler // the pages for people, at / and /sales/ID: the same for all
+	Home      http.Handler // the pages for people, at /, /sales/ID and /orders: the same for all
+	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME
 
 	Limits  Limits
 	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
@@ -90,6 +91,8 @@ func Router(a *API) (http.Handler, error) {
 
 	r.GET("/healthz", a.healthz)
 	r.GET("/readyz", a.readyz)
+	// Without a limit: a page without its style is broken, and an asset costs no more than a refusal.
+	r.GET("/assets/:name", gin.WrapH(a.Assets))
 
 	api := r.Group("/api/v1", instance)
 	api.POST("/payments/callback", deadline, a.callback)  // the provider's address is one for all buyers
@@ -126,6 +129,7 @@ func Router(a *API) (http.Handler, error) {
 	pages := r.Group("", instance, address)
 	pages.GET("/", a.showSales())
 	pages.GET("/sales/:sale", a.showSale())
+	pages.GET("/orders", a.showAlways())
 	pages.GET("/s/:code", deadline, a.shortLink)
 	pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
 	pages.POST("/pay/:payment", deadline, gin.WrapH(a.Sandbox))

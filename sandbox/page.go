@@ -15,11 +15,37 @@ var pageSource string
 
 var pages = template.Must(template.New("page").Parse(pageSource))
 
+// policy lets the page load the style and the one script that its head names.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// outcome is what the page says of a payment. Each is one text of the page.
+type outcome string
+
+const (
+	isOpen        outcome = "open"
+	isPaid        outcome = "paid"
+	isDeclined    outcome = "declined"
+	isGivenBack   outcome = "given back"  // no order could keep the money
+	isUnconfirmed outcome = "unconfirmed" // the shop has not answered
+	isNoChoice    outcome = "no choice"
+)
+
+// outcomes are those of payments by their status.
+var outcomes = map[model.PaymentStatus]outcome{
+	model.PaymentOpen: isOpen, model.PaymentSucceeded: isPaid, model.PaymentFailed: isDeclined,
+	model.PaymentRefundDue: isGivenBack, model.PaymentRefunded: isGivenBack,
+}
+
 type page struct {
-	Payment model.Payment
+	Head    template.HTML
 	Amount  string
-	Notice  string
-	Error   bool
+	OrderID string
+	Outcome outcome
+}
+
+// Choose reports whether there is still something to choose.
+func (p page) Choose() bool {
+	return p.Outcome == isOpen || p.Outcome == isNoChoice || p.Outcome == isUnconfirmed
 }
 
 // ServeHTTP shows a payment's page (GET /pay/ID) and takes the buyer's choice (POST, form field choice: pay
@@ -40,32 +66,38 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	show := page{Payment: payment, Amount: fmt.Sprintf("%d.%02d %s", payment.AmountCents/100, payment.AmountCents%100, payment.Currency)}
+	show := page{
+		Head: p.Head, OrderID: payment.OrderID, Outcome: outcomes[payment.Status],
+		Amount: fmt.Sprintf("%d.%02d %s", payment.AmountCents/100, payment.AmountCents%100, payment.Currency),
+	}
 	if r.Method == http.MethodPost {
-		show.Notice, show.Error = p.choose(r, payment)
-		if after, ok, err := p.Payment(r.Context(), id); err == nil && ok {
-			show.Payment = after
-		}
+		show.Outcome = p.choose(r, payment)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'")
+	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-store")
 	if err := pages.Execute(w, show); err != nil {
 		p.Log.Warn("sandbox page", "error", err) // the buyer left in the middle of it
 	}
 }
 
-func (p *Provider) choose(r *http.Request, payment model.Payment) (notice string, failed bool) {
+// choose does what the buyer chose, and says what came of it. That is not the payment's status: who pays on a page on
+// which they declined before has paid, in a transaction of its own.
+func (p *Provider) choose(r *http.Request, payment model.Payment) outcome {
 	choice := r.PostFormValue("choice")
 	if choice != "pay" && choice != "decline" {
-		return "Choose to pay or to decline. / 请选择支付或拒绝。", true
+		return isNoChoice
 	}
 	if err := p.Pay(r.Context(), payment, choice == "decline"); err != nil {
 		p.Log.Warn("sandbox payment", "error", err)
-		return "The shop has not answered yet; it will be told again. / 商家尚未确认，稍后将自动重试。", true
+		return isUnconfirmed
 	}
-	if choice == "decline" {
-		return "You declined. / 您已拒绝支付。", false
+	after, ok, err := p.Payment(r.Context(), payment.ID)
+	switch {
+	case err == nil && ok && outcomes[after.Status] == isGivenBack:
+		return isGivenBack
+	case choice == "decline" && outcomes[after.Status] != isPaid: // a decline takes back no payment
+		return isDeclined
 	}
-	return "Thank you. The shop has been told. / 支付完成，已通知商家。", false
+	return isPaid
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -43,8 +44,10 @@ type Provider struct {
 	Sign func(timestamp string, body []byte) string
 	// CallbackURL is where the merchant hears of transactions.
 	CallbackURL func() string
-	Now         func() time.Time
-	Log         *slog.Logger
+	// Head is what the page takes into its head element to look as the shop does.
+	Head template.HTML
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
 // Pay charges a payment, or declines it, and tells the merchant. A payment that is charged twice is one

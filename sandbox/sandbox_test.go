@@ -117,6 +117,7 @@ func newShop(t *testing.T, statuses ...int) *shop {
 		Payment:     func(context.Context, string) (model.Payment, bool, error) { return s.payment, s.found, s.broken },
 		Sign:        func(timestamp string, body []byte) string { return "signed " + timestamp + " " + string(body) },
 		CallbackURL: func() string { return merchant.URL },
+		Head:        "<link look>",
 		Now:         func() time.Time { return time.Unix(1767225600, 0) },
 		Log:         slog.New(slog.DiscardHandler),
 	}
@@ -302,16 +303,20 @@ func TestPage(t *testing.T) {
 		wantNot  []string
 		callback bool
 	}{
-		"open":             {charge, "", 200, []string{"1234.05 CNY", `value="pay"`, `value="decline"`}, []string{"Status:", "role="}, false},
-		"paid":             {with(charge, model.PaymentSucceeded), "", 200, []string{"Status: succeeded"}, []string{"<button"}, false},
-		"declined":         {with(charge, model.PaymentFailed), "", 200, []string{"Status: failed"}, []string{"<button"}, false},
-		"refunded":         {with(charge, model.PaymentRefunded), "", 200, []string{"Status: refunded"}, []string{"<button"}, false},
-		"the button pay":   {charge, "pay", 200, []string{`role="status"`, "Thank you"}, []string{`role="alert"`}, true},
-		"decline":          {charge, "decline", 200, []string{`role="status"`, "declined"}, []string{"Thank you"}, true},
-		"no button":        {charge, "steal", 200, []string{`role="alert"`, "Choose"}, []string{"Thank you"}, false},
-		"the shop is away": {charge, "pay", 503, []string{`role="alert"`, "will be told again"}, []string{"Thank you", "503", "127.0.0.1"}, true},
-		"a free payment":   {model.Payment{ID: paymentID, Currency: "EUR", Status: model.PaymentOpen}, "", 200, []string{"0.00 EUR"}, nil, false},
-		"an odd currency":  {model.Payment{ID: paymentID, Currency: "<b>", Status: model.PaymentOpen}, "", 200, []string{"0.00 &lt;b&gt;"}, []string{"<b>"}, false},
+		"open":              {charge, "", 200, []string{"1234.05 CNY", `value="pay"`, `value="decline"`, `href="/orders#ORDER1"`, "<link look>"}, []string{`role="alert"`}, false},
+		"paid":              {with(charge, model.PaymentSucceeded), "", 200, []string{"Thank you", `href="/orders#ORDER1"`}, []string{"<button"}, false},
+		"declined":          {with(charge, model.PaymentFailed), "", 200, []string{"You declined"}, []string{"<button"}, false},
+		"to be refunded":    {with(charge, model.PaymentRefundDue), "", 200, []string{"goes back"}, []string{"<button", "Thank you"}, false},
+		"refunded":          {with(charge, model.PaymentRefunded), "", 200, []string{"goes back"}, []string{"<button", "Thank you"}, false},
+		"the button pay":    {charge, "pay", 200, []string{`role="status"`, "Thank you", `href="/orders#ORDER1"`}, []string{`role="alert"`, "<button"}, true},
+		"decline":           {charge, "decline", 200, []string{`role="status"`, "You declined"}, []string{"Thank you", "<button"}, true},
+		"paid after all":    {with(charge, model.PaymentFailed), "pay", 200, []string{"Thank you"}, []string{"declined", "<button"}, true},
+		"declined too late": {with(charge, model.PaymentSucceeded), "decline", 200, []string{"Thank you"}, []string{"declined", "<button"}, true},
+		"paid too late":     {with(charge, model.PaymentRefundDue), "pay", 200, []string{"goes back"}, []string{"Thank you", "<button"}, true},
+		"no button":         {charge, "steal", 200, []string{`role="alert"`, "Choose"}, []string{"Thank you"}, false},
+		"the shop is away":  {charge, "pay", 503, []string{`role="alert"`, "will be told again"}, []string{"Thank you", "503", "127.0.0.1"}, true},
+		"a free payment":    {model.Payment{ID: paymentID, Currency: "EUR", Status: model.PaymentOpen}, "", 200, []string{"0.00 EUR"}, nil, false},
+		"an odd currency":   {model.Payment{ID: paymentID, Currency: "<b>", Status: model.PaymentOpen}, "", 200, []string{"0.00 &lt;b&gt;"}, []string{"<b>"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t, tc.answer)

@@ -1,0 +1,81 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Every page and stage, small and wide, light and dark, in both languages: build/screenshots is for people to look at.
+func TestScreens(t *testing.T) {
+	s := serve(t)
+	teapot := s.sale(fields{"title": "The last hundred teapots", "limit_per_user": 2, "quota": 100})
+	gone := s.sale(fields{"title": "Enamel kettle, 1.5 litres, in the green that was out for years", "quota": 1, "original_price_cents": 0})
+	later := s.sale(fields{"title": "Gaiwan 盖碗", "currency": "EUR", "price_cents": 123456, "starts_at": time.Now().Add(26 * time.Hour), "ends_at": time.Now().Add(50 * time.Hour)})
+	others := s.buyer("other")
+	s.buy(gone, others, 1)
+	for range 18 {
+		s.buy(teapot, s.buyer(fmt.Sprintf("crowd-%d", time.Now().UnixNano())), 2)
+	}
+
+	w := s.open(desktop)
+	w.allow("status of 404", "status of 409", "status of 401")
+	w.visit("/")
+	w.see(".card", "64 of 100 left")
+	w.screens("sales")
+	w.visit("/sales/" + later)
+	w.see("#button", "Starts in")
+	w.see("#line", "Live")
+	w.screens("sale-upcoming")
+	w.visit("/sales/" + gone)
+	w.see("#notice", "Units of unpaid orders come back")
+	w.see("#line", "Live")
+	w.screens("sale-sold-out")
+	w.visit("/sales/" + teapot)
+	w.see("#line", "Live")
+	w.screens("sale-open")
+	w.click("#button")
+	w.see("#account-title", "Create an account")
+	w.write("#name", "ann")
+	w.write("#password", "short")
+	w.click("#account-submit")
+	w.see("#password-error", "at least 8")
+	w.screens("account")
+	w.write("#password", " but longer")
+	w.click("#account-submit")
+	w.see("#yours-title", "Yours until")
+	w.screens("yours")
+	w.click("#yours-cancel")
+	w.see("#ask", "Cancel this order?")
+	w.screens("ask")
+	w.click("#ask-no")
+	w.visit("/orders")
+	w.see(".order", "To be paid")
+	w.screens("orders")
+	w.click(".order .pay")
+	w.see(".payment .amount", "9.90 CNY")
+	w.screens("payment")
+	w.click(`button[value="pay"]`)
+	w.see("[role=status]", "Paid. Thank you")
+	w.screens("payment-paid")
+	w.visit("/sales/NONE")
+	w.see("h1", "nothing here")
+	w.screens("missing")
+}
+
+// screens keeps the page as it is in every look.
+func (w *window) screens(name string) {
+	w.t.Helper()
+	for _, language := range []string{"en", "zh"} {
+		js[bool](w, fmt.Sprintf(`document.querySelector("button.language[value=%s]")?.click() ?? (document.documentElement.lang = %q), document.querySelector(".language:focus")?.blur(), true`, language, language))
+		for _, dark := range []bool{false, true} {
+			for _, width := range []int64{375, 1440} {
+				w.like(look{width: width, dark: dark, language: "en-GB"})
+				scheme := map[bool]string{false: "light", true: "dark"}[dark]
+				w.shot(fmt.Sprintf("%s-%d-%s-%s", name, width, scheme, language))
+			}
+		}
+	}
+	w.like(desktop)
+	js[bool](w, `document.querySelector("button.language[value=en]")?.click() ?? (document.documentElement.lang = "en"), true`)
+}

@@ -1,0 +1,186 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+const (
+	// assetsPath is where assets are served, under names that hold a hash of what is in them.
+	assetsPath = "/assets/"
+	// hashBytes of SHA-256 in a name: two versions of one file won't share one.
+	hashBytes = 6
+	// forever is what a name with a hash allows: what it names never changes.
+	forever = "public, max-age=31536000, immutable"
+	// assetPolicy is for an asset that is opened by itself, as a picture may be.
+	assetPolicy = "default-src 'none'"
+)
+
+// contentTypes are those of the assets; the system's own table differs from machine to machine.
+var contentTypes = map[string]string{
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
+}
+
+// reference is how an asset names another: "./NAME".
+var reference = regexp.MustCompile(`"\./([a-z0-9-]+\.[a-z]+)"`)
+
+// Assets are the style, scripts and pictures of the pages, made ready once at the start.
+type Assets struct {
+	served map[string]*asset   // by the name with a hash
+	names  map[string]string   // the name with a hash, by the plain one
+	needs  map[string][]string // what a file refers to, directly or not, by plain names
+}
+
+// asset is one file, ready to be sent.
+type asset struct {
+	contentType          string
+	plain, gzipped       []byte
+	plainTag, gzippedTag string
+}
+
+// NewAssets makes the embedded files ready, and a module with the words of all languages. Names inside them are
+// replaced by names with a hash, so the files that are referred to come first; a circle is an error.
+func NewAssets() (*Assets, error) {
+	words, err := wordsModule()
+	if err != nil {
+		return nil, err
+	}
+	sources := map[string][]byte{"words.js": words}
+	files, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		if sources[file.Name()], err = assetFiles.ReadFile("assets/" + file.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return makeAssets(sources)
+}
+
+func makeAssets(sources map[string][]byte) (*Assets, error) {
+	a := &Assets{served: map[string]*asset{}, names: map[string]string{}, needs: map[string][]string{}}
+	for name := range sources {
+		if err := a.add(sources, name, nil); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// add makes a file ready after those that it refers to. within are the files that wait for this one.
+func (a *Assets) add(sources map[string][]byte, name string, within []string) error {
+	source, ok := sources[name]
+	switch {
+	case a.names[name] != "":
+		return nil
+	case !ok:
+		return fmt.Errorf("%s refers to %s, which is not there", strings.Join(within, " in "), name)
+	case slices.Contains(within, name):
+		return fmt.Errorf("assets refer to each other in a circle: %s, %s", strings.Join(within, ", "), name)
+	}
+	within = append(slices.Clone(within), name)
+	for _, match := range reference.FindAllSubmatch(source, -1) {
+		other := string(match[1])
+		if err := a.add(sources, other, within); err != nil {
+			return err
+		}
+		for _, needed := range append(slices.Clone(a.needs[other]), other) {
+			if !slices.Contains(a.needs[name], needed) {
+				a.needs[name] = append(a.needs[name], needed)
+			}
+		}
+	}
+	body := reference.ReplaceAllFunc(source, func(quoted []byte) []byte {
+		return []byte(strconv.Quote("./" + a.names[string(quoted[3:len(quoted)-1])]))
+	})
+	made, hash, err := newAsset(name, body)
+	if err != nil {
+		return err
+	}
+	extension := path.Ext(name)
+	a.names[name] = strings.TrimSuffix(name, extension) + "." + hash + extension
+	a.served[a.names[name]] = made
+	return nil
+}
+
+func newAsset(name string, body []byte) (made *asset, hash string, err error) {
+	contentType, ok := contentTypes[path.Ext(name)]
+	if !ok {
+		return nil, "", fmt.Errorf("asset %s: no content type is known", name)
+	}
+	var gzipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&gzipped, gzip.BestCompression)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil, "", err
+	}
+	if err := w.Close(); err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256(body)
+	hash = hex.EncodeToString(sum[:hashBytes])
+	return &asset{contentType, body, gzipped.Bytes(), `"` + hash + `"`, `"` + hash + `-gzip"`}, hash, nil
+}
+
+// URL is where an asset is served. It fails for a name that no asset has.
+func (a *Assets) URL(name string) (string, error) {
+	served, ok := a.names[name]
+	if !ok {
+		return "", fmt.Errorf("there is no asset %s", name)
+	}
+	return assetsPath + served, nil
+}
+
+// ServeHTTP answers with an asset, or 304 if the client has it.
+func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	found, ok := a.served[strings.TrimPrefix(r.URL.Path, assetsPath)]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	body, tag := found.plain, found.plainTag
+	header := w.Header()
+	if takesGzip(r.Header.Get("Accept-Encoding")) {
+		body, tag = found.gzipped, found.gzippedTag
+		header.Set("Content-Encoding", "gzip")
+	}
+	header.Set("Content-Type", found.contentType)
+	header.Set("Cache-Control", forever)
+	header.Set("Content-Security-Policy", assetPolicy)
+	header.Set("Vary", "Accept-Encoding")
+	header.Set("ETag", tag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// takesGzip reads Accept-Encoding (RFC 9110, 12.5.3).
+func takesGzip(header string) bool {
+	for choice := range strings.SplitSeq(header, ",") {
+		coding, weight, weighted := strings.Cut(choice, ";")
+		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			continue
+		}
+		value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+		q, err := strconv.ParseFloat(value, 64)
+		return !weighted || err == nil && q > 0
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+// Logging in and registering, in place: a dialog over the page that needs it, so that nobody loses what they were at.
+
+import { call, changed, session, setSession } from "./api.js";
+import { at, show } from "./dom.js";
+import { hush, reason, say } from "./i18n.js";
+import { lasting } from "./store.js";
+
+const dialog = at("account");
+const form = at("account-form");
+const submit = at("account-submit");
+const fields = { name: at("name"), password: at("password") };
+let registering = false;
+let busy = false;
+
+// enter asks for a log-in, saying why, and gives whether there is one now.
+export function enter(why) {
+  open(why);
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(session() !== null), { once: true });
+  });
+}
+
+function open(why) {
+  const who = session();
+  show(form, !who);
+  show(at("account-in"), who);
+  if (who) {
+    dialog.setAttribute("aria-labelledby", "account-name");
+    say(at("account-name"), "logged_in_as", { name: who.name });
+  } else {
+    dialog.setAttribute("aria-labelledby", "account-title");
+    // Whoever was here before has an account.
+    arrange(lasting.read("name") === null);
+    fields.name.value ||= lasting.read("name") ?? "";
+    show(at("account-reason"), why);
+    if (why) {
+      say(at("account-reason"), why);
+    }
+  }
+  dialog.showModal();
+  if (!who) {
+    (fields.name.value ? fields.password : fields.name).focus();
+  }
+}
+
+// arrange lays the form out for registering or for logging in. What was typed stays.
+function arrange(register) {
+  registering = register;
+  say(at("account-title"), register ? "register" : "log_in");
+  say(submit, register ? "register" : "log_in");
+  say(at("account-switch"), register ? "log_in_instead" : "register_instead");
+  show(at("name-hint"), register);
+  show(at("password-hint"), register);
+  fields.password.autocomplete = register ? "new-password" : "current-password";
+  clear();
+}
+
+function clear() {
+  for (const [name, field] of Object.entries(fields)) {
+    field.removeAttribute("aria-invalid");
+    hush(at(`${name}-error`));
+  }
+}
+
+// complain puts a reason beside its field, and the keyboard into it.
+function complain(name, write) {
+  write(at(`${name}-error`));
+  fields[name].setAttribute("aria-invalid", "true");
+  fields[name].focus();
+}
+
+// mistake is what is wrong with the input, as far as that can be told here: [field, word], or undefined.
+function mistake() {
+  const bytes = new TextEncoder().encode(fields.password.value).length;
+  if (!/^[A-Za-z0-9._-]{3,32}$/.test(fields.name.value)) {
+    return ["name", "bad_name"];
+  }
+  if (bytes < 8) {
+    return ["password", registering ? "bad_password" : "wrong_password"];
+  }
+  return bytes > 128 ? ["password", "long_password"] : undefined;
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  clear();
+  fields.name.value = fields.name.value.trim();
+  const wrong = mistake();
+  if (wrong) {
+    complain(wrong[0], (error) => say(error, wrong[1]));
+    return;
+  }
+  if (busy) {
+    return;
+  }
+  busy = true;
+  submit.setAttribute("aria-busy", "true");
+  try {
+    const body = { name: fields.name.value, password: fields.password.value };
+    const { data } = await call("POST", registering ? "/users" : "/sessions", { body });
+    lasting.write("name", data.user.name);
+    fields.password.value = "";
+    setSession(data);
+    dialog.close();
+  } catch (refusal) {
+    refused(refusal);
+  } finally {
+    busy = false;
+    submit.removeAttribute("aria-busy");
+  }
+});
+
+function refused(refusal) {
+  if (refusal.code === "unauthenticated") {
+    complain("password", (error) => say(error, "wrong_password"));
+    return;
+  }
+  const about = refusal.code === "name_taken" || refusal.detail?.startsWith("name ") ? "name" : "password";
+  complain(about, (error) => reason(error, refusal));
+}
+
+at("account-button").addEventListener("click", () => open());
+at("account-close").addEventListener("click", () => dialog.close());
+at("account-switch").addEventListener("click", () => arrange(!registering));
+at("account-out").addEventListener("click", () => {
+  setSession(null);
+  dialog.close();
+});
+
+function drawButton() {
+  const who = session();
+  const button = at("account-button");
+  if (who) {
+    hush(button);
+    button.textContent = who.name;
+  } else {
+    say(button, "log_in");
+  }
+}
+
+changed.addEventListener("session", drawButton);
+drawButton();

@@ -1,0 +1,21 @@
+// What a buyer does with an order, wherever it is shown.
+
+import { call } from "./api.js";
+import { now } from "./clock.js";
+import { ask } from "./dom.js";
+
+export const payable = (order) => order.status === "pending" && now() < Date.parse(order.expires_at);
+
+export const reread = async (order) => (await call("GET", `/orders/${order.id}`)).data;
+
+// pay goes to the payment's page. It throws a Refusal if the order can't be paid.
+export async function pay(order) {
+  const { data } = await call("POST", `/orders/${order.id}/payments`);
+  location.assign(data.pay_url);
+}
+
+// cancel asks back, and gives the order as it is then; null if the buyer keeps it. It throws a Refusal if the order
+// can't be cancelled.
+export async function cancel(order) {
+  return (await ask()) ? (await call("DELETE", `/orders/${order.id}`)).data : null;
+}

@@ -1,0 +1,183 @@
+// The page of a buyer's orders, the newest first. /orders#ID shows one order before the others, as the payment's page
+// leads back here.
+
+import "./page.js";
+import { enter } from "./account.js";
+import { call, changed, look, session } from "./api.js";
+import { everySecond, now, sync } from "./clock.js";
+import { at, enable, enabled, show } from "./dom.js";
+import { dateTime, duration, hush, money, number, reason, say } from "./i18n.js";
+import { cancel, pay, payable, reread } from "./order.js";
+
+// atOnce is how many orders are fetched at a time.
+const atOnce = 20;
+
+// lookAgain is how often an order that is still to be paid is read again: it may be paid elsewhere, or expire.
+const lookAgain = 5000;
+
+const shown = new Map(); // by id: {order, card}
+const sales = new Map(); // by id: a promise of the sale
+let cursor = "";
+
+const saleOf = (id) => {
+  if (!sales.has(id)) {
+    sales.set(id, look(`/sales/${id}`));
+  }
+  return sales.get(id);
+};
+
+// put shows an order, or shows it anew.
+function put(order, place = "append") {
+  const known = shown.get(order.id);
+  const card = known?.card ?? newCard(order, place);
+  shown.set(order.id, { order, card });
+  draw({ order, card });
+}
+
+function newCard(order, place) {
+  const card = at("order").content.firstElementChild.cloneNode(true);
+  const find = (selector) => card.querySelector(selector);
+  card.id = order.id;
+  card.classList.toggle("wanted", location.hash === `#${order.id}`);
+  find("a").href = `/sales/${order.sale_id}`;
+  find("a").textContent = "…";
+  saleOf(order.sale_id).then((sale) => { find("a").textContent = sale.title; }).catch(() => { find("a").textContent = order.sale_id; });
+  find(".pay").addEventListener("click", () => act(order.id, ".pay", pay));
+  find(".cancel").addEventListener("click", () => act(order.id, ".cancel", cancel));
+  at("orders")[place](card);
+  return card;
+}
+
+function draw({ order, card }) {
+  const find = (selector) => card.querySelector(selector);
+  const late = order.status === "pending" && !payable(order);
+  const price = money(order.amount_cents / order.quantity, order.currency);
+  const amount = money(order.amount_cents, order.currency);
+  find(".state").dataset.state = late ? "expired" : order.status;
+  say(find(".state"), `status_${late ? "expired" : order.status}`);
+  say(find(".units"), "units", { n: number(order.quantity), price });
+  find(".amount").textContent = amount;
+  drawTimes(find("dl"), order);
+  say(find(".pay"), "pay", { amount });
+  say(find(".cancel"), "cancel_order");
+  show(find(".actions"), payable(order));
+}
+
+// drawTimes says what happened when. Only what is still to come counts down.
+function drawTimes(list, order) {
+  const expires = Date.parse(order.expires_at);
+  const lines = [["at_created", order.created_at]];
+  if (order.paid_at) {
+    lines.push(["at_paid", order.paid_at]);
+  } else if (order.expires_at) {
+    lines.push([payable(order) ? "at_expires" : "at_expired", order.expires_at]);
+  }
+  if (list.children.length !== 2 * lines.length) {
+    list.replaceChildren(...lines.flatMap(() => [document.createElement("dt"), document.createElement("dd")]));
+  }
+  lines.forEach(([word, time], i) => {
+    const [term, value] = [list.children[2 * i], list.children[2 * i + 1]];
+    say(term, word);
+    value.textContent = dateTime(Date.parse(time)) + (word === "at_expires" ? ` (${duration(expires - now())})` : "");
+  });
+}
+
+// act does something with an order, and shows beside its buttons why it can't be done.
+async function act(id, selector, what) {
+  const { order, card } = shown.get(id);
+  const button = card.querySelector(selector);
+  const error = card.querySelector(".error");
+  if (!enabled(button)) {
+    return;
+  }
+  enable(button, false);
+  hush(error);
+  try {
+    const after = await what(order);
+    if (after) {
+      put(after);
+      card.querySelector("a").focus(); // the button is gone
+    }
+  } catch (refusal) {
+    reason(error, refusal);
+    refresh(order);
+  }
+  enable(button, true);
+}
+
+async function refresh(order) {
+  try {
+    put(await reread(order));
+  } catch {
+    // it is asked for again
+  }
+}
+
+async function more() {
+  try {
+    const { data } = await call("GET", `/orders?limit=${atOnce}&cursor=${encodeURIComponent(cursor)}`);
+    data.orders.forEach((order) => put(order));
+    cursor = data.next_cursor;
+    show(at("more"), cursor !== "");
+    show(at("none"), shown.size === 0);
+  } catch (refusal) {
+    tell(refusal);
+  }
+}
+
+// wanted puts the order that the address names before the others, should it not be among the newest.
+async function wanted() {
+  const id = location.hash.slice(1);
+  if (id && !shown.has(id)) {
+    try {
+      put(await reread({ id }), "prepend");
+    } catch {
+      say(at("notice"), "order_missing");
+      show(at("notice"), true);
+    }
+  }
+  document.getElementById(id)?.scrollIntoView({ block: "nearest" });
+}
+
+function tell(refusal) {
+  if (session()) {
+    reason(at("notice"), refusal);
+    show(at("notice"), true);
+  } else {
+    arrange(); // the log-in is over
+  }
+}
+
+async function arrange() {
+  shown.clear();
+  cursor = "";
+  at("orders").replaceChildren();
+  for (const id of ["notice", "none", "more"]) {
+    show(at(id), false);
+  }
+  show(at("outside"), !session());
+  if (session()) {
+    await more();
+    await wanted();
+  }
+}
+
+function redraw() {
+  shown.forEach(draw);
+}
+
+at("enter").addEventListener("click", () => enter("why_orders"));
+at("more").addEventListener("click", more);
+changed.addEventListener("session", arrange);
+addEventListener("hashchange", wanted);
+setInterval(() => {
+  if (!document.hidden) {
+    for (const { order } of shown.values()) {
+      if (order.status === "pending") {
+        refresh(order);
+      }
+    }
+  }
+}, lookAgain);
+arrange();
+sync().then(() => everySecond(redraw));

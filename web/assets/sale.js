@@ -1,0 +1,402 @@
+// The page of one sale: its stock and clock, the button, and the buyer's order. All that is shown follows from what
+// stands in the variables below; draw() writes it.
+
+import "./page.js";
+import "./share.js";
+import { enter } from "./account.js";
+import { changed, look, pause, session } from "./api.js";
+import { check, everySecond, now, sync } from "./clock.js";
+import { at, enable, enabled, show } from "./dom.js";
+import { dateTime, duration, hush, money, number, reason, say, wordOf } from "./i18n.js";
+import { cancel, pay, payable, reread } from "./order.js";
+import { begin, fetchPath, finish, isFleeting, unanswered } from "./purchase.js";
+import { watch } from "./stock.js";
+import { passing } from "./store.js";
+
+// coolDown is how long the button rests after a click.
+const coolDown = 1000;
+
+// jitter spreads the first request of all who wait for the start.
+const jitter = 300;
+
+// calm is how long an answer may take before the page says that it waits: most are quicker, and nothing flickers.
+const calm = 250;
+
+// lookAgain is how often a sale is read while its stream is broken, and an order whose end is due.
+const lookAgain = 5000;
+
+const goodNews = ["started", "back", "cancelled"];
+
+// freshAfter is how long caches may give a sale as it was.
+const freshAfter = 1000;
+
+const id = at("sale").dataset.id;
+let sale = null; // as the server last said
+let streaming = false;
+let state = null; // of the sale, by the server's clock
+let stage = "choose"; // or "asking", "hold", "stuck", "yours"
+let order = null; // the buyer's, in stage "yours"
+let told = null; // what the notice says: [word, places], or null
+let cool = true;
+let reading = null; // a promise while a look at the sale is due
+
+const starts = () => Date.parse(sale.starts_at);
+const ends = () => Date.parse(sale.ends_at);
+
+function stateNow() {
+  if (now() >= ends()) {
+    return "ended";
+  }
+  if (sale.state === "upcoming" && now() >= starts()) {
+    return sale.available > 0 ? "open" : "sold_out";
+  }
+  return sale.state;
+}
+
+// turn notes that the state has changed, and tells what that means to somebody who waits.
+function turn(to) {
+  const from = state;
+  state = to;
+  told = null;
+  if (to === "sold_out" || to === "paused") {
+    told = [`${to}_wait`];
+  } else if (to === "open" && from === "upcoming") {
+    told = ["started"];
+    if (session()) {
+      pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click asks again
+    }
+  } else if (to === "open" && from === "sold_out") {
+    told = ["back", { left: number(sale.available) }];
+    if (document.hidden) {
+      document.title = `● ${document.title}`;
+    }
+  }
+}
+
+function draw() {
+  if (!sale) {
+    return;
+  }
+  if (stateNow() !== state) {
+    turn(stateNow());
+  }
+  at("stock").max = sale.quota;
+  at("stock").value = sale.available;
+  say(at("left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  at("state").dataset.state = state;
+  say(at("state"), `state_${state}`);
+  drawClock();
+  drawForm();
+  drawNotice();
+  show(at("hold"), stage === "hold" || stage === "stuck");
+  show(at("hold-again"), stage === "stuck");
+  show(at("yours"), stage === "yours");
+  if (stage === "yours") {
+    drawOrder();
+  }
+  if (state === "upcoming" && starts() - now() < coolDown) {
+    setTimeout(draw, starts() - now() + 1); // the button turns at the start, not at the next full second
+  }
+}
+
+function drawClock() {
+  if (state === "upcoming") {
+    say(at("clock"), "starts_at", { time: () => dateTime(starts()) });
+  } else if (state === "ended" && now() < ends()) {
+    hush(at("clock")); // the operator has ended it
+  } else if (state === "ended") {
+    say(at("clock"), "ended_at", { time: () => dateTime(ends()) });
+  } else {
+    say(at("clock"), "ends_in", { time: () => duration(ends() - now()) });
+  }
+}
+
+const quantity = () => (sale.limit_per_user > 1 ? Number(at("quantity").value) : 1);
+
+function drawForm() {
+  show(at("buy"), stage === "choose" || stage === "asking");
+  enable(at("button"), state === "open" && cool && stage === "choose");
+  at("button").setAttribute("aria-busy", String(stage === "asking"));
+  if (state === "upcoming") {
+    say(at("button"), "starts_in", { time: () => duration(starts() - now()) });
+  } else if (state === "open") {
+    say(at("button"), "buy", { amount: money(sale.price_cents * quantity(), sale.currency) });
+  } else {
+    say(at("button"), `state_${state}`);
+  }
+  show(at("early"), state === "upcoming");
+  at("early").classList.toggle("away", session() !== null); // its place stays, so that nothing moves
+}
+
+function drawNotice() {
+  show(at("notice"), told);
+  if (told) {
+    at("notice").dataset.tone = goodNews.includes(told[0]) ? "good" : "bad";
+    say(at("notice-text"), ...told);
+    show(at("notice-orders"), told[0] === "refused_limit_reached");
+  }
+}
+
+function drawOrder() {
+  const late = order.status === "pending" && !payable(order);
+  const word = late ? "yours_late" : `yours_${order.status}`;
+  const expires = Date.parse(order.expires_at);
+  const amount = money(order.amount_cents, order.currency);
+  say(at("yours-title"), word, { time: () => dateTime(expires) });
+  say(at("yours-more"), `${word}_more`, { left: () => duration(expires - now()) });
+  say(at("yours-units"), "units", { n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
+  at("yours-amount").textContent = amount;
+  say(at("yours-pay"), "pay", { amount });
+  show(at("yours-pay"), payable(order));
+  show(at("yours-cancel"), payable(order));
+  say(at("yours-back"), order.status === "pending" && !late ? "buy_more" : "back_to_sale");
+  show(at("yours-back"), !payable(order) || sale.limit_per_user > order.quantity);
+  at("yours").dataset.status = late ? "late" : order.status;
+}
+
+// move goes to another stage, and takes the keyboard along.
+function move(to) {
+  const from = stage;
+  stage = to;
+  draw();
+  if (to !== from && to !== "asking") {
+    at({ choose: "button", hold: "hold-title", stuck: "hold-again", yours: "yours-title" }[to]).focus();
+  }
+}
+
+// buy asks for an attempt until there is an answer.
+async function buy(attempt) {
+  told = null;
+  move("asking");
+  say(at("hold-more"), "holding_more");
+  const slow = setTimeout(move, calm, "hold");
+  try {
+    const bought = await finish(attempt, starts(), (seconds) => say(at("hold-more"), "holding_wait", { seconds }));
+    clearTimeout(slow);
+    keep(bought);
+  } catch (refusal) {
+    clearTimeout(slow);
+    refused(attempt, refusal);
+  }
+}
+
+async function refused(attempt, refusal) {
+  if (refusal.code === "unauthenticated") {
+    if (await enter("refused_unauthenticated") && unanswered(id)) {
+      buy(attempt);
+      return;
+    }
+  } else if (isFleeting(refusal)) {
+    say(at("hold-more"), "no_answer");
+    move("stuck");
+    return;
+  } else if (refusal.code === "sold_out" && sale.available > 0 && sale.available < attempt.quantity) {
+    told = ["refused_too_few", { left: number(sale.available) }];
+  } else {
+    told = [wordOf(refusal)];
+  }
+  move("choose");
+}
+
+// keep shows an order, and notes it so that a reload shows it again. One that was lost with a store is none.
+function keep(bought) {
+  if (bought.status === "rejected") {
+    leaveOrder(wordOf({ code: bought.reason }));
+    return;
+  }
+  order = bought;
+  passing.write(`order ${id}`, order.id);
+  hush(at("yours-error"));
+  move("yours");
+}
+
+function leaveOrder(word) {
+  order = null;
+  passing.remove(`order ${id}`);
+  told = word ? [word] : null;
+  move("choose");
+}
+
+// rereadOrder looks what has become of the order. Whoever has logged out, or in as another, has no part in it.
+async function rereadOrder() {
+  if (stage === "yours") {
+    try {
+      keep(await reread(order));
+    } catch (refusal) {
+      if (refusal.status === 401 || refusal.status === 404) {
+        leaveOrder();
+      }
+    }
+  }
+}
+
+at("button").addEventListener("click", async () => {
+  if (!enabled(at("button"))) {
+    return;
+  }
+  cool = false;
+  setTimeout(() => {
+    cool = true;
+    draw();
+  }, coolDown);
+  draw();
+  if (session() || await enter("why_buy")) {
+    buy(unanswered(id) ?? begin(id, quantity()));
+  }
+});
+
+at("hold-again").addEventListener("click", () => {
+  const attempt = unanswered(id);
+  if (attempt) {
+    buy(attempt);
+  } else {
+    move("choose");
+  }
+});
+
+// act does something with the order, and shows beside its button why it can't be done.
+async function act(button, what) {
+  if (!enabled(button)) {
+    return;
+  }
+  enable(button, false);
+  hush(at("yours-error"));
+  try {
+    await what();
+  } catch (refusal) {
+    await rereadOrder();
+    reason(at("yours-error"), refusal);
+  }
+  enable(button, true);
+}
+
+at("yours-pay").addEventListener("click", () => act(at("yours-pay"), () => pay(order)));
+at("yours-cancel").addEventListener("click", () => act(at("yours-cancel"), async () => {
+  if (await cancel(order)) {
+    leaveOrder("cancelled");
+  }
+}));
+at("yours-back").addEventListener("click", () => leaveOrder());
+at("early-button").addEventListener("click", () => enter("ready_early"));
+at("quantity").addEventListener("change", draw);
+
+// read brings what may be changed by the operator, and the figures unless the stream is nearer to them.
+async function read() {
+  take(await look(`/sales/${id}`));
+}
+
+// readSoon reads what the stream doesn't say, since it may have changed: not from a cache that is a second old, and not
+// together with all others who look.
+function readSoon() {
+  reading ??= pause(freshAfter + Math.random() * freshAfter)
+    .then(read)
+    .catch(() => {})
+    .finally(() => { reading = null; });
+}
+
+function take(said) {
+  const { available, state: last } = streaming ? sale ?? said : said;
+  if (said.limit_per_user !== sale?.limit_per_user) {
+    drawChoices(said.limit_per_user);
+    say(at("limit"), "limit", { n: number(said.limit_per_user) });
+  }
+  sale = { ...said, available, state: last };
+  draw();
+}
+
+// mostChoices is how many quantities there are to choose from at most.
+const mostChoices = 99;
+
+function drawChoices(limit) {
+  const options = at("quantity").options;
+  show(at("choice"), limit > 1);
+  while (options.length > Math.min(limit, mostChoices)) {
+    options.remove(options.length - 1);
+  }
+  while (options.length < Math.min(limit, mostChoices)) {
+    options.add(new Option(options.length + 1));
+  }
+}
+
+function live(word) {
+  const words = { connecting: "connecting", live: "live", broken: "connection_broken" };
+  at("line").dataset.line = word;
+  say(at("line"), words[word]);
+  if (word === "live" && !streaming) {
+    readSoon();
+  }
+  streaming = word === "live";
+}
+
+function stock({ available, state: said, now: time }) {
+  check(Date.parse(time));
+  if (!sale) {
+    return;
+  }
+  if (said !== sale.state || available > sale.quota || (said === "upcoming" && now() >= starts())) {
+    readSoon();
+  }
+  Object.assign(sale, { available, state: said });
+  draw();
+}
+
+// resume takes up what the page was at when it was left: an attempt without an answer, or an order.
+async function resume() {
+  const attempt = unanswered(id);
+  const orderID = passing.read(`order ${id}`);
+  if (attempt) {
+    buy(attempt);
+  } else if (orderID && session()) {
+    try {
+      keep(await reread({ id: orderID }));
+    } catch (refusal) {
+      if (refusal.status === 404) {
+        leaveOrder(); // another user's
+      }
+    }
+  }
+}
+
+async function first() {
+  for (;;) {
+    try {
+      return await look(`/sales/${id}`);
+    } catch {
+      await pause(lookAgain);
+    }
+  }
+}
+
+async function start() {
+  const [said] = await Promise.all([first(), sync()]);
+  take(said);
+  watch(id, { stock, line: live, patient: () => state === "sold_out" || state === "upcoming" });
+  everySecond(draw);
+  resume();
+  setInterval(() => {
+    // The stream doesn't say that the start was put off, so whoever waits for it looks about once a minute.
+    if (!document.hidden && (!streaming || (state === "upcoming" && Math.random() < lookAgain / 60_000))) {
+      read().catch(() => {});
+    }
+    if (order?.status === "pending" && !payable(order)) {
+      rereadOrder();
+    }
+  }, lookAgain);
+}
+
+changed.addEventListener("session", () => {
+  draw();
+  rereadOrder();
+});
+addEventListener("pageshow", (event) => {
+  if (event.persisted) {
+    rereadOrder();
+  }
+});
+document.addEventListener("visibilitychange", () => {
+  document.title = document.title.replace("● ", "");
+  if (!document.hidden) {
+    rereadOrder();
+  }
+});
+start();

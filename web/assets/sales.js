@@ -1,0 +1,75 @@
+// The page of all sales: the server has written it; here its figures stay true.
+
+import "./page.js";
+import { look } from "./api.js";
+import { everySecond, now, sync } from "./clock.js";
+import { at, show } from "./dom.js";
+import { duration, money, number, say } from "./i18n.js";
+
+// period is how often the figures are fetched while somebody looks. A stream for each sale would take more
+// connections than a browser has.
+const period = 3000;
+
+let sales = [];
+
+function cardOf(sale) {
+  const known = document.querySelector(`.card[data-id="${CSS.escape(sale.id)}"]`);
+  if (known) {
+    return known;
+  }
+  const card = at("card").content.firstElementChild.cloneNode(true);
+  const find = (selector) => card.querySelector(selector);
+  card.dataset.id = sale.id;
+  find("a").href = `/sales/${sale.id}`;
+  find("a").textContent = sale.title;
+  find(".price strong").textContent = money(sale.price_cents, sale.currency);
+  if (sale.original_price_cents > sale.price_cents) {
+    find(".price s").textContent = money(sale.original_price_cents, sale.currency);
+  }
+  if (sale.image_url) {
+    find("img").dataset.instead = find("img").src;
+    find("img").src = sale.image_url;
+  }
+  at("sales").append(card);
+  return card;
+}
+
+function draw(sale) {
+  const card = cardOf(sale);
+  const find = (selector) => card.querySelector(selector);
+  const starts = Date.parse(sale.starts_at) - now();
+  const state = sale.state === "upcoming" && starts <= 0 ? "open" : sale.state;
+  card.dataset.state = state;
+  find(".state").dataset.state = state;
+  if (state === "upcoming") {
+    say(find(".state"), "starts_in", { time: () => duration(Date.parse(sale.starts_at) - now()) });
+  } else {
+    say(find(".state"), `state_${state}`);
+  }
+  say(find(".left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  find("progress").max = sale.quota;
+  find("progress").value = sale.available;
+}
+
+async function refresh() {
+  if (!document.hidden) {
+    try {
+      sales = (await look("/sales")).sales;
+      const there = new Set(sales.map((sale) => sale.id));
+      for (const card of document.querySelectorAll(".card")) {
+        if (!there.has(card.dataset.id)) {
+          card.remove();
+        }
+      }
+      show(at("none"), sales.length === 0);
+      sales.forEach(draw);
+    } catch {
+      // What is shown was true a moment ago; it is asked for again.
+    }
+  }
+  setTimeout(refresh, period);
+}
+
+await sync();
+refresh();
+everySecond(() => sales.forEach(draw));

@@ -1,0 +1,17 @@
+// The short link of a sale, to be copied.
+
+import { pause } from "./api.js";
+import { at } from "./dom.js";
+import { say } from "./i18n.js";
+
+at("copy").addEventListener("click", async () => {
+  getSelection().selectAllChildren(at("short"));
+  try {
+    await navigator.clipboard.writeText(at("short").href);
+    say(at("copy"), "copied");
+  } catch {
+    say(at("copy"), "copy_by_hand"); // it is selected
+  }
+  await pause(2000);
+  say(at("copy"), "copy");
+});

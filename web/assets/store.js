@@ -1,0 +1,36 @@
+// What the browser keeps for us. Where it keeps nothing, as in some private windows, memory does until the page goes.
+
+const memory = new Map();
+
+// lasting is kept until it is removed, passing until the tab is closed; a reload loses neither.
+export const lasting = area("localStorage");
+export const passing = area("sessionStorage");
+
+function area(name) {
+  const at = (key) => `${name} ${key}`;
+  return {
+    read(key) {
+      try {
+        return JSON.parse(window[name].getItem(key));
+      } catch {
+        return memory.get(at(key)) ?? null;
+      }
+    },
+    write(key, value) {
+      memory.set(at(key), value);
+      try {
+        window[name].setItem(key, JSON.stringify(value));
+      } catch {
+        // memory has it
+      }
+    },
+    remove(key) {
+      memory.delete(at(key));
+      try {
+        window[name].removeItem(key);
+      } catch {
+        // it was only in memory
+      }
+    },
+  };
+}

@@ -1,0 +1,221 @@
+// Package web holds the pages for people: what the server writes into them, and the style, scripts, words and pictures
+// that browsers fetch once. A page is the same for everybody; who looks at it, and in which language, is the browser's
+// business. See docs/pages.md.
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"flashsale/model"
+)
+
+//go:embed pages
+var pageFiles embed.FS
+
+const (
+	// policy lets a page load what this server serves, pictures of sales from elsewhere, and nothing inline.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; " +
+		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+	// pageMaxAge lets a CDN answer for a second without asking; what is older by then is mended by the scripts.
+	pageMaxAge = "public, max-age=1"
+	// mostChoices bounds the list of quantities.
+	mostChoices = 99
+)
+
+// Catalog is where the pages find the sales.
+type Catalog interface {
+	Live() (list []model.Offer, changed <-chan struct{})
+	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
+	Now() time.Time
+}
+
+// Pages shows the sales (/), one sale (/sales/ID) and a buyer's orders (/orders).
+type Pages struct {
+	catalog   Catalog
+	publicURL func() string
+	templates map[string]*template.Template
+	head      template.HTML
+}
+
+// page is what a template knows.
+type page struct {
+	Title       string
+	Description string
+	Image       string // of the sale, for those who show links to it; empty unless it is a URL
+	Script      string // the module that runs the page; empty: none but those of every page
+	Sales       []offer
+	Sale        offer
+}
+
+// offer is a sale as a template sees it.
+type offer struct {
+	model.Offer
+	State    model.SaleState
+	ShortURL string
+}
+
+// NewPages makes the pages over a catalog. publicURL is under which buyers reach the server.
+func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages, error) {
+	all, err := readWords()
+	if err != nil {
+		return nil, err
+	}
+	layout, err := template.New("layout.html").Funcs(template.FuncMap{
+		"asset":     assets.URL,
+		"needs":     func(name string) []string { return assets.needs[name] },
+		"say":       all.say,
+		"word":      func(language, key string) string { return all[language][key] },
+		"languages": all.languages,
+		"money":     money,
+		"number":    number,
+	}).ParseFS(pageFiles, "pages/layout.html")
+	if err != nil {
+		return nil, err
+	}
+	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}}
+	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable"} {
+		clone, err := layout.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if p.templates[name], err = clone.ParseFS(pageFiles, "pages/"+name+".html"); err != nil {
+			return nil, err
+		}
+	}
+	var head strings.Builder
+	if err := layout.ExecuteTemplate(&head, "look", nil); err != nil {
+		return nil, err
+	}
+	p.head = template.HTML(head.String()) //nolint:gosec // a template's own output
+	return p, nil
+}
+
+// Head is what other pages of this server take into their head element to look alike: the style, and the script that
+// chooses the language.
+func (p *Pages) Head() template.HTML { return p.head }
+
+// ServeHTTP answers with a page.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch id, isSale := strings.CutPrefix(r.URL.Path, "/sales/"); {
+	case isSale:
+		p.sale(w, r, id)
+	case r.URL.Path == "/":
+		p.sales(w)
+	case r.URL.Path == "/orders":
+		p.send(w, http.StatusOK, "orders", page{Title: "Orders", Script: "orders.js"})
+	default:
+		p.send(w, http.StatusNotFound, "missing", page{})
+	}
+}
+
+func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
+	found, ok, err := p.catalog.Sale(r.Context(), id)
+	switch {
+	case err != nil:
+		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
+	case !ok:
+		p.send(w, http.StatusNotFound, "missing", page{})
+	default:
+		show := page{Title: found.Title, Description: found.Description, Script: "sale.js", Sale: p.view(found)}
+		if strings.HasPrefix(found.ImageURL, "http") {
+			show.Image = found.ImageURL
+		}
+		p.send(w, http.StatusOK, "sale", show)
+	}
+}
+
+// turn is the order in which buyers care for sales; those of one state stay in the order of their start.
+var turn = map[model.SaleState]int{
+	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
+}
+
+func (p *Pages) sales(w http.ResponseWriter) {
+	live, _ := p.catalog.Live()
+	show := page{Script: "sales.js", Sales: make([]offer, len(live))}
+	for i, o := range live {
+		show.Sales[i] = p.view(o)
+	}
+	slices.SortStableFunc(show.Sales, func(a, b offer) int { return cmp.Compare(turn[a.State], turn[b.State]) })
+	p.send(w, http.StatusOK, "sales", show)
+}
+
+func (p *Pages) view(o model.Offer) offer {
+	return offer{o, o.State(p.catalog.Now(), o.Stock.Available), p.publicURL() + "/s/" + o.Code}
+}
+
+// Choices are the quantities to choose from.
+func (o offer) Choices() []int {
+	list := make([]int, min(o.LimitPerUser, mostChoices))
+	for i := range list {
+		list[i] = i + 1
+	}
+	return list
+}
+
+// Key is the key of the sale's state among the words.
+func (o offer) Key() string { return "state_" + string(o.State) }
+
+// moment is a time, by the key of its words.
+type moment struct{ Key, Time string }
+
+// Clock is when the sale starts, ends or ended; nil if the operator ended it before its time.
+func (o offer) Clock() *moment {
+	key, at := "ends_at", o.EndsAt
+	switch o.State {
+	case model.StateUpcoming:
+		key, at = "starts_at", o.StartsAt
+	case model.StateEnded:
+		if o.Status == model.SaleClosed {
+			return nil
+		}
+		key = "ended_at"
+	default:
+	}
+	return &moment{key, at.UTC().Format("2006-01-02 15:04 UTC")}
+}
+
+// Limit is what one buyer may have.
+func (o offer) Limit() int64 { return int64(o.LimitPerUser) }
+
+// term is a number of something, by the key of its words.
+type term struct {
+	Key string
+	N   int64
+}
+
+// PayWithin is the time to pay in the largest unit that tells it without a fraction.
+func (o offer) PayWithin() term {
+	seconds := int64(o.PayTimeoutSeconds)
+	switch {
+	case seconds%3600 == 0:
+		return term{"pay_within_hours", seconds / 3600}
+	case seconds%60 == 0:
+		return term{"pay_within_minutes", seconds / 60}
+	}
+	return term{"pay_within_seconds", seconds}
+}
+
+// send writes a page. What isn't found or can't be shown isn't kept by anybody.
+func (p *Pages) send(w http.ResponseWriter, status int, name string, show page) {
+	var body bytes.Buffer
+	if err := p.templates[name].ExecuteTemplate(&body, "layout.html", show); err != nil {
+		http.Error(w, "The page can't be shown.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Cache-Control", "no-store")
+	if status == http.StatusOK {
+		w.Header().Set("Cache-Control", pageMaxAge)
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the visitor may have left
+}

@@ -1,0 +1,215 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"flashsale/model"
+)
+
+var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+
+// shelf is a catalog with these sales.
+type shelf struct {
+	sales  []model.Offer
+	broken error
+}
+
+func (s *shelf) Live() ([]model.Offer, <-chan struct{}) { return s.sales, nil }
+
+func (s *shelf) Sale(_ context.Context, id string) (model.Offer, bool, error) {
+	for _, o := range s.sales {
+		if o.ID == id {
+			return o, true, s.broken
+		}
+	}
+	return model.Offer{}, false, s.broken
+}
+
+func (s *shelf) Now() time.Time { return noon }
+
+func teapot(change func(*model.Offer)) model.Offer {
+	o := model.Offer{
+		Sale: model.Sale{
+			ID: "TEAPOT", Code: "TEA", Title: "Teapot", Description: "Cast iron.", PriceCents: 990, OriginalPriceCents: 4990, Currency: "CNY",
+			LimitPerUser: 3, PayTimeoutSeconds: 600, StartsAt: noon.Add(-time.Hour), EndsAt: noon.Add(time.Hour), Status: model.SaleLive,
+		},
+		Stock: model.Stock{SaleID: "TEAPOT", Quota: 1000, Available: 1000},
+	}
+	change(&o)
+	return o
+}
+
+func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
+	t.Helper()
+	s := &shelf{sales: sales}
+	p, err := NewPages(s, newAssets(t), func() string { return "https://shop.example" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, s
+}
+
+// A page is whole without any script: the title, the price and the state stand in it, for search and for patience.
+func TestSaleIsInThePage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*model.Offer)
+		want    []string
+		wantNot []string
+	}{
+		"open": {
+			func(*model.Offer) {},
+			[]string{
+				"<title>Teapot · Flashsale</title>", `<meta name="description" content="Cast iron.">`, `<meta property="og:title" content="Teapot">`,
+				"<h1>Teapot</h1>", "¥9.90", "<s>¥49.90</s>", "On sale now", "正在抢购", "1,000 of 1,000 left", "Buy for ¥9.90", "<option>3</option>", `<p>Cast iron.</p>`,
+				"At most 3 for each buyer", "Pay within 10 min", "https://shop.example/s/TEA", `aria-disabled="true"`, "Ends 2026-11-11 13:00 UTC",
+			},
+			[]string{"<option>4</option>", "curl", "og:image"},
+		},
+		"upcoming": {func(o *model.Offer) { o.StartsAt = noon.Add(time.Minute) }, []string{"Coming", "即将开始", "Starts 2026-11-11 12:01 UTC"}, []string{"Buy for"}},
+		"sold out": {func(o *model.Offer) { o.Stock.Available = 0 }, []string{"Sold out", "已售罄", "0 of 1,000 left"}, []string{"Buy for"}},
+		"paused":   {func(o *model.Offer) { o.Status = model.SalePaused }, []string{"Paused"}, []string{"Buy for"}},
+		"over":     {func(o *model.Offer) { o.EndsAt = noon }, []string{"Over", "Ended 2026-11-11 12:00 UTC"}, []string{"Buy for"}},
+		"closed":   {func(o *model.Offer) { o.Status = model.SaleClosed }, []string{"Over"}, []string{"Buy for", "Ended"}},
+		"markup": {
+			func(o *model.Offer) {
+				o.Title, o.Description = `</title><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`
+				o.ImageURL = `https://pictures.example/a"onload="alert(1)`
+			},
+			[]string{"&lt;script&gt;", "&lt;img src=x", `content="https://pictures.example/a&#34;onload=&#34;alert(1)"`},
+			[]string{"<script>alert", "<img src=x", `"onload="`},
+		},
+		"a script as picture": {func(o *model.Offer) { o.ImageURL = "javascript:alert(1)" }, nil, []string{"javascript:"}},
+		"a picture":           {func(o *model.Offer) { o.ImageURL = "https://pictures.example/a.jpg" }, []string{`src="https://pictures.example/a.jpg"`, `<meta property="og:image" content="https://pictures.example/a.jpg">`}, nil},
+		"no picture":          {func(*model.Offer) {}, []string{`src="/assets/picture.`}, nil},
+		"no description":      {func(o *model.Offer) { o.Description = "" }, []string{`<meta name="description" content="Sells`}, []string{"About it"}},
+		"one for each":        {func(o *model.Offer) { o.LimitPerUser = 1 }, []string{`id="choice" hidden`}, nil},
+		"many for each":       {func(o *model.Offer) { o.LimitPerUser = 10_000 }, []string{"<option>99</option>", "At most 10,000"}, []string{"<option>100</option>"}},
+		"no better price":     {func(o *model.Offer) { o.OriginalPriceCents = 990 }, nil, []string{"<s>"}},
+		"seconds to pay":      {func(o *model.Offer) { o.PayTimeoutSeconds = 90 }, []string{"Pay within 90 s"}, nil},
+		"hours to pay":        {func(o *model.Offer) { o.PayTimeoutSeconds = 7200 }, []string{"Pay within 2 h"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := pagesOf(t, teapot(tc.change))
+			w := ask(t, p, "/sales/TEAPOT")
+			body := w.Body.String()
+			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Cache-Control") != "public, max-age=1" {
+				t.Errorf("%d %v", w.Code, w.Header())
+			}
+			for _, text := range tc.want {
+				if !strings.Contains(body, text) {
+					t.Errorf("no %s in %s", text, body)
+				}
+			}
+			for _, text := range tc.wantNot {
+				if strings.Contains(body, text) {
+					t.Errorf("%s in %s", text, body)
+				}
+			}
+		})
+	}
+}
+
+// Buyers see first what they can have.
+func TestSalesStandInTurn(t *testing.T) {
+	made := func(id string, change func(*model.Offer)) model.Offer {
+		o := teapot(change)
+		o.ID = id
+		return o
+	}
+	p, _ := pagesOf(t,
+		made("OVER", func(o *model.Offer) { o.EndsAt = noon }),
+		made("GONE", func(o *model.Offer) { o.Stock.Available = 0 }),
+		made("LATER", func(o *model.Offer) { o.StartsAt = noon.Add(time.Hour) }),
+		made("OPEN", func(*model.Offer) {}),
+		made("PAUSED", func(o *model.Offer) { o.Status = model.SalePaused }),
+	)
+	var turn []string
+	for _, match := range regexp.MustCompile(`data-id="([A-Z]+)"`).FindAllStringSubmatch(ask(t, p, "/").Body.String(), -1) {
+		turn = append(turn, match[1])
+	}
+	if got := strings.Join(turn, " "); got != "OPEN PAUSED LATER GONE OVER" {
+		t.Error(got)
+	}
+}
+
+func TestNoSales(t *testing.T) {
+	p, _ := pagesOf(t)
+	if body := ask(t, p, "/").Body.String(); !strings.Contains(body, `<p class="notice" id="none">`) {
+		t.Error(body)
+	}
+}
+
+// What isn't there, or can't be shown, has the look of the others, and is kept by nobody.
+func TestPagesThatCantBeShown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path   string
+		broken error
+		status int
+		want   string
+	}{
+		"no such sale":   {"/sales/NONE", nil, http.StatusNotFound, "There is nothing here"},
+		"no such page":   {"/elsewhere", nil, http.StatusNotFound, "There is nothing here"},
+		"a broken store": {"/sales/TEAPOT", errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, s := pagesOf(t, teapot(func(*model.Offer) {}))
+			s.broken = tc.broken
+			w := ask(t, p, tc.path)
+			body := w.Body.String()
+			if w.Code != tc.status || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(body, tc.want) || !strings.Contains(body, "/assets/base.") || strings.Contains(body, "SELECT") {
+				t.Errorf("%d %v %s", w.Code, w.Header(), body)
+			}
+		})
+	}
+}
+
+// Nothing in a page stands against its policy: no script or style inside it, no handler, no asset that isn't served.
+func TestPagesKeepTheirPolicy(t *testing.T) {
+	p, _ := pagesOf(t, teapot(func(*model.Offer) {}))
+	assets := newAssets(t)
+	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:`)
+	linked := regexp.MustCompile(`"(/assets/[^"]+)"`)
+	for _, path := range []string{"/", "/sales/TEAPOT", "/orders", "/sales/NONE"} {
+		t.Run(path, func(t *testing.T) {
+			w := ask(t, p, path)
+			body := w.Body.String()
+			policy := w.Header().Get("Content-Security-Policy")
+			for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+				if !strings.Contains(policy, part) {
+					t.Errorf("Content-Security-Policy: %s", policy)
+				}
+			}
+			if found := inline.FindString(body); found != "" {
+				t.Errorf("%q in %s", found, body)
+			}
+			links := linked.FindAllStringSubmatch(body, -1)
+			for _, match := range links {
+				if got := ask(t, assets, match[1]); got.Code != http.StatusOK {
+					t.Errorf("%s: %d", match[1], got.Code)
+				}
+			}
+			if len(links) < 5 {
+				t.Errorf("%d assets", len(links))
+			}
+			if !strings.Contains(body, `<html lang="en" data-languages="en zh">`) || strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") {
+				t.Error(body)
+			}
+		})
+	}
+}
+
+// The head for pages of others has the style, and the language before anything is painted.
+func TestHead(t *testing.T) {
+	p, _ := pagesOf(t)
+	for _, part := range []string{`<link rel="stylesheet" href="/assets/base.`, `<script src="/assets/lang.`, `<link rel="icon"`} {
+		if !strings.Contains(string(p.Head()), part) {
+			t.Errorf("no %s in %s", part, p.Head())
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package web
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// wordFiles hold the words of the pages, one file a language: what the server puts into a page and what the scripts
+// say are the same words.
+//
+//go:embed words
+var wordFiles embed.FS
+
+// symbols are written in front of an amount; a currency without one has its code behind it.
+var symbols = map[string]string{"CNY": "¥", "EUR": "€", "GBP": "£", "USD": "$"}
+
+// words are the texts of each language by their keys. A text may hold {places}.
+type words map[string]map[string]string
+
+func readWords() (words, error) {
+	files, err := wordFiles.ReadDir("words")
+	if err != nil {
+		return nil, err
+	}
+	all := words{}
+	for _, file := range files {
+		raw, err := wordFiles.ReadFile("words/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		texts := map[string]string{}
+		if err := json.Unmarshal(raw, &texts); err != nil {
+			return nil, fmt.Errorf("words/%s: %w", file.Name(), err)
+		}
+		all[strings.TrimSuffix(file.Name(), path.Ext(file.Name()))] = texts
+	}
+	return all, nil
+}
+
+// languages lists the languages.
+func (w words) languages() []string { return slices.Sorted(maps.Keys(w)) }
+
+// say gives a text in every language; the style sheet shows the one that the page's lang attribute names. So one page
+// is right for everybody, before any script has run. The values are pairs of a place and what stands there.
+func (w words) say(key string, values ...any) (template.HTML, error) {
+	var b strings.Builder
+	for _, language := range w.languages() {
+		text, ok := w[language][key]
+		if !ok {
+			return "", fmt.Errorf("no word for %q in %s", key, language)
+		}
+		for i := 0; i+1 < len(values); i += 2 {
+			text = strings.ReplaceAll(text, fmt.Sprintf("{%v}", values[i]), fmt.Sprint(values[i+1]))
+		}
+		fmt.Fprintf(&b, `<span lang="%s">%s</span>`, language, template.HTMLEscapeString(text))
+	}
+	return template.HTML(b.String()), nil //nolint:gosec // escaped above
+}
+
+// wordsModule is words.js: the words and the symbols of currencies, for the scripts.
+func wordsModule() ([]byte, error) {
+	all, err := readWords()
+	if err != nil {
+		return nil, err
+	}
+	texts, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	signs, err := json.Marshal(symbols)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "export const words = %s;\nexport const symbols = %s;\n", texts, signs), nil
+}
+
+// money writes an amount, as i18n.js does.
+func money(cents int64, currency string) string {
+	amount := number(cents/100) + fmt.Sprintf(".%02d", cents%100)
+	if symbol, ok := symbols[currency]; ok {
+		return symbol + amount
+	}
+	return amount + "\u00a0" + currency
+}
+
+// number writes a whole number that is not negative, with commas between thousands, as i18n.js does.
+func number(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

@@ -1,0 +1,152 @@
+package web
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"flashsale/model"
+)
+
+// Every language has a word for everything, with the same places in it.
+func TestLanguagesSayTheSame(t *testing.T) {
+	all, err := readWords()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if languages := all.languages(); !slices.Contains(languages, "en") || !slices.Contains(languages, "zh") {
+		t.Fatalf("languages %q", languages)
+	}
+	place := regexp.MustCompile(`\{\w+\}`)
+	places := func(text string) []string { return slices.Sorted(slices.Values(place.FindAllString(text, -1))) }
+	for language, texts := range all {
+		if missing, more := difference(all["en"], texts), difference(texts, all["en"]); len(missing)+len(more) > 0 {
+			t.Errorf("%s lacks %q and has %q", language, missing, more)
+		}
+		for key, text := range texts {
+			if !slices.Equal(places(text), places(all["en"][key])) {
+				t.Errorf("%s, %s: %q has other places than %q", language, key, text, all["en"][key])
+			}
+			if strings.TrimSpace(text) == "" {
+				t.Errorf("%s says nothing for %s", language, key)
+			}
+		}
+	}
+}
+
+// Every word is used, and every key that a page or a script names has a word.
+func TestWordsAreThoseOfThePages(t *testing.T) {
+	all, err := readWords()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for _, files := range []fs.FS{pageFiles, assetFiles} {
+		err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			raw, err := fs.ReadFile(files, path)
+			source.Write(raw)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	templates, err := os.ReadFile("pages.go") // what templates call names words too
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Write(templates)
+	text := source.String()
+
+	named := map[string]string{}
+	for _, match := range regexp.MustCompile(`(?:say|text|enter)\((?:[^"()\n]+(?:\([^()]*\))?, )?"([a-z_]+)"|\{\{say "([a-z_]+)"`).FindAllStringSubmatch(text, -1) {
+		named[match[1]+match[2]] = ""
+	}
+	if missing := difference(named, all["en"]); len(missing) > 0 || len(named) < 30 {
+		t.Errorf("of %d keys these have no word: %q", len(named), missing)
+	}
+	for key := range all["en"] {
+		prefix, _, _ := strings.Cut(key, "_")
+		suffix := key[strings.LastIndex(key, "_")+1:]
+		used := strings.Contains(text, `"`+key+`"`) || strings.Contains(text, "`"+prefix+"_${") || strings.Contains(text, "}_"+suffix+"`")
+		if !used {
+			t.Errorf("nobody says %s", key)
+		}
+	}
+}
+
+// What the engine may say of a sale or an order, the pages can.
+func TestWordsCoverTheModel(t *testing.T) {
+	all, err := readWords()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, state := range []model.SaleState{model.StateUpcoming, model.StateOpen, model.StatePaused, model.StateSoldOut, model.StateEnded} {
+		keys = append(keys, "state_"+string(state))
+	}
+	for _, status := range []model.OrderStatus{model.OrderPending, model.OrderPaid, model.OrderCancelled, model.OrderExpired, model.OrderRefunded} {
+		keys = append(keys, "status_"+string(status), "yours_"+string(status), "yours_"+string(status)+"_more")
+	}
+	keys = append(keys, "status_"+string(model.OrderQueued), "status_"+string(model.OrderRejected))
+	for _, verdict := range []model.Verdict{
+		model.NotFound, model.NotStarted, model.Ended, model.Paused, model.LimitReached, model.SoldOut, model.Unauthenticated, model.BadPath, model.Forbidden,
+		model.NameTaken, model.NotPayable, model.NotCancellable, model.IdempotencyMismatch, model.RateLimited, model.TooFrequent, model.Unavailable,
+		model.ReasonLost, model.ReasonFailed,
+	} {
+		keys = append(keys, "refused_"+string(verdict))
+	}
+	for _, key := range keys {
+		if all["en"][key] == "" {
+			t.Errorf("no word for %s", key)
+		}
+	}
+}
+
+func TestSayEscapes(t *testing.T) {
+	w := words{"en": {"left": "{left} of {quota} <left>"}, "zh": {"left": "剩 {left} / {quota}"}}
+	got, err := w.say("left", "left", "<b>", "quota", 10)
+	want := `<span lang="en">&lt;b&gt; of 10 &lt;left&gt;</span><span lang="zh">剩 &lt;b&gt; / 10</span>`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	if _, err := w.say("nothing"); err == nil {
+		t.Error("a word that is none was said")
+	}
+}
+
+func TestMoney(t *testing.T) {
+	for _, tc := range []struct {
+		cents    int64
+		currency string
+		want     string
+	}{
+		{0, "CNY", "¥0.00"},
+		{5, "USD", "$0.05"},
+		{99_999, "EUR", "€999.99"},
+		{100_000, "GBP", "£1,000.00"},
+		{123_456_789_01, "CNY", "¥123,456,789.01"},
+		{990, "SEK", "9.90\u00a0SEK"},
+	} {
+		if got := money(tc.cents, tc.currency); got != tc.want {
+			t.Errorf("%d %s: %q, want %q", tc.cents, tc.currency, got, tc.want)
+		}
+	}
+}
+
+func difference[V, W any](a map[string]V, b map[string]W) (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		if _, ok := b[key]; !ok {
+			list = append(list, fmt.Sprint(key))
+		}
+	}
+	return list
+}
