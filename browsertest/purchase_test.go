@@ -73,7 +73,7 @@ func TestPurchaseByKeys(t *testing.T) {
 	if !js[bool](w, `document.activeElement.id === "button"`) {
 		t.Error("the keyboard is not back where it was")
 	}
-	time.Sleep(time.Second) // the button rests after a click
+	w.until("the button has rested after a click", func() (string, bool) { return "", !w.grey("#button") })
 	w.press(kb.Enter)
 	w.see("#account-title", "Create an account")
 	w.press("ann")

@@ -186,7 +186,7 @@ func (w *window) see(selector, want string) {
 	})
 }
 
-// until waits until something is so. got says how it is instead.
+// until looks until something is so, since a page announces nothing to the outside. got says how it is instead.
 func (w *window) until(what string, is func() (got string, ok bool)) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)

@@ -163,7 +163,7 @@ func (i *instance) expired(_ context.Context, sale string, releases []model.Rele
 func (i *instance) refresh(d *desk) {
 	// Between the milliseconds at which all else happens, or what others read of the catalog at such an instant would
 	// be left to chance.
-	time.Sleep(111 * time.Microsecond)
+	time.Sleep(111 * time.Microsecond) // of the bubble's clock
 	ticker := time.NewTicker(refreshPeriod)
 	defer ticker.Stop()
 	for {

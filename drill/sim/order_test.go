@@ -167,7 +167,7 @@ func (m *machine) attempt(t *rapid.T) model.Attempt {
 	return a
 }
 
-// order draws one that is there, or none.
+// order draws one that is there. Without any, Skip has rapid draw another action: the test goes on.
 func (m *machine) order(t *rapid.T) (id string, l *line) {
 	ids := slices.Sorted(maps.Keys(m.lines))
 	ids = slices.DeleteFunc(ids, func(id string) bool { return m.lines[id].status == model.OrderRejected })
@@ -269,7 +269,7 @@ func (m *machine) start(t *rapid.T) {
 	}
 }
 
-// payment draws one that was started, or none.
+// payment draws one that was started. Without any, Skip has rapid draw another action.
 func (m *machine) payment(t *rapid.T) (order string, p model.Payment) {
 	if len(m.asked) == 0 {
 		t.Skip("no payment")
@@ -326,7 +326,7 @@ func (m *machine) sendBack(t *rapid.T) {
 	due, err := m.db.RefundsDue(context.Background(), 100)
 	must(t, err)
 	if len(due) == 0 {
-		t.Skip("no money to send back")
+		t.Skip("no money to send back") // rapid draws another action
 	}
 	p := rapid.SampledFrom(due).Draw(t, "payment")
 	must(t, m.db.MarkRefunded(context.Background(), p.ID))

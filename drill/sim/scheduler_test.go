@@ -175,7 +175,7 @@ func (s *sim) step() {
 	calls := s.waiting()
 	if len(calls) == 0 || s.rng.IntN(100) < s.plan.idle {
 		// Never less than the pauses of a lost race, which are drawn by chance, can add up to.
-		time.Sleep(time.Duration(25+s.rng.IntN(30)) * time.Millisecond)
+		time.Sleep(time.Duration(25+s.rng.IntN(30)) * time.Millisecond) // of the bubble's clock
 		return
 	}
 	s.decide(calls[s.rng.IntN(len(calls))])

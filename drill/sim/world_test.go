@@ -181,7 +181,7 @@ func simulate(t *testing.T, seed uint64, m mutation) (trace []string, err error)
 
 func newSim(t *testing.T, seed uint64, m mutation, template []byte) *sim {
 	// Stores have milliseconds; in the middle of one, no rounding of theirs goes the other way.
-	time.Sleep(500 * time.Microsecond)
+	time.Sleep(500 * time.Microsecond) // of the bubble's clock
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := &sim{
 		seed: seed, rng: rng, plan: draw(rng), mutation: m, began: time.Now(),
