@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test browser lint fmt fuzz lab bench microbench drill check build clean
+.PHONY: help run test browser lint fmt fuzz lab bench microbench drill nginx check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -17,15 +17,15 @@ help: ## Show the targets
 run: ## Start the server with embedded stores
 	go run .
 
-test: ## Run all tests with the race detector; they start MariaDB and Redis by themselves
+test: ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ and nginx by themselves
 	scripts/test-servers.sh
 	go vet -tags bench ./...
-	cd deploy/composetest && go vet ./... && go test -count=1 ./...
+	cd deploy/deploytest && go vet ./... && go test -count=1 ./...
 	cd drill && go vet ./... && go test -count=1 -timeout 12m ./...
 	CGO_ENABLED=1 go test -race -count=1 -timeout 12m ./...
 
 browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots shows them
-	cd browsertest && go vet ./... && go test -count=1 ./...
+	cd browsertest && go vet ./... && go test -count=1 -timeout 20m ./...
 
 # axe-core judges whether a page can be used by everybody. It is fetched for the tests and is no part of the project.
 AXE := 4.14.1
@@ -35,7 +35,7 @@ build/axe.min.js:
 
 lint: ## Check style, and the doors between the packages
 	$(LINT) run ./...
-	cd deploy/composetest && go tool -modfile=../../tools/go.mod golangci-lint run ./...
+	cd deploy/deploytest && go tool -modfile=../../tools/go.mod golangci-lint run ./...
 	cd drill && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd browsertest && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
@@ -55,9 +55,12 @@ lab: ## Run every strategy on the same load; lab-report/report.html shows what e
 bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp; writes docs/performance.md
 	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./bench
 
-drill: ## Break every part under load: about an hour, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too
+drill: ## Break every part under load: about 25 minutes, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too
 	cd drill && DRILL=full go test -count=1 -timeout 3h -run 'TestDrill/($(ROWS))'
 	@if [[ -n "$(SEEDS)" ]]; then cd drill && SEEDS=$(SEEDS) go test -count=1 -timeout 0 ./sim; fi
+
+nginx: ## Kill an instance behind nginx under 50,000 attempts; make test has a short form
+	DRILL=full go test -count=1 -timeout 20m -run TestNginx -v ./scenario
 
 microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build

@@ -17,9 +17,11 @@ import (
 // holes is how many there are.
 const holes = 46
 
+// listedTest is how a document names a test.
+var listedTest = regexp.MustCompile("`([a-z0-9_/]+_test\\.go): (Test[A-Za-z0-9_]+)`")
+
 // Every hole has a test that exists, and every test that is named after a hole stands in its row.
 func TestHolesHaveTests(t *testing.T) {
-	entry := regexp.MustCompile("`([a-z0-9_/]+_test\\.go): (Test[A-Za-z0-9_]+)`")
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]+) \| (.*) \| ([0-9, ]*) ?\|$`)
 	tests := testFunctions(t)
 	drilled := drillRows(t)
@@ -30,7 +32,7 @@ func TestHolesHaveTests(t *testing.T) {
 			t.Fatalf("row %d of docs/holes.md has the number %s", want, cells[1])
 		}
 		want++
-		entries := entry.FindAllStringSubmatch(cells[3], -1)
+		entries := listedTest.FindAllStringSubmatch(cells[3], -1)
 		if len(entries) == 0 || len(entries) != strings.Count(cells[3], "`")/2 {
 			t.Errorf("hole %s: no test can be read from %q", cells[1], cells[3])
 		}
@@ -55,6 +57,36 @@ func TestHolesHaveTests(t *testing.T) {
 			number := named.FindStringSubmatch(name)
 			if number != nil && listed[file+" "+name] != number[1] {
 				t.Errorf("%s in %s is not in row %s of docs/holes.md", name, file, number[1])
+			}
+		}
+	}
+}
+
+// features is how many rows there are: 27 of the articles, and nine beyond them.
+const features = 27 + 9
+
+// Every feature is made in files that exist, and shown by tests that exist.
+func TestFeaturesHaveTests(t *testing.T) {
+	row := regexp.MustCompile(`(?m)^\| ([MN]\d+) \| [^|]+ \| ([^|]+) \| ([^|]+) \|$`)
+	made := regexp.MustCompile("`([^`]+)`")
+	tests := testFunctions(t)
+	rows := row.FindAllStringSubmatch(read(t, "docs/features.md"), -1)
+	if len(rows) != features {
+		t.Errorf("docs/features.md has %d rows, want %d", len(rows), features)
+	}
+	for _, cells := range rows {
+		files, entries := found(cells[2], made), listedTest.FindAllStringSubmatch(cells[3], -1)
+		if len(files) == 0 || len(entries) == 0 || len(entries) != strings.Count(cells[3], "`")/2 {
+			t.Errorf("feature %s: not a file and a test in %q and %q", cells[1], cells[2], cells[3])
+		}
+		for _, file := range files {
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("feature %s: %v", cells[1], err)
+			}
+		}
+		for _, e := range entries {
+			if !slices.Contains(tests[e[1]], e[2]) {
+				t.Errorf("feature %s: there is no %s in %s", cells[1], e[2], e[1])
 			}
 		}
 	}

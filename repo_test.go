@@ -152,6 +152,35 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	same(t, "docs/operations.md", operations, "the collectors", slices.Sorted(maps.Keys(made)))
 }
 
+// The dashboard and the alerts may ask for what the collectors have and nothing else; a running instance's page is held
+// against both in app.
+func TestMetricsOfDashboardAndAlertsExist(t *testing.T) {
+	known := found(read(t, "docs/operations.md"), regexp.MustCompile(`\bflashsale_[a-z_]+`)) // the collectors, see above
+	for _, file := range []string{"deploy/grafana/dashboards/flashsale.json", "deploy/prometheus/alerts.yml"} {
+		asked := found(read(t, file), regexp.MustCompile(`\b(flashsale_[a-z_]+?)(?:_bucket|_sum|_count)?\b[{\[)]`))
+		if len(asked) == 0 {
+			t.Errorf("%s asks for nothing", file)
+		}
+		subset(t, file, asked, "a metric", known)
+	}
+}
+
+func TestAlertsHaveTheirRunbook(t *testing.T) {
+	alerts := read(t, "deploy/prometheus/alerts.yml")
+	names := found(alerts, regexp.MustCompile(`alert: (\w+)`))
+	same(t, "the sections in docs/operations.md", found(section(t, read(t, "docs/operations.md"), "## Alerts"), regexp.MustCompile(`(?m)^### (\w+)$`)), "the alerts", names)
+	var anchors []string
+	for _, name := range names {
+		anchors = append(anchors, strings.ToLower(name))
+	}
+	same(t, "the links of alerts.yml", found(alerts, regexp.MustCompile(`runbook_url: docs/operations\.md#(\w+)`)), "the alerts", anchors)
+	for _, part := range []string{"for: ", "severity: ", "summary: "} {
+		if strings.Count(alerts, part) != len(names) {
+			t.Errorf("not each alert has %q", part)
+		}
+	}
+}
+
 func TestTargetsInDocumentsExist(t *testing.T) {
 	targets := found(read(t, "Makefile"), regexp.MustCompile(`(?m)^([a-z]+):.* ## `))
 	called := regexp.MustCompile("(?m)`make ([a-z]+)`|^(?:\\$ )?make ([a-z]+)$")

@@ -250,7 +250,11 @@ func checkProblem(t *testing.T, a *answer, status int, code string) problem {
 	t.Helper()
 	a.t = t
 	p := a.clean().refused(status, code)
-	shape(t, "problem", a.body, "type:text title:text status:int detail:text code:text request_id:text")
+	members := "type:text title:text status:int detail:text code:text request_id:text"
+	if p.Field != "" {
+		members += " field:text"
+	}
+	shape(t, "problem", a.body, members)
 	if p.Status != status || p.Type != "/problems/"+code || p.Title == "" || p.Detail == "" {
 		t.Errorf("%s", a.body)
 	}

@@ -86,11 +86,16 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	if e := heard.next(t); e.Available != 3 || e.State != "open" {
-		t.Errorf("first %+v", e)
+	first := heard.next(t)
+	if first.Available != 3 || first.Quota != 3 || first.State != "open" || first.ID == "" {
+		t.Errorf("first %+v", first)
 	}
+	resumed := s.events(made.ID, "Last-Event-ID", first.ID) // says nothing before something changes
 	bought := s.buyer("ann").buy(made.ID, 2)
 	await(1, "open")
+	if e := resumed.next(t); e.Available != 1 || e.ID == first.ID {
+		t.Errorf("resumed after %+v: %+v", first, e)
+	}
 	s.buyer("ben").buy(made.ID, 1)
 	await(0, "sold_out")
 	s.buyer("ann").cancel(bought.ID)
@@ -253,18 +258,29 @@ func TestNewSaleTakes(t *testing.T) {
 	}
 }
 
+// wrongField is a value that a field may not have.
+type wrongField struct {
+	name  string
+	field string
+	value any
+	patch bool // PATCH has this field as well
+}
+
+// wrong is the field that is named: of a start that is past the end, it is the end.
+func (w wrongField) wrong() string {
+	if w.name == "after the end" {
+		return "ends_at"
+	}
+	return w.field
+}
+
 // Every field is refused outside of its bounds, by name, and nothing is made.
 func TestSaleFieldsOutOfBounds(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	made := s.createSale(nil)
 	long := time.Now().Add(time.Hour)
-	tests := []struct {
-		name  string
-		field string
-		value any
-		patch bool // PATCH has this field as well
-	}{
+	tests := []wrongField{
 		{"empty", "title", "", true},
 		{"blank", "title", " \u00a0 ", true},
 		{"too long", "title", strings.Repeat("茶", 201), true},
@@ -320,9 +336,13 @@ func TestSaleFieldsOutOfBounds(t *testing.T) {
 		for request, body := range requests {
 			method, path, _ := strings.Cut(request, " ")
 			t.Run(fmt.Sprintf("%s %s %s", method, tc.field, tc.name), func(t *testing.T) {
-				detail := s.in(t).operator().call(method, path, body).refused(400, "bad_request").Detail
-				if name, _, _ := strings.Cut(tc.field, "_"); !strings.Contains(detail, name) && !strings.Contains(detail, "RFC 3339") {
-					t.Errorf("the refusal of %s says %q", tc.field, detail)
+				p := s.in(t).operator().call(method, path, body).refused(400, "bad_request")
+				if p.Field != tc.wrong() || !strings.Contains(p.Detail, p.Field) {
+					t.Errorf("the refusal of %s names %q: %s", tc.field, p.Field, p.Detail)
+				}
+				p = s.in(t).operator().call(method, path, body, "Accept-Language", "zh").refused(400, "bad_request")
+				if p.Field != tc.wrong() || !strings.Contains(p.Detail, p.Field) || !hasHan(p.Detail) {
+					t.Errorf("the refusal of %s in Chinese names %q: %s", tc.field, p.Field, p.Detail)
 				}
 			})
 		}
@@ -406,6 +426,16 @@ func TestPatchSale(t *testing.T) {
 		s.buyer("ben").buy(saleID, 1)
 		s.buyer("carol").purchase(saleID, 1).refused(409, "sold_out")
 		if books := s.balanced(saleID); books.Quota != 2 || books.Held != 2 {
+			t.Errorf("books %+v", books)
+		}
+	})
+	t.Run("a repeated request adds nothing", func(t *testing.T) {
+		s := s.in(t)
+		saleID := s.createSale(fields{"quota": 10}).ID
+		add := fields{"add_quota": 5, "if_quota": 10}
+		s.patchSale(saleID, add)
+		s.operator().call("PATCH", "/api/v1/admin/sales/"+saleID, add).refused(409, "quota_changed")
+		if books := s.balanced(saleID); books.Quota != 15 || books.Gate.Left != 15 {
 			t.Errorf("books %+v", books)
 		}
 	})
@@ -607,6 +637,7 @@ func TestStats(t *testing.T) {
 			Strategy  string             `json:"strategy"`
 			Purchases map[string]float64 `json:"purchases"`
 			Gate      bool               `json:"gate_reachable"`
+			Reported  int64              `json:"reported_at_ms"`
 		} `json:"instances"`
 	}
 	s.operator().call("GET", "/api/v1/admin/stats", nil).want(http.StatusOK).read(&said)

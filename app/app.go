@@ -20,6 +20,7 @@ import (
 	"flashsale/config"
 	"flashsale/gate"
 	"flashsale/handler"
+	"flashsale/lab"
 	"flashsale/metrics"
 	"flashsale/middleware"
 	"flashsale/model"
@@ -27,6 +28,7 @@ import (
 	"flashsale/sandbox"
 	"flashsale/service"
 	"flashsale/strategy"
+	"flashsale/tracing"
 	"flashsale/web"
 	"flashsale/worker"
 )
@@ -47,12 +49,17 @@ const (
 	leaveStop = 500 * time.Millisecond
 )
 
+// orderIDKey is the name of the database's key for orders' ids.
+const orderIDKey = "order-ids"
+
 // App is one running instance of the engine.
 type App struct {
 	settings config.Settings
 	log      *slog.Logger
 	now      func() time.Time
 	instance string
+	version  string // of the binary, for the other instances
+	secrets  string // the mark of this instance's secrets
 	stores   *stores
 
 	ids      model.OrderIDs
@@ -64,7 +71,11 @@ type App struct {
 	waiters  *service.Waiters
 	strategy strategy.Strategy
 	settler  *worker.Settler
+	streams  *handler.Streams
+	lab      *service.Lab
 	metrics  *metrics.Metrics
+	tracing  *tracing.Tracing // nil: off
+	tally    *service.Tally
 	workers  []func(context.Context)
 	changed  chan struct{}
 	closing  chan struct{}
@@ -86,6 +97,9 @@ func New(ctx context.Context, settings config.Settings, logs io.Writer) (*App, e
 	if err := a.furnish(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
+	if err := tidyLab(&a.settings); err != nil {
+		a.log.Warn("stores of the lab were left behind", "error", err)
+	}
 	return a, nil
 }
 
@@ -95,8 +109,11 @@ func newApp(ctx context.Context, settings config.Settings, logs io.Writer) (app 
 		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(),
 		changed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
-	if a.stores, err = openStores(ctx, &settings); err != nil {
+	if err = a.openTracing(ctx); err != nil {
 		return nil, err
+	}
+	if a.stores, err = openStores(ctx, &settings, a.tracing); err != nil {
+		return nil, errors.Join(err, a.tracing.Close())
 	}
 	defer func() {
 		if err != nil {
@@ -168,16 +185,21 @@ func (a *App) AdminPassword() string { return a.adminPassword }
 // wire makes every part and hands each what it needs.
 func (a *App) wire(ctx context.Context) error {
 	db := a.stores.database
-	idKey, err := db.DataKey(ctx, "order-ids")
+	idKey, err := db.DataKey(ctx, orderIDKey)
 	if err != nil {
 		return err
 	}
 	a.ids = model.NewOrderIDs(idKey)
 	secret, paymentSecret := []byte(a.settings.Secret), []byte(a.settings.PaymentSecret)
+	a.secrets = markOf(idKey, secret, paymentSecret)
 
-	a.gate = gate.New(a.stores.redis, a.instance)
+	if err := a.stores.openQueue(&a.settings, a.instance, a.log); err != nil {
+		return err
+	}
+	a.gate = gate.New(a.stores.redis, a.instance, a.parts)
 	live := repository.NewLiveSales(db)
-	a.catalog = service.NewCatalog(live, a.now)
+	a.catalog = service.NewCatalog(a.shown(live), a.now)
+	a.tally = service.NewTally(a.catalog)
 	a.waiters = service.NewWaiters()
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
@@ -185,8 +207,9 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	mortalGate, mortalDB := withFailpoints(a.gate, db)
 	a.gates = service.NewGates(mortalDB, mortalGate, a.catalog, a.log)
+	a.gates.Installed = a.metrics.Rebuilt
 	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
-		Gate: mortalGate, Database: truth, Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: a.traceGate(observedGate{mortalGate, a.metrics.Admitted, a.now}), Database: a.traceDatabase(truth), Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if err != nil {
@@ -200,7 +223,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
-	a.sales = &service.Sales{Store: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
+	a.sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
 	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
 	assets, err := web.NewAssets()
 	if err != nil {
@@ -220,17 +243,20 @@ func (a *App) wire(ctx context.Context) error {
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: mortalGate, Ledger: mortalDB, Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
+		Stream: mortalGate, Ledger: a.traceLedger(mortalDB), Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
+		Queue: a.stores.queue, Outbox: a.gate, Grace: a.settings.PayGrace,
 		Wake: a.waiters.WakeAll, Replace: a.gates.ReplaceGate, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
 	})
 
+	a.streams, a.lab = handler.NewStreams(a.catalog), newLab(a, idKey)
 	api := &handler.API{
 		Purchases: &service.Purchases{
-			Catalog: a.catalog, IDs: a.ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
+			Catalog: a.catalog, IDs: a.ids, Strategy: a.traceStrategy(a.strategy), Orders: db, Waiters: a.waiters,
 			Queued: a.settler.Notify, Meter: a.metrics, Now: a.now, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog,
+		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog, Streams: a.streams,
+		Lab: a.lab, LabStores: labStores(&a.settings), LabPolicy: lab.PagePolicy(),
 		Paths: service.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
 		Sandbox: provider, Home: pages, Assets: assets,
 		Limits: handler.Limits{
@@ -240,9 +266,14 @@ func (a *App) wire(ctx context.Context) error {
 			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
 			TrustedProxies: a.settings.TrustedProxies,
 		},
-		Counter: a.counter(), Checks: a.checks(), Stats: a.stats, PublicURL: a.URL,
+		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
+		Tally: a.tally, Instances: a.instances, Live: service.NewLive(a.catalog, live, a.gate, a.instances, metrics.Latencies()),
 		Meter: a.metrics, CounterFailed: func(error) { a.metrics.CounterFailed() },
+		Trace:   a.traceRequests(), //nolint:contextcheck // each request brings its own
 		Closing: a.closing, Now: a.now, Log: a.log,
+	}
+	if err := a.watch(); err != nil {
+		return err
 	}
 	gin.SetMode(gin.ReleaseMode)
 	router, err := handler.Router(api) //nolint:contextcheck // each request brings its own
@@ -253,17 +284,31 @@ func (a *App) wire(ctx context.Context) error {
 
 	a.workers = []func(context.Context){
 		a.settler.Run,
-		(&worker.Expirer{Store: db, Released: a.expired, Grace: a.settings.PayGrace, Log: a.log}).Run,
-		(&worker.Refunder{Store: db, Refund: provider.Refund, Log: a.log}).Run,
+		(&worker.Expirer{Store: observedExpiry{db, a.metrics.NothingOverdue, a.now}, Released: a.expired, Grace: a.settings.PayGrace, Wake: a.wakes(), Log: a.log}).Run,
+		(&worker.Refunder{Store: observedRefunds{db, a.metrics.RefundsDue}, Refund: provider.Refund, Log: a.log}).Run,
 		(&worker.Auditor{
-			Audits: auditor, Leases: db, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
-			Found: a.metrics.Drift, Violated: a.metrics.Violation, Log: a.log,
+			Audits: auditor, Leases: observedLeases{db, a.metrics.Audited, a.now}, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
+			Found: a.drifts, Violated: a.metrics.Violation, Log: a.log,
 		}).Run,
 		(&worker.Controller{Catalog: a.catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.log}).Run,
 		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.WakeAll) },
 		provider.Run,
 	}
 	return a.prepare(ctx)
+}
+
+// parts tells the gate in how many parts a sale's is.
+func (a *App) parts(ctx context.Context, saleID string) (int, error) {
+	offer, _, err := a.catalog.Sale(ctx, saleID)
+	return offer.Parts, err
+}
+
+// shown is what pages show of the live sales.
+func (a *App) shown(live service.CatalogStore) service.CatalogStore {
+	if a.stores.replicas == nil {
+		return live
+	}
+	return &service.Shown{CatalogStore: live, Replicas: gate.NewReplicas(a.stores.replicas), Log: a.log}
 }
 
 // prepare fills the memory and installs the gates.
@@ -296,12 +341,24 @@ func (a *App) counter() middleware.Counter {
 	return a.gate
 }
 
+// wakes is what a queue says that can wake the expirer; nil without one.
+func (a *App) wakes() <-chan struct{} {
+	if delayer, ok := a.stores.queue.(worker.Delayer); ok {
+		return delayer.Wakes()
+	}
+	return nil
+}
+
 func (a *App) checks() []handler.Check {
-	return []handler.Check{
+	checks := []handler.Check{
 		{Name: "database", Needed: true, Ask: a.stores.database.Ping},
 		{Name: "redis", Needed: a.settings.Strategy == "redis" || a.settings.Strategy == "local", Ask: a.gate.Ping},
 		{Name: "strategy", Ask: func(context.Context) error { return a.strategy.Healthy() }},
 	}
+	if a.stores.queue != nil {
+		checks = append(checks, handler.Check{Name: "queue", Ask: a.settler.QueueHealthy})
+	}
+	return checks
 }
 
 // expired brings the units of expired orders to the gate.
@@ -373,7 +430,15 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) stop(ctx context.Context) error {
 	httpCtx, cancel := context.WithTimeout(ctx, httpStop)
 	defer cancel()
+	var others sync.WaitGroup
+	others.Go(a.streams.Close) // the server doesn't know of them any more
+	others.Go(func() {
+		if err := a.lab.Close(httpCtx); err != nil {
+			a.log.Warn("the lab's stores stay, until the next start takes them away", "error", err)
+		}
+	})
 	err := a.server.Shutdown(httpCtx)
+	others.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = a.server.Close()
 	}
@@ -409,5 +474,9 @@ func (a *App) Close() error {
 	if a.strategy != nil {
 		a.strategy.Close()
 	}
-	return a.stores.close()
+	err := a.stores.close()
+	if lost := a.tracing.Close(); lost != nil {
+		a.log.Warn("the last traces are lost", "error", lost)
+	}
+	return err
 }

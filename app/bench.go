@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,6 +30,10 @@ const (
 	labPatience = 10 * time.Second
 	// labLook is how often a wait looks at the database or the gate, for what nothing announces.
 	labLook = 20 * time.Millisecond
+	// labStoresPrefix begins the names of the folders for a run's own SQLite file.
+	labStoresPrefix = "lab-stores-"
+	// labAbandoned is how long such a folder is untouched before it counts as left behind by a crash.
+	labAbandoned = 5 * time.Minute
 )
 
 // bench gives each strategy fresh instances of the engine on the stores that the settings name.
@@ -52,12 +57,15 @@ func openBench(ctx context.Context, settings config.Settings) (b *bench, err err
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			return b, fmt.Errorf("--database: %w", err)
 		}
-		if b.folder, err = os.MkdirTemp(filepath.Dir(path), "lab-"); err != nil {
+		if err := removeLeftovers(filepath.Dir(path)); err != nil {
+			return b, fmt.Errorf("--database: %w", err)
+		}
+		if b.folder, err = os.MkdirTemp(filepath.Dir(path), labStoresPrefix); err != nil {
 			return b, fmt.Errorf("--database: %w", err)
 		}
 		b.settings.Database = "sqlite:" + filepath.Join(b.folder, "lab.db")
 	}
-	if b.stores, err = openStores(ctx, &b.settings); err != nil {
+	if b.stores, err = openStores(ctx, &b.settings, nil); err != nil {
 		return b, err
 	}
 	if b.stores.embedded != nil {
@@ -76,13 +84,42 @@ func openBench(ctx context.Context, settings config.Settings) (b *bench, err err
 		return b, err
 	}
 	for _, figures := range running {
-		return b, fmt.Errorf("an instance at %v serves from this Redis; the lab wants stores of its own", figures["url"])
+		return b, fmt.Errorf("an instance at %s serves from this Redis; the lab wants stores of its own", figures.URL)
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", labPatience/2 // within a request's own limit
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0          // all buyers come from here
 	return b, nil
+}
+
+// removeLeftovers takes away the SQLite files of runs that crashed. A run that lives writes to its own all the time.
+func removeLeftovers(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), labStoresPrefix) && time.Since(lastWrite(path)) > labAbandoned {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
+}
+
+// lastWrite is when something in a folder was written last.
+func lastWrite(folder string) (last time.Time) {
+	_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what is gone meanwhile was not written
+		}
+		if info, err := entry.Info(); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+		return nil
+	})
+	return last
 }
 
 func (b *bench) close() (err error) {
@@ -96,7 +133,7 @@ func (b *bench) close() (err error) {
 }
 
 // setting says what a reader must know of the run.
-func (b *bench) setting(ctx context.Context, cmd config.Command, version string) (lab.Setting, error) {
+func (b *bench) setting(ctx context.Context, p lab.Plan, version string) (lab.Setting, error) {
 	database, err := b.stores.database.Version(ctx)
 	if err != nil {
 		return lab.Setting{}, err
@@ -109,16 +146,15 @@ func (b *bench) setting(ctx context.Context, cmd config.Command, version string)
 		redis = "Redis " + redis
 	}
 	lessons := map[string]lab.Lesson{}
-	for _, name := range cmd.Lab.Strategies {
+	for _, name := range p.Strategies {
 		lessons[name] = lab.Lesson(strategy.LessonOf(name))
 	}
-	l := cmd.Lab
 	command := fmt.Sprintf("flashsale lab --strategies %s --buyers %d --stock %d --concurrency %d --instances %d --seed %d",
-		strings.Join(l.Strategies, ","), l.Buyers, l.Stock, l.Concurrency, l.Instances, l.Seed)
-	if l.OverHTTP {
+		strings.Join(p.Strategies, ","), p.Buyers, p.Stock, p.Concurrency, p.Instances, p.Seed)
+	if p.OverHTTP {
 		command += " --over-http"
 	}
-	if l.Kill {
+	if p.Kill {
 		command += " --kill"
 	}
 	return lab.Setting{
@@ -153,8 +189,8 @@ func (b *bench) Start(ctx context.Context, name string, p lab.Plan) (_ lab.Round
 		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
 		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour),
 	}, int64(p.Stock), "lab")
-	if err != nil || invalid != "" {
-		return nil, fmt.Errorf("make a sale: %w%s", err, invalid)
+	if err != nil || invalid != nil {
+		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)
 	}
 	r.saleID = offer.ID
 	for _, i := range r.instances {

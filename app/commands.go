@@ -39,8 +39,12 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return printTokens(cmd, stdout)
 	case "audit":
 		return auditStores(ctx, cmd, stdout)
+	case "preflight":
+		return runPreflight(ctx, cmd, version, stdout)
 	case "lab":
 		return runLab(ctx, cmd, version, stdout, stderr)
+	case "health":
+		return askHealth(ctx, cmd.Settings.HTTPAddr)
 	case "version":
 		_, err := fmt.Fprintln(stdout, "flashsale", version)
 		return err
@@ -51,7 +55,7 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 // Validate checks what a command needs of its settings and options, in one line.
 func Validate(cmd *config.Command) error {
 	switch cmd.Name {
-	case "version":
+	case "health", "version":
 		return nil
 	case "serve":
 		return cmd.Settings.Validate()
@@ -73,6 +77,11 @@ func Validate(cmd *config.Command) error {
 	}
 	if err := cmd.Settings.ValidateStores(); err != nil {
 		return err
+	}
+	if cmd.Name == "preflight" {
+		if err := validatePreflight(cmd.Preflight); err != nil {
+			return err
+		}
 	}
 	if path, isFile := cmd.Settings.SQLitePath(); isFile && cmd.Name != "migrate up" {
 		if _, err := os.Stat(path); err != nil {
@@ -101,6 +110,7 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 	if err != nil {
 		return err
 	}
+	a.version = version
 	err = greet(a, version, stdout)
 	if err == nil {
 		err = a.Run(ctx)
@@ -180,14 +190,17 @@ func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err err
 
 // auditStores checks the sales in the stores as they are, without changing anything.
 func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	st, err := openStores(ctx, &cmd.Settings)
+	st, err := openStores(ctx, &cmd.Settings, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
 	auditor := &service.Auditor{Store: st.database}
 	if st.embedded == nil { // an embedded Redis with gates is in the server's process
-		auditor.Gate = gate.New(st.redis, "audit")
+		auditor.Gate = gate.New(st.redis, "audit", func(ctx context.Context, saleID string) (int, error) {
+			offer, _, err := st.database.Offer(ctx, saleID)
+			return offer.Parts, err
+		})
 	}
 	ids := []string{cmd.Audit.Sale}
 	if cmd.Audit.Sale == "" {

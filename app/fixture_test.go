@@ -307,6 +307,7 @@ type problem struct {
 	Status    int    `json:"status"`
 	Detail    string `json:"detail"`
 	Code      string `json:"code"`
+	Field     string `json:"field"` // if it is about one
 	RequestID string `json:"request_id"`
 }
 
@@ -636,7 +637,9 @@ func (s *server) hold() (letGo func()) {
 
 // stockEvent is what a sale's stream says.
 type stockEvent struct {
+	ID        string    `json:"-"` // of the event
 	Available int64     `json:"available"`
+	Quota     int64     `json:"quota"`
 	State     string    `json:"state"`
 	Now       time.Time `json:"now"`
 }
@@ -648,11 +651,11 @@ type stream struct {
 }
 
 // events listens to a sale until the test ends.
-func (s *server) events(saleID string) *stream {
+func (s *server) events(saleID string, headers ...string) *stream {
 	s.t.Helper()
 	c := s.anyone()
 	c.from = &http.Client{Transport: &http.Transport{}} // streams have no time limit, and a connection each
-	req, err := c.request(s.t.Context(), "GET", "/api/v1/sales/"+saleID+"/events", nil)
+	req, err := c.request(s.t.Context(), "GET", "/api/v1/sales/"+saleID+"/events", nil, headers...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -667,12 +670,15 @@ func (s *server) events(saleID string) *stream {
 	heard := &stream{header: res.Header, events: make(chan stockEvent, 100)}
 	go func() {
 		defer close(heard.events)
-		name := ""
+		name, id := "", ""
 		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
 			if value, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
 				name = value
 			}
-			var e stockEvent
+			if value, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				id = value
+			}
+			e := stockEvent{ID: id}
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && name == "stock" && json.Unmarshal([]byte(data), &e) == nil {
 				heard.events <- e
 			}

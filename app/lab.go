@@ -59,13 +59,13 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.close()) }()
-	setting, err := bench.setting(ctx, cmd, version)
-	if err != nil {
-		return err
-	}
 	plan := lab.Plan{
 		Strategies: cmd.Lab.Strategies, Buyers: cmd.Lab.Buyers, Stock: cmd.Lab.Stock, Concurrency: cmd.Lab.Concurrency,
 		Instances: cmd.Lab.Instances, OverHTTP: cmd.Lab.OverHTTP, Kill: cmd.Lab.Kill, Seed: cmd.Lab.Seed,
+	}
+	setting, err := bench.setting(ctx, plan, version)
+	if err != nil {
+		return err
 	}
 	report, runErr := lab.Run(ctx, bench, plan, setting, time.Now, progressOn(stderr))
 	if report == nil {

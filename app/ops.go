@@ -6,6 +6,7 @@ import (
 	"net/http/pprof"
 
 	"flashsale/metrics"
+	"flashsale/model"
 )
 
 // opsHandler answers on the operators' address, which is not for the outside.
@@ -21,24 +22,23 @@ func opsHandler(m *metrics.Metrics) http.Handler {
 }
 
 // figures are this instance's own.
-func (a *App) figures() map[string]any {
-	return map[string]any{
-		"url": a.URL(), "strategy": a.settings.Strategy, "purchases": a.metrics.Purchases(),
-		"gate_reachable": a.strategy.Healthy() == nil,
+func (a *App) figures() model.Instance {
+	return model.Instance{
+		URL: a.URL(), Version: a.version, Secrets: a.secrets, Strategy: a.settings.Strategy, GateReachable: a.strategy.Healthy() == nil,
+		Purchases: a.metrics.Purchases(), Sales: a.tally.Counts(), Stages: a.metrics.Stages(),
+		ReportedAtMs: a.catalog.Now().UnixMilli(),
 	}
 }
 
 // report publishes them for the other instances.
-func (a *App) report(ctx context.Context) error {
-	return a.gate.Report(ctx, a.catalog.Now(), a.figures())
-}
+func (a *App) report(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) }
 
-// stats gives the figures of the running instances; of this one alone while Redis is away.
-func (a *App) stats(ctx context.Context) (map[string]map[string]any, error) {
+// instances gives the figures of the running instances; of this one alone while Redis is away.
+func (a *App) instances(ctx context.Context) map[string]model.Instance {
 	all, err := a.gate.Instances(ctx, a.catalog.Now())
 	if err != nil {
-		all = map[string]map[string]any{}
+		all = map[string]model.Instance{}
 	}
 	all[a.instance] = a.figures()
-	return all, nil
+	return all
 }

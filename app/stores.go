@@ -20,47 +20,90 @@ import (
 	"flashsale/config"
 	"flashsale/embedded"
 	"flashsale/gate"
+	"flashsale/queue"
 	"flashsale/repository"
+	"flashsale/tracing"
+	"flashsale/worker"
 )
 
 // stores are the database and Redis of one app.
 type stores struct {
 	database *repository.Store
 	redis    redis.UniversalClient
-	embedded *embedded.Redis // nil if Redis is outside
+	replicas redis.UniversalClient // nil if there are none
+	embedded *embedded.Redis       // nil if Redis is outside
+	queue    worker.Queue          // nil: the gate's stream alone
 }
 
-func openStores(ctx context.Context, s *config.Settings) (*stores, error) {
-	quietRedis()
-	database, err := repository.Open(ctx, s.Database, s.DBMaxConns)
-	if err != nil {
+// openStores opens them; the calls of requests that traced samples become spans. traced may be nil.
+func openStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *stores, err error) {
+	st = &stores{}
+	if st.database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
 		return nil, err
 	}
-	st := &stores{database: database}
-	url := s.Redis
+	if err := st.openRedis(s.Redis); err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	if err := traced.WatchRedis(st.redis); err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	if s.RedisRead != "" {
+		if st.replicas, err = gate.ConnectReplicas(s.RedisRead); err != nil {
+			return nil, errors.Join(fmt.Errorf("--redis-read: %w", err), st.close())
+		}
+	}
+	return st, nil
+}
+
+// openRedis makes the client, which connects when it is first used, and the Redis in the process if that is wanted.
+func (st *stores) openRedis(url string) (err error) {
+	quietRedis()
 	if url == config.EmbeddedRedis {
 		if st.embedded, err = embedded.StartRedis(); err != nil {
-			return nil, errors.Join(err, database.Close())
+			return err
 		}
 		url = st.embedded.URL()
 	}
-	opts, err := gate.Options(url)
-	if err != nil {
-		return nil, errors.Join(err, st.close())
+	if st.redis, err = gate.Connect(url); err != nil {
+		return fmt.Errorf("--redis: %w", err)
 	}
-	st.redis = redis.NewClient(opts)
-	return st, nil
+	return nil
+}
+
+// openQueue connects to no broker yet: it may come later.
+func (st *stores) openQueue(s *config.Settings, instance string, log *slog.Logger) error {
+	switch s.Queue {
+	case "redis-list":
+		st.queue = queue.NewRedisList(st.redis, instance, log)
+	case "rabbitmq":
+		st.queue = queue.NewRabbitMQ(s.QueueURL, log)
+	case "kafka":
+		kafka, err := queue.NewKafka(s.QueueBrokers(), instance, log)
+		if err != nil {
+			return err
+		}
+		st.queue = kafka
+	}
+	return nil
 }
 
 func (st *stores) close() error {
 	var err error
-	if st.redis != nil {
-		err = st.redis.Close()
+	if st.queue != nil {
+		err = st.queue.Close()
+	}
+	for _, client := range []redis.UniversalClient{st.redis, st.replicas} {
+		if client != nil {
+			err = errors.Join(err, client.Close())
+		}
 	}
 	if st.embedded != nil {
 		st.embedded.Close()
 	}
-	return errors.Join(err, st.database.Close())
+	if st.database != nil {
+		err = errors.Join(err, st.database.Close())
+	}
+	return err
 }
 
 // quietRedis stops the client's own log: each of its errors is returned, and logged once where it ends.
@@ -105,9 +148,9 @@ func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty one, as in tests, is info
 	opts := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "text" || s.LogFormat != "json" && isTerminal(w) {
-		return slog.New(slog.NewTextHandler(w, opts))
+		return slog.New(tracing.Logs(slog.NewTextHandler(w, opts)))
 	}
-	return slog.New(slog.NewJSONHandler(w, opts))
+	return slog.New(tracing.Logs(slog.NewJSONHandler(w, opts)))
 }
 
 func isTerminal(w io.Writer) bool {

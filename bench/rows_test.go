@@ -58,6 +58,7 @@ func rows() []row {
 	return append(list,
 		row{"memory: at rest", memoryAtRest},
 		row{"memory: connections", memoryOfConnections},
+		row{"5,000 streams open", withStreams},
 		row{"memory: a million attempts", longRun},
 		row{"ab: sold out", ab{soldOut: true}.measure},
 		row{"ab: confirmed", ab{}.measure},

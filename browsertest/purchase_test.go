@@ -239,6 +239,7 @@ func TestRefusals(t *testing.T) {
 	ben.allow("status of 409")
 	ben.visit("/sales/" + sale)
 	ben.see("#left", "1 of 3 left")
+	ben.see("#line", "Live") // the scripts are there
 	js[bool](ben, `document.getElementById("quantity").value = "2", document.getElementById("quantity").dispatchEvent(new Event("change"))`)
 	ben.click("#button")
 	ben.register("ben")
@@ -265,6 +266,23 @@ func TestRefusals(t *testing.T) {
 	s.call("POST", "/admin/sales/"+sale+"/close", s.operator, fields{}, 200)
 	carol.see("#state", "Over")
 	carol.see("#button", "Over")
+}
+
+// A page that is open finds out that the end was put off, at the latest when it would have come.
+func TestEndIsPutOff(t *testing.T) {
+	s := serve(t)
+	ends := time.Now().Add(10 * time.Second)
+	sale := s.sale(fields{"ends_at": ends})
+	w := s.open(phone)
+	w.visit("/sales/" + sale)
+	w.see("#line", "Live")
+	w.see("#clock", "Ends in 00:0")
+	s.call("PATCH", "/admin/sales/"+sale, s.operator, fields{"ends_at": ends.Add(time.Hour)}, 200)
+	w.see("#clock", "Ends in 01:00:")
+	w.see("#button", "Buy for")
+	if w.grey("#button") {
+		t.Error("it can't be bought")
+	}
 }
 
 // An order that isn't paid in time says so, and its unit comes back.

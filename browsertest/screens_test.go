@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -78,4 +79,57 @@ func (w *window) screens(name string) {
 	}
 	w.like(desktop)
 	js[bool](w, `document.querySelector("button.language[value=en]")?.click() ?? (document.documentElement.lang = "en"), true`)
+}
+
+// trade buys a unit some times a second, also when nothing is left, and pays each third.
+func (s *server) trade(saleID, token string, attempts int) {
+	s.t.Helper()
+	path := text(s.call("POST", "/sales/"+saleID+"/path", token, fields{}, http.StatusOK)["path"])
+	for i := range attempts {
+		status, order := s.try("POST", "/sales/"+saleID+"/"+path+"/orders", token, fields{"quantity": 1})
+		if status == http.StatusCreated && i%3 == 0 {
+			s.pay(text(order["id"]), token)
+		}
+		time.Sleep(time.Duration(20+i%7*15) * time.Millisecond) // the pace of a small sale
+	}
+}
+
+// The same of the console.
+func TestConsoleScreens(t *testing.T) {
+	s := serve(t)
+	s.sale(fields{"title": "Enamel kettle", "starts_at": time.Now().Add(-50 * time.Hour), "quota": 1})
+	s.sale(fields{"title": "Gaiwan 盖碗", "currency": "EUR", "price_cents": 123456, "starts_at": time.Now().Add(26 * time.Hour), "ends_at": time.Now().Add(50 * time.Hour)})
+	teapot := s.sale(fields{"title": "The last hundred teapots", "limit_per_user": 500, "quota": 100})
+	w := s.open(desktop)
+	w.allow("status of 409")
+	w.visit("/console")
+	w.see("#outside-why", "")
+	w.screens("console-outside")
+	w.operate()
+	w.see("#sales", "Gaiwan")
+	w.see("#instances", "hybrid")
+	w.screens("console")
+	w.click("#new")
+	w.write("#title", "A teapot that will never be sold at this price")
+	w.write("#price_cents", "12.505")
+	w.click("#form-send")
+	w.see("#price_cents-error", "")
+	w.screens("console-form")
+	w.visit("/console/sales/" + teapot)
+	w.see("#line", "Live")
+	s.trade(teapot, s.buyer("ann"), 180)
+	w.see("#orders", "Paid")
+	w.screens("console-sale")
+	w.click("#add")
+	w.write("#confirm-value", "50")
+	w.screens("console-ask")
+	w.click("#confirm-no")
+
+	w.visit("/console/lab")
+	w.see("#strategies", "hybrid")
+	w.screens("console-lab")
+	w.compare(500, 50, 20, "naive", "mutex", "optimistic", "hybrid")
+	w.click("#confirm-yes")
+	w.see("#run-title", "Report of")
+	w.screens("console-lab-report")
 }

@@ -57,6 +57,7 @@ type server struct {
 	t        *testing.T
 	url      string
 	operator string // a token
+	process  *os.Process
 }
 
 type fields = map[string]any
@@ -88,7 +89,7 @@ func serve(t *testing.T, args ...string) *server {
 			t.Logf("the server: %v\n%s", err, &log)
 		}
 	})
-	s := &server{t: t}
+	s := &server{t: t, process: cmd.Process}
 	for lines := bufio.NewScanner(out); s.url == ""; {
 		if !lines.Scan() {
 			t.Fatalf("the server did not start: %s", &log)
@@ -101,6 +102,16 @@ func serve(t *testing.T, args ...string) *server {
 
 // call makes a request and gives what the answer's JSON says. It must be answered with this status.
 func (s *server) call(method, path, token string, body any, want int) fields {
+	s.t.Helper()
+	status, doc := s.try(method, path, token, body)
+	if status != want {
+		s.t.Fatalf("%s %s: %d %v, want %d", method, path, status, doc, want)
+	}
+	return doc
+}
+
+// try makes a request, however it may be answered.
+func (s *server) try(method, path, token string, body any) (status int, doc fields) {
 	s.t.Helper()
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -123,14 +134,10 @@ func (s *server) call(method, path, token string, body any, want int) fields {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if res.StatusCode != want {
-		s.t.Fatalf("%s %s: %d %s, want %d", method, path, res.StatusCode, raw, want)
-	}
-	doc := fields{}
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("%s %s: %s: %v", method, path, raw, err)
 	}
-	return doc
+	return res.StatusCode, doc
 }
 
 func (s *server) logIn(name, password string) (token string) {

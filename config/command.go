@@ -18,11 +18,12 @@ const envPrefix = "FLASHSALE_"
 
 // Command is what the user asked for. Name is a command's path, such as "serve" or "migrate up".
 type Command struct {
-	Name     string
-	Settings Settings
-	Tokens   Tokens
-	Audit    Audit
-	Lab      Lab
+	Name      string
+	Settings  Settings
+	Tokens    Tokens
+	Audit     Audit
+	Preflight Preflight
+	Lab       Lab
 }
 
 // Tokens are the options of `tokens`.
@@ -35,6 +36,18 @@ type Tokens struct {
 // Audit are the options of `audit`.
 type Audit struct {
 	Sale string `help:"Only the sale of this id."`
+}
+
+// Preflight are the options of `preflight`.
+type Preflight struct {
+	Sale            string   `help:"Only the sale of this id; default: all that have not ended."`
+	Peers           []string `placeholder:"HOST:PORT" help:"Where the instances are that are to serve the sale, comma-separated: each is asked whether it is ready."`
+	Instances       int      `help:"How many instances are to serve the sale; default: as many as there are peers, or as run now."`
+	Buyers          int64    `default:"1000000" help:"Buyers who may come, for the memory of Redis."`
+	Connections     int      `default:"10000" help:"Connections of buyers that an instance is to hold, for its open files."`
+	Rehearse        bool     `help:"Have a sale that nobody sees bought out by made-up buyers, then remove it. Refused while a sale is open, or opens within five minutes."`
+	RehearsalBuyers int      `default:"5000" help:"How many, for a fifth as many units."`
+	JSON            bool     `name:"json" help:"Print JSON."`
 }
 
 // Lab are the options of `lab`.
@@ -64,10 +77,12 @@ type cli struct {
 		Down   struct{} `cmd:"" help:"Take the last step back, with its data."`
 		Status struct{} `cmd:"" help:"List the steps."`
 	} `cmd:"" help:"Change the database's schema."`
-	Tokens  Tokens   `cmd:"" help:"Print signed buyers for load tools: CSV of user_id,token."`
-	Audit   Audit    `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
-	Lab     Lab      `cmd:"" help:"Run the strategies on the same load, and report what each did."`
-	Version struct{} `cmd:"" help:"Print the version."`
+	Tokens    Tokens    `cmd:"" help:"Print signed buyers for load tools: CSV of user_id,token."`
+	Audit     Audit     `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
+	Preflight Preflight `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
+	Lab       Lab       `cmd:"" help:"Run the strategies on the same load, and report what each did."`
+	Health    struct{}  `cmd:"" help:"Ask the server at --http-addr on this machine whether it lives; exit 1 if not."`
+	Version   struct{}  `cmd:"" help:"Print the version."`
 }
 
 // ErrHelp: the user asked for help and has got it.
@@ -113,7 +128,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if unknown := file.unknown(parser.Model); unknown != "" {
 		return cmd, fmt.Errorf("%s: unknown setting %q", file.path, unknown)
 	}
-	return Command{Name: ctx.Command(), Settings: Settings(c.Flags), Tokens: c.Tokens, Audit: c.Audit, Lab: c.Lab}, nil
+	return Command{Name: ctx.Command(), Settings: Settings(c.Flags), Tokens: c.Tokens, Audit: c.Audit, Preflight: c.Preflight, Lab: c.Lab}, nil
 }
 
 func envName(flag string) string {

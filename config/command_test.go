@@ -137,7 +137,7 @@ func TestDefaults(t *testing.T) {
 		HTTPAddr: "127.0.0.1:8080", OpsAddr: "127.0.0.1:9090", Database: "sqlite:data/flashsale.db", DBMaxConns: 32,
 		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", LocalShare: 0.5, LocalBuffer: 64, Batch: 512, Ack: "confirmed", AckWait: 800 * time.Millisecond,
 		PayGrace: 30 * time.Second, LimitAlgorithm: "token-bucket", LimitRate: 20000, LimitBurst: 20000, IPRate: 200,
-		UserRequests: 10, UserWindow: time.Second, LogFormat: "auto", LogLevel: "info",
+		UserRequests: 10, UserWindow: time.Second, TraceRatio: 0.01, LabRedis: "embedded", LogFormat: "auto", LogLevel: "info",
 	}
 	if !reflect.DeepEqual(cmd.Settings, want) || cmd.Name != "serve" {
 		t.Errorf("%s with\n%+v, want\n%+v", cmd.Name, cmd.Settings, want)
@@ -199,7 +199,7 @@ func TestHelp(t *testing.T) {
 				listed[f[1]] = true
 			}
 			names := []string{
-				"config", "http-addr", "ops-addr", "database", "db-max-conns", "redis", "queue", "strategy", "ack", "ack-wait", "pay-grace",
+				"config", "http-addr", "ops-addr", "database", "db-max-conns", "redis", "queue", "queue-url", "strategy", "ack", "ack-wait", "pay-grace",
 				"limit-algorithm", "limit-rate", "limit-burst", "limit-wait", "ip-rate", "user-requests", "user-window", "trusted-proxies",
 				"secret", "payment-secret", "admin-password", "demo", "log-format", "log-level",
 			}

@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +20,6 @@ const EmbeddedRedis = "embedded"
 // MinSecret bytes are what an HMAC-SHA256 key should have.
 const MinSecret = 32
 
-// redisPath is a database's number, or nothing.
-var redisPath = regexp.MustCompile(`^/?[0-9]{0,4}$`)
-
 // Settings are all that an operator may set. The tags are the flags' texts and defaults.
 type Settings struct {
 	HTTPAddr  string `default:"127.0.0.1:8080" help:"Address of the API and the pages."`
@@ -31,8 +28,10 @@ type Settings struct {
 
 	Database   string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db."`
 	DBMaxConns int    `name:"db-max-conns" default:"32" help:"Most connections to MySQL."`
-	Redis      string `default:"embedded" help:"embedded (in this process), or redis://host:6379/0."`
-	Queue      string `default:"redis-stream" enum:"redis-stream" help:"Where admitted attempts wait for the database: ${enum}."`
+	Redis      string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
+	RedisRead  string `help:"Replicas that say what stock pages show, in the same forms; default: the database does."`
+	Queue      string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"What brings admitted attempts to the database: ${enum}."`
+	QueueURL   string `name:"queue-url" help:"Its broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
 
 	Strategy      string        `default:"hybrid" enum:"hybrid,naive,mutex,pessimistic,optimistic,redis,local" help:"How units are taken from stock: ${enum}."`
 	AllowOversell bool          `help:"Let the strategy naive start, which sells units twice."`
@@ -57,6 +56,13 @@ type Settings struct {
 	AdminPassword string `help:"Password of the operator, admin. Embedded: made and printed once; else required."`
 	Demo          *bool  `help:"Make a demo sale when the database is empty; default: when embedded."`
 
+	LabDatabase string `help:"Database of the console's lab, as --database and never the same; default: a fresh SQLite file for each run."`
+	LabRedis    string `default:"embedded" help:"Redis of the console's lab, as --redis and never the same."`
+	LabReports  string `placeholder:"DIR" help:"Folder of the lab's reports, the newest 50; default: lab beside the SQLite file, else data/lab."`
+
+	OTLPEndpoint string  `name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector for traces, as http://host:4318; default: none."`
+	TraceRatio   float64 `default:"0.01" help:"Part of the requests that is traced, 0 to 1; a client's traceparent comes first."`
+
 	LogFormat string `default:"auto" enum:"auto,text,json" help:"${enum}; auto: text on a terminal, else json."`
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
 }
@@ -80,22 +86,53 @@ func (s *Settings) DemoSale() bool {
 	return s.Embedded()
 }
 
+// LabFolder is where the reports of the console's lab are.
+func (s *Settings) LabFolder() string {
+	if s.LabReports != "" {
+		return s.LabReports
+	}
+	if path, isFile := s.SQLitePath(); isFile {
+		return filepath.Join(filepath.Dir(path), "lab")
+	}
+	return filepath.Join("data", "lab")
+}
+
 // ValidateStores checks what every command that opens the stores needs.
 func (s *Settings) ValidateStores() error {
-	if path, isFile := s.SQLitePath(); isFile {
-		if path == "" || strings.ContainsRune(path, '?') {
-			return errors.New("--database: sqlite: needs a path without '?'")
-		}
-	} else if u, err := url.Parse(s.Database); err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-		return errors.New("--database: want sqlite:PATH or mysql://user:pass@host:3306/db")
+	if err := validateDatabase("--database", s.Database); err != nil {
+		return err
 	}
-	if s.Redis != EmbeddedRedis {
-		if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" || !redisPath.MatchString(u.Path) {
-			return errors.New("--redis: want embedded or redis://host:6379/0")
-		}
+	if err := validateRedis("--redis", s.Redis); err != nil {
+		return err
+	}
+	switch {
+	case s.RedisRead != "" && !redisAddress(s.RedisRead):
+		return errors.New("--redis-read: want " + redisForms)
+	case s.RedisRead != "" && s.Redis == EmbeddedRedis:
+		return errors.New("--redis-read: the embedded Redis has no replicas")
 	}
 	if s.DBMaxConns < 4 || s.DBMaxConns > 10_000 {
 		return errors.New("--db-max-conns: must be 4 to 10000")
+	}
+	return nil
+}
+
+func validateDatabase(flag, database string) error {
+	if path, isFile := strings.CutPrefix(database, "sqlite:"); isFile {
+		if path == "" || strings.ContainsRune(path, '?') {
+			return errors.New(flag + ": sqlite: needs a path without '?'")
+		}
+		return nil
+	}
+	if u, err := url.Parse(database); err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+		return errors.New(flag + ": want sqlite:PATH or mysql://user:pass@host:3306/db")
+	}
+	return nil
+}
+
+func validateRedis(flag, redis string) error {
+	if redis != EmbeddedRedis && !redisAddress(redis) {
+		return errors.New(flag + ": want embedded, " + redisForms)
 	}
 	return nil
 }
@@ -121,6 +158,12 @@ func (s *Settings) Validate() error {
 		return err
 	}
 	if err := s.ValidateSecret(); err != nil {
+		return err
+	}
+	if err := s.validateLab(); err != nil {
+		return err
+	}
+	if err := s.validateQueue(); err != nil {
 		return err
 	}
 	if s.OpsAddr == "off" {
@@ -155,10 +198,35 @@ func (s *Settings) Validate() error {
 		return errors.New("--user-window: must be 1ms to 24h")
 	case s.PaymentSecret != "" && len(s.PaymentSecret) < MinSecret:
 		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), MinSecret)
+	case !(s.TraceRatio >= 0) || s.TraceRatio > 1:
+		return errors.New("--trace-ratio: must be 0 to 1")
 	case s.AdminPassword == "" && !s.Embedded():
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): required")
 	case s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128):
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes")
+	}
+	return nil
+}
+
+// QueueBrokers are the addresses of Kafka.
+func (s *Settings) QueueBrokers() []string { return strings.Split(s.QueueURL, ",") }
+
+func (s *Settings) validateQueue() error {
+	switch s.Queue {
+	case "rabbitmq":
+		if u, err := url.Parse(s.QueueURL); err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Hostname() == "" {
+			return errors.New("--queue-url: rabbitmq wants amqp://user:pass@host:5672/vhost, or amqps://")
+		}
+	case "kafka":
+		for _, broker := range s.QueueBrokers() {
+			if !validAddress(broker) || strings.HasPrefix(broker, ":") || strings.Contains(broker, "/") {
+				return errors.New("--queue-url: kafka wants host:port, or several with commas between them")
+			}
+		}
+	default:
+		if s.QueueURL != "" {
+			return fmt.Errorf("--queue-url: %s has no broker of its own", s.Queue)
+		}
 	}
 	return nil
 }
@@ -192,6 +260,9 @@ func (s *Settings) validateAddresses() error {
 	}
 	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		return errors.New("--public-url: want http(s)://host")
+	}
+	if u, err := url.Parse(s.OTLPEndpoint); s.OTLPEndpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return errors.New("--otlp-endpoint: want http(s)://host:4318")
 	}
 	for _, p := range s.TrustedProxies {
 		if _, err := netip.ParsePrefix(p); err == nil {

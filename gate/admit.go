@@ -41,20 +41,44 @@ const (
 )
 
 // Admit judges attempts on one sale in the order of their arrival; those that pass have their units taken and are
-// appended to the stream, all in one script. epoch is the newest one that the caller knows: an older gate admits
-// nothing, nor does one that was installed on another Redis. The outcomes stand in the order of the attempts: queued (Repeated if the id was known), a refusal, or
-// model.NoGate where there is no open gate to judge. An error leaves open which were admitted.
+// appended to the stream, all in one script for each line. epoch is the newest one that the caller knows: an older gate
+// admits nothing, nor does one that was installed on another Redis. The outcomes stand in the order of the attempts:
+// queued (Repeated if the id was known), a refusal, model.NoGate where there is no open gate to judge, or model.Unsure
+// where not all parts could be asked for units. An error leaves open which were admitted.
 func (g *Gate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	server, err := g.servers.current(ctx)
+	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
 		return nil, fmt.Errorf("admit: %w", err)
 	}
+	if len(tags) == 1 {
+		return g.admit(ctx, saleID, attempts, epoch)
+	}
+	outcomes := make([]model.Outcome, len(attempts))
+	err = atHome(len(tags), len(attempts), func(i int) string { return attempts[i].UserID }, func(home int, places []int) error {
+		of := make([]model.Attempt, len(places))
+		for at, i := range places {
+			of[at] = attempts[i]
+		}
+		judged, err := g.admitAt(ctx, tags, home, of, epoch)
+		for at, outcome := range judged {
+			outcomes[places[at]] = outcome
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+// admit runs the script on one part of a gate, whose attempts they are.
+func (g *Gate) admit(ctx context.Context, tag string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	keys := make([]string, 4, 4+len(attempts))
-	keys[0], keys[1], keys[2], keys[3] = gateKey(saleID), unitsKey(saleID), idsKey(saleID), streamKey(saleID)
-	args := make([]any, 3, 3+7*len(attempts))
-	args[0], args[1], args[2] = g.instance, epoch, server
+	keys[0], keys[1], keys[2], keys[3] = gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)
+	args := make([]any, 2, 2+7*len(attempts))
+	args[0], args[1] = g.instance, epoch
 	for _, a := range attempts {
-		keys = append(keys, counterKey(saleID, a.UserID))
+		keys = append(keys, counterKey(tag, a.UserID))
 		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())
 	}
 	reply, err := admitScript.Run(ctx, g.client, keys, args...).Int64Slice()

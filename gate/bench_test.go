@@ -2,7 +2,9 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +47,53 @@ func BenchmarkScripts(b *testing.B) {
 		run(b, server.URL())
 	})
 	b.Run("redis=server", func(b *testing.B) { run(b, testkit.Redis(b).URL()) })
+}
+
+// BenchmarkParts is a hot sale on a Cluster of three nodes: each line has two calls of a batch under way, as the strategies
+// have. With its gate in one part one node does it all. All of it shares the machine: the nodes are worth no more than the
+// cores that the callers leave them.
+func BenchmarkParts(b *testing.B) {
+	c := testkit.Cluster(b, 3, 0)
+	client, err := Connect(c.URL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = client.Close() })
+	for _, parts := range []int{1, 6} {
+		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
+			s, o := benchmarked{b, New(client, "here", partsOf)}, offerIn(parts)
+			o.Stock.Quota, o.Stock.Available = 1<<40, 1<<40
+			if err := s.gate.Install(b.Context(), 1, contents(o), nil); err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = s.gate.Erase(b.Context(), o.ID) })
+			const calls = 2
+			lines := make([][]model.Attempt, parts) // of each line the attempts of all its calls, ever new users
+			each := b.N/(calls*parts) + 1           // batches of one call
+			for i := 0; slices.ContainsFunc(lines, func(l []model.Attempt) bool { return len(l) < each*calls*benchmarkBatch }); i++ {
+				a := numbered(o, i)
+				home := homeOf(a.UserID, parts)
+				lines[home] = append(lines[home], a)
+			}
+			b.ResetTimer()
+			var calling sync.WaitGroup
+			for _, attempts := range lines {
+				for call := range calls {
+					calling.Go(func() {
+						for i := range each {
+							from := (call*each + i) * benchmarkBatch
+							if _, err := s.gate.Admit(b.Context(), o.ID, attempts[from:from+benchmarkBatch], 1); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+			}
+			calling.Wait()
+			b.ReportMetric(float64(parts*calls*each*benchmarkBatch)/b.Elapsed().Seconds(), "admits/s")
+		})
+	}
 }
 
 type benchmarked struct {

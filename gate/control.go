@@ -59,9 +59,8 @@ func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken fu
 	}
 }
 
-// Report publishes this instance's figures with the time of the report.
-func (g *Gate) Report(ctx context.Context, now time.Time, figures map[string]any) error {
-	figures["reported_at_ms"] = now.UnixMilli()
+// Report publishes this instance's figures.
+func (g *Gate) Report(ctx context.Context, figures model.Instance) error {
 	payload, err := json.Marshal(figures)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -78,17 +77,16 @@ func (g *Gate) Leave(ctx context.Context) error {
 }
 
 // Instances reads the figures of the running instances by their ids, and forgets those that stopped reporting.
-func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]map[string]any, error) {
+func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	all, err := g.client.HGetAll(ctx, instancesKey).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the instances: %w", err)
 	}
-	running := make(map[string]map[string]any, len(all))
+	running := make(map[string]model.Instance, len(all))
 	for id, payload := range all {
-		var figures map[string]any
-		_ = json.Unmarshal([]byte(payload), &figures)
-		at, _ := figures["reported_at_ms"].(float64)
-		if now.Sub(time.UnixMilli(int64(at))) > instanceTTL {
+		var figures model.Instance
+		_ = json.Unmarshal([]byte(payload), &figures) // what can't be read has no time, and is over
+		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) > instanceTTL {
 			if err := g.client.HDel(ctx, instancesKey, id).Err(); err != nil {
 				return nil, fmt.Errorf("forget an instance: %w", err)
 			}

@@ -153,13 +153,21 @@ func TestInstancesReport(t *testing.T) {
 		ctx := b.Context()
 		there := b.instance("there")
 		now := time.UnixMilli(1_800_000_000_000)
-		report := func(g *Gate, at time.Time, purchases int) {
+		figures := func(at time.Time, purchases int64) model.Instance {
+			return model.Instance{
+				URL: "http://10.0.0.1:8080", Strategy: "hybrid", GateReachable: true, ReportedAtMs: at.UnixMilli(),
+				Purchases: map[model.Verdict]int64{model.SoldOut: purchases},
+				Sales:     map[string]map[model.Verdict]int64{"sale": {model.SoldOut: purchases, model.RateLimited: 1 << 60}},
+				Stages:    map[string][]uint64{"deduct": {0, 1, 1 << 60}},
+			}
+		}
+		report := func(g *Gate, at time.Time, purchases int64) {
 			b.Helper()
-			if err := g.Report(ctx, at, map[string]any{"purchases": purchases}); err != nil {
+			if err := g.Report(ctx, figures(at, purchases)); err != nil {
 				b.Fatal(err)
 			}
 		}
-		want := func(what string, at time.Time, want ...string) map[string]map[string]any {
+		want := func(what string, at time.Time, want ...string) map[string]model.Instance {
 			b.Helper()
 			all, err := b.gate.Instances(ctx, at)
 			if err != nil {
@@ -174,13 +182,13 @@ func TestInstancesReport(t *testing.T) {
 		report(b.gate, now, 1)
 		report(there, now.Add(instanceTTL), 2)
 		all := want("both report", now.Add(instanceTTL), "here", "there")
-		if all["here"]["purchases"] != 1.0 || all["there"]["purchases"] != 2.0 {
+		if !reflect.DeepEqual(all["here"], figures(now, 1)) || !reflect.DeepEqual(all["there"], figures(now.Add(instanceTTL), 2)) {
 			b.Errorf("the figures are %v", all)
 		}
 		want("one has fallen silent", now.Add(instanceTTL+time.Millisecond), "there")
 		want("it is forgotten, not hidden", now, "there")
 		report(b.gate, now, 3)
-		if all := want("it is back", now, "here", "there"); all["here"]["purchases"] != 3.0 {
+		if all := want("it is back", now, "here", "there"); all["here"].Purchases[model.SoldOut] != 3 {
 			b.Errorf("the figures are %v", all)
 		}
 		if err := there.Leave(ctx); err != nil {

@@ -16,21 +16,11 @@ import (
 	"flashsale/model"
 )
 
-const (
-	dialTimeout = time.Second
-	// ioTimeout is far above a script's microseconds and far below a buyer's patience.
-	ioTimeout = 500 * time.Millisecond
-	// retries are few: a script that ran although its reply was lost is harmless, but waiting is not.
-	retries = 1
-	// poolSize connections serve thousands of attempts, each for well under a millisecond.
-	poolSize = 64
-	// poolTimeout is how long an attempt waits for a connection before the gate counts as unreachable.
-	poolTimeout = 2 * time.Second
-)
-
 var (
 	//go:embed lua/frequency.lua
 	frequencySource string
+	//go:embed lua/here.lua
+	hereSource string
 	//go:embed lua/standing.lua
 	standingSource string
 	//go:embed lua/admit.lua
@@ -45,15 +35,24 @@ var (
 	closeSource string
 	//go:embed lua/install.lua
 	installSource string
+	//go:embed lua/open.lua
+	openSource string
+	//go:embed lua/lend.lua
+	lendSource string
+	//go:embed lua/borrow.lua
+	borrowSource string
 	//go:embed lua/configure.lua
 	configureSource string
 
-	admitScript     = redis.NewScript(frequencySource + standingSource + admitSource)
+	admitScript     = redis.NewScript(frequencySource + hereSource + standingSource + admitSource)
 	countScript     = redis.NewScript(frequencySource + countSource)
 	settledScript   = redis.NewScript(settledSource)
 	releaseScript   = redis.NewScript(releaseSource)
 	closeScript     = redis.NewScript(closeSource)
-	installScript   = redis.NewScript(installSource)
+	installScript   = redis.NewScript(hereSource + installSource)
+	openScript      = redis.NewScript(openSource)
+	lendScript      = redis.NewScript(hereSource + lendSource)
+	borrowScript    = redis.NewScript(borrowSource)
 	configureScript = redis.NewScript(configureSource)
 )
 
@@ -61,30 +60,18 @@ var (
 type Gate struct {
 	client   redis.UniversalClient
 	instance string
-	servers  *servers
+	parts    Parts // nil: each is in one
+	moves    *moves
 }
 
-// Options turns a redis:// URL into a client's settings.
-func Options(url string) (*redis.Options, error) {
-	opts, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("redis: want embedded or redis://host:port/db: %w", err)
+// New makes the gate of one instance. The client is the caller's to close. Every sale's gate is in one part, unless parts
+// tells otherwise.
+func New(client redis.UniversalClient, instance string, parts ...Parts) *Gate {
+	g := &Gate{client: client, instance: instance, moves: newMoves()}
+	if len(parts) > 0 {
+		g.parts = parts[0]
 	}
-	return bounded(opts), nil
-}
-
-// bounded sets every wait and the pool.
-func bounded(opts *redis.Options) *redis.Options {
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
-	opts.MaxRetries, opts.DialerRetries = retries, retries
-	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
-	opts.ContextTimeoutEnabled = true
-	return opts
-}
-
-// New makes the gate of one instance. The client is the caller's to close.
-func New(client redis.UniversalClient, instance string) *Gate {
-	return &Gate{client: client, instance: instance, servers: newServers(client)}
+	return g
 }
 
 // Ping asks Redis for an answer.
@@ -92,31 +79,56 @@ func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err()
 
 // Version is the server's, empty if it doesn't tell. The Redis in the process doesn't know the question.
 func (g *Gate) Version(ctx context.Context) (string, error) {
-	return serverInfo(ctx, g.client, "redis_version")
+	info, err := g.client.Info(ctx, "server").Result()
+	var refusal redis.Error
+	if errors.As(err, &refusal) && strings.Contains(refusal.Error(), "not supported") {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask Redis for its version: %w", err)
+	}
+	return infoField(info, "redis_version"), nil
 }
 
 // Count counts one request of a user to a sale; ok is false if there were too many within the window,
 // and then retryAfter is when the next may come.
 func (g *Gate) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
-	ms, err := countScript.Run(ctx, g.client, []string{counterKey(saleID, userID)}, f.Limit, f.Window.Milliseconds()).Int64()
+	line, err := g.Line(ctx, saleID, userID)
+	if err != nil {
+		return 0, false, fmt.Errorf("count a request: %w", err)
+	}
+	ms, err := countScript.Run(ctx, g.client, []string{counterKey(line, userID)}, f.Limit, f.Window.Milliseconds()).Int64()
 	if err != nil {
 		return 0, false, fmt.Errorf("count a request: %w", err)
 	}
 	return time.Duration(ms) * time.Millisecond, ms == 0, nil
 }
 
-// Knows gives the request behind an order's id that the gate has admitted or was installed with.
+// Knows gives the request behind an order's id that the gate has admitted or was installed with. All parts are asked: an
+// id doesn't say whose it is. Nothing is said of an id that is not found while one doesn't answer.
 func (g *Gate) Knows(ctx context.Context, orderID string) (request model.Request, known bool, err error) {
-	value, err := g.client.HGet(ctx, idsKey(model.SaleOf(orderID)), orderID).Result()
-	if errors.Is(err, redis.Nil) {
-		return request, false, nil
+	tags, err := g.parts.tags(ctx, model.SaleOf(orderID))
+	if err != nil {
+		return request, false, fmt.Errorf("ask for an id: %w", err)
+	}
+	values := make([]string, len(tags))
+	err = each(len(tags), func(i int) (err error) {
+		values[i], err = g.client.HGet(ctx, idsKey(tags[i]), orderID).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		return err
+	})
+	for _, value := range values {
+		if quantity, hash, found := strings.Cut(value, ":"); found {
+			n, _ := strconv.Atoi(quantity)
+			return model.Request{Quantity: n, Hash: hash}, true, nil
+		}
 	}
 	if err != nil {
 		return request, false, fmt.Errorf("ask for an id: %w", err)
 	}
-	quantity, hash, _ := strings.Cut(value, ":")
-	n, _ := strconv.Atoi(quantity)
-	return model.Request{Quantity: n, Hash: hash}, true, nil
+	return request, false, nil
 }
 
 // requestValue is what the gate keeps under an id.
@@ -125,15 +137,20 @@ func requestValue(r model.Request) string { return strconv.Itoa(r.Quantity) + ":
 // Release brings units of orders on one sale, given back or taken again by the database, to the gate.
 // Doing it twice is harmless; what never arrives, the auditor repairs.
 func (g *Gate) Release(ctx context.Context, saleID string, releases []model.Release) error {
-	if len(releases) == 0 {
-		return nil
-	}
-	args := make([]any, 0, 4*len(releases))
-	for _, r := range releases {
-		args = append(args, r.OrderID, r.UserID, r.Units, r.Version)
-	}
-	if err := releaseScript.Run(ctx, g.client, []string{gateKey(saleID), unitsKey(saleID), doneKey(saleID)}, args...).Err(); err != nil {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
 		return fmt.Errorf("release at the gate: %w", err)
 	}
-	return nil
+	return atHome(len(tags), len(releases), func(i int) string { return releases[i].UserID }, func(home int, places []int) error {
+		tag := tags[home]
+		args := make([]any, 0, 4*len(places))
+		for _, i := range places {
+			r := releases[i]
+			args = append(args, r.OrderID, r.UserID, r.Units, r.Version)
+		}
+		if err := releaseScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag), doneKey(tag)}, args...).Err(); err != nil {
+			return fmt.Errorf("release at the gate: %w", err)
+		}
+		return nil
+	})
 }

@@ -3,7 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,102 +20,133 @@ const (
 	stagingChunk = 1000
 )
 
-// Peek reads the gates of sales in one round trip, each gate at one instant. The streams' lengths are of their own. A
-// gate that was installed on another Redis is not open here.
+// Peek reads the gates of sales, those of one Redis in one round trip and each part of a gate at one instant. A gate that
+// was installed on another Redis is not open here. A sale is Away if the Redis of any part of its gate does not answer;
+// an error means that all of them are.
 func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error) {
-	server, err := g.servers.current(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("look at the gates: %w", err)
-	}
-	hashes, lengths := make([]*redis.SliceCmd, len(saleIDs)), make([]*redis.IntCmd, len(saleIDs))
-	_, err = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, id := range saleIDs {
-			hashes[i] = p.HMGet(ctx, gateKey(id), "epoch", "open", "left", "inflight", "revision", "server")
-			lengths[i] = p.XLen(ctx, streamKey(id))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look at the gates: %w", err)
-	}
-	states := make([]model.GateState, len(saleIDs))
-	for i := range saleIDs {
-		v := hashes[i].Val()
-		states[i] = model.GateState{
-			Exists: v[0] != nil, Open: v[1] == "1" && v[5] == server,
-			Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Stream: lengths[i].Val(),
+	gates := make([][]string, len(saleIDs))
+	for i, id := range saleIDs {
+		var err error
+		if gates[i], err = g.parts.tags(ctx, id); err != nil {
+			return nil, fmt.Errorf("look at the gates: %w", err)
 		}
 	}
-	return states, nil
+	return looker{client: g.client}.peek(ctx, gates)
 }
 
 // Units reads the live units that a sale's gate counts for each user, in pages, so that no single command holds Redis up.
 func (g *Gate) Units(ctx context.Context, saleID string) (map[string]int, error) {
-	units := map[string]int{}
-	pages := g.client.HScan(ctx, unitsKey(saleID), 0, "", stagingChunk).Iterator()
-	for pages.Next(ctx) {
-		user := pages.Val()
-		if pages.Next(ctx) && user != "" { // install.lua's field is nobody's
-			units[user] = int(number(pages.Val()))
-		}
-	}
-	if err := pages.Err(); err != nil {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
 		return nil, fmt.Errorf("read the units of users at the gate: %w", err)
+	}
+	units := map[string]int{}
+	for _, tag := range tags {
+		pages := g.client.HScan(ctx, unitsKey(tag), 0, "", stagingChunk).Iterator()
+		for pages.Next(ctx) {
+			user := pages.Val()
+			if pages.Next(ctx) && user != "" { // install.lua's field is nobody's
+				units[user] = int(number(pages.Val()))
+			}
+		}
+		if err := pages.Err(); err != nil {
+			return nil, fmt.Errorf("read the units of users at the gate: %w", err)
+		}
 	}
 	return units, nil
 }
 
-func number(v any) int64 {
-	s, _ := v.(string)
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
-}
-
-// Close stops an older gate from admitting. ok is false if the gate there is of this epoch or a newer one.
+// Close stops an older gate from admitting. ok is false if the gate there, or a part of it, is of this epoch or a newer one.
 func (g *Gate) Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error) {
-	n, err := closeScript.Run(ctx, g.client, []string{gateKey(saleID)}, epoch).Int()
+	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
 		return false, fmt.Errorf("close the gate: %w", err)
 	}
-	return n == 1, nil
+	var newer atomic.Bool
+	err = each(len(tags), func(i int) error {
+		n, err := closeScript.Run(ctx, g.client, []string{gateKey(tags[i])}, epoch).Int()
+		if err != nil {
+			return fmt.Errorf("close the gate: %w", err)
+		}
+		if n == 0 {
+			newer.Store(true)
+		}
+		return nil
+	})
+	return err == nil && !newer.Load(), err
 }
 
 // Install opens a gate of a new epoch with the contents. entries are all those that the stream had before
-// the contents were read. model.ErrStreamMoved, model.ErrNewerGate: nothing was changed.
+// the contents were read. model.ErrStreamMoved, model.ErrNewerGate: nothing was opened.
 func (g *Gate) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
-	id := c.Offer.ID
-	server, err := g.servers.current(ctx)
-	if err != nil {
-		return fmt.Errorf("install the gate: %w", err)
+	if c.Owners == nil {
+		c.Owners = map[string]string{}
 	}
+	for _, e := range c.Pending {
+		c.Units[e.UserID] += e.Quantity
+		c.Known[e.ID] = model.Request{Quantity: e.Quantity, Hash: e.RequestHash}
+		c.Owners[e.ID] = e.UserID
+	}
+	tags := tagsOf(c.Offer.ID, max(c.Offer.Parts, 1))
+	err := each(len(tags), func(i int) error { return g.install(ctx, epoch, c, entries, i, tags) })
+	if err != nil || len(tags) == 1 {
+		return err
+	}
+	// Each part is opened when all are there: while none admits, the streams only shrink, and what one of them finds
+	// changed may be read again for all.
+	return each(len(tags), func(i int) error {
+		ok, err := openScript.Run(ctx, g.client, []string{gateKey(tags[i])}, epoch).Bool()
+		if err != nil {
+			return fmt.Errorf("open the gate: %w", err)
+		}
+		if !ok {
+			return model.ErrNewerGate
+		}
+		return nil
+	})
+}
+
+// install puts one part of a gate in its place, and opens it if it is the only one: its users' units, ids and entries, and
+// its share of the units left.
+func (g *Gate) install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry, part int, tags []string) error {
+	tag := tags[part]
+	here := func(userID string) bool { return homeOf(userID, len(tags)) == part }
 	left, inflight := c.Offer.Stock.Available, int64(0)
 	unsettled := make(map[string]bool, len(c.Pending))
 	for _, e := range c.Pending {
-		n := int64(e.Quantity)
-		left, inflight = left-n, inflight+n
-		c.Units[e.UserID] += e.Quantity
-		c.Known[e.ID] = model.Request{Quantity: e.Quantity, Hash: e.RequestHash}
-		unsettled[e.StreamID] = true
-	}
-	stagedUnits, stagedIDs := stagedKey(unitsKey(id), epoch), stagedKey(idsKey(id), epoch)
-	if err := stage(ctx, g.client, stagedUnits, c.Units); err != nil {
-		return err
-	}
-	known := make(map[string]string, len(c.Known))
-	for id, r := range c.Known {
-		known[id] = requestValue(r)
-	}
-	if err := stage(ctx, g.client, stagedIDs, known); err != nil {
-		return err
-	}
-	fields := append(configuration(c.Offer.Sale), "left", left, "inflight", inflight, "version", c.Offer.Stock.Version, "server", server)
-	args := append([]any{epoch, len(entries), group, expiry(c.Offer.Sale), len(fields) / 2}, fields...)
-	for _, e := range entries {
-		if !unsettled[e.StreamID] {
-			args = append(args, e.StreamID)
+		left -= int64(e.Quantity)
+		if here(e.UserID) {
+			inflight += int64(e.Quantity)
+			unsettled[e.StreamID] = true
 		}
 	}
-	keys := []string{gateKey(id), unitsKey(id), idsKey(id), streamKey(id), doneKey(id), stagedUnits, stagedIDs}
+	length, settled := 0, []any(nil)
+	for _, e := range entries {
+		if !here(e.UserID) {
+			continue
+		}
+		length++
+		if !unsettled[e.StreamID] {
+			settled = append(settled, e.StreamID)
+		}
+	}
+	stagedUnits, stagedIDs := stagedKey(unitsKey(tag), epoch), stagedKey(idsKey(tag), epoch)
+	units := func(user string, n int) (value any, mine bool) { return n, here(user) }
+	if err := stage(ctx, g.client, stagedUnits, c.Units, units); err != nil {
+		return err
+	}
+	known := func(id string, r model.Request) (value any, mine bool) { return requestValue(r), here(c.Owners[id]) }
+	if err := stage(ctx, g.client, stagedIDs, c.Known, known); err != nil {
+		return err
+	}
+	fields := append(configuration(c.Offer.Sale), "left", evenly(left, part, len(tags)), "inflight", inflight, "version", c.Offer.Stock.Version)
+	open := 0
+	if len(tags) == 1 {
+		open = 1
+	}
+	args := append([]any{epoch, length, group, expiry(c.Offer.Sale), open, len(fields) / 2}, fields...)
+	args = append(args, settled...)
+	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), doneKey(tag), stagedUnits, stagedIDs}
 	code, err := installScript.Run(ctx, g.client, keys, args...).Int()
 	switch {
 	case err != nil:
@@ -128,8 +159,22 @@ func (g *Gate) Install(ctx context.Context, epoch int64, c model.GateContents, e
 	return nil
 }
 
-// stage writes a hash in chunks beside the one that it will replace.
-func stage[V any](ctx context.Context, client redis.UniversalClient, key string, values map[string]V) error {
+// evenly gives a part its share of units. What is missing is missing in the first.
+func evenly(units int64, part, parts int) int64 {
+	n := int64(parts)
+	switch {
+	case units < 0 && part == 0:
+		return units
+	case units < 0:
+		return 0
+	case int64(part) < units%n:
+		return units/n + 1
+	}
+	return units / n
+}
+
+// stage writes a hash in chunks beside the one that it will replace: of the values those that choose wants, as it gives them.
+func stage[V any](ctx context.Context, client redis.UniversalClient, key string, values map[string]V, choose func(field string, value V) (any, bool)) error {
 	if err := client.Del(ctx, key).Err(); err != nil {
 		return fmt.Errorf("stage: %w", err)
 	}
@@ -149,7 +194,11 @@ func stage[V any](ctx context.Context, client redis.UniversalClient, key string,
 		}
 		return nil
 	}
-	for field, value := range values {
+	for field, v := range values {
+		value, wanted := choose(field, v)
+		if !wanted {
+			continue
+		}
 		if chunk = append(chunk, field, value); len(chunk) == cap(chunk) {
 			if err := flush(); err != nil {
 				return err
@@ -161,22 +210,33 @@ func stage[V any](ctx context.Context, client redis.UniversalClient, key string,
 
 // Configure brings an operator's change of a sale to its gate. An older revision changes nothing.
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
-	keys := []string{gateKey(sale.ID), unitsKey(sale.ID), idsKey(sale.ID), streamKey(sale.ID)}
-	err := configureScript.Run(ctx, g.client, keys, sale.Revision, string(sale.Status), sale.StartsAt.UnixMilli(),
-		sale.EndsAt.UnixMilli(), sale.LimitPerUser, expiry(sale)).Err()
-	if err != nil {
-		return fmt.Errorf("configure the gate: %w", err)
-	}
-	return nil
+	tags := tagsOf(sale.ID, max(sale.Parts, 1))
+	return each(len(tags), func(i int) error {
+		tag := tags[i]
+		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}
+		err := configureScript.Run(ctx, g.client, keys, sale.Revision, string(sale.Status), sale.StartsAt.UnixMilli(),
+			sale.EndsAt.UnixMilli(), sale.LimitPerUser, expiry(sale)).Err()
+		if err != nil {
+			return fmt.Errorf("configure the gate: %w", err)
+		}
+		return nil
+	})
 }
 
 // Erase removes a sale's gate; the counters of its users' requests end by themselves. It is for sales that no buyer was ever offered.
 func (g *Gate) Erase(ctx context.Context, saleID string) error {
-	keys := []string{gateKey(saleID), unitsKey(saleID), idsKey(saleID), streamKey(saleID), doneKey(saleID)}
-	if err := g.client.Del(ctx, keys...).Err(); err != nil {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
 		return fmt.Errorf("erase the gate: %w", err)
 	}
-	return nil
+	return each(len(tags), func(i int) error {
+		tag := tags[i]
+		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), doneKey(tag)}
+		if err := g.client.Del(ctx, keys...).Err(); err != nil {
+			return fmt.Errorf("erase the gate: %w", err)
+		}
+		return nil
+	})
 }
 
 func configuration(sale model.Sale) []any {

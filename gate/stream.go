@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,12 +24,26 @@ const (
 // Read takes at most count new entries of a sale's stream for this instance; none is no error.
 // Entries that can't be read are deleted and come back as the text of bad.
 func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
+	return g.fromParts(ctx, saleID, count, func(tag string, count int) ([]model.Entry, []string, error) {
+		return g.read(ctx, saleID, tag, ">", count)
+	})
+}
+
+// Own gives, of the entries that this instance has taken and nobody has settled, the oldest, at most count.
+func (g *Gate) Own(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
+	return g.fromParts(ctx, saleID, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
+		entries, bad, err = g.read(ctx, saleID, tag, "0", count)
+		return entries[:min(len(entries), count)], bad, err // the Redis in the process gives all
+	})
+}
+
+func (g *Gate) read(ctx context.Context, saleID, tag, after string, count int) (entries []model.Entry, bad []string, err error) {
 	args := &redis.XReadGroupArgs{
-		Group: group, Consumer: g.instance, Streams: []string{streamKey(saleID), ">"}, Count: int64(count), Block: -1,
+		Group: group, Consumer: g.instance, Streams: []string{streamKey(tag), after}, Count: int64(count), Block: -1,
 	}
 	streams, err := g.client.XReadGroup(ctx, args).Result()
 	if noGroup(err) {
-		if err = g.regroup(ctx, saleID); err == nil {
+		if err = g.regroup(ctx, tag); err == nil {
 			streams, err = g.client.XReadGroup(ctx, args).Result()
 		}
 	}
@@ -39,22 +54,22 @@ func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []mo
 		return nil, nil, fmt.Errorf("read the stream: %w", err)
 	}
 	for _, s := range streams {
-		entries, bad, err = g.parse(ctx, saleID, s.Messages)
+		entries, bad, err = g.parse(ctx, saleID, tag, s.Messages)
 	}
 	return entries, bad, err
 }
 
 // regroup makes the consumer group of a stream that was lost and made anew by an attempt since. redis.Nil: there
 // is no stream.
-func (g *Gate) regroup(ctx context.Context, saleID string) error {
-	n, err := g.client.Exists(ctx, streamKey(saleID)).Result()
+func (g *Gate) regroup(ctx context.Context, tag string) error {
+	n, err := g.client.Exists(ctx, streamKey(tag)).Result()
 	if err != nil {
 		return err
 	}
 	if n == 0 {
 		return redis.Nil
 	}
-	err = g.client.XGroupCreate(ctx, streamKey(saleID), group, "0").Err()
+	err = g.client.XGroupCreate(ctx, streamKey(tag), group, "0").Err()
 	if redis.HasErrorPrefix(err, "BUSYGROUP") { // another instance was quicker
 		return nil
 	}
@@ -63,8 +78,14 @@ func (g *Gate) regroup(ctx context.Context, saleID string) error {
 
 // Claim takes over at most count entries that another consumer, or this one, has left for longer than idle.
 func (g *Gate) Claim(ctx context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
+	return g.fromParts(ctx, saleID, count, func(tag string, count int) ([]model.Entry, []string, error) {
+		return g.claim(ctx, saleID, tag, idle, count)
+	})
+}
+
+func (g *Gate) claim(ctx context.Context, saleID, tag string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
 	messages, _, err := g.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-		Stream: streamKey(saleID), Group: group, Consumer: g.instance, MinIdle: idle, Start: "0-0", Count: int64(count),
+		Stream: streamKey(tag), Group: group, Consumer: g.instance, MinIdle: idle, Start: "0-0", Count: int64(count),
 	}).Result()
 	if noGroup(err) || err == nil && len(messages) == 0 {
 		return nil, nil, nil
@@ -72,12 +93,12 @@ func (g *Gate) Claim(ctx context.Context, saleID string, idle time.Duration, cou
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim entries: %w", err)
 	}
-	entries, bad, err = g.parse(ctx, saleID, messages)
+	entries, bad, err = g.parse(ctx, saleID, tag, messages)
 	if err != nil || len(entries) == 0 {
 		return entries, bad, err
 	}
 	pending, err := g.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: streamKey(saleID), Group: group, Consumer: g.instance,
+		Stream: streamKey(tag), Group: group, Consumer: g.instance,
 		Start: entries[0].StreamID, End: entries[len(entries)-1].StreamID, Count: int64(count),
 	}).Result()
 	if err != nil {
@@ -93,15 +114,74 @@ func (g *Gate) Claim(ctx context.Context, saleID string, idle time.Duration, cou
 	return entries, bad, nil
 }
 
+// Unsettled gives those of the entries that the stream still has, each once, and counts them as taken by this instance
+// just now, so that nobody claims them meanwhile. The others are settled, or were lost with Redis.
+func (g *Gate) Unsettled(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, error) {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return nil, fmt.Errorf("look for entries: %w", err)
+	}
+	var mu sync.Mutex
+	var rest []model.Entry
+	err = atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
+		there, err := g.unsettled(ctx, tags[home], entries, places)
+		mu.Lock()
+		defer mu.Unlock()
+		rest = append(rest, there...)
+		return err
+	})
+	return rest, err
+}
+
+func (g *Gate) unsettled(ctx context.Context, tag string, entries []model.Entry, places []int) (rest []model.Entry, err error) {
+	ids := make([]string, len(places))
+	for at, place := range places {
+		ids[at] = entries[place].StreamID
+	}
+	taken, err := g.client.XClaimJustID(ctx, &redis.XClaimArgs{
+		Stream: streamKey(tag), Group: group, Consumer: g.instance, Messages: ids,
+	}).Result()
+	if noGroup(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for entries: %w", err)
+	}
+	there := make(map[string]bool, len(taken))
+	for _, id := range taken {
+		there[id] = true
+	}
+	for _, place := range places {
+		if e := entries[place]; there[e.StreamID] {
+			rest = append(rest, e)
+			delete(there, e.StreamID)
+		}
+	}
+	return rest, nil
+}
+
 // Pending reads every entry of a sale's stream without taking it.
-func (g *Gate) Pending(ctx context.Context, saleID string) (entries []model.Entry, err error) {
+func (g *Gate) Pending(ctx context.Context, saleID string) ([]model.Entry, error) {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return nil, fmt.Errorf("read the whole stream: %w", err)
+	}
+	found := make([][]model.Entry, len(tags))
+	err = each(len(tags), func(i int) (err error) {
+		found[i], err = g.pending(ctx, saleID, tags[i])
+		return err
+	})
+	return slices.Concat(found...), err
+}
+
+func (g *Gate) pending(ctx context.Context, saleID, tag string) (entries []model.Entry, err error) {
 	start := "-"
 	for {
-		messages, err := g.client.XRangeN(ctx, streamKey(saleID), start, "+", page).Result()
+		messages, err := g.client.XRangeN(ctx, streamKey(tag), start, "+", page).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read the whole stream: %w", err)
 		}
-		more, _, err := g.parse(ctx, saleID, messages)
+		more, _, err := g.parse(ctx, saleID, tag, messages)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +195,7 @@ func (g *Gate) Pending(ctx context.Context, saleID string) (entries []model.Entr
 
 // parse reads messages as entries. One that is none can't be settled, refused or credited by anyone: it is
 // deleted, and its text returned for the log.
-func (g *Gate) parse(ctx context.Context, saleID string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
+func (g *Gate) parse(ctx context.Context, saleID, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
 		e, ok := parseEntry(saleID, m)
@@ -125,8 +205,8 @@ func (g *Gate) parse(ctx context.Context, saleID string, messages []redis.XMessa
 		}
 		bad = append(bad, fmt.Sprintf("%s %q", m.ID, fmt.Sprint(m.Values)))
 		pipe := g.client.TxPipeline()
-		pipe.XAck(ctx, streamKey(saleID), group, m.ID)
-		pipe.XDel(ctx, streamKey(saleID), m.ID)
+		pipe.XAck(ctx, streamKey(tag), group, m.ID)
+		pipe.XDel(ctx, streamKey(tag), m.ID)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return entries, bad, fmt.Errorf("delete a bad entry: %w", err)
 		}
@@ -156,26 +236,26 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 		},
 		StreamID: m.ID, Epoch: epoch, Instance: parts[5], Deliveries: 1,
 	}
-	// What is larger or stranger than the gate admits could be neither settled nor refused: no column takes it.
-	ok := errN == nil && errEpoch == nil && n > 0 && n <= math.MaxInt32 && model.ValidID(e.ID, model.OrderIDLength) && model.SaleOf(e.ID) == saleID &&
-		model.ValidUserID(e.UserID) && e.RequestKey != "" && validHash(e.RequestHash)
-	return e, ok
-}
-
-// hashDigits are those of a request hash.
-const hashDigits = 32
-
-// validHash reports whether a text may be a request hash: visible ASCII characters that its column takes.
-func validHash(s string) bool {
-	return s != "" && len(s) <= hashDigits && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
 // Settled acknowledges entries that the database has settled with these outcomes, and credits the gate.
 func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
-	args := make([]any, 2, 2*len(entries)+2)
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return fmt.Errorf("acknowledge: %w", err)
+	}
+	return atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
+		return g.settled(ctx, tags[home], entries, outcomes, places)
+	})
+}
+
+func (g *Gate) settled(ctx context.Context, tag string, entries []model.Entry, outcomes []model.Outcome, places []int) error {
+	args := make([]any, 2, 2*len(places)+2)
 	var credits []any
-	for i, e := range entries {
-		if c := credit(outcomes[i]); c != "" { //nolint:gosec // one outcome an entry
+	for _, i := range places {
+		e := entries[i]
+		if c := credit(outcomes[i]); c != "" {
 			credits = append(credits, e.StreamID, e.UserID, e.Quantity, c)
 			continue
 		}
@@ -183,7 +263,7 @@ func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry
 	}
 	args[0], args[1] = group, (len(args)-2)/2
 	args = append(args, credits...)
-	keys := []string{gateKey(saleID), unitsKey(saleID), streamKey(saleID)}
+	keys := []string{gateKey(tag), unitsKey(tag), streamKey(tag)}
 	if err := settledScript.Run(ctx, g.client, keys, args...).Err(); err != nil {
 		return fmt.Errorf("acknowledge: %w", err)
 	}

@@ -395,3 +395,74 @@ func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
 		b.wantUnits(o, map[string]string{"u-2": "1"})
 	})
 }
+
+// TestUnsettled: of entries that came another way than by the stream, those count that the stream still has, each once,
+// and nobody claims them meanwhile.
+func TestUnsettled(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		for i := range 4 {
+			b.admit(attempt(o, fmt.Sprint("u-", i), 1))
+		}
+		there := b.instance("there")
+		entries, _, err := there.Read(ctx, o.ID, 3) // the fourth is new, and nobody's
+		if err != nil || len(entries) != 3 {
+			b.Fatalf("%v, %v", entries, err)
+		}
+		fourth, err := b.gate.Pending(ctx, o.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.settled(o, entries[:1], model.Outcome{Verdict: model.Accepted})
+		b.idle(o, "there", entries[1].StreamID, time.Hour)
+		asked := slices.Concat(entries, fourth[2:], entries)
+		got, err := b.gate.Unsettled(ctx, o.ID, asked)
+		if err != nil || !slices.Equal(got, entries[1:]) {
+			b.Errorf("unsettled are %v, %v; want %v", got, err, entries[1:])
+		}
+		if claimed, _, err := there.Claim(ctx, o.ID, time.Minute, 10); err != nil || len(claimed) != 0 {
+			b.Errorf("claimed what is being settled: %v, %v", claimed, err)
+		}
+		b.settled(o, entries[1:], model.Outcome{Verdict: model.Accepted}, model.Outcome{Verdict: model.Accepted})
+		if got, err := b.gate.Unsettled(ctx, o.ID, entries); err != nil || len(got) != 0 {
+			b.Errorf("unsettled after all are settled: %v, %v", got, err)
+		}
+		must(b, b.client.Del(ctx, streamKey(o.ID)))
+		if got, err := b.gate.Unsettled(ctx, o.ID, entries); err != nil || len(got) != 0 {
+			b.Errorf("unsettled without a stream: %v, %v", got, err)
+		}
+	})
+}
+
+// TestOwn: an instance finds what it has taken and nobody has settled; not what is new, or another's.
+func TestOwn(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		o := b.open(offer())
+		if got, _, err := b.gate.Own(ctx, o.ID, 10); err != nil || len(got) != 0 {
+			b.Errorf("own of an empty stream: %v, %v", got, err)
+		}
+		for i := range 5 {
+			b.admit(attempt(o, fmt.Sprint("u-", i), 1))
+		}
+		mine, _, err := b.gate.Read(ctx, o.ID, 3)
+		if err != nil {
+			b.Fatal(err)
+		}
+		others, _, err := b.instance("there").Read(ctx, o.ID, 1)
+		if err != nil || len(others) != 1 {
+			b.Fatalf("%v, %v", others, err)
+		}
+		b.settled(o, mine[:1], model.Outcome{Verdict: model.Accepted})
+		if got, bad, err := b.gate.Own(ctx, o.ID, 10); err != nil || len(bad) != 0 || !slices.Equal(got, mine[1:]) {
+			b.Errorf("own are %v, %q, %v; want %v", got, bad, err, mine[1:])
+		}
+		if got, _, err := b.gate.Own(ctx, o.ID, 1); err != nil || !slices.Equal(got, mine[1:2]) {
+			b.Errorf("the oldest of the own is %v, %v; want %v", got, err, mine[1])
+		}
+		if got, _, err := b.gate.Own(ctx, model.NewSaleID(), 10); err != nil || len(got) != 0 {
+			b.Errorf("own without a stream: %v, %v", got, err)
+		}
+	})
+}

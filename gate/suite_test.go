@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,8 +53,19 @@ func newBench(t *testing.T, url string) *bench {
 	t.Helper()
 	b := &bench{T: t, url: url}
 	b.client = b.connect()
-	b.gate = New(b.client, "here")
+	b.gate = New(b.client, "here", partsOf)
 	return b
+}
+
+// inParts are the sales of these tests whose gates are in several parts, with their number.
+var inParts sync.Map
+
+func partsOf(_ context.Context, saleID string) (int, error) {
+	n, several := inParts.Load(saleID)
+	if !several {
+		return 1, nil
+	}
+	return n.(int), nil
 }
 
 func (b *bench) connect() *redis.Client {
@@ -69,7 +81,7 @@ func (b *bench) connect() *redis.Client {
 }
 
 // instance is the gate of another instance of the engine on the same Redis.
-func (b *bench) instance(name string) *Gate { return New(b.connect(), name) }
+func (b *bench) instance(name string) *Gate { return New(b.connect(), name, partsOf) }
 
 // oneTag fails the test when a script gets keys that a Redis Cluster would not let it have together.
 type oneTag struct{ t *testing.T }
@@ -119,6 +131,14 @@ func offer() model.Offer {
 	}
 }
 
+// offerIn is an offer whose gate is in parts.
+func offerIn(parts int) model.Offer {
+	o := offer()
+	o.Parts = parts
+	inParts.Store(o.ID, parts)
+	return o
+}
+
 func contents(o model.Offer) model.GateContents {
 	return model.GateContents{Offer: o, Units: map[string]int{}, Known: map[string]model.Request{}}
 }
@@ -157,11 +177,7 @@ func (b *bench) admit(a model.Attempt) {
 func (b *bench) code(a model.Attempt, quantity any, epoch int64) int64 {
 	b.Helper()
 	keys := []string{gateKey(a.SaleID), unitsKey(a.SaleID), idsKey(a.SaleID), streamKey(a.SaleID), counterKey(a.SaleID, a.UserID)}
-	server, err := b.gate.servers.current(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	reply, err := admitScript.Run(b.Context(), b.client, keys, "here", epoch, server,
+	reply, err := admitScript.Run(b.Context(), b.client, keys, "here", epoch,
 		a.ID, a.UserID, quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds()).Int64Slice()
 	if err != nil || len(reply) != 2 {
 		b.Fatalf("admit.lua: %v, %v", reply, err)

@@ -22,7 +22,7 @@ func (a *API) register(c *gin.Context) {
 	}
 	session, verdict, invalid, err := a.Accounts.Register(c.Request.Context(), body.Name, body.Password)
 	if verdict == model.BadRequest {
-		refuseBadRequest(c, string(invalid))
+		refuseInvalid(c, invalid)
 		return
 	}
 	a.answerSession(c, http.StatusCreated, session, verdict, err)
@@ -39,7 +39,7 @@ func (a *API) logIn(c *gin.Context) {
 
 func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
 	if err == nil && verdict == model.Unauthenticated {
-		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Detail: "The name or the password is wrong."})
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
 		return
 	}
 	answer(c, status, gin.H{

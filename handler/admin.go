@@ -44,8 +44,8 @@ func (a *API) createSale(c *gin.Context) {
 	switch {
 	case err != nil:
 		middleware.Fail(c, err)
-	case invalid != "":
-		refuseBadRequest(c, string(invalid))
+	case invalid != nil:
+		refuseInvalid(c, invalid)
 	default:
 		c.Header("Location", "/api/v1/sales/"+offer.ID)
 		c.JSON(http.StatusCreated, a.saleView(offer))
@@ -61,16 +61,18 @@ func (a *API) patchSale(c *gin.Context) {
 		EndsAt       *time.Time `json:"ends_at"`
 		LimitPerUser *int       `json:"limit_per_user"`
 		AddQuota     int64      `json:"add_quota"`
+		IfQuota      *int64     `json:"if_quota"`
 	}
 	if !decode(c, &body) {
 		return
 	}
 	offer, verdict, invalid, err := a.Sales.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch{
 		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
-		StartsAt: body.StartsAt, EndsAt: body.EndsAt, LimitPerUser: body.LimitPerUser, AddQuota: body.AddQuota,
+		StartsAt: body.StartsAt, EndsAt: body.EndsAt, LimitPerUser: body.LimitPerUser,
+		AddQuota: body.AddQuota, IfQuota: body.IfQuota,
 	}, middleware.IdentityOf(c).UserID)
 	if verdict == model.BadRequest {
-		refuseBadRequest(c, string(invalid))
+		refuseInvalid(c, invalid)
 		return
 	}
 	answer(c, http.StatusOK, a.saleView(offer), verdict, err)
@@ -109,11 +111,45 @@ func (a *API) auditSale(c *gin.Context) {
 	})
 }
 
+// stats answers with what the running instances say of themselves, but for the figures that liveFigures sums up.
 func (a *API) stats(c *gin.Context) {
-	instances, err := a.Stats(c.Request.Context())
-	if err != nil {
-		middleware.Fail(c, err)
+	views := map[string]gin.H{}
+	for id, i := range a.Instances(c.Request.Context()) {
+		views[id] = gin.H{
+			"url": i.URL, "strategy": i.Strategy, "gate_reachable": i.GateReachable, "purchases": i.Purchases, "reported_at_ms": i.ReportedAtMs,
+		}
+	}
+	c.JSON(http.StatusOK, gin.H{"instances": views})
+}
+
+// listAllSales answers with a page of all sales, also of those that are long over.
+func (a *API) listAllSales(c *gin.Context) {
+	cursor, limit, ok := readPage(c)
+	if !ok {
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"instances": instances})
+	list, next, err := a.Sales.List(c.Request.Context(), cursor, limit)
+	views := make([]saleView, len(list))
+	for i, o := range list {
+		views[i] = a.saleView(o)
+	}
+	answerPage(c, gin.H{"sales": views, "next_cursor": next}, err)
+}
+
+// listOperations answers with a page of what operators did to a sale and the engine repaired.
+func (a *API) listOperations(c *gin.Context) {
+	offer, ok := a.offer(c)
+	if !ok {
+		return
+	}
+	cursor, limit, ok := readPage(c)
+	if !ok {
+		return
+	}
+	list, next, err := a.Sales.Operations(c.Request.Context(), offer.ID, cursor, limit)
+	views := make([]gin.H, len(list))
+	for i, o := range list {
+		views[i] = gin.H{"at": stamp(o.At), "actor": o.Actor, "action": o.Action, "detail": o.Detail}
+	}
+	answerPage(c, gin.H{"operations": views, "next_cursor": next}, err)
 }

@@ -80,6 +80,7 @@ func benchAPI(tb testing.TB, soldOut bool) *API {
 		Catalog: catalog, Paths: service.NewPaths(benchSecret, catalog.Now), Tokens: service.NewTokens(benchSecret, time.Now),
 		Sandbox: http.NotFoundHandler(), Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(), PublicURL: func() string { return "http://localhost" },
 		Limits: Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
+		Tally:  service.NewTally(catalog),
 		Meter:  meter, CounterFailed: func(error) {}, Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -15,6 +18,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
 const (
@@ -24,20 +28,20 @@ const (
 	smallBodyBytes = 64
 	// maxDepth is how deep objects and arrays may be nested; the API's own are flat.
 	maxDepth = 8
-	// maxDetailBytes keeps what a refusal repeats of a client's body to one readable line.
-	maxDetailBytes = 120
+	// maxQuotedBytes keeps what a refusal repeats of a client's body to one readable line.
+	maxQuotedBytes = 100
 )
 
 // decode reads the request's JSON object into what into points to. If it can't it refuses the request and
-// returns false: UnsupportedMediaType, TooLarge (over 4 KiB), or BadRequest with the reason. into may then
+// returns false: UnsupportedMediaType, TooLarge (over 4 KiB), or BadRequest with what is wrong. into may then
 // be half filled.
 func decode(c *gin.Context, into any) bool {
 	body, ok := readBody(c)
 	if !ok {
 		return false
 	}
-	if err := decodeObject(body, into); err != nil {
-		refuseBadRequest(c, err.Error())
+	if invalid := decodeObject(body, into); invalid != nil {
+		refuseInvalid(c, invalid)
 		return false
 	}
 	return true
@@ -67,7 +71,7 @@ func readBody(c *gin.Context) ([]byte, bool) {
 		return nil, false
 	}
 	if err != nil {
-		refuseBadRequest(c, "the body did not arrive in full")
+		refuseInvalid(c, &service.Invalid{Reason: cutOff})
 		return nil, false
 	}
 	return body, true
@@ -92,91 +96,103 @@ func headerOf(c *gin.Context, name string) string {
 
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }
 
-func refuseBadRequest(c *gin.Context, detail string) {
-	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Detail: detail})
+// refuseInvalid refuses a request as BadRequest and says what is wrong with it.
+func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
+	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
 }
 
-// decodeObject is encoding/json without its leniency. Its errors are written for the client.
-func decodeObject(body []byte, into any) error {
+// decodeObject is encoding/json without its leniency. It gives what is wrong with the body; nil if nothing is.
+func decodeObject(body []byte, into any) *service.Invalid {
 	switch {
 	case len(body) == 0:
-		return errors.New("the body is empty")
+		return &service.Invalid{Reason: emptyBody}
 	case !utf8.Valid(body): // encoding/json would put U+FFFD in its place
-		return errors.New("the body is not valid UTF-8")
+		return &service.Invalid{Reason: notUTF8}
 	case !json.Valid(body):
-		return errors.New("the body is not a single JSON value")
+		return &service.Invalid{Reason: notJSON}
 	case bytes.TrimLeft(body, " \t\r\n")[0] != '{': // null would leave into as it is
-		return errors.New("the body is not a JSON object")
+		return &service.Invalid{Reason: notAnObject}
 	}
 	names := json.NewDecoder(bytes.NewReader(body))
 	names.UseNumber() // a number's range is for its field to judge
-	if err := checkNames(names, 0); err != nil {
-		return err
+	if invalid := checkNames(names, 0); invalid != nil {
+		return invalid
 	}
 	values := json.NewDecoder(bytes.NewReader(body))
 	values.DisallowUnknownFields()
-	return explain(values.Decode(into))
+	if err := values.Decode(into); err != nil {
+		return explain(err, body, into)
+	}
+	return nil
 }
 
 // checkNames walks one value of valid JSON and refuses what encoding/json would let pass: a name that comes
 // twice in one object (the last would win), and one that differs from a field's only by case ("Quantity",
 // or "ſ" for "s"). The API's names are all lower case, so those that aren't are unknown.
-func checkNames(d *json.Decoder, depth int) error {
+func checkNames(d *json.Decoder, depth int) *service.Invalid {
 	token, err := d.Token()
 	if err != nil {
-		return err
+		return &service.Invalid{Reason: notJSON}
 	}
 	open, nested := token.(json.Delim)
 	if !nested {
 		return nil
 	}
 	if depth == maxDepth {
-		return fmt.Errorf("the body is nested deeper than %d levels", maxDepth)
+		return &service.Invalid{Reason: tooDeep, Max: maxDepth}
 	}
 	seen := map[string]bool{}
 	for d.More() {
 		if open == '{' {
-			token, err := d.Token()
-			if err != nil {
-				return err
-			}
+			token, _ := d.Token() // of valid JSON, a name
 			name, _ := token.(string)
 			if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-				return clipped("unknown field %q", name)
+				return &service.Invalid{Field: quoted(name), Reason: unknownField}
 			}
 			if seen[name] {
-				return clipped("field %q comes twice", name)
+				return &service.Invalid{Field: quoted(name), Reason: repeatedField}
 			}
 			seen[name] = true
 		}
-		if err := checkNames(d, depth+1); err != nil {
-			return err
+		if invalid := checkNames(d, depth+1); invalid != nil {
+			return invalid
 		}
 	}
-	_, err = d.Token() // the closing bracket
-	return err
+	_, _ = d.Token() // the closing bracket
+	return nil
 }
 
-// explain words a decoder's error without the names of Go types.
-func explain(err error) error {
-	if err == nil {
-		return nil
-	}
+// explain says what a decoder's error is about, without the names of Go types.
+func explain(err error, body []byte, into any) *service.Invalid {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return clipped("field %q has the wrong type or range: %s", wrong.Field, wrong.Value)
+		return &service.Invalid{Field: quoted(wrong.Field), Reason: wrongType, Value: quoted(wrong.Value)}
 	}
 	// This one has no type to ask for. Should its words change, only the hint is lost.
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return clipped("unknown field %s", name)
+		return &service.Invalid{Field: quoted(strings.Trim(name, `"`)), Reason: unknownField}
 	}
-	return errors.New("a value is not in the form of its field (times: RFC 3339)")
+	return &service.Invalid{Field: wrongTime(body, into), Reason: notATime}
 }
 
-// clipped is fmt.Errorf, cut to maxDetailBytes.
-func clipped(format string, parts ...any) error {
-	message := fmt.Sprintf(format, parts...)
-	if len(message) > maxDetailBytes {
-		message = strings.ToValidUTF8(message[:maxDetailBytes], "") + "…"
+// wrongTime finds the field whose time can't be read: times have a decoder of their own, whose errors don't say where
+// they were. Each field is decoded apart.
+func wrongTime(body []byte, into any) string {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(body, &fields) // an object, or it would not have come so far
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		alone, _ := json.Marshal(map[string]json.RawMessage{name: fields[name]}) // it was valid JSON
+		if json.Unmarshal(alone, reflect.New(reflect.TypeOf(into).Elem()).Interface()) != nil {
+			return name
+		}
 	}
-	return errors.New(message)
+	return ""
+}
+
+// quoted is a part of a client's body as a refusal repeats it: escaped, on one line, and at most maxQuotedBytes long.
+func quoted(s string) string {
+	s = strings.Trim(strconv.Quote(s), `"`)
+	if len(s) > maxQuotedBytes {
+		s = strings.ToValidUTF8(s[:maxQuotedBytes], "") + "…"
+	}
+	return s
 }

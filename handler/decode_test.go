@@ -77,51 +77,60 @@ func TestDecodeRefuses(t *testing.T) {
 		body        io.Reader
 		verdict     model.Verdict
 		detail      string
+		field       string
 	}{
-		"no type":                    {"", strings.NewReader(`{}`), model.UnsupportedMediaType, ""},
-		"another type":               {"text/plain", strings.NewReader(`{}`), model.UnsupportedMediaType, ""},
-		"a form":                     {"application/x-www-form-urlencoded", strings.NewReader(`quantity=2`), model.UnsupportedMediaType, ""},
-		"a type like it":             {"application/json-seq", strings.NewReader(`{}`), model.UnsupportedMediaType, ""},
-		"a broken type":              {"application/json; charset", strings.NewReader(`{}`), model.UnsupportedMediaType, ""},
-		"too large":                  {jsonType, strings.NewReader(over), model.TooLarge, ""},
-		"too large, chunked":         {jsonType, chunked(over), model.TooLarge, ""},
-		"cut off":                    {jsonType, io.MultiReader(strings.NewReader(`{`), brokenReader{}), model.BadRequest, "the body did not arrive in full"},
-		"no body":                    {jsonType, http.NoBody, model.BadRequest, "the body is empty"},
-		"not UTF-8":                  {jsonType, strings.NewReader("{\"title\":\"\xff\"}"), model.BadRequest, "the body is not valid UTF-8"},
-		"a byte order mark":          {jsonType, strings.NewReader("\ufeff{}"), model.BadRequest, "the body is not a single JSON value"},
-		"blanks":                     {jsonType, strings.NewReader(" \n"), model.BadRequest, "the body is not a single JSON value"},
-		"half an object":             {jsonType, strings.NewReader(`{"quantity":`), model.BadRequest, "the body is not a single JSON value"},
-		"a comma too many":           {jsonType, strings.NewReader(`{"quantity":2,}`), model.BadRequest, "the body is not a single JSON value"},
-		"a second object":            {jsonType, strings.NewReader(`{"quantity":2}{"quantity":3}`), model.BadRequest, "the body is not a single JSON value"},
-		"a trailing bracket":         {jsonType, strings.NewReader(`{"quantity":2}]`), model.BadRequest, "the body is not a single JSON value"},
-		"null":                       {jsonType, strings.NewReader(` null`), model.BadRequest, "the body is not a JSON object"},
-		"an array":                   {jsonType, strings.NewReader(`[{"quantity":2}]`), model.BadRequest, "the body is not a JSON object"},
-		"an unknown field":           {jsonType, strings.NewReader(`{"price_cents":1}`), model.BadRequest, `unknown field "price_cents"`},
-		"an unknown field, deep":     {jsonType, strings.NewReader(`{"options":{"colour":1}}`), model.BadRequest, `unknown field "colour"`},
-		"the wrong case":             {jsonType, strings.NewReader(`{"Quantity":2}`), model.BadRequest, `unknown field "Quantity"`},
-		"the wrong case, deep":       {jsonType, strings.NewReader(`{"options":{"siZes":[1]}}`), model.BadRequest, `unknown field "siZes"`},
-		"a letter that folds to s":   {jsonType, strings.NewReader(`{"option\u017f":{}}`), model.BadRequest, `unknown field "optionſ"`},
-		"a name twice":               {jsonType, strings.NewReader(`{"quantity":1,"quantity":2}`), model.BadRequest, `field "quantity" comes twice`},
-		"a name twice, once escaped": {jsonType, strings.NewReader(`{"quantity":1,"quant\u0069ty":2}`), model.BadRequest, `field "quantity" comes twice`},
-		"a name twice, deep":         {jsonType, strings.NewReader(`{"options":{"sizes":[],"sizes":[]}}`), model.BadRequest, `field "sizes" comes twice`},
-		"deep nesting":               {jsonType, strings.NewReader(`{"options":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`), model.BadRequest, "the body is nested deeper than 8 levels"},
-		"a fraction":                 {jsonType, strings.NewReader(`{"quantity":1.5}`), model.BadRequest, `field "quantity" has the wrong type or range: number 1.5`},
-		"past 64 bits":               {jsonType, strings.NewReader(`{"quantity":9223372036854775808}`), model.BadRequest, `field "quantity" has the wrong type or range: number 9223372036854775808`},
-		"past a double":              {jsonType, strings.NewReader(`{"quantity":1e309}`), model.BadRequest, `field "quantity" has the wrong type or range: number 1e309`},
-		"a number as text":           {jsonType, strings.NewReader(`{"quantity":"1"}`), model.BadRequest, `field "quantity" has the wrong type or range: string`},
-		"a wrong type, deep":         {jsonType, strings.NewReader(`{"options":{"sizes":["1"]}}`), model.BadRequest, `field "options.sizes" has the wrong type or range: string`},
-		"not a time":                 {jsonType, strings.NewReader(`{"starts_at":"tomorrow"}`), model.BadRequest, "a value is not in the form of its field (times: RFC 3339)"},
-		"a time as a number":         {jsonType, strings.NewReader(`{"starts_at":5}`), model.BadRequest, "a value is not in the form of its field (times: RFC 3339)"},
+		"no type":                    {"", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
+		"another type":               {"text/plain", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
+		"a form":                     {"application/x-www-form-urlencoded", strings.NewReader(`quantity=2`), model.UnsupportedMediaType, "", ""},
+		"a type like it":             {"application/json-seq", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
+		"a broken type":              {"application/json; charset", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
+		"too large":                  {jsonType, strings.NewReader(over), model.TooLarge, "", ""},
+		"too large, chunked":         {jsonType, chunked(over), model.TooLarge, "", ""},
+		"cut off":                    {jsonType, io.MultiReader(strings.NewReader(`{`), brokenReader{}), model.BadRequest, "the body did not arrive in full", ""},
+		"no body":                    {jsonType, http.NoBody, model.BadRequest, "the body is empty", ""},
+		"not UTF-8":                  {jsonType, strings.NewReader("{\"title\":\"\xff\"}"), model.BadRequest, "the body is not valid UTF-8", ""},
+		"a byte order mark":          {jsonType, strings.NewReader("\ufeff{}"), model.BadRequest, "the body is not a single JSON value", ""},
+		"blanks":                     {jsonType, strings.NewReader(" \n"), model.BadRequest, "the body is not a single JSON value", ""},
+		"half an object":             {jsonType, strings.NewReader(`{"quantity":`), model.BadRequest, "the body is not a single JSON value", ""},
+		"a comma too many":           {jsonType, strings.NewReader(`{"quantity":2,}`), model.BadRequest, "the body is not a single JSON value", ""},
+		"a second object":            {jsonType, strings.NewReader(`{"quantity":2}{"quantity":3}`), model.BadRequest, "the body is not a single JSON value", ""},
+		"a trailing bracket":         {jsonType, strings.NewReader(`{"quantity":2}]`), model.BadRequest, "the body is not a single JSON value", ""},
+		"null":                       {jsonType, strings.NewReader(` null`), model.BadRequest, "the body is not a JSON object", ""},
+		"an array":                   {jsonType, strings.NewReader(`[{"quantity":2}]`), model.BadRequest, "the body is not a JSON object", ""},
+		"an unknown field":           {jsonType, strings.NewReader(`{"price_cents":1}`), model.BadRequest, `unknown field "price_cents"`, "price_cents"},
+		"an unknown field, deep":     {jsonType, strings.NewReader(`{"options":{"colour":1}}`), model.BadRequest, `unknown field "colour"`, "colour"},
+		"the wrong case":             {jsonType, strings.NewReader(`{"Quantity":2}`), model.BadRequest, `unknown field "Quantity"`, "Quantity"},
+		"the wrong case, deep":       {jsonType, strings.NewReader(`{"options":{"siZes":[1]}}`), model.BadRequest, `unknown field "siZes"`, "siZes"},
+		"a letter that folds to s":   {jsonType, strings.NewReader(`{"option\u017f":{}}`), model.BadRequest, `unknown field "optionſ"`, "optionſ"},
+		"a name twice":               {jsonType, strings.NewReader(`{"quantity":1,"quantity":2}`), model.BadRequest, `field "quantity" comes twice`, "quantity"},
+		"a name twice, once escaped": {jsonType, strings.NewReader(`{"quantity":1,"quant\u0069ty":2}`), model.BadRequest, `field "quantity" comes twice`, "quantity"},
+		"a name twice, deep":         {jsonType, strings.NewReader(`{"options":{"sizes":[],"sizes":[]}}`), model.BadRequest, `field "sizes" comes twice`, "sizes"},
+		"deep nesting":               {jsonType, strings.NewReader(`{"options":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`), model.BadRequest, "the body is nested deeper than 8 levels", ""},
+		"a fraction":                 {jsonType, strings.NewReader(`{"quantity":1.5}`), model.BadRequest, `field "quantity" has the wrong type or range: number 1.5`, "quantity"},
+		"past 64 bits":               {jsonType, strings.NewReader(`{"quantity":9223372036854775808}`), model.BadRequest, `field "quantity" has the wrong type or range: number 9223372036854775808`, "quantity"},
+		"past a double":              {jsonType, strings.NewReader(`{"quantity":1e309}`), model.BadRequest, `field "quantity" has the wrong type or range: number 1e309`, "quantity"},
+		"a number as text":           {jsonType, strings.NewReader(`{"quantity":"1"}`), model.BadRequest, `field "quantity" has the wrong type or range: string`, "quantity"},
+		"a wrong type, deep":         {jsonType, strings.NewReader(`{"options":{"sizes":["1"]}}`), model.BadRequest, `field "options.sizes" has the wrong type or range: string`, "options.sizes"},
+		"not a time":                 {jsonType, strings.NewReader(`{"starts_at":"tomorrow"}`), model.BadRequest, "starts_at must be a time in the form of RFC 3339", "starts_at"},
+		"a time as a number":         {jsonType, strings.NewReader(`{"starts_at":5}`), model.BadRequest, "starts_at must be a time in the form of RFC 3339", "starts_at"},
+		"a time among right values": {
+			jsonType, strings.NewReader(`{"title":"tea","quantity":1,"starts_at":"2026-11-11"}`), model.BadRequest,
+			"starts_at must be a time in the form of RFC 3339", "starts_at",
+		},
+		"a name of two lines": {jsonType, strings.NewReader(`{"a\nb":1}`), model.BadRequest, `unknown field "a\nb"`, `a\nb`},
 		"a very long name": {
 			jsonType, strings.NewReader(`{"` + strings.Repeat("界", 1000) + `":1}`), model.BadRequest,
-			`unknown field "` + strings.Repeat("界", 35) + "…",
+			`unknown field "` + strings.Repeat("界", 33) + `…"`, strings.Repeat("界", 33) + "…",
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, ok, got := tryDecode(t, tc.contentType, tc.body)
-			if want := (middleware.Refusal{Verdict: tc.verdict, Detail: tc.detail}); ok || got != want {
-				t.Errorf("%v, %+v; want %+v", ok, got, want)
+			if ok || got.Verdict != tc.verdict || (got.Invalid != nil) != (tc.detail != "") {
+				t.Fatalf("%v, %+v; want %s", ok, got, tc.verdict)
+			}
+			if got.Invalid != nil && (got.Invalid.Field != tc.field || word(got.Invalid, false) != tc.detail) {
+				t.Errorf("%q: %s; want %q: %s", got.Invalid.Field, word(got.Invalid, false), tc.field, tc.detail)
 			}
 		})
 	}
@@ -166,10 +175,12 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var first, second decoded
-		if err := decodeObject(body, &first); err != nil {
-			// The detail, in quotes, may grow by what is escaped, but stays a line.
-			if message := err.Error(); message == "" || len(message) > maxDetailBytes+len("…") || strings.ContainsAny(message, "\n\r") {
-				t.Errorf("refused with %q", message)
+		if invalid := decodeObject(body, &first); invalid != nil {
+			// What is repeated of the body stays short, and on its line.
+			for _, chinese := range []bool{false, true} {
+				if detail := word(invalid, chinese); detail == "" || len(detail) > 3*maxQuotedBytes || strings.ContainsAny(detail, "\n\r{}") {
+					t.Errorf("refused with %q", detail)
+				}
 			}
 			return
 		}
@@ -177,8 +188,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what %q gave can't be encoded: %v", body, err)
 		}
-		if err := decodeObject(again, &second); err != nil {
-			t.Fatalf("%q became %q, which is refused: %v", body, again, err)
+		if invalid := decodeObject(again, &second); invalid != nil {
+			t.Fatalf("%q became %q, which is refused: %+v", body, again, invalid)
 		}
 		if twice, err := json.Marshal(second); err != nil || string(twice) != string(again) {
 			t.Errorf("%q became %q, then %q (%v)", body, again, twice, err)

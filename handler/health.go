@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/middleware"
+	"flashsale/model"
 )
 
 // checkTimeout is how long a dependency may take to answer /readyz.
@@ -64,6 +65,36 @@ func (a *API) observe(c *gin.Context) {
 		method = "other"
 	}
 	a.Meter.Request(method, route, c.Writer.Status(), middleware.Took(c, a.Now))
+	if route == purchaseRoute {
+		a.Tally.Count(c.Param("sale"), verdictOf(c))
+	}
+}
+
+// purchaseRoute is where purchases are asked for.
+const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
+
+// Verdicts of requests that got none.
+const (
+	queued     = model.Verdict(model.OrderQueued)
+	clientGone = model.Verdict("client_gone")
+)
+
+// verdictOf says how a purchase request ended, whichever stage ended it.
+func verdictOf(c *gin.Context) model.Verdict {
+	if refusal, refused := middleware.RefusalOf(c); refused {
+		return refusal.Verdict
+	}
+	switch c.Writer.Status() {
+	case http.StatusCreated:
+		return model.Accepted
+	case http.StatusAccepted:
+		return queued
+	case http.StatusServiceUnavailable:
+		return model.Unavailable
+	case statusClientGone:
+		return clientGone
+	}
+	return internalError
 }
 
 // stageSample is the part of the requests whose stages at the front door are timed: reading the clock after each of

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -10,11 +9,13 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
+// Of any list. The longest page is a megabyte of sales at most.
 const (
-	pageOfOrders    = 50
-	maxPageOfOrders = 500
+	usualPage = 50
+	maxPage   = 500
 )
 
 func (a *API) getOrder(c *gin.Context) {
@@ -33,42 +34,63 @@ func (a *API) refundOrder(c *gin.Context) {
 }
 
 func (a *API) listOrders(c *gin.Context) {
-	a.answerOrders(c, model.OrderFilter{UserID: middleware.IdentityOf(c).UserID}, false)
+	cursor, limit, ok := readPage(c)
+	if !ok {
+		return
+	}
+	list, next, err := a.Orders.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
+	answerPage(c, viewOrders(list, next, false), err)
 }
 
 func (a *API) listSaleOrders(c *gin.Context) {
-	offer, ok := a.offer(c)
+	f, ok := a.ordersOfSale(c)
 	if !ok {
 		return
+	}
+	if f.Cursor, f.Limit, ok = readPage(c); !ok {
+		return
+	}
+	list, next, err := a.Orders.Search(c.Request.Context(), f, c.Query("q"))
+	answerPage(c, viewOrders(list, next, true), err)
+}
+
+// ordersOfSale reads which orders of the route's sale are asked for, or ends the request.
+func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
+	offer, ok := a.offer(c)
+	if !ok {
+		return f, false
 	}
 	status := model.OrderStatus(c.Query("status"))
 	switch status {
 	case "", model.OrderPending, model.OrderPaid, model.OrderCancelled, model.OrderExpired, model.OrderRefunded:
+		return model.OrderFilter{SaleID: offer.ID, Status: status}, true
 	default:
-		refuseBadRequest(c, "status must be pending, paid, cancelled, expired or refunded")
-		return
+		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "pending, paid, cancelled, expired, refunded"})
+		return f, false
 	}
-	a.answerOrders(c, model.OrderFilter{SaleID: offer.ID, Status: status}, true)
 }
 
-// answerOrders lists orders by a filter and the query's cursor and limit.
-func (a *API) answerOrders(c *gin.Context, f model.OrderFilter, withUser bool) {
-	f.Cursor, f.Limit = c.Query("cursor"), pageOfOrders
-	if limit := c.Query("limit"); limit != "" {
-		n, err := strconv.Atoi(limit)
-		if err != nil || n < 1 || n > maxPageOfOrders {
-			refuseBadRequest(c, fmt.Sprintf("limit must be 1 to %d", maxPageOfOrders))
-			return
+// readPage reads the query's cursor and limit, or refuses the request.
+func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
+	limit = usualPage
+	if text := c.Query("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
+			refuseInvalid(c, &service.Invalid{Field: "limit", Reason: service.OutOfRange, Min: 1, Max: maxPage})
+			return "", 0, false
 		}
-		f.Limit = n
 	}
-	list, next, err := a.Orders.List(c.Request.Context(), f)
+	return c.Query("cursor"), limit, true
+}
+
+// answerPage answers with a page of a list, unless its cursor was bad or something broke.
+func answerPage(c *gin.Context, view any, err error) {
 	switch {
 	case errors.Is(err, model.ErrBadCursor):
-		refuseBadRequest(c, "cursor must be a next_cursor of an earlier page")
+		refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
 	case err != nil:
 		middleware.Fail(c, err)
 	default:
-		c.JSON(http.StatusOK, viewOrders(list, next, withUser))
+		c.JSON(http.StatusOK, view)
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/maypok86/otter/v2"
 
+	"flashsale/middleware"
 	"flashsale/model"
 )
 
@@ -186,18 +188,40 @@ func (a *API) show(c *gin.Context) {
 
 // render makes a page of what Home says. If that isn't one to keep, it answers with it and gives nil.
 func (a *API) render(c *gin.Context) *page {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+	said := a.hear(c.Request)
+	if said.status != http.StatusOK {
+		said.send(c)
+		return nil
+	}
+	contentType := said.header.Get("Content-Type")
+	said.header.Del("Content-Type")
+	return newPage(said.header, contentType, said.body.Bytes())
+}
+
+// missing answers a browser that came for a page which isn't there with Home's page about that, which is the same for
+// all. Whoever asks for anything but HTML, or below the API, gets the problem.
+func (a *API) missing() gin.HandlerFunc {
+	var once sync.Once
+	var said *heard
+	return func(c *gin.Context) {
+		c.Next()
+		refusal, refused := middleware.RefusalOf(c)
+		isPage := strings.Contains(headerOf(c, "Accept"), "text/html") && !strings.HasPrefix(c.Request.URL.Path, "/api/")
+		if !refused || refusal.Verdict != model.NotFound || !isPage {
+			return
+		}
+		once.Do(func() { said = a.hear(c.Request) })
+		said.send(c)
+	}
+}
+
+// hear asks Home.
+func (a *API) hear(r *http.Request) *heard {
+	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
 	defer cancel()
 	said := &heard{header: http.Header{}, status: http.StatusOK}
-	a.Home.ServeHTTP(said, c.Request.WithContext(ctx))
-	contentType := said.header.Get("Content-Type")
-	if said.status == http.StatusOK {
-		said.header.Del("Content-Type")
-		return newPage(said.header, contentType, said.body.Bytes())
-	}
-	maps.Copy(c.Writer.Header(), said.header)
-	c.Data(said.status, contentType, said.body.Bytes())
-	return nil
+	a.Home.ServeHTTP(said, r.WithContext(ctx))
+	return said
 }
 
 // heard is an answer that isn't sent yet.
@@ -205,6 +229,11 @@ type heard struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
+}
+
+func (h *heard) send(c *gin.Context) {
+	maps.Copy(c.Writer.Header(), h.header)
+	c.Data(h.status, h.header.Get("Content-Type"), h.body.Bytes())
 }
 
 func (h *heard) Header() http.Header            { return h.header }

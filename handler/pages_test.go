@@ -3,6 +3,7 @@ package handler
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"testing"
 
@@ -92,6 +93,40 @@ func TestRefusedPagesAreNotKept(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A browser that comes for what isn't there gets Home's page about it, made once; everybody else, and whoever asks the
+// API, gets the problem.
+func TestPagesThatAreNotThere(t *testing.T) {
+	s, made := newShop(t), 0
+	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		made++
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, "nothing here")
+	})
+	s.get("/", "") // makes the router
+	made = 0
+	const problem, page = "application/problem+json", "text/html; charset=utf-8"
+	for _, tc := range []struct{ path, accept, want string }{
+		{"/nothing", "text/html,application/xhtml+xml,*/*;q=0.8", page},
+		{"/nothing/at/all", "text/html", page},
+		{"/nothing", "*/*", problem},
+		{"/nothing", "", problem},
+		{"/api/v1/nothing", "text/html", problem},
+		{"/api/v1/sales/BBBBBBBBBBBBBBBB", "text/html", problem},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.path, nil)
+		r.Header.Set("Accept", tc.accept)
+		w := httptest.NewRecorder()
+		s.router.ServeHTTP(w, r)
+		if w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != tc.want || (w.Body.String() == "nothing here") != (tc.want == page) {
+			t.Errorf("%s, Accept %q: %d %v %s", tc.path, tc.accept, w.Code, w.Header(), w.Body)
+		}
+	}
+	if made != 1 {
+		t.Errorf("made %d times", made)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
 func (a *API) startPayment(c *gin.Context) {
@@ -32,17 +33,17 @@ func (a *API) callback(c *gin.Context) {
 		Status        string `json:"status"`
 		AmountCents   int64  `json:"amount_cents"`
 	}
-	if err := decodeObject(raw, &body); err != nil {
-		refuseBadRequest(c, err.Error())
+	if invalid := decodeObject(raw, &body); invalid != nil {
+		refuseInvalid(c, invalid)
 		return
 	}
 	succeeded := body.Status == "succeeded"
 	switch {
 	case !succeeded && body.Status != "failed":
-		refuseBadRequest(c, "status must be succeeded or failed")
+		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "succeeded, failed"})
 		return
 	case !model.ValidUserID(body.ProviderTxnID): // the form of any id: 1 to 64 plain characters
-		refuseBadRequest(c, "provider_txn_id must be 1 to 64 of A-Z a-z 0-9 . _ : -")
+		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
 		return
 	}
 	order, verdict, err := a.Payments.Callback(c.Request.Context(), model.Callback{

@@ -122,6 +122,21 @@ var problems = map[model.Verdict]problem{
 		text{"Amount mismatch", "The amount is not the amount of the payment."},
 		text{"金额不符", "金额与支付单的金额不一致。"},
 	},
+	model.LabRunning: {
+		http.StatusConflict,
+		text{"Lab is running", "A comparison of the strategies is running already. Wait for it, or stop it."},
+		text{"实验室正在运行", "已有策略对比正在运行，请等待其结束或将其停止。"},
+	},
+	model.SaleOpen: {
+		http.StatusConflict,
+		text{"Sale open", "A sale is open, or about to open. A comparison would slow it down."},
+		text{"有场次正在销售", "有场次正在销售或即将开始，运行对比会影响其速度。"},
+	},
+	model.QuotaChanged: {
+		http.StatusConflict,
+		text{"Quota changed", "The quota isn't what you took it for. Units may have been added already; look before you add more."},
+		text{"总量已变化", "当前总量与您所见的不同，可能已经追加过，请核对后再追加。"},
+	},
 	model.ReasonLost: {
 		http.StatusConflict,
 		text{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again."},
@@ -252,35 +267,36 @@ func newReadyProblems() *readyProblems {
 	for verdict, p := range problems {
 		ready.bodies[verdict] = readyProblem{
 			status:  p.status,
-			english: encodeProblem(verdict, p.status, p.english),
-			chinese: encodeProblem(verdict, p.status, p.chinese),
+			english: encodeProblem(verdict, p.status, p.english, ""),
+			chinese: encodeProblem(verdict, p.status, p.chinese, ""),
 		}
 	}
 	return ready
 }
 
-// encodeProblem gives a problem's JSON as far as the request id.
-func encodeProblem(verdict model.Verdict, status int, words text) []byte {
+// encodeProblem gives a problem's JSON as far as the request id. field is the wrong one, if it is about one.
+func encodeProblem(verdict model.Verdict, status int, words text, field string) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
 		Type      string        `json:"type"`
 		Title     string        `json:"title"`
 		Status    int           `json:"status"`
 		Detail    string        `json:"detail"`
 		Code      model.Verdict `json:"code"`
+		Field     string        `json:"field,omitempty"`
 		RequestID string        `json:"request_id"`
-	}{"/problems/" + string(verdict), words.title, status, words.detail, verdict, ""})
+	}{"/problems/" + string(verdict), words.title, status, words.detail, verdict, field, ""})
 	return bytes.TrimSuffix(body, []byte(behindID))
 }
 
 func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 	p := ready.bodies[r.Verdict]
-	language, body := ready.english, p.english
+	language, body, words := ready.english, p.english, problems[r.Verdict].english
 	chinese := prefersChinese(headerOf(c, "Accept-Language"))
 	if chinese {
-		language, body = ready.chinese, p.chinese
+		language, body, words = ready.chinese, p.chinese, problems[r.Verdict].chinese
 	}
-	if r.Detail != "" {
-		body = encodeProblem(r.Verdict, p.status, problems[r.Verdict].words(chinese, r.Detail))
+	if r.Invalid != nil {
+		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, chinese)}, r.Invalid.Field)
 	}
 
 	header := c.Writer.Header()
@@ -306,14 +322,6 @@ func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 	_, _ = c.Writer.Write(body)
 	_, _ = c.Writer.WriteString(middleware.RequestIDOf(c))
 	_, _ = c.Writer.WriteString(behindID)
-}
-
-// words are the problem's text in one language with a detail, which is in English.
-func (p problem) words(chinese bool, detail string) text {
-	if chinese {
-		return text{p.chinese.title, p.chinese.detail + "（" + detail + "）"}
-	}
-	return text{p.english.title, detail}
 }
 
 // prefersChinese reports whether an Accept-Language header ranks any Chinese above English and above the

@@ -9,11 +9,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +26,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
 // problemEngine puts Problems around a handler, and returns what they log.
@@ -61,7 +64,8 @@ func readProblem(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatalf("%v in %q", err, w.Body)
 	}
-	if keys, want := slices.Sorted(maps.Keys(got)), []string{"code", "detail", "request_id", "status", "title", "type"}; !slices.Equal(keys, want) {
+	want := []string{"code", "detail", "request_id", "status", "title", "type"}
+	if keys := slices.DeleteFunc(slices.Sorted(maps.Keys(got)), func(key string) bool { return key == "field" }); !slices.Equal(keys, want) {
 		t.Errorf("members %v, want %v", keys, want)
 	}
 	if got["status"] != float64(w.Code) {
@@ -78,20 +82,19 @@ func readProblem(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 	return got
 }
 
-// modelVerdicts reads the constants of type Verdict out of the model's source.
-func modelVerdicts(t *testing.T) []model.Verdict {
+// declared reads the values of a type's constants out of a source file.
+func declared[T ~string](t *testing.T, path, kind string) (list []T) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../model/verdict.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var verdicts []model.Verdict
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
 			return true
 		}
-		if typ, ok := spec.Type.(*ast.Ident); !ok || typ.Name != "Verdict" {
+		if spec.Type == nil || types.ExprString(spec.Type) != kind {
 			return false
 		}
 		for _, value := range spec.Values {
@@ -99,15 +102,15 @@ func modelVerdicts(t *testing.T) []model.Verdict {
 			if err != nil {
 				t.Fatal(err)
 			}
-			verdicts = append(verdicts, model.Verdict(code))
+			list = append(list, T(code))
 		}
 		return false
 	})
-	return verdicts
+	return list
 }
 
 func TestProblemsDescribeEveryVerdict(t *testing.T) {
-	want := append(modelVerdicts(t), internalError, methodNotAllowed)
+	want := append(declared[model.Verdict](t, "../model/verdict.go", "Verdict"), internalError, methodNotAllowed)
 	want = slices.DeleteFunc(want, func(v model.Verdict) bool {
 		return v == model.Accepted || v == model.NoGate // no problem at all; never told
 	})
@@ -218,7 +221,7 @@ func TestFailures(t *testing.T) {
 		"anything else":         {errors.New("SELECT secret FROM /var/lib"), 500, "internal", "ERROR"},
 		"a lost race":           {fmt.Errorf("secret: %w", model.ErrLostRace), 500, "internal", "ERROR"},
 		"an undescribed code":   {middleware.Refusal{Verdict: "secret"}, 500, "internal", "ERROR"},
-		"accepted is no answer": {middleware.Refusal{Verdict: model.Accepted, Detail: "secret"}, 500, "internal", "ERROR"},
+		"accepted is no answer": {middleware.Refusal{Verdict: model.Accepted, Invalid: &service.Invalid{Field: "secret", Reason: missingField}}, 500, "internal", "ERROR"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -376,15 +379,31 @@ func TestLanguage(t *testing.T) {
 
 func TestDetail(t *testing.T) {
 	refuse := func(c *gin.Context) {
-		middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Detail: "quantity is <1>"})
+		refuseInvalid(c, &service.Invalid{Field: "quota", Reason: service.OutOfRange, Min: 1, Max: 10})
 	}
-	for language, want := range map[string]string{
-		"en": "quantity is <1>",
-		"zh": problems[model.BadRequest].chinese.detail + "（quantity is <1>）",
-	} {
+	for language, want := range map[string]string{"en": "quota must be 1 to 10", "zh": "quota 必须在 1 到 10 之间"} {
 		engine, _ := problemEngine(refuse)
-		if got := readProblem(t, answerOf(engine, problemRequest(t, "Accept-Language", language)))["detail"]; got != want {
-			t.Errorf("%s: %q, want %q", language, got, want)
+		got := readProblem(t, answerOf(engine, problemRequest(t, "Accept-Language", language)))
+		if got["detail"] != want || got["field"] != "quota" {
+			t.Errorf("%s: %v, want %q", language, got, want)
+		}
+	}
+}
+
+// Every reason has words in both languages, with the same places for what they are about.
+func TestReasonsAreWorded(t *testing.T) {
+	want := slices.Concat(declared[service.Reason](t, "../service/invalid.go", "Reason"), declared[service.Reason](t, "reasons.go", "service.Reason"))
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(reasons)); !slices.Equal(got, want) {
+		t.Errorf("words for %v, want them for %v", got, want)
+	}
+	places := regexp.MustCompile(`\{[a-z]+\}`)
+	for reason, words := range reasons {
+		english, chinese := places.FindAllString(words.english, -1), places.FindAllString(words.chinese, -1)
+		slices.Sort(english)
+		slices.Sort(chinese)
+		if !slices.Equal(english, chinese) || !isASCII(words.english) || isASCII(words.chinese) || words.english == "" {
+			t.Errorf("%s: %+v", reason, words)
 		}
 	}
 }
@@ -425,21 +444,18 @@ func TestPanicThroughAllStages(t *testing.T) {
 // TestProblemBytes compares what is spliced with the whole of it encoded at once.
 func TestProblemBytes(t *testing.T) {
 	for verdict, p := range problems {
-		for _, detail := range []string{"", `quantity is <1>, "界"`} {
+		for _, invalid := range []*service.Invalid{nil, {Field: `a <b>, "界"`, Reason: unknownField}, {Reason: emptyBody}} {
 			for _, language := range []string{"en", "zh"} {
 				engine, _ := problemEngine(func(c *gin.Context) {
-					middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Detail: detail, RetryAfter: time.Minute})
+					middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: invalid, RetryAfter: time.Minute})
 				})
 				w := answerOf(engine, problemRequest(t, "Accept-Language", language))
-				words := p.english
-				if detail != "" {
-					words.detail = detail
-				}
+				words, field := p.english, ""
 				if language == "zh" {
 					words = p.chinese
-					if detail != "" {
-						words.detail += "（" + detail + "）"
-					}
+				}
+				if invalid != nil {
+					words.detail, field = word(invalid, language == "zh"), invalid.Field
 				}
 				want, err := json.Marshal(struct {
 					Type      string        `json:"type"`
@@ -447,13 +463,14 @@ func TestProblemBytes(t *testing.T) {
 					Status    int           `json:"status"`
 					Detail    string        `json:"detail"`
 					Code      model.Verdict `json:"code"`
+					Field     string        `json:"field,omitempty"`
 					RequestID string        `json:"request_id"`
-				}{"/problems/" + string(verdict), words.title, p.status, words.detail, verdict, "r-1"})
+				}{"/problems/" + string(verdict), words.title, p.status, words.detail, verdict, field, "r-1"})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if w.Body.String() != string(want) || w.Code != p.status {
-					t.Errorf("%s, %s, %q:\ngot  %d %s\nwant %d %s", verdict, language, detail, w.Code, w.Body, p.status, want)
+					t.Errorf("%s, %s, %+v:\ngot  %d %s\nwant %d %s", verdict, language, invalid, w.Code, w.Body, p.status, want)
 				}
 				header := http.Header{
 					"Content-Type": {"application/problem+json"}, "Content-Language": {language}, "Vary": {"Accept-Language"},

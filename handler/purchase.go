@@ -3,7 +3,6 @@ package handler
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,12 +27,12 @@ func (a *API) purchase(c *gin.Context) {
 	}
 	key := headerOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		refuseBadRequest(c, "Idempotency-Key must be at most 128 visible ASCII characters without spaces")
+		refuseInvalid(c, &service.Invalid{Field: "Idempotency-Key", Reason: notAKey, Max: maxKey})
 		return
 	}
 	prefer, ok := parsePrefer(c.Request.Header["Prefer"])
 	if !ok {
-		refuseBadRequest(c, "Prefer: wait needs whole seconds")
+		refuseInvalid(c, &service.Invalid{Field: "Prefer", Reason: notSeconds})
 		return
 	}
 	request := service.Request{
@@ -54,7 +53,7 @@ func (a *API) purchase(c *gin.Context) {
 	case model.Accepted:
 		answerOutcome(c, outcome)
 	case model.BadRequest:
-		refuseBadRequest(c, "quantity must be 1 to the sale's limit_per_user")
+		refuseInvalid(c, &service.Invalid{Field: "quantity", Reason: overLimit})
 	default:
 		middleware.Refuse(c, middleware.Refusal{Verdict: outcome.Verdict, RetryAfter: outcome.RetryAfter})
 	}
@@ -83,23 +82,23 @@ func readQuantity(c *gin.Context) (quantity int, ok bool) {
 	if quantity, ok := usualQuantity(raw); ok {
 		return quantity, true
 	}
-	quantity, err := strictQuantity(raw)
-	if err != nil {
-		refuseBadRequest(c, err.Error())
+	quantity, invalid := strictQuantity(raw)
+	if invalid != nil {
+		refuseInvalid(c, invalid)
 		return 0, false
 	}
 	return quantity, true
 }
 
-func strictQuantity(raw []byte) (int, error) {
+func strictQuantity(raw []byte) (int, *service.Invalid) {
 	var body struct {
 		Quantity *int `json:"quantity"`
 	}
-	if err := decodeObject(raw, &body); err != nil {
-		return 0, err
+	if invalid := decodeObject(raw, &body); invalid != nil {
+		return 0, invalid
 	}
 	if body.Quantity == nil {
-		return 0, errors.New(`field "quantity" is missing`)
+		return 0, &service.Invalid{Field: "quantity", Reason: missingField}
 	}
 	return *body.Quantity, nil
 }

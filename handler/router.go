@@ -29,22 +29,32 @@ type API struct {
 	Accounts  *service.Accounts
 	Auditor   *service.Auditor
 	Catalog   *service.Catalog
+	Streams   *Streams
+	Lab       *service.Lab
 	Paths     *service.Paths
 	Tokens    *service.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
-	Home      http.Handler // the pages for people, at /, /sales/ID and /orders: the same for all
+	Home      http.Handler // the pages for people: the same for all
 	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME
 
 	Limits  Limits
 	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
 	Checks  []Check            // what /readyz asks
-	Stats   func(ctx context.Context) (map[string]map[string]any, error)
+	Tally   *service.Tally
+	Live    *service.Live
+	// LabStores and LabPolicy say where the lab runs, and what its reports' pages may load.
+	LabStores LabStores
+	LabPolicy string
+	// Instances gives what the running instances say of themselves, by their ids.
+	Instances func(ctx context.Context) map[string]model.Instance
 	// PublicURL is under which buyers reach the server, without a slash at the end.
 	PublicURL func() string
 
 	requests      atomic.Uint64
+	consoles      atomic.Int64 // open streams of figures
 	Meter         Meter
 	CounterFailed func(error)
+	Trace         gin.HandlerFunc // gives requests their spans; nil: none
 	Closing       <-chan struct{} // closed when the server stops: streams end
 	Now           func() time.Time
 	Log           *slog.Logger
@@ -75,8 +85,12 @@ func Router(a *API) (http.Handler, error) {
 	if err := r.SetTrustedProxies(a.Limits.TrustedProxies); err != nil {
 		return nil, err
 	}
+	if a.Trace != nil {
+		r.Use(a.Trace) // the outermost, so that every line of the log has the trace
+	}
 	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers())
-	r.NoRoute(NoRoute)
+	missing := a.missing()
+	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)
 
 	deadline := middleware.Deadline(requestLimit)
@@ -115,7 +129,9 @@ func Router(a *API) (http.Handler, error) {
 	buyer.DELETE("/orders/:id", a.cancelOrder)
 	buyer.POST("/orders/:id/payments", a.startPayment)
 
-	operator := public.Group("/admin", login, middleware.RequireRole(model.RoleOperator))
+	operators := middleware.RequireRole(model.RoleOperator)
+	operator := public.Group("/admin", login, operators)
+	operator.GET("/sales", a.listAllSales)
 	operator.POST("/sales", a.createSale)
 	operator.PATCH("/sales/:sale", a.patchSale)
 	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
@@ -123,14 +139,28 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
 	operator.GET("/sales/:sale/audit", a.auditSale)
 	operator.GET("/sales/:sale/orders", a.listSaleOrders)
+	operator.GET("/sales/:sale/operations", a.listOperations)
 	operator.POST("/orders/:id/refund", a.refundOrder)
 	operator.GET("/stats", a.stats)
+	operator.GET("/lab", a.showLab)
+	operator.POST("/lab", a.startLab)
+	operator.DELETE("/lab", a.stopLab)
 
-	pages := r.Group("", instance, address)
+	console := api.Group("/admin", address, login, operators) // these take as long as they take
+	console.GET("/sales/:sale/live", a.liveFigures)
+	console.GET("/sales/:sale/orders.csv", a.exportOrders)
+	console.GET("/lab/events", a.labEvents)
+
+	pages := r.Group("", instance, address, missing)
 	pages.GET("/", a.showSales())
 	pages.GET("/sales/:sale", a.showSale())
 	pages.GET("/orders", a.showAlways())
+	pages.GET("/console", a.showAlways())
+	pages.GET("/console/sales/:sale", a.showAlways())
+	pages.GET("/console/lab", a.showAlways())
+	pages.GET("/lab/reports/:report", deadline, a.labReport)
 	pages.GET("/s/:code", deadline, a.shortLink)
+	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())
 	pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
 	pages.POST("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
 	return r, nil

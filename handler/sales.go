@@ -17,8 +17,6 @@ import (
 const (
 	// pathLifetime is how long a purchase path holds: for a rush and its repeats, not for a trade in paths.
 	pathLifetime = 10 * time.Minute
-	// heartbeat is how often an unchanged stock is sent, so that proxies keep the stream.
-	heartbeat = 15 * time.Second
 	// saleMaxAge is how long caches may show a sale without asking, in seconds.
 	saleMaxAge = 1
 )
@@ -100,71 +98,14 @@ func (a *API) issuePath(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
 }
 
-// saleEvents streams a sale's stock as server-sent events: at once, on change and every heartbeat.
-func (a *API) saleEvents(c *gin.Context) {
-	if _, ok := a.offer(c); !ok {
-		return
-	}
-	// The server's write timeout is for answers that end.
-	if err := http.NewResponseController(c.Writer).SetWriteDeadline(time.Time{}); err != nil {
-		middleware.Fail(c, err)
-		return
-	}
-	c.Header("Content-Type", "text/event-stream")
-	c.Header("Cache-Control", "no-cache")
-	c.Header("X-Accel-Buffering", "no")
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	last := ""
-	for {
-		_, changed := a.Catalog.Live()
-		offer, ok, err := a.Catalog.Sale(c.Request.Context(), c.Param("sale"))
-		if err != nil || !ok {
-			return // the client connects again, and is told why
-		}
-		state := offer.State(a.Catalog.Now(), offer.Stock.Available)
-		if figures := fmt.Sprintf("%d %s", offer.Stock.Available, state); figures != last {
-			last = figures
-			if !a.sendStock(c, offer.Stock.Available, state) {
-				return
-			}
-		}
-		select {
-		case <-changed:
-		case <-ticker.C:
-			last = ""
-		case <-time.After(untilTurn(offer, a.Catalog.Now())):
-		case <-c.Request.Context().Done():
-			return
-		case <-a.Closing:
-			return
-		}
-	}
-}
-
-func (a *API) sendStock(c *gin.Context, available int64, state model.SaleState) bool {
-	data, err := json.Marshal(gin.H{"available": available, "state": state, "now": stamp(a.Catalog.Now())})
-	if err != nil {
-		return false
-	}
-	if _, err := fmt.Fprintf(c.Writer, "event: stock\ndata: %s\n\n", data); err != nil {
-		return false
-	}
-	c.Writer.Flush()
-	return true
-}
-
-// untilTurn is how long the sale's state stays as it is by the clock alone.
-func untilTurn(o model.Offer, now time.Time) time.Duration {
-	for _, turn := range []time.Time{o.StartsAt, o.EndsAt} {
-		if turn.After(now) {
-			return turn.Sub(now)
-		}
-	}
-	return heartbeat
-}
-
 func (a *API) shortLink(c *gin.Context) {
+	if id, ok := a.saleBehind(c); ok {
+		c.Redirect(http.StatusFound, "/sales/"+id)
+	}
+}
+
+// saleBehind gives the id of the sale that the route's short code leads to, or ends the request.
+func (a *API) saleBehind(c *gin.Context) (id string, ok bool) {
 	id, err := a.Sales.ByCode(c.Request.Context(), c.Param("code"))
 	switch {
 	case err != nil:
@@ -172,6 +113,7 @@ func (a *API) shortLink(c *gin.Context) {
 	case id == "":
 		refuse(c, model.NotFound)
 	default:
-		c.Redirect(http.StatusFound, "/sales/"+id)
+		return id, true
 	}
+	return "", false
 }

@@ -41,25 +41,6 @@ func TestIfNoneMatch(t *testing.T) {
 	}
 }
 
-// A stream looks again when the clock alone changes the state, not earlier, and not never.
-func TestUntilTurn(t *testing.T) {
-	start := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
-	offer := model.Offer{Sale: model.Sale{StartsAt: start, EndsAt: start.Add(time.Hour)}}
-	for name, tc := range map[string]struct{ now, want time.Duration }{
-		"a second before the start": {-time.Second, time.Second},
-		"at the start":              {0, time.Hour},
-		"a second before the end":   {time.Hour - time.Second, time.Second},
-		"at the end":                {time.Hour, heartbeat},
-		"long over":                 {99 * time.Hour, heartbeat},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := untilTurn(offer, start.Add(tc.now)); got != tc.want {
-				t.Errorf("%v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 // changing is a store whose one sale the test changes.
 type changing struct {
 	soldOutStore

@@ -40,3 +40,6 @@ func (h *handles[K, V]) of(labels K) V {
 	h.known.Store(&next)
 	return handle
 }
+
+// all gives every collector that there is by now. The map is not the caller's to change.
+func (h *handles[K, V]) all() map[K]V { return *h.known.Load() }

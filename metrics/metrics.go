@@ -3,14 +3,18 @@
 package metrics
 
 import (
+	"database/sql"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"flashsale/model"
 )
@@ -19,16 +23,31 @@ import (
 type Metrics struct {
 	registry     *prometheus.Registry
 	purchases    *handles[model.Verdict, prometheus.Counter]
-	stages       *handles[string, prometheus.Observer]
+	stages       *handles[string, prometheus.Histogram]
 	requests     *handles[request, prometheus.Observer]
+	admitBatch   prometheus.Histogram
+	admitTime    prometheus.Histogram
 	settleBatch  prometheus.Histogram
 	settleTime   prometheus.Histogram
 	lostRaces    prometheus.Counter
-	expired      prometheus.Counter
-	drift        *prometheus.GaugeVec
+	rebuilds     *prometheus.CounterVec
+	expired      expiry
+	refundsDue   prometheus.Gauge
 	violations   prometheus.Counter
 	counterFails prometheus.Counter
+
+	drifts  drifts
+	audited atomic.Int64 // unix ms of the auditor's last look
 }
+
+// expiry is what the expirer has done.
+type expiry struct {
+	units   prometheus.Counter
+	emptied atomic.Int64 // unix ms of the last look that left nothing overdue
+}
+
+// maxScrapes are answered at once; past it 503. Each asks Redis, and a Prometheus and a spare one ask in turn.
+const maxScrapes = 8
 
 // latencies reach from a memory look-up to a buyer's patience.
 var latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -50,9 +69,15 @@ func New() *Metrics {
 	return &Metrics{
 		registry:  registry,
 		purchases: newHandles(func(v model.Verdict) prometheus.Counter { return purchases.WithLabelValues(string(v)) }),
-		stages:    newHandles(func(name string) prometheus.Observer { return stages.WithLabelValues(name) }),
+		stages:    newHandles(func(name string) prometheus.Histogram { return stages.WithLabelValues(name).(prometheus.Histogram) }),
 		requests: newHandles(func(r request) prometheus.Observer {
 			return requests.WithLabelValues(r.method, r.route, strconv.Itoa(r.status))
+		}),
+		admitBatch: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "flashsale_admit_batch_attempts", Help: "Attempts that went to the gate in one call.", Buckets: prometheus.ExponentialBuckets(1, 2, 9),
+		}),
+		admitTime: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "flashsale_admit_seconds", Help: "Time of one call of the gate.", Buckets: latencies,
 		}),
 		settleBatch: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "flashsale_settle_batch_entries", Help: "Entries settled in one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
@@ -63,29 +88,33 @@ func New() *Metrics {
 		lostRaces: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_lost_races_total", Help: "Optimistic transactions that another writer overtook.",
 		}),
-		expired: f.NewCounter(prometheus.CounterOpts{
+		rebuilds: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "flashsale_gate_rebuilds_total", Help: "Gates that this instance installed, by why.",
+		}, []string{"reason"}),
+		expired: expiry{units: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_expired_units_total", Help: "Units that unpaid orders gave back when their time was over.",
+		})},
+		refundsDue: f.NewGauge(prometheus.GaugeOpts{
+			Name: "flashsale_refunds_due", Help: "Payments whose money is to go back, as this instance's refunder last saw; 100 stands for that many or more.",
 		}),
-		drift: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "flashsale_gate_drift_units", Help: "The gate's units minus the database's, as the auditor last saw them.",
-		}, []string{"sale"}),
+		drifts: drifts{seen: map[string]sighting{}},
 		violations: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_book_violations_total", Help: "Audits that found sums which disagree.",
 		}),
 		counterFails: f.NewCounter(prometheus.CounterOpts{
-			Name: "flashsale_request_counter_failures_total", Help: "Requests that passed because the user's counter could not be reached.",
+			Name: "flashsale_uncounted_requests_total", Help: "Requests that passed because the user's counter could not be reached.",
 		}),
 	}
 }
 
 // Handler answers /metrics.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: maxScrapes})
 }
 
-// Gauge adds a figure that is read when it is asked for.
-func (m *Metrics) Gauge(name, help string, read func() float64) {
-	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+// WatchPool adds the figures of a pool of SQL connections, by its name.
+func (m *Metrics) WatchPool(name string, pool *sql.DB) {
+	m.registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 }
 
 // Verdict counts how a purchase ended.
@@ -110,13 +139,29 @@ func (m *Metrics) Settled(entries int, d time.Duration) {
 // LostRace counts an optimistic transaction that was overtaken.
 func (m *Metrics) LostRace() { m.lostRaces.Inc() }
 
+// Admitted notes a call of the gate, whether or not it went well.
+func (m *Metrics) Admitted(attempts int, d time.Duration) {
+	m.admitBatch.Observe(float64(attempts))
+	m.admitTime.Observe(d.Seconds())
+}
+
+// Rebuilt counts a gate that was installed. The reasons are those that the code gives, a dozen.
+func (m *Metrics) Rebuilt(reason string) { m.rebuilds.WithLabelValues(reason).Inc() }
+
 // Expired counts units that expired orders gave back.
-func (m *Metrics) Expired(units int) { m.expired.Add(float64(units)) }
+func (m *Metrics) Expired(units int) { m.expired.units.Add(float64(units)) }
+
+// NothingOverdue notes that the expirer left no order whose time was over.
+func (m *Metrics) NothingOverdue(at time.Time) { m.expired.emptied.Store(at.UnixMilli()) }
+
+// RefundsDue notes how many payments the refunder found to send back.
+func (m *Metrics) RefundsDue(payments int) { m.refundsDue.Set(float64(payments)) }
+
+// Audited notes that this instance's auditor looks at the sales.
+func (m *Metrics) Audited(at time.Time) { m.audited.Store(at.UnixMilli()) }
 
 // Drift notes how far a sale's gate is from the database.
-func (m *Metrics) Drift(saleID string, units int64) {
-	m.drift.WithLabelValues(saleID).Set(float64(units))
-}
+func (m *Metrics) Drift(saleID string, units int64, at time.Time) { m.drifts.note(saleID, units, at) }
 
 // Violation counts an audit that found sums which disagree.
 func (m *Metrics) Violation() { m.violations.Inc() }
@@ -125,29 +170,42 @@ func (m *Metrics) Violation() { m.violations.Inc() }
 func (m *Metrics) CounterFailed() { m.counterFails.Inc() }
 
 // Purchases gives the number of purchase requests by verdict.
-func (m *Metrics) Purchases() map[string]float64 { return m.counts("flashsale_purchases_total") }
-
-// LostRaces gives the number of optimistic transactions that were overtaken.
-func (m *Metrics) LostRaces() int64 { return int64(m.counts("flashsale_lost_races_total")[""]) }
-
-// counts reads a counter by the values of its label; without one the value is empty.
-func (m *Metrics) counts(name string) map[string]float64 {
-	counts := map[string]float64{}
-	families, err := m.registry.Gather()
-	if err != nil {
-		return counts // a collector's failure shows at /metrics
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			value := ""
-			for _, label := range metric.GetLabel() {
-				value = label.GetValue()
-			}
-			counts[value] = metric.GetCounter().GetValue()
-		}
+func (m *Metrics) Purchases() map[model.Verdict]int64 {
+	counts := map[model.Verdict]int64{}
+	for verdict, counter := range m.purchases.all() {
+		counts[verdict] = int64(read(counter).GetCounter().GetValue())
 	}
 	return counts
+}
+
+// LostRaces gives the number of optimistic transactions that were overtaken.
+func (m *Metrics) LostRaces() int64 { return int64(read(m.lostRaces).GetCounter().GetValue()) }
+
+// Stages gives for each stage of a purchase, and for the settle, how often it took no longer than each of Latencies, and
+// at the end how often in all.
+func (m *Metrics) Stages() map[string][]uint64 {
+	stages := map[string][]uint64{"settle": cumulated(m.settleTime)}
+	for name, stage := range m.stages.all() {
+		stages[name] = cumulated(stage)
+	}
+	return stages
+}
+
+// Latencies are the bounds of Stages in seconds.
+func Latencies() []float64 { return slices.Clone(latencies) }
+
+func cumulated(h prometheus.Histogram) []uint64 {
+	counts := make([]uint64, 0, len(latencies)+1)
+	state := read(h).GetHistogram()
+	for _, bucket := range state.GetBucket() {
+		counts = append(counts, bucket.GetCumulativeCount())
+	}
+	return append(counts, state.GetSampleCount())
+}
+
+// read gives a collector as /metrics would show it.
+func read(m prometheus.Metric) *dto.Metric {
+	var state dto.Metric
+	_ = m.Write(&state) // those of this package always can
+	return &state
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"io"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,39 @@ func TestFigures(t *testing.T) {
 	}
 	if got := m.Purchases()["sold_out"]; got != callers*each {
 		t.Errorf("%v purchases, want %d", got, callers*each)
+	}
+}
+
+// The stages are given as counts that grow from bound to bound, so that several readings, or instances, can be combined.
+func TestStages(t *testing.T) {
+	m := New()
+	if got := m.Stages(); len(got) != 1 || slices.Max(got["settle"]) != 0 || len(got["settle"]) != len(Latencies())+1 {
+		t.Errorf("before anything: %v", got)
+	}
+	for _, d := range []time.Duration{time.Microsecond, 2 * time.Millisecond, 3 * time.Millisecond, time.Minute} {
+		m.Stage("deduct", d)
+	}
+	m.Settled(50, time.Second)
+	got := m.Stages()
+	for name, want := range map[string]map[float64]uint64{
+		"deduct": {.00005: 1, .001: 1, .0025: 2, .005: 3, 10: 3}, "settle": {.5: 0, 1: 1, 10: 1},
+	} {
+		counts := got[name]
+		if !slices.IsSorted(counts) || len(counts) != len(Latencies())+1 {
+			t.Fatalf("%s: %v", name, counts)
+		}
+		for bound, n := range want {
+			if i := slices.Index(Latencies(), bound); i < 0 || counts[i] != n {
+				t.Errorf("%s: %v, want %d within %vs", name, counts, n, bound)
+			}
+		}
+	}
+	if all := got["deduct"][len(Latencies())]; all != 4 || got["settle"][len(Latencies())] != 1 {
+		t.Errorf("in all %v", got)
+	}
+	m.LostRace()
+	if n := m.LostRaces(); n != 1 {
+		t.Errorf("%d lost races", n)
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
+	"flashsale/service"
 )
 
 // Refusal is a request turned down on purpose. It is an error so that it can come back through a call.
 type Refusal struct {
 	Verdict    model.Verdict
-	Detail     string        // in English, what exactly is wrong; empty: the verdict's own text says it all
-	RetryAfter time.Duration // told to the client with 429 and 503, in whole seconds and at least one
+	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text says it all
+	RetryAfter time.Duration    // told to the client with 429 and 503, in whole seconds and at least one
 }
 
 // Error gives the verdict's code.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flashsale/model"
+	"flashsale/service"
 )
 
 // TestMain also sees to it that no stage leaves a goroutine behind.
@@ -63,7 +64,7 @@ func as(who model.Identity) gin.HandlerFunc {
 
 func TestRefuseAndFail(t *testing.T) {
 	broken := errors.New("broken")
-	refusal := Refusal{Verdict: model.Paused, Detail: "for lunch"}
+	refusal := Refusal{Verdict: model.Paused, Invalid: &service.Invalid{Reason: "for lunch"}}
 	tests := map[string]struct {
 		stage   gin.HandlerFunc
 		refusal Refusal

@@ -23,8 +23,8 @@ type Account struct {
 	Role         Role
 }
 
-// maxUserID is how long a user's id may be.
-const maxUserID = 64
+// MaxUserID is how long a user's id may be, in bytes.
+const MaxUserID = 64
 
 // ValidUserID reports whether s has the form of a user's id: letters, digits and . _ : - of ASCII. Ids stay strings
 // everywhere: to Redis's Lua a number is a double, and 2^53+1 would become another user.
@@ -36,5 +36,5 @@ func ValidUserID[T string | []byte](s T) bool {
 			return false
 		}
 	}
-	return 0 < len(s) && len(s) <= maxUserID
+	return 0 < len(s) && len(s) <= MaxUserID
 }

@@ -3,7 +3,9 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -67,4 +69,19 @@ type Entry struct {
 	Epoch      int64  // the gate's
 	Instance   string // whose buyer waits
 	Deliveries int64  // how often the stream has handed it out, 1 at first
+}
+
+// Valid reports whether an entry may be one that the gate has admitted. What is larger or stranger could be neither
+// settled nor refused: no column takes it.
+func (e Entry) Valid() bool {
+	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
+		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.RequestKey != "" && validHash(e.RequestHash)
+}
+
+// hashDigits are those of a request hash.
+const hashDigits = 32
+
+// validHash reports whether a text may be a request hash: visible ASCII characters that its column takes.
+func validHash(s string) bool {
+	return s != "" && len(s) <= hashDigits && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -4,6 +4,7 @@ import "errors"
 
 // GateState is a sale's gate in Redis as it stands.
 type GateState struct {
+	Away     bool // the Redis that has it, or a part of it, does not answer: nothing else is known
 	Exists   bool
 	Open     bool
 	Epoch    int64
@@ -18,6 +19,7 @@ type GateContents struct {
 	Offer   Offer
 	Units   map[string]int     // live units by user
 	Known   map[string]Request // by the ids of orders and refusals
+	Owners  map[string]string  // the users of Known, if the gate is in several parts
 	Pending []Entry            // entries of the stream that are not settled yet
 }
 
@@ -26,6 +28,10 @@ type Request struct {
 	Quantity int
 	Hash     string
 }
+
+// Unsure is not told to buyers: the sale's gate is open, but not all of its parts could be asked whether there are units,
+// and the database has to say.
+const Unsure Verdict = "unsure"
 
 // ErrNoGate: the sale has no gate that is open: it was lost, or a new one is being installed.
 var ErrNoGate = errors.New("the sale's gate is missing or closed")

@@ -62,6 +62,7 @@ const (
 
 // OrderFilter selects orders; empty fields select all.
 type OrderFilter struct {
+	ID     string
 	UserID string
 	SaleID string
 	Status OrderStatus

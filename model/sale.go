@@ -15,6 +15,8 @@ const (
 	SaleLive   SaleStatus = "live"
 	SalePaused SaleStatus = "paused"
 	SaleClosed SaleStatus = "closed"
+	// SaleShadow sells as a live one does, and no list or page for buyers has it: for a rehearsal.
+	SaleShadow SaleStatus = "shadow"
 )
 
 // SaleState is what a buyer sees of a sale at one instant.
@@ -45,7 +47,11 @@ type Sale struct {
 	EndsAt             time.Time
 	Status             SaleStatus
 	Revision           int64 // grows with every change by the operator
+	Parts              int   // of its gate, 1 to MaxParts; never changes
 }
+
+// MaxParts of a gate are more than a Cluster has nodes, and few enough to be asked one and all when units run out.
+const MaxParts = 16
 
 // Judge says whether the sale sells at the instant now of a store's clock: Accepted, NotStarted,
 // Ended or Paused, in the order that every strategy keeps.
@@ -105,6 +111,13 @@ type SaleChange struct {
 	Action   string // for the log
 	Edit     func(*Sale) Verdict
 	AddQuota int64
+	IfQuota  *int64 // what the quota has to be before; nil: whatever it is
+}
+
+// Operation is what an operator did, or the engine repaired by itself.
+type Operation struct {
+	At                    time.Time // by the database's clock
+	Actor, Action, Detail string
 }
 
 // Books are the sums of a sale that must agree, as one instant of the database saw them.

@@ -36,6 +36,9 @@ const (
 	RateLimited          Verdict = "rate_limited"
 	TooFrequent          Verdict = "too_frequent"
 	Unavailable          Verdict = "unavailable"
+	LabRunning           Verdict = "lab_running"
+	SaleOpen             Verdict = "sale_open"
+	QuotaChanged         Verdict = "quota_changed"
 )
 
 // NoGate is not told to buyers: the sale has no open gate, and somebody else has to judge the attempt.

@@ -63,30 +63,55 @@ type Store struct {
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db` with at most maxConns connections.
 // It makes the folder of an SQLite file, and no tables: Migrate does.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
-	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
-		return openSQLite(ctx, path)
-	}
-	return openMySQL(ctx, address, maxConns)
+	return OpenBy(ctx, address, maxConns, sql.OpenDB)
 }
 
-func openSQLite(ctx context.Context, path string) (*Store, error) {
+// OpenBy is Open with pools that are made by open, which may watch what goes through them.
+func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
+	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
+		return openSQLite(ctx, path, open)
+	}
+	return openMySQL(ctx, address, maxConns, open)
+}
+
+// dsnConnector connects by a driver that has no connectors.
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+// Connect is part of driver.Connector.
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+
+// Driver is part of driver.Connector.
+func (c dsnConnector) Driver() driver.Driver { return c.driver }
+
+func openSQLite(ctx context.Context, path string, open func(driver.Connector) *sql.DB) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of the database: %w", err)
 	}
 	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
 	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
-	write, err := openPool(ctx, sqlite.Open(dsn), 1)
+	named, err := sql.Open(sqlite.DriverName, dsn) // for its driver: it never connects
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { _ = named.Close() }()
+	pool := func(dsn string, conns int) (*gorm.DB, error) {
+		return openPool(ctx, sqlite.Dialector{DSN: dsn, Conn: open(dsnConnector{named.Driver(), dsn})}, conns)
+	}
+	write, err := pool(dsn, 1)
 	if err != nil {
 		return nil, err
 	}
-	read, err := openPool(ctx, sqlite.Open(dsn+"&_pragma=query_only(1)"), sqliteReaders)
+	read, err := pool(dsn+"&_pragma=query_only(1)", sqliteReaders)
 	if err != nil {
 		return nil, errors.Join(err, closePool(write))
 	}
 	return &Store{write: write, read: read, sqlite: true}, nil
 }
 
-func openMySQL(ctx context.Context, address string, maxConns int) (*Store, error) {
+func openMySQL(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
 	cfg, err := mysqlConfig(address)
 	if err != nil {
 		return nil, err
@@ -101,7 +126,7 @@ func openMySQL(ctx context.Context, address string, maxConns int) (*Store, error
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	pool, err := openPool(ctx, mysql.New(mysql.Config{Conn: sql.OpenDB(connector), SkipInitializeWithVersion: true}), maxConns)
+	pool, err := openPool(ctx, mysql.New(mysql.Config{Conn: open(connector), SkipInitializeWithVersion: true}), maxConns)
 	if err != nil {
 		return nil, err
 	}
@@ -239,6 +264,19 @@ func (s *Store) Close() error {
 		return errors.Join(closePool(s.read), closePool(s.write))
 	}
 	return closePool(s.write)
+}
+
+// Pools gives the pools of connections by what they are for, so that their figures can be read.
+func (s *Store) Pools() (map[string]*sql.DB, error) {
+	write, err := s.write.DB()
+	if err != nil {
+		return nil, err
+	}
+	if !s.sqlite {
+		return map[string]*sql.DB{"all": write}, nil
+	}
+	read, err := s.read.DB()
+	return map[string]*sql.DB{"write": write, "read": read}, err
 }
 
 // Ping asks the database for an answer.

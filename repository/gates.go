@@ -25,7 +25,7 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 // GateContents reads what a new gate must know. pending are the entries in the sale's stream, read before;
 // those that the database has settled by then are left out of the contents. ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string, pending []model.Entry) (contents model.GateContents, ok bool, err error) {
-	contents = model.GateContents{Known: map[string]model.Request{}}
+	contents = model.GateContents{Known: map[string]model.Request{}, Owners: map[string]string{}}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
 		if contents.Offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
@@ -34,13 +34,16 @@ func (s *Store) GateContents(ctx context.Context, saleID string, pending []model
 			return err
 		}
 		var known []struct {
-			ID, RequestHash string
-			Quantity        int
+			ID, UserID, RequestHash string
+			Quantity                int
 		}
-		err := tx.Raw("SELECT id, request_hash, quantity FROM orders WHERE sale_id = ? UNION ALL SELECT order_id, request_hash, quantity FROM refusals WHERE sale_id = ?",
+		err := tx.Raw("SELECT id, user_id, request_hash, quantity FROM orders WHERE sale_id = ? UNION ALL SELECT order_id, user_id, request_hash, quantity FROM refusals WHERE sale_id = ?",
 			saleID, saleID).Scan(&known).Error
 		for _, k := range known {
 			contents.Known[k.ID] = model.Request{Quantity: k.Quantity, Hash: k.RequestHash}
+			if contents.Offer.Parts > 1 {
+				contents.Owners[k.ID] = k.UserID
+			}
 		}
 		return err
 	})

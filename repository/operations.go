@@ -6,9 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"gorm.io/gorm"
+
+	"flashsale/model"
 )
 
 // detailLength is what the column holds.
@@ -29,6 +33,36 @@ func (s *Store) logOperation(tx *gorm.DB, actor, action, subject, detail string)
 		return fmt.Errorf("log %s: %w", action, err)
 	}
 	return nil
+}
+
+// Operations lists what was done to a subject, the newest first, and the cursor of the next page, which is empty at the
+// end. model.ErrBadCursor: not a cursor of ours.
+func (s *Store) Operations(ctx context.Context, subject, cursor string, limit int) (list []model.Operation, next string, err error) {
+	limit = max(1, limit)
+	before := int64(math.MaxInt64)
+	if cursor != "" {
+		if before, err = strconv.ParseInt(cursor, 10, 64); err != nil {
+			return nil, "", model.ErrBadCursor
+		}
+	}
+	var rows []struct {
+		ID, AtMs              int64
+		Actor, Action, Detail string
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT id, at_ms, actor, action, detail FROM operations WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?",
+		subject, before, limit+1).Scan(&rows).Error
+	if err != nil {
+		return nil, "", fmt.Errorf("list operations: %w", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		next = strconv.FormatInt(rows[limit-1].ID, 10)
+	}
+	list = make([]model.Operation, len(rows))
+	for i, r := range rows {
+		list[i] = model.Operation{At: fromMillis(r.AtMs), Actor: r.Actor, Action: r.Action, Detail: r.Detail}
+	}
+	return list, next, nil
 }
 
 // Lease gives holder the named lease for ttl by the database's clock, unless another one has it.

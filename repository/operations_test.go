@@ -2,12 +2,16 @@ package repository
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"flashsale/model"
 )
 
 func TestLog(t *testing.T) {
@@ -36,6 +40,49 @@ func TestLog(t *testing.T) {
 					t.Errorf("%d rows, of %d characters", len(rows), utf8.RuneCountInString(fmt.Sprint(rows)))
 				}
 			})
+		}
+	})
+}
+
+// What was done to a subject in pages, the newest first, and nothing that was done to another.
+func TestOperations(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		before := d.now(t)
+		for i := range 5 {
+			for _, subject := range []string{"A", "a", "B"} {
+				if err := d.Log(t.Context(), "op", "patch", subject, fmt.Sprint(subject, i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, size := range []int{0, 1, 2, 4, 5, 6} {
+			var got []string
+			for cursor := ""; len(got) <= 5; {
+				list, next, err := d.Operations(t.Context(), "A", cursor, size)
+				if err != nil || len(list) > max(1, size) {
+					t.Fatalf("%d on a page of %d: %v", len(list), size, err)
+				}
+				for _, o := range list {
+					got = append(got, o.Detail)
+					if o.Actor != "op" || o.Action != "patch" || o.At.Before(before) || o.At.After(d.now(t)) {
+						t.Errorf("read %+v", o)
+					}
+				}
+				if cursor = next; cursor == "" {
+					break
+				}
+			}
+			if want := []string{"A4", "A3", "A2", "A1", "A0"}; !slices.Equal(got, want) {
+				t.Errorf("pages of %d: %v, want %v", size, got, want)
+			}
+		}
+		for _, cursor := range []string{"x", "1.5", "' OR 1=1", "99999999999999999999"} {
+			if list, next, err := d.Operations(t.Context(), "A", cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
+				t.Errorf("behind %q: %v, %q, %v", cursor, list, next, err)
+			}
+		}
+		if list, next, err := d.Operations(t.Context(), "nothing", "", 5); err != nil || len(list) != 0 || next != "" {
+			t.Errorf("of nothing: %v, %q, %v", list, next, err)
 		}
 	})
 }

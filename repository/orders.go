@@ -132,7 +132,10 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 // Orders lists orders, the newest first, and the cursor of the next page, which is empty at the end.
 func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error) {
 	f.Limit = max(1, f.Limit)
-	db := s.read.WithContext(ctx)
+	db := s.read.WithContext(ctx).Table("orders" + s.ordersIndex(f))
+	if f.ID != "" {
+		db = db.Where("id = ?", f.ID)
+	}
 	if f.UserID != "" {
 		db = db.Where("user_id = ?", f.UserID)
 	}
@@ -143,11 +146,11 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 		db = db.Where("status = ?", string(f.Status))
 	}
 	if f.Cursor != "" {
-		at, id, err := parseCursor(f.Cursor)
+		at, id, err := parseCursor(f.Cursor, model.OrderIDLength)
 		if err != nil {
 			return nil, "", err
 		}
-		db = db.Where("created_at_ms < ? OR (created_at_ms = ? AND id < ?)", at, at, id)
+		db = db.Where(behindCursor, at, at, id)
 	}
 	var rows []orderRow
 	if err := db.Order("created_at_ms DESC, id DESC").Limit(f.Limit + 1).Find(&rows).Error; err != nil {
@@ -156,19 +159,46 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	if len(rows) > f.Limit {
 		rows = rows[:f.Limit]
 		last := rows[f.Limit-1]
-		next = base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.CreatedAtMs, 10) + "." + last.ID))
+		next = cursorOf(last.CreatedAtMs, last.ID)
 	}
 	return orders(rows), next, nil
 }
 
-func parseCursor(cursor string) (atMillis int64, id string, err error) {
+// ordersIndex names the index that a list is read from. Left to guess, SQLite reads all orders of a sale to find those of
+// a user, and MariaDB all newer ones to come to an old page.
+func (s *Store) ordersIndex(f model.OrderFilter) string {
+	index := "orders_newest"
+	switch {
+	case f.ID != "" || f.UserID == "" && f.SaleID == "":
+		return ""
+	case f.UserID != "":
+		index = "orders_request"
+	case f.Status != "":
+		index = "orders_status"
+	}
+	if s.sqlite {
+		return " INDEXED BY " + index
+	}
+	return " FORCE INDEX (" + index + ")"
+}
+
+// behindCursor selects what comes behind a cursor, the newest first. Its first part alone leads databases to the place
+// in an index; the second sorts those of the same millisecond.
+const behindCursor = "created_at_ms <= ? AND (created_at_ms < ? OR id < ?)"
+
+// cursorOf names the last row of a page.
+func cursorOf(atMillis int64, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(atMillis, 10) + "." + id))
+}
+
+func parseCursor(cursor string, idLength int) (atMillis int64, id string, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
 		return 0, "", model.ErrBadCursor
 	}
 	at, id, ok := strings.Cut(string(raw), ".")
 	atMillis, err = strconv.ParseInt(at, 10, 64)
-	if err != nil || !ok || !model.ValidID(id, model.OrderIDLength) {
+	if err != nil || !ok || !model.ValidID(id, idLength) {
 		return 0, "", model.ErrBadCursor
 	}
 	return atMillis, id, nil
@@ -245,7 +275,8 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 		if err != nil {
 			return "", fmt.Errorf("mark the refund due: %w", err)
 		}
-		return model.Accepted, s.logOperation(tx, actor, "refund", order.ID, fmt.Sprintf("%d cents", order.AmountCents))
+		return model.Accepted, s.logOperation(tx, actor, "refund", order.SaleID,
+			fmt.Sprintf("order %s of %s: paid -> refunded, quantity %d, %d cents", order.ID, order.UserID, order.Quantity, order.AmountCents))
 	})
 	return order, release, verdict, err
 }

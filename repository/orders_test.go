@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"gorm.io/gorm"
 
 	"flashsale/model"
 )
@@ -272,7 +275,8 @@ func TestRefundIsLogged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'olga' AND action = 'refund' AND subject = ? AND detail = '1990 cents'", id); n != 1 {
+		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'olga' AND action = 'refund' AND subject = ? AND detail = ?",
+			sale.ID, "order "+id+" of me: paid -> refunded, quantity 1, 1990 cents"); n != 1 {
 			t.Errorf("%d rows in the log", n)
 		}
 	})
@@ -419,7 +423,12 @@ func TestOrdersPages(t *testing.T) {
 			"of a user":   {model.OrderFilter{UserID: "user1"}, func(o model.Order) bool { return o.UserID == "user1" }},
 			"of a sale":   {model.OrderFilter{SaleID: sales[1].ID}, func(o model.Order) bool { return o.SaleID == sales[1].ID }},
 			"in a status": {model.OrderFilter{Status: model.OrderCancelled}, func(o model.Order) bool { return o.Status == model.OrderCancelled }},
-			"of nobody":   {model.OrderFilter{UserID: "nobody"}, func(model.Order) bool { return false }},
+			"one order":   {model.OrderFilter{ID: all[7].ID}, func(o model.Order) bool { return o.ID == all[7].ID }},
+			"of a sale in a status": {model.OrderFilter{SaleID: sales[0].ID, Status: model.OrderCancelled}, func(o model.Order) bool {
+				return o.SaleID == sales[0].ID && o.Status == model.OrderCancelled
+			}},
+			"one order of another sale": {model.OrderFilter{ID: all[7].ID, SaleID: "another"}, func(model.Order) bool { return false }},
+			"of nobody":                 {model.OrderFilter{UserID: "nobody"}, func(model.Order) bool { return false }},
 			"all three filters": {model.OrderFilter{UserID: "user0", SaleID: sales[0].ID, Status: model.OrderPending}, func(o model.Order) bool {
 				return o.UserID == "user0" && o.SaleID == sales[0].ID && o.Status == model.OrderPending
 			}},
@@ -474,6 +483,69 @@ func TestOrdersPagesStayWhereTheyAre(t *testing.T) {
 			t.Errorf("after %d turns the pages hold\n%v, want\n%v", came, got, want)
 		}
 	})
+}
+
+// A page of the operator's list costs as much as it shows, however many orders the sale has and however old the page is.
+func TestOrdersPagesAreCheap(t *testing.T) {
+	const n, page = 200, 5
+	onBoth(t, func(t *testing.T, d *testDB) {
+		all, sales := manyOrders(t, d, n)
+		d.exec(t, "UPDATE orders SET status = 'expired' WHERE id = ?", all[n-1].ID) // the rarest
+		defer d.exec(t, "UPDATE orders SET status = 'pending' WHERE id = ?", all[n-1].ID)
+		lone := openStore(t, d.address, 1) // MySQL counts for each connection
+		old := cursorOf(all[n/2].CreatedAt.UnixMilli(), all[n/2].ID)
+		var query string
+		var vars []any
+		err := lone.read.Callback().Query().After("gorm:query").Register("suite:query", func(tx *gorm.DB) {
+			query, vars = tx.Statement.SQL.String(), tx.Statement.Vars
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, tc := range map[string]struct {
+			filter model.OrderFilter
+			plan   string // of SQLite
+		}{
+			"the newest":         {model.OrderFilter{}, "USING INDEX orders_newest (sale_id=?)"},
+			"older ones":         {model.OrderFilter{Cursor: old}, "USING INDEX orders_newest (sale_id=? AND created_at_ms<?)"},
+			"in a status":        {model.OrderFilter{Status: model.OrderPending}, "USING INDEX orders_status (sale_id=? AND status=?)"},
+			"in a rare one":      {model.OrderFilter{Status: model.OrderExpired}, "USING INDEX orders_status (sale_id=? AND status=?)"},
+			"older in a status":  {model.OrderFilter{Status: model.OrderPending, Cursor: old}, "USING INDEX orders_status (sale_id=? AND status=? AND created_at_ms<?)"},
+			"by id":              {model.OrderFilter{ID: all[n-1].ID}, "(id=?)"},
+			"of one who is none": {model.OrderFilter{UserID: "nobody"}, "USING INDEX orders_request (user_id=? AND sale_id=?)"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				tc.filter.SaleID, tc.filter.Limit = sales[0].ID, page
+				before := lone.rowsRead(t)
+				if _, _, err := lone.Orders(t.Context(), tc.filter); err != nil {
+					t.Fatal(err)
+				}
+				if !lone.sqlite {
+					if read := lone.rowsRead(t) - before; read > 4*page {
+						t.Errorf("%d rows were read for %d", read, page)
+					}
+					return
+				}
+				var steps []struct{ Detail string }
+				if err := lone.read.WithContext(t.Context()).Raw("EXPLAIN QUERY PLAN "+query, vars...).Scan(&steps).Error; err != nil {
+					t.Fatal(err)
+				}
+				sorted := tc.filter.UserID == "" && len(steps) > 1 // a user's few are sorted
+				if len(steps) == 0 || !strings.Contains(steps[0].Detail, tc.plan) || sorted {
+					t.Errorf("the plan is %v, want %s alone", steps, tc.plan)
+				}
+			})
+		}
+	})
+}
+
+// rowsRead is how many rows this store's only connection has read; SQLite doesn't count them.
+func (d *testDB) rowsRead(t *testing.T) (n int64) {
+	t.Helper()
+	if d.sqlite {
+		return 0
+	}
+	return d.count(t, "SELECT SUM(VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%' AND VARIABLE_NAME <> 'HANDLER_READ_RND_NEXT'")
 }
 
 func TestOrdersRefusesStrangeCursors(t *testing.T) {

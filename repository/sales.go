@@ -1,8 +1,11 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +16,7 @@ import (
 
 // offerColumns reads a sale with its stock and the database's clock in one statement.
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
-	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision,
+	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, parts,
 	quota, available, held, paid, version, epoch, `
 
 type offerRow struct {
@@ -27,6 +30,7 @@ type offerRow struct {
 	StartsAtMs, EndsAtMs         int64
 	Status                       string
 	Revision                     int64
+	Parts                        int
 	Quota, Available, Held, Paid int64
 	Version, Epoch               int64
 	NowMs                        int64
@@ -39,7 +43,7 @@ func (r offerRow) offer() model.Offer {
 			PriceCents: r.PriceCents, OriginalPriceCents: r.OriginalPriceCents, Currency: r.Currency,
 			LimitPerUser: r.LimitPerUser, PayTimeoutSeconds: r.PayTimeoutSeconds,
 			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
-			Status: model.SaleStatus(r.Status), Revision: r.Revision,
+			Status: model.SaleStatus(r.Status), Revision: r.Revision, Parts: r.Parts,
 		},
 		Stock: model.Stock{
 			SaleID: r.ID, Quota: r.Quota, Available: r.Available, Held: r.Held, Paid: r.Paid,
@@ -84,6 +88,38 @@ func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, boo
 func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
 	return list, err
+}
+
+// Sales lists all sales, the newest first, and the cursor of the next page, which is empty at the end.
+// model.ErrBadCursor: not a cursor of ours.
+func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error) {
+	limit = max(1, limit)
+	where, args := "", []any{}
+	if cursor != "" {
+		at, id, err := parseCursor(cursor, model.IDLength)
+		if err != nil {
+			return nil, "", err
+		}
+		where, args = "WHERE "+behindCursor, []any{at, at, id}
+	}
+	var rows []struct {
+		Row         offerRow `gorm:"embedded"`
+		CreatedAtMs int64
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT "+offerColumns+"created_at_ms FROM sales JOIN stock ON sale_id = sales.id "+where+
+		" ORDER BY created_at_ms DESC, id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
+	if err != nil {
+		return nil, "", fmt.Errorf("list sales: %w", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		next = cursorOf(rows[limit-1].CreatedAtMs, rows[limit-1].Row.ID)
+	}
+	list = make([]model.Offer, len(rows))
+	for i, r := range rows {
+		list[i] = r.Row.offer()
+	}
+	return list, next, nil
 }
 
 // LiveSales reads the live sales again and again. What operators write about a sale is remembered by its revision,
@@ -179,15 +215,15 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return id, nil
 }
 
-// CreateSale writes a sale with its whole quota available.
+// CreateSale writes a sale with its whole quota available. Its gate is in one part if the sale doesn't say.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
-			limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, created_at_ms)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, `+s.nowMillis()+`)`,
+			limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, parts, created_at_ms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, `+s.nowMillis()+`)`,
 			sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
 			sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-			string(model.SaleLive)).Error
+			string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Parts, 1)).Error
 		if err != nil {
 			return fmt.Errorf("create sale: %w", err)
 		}
@@ -196,7 +232,9 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 		if err != nil {
 			return fmt.Errorf("create stock: %w", err)
 		}
-		return s.logOperation(tx, actor, "create", sale.ID, fmt.Sprintf("%q, quota %d", sale.Title, quota))
+		detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
+			excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
+		return s.logOperation(tx, actor, "create", sale.ID, detail)
 	})
 }
 
@@ -213,7 +251,11 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if offer, _, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
 			return model.NotFound, err
 		}
-		sale := &offer.Sale
+		before, sale := offer, &offer.Sale
+		before.Stock.Quota -= change.AddQuota
+		if change.IfQuota != nil && *change.IfQuota != before.Stock.Quota {
+			return model.QuotaChanged, nil
+		}
 		if verdict := change.Edit(sale); verdict != model.Accepted {
 			return verdict, nil
 		}
@@ -225,9 +267,43 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if err != nil {
 			return "", fmt.Errorf("change sale: %w", err)
 		}
-		detail := fmt.Sprintf("%s, limit %d, %s to %s, quota +%d", sale.Status, sale.LimitPerUser,
-			sale.StartsAt.Format(time.RFC3339), sale.EndsAt.Format(time.RFC3339), change.AddQuota)
-		return model.Accepted, s.logOperation(tx, change.Actor, change.Action, sale.ID, detail)
+		return model.Accepted, s.logOperation(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
 	})
 	return offer, verdict, err
+}
+
+// changes says what of a sale is another, and what it was before.
+func changes(before, after model.Offer) string {
+	var list []string
+	note := func(field string, from, to any) {
+		if from != to {
+			list = append(list, fmt.Sprintf("%s: %v -> %v", field, from, to))
+		}
+	}
+	note("status", before.Status, after.Status)
+	note("quota", before.Stock.Quota, after.Stock.Quota)
+	note("limit_per_user", before.LimitPerUser, after.LimitPerUser)
+	note("starts_at", instant(before.StartsAt), instant(after.StartsAt))
+	note("ends_at", instant(before.EndsAt), instant(after.EndsAt))
+	note("title", excerpt(before.Title), excerpt(after.Title))
+	note("image_url", excerpt(before.ImageURL), excerpt(after.ImageURL))
+	note("description", excerpt(before.Description), excerpt(after.Description))
+	if len(list) == 0 {
+		return "nothing changed"
+	}
+	return strings.Join(list, "; ")
+}
+
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// excerpt is a text as the log shows it: quoted, and so short that several fit.
+type excerpt string
+
+const excerptLength = 80
+
+func (e excerpt) String() string {
+	if r := []rune(e); len(r) > excerptLength {
+		e = excerpt(r[:excerptLength]) + "…"
+	}
+	return strconv.Quote(string(e))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,9 @@ func TestCreateSale(t *testing.T) {
 		if got, ok, err := d.Offer(t.Context(), model.NewSaleID()); ok || err != nil || got != (model.Offer{}) {
 			t.Errorf("an unknown sale is offered: %+v, %v", got, err)
 		}
-		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'create' AND subject = ?", sale.ID); n != 1 {
+		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'create' AND subject = ? AND detail = ?", sale.ID,
+			`title "猫咪 mug"; quota 42; price_cents 1990; currency CNY; limit_per_user 3; pay_timeout_seconds 900; starts_at `+
+				instant(sale.StartsAt)+"; ends_at "+instant(sale.EndsAt)); n != 1 {
 			t.Errorf("%d rows in the log", n)
 		}
 	})
@@ -234,11 +237,82 @@ func TestChangeSale(t *testing.T) {
 		if stored, _, err := d.Offer(t.Context(), sale.ID); err != nil || stored != want {
 			t.Errorf("stored is\n%+v, %v, want\n%+v", stored, err, want)
 		}
-		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'patch' AND subject = ? AND detail LIKE 'paused, limit 4, %, quota +5'", sale.ID); n != 1 {
+		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'patch' AND subject = ? AND detail = ?", sale.ID,
+			"status: live -> paused; quota: 10 -> 15; limit_per_user: 1 -> 4; starts_at: "+instant(before.StartsAt)+" -> "+instant(want.StartsAt)+
+				"; ends_at: "+instant(before.EndsAt)+" -> "+instant(want.EndsAt)+`; title: "猫咪 mug" -> "狗 bowl"; image_url: "/mug.webp" -> "/bowl.webp"; description: "A mug" -> "A bowl"`); n != 1 {
 			t.Errorf("%d rows in the log", n)
 		}
 	})
 }
+
+// The log says what is another now, and of long texts no more than fits.
+func TestChanges(t *testing.T) {
+	long := strings.Repeat("长", 200)
+	for name, tc := range map[string]struct {
+		edit func(*model.Offer)
+		want string
+	}{
+		"nothing":                {func(*model.Offer) {}, "nothing changed"},
+		"units":                  {func(o *model.Offer) { o.Stock.Quota += 5 }, "quota: 10 -> 15"},
+		"an end":                 {func(o *model.Offer) { o.EndsAt = time.UnixMilli(1_800_000_000_123) }, "ends_at: 0001-01-01T00:00:00.000Z -> 2027-01-15T08:00:00.123Z"},
+		"a long text":            {func(o *model.Offer) { o.Title = long }, `title: "tea" -> "` + long[:3*excerptLength] + `…"`},
+		"two lines":              {func(o *model.Offer) { o.Description = "a\nb" }, `description: "" -> "a\nb"`},
+		"the end of a long text": {func(o *model.Offer) { o.ImageURL = "/" + long + "x" }, `image_url: "" -> "/` + long[:3*(excerptLength-1)] + `…"`},
+		"what no operator wrote": {func(o *model.Offer) { o.Stock.Available, o.Stock.Held, o.Revision = 1, 9, 7 }, "nothing changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := model.Offer{Sale: model.Sale{Title: "tea", LimitPerUser: 1}, Stock: model.Stock{Quota: 10}}
+			after := before
+			tc.edit(&after)
+			if got := changes(before, after); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// All sales in pages, the newest first, also those that were made in one millisecond and those that are long over.
+func TestSalesPages(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		var want []string
+		for i := range 7 {
+			sale := d.newSale(t, 1, func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(-99*time.Hour), s.EndsAt.Add(-98*time.Hour) })
+			d.exec(t, "UPDATE sales SET created_at_ms = ? WHERE id = ?", 1000+i/3, sale.ID)
+			want = append(want, sale.ID)
+		}
+		slices.SortFunc(want[:3], descending)
+		slices.SortFunc(want[3:6], descending)
+		want = []string{want[6], want[3], want[4], want[5], want[0], want[1], want[2]}
+		for _, size := range []int{0, 1, 2, 3, 6, 7, 8} {
+			var got []string
+			for cursor := ""; len(got) <= len(want); {
+				list, next, err := d.Sales(t.Context(), cursor, size)
+				if err != nil || len(list) > max(1, size) {
+					t.Fatalf("%d on a page of %d: %v", len(list), size, err)
+				}
+				for _, o := range list {
+					got = append(got, o.ID)
+					if o.Stock.SaleID != o.ID || o.Stock.Quota != 1 || o.Title == "" {
+						t.Errorf("read %+v", o)
+					}
+				}
+				if cursor = next; cursor == "" {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("pages of %d: %v, want %v", size, got, want)
+			}
+		}
+		for _, cursor := range []string{"!", cursorOf(1, "short"), cursorOf(1, strings.Repeat("A", model.OrderIDLength))} {
+			if list, next, err := d.Sales(t.Context(), cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
+				t.Errorf("behind %q: %v, %q, %v", cursor, list, next, err)
+			}
+		}
+	})
+}
+
+func descending(a, b string) int { return strings.Compare(b, a) }
 
 // A change that is refused or can't be is taken back as a whole, its units included.
 func TestChangeSaleTakenBack(t *testing.T) {

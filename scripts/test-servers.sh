@@ -16,6 +16,10 @@ need() { # package, then the commands that it brings
 }
 need mariadb-server mariadbd mariadb-install-db
 need redis-server redis-server
+need rabbitmq-server rabbitmq-server epmd
+need nginx nginx
+need prometheus prometheus promtool # asks instances, and judges the alerts
+need systemd systemd-analyze # judges the unit in deploy/systemd
 need apache2-utils ab
 need build-essential gcc # the race detector needs a C compiler
 
@@ -42,6 +46,9 @@ if command -v systemctl >/dev/null; then
 		case $package in
 		mariadb-server) systemctl --quiet disable mariadb ;;
 		redis-server) systemctl --quiet disable redis-server ;;
+		rabbitmq-server) systemctl --quiet disable rabbitmq-server ;;
+		nginx) systemctl --quiet disable nginx ;;
+		prometheus) systemctl --quiet disable prometheus ;;
 		esac
 	done
 fi

@@ -21,9 +21,12 @@ const (
 	// A password is 8 to 128 bytes: NIST's least, and an end to hashing whole books.
 	minPassword = 8
 	maxPassword = 128
+	// A name is 3 to 32 characters: to be told apart, and to fit on a page.
+	minName = 3
+	maxName = 32
 )
 
-var accountName = regexp.MustCompile(`^[A-Za-z0-9._-]{3,32}$`)
+var accountName = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._-]{%d,%d}$`, minName, maxName))
 
 // AccountStore keeps the built-in users.
 type AccountStore interface {
@@ -46,31 +49,31 @@ type Session struct {
 	ExpiresAt time.Time
 }
 
-// Register makes a buyer. NameTaken; BadRequest with the wrong field named; model.ErrUnavailable when too many
+// Register makes a buyer. NameTaken; BadRequest with the wrong field; model.ErrUnavailable when too many
 // passwords wait to be hashed.
-func (a *Accounts) Register(ctx context.Context, name, password string) (Session, model.Verdict, Invalid, error) {
+func (a *Accounts) Register(ctx context.Context, name, password string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case !accountName.MatchString(name):
-		return Session{}, model.BadRequest, "name must be 3 to 32 of A-Z a-z 0-9 . _ -", nil
+		return Session{}, model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
 	case len(password) < minPassword || len(password) > maxPassword || !utf8.ValidString(password):
-		return Session{}, model.BadRequest, Invalid(fmt.Sprintf("password must be %d to %d bytes", minPassword, maxPassword)), nil
+		return Session{}, model.BadRequest, &Invalid{Field: "password", Reason: BadPassword, Min: minPassword, Max: maxPassword}, nil
 	case strings.EqualFold(name, OperatorName):
-		return Session{}, model.NameTaken, "", nil
+		return Session{}, model.NameTaken, nil, nil
 	}
 	hash, err := a.Passwords.Hash(ctx, password)
 	if err != nil {
-		return Session{}, "", "", fmt.Errorf("register: %w", err)
+		return Session{}, "", nil, fmt.Errorf("register: %w", err)
 	}
 	account := model.Account{ID: "u-" + strings.ToLower(rand.Text()[:model.IDLength]), Name: name, PasswordHash: hash, Role: model.RoleBuyer}
 	ok, err := a.Store.CreateAccount(ctx, account)
 	if err != nil {
-		return Session{}, "", "", err
+		return Session{}, "", nil, err
 	}
 	if !ok {
-		return Session{}, model.NameTaken, "", nil
+		return Session{}, model.NameTaken, nil, nil
 	}
 	session, err := a.session(account)
-	return session, model.Accepted, "", err
+	return session, model.Accepted, nil, err
 }
 
 // LogIn checks a name and password. Unauthenticated for an unknown name and a wrong password alike, after the

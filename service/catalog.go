@@ -194,14 +194,19 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	return c.filter.Load().TestString(id), nil
 }
 
-// Live lists the watched sales by their start, and a channel that closes when something of it has changed.
+// Live lists the watched sales by their start, but for shadow ones, and a channel that closes when something has changed.
 func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
-	list = make([]model.Offer, len(s.order))
+	shadow := func(o model.Offer) bool { return o.Status == model.SaleShadow }
+	return slices.DeleteFunc(s.list(), shadow), s.changed
+}
+
+func (s *snapshot) list() []model.Offer {
+	list := make([]model.Offer, len(s.order))
 	for i, id := range s.order {
 		list[i] = s.offers[id]
 	}
-	return list, s.changed
+	return list
 }
 
 // LiveIDs lists the ids of the watched sales.

@@ -43,6 +43,8 @@ type GateLife interface {
 
 // Gates installs the gates of sales from the database: before a sale opens, and whenever one is lost or wrong.
 type Gates struct {
+	Installed func(reason string) // hears of every gate that this instance has installed; may be nil
+
 	store    GateStore
 	gate     GateLife
 	catalog  *Catalog
@@ -148,6 +150,9 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) (err error) {
 		return fmt.Errorf("rebuild the gate of sale %s: %w", saleID, err)
 	}
 	g.log.Info("gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
+	if g.Installed != nil {
+		g.Installed(r.Reason)
+	}
 	return g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason))
 }
 
@@ -168,7 +173,7 @@ func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 // Ensure rebuilds the gates that are missing, closed or behind the database, of the sales that have not ended; or closes the open ones
 // if they are retired.
 func (g *Gates) Ensure(ctx context.Context) error {
-	live, _ := g.catalog.Live()
+	live := g.catalog.live.Load().list()
 	live = slices.DeleteFunc(live, func(o model.Offer) bool { return o.Judge(g.catalog.Now()) == model.Ended })
 	if len(live) == 0 {
 		g.replace.Clear()
@@ -184,6 +189,9 @@ func (g *Gates) Ensure(ctx context.Context) error {
 	}
 	var wanted []GateRequest
 	for i, s := range states {
+		if s.Away { // what was asked for stays asked for
+			continue
+		}
 		r := GateRequest{SaleID: ids[i], Reason: "missing"}
 		reason, replace := g.replace.LoadAndDelete(r.SaleID)
 		switch {

@@ -309,6 +309,29 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
+// A sale whose Redis doesn't answer is left alone, whatever was asked for, and the others are looked after.
+func TestEnsureLeavesWhatIsAway(t *testing.T) {
+	away, closed := openOffer(), openOffer()
+	h := newGatehouse(away, closed)
+	h.states[away.ID] = model.GateState{Away: true}
+	g := NewGates(h, h, refreshed(t, h), discard)
+	g.ReplaceGate(away.ID, "it drifted")
+	if err := g.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !h.states[closed.ID].Open || h.states[away.ID] != (model.GateState{Away: true}) {
+		t.Errorf("the gates are %+v", h.states)
+	}
+	h.states[away.ID] = model.GateState{Exists: true, Open: true, Epoch: 1}
+	h.steps = nil
+	if err := g.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(h.steps, func(s string) bool { return strings.HasSuffix(s, away.ID+" epoch 2: it drifted") }) {
+		t.Errorf("when it is back: %q", h.steps)
+	}
+}
+
 // realStores are a database and a gate over a Redis.
 type realStores struct {
 	*testing.T
@@ -336,7 +359,11 @@ func eachPair(t *testing.T, run func(s realStores)) {
 		}
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { _ = client.Close() })
-		s := realStores{T: t, db: db, gate: gate.New(client, "here"), catalog: NewCatalog(db, time.Now)}
+		s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
+		s.gate = gate.New(client, "here", func(ctx context.Context, saleID string) (int, error) {
+			offer, _, err := s.catalog.Sale(ctx, saleID)
+			return offer.Parts, err
+		})
 		s.gates = NewGates(db, s.gate, s.catalog, discard)
 		return s
 	}
@@ -354,9 +381,13 @@ func eachPair(t *testing.T, run func(s realStores)) {
 }
 
 // sale opens a sale with its gate.
-func (s realStores) sale(quota int64) model.Offer {
+func (s realStores) sale(quota int64) model.Offer { return s.saleIn(1, quota) }
+
+// saleIn opens a sale with its gate in parts.
+func (s realStores) saleIn(parts int, quota int64) model.Offer {
 	s.Helper()
 	o := openOffer()
+	o.Parts = parts
 	if err := s.db.CreateSale(s.Context(), o.Sale, quota, "tester"); err != nil {
 		s.Fatal(err)
 	}
@@ -406,6 +437,90 @@ func TestChangeThatNobodyToldTheGate(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A rebuild of a gate in parts finds what was sold and what is on its way, and gives all of a user to the user's part.
+func TestRebuildInParts(t *testing.T) {
+	eachPair(t, func(s realStores) {
+		const buyers = 30
+		o := s.saleIn(4, 100)
+		attempts := make([]model.Attempt, buyers)
+		for i := range attempts {
+			user := fmt.Sprint("u-", i)
+			attempts[i] = model.Attempt{
+				ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: 1 + i%2,
+				RequestKey: "key", RequestHash: model.HashRequest(1 + i%2),
+			}
+		}
+		if _, err := s.gate.Admit(s.Context(), o.ID, attempts, 0); err != nil {
+			s.Fatal(err)
+		}
+		entries, _, err := s.gate.Read(s.Context(), o.ID, buyers)
+		if err != nil || len(entries) == 0 {
+			s.Fatal(entries, err)
+		}
+		settled := entries[:len(entries)/2] // in the database, and nobody told the gate
+		if _, err := s.db.Settle(s.Context(), o.ID, settled); err != nil {
+			s.Fatal(err)
+		}
+		pending, before := 0, s.look(o)
+		for _, e := range settled {
+			pending -= e.Quantity
+		}
+		for _, a := range attempts {
+			pending += a.Quantity
+		}
+		s.replaced(o, before.Epoch)
+		after := s.look(o)
+		if after.Left != 100-45 || after.Inflight != int64(pending) || after.Stream != int64(buyers-len(settled)) {
+			s.Errorf("the gate was %+v and is %+v; %d units are on their way", before, after, pending)
+		}
+		units, err := s.gate.Units(s.Context(), o.ID)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, a := range attempts {
+			if units[a.UserID] != a.Quantity {
+				s.Errorf("%s has %d units at the gate, bought %d", a.UserID, units[a.UserID], a.Quantity)
+			}
+			if request, known, err := s.gate.Knows(s.Context(), a.ID); !known || err != nil || request.Quantity != a.Quantity {
+				s.Errorf("the gate knows of %s: %+v, %t, %v", a.UserID, request, known, err)
+			}
+			if got, err := admitOne(s.Context(), s.gate, a, 0); err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
+				s.Errorf("again, %s: %+v, %v", a.UserID, got, err)
+			}
+		}
+	})
+}
+
+func (s realStores) look(o model.Offer) model.GateState {
+	s.Helper()
+	states, err := s.gate.Peek(s.Context(), o.ID)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return states[0]
+}
+
+// replaced has the gate of an epoch replaced, which may have to wait until it is a second old.
+func (s realStores) replaced(o model.Offer, epoch int64) {
+	s.Helper()
+	deadline, ticker := time.After(patience), time.NewTicker(20*time.Millisecond)
+	defer ticker.Stop()
+	for {
+		s.gates.ReplaceGate(o.ID, "a test")
+		if err := s.gates.Ensure(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		if state := s.look(o); state.Open && state.Epoch > epoch {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			s.Fatal("the gate is not replaced")
+		}
+	}
 }
 
 // admitOne admits an attempt by itself.

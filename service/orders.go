@@ -76,6 +76,22 @@ func (o *Orders) List(ctx context.Context, f model.OrderFilter) ([]model.Order, 
 	return o.Desk.Orders(ctx, f)
 }
 
+// Search is List of the orders whose id, or else whose user's, is exactly words; without words of all.
+func (o *Orders) Search(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
+	if words != "" && !model.ValidUserID(words) {
+		return nil, "", nil // the form of any id; databases differ in what they make of others
+	}
+	if model.ValidID(words, model.OrderIDLength) {
+		f.ID = words
+		if list, next, err := o.List(ctx, f); err != nil || len(list) > 0 {
+			return list, next, err
+		}
+		f.ID = ""
+	}
+	f.UserID = words
+	return o.List(ctx, f)
+}
+
 // Cancel takes a user's pending order back. NotFound, or NotCancellable once it is no longer pending.
 func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	if !o.IDs.Issued(userID, id) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"flashsale/model"
@@ -17,6 +18,7 @@ type desk struct {
 	err     error // of the database
 	errGate error
 	looked  int
+	asked   []model.OrderFilter
 
 	released []model.Release
 }
@@ -27,7 +29,11 @@ func (d *desk) Order(_ context.Context, id string) (model.Order, bool, error) {
 	return o, ok, d.err
 }
 
-func (d *desk) Orders(context.Context, model.OrderFilter) ([]model.Order, string, error) {
+func (d *desk) Orders(_ context.Context, f model.OrderFilter) ([]model.Order, string, error) {
+	d.asked = append(d.asked, f)
+	if _, there := d.orders[f.ID]; f.ID != "" && !there {
+		return nil, "", d.err
+	}
 	return []model.Order{{ID: "listed"}}, "next", d.err
 }
 
@@ -179,5 +185,42 @@ func TestList(t *testing.T) {
 	d.err = model.ErrBadCursor
 	if _, _, err := orders.List(t.Context(), model.OrderFilter{}); !errors.Is(err, model.ErrBadCursor) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSearch looks for an order's id, else for a user's; what is neither is nowhere.
+func TestSearch(t *testing.T) {
+	sale := openOffer().ID
+	there, none := purchaseIDs.Derive("ann", sale, "k"), purchaseIDs.Derive("ann", sale, "other")
+	of := func(f model.OrderFilter) model.OrderFilter {
+		f.SaleID, f.Status, f.Cursor, f.Limit = sale, model.OrderPaid, "c", 7
+		return f
+	}
+	for name, tc := range map[string]struct {
+		words string
+		asked []model.OrderFilter
+		found bool
+	}{
+		"nothing":                       {"", []model.OrderFilter{of(model.OrderFilter{})}, true},
+		"an order's id":                 {there, []model.OrderFilter{of(model.OrderFilter{ID: there})}, true},
+		"a user's id":                   {"ann", []model.OrderFilter{of(model.OrderFilter{UserID: "ann"})}, true},
+		"a user's that looks otherwise": {none, []model.OrderFilter{of(model.OrderFilter{ID: none}), of(model.OrderFilter{UserID: none})}, true},
+		"a part of SQL":                 {"' OR 1=1", nil, false},
+		"a NUL":                         {"ann\x00", nil, false},
+		"more than an id":               {strings.Repeat("a", model.MaxUserID+1), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			orders, d, _ := newDesk(t)
+			d.orders[there] = model.Order{ID: there}
+			list, next, err := orders.Search(t.Context(), of(model.OrderFilter{}), tc.words)
+			if err != nil || (len(list) > 0) != tc.found || (next != "") != tc.found || !slices.Equal(d.asked, tc.asked) {
+				t.Errorf("%v, %q, %v, asked for %+v", list, next, err, d.asked)
+			}
+		})
+	}
+	orders, d, _ := newDesk(t)
+	d.err = errAway
+	if _, _, err := orders.Search(t.Context(), of(model.OrderFilter{}), none); !errors.Is(err, errAway) || len(d.asked) != 1 {
+		t.Errorf("the database is away: %v, asked %d times", err, len(d.asked))
 	}
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -24,6 +25,8 @@ const (
 	maxQuota       = 100_000_000
 	maxLimit       = 10_000
 	maxPaySeconds  = 7 * 24 * 3600
+	minYear        = 2000
+	maxYear        = 2200
 	codeLength     = 8
 )
 
@@ -36,6 +39,12 @@ type SaleStore interface {
 	SaleByCode(ctx context.Context, code string) (string, error)
 }
 
+// SaleHistory is what the database remembers of sales.
+type SaleHistory interface {
+	Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error)
+	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.Operation, next string, err error)
+}
+
 // SaleGate is what an operator's change brings to Redis.
 type SaleGate interface {
 	Releaser
@@ -46,30 +55,29 @@ type SaleGate interface {
 // Sales is the operator's desk.
 type Sales struct {
 	Store   SaleStore
+	History SaleHistory
 	Gate    SaleGate
 	Gates   *Gates
 	Catalog *Catalog
 	Log     *slog.Logger
 }
 
-// Invalid says which field of an operator's input is wrong; it is empty when all is right.
-type Invalid string
-
-// Create starts a sale under a new id, preheats its gate and tells every instance. invalid names a wrong field.
-func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid Invalid, err error) {
-	switch {
-	case quota < 1 || quota > maxQuota:
-		return offer, Invalid(fmt.Sprintf("quota must be 1 to %d", maxQuota)), nil
-	case !sale.EndsAt.After(s.Catalog.Now()):
-		return offer, "ends_at must be in the future", nil
-	}
-	if invalid := validate(sale); invalid != "" {
+// Create starts a sale under a new id, preheats its gate and tells every instance. invalid is the first wrong field,
+// nil if none is.
+func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
+	if invalid := outside("quota", quota, 1, maxQuota); invalid != nil {
 		return offer, invalid, nil
 	}
+	if invalid := validate(sale); invalid != nil {
+		return offer, invalid, nil
+	}
+	if !sale.EndsAt.After(s.Catalog.Now()) {
+		return offer, &Invalid{Field: "ends_at", Reason: InThePast}, nil
+	}
 	sale.ID, sale.Code = model.NewSaleID(), rand.Text()[:codeLength]
-	sale.Status, sale.Revision = model.SaleLive, 1
+	sale.Status, sale.Revision = cmp.Or(sale.Status, model.SaleLive), 1
 	if err := s.Store.CreateSale(ctx, sale, quota, actor); err != nil {
-		return offer, "", err
+		return offer, nil, err
 	}
 	if err := s.Gates.Preheat(ctx, sale.ID); err != nil {
 		s.Log.Warn("a new sale has no gate yet; the controller will install it", "sale", sale.ID, "error", err)
@@ -79,7 +87,7 @@ func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor 
 	if err == nil && !ok {
 		err = fmt.Errorf("sale %s is gone", sale.ID)
 	}
-	return offer, "", err
+	return offer, nil, err
 }
 
 // SalePatch is what an operator changes; nil leaves a field as it is.
@@ -88,12 +96,13 @@ type SalePatch struct {
 	StartsAt, EndsAt             *time.Time
 	LimitPerUser                 *int
 	AddQuota                     int64
+	IfQuota                      *int64 // what the quota has to be now, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. NotFound; BadRequest with the wrong field named.
-func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid Invalid, err error) {
-	if p.AddQuota < 0 || p.AddQuota > maxQuota {
-		return offer, model.BadRequest, Invalid(fmt.Sprintf("add_quota must be 0 to %d", maxQuota)), nil
+// Patch changes a sale. NotFound; QuotaChanged; BadRequest with the first wrong field.
+func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
+	if invalid := outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
+		return offer, model.BadRequest, invalid, nil
 	}
 	edit := func(sale *model.Sale) model.Verdict {
 		set(&sale.Title, p.Title)
@@ -102,12 +111,12 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.StartsAt, p.StartsAt)
 		set(&sale.EndsAt, p.EndsAt)
 		set(&sale.LimitPerUser, p.LimitPerUser)
-		if invalid = validate(*sale); invalid != "" {
+		if invalid = validate(*sale); invalid != nil {
 			return model.BadRequest
 		}
 		return model.Accepted
 	}
-	offer, verdict, err = s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota})
+	offer, verdict, err = s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota})
 	return offer, verdict, invalid, err
 }
 
@@ -117,10 +126,10 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// SetStatus pauses, resumes or closes a sale. NotFound; Ended: a closed sale stays closed.
+// SetStatus pauses, resumes or closes a sale. NotFound; Ended: a closed sale stays closed, and a shadow one is never shown.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
-		if sale.Status == model.SaleClosed && status != model.SaleClosed {
+		if sale.Status != model.SaleLive && sale.Status != model.SalePaused && status != model.SaleClosed {
 			return model.Ended
 		}
 		sale.Status = status
@@ -159,6 +168,16 @@ func (s *Sales) tell(ctx context.Context, saleID string) {
 	}
 }
 
+// List gives a page of all sales, the newest first, and the cursor of the next. model.ErrBadCursor: not a cursor of ours.
+func (s *Sales) List(ctx context.Context, cursor string, limit int) ([]model.Offer, string, error) {
+	return s.History.Sales(ctx, cursor, limit)
+}
+
+// Operations gives a page of what was done to a sale, the newest first, as List does.
+func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int) ([]model.Operation, string, error) {
+	return s.History.Operations(ctx, saleID, cursor, limit)
+}
+
 // ByCode gives the id of the sale behind a short link; empty if there is none.
 func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
@@ -167,32 +186,34 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	return s.Store.SaleByCode(ctx, code)
 }
 
-// validate names the first field of a sale that is wrong.
-func validate(sale model.Sale) Invalid {
+// validate gives the first field of a sale that is wrong; nil if none is.
+func validate(sale model.Sale) *Invalid {
 	switch {
 	case !text(sale.Title, maxTitle) || strings.TrimSpace(sale.Title) == "":
-		return Invalid(fmt.Sprintf("title must be 1 to %d printable characters", maxTitle))
+		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}
 	case !text(strings.NewReplacer("\n", "", "\t", "").Replace(sale.Description), maxDescription):
-		return Invalid(fmt.Sprintf("description must be at most %d printable characters", maxDescription))
+		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
 	case !link(sale.ImageURL):
-		return Invalid(fmt.Sprintf("image_url must be empty, a path or an http(s) URL of at most %d characters", maxImageURL))
-	case sale.PriceCents < 0 || sale.PriceCents > maxPriceCents:
-		return Invalid(fmt.Sprintf("price_cents must be 0 to %d", maxPriceCents))
-	case sale.OriginalPriceCents < 0 || sale.OriginalPriceCents > maxPriceCents:
-		return Invalid(fmt.Sprintf("original_price_cents must be 0 to %d", maxPriceCents))
+		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}
 	case !currency.MatchString(sale.Currency):
-		return "currency must be three capital letters"
-	case sale.LimitPerUser < 1 || sale.LimitPerUser > maxLimit:
-		return Invalid(fmt.Sprintf("limit_per_user must be 1 to %d", maxLimit))
-	case sale.PayTimeoutSeconds < 1 || sale.PayTimeoutSeconds > maxPaySeconds:
-		return Invalid(fmt.Sprintf("pay_timeout_seconds must be 1 to %d", maxPaySeconds))
-	case sale.StartsAt.Year() < 2000 || sale.EndsAt.Year() > 2200:
-		return "starts_at and ends_at must lie between the years 2000 and 2200"
+		return &Invalid{Field: "currency", Reason: BadCurrency}
+	case !era(sale.StartsAt):
+		return &Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}
+	case !era(sale.EndsAt):
+		return &Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}
 	case !sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond)):
-		return "ends_at must be after starts_at"
+		return &Invalid{Field: "ends_at", Reason: NotAfterStart}
 	}
-	return ""
+	return cmp.Or(
+		outside("price_cents", sale.PriceCents, 0, maxPriceCents),
+		outside("original_price_cents", sale.OriginalPriceCents, 0, maxPriceCents),
+		outside("limit_per_user", int64(sale.LimitPerUser), 1, maxLimit),
+		outside("pay_timeout_seconds", int64(sale.PayTimeoutSeconds), 1, maxPaySeconds),
+	)
 }
+
+// era reports whether a time is one that people still plan for.
+func era(t time.Time) bool { return minYear <= t.Year() && t.Year() <= maxYear }
 
 // text reports whether s is printable and has at most limit characters.
 func text(s string, limit int) bool {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ func TestCreate(t *testing.T) {
 				s.errGate, s.failing = errAway, "peek"
 			}
 			got, invalid, err := sales.Create(t.Context(), draft(), 50, "operator")
-			if err != nil || invalid != "" {
+			if err != nil || invalid != nil {
 				t.Fatal(invalid, err)
 			}
 			if len(got.ID) != model.IDLength || len(got.Code) != codeLength || got.Status != model.SaleLive || got.Revision != 1 || got.Stock.Available != 50 || s.quota != 50 {
@@ -130,38 +131,38 @@ func TestCreate(t *testing.T) {
 func TestWrongFields(t *testing.T) {
 	tests := map[string]struct {
 		change func(s *model.Sale, quota *int64)
-		field  string
+		want   Invalid
 	}{
-		"no quota":                {func(_ *model.Sale, q *int64) { *q = 0 }, "quota"},
-		"negative quota":          {func(_ *model.Sale, q *int64) { *q = -1 }, "quota"},
-		"quota past any count":    {func(_ *model.Sale, q *int64) { *q = maxQuota + 1 }, "quota"},
-		"over before it began":    {func(s *model.Sale, _ *int64) { s.EndsAt = time.Now().Add(-time.Minute) }, "ends_at"},
-		"no title":                {func(s *model.Sale, _ *int64) { s.Title = "" }, "title"},
-		"title of spaces":         {func(s *model.Sale, _ *int64) { s.Title = "   " }, "title"},
-		"title too long":          {func(s *model.Sale, _ *int64) { s.Title = strings.Repeat("字", maxTitle+1) }, "title"},
-		"title with a bell":       {func(s *model.Sale, _ *int64) { s.Title = "a\aa" }, "title"},
-		"title not UTF-8":         {func(s *model.Sale, _ *int64) { s.Title = "a\xff" }, "title"},
-		"description too long":    {func(s *model.Sale, _ *int64) { s.Description = strings.Repeat("字", maxDescription+1) }, "description"},
-		"description with a NUL":  {func(s *model.Sale, _ *int64) { s.Description = "a\x00" }, "description"},
-		"image of a script":       {func(s *model.Sale, _ *int64) { s.ImageURL = "javascript:alert(1)" }, "image_url"},
-		"image of another scheme": {func(s *model.Sale, _ *int64) { s.ImageURL = "ftp://example.com/x" }, "image_url"},
-		"image without a host":    {func(s *model.Sale, _ *int64) { s.ImageURL = "//example.com/x" }, "image_url"},
-		"image too long":          {func(s *model.Sale, _ *int64) { s.ImageURL = "/" + strings.Repeat("x", maxImageURL) }, "image_url"},
-		"negative price":          {func(s *model.Sale, _ *int64) { s.PriceCents = -1 }, "price_cents"},
-		"price past any":          {func(s *model.Sale, _ *int64) { s.PriceCents = maxPriceCents + 1 }, "price_cents"},
-		"negative original price": {func(s *model.Sale, _ *int64) { s.OriginalPriceCents = -1 }, "original_price_cents"},
-		"currency in words":       {func(s *model.Sale, _ *int64) { s.Currency = "yuan" }, "currency"},
-		"limit zero":              {func(s *model.Sale, _ *int64) { s.LimitPerUser = 0 }, "limit_per_user"},
-		"limit past any":          {func(s *model.Sale, _ *int64) { s.LimitPerUser = maxLimit + 1 }, "limit_per_user"},
-		"no time to pay":          {func(s *model.Sale, _ *int64) { s.PayTimeoutSeconds = 0 }, "pay_timeout_seconds"},
-		"for ever to pay":         {func(s *model.Sale, _ *int64) { s.PayTimeoutSeconds = maxPaySeconds + 1 }, "pay_timeout_seconds"},
-		"before computers":        {func(s *model.Sale, _ *int64) { s.StartsAt = time.Time{} }, "starts_at"},
-		"after us all":            {func(s *model.Sale, _ *int64) { s.EndsAt = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC) }, "ends_at"},
-		"end with the start":      {func(s *model.Sale, _ *int64) { s.StartsAt = s.EndsAt }, "ends_at"},
+		"no quota":                {func(_ *model.Sale, q *int64) { *q = 0 }, Invalid{Field: "quota", Reason: OutOfRange, Min: 1, Max: maxQuota}},
+		"negative quota":          {func(_ *model.Sale, q *int64) { *q = -1 }, Invalid{Field: "quota", Reason: OutOfRange, Min: 1, Max: maxQuota}},
+		"quota past any count":    {func(_ *model.Sale, q *int64) { *q = maxQuota + 1 }, Invalid{Field: "quota", Reason: OutOfRange, Min: 1, Max: maxQuota}},
+		"over before it began":    {func(s *model.Sale, _ *int64) { s.EndsAt = time.Now().Add(-time.Minute) }, Invalid{Field: "ends_at", Reason: InThePast}},
+		"no title":                {func(s *model.Sale, _ *int64) { s.Title = "" }, Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}},
+		"title of spaces":         {func(s *model.Sale, _ *int64) { s.Title = "   " }, Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}},
+		"title too long":          {func(s *model.Sale, _ *int64) { s.Title = strings.Repeat("字", maxTitle+1) }, Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}},
+		"title with a bell":       {func(s *model.Sale, _ *int64) { s.Title = "a\aa" }, Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}},
+		"title not UTF-8":         {func(s *model.Sale, _ *int64) { s.Title = "a\xff" }, Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}},
+		"description too long":    {func(s *model.Sale, _ *int64) { s.Description = strings.Repeat("字", maxDescription+1) }, Invalid{Field: "description", Reason: BadText, Max: maxDescription}},
+		"description with a NUL":  {func(s *model.Sale, _ *int64) { s.Description = "a\x00" }, Invalid{Field: "description", Reason: BadText, Max: maxDescription}},
+		"image of a script":       {func(s *model.Sale, _ *int64) { s.ImageURL = "javascript:alert(1)" }, Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}},
+		"image of another scheme": {func(s *model.Sale, _ *int64) { s.ImageURL = "ftp://example.com/x" }, Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}},
+		"image without a host":    {func(s *model.Sale, _ *int64) { s.ImageURL = "//example.com/x" }, Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}},
+		"image too long":          {func(s *model.Sale, _ *int64) { s.ImageURL = "/" + strings.Repeat("x", maxImageURL) }, Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}},
+		"negative price":          {func(s *model.Sale, _ *int64) { s.PriceCents = -1 }, Invalid{Field: "price_cents", Reason: OutOfRange, Max: maxPriceCents}},
+		"price past any":          {func(s *model.Sale, _ *int64) { s.PriceCents = maxPriceCents + 1 }, Invalid{Field: "price_cents", Reason: OutOfRange, Max: maxPriceCents}},
+		"negative original price": {func(s *model.Sale, _ *int64) { s.OriginalPriceCents = -1 }, Invalid{Field: "original_price_cents", Reason: OutOfRange, Max: maxPriceCents}},
+		"currency in words":       {func(s *model.Sale, _ *int64) { s.Currency = "yuan" }, Invalid{Field: "currency", Reason: BadCurrency}},
+		"limit zero":              {func(s *model.Sale, _ *int64) { s.LimitPerUser = 0 }, Invalid{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}},
+		"limit past any":          {func(s *model.Sale, _ *int64) { s.LimitPerUser = maxLimit + 1 }, Invalid{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}},
+		"no time to pay":          {func(s *model.Sale, _ *int64) { s.PayTimeoutSeconds = 0 }, Invalid{Field: "pay_timeout_seconds", Reason: OutOfRange, Min: 1, Max: maxPaySeconds}},
+		"for ever to pay":         {func(s *model.Sale, _ *int64) { s.PayTimeoutSeconds = maxPaySeconds + 1 }, Invalid{Field: "pay_timeout_seconds", Reason: OutOfRange, Min: 1, Max: maxPaySeconds}},
+		"before computers":        {func(s *model.Sale, _ *int64) { s.StartsAt = time.Time{} }, Invalid{Field: "starts_at", Reason: BadYear, Min: 2000, Max: 2200}},
+		"after us all":            {func(s *model.Sale, _ *int64) { s.EndsAt = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC) }, Invalid{Field: "ends_at", Reason: BadYear, Min: 2000, Max: 2200}},
+		"end with the start":      {func(s *model.Sale, _ *int64) { s.StartsAt = s.EndsAt }, Invalid{Field: "ends_at", Reason: NotAfterStart}},
 		"a microsecond long": {func(s *model.Sale, _ *int64) {
 			s.StartsAt = s.EndsAt.Truncate(time.Millisecond)
 			s.EndsAt = s.StartsAt.Add(time.Microsecond)
-		}, "ends_at"},
+		}, Invalid{Field: "ends_at", Reason: NotAfterStart}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,8 +170,8 @@ func TestWrongFields(t *testing.T) {
 			sale, quota := draft(), int64(10)
 			tc.change(&sale, &quota)
 			_, invalid, err := sales.Create(t.Context(), sale, quota, "operator")
-			if err != nil || !strings.Contains(string(invalid), tc.field) {
-				t.Errorf("%q, %v; want something about %s", invalid, err, tc.field)
+			if err != nil || invalid == nil || *invalid != tc.want {
+				t.Errorf("%+v, %v; want %+v", invalid, err, tc.want)
 			}
 			if len(s.offers) != 0 {
 				t.Error("made nevertheless")
@@ -187,8 +188,8 @@ func TestWrongFields(t *testing.T) {
 	for name, change := range fine {
 		sale := draft()
 		change(&sale)
-		if invalid := validate(sale); invalid != "" {
-			t.Errorf("%s: %s", name, invalid)
+		if invalid := validate(sale); invalid != nil {
+			t.Errorf("%s: %+v", name, invalid)
 		}
 	}
 }
@@ -204,16 +205,16 @@ func TestPatch(t *testing.T) {
 		patch    SalePatch
 		errGate  error
 		verdict  model.Verdict
-		invalid  string
+		invalid  *Invalid
 		released []model.Release
 		replaced int
 	}{
 		"texts and limits":         {id: o.ID, patch: SalePatch{Title: &title, LimitPerUser: &limit, EndsAt: &end}, verdict: model.Accepted},
 		"more units":               {id: o.ID, patch: SalePatch{AddQuota: 7}, verdict: model.Accepted, released: added},
 		"the gate doesn't hear":    {id: o.ID, patch: SalePatch{Title: &title, AddQuota: 7}, errGate: errAway, verdict: model.Accepted, released: added, replaced: 1},
-		"fewer units":              {id: o.ID, patch: SalePatch{AddQuota: -1}, verdict: model.BadRequest, invalid: "add_quota"},
-		"units past any count":     {id: o.ID, patch: SalePatch{AddQuota: maxQuota + 1}, verdict: model.BadRequest, invalid: "add_quota"},
-		"a wrong field":            {id: o.ID, patch: SalePatch{LimitPerUser: &wrong}, verdict: model.BadRequest, invalid: "limit_per_user"},
+		"fewer units":              {id: o.ID, patch: SalePatch{AddQuota: -1}, verdict: model.BadRequest, invalid: &Invalid{Field: "add_quota", Reason: OutOfRange, Max: maxQuota}},
+		"units past any count":     {id: o.ID, patch: SalePatch{AddQuota: maxQuota + 1}, verdict: model.BadRequest, invalid: &Invalid{Field: "add_quota", Reason: OutOfRange, Max: maxQuota}},
+		"a wrong field":            {id: o.ID, patch: SalePatch{LimitPerUser: &wrong}, verdict: model.BadRequest, invalid: &Invalid{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}},
 		"a sale that there is not": {id: "NONE", patch: SalePatch{Title: &title}, verdict: model.NotFound},
 	}
 	for name, tc := range tests {
@@ -222,8 +223,8 @@ func TestPatch(t *testing.T) {
 			s.errGate = tc.errGate
 			sales.Catalog.Latch(o.ID)
 			got, verdict, invalid, err := sales.Patch(t.Context(), tc.id, tc.patch, "operator")
-			if err != nil || verdict != tc.verdict || (invalid == "") != (tc.invalid == "") || !strings.Contains(string(invalid), tc.invalid) {
-				t.Fatalf("%+v, %s, %q, %v", got, verdict, invalid, err)
+			if err != nil || verdict != tc.verdict || !reflect.DeepEqual(invalid, tc.invalid) {
+				t.Fatalf("%+v, %s, %+v, %v", got, verdict, invalid, err)
 			}
 			replaced := 0
 			sales.Gates.replace.Range(func(_, _ any) bool { replaced++; return true })

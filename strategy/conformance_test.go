@@ -32,21 +32,30 @@ var traitsOf = map[string]traits{
 	"hybrid":      {gate: true, withoutRedis: true},
 }
 
-// eachStrategy runs a test on every strategy over every pair of stores.
+// eachStrategy runs a test on every strategy over every pair of stores, and on those that use gates with gates in parts.
 func eachStrategy(t *testing.T, run func(e *engine, has traits)) {
 	t.Helper()
-	eachPair(t, func(s *stores) {
+	strategies := func(s *stores) {
 		for _, name := range Names() {
+			has, ok := traitsOf[name]
+			if !ok {
+				t.Fatalf("the suite does not know the traits of %s", name)
+			}
+			if s.parts > 1 && !has.gate {
+				continue
+			}
 			s.Run(name, func(t *testing.T) {
-				has, ok := traitsOf[name]
-				if !ok {
-					t.Fatal("the suite does not know the strategy's traits")
-				}
 				one := *s
 				one.T = t
 				run(one.engine(name), has)
 			})
 		}
+	}
+	eachPair(t, strategies)
+	t.Run("gates in six parts", func(t *testing.T) {
+		s := withServer(t, sqlite(t))
+		s.parts = 6
+		strategies(s)
 	})
 }
 
@@ -75,7 +84,7 @@ func conditions() []condition {
 			from, to := time.Now().Add(start), time.Now().Add(end)
 			_, verdict, invalid, err := e.sales.Patch(e.Context(), o.ID, service.SalePatch{StartsAt: &from, EndsAt: &to}, "tester")
 			if verdict != model.Accepted || err != nil {
-				e.Fatalf("move the window: %s %s %v", verdict, invalid, err)
+				e.Fatalf("move the window: %s %+v %v", verdict, invalid, err)
 			}
 		}
 	}

@@ -104,6 +104,12 @@ func (fakeGate) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, e
 	return slices.Repeat([]model.GateState{{Exists: true, Open: true, Left: 100}}, len(saleIDs)), nil
 }
 
+// Line is the sale.
+func (fakeGate) Line(_ context.Context, saleID, _ string) (string, error) { return saleID, nil }
+
+// Node is the only one.
+func (fakeGate) Node(context.Context, string) string { return "" }
+
 // noGate is a Redis that has no gate of any sale.
 func noGate(model.Attempt, int64) (model.Outcome, error) {
 	return model.Outcome{Verdict: model.NoGate}, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/maypok86/otter/v2"
 	"github.com/sony/gobreaker/v2"
 
 	"flashsale/model"
@@ -17,6 +18,8 @@ const (
 	breakerTrips = 3
 	// breakerRest is how long it is left alone before one attempt tries it again.
 	breakerRest = time.Second
+	// breakerNodes bounds the nodes of a Cluster that are told apart; it can't have more.
+	breakerNodes = 1000
 )
 
 // Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.
@@ -27,28 +30,43 @@ const (
 // Costs: with Redis as the strategy redis; without it the database alone, in batches by one writer a sale.
 type Hybrid struct {
 	needs     Needs
-	breaker   *gobreaker.CircuitBreaker[[]model.Outcome]
+	breakers  *otter.Cache[string, *breaker] // by node: the others of a Cluster go on when one fails
 	admission *admission
 	fallback  *fallback
 	requests  *localCounter
 }
 
+type breaker = gobreaker.CircuitBreaker[[]model.Outcome]
+
 // NewHybrid makes the strategy.
 func NewHybrid(n Needs) *Hybrid {
-	h := &Hybrid{needs: n, fallback: newFallback(n), requests: newLocalCounter()}
-	h.breaker = gobreaker.NewCircuitBreaker[[]model.Outcome](gobreaker.Settings{
-		Name:        "gate",
+	h := &Hybrid{
+		needs: n, fallback: newFallback(n), requests: newLocalCounter(),
+		breakers: otter.Must(&otter.Options[string, *breaker]{MaximumSize: breakerNodes}),
+	}
+	h.admission = newAdmission(n, func(node string, call func() ([]model.Outcome, error)) ([]model.Outcome, error) {
+		return h.breaker(node).Execute(call)
+	})
+	return h
+}
+
+// breaker is the one before a node of Redis.
+func (h *Hybrid) breaker(node string) *breaker {
+	if b, found := h.breakers.GetIfPresent(node); found {
+		return b
+	}
+	b, _ := h.breakers.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Outcome](gobreaker.Settings{
+		Name:        node,
 		MaxRequests: 1,
 		Timeout:     breakerRest,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
 		// A call that a stop has cut off says nothing against Redis.
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			n.Log.Warn("circuit breaker before Redis", "from", from.String(), "to", to.String())
+		OnStateChange: func(node string, from, to gobreaker.State) {
+			h.needs.Log.Warn("circuit breaker before Redis", "node", node, "from", from.String(), "to", to.String())
 		},
-	})
-	h.admission = newAdmission(n, h.breaker.Execute)
-	return h
+	}))
+	return b
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. Busy in both: model.ErrUnavailable.
@@ -62,6 +80,9 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	case errors.Is(err, model.ErrUnavailable): // more wait for Redis than may; the database would not be faster
 		return model.Outcome{}, err
 	case errors.Is(err, model.ErrNoGate):
+		return h.fallback.deduct(ctx, a)
+	case errors.Is(err, errUnsure):
+		defer h.needs.Control.ReplaceGate(a.SaleID, "not all of its parts could be asked")
 		return h.fallback.deduct(ctx, a)
 	}
 	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
@@ -89,10 +110,12 @@ func unlessAsked(refusal model.Outcome, asked bool) (model.Outcome, error) {
 // UsesGate is true. While there is no Redis, requests are counted in memory.
 func (*Hybrid) UsesGate() bool { return true }
 
-// Healthy reports an open circuit: sales go on, on the database alone.
+// Healthy reports an open circuit: sales go on, those that this Redis has on the database alone.
 func (h *Hybrid) Healthy() error {
-	if h.breaker.State() != gobreaker.StateClosed {
-		return errors.New("the circuit to Redis is not closed; the database sells alone")
+	for _, b := range h.breakers.All() {
+		if b.State() != gobreaker.StateClosed {
+			return errors.New("the circuit to Redis is not closed; the database sells alone")
+		}
 	}
 	return nil
 }

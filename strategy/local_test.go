@@ -16,6 +16,8 @@ import (
 
 // countedGate is an open gate with units, and counts how often it is asked.
 type countedGate struct {
+	fakeGate // its lines
+
 	admit func(a model.Attempt) (model.Outcome, error) // what it answers instead, if anything
 	peek  func(ctx context.Context) error              // may block, may fail
 

@@ -21,10 +21,14 @@ import (
 // Gate is what strategies need of Redis.
 type Gate interface {
 	// Admit takes the units of attempts on one sale and queues them, or refuses them; model.NoGate where no gate of
-	// this epoch is open.
+	// this epoch is open, model.Unsure where the database has to say.
 	Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error)
 	// Peek reads the gates of sales as they stand, in the order of the sales.
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	// Line names the attempts that one script judges together: a sale's, or those of the users of one part of its gate.
+	Line(ctx context.Context, saleID, userID string) (string, error)
+	// Node names the Redis that judges a line, if there are several.
+	Node(ctx context.Context, line string) string
 }
 
 // Database is what strategies need of the truth.

@@ -42,6 +42,7 @@ type stores struct {
 	db       *repository.Store
 	raw      *sql.DB // the test's own way into the database
 	redisURL string
+	parts    int // of the gates of its sales; 0: one
 	killRedis,
 	restartRedis func() // nil: it can't come back
 }
@@ -165,8 +166,11 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Cleanup(func() { _ = e.client.Close() })
 	instance := strings.ToLower(model.NewSaleID())
 	log := discard
-	e.gate = gate.New(e.client, instance)
 	e.catalog = service.NewCatalog(s.db, time.Now)
+	e.gate = gate.New(e.client, instance, func(ctx context.Context, saleID string) (int, error) {
+		offer, _, err := e.catalog.Sale(ctx, saleID)
+		return offer.Parts, err
+	})
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
 	e.waiters = service.NewWaiters()
 	needs := Needs{
@@ -239,10 +243,10 @@ func (e *engine) sale(quota int64, limit int) model.Offer {
 	now := time.Now()
 	offer, invalid, err := e.sales.Create(e.Context(), model.Sale{
 		Title: "a sale", PriceCents: 100, Currency: "CNY", LimitPerUser: limit, PayTimeoutSeconds: 600,
-		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
+		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Parts: max(e.parts, 1),
 	}, quota, "tester")
-	if err != nil || invalid != "" {
-		e.Fatalf("make a sale: %q, %v", invalid, err)
+	if err != nil || invalid != nil {
+		e.Fatalf("make a sale: %+v, %v", invalid, err)
 	}
 	return offer
 }

@@ -41,8 +41,9 @@ var errExited = errors.New("exited")
 type server struct {
 	t       testing.TB // nil: shared by the tests of the process
 	program string
-	args    []string // without the port
-	dir     string   // its own temp folder
+	args    []string                            // without the port
+	listen  func(port int) (args, env []string) // what tells it the port; nil: --port
+	dir     string                              // its own temp folder
 	answers func(context.Context) error
 
 	port  int
@@ -132,9 +133,14 @@ func (s *server) launch() error {
 	}
 	defer func() { _ = log.Close() }() // the child has its own descriptor
 
+	port, env := []string{"--port", strconv.Itoa(s.port)}, []string(nil)
+	if s.listen != nil {
+		port, env = s.listen(s.port)
+	}
 	s.cmd = &exec.Cmd{
 		Path:   s.program,
-		Args:   slices.Concat([]string{s.program}, s.args, []string{"--port", strconv.Itoa(s.port)}),
+		Args:   slices.Concat([]string{s.program}, s.args, port),
+		Env:    append(os.Environ(), env...),
 		Stdout: log,
 		Stderr: log,
 	}

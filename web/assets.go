@@ -35,6 +35,7 @@ var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
+	".txt": "text/plain; charset=utf-8",
 }
 
 // reference is how an asset names another: "./NAME".
@@ -54,14 +55,17 @@ type asset struct {
 	plainTag, gzippedTag string
 }
 
-// NewAssets makes the embedded files ready, and a module with the words of all languages. Names inside them are
+// NewAssets makes the embedded files ready, and modules with the words of all languages. Names inside them are
 // replaced by names with a hash, so the files that are referred to come first; a circle is an error.
 func NewAssets() (*Assets, error) {
-	words, err := wordsModule()
-	if err != nil {
-		return nil, err
+	sources := map[string][]byte{}
+	for folder, module := range map[string]string{shopWords: "words.js", consoleWords: "console-words.js"} {
+		words, err := wordsModule(folder)
+		if err != nil {
+			return nil, err
+		}
+		sources[module] = words
 	}
-	sources := map[string][]byte{"words.js": words}
 	files, err := assetFiles.ReadDir("assets")
 	if err != nil {
 		return nil, err

@@ -35,9 +35,10 @@ func ask(t *testing.T, h http.Handler, path string, headers ...string) *httptest
 
 func TestAssetsAreServed(t *testing.T) {
 	a := newAssets(t)
-	hashed := regexp.MustCompile(`^/assets/[a-z0-9-]+\.[0-9a-f]{12}\.(css|js|svg)$`)
+	hashed := regexp.MustCompile(`^/assets/[a-z0-9-]+\.[0-9a-f]{12}\.(css|js|svg|txt)$`)
 	for name, contentType := range map[string]string{
 		"base.css": "text/css; charset=utf-8", "sale.js": "text/javascript; charset=utf-8", "words.js": "text/javascript; charset=utf-8", "mark.svg": "image/svg+xml",
+		"console-words.js": "text/javascript; charset=utf-8", "uplot.js": "text/javascript; charset=utf-8", "uplot-license.txt": "text/plain; charset=utf-8",
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, err := a.URL(name)

@@ -37,7 +37,7 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Pages shows the sales (/), one sale (/sales/ID) and a buyer's orders (/orders).
+// Pages shows the sales (/), one sale (/sales/ID), a buyer's orders (/orders) and the operator's console (/console).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
@@ -51,6 +51,8 @@ type page struct {
 	Description string
 	Image       string // of the sale, for those who show links to it; empty unless it is a URL
 	Script      string // the module that runs the page; empty: none but those of every page
+	Console     string // which page of the console it is; empty: none
+	Styles      []string
 	Sales       []offer
 	Sale        offer
 }
@@ -64,7 +66,7 @@ type offer struct {
 
 // NewPages makes the pages over a catalog. publicURL is under which buyers reach the server.
 func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages, error) {
-	all, err := readWords()
+	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +78,12 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages,
 		"languages": all.languages,
 		"money":     money,
 		"number":    number,
-	}).ParseFS(pageFiles, "pages/layout.html")
+	}).ParseFS(pageFiles, "pages/layout.html", "pages/console-parts.html")
 	if err != nil {
 		return nil, err
 	}
 	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}}
-	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable"} {
+	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable", "console", "console-sale", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
@@ -104,9 +106,18 @@ func (p *Pages) Head() template.HTML { return p.head }
 
 // ServeHTTP answers with a page.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch id, isSale := strings.CutPrefix(r.URL.Path, "/sales/"); {
+	id, isSale := strings.CutPrefix(r.URL.Path, "/sales/")
+	switch {
 	case isSale:
 		p.sale(w, r, id)
+	case strings.HasPrefix(r.URL.Path, "/console/sales/"): // one page for all of them: its script knows which
+		p.send(w, http.StatusOK, "console-sale", page{
+			Title: "Console", Script: "console-sale.js", Console: "sale", Styles: []string{"uplot.css", "console.css"},
+		})
+	case r.URL.Path == "/console":
+		p.send(w, http.StatusOK, "console", page{Title: "Console", Script: "console.js", Console: "sales", Styles: []string{"console.css"}})
+	case r.URL.Path == "/console/lab":
+		p.send(w, http.StatusOK, "console-lab", page{Title: "Lab", Script: "console-lab.js", Console: "lab", Styles: []string{"console.css"}})
 	case r.URL.Path == "/":
 		p.sales(w)
 	case r.URL.Path == "/orders":

@@ -175,7 +175,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 	assets := newAssets(t)
 	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:`)
 	linked := regexp.MustCompile(`"(/assets/[^"]+)"`)
-	for _, path := range []string{"/", "/sales/TEAPOT", "/orders", "/sales/NONE"} {
+	for _, path := range []string{"/", "/sales/TEAPOT", "/orders", "/sales/NONE", "/console", "/console/sales/TEAPOT", "/console/lab"} {
 		t.Run(path, func(t *testing.T) {
 			w := ask(t, p, path)
 			body := w.Body.String()
@@ -197,10 +197,39 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 			if len(links) < 5 {
 				t.Errorf("%d assets", len(links))
 			}
-			if !strings.Contains(body, `<html lang="en" data-languages="en zh">`) || strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") {
+			if !strings.Contains(body, `<html lang="en" data-languages="en zh"`) || strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") {
 				t.Error(body)
 			}
 		})
+	}
+}
+
+// The console's pages hold nothing of any sale, and buyers load nothing that only the console needs.
+func TestConsole(t *testing.T) {
+	p, _ := pagesOf(t, teapot(func(*model.Offer) {}))
+	isConsoles := consoleFiles(t)
+	asset := regexp.MustCompile(`/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+)`)
+	for path, isConsole := range map[string]bool{
+		"/": false, "/sales/TEAPOT": false, "/orders": false, "/sales/NONE": false,
+		"/console": true, "/console/sales/TEAPOT": true, "/console/lab": true,
+	} {
+		w := ask(t, p, path)
+		body := w.Body.String()
+		foreign := 0
+		for _, match := range asset.FindAllStringSubmatch(body, -1) {
+			if isConsoles(match[1] + match[2]) {
+				foreign++
+			}
+		}
+		if isConsole && (w.Code != http.StatusOK || foreign < 5 || strings.Contains(body, "Teapot") || !strings.Contains(body, `content="noindex"`)) {
+			t.Errorf("%s: %d, %d assets of the console, %s", path, w.Code, foreign, body)
+		}
+		if !isConsole && foreign > 0 {
+			t.Errorf("%s loads %d assets of the console", path, foreign)
+		}
+		if charts := strings.Contains(body, "/assets/uplot."); charts != (path == "/console/sales/TEAPOT") {
+			t.Errorf("%s: charts are loaded: %t", path, charts)
+		}
 	}
 }
 

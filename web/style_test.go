@@ -17,18 +17,23 @@ const (
 
 // Every pair of colours that stands together can be told apart, in light and in dark.
 func TestColoursCanBeRead(t *testing.T) {
-	raw, err := assetFiles.ReadFile("assets/base.css")
-	if err != nil {
-		t.Fatal(err)
+	blocks := map[string]string{}
+	for _, name := range []string{"assets/base.css", "assets/console.css"} {
+		raw, err := assetFiles.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		light, dark, ok := strings.Cut(string(raw), "@media (prefers-color-scheme: dark)")
+		if !ok {
+			t.Fatalf("%s has no dark scheme", name)
+		}
+		dark, _, _ = strings.Cut(dark, "\n}\n")
+		blocks["light"] += light
+		blocks["dark"] += dark
 	}
-	light, dark, ok := strings.Cut(string(raw), "@media (prefers-color-scheme: dark)")
-	if !ok {
-		t.Fatal("there is no dark scheme")
-	}
-	dark, _, _ = strings.Cut(dark, "\n}\n")
-	for scheme, block := range map[string]string{"light": light, "dark": dark} {
+	for scheme, block := range blocks {
 		colours := map[string]string{}
-		for _, match := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(block, -1) {
+		for _, match := range regexp.MustCompile(`--([a-z0-9-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(block, -1) {
 			colours[match[1]] = match[2]
 		}
 		for _, pair := range []struct {
@@ -54,7 +59,11 @@ func TestColoursCanBeRead(t *testing.T) {
 			{"stop", "paper", readable},
 			{"stop", "accent-soft", readable},
 			{"accent", "track", visible},
+			{"stop", "stop-soft", readable},
 			{"quiet", "paper", visible},
+			{"series-1", "paper", visible},
+			{"series-2", "paper", visible},
+			{"series-3", "paper", visible},
 		} {
 			front, back := colours[pair.front], colours[pair.back]
 			if front == "" || back == "" {

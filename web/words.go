@@ -18,28 +18,38 @@ import (
 //go:embed words
 var wordFiles embed.FS
 
+// Folders of words. Buyers don't load those of the console, which has the others as well.
+const (
+	shopWords    = "words/shop"
+	consoleWords = "words/console"
+)
+
 // symbols are written in front of an amount; a currency without one has its code behind it.
 var symbols = map[string]string{"CNY": "¥", "EUR": "€", "GBP": "£", "USD": "$"}
 
 // words are the texts of each language by their keys. A text may hold {places}.
 type words map[string]map[string]string
 
-func readWords() (words, error) {
-	files, err := wordFiles.ReadDir("words")
-	if err != nil {
-		return nil, err
-	}
+func readWords(folders ...string) (words, error) {
 	all := words{}
-	for _, file := range files {
-		raw, err := wordFiles.ReadFile("words/" + file.Name())
+	for _, folder := range folders {
+		files, err := wordFiles.ReadDir(folder)
 		if err != nil {
 			return nil, err
 		}
-		texts := map[string]string{}
-		if err := json.Unmarshal(raw, &texts); err != nil {
-			return nil, fmt.Errorf("words/%s: %w", file.Name(), err)
+		for _, file := range files {
+			name := path.Join(folder, file.Name())
+			raw, err := wordFiles.ReadFile(name)
+			if err != nil {
+				return nil, err
+			}
+			language := strings.TrimSuffix(file.Name(), path.Ext(name))
+			texts := all[language]
+			if err := json.Unmarshal(raw, &texts); err != nil { // adds to what another folder has
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			all[language] = texts
 		}
-		all[strings.TrimSuffix(file.Name(), path.Ext(file.Name()))] = texts
 	}
 	return all, nil
 }
@@ -64,9 +74,9 @@ func (w words) say(key string, values ...any) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // escaped above
 }
 
-// wordsModule is words.js: the words and the symbols of currencies, for the scripts.
-func wordsModule() ([]byte, error) {
-	all, err := readWords()
+// wordsModule is the module of a folder's words, with the symbols of currencies, for the scripts.
+func wordsModule(folder string) ([]byte, error) {
+	all, err := readWords(folder)
 	if err != nil {
 		return nil, err
 	}

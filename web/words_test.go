@@ -15,80 +15,120 @@ import (
 
 // Every language has a word for everything, with the same places in it.
 func TestLanguagesSayTheSame(t *testing.T) {
-	all, err := readWords()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if languages := all.languages(); !slices.Contains(languages, "en") || !slices.Contains(languages, "zh") {
-		t.Fatalf("languages %q", languages)
-	}
 	place := regexp.MustCompile(`\{\w+\}`)
 	places := func(text string) []string { return slices.Sorted(slices.Values(place.FindAllString(text, -1))) }
-	for language, texts := range all {
-		if missing, more := difference(all["en"], texts), difference(texts, all["en"]); len(missing)+len(more) > 0 {
-			t.Errorf("%s lacks %q and has %q", language, missing, more)
+	for _, folder := range []string{shopWords, consoleWords} {
+		all := wordsOf(t, folder)
+		if languages := all.languages(); !slices.Equal(languages, wordsOf(t, shopWords).languages()) || !slices.Contains(languages, "en") || !slices.Contains(languages, "zh") {
+			t.Fatalf("%s: languages %q", folder, languages)
 		}
-		for key, text := range texts {
-			if !slices.Equal(places(text), places(all["en"][key])) {
-				t.Errorf("%s, %s: %q has other places than %q", language, key, text, all["en"][key])
+		for language, texts := range all {
+			if missing, more := difference(all["en"], texts), difference(texts, all["en"]); len(missing)+len(more) > 0 {
+				t.Errorf("%s/%s lacks %q and has %q", folder, language, missing, more)
 			}
-			if strings.TrimSpace(text) == "" {
-				t.Errorf("%s says nothing for %s", language, key)
+			for key, text := range texts {
+				if !slices.Equal(places(text), places(all["en"][key])) {
+					t.Errorf("%s/%s, %s: %q has other places than %q", folder, language, key, text, all["en"][key])
+				}
+				if strings.TrimSpace(text) == "" {
+					t.Errorf("%s/%s says nothing for %s", folder, language, key)
+				}
 			}
 		}
 	}
 }
 
-// Every word is used, and every key that a page or a script names has a word.
+// Every word is used, and every key that a page or a script names has a word: in the storefront one of its own, since
+// the console's aren't loaded there.
 func TestWordsAreThoseOfThePages(t *testing.T) {
-	all, err := readWords()
-	if err != nil {
-		t.Fatal(err)
+	shop, console := wordsOf(t, shopWords)["en"], wordsOf(t, consoleWords)["en"]
+	for key := range console {
+		if shop[key] != "" {
+			t.Errorf("storefront and console both have a word %s", key)
+		}
 	}
-	var source strings.Builder
+	isConsoles := consoleFiles(t)
+	var shopSource, consoleSource strings.Builder
 	for _, files := range []fs.FS{pageFiles, assetFiles} {
 		err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
+			if err != nil || entry.IsDir() || entry.Name() == "layout.html" {
 				return err
 			}
 			raw, err := fs.ReadFile(files, path)
-			source.Write(raw)
+			if isConsoles(entry.Name()) {
+				consoleSource.Write(raw)
+			} else {
+				shopSource.Write(raw)
+			}
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	templates, err := os.ReadFile("pages.go") // what templates call names words too
-	if err != nil {
-		t.Fatal(err)
+	for _, shared := range []string{"pages.go", "pages/layout.html"} { // what templates call names words too
+		raw, err := os.ReadFile(shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consoleSource.Write(raw)
 	}
-	source.Write(templates)
-	text := source.String()
 
-	named := map[string]string{}
-	for _, match := range regexp.MustCompile(`(?:say|text|enter)\((?:[^"()\n]+(?:\([^()]*\))?, )?"([a-z_]+)"|\{\{say "([a-z_]+)"`).FindAllStringSubmatch(text, -1) {
-		named[match[1]+match[2]] = ""
+	all := maps.Clone(shop)
+	maps.Copy(all, console)
+	key := regexp.MustCompile(`(?:say|text|enter|word)\((?:[^"()\x60\n]+(?:\([^()]*\))?, )?"([a-z_]+)"|\{\{say "([a-z_]+)"`)
+	for name, side := range map[string]struct {
+		source string
+		words  map[string]string
+	}{"storefront": {shopSource.String(), shop}, "console": {consoleSource.String(), all}} {
+		named := map[string]string{}
+		for _, match := range key.FindAllStringSubmatch(side.source, -1) {
+			named[match[1]+match[2]] = ""
+		}
+		if missing := difference(named, side.words); len(missing) > 0 || len(named) < 30 {
+			t.Errorf("%s: of %d keys these have no word: %q", name, len(named), missing)
+		}
 	}
-	if missing := difference(named, all["en"]); len(missing) > 0 || len(named) < 30 {
-		t.Errorf("of %d keys these have no word: %q", len(named), missing)
-	}
-	for key := range all["en"] {
+	text := shopSource.String() + consoleSource.String()
+	for key := range all {
 		prefix, _, _ := strings.Cut(key, "_")
 		suffix := key[strings.LastIndex(key, "_")+1:]
-		used := strings.Contains(text, `"`+key+`"`) || strings.Contains(text, "`"+prefix+"_${") || strings.Contains(text, "}_"+suffix+"`")
+		used := slices.ContainsFunc([]string{`"` + key + `"`, "`" + prefix + "_${", "}_" + suffix + "`", `(print "` + prefix + `_"`, `coded("` + prefix + `"`},
+			func(part string) bool { return strings.Contains(text, part) })
 		if !used {
 			t.Errorf("nobody says %s", key)
 		}
 	}
 }
 
-// What the engine may say of a sale or an order, the pages can.
-func TestWordsCoverTheModel(t *testing.T) {
-	all, err := readWords()
+// consoleFiles tells the pages and assets that only the console has.
+func consoleFiles(t *testing.T) func(name string) bool {
+	t.Helper()
+	a := newAssets(t)
+	shop := []string{"base.css", "arrow.svg", "lang.js", "mark.svg", "picture.svg"}
+	for _, script := range []string{"sales.js", "sale.js", "orders.js"} {
+		shop = append(append(shop, script), a.needs[script]...)
+	}
+	return func(name string) bool {
+		if strings.HasSuffix(name, ".html") {
+			return strings.HasPrefix(name, "console")
+		}
+		return !slices.Contains(shop, name)
+	}
+}
+
+func wordsOf(t *testing.T, folders ...string) words {
+	t.Helper()
+	all, err := readWords(folders...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// What the engine may say of a sale or an order, the pages can.
+func TestWordsCoverTheModel(t *testing.T) {
+	all := wordsOf(t, shopWords)
 	var keys []string
 	for _, state := range []model.SaleState{model.StateUpcoming, model.StateOpen, model.StatePaused, model.StateSoldOut, model.StateEnded} {
 		keys = append(keys, "state_"+string(state))

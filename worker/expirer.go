@@ -27,12 +27,13 @@ type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release) error
 	Grace    time.Duration
+	Wake     <-chan struct{} // orders may be over just now; nil: nobody says so
 	Log      *slog.Logger
 }
 
 // Run expires orders until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
-	every(ctx, "expirer", expirePeriod, nil, e.Log, e.step)
+	every(ctx, "expirer", expirePeriod, e.Wake, e.Log, e.step)
 }
 
 func (e *Expirer) step(ctx context.Context) error {

@@ -33,3 +33,13 @@ func every(ctx context.Context, name string, period time.Duration, poke <-chan s
 		}
 	}
 }
+
+// pause waits for so long, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

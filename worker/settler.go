@@ -49,6 +49,9 @@ type SettlerNeeds struct {
 	Ledger   Ledger
 	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	LiveIDs  func() []string
+	Queue    Queue         // brings new entries to any instance's settler; nil: this one settles what it reads
+	Outbox   Outbox        // needed with a Queue
+	Grace    time.Duration // how long after its deadline an order ends; for a Queue that can wake
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Wake     func(map[string]model.Outcome) // buyers who wait on this instance
@@ -62,7 +65,8 @@ type SettlerNeeds struct {
 // transaction runs is the next batch.
 type Settler struct {
 	SettlerNeeds
-	due *dueSales
+	due   *dueSales
+	relay *relay // nil without a Queue
 }
 
 // NewSettler makes a settler.
@@ -70,7 +74,11 @@ func NewSettler(n SettlerNeeds) *Settler {
 	if n.Batch == 0 {
 		n.Batch = settleBatch
 	}
-	return &Settler{SettlerNeeds: n, due: newDueSales()}
+	s := &Settler{SettlerNeeds: n, due: newDueSales()}
+	if n.Queue != nil {
+		s.relay = newRelay(s)
+	}
+	return s
 }
 
 // Notify says that a sale's stream has an entry.
@@ -81,6 +89,9 @@ func (s *Settler) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	for range settleWriters {
 		writers.Go(func() { s.write(ctx) })
+	}
+	if s.relay != nil {
+		writers.Go(func() { s.relay.run(ctx) })
 	}
 	every(ctx, "settler", sweepPeriod, nil, s.Log, s.sweep)
 	writers.Wait()
@@ -104,11 +115,20 @@ func (s *Settler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// Drain settles until no stream of the sales given has an entry, or ctx ends: the last act before the stores go.
+// Drain settles until no stream of the live sales has an entry that is for this instance, or ctx ends: the last act
+// before the stores go. With a Queue it follows Run: it ends the consumers, and settles as well what they have not got.
 func (s *Settler) Drain(ctx context.Context) error {
+	if s.relay != nil {
+		if err := s.relay.end(ctx); err != nil {
+			return err
+		}
+	}
 	for _, id := range s.LiveIDs() {
 		for {
 			entries, bad, err := s.Stream.Read(ctx, id, s.Batch)
+			if err == nil && len(entries)+len(bad) == 0 && s.relay != nil {
+				entries, bad, err = s.Outbox.Own(ctx, id, s.Batch)
+			}
 			if err != nil {
 				return err
 			}
@@ -148,23 +168,27 @@ func (s *Settler) write(ctx context.Context) {
 // turn settles one batch of a sale. Once it is read another writer may go on with the sale, so that one transaction
 // works while the other waits for the disk; it comes behind the other sales that are due.
 func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
-	entries, bad, err := s.next(ctx, saleID, claim)
+	entries, bad, claimed, err := s.next(ctx, saleID, claim)
 	if err != nil || len(entries)+len(bad) == 0 {
 		return err
 	}
-	s.due.add(saleID, false) // what is more than a batch
+	s.due.add(saleID, claimed) // what is more than a batch
+	if s.relay != nil && !claimed {
+		return s.relay.publish(ctx, saleID, entries, bad)
+	}
 	return s.batch(ctx, saleID, entries, bad)
 }
 
-// next takes entries that another consumer has left, if they are wanted and there are any, else new ones.
-func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries []model.Entry, bad []string, err error) {
+// next takes entries that another consumer, or the queue, has left, if they are wanted and there are any, else new ones.
+func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries []model.Entry, bad []string, claimed bool, err error) {
 	if claim {
 		entries, bad, err = s.Stream.Claim(ctx, saleID, claimIdle, s.Batch)
 		if err != nil || len(entries)+len(bad) > 0 {
-			return entries, bad, err
+			return entries, bad, true, err
 		}
 	}
-	return s.Stream.Read(ctx, saleID, s.Batch)
+	entries, bad, err = s.Stream.Read(ctx, saleID, s.Batch)
+	return entries, bad, false, err
 }
 
 // batch brings entries to the database, wakes their buyers, and acknowledges them. Once read, a batch is finished although ctx may end meanwhile; only a database that is away makes it give up.
@@ -195,7 +219,11 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 			break
 		}
 	}
-	return errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), saleID, entries, outcomes))
+	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), saleID, entries, outcomes))
+	if s.relay != nil {
+		s.relay.wakeLater(ctx, outcomes)
+	}
+	return err
 }
 
 // settle tries until the database answers, says that the batch is broken, or ctx ends.
@@ -208,12 +236,8 @@ func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Ent
 		if !logged {
 			s.Log.Error("settle; trying again", "sale", saleID, "entries", len(entries), "error", err)
 		}
-		timer := time.NewTimer(retryPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, retryPause); ctx.Err() != nil {
 			return nil, ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

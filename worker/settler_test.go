@@ -48,10 +48,14 @@ func (s *settling) wokenHere() map[string]model.Outcome {
 	return maps.Clone(s.woken)
 }
 
-func newSettling(live ...string) *settling {
+func newSettling(live ...string) *settling { return newSettlingBy(nil, live...) }
+
+// newSettlingBy is newSettling with a queue.
+func newSettlingBy(queue Queue, live ...string) *settling {
 	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &logbook{}, woken: map[string]model.Outcome{}}
 	s.Settler = NewSettler(SettlerNeeds{
 		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, LiveIDs: func() []string { return live }, Instance: "here",
+		Queue: queue, Outbox: s.stream, Grace: time.Minute,
 		Wake:    func(outcomes map[string]model.Outcome) { s.note(func() { maps.Copy(s.woken, outcomes) }) },
 		Replace: func(saleID, _ string) { s.note(func() { s.replaced = append(s.replaced, saleID) }) },
 		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),

@@ -1,22 +1,22 @@
 -- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5...] counter of each attempt's user
--- ARGV[1] instance that waits  [2] epoch that the caller knows  [3] run id of this Redis; then seven for each attempt:
+-- ARGV[1] instance that waits  [2] epoch that the caller knows; then seven for each attempt:
 --      id, user, quantity, request hash, request key, requests allowed in a window, window in ms
 -- Returns {code, ms} for each attempt, one after the other: 0 admitted, 1 known id, 2 known id with another request,
--- 3 no gate, 4 gate closed, of an older epoch or of another Redis, 5 too frequent (again in ms), 6 not started, 7 ended, 8 paused,
--- 9 bad quantity, 10 limit reached, 11 sold out.
+-- 3 no gate, 4 gate closed, of an older epoch or of another Redis, 5 too frequent (again in ms), 6 not started, 7 ended,
+-- 8 paused, 9 bad quantity, 10 limit reached, 11 sold out.
 -- All are judged before the first write (but the counters'), since Redis takes nothing back.
 local reply, ids, users = {}, {}, {}
-for i = 4, #ARGV, 7 do
-  local at = (i - 4) / 7 + 1
+for i = 3, #ARGV, 7 do
+  local at = (i - 3) / 7 + 1
   local retry_ms = frequency(KEYS[4 + at], tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]))
   reply[2 * at - 1], reply[2 * at] = retry_ms > 0 and 5 or 0, retry_ms
   ids[at], users[at] = ARGV[i], ARGV[i + 1]
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
-  'server')
-local code = standing(gate, tonumber(ARGV[2]), ARGV[3]) -- for all who repeat nothing
+  'server', 'inflight')
+local code = standing(gate, tonumber(ARGV[2])) -- for all who repeat nothing
 local limit, left = tonumber(gate[6]), tonumber(gate[7])
 local known, units = {}, {} -- also by what this call admits
 if code ~= 3 and code ~= 4 then
@@ -28,7 +28,7 @@ end
 
 local admitted, taken, new_ids, new_units = {}, 0, {}, {}
 for at = 1, #ids do
-  local i = 7 * at - 3
+  local i = 7 * at - 4
   local id, user, request, n = ids[at], users[at], ARGV[i + 2] .. ':' .. ARGV[i + 3], tonumber(ARGV[i + 2])
   if reply[2 * at - 1] ~= 0 then
     -- came too soon
@@ -51,8 +51,7 @@ for at = 1, #ids do
 end
 
 if taken > 0 then
-  redis.call('HSET', KEYS[1], 'left', left)
-  redis.call('HINCRBY', KEYS[1], 'inflight', taken)
+  redis.call('HSET', KEYS[1], 'left', left, 'inflight', tonumber(gate[9]) + taken)
   redis.call('HSET', KEYS[2], unpack(new_units))
   redis.call('HSET', KEYS[3], unpack(new_ids))
   local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- the same for all

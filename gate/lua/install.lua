@@ -1,24 +1,25 @@
--- Install a gate over an absent or an older, closed one.
+-- Install a gate over an absent or an older, closed one; also over one of this epoch that has not been opened.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] changes done
 -- KEYS[6] staged units by user  KEYS[7] staged known ids (both may be absent: empty)
 -- ARGV[1] epoch  [2] entries that the stream had when the database was read  [3] consumer group
---      [4] time at which all keys end, ms  [5] number of the gate's fields
+--      [4] time at which all keys end, ms  [5] 1: open it; 0: open.lua will  [6] number of the gate's fields
 --      then the fields and values of the gate, then the ids of entries that are settled and only to be deleted.
--- Returns 1: installed and open; 0: the gate there, or the one that it is closed for, is as new or newer; 2: the stream moved, read again.
+-- Returns 1: installed; 0: the gate there, or the one that it is closed for, is as new or newer; 2: the stream moved, read again.
 -- The gate there is closed, so its stream can only have shrunk: an unchanged length is an unchanged stream.
-local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming')
-if (tonumber(gate[1]) or 0) >= tonumber(ARGV[1]) or (tonumber(gate[2]) or 0) > tonumber(ARGV[1]) then
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming', 'open')
+local epoch, coming, new = tonumber(gate[1]) or 0, tonumber(gate[2]) or 0, tonumber(ARGV[1])
+if epoch > new or epoch == new and gate[3] == '1' or coming > new then
   return 0
 end
 if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
   return 2
 end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[5])
-local fields = tonumber(ARGV[5])
-for i = 6, 5 + 2 * fields, 2 do
+local fields = tonumber(ARGV[6])
+for i = 7, 6 + 2 * fields, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', '1', 'expire_ms', ARGV[4])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', here())
 for i = 2, 3 do
   if redis.call('EXISTS', KEYS[i + 4]) == 1 then
     redis.call('RENAME', KEYS[i + 4], KEYS[i])
@@ -26,7 +27,7 @@ for i = 2, 3 do
   redis.call('HSET', KEYS[i], '', '0') -- nobody's field: a hash that is never empty keeps its end
 end
 redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error only says that it is there
-for i = 6 + 2 * fields, #ARGV do
+for i = 7 + 2 * fields, #ARGV do
   redis.call('XACK', KEYS[4], ARGV[3], ARGV[i])
   redis.call('XDEL', KEYS[4], ARGV[i])
 end

@@ -1,12 +1,12 @@
 -- A function that admit.lua starts with: whether a sale admits anybody now.
 -- gate: the fields epoch, open, status, starts_ms and ends_ms, and as the eighth server
--- least_epoch: an older gate admits nothing  server: nor does one that was installed on another Redis.
+-- least_epoch: an older gate admits nothing, nor does one that was installed on another Redis.
 -- Gives 0 if it does, else the code of admit.lua for every attempt that repeats nothing.
-local function standing(gate, least_epoch, server)
+local function standing(gate, least_epoch)
   local epoch = tonumber(gate[1])
   if not epoch then
     return 3
-  elseif gate[2] ~= '1' or epoch < least_epoch or gate[8] ~= server then
+  elseif gate[2] ~= '1' or epoch < least_epoch or gate[8] ~= here() then
     return 4
   elseif gate[3] == 'closed' then
     return 7

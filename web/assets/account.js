@@ -9,6 +9,7 @@ const dialog = at("account");
 const form = at("account-form");
 const submit = at("account-submit");
 const fields = { name: at("name"), password: at("password") };
+const inConsole = document.documentElement.matches(".console");
 let registering = false;
 let busy = false;
 
@@ -29,8 +30,8 @@ function open(why) {
     say(at("account-name"), "logged_in_as", { name: who.name });
   } else {
     dialog.setAttribute("aria-labelledby", "account-title");
-    // Whoever was here before has an account.
-    arrange(lasting.read("name") === null);
+    // Whoever was here before has an account, and so has the operator.
+    arrange(lasting.read("name") === null && !inConsole);
     fields.name.value ||= lasting.read("name") ?? "";
     show(at("account-reason"), why);
     if (why) {
@@ -115,7 +116,7 @@ function refused(refusal) {
     complain("password", (error) => say(error, "wrong_password"));
     return;
   }
-  const about = refusal.code === "name_taken" || refusal.detail?.startsWith("name ") ? "name" : "password";
+  const about = refusal.code === "name_taken" || refusal.field === "name" ? "name" : "password";
   complain(about, (error) => reason(error, refusal));
 }
 

@@ -3,6 +3,13 @@
 
 import { symbols, words } from "./words.js";
 
+// learn adds words to those that all pages have.
+export function learn(more) {
+  for (const [name, texts] of Object.entries(more)) {
+    Object.assign(words[name], texts);
+  }
+}
+
 // values are those of the elements that have said something, so that they can say it again in another language.
 const values = new WeakMap();
 
@@ -22,12 +29,14 @@ export function setLanguage(to) {
 }
 
 // text is a word with its {places} filled in. A value that depends on the language is given as a function.
-export function text(key, places = {}) {
+function text(key, places = {}) {
   return words[language()][key].replace(/\{(\w+)\}/g, (_, name) => {
     const value = places[name];
     return typeof value === "function" ? value() : value;
   });
 }
+
+export const knows = (key) => key in words[language()];
 
 // say lets an element say a word, now and whenever the language changes. It is always text, never markup.
 export function say(element, key, places) {
@@ -45,7 +54,7 @@ export function wordOf(refusal) {
     reportError(refusal);
   }
   const key = `refused_${refusal.code}`;
-  return key in words[language()] ? key : "refused_internal";
+  return knows(key) ? key : "refused_internal";
 }
 
 // reason says why the server refused: in its own words where we have none.
@@ -75,16 +84,16 @@ export function money(cents, currency) {
   return currency in symbols ? symbols[currency] + amount : `${amount}\u00a0${currency}`;
 }
 
-// dateTime is a moment as people here write it, without the date if it is today.
-export function dateTime(at) {
+// dateTime is a moment as people here write it, without the date if it is today; timeStyle "medium" has seconds.
+export function dateTime(at, timeStyle = "short") {
   const moment = new Date(at);
   const today = moment.toDateString() === new Date().toDateString();
-  const form = today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" };
+  const form = today ? { timeStyle } : { dateStyle: "medium", timeStyle };
   return new Intl.DateTimeFormat(locale(), form).format(moment);
 }
 
 // locale is how the browser wants this language written: en-GB, say.
-function locale() {
+export function locale() {
   return navigator.languages.find((tag) => tag.split("-")[0] === language()) ?? language();
 }
 

@@ -1,15 +1,16 @@
 // The page of one sale: its stock and clock, the button, and the buyer's order. All that is shown follows from what
-// stands in the variables below; draw() writes it.
+// stands in the variables below; sale-view.js writes it.
 
 import "./page.js";
 import "./share.js";
 import { enter } from "./account.js";
 import { changed, look, pause, session } from "./api.js";
 import { check, everySecond, now, sync } from "./clock.js";
-import { at, enable, enabled, show } from "./dom.js";
-import { dateTime, duration, hush, money, number, reason, say, wordOf } from "./i18n.js";
+import { at, enable, enabled } from "./dom.js";
+import { hush, number, reason, say, wordOf } from "./i18n.js";
 import { cancel, pay, payable, reread } from "./order.js";
 import { begin, fetchPath, finish, isFleeting, unanswered } from "./purchase.js";
+import { drawSale, quantity } from "./sale-view.js";
 import { watch } from "./stock.js";
 import { passing } from "./store.js";
 
@@ -24,8 +25,6 @@ const calm = 250;
 
 // lookAgain is how often a sale is read while its stream is broken, and an order whose end is due.
 const lookAgain = 5000;
-
-const goodNews = ["started", "back", "cancelled"];
 
 // freshAfter is how long caches may give a sale as it was.
 const freshAfter = 1000;
@@ -70,6 +69,8 @@ function turn(to) {
     if (document.hidden) {
       document.title = `● ${document.title}`;
     }
+  } else if (to === "ended") {
+    readSoon(); // the operator may have put the end off
   }
 }
 
@@ -80,78 +81,10 @@ function draw() {
   if (stateNow() !== state) {
     turn(stateNow());
   }
-  at("stock").max = sale.quota;
-  at("stock").value = sale.available;
-  say(at("left"), "left", { left: number(sale.available), quota: number(sale.quota) });
-  at("state").dataset.state = state;
-  say(at("state"), `state_${state}`);
-  drawClock();
-  drawForm();
-  drawNotice();
-  show(at("hold"), stage === "hold" || stage === "stuck");
-  show(at("hold-again"), stage === "stuck");
-  show(at("yours"), stage === "yours");
-  if (stage === "yours") {
-    drawOrder();
-  }
+  drawSale({ sale, state, stage, order, told, cool });
   if (state === "upcoming" && starts() - now() < coolDown) {
     setTimeout(draw, starts() - now() + 1); // the button turns at the start, not at the next full second
   }
-}
-
-function drawClock() {
-  if (state === "upcoming") {
-    say(at("clock"), "starts_at", { time: () => dateTime(starts()) });
-  } else if (state === "ended" && now() < ends()) {
-    hush(at("clock")); // the operator has ended it
-  } else if (state === "ended") {
-    say(at("clock"), "ended_at", { time: () => dateTime(ends()) });
-  } else {
-    say(at("clock"), "ends_in", { time: () => duration(ends() - now()) });
-  }
-}
-
-const quantity = () => (sale.limit_per_user > 1 ? Number(at("quantity").value) : 1);
-
-function drawForm() {
-  show(at("buy"), stage === "choose" || stage === "asking");
-  enable(at("button"), state === "open" && cool && stage === "choose");
-  at("button").setAttribute("aria-busy", String(stage === "asking"));
-  if (state === "upcoming") {
-    say(at("button"), "starts_in", { time: () => duration(starts() - now()) });
-  } else if (state === "open") {
-    say(at("button"), "buy", { amount: money(sale.price_cents * quantity(), sale.currency) });
-  } else {
-    say(at("button"), `state_${state}`);
-  }
-  show(at("early"), state === "upcoming");
-  at("early").classList.toggle("away", session() !== null); // its place stays, so that nothing moves
-}
-
-function drawNotice() {
-  show(at("notice"), told);
-  if (told) {
-    at("notice").dataset.tone = goodNews.includes(told[0]) ? "good" : "bad";
-    say(at("notice-text"), ...told);
-    show(at("notice-orders"), told[0] === "refused_limit_reached");
-  }
-}
-
-function drawOrder() {
-  const late = order.status === "pending" && !payable(order);
-  const word = late ? "yours_late" : `yours_${order.status}`;
-  const expires = Date.parse(order.expires_at);
-  const amount = money(order.amount_cents, order.currency);
-  say(at("yours-title"), word, { time: () => dateTime(expires) });
-  say(at("yours-more"), `${word}_more`, { left: () => duration(expires - now()) });
-  say(at("yours-units"), "units", { n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
-  at("yours-amount").textContent = amount;
-  say(at("yours-pay"), "pay", { amount });
-  show(at("yours-pay"), payable(order));
-  show(at("yours-cancel"), payable(order));
-  say(at("yours-back"), order.status === "pending" && !late ? "buy_more" : "back_to_sale");
-  show(at("yours-back"), !payable(order) || sale.limit_per_user > order.quantity);
-  at("yours").dataset.status = late ? "late" : order.status;
 }
 
 // move goes to another stage, and takes the keyboard along.
@@ -241,7 +174,7 @@ at("button").addEventListener("click", async () => {
   }, coolDown);
   draw();
   if (session() || await enter("why_buy")) {
-    buy(unanswered(id) ?? begin(id, quantity()));
+    buy(unanswered(id) ?? begin(id, quantity(sale)));
   }
 });
 
@@ -295,27 +228,9 @@ function readSoon() {
 }
 
 function take(said) {
-  const { available, state: last } = streaming ? sale ?? said : said;
-  if (said.limit_per_user !== sale?.limit_per_user) {
-    drawChoices(said.limit_per_user);
-    say(at("limit"), "limit", { n: number(said.limit_per_user) });
-  }
-  sale = { ...said, available, state: last };
+  const { available, quota, state: last } = streaming ? sale ?? said : said;
+  sale = { ...said, available, quota, state: last };
   draw();
-}
-
-// mostChoices is how many quantities there are to choose from at most.
-const mostChoices = 99;
-
-function drawChoices(limit) {
-  const options = at("quantity").options;
-  show(at("choice"), limit > 1);
-  while (options.length > Math.min(limit, mostChoices)) {
-    options.remove(options.length - 1);
-  }
-  while (options.length < Math.min(limit, mostChoices)) {
-    options.add(new Option(options.length + 1));
-  }
 }
 
 function live(word) {
@@ -328,15 +243,15 @@ function live(word) {
   streaming = word === "live";
 }
 
-function stock({ available, state: said, now: time }) {
+function stock({ available, quota, state: said, now: time }) {
   check(Date.parse(time));
   if (!sale) {
     return;
   }
-  if (said !== sale.state || available > sale.quota || (said === "upcoming" && now() >= starts())) {
+  if (said !== sale.state || (said === "upcoming" && now() >= starts())) {
     readSoon();
   }
-  Object.assign(sale, { available, state: said });
+  Object.assign(sale, { available, quota, state: said });
   draw();
 }
 
@@ -374,8 +289,8 @@ async function start() {
   everySecond(draw);
   resume();
   setInterval(() => {
-    // The stream doesn't say that the start was put off, so whoever waits for it looks about once a minute.
-    if (!document.hidden && (!streaming || (state === "upcoming" && Math.random() < lookAgain / 60_000))) {
+    // The stream doesn't say what an operator changes about times, limit and texts, so everybody looks about once a minute.
+    if (!document.hidden && (!streaming || Math.random() < lookAgain / 60_000)) {
       read().catch(() => {});
     }
     if (order?.status === "pending" && !payable(order)) {

@@ -10,7 +10,7 @@ const silence = 40_000;
 const firstPause = 1000;
 const longestPause = 15_000;
 
-// watch calls stock({available, state, now}) with each change, and line("connecting", "live" or "broken") as the
+// watch calls stock({available, quota, state, now}) with each change, and line("connecting", "live" or "broken") as the
 // stream comes and goes. While nobody looks there is no stream, unless patient() says that somebody waits for stock:
 // a browser has few connections for all its tabs.
 export function watch(saleID, { stock, line, patient }) {
@@ -24,9 +24,12 @@ export function watch(saleID, { stock, line, patient }) {
     }
     const mine = new EventSource(`/api/v1/sales/${saleID}/events`);
     source = mine;
+    mine.addEventListener("open", () => { // a stream that the browser has mended may have nothing new to say
+      line("live");
+      listen();
+    });
     mine.addEventListener("stock", (event) => {
       failures = 0;
-      line("live");
       listen();
       stock(JSON.parse(event.data));
     });

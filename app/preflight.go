@@ -1,0 +1,450 @@
+package app
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"flashsale/config"
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/repository"
+	"flashsale/service"
+)
+
+// ErrNotFit: a check before a sale has failed.
+var ErrNotFit = errors.New("not fit for a sale")
+
+const (
+	// lookTimeout is how long one store, port or peer may take to tell of itself.
+	lookTimeout = 10 * time.Second
+	// preflightConns are enough to ask one question after the other.
+	preflightConns = 4
+	// preflightSales bounds the sales that are looked at when none is named.
+	preflightSales = 20
+)
+
+// level is how much a finding matters.
+type level string
+
+const (
+	isOK   level = "ok"
+	isWarn level = "warn"
+	isFail level = "fail"
+)
+
+// finding is what one check found. Check is a stable name, Do is empty where nothing is to be done.
+type finding struct {
+	Level level  `json:"level"`
+	Check string `json:"check"`
+	Found string `json:"found"`
+	Do    string `json:"do,omitempty"`
+}
+
+func good(check, found string, args ...any) finding {
+	return finding{isOK, check, fmt.Sprintf(found, args...), ""}
+}
+
+func (l level) of(check, do, found string, args ...any) finding {
+	return finding{l, check, fmt.Sprintf(found, args...), do}
+}
+
+// preflight looks at everything that a sale will need, and changes nothing.
+type preflight struct {
+	settings  config.Settings
+	options   config.Preflight
+	version   string
+	now       func() time.Time
+	stores    stores
+	database  *repository.Server // nil: it could not be asked
+	gate      *gate.Gate         // nil: there is no Redis to look at
+	running   map[string]model.Instance
+	instances int // that are to serve
+	findings  []finding
+	rehearsal *rehearsal // what it measured; nil if there was none
+}
+
+func validatePreflight(o config.Preflight) error {
+	switch {
+	case o.Instances < 0 || o.Instances > 1000:
+		return errors.New("--instances: must be 0 to 1000")
+	case o.Buyers < 1 || o.Buyers > 1_000_000_000:
+		return errors.New("--buyers: must be 1 to 1000000000")
+	case o.Connections < 1 || o.Connections > 1_000_000:
+		return errors.New("--connections: must be 1 to 1000000")
+	case o.RehearsalBuyers < unitPerBuyers || o.RehearsalBuyers > 100_000:
+		return fmt.Errorf("--rehearsal-buyers: must be %d to 100000", unitPerBuyers)
+	}
+	for _, peer := range o.Peers {
+		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "" {
+			return fmt.Errorf("--peers: want host:port, not %q", peer)
+		}
+	}
+	return nil
+}
+
+// runPreflight prints what it finds; ErrNotFit if a check has failed.
+func runPreflight(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
+	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
+	defer func() { err = errors.Join(err, p.stores.close()) }()
+	p.look(ctx)
+	if p.options.Rehearse {
+		p.rehearse(ctx)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	print := p.printText
+	if p.options.JSON {
+		print = p.printJSON
+	}
+	if err := print(stdout); err != nil {
+		return err
+	}
+	if failed := p.count(isFail); failed > 0 {
+		return fmt.Errorf("%w: %d of %d checks failed", ErrNotFit, failed, len(p.findings))
+	}
+	return nil
+}
+
+func (p *preflight) add(list ...finding) { p.findings = append(p.findings, list...) }
+
+func (p *preflight) count(l level) (n int) {
+	for _, f := range p.findings {
+		if f.Level == l {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *preflight) printText(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	for _, f := range p.findings {
+		fmt.Fprintf(out, "%-4s  %s: %s", f.Level, f.Check, f.Found)
+		if f.Do != "" {
+			fmt.Fprintf(out, "  do: %s", f.Do)
+		}
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintf(out, "checks: %d, warnings: %d, failed: %d\n", len(p.findings), p.count(isWarn), p.count(isFail))
+	return out.Flush()
+}
+
+func (p *preflight) printJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(struct {
+		OK        bool       `json:"ok"`
+		Version   string     `json:"version"`
+		Findings  []finding  `json:"findings"`
+		Rehearsal *rehearsal `json:"rehearsal,omitempty"`
+	}{p.count(isFail) == 0, p.version, p.findings, p.rehearsal})
+}
+
+// look makes all checks, in the order in which one would mend what they find.
+func (p *preflight) look(ctx context.Context) {
+	p.lookAtSettings()
+	p.lookAtDatabase(ctx)
+	servers := p.lookAtRedis(ctx)
+	p.lookAtQueue(ctx)
+	p.lookAtInstances(ctx)
+	p.instances = cmp.Or(p.wanted(), len(p.running), 1)
+	if p.database != nil {
+		p.add(judgeDatabase(*p.database, p.settings, p.instances)...)
+		p.add(judgeMachineClock(p.skew()))
+	}
+	room := int64(0)
+	for _, o := range p.lookAtSales(ctx) {
+		room += gate.Room(o.Stock.Quota, p.options.Buyers)
+	}
+	for _, s := range servers {
+		p.add(judgeRedis(s, p.settings, p.instances, room)...)
+		if p.database != nil {
+			p.add(judgeRedisClock(s.Addr, s.Clock.Sub(s.At)-p.skew()))
+		}
+	}
+	p.lookAtMachine(ctx, max(1, len(servers)))
+	p.lookAtPeers(ctx)
+}
+
+// skew is how far the database's clock is ahead of this machine's.
+func (p *preflight) skew() time.Duration { return p.database.Clock.Sub(p.database.At) }
+
+// hasSchema says that the database has the tables that this binary asks for.
+func (p *preflight) hasSchema() bool {
+	return p.database != nil && p.database.Applied == p.database.Newest
+}
+
+func (p *preflight) lookAtSettings() {
+	s := p.settings // a copy: Validate fills in what follows from others
+	if err := s.Validate(); err != nil {
+		p.add(isFail.of("settings", "no instance starts with them", "%v", err))
+		return
+	}
+	p.add(judgeSettings(s)...)
+}
+
+// lookAtDatabase opens it and has it tell of itself.
+func (p *preflight) lookAtDatabase(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	opened, err := repository.Open(ctx, p.settings.Database, preflightConns)
+	if err == nil {
+		p.stores.database = opened
+		var server repository.Server
+		if server, err = opened.Server(ctx, p.now); err == nil {
+			p.database = &server
+			return
+		}
+	}
+	p.add(isFail.of("database.reach", "start it, or mend --database or the network", "%s", oneLine(err)))
+}
+
+func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
+	if p.settings.Redis == config.EmbeddedRedis {
+		p.add(isWarn.of("redis.reach", "for a real sale run Redis, and set --redis",
+			"inside the server's process, where nobody else can look: for one instance, and what is queued ends with it"))
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	err := p.stores.openRedis(p.settings.Redis)
+	if err == nil {
+		asked := gate.New(p.stores.redis, "preflight")
+		var servers []gate.Server
+		if servers, err = asked.Servers(ctx, p.now); err == nil {
+			p.gate = asked
+			return servers
+		}
+	}
+	p.add(isFail.of("redis.reach", "start it, or mend --redis or the network", "%s", oneLine(err)))
+	return nil
+}
+
+// lookAtQueue reaches the broker that brings admitted attempts to the database, if there is one, and makes nothing there.
+func (p *preflight) lookAtQueue(ctx context.Context) {
+	const check = "queue.reach"
+	s := p.settings // a copy, as above
+	switch {
+	case s.Queue == "redis-stream" || s.Queue == "redis-list":
+		p.add(good(check, "%s: Redis itself", s.Queue))
+		return
+	case s.Validate() != nil: // told already
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	err := p.stores.openQueue(&s, "preflight", slog.New(slog.DiscardHandler))
+	if err == nil {
+		reach := p.stores.queue.Ping
+		if shy, ok := p.stores.queue.(interface{ Reach(ctx context.Context) error }); ok {
+			reach = shy.Reach // a Ping would make what is missing
+		}
+		err = reach(ctx)
+	}
+	if err != nil {
+		p.add(isFail.of(check, "start it, or mend --queue-url or the network; until then instances settle what they admit themselves", "%s: %s", s.Queue, oneLine(err)))
+		return
+	}
+	p.add(good(check, "%s answers", s.Queue))
+}
+
+// wanted is how many instances there have to be; 0: as many as there are.
+func (p *preflight) wanted() int { return max(p.options.Instances, len(p.options.Peers)) }
+
+func (p *preflight) lookAtInstances(ctx context.Context) {
+	if p.gate == nil || !p.hasSchema() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	mark, err := p.mark(ctx)
+	if err == nil {
+		p.running, err = p.gate.Running(ctx, p.now().Add(p.skew()))
+	}
+	if err != nil {
+		p.add(isFail.of("instances.running", "look at the stores", "%s", oneLine(err)))
+		return
+	}
+	p.add(judgeInstances(p.running, p.wanted(), p.version, p.settings.Strategy, mark)...)
+}
+
+// mark is what instances with this command's secrets publish; empty if there is nothing to compare.
+func (p *preflight) mark(ctx context.Context) (string, error) {
+	s := p.settings
+	if s.Validate() != nil || s.Secret == "" {
+		return "", nil
+	}
+	key, err := p.stores.database.KeptKey(ctx, orderIDKey)
+	if err != nil || key == nil {
+		return "", err
+	}
+	return markOf(key, []byte(s.Secret), []byte(s.PaymentSecret)), nil
+}
+
+// markOf tells whether two instances have the same secrets, and nothing else of them: its key is in the database.
+func markOf(key, secret, paymentSecret []byte) string {
+	of := func(key, text []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write(text)
+		return mac.Sum(nil)
+	}
+	return hex.EncodeToString(of(of(key, secret), paymentSecret)[:8])
+}
+
+// lookAtSales checks the sale that is named, or those that have not ended, and gives them.
+func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
+	if !p.hasSchema() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*lookTimeout) // an audit looks several times
+	defer cancel()
+	offers, err := p.offers(ctx)
+	if err != nil {
+		p.add(isFail.of("sale", "look at the database", "%s", oneLine(err)))
+		return nil
+	}
+	switch {
+	case len(offers) == 0 && p.options.Sale != "":
+		p.add(isFail.of("sale", "flashsale audit lists the sales", "there is no sale %s", p.options.Sale))
+	case len(offers) == 0:
+		p.add(isWarn.of("sale", "create one, or name one by --sale", "no sale is open or to come"))
+	case len(offers) > preflightSales:
+		p.add(isWarn.of("sale", "name one by --sale", "%d sales are open or to come; looked at the first %d", len(offers), preflightSales))
+		offers = offers[:preflightSales]
+	}
+	auditor := &service.Auditor{Store: p.stores.database}
+	if p.gate != nil {
+		auditor.Gate = p.gate
+	}
+	for _, o := range offers {
+		audit, _, err := settledAudit(ctx, auditor, o.ID)
+		if err != nil {
+			p.add(isFail.of("sale.books", "look at the stores", "%s: %s", o.ID, oneLine(err)))
+			continue
+		}
+		p.add(judgeSale(o, audit, p.settings, p.gate != nil, p.now().Add(p.skew()))...)
+	}
+	return offers
+}
+
+// offers are those to look at, without the shadow ones.
+func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) {
+	if p.options.Sale != "" {
+		offer, ok, err := p.stores.database.Offer(ctx, p.options.Sale)
+		if err != nil || !ok {
+			return nil, err
+		}
+		return []model.Offer{offer}, nil
+	}
+	all, err := p.stores.database.LiveOffers(ctx, 0)
+	for _, o := range all {
+		if o.Status != model.SaleShadow && o.Status != model.SaleClosed {
+			list = append(list, o)
+		}
+	}
+	return list, err
+}
+
+// lookAtMachine checks what this machine has for an instance.
+func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
+	p.add(judgeFiles(p.settings, p.options.Connections, redisServers))
+	for _, port := range []struct{ check, addr string }{{"machine.http_addr", p.settings.HTTPAddr}, {"machine.ops_addr", p.settings.OpsAddr}} {
+		if port.addr != "" && port.addr != "off" {
+			p.add(lookAtPort(ctx, port.check, port.addr))
+		}
+	}
+}
+
+// lookAtPort listens for a moment; where somebody listens already, it must be an instance.
+func lookAtPort(ctx context.Context, check, addr string) finding {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", addr)
+	if err == nil {
+		_ = listener.Close()
+		return good(check, "%s is free", addr)
+	}
+	path := "/healthz"
+	if check == "machine.ops_addr" {
+		path = "/metrics"
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if status, _, askErr := get(ctx, "http://"+net.JoinHostPort(host, port)+path); askErr == nil && status == http.StatusOK {
+		return good(check, "an instance listens on %s", addr)
+	}
+	return isFail.of(check, "end what is there, or choose another", "an instance could not listen on %s: %s", addr, oneLine(err))
+}
+
+// lookAtPeers asks each instance whether it is ready.
+func (p *preflight) lookAtPeers(ctx context.Context) {
+	for _, peer := range p.options.Peers {
+		p.add(lookAtPeer(ctx, peer))
+	}
+}
+
+func lookAtPeer(ctx context.Context, peer string) finding {
+	const check = "peer"
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	status, body, err := get(ctx, "http://"+peer+"/readyz")
+	if err != nil {
+		return isFail.of(check, "start it, or mend the network", "%s does not answer: %s", peer, oneLine(err))
+	}
+	var ready struct {
+		Status       string
+		Dependencies map[string]string
+	}
+	if err := json.Unmarshal(body, &ready); err != nil || ready.Status == "" {
+		return isFail.of(check, "name the instances' --http-addr", "what answers at %s is no instance", peer)
+	}
+	var down []string
+	for name, state := range ready.Dependencies {
+		if state != "ok" {
+			down = append(down, name)
+		}
+	}
+	switch {
+	case status != http.StatusOK:
+		return isFail.of(check, "see its log", "%s is %s: %s", peer, ready.Status, strings.Join(down, ", "))
+	case len(down) > 0:
+		return isFail.of(check, "see its log; it sells, and slower", "%s is ready without %s", peer, strings.Join(down, ", "))
+	}
+	return good(check, "%s is ready", peer)
+}
+
+// maxAnswer bounds what is read of a peer's answer.
+const maxAnswer = 64 << 10
+
+func get(ctx context.Context, url string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, body, err
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,496 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"flashsale/config"
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/repository"
+	"flashsale/service"
+)
+
+const (
+	// slowTrip to a store is where batches begin to wait for the network more than for the store: a settle takes some
+	// five statements, one after the other.
+	slowTrip = 5 * time.Millisecond
+	// farTrip lets a settle take longer than a buyer waits by default.
+	farTrip = 100 * time.Millisecond
+	// smallPool is a MySQL buffer pool in which three hundred thousand orders no longer fit: each then costs twice as much
+	// (docs/performance.md, Growth).
+	smallPool = 1 << 30
+	// packetNeed is above the largest statement: 512 orders at some 700 bytes each.
+	packetNeed = 1 << 20
+	// spareConnections are left to operators and backups.
+	spareConnections = 10
+	// spareFiles are those that a process has besides connections: logs, the binary, timers.
+	spareFiles = 64
+	// offClock between the two stores: buyers who ask Redis and those who are sent to the database would disagree about
+	// whether the sale has begun. wrongClock is told at once by any monitor.
+	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
+	// offMachine is how far the clock of a machine may be off: only its bearer tokens are judged by it.
+	offMachine = 5 * time.Second
+	// laggingSeconds without a word from a replica are more than the second in which it reports.
+	laggingSeconds = 5
+	// shortPay is too short to pay in with any provider.
+	shortPay = 60
+)
+
+// judgeSettings looks at settings that are valid, and may still be wrong for a sale.
+func judgeSettings(s config.Settings) (list []finding) {
+	switch s.Strategy {
+	case "naive":
+		list = append(list, isFail.of("settings.strategy", "--strategy hybrid", "naive sells units twice"))
+	case "mutex":
+		list = append(list, isWarn.of("settings.strategy", "--strategy hybrid", "mutex sells units twice as soon as there are two instances"))
+	case "redis", "local":
+		list = append(list, isWarn.of("settings.strategy", "--strategy hybrid", "%s sells nothing while Redis is away", s.Strategy))
+	default:
+		list = append(list, good("settings.strategy", "%s", s.Strategy))
+	}
+	if s.Embedded() {
+		return list
+	}
+	switch {
+	case strings.Count(s.Secret, s.Secret[:1]) == len(s.Secret) || s.Secret == s.AdminPassword:
+		list = append(list, isFail.of("settings.secret", "openssl rand -hex 32", "--secret can be guessed"))
+	case s.PaymentSecret == s.Secret:
+		list = append(list, isWarn.of("settings.secret", "set --payment-secret", "whoever signs payments can sign buyers in: --payment-secret is --secret"))
+	default:
+		list = append(list, good("settings.secret", "%d bytes, and another one of %d for payments", len(s.Secret), len(s.PaymentSecret)))
+	}
+	if s.PublicURL == "" {
+		list = append(list, isWarn.of("settings.public_url", "set --public-url", "links to payments and sales would lead to %s", s.HTTPAddr))
+	}
+	if s.PublicURL != "" && s.IPRate > 0 && len(s.TrustedProxies) == 0 {
+		list = append(list, isWarn.of("settings.trusted_proxies", "set --trusted-proxies, if there is one",
+			"a proxy in front would be one address to --ip-rate: %v requests a second for all buyers", s.IPRate))
+	}
+	if addr, err := netip.ParseAddrPort(s.OpsAddr); err == nil && !addr.Addr().IsLoopback() && !addr.Addr().IsPrivate() {
+		list = append(list, isWarn.of("settings.ops_addr", "an address that only operators reach", "figures and profiles have no log-in, and %s may be public", s.OpsAddr))
+	}
+	return list
+}
+
+// judgeTrip says how far away a store is.
+func judgeTrip(check, what string, trip time.Duration) finding {
+	found := fmt.Sprintf("%s, round trip %s", what, trip.Round(time.Microsecond))
+	switch {
+	case trip > farTrip:
+		return isFail.of(check, "bring the instances near their stores", "%s", found)
+	case trip > slowTrip:
+		return isWarn.of(check, "bring the instances near their stores", "%s", found)
+	}
+	return good(check, "%s", found)
+}
+
+// numbers are those that a version begins with, up to three.
+var numbers = regexp.MustCompile(`(\d+)\.(\d+)(?:\.(\d+))?`)
+
+// atLeast compares the first version in a text with another one.
+func atLeast(text string, least ...int) bool {
+	found := numbers.FindStringSubmatch(text)
+	if found == nil {
+		return false
+	}
+	have := make([]int, len(least))
+	for i := range least {
+		have[i], _ = strconv.Atoi(found[i+1]) // empty: 0
+	}
+	return slices.Compare(have, least) >= 0
+}
+
+// judgeDatabase looks at a database that so many instances are to use.
+func judgeDatabase(d repository.Server, s config.Settings, instances int) []finding {
+	list := []finding{judgeTrip("database.reach", d.Version, d.RoundTrip)}
+	switch {
+	case d.Applied < d.Newest:
+		list = append(list, isFail.of("database.schema", "flashsale migrate up, or start an instance", "at step %d of %d", d.Applied, d.Newest))
+	case d.Applied > d.Newest:
+		list = append(list, isFail.of("database.schema", "update this binary", "at step %d, and this binary knows %d", d.Applied, d.Newest))
+	default:
+		list = append(list, good("database.schema", "at step %d, the newest", d.Applied))
+	}
+	if d.Variables == nil {
+		if instances > 1 {
+			list = append(list, isFail.of("database.kind", "run MySQL, and set --database", "SQLite is for one instance, not %d", instances))
+		}
+		return list
+	}
+	least, enough := "8.0.16", atLeast(d.Version, 8, 0, 16)
+	mariadb := strings.HasPrefix(d.Version, "MariaDB")
+	if mariadb {
+		least, enough = "10.6", atLeast(d.Version, 10, 6)
+	}
+	if !enough {
+		list = append(list, isFail.of("database.version", "update it", "%s, needed is %s", d.Version, least))
+	}
+	list = append(list, judgeDurability(d.Variables)...)
+	list = append(list, judgeSession(d.Variables, mariadb)...)
+	return append(list, judgeCapacity(d, s.DBMaxConns*instances)...)
+}
+
+// judgeDurability says what a commit is worth.
+func judgeDurability(v map[string]string) (list []finding) {
+	const check = "database.flush"
+	switch flush := v["innodb_flush_log_at_trx_commit"]; flush {
+	case "1":
+		list = append(list, good(check, "a commit is on disk"))
+	case "2":
+		list = append(list, isWarn.of(check, "SET GLOBAL innodb_flush_log_at_trx_commit=1", "a power cut loses up to a second of confirmed orders"))
+	default:
+		list = append(list, isFail.of(check, "SET GLOBAL innodb_flush_log_at_trx_commit=1",
+			"innodb_flush_log_at_trx_commit=%s: when mysqld dies, up to a second of confirmed orders is lost", flush))
+	}
+	if v["innodb_doublewrite"] == "OFF" {
+		list = append(list, isWarn.of(check, "innodb_doublewrite=ON", "a page that a power cut tore can't be mended"))
+	}
+	switch {
+	case v["log_bin"] != "ON" && v["log_bin"] != "1":
+		list = append(list, isWarn.of("database.binlog", "log_bin, sync_binlog=1", "off: a restore ends at the last backup, and there can be no replica"))
+	case v["sync_binlog"] != "1":
+		list = append(list, isWarn.of("database.binlog", "SET GLOBAL sync_binlog=1", "sync_binlog=%s: after a power cut replicas may lack confirmed orders", v["sync_binlog"]))
+	default:
+		list = append(list, good("database.binlog", "written with each commit"))
+	}
+	if on(v["read_only"]) || on(v["innodb_read_only"]) {
+		list = append(list, isFail.of("database.writable", "name the primary in --database", "read-only: this is a replica, or closed for writing"))
+	}
+	return list
+}
+
+func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
+
+// judgeSession looks at what an ordinary session of ours has: it asks for all of it when it begins.
+func judgeSession(v map[string]string, mariadb bool) (list []finding) {
+	var lost []string
+	if isolation := v["tx_isolation"] + v["transaction_isolation"]; !strings.Contains(isolation, "READ-COMMITTED") {
+		lost = append(lost, "isolation "+isolation)
+	}
+	if !strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES") {
+		lost = append(lost, "sql_mode "+v["sql_mode"])
+	}
+	if v["time_zone"] != "+00:00" {
+		lost = append(lost, "time_zone "+v["time_zone"])
+	}
+	if len(lost) > 0 {
+		list = append(list, isFail.of("database.session", "a proxy that keeps what a session has set", "what was set is not there: %s", strings.Join(lost, ", ")))
+	} else {
+		list = append(list, good("database.session", "READ COMMITTED, strict, in UTC"))
+	}
+	switch {
+	case !mariadb:
+		list = append(list, isWarn.of("database.idle", "end such an instance; its locks go with its connections",
+			"MySQL has no idle_transaction_timeout: an instance that stands still in a transaction keeps its rows locked"))
+	case v["idle_transaction_timeout"] == "0" || v["idle_transaction_timeout"] == "":
+		list = append(list, isFail.of("database.idle", "a proxy that keeps what a session has set", "idle_transaction_timeout is not set"))
+	default:
+		list = append(list, good("database.idle", "a transaction that stands still ends after %s s", v["idle_transaction_timeout"]))
+	}
+	return list
+}
+
+// judgeCapacity looks at what the server takes at once.
+func judgeCapacity(d repository.Server, pools int) (list []finding) {
+	most := number(d.Variables["max_connections"])
+	if user := number(d.Variables["max_user_connections"]); user > 0 {
+		most = min(most, user+spareConnections)
+	}
+	if need := int64(pools + spareConnections); most < need {
+		list = append(list, isFail.of("database.connections", fmt.Sprintf("max_connections=%d, or a smaller --db-max-conns", need),
+			"the pools of all instances are %d connections, the server takes %d; %d are open", pools, most, d.Connections))
+	} else {
+		list = append(list, good("database.connections", "%d of the %d that the server takes; %d are open", pools, most, d.Connections))
+	}
+	if packet := number(d.Variables["max_allowed_packet"]); packet < packetNeed {
+		list = append(list, isFail.of("database.packet", "SET GLOBAL max_allowed_packet=16777216", "max_allowed_packet is %s: a batch of orders may need %s", size(packet), size(packetNeed)))
+	}
+	if pool := number(d.Variables["innodb_buffer_pool_size"]); pool < smallPool {
+		list = append(list, isWarn.of("database.buffer", "innodb_buffer_pool_size=1G or more", "%s of memory: past some 300,000 orders each costs twice as much", size(pool)))
+	}
+	return list
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // what is not told is 0
+	return n
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%d KiB", bytes>>10)
+}
+
+func judgeMachineClock(skew time.Duration) finding {
+	if skew.Abs() > offMachine {
+		return isWarn.of("machine.clock", "chrony or ntpd", "%s off the database's: tokens end too early or too late here", skew.Round(time.Millisecond))
+	}
+	return good("machine.clock", "%s off the database's", skew.Round(time.Millisecond))
+}
+
+// judgeRedisClock looks at how far Redis's clock is ahead of the database's.
+func judgeRedisClock(addr string, skew time.Duration) finding {
+	const check = "redis.clock"
+	do := "chrony or ntpd on both"
+	switch found := fmt.Sprintf("%s: %s off the database's", addr, skew.Round(time.Millisecond)); {
+	case skew.Abs() > wrongClock:
+		return isFail.of(check, do, "%s: the gate opens at another time than the pages say", found)
+	case skew.Abs() > offClock:
+		return isWarn.of(check, do, "%s: the gate opens at another time than the pages say", found)
+	default:
+		return good(check, "%s", found)
+	}
+}
+
+// judgeRedis looks at a Redis that so many instances are to use, for gates that take room bytes.
+func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []finding {
+	list := []finding{judgeTrip("redis.reach", "Redis "+r.Info["redis_version"]+" at "+r.Addr, r.RoundTrip)}
+	if !atLeast(r.Info["redis_version"], 6, 2) {
+		list = append(list, isFail.of("redis.version", "update it", "%s, needed is 6.2", r.Info["redis_version"]))
+	}
+	if r.Config == nil {
+		list = append(list, isWarn.of("redis.config", "ask who runs it for appendfsync and maxclients", "CONFIG GET is refused; judged by INFO alone"))
+	}
+	list = append(list, judgeRole(r)...)
+	if policy := r.Info["maxmemory_policy"]; policy != "noeviction" {
+		list = append(list, isFail.of("redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would throw gates away", policy))
+	} else {
+		list = append(list, good("redis.policy", "noeviction"))
+	}
+	list = append(list, judgeMemory(r.Info, room), judgePersistence(r, s.Ack == "queued"))
+	need := int64(instances*gate.Connections + spareConnections)
+	switch most := number(r.Setting("maxclients")); {
+	case most == 0: // it doesn't tell
+	case most < need:
+		list = append(list, isFail.of("redis.clients", fmt.Sprintf("CONFIG SET maxclients %d, or fewer instances", need), "%d instances may open %d connections, it takes %d", instances, need, most))
+	default:
+		list = append(list, good("redis.clients", "%d of the %d that it takes; %s are open", need, most, r.Info["connected_clients"]))
+	}
+	return list
+}
+
+// judgeRole says whether a Redis takes writes, and what follows it.
+func judgeRole(r gate.Server) (list []finding) {
+	const check = "redis.role"
+	switch {
+	case r.Info["role"] != "master":
+		return append(list, isFail.of(check, "name the primary in --redis", "%s is a replica and takes no writes", r.Addr))
+	case r.Info["loading"] == "1":
+		return append(list, isFail.of(check, "wait", "%s still reads its data from disk", r.Addr))
+	case r.Info["cluster_enabled"] == "1" && r.Info["cluster_state"] == "":
+		return append(list, isFail.of(check, "name several of its nodes in --redis", "%s is a node of a Cluster, and is used as if it were alone", r.Addr))
+	case r.Info["cluster_enabled"] == "1" && r.Info["cluster_state"] != "ok":
+		return append(list, isFail.of(check, "redis-cli --cluster check", "the Cluster is %s", r.Info["cluster_state"]))
+	}
+	replicas := number(r.Info["connected_slaves"])
+	if least := number(r.Config["min-replicas-to-write"]); least > 0 && number(r.Info["min_slaves_good_slaves"]) < least {
+		return append(list, isFail.of(check, "bring the replicas back", "it takes writes only with %d replicas, and has %s that are well", least, r.Info["min_slaves_good_slaves"]))
+	}
+	for i := range replicas {
+		state := r.Info[fmt.Sprintf("slave%d", i)]
+		fields := map[string]string{}
+		for field := range strings.SplitSeq(state, ",") {
+			name, value, _ := strings.Cut(field, "=")
+			fields[name] = value
+		}
+		if fields["state"] != "online" || number(fields["lag"]) > laggingSeconds {
+			list = append(list, isWarn.of(check, "look at it; after a fail-over to it more has to be rebuilt", "the replica %s:%s is %s, %s s behind",
+				fields["ip"], fields["port"], fields["state"], fields["lag"]))
+		}
+	}
+	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
+}
+
+// judgeMemory compares what the sales may take with what is free.
+func judgeMemory(info map[string]string, room int64) finding {
+	const check = "redis.memory"
+	most, used := number(info["maxmemory"]), number(info["used_memory"])
+	bounded := most > 0
+	if !bounded {
+		most = number(info["total_system_memory"])
+	}
+	found := fmt.Sprintf("the sales may take %s, %s are free", size(room), size(max(0, most-used)))
+	switch {
+	case room > most-used:
+		return isFail.of(check, "a larger maxmemory", "%s", found)
+	case !bounded:
+		return isWarn.of(check, "maxmemory below what the machine has", "%s, and without a maxmemory the kernel ends it when there is no more", found)
+	}
+	return good(check, "%s", found)
+}
+
+// judgePersistence says what a restart of Redis loses: never a confirmed order.
+func judgePersistence(r gate.Server, ackQueued bool) finding {
+	const check = "redis.persistence"
+	if r.Info["aof_last_write_status"] == "err" || r.Info["rdb_last_bgsave_status"] == "err" && r.Setting("save") != "" {
+		return isFail.of(check, "mend its disk", "it could not write its data, and may refuse every write")
+	}
+	if r.Info["aof_enabled"] != "1" {
+		found := "none: attempts that are queued when it restarts are lost, and end as rejected"
+		if ackQueued {
+			return isWarn.of(check, "CONFIG SET appendonly yes", "%s; with --ack queued that is every attempt of the last moments", found)
+		}
+		return good(check, "%s", found)
+	}
+	switch fsync := r.Setting("appendfsync"); fsync {
+	case "always":
+		return isWarn.of(check, "CONFIG SET appendfsync everysec", "appendfsync always: nothing queued is lost, and each batch waits for the disk")
+	case "no":
+		return isWarn.of(check, "CONFIG SET appendfsync everysec", "appendfsync no: a power cut loses what was queued in the last half minute")
+	}
+	return good(check, "append-only file: a power cut loses what was queued in the last second")
+}
+
+// judgeInstances looks at what the running instances say of themselves: wanted of them, and all alike.
+func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []finding {
+	const check = "instances.running"
+	ids := slices.Sorted(maps.Keys(running))
+	var list []finding
+	switch {
+	case len(running) < wanted:
+		list = append(list, isFail.of(check, "start them; one that runs uses another Redis or database", "%d of %d report to this Redis", len(running), wanted))
+	case len(running) == 0:
+		return append(list, isWarn.of(check, "start them", "none"))
+	default:
+		list = append(list, good(check, "%d", len(running)))
+	}
+	distinct := func(of func(model.Instance) string, mine string) []string {
+		seen := map[string]bool{}
+		if mine != "" {
+			seen[mine] = true
+		}
+		for _, id := range ids {
+			seen[of(running[id])] = true
+		}
+		return slices.Sorted(maps.Keys(seen))
+	}
+	if versions := distinct(func(i model.Instance) string { return i.Version }, version); len(versions) > 1 {
+		list = append(list, isWarn.of("instances.version", "finish the update", "they are not all alike: %s", strings.Join(versions, ", ")))
+	} else {
+		list = append(list, good("instances.version", "%s", versions[0]))
+	}
+	if strategies := distinct(func(i model.Instance) string { return i.Strategy }, strategy); len(strategies) > 1 {
+		list = append(list, isFail.of("instances.strategy", "one --strategy for all", "they are not all alike: %s", strings.Join(strategies, ", ")))
+	} else {
+		list = append(list, good("instances.strategy", "%s", strategies[0]))
+	}
+	if marks := distinct(func(i model.Instance) string { return i.Secrets }, mark); len(marks) > 1 {
+		list = append(list, isFail.of("instances.secrets", "the same --secret and --payment-secret for all, and for this command",
+			"they are not all alike: who logs in at one instance is a stranger to another"))
+	} else {
+		list = append(list, good("instances.secrets", "all alike"))
+	}
+	for _, id := range ids {
+		if !running[id].GateReachable {
+			list = append(list, isFail.of("instances.gate", "see its log", "%s at %s does not reach Redis, or the circuit breaker is open", id, running[id].URL))
+		}
+	}
+	return list
+}
+
+// judgeSale looks at one sale, at an instant of the database's clock.
+func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []finding {
+	list := []finding{judgeWindow(o, now)}
+	switch {
+	case !audit.OK():
+		list = append(list, isFail.of("sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")))
+	default:
+		b := audit.Books.Stock
+		list = append(list, good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Available, b.Held, b.Paid))
+	}
+	if seesGate && usesGate(s.Strategy) && o.Status != model.SaleClosed && o.EndsAt.After(now) {
+		list = append(list, judgeGate(o.ID, audit))
+	}
+	return append(list, judgeTerms(o, s)...)
+}
+
+// usesGate: the others sell by the database alone.
+func usesGate(strategy string) bool {
+	return strategy == "hybrid" || strategy == "redis" || strategy == "local"
+}
+
+func judgeWindow(o model.Offer, now time.Time) finding {
+	const check = "sale.window"
+	switch {
+	case o.Status == model.SaleClosed:
+		return isFail.of(check, "create another one", "%s was closed", o.ID)
+	case !o.EndsAt.After(now):
+		return isFail.of(check, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second))
+	case o.Status == model.SalePaused:
+		return isWarn.of(check, "resume it", "%s is paused", o.ID)
+	case o.StartsAt.After(now):
+		return good(check, "%s starts in %s", o.ID, o.StartsAt.Sub(now).Round(time.Second))
+	}
+	return good(check, "%s is open, for another %s", o.ID, o.EndsAt.Sub(now).Round(time.Second))
+}
+
+// judgeGate says whether the gate would admit the first buyer.
+func judgeGate(id string, audit service.Audit) finding {
+	const check = "sale.gate"
+	const do = "start an instance, which installs it within a second"
+	g, epoch := audit.Gate, audit.Books.Stock.Epoch
+	switch {
+	case !g.Exists:
+		return isFail.of(check, do, "%s has none", id)
+	case !g.Open:
+		return isFail.of(check, do, "%s: closed, or of another Redis", id)
+	case g.Epoch < epoch:
+		return isFail.of(check, do, "%s: of epoch %d, and the database is at %d", id, g.Epoch, epoch)
+	}
+	return good(check, "%s: warm at epoch %d, left %d", id, g.Epoch, g.Left)
+}
+
+// judgeTerms looks for terms that an operator hardly meant.
+func judgeTerms(o model.Offer, s config.Settings) (list []finding) {
+	const check = "sale.terms"
+	pay := time.Duration(o.PayTimeoutSeconds) * time.Second
+	odd := func(do, found string, args ...any) {
+		list = append(list, isWarn.of(check, do, "%s: "+found, append([]any{o.ID}, args...)...))
+	}
+	if int64(o.LimitPerUser) > o.Stock.Quota {
+		odd("a lower limit_per_user", "a user may have %d units, and there are %d", o.LimitPerUser, o.Stock.Quota)
+	}
+	if pay < s.PayGrace {
+		odd("a longer time to pay, or a shorter --pay-grace", "the time to pay is %s, and units come back %s after it", pay, s.PayGrace)
+	}
+	if o.PayTimeoutSeconds < shortPay {
+		odd("a longer time to pay", "%s to pay", pay)
+	}
+	if pay+s.PayGrace > o.EndsAt.Sub(o.StartsAt) {
+		odd("a shorter time to pay, or a later end", "units that nobody pays come back after the sale's end: it is open for %s, the time to pay is %s", o.EndsAt.Sub(o.StartsAt), pay)
+	}
+	if o.Stock.Available == 0 {
+		odd("add quota", "nothing is left")
+	}
+	if len(list) == 0 {
+		list = append(list, good(check, "%s: %d units, %d a user, %s to pay", o.ID, o.Stock.Quota, o.LimitPerUser, pay))
+	}
+	return list
+}
+
+// judgeFiles compares the limit of open files with what an instance may have open.
+func judgeFiles(s config.Settings, connections, redisServers int) finding {
+	const check = "machine.files"
+	need := uint64(connections + s.DBMaxConns + redisServers*gate.Connections + spareFiles)
+	limit, known := openFiles()
+	switch {
+	case !known:
+		return isWarn.of(check, "make sure that it is above "+strconv.FormatUint(need, 10), "this system doesn't tell its limit of open files")
+	case limit < need:
+		return isFail.of(check, fmt.Sprintf("ulimit -n %d, LimitNOFILE=%d", need, need), "an instance with %d connections of buyers needs %d open files, and may have %d", connections, need, limit)
+	}
+	return good(check, "%d may be open here, an instance with %d connections of buyers needs %d", limit, connections, need)
+}

@@ -1,0 +1,213 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flashsale/config"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+const (
+	// unitPerBuyers is how many made-up buyers there are for a unit, so that both answers are rehearsed.
+	unitPerBuyers = 5
+	// rehearsalCrowd buyers ask at the same time.
+	rehearsalCrowd = 100
+	// rehearsalClear is how long before a sale's start no rehearsal begins: far more than one takes with its clearing up.
+	rehearsalClear = 5 * time.Minute
+	// rehearsalTime bounds the rush, clearTime what is done after it.
+	rehearsalTime = 2 * time.Minute
+	clearTime     = time.Minute
+	rehearsalName = "rehearsal"
+)
+
+// rehearsal is what a rush on a sale that nobody sees came to.
+type rehearsal struct {
+	Buyers            int                   `json:"buyers"`
+	Units             int64                 `json:"units"`
+	RequestsPerSecond float64               `json:"requests_per_second"`
+	P50MS             float64               `json:"p50_ms"`
+	P99MS             float64               `json:"p99_ms"`
+	Verdicts          map[model.Verdict]int `json:"verdicts"`
+}
+
+// rehearse has a shadow sale bought out through an instance of its own on the shop's stores, and removes it.
+func (p *preflight) rehearse(ctx context.Context) {
+	if why, do := p.mayNotRehearse(ctx); why != "" {
+		p.add(isFail.of(rehearsalName, do, "not run: %s", why))
+		return
+	}
+	holder, db := rand.Text(), p.stores.database
+	const ttl = rehearsalTime + 2*clearTime
+	if ours, err := db.Lease(ctx, rehearsalName, holder, ttl); err != nil || !ours {
+		p.add(isFail.of(rehearsalName, "wait for it", "not run: another one runs, or ended without a word less than %s ago", ttl))
+		return
+	}
+	if err := p.rehearseAlone(ctx); err != nil {
+		p.add(isFail.of(rehearsalName, "see what it says; a further rehearsal removes what this one may have left", "%s", oneLine(err)))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
+	defer cancel()
+	_, _ = db.Lease(ctx, rehearsalName, holder, 0) // if it can't be given back, it ends by itself
+}
+
+// mayNotRehearse says why, and what to do about it; empty if it may.
+func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
+	if failed := p.count(isFail); failed > 0 {
+		return fmt.Sprintf("%d checks failed", failed), "mend them first"
+	}
+	if p.settings.Redis == config.EmbeddedRedis {
+		return "the embedded Redis is in the server's process", "flashsale lab, which has stores of its own"
+	}
+	for id, i := range p.running {
+		if i.Version != p.version {
+			return fmt.Sprintf("%s is of version %q, and might show the sale to buyers", id, i.Version), "the same version for all, and for this command"
+		}
+	}
+	offers, err := p.stores.database.LiveOffers(ctx, 0)
+	if err != nil {
+		return oneLine(err), "look at the database"
+	}
+	soon := p.now().Add(p.skew() + rehearsalClear)
+	for _, o := range offers {
+		if o.Status != model.SaleShadow && o.Status != model.SaleClosed && o.StartsAt.Before(soon) {
+			return "the sale " + o.ID + " is open, or opens within " + rehearsalClear.String(), "wait for its end, or pick a quieter time"
+		}
+	}
+	return "", ""
+}
+
+// rehearseAlone is the rehearsal itself. What it made is gone when it returns, unless an error says otherwise.
+func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
+	db := p.stores.database
+	left, err := db.ShadowSales(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range left {
+		if err := errors.Join(db.EraseSale(ctx, id), p.gate.Erase(ctx, id)); err != nil {
+			return err
+		}
+	}
+
+	settings := p.settings
+	settings.HTTPAddr, settings.OpsAddr, settings.PublicURL = "127.0.0.1:0", "", ""
+	settings.LimitRate, settings.LimitBurst, settings.IPRate = 1e9, 1_000_000_000, 0 // all buyers come from here
+	instance, err := newApp(ctx, settings, io.Discard)
+	if err != nil {
+		return err
+	}
+	instance.version = p.version
+	round := &labRound{
+		bench: &bench{settings: settings, stores: &p.stores, gate: p.gate}, overHTTP: true, keyed: true,
+		instances: []*labInstance{runInstance(ctx, instance, rehearsalCrowd)},
+	}
+	defer func() {
+		clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
+		defer cancel()
+		err = errors.Join(err, round.stop(clearing))
+		if round.saleID != "" {
+			err = errors.Join(err, db.Log(clearing, "preflight", "rehearse", round.saleID, p.rehearsal.String()), p.gate.Announce(clearing, round.saleID))
+		}
+	}()
+	now := p.now().Add(p.skew())
+	units := int64(p.options.RehearsalBuyers / unitPerBuyers)
+	offer, invalid, err := instance.sales.Create(ctx, model.Sale{
+		Title: "Rehearsal, never on sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 3600,
+		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Status: model.SaleShadow,
+	}, units, "preflight")
+	if err != nil || invalid != nil {
+		return fmt.Errorf("make a sale: %w, %+v", err, invalid)
+	}
+	round.saleID = offer.ID
+	rushing, cancel := context.WithTimeout(ctx, rehearsalTime)
+	defer cancel()
+	p.rehearsal = rush(rushing, round, p.options.RehearsalBuyers)
+	p.rehearsal.Units = units
+	if err := errors.Join(rushing.Err(), round.settled(ctx)); err != nil {
+		return err
+	}
+	audit, _, err := settledAudit(ctx, &service.Auditor{Store: db, Gate: p.gate}, offer.ID)
+	if err != nil {
+		return err
+	}
+	p.add(p.rehearsal.judge(audit, settings.AckWait)...)
+	return nil
+}
+
+// String is the result in one line, also of a rush that never was.
+func (r *rehearsal) String() string {
+	if r == nil {
+		return "broken off"
+	}
+	return fmt.Sprintf("%d buyers for %d units: %.0f requests a second, p50 %.1f ms, p99 %.1f ms", r.Buyers, r.Units, r.RequestsPerSecond, r.P50MS, r.P99MS)
+}
+
+// The ways in which an attempt ends that have no verdict.
+const (
+	verdictQueued = model.Verdict("queued")
+	verdictFailed = model.Verdict("failed")
+)
+
+// rush sends one attempt of each buyer, so many at a time, until ctx ends.
+func rush(ctx context.Context, round *labRound, buyers int) *rehearsal {
+	r := &rehearsal{Buyers: buyers, Verdicts: map[model.Verdict]int{}}
+	took := make([]time.Duration, buyers)
+	verdicts := make([]model.Verdict, buyers)
+	var next atomic.Int64
+	var crowd sync.WaitGroup
+	start := time.Now()
+	for range rehearsalCrowd {
+		crowd.Go(func() {
+			for i := next.Add(1) - 1; i < int64(buyers) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				asked := time.Now()
+				verdict, err := round.Buy(ctx, 0, fmt.Sprintf("%s-%d", rehearsalName, i))
+				took[i] = time.Since(asked)
+				switch {
+				case errors.Is(err, errUnsettled):
+					verdict = verdictQueued
+				case err != nil:
+					verdict = verdictFailed
+				}
+				verdicts[i] = verdict
+			}
+		})
+	}
+	crowd.Wait()
+	r.RequestsPerSecond = float64(buyers) / time.Since(start).Seconds()
+	for _, v := range verdicts {
+		r.Verdicts[v]++
+	}
+	slices.Sort(took)
+	inMS := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	r.P50MS, r.P99MS = inMS(took[buyers/2]), inMS(took[buyers*99/100])
+	return r
+}
+
+// judge holds what the buyers were told against the books: every unit is sold, and not one more was confirmed.
+func (r *rehearsal) judge(audit service.Audit, ackWait time.Duration) []finding {
+	held, confirmed, queued := audit.Books.Stock.Held, r.Verdicts[model.Accepted], r.Verdicts[verdictQueued]
+	var list []finding
+	switch {
+	case !audit.OK() || held != r.Units || int64(confirmed) > held || int64(confirmed+queued) < held:
+		list = append(list, isFail.of("rehearsal.books", "don't sell before this is understood",
+			"%d of %d units sold, %d confirmed, %d queued; drift %d %v", held, r.Units, confirmed, queued, audit.Drift, audit.Violations))
+	case r.Verdicts[verdictFailed] > 0:
+		list = append(list, isFail.of("rehearsal.books", "see the stores' logs", "%d attempts failed; the books balance", r.Verdicts[verdictFailed]))
+	default:
+		list = append(list, good("rehearsal.books", "%d of %d units sold, all books balance", held, r.Units))
+	}
+	if queued > 0 {
+		return append(list, isWarn.of("rehearsal.rate", "a faster database, fewer at once by --limit-rate, or a longer --ack-wait",
+			"%s; %d buyers heard 'queued' after %s", r, queued, ackWait))
+	}
+	return append(list, good("rehearsal.rate", "%s", r))
+}

@@ -1,0 +1,166 @@
+package app
+
+import (
+	"bytes"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"flashsale/config"
+)
+
+// collector takes spans as an OpenTelemetry collector does.
+type collector struct {
+	url   string
+	mu    sync.Mutex
+	spans []*tracepb.Span
+	bytes []byte // all that was sent
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var request collectorpb.ExportTraceServiceRequest
+		if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &request) != nil {
+			t.Errorf("%s with %d bytes, %v", r.URL.Path, len(body), err)
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.bytes = append(c.bytes, body...)
+		for _, resource := range request.GetResourceSpans() {
+			for _, scope := range resource.GetScopeSpans() {
+				c.spans = append(c.spans, scope.GetSpans()...)
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+// named gives the only span of a name.
+func (c *collector) named(t *testing.T, name string) *tracepb.Span {
+	t.Helper()
+	var found []*tracepb.Span
+	for _, span := range c.spans {
+		if span.GetName() == name {
+			found = append(found, span)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d spans are named %q", len(found), name)
+	}
+	return found[0]
+}
+
+// under gives the names of the spans whose parent this is.
+func (c *collector) under(parent *tracepb.Span) (names []string) {
+	for _, span := range c.spans {
+		if bytes.Equal(span.GetParentSpanId(), parent.GetSpanId()) {
+			names = append(names, span.GetName())
+		}
+	}
+	return names
+}
+
+func linked(from, to *tracepb.Span) bool {
+	return slices.ContainsFunc(from.GetLinks(), func(l *tracepb.Span_Link) bool {
+		return bytes.Equal(l.GetSpanId(), to.GetSpanId()) && bytes.Equal(l.GetTraceId(), to.GetTraceId())
+	})
+}
+
+const purchaseSpan = "POST /api/v1/sales/:sale/:path/orders"
+
+// A purchase is one trace, from the request through gate and settle to Redis and the database.
+func TestTraceOfAPurchase(t *testing.T) {
+	t.Parallel()
+	to := newCollector(t)
+	s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, 1 })
+	saleID := s.createSale(nil).ID
+	buyer := s.buyer("ann-whom-nobody-may-know")
+	path := buyer.path(saleID)
+	buyer.call("POST", "/api/v1/sales/"+saleID+"/"+path+"/orders", fields{"quantity": 1}).want(201)
+	s.stop() // which sends what is left
+
+	request, deduct, admit, settle := to.named(t, purchaseSpan), to.named(t, "deduct"), to.named(t, "admit"), to.named(t, "settle")
+	for _, span := range []*tracepb.Span{deduct, admit, settle} {
+		if !bytes.Equal(span.GetParentSpanId(), request.GetSpanId()) || !bytes.Equal(span.GetTraceId(), request.GetTraceId()) {
+			t.Errorf("%s is not of the request", span.GetName())
+		}
+	}
+	for _, batch := range []*tracepb.Span{admit, settle} {
+		if !linked(batch, request) || !linked(request, batch) {
+			t.Errorf("%s and the request have no links to each other", batch.GetName())
+		}
+	}
+	if calls := to.under(admit); !slices.Contains(calls, "evalsha") {
+		t.Errorf("the gate called %q", calls)
+	}
+	if calls := to.under(settle); !slices.Contains(calls, "sql.conn.begin_tx") || !slices.Contains(calls, "sql.conn.exec") {
+		t.Errorf("the settle called %q", calls)
+	}
+	for _, span := range to.spans {
+		if len(span.GetParentSpanId()) == 0 && span.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
+			t.Errorf("a trace begins with %s, which is no request", span.GetName())
+		}
+	}
+	for what, secret := range map[string]string{"the user's id": buyer.user, "the path token": path, "the bearer token": buyer.token, "a statement": "INSERT"} {
+		if bytes.Contains(to.bytes, []byte(secret)) {
+			t.Errorf("%s was sent", what)
+		}
+	}
+}
+
+// A client's traceparent says whether its request is traced, and under what.
+func TestTraceparent(t *testing.T) {
+	t.Parallel()
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for name, tc := range map[string]struct {
+		ratio  float64
+		header string
+		want   string
+	}{
+		"sampled by the client":    {0, "00-" + id + "-" + parent + "-01", id},
+		"left out by the client":   {1, "00-" + id + "-" + parent + "-00", ""},
+		"nothing, and all sampled": {1, "", "any"},
+		"nothing, and none":        {0, "", ""},
+		"nonsense, and none":       {0, "00-xyz", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := newCollector(t)
+			s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, tc.ratio })
+			s.anyone().call("GET", "/api/v1/time", nil, "traceparent", tc.header).want(200)
+			s.stop()
+			traces := []string{}
+			for _, span := range to.spans {
+				if span.GetName() == "GET /api/v1/time" {
+					traces = append(traces, hex.EncodeToString(span.GetTraceId()))
+				}
+			}
+			if got := strings.Join(traces, " "); got != tc.want && (tc.want != "any" || len(got) != len(id)) {
+				t.Errorf("traces %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A collector that is away costs spans, and nothing else.
+func TestTraceWithoutCollector(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = "http://127.0.0.1:1", 1 })
+	s.buyer("ann").buy(s.createSale(nil).ID, 1)
+	s.stop()
+}

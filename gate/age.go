@@ -1,0 +1,48 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// QueueAge tells how long ago, by Redis's clock, the oldest entry in the streams of these sales was admitted; 0 if there
+// is none. An error: Redis does not answer.
+func (g *Gate) QueueAge(ctx context.Context, saleIDs ...string) (time.Duration, error) {
+	var tags []string
+	for _, id := range saleIDs {
+		parts, err := g.parts.tags(ctx, id)
+		if err != nil {
+			return 0, fmt.Errorf("ask for the age of the queue: %w", err)
+		}
+		tags = append(tags, parts...)
+	}
+	firsts := make([]*redis.XMessageSliceCmd, len(tags))
+	var now *redis.TimeCmd
+	_, err := g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, tag := range tags {
+			firsts[i] = p.XRangeN(ctx, streamKey(tag), "-", "+", 1)
+		}
+		now = p.Time(ctx) // last: no entry is younger
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ask for the age of the queue: %w", err)
+	}
+	var oldest time.Duration
+	for _, first := range firsts {
+		for _, entry := range first.Val() {
+			ms, _, _ := strings.Cut(entry.ID, "-")
+			admitted, err := strconv.ParseInt(ms, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("ask for the age of the queue: entry %q: %w", entry.ID, err)
+			}
+			oldest = max(oldest, now.Val().Sub(time.UnixMilli(admitted)))
+		}
+	}
+	return oldest, nil
+}

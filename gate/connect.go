@@ -1,0 +1,167 @@
+package gate
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	dialTimeout = time.Second
+	// ioTimeout is far above a script's microseconds and far below a buyer's patience.
+	ioTimeout = 500 * time.Millisecond
+	// retries are few: a script that ran although its reply was lost is harmless, but waiting is not.
+	retries = 1
+	// redirects of a Cluster: to the node that has the slot now, and a retry there.
+	redirects = 1 + retries
+	// poolSize connections serve thousands of attempts, each for well under a millisecond. A Cluster has so many a node.
+	poolSize = 64
+	// poolTimeout is how long an attempt waits for a connection before the gate counts as unreachable.
+	poolTimeout = 2 * time.Second
+)
+
+// Connect makes a client of the Redis that an address names: redis://host:6379/0 is one; several of these, or of
+// host:port, with commas between them are nodes of a Cluster; redis+sentinel://host:26379,host:26379/name is the primary
+// that the sentinels say. rediss is over TLS. Nothing is dialled yet, and the client is the caller's to close. No error
+// shows a password.
+func Connect(address string) (redis.UniversalClient, error) { return connect(address, false) }
+
+// ConnectReplicas makes a client for reads. In a Cluster, and behind sentinels, it prefers replicas.
+func ConnectReplicas(address string) (redis.UniversalClient, error) { return connect(address, true) }
+
+func connect(address string, replicas bool) (redis.UniversalClient, error) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	if secure, ok := strings.CutSuffix(scheme, "+sentinel"); ok {
+		opts, err := sentinelOptions(secure, rest)
+		if err != nil {
+			return nil, err
+		}
+		opts.ReadOnly = replicas
+		return redis.NewFailoverClient(opts.Failover()), nil
+	}
+	if strings.Contains(address, ",") {
+		opts, err := clusterOptions(address)
+		if err != nil {
+			return nil, err
+		}
+		opts.ReadOnly = replicas
+		return redis.NewClusterClient(opts.Cluster()), nil
+	}
+	opts, err := Options(address)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(opts), nil
+}
+
+// Options turns the URL of a single Redis into a client's settings.
+func Options(address string) (*redis.Options, error) {
+	opts, err := redis.ParseURL(address)
+	var withAddress *url.Error
+	switch {
+	case errors.As(err, &withAddress):
+		return nil, errors.New("not a URL")
+	case err != nil:
+		return nil, fmt.Errorf("want redis://host:port/db: %w", err)
+	}
+	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	opts.MaxRetries, opts.DialerRetries = retries, retries
+	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
+	opts.ContextTimeoutEnabled = true
+	return opts, nil
+}
+
+// bounded are options with every wait and the pool set, as Options sets them.
+func bounded() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		DialTimeout: dialTimeout, ReadTimeout: ioTimeout, WriteTimeout: ioTimeout,
+		MaxRetries: retries, MaxRedirects: redirects, DialerRetries: retries,
+		PoolSize: poolSize, PoolTimeout: poolTimeout,
+		ContextTimeoutEnabled: true,
+	}
+}
+
+// clusterOptions reads nodes of a Cluster: [redis://[user:password@]]host:port, with commas between them. The first one
+// says for all how to speak to them.
+func clusterOptions(address string) (*redis.UniversalOptions, error) {
+	opts := bounded()
+	opts.MaxRetries = -1 // a Cluster's client retries by its redirects
+	for i, node := range strings.Split(address, ",") {
+		scheme, rest, named := strings.Cut(node, "://")
+		if !named {
+			scheme, rest = "redis", node
+		}
+		user, password, rest, err := credentials(rest)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			opts.Username, opts.Password, opts.TLSConfig = user, password, secured(scheme)
+		} else if password != "" && (user != opts.Username || password != opts.Password) || named && (scheme == "rediss") != (opts.TLSConfig != nil) {
+			return nil, errors.New("the nodes of a Cluster have one user, one password and one scheme")
+		}
+		host, db, _ := strings.Cut(rest, "/")
+		if db != "" && db != "0" {
+			return nil, errors.New("a Cluster has the database 0 only")
+		}
+		opts.Addrs = append(opts.Addrs, host)
+	}
+	return opts, nil
+}
+
+// sentinelOptions reads [user:password@]host:26379,host:26379/name[/db][?sentinel_username=...&sentinel_password=...].
+func sentinelOptions(scheme, address string) (*redis.UniversalOptions, error) {
+	opts := bounded()
+	opts.TLSConfig = secured(scheme)
+	address, query, _ := strings.Cut(address, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New("what follows '?' can't be read")
+	}
+	opts.SentinelUsername, opts.SentinelPassword = values.Get("sentinel_username"), values.Get("sentinel_password")
+	var rest string
+	if opts.Username, opts.Password, rest, err = credentials(address); err != nil {
+		return nil, err
+	}
+	hosts, path, _ := strings.Cut(rest, "/")
+	name, db, _ := strings.Cut(path, "/")
+	if name == "" {
+		return nil, errors.New("want redis+sentinel://host:26379/name")
+	}
+	if db != "" {
+		if opts.DB, err = strconv.Atoi(db); err != nil {
+			return nil, errors.New("the database behind the name is no number")
+		}
+	}
+	opts.MasterName, opts.Addrs = name, strings.Split(hosts, ",")
+	return opts, nil
+}
+
+// credentials splits user:password@ off an address.
+func credentials(address string) (user, password, rest string, err error) {
+	at := strings.LastIndex(address, "@")
+	if at < 0 {
+		return "", "", address, nil
+	}
+	user, password, _ = strings.Cut(address[:at], ":")
+	user, errUser := url.PathUnescape(user)
+	password, errPassword := url.PathUnescape(password)
+	if errUser != nil || errPassword != nil {
+		return "", "", "", errors.New("user and password need %25 for %, %40 for @, %2C for a comma")
+	}
+	return user, password, address[at+1:], nil
+}
+
+// secured is nil without TLS. Each server is known by the name that it is dialled under.
+func secured(scheme string) *tls.Config {
+	if scheme != "rediss" {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}
+}

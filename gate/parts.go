@@ -1,0 +1,115 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/model"
+)
+
+// Parts tells in how many parts the gate of a sale is, 1 to model.MaxParts, which never changes.
+type Parts func(ctx context.Context, saleID string) (int, error)
+
+// of is 1 for every sale without Parts.
+func (p Parts) of(ctx context.Context, saleID string) (int, error) {
+	if p == nil {
+		return 1, nil
+	}
+	n, err := p(ctx, saleID)
+	return max(n, 1), err // 0: there is no such sale
+}
+
+// tags are those of all parts of a sale's gate.
+func (p Parts) tags(ctx context.Context, saleID string) ([]string, error) {
+	n, err := p.of(ctx, saleID)
+	if err != nil {
+		return nil, err
+	}
+	return tagsOf(saleID, n), nil
+}
+
+func tagsOf(saleID string, parts int) []string {
+	tags := make([]string, parts)
+	for i := range tags {
+		tags[i] = tagOf(saleID, i, parts)
+	}
+	return tags
+}
+
+// Line is the tag of the part that has all there is of a user, and judges what the user attempts.
+func (g *Gate) Line(ctx context.Context, saleID, userID string) (string, error) {
+	n, err := g.parts.of(ctx, saleID)
+	if err != nil {
+		return "", fmt.Errorf("find the part of a user: %w", err)
+	}
+	return tagOf(saleID, homeOf(userID, n), n), nil
+}
+
+// Node names the Redis that has a line; what fails there may do elsewhere. It is empty where there is one Redis.
+func (g *Gate) Node(ctx context.Context, line string) string {
+	cluster, many := g.client.(*redis.ClusterClient)
+	if !many {
+		return ""
+	}
+	node, err := cluster.MasterForKey(ctx, gateKey(line))
+	if err != nil {
+		return "" // no node answers
+	}
+	return node.Options().Addr
+}
+
+// each runs fn for 0 to n-1 at once, and joins what goes wrong.
+func each(n int, fn func(i int) error) error {
+	if n == 1 {
+		return fn(0)
+	}
+	errs := make([]error, n)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { errs[i] = fn(i) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// atHome runs fn for every part that is the home of users in a list, at once, with their places in the list.
+func atHome(parts, length int, user func(place int) string, fn func(home int, places []int) error) error {
+	places := make([][]int, parts)
+	for i := range length {
+		home := homeOf(user(i), parts)
+		places[home] = append(places[home], i)
+	}
+	return each(parts, func(home int) error {
+		if len(places[home]) == 0 {
+			return nil
+		}
+		return fn(home, places[home])
+	})
+}
+
+// fromParts reads entries from all parts of a sale's gate at once: at most count, or one of each part if those are more.
+// What some parts give is not kept back because others don't answer; it is an error if none does.
+func (g *Gate) fromParts(ctx context.Context, saleID string, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return nil, nil, err
+	}
+	var mu sync.Mutex
+	answered := false
+	err = each(len(tags), func(i int) error {
+		some, unread, err := read(tags[i], max(count/len(tags), 1))
+		mu.Lock()
+		defer mu.Unlock()
+		entries, bad = append(entries, some...), append(bad, unread...)
+		answered = answered || err == nil
+		return err
+	})
+	if answered {
+		err = nil
+	}
+	return entries, bad, err
+}

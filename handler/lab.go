@@ -1,0 +1,142 @@
+package handler
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+func (a *API) startLab(c *gin.Context) {
+	var body struct {
+		Strategies  []string `json:"strategies"`
+		Buyers      int      `json:"buyers"`
+		Stock       int      `json:"stock"`
+		Concurrency int      `json:"concurrency"`
+		WhileOpen   bool     `json:"while_open"`
+	}
+	if !decode(c, &body) {
+		return
+	}
+	run, verdict, invalid := a.Lab.Start(service.LabPlan{
+		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency, WhileOpen: body.WhileOpen,
+	})
+	switch verdict {
+	case model.Accepted:
+		c.JSON(http.StatusAccepted, gin.H{"run": viewLabRun(run)})
+	case model.BadRequest:
+		refuseInvalid(c, invalid)
+	default:
+		refuse(c, verdict)
+	}
+}
+
+// stopLab answers with the run that ends now; null if there is none.
+func (a *API) stopLab(c *gin.Context) {
+	a.Lab.Stop()
+	c.JSON(http.StatusOK, gin.H{"run": a.runningLab()})
+}
+
+// runningLab is the view of the run under way; nil if there is none.
+func (a *API) runningLab() *labRunView {
+	run, _ := a.Lab.Newest()
+	if run == nil || run.Over {
+		return nil
+	}
+	return viewLabRun(run)
+}
+
+// showLab answers with what the lab can do, does and has done.
+func (a *API) showLab(c *gin.Context) {
+	strategies := []gin.H{}
+	for _, s := range a.Lab.Strategies() {
+		strategies = append(strategies, gin.H{"name": s.Name, "how": s.How, "right": s.Right, "breaks": s.Breaks, "costs": s.Costs})
+	}
+	reports := []gin.H{}
+	for _, r := range a.Lab.Reports() {
+		reports = append(reports, gin.H{
+			"id": r.ID, "at": stamp(r.At), "strategies": r.Strategies, "buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
+			"machine": r.Machine, "database": r.Database, "redis": r.Redis, "url": reportURL(r.ID),
+		})
+	}
+	c.JSON(http.StatusOK, gin.H{
+		"running": a.runningLab(), "reports": reports, "strategies": strategies,
+		"stores": gin.H{"database": a.LabStores.Database, "redis": a.LabStores.Redis},
+		"limits": gin.H{"buyers": service.MaxLabBuyers, "stock": service.MaxLabStock, "concurrency": service.MaxLabConcurrency},
+	})
+}
+
+// LabStores names the stores of the lab, without their passwords.
+type LabStores struct{ Database, Redis string }
+
+func reportURL(id string) string { return "/lab/reports/" + id }
+
+// labRunView is a run as the console sees it.
+type labRunView struct {
+	StartedAt   stamp    `json:"started_at"`
+	Strategies  []string `json:"strategies"`
+	Buyers      int      `json:"buyers"`
+	Stock       int      `json:"stock"`
+	Concurrency int      `json:"concurrency"`
+	Strategy    string   `json:"strategy"`
+	Index       int      `json:"index"` // from 1
+	Of          int      `json:"of"`
+	Done        int      `json:"done"` // buyers who have their answer from the strategy
+	Results     []any    `json:"results"`
+}
+
+func viewLabRun(r *service.LabRun) *labRunView {
+	v := &labRunView{
+		StartedAt: stamp(r.StartedAt), Strategies: r.Strategies, Buyers: r.Buyers, Stock: r.Stock, Concurrency: r.Concurrency,
+		Strategy: r.Strategy, Index: r.Index, Of: len(r.Strategies), Done: r.Done, Results: r.Results,
+	}
+	if v.Results == nil {
+		v.Results = []any{}
+	}
+	return v
+}
+
+// labEvents streams the run under way: progress at once and on change, done at its end. Who comes when none runs hears
+// of the last one, and then of the next.
+func (a *API) labEvents(c *gin.Context) {
+	var said *service.LabRun
+	a.console(c, func() (frames []byte, changed <-chan struct{}) {
+		run, changed := a.Lab.Newest()
+		if run == said {
+			return nil, changed
+		}
+		said = run
+		frames = appendEvent(nil, "progress", viewLabRun(run))
+		if run.Over {
+			url := ""
+			if run.ReportID != "" {
+				url = reportURL(run.ReportID)
+			}
+			frames = appendEvent(frames, "done", gin.H{"id": run.ReportID, "url": url, "stopped": run.Stopped, "failed": run.Failed})
+		}
+		return frames, changed
+	})
+}
+
+// labReport answers with a report as a page, or as figures if .json is asked for. The id is all that opens it.
+func (a *API) labReport(c *gin.Context) {
+	id, figures := strings.CutSuffix(c.Param("report"), ".json")
+	var report bytes.Buffer
+	ok, err := a.Lab.WriteReport(&report, id, !figures)
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case !ok:
+		refuse(c, model.NotFound)
+	case figures:
+		c.Data(http.StatusOK, jsonType, report.Bytes())
+	default:
+		c.Header("Content-Security-Policy", a.LabPolicy)
+		c.Data(http.StatusOK, "text/html; charset=utf-8", report.Bytes())
+	}
+}

@@ -1,0 +1,114 @@
+package handler
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// liveFigures streams a sale's figures as server-sent events: at once and every second.
+func (a *API) liveFigures(c *gin.Context) {
+	offer, ok := a.offer(c)
+	if !ok {
+		return
+	}
+	newest, leave := a.Live.Follow(offer.ID)
+	defer leave()
+	a.console(c, func() (frames []byte, changed <-chan struct{}) {
+		figures, changed := newest.Get()
+		if figures != nil { // else nothing was read yet
+			frames = appendEvent(nil, "figures", viewFigures(figures))
+		}
+		return frames, changed
+	})
+}
+
+// figuresView is what a console sees. Whatever a store doesn't say stays as it was when it last did.
+type figuresView struct {
+	Now       stamp                       `json:"now"`
+	State     model.SaleState             `json:"state"`
+	Quota     int64                       `json:"quota"`
+	Available int64                       `json:"available"`
+	Held      int64                       `json:"held"`
+	Paid      int64                       `json:"paid"`
+	Requests  int64                       `json:"requests"`  // purchase requests to this sale since the running instances started
+	Purchases map[model.Verdict]int64     `json:"purchases"` // how they ended
+	Orders    map[model.OrderStatus]int64 `json:"orders"`
+	Units     map[model.OrderStatus]int64 `json:"units"`
+	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null at first
+	OK        bool                        `json:"ok"`       // the books balanced then
+	Database  reachableView               `json:"database"`
+	Gate      gateView                    `json:"gate"`
+	Drift     int64                       `json:"drift"`
+	DriftAt   *stamp                      `json:"drift_at"` // when the stock last stood still for long enough to tell
+	Stages    map[string]latencyView      `json:"stages"`
+	Instances []instanceView              `json:"instances"`
+}
+
+type reachableView struct {
+	Reachable bool `json:"reachable"`
+}
+
+type gateView struct {
+	Reachable bool  `json:"reachable"`
+	Epoch     int64 `json:"epoch"`
+	Open      bool  `json:"open"`
+	Left      int64 `json:"left"`
+	Inflight  int64 `json:"inflight"`
+	Stream    int64 `json:"stream"`
+}
+
+type latencyView struct {
+	Count uint64  `json:"count"`
+	P50Ms float64 `json:"p50_ms"`
+	P99Ms float64 `json:"p99_ms"`
+}
+
+type instanceView struct {
+	ID            string `json:"id"`
+	URL           string `json:"url"`
+	Strategy      string `json:"strategy"`
+	GateReachable bool   `json:"gate_reachable"`
+	Requests      int64  `json:"requests"` // to this sale
+	ReportedAt    stamp  `json:"reported_at"`
+}
+
+func viewFigures(f *service.SaleFigures) figuresView {
+	stock := f.Offer.Stock
+	v := figuresView{
+		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Available),
+		Quota: stock.Quota, Available: stock.Available, Held: stock.Held, Paid: stock.Paid,
+		Purchases: map[model.Verdict]int64{},
+		Orders:    f.Books.Orders, Units: f.Books.Units, BooksAt: optional(f.BooksAt),
+		OK:       !f.BooksAt.IsZero() && len(f.Books.Violations()) == 0,
+		Database: reachableView{f.Database},
+		Gate: gateView{
+			Reachable: f.Reachable, Epoch: f.Gate.Epoch, Open: f.Gate.Open, Left: f.Gate.Left, Inflight: f.Gate.Inflight, Stream: f.Gate.Stream,
+		},
+		Drift: f.Drift, DriftAt: optional(f.DriftAt),
+		Stages: map[string]latencyView{}, Instances: []instanceView{},
+	}
+	for name, l := range f.Stages {
+		v.Stages[name] = latencyView{l.Count, milliseconds(l.P50), milliseconds(l.P99)}
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.Instances)) {
+		i := f.Instances[id]
+		view := instanceView{
+			ID: id, URL: i.URL, Strategy: i.Strategy, GateReachable: i.GateReachable, ReportedAt: stamp(time.UnixMilli(i.ReportedAtMs)),
+		}
+		for verdict, n := range i.Sales[f.Offer.ID] {
+			v.Purchases[verdict] += n
+			view.Requests += n
+		}
+		v.Requests += view.Requests
+		v.Instances = append(v.Instances, view)
+	}
+	return v
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

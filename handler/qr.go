@@ -1,0 +1,71 @@
+package handler
+
+import (
+	"fmt"
+	"html"
+	"image/color"
+	"net/http"
+	"strings"
+
+	"github.com/boombuler/barcode/qr"
+	"github.com/gin-gonic/gin"
+	"github.com/maypok86/otter/v2"
+
+	"flashsale/middleware"
+)
+
+const (
+	// quietZone is the white border, in modules, that readers need to find a code.
+	quietZone = 4
+	// maxQRCodes bounds those that are kept: some kilobytes each, and milliseconds to make.
+	maxQRCodes = 1000
+)
+
+// qrCode answers with a sale's short link as a QR code.
+func (a *API) qrCode() gin.HandlerFunc {
+	kept := otter.Must(&otter.Options[string, *page]{MaximumSize: maxQRCodes})
+	return func(c *gin.Context) {
+		code := c.Param("code")
+		made, ok := kept.GetIfPresent(code)
+		if !ok {
+			if _, ok := a.saleBehind(c); !ok {
+				return
+			}
+			svg, err := drawQR(a.PublicURL() + "/s/" + code)
+			if err != nil {
+				middleware.Fail(c, err)
+				return
+			}
+			made = newPage(http.Header{"Cache-Control": {"public, max-age=86400"}}, "image/svg+xml", []byte(svg))
+			kept.Set(code, made)
+		}
+		made.send(c)
+	}
+}
+
+// drawQR gives a link as a QR code that is still read when 15% of it are covered (level M): an SVG of modules, which are
+// a unit wide, black on white.
+func drawQR(link string) (string, error) {
+	code, err := qr.Encode(link, qr.M, qr.Auto)
+	if err != nil {
+		return "", fmt.Errorf("draw a QR code: %w", err)
+	}
+	side := code.Bounds().Dx()
+	var dark strings.Builder
+	for y := range side {
+		for x := 0; x < side; x++ {
+			run := 0
+			for x+run < side && code.At(x+run, y) == color.Black {
+				run++
+			}
+			if run > 0 {
+				fmt.Fprintf(&dark, "M%d %dh%dv1h-%dz", quietZone+x, quietZone+y, run, run)
+				x += run
+			}
+		}
+	}
+	whole := side + 2*quietZone
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" shape-rendering="crispEdges" role="img">`+
+		`<title>%s</title><rect width="%d" height="%d" fill="#fff"/><path d="%s"/></svg>`,
+		whole, whole, html.EscapeString(link), whole, whole, &dark), nil
+}

@@ -1,0 +1,77 @@
+package handler
+
+import (
+	"strconv"
+	"strings"
+
+	"flashsale/service"
+)
+
+// Reasons that the handlers find themselves: of bodies, headers and query parameters.
+const (
+	cutOff        service.Reason = "cut_off"
+	emptyBody     service.Reason = "empty_body"
+	notUTF8       service.Reason = "not_utf8"
+	notJSON       service.Reason = "not_json"
+	notAnObject   service.Reason = "not_an_object"
+	tooDeep       service.Reason = "too_deep"
+	unknownField  service.Reason = "unknown_field"
+	repeatedField service.Reason = "repeated_field"
+	missingField  service.Reason = "missing_field"
+	wrongType     service.Reason = "wrong_type"
+	notATime      service.Reason = "not_a_time"
+	notAChoice    service.Reason = "not_a_choice"
+	notACursor    service.Reason = "not_a_cursor"
+	notAKey       service.Reason = "not_a_key"
+	notAnID       service.Reason = "not_an_id"
+	notSeconds    service.Reason = "not_seconds"
+	overLimit     service.Reason = "over_limit"
+	wrongLogIn    service.Reason = "wrong_log_in"
+)
+
+// wording says what is wrong in both languages; {field}, {min}, {max} and {value} are those of the service.Invalid.
+type wording struct{ english, chinese string }
+
+// reasons is the only place where it is put into words.
+var reasons = map[service.Reason]wording{
+	service.OutOfRange:    {"{field} must be {min} to {max}", "{field} 必须在 {min} 到 {max} 之间"},
+	service.BadText:       {"{field} must be {min} to {max} printable characters", "{field} 必须是 {min} 到 {max} 个可显示的字符"},
+	service.BadLink:       {"{field} must be empty, a path or an http(s) URL of at most {max} characters", "{field} 必须为空、路径或不超过 {max} 个字符的 http(s) 网址"},
+	service.BadCurrency:   {"{field} must be three capital letters", "{field} 必须是三个大写字母"},
+	service.BadYear:       {"{field} must lie in the years {min} to {max}", "{field} 必须在 {min} 年到 {max} 年之间"},
+	service.InThePast:     {"{field} must be in the future", "{field} 必须是将来的时间"},
+	service.NotAfterStart: {"{field} must be after starts_at", "{field} 必须晚于 starts_at"},
+	service.BadName:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ - 组成"},
+	service.BadPassword:   {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
+
+	cutOff:        {"the body did not arrive in full", "请求体没有完整到达"},
+	emptyBody:     {"the body is empty", "请求体为空"},
+	notUTF8:       {"the body is not valid UTF-8", "请求体不是有效的 UTF-8"},
+	notJSON:       {"the body is not a single JSON value", "请求体不是单个 JSON 值"},
+	notAnObject:   {"the body is not a JSON object", "请求体不是 JSON 对象"},
+	tooDeep:       {"the body is nested deeper than {max} levels", "请求体的嵌套超过 {max} 层"},
+	unknownField:  {`unknown field "{field}"`, "未知字段“{field}”"},
+	repeatedField: {`field "{field}" comes twice`, "字段“{field}”重复出现"},
+	missingField:  {`field "{field}" is missing`, "缺少字段“{field}”"},
+	wrongType:     {`field "{field}" has the wrong type or range: {value}`, "字段“{field}”的类型或范围不正确：{value}"},
+	notATime:      {"{field} must be a time in the form of RFC 3339", "{field} 必须是 RFC 3339 格式的时间"},
+	notAChoice:    {"{field} must be {value}", "{field} 必须是以下之一：{value}"},
+	notACursor:    {"{field} must be a next_cursor of an earlier page", "{field} 必须是前一页的 next_cursor"},
+	notAKey:       {"{field} must be at most {max} visible ASCII characters without spaces", "{field} 必须是不超过 {max} 个可见的 ASCII 字符，且不含空格"},
+	notAnID:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ : -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ : - 组成"},
+	notSeconds:    {"{field}: wait needs whole seconds", "{field}：wait 必须是整秒数"},
+	overLimit:     {"{field} must be 1 to the sale's limit_per_user", "{field} 必须在 1 到本场次的 limit_per_user 之间"},
+	wrongLogIn:    {"The name or the password is wrong.", "用户名或密码错误。"},
+}
+
+// word says in one language what is wrong.
+func word(i *service.Invalid, chinese bool) string {
+	template := reasons[i.Reason].english
+	if chinese {
+		template = reasons[i.Reason].chinese
+	}
+	return strings.NewReplacer(
+		"{field}", i.Field, "{value}", i.Value,
+		"{min}", strconv.FormatInt(i.Min, 10), "{max}", strconv.FormatInt(i.Max, 10),
+	).Replace(template)
+}

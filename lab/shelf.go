@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// keptReports is how many a shelf holds: more than anybody compares, and some megabytes.
+	keptReports = 50
+	// reportIDLength is that of rand.Text.
+	reportIDLength = 26
+	// reportEnd and unfinishedEnd are how the files of reports end, and those of reports that are being written.
+	reportEnd, unfinishedEnd = ".json", ".part"
+	// longestWriting is far longer than it takes to write a report: after it, a crash has left it unfinished.
+	longestWriting = time.Minute
+)
+
+// Shelf is a folder of reports, each in one file. Several processes may use it.
+type Shelf struct{ folder string }
+
+// NewShelf names the folder, which is made when it is needed.
+func NewShelf(folder string) *Shelf { return &Shelf{folder} }
+
+// Shelved is a report under the id that it is kept by, which can't be guessed.
+type Shelved struct {
+	ID string
+	*Report
+}
+
+// open makes the folder if it isn't there. Names below it can't lead out of it.
+func (s *Shelf) open() (*os.Root, error) {
+	if err := os.MkdirAll(s.folder, 0o750); err != nil {
+		return nil, fmt.Errorf("make the folder of reports: %w", err)
+	}
+	return os.OpenRoot(s.folder)
+}
+
+// Ready reports whether a report can be kept; better asked before it is made.
+func (s *Shelf) Ready() error {
+	root, err := s.open()
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}
+
+// Save keeps a report under a new id, and takes the oldest away if there are too many. A crash leaves no half report:
+// the file has its name when it is complete.
+func (s *Shelf) Save(r *Report) (id string, err error) {
+	root, err := s.open()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	id = rand.Text()
+	unfinished, err := root.Create(id + unfinishedEnd)
+	if err != nil {
+		return "", fmt.Errorf("keep a report: %w", err)
+	}
+	err = errors.Join(r.WriteJSON(unfinished), unfinished.Sync(), unfinished.Close())
+	if err == nil {
+		err = root.Rename(id+unfinishedEnd, id+reportEnd)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("keep a report: %w", err), root.Remove(id+unfinishedEnd))
+	}
+	return id, prune(root)
+}
+
+// Find gives the report of an id; ok is false if there is none.
+func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
+	if !model.ValidID(id, reportIDLength) {
+		return nil, false, nil
+	}
+	root, err := os.OpenRoot(s.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	r, err = read(root, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return r, err == nil, err
+}
+
+// List gives all reports, the newest first. The error is about those that can't be read, which are left out.
+func (s *Shelf) List() (list []Shelved, err error) {
+	root, err := os.OpenRoot(s.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	files, err := fs.ReadDir(root.FS(), ".")
+	for _, file := range files {
+		id, isReport := strings.CutSuffix(file.Name(), reportEnd)
+		if !isReport || !model.ValidID(id, reportIDLength) {
+			continue
+		}
+		report, readErr := read(root, id)
+		switch {
+		case errors.Is(readErr, fs.ErrNotExist): // taken away meanwhile
+		case readErr != nil:
+			err = errors.Join(err, readErr)
+		default:
+			list = append(list, Shelved{id, report})
+		}
+	}
+	slices.SortFunc(list, func(a, b Shelved) int { return cmp.Or(b.StartedAt.Compare(a.StartedAt), strings.Compare(a.ID, b.ID)) })
+	return list, err
+}
+
+func read(root *os.Root, id string) (*Report, error) {
+	raw, err := root.ReadFile(id + reportEnd)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	err = json.Unmarshal(raw, r)
+	if err == nil && r.Stock < 1 { // no run is without, and a chart can't be drawn
+		err = errors.New("it has no stock")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the report %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// prune takes away the reports that are too many, by the age of their files, and what a crash left unfinished.
+func prune(root *os.Root) error {
+	files, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("look through the reports: %w", err)
+	}
+	var reports []fs.FileInfo
+	for _, file := range files {
+		id, isReport := strings.CutSuffix(file.Name(), reportEnd)
+		unfinished, isUnfinished := strings.CutSuffix(file.Name(), unfinishedEnd)
+		info, infoErr := file.Info()
+		switch {
+		case errors.Is(infoErr, fs.ErrNotExist): // another process was quicker
+		case infoErr != nil:
+			err = errors.Join(err, infoErr)
+		case isReport && model.ValidID(id, reportIDLength):
+			reports = append(reports, info)
+		case isUnfinished && model.ValidID(unfinished, reportIDLength) && time.Since(info.ModTime()) > longestWriting:
+			err = errors.Join(err, remove(root, file.Name()))
+		}
+	}
+	slices.SortFunc(reports, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for _, old := range reports[min(len(reports), keptReports):] {
+		err = errors.Join(err, remove(root, old.Name()))
+	}
+	return err
+}
+
+func remove(root *os.Root, name string) error {
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

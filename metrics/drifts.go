@@ -1,0 +1,42 @@
+package metrics
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// drifts are the auditor's last sightings. One that is not repeated is forgotten: a gauge that stays would tell of
+// a drift that another instance's auditor has since seen repaired.
+type drifts struct {
+	mu   sync.Mutex
+	seen map[string]sighting // by sale
+}
+
+type sighting struct {
+	units int64
+	at    time.Time
+}
+
+func (d *drifts) note(saleID string, units int64, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forget(at)
+	d.seen[saleID] = sighting{units, at}
+}
+
+// recent gives the units by sale.
+func (d *drifts) recent(now time.Time) map[string]int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forget(now)
+	units := make(map[string]int64, len(d.seen))
+	for saleID, s := range d.seen {
+		units[saleID] = s.units
+	}
+	return units
+}
+
+func (d *drifts) forget(now time.Time) {
+	maps.DeleteFunc(d.seen, func(_ string, s sighting) bool { return now.Sub(s.at) > driftLinger })
+}

@@ -1,0 +1,190 @@
+package metrics
+
+import (
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"flashsale/model"
+)
+
+const (
+	// maxSales is how many sales have figures of their own, for each is a label: more than an operator watches at once.
+	// Those that have not ended come first, by their start; then those that ended last.
+	maxSales = 20
+	// collectLimit is how long Redis may take for the page, far below the ten seconds that Prometheus waits.
+	collectLimit = time.Second
+	// driftLinger is how long a drift is shown after the auditor saw it, which is several of its rounds. After that
+	// another instance is the auditor, or the sale is over.
+	driftLinger = 10 * time.Second
+)
+
+// Sources are the parts that are asked when somebody asks for the figures, and cost nothing when nobody does.
+type Sources struct {
+	Build    func() (version, strategy string)
+	Sales    func() []model.Offer                      // that this instance has in memory
+	Requests func() map[string]map[model.Verdict]int64 // by sale
+	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	QueueAge func(ctx context.Context, saleIDs ...string) (time.Duration, error) // of the oldest entry
+	Breaker  func() bool                                                         // attempts go to the gate
+	Streams  func() int
+	Now      func() time.Time
+}
+
+// sourced are the figures that are read from Sources.
+type sourced struct {
+	Sources
+	m *Metrics
+
+	build, sales, streams, breaker, reachable, queueAge, drift, look, expiryLag *prometheus.Desc
+	units, requests, open, epoch, left, inflight, entries                       *prometheus.Desc
+}
+
+// Watch adds the figures of the sources. It may be called once.
+func (m *Metrics) Watch(s Sources) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m.registry.MustRegister(&sourced{
+		Sources: s, m: m,
+		build:     desc("flashsale_build_info", "1, with the version, the strategy and Go's version.", "version", "strategy", "go_version"),
+		sales:     desc("flashsale_sales", "Sales that this instance watches, of which the first 20 have figures of their own."),
+		units:     desc("flashsale_sale_units", "Units of a sale that are available, held or paid, as this instance last read the database.", "sale", "state"),
+		requests:  desc("flashsale_sale_requests_total", "Purchase requests of a sale by what became of them, those that the front door refused too.", "sale", "verdict"),
+		streams:   desc("flashsale_event_streams", "Open streams of stock events."),
+		breaker:   desc("flashsale_gate_breaker_closed", "1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone."),
+		reachable: desc("flashsale_gate_reachable", "1 if Redis answered when these figures were asked for."),
+		open:      desc("flashsale_gate_open", "1 if a sale's gate admits.", "sale"),
+		epoch:     desc("flashsale_gate_epoch", "Generation of a sale's gate.", "sale"),
+		left:      desc("flashsale_gate_left_units", "Units that a sale's gate may still admit.", "sale"),
+		inflight:  desc("flashsale_gate_inflight_units", "Units that were admitted and not settled.", "sale"),
+		entries:   desc("flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", "sale"),
+		queueAge:  desc("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none."),
+		drift:     desc("flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", "sale"),
+		look:      desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last audited, 0 if it never did: one instance at a time does."),
+		expiryLag: desc("flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end."),
+	})
+}
+
+// setter puts a gauge on the page.
+type setter func(d *prometheus.Desc, value float64, labels ...string)
+
+// Describe is part of prometheus.Collector.
+func (s *sourced) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		s.build, s.sales, s.streams, s.breaker, s.reachable, s.queueAge, s.drift, s.look, s.expiryLag,
+		s.units, s.requests, s.open, s.epoch, s.left, s.inflight, s.entries,
+	} {
+		to <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (s *sourced) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	version, strategy := s.Build()
+	gauge(s.build, 1, version, strategy, runtime.Version())
+	gauge(s.streams, float64(s.Streams()))
+	gauge(s.breaker, number(s.Breaker()))
+	now := s.Now()
+	gauge(s.look, seconds(s.m.audited.Load()))
+	if emptied := s.m.expired.emptied.Load(); emptied != 0 {
+		gauge(s.expiryLag, now.Sub(time.UnixMilli(emptied)).Seconds())
+	}
+
+	sales := s.Sales()
+	gauge(s.sales, float64(len(sales)))
+	slices.SortStableFunc(sales, func(a, b model.Offer) int { return byNeed(a, b, now) })
+	shown := sales[:min(len(sales), maxSales)]
+	requests := s.Requests()
+	for _, sale := range shown {
+		gauge(s.units, float64(sale.Stock.Available), sale.ID, "available")
+		gauge(s.units, float64(sale.Stock.Held), sale.ID, "held")
+		gauge(s.units, float64(sale.Stock.Paid), sale.ID, "paid")
+		for verdict, n := range requests[sale.ID] {
+			to <- prometheus.MustNewConstMetric(s.requests, prometheus.CounterValue, float64(n), sale.ID, string(verdict))
+		}
+	}
+	s.collectDrifts(shown, now, gauge)
+	s.collectGates(sales, shown, gauge)
+}
+
+// collectDrifts gives those of the sales shown, and those of others that are wrong.
+func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, gauge setter) {
+	drifts := s.m.drifts.recent(now)
+	for _, sale := range shown {
+		if units, judged := drifts[sale.ID]; judged {
+			gauge(s.drift, float64(units), sale.ID)
+			delete(drifts, sale.ID)
+		}
+	}
+	maps.DeleteFunc(drifts, func(_ string, units int64) bool { return units == 0 })
+	wrong := slices.Sorted(maps.Keys(drifts))
+	for _, id := range wrong[:min(len(wrong), maxSales)] {
+		gauge(s.drift, float64(drifts[id]), id)
+	}
+}
+
+// collectGates asks Redis. What it doesn't answer is missing from the page; that it doesn't is on it.
+func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
+	defer cancel()
+	age, err := s.QueueAge(ctx, idsOf(sales)...)
+	gauge(s.reachable, number(err == nil))
+	if err != nil {
+		return
+	}
+	gauge(s.queueAge, age.Seconds())
+	states, err := s.Peek(ctx, idsOf(shown)...)
+	if err != nil {
+		return
+	}
+	for i, state := range states {
+		if !state.Exists {
+			continue
+		}
+		id := shown[i].ID
+		gauge(s.open, number(state.Open), id)
+		gauge(s.epoch, float64(state.Epoch), id)
+		gauge(s.left, float64(state.Left), id)
+		gauge(s.inflight, float64(state.Inflight), id)
+		gauge(s.entries, float64(state.Stream), id)
+	}
+}
+
+// byNeed puts the sales that have not ended first, by their start, and then those that ended last.
+func byNeed(a, b model.Offer, now time.Time) int {
+	endedA, endedB := !a.EndsAt.After(now), !b.EndsAt.After(now)
+	switch {
+	case endedA && endedB:
+		return b.EndsAt.Compare(a.EndsAt)
+	case endedA:
+		return 1
+	case endedB:
+		return -1
+	}
+	return a.StartsAt.Compare(b.StartsAt)
+}
+
+func idsOf(sales []model.Offer) []string {
+	ids := make([]string, len(sales))
+	for i, sale := range sales {
+		ids[i] = sale.ID
+	}
+	return ids
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func seconds(unixMs int64) float64 { return float64(unixMs) / 1000 }

@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"flashsale/model"
+)
+
+var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+
+// sale is on sale from so many minutes after noon until an hour later.
+func sale(id string, minutes int) model.Offer {
+	start := noon.Add(time.Duration(minutes) * time.Minute)
+	return model.Offer{
+		Sale:  model.Sale{ID: id, StartsAt: start, EndsAt: start.Add(time.Hour)},
+		Stock: model.Stock{Quota: 10, Available: 5, Held: 3, Paid: 2},
+	}
+}
+
+// sources are of these sales, whose gates all have the state.
+func sources(state model.GateState, sales ...model.Offer) Sources {
+	return Sources{
+		Build: func() (string, string) { return "v1", "hybrid" },
+		Sales: func() []model.Offer { return sales },
+		Requests: func() map[string]map[model.Verdict]int64 {
+			return map[string]map[model.Verdict]int64{"A": {model.SoldOut: 7}, "unwatched": {model.SoldOut: 1}}
+		},
+		Peek: func(_ context.Context, ids ...string) ([]model.GateState, error) {
+			states := make([]model.GateState, len(ids))
+			for i := range states {
+				states[i] = state
+			}
+			return states, nil
+		},
+		QueueAge: func(context.Context, ...string) (time.Duration, error) { return 1500 * time.Millisecond, nil },
+		Breaker:  func() bool { return true },
+		Streams:  func() int { return 3 },
+		Now:      func() time.Time { return noon },
+	}
+}
+
+var openGate = model.GateState{Exists: true, Open: true, Epoch: 4, Left: 5, Inflight: 1, Stream: 2}
+
+func TestSources(t *testing.T) {
+	m := New()
+	m.Watch(sources(openGate, sale("A", 0)))
+	m.Drift("A", -2, noon)
+	m.Audited(noon)
+	m.NothingOverdue(noon.Add(-2 * time.Second))
+	page := m.page(t)
+	for _, want := range []string{
+		`flashsale_sales 1`,
+		`flashsale_sale_units{sale="A",state="available"} 5`,
+		`flashsale_sale_units{sale="A",state="held"} 3`,
+		`flashsale_sale_units{sale="A",state="paid"} 2`,
+		`flashsale_sale_requests_total{sale="A",verdict="sold_out"} 7`,
+		`flashsale_event_streams 3`,
+		`flashsale_gate_breaker_closed 1`,
+		`flashsale_gate_reachable 1`,
+		`flashsale_gate_open{sale="A"} 1`,
+		`flashsale_gate_epoch{sale="A"} 4`,
+		`flashsale_gate_left_units{sale="A"} 5`,
+		`flashsale_gate_inflight_units{sale="A"} 1`,
+		`flashsale_gate_stream_entries{sale="A"} 2`,
+		`flashsale_queue_age_seconds 1.5`,
+		`flashsale_gate_drift_units{sale="A"} -2`,
+		`flashsale_auditor_last_look_timestamp_seconds 1.7943984e+09`,
+		`flashsale_expiry_lag_seconds 2`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if !regexp.MustCompile(`flashsale_build_info\{go_version="go1[^"]+",strategy="hybrid",version="v1"\} 1\n`).MatchString(page) {
+		t.Error("no line of the build")
+	}
+	if strings.Contains(page, "unwatched") {
+		t.Error("a sale that isn't watched has figures")
+	}
+}
+
+// While Redis is away the page says so, and shows nothing that would look like an empty queue.
+func TestSourcesWithoutRedis(t *testing.T) {
+	m := New()
+	s := sources(openGate, sale("A", 0))
+	s.QueueAge = func(context.Context, ...string) (time.Duration, error) { return 0, errors.New("away") }
+	m.Watch(s)
+	page := m.page(t)
+	if !strings.Contains(page, "flashsale_gate_reachable 0\n") {
+		t.Error("it doesn't say that Redis is away")
+	}
+	for _, name := range []string{"flashsale_queue_age_seconds", "flashsale_gate_left_units", "flashsale_gate_open"} {
+		if strings.Contains(page, "\n"+name) {
+			t.Errorf("there is a %s", name)
+		}
+	}
+}
+
+func TestGatesThatAreMissingHaveNoFigures(t *testing.T) {
+	m := New()
+	m.Watch(sources(model.GateState{}, sale("A", 0)))
+	if page := m.page(t); strings.Contains(page, `flashsale_gate_left_units{`) {
+		t.Error("a gate that isn't there has units")
+	}
+}
+
+// However many sales there are, few are labels: those that matter now.
+func TestSalesAreBounded(t *testing.T) {
+	sales := []model.Offer{sale("ended-early", -600), sale("ended-late", -61)}
+	for i := range maxSales - 2 {
+		sales = append(sales, sale(fmt.Sprintf("later-%02d", i), 100+i))
+	}
+	sales = append(sales, sale("now", -5))
+	m := New()
+	m.Watch(sources(openGate, sales...))
+	for i := range 2 * maxSales {
+		m.Drift(fmt.Sprintf("wrong-%02d", i), 1, noon)
+		m.Drift(fmt.Sprintf("right-%02d", i), 0, noon)
+	}
+	page := m.page(t)
+	if n := strings.Count(page, "\nflashsale_gate_left_units{"); n != maxSales {
+		t.Errorf("%d sales, want %d", n, maxSales)
+	}
+	for id, want := range map[string]bool{"now": true, "later-00": true, "ended-late": true, "ended-early": false} {
+		if strings.Contains(page, `flashsale_sale_units{sale="`+id+`"`) != want {
+			t.Errorf("%s is on the page: %v, want %v", id, !want, want)
+		}
+	}
+	if wrong, right := strings.Count(page, `{sale="wrong-`), strings.Count(page, `{sale="right-`); wrong != maxSales || right != 0 {
+		t.Errorf("drifts of %d and %d sales that aren't shown", wrong, right)
+	}
+	if !strings.Contains(page, fmt.Sprintf("flashsale_sales %d\n", len(sales))) {
+		t.Error("it doesn't say how many sales there are")
+	}
+}
+
+// A drift that this instance's auditor no longer sees is not told for ever.
+func TestDriftIsForgotten(t *testing.T) {
+	m := New()
+	now := noon
+	s := sources(openGate, sale("A", 0))
+	s.Now = func() time.Time { return now }
+	m.Watch(s)
+	m.Drift("A", 5, now)
+	now = noon.Add(driftLinger)
+	if !strings.Contains(m.page(t), `flashsale_gate_drift_units{sale="A"} 5`) {
+		t.Error("the drift is not told")
+	}
+	if now = now.Add(time.Second); strings.Contains(m.page(t), "flashsale_gate_drift_units{") {
+		t.Error("it is still told")
+	}
+	m.Drift("B", 0, now)
+	if len(m.drifts.seen) != 1 {
+		t.Errorf("%d drifts are kept", len(m.drifts.seen))
+	}
+}
+
+// The names, units and kinds follow Prometheus' conventions.
+func TestLint(t *testing.T) {
+	m := New()
+	m.Watch(sources(openGate, sale("A", 0)))
+	m.Verdict(model.Accepted)
+	m.Stage("deduct", time.Millisecond)
+	m.Request("GET", "/", 200, time.Millisecond)
+	m.Rebuilt("preheat")
+	m.Drift("A", 1, noon)
+	m.NothingOverdue(noon)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "flashsale_") })
+	if len(families) < 25 {
+		t.Errorf("there are only %d", len(families))
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}

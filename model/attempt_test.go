@@ -1,0 +1,44 @@
+package model
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// TestValidEntries: what no column could take is no entry.
+func TestValidEntries(t *testing.T) {
+	saleID := NewSaleID()
+	for name, tc := range map[string]struct {
+		edit  func(*Entry)
+		valid bool
+	}{
+		"as the gate admits it":   {func(*Entry) {}, true},
+		"the largest quantity":    {func(e *Entry) { e.Quantity = math.MaxInt32 }, true},
+		"any request key":         {func(e *Entry) { e.RequestKey = "\n ü" }, true},
+		"another hash":            {func(e *Entry) { e.RequestHash = "~" }, true},
+		"no id":                   {func(e *Entry) { e.ID = "" }, false},
+		"a short id":              {func(e *Entry) { e.ID = e.ID[:IDLength] }, false},
+		"another sale's id":       {func(e *Entry) { e.SaleID = NewSaleID() }, false},
+		"no user":                 {func(e *Entry) { e.UserID = "" }, false},
+		"a user with a space":     {func(e *Entry) { e.UserID = "u 1" }, false},
+		"no units":                {func(e *Entry) { e.Quantity = 0 }, false},
+		"units below none":        {func(e *Entry) { e.Quantity = -1 }, false},
+		"too many units":          {func(e *Entry) { e.Quantity = math.MaxInt32 + 1 }, false},
+		"no request key":          {func(e *Entry) { e.RequestKey = "" }, false},
+		"no hash":                 {func(e *Entry) { e.RequestHash = "" }, false},
+		"a long hash":             {func(e *Entry) { e.RequestHash = strings.Repeat("a", 33) }, false},
+		"a hash with a space":     {func(e *Entry) { e.RequestHash = "a b" }, false},
+		"a hash of other letters": {func(e *Entry) { e.RequestHash = "ü" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Entry{Attempt: Attempt{
+				ID: NewOrderIDs([]byte("key")).Derive("u-1", saleID, "key"), SaleID: saleID, UserID: "u-1",
+				Quantity: 1, RequestKey: "key", RequestHash: HashRequest(1),
+			}, StreamID: "1-1"}
+			if tc.edit(&e); e.Valid() != tc.valid {
+				t.Errorf("valid: %t", e.Valid())
+			}
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/testkit"
+)
+
+// startRedisList gives each test a Redis of its own, which isn't that of its gate.
+func startRedisList(testing.TB) func(testing.TB) *broker {
+	return func(t testing.TB) *broker {
+		t.Helper()
+		server := testkit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+		opts, err := gate.Options(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := redis.NewClient(opts)
+		t.Cleanup(func() { _ = client.Close() })
+		return &broker{
+			kind: "redis-list", address: server.URL(), down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
+			send: func(t *testing.T, message string) {
+				if err := client.LPush(t.Context(), listKey(), message).Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			dead: func(t *testing.T) []string {
+				all, err := client.LRange(t.Context(), deadListKey(), 0, -1).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return all
+			},
+		}
+	}
+}
+
+// startRabbitMQ starts a server, on which each test has queues of its own.
+func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
+	server := testkit.RabbitMQ(t)
+	return func(t testing.TB) *broker {
+		t.Helper()
+		name := "test-" + model.NewSaleID()
+		channel := func(t *testing.T) *amqp.Channel {
+			conn, err := amqp.Dial(server.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			c, err := conn.Channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		var dead []string
+		return &broker{
+			kind: "rabbitmq", address: server.URL() + "#" + name, down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
+			send: func(t *testing.T, message string) {
+				if err := channel(t).PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))); err != nil {
+					t.Fatal(err)
+				}
+			},
+			dead: func(t *testing.T) []string {
+				c := channel(t)
+				for {
+					d, ok, err := c.Get(name+".dead", true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !ok {
+						return dead
+					}
+					dead = append(dead, string(d.Body))
+				}
+			},
+		}
+	}
+}
+
+// startKafka gives each test a cluster in this process, which keeps its log on disk.
+func startKafka(testing.TB) func(testing.TB) *broker {
+	return func(t testing.TB) *broker {
+		t.Helper()
+		ice := &sync.RWMutex{}
+		listen := func(network, address string) (net.Listener, error) {
+			l, err := new(net.ListenConfig).Listen(context.Background(), network, address)
+			return frozen{l, ice}, err
+		}
+		dir, port := t.TempDir(), quietPort(t)
+		var cluster *kfake.Cluster
+		up := func() {
+			var err error
+			if cluster, err = kfake.NewCluster(kfake.DataDir(dir), kfake.SyncWrites(), kfake.Ports(port), kfake.ListenFn(listen)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		up()
+		t.Cleanup(func() { cluster.Close() })
+		address := cluster.ListenAddrs()[0]
+		name := "test"
+		client := sync.OnceValue(func() *kgo.Client {
+			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics(name+".dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			return client
+		})
+		var dead []string
+		return &broker{
+			kind: "kafka", address: address + "#" + name, down: func() { cluster.Close() }, up: up, freeze: ice.Lock, thaw: ice.Unlock,
+			send: func(t *testing.T, message string) {
+				if err := client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte(message)}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			dead: func(t *testing.T) []string {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				fetches := client().PollFetches(ctx)
+				if err := fetches.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatal(err)
+				}
+				for _, r := range fetches.Records() {
+					dead = append(dead, string(r.Value))
+				}
+				return dead
+			},
+		}
+	}
+}
+
+// quietPort is a free one below those that outgoing connections take, so that it still is when the cluster comes back.
+func quietPort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		port := 10000 + rand.IntN(9000)
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+// frozen is a listener whose connections say nothing while someone holds the ice.
+type frozen struct {
+	net.Listener
+	ice *sync.RWMutex
+}
+
+func (f frozen) Accept() (net.Conn, error) {
+	conn, err := f.Listener.Accept()
+	return frozenConn{conn, f.ice}, err
+}
+
+type frozenConn struct {
+	net.Conn
+	ice *sync.RWMutex
+}
+
+func (c frozenConn) Write(b []byte) (int, error) {
+	c.ice.RLock()
+	defer c.ice.RUnlock()
+	return c.Conn.Write(b)
+}

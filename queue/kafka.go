@@ -1,0 +1,183 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"flashsale/model"
+)
+
+const (
+	// partitions of the topic, if it has to be made: more instances than that don't consume at once. A sale is in one.
+	partitions = 12
+	// retention is how long a message stays in the log. It is settled within seconds, or has come to nothing.
+	retention = 24 * time.Hour
+	// kafkaSession: a consumer that was silent for so long is dead. Brokers take no less.
+	kafkaSession = 6 * time.Second
+	// kafkaSetup is how long it may take to find the brokers and make the topics.
+	kafkaSetup = 5 * time.Second
+	// kafkaCall bounds a request that a stop waits for.
+	kafkaCall = time.Second
+)
+
+// Kafka is a topic keyed by sale, an idempotent producer, and a group of consumers that commit what is settled.
+type Kafka struct {
+	brokers  []string
+	instance string
+	name     string // of the topic and the group
+	log      *slog.Logger
+	producer *kgo.Client
+	ready    atomic.Bool // the topics are there
+}
+
+// NewKafka makes the queue of one instance, given brokers as host:port. It doesn't connect: the broker may come later.
+func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, error) {
+	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
+	var err error
+	// What was given up may be published all the same, and again by its settle elsewhere: that is harmless.
+	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *Kafka) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(q.brokers...), kgo.ClientID("flashsale-"+q.instance))...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	return client, nil
+}
+
+func (q *Kafka) deadName() string { return q.name + ".dead" }
+
+// Publish is that of worker.Queue.
+func (q *Kafka) Publish(ctx context.Context, saleID string, entries []model.Entry) error {
+	records := make([]*kgo.Record, len(entries))
+	for i, e := range entries {
+		records[i] = &kgo.Record{Topic: q.name, Key: []byte(saleID), Value: encode(e)}
+	}
+	return q.produce(ctx, records)
+}
+
+func (q *Kafka) produce(ctx context.Context, records []*kgo.Record) error {
+	if err := q.makeTopics(ctx); err != nil {
+		return err
+	}
+	if err := q.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) { // an operator has deleted it
+			q.ready.Store(false)
+			q.producer.PurgeTopicsFromProducing(q.name, q.deadName())
+		}
+		return fmt.Errorf("publish to Kafka: %w", err)
+	}
+	return nil
+}
+
+// makeTopics makes those that are missing.
+func (q *Kafka) makeTopics(ctx context.Context) error {
+	if q.ready.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kafkaSetup)
+	defer cancel()
+	kept := fmt.Sprint(retention.Milliseconds())
+	req := kmsg.NewPtrCreateTopicsRequest()
+	for _, name := range []string{q.name, q.deadName()} {
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, -1 // as the brokers are set
+		config := kmsg.NewCreateTopicsRequestTopicConfig()
+		config.Name, config.Value = "retention.ms", &kept
+		topic.Configs = append(topic.Configs, config)
+		req.Topics = append(req.Topics, topic)
+	}
+	reply, err := req.RequestWith(ctx, q.producer)
+	if err != nil {
+		return fmt.Errorf("make the topics of Kafka: %w", err)
+	}
+	for _, topic := range reply.Topics {
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("make the topic %s of Kafka: %w", topic.Topic, err)
+		}
+	}
+	q.ready.Store(true)
+	return nil
+}
+
+// Consume is that of worker.Queue. Partitions stay with the consumer until what it has of them is settled and committed.
+func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
+	if err := q.makeTopics(ctx); err != nil {
+		return err
+	}
+	client, err := q.client(
+		kgo.ConsumerGroup(q.name), kgo.ConsumeTopics(q.name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(kafkaSession), kgo.HeartbeatInterval(kafkaSession/3),
+	)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		client.AllowRebalance()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kafkaCall)
+		defer cancel()
+		_ = client.LeaveGroupContext(ctx) // else the others wait for the end of its session
+		client.Close()
+	}()
+	for {
+		fetches := client.PollRecords(ctx, batchMost)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := fetches.Err(); err != nil {
+			return fmt.Errorf("consume from Kafka: %w", err)
+		}
+		if err := q.handle(ctx, client, fetches.Records(), settle); err != nil {
+			return err
+		}
+		client.AllowRebalance()
+	}
+}
+
+// handle settles a batch of records and commits it.
+func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.Record, settle settleFunc) error {
+	messages := make([][]byte, len(records))
+	for i, r := range records {
+		messages[i] = r.Value
+	}
+	dead, err := handOn(ctx, messages, settle, q.log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kafkaCall)
+	defer cancel()
+	if len(dead) > 0 {
+		letters := make([]*kgo.Record, len(dead))
+		for i, at := range dead {
+			letters[i] = &kgo.Record{Topic: q.deadName(), Key: records[at].Key, Value: records[at].Value}
+		}
+		if err := q.produce(ctx, letters); err != nil {
+			return err
+		}
+	}
+	if err := client.CommitRecords(ctx, records...); err != nil {
+		return fmt.Errorf("commit to Kafka: %w", err)
+	}
+	return nil
+}
+
+// Ping asks any broker for an answer.
+func (q *Kafka) Ping(ctx context.Context) error { return q.producer.Ping(ctx) }
+
+// Close ends the producer's connections.
+func (q *Kafka) Close() error {
+	q.producer.Close()
+	return nil
+}

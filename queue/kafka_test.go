@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"flashsale/model"
+)
+
+func kafka(t *testing.T, cluster *kfake.Cluster, instance string) *Kafka {
+	t.Helper()
+	q, err := NewKafka(cluster.ListenAddrs(), instance, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close() })
+	return q
+}
+
+func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TestTopicsAreMade where they are missing; one that an operator has made stays as it is.
+func TestTopicsAreMade(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(3, attempts+".dead"))
+	q := kafka(t, c, "here")
+	saleID := model.NewSaleID()
+	for range 2 {
+		q.ready.Store(false)
+		if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(c.PartitionInfos(attempts)); n != partitions {
+		t.Errorf("the topic has %d partitions", n)
+	}
+	if n := len(c.PartitionInfos(attempts + ".dead")); n != 3 {
+		t.Errorf("the operator's topic has %d partitions", n)
+	}
+	if kept := c.TopicInfo(attempts).Configs["retention.ms"]; kept == nil || *kept != fmt.Sprint(retention.Milliseconds()) {
+		t.Errorf("messages are kept for %v ms", kept)
+	}
+}
+
+// TestTopicDeleted: an operator has deleted the topic. It is made again, and consumers find it.
+func TestTopicDeleted(t *testing.T) {
+	c := cluster(t)
+	q := kafka(t, c, "here")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	heard, ended := make(chan string, 1000), make(chan struct{})
+	go func() { // as the relay does
+		defer close(ended)
+		for ctx.Err() == nil {
+			_ = q.Consume(ctx, func(_ context.Context, _ string, entries []model.Entry) error {
+				for _, e := range entries {
+					heard <- e.RequestKey
+				}
+				return nil
+			})
+		}
+	}()
+	saleID := model.NewSaleID()
+	publish := func(key string) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return q.Publish(ctx, saleID, []model.Entry{entry(saleID, "u-1", key, 1)})
+	}
+	if err := publish("before"); err != nil || <-heard != "before" {
+		t.Fatal(err)
+	}
+	if err := c.DeleteTopic(attempts); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "messages are taken again", func() bool { return publish("after") == nil })
+	select {
+	case key := <-heard:
+		if key != "after" {
+			t.Errorf("heard %q", key)
+		}
+	case <-ctx.Done():
+		t.Error("nothing is delivered any more")
+	}
+	cancel()
+	<-ended
+}
+
+// TestSalesKeepTheirPartition, so that one consumer after the other settles a sale, in the order of its attempts.
+func TestSalesKeepTheirPartition(t *testing.T) {
+	c := cluster(t)
+	saleID := model.NewSaleID()
+	for i := range 8 { // each instance would choose one of twelve by itself
+		q := kafka(t, c, fmt.Sprint("instance-", i))
+		if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := 0
+	for _, p := range c.PartitionInfos(attempts) {
+		if p.HighWatermark > 0 {
+			used++
+		}
+	}
+	if used != 1 {
+		t.Errorf("one sale is in %d partitions", used)
+	}
+}
+
+// TestRebalanceLosesNothing: consumers come and go while messages are settled; what one has in hand is committed before
+// another gets its partition, or comes to that one.
+func TestRebalanceLosesNothing(t *testing.T) {
+	c := cluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const sales, each = 30, 10
+	q := kafka(t, c, "here")
+	seen := make(chan string, sales*each*4)
+	settle := func(_ context.Context, _ string, entries []model.Entry) error {
+		for _, e := range entries {
+			seen <- e.ID
+		}
+		return nil
+	}
+	ended := make(chan error, 4)
+	short, leave := context.WithCancel(ctx)
+	defer leave()
+	for i, life := range []context.Context{ctx, short, ctx} {
+		other := kafka(t, c, fmt.Sprint("instance-", i))
+		go func() { ended <- other.Consume(life, settle) }()
+	}
+	flaky := kafka(t, c, "flaky")
+	go func() {
+		ended <- flaky.Consume(ctx, func(context.Context, string, []model.Entry) error { return io.ErrUnexpectedEOF })
+	}()
+	want := map[string]bool{}
+	for i := range sales {
+		saleID := model.NewSaleID()
+		for j := range each {
+			e := entry(saleID, "u-1", fmt.Sprint("key-", j), j)
+			want[e.ID] = true
+			if err := q.Publish(ctx, saleID, []model.Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == sales/2 {
+			leave()
+		}
+	}
+	for len(want) > 0 {
+		select {
+		case id := <-seen:
+			delete(want, id)
+		case <-ctx.Done():
+			t.Fatalf("%d messages were lost", len(want))
+		}
+	}
+	cancel()
+	for range 4 {
+		if err := <-ended; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Error(err)
+		}
+	}
+}

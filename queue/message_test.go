@@ -1,0 +1,108 @@
+package queue
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"flashsale/model"
+)
+
+var orderIDs = model.NewOrderIDs([]byte("a key for tests"))
+
+// entry is one as the gate's stream holds it.
+func entry(saleID, user, key string, n int) model.Entry {
+	return model.Entry{
+		Attempt: model.Attempt{
+			ID: orderIDs.Derive(user, saleID, key), SaleID: saleID, UserID: user, Quantity: 1,
+			RequestKey: key, RequestHash: model.HashRequest(1),
+		},
+		StreamID: fmt.Sprint("1700000000000-", n), Epoch: 3, Instance: "here", Deliveries: 1,
+	}
+}
+
+// TestMessagesKeepAll that an entry holds, whatever its request key is.
+func TestMessagesKeepAll(t *testing.T) {
+	saleID := model.NewSaleID()
+	large := entry(saleID, strings.Repeat("u", 64), "key", 1)
+	large.Quantity, large.Epoch, large.Deliveries = math.MaxInt32, math.MaxInt64, math.MaxInt64
+	large.StreamID = "18446744073709551615-18446744073709551615"
+	for name, want := range map[string]model.Entry{
+		"plain":                     entry(saleID, "u-1", "key", 0),
+		"a key of many words":       entry(saleID, "u-1", " two  words ", 1),
+		"a key of any bytes":        entry(saleID, "u-1", "1 \n\x00\xff\"抢购", 2),
+		"as large as may be":        large,
+		"a key longer than columns": entry(saleID, "u-1", strings.Repeat("k", 500), 3),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := decode(encode(want)); err != nil || got != want {
+				t.Errorf("%+v became %+v, %v", want, got, err)
+			}
+		})
+	}
+}
+
+// TestUnreadableMessages: what is not exactly as we write it is nobody's entry.
+func TestUnreadableMessages(t *testing.T) {
+	good := string(encode(entry(model.NewSaleID(), "u-1", "key", 7)))
+	if _, err := decode([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	part := func(i int, becomes string) string {
+		all := strings.SplitN(good, " ", parts)
+		all[i] = becomes
+		return strings.Join(all, " ")
+	}
+	for name, message := range map[string]string{
+		"nothing":                        "",
+		"nonsense":                       "nonsense",
+		"JSON":                           `{"id": 1}`,
+		"another version":                part(0, "2"),
+		"no stream id":                   part(1, "-"),
+		"half a stream id":               part(1, "1700000000000"),
+		"a stream id with a sign":        part(1, "+1-1"),
+		"a stream id that is too large":  part(1, "18446744073709551616-0"),
+		"deliveries that are no number":  part(2, "x"),
+		"a number written otherwise":     part(2, "01"),
+		"an epoch that is no number":     part(3, "1.5"),
+		"an epoch beyond all numbers":    part(3, "9223372036854775808"),
+		"another's id":                   part(5, strings.Repeat("a", model.OrderIDLength)),
+		"a short id":                     part(5, "ABC"),
+		"a user of other characters":     part(6, "ü"),
+		"no units":                       part(7, "0"),
+		"units below none":               part(7, "-1"),
+		"more units than a column takes": part(7, "2147483648"),
+		"a hash that is too long":        part(8, strings.Repeat("a", 33)),
+		"no hash":                        part(8, ""),
+		"no key":                         part(9, ""),
+		"a part too few":                 good[:strings.LastIndex(good, " ")],
+		"longer than any":                part(9, strings.Repeat("k", maxMessage)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := decode([]byte(message)); !errors.Is(err, errUnreadable) || got != (model.Entry{}) {
+				t.Errorf("read as %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// FuzzDecode: whatever a broker brings, it is an entry that can be settled and is written in exactly one way, or it is
+// unreadable.
+func FuzzDecode(f *testing.F) {
+	f.Add(encode(entry(model.NewSaleID(), "u-1", "key", 1)))
+	f.Add(encode(entry(model.NewSaleID(), "u-1", "two words", 2)))
+	f.Add([]byte("1 1-1 1 1 here"))
+	f.Add([]byte(`{"v":1}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		e, err := decode(message)
+		if err != nil {
+			return
+		}
+		if !e.Valid() || !bytes.Equal(encode(e), message) || e.SaleID != model.SaleOf(e.ID) {
+			t.Errorf("%q was read as %+v", message, e)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/gate"
+	"flashsale/model"
+	"flashsale/testkit"
+)
+
+// list is a queue on a Redis of its own, with a client for the test.
+func list(t *testing.T) (*RedisList, *redis.Client) {
+	t.Helper()
+	opts, err := gate.Options(testkit.Redis(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { _ = client.Close() })
+	return NewRedisList(client, "here", slog.New(slog.DiscardHandler)), client
+}
+
+func must[T any](t *testing.T, cmd interface{ Result() (T, error) }) T {
+	t.Helper()
+	value, err := cmd.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// TestListsOfTheDeadGoBack in the order in which they were taken, in front of what nobody has taken; those of the living
+// stay.
+func TestListsOfTheDeadGoBack(t *testing.T) {
+	q, client := list(t)
+	ctx := t.Context()
+	saleID := model.NewSaleID()
+	all := make([]model.Entry, 4)
+	for i := range all {
+		all[i] = entry(saleID, "u-1", fmt.Sprint("key-", i), i)
+		if err := q.Publish(ctx, saleID, all[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, consumer := range []string{"dead", "dead", "living"} {
+		if err := q.beat(ctx, consumer); err != nil {
+			t.Fatal(err)
+		}
+		must(t, client.LMove(ctx, listKey(), takenKey(consumer), "RIGHT", "LEFT"))
+	}
+	must(t, client.Del(ctx, aliveKey("dead"))) // its time is over
+	if err := q.beat(ctx, "living"); err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, message := range must(t, client.LRange(ctx, listKey(), 0, -1)) {
+		e, err := decode([]byte(message))
+		if err != nil {
+			t.Fatal(err)
+		}
+		order = append(order, e.RequestKey)
+	}
+	if want := []string{"key-3", "key-1", "key-0"}; !slices.Equal(order, want) {
+		t.Errorf("from its head the queue holds %q, want %q", order, want)
+	}
+	if n := must(t, client.LLen(ctx, takenKey("living"))); n != 1 {
+		t.Errorf("the living consumer has %d", n)
+	}
+	if names := must(t, client.SMembers(ctx, consumersKey())); !slices.Equal(names, []string{"living"}) {
+		t.Errorf("the consumers are %q", names)
+	}
+}
+
+// TestConsumersBeat while they settle, however long that takes.
+func TestConsumersBeat(t *testing.T) {
+	q, client := list(t)
+	saleID := model.NewSaleID()
+	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := q.Consume(ctx, func(context.Context, string, []model.Entry) error {
+		defer cancel()
+		must(t, client.PExpire(ctx, aliveKey("here-1"), lifetime/2))
+		eventually(t, "it beats again", func() bool { return must(t, client.PTTL(ctx, aliveKey("here-1"))) > lifetime/2 })
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := must(t, client.SMembers(t.Context(), consumersKey())); len(names) != 0 {
+		t.Errorf("after their end the consumers are %q", names)
+	}
+}
+
+// TestMovedUnseen: a message is in the consumer's own list, but the reply that says so was lost. It is settled with the
+// next ones, and not forgotten with them.
+func TestMovedUnseen(t *testing.T) {
+	q, client := list(t)
+	saleID := model.NewSaleID()
+	unseen, next := entry(saleID, "u-1", "unseen", 1), entry(saleID, "u-1", "next", 2)
+	must(t, client.LPush(t.Context(), takenKey("here-1"), encode(unseen)))
+	if err := q.Publish(t.Context(), saleID, []model.Entry{next}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var got []model.Entry
+	if err := q.Consume(ctx, func(_ context.Context, _ string, entries []model.Entry) error {
+		cancel()
+		got = entries
+		return nil
+	}); err != nil || !slices.Equal(got, []model.Entry{unseen, next}) {
+		t.Errorf("handed on %v, %v", got, err)
+	}
+}
+
+// TestDeadLettersAreCapped, and nothing that this queue writes is for ever.
+func TestDeadLettersAreCapped(t *testing.T) {
+	q, client := list(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range deadMost + batchMost {
+		must(t, client.LPush(ctx, listKey(), fmt.Sprint("bad ", i)))
+	}
+	saleID := model.NewSaleID()
+	if err := q.Publish(ctx, saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	var taken time.Duration
+	if err := q.Consume(ctx, func(context.Context, string, []model.Entry) error {
+		defer cancel()
+		taken = must(t, client.TTL(ctx, takenKey("here-1")))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	dead := must(t, client.LRange(t.Context(), deadListKey(), 0, -1))
+	if want := fmt.Sprint("bad ", deadMost+batchMost-1); len(dead) != deadMost || dead[0] != want {
+		t.Errorf("%d dead letters, the last is %q, want %q", len(dead), dead[0], want)
+	}
+	if taken <= 0 || taken > listTTL {
+		t.Errorf("a consumer's list ends in %s", taken)
+	}
+	for _, key := range must(t, client.Keys(t.Context(), "*")) {
+		if ttl := must(t, client.TTL(t.Context(), key)); ttl < 0 {
+			t.Errorf("%s is for ever", key)
+		}
+	}
+}

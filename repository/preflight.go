@@ -1,0 +1,112 @@
+package repository
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"flashsale/migrations"
+	"flashsale/model"
+)
+
+// Server is what a database says of itself.
+type Server struct {
+	Version     string            // with its name, as Version gives it
+	RoundTrip   time.Duration     // the median of a few
+	Clock       time.Time         // its own, when At was here
+	At          time.Time         // in the middle of the question
+	Applied     int64             // the newest step of the schema that was done; 0: none
+	Newest      int64             // the newest step that this binary has
+	Connections int               // that are open, by anybody; 0 on SQLite
+	Variables   map[string]string // of an ordinary session of ours, by name; nil on SQLite
+}
+
+// lookTrips are enough for a median that one late answer doesn't move.
+const lookTrips = 5
+
+// variables are the settings of a server that decide what a commit is worth and how much it can take. A server knows
+// some of them by one of two names.
+var variables = []string{
+	"innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite", "innodb_buffer_pool_size",
+	"max_connections", "max_user_connections", "max_allowed_packet", "read_only", "innodb_read_only",
+	"sql_mode", "time_zone", "tx_isolation", "transaction_isolation", "idle_transaction_timeout",
+}
+
+// Server asks the database about itself and changes nothing. now is the caller's clock.
+func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server, err error) {
+	if facts.Version, err = s.Version(ctx); err != nil {
+		return facts, err
+	}
+	trips := make([]time.Duration, lookTrips)
+	for i := range trips {
+		asked := now()
+		if facts.Clock, err = s.Now(ctx); err != nil {
+			return facts, err
+		}
+		trips[i] = now().Sub(asked)
+		facts.At = asked.Add(trips[i] / 2)
+	}
+	slices.Sort(trips)
+	facts.RoundTrip = trips[lookTrips/2]
+	if facts.Applied, facts.Newest, err = s.schema(ctx); err != nil || s.sqlite {
+		return facts, err
+	}
+
+	var rows []struct{ VariableName, Value string }
+	err = s.read.WithContext(ctx).Raw("SHOW VARIABLES WHERE Variable_name IN ?", variables).Scan(&rows).Error
+	if err != nil {
+		return facts, fmt.Errorf("read the server's variables: %w", err)
+	}
+	facts.Variables = make(map[string]string, len(rows))
+	for _, r := range rows {
+		facts.Variables[strings.ToLower(r.VariableName)] = r.Value
+	}
+	err = s.read.WithContext(ctx).Raw("SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&rows).Error
+	if err != nil || len(rows) != 1 {
+		return facts, fmt.Errorf("count the server's connections: %d rows: %w", len(rows), err)
+	}
+	facts.Connections, err = strconv.Atoi(rows[0].Value)
+	return facts, wrap("count the server's connections", err)
+}
+
+// KeptKey gives the key that DataKey has made under a name; nil if it has not yet.
+func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
+	var values []string
+	if err := s.read.WithContext(ctx).Raw("SELECT value FROM data_keys WHERE name = ?", name).Scan(&values).Error; err != nil || len(values) == 0 {
+		return nil, wrap("read the key "+name, err)
+	}
+	return hex.DecodeString(values[0])
+}
+
+// ShadowSales lists the ids of sales that were made for a rehearsal.
+func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
+	err = s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE status = ?", string(model.SaleShadow)).Scan(&ids).Error
+	return ids, wrap("list the shadow sales", err)
+}
+
+// schema gives the newest step that was done, and the newest that there is. Asking goose would make its table.
+func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
+	folder := "mysql"
+	if s.sqlite {
+		folder = "sqlite"
+	}
+	files, err := fs.Glob(migrations.FS, folder+"/*.sql")
+	if err != nil || len(files) == 0 {
+		return 0, 0, fmt.Errorf("list the migrations: %d: %w", len(files), err)
+	}
+	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], folder+"/"), "_") // the names are in order
+	if newest, err = strconv.ParseInt(number, 10, 64); err != nil {
+		return 0, 0, fmt.Errorf("list the migrations: %w", err)
+	}
+	db := s.read.WithContext(ctx)
+	if !db.Migrator().HasTable("goose_db_version") {
+		return 0, newest, nil
+	}
+	err = db.Raw("SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version").Scan(&applied).Error
+	return applied, newest, wrap("read the schema's version", err)
+}

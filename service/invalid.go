@@ -1,0 +1,33 @@
+package service
+
+// Invalid says what is wrong with an input. It is free of languages: package handler words it.
+type Invalid struct {
+	Field    string // as the API names it; empty if it is about the whole
+	Reason   Reason
+	Min, Max int64  // the bounds, where the reason has any
+	Value    string // of the input, or those that it may have, where the reason quotes them
+}
+
+// Reason is a way in which an input can be wrong.
+type Reason string
+
+// The reasons of wrong sales and accounts.
+const (
+	OutOfRange    Reason = "out_of_range"    // a number below Min or above Max
+	BadText       Reason = "bad_text"        // fewer than Min or more than Max characters, or one that can't be printed
+	BadLink       Reason = "bad_link"        // neither empty, nor a path, nor an http(s) URL of at most Max characters
+	BadCurrency   Reason = "bad_currency"    // not three capital letters
+	BadYear       Reason = "bad_year"        // outside of the years Min to Max
+	InThePast     Reason = "in_the_past"     // a time that is over already
+	NotAfterStart Reason = "not_after_start" // an end that is no later than the start
+	BadName       Reason = "bad_name"        // not Min to Max letters, digits and . _ -
+	BadPassword   Reason = "bad_password"    // not Min to Max bytes of UTF-8
+)
+
+// outside gives what is wrong with a number that has to be low to high; nil if nothing is.
+func outside(field string, n, low, high int64) *Invalid {
+	if low <= n && n <= high {
+		return nil
+	}
+	return &Invalid{Field: field, Reason: OutOfRange, Min: low, Max: high}
+}

@@ -1,0 +1,67 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// replicaTime is how long replicas may take: a part of the catalog's refresh period.
+	replicaTime = 100 * time.Millisecond
+	// replicaRest is how many refreshes pass before replicas that did not answer are asked again.
+	replicaRest = 8
+)
+
+// GateReplicas looks at the gates of sales in replicas.
+type GateReplicas interface {
+	Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error)
+}
+
+// Shown reads the live sales for a catalog, with their stock as pages are to show it: replicas of Redis know of units that
+// were admitted and are not in the database yet. They can only lower the figure, and never to nothing: a replica is
+// behind, and what is sold out the database says.
+type Shown struct {
+	CatalogStore
+	Replicas GateReplicas
+	Log      *slog.Logger
+
+	rest   atomic.Int64 // refreshes until they are asked again
+	passed atomic.Bool  // some were passed over when they were last asked
+}
+
+// LiveOffers reads the live sales. Replicas that are away or behind are passed over; it is logged once.
+func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
+	list, err := s.CatalogStore.LiveOffers(ctx, linger)
+	if err != nil || len(list) == 0 || s.rest.Add(-1) >= 0 {
+		return list, err
+	}
+	s.rest.Store(0)
+	asking, cancel := context.WithTimeout(ctx, replicaTime)
+	defer cancel()
+	states, err := s.Replicas.Peek(asking, list)
+	if err != nil {
+		s.rest.Store(replicaRest)
+	}
+	s.tell(err != nil || slices.ContainsFunc(states, func(gate model.GateState) bool { return gate.Away }), err)
+	for i, gate := range states {
+		if stock := &list[i].Stock; gate.Open && gate.Epoch == stock.Epoch && stock.Available > 0 {
+			stock.Available = min(stock.Available, max(gate.Left, 1))
+		}
+	}
+	return list, nil
+}
+
+// tell logs when replicas begin to be passed over, and when that is over.
+func (s *Shown) tell(passed bool, err error) {
+	switch before := s.passed.Swap(passed); {
+	case passed && !before:
+		s.Log.Warn("replicas of Redis are away or behind; pages show the database's stock", "error", err)
+	case before && !passed:
+		s.Log.Info("replicas of Redis are back")
+	}
+}

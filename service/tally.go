@@ -1,0 +1,80 @@
+package service
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"flashsale/model"
+)
+
+// Tally counts how purchase requests ended, by sale, since this instance started. Counting is one look-up in a map that
+// is only read, and an addition: every request of a rush does it.
+type Tally struct {
+	catalog *Catalog
+	mu      sync.Mutex // one who changes the map at a time
+	counts  atomic.Pointer[map[tallied]*atomic.Int64]
+}
+
+type tallied struct {
+	saleID  string
+	verdict model.Verdict
+}
+
+// NewTally counts nothing yet.
+func NewTally(catalog *Catalog) *Tally {
+	t := &Tally{catalog: catalog}
+	t.counts.Store(&map[tallied]*atomic.Int64{})
+	return t
+}
+
+// Count counts one request. A sale that isn't watched is left out: strangers make ids up.
+func (t *Tally) Count(saleID string, verdict model.Verdict) {
+	kind := tallied{saleID, verdict}
+	count, ok := (*t.counts.Load())[kind]
+	if !ok {
+		if _, watched := t.catalog.InMemory(saleID); !watched {
+			return
+		}
+		count = t.add(kind)
+	}
+	count.Add(1)
+}
+
+// add makes the count of a kind that came for the first time.
+func (t *Tally) add(kind tallied) *atomic.Int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := *t.counts.Load()
+	if count, ok := counts[kind]; ok {
+		return count // another one was quicker
+	}
+	next := maps.Clone(counts)
+	next[kind] = &atomic.Int64{}
+	t.counts.Store(&next)
+	return next[kind]
+}
+
+// Counts gives the counts of the watched sales and forgets those of the others, so that there are never more than the
+// catalog has sales.
+func (t *Tally) Counts() map[string]map[model.Verdict]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := *t.counts.Load()
+	watched := make(map[tallied]*atomic.Int64, len(counts))
+	bySale := map[string]map[model.Verdict]int64{}
+	for kind, count := range counts {
+		if _, ok := t.catalog.InMemory(kind.saleID); !ok {
+			continue
+		}
+		watched[kind] = count
+		if bySale[kind.saleID] == nil {
+			bySale[kind.saleID] = map[model.Verdict]int64{}
+		}
+		bySale[kind.saleID][kind.verdict] = count.Load()
+	}
+	if len(watched) < len(counts) {
+		t.counts.Store(&watched)
+	}
+	return bySale
+}

@@ -1,0 +1,187 @@
+// Package tracing sends spans of requests to an OpenTelemetry collector: the request, its call of the gate and its
+// settle, and their calls of Redis and the database. What is done for several attempts at once has one span, which
+// links to their requests. No span has a user's id, an address, a path, a statement or an error's text.
+package tracing
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/XSAM/otelsql"
+	"github.com/redis/go-redis/extra/redisotel/v9"
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const name = "flashsale"
+
+// closeTimeout is how long the collector may take for the last spans: a stop has other things to do.
+const closeTimeout = 500 * time.Millisecond
+
+// Tracing makes spans and sends them in batches of bounded size from a bounded queue: what doesn't fit is dropped. The
+// methods that say so may be called on nil, which traces nothing.
+type Tracing struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	close    func() error
+
+	followed sync.Map // trace.Span of a request under way, by its order's id; sampled ones only
+	count    atomic.Int64
+}
+
+// New sends spans to http(s)://host:4318, the part ratio of the requests and those whose sender says so. The collector
+// need not be there: log hears when it fails. Close must follow.
+func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
+	if err != nil {
+		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are lost", "error", err) }))
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter),
+		sdktrace.WithSampler(sdktrace.ParentBased(requests{sdktrace.TraceIDRatioBased(ratio)})),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", name), attribute.String("service.instance.id", instance),
+		)),
+	)
+	stop := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		return provider.Shutdown(ctx)
+	}
+	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
+}
+
+// requests samples traces that begin with a request. What the workers do by themselves, many times a second, begins none.
+type requests struct{ sdktrace.Sampler }
+
+// ShouldSample is part of sdktrace.Sampler.
+func (r requests) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	if p.Kind != trace.SpanKindServer {
+		return sdktrace.NeverSample().ShouldSample(p)
+	}
+	return r.Sampler.ShouldSample(p)
+}
+
+// Close sends what is left, if the collector takes it within closeTimeout. It may be called on nil.
+func (t *Tracing) Close() error {
+	if t == nil {
+		return nil
+	}
+	return t.close()
+}
+
+// Tracer makes the spans of requests.
+func (t *Tracing) Tracer() trace.Tracer { return t.tracer }
+
+// OpenDB is sql.OpenDB, with a span for each statement of a request that is sampled. It may be called on nil.
+func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
+	if t == nil {
+		return sql.OpenDB(c)
+	}
+	return otelsql.OpenDB(c, otelsql.WithTracerProvider(t.provider), otelsql.WithSpanOptions(otelsql.SpanOptions{
+		DisableQuery: true,
+		RecordError:  func(error) bool { return false }, // a duplicate key's says whose it is
+		OmitRows:     true, OmitConnResetSession: true, OmitConnectorConnect: true,
+		SpanFilter: func(ctx context.Context, _ otelsql.Method, _ string, _ []driver.NamedValue) bool {
+			return trace.SpanFromContext(ctx).IsRecording()
+		},
+	}))
+}
+
+// WatchRedis has each command of a request that is sampled make a span. It may be called on nil.
+func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
+	if t == nil {
+		return nil
+	}
+	return redisotel.InstrumentTracing(client, redisotel.WithTracerProvider(t.provider),
+		redisotel.WithDBStatement(false), redisotel.WithCallerEnabled(false), redisotel.WithDialFilter(true))
+}
+
+// Follow begins a span of a request that is sampled, and has the batches that its attempt will be in find the request
+// by the order's id, until ctx ends with it.
+func (t *Tracing) Follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
+	request := trace.SpanFromContext(ctx)
+	if !request.IsRecording() {
+		return ctx, func(error) {}
+	}
+	if _, twice := t.followed.Swap(orderID, request); !twice {
+		t.count.Add(1)
+		context.AfterFunc(ctx, func() {
+			t.followed.Delete(orderID)
+			t.count.Add(-1)
+		})
+	}
+	request.SetAttributes(attribute.String("flashsale.order_id", orderID))
+	return t.start(ctx, span)
+}
+
+// Batch begins the span of what is done at once for n attempts, by their orders' ids. It is in the trace of the first
+// of their requests that is sampled; the others have a link to it, and it to them. If none is sampled there is no span.
+func (t *Tracing) Batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
+	if t.count.Load() == 0 {
+		return ctx, func(error) {}
+	}
+	var sampled []trace.Span
+	for i := range n {
+		if request, ok := t.followed.Load(orderID(i)); ok {
+			sampled = append(sampled, request.(trace.Span)) // Follow puts nothing else there
+		}
+	}
+	if len(sampled) == 0 {
+		return ctx, func(error) {}
+	}
+	links := make([]trace.Link, len(sampled))
+	for i, request := range sampled {
+		links[i] = trace.Link{SpanContext: request.SpanContext()}
+	}
+	within, end = t.start(trace.ContextWithSpan(ctx, sampled[0]), span,
+		trace.WithLinks(links...), trace.WithAttributes(attribute.Int("flashsale.attempts", n)))
+	for _, request := range sampled {
+		request.AddLink(trace.LinkFromContext(within))
+	}
+	return within, end
+}
+
+func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStartOption) (within context.Context, end func(error)) {
+	within, span := t.tracer.Start(ctx, name, opts...)
+	return within, func(err error) {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}
+}
+
+// Logs adds trace_id to the lines about a request that is sampled.
+func Logs(to slog.Handler) slog.Handler { return logs{to} }
+
+type logs struct{ slog.Handler }
+
+// Handle is part of slog.Handler.
+func (l logs) Handle(ctx context.Context, r slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()))
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// WithAttrs is part of slog.Handler.
+func (l logs) WithAttrs(attrs []slog.Attr) slog.Handler { return logs{l.Handler.WithAttrs(attrs)} }
+
+// WithGroup is part of slog.Handler.
+func (l logs) WithGroup(name string) slog.Handler { return logs{l.Handler.WithGroup(name)} }

@@ -1,0 +1,73 @@
+// A chart of figures against time, by uPlot. The legend is ours: it says in text what the curves end with, or are at
+// under the pointer, and follows the language.
+
+import { element } from "./desk.js";
+import { locale, number, say } from "./i18n.js";
+import uPlot from "./uplot.js";
+
+// kept is how many points are kept: ten minutes at one a second.
+const kept = 600;
+
+// shortest is the least time that a chart shows, in seconds, so that its first points are no cliff.
+const shortest = 30;
+
+const height = 180;
+const font = '11px system-ui, -apple-system, "Segoe UI", sans-serif';
+
+const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// chart makes a chart in a figure that has a .plot and a .legend. series are the keys of words, in the order in which
+// add(seconds, values) gives their values; null is a gap.
+export function chart(figure, series) {
+  const place = figure.querySelector(".plot");
+  const data = [[], ...series.map(() => [])];
+  const values = series.map((key, i) => {
+    const [entry, name, value] = [element("li"), element("span"), element("strong")];
+    say(name, key);
+    entry.dataset.series = i + 1;
+    entry.append(name, value);
+    figure.querySelector(".legend").append(entry);
+    return value;
+  });
+  const tell = (at) => values.forEach((value, i) => {
+    const n = data[i + 1][at];
+    value.textContent = n == null ? "–" : number(Math.round(n));
+  });
+
+  const line = { stroke: () => token("--quiet"), font, grid: { stroke: () => token("--line"), width: 1 }, ticks: { show: false } };
+  const plot = new uPlot({
+    width: place.clientWidth || 300,
+    height,
+    padding: [8, 28, 0, 0], // room for half of the last time
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, sync: { key: "console" }, points: { size: 6 } },
+    scales: {
+      x: { range: (_, from, to) => [Math.min(from, to - shortest), to] },
+      y: { range: (_, from, to) => [0, Math.max(1, to) * 1.05] },
+    },
+    axes: [
+      { ...line, size: 24, space: 70, values: (_, ticks) => ticks.map((seconds) => (data[0].length ? clock(seconds) : "")) },
+      { ...line, size: 56, space: 30, values: (_, ticks) => ticks.map((n) => (Number.isInteger(n) ? number(n) : "")) },
+    ],
+    series: [{}, ...series.map((_, i) => ({ stroke: () => token(`--series-${i + 1}`), width: 2, points: { show: false } }))],
+    hooks: { setCursor: [({ cursor }) => tell(cursor.idx ?? data[0].length - 1)] },
+  }, data, place);
+
+  new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height })).observe(place);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw(false));
+
+  return {
+    add(seconds, figures) {
+      [seconds, ...figures].forEach((n, i) => {
+        data[i].push(n);
+        if (data[i].length > kept) {
+          data[i].shift();
+        }
+      });
+      plot.setData(data);
+      tell(plot.cursor.idx ?? data[0].length - 1);
+    },
+  };
+}
+
+const clock = (seconds) => new Intl.DateTimeFormat(locale(), { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(seconds * 1000);

@@ -1,0 +1,108 @@
+// Asking back before something is done. The words of a question are ask_NAME, ask_NAME_more and ask_NAME_yes, and
+// ask_NAME_field if something is to be typed.
+
+import { loggedIn, tell } from "./desk.js";
+import { at, show } from "./dom.js";
+import { Mistake } from "./fields.js";
+import { hush, say } from "./i18n.js";
+
+// period is how often the hint of a field is brought up to date.
+const period = 1000;
+
+const dialog = at("confirm");
+const input = at("confirm-value");
+const error = at("confirm-error");
+
+// confirm asks, and does work if the answer is yes: with what was typed, as read() gives it, if there is a field. A
+// refusal is shown, and nothing that was typed is lost. It gives what work gave, or null if it was left.
+//
+// A field is {type, value, read(typed), hint(typed)}: read throws a Mistake, hint gives a word and its places.
+export function confirm(name, { places, field, grave = false, work }) {
+  const yes = at("confirm-yes");
+  say(at("confirm-title"), `ask_${name}`);
+  say(at("confirm-more"), `ask_${name}_more`, places);
+  say(yes, `ask_${name}_yes`);
+  yes.className = grave ? "second stop" : "main";
+  clear();
+  show(at("confirm-field"), field);
+  if (field) {
+    say(at("confirm-label"), `ask_${name}_field`);
+    input.type = field.type;
+    input.inputMode = field.type === "text" ? "numeric" : "";
+    input.value = field.value;
+    hint(field);
+  }
+  dialog.showModal();
+  (field ? input : at("confirm-no")).focus();
+  return answered(field, work);
+}
+
+function answered(field, work) {
+  const over = new AbortController();
+  const { signal } = over;
+  let busy = false;
+  return new Promise((resolve) => {
+    const end = (given) => {
+      if (signal.aborted) {
+        return; // it was closed while the work was under way
+      }
+      over.abort();
+      clearInterval(look);
+      dialog.close();
+      resolve(given);
+    };
+    const leave = () => busy || end(null);
+    input.addEventListener("input", () => hint(field), { signal });
+    const look = setInterval(hint, period, field); // what it speaks of may change meanwhile
+    at("confirm-no").addEventListener("click", leave, { signal });
+    dialog.addEventListener("cancel", (event) => {
+      event.preventDefault();
+      leave();
+    }, { signal });
+    // A browser may close a dialog unasked. The event comes late: it may be about a question before this one.
+    dialog.addEventListener("close", () => dialog.open || end(null), { signal });
+    at("confirm-form").addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (busy) {
+        return;
+      }
+      clear();
+      busy = true;
+      at("confirm-yes").setAttribute("aria-busy", "true");
+      try {
+        const typed = field?.read(input.value);
+        end(await loggedIn(() => work(typed)));
+      } catch (refusal) {
+        complain(field, refusal);
+      } finally {
+        busy = false;
+        at("confirm-yes").removeAttribute("aria-busy");
+      }
+    }, { signal });
+  });
+}
+
+function clear() {
+  hush(error);
+  input.removeAttribute("aria-invalid");
+}
+
+function complain(field, refusal) {
+  if (refusal instanceof Mistake) {
+    say(error, refusal.word, refusal.places);
+  } else {
+    tell(error, refusal);
+  }
+  if (field && (refusal instanceof Mistake || refusal.field)) {
+    input.setAttribute("aria-invalid", "true");
+    input.focus();
+  }
+}
+
+function hint(field) {
+  const said = field?.hint(input.value);
+  show(at("confirm-hint"), said);
+  if (said) {
+    say(at("confirm-hint"), ...said);
+  }
+}

@@ -1,0 +1,52 @@
+// The log of a sale: what operators did, and what the engine repaired.
+
+import { call } from "./api.js";
+import { coded, element, onClick, row, stamp } from "./desk.js";
+import { at, show } from "./dom.js";
+import { hush, reason } from "./i18n.js";
+
+// atOnce is how many entries are fetched at a time.
+const atOnce = 20;
+
+let saleID = "";
+let cursor = "";
+let unfolded = false; // older entries are shown: nothing is read anew under them
+
+// start shows the newest entries.
+export function start(id) {
+  saleID = id;
+  unfolded = false;
+  page("").catch((refusal) => reason(at("log-error"), refusal));
+}
+
+// refresh reads the newest entries again, unless somebody has gone on to older ones.
+export async function refresh() {
+  if (!unfolded) {
+    await page("").catch(() => {}); // it is tried again
+  }
+}
+
+async function page(from) {
+  const { data } = await call("GET", `/admin/sales/${saleID}/operations?limit=${atOnce}&cursor=${encodeURIComponent(from)}`);
+  const lines = data.operations.map(lineOf);
+  hush(at("log-error"));
+  if (from) {
+    at("log").append(...lines);
+  } else {
+    at("log").replaceChildren(...lines);
+  }
+  cursor = data.next_cursor;
+  show(at("log-more"), cursor !== "");
+  show(at("log-none"), at("log").rows.length === 0);
+}
+
+function lineOf({ at: when, actor, action, detail }) {
+  const what = element("span");
+  what.append(coded("action", action), element("span", "quiet below", detail));
+  return row([stamp(when), element("span", "id", actor), what]);
+}
+
+onClick(at("log-more"), at("log-error"), async () => {
+  unfolded = true;
+  await page(cursor);
+});

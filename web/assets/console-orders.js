@@ -1,0 +1,141 @@
+// The orders of a sale: filtered, searched, a page at a time, refunded, and as a file.
+
+import { call } from "./api.js";
+import { confirm } from "./confirm.js";
+import { coded, element, onClick, row, stamp, word } from "./desk.js";
+import { at, show } from "./dom.js";
+import { read } from "./feed.js";
+import { hush, money, number, reason, say } from "./i18n.js";
+
+// atOnce is how many orders are fetched at a time.
+const atOnce = 50;
+
+// urlLife is for how long a made file can be reached: until the browser has begun to save it, and far longer.
+const urlLife = 60_000;
+
+const error = at("orders-error");
+let saleID = "";
+let changed = () => {};
+let cursor = "";
+let asked = ""; // the filter of the orders that are shown
+let unfolded = false; // older orders are shown
+let turn = 0; // counts the searches: the answer to an earlier one is late
+
+for (const status of ["", "pending", "paid", "cancelled", "expired", "refunded"]) {
+  const option = new Option("", status);
+  say(option, status ? `status_${status}` : "all_states");
+  at("status").append(option);
+}
+
+// start shows the orders of a sale; refunded() is called when one was refunded.
+export function start(id, refunded) {
+  saleID = id;
+  changed = refunded;
+  search();
+}
+
+// refresh reads the newest orders again, unless somebody has gone on to older ones, or points at those that are there.
+export async function refresh() {
+  if (!unfolded && !at("orders").matches(":hover, :focus-within")) {
+    await page("").catch(() => {}); // it is tried again
+  }
+}
+
+async function search() {
+  unfolded = false;
+  asked = new URLSearchParams({ status: at("status").value, q: at("q").value.trim() }).toString();
+  try {
+    await page("");
+  } catch (refusal) {
+    reason(error, refusal);
+  }
+}
+
+async function page(from) {
+  const mine = ++turn;
+  const { data } = await call("GET", `/admin/sales/${saleID}/orders?${asked}&limit=${atOnce}&cursor=${encodeURIComponent(from)}`);
+  if (mine === turn) {
+    draw(data, from === "");
+  }
+}
+
+function draw({ orders, next_cursor: next }, anew) {
+  const lines = orders.map(lineOf);
+  if (anew) {
+    at("orders").replaceChildren(...lines);
+  } else {
+    at("orders").append(...lines);
+  }
+  cursor = next;
+  show(at("orders-more"), cursor !== "");
+  hush(error);
+  const n = number(at("orders").rows.length);
+  say(at("orders-told"), n === "0" ? "orders_none" : cursor ? "orders_newest" : "orders_all", { n });
+}
+
+function lineOf(order) {
+  const amount = money(order.amount_cents, order.currency);
+  const [who, how] = [element("span"), element("span")];
+  const state = coded("status", order.status);
+  state.className = "state";
+  state.dataset.state = order.status;
+  who.append(element("span", "id long", order.id), element("span", "quiet below", order.user_id));
+  how.append(state, element("span", "quiet below narrow-only", amount));
+  const line = row([
+    who, how, number(order.quantity), amount, order.created_at ? stamp(order.created_at) : "–",
+    order.paid_at ? stamp(order.paid_at) : "–", order.status === "paid" ? refundButton(order) : "",
+  ], [2, 3], [2, 3, 4, 5]);
+  line.id = order.id;
+  return line;
+}
+
+function refundButton(order) {
+  const button = word("refund", "button", "plain");
+  button.type = "button";
+  button.setAttribute("aria-describedby", order.id);
+  button.addEventListener("click", async () => {
+    const refunded = await confirm("refund", {
+      places: { amount: money(order.amount_cents, order.currency), user: order.user_id, units: number(order.quantity) },
+      grave: true,
+      work: async () => (await call("POST", `/admin/orders/${order.id}/refund`)).data,
+    });
+    if (refunded) {
+      const line = lineOf({ ...order, ...refunded });
+      at(order.id).replaceWith(line);
+      line.tabIndex = -1;
+      line.focus(); // the button is gone
+      changed();
+    }
+  });
+  return button;
+}
+
+at("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  search();
+});
+at("status").addEventListener("change", search);
+onClick(at("orders-more"), error, () => {
+  unfolded = true;
+  return page(cursor);
+});
+
+// The file is fetched rather than linked to, since a link can't say who asks.
+onClick(at("csv"), error, async () => {
+  const name = `orders-${saleID}.csv`;
+  const file = [];
+  let bytes = 0;
+  const told = at("csv-told");
+  const size = () => number(Math.ceil(bytes / 1000));
+  for await (const part of read(`/admin/sales/${saleID}/orders.csv?${asked}`)) {
+    file.push(part);
+    bytes += part.length;
+    say(told, "csv_size", { size: size() });
+  }
+  const link = element("a");
+  link.href = URL.createObjectURL(new Blob(file, { type: "text/csv" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), urlLife);
+  say(told, "csv_done", { name, size: size() });
+});

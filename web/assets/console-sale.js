@@ -1,0 +1,201 @@
+// The console's page of one sale: how it stands, live, and what an operator does with it.
+
+import "./share.js";
+import { call, pause } from "./api.js";
+import { everySecond, now, sync } from "./clock.js";
+import { confirm } from "./confirm.js";
+import { refresh as refreshLog, start as startLog } from "./console-log.js";
+import { refresh as refreshOrders, start as startOrders } from "./console-orders.js";
+import { attend, repeat, sayWindow } from "./desk.js";
+import { at, show } from "./dom.js";
+import { follow } from "./feed.js";
+import { Mistake, local, moment, whole, zone } from "./fields.js";
+import { draw as drawFigures, forget } from "./figures.js";
+import { drafted, open } from "./form.js";
+import { dateTime, money, number, reason, say } from "./i18n.js";
+
+// period is how often the sale, its orders and its log are read again: the stream says nothing of what other operators
+// change.
+const period = 5000;
+
+// late is the age of the last figures, in milliseconds, from which on they aren't live: they come once a second.
+const late = 5000;
+
+// mostUnits is the largest quota.
+const mostUnits = 100_000_000;
+
+const id = location.pathname.split("/").at(-1);
+let sale = null;
+let heard = null; // the time of the last figures, by the server's clock
+let arrived = Infinity; // and when they came, as performance.now() counts
+
+function take(said) {
+  sale = said;
+  document.title = `${sale.title} · Flashsale`;
+  at("title-shown").textContent = sale.title;
+  at("shop-link").href = `/sales/${id}`;
+  at("short").href = at("short").textContent = sale.short_url;
+  const code = `${new URL(sale.short_url).pathname}/qr.svg`; // of this server, whatever its address for buyers is
+  if (at("qr").getAttribute("src") !== code) {
+    at("qr").src = at("qr-download").href = code;
+    at("qr-download").download = `sale-${id}.svg`;
+  }
+  draw();
+}
+
+// draw says what is known of the sale apart from its figures, and which actions there are.
+function draw() {
+  if (!sale) {
+    return;
+  }
+  if (performance.now() - arrived > late && at("line").dataset.line === "live") {
+    line("broken");
+  }
+  const [starts, ends] = [Date.parse(sale.starts_at), Date.parse(sale.ends_at)];
+  const state = sale.state === "upcoming" && now() >= starts ? "open" : sale.state;
+  at("state").dataset.state = state;
+  say(at("state"), `state_${state}`);
+  show(at("state"), true);
+  sayWindow(at("window"), sale);
+  at("price").textContent = money(sale.price_cents, sale.currency);
+  say(at("limit"), "limit", { n: number(sale.limit_per_user) });
+  const over = state === "ended";
+  show(at("pause"), !over && state !== "paused");
+  show(at("resume"), state === "paused" || state === "upcoming"); // before the start, nobody sees that it is paused
+  show(at("add"), !over);
+  show(at("extend"), !over || now() >= ends); // not if an operator has closed it
+  show(at("close"), !over);
+}
+
+// done shows what an action has made of the sale, says so, and gives the keyboard a place if its button is gone.
+function done(name, made) {
+  if (made) {
+    take(made);
+    say(at("notice"), `done_${name}`);
+    show(at("notice"), true);
+    refreshLog();
+  }
+  if (at(name).hidden) {
+    at("actions").querySelector("button:not([hidden])").focus();
+  }
+}
+
+const change = async (body) => (await call("PATCH", `/admin/sales/${id}`, { body })).data;
+
+for (const [name, grave] of [["pause", false], ["resume", false], ["close", true]]) {
+  at(name).addEventListener("click", async () => done(name, await confirm(name, {
+    places: { left: number(sale.available) }, grave, work: async () => (await call("POST", `/admin/sales/${id}/${name}`)).data,
+  })));
+}
+
+at("add").addEventListener("click", async () => done("add", await confirm("add", {
+  field: {
+    type: "text",
+    value: "",
+    read: (typed) => whole(typed, 1, mostUnits - sale.quota),
+    hint: (typed) => {
+      const more = Number.parseInt(typed.replace(/[\s,]/g, ""), 10);
+      return more > 0 ? ["ask_add_hint", { quota: number(sale.quota), sum: number(sale.quota + more) }] : ["ask_add_empty", { quota: number(sale.quota) }];
+    },
+  },
+  work: (units) => change({ add_quota: units, if_quota: sale.quota }), // a browser may send it twice by itself
+})));
+
+at("extend").addEventListener("click", async () => done("extend", await confirm("extend", {
+  places: { time: () => dateTime(Date.parse(sale.ends_at)) },
+  field: {
+    type: "datetime-local",
+    value: local(sale.ends_at),
+    read: (typed) => {
+      const ends = moment(typed);
+      if (Date.parse(ends) <= Date.parse(sale.starts_at)) {
+        throw new Mistake("wrong_order");
+      }
+      return ends;
+    },
+    hint: () => ["zone", zone(Date.parse(sale.ends_at))],
+  },
+  work: (ends) => change({ ends_at: ends }),
+})));
+
+at("edit").addEventListener("click", edit);
+
+function edit() {
+  open(sale, (made) => done("edit", made));
+}
+
+function line(word) {
+  at("line").dataset.line = word;
+  at("figures").classList.toggle("stale", word === "broken");
+  show(at("line"), true);
+  if (word === "live") {
+    say(at("line"), "live");
+    return;
+  }
+  if (heard && word === "broken") {
+    say(at("line"), "not_live", { time: () => dateTime(heard, "medium") });
+  } else {
+    say(at("line"), word === "broken" ? "connection_broken" : "connecting");
+  }
+  forget();
+}
+
+function hear(event, figures) {
+  if (event === "figures") {
+    heard = Date.parse(figures.now);
+    arrived = performance.now();
+    if (at("line").dataset.line !== "live") {
+      line("live");
+    }
+    Object.assign(sale, { state: figures.state, quota: figures.quota, available: figures.available });
+    draw();
+    drawFigures(figures);
+  }
+}
+
+// fresh reads the sale, not from a cache: it may be older than what we have just changed.
+const fresh = async () => (await call("GET", `/sales/${id}`, { headers: { "Cache-Control": "no-cache" } })).data;
+
+async function refresh() {
+  try {
+    take(await fresh());
+  } catch {
+    // the line says whether there is a connection
+  }
+  await Promise.all([refreshOrders(), refreshLog()]);
+}
+
+async function first(signal) {
+  while (!sale && !signal.aborted) {
+    try {
+      take(await fresh());
+    } catch (refusal) {
+      if (refusal.status === 404) {
+        show(at("unknown"), true);
+        show(at("desk"), false);
+        return;
+      }
+      line("broken");
+      await pause(period);
+    }
+  }
+}
+
+attend(async (signal) => {
+  line("connecting");
+  await first(signal);
+  if (!sale || signal.aborted) {
+    return;
+  }
+  startOrders(id, refreshLog);
+  startLog(id);
+  repeat(signal, period, refresh);
+  follow(`/admin/sales/${id}/live`, { signal, hear, line }).catch((refusal) => {
+    line("broken");
+    reason(at("line"), refusal);
+  });
+  if (drafted(sale) && at("form").hidden) {
+    edit();
+  }
+});
+sync().then(() => everySecond(draw));

@@ -1,0 +1,104 @@
+// What a sale does at the moment: figures, charts and tables, drawn from the events of its live stream.
+
+import { chart } from "./chart.js";
+import { coded, element, milliseconds, put, row } from "./desk.js";
+import { at, show } from "./dom.js";
+import { dateTime, number, say } from "./i18n.js";
+import { drawInstances } from "./instances.js";
+
+// All states that an order in the database may be in: each is always listed, so that nothing moves.
+const states = ["pending", "paid", "cancelled", "expired", "refunded", "rejected"];
+
+// old is the age of the orders' sums, in milliseconds, at which it is told: they are summed up less often.
+const old = 5000;
+
+const stock = chart(at("stock-chart"), ["available", "held", "paid"]);
+const rates = chart(at("rate-chart"), ["series_accepted", "series_sold_out", "series_others"]);
+let last = null; // the figures before
+
+// forget takes the next figures as the first: the stream has paused, so that nothing is known of the time between.
+export function forget() {
+  if (last) {
+    const gap = Date.parse(last.now) / 1000 + 0.001;
+    stock.add(gap, [null, null, null]);
+    rates.add(gap, [null, null, null]);
+  }
+  last = null;
+}
+
+export function draw(now) {
+  const { perSecond, verdicts } = compare(now, last);
+  last = now;
+  drawTiles(now, perSecond, verdicts);
+  drawCharts(now, verdicts);
+  put(at("verdicts"), Object.entries(now.purchases).sort((a, b) => b[1] - a[1]).map(([verdict, count]) => row(
+    [coded("verdict", verdict), rate(verdicts?.[verdict] ?? null), number(count)], [1, 2])), "none_yet");
+  const { orders, units } = now.books_at ? now : { orders: {}, units: {} };
+  put(at("books"), states.map((state) => row(
+    [coded("status", state), number(orders[state] ?? 0), number(units[state] ?? 0)], [1, 2])), "none_yet");
+  put(at("stages"), Object.entries(now.stages).sort().map(([name, { count, p50_ms: p50, p99_ms: p99 }]) => row(
+    [element("span", "id", name), number(count), count ? milliseconds(p50) : "–", count ? milliseconds(p99) : "–"], [1, 2, 3])), "none_yet");
+  drawAge(now);
+  drawInstances(now.instances);
+}
+
+// compare gives what happened a second since the figures before: in all, and by verdict. Figures that fell say nothing:
+// they are sums over instances, one of which has gone or begun anew.
+function compare(now, before) {
+  const seconds = before ? (Date.parse(now.now) - Date.parse(before.now)) / 1000 : 0;
+  if (seconds <= 0 || now.requests < before.requests) {
+    return { perSecond: null, verdicts: null };
+  }
+  const verdicts = Object.entries(now.purchases).map(([verdict, count]) => [verdict, Math.max(0, count - (before.purchases[verdict] ?? 0)) / seconds]);
+  return { perSecond: (now.requests - before.requests) / seconds, verdicts: Object.fromEntries(verdicts) };
+}
+
+function drawTiles(now, perSecond, verdicts) {
+  const share = (units) => Math.round((100 * units) / now.quota);
+  const sold = verdicts && (verdicts.accepted ?? 0);
+  tile("requests", rate(perSecond), "note_in_all", { n: number(now.requests) });
+  tile("admitted", rate(sold), "note_in_all", { n: number(now.purchases.accepted ?? 0) });
+  tile("available", number(now.available), "note_quota", { n: number(now.quota) });
+  tile("held", number(now.held), "note_share", { n: share(now.held) });
+  tile("paid", number(now.paid), "note_share", { n: share(now.paid) });
+  const { reachable, open, epoch, left, inflight, stream } = now.gate;
+  tile("queue", reachable ? number(stream) : "–", "note_inflight", { n: reachable ? number(inflight) : "–" });
+  tile("gate", null, "note_gate", { epoch: number(epoch), left: reachable ? number(left) : "–" });
+  tile("drift", now.drift_at ? number(now.drift) : "–", now.books_at ? (now.ok ? "note_ok" : "note_not_ok") : "note_not_read");
+  say(at("tile-gate").querySelector(".value"), reachable ? (open ? "gate_open" : "gate_closed") : "gate_away");
+  at("tile-gate").dataset.tone = reachable && (open || now.state === "ended") ? "good" : "warn";
+  at("tile-drift").dataset.tone = now.books_at && !now.ok ? "bad" : now.drift === 0 ? "good" : "warn";
+  show(at("database-away"), !now.database.reachable);
+}
+
+// tile writes a figure, unless it is null, and a note under it.
+function tile(name, value, note, places) {
+  const place = at(`tile-${name}`);
+  if (value !== null) {
+    place.querySelector(".value").textContent = value;
+  }
+  say(place.querySelector(".note"), note, places);
+}
+
+function drawCharts(now, verdicts) {
+  const seconds = Date.parse(now.now) / 1000;
+  const sum = (all) => Object.values(all).reduce((a, b) => a + b, 0);
+  stock.add(seconds, [now.available, now.held, now.paid]);
+  if (verdicts) {
+    const { accepted = 0, sold_out: soldOut = 0 } = verdicts;
+    rates.add(seconds, [accepted, soldOut, sum(verdicts) - accepted - soldOut]);
+  } else {
+    rates.add(seconds, [null, null, null]);
+  }
+}
+
+// drawAge says when the orders were summed up, if that is a while ago.
+function drawAge({ now, books_at: summed }) {
+  const late = Date.parse(now) - Date.parse(summed) > old;
+  show(at("books-at"), late);
+  if (late) {
+    say(at("books-at"), "books_at", { time: () => dateTime(Date.parse(summed), "medium") });
+  }
+}
+
+const rate = (n) => (n === null ? "–" : number(n < 10 ? Math.round(n * 10) / 10 : Math.round(n)));

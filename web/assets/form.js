@@ -1,0 +1,194 @@
+// The form of a sale: for a new one, or for what may be changed of one that is there. Its fields have the API's names,
+// so that what the server says of a field stands beside it.
+
+import { call } from "./api.js";
+import { now } from "./clock.js";
+import { loggedIn, tell } from "./desk.js";
+import { at, show } from "./dom.js";
+import { Mistake, amount, cents, local, moment, whole, zone } from "./fields.js";
+import { hush, number, reason, say } from "./i18n.js";
+import { passing } from "./store.js";
+
+// Bounds of the engine, so that a mistake is said before anything is sent.
+const longestTitle = 200;
+const longestDescription = 2000;
+const mostCents = 100_000_000_00;
+const mostUnits = 100_000_000;
+const mostEach = 10_000;
+const mostMinutes = 7 * 24 * 60;
+const mostBytes = 4096; // of a request
+
+const hour = 3600_000;
+
+// Each field: how it is read, which throws a Mistake, and how a sale's value is written into it.
+const fields = {
+  title: { read: title, write: String },
+  description: { read: description, write: String },
+  image_url: { read: picture, write: String },
+  price_cents: { read: (typed) => cents(typed, mostCents), write: amount },
+  original_price_cents: { read: (typed) => (typed.trim() ? cents(typed, mostCents) : 0), write: amount },
+  currency: { read: currency, write: String },
+  quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
+  limit_per_user: { read: (typed) => whole(typed, 1, mostEach), write: String },
+  pay_timeout_seconds: { read: (typed) => whole(typed, 1, mostMinutes) * 60, write: (seconds) => String(seconds / 60) },
+  starts_at: { read: moment, write: local },
+  ends_at: { read: moment, write: local },
+};
+
+const form = at("form");
+let sale = null; // which is changed; null for a new one
+let before = {}; // what stood in the fields when the form was opened
+let onSaved = null;
+let opener = null; // where the keyboard was
+let busy = false;
+
+// open shows the form for a new sale (null) or an existing one. saved(sale) is called with what the server made of it.
+// What was typed before a reload is there again.
+export function open(existing, saved) {
+  sale = existing;
+  onSaved = saved;
+  opener = document.activeElement;
+  const next = Math.ceil(now() / hour) * hour;
+  const shown = existing ?? { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, starts_at: next, ends_at: next + hour };
+  const typed = drafted(existing) ?? {};
+  for (const [name, { write }] of Object.entries(fields)) {
+    before[name] = name in shown ? write(shown[name]) : "";
+    at(name).value = typed[name] ?? before[name];
+    show(at(name).closest(".field"), names().includes(name));
+    complain(name);
+  }
+  say(at("form-title"), existing ? "edit_sale" : "new_sale");
+  say(at("form-send"), existing ? "save" : "create");
+  say(at("zone"), "zone", zone(shown.starts_at));
+  hush(at("form-error"));
+  show(form, true);
+  at("title").focus();
+}
+
+// drafted gives what was typed for a new sale (null) or an existing one and not sent, by field; null if nothing.
+export const drafted = (existing) => passing.read(`draft ${existing?.id ?? "new"}`);
+
+// names are those of the fields that are shown: not all can be changed of a sale that is there.
+const names = () => Object.keys(fields).filter((name) => !sale || !at(name).closest(".fixed"));
+
+const changed = () => names().filter((name) => at(name).value !== before[name]);
+
+function close() {
+  passing.remove(`draft ${sale?.id ?? "new"}`);
+  show(form, false);
+  opener.focus();
+}
+
+function title(typed) {
+  const n = [...typed.trim()].length;
+  if (n < 1 || n > longestTitle) {
+    throw new Mistake("wrong_title", { most: number(longestTitle) });
+  }
+  return typed.trim();
+}
+
+function description(typed) {
+  const n = [...typed.trim()].length;
+  if (n > longestDescription) {
+    throw new Mistake("wrong_long", { n: number(n), most: number(longestDescription) });
+  }
+  return typed.trim();
+}
+
+// picture reads an address that pages may load: not one of http, which their policy forbids.
+function picture(typed) {
+  const address = typed.trim();
+  if (address && !(address.startsWith("/") && !address.startsWith("//")) && !(/^https:\/\/./.test(address) && URL.canParse(address))) {
+    throw new Mistake("wrong_image_url");
+  }
+  return address;
+}
+
+function currency(typed) {
+  const code = typed.trim().toUpperCase();
+  if (!/^[A-Z]{3}$/.test(code)) {
+    throw new Mistake("wrong_currency");
+  }
+  return code;
+}
+
+// read gives what is to be sent. Each mistake is said beside its field; if there are any, null comes back.
+function read() {
+  const values = { ...sale };
+  const mistakes = new Map();
+  for (const name of names()) {
+    try {
+      values[name] = fields[name].read(at(name).value);
+    } catch (mistake) {
+      mistakes.set(name, mistake);
+    }
+  }
+  const fine = (...among) => !among.some((name) => mistakes.has(name));
+  if (fine("price_cents", "original_price_cents") && values.original_price_cents && values.original_price_cents <= values.price_cents) {
+    mistakes.set("original_price_cents", new Mistake("wrong_original"));
+  }
+  if (fine("starts_at", "ends_at") && values.ends_at <= values.starts_at) {
+    mistakes.set("ends_at", new Mistake("wrong_order"));
+  } else if (fine("ends_at") && !sale && Date.parse(values.ends_at) <= now()) {
+    mistakes.set("ends_at", new Mistake("wrong_past"));
+  }
+  const body = Object.fromEntries((sale ? changed() : names()).map((name) => [name, values[name]]));
+  const bytes = new TextEncoder().encode(JSON.stringify(body)).length;
+  if (fine("description") && bytes > mostBytes) {
+    mistakes.set("description", new Mistake("wrong_bytes", { n: number(bytes), most: number(mostBytes) }));
+  }
+  for (const name of names()) {
+    const mistake = mistakes.get(name);
+    complain(name, mistake && ((error) => say(error, mistake.word, mistake.places)));
+  }
+  at(names().find((name) => mistakes.has(name)))?.focus();
+  return mistakes.size === 0 ? body : null;
+}
+
+// complain lets a reason stand beside a field; without one it takes back what stood there.
+function complain(name, write) {
+  hush(at(`${name}-error`));
+  at(name).removeAttribute("aria-invalid");
+  if (write) {
+    write(at(`${name}-error`));
+    at(name).setAttribute("aria-invalid", "true");
+  }
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  hush(at("form-error"));
+  const body = busy ? null : read();
+  if (!body) {
+    return;
+  }
+  if (Object.keys(body).length === 0) {
+    close(); // nothing was changed
+    return;
+  }
+  busy = true;
+  at("form-send").setAttribute("aria-busy", "true");
+  try {
+    const path = sale ? `/admin/sales/${sale.id}` : "/admin/sales";
+    const { data } = await loggedIn(() => call(sale ? "PATCH" : "POST", path, { body }));
+    close();
+    onSaved(data);
+  } catch (refusal) {
+    if (names().includes(refusal.field)) {
+      complain(refusal.field, (error) => reason(error, refusal));
+      at(refusal.field).focus();
+    } else {
+      tell(at("form-error"), refusal);
+    }
+  } finally {
+    busy = false;
+    at("form-send").removeAttribute("aria-busy");
+  }
+});
+
+// What is typed outlives a reload.
+form.addEventListener("input", () => {
+  passing.write(`draft ${sale?.id ?? "new"}`, Object.fromEntries(changed().map((name) => [name, at(name).value])));
+});
+
+at("form-leave").addEventListener("click", close);

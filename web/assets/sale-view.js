@@ -1,0 +1,103 @@
+// What the page of a sale shows of what sale.js knows.
+
+import { session } from "./api.js";
+import { now } from "./clock.js";
+import { at, enable, show } from "./dom.js";
+import { dateTime, duration, hush, money, number, say } from "./i18n.js";
+import { payable } from "./order.js";
+
+// mostChoices is how many quantities there are to choose from at most.
+const mostChoices = 99;
+
+const goodNews = ["started", "back", "cancelled"];
+
+const starts = (sale) => Date.parse(sale.starts_at);
+const ends = (sale) => Date.parse(sale.ends_at);
+
+// quantity is what the buyer has chosen.
+export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity").value) : 1);
+
+// drawSale writes all of it.
+export function drawSale(view) {
+  const { sale, state, stage, order } = view;
+  at("stock").max = sale.quota;
+  at("stock").value = sale.available;
+  say(at("left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  at("state").dataset.state = state;
+  say(at("state"), `state_${state}`);
+  drawClock(sale, state);
+  drawForm(view);
+  drawNotice(view.told);
+  show(at("hold"), stage === "hold" || stage === "stuck");
+  show(at("hold-again"), stage === "stuck");
+  show(at("yours"), stage === "yours");
+  if (stage === "yours") {
+    drawOrder(sale, order);
+  }
+}
+
+function drawClock(sale, state) {
+  if (state === "upcoming") {
+    say(at("clock"), "starts_at", { time: () => dateTime(starts(sale)) });
+  } else if (state === "ended" && now() < ends(sale)) {
+    hush(at("clock")); // the operator has ended it
+  } else if (state === "ended") {
+    say(at("clock"), "ended_at", { time: () => dateTime(ends(sale)) });
+  } else {
+    say(at("clock"), "ends_in", { time: () => duration(ends(sale) - now()) });
+  }
+}
+
+function drawForm({ sale, state, stage, cool }) {
+  drawChoices(sale.limit_per_user);
+  show(at("buy"), stage === "choose" || stage === "asking");
+  enable(at("button"), state === "open" && cool && stage === "choose");
+  at("button").setAttribute("aria-busy", String(stage === "asking"));
+  if (state === "upcoming") {
+    say(at("button"), "starts_in", { time: () => duration(starts(sale) - now()) });
+  } else if (state === "open") {
+    say(at("button"), "buy", { amount: money(sale.price_cents * quantity(sale), sale.currency) });
+  } else {
+    say(at("button"), `state_${state}`);
+  }
+  show(at("early"), state === "upcoming");
+  at("early").classList.toggle("away", session() !== null); // its place stays, so that nothing moves
+}
+
+function drawChoices(limit) {
+  say(at("limit"), "limit", { n: number(limit) });
+  const options = at("quantity").options;
+  show(at("choice"), limit > 1);
+  while (options.length > Math.min(limit, mostChoices)) {
+    options.remove(options.length - 1);
+  }
+  while (options.length < Math.min(limit, mostChoices)) {
+    options.add(new Option(options.length + 1));
+  }
+}
+
+function drawNotice(told) {
+  show(at("notice"), told);
+  if (told) {
+    at("notice").dataset.tone = goodNews.includes(told[0]) ? "good" : "bad";
+    say(at("notice-text"), ...told);
+    show(at("notice-orders"), told[0] === "refused_limit_reached");
+  }
+}
+
+function drawOrder(sale, order) {
+  const late = order.status === "pending" && !payable(order);
+  const word = late ? "yours_late" : `yours_${order.status}`;
+  const expires = Date.parse(order.expires_at);
+  const amount = money(order.amount_cents, order.currency);
+  say(at("yours-title"), word, { time: () => dateTime(expires) });
+  say(at("yours-more"), `${word}_more`, { left: () => duration(expires - now()) });
+  say(at("yours-units"), "units", { n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
+  at("yours-amount").textContent = amount;
+  say(at("yours-pay"), "pay", { amount });
+  show(at("yours-pay"), payable(order));
+  show(at("yours-cancel"), payable(order));
+  say(at("yours-back"), order.status === "pending" && !late ? "buy_more" : "back_to_sale");
+  show(at("yours-back"), !payable(order) || sale.limit_per_user > order.quantity);
+  at("yours").dataset.status = late ? "late" : order.status;
+}
