@@ -111,6 +111,9 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 		return err
 	}
 	a.version = version
+	if limit, known := openFiles(); known { // Go itself has raised it as far as the system lets it
+		a.log.Info("open files", "limit", limit)
+	}
 	err = greet(a, version, stdout)
 	if err == nil {
 		err = a.Run(ctx)
@@ -197,10 +200,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 	defer func() { err = errors.Join(err, st.close()) }()
 	auditor := &service.Auditor{Store: st.database}
 	if st.embedded == nil { // an embedded Redis with gates is in the server's process
-		auditor.Gate = gate.New(st.redis, "audit", func(ctx context.Context, saleID string) (int, error) {
-			offer, _, err := st.database.Offer(ctx, saleID)
-			return offer.Parts, err
-		})
+		auditor.Gate = gate.New(st.redis, "audit", st.partsOf)
 	}
 	ids := []string{cmd.Audit.Sale}
 	if cmd.Audit.Sale == "" {

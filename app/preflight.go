@@ -64,6 +64,7 @@ func (l level) of(check, do, found string, args ...any) finding {
 // preflight looks at everything that a sale will need, and changes nothing.
 type preflight struct {
 	settings  config.Settings
+	valid     bool // an instance would start with them
 	options   config.Preflight
 	version   string
 	now       func() time.Time
@@ -159,6 +160,7 @@ func (p *preflight) look(ctx context.Context) {
 	p.lookAtSettings()
 	p.lookAtDatabase(ctx)
 	servers := p.lookAtRedis(ctx)
+	p.lookAtReplicas(ctx)
 	p.lookAtQueue(ctx)
 	p.lookAtInstances(ctx)
 	p.instances = cmp.Or(p.wanted(), len(p.running), 1)
@@ -189,12 +191,12 @@ func (p *preflight) hasSchema() bool {
 }
 
 func (p *preflight) lookAtSettings() {
-	s := p.settings // a copy: Validate fills in what follows from others
-	if err := s.Validate(); err != nil {
-		p.add(isFail.of("settings", "no instance starts with them", "%v", err))
+	if err := p.settings.Validate(); err != nil {
+		p.add(isFail.of("settings", "mend it: no instance starts like this", "%v", err))
 		return
 	}
-	p.add(judgeSettings(s)...)
+	p.valid = true
+	p.add(judgeSettings(p.settings)...)
 }
 
 // lookAtDatabase opens it and has it tell of itself.
@@ -223,7 +225,7 @@ func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 	defer cancel()
 	err := p.stores.openRedis(p.settings.Redis)
 	if err == nil {
-		asked := gate.New(p.stores.redis, "preflight")
+		asked := gate.New(p.stores.redis, "preflight", p.stores.partsOf)
 		var servers []gate.Server
 		if servers, err = asked.Servers(ctx, p.now); err == nil {
 			p.gate = asked
@@ -234,23 +236,47 @@ func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 	return nil
 }
 
-// lookAtQueue reaches the broker that brings admitted attempts to the database, if there is one, and makes nothing there.
-func (p *preflight) lookAtQueue(ctx context.Context) {
-	const check = "queue.reach"
-	s := p.settings // a copy, as above
-	switch {
-	case s.Queue == "redis-stream" || s.Queue == "redis-list":
-		p.add(good(check, "%s: Redis itself", s.Queue))
-		return
-	case s.Validate() != nil: // told already
+// lookAtReplicas asks those that are to say what stock pages show.
+func (p *preflight) lookAtReplicas(ctx context.Context) {
+	if p.settings.RedisRead == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	err := p.stores.openQueue(&s, "preflight", slog.New(slog.DiscardHandler))
+	var servers []gate.Server
+	replicas, err := gate.ConnectReplicas(p.settings.RedisRead)
+	if err == nil {
+		p.stores.replicas = replicas
+		servers, err = gate.New(replicas, "preflight").Servers(ctx, p.now)
+	}
+	if err != nil {
+		p.add(isWarn.of("replica", "start it, or mend --redis-read or the network", "pages show the database's stock: %s", oneLine(err)))
+		return
+	}
+	for _, s := range servers {
+		p.add(judgeReplica(s))
+	}
+}
+
+// lookAtQueue reaches the broker that brings admitted attempts to the database, if there is one, and makes nothing there.
+func (p *preflight) lookAtQueue(ctx context.Context) {
+	const check = "queue.reach"
+	s := &p.settings
+	switch {
+	case s.Queue == "redis-stream" || s.Queue == "redis-list":
+		p.add(good(check, "%s: Redis itself", s.Queue))
+		return
+	case !p.valid: // told already
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	err := p.stores.openQueue(s, "preflight", slog.New(slog.DiscardHandler))
 	if err == nil {
 		reach := p.stores.queue.Ping
-		if shy, ok := p.stores.queue.(interface{ Reach(ctx context.Context) error }); ok {
+		if shy, ok := p.stores.queue.(interface {
+			Reach(ctx context.Context) error
+		}); ok {
 			reach = shy.Reach // a Ping would make what is missing
 		}
 		err = reach(ctx)
@@ -284,15 +310,14 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 
 // mark is what instances with this command's secrets publish; empty if there is nothing to compare.
 func (p *preflight) mark(ctx context.Context) (string, error) {
-	s := p.settings
-	if s.Validate() != nil || s.Secret == "" {
+	if !p.valid || p.settings.Secret == "" {
 		return "", nil
 	}
 	key, err := p.stores.database.KeptKey(ctx, orderIDKey)
 	if err != nil || key == nil {
 		return "", err
 	}
-	return markOf(key, []byte(s.Secret), []byte(s.PaymentSecret)), nil
+	return markOf(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
 }
 
 // markOf tells whether two instances have the same secrets, and nothing else of them: its key is in the database.

@@ -314,6 +314,19 @@ func judgeRole(r gate.Server) (list []finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
+// judgeReplica looks at a Redis that --redis-read names. A Cluster, or sentinels, find replicas by themselves.
+func judgeReplica(r gate.Server) finding {
+	const check = "replica"
+	silent := number(r.Info["master_last_io_seconds_ago"])
+	switch {
+	case r.Info["role"] != "slave" && r.Info["cluster_enabled"] != "1":
+		return isWarn.of(check, "name a replica in --redis-read, or none", "%s is a primary", r.Addr)
+	case r.Info["role"] == "slave" && (r.Info["master_link_status"] != "up" || silent > laggingSeconds):
+		return isWarn.of(check, "look at it; until then pages show the database's stock", "%s has lost its primary", r.Addr)
+	}
+	return good(check, "%s, round trip %s", r.Addr, r.RoundTrip.Round(time.Microsecond))
+}
+
 // judgeMemory compares what the sales may take with what is free.
 func judgeMemory(info map[string]string, room int64) finding {
 	const check = "redis.memory"
@@ -484,12 +497,12 @@ func judgeTerms(o model.Offer, s config.Settings) (list []finding) {
 // judgeFiles compares the limit of open files with what an instance may have open.
 func judgeFiles(s config.Settings, connections, redisServers int) finding {
 	const check = "machine.files"
-	need := uint64(connections + s.DBMaxConns + redisServers*gate.Connections + spareFiles)
+	need := connections + s.DBMaxConns + redisServers*gate.Connections + spareFiles
 	limit, known := openFiles()
 	switch {
 	case !known:
-		return isWarn.of(check, "make sure that it is above "+strconv.FormatUint(need, 10), "this system doesn't tell its limit of open files")
-	case limit < need:
+		return isWarn.of(check, "make sure that it is above "+strconv.Itoa(need), "this system doesn't tell its limit of open files")
+	case limit < uint64(need): //nolint:gosec // no term is negative
 		return isFail.of(check, fmt.Sprintf("ulimit -n %d, LimitNOFILE=%d", need, need), "an instance with %d connections of buyers needs %d open files, and may have %d", connections, need, limit)
 	}
 	return good(check, "%d may be open here, an instance with %d connections of buyers needs %d", limit, connections, need)

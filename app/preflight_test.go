@@ -101,12 +101,14 @@ func preflighted(t testing.TB, args ...string) report {
 
 // fit is a shop in which no check fails, with a Redis of its own.
 type fit struct {
-	t     *testing.T
-	args  []string
-	name  string // of the database
-	root  *sql.DB
-	redis *redis.Client
-	db    *repository.Store
+	t    *testing.T
+	args []string
+	name string // of the database
+	root *sql.DB
+	db   *repository.Store
+
+	server *testkit.RedisServer
+	redis  *redis.Client
 }
 
 func newFit(t *testing.T) *fit {
@@ -130,7 +132,7 @@ func newFitOn(t *testing.T, mariadb *testkit.MariaDBServer) *fit {
 	t.Cleanup(func() { _ = client.Close() })
 	return &fit{
 		t: t, args: []string{"--database=" + database, "--redis=" + server.URL(), "--buyers=100000"}, name: path.Base(database),
-		root: mariadb.Root(t), redis: client, db: db,
+		root: mariadb.Root(t), db: db, server: server, redis: client,
 	}
 }
 
@@ -344,6 +346,25 @@ func TestPreflightOfQueues(t *testing.T) {
 				t.Errorf("want %q, among %+v", tc.want, r.Findings)
 			}
 		})
+	}
+}
+
+// Replicas that pages would not be shown from turn a line, and stop nobody.
+func TestPreflightOfReplicas(t *testing.T) {
+	t.Parallel()
+	f := newFit(t)
+	alone, lost, gone := testkit.Redis(t), testkit.Redis(t, "--replicaof", "127.0.0.1 1"), testkit.Redis(t)
+	gone.Kill()
+	look := func(server *testkit.RedisServer) report {
+		return preflighted(t, append(slices.Clone(f.args), "--redis-read="+server.URL())...)
+	}
+	if r := look(testkit.ReplicaOf(t, f.server)); r.level("replica") != isOK {
+		t.Errorf("a replica that is well: %+v", r.Findings)
+	}
+	for name, server := range map[string]*testkit.RedisServer{"a primary": alone, "one that has lost its primary": lost, "one that is gone": gone} {
+		if r := look(server); r.level("replica") != isWarn || !r.OK {
+			t.Errorf("%s: %+v", name, r.Findings)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func TestRehearsal(t *testing.T) {
 	coming := s.createSale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
 
 	ended := make(chan report, 1)
-	go func() { ended <- preflighted(t, f.rehearsed("--rehearsal-buyers=1000")...) }()
+	go func() { ended <- preflighted(t, f.rehearsed("--rehearsal-buyers=500")...) }()
 	seen := ""
 	var r report
 	for r.Findings == nil {
@@ -103,8 +103,8 @@ func TestRehearsal(t *testing.T) {
 		t.Fatalf("%+v", r.Findings)
 	}
 	got := r.Rehearsal
-	if got.Buyers != 1000 || got.Units != 200 || got.RequestsPerSecond <= 0 || got.P50MS <= 0 || got.P99MS < got.P50MS ||
-		got.Verdicts[model.Accepted] != 200 || got.Verdicts[model.SoldOut] != 800 || len(got.Verdicts) != 2 {
+	if got.Buyers != 500 || got.Units != 100 || got.RequestsPerSecond <= 0 || got.P50MS <= 0 || got.P99MS < got.P50MS ||
+		got.Verdicts[model.Accepted] != 100 || got.Verdicts[model.SoldOut] != 400 || len(got.Verdicts) != 2 {
 		t.Errorf("%+v", got)
 	}
 	f.nothingLeft(1, 1)

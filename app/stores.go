@@ -70,6 +70,12 @@ func (st *stores) openRedis(url string) (err error) {
 	return nil
 }
 
+// partsOf asks the database in how many parts a sale's gate is, for commands that look now and then.
+func (st *stores) partsOf(ctx context.Context, saleID string) (int, error) {
+	offer, _, err := st.database.Offer(ctx, saleID)
+	return offer.Parts, err
+}
+
 // openQueue connects to no broker yet: it may come later.
 func (st *stores) openQueue(s *config.Settings, instance string, log *slog.Logger) error {
 	switch s.Queue {

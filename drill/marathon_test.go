@@ -110,7 +110,7 @@ func marathon(d *drill) {
 	}
 	faults = slices.Concat(faults, cuts, deaths) // in the order in which they end: what comes up last needs all others
 	m.sale = s.SaleToPay(m.address(0), int(m.quota), 3600)
-	episodes := schedule(seed, span(20*time.Second, 10*time.Minute), span(time.Second, 4*time.Second), span(1500*time.Millisecond, 8*time.Second), faults)
+	episodes := schedule(seed, span(12*time.Second, 10*time.Minute), span(time.Second, 4*time.Second), span(1500*time.Millisecond, 8*time.Second), faults)
 	note := fmt.Sprintf("DRILL_SEED=%d repeats these faults", seed)
 	d.Log(note)
 	progress(note)

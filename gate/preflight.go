@@ -66,7 +66,7 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, err
 	look := func(ctx context.Context, client *redis.Client) (Server, error) {
 		s, err := lookAt(ctx, client, now)
 		if err != nil {
-			return s, fmt.Errorf("look at Redis %s: %w", client.Options().Addr, err)
+			return s, fmt.Errorf("look at Redis %s: %w", nameOf(client), err)
 		}
 		return s, nil
 	}
@@ -93,8 +93,16 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, err
 	return nil, fmt.Errorf("look at Redis: no way to ask a %T", g.client)
 }
 
+// nameOf is where a client connects to.
+func nameOf(client *redis.Client) string {
+	if addr := client.Options().Addr; addr != "FailoverClient" { // go-redis's word for what sentinels will say
+		return addr
+	}
+	return "the sentinels' primary"
+}
+
 func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s Server, err error) {
-	s.Addr = client.Options().Addr
+	s.Addr = nameOf(client)
 	if err := client.Ping(ctx).Err(); err != nil { // makes the connection, which is not part of a round trip
 		return s, err
 	}

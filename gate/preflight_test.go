@@ -145,3 +145,37 @@ func TestRunningForgetsNobody(t *testing.T) {
 		}
 	})
 }
+
+// Each master of a Cluster is asked, and behind sentinels the primary that they name.
+func TestServersOfMany(t *testing.T) {
+	ask := func(t *testing.T, address string) []Server {
+		t.Helper()
+		client, err := Connect(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		list, err := New(client, "here").Servers(t.Context(), time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	t.Run("a Cluster", func(t *testing.T) {
+		list := ask(t, testkit.Cluster(t, 3, 0).URL())
+		if len(list) != 3 || list[0].Addr >= list[1].Addr || list[1].Addr >= list[2].Addr {
+			t.Fatalf("%+v", list)
+		}
+		for _, s := range list {
+			if s.Info["role"] != "master" || s.Info["cluster_enabled"] != "1" || s.Info["cluster_state"] != "ok" {
+				t.Errorf("%s: %v", s.Addr, s.Info)
+			}
+		}
+	})
+	t.Run("sentinels", func(t *testing.T) {
+		list := ask(t, testkit.SentinelRedis(t).URL())
+		if len(list) != 1 || list[0].Info["role"] != "master" || list[0].Info["connected_slaves"] != "1" || list[0].Addr != "the sentinels' primary" {
+			t.Errorf("%+v", list)
+		}
+	})
+}

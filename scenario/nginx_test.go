@@ -150,7 +150,7 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 	f := newFleet(t)
 	d := openDoor(t, choices{"weighted.conf", "plain.conf", f.lines()})
 	f.Spread(100)
-	quota, buyers := size(300, 5_000), size(3_000, 50_000)
+	quota, buyers := size(150, 5_000), size(1_500, 50_000)
 	sale := f.Sale(f.instances[1].URL, quota)
 	victim := f.instances[0] // of weight 3: half of the load
 	attempts := f.Rush(sale, "u", buyers, func() {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 // gatehouse is the database and the Redis of gates, in one; it notes the steps of rebuilds.
 type gatehouse struct {
 	*fakeSales
+	mu      sync.Mutex // gates are rebuilt side by side
 	states  map[string]model.GateState
 	lost    bool // another caller wins the epoch
 	newer   bool // the gate there is newer than the one to come
@@ -55,7 +57,15 @@ func (h *gatehouse) step(name string) error {
 	return nil
 }
 
+func (h *gatehouse) Offer(ctx context.Context, id string) (model.Offer, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fakeSales.Offer(ctx, id)
+}
+
 func (h *gatehouse) NextEpoch(_ context.Context, id string, seen, gates int64, pause time.Duration) (int64, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.pause = pause
 	for i := range h.offers {
 		if h.offers[i].ID == id && !h.lost {
@@ -66,6 +76,8 @@ func (h *gatehouse) NextEpoch(_ context.Context, id string, seen, gates int64, p
 }
 
 func (h *gatehouse) GateContents(_ context.Context, id string, pending []model.Entry) (model.GateContents, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	err := h.step("contents")
 	for _, o := range h.offers {
 		if o.ID == id {
@@ -76,10 +88,14 @@ func (h *gatehouse) GateContents(_ context.Context, id string, pending []model.E
 }
 
 func (h *gatehouse) Log(_ context.Context, actor, action, subject, detail string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.step(strings.Join([]string{"log", actor, action, subject, detail}, " "))
 }
 
 func (h *gatehouse) Peek(_ context.Context, ids ...string) ([]model.GateState, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	states := make([]model.GateState, len(ids))
 	for i, id := range ids {
 		states[i] = h.states[id]
@@ -91,14 +107,20 @@ func (h *gatehouse) Peek(_ context.Context, ids ...string) ([]model.GateState, e
 }
 
 func (h *gatehouse) Close(_ context.Context, _ string, epoch int64) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return !h.newer, h.step(fmt.Sprint("close for ", epoch))
 }
 
 func (h *gatehouse) Pending(context.Context, string) ([]model.Entry, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.pending, h.step("pending")
 }
 
 func (h *gatehouse) Install(_ context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.moves > 0 {
 		h.moves--
 		_ = h.step("moved")
