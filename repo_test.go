@@ -120,7 +120,7 @@ func TestDecisionsAreListed(t *testing.T) {
 
 func TestSettingsInDocumentsExist(t *testing.T) {
 	var help bytes.Buffer
-	for _, args := range [][]string{{"--help"}, {"tokens", "--help"}, {"audit", "--help"}, {"lab", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"tokens", "--help"}, {"audit", "--help"}, {"preflight", "--help"}, {"lab", "--help"}} {
 		if _, err := config.Parse(args, func(string) string { return "" }, &help, &help); !errors.Is(err, config.ErrHelp) {
 			t.Fatal(err)
 		}

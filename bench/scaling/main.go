@@ -2,7 +2,7 @@
 // queueing model with the service times that were measured on one small machine, to see where the next bottleneck is;
 // docs/scaling.md says what it is worth.
 //
-//	go run ./bench/scaling --buyers 1000000 --quota 10000 --instances 8 --cores 4
+//	go run ./bench/scaling -buyers 1000000 -quota 10000 -instances 8 -cores 4
 package main
 
 import (
@@ -93,7 +93,7 @@ const (
 func (p *plan) validate() error {
 	within := func(name string, value, least, most float64) error {
 		if !(value >= least && value <= most) {
-			return fmt.Errorf("--%s: must be %v to %v", name, least, most)
+			return fmt.Errorf("-%s: must be %v to %v", name, least, most)
 		}
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestStationIsErlangs(t *testing.T) {
 		servers int
 		load    float64 // part of the servers
 	}{{1, 0.5}, {1, 0.8}, {2, 0.7}, {8, 0.85}} {
-		const service, jobs = 0.001, 300_000
+		const service, jobs = 0.001, 150_000
 		arrivals := tc.load * float64(tc.servers) / service
 		r := newRush(planned(t, "--seed=7"))
 		w := &r.world
@@ -106,12 +106,12 @@ func TestEveryBuyerIsAnswered(t *testing.T) {
 		"in parts":             {"--parts=6", "--shards=3"},
 		"behind a proxy":       {"--front-us=10"},
 		"a slow database":      {"--order-us=2000", "--look-up-us=20000"},
-		"one by one":           {"--gate-batch=1", "--settle-batch=1", "--quota=1000"},
+		"one by one":           {"--gate-batch=1", "--settle-batch=1", "--quota=400"},
 		"limited":              {"--limit-rate=100", "--limit-burst=100", "--tries=3"},
-		"Redis is overwhelmed": {"--instances=1", "--cores=100", "--rush=0", "--limit-burst=100000", "--admit-us=1000", "--ask-us=1000", "--tries=2"},
+		"Redis is overwhelmed": {"--instances=1", "--cores=100", "--rush=0", "--limit-burst=100000", "--admit-us=1000", "--ask-us=1000", "--tries=2", "--buyers=20000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := planned(t, append([]string{"--buyers=20000", "--quota=1000", "--instances=3"}, args...)...)
+			p := planned(t, append([]string{"--buyers=8000", "--quota=400", "--instances=3"}, args...)...)
 			r := simulated(p)
 			answers := 0
 			for end := pending; end < outcomes; end++ {
@@ -148,19 +148,19 @@ func TestPlansReach(t *testing.T) {
 		args []string
 		ok   func(r *rush) bool
 	}{
-		"the limiter":      {[]string{"--limit-rate=100", "--limit-burst=100", "--tries=1"}, func(r *rush) bool { return len(r.took[gaveUp]) > 10_000 }},
-		"a full queue":     {[]string{"--instances=1", "--cores=100", "--rush=0", "--limit-burst=100000", "--ask-us=1000"}, func(r *rush) bool { return r.busy > 0 }},
+		"the limiter":      {[]string{"--limit-rate=100", "--limit-burst=100", "--tries=1"}, func(r *rush) bool { return len(r.took[gaveUp]) > 4000 }},
+		"a full queue":     {[]string{"--instances=1", "--cores=100", "--rush=0", "--limit-burst=100000", "--ask-us=1000", "--buyers=20000"}, func(r *rush) bool { return r.busy > 0 }},
 		"the deadline":     {[]string{"--look-up-us=20000"}, func(r *rush) bool { return r.busy > 0 }},
-		"answers of 202":   {[]string{"--order-us=2000"}, func(r *rush) bool { return len(r.took[queued]) > 0 }},
+		"answers of 202":   {[]string{"--order-us=5000"}, func(r *rush) bool { return len(r.took[queued]) > 0 }},
 		"memory":           {[]string{"--keyed=false"}, func(r *rush) bool { return r.looks.served == 0 && percentile(r.took[soldOut], 0.5) < 0.001 }},
-		"the database":     {[]string{}, func(r *rush) bool { return r.looks.served == 19_000 }},
-		"batches":          {[]string{"--rush=0"}, func(r *rush) bool { return r.meanBatch() > 50 }},
+		"the database":     {[]string{}, func(r *rush) bool { return r.looks.served == 7600 }},
+		"batches":          {[]string{"--rush=0"}, func(r *rush) bool { return r.meanBatch() > 20 }},
 		"all parts":        {[]string{"--parts=6", "--shards=3"}, func(r *rush) bool { return r.shards[0].served > 0 && r.shards[2].served > 0 }},
-		"the proxy":        {[]string{"--front-us=10"}, func(r *rush) bool { return r.front.served == 40_000 }},
-		"more than enough": {[]string{"--quota=30000"}, func(r *rush) bool { return r.left == 10_000 && len(r.took[soldOut]) == 0 }},
+		"the proxy":        {[]string{"--front-us=10"}, func(r *rush) bool { return r.front.served == 16_000 }},
+		"more than enough": {[]string{"--quota=30000"}, func(r *rush) bool { return r.left == 22_000 && len(r.took[soldOut]) == 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := simulated(planned(t, append([]string{"--buyers=20000", "--quota=1000", "--instances=3"}, tc.args...)...))
+			r := simulated(planned(t, append([]string{"--buyers=8000", "--quota=400", "--instances=3"}, tc.args...)...))
 			if !tc.ok(r) {
 				t.Errorf("not reached: left %d, limited %d, busy %d, looks %d, a transaction has %.1f", r.left, r.limited, r.busy, r.looks.served, r.meanBatch())
 			}
