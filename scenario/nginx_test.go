@@ -27,6 +27,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
+	"flashsale/testkit"
 	"flashsale/testkit/shop"
 )
 
@@ -48,15 +51,48 @@ var weights = []int{3, 2, 1}
 type fleet struct {
 	*shop.Shop
 	instances []*shop.Instance
+	settings  []string
 }
 
-func newFleet(t *testing.T) *fleet {
-	f := &fleet{Shop: shop.New(t)}
+func newFleet(t *testing.T) *fleet { return fleetOn(shop.New(t)) }
+
+func fleetOn(s *shop.Shop, settings ...string) *fleet {
+	f := &fleet{Shop: s, settings: append([]string{"--trusted-proxies", "127.0.0.1"}, settings...)}
 	for i := range weights {
 		// On addresses from which nobody connects, so that no client can take the port of one that is killed.
-		f.instances = append(f.instances, f.Start("--trusted-proxies", "127.0.0.1", "--http-addr", fmt.Sprintf("127.0.77.%d:0", i+1)))
+		f.instances = append(f.instances, f.at(fmt.Sprintf("127.0.77.%d:0", i+1)))
 	}
 	return f
+}
+
+func (f *fleet) at(address string) *shop.Instance {
+	return f.Start(append(f.settings, "--http-addr", address)...)
+}
+
+// killed kills an instance, and starts it again where it was.
+func (f *fleet) killed(n int) {
+	f.instances[n].Kill()
+	f.instances[n] = f.at(address(f.instances[n].URL))
+}
+
+// sold returns when so many units of a sale are ordered: the moment at which something is to break.
+func (f *fleet) sold(t *testing.T, saleID string, units int) {
+	t.Helper()
+	shop.Recovered(t, fmt.Sprintf("%d units are sold", units), func() error {
+		if stock := f.Books(saleID).Stock; stock.Held+stock.Paid < int64(units) {
+			return fmt.Errorf("%d are", stock.Held+stock.Paid)
+		}
+		return nil
+	})
+}
+
+// rushWhile lets a crowd buy through a door while something happens.
+func (f *fleet) rushWhile(saleID string, buyers int, door string, happens func()) (attempts []shop.Attempt) {
+	var rush sync.WaitGroup
+	rush.Go(func() { attempts = f.Rush(saleID, "u", buyers, nil, door) })
+	happens()
+	rush.Wait()
+	return attempts
 }
 
 // lines are those of instances.conf.
@@ -150,13 +186,12 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 	f := newFleet(t)
 	d := openDoor(t, choices{"weighted.conf", "plain.conf", f.lines()})
 	f.Spread(100)
-	quota, buyers := size(150, 5_000), size(1_500, 50_000)
+	quota, buyers := size(300, 5_000), size(1_500, 50_000)
 	sale := f.Sale(f.instances[1].URL, quota)
-	victim := f.instances[0] // of weight 3: half of the load
-	attempts := f.Rush(sale, "u", buyers, func() {
-		victim.Kill()
-		victim = f.Start("--trusted-proxies", "127.0.0.1", "--http-addr", address(victim.URL))
-	}, d.URL)
+	attempts := f.rushWhile(sale, buyers, d.URL, func() {
+		f.sold(t, sale, quota/4)
+		f.killed(0) // of weight 3: half of the load
+	})
 	if live := f.Check(sale, attempts, d.URL); live != quota {
 		t.Errorf("%d units sold, want %d", live, quota)
 	}
@@ -175,7 +210,7 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 			ask(t, client, http.MethodGet, d.URL+"/api/v1/time", "", "X-Request-Id", fmt.Sprint(ids, i))
 		}
 		for _, line := range d.log(t, ids, 6) {
-			if line.Upstream == address(victim.URL) {
+			if line.Upstream == address(f.instances[0].URL) {
 				return nil
 			}
 		}
@@ -183,6 +218,36 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 	})
 	f.Audited(d.URL, sale)
 	f.AuditCommand()
+}
+
+// An instance is killed, then the primary of Redis, while a crowd buys through nginx: all of the quota is sold, no unit
+// twice, and whoever was promised one has it, though the replica that takes over may lack the last admissions.
+func TestNginxAndSentinelsHideWhatDies(t *testing.T) {
+	logging.Disable() // a server that is gone is no news
+	r := testkit.SentinelRedis(t)
+	f := fleetOn(shop.On(t, testkit.SharedMariaDB(t).NewDatabase(t), r.Primary), "--redis", r.URL())
+	d := openDoor(t, choices{"weighted.conf", "plain.conf", f.lines()})
+	f.Spread(100)
+	quota, buyers := size(600, 5_000), size(3_000, 50_000)
+	sale := f.Sale(f.instances[1].URL, quota)
+	attempts := f.rushWhile(sale, buyers, d.URL, func() {
+		f.sold(t, sale, quota/4)
+		f.killed(0) // of weight 3: half of the load
+		f.sold(t, sale, quota/2)
+		r.Primary.Kill()
+	})
+	counts := shop.Tally(attempts)
+	t.Logf("%d units sold to the crowd: %v", f.Check(sale, attempts, d.URL), counts)
+	if counts["201 "]+counts["202 "] < quota || counts["0 "] > 0 {
+		t.Errorf("answers: %v", counts)
+	}
+	r.AwaitPromotion()
+	f.SellRest(sale, quota, attempts, d.URL)
+	if gate, database := ways(t, f.Shop, sale); gate == 0 || database == 0 {
+		t.Errorf("%d orders came by the gate, %d in the database alone: nothing broke in mid-sale", gate, database)
+	}
+	f.Audited(d.URL, sale)
+	auditAt(t, f.Shop, r.URL())
 }
 
 // Buyers behind one address are no flood: nobody of a thousand who come at once is turned away for it. A flood is.
