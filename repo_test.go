@@ -51,6 +51,25 @@ func TestStrategiesAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
+// The words of two languages can't be compared, but what stands between them can.
+func TestReadmesSayTheSame(t *testing.T) {
+	english, chinese := read(t, "README.md"), read(t, "README.zh-CN.md")
+	for what, pattern := range map[string]string{
+		"headings' depths": `(?m)^#+ `,
+		"commands":         "(?s)```[a-z]+\n.*?```",
+		"links":            `\]\((?:docs|CON|CHANGE)[^)]*\)`,
+		"names":            "`[^`\n]+`",
+		"figures":          `\d+(?:[.,]\d+)*(?: ms)?`,
+	} {
+		of := regexp.MustCompile(pattern)
+		a, b := of.FindAllString(english, -1), of.FindAllString(chinese, -1)
+		if what == "names" || what == "figures" { // each language has its own order of words
+			a, b = sorted(a), sorted(b)
+		}
+		same(t, what+" of README.md", a, "README.zh-CN.md", b)
+	}
+}
+
 func TestScriptsSayWhatTheyTake(t *testing.T) {
 	key := regexp.MustCompile(`KEYS\[\d+\]`)
 	embeds := read(t, "gate/gate.go")
