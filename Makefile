@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test browser lint fmt fuzz lab bench microbench drill nginx check build clean
+.PHONY: help run test browser lint fmt fuzz lab bench microbench drill nginx kits check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -61,6 +61,18 @@ drill: ## Break every part under load: about 25 minutes, or ROWS=regexp; writes 
 
 nginx: ## Kill an instance behind nginx under 50,000 attempts; make test has a short form
 	DRILL=full go test -count=1 -timeout 20m -run TestNginx -v ./scenario
+
+kits: build/k6 build/.newman ## Run the kits for testers: ab, Postman's newman and k6; docs/loadtest.md tells how to use them
+	go test -tags bench -count=1 -timeout 20m -v ./loadtest
+
+# k6 is built, which takes some minutes, and newman fetched once. The folder is hidden, for Go looks into others.
+build/k6: loadtest/k6/go.mod
+	go build -C loadtest/k6 -o ../../build/k6 go.k6.io/k6
+
+NEWMAN := 6.2.2
+build/.newman:
+	npm install --silent --no-audit --no-fund --no-save --prefix build/.newman.new newman@$(NEWMAN)
+	mv build/.newman.new build/.newman
 
 microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build

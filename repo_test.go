@@ -111,8 +111,16 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), target)); err != nil {
+			to, heading, _ := strings.Cut(target, "#")
+			if to == "" {
+				to = file
+			} else {
+				to = filepath.Join(filepath.Dir(file), to)
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere", file, target)
+			} else if heading != "" && !slices.Contains(anchors(read(t, to)), heading) {
+				t.Errorf("%s: the link to %s leads to no heading", file, target)
 			}
 		}
 	}
@@ -212,6 +220,14 @@ func TestMainIsADoor(t *testing.T) {
 	if n := strings.Count(read(t, "main.go"), "\n"); n == 0 || n > maxMainLines {
 		t.Errorf("main.go has %d lines, want 1 to %d", n, maxMainLines)
 	}
+}
+
+// anchors are the names that GitHub gives a document's headings.
+func anchors(text string) (list []string) {
+	for _, heading := range found(text, regexp.MustCompile("(?m)^#+ (.+)$")) {
+		list = append(list, strings.ReplaceAll(regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(strings.ToLower(heading), ""), " ", "-"))
+	}
+	return list
 }
 
 // documents are the Markdown files of the repository.
