@@ -129,6 +129,85 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// The first picture of the architecture has the imports of every room that is in it, and no others.
+func TestTheHouseIsAsDrawn(t *testing.T) {
+	_, picture, _ := strings.Cut(read(t, "docs/architecture.md"), "```mermaid\nflowchart TD\n")
+	picture, _, _ = strings.Cut(picture, "```")
+	frames, frame := map[string][]string{}, ""
+	var arrows [][2]string
+	for line := range strings.Lines(picture) {
+		line = regexp.MustCompile(`\[.*\]`).ReplaceAllString(strings.TrimSpace(line), "") // what a box is labelled
+		if name, begins := strings.CutPrefix(line, "subgraph "); begins || line == "end" {
+			frame = strings.TrimSpace(strings.TrimSuffix(name, "end"))
+			continue
+		}
+		from, to, isArrow := strings.Cut(line, " --> ")
+		sources, targets := strings.Split(from, " & "), strings.Split(to, " & ")
+		if frame != "" {
+			frames[frame] = append(frames[frame], sources...)
+		}
+		if !isArrow {
+			continue
+		}
+		if frame != "" {
+			frames[frame] = append(frames[frame], targets...)
+		}
+		for _, a := range sources {
+			for _, b := range targets {
+				arrows = append(arrows, [2]string{a, b})
+			}
+		}
+	}
+	inside := func(name string) []string {
+		if rooms, isFrame := frames[name]; isFrame {
+			return rooms
+		}
+		return []string{name}
+	}
+	drawn := map[string][]string{}
+	for _, arrow := range arrows {
+		for _, a := range inside(arrow[0]) {
+			drawn[a] = append(drawn[a], inside(arrow[1])...)
+		}
+		for _, b := range inside(arrow[1]) {
+			if _, known := drawn[b]; !known {
+				drawn[b] = nil // it is held to have none
+			}
+		}
+	}
+	if len(drawn) < 20 {
+		t.Fatalf("only %d rooms are drawn", len(drawn))
+	}
+	for room, rooms := range drawn {
+		folder := room
+		if room == "main" {
+			folder = "."
+		}
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var imported []string
+		for _, entry := range entries {
+			if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+				continue
+			}
+			tree, err := parser.ParseFile(token.NewFileSet(), path.Join(folder, entry.Name()), nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range tree.Imports {
+				if name, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "flashsale/"); ours {
+					imported = append(imported, name)
+				}
+			}
+		}
+		if got, want := sorted(rooms), sorted(imported); !slices.Equal(got, want) {
+			t.Errorf("%s is drawn with arrows to %q and imports %q", room, got, want)
+		}
+	}
+}
+
 func TestDecisionsAreListed(t *testing.T) {
 	listed := found(read(t, "docs/adr/README.md"), regexp.MustCompile(`\((\d{4}-[a-z-]+\.md)\)`))
 	decisions := names(files(t, "docs/adr", ".md"))

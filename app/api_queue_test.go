@@ -75,7 +75,11 @@ func TestSellsWithoutItsBroker(t *testing.T) {
 	t.Parallel()
 	broker := testkit.RabbitMQ(t)
 	broker.Kill()
-	s := start(t, by("rabbitmq", broker.URL()), func(c *config.Settings) { c.PayGrace = 0 })
+	s := start(t, by("rabbitmq", broker.URL()), func(c *config.Settings) { c.PayGrace, c.OpsAddr = 0, "127.0.0.1:0" })
+	bypassed := func(entries string) bool {
+		page := s.anyone().call("GET", s.app.OpsURL()+"/metrics", nil).want(200).body
+		return strings.Contains(string(page), "\nflashsale_queue_bypassed_entries_total "+entries+"\n")
+	}
 	queue := func(want string) func() bool {
 		return func() bool {
 			var said struct {
@@ -90,6 +94,7 @@ func TestSellsWithoutItsBroker(t *testing.T) {
 	ann := s.buyer("ann")
 	first := ann.buy(saleID, 1)
 	s.eventually("the queue is down", queue("down"))
+	s.eventually("the first order is counted", func() bool { return bypassed("1") })
 	broker.Restart()
 	s.eventually("the queue is there", queue("ok"))
 	second := ann.buy(saleID, 1)

@@ -27,7 +27,7 @@ func (a *App) watch() error {
 		},
 		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
 		Breaker: func() bool { return a.strategy.Healthy() == nil },
-		Streams: a.streams.Open, Now: a.now,
+		Streams: a.streams.Open, Bypassed: a.settler.Bypassed, Now: a.now,
 	})
 	return nil
 }

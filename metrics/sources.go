@@ -32,6 +32,7 @@ type Sources struct {
 	QueueAge func(ctx context.Context, saleIDs ...string) (time.Duration, error) // of the oldest entry
 	Breaker  func() bool                                                         // attempts go to the gate
 	Streams  func() int
+	Bypassed func() int64 // entries settled without the queue
 	Now      func() time.Time
 }
 
@@ -41,7 +42,7 @@ type sourced struct {
 	m *Metrics
 
 	build, sales, streams, breaker, reachable, queueAge, drift, look, expiryLag *prometheus.Desc
-	units, requests, open, epoch, left, inflight, entries                       *prometheus.Desc
+	units, requests, open, epoch, left, inflight, entries, bypassed             *prometheus.Desc
 }
 
 // Watch adds the figures of the sources. It may be called once.
@@ -63,6 +64,7 @@ func (m *Metrics) Watch(s Sources) {
 		left:      desc("flashsale_gate_left_units", "Units that a sale's gate may still admit.", "sale"),
 		inflight:  desc("flashsale_gate_inflight_units", "Units that were admitted and not settled.", "sale"),
 		entries:   desc("flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", "sale"),
+		bypassed:  desc("flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them."),
 		queueAge:  desc("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none."),
 		drift:     desc("flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", "sale"),
 		look:      desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last audited, 0 if it never did: one instance at a time does."),
@@ -77,7 +79,7 @@ type setter func(d *prometheus.Desc, value float64, labels ...string)
 func (s *sourced) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.build, s.sales, s.streams, s.breaker, s.reachable, s.queueAge, s.drift, s.look, s.expiryLag,
-		s.units, s.requests, s.open, s.epoch, s.left, s.inflight, s.entries,
+		s.units, s.requests, s.open, s.epoch, s.left, s.inflight, s.entries, s.bypassed,
 	} {
 		to <- d
 	}
@@ -92,6 +94,7 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	gauge(s.build, 1, version, strategy, runtime.Version())
 	gauge(s.streams, float64(s.Streams()))
 	gauge(s.breaker, number(s.Breaker()))
+	to <- prometheus.MustNewConstMetric(s.bypassed, prometheus.CounterValue, float64(s.Bypassed()))
 	now := s.Now()
 	gauge(s.look, seconds(s.m.audited.Load()))
 	if emptied := s.m.expired.emptied.Load(); emptied != 0 {

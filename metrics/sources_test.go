@@ -45,6 +45,7 @@ func sources(state model.GateState, sales ...model.Offer) Sources {
 		QueueAge: func(context.Context, ...string) (time.Duration, error) { return 1500 * time.Millisecond, nil },
 		Breaker:  func() bool { return true },
 		Streams:  func() int { return 3 },
+		Bypassed: func() int64 { return 9 },
 		Now:      func() time.Time { return noon },
 	}
 }
@@ -65,6 +66,7 @@ func TestSources(t *testing.T) {
 		`flashsale_sale_units{sale="A",state="paid"} 2`,
 		`flashsale_sale_requests_total{sale="A",verdict="sold_out"} 7`,
 		`flashsale_event_streams 3`,
+		`flashsale_queue_bypassed_entries_total 9`,
 		`flashsale_gate_breaker_closed 1`,
 		`flashsale_gate_reachable 1`,
 		`flashsale_gate_open{sale="A"} 1`,

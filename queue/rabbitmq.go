@@ -60,8 +60,8 @@ type link struct {
 	refused chan amqp.Return // messages for which there is no queue
 }
 
-// dial connects and declares the queues, or gives up when ctx ends.
-func (q *RabbitMQ) dial(ctx context.Context) (*link, error) {
+// dial connects and has the link prepared, or gives up when ctx ends.
+func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, error) {
 	l := &link{refused: make(chan amqp.Return, batchMost)}
 	letGo := func() bool { return true }
 	conn, err := amqp.DialConfig(q.url, amqp.Config{
@@ -75,7 +75,7 @@ func (q *RabbitMQ) dial(ctx context.Context) (*link, error) {
 	})
 	if err == nil {
 		l.conn = conn
-		if err = q.open(l); err != nil {
+		if err = prepare(l); err != nil {
 			l.close()
 		}
 	}
@@ -129,7 +129,7 @@ func (q *RabbitMQ) publishing(ctx context.Context, call func(*link) error) (err 
 		q.publisher = nil
 	}
 	if q.publisher == nil {
-		if q.publisher, err = q.dial(ctx); err != nil {
+		if q.publisher, err = q.dial(ctx, q.open); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 func (q *RabbitMQ) subscribe(ctx context.Context) (l *link, messages, wakes <-chan amqp.Delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, amqpSetup)
 	defer cancel()
-	if l, err = q.dial(ctx); err != nil {
+	if l, err = q.dial(ctx, q.open); err != nil {
 		return nil, nil, nil, err
 	}
 	letGo := l.cutWith(ctx)

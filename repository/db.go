@@ -25,6 +25,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"flashsale/gather"
 	"flashsale/model"
 )
 
@@ -58,6 +59,8 @@ type Store struct {
 	sqlite bool
 	lock   chan struct{}       // held by each writing transaction, if there is one
 	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
+
+	lookUps *gather.Gatherer[model.Attempt, *model.Order] // of Order
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db` with at most maxConns connections.
@@ -68,10 +71,18 @@ func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 
 // OpenBy is Open with pools that are made by open, which may watch what goes through them.
 func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
+	var s *Store
+	var err error
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
-		return openSQLite(ctx, path, open)
+		s, err = openSQLite(ctx, path, open)
+	} else {
+		s, err = openMySQL(ctx, address, maxConns, open)
 	}
-	return openMySQL(ctx, address, maxConns, open)
+	if err != nil {
+		return nil, err
+	}
+	s.lookUps = gather.New(lookUpLimits, s.lookUp)
+	return s, nil
 }
 
 // dsnConnector connects by a driver that has no connectors.
@@ -258,8 +269,9 @@ func (s *Store) Exclusive(lock chan struct{}) *Store {
 	return &locked
 }
 
-// Close ends all connections.
+// Close ends all connections; no method may be called from then on.
 func (s *Store) Close() error {
+	s.lookUps.Close(closeGrace)
 	if s.sqlite {
 		return errors.Join(closePool(s.read), closePool(s.write))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"flashsale/gather"
 	"flashsale/model"
 )
 
@@ -116,17 +118,39 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 	return known, nil
 }
 
-// Order reads an order, or the durable refusal under its id (rejected); ok is false if there is neither.
+// lookUpLimits: a statement names each id twice, for orders and for refusals. Two are under way at a time, so that a
+// connection that hangs does not hold up everybody. As many may wait as for a gate, and no statement takes longer than
+// the database itself would let it.
+var lookUpLimits = gather.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
+
+// closeGrace is how long Close waits for look-ups under way before it cuts them off: they change nothing.
+const closeGrace = time.Second
+
+// Order reads an order, or the durable refusal under its id (rejected); ok is false if there is neither. Calls that come
+// while others are under way share a statement, which begins after they came: each sees what was committed before it.
+// model.ErrUnavailable: the database doesn't answer, or too many wait for it.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
-	known, err := s.knownOutcomes(s.read.WithContext(ctx), []model.Attempt{{ID: id}})
+	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
+	if errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed) {
+		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+	}
+	if err != nil || found == nil {
+		return order, false, wrap("read order", err)
+	}
+	return *found, true, nil
+}
+
+// lookUp reads the orders of attempts that gathered, in their order; nil where there is none.
+func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) ([]*model.Order, error) {
+	known, err := s.knownOutcomes(s.read.WithContext(ctx), attempts)
 	if err != nil {
-		return order, false, fmt.Errorf("read order: %w", err)
+		return nil, err
 	}
-	outcome, ok := known[id]
-	if ok {
-		order = *outcome.Order
+	found := make([]*model.Order, len(attempts))
+	for i, a := range attempts {
+		found[i] = known[a.ID].Order
 	}
-	return order, ok, nil
+	return found, nil
 }
 
 // Orders lists orders, the newest first, and the cursor of the next page, which is empty at the end.

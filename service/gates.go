@@ -149,7 +149,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) (err error) {
 	if err != nil {
 		return fmt.Errorf("rebuild the gate of sale %s: %w", saleID, err)
 	}
-	g.log.Info("gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
+	g.log.InfoContext(ctx, "gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
 	if g.Installed != nil {
 		g.Installed(r.Reason)
 	}

@@ -132,7 +132,7 @@ func (o *Orders) released(ctx context.Context, saleID string, release model.Rele
 // releaseAtGate brings what the database has released to the gate. Should it not arrive, the auditor repairs it.
 func releaseAtGate(ctx context.Context, gate Releaser, catalog *Catalog, log *slog.Logger, saleID string, releases []model.Release) {
 	if err := gate.Release(context.WithoutCancel(ctx), saleID, releases); err != nil {
-		log.Warn("the gate did not hear of a release; the auditor will repair it", "sale", saleID, "error", err)
+		log.WarnContext(ctx, "the gate did not hear of a release; the auditor will repair it", "sale", saleID, "error", err)
 	}
 	catalog.Unlatch(saleID)
 }

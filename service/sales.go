@@ -80,7 +80,7 @@ func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor 
 		return offer, nil, err
 	}
 	if err := s.Gates.Preheat(ctx, sale.ID); err != nil {
-		s.Log.Warn("a new sale has no gate yet; the controller will install it", "sale", sale.ID, "error", err)
+		s.Log.WarnContext(ctx, "a new sale has no gate yet; the controller will install it", "sale", sale.ID, "error", err)
 	}
 	s.tell(ctx, sale.ID)
 	offer, ok, err := s.Catalog.Sale(ctx, sale.ID)
@@ -147,7 +147,7 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := s.Gate.Configure(ctx, offer.Sale); err != nil {
-		s.Log.Warn("the gate did not hear of a change", "sale", c.SaleID, "error", err)
+		s.Log.WarnContext(ctx, "the gate did not hear of a change", "sale", c.SaleID, "error", err)
 		s.Gates.ReplaceGate(c.SaleID, "missed a change")
 	}
 	if c.AddQuota > 0 {
@@ -161,10 +161,10 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 // tell brings this instance's memory up to date at once, and every other's.
 func (s *Sales) tell(ctx context.Context, saleID string) {
 	if err := s.Catalog.Refresh(ctx); err != nil {
-		s.Log.Warn("refresh after a change", "sale", saleID, "error", err)
+		s.Log.WarnContext(ctx, "refresh after a change", "sale", saleID, "error", err)
 	}
 	if err := s.Gate.Announce(ctx, saleID); err != nil {
-		s.Log.Warn("other instances will find a change by polling", "sale", saleID, "error", err)
+		s.Log.WarnContext(ctx, "other instances will find a change by polling", "sale", saleID, "error", err)
 	}
 }
 

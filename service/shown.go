@@ -47,7 +47,7 @@ func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 	if err != nil {
 		s.rest.Store(replicaRest)
 	}
-	s.tell(err != nil || slices.ContainsFunc(states, func(gate model.GateState) bool { return gate.Away }), err)
+	s.tell(ctx, err != nil || slices.ContainsFunc(states, func(gate model.GateState) bool { return gate.Away }), err)
 	for i, gate := range states {
 		if stock := &list[i].Stock; gate.Open && gate.Epoch == stock.Epoch && stock.Available > 0 {
 			stock.Available = min(stock.Available, max(gate.Left, 1))
@@ -57,11 +57,11 @@ func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 }
 
 // tell logs when replicas begin to be passed over, and when that is over.
-func (s *Shown) tell(passed bool, err error) {
+func (s *Shown) tell(ctx context.Context, passed bool, err error) {
 	switch before := s.passed.Swap(passed); {
 	case passed && !before:
-		s.Log.Warn("replicas of Redis are away or behind; pages show the database's stock", "error", err)
+		s.Log.WarnContext(ctx, "replicas of Redis are away or behind; pages show the database's stock", "error", err)
 	case before && !passed:
-		s.Log.Info("replicas of Redis are back")
+		s.Log.InfoContext(ctx, "replicas of Redis are back")
 	}
 }

@@ -1,6 +1,7 @@
 // Package tracing sends spans of requests to an OpenTelemetry collector: the request, its call of the gate and its
 // settle, and their calls of Redis and the database. What is done for several attempts at once has one span, which
-// links to their requests. No span has a user's id, an address, a path, a statement or an error's text.
+// links to their requests. No span has a user's id or address, a path, a statement or an error's text. The spans of
+// Redis's calls have the address of Redis.
 package tracing
 
 import (
@@ -25,6 +26,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"flashsale/model"
 )
 
 const name = "flashsale"
@@ -50,9 +53,9 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	if err != nil {
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are lost", "error", err) }))
+	otel.SetErrorHandler(&failures{log: log})
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter),
+		sdktrace.WithBatcher(wordless{exporter}),
 		sdktrace.WithSampler(sdktrace.ParentBased(requests{sdktrace.TraceIDRatioBased(ratio)})),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", name), attribute.String("service.instance.id", instance),
@@ -65,6 +68,50 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	}
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
+
+// failurePause is the least time between two lines of the log about failures. Each batch that a collector does not take
+// is one, and it may be away for days.
+const failurePause = time.Minute
+
+// failures tells the log what OpenTelemetry could not do.
+type failures struct {
+	log     *slog.Logger
+	told    atomic.Bool // less than failurePause ago
+	skipped atomic.Int64
+}
+
+// Handle is part of otel.ErrorHandler. The line says how many failures before it have none.
+func (f *failures) Handle(err error) {
+	if f.told.Swap(true) {
+		f.skipped.Add(1)
+		return
+	}
+	time.AfterFunc(failurePause, func() { f.told.Store(false) })
+	f.log.Warn("traces are lost", "error", err, "skipped", f.skipped.Swap(0))
+}
+
+// wordless takes the texts of errors off the spans that leave the process, whichever library put them there: Redis's
+// name arguments, a database's the user whose key is twice.
+type wordless struct{ sdktrace.SpanExporter }
+
+// ExportSpans is part of sdktrace.SpanExporter.
+func (w wordless) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	bare := make([]sdktrace.ReadOnlySpan, len(spans))
+	for i, span := range spans {
+		bare[i] = wordlessSpan{span}
+	}
+	return w.SpanExporter.ExportSpans(ctx, bare)
+}
+
+type wordlessSpan struct{ sdktrace.ReadOnlySpan }
+
+// Status keeps that a span failed, and not why.
+func (s wordlessSpan) Status() sdktrace.Status {
+	return sdktrace.Status{Code: s.ReadOnlySpan.Status().Code}
+}
+
+// Events are none: those that the libraries write are errors.
+func (s wordlessSpan) Events() []sdktrace.Event { return nil }
 
 // requests samples traces that begin with a request. What the workers do by themselves, many times a second, begins none.
 type requests struct{ sdktrace.Sampler }
@@ -167,7 +214,7 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs adds trace_id to the lines about a request that is sampled.
+// Logs adds to the lines about a request its request_id, unless they have it, and its trace_id if it is sampled.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
@@ -177,7 +224,19 @@ func (l logs) Handle(ctx context.Context, r slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		r.AddAttrs(slog.String("trace_id", span.TraceID().String()))
 	}
+	if id := model.RequestIDOf(ctx); id != "" && !named(r) {
+		r.AddAttrs(slog.String("request_id", id))
+	}
 	return l.Handler.Handle(ctx, r)
+}
+
+// named reports whether a line has its request's id: those of the access log and of failed requests do.
+func named(r slog.Record) (found bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		found = found || a.Key == "request_id"
+		return !found
+	})
+	return found
 }
 
 // WithAttrs is part of slog.Handler.

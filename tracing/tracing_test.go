@@ -3,14 +3,26 @@ package tracing
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 
+	"flashsale/embedded"
 	"flashsale/middleware"
 )
 
@@ -31,20 +43,118 @@ func TestLogsNameTheTrace(t *testing.T) {
 			var out bytes.Buffer
 			log := slog.New(Logs(slog.NewJSONHandler(&out, nil))).With("some", "attribute")
 			router := gin.New()
-			router.Use(middleware.Trace(tracing.Tracer()), middleware.RequestID(), middleware.AccessLog(log, time.Now))
-			router.GET("/", func(c *gin.Context) { c.Status(http.StatusOK) })
+			router.Use(middleware.Trace(tracing.Tracer()), middleware.RequestID(), middleware.AccessLog(log, time.Now), middleware.Deadline(time.Minute))
+			router.GET("/", func(c *gin.Context) {
+				log.InfoContext(c.Request.Context(), "on the way")
+				c.Status(http.StatusOK)
+			})
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 			request.Header.Set("traceparent", tc.header)
 			request.Header.Set("X-Request-ID", "request-1")
 			router.ServeHTTP(httptest.NewRecorder(), request)
-			var line map[string]any
-			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-				t.Fatal(err)
+			for text := range bytes.Lines(out.Bytes()) {
+				var line map[string]any
+				if err := json.Unmarshal(text, &line); err != nil {
+					t.Fatal(err)
+				}
+				got, _ := line["trace_id"].(string)
+				if got != tc.want || line["request_id"] != "request-1" || line["some"] != "attribute" || bytes.Count(text, []byte(`"request_id"`)) != 1 {
+					t.Errorf("%s", text)
+				}
 			}
-			if got, _ := line["trace_id"].(string); got != tc.want || line["request_id"] != "request-1" || line["some"] != "attribute" {
-				t.Errorf("%s", out.String())
+			if n := bytes.Count(out.Bytes(), []byte("\n")); n != 2 {
+				t.Errorf("%d lines", n)
 			}
 		})
+	}
+}
+
+// However many failures there are, the log has a line a minute, which says for how many it stands.
+func TestFailuresAreToldNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		tracing, err := New(t.Context(), "http://127.0.0.1:1", 0, "here", slog.New(slog.NewJSONHandler(&out, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const pause = 700 * time.Millisecond // so that none falls on the very end of a minute
+		for range 3 * failurePause / pause {
+			otel.Handle(errors.New("the collector is away"))
+			time.Sleep(pause)
+		}
+		if err := tracing.Close(); err != nil {
+			t.Error(err)
+		}
+		skipped := []float64{}
+		for line := range bytes.Lines(out.Bytes()) {
+			var told map[string]any
+			if err := json.Unmarshal(line, &told); err != nil || told["error"] != "the collector is away" || told["level"] != "WARN" {
+				t.Errorf("%v: %s", err, line)
+			}
+			n, _ := told["skipped"].(float64)
+			skipped = append(skipped, n)
+		}
+		if !slices.Equal(skipped, []float64{0, 85, 85}) {
+			t.Errorf("the lines skipped %v", skipped)
+		}
+	})
+}
+
+// That a call of Redis failed is sent, and not a word of its error, which may name anything.
+func TestSpansHaveNoWordsOfErrors(t *testing.T) {
+	var sent []byte
+	var spans []*tracepb.Span
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var request collectorpb.ExportTraceServiceRequest
+		body, err := io.ReadAll(r.Body)
+		if err = errors.Join(err, proto.Unmarshal(body, &request)); err != nil {
+			t.Error(err)
+		}
+		sent = append(sent, body...)
+		for _, resource := range request.GetResourceSpans() {
+			for _, scope := range resource.GetScopeSpans() {
+				spans = append(spans, scope.GetSpans()...)
+			}
+		}
+	}))
+	redisServer, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redisServer.Close()
+	options, err := redis.ParseURL(redisServer.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	tracing, err := New(t.Context(), collector.URL, 1, "here", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tracing.WatchRedis(client); err != nil {
+		t.Fatal(err)
+	}
+	ctx, request := tracing.Tracer().Start(t.Context(), "request", trace.WithSpanKind(trace.SpanKindServer))
+	_, err = client.Eval(ctx, "return redis.error_reply('ERR '..ARGV[1])", []string{"key"}, "ann-whom-nobody-may-know").Result()
+	if err == nil || !strings.Contains(err.Error(), "ann-whom") {
+		t.Fatalf("the script gave %v", err)
+	}
+	request.End()
+	if err := tracing.Close(); err != nil {
+		t.Fatal(err)
+	}
+	collector.Close() // which waits for what it has begun
+	failed := slices.ContainsFunc(spans, func(s *tracepb.Span) bool {
+		return s.GetName() == "eval" && s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR
+	})
+	if !failed {
+		t.Errorf("the spans are %v", spans)
+	}
+	for _, word := range []string{"ann-whom", "ERR", "error_reply"} {
+		if bytes.Contains(sent, []byte(word)) {
+			t.Errorf("%q was sent", word)
+		}
 	}
 }
 

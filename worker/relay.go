@@ -65,6 +65,7 @@ type relay struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	failing atomic.Bool  // as the log was told
 	asked   atomic.Int64 // to be woken, at this time in milliseconds
+	around  atomic.Int64 // entries that were settled without the broker
 
 	stopping context.Context // ends before the settler's own, so that Drain is alone
 	stop     context.CancelFunc
@@ -89,7 +90,7 @@ func (r *relay) publish(ctx context.Context, saleID string, entries []model.Entr
 	}) {
 		entries = nil
 	}
-	return r.settler.batch(ctx, saleID, entries, bad)
+	return r.settler.direct(ctx, saleID, entries, bad)
 }
 
 // try calls the broker, not for long and not when it has just failed; what was begun is finished although ctx may end.
@@ -186,6 +187,15 @@ func (r *relay) end(ctx context.Context) error {
 
 // errResting: the broker has failed and is left alone for a moment.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
+
+// Bypassed is how many entries this instance has settled although the queue had not brought them: it did not take them,
+// or they had not come back in time, or the instance was stopping.
+func (s *Settler) Bypassed() int64 {
+	if s.relay == nil {
+		return 0
+	}
+	return s.relay.around.Load()
+}
 
 // QueueHealthy says whether new entries go by the queue: nil, or why they are settled without it.
 func (s *Settler) QueueHealthy(ctx context.Context) error {

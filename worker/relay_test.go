@@ -165,6 +165,14 @@ func (s *settling) wantSettled(t *testing.T, q *fakeQueue, entries ...int) {
 	}
 }
 
+// wantBypassed: so many entries were settled although the queue had not brought them.
+func (s *settling) wantBypassed(t *testing.T, want int64) {
+	t.Helper()
+	if got := s.Bypassed(); got != want {
+		t.Errorf("%d entries bypassed the queue, want %d", got, want)
+	}
+}
+
 // TestRelay: what is admitted goes to the broker and from there to the ledger.
 func TestRelay(t *testing.T) {
 	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
@@ -179,6 +187,7 @@ func TestRelay(t *testing.T) {
 			q.set(func(q *fakeQueue) { q.deaf = false })
 			synctest.Wait()
 			s.wantSettled(t, q, 1, 2)
+			s.wantBypassed(t, 0)
 			if s.wokenHere()["order-1"].Verdict != model.Accepted || s.stream.wokenAt("there")["order-2"].Verdict != model.Accepted {
 				t.Error("a buyer was not woken")
 			}
@@ -239,6 +248,7 @@ func TestLostMessages(t *testing.T) {
 			}
 			pass(sweepPeriod) // which is enough for all of them
 			s.wantSettled(t, q, all...)
+			s.wantBypassed(t, n)
 		})
 	})
 }
@@ -274,6 +284,7 @@ func TestBrokerAway(t *testing.T) {
 			s.Notify(saleA)
 			synctest.Wait()
 			s.wantSettled(t, q, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+			s.wantBypassed(t, 11) // all but the last
 			if q.publishes != relayTrips+2 {
 				t.Errorf("asked %d times", q.publishes)
 			}
@@ -300,6 +311,7 @@ func TestBrokerHangs(t *testing.T) {
 			}
 			pass(time.Millisecond)
 			s.wantSettled(t, q, 1)
+			s.wantBypassed(t, 1)
 		})
 	})
 }
@@ -387,6 +399,7 @@ func TestBrokenEntryByTheQueue(t *testing.T) {
 			if reason, refused := s.ledger.refusal("order-2"); !refused || reason != model.ReasonFailed || s.stream.left(saleA) != 0 {
 				t.Errorf("refused %t as %q, %d are left", refused, reason, s.stream.left(saleA))
 			}
+			s.wantBypassed(t, 1)
 		})
 	})
 }
@@ -443,6 +456,7 @@ func TestDrainByTheQueue(t *testing.T) {
 			if q.publishes != 2 {
 				t.Errorf("published %d times", q.publishes)
 			}
+			s.wantBypassed(t, 2) // what the stop took from the deaf consumer, and what came after it
 		})
 	})
 }

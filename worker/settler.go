@@ -135,7 +135,7 @@ func (s *Settler) Drain(ctx context.Context) error {
 			if len(entries)+len(bad) == 0 {
 				break
 			}
-			if err := s.batch(ctx, id, entries, bad); err != nil {
+			if err := s.direct(ctx, id, entries, bad); err != nil {
 				return err
 			}
 			if ctx.Err() != nil {
@@ -176,7 +176,17 @@ func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
 	if s.relay != nil && !claimed {
 		return s.relay.publish(ctx, saleID, entries, bad)
 	}
-	return s.batch(ctx, saleID, entries, bad)
+	return s.direct(ctx, saleID, entries, bad)
+}
+
+// direct settles entries that come from the stream itself. Where a queue should have brought them they are counted, once
+// their batch has succeeded.
+func (s *Settler) direct(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
+	err := s.batch(ctx, saleID, entries, bad)
+	if err == nil && s.relay != nil {
+		s.relay.around.Add(int64(len(entries)))
+	}
+	return err
 }
 
 // next takes entries that another consumer, or the queue, has left, if they are wanted and there are any, else new ones.
