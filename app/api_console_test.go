@@ -19,6 +19,7 @@ import (
 type figures struct {
 	Now       time.Time        `json:"now"`
 	State     string           `json:"state"`
+	Status    string           `json:"status"`
 	Quota     int64            `json:"quota"`
 	Available int64            `json:"available"`
 	Held      int64            `json:"held"`
@@ -67,7 +68,7 @@ type console struct {
 func (s *server) console(saleID string) *console {
 	s.t.Helper()
 	c := s.operator()
-	c.from = &http.Client{Transport: &http.Transport{}} // a stream has no time limit
+	c.from = s.newStreamHTTP()
 	s.t.Cleanup(c.from.CloseIdleConnections)
 	req, err := c.request(s.t.Context(), "GET", "/api/v1/admin/sales/"+saleID+"/live", nil)
 	if err != nil {
@@ -270,11 +271,11 @@ func TestAllSales(t *testing.T) {
 	s.exec("UPDATE sales SET starts_at_ms = 0, ends_at_ms = 1 WHERE id = ?", want[4])
 	s.setStatus(want[0], "close")
 	type page struct {
-		Sales      []sale `json:"sales"`
-		NextCursor string `json:"next_cursor"`
+		Sales      []operatorSale `json:"sales"`
+		NextCursor string         `json:"next_cursor"`
 	}
 	for _, limit := range []int{1, 2, 5, 500} {
-		var got []sale
+		var got []operatorSale
 		for cursor := ""; ; {
 			var p page
 			s.operator().call("GET", fmt.Sprintf("/api/v1/admin/sales?limit=%d&cursor=%s", limit, cursor), nil).want(200).read(&p)

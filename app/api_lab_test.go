@@ -116,7 +116,7 @@ type labHeard struct {
 func (s *server) labEvents() <-chan labHeard {
 	s.t.Helper()
 	c := s.operator()
-	c.from = &http.Client{Transport: &http.Transport{}} // without a time limit
+	c.from = s.newStreamHTTP()
 	s.t.Cleanup(c.from.CloseIdleConnections)
 	ctx, cancel := context.WithCancel(s.t.Context())
 	req, err := c.request(ctx, "GET", labPath+"/events", nil)

@@ -87,7 +87,8 @@ func boot(t testing.TB, settings config.Settings, logs io.Writer) *server {
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- app.Run(ctx) }()
-	s := &server{t: t, app: app, url: "http://" + app.listener.Addr().String(), http: newHTTP("")}
+	s := &server{t: t, app: app, url: "http://" + app.listener.Addr().String()}
+	s.http = s.newHTTP("")
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
@@ -117,8 +118,9 @@ func onMariaDB(t testing.TB, redis *testkit.RedisServer) func(*config.Settings) 
 	return func(s *config.Settings) { s.Database, s.Redis = database, redis.URL() }
 }
 
-// newHTTP makes a client that follows no redirect and, unless address is empty, connects from there.
-func newHTTP(address string) *http.Client {
+// newHTTP makes a client that follows no redirect and, unless address is empty, connects from there. What it says and
+// hears is held to openapi.yaml.
+func (s *server) newHTTP(address string) *http.Client {
 	dialer := &net.Dialer{Timeout: patience}
 	if address != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
@@ -126,8 +128,13 @@ func newHTTP(address string) *http.Client {
 	return &http.Client{
 		Timeout:       patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256},
+		Transport:     inspect(s.t, s.url, &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256}),
 	}
+}
+
+// newStreamHTTP makes a client for streams: without a time limit, and with a connection each.
+func (s *server) newStreamHTTP() *http.Client {
+	return &http.Client{Transport: inspect(s.t, s.url, &http.Transport{})}
 }
 
 // eventually asks until ok says yes, or fails the test.
@@ -184,7 +191,7 @@ func (c *client) in(t testing.TB) *client {
 // at is the same client, connecting from another address of the loopback network.
 func (c *client) at(address string) *client {
 	other := *c
-	other.from = newHTTP(address)
+	other.from = c.newHTTP(address)
 	c.t.Cleanup(other.from.CloseIdleConnections)
 	return &other
 }
@@ -343,6 +350,12 @@ type sale struct {
 	ShortURL           string    `json:"short_url"`
 }
 
+// operatorSale is a sale as operators see it.
+type operatorSale struct {
+	sale
+	Status string `json:"status"`
+}
+
 type order struct {
 	ID          string     `json:"id"`
 	SaleID      string     `json:"sale_id"`
@@ -409,17 +422,17 @@ func (s *server) createSale(changes fields) sale {
 
 func (c *client) createSale(changes fields) sale {
 	c.t.Helper()
-	var made sale
+	var made operatorSale
 	c.call("POST", "/api/v1/admin/sales", newSale(changes)).want(http.StatusCreated).read(&made)
-	return made
+	return made.sale
 }
 
 // patchSale changes a sale.
 func (s *server) patchSale(saleID string, changes fields) sale {
 	s.t.Helper()
-	var changed sale
+	var changed operatorSale
 	s.operator().call("PATCH", "/api/v1/admin/sales/"+saleID, changes).want(http.StatusOK).read(&changed)
-	return changed
+	return changed.sale
 }
 
 // setStatus pauses, resumes or closes a sale.
@@ -654,7 +667,7 @@ type stream struct {
 func (s *server) events(saleID string, headers ...string) *stream {
 	s.t.Helper()
 	c := s.anyone()
-	c.from = &http.Client{Transport: &http.Transport{}} // streams have no time limit, and a connection each
+	c.from = s.newStreamHTTP()
 	req, err := c.request(s.t.Context(), "GET", "/api/v1/sales/"+saleID+"/events", nil, headers...)
 	if err != nil {
 		s.t.Fatal(err)

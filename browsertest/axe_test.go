@@ -87,6 +87,12 @@ func TestAccessible(t *testing.T) {
 			w.visit("/sales/NONE")
 			w.see("h1", "")
 			w.judge("nothing")
+			w.visit("/api")
+			w.see("h1", "")
+			w.judge("the API")
+			if wide := w.wide(); len(wide) > 0 {
+				t.Errorf("the API's page is wider than the screen: %q", wide)
+			}
 		})
 	}
 }
@@ -133,6 +139,12 @@ func TestConsoleAccessible(t *testing.T) {
 			w.click("#confirm-yes")
 			w.see("#run-report", "")
 			w.judge("a report in the lab")
+			w.click("#run-report")
+			w.see("table", "hybrid")
+			w.judge("the full report")
+			if wide := w.wide(); how.width < 500 && len(wide) > 1 { // but the command, which is one line to be copied
+				t.Errorf("the full report is wider than the screen: %q", wide)
+			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -414,6 +415,129 @@ func TestConsoleServerStandsStill(t *testing.T) {
 	w.see("#line", "Not live since")
 	send(syscall.SIGCONT)
 	w.see("#line", "Live")
+}
+
+// Exactly one of Pause and Resume is offered, and before the start as well, when buyers see no difference.
+func TestConsolePausesEarly(t *testing.T) {
+	s := serve(t)
+	sale := s.sale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
+	w, buyer := s.open(desktop), s.open(phone)
+	offers := func(want, not, state string) {
+		t.Helper()
+		w.see("#"+want, "")
+		w.see("#state", state)
+		if w.holds("#" + not) {
+			t.Errorf("%s is offered beside %s", not, want)
+		}
+	}
+	w.visit("/console/sales/" + sale)
+	w.operate()
+	offers("pause", "resume", "Coming")
+	w.click("#pause")
+	w.click("#confirm-yes")
+	w.see("#notice", "The sale is paused")
+	offers("resume", "pause", "Paused")
+	w.visit("/console/sales/" + sale)
+	offers("resume", "pause", "Paused")
+	buyer.visit("/sales/" + sale)
+	buyer.see("#button", "Starts in")
+	w.visit("/console")
+	w.see("#sales .state", "Paused")
+	w.click("#sales a")
+	w.click("#resume")
+	w.click("#confirm-yes")
+	w.see("#notice", "The sale goes on")
+	offers("pause", "resume", "Coming")
+
+	// What another operator does shows as well.
+	s.call("POST", "/admin/sales/"+sale+"/pause", s.operator, fields{}, http.StatusOK)
+	offers("resume", "pause", "Paused")
+}
+
+// Many clicks and keys on the button that makes a sale make one.
+func TestConsoleMakesOneSale(t *testing.T) {
+	s, road := roadTo(t)
+	w := s.open(desktop)
+	w.visit("/console")
+	w.operate()
+	w.click("#new")
+	w.write("#title", "Kettle")
+	w.write("#price_cents", "1")
+	w.write("#quota", "3")
+	answer := make(chan struct{})
+	var mu sync.Mutex
+	made := 0
+	road.obey(func(r *http.Request) fate {
+		if r.Method != http.MethodPost {
+			return fate{}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		made++
+		return fate{held: answer}
+	})
+	w.click("#form-send")
+	w.until("the button rests", func() (string, bool) { return "", w.grey("#form-send") })
+	w.click("#form-send")
+	w.focus("#form-send")
+	w.press(kb.Enter)
+	w.click("#form-leave")
+	w.see("#form-title", "New sale") // or nobody would hear how it ended
+	close(answer)
+	w.see("h1", "Kettle")
+	mu.Lock()
+	defer mu.Unlock()
+	if list, _ := s.call("GET", "/admin/sales", s.operator, nil, http.StatusOK)["sales"].([]any); made != 1 || len(list) != 1 {
+		t.Errorf("%d requests made %d sales", made, len(list))
+	}
+}
+
+// The longest description can be sold with in Chinese, one more character is a mistake, and bodies have their bounds.
+func TestConsoleLongText(t *testing.T) {
+	s := serve(t)
+	w := s.open(desktop)
+	w.allow("status of 400")
+	w.visit("/console")
+	w.operate()
+	w.click("#new")
+	describe := func(characters int) {
+		t.Helper()
+		js[bool](w, fmt.Sprintf(`document.getElementById("description").value = "茶".repeat(%d), true`, characters))
+	}
+	w.write("#title", "茶")
+	w.write("#price_cents", "1")
+	w.write("#quota", "3")
+	describe(2001)
+	w.write("#image_url", "https://example.com/"+strings.Repeat("a", 481))
+	w.click("#form-send")
+	w.see("#description-error", "At most 2,000 characters. These are 2,001")
+	w.see("#image_url-error", "At most 500 characters. These are 501")
+	describe(2000)
+	w.fill("#image_url", "")
+	w.click("#form-send")
+	w.see("h1", "茶")
+	w.click("#shop-link")
+	w.see(".about p", strings.Repeat("茶", 2000))
+
+	refused := func(path, token string, characters int) (status int, refusal string) {
+		status, doc := s.try("POST", path, token, fields{"title": "Kettle", "description": strings.Repeat("a", characters)})
+		return status, fmt.Sprint(doc["code"], " ", doc["field"], " ", doc["detail"])
+	}
+	for _, tc := range []struct {
+		path, token string
+		characters  int
+		status      int
+		refusal     string
+	}{
+		{"/admin/sales", s.operator, 2001, http.StatusBadRequest, "bad_request quota"}, // the first that is wrong
+		{"/admin/sales", s.operator, 16 << 10, http.StatusRequestEntityTooLarge, "16 KiB"},
+		{"/users", "", 2001, http.StatusBadRequest, "bad_request description"},
+		{"/users", "", 4 << 10, http.StatusRequestEntityTooLarge, "4 KiB"},
+	} {
+		if status, refusal := refused(tc.path, tc.token, tc.characters); status != tc.status || !strings.Contains(refusal, tc.refusal) {
+			t.Errorf("%s with %d characters: %d %s", tc.path, tc.characters, status, refusal)
+		}
+	}
 }
 
 // Texts of operators and buyers are texts, wherever the console shows them; what is looked for, too.

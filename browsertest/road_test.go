@@ -28,32 +28,25 @@ type fate struct {
 	status  int             // it is answered on the way
 }
 
-// roadTo starts a server, and a road to it under which it is known to buyers.
+// roadTo starts a server, and a road to it that is taken instead of the server's own address.
 func roadTo(t *testing.T, args ...string) (*server, *road) {
 	t.Helper()
-	r := &road{rule: func(*http.Request) fate { return fate{} }}
+	s := serve(t, args...)
+	to, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.FlushInterval = -1
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	r := &road{rule: func(*http.Request) fate { return fate{} }, to: proxy}
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(func() {
 		r.CloseClientConnections()
 		r.Close()
 	})
-	address := freeAddress(t)
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
-	proxy.FlushInterval = -1
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	r.to = proxy
-	return serve(t, append([]string{"--http-addr=" + address, "--public-url=" + r.URL}, args...)...), r
-}
-
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	s.url = r.URL
+	return s, r
 }
 
 // obey sets the rule for all requests from now on.

@@ -37,7 +37,7 @@ func TestScreens(t *testing.T) {
 	w.screens("sale-open")
 	w.click("#button")
 	w.see("#account-title", "Create an account")
-	w.write("#name", "ann")
+	w.write("#name", "ann.who.has.the.longest.of.names")
 	w.write("#password", "short")
 	w.click("#account-submit")
 	w.see("#password-error", "at least 8")
@@ -64,7 +64,7 @@ func TestScreens(t *testing.T) {
 	w.screens("missing")
 }
 
-// screens keeps the page as it is in every look.
+// screens keeps the page as it is in every look. On a phone, nothing may have to be scrolled sideways.
 func (w *window) screens(name string) {
 	w.t.Helper()
 	for _, language := range []string{"en", "zh"} {
@@ -74,11 +74,21 @@ func (w *window) screens(name string) {
 				w.like(look{width: width, dark: dark, language: "en-GB"})
 				scheme := map[bool]string{false: "light", true: "dark"}[dark]
 				w.shot(fmt.Sprintf("%s-%d-%s-%s", name, width, scheme, language))
+				if wide := w.wide(); width < 500 && len(wide) > 0 {
+					w.t.Errorf("%s, %s: wider than the screen: %q", name, language, wide)
+				}
 			}
 		}
 	}
 	w.like(desktop)
 	js[bool](w, `document.querySelector("button.language[value=en]")?.click() ?? (document.documentElement.lang = "en"), true`)
+}
+
+// wide lists what has to be scrolled sideways to be read.
+func (w *window) wide() []string {
+	w.t.Helper()
+	return js[[]string](w, `[...document.querySelectorAll("*")].filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth &&
+		(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX))).map((e) => e.outerHTML.slice(0, 100))`)
 }
 
 // trade buys a unit some times a second, also when nothing is left, and pays each third.

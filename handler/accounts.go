@@ -17,7 +17,7 @@ type credentials struct {
 
 func (a *API) register(c *gin.Context) {
 	var body credentials
-	if !decode(c, &body) {
+	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
 	session, verdict, invalid, err := a.Accounts.Register(c.Request.Context(), body.Name, body.Password)
@@ -30,7 +30,7 @@ func (a *API) register(c *gin.Context) {
 
 func (a *API) logIn(c *gin.Context) {
 	var body credentials
-	if !decode(c, &body) {
+	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
 	session, verdict, err := a.Accounts.LogIn(c.Request.Context(), body.Name, body.Password)

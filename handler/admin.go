@@ -32,7 +32,7 @@ func (a *API) createSale(c *gin.Context) {
 		LimitPerUser       int       `json:"limit_per_user"`
 		PayTimeoutSeconds  int       `json:"pay_timeout_seconds"`
 	}{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds}
-	if !decode(c, &body) {
+	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
 	offer, invalid, err := a.Sales.Create(c.Request.Context(), model.Sale{
@@ -48,7 +48,7 @@ func (a *API) createSale(c *gin.Context) {
 		refuseInvalid(c, invalid)
 	default:
 		c.Header("Location", "/api/v1/sales/"+offer.ID)
-		c.JSON(http.StatusCreated, a.saleView(offer))
+		c.JSON(http.StatusCreated, a.operatorSaleView(offer))
 	}
 }
 
@@ -63,7 +63,7 @@ func (a *API) patchSale(c *gin.Context) {
 		AddQuota     int64      `json:"add_quota"`
 		IfQuota      *int64     `json:"if_quota"`
 	}
-	if !decode(c, &body) {
+	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
 	offer, verdict, invalid, err := a.Sales.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch{
@@ -75,13 +75,13 @@ func (a *API) patchSale(c *gin.Context) {
 		refuseInvalid(c, invalid)
 		return
 	}
-	answer(c, http.StatusOK, a.saleView(offer), verdict, err)
+	answer(c, http.StatusOK, a.operatorSaleView(offer), verdict, err)
 }
 
 func (a *API) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		offer, verdict, err := a.Sales.SetStatus(c.Request.Context(), c.Param("sale"), status, action, middleware.IdentityOf(c).UserID)
-		answer(c, http.StatusOK, a.saleView(offer), verdict, err)
+		answer(c, http.StatusOK, a.operatorSaleView(offer), verdict, err)
 	}
 }
 
@@ -129,9 +129,9 @@ func (a *API) listAllSales(c *gin.Context) {
 		return
 	}
 	list, next, err := a.Sales.List(c.Request.Context(), cursor, limit)
-	views := make([]saleView, len(list))
+	views := make([]operatorSaleView, len(list))
 	for i, o := range list {
-		views[i] = a.saleView(o)
+		views[i] = a.operatorSaleView(o)
 	}
 	answerPage(c, gin.H{"sales": views, "next_cursor": next}, err)
 }

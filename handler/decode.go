@@ -22,8 +22,11 @@ import (
 )
 
 const (
-	// maxBodyBytes is several times the largest body that the API takes.
+	// maxBodyBytes is several times the largest body that buyers and payment providers have to send.
 	maxBodyBytes = 4 << 10
+	// maxOperatorBodyBytes takes the longest sale in Chinese, also from an encoder that writes six bytes of ASCII for each
+	// character: a description and a title of 2,200 characters are 13,200 bytes then.
+	maxOperatorBodyBytes = 16 << 10
 	// smallBodyBytes is what is read in one piece, as long as it was announced: most bodies are a purchase's.
 	smallBodyBytes = 64
 	// maxDepth is how deep objects and arrays may be nested; the API's own are flat.
@@ -32,11 +35,11 @@ const (
 	maxQuotedBytes = 100
 )
 
-// decode reads the request's JSON object into what into points to. If it can't it refuses the request and
-// returns false: UnsupportedMediaType, TooLarge (over 4 KiB), or BadRequest with what is wrong. into may then
-// be half filled.
-func decode(c *gin.Context, into any) bool {
-	body, ok := readBody(c)
+// decode reads the request's JSON object of at most so many bytes into what into points to. If it can't it refuses the
+// request and returns false: UnsupportedMediaType, TooLarge with the bound, or BadRequest with what is wrong. into may
+// then be half filled.
+func decode(c *gin.Context, most int64, into any) bool {
+	body, ok := readBody(c, most)
 	if !ok {
 		return false
 	}
@@ -48,14 +51,14 @@ func decode(c *gin.Context, into any) bool {
 }
 
 // readBody reads a JSON body as it came; it refuses the request as decode does.
-func readBody(c *gin.Context) ([]byte, bool) {
+func readBody(c *gin.Context, most int64) ([]byte, bool) {
 	if !isJSON(headerOf(c, "Content-Type")) {
 		refuse(c, model.UnsupportedMediaType)
 		return nil, false
 	}
 	announced := c.Request.ContentLength
-	if announced > maxBodyBytes {
-		refuse(c, model.TooLarge)
+	if announced > most {
+		refuseTooLarge(c, most)
 		return nil, false
 	}
 	var body []byte
@@ -64,10 +67,10 @@ func readBody(c *gin.Context) ([]byte, bool) {
 		body = make([]byte, announced) // net/http gives no byte more
 		_, err = io.ReadFull(c.Request.Body, body)
 	} else {
-		body, err = io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBodyBytes))
+		body, err = io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most))
 	}
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		refuse(c, model.TooLarge)
+		refuseTooLarge(c, most)
 		return nil, false
 	}
 	if err != nil {
@@ -99,6 +102,11 @@ func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.R
 // refuseInvalid refuses a request as BadRequest and says what is wrong with it.
 func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
+}
+
+// refuseTooLarge refuses a request as TooLarge and says how large its body may be, which is whole KiB.
+func refuseTooLarge(c *gin.Context, most int64) {
+	middleware.Refuse(c, middleware.Refusal{Verdict: model.TooLarge, Invalid: &service.Invalid{Reason: overSize, Max: most >> 10}})
 }
 
 // decodeObject is encoding/json without its leniency. It gives what is wrong with the body; nil if nothing is.

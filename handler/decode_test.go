@@ -1,11 +1,13 @@
 package handler
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
 // decoded has a field of each kind that the API's bodies have.
@@ -30,7 +33,7 @@ func tryDecode(t *testing.T, contentType string, body io.Reader) (into decoded, 
 	t.Helper()
 	engine := gin.New()
 	engine.POST("/", func(c *gin.Context) {
-		ok = decode(c, &into)
+		ok = decode(c, maxBodyBytes, &into)
 		refusal, _ = middleware.RefusalOf(c)
 		if c.IsAborted() == ok {
 			t.Errorf("decoded: %v, aborted: %v", ok, c.IsAborted())
@@ -84,8 +87,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a form":                     {"application/x-www-form-urlencoded", strings.NewReader(`quantity=2`), model.UnsupportedMediaType, "", ""},
 		"a type like it":             {"application/json-seq", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
 		"a broken type":              {"application/json; charset", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
-		"too large":                  {jsonType, strings.NewReader(over), model.TooLarge, "", ""},
-		"too large, chunked":         {jsonType, chunked(over), model.TooLarge, "", ""},
+		"too large":                  {jsonType, strings.NewReader(over), model.TooLarge, "The request's body is larger than 4 KiB.", ""},
+		"too large, chunked":         {jsonType, chunked(over), model.TooLarge, "The request's body is larger than 4 KiB.", ""},
 		"cut off":                    {jsonType, io.MultiReader(strings.NewReader(`{`), brokenReader{}), model.BadRequest, "the body did not arrive in full", ""},
 		"no body":                    {jsonType, http.NoBody, model.BadRequest, "the body is empty", ""},
 		"not UTF-8":                  {jsonType, strings.NewReader("{\"title\":\"\xff\"}"), model.BadRequest, "the body is not valid UTF-8", ""},
@@ -153,7 +156,7 @@ func TestDecodeRefusesAnAnnouncedSizeUnread(t *testing.T) {
 	engine := gin.New()
 	var refusal middleware.Refusal
 	engine.POST("/", func(c *gin.Context) {
-		decode(c, &decoded{})
+		decode(c, maxBodyBytes, &decoded{})
 		refusal, _ = middleware.RefusalOf(c)
 	})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", unread{t})
@@ -162,6 +165,117 @@ func TestDecodeRefusesAnAnnouncedSizeUnread(t *testing.T) {
 	engine.ServeHTTP(httptest.NewRecorder(), r)
 	if refusal.Verdict != model.TooLarge {
 		t.Errorf("refused as %q, want %q", refusal.Verdict, model.TooLarge)
+	}
+}
+
+// An operator's bodies may be four times as large as those of everybody else; past that they are not read, and the
+// answer says how large they may be.
+func TestBodiesAreBounded(t *testing.T) {
+	api := benchAPI(t, false)
+	api.Payments = &service.Payments{Secret: benchSecret, Catalog: api.Catalog}
+	router, err := Router(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, _ := api.Paths.Issue("someone", benchSale, time.Hour)
+	for route, tc := range map[string]struct {
+		role  model.Role
+		bound int
+		said  string
+	}{
+		"POST /users":    {model.RoleBuyer, 4096, "4 KiB"},
+		"POST /sessions": {model.RoleBuyer, 4096, "4 KiB"},
+		"POST /sales/" + benchSale + "/" + path + "/orders": {model.RoleBuyer, 4096, "4 KiB"},
+		"POST /payments/callback":                           {model.RoleBuyer, 4096, "4 KiB"},
+		"POST /admin/sales":                                 {model.RoleOperator, 16384, "16 KiB"},
+		"PATCH /admin/sales/" + benchSale:                   {model.RoleOperator, 16384, "16 KiB"},
+		"POST /admin/lab":                                   {model.RoleOperator, 16384, "16 KiB"},
+	} {
+		t.Run(route, func(t *testing.T) {
+			token, _, err := api.Tokens.Sign(model.Identity{UserID: "someone", Role: tc.role}, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send := func(bytes int) (status int, detail string) {
+				t.Helper()
+				body := `{"nothing":1` + strings.Repeat(" ", bytes-13) + "}" // a field that no body has
+				method, at, _ := strings.Cut(route, " ")
+				r := httptest.NewRequestWithContext(t.Context(), method, "/api/v1"+at, strings.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+token)
+				timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+				r.Header.Set("X-Timestamp", timestamp)
+				r.Header.Set("X-Signature", service.SignCallback(benchSecret, timestamp, []byte(body)))
+				w := httptest.NewRecorder()
+				router.ServeHTTP(w, r)
+				var problem struct{ Detail string }
+				if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
+					t.Fatalf("%s: %v", w.Body, err)
+				}
+				return w.Code, problem.Detail
+			}
+			if status, detail := send(tc.bound); status != http.StatusBadRequest || !strings.Contains(detail, "nothing") {
+				t.Errorf("%d bytes: %d %s", tc.bound, status, detail)
+			}
+			if status, detail := send(tc.bound + 1); status != http.StatusRequestEntityTooLarge || detail != "The request's body is larger than "+tc.said+"." {
+				t.Errorf("%d bytes: %d %s", tc.bound+1, status, detail)
+			}
+		})
+	}
+}
+
+// desk is a database of sales, and a gate, that take every change of one sale.
+type desk struct {
+	service.SaleStore
+	service.SaleGate
+	offer model.Offer
+}
+
+func (d desk) ChangeSale(_ context.Context, change model.SaleChange) (model.Offer, model.Verdict, error) {
+	verdict := change.Edit(&d.offer.Sale)
+	return d.offer, verdict, nil
+}
+
+func (desk) Configure(context.Context, model.Sale) error { return nil }
+
+func (desk) Announce(context.Context, string) error { return nil }
+
+// The longest description fits into a body, in Chinese, and also if its encoder writes ASCII only.
+func TestLongestDescription(t *testing.T) {
+	api := benchAPI(t, false)
+	offer, _ := api.Catalog.InMemory(benchSale)
+	offer.PayTimeoutSeconds = 60
+	api.Sales = &service.Sales{Store: desk{offer: offer}, Gate: desk{}, Catalog: api.Catalog, Log: api.Log}
+	router, err := Router(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := api.Tokens.Sign(model.Identity{UserID: "op", Role: model.RoleOperator}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, character := range map[string]string{"as it is": "茶", "escaped": `\u8336`} {
+		t.Run(name, func(t *testing.T) {
+			send := func(characters int) (status int, said map[string]any) {
+				t.Helper()
+				body := `{"title":"` + strings.Repeat(character, 200) + `","description":"` + strings.Repeat(character, characters) + `"}`
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/admin/sales/"+benchSale, strings.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+token)
+				w := httptest.NewRecorder()
+				router.ServeHTTP(w, r)
+				if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
+					t.Fatalf("%s: %v", w.Body, err)
+				}
+				return w.Code, said
+			}
+			if status, said := send(2000); status != http.StatusOK || said["description"] != strings.Repeat("茶", 2000) || said["status"] != "live" {
+				t.Errorf("2000 characters: %d %v", status, said)
+			}
+			if status, said := send(2001); status != http.StatusBadRequest || said["code"] != "bad_request" || said["field"] != "description" {
+				t.Errorf("2001 characters: %d %v", status, said)
+			}
+		})
 	}
 }
 

@@ -20,7 +20,7 @@ func (a *API) startLab(c *gin.Context) {
 		Concurrency int      `json:"concurrency"`
 		WhileOpen   bool     `json:"while_open"`
 	}
-	if !decode(c, &body) {
+	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
 	run, verdict, invalid := a.Lab.Start(service.LabPlan{

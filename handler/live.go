@@ -32,6 +32,7 @@ func (a *API) liveFigures(c *gin.Context) {
 type figuresView struct {
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`
+	Status    model.SaleStatus            `json:"status"` // what the operator decided
 	Quota     int64                       `json:"quota"`
 	Available int64                       `json:"available"`
 	Held      int64                       `json:"held"`
@@ -81,7 +82,7 @@ type instanceView struct {
 func viewFigures(f *service.SaleFigures) figuresView {
 	stock := f.Offer.Stock
 	v := figuresView{
-		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Available),
+		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Available), Status: f.Offer.Status,
 		Quota: stock.Quota, Available: stock.Available, Held: stock.Held, Paid: stock.Paid,
 		Purchases: map[model.Verdict]int64{},
 		Orders:    f.Books.Orders, Units: f.Books.Units, BooksAt: optional(f.BooksAt),

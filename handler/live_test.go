@@ -125,7 +125,7 @@ func TestLiveFigures(t *testing.T) {
 		if live.status != http.StatusOK || live.header.Get("Content-Type") != "text/event-stream" || live.header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("%d %v", live.status, live.header)
 		}
-		const rest = `"state":"open","quota":13,"available":10,"held":1,"paid":2,"requests":50,"purchases":{"accepted":2,"rate_limited":7,"sold_out":41},`
+		const rest = `"state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,"requests":50,"purchases":{"accepted":2,"rate_limited":7,"sold_out":41},`
 		lines := bufio.NewScanner(live.body)
 		began := time.Now()
 		for second := range 20 { // for longer than the server's time for other answers
@@ -168,7 +168,7 @@ func TestViewFigures(t *testing.T) {
 			"a": {URL: "http://a", Strategy: "local", ReportedAtMs: at.UnixMilli(), Sales: map[string]map[model.Verdict]int64{"S": {"sold_out": 1, "rate_limited": 7}}},
 		},
 	}
-	const want = `{"now":"2027-01-15T08:00:00.123Z","state":"open","quota":13,"available":10,"held":1,"paid":2,"requests":48,` +
+	const want = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,"requests":48,` +
 		`"purchases":{"rate_limited":7,"sold_out":41},"orders":{"paid":1},"units":{"paid":2,"pending":1},"books_at":"2027-01-15T07:59:59.123Z","ok":true,` +
 		`"database":{"reachable":true},"gate":{"reachable":true,"epoch":3,"open":true,"left":9,"inflight":2,"stream":1},"drift":-4,"drift_at":"2027-01-15T07:59:00.123Z",` +
 		`"stages":{"deduct":{"count":7,"p50_ms":1.5,"p99_ms":2000}},"instances":[` +

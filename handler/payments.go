@@ -19,7 +19,7 @@ func (a *API) startPayment(c *gin.Context) {
 
 // callback hears from a payment provider. Anything but 200 makes the provider say it again.
 func (a *API) callback(c *gin.Context) {
-	raw, ok := readBody(c)
+	raw, ok := readBody(c, maxBodyBytes)
 	if !ok {
 		return
 	}

@@ -149,8 +149,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.TooLarge: {
 		http.StatusRequestEntityTooLarge,
-		text{"Body too large", "The request's body is larger than 4 KiB."},
-		text{"请求体过大", "请求体超过 4 KiB。"},
+		text{"Body too large", "The request's body is larger than this address takes."},
+		text{"请求体过大", "请求体超过该地址的上限。"},
 	},
 	model.UnsupportedMediaType: {
 		http.StatusUnsupportedMediaType,

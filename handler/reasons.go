@@ -9,6 +9,7 @@ import (
 
 // Reasons that the handlers find themselves: of bodies, headers and query parameters.
 const (
+	overSize      service.Reason = "over_size"
 	cutOff        service.Reason = "cut_off"
 	emptyBody     service.Reason = "empty_body"
 	notUTF8       service.Reason = "not_utf8"
@@ -44,6 +45,7 @@ var reasons = map[service.Reason]wording{
 	service.BadName:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ - 组成"},
 	service.BadPassword:   {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
 
+	overSize:      {"The request's body is larger than {max} KiB.", "请求体超过 {max} KiB。"},
 	cutOff:        {"the body did not arrive in full", "请求体没有完整到达"},
 	emptyBody:     {"the body is empty", "请求体为空"},
 	notUTF8:       {"the body is not valid UTF-8", "请求体不是有效的 UTF-8"},

@@ -72,6 +72,16 @@ func (a *API) saleView(o model.Offer) saleView {
 	}
 }
 
+// operatorSaleView also tells what the operator has decided: before the start, the state doesn't say whether it is paused.
+type operatorSaleView struct {
+	saleView
+	Status model.SaleStatus `json:"status"`
+}
+
+func (a *API) operatorSaleView(o model.Offer) operatorSaleView {
+	return operatorSaleView{a.saleView(o), o.Status}
+}
+
 type orderView struct {
 	ID          string            `json:"id"`
 	SaleID      string            `json:"sale_id"`

@@ -688,7 +688,7 @@ func TestNginxRefusesAsTheEngineDoes(t *testing.T) {
 		t.Errorf("from another network: %d %s", a.status, a.body)
 	}
 	large := func(headers ...string) answer {
-		return ask(t, client, http.MethodPost, d.URL+"/api/v1/users", strings.Repeat(" ", 1<<14), headers...)
+		return ask(t, client, http.MethodPost, d.URL+"/api/v1/users", strings.Repeat(" ", 1<<16), headers...)
 	}
 	refusedAs(t, refused, http.StatusTooManyRequests, "rate_limited")
 	refusedAs(t, large(), http.StatusRequestEntityTooLarge, "too_large")

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"flashsale/model"
@@ -37,12 +38,14 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Pages shows the sales (/), one sale (/sales/ID), a buyer's orders (/orders) and the operator's console (/console).
+// Pages shows the sales (/), one sale (/sales/ID), a buyer's orders (/orders), the operator's console (/console) and what
+// the API is (/api, /openapi.yaml, /openapi.json).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
+	describe  func() (*apiFiles, error)
 }
 
 // page is what a template knows.
@@ -97,6 +100,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages,
 		return nil, err
 	}
 	p.head = template.HTML(head.String()) //nolint:gosec // a template's own output
+	p.describe = sync.OnceValues(func() (*apiFiles, error) { return makeAPI(assets, publicURL()) })
 	return p, nil
 }
 
@@ -120,6 +124,8 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.send(w, http.StatusOK, "console-lab", page{Title: "Lab", Script: "console-lab.js", Console: "lab", Styles: []string{"console.css"}})
 	case r.URL.Path == "/":
 		p.sales(w)
+	case r.URL.Path == "/api", r.URL.Path == "/openapi.yaml", r.URL.Path == "/openapi.json":
+		p.api(w, r.URL.Path)
 	case r.URL.Path == "/orders":
 		p.send(w, http.StatusOK, "orders", page{Title: "Orders", Script: "orders.js"})
 	default:

@@ -1,6 +1,7 @@
 // Logging in and registering, in place: a dialog over the page that needs it, so that nobody loses what they were at.
 
 import { call, changed, session, setSession } from "./api.js";
+import { converse } from "./dialog.js";
 import { at, show } from "./dom.js";
 import { hush, reason, say } from "./i18n.js";
 import { lasting } from "./store.js";
@@ -12,36 +13,43 @@ const fields = { name: at("name"), password: at("password") };
 const inConsole = document.documentElement.matches(".console");
 let registering = false;
 let busy = false;
+let entering = null; // a promise while the dialog is open
 
-// enter asks for a log-in, saying why, and gives whether there is one now.
+// enter asks for a log-in, saying why, and gives whether there is one now. Whoever needs one meanwhile waits for the same.
 export function enter(why) {
-  open(why);
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(session() !== null), { once: true });
-  });
+  entering ??= converse(dialog, (end, signal) => begin(why, end, signal), () => busy).then(() => session() !== null);
+  return entering;
 }
 
-function open(why) {
+function begin(why, end, signal) {
+  signal.addEventListener("abort", () => { entering = null; });
   const who = session();
   show(form, !who);
   show(at("account-in"), who);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submitted(end);
+  }, { signal });
+  at("account-switch").addEventListener("click", () => arrange(!registering), { signal });
+  at("account-out").addEventListener("click", () => {
+    setSession(null);
+    end();
+  }, { signal });
   if (who) {
     dialog.setAttribute("aria-labelledby", "account-name");
     say(at("account-name"), "logged_in_as", { name: who.name });
-  } else {
-    dialog.setAttribute("aria-labelledby", "account-title");
-    // Whoever was here before has an account, and so has the operator.
-    arrange(lasting.read("name") === null && !inConsole);
-    fields.name.value ||= lasting.read("name") ?? "";
-    show(at("account-reason"), why);
-    if (why) {
-      say(at("account-reason"), why);
-    }
+    at("account-out").focus();
+    return;
   }
-  dialog.showModal();
-  if (!who) {
-    (fields.name.value ? fields.password : fields.name).focus();
+  dialog.setAttribute("aria-labelledby", "account-title");
+  // Whoever was here before has an account, and so has the operator.
+  arrange(lasting.read("name") === null && !inConsole);
+  fields.name.value ||= lasting.read("name") ?? "";
+  show(at("account-reason"), why);
+  if (why) {
+    say(at("account-reason"), why);
   }
+  (fields.name.value ? fields.password : fields.name).focus();
 }
 
 // arrange lays the form out for registering or for logging in. What was typed stays.
@@ -82,8 +90,7 @@ function mistake() {
   return bytes > 128 ? ["password", "long_password"] : undefined;
 }
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
+async function submitted(end) {
   clear();
   fields.name.value = fields.name.value.trim();
   const wrong = mistake();
@@ -102,14 +109,14 @@ form.addEventListener("submit", async (event) => {
     lasting.write("name", data.user.name);
     fields.password.value = "";
     setSession(data);
-    dialog.close();
+    end();
   } catch (refusal) {
     refused(refusal);
   } finally {
     busy = false;
     submit.removeAttribute("aria-busy");
   }
-});
+}
 
 function refused(refusal) {
   if (refusal.code === "unauthenticated") {
@@ -120,13 +127,7 @@ function refused(refusal) {
   complain(about, (error) => reason(error, refusal));
 }
 
-at("account-button").addEventListener("click", () => open());
-at("account-close").addEventListener("click", () => dialog.close());
-at("account-switch").addEventListener("click", () => arrange(!registering));
-at("account-out").addEventListener("click", () => {
-  setSession(null);
-  dialog.close();
-});
+at("account-button").addEventListener("click", () => enter());
 
 function drawButton() {
   const who = session();

@@ -46,7 +46,7 @@ export function chart(figure, series) {
       y: { range: (_, from, to) => [0, Math.max(1, to) * 1.05] },
     },
     axes: [
-      { ...line, size: 24, space: 70, values: (_, ticks) => ticks.map((seconds) => (data[0].length ? clock(seconds) : "")) },
+      { ...line, size: 24, space: 70, values: (_, ticks) => ticks.map((seconds) => (data[0].length > 1 ? clock(seconds) : "")) },
       { ...line, size: 56, space: 30, values: (_, ticks) => ticks.map((n) => (Number.isInteger(n) ? number(n) : "")) },
     ],
     series: [{}, ...series.map((_, i) => ({ stroke: () => token(`--series-${i + 1}`), width: 2, points: { show: false } }))],

@@ -2,6 +2,7 @@
 // ask_NAME_field if something is to be typed.
 
 import { loggedIn, tell } from "./desk.js";
+import { converse } from "./dialog.js";
 import { at, show } from "./dom.js";
 import { Mistake } from "./fields.js";
 import { hush, say } from "./i18n.js";
@@ -9,7 +10,6 @@ import { hush, say } from "./i18n.js";
 // period is how often the hint of a field is brought up to date.
 const period = 1000;
 
-const dialog = at("confirm");
 const input = at("confirm-value");
 const error = at("confirm-error");
 
@@ -32,35 +32,12 @@ export function confirm(name, { places, field, grave = false, work }) {
     input.value = field.value;
     hint(field);
   }
-  dialog.showModal();
-  (field ? input : at("confirm-no")).focus();
-  return answered(field, work);
-}
-
-function answered(field, work) {
-  const over = new AbortController();
-  const { signal } = over;
   let busy = false;
-  return new Promise((resolve) => {
-    const end = (given) => {
-      if (signal.aborted) {
-        return; // it was closed while the work was under way
-      }
-      over.abort();
-      clearInterval(look);
-      dialog.close();
-      resolve(given);
-    };
-    const leave = () => busy || end(null);
+  return converse(at("confirm"), (end, signal) => {
+    (field ? input : at("confirm-no")).focus();
     input.addEventListener("input", () => hint(field), { signal });
     const look = setInterval(hint, period, field); // what it speaks of may change meanwhile
-    at("confirm-no").addEventListener("click", leave, { signal });
-    dialog.addEventListener("cancel", (event) => {
-      event.preventDefault();
-      leave();
-    }, { signal });
-    // A browser may close a dialog unasked. The event comes late: it may be about a question before this one.
-    dialog.addEventListener("close", () => dialog.open || end(null), { signal });
+    signal.addEventListener("abort", () => clearInterval(look));
     at("confirm-form").addEventListener("submit", async (event) => {
       event.preventDefault();
       if (busy) {
@@ -68,7 +45,7 @@ function answered(field, work) {
       }
       clear();
       busy = true;
-      at("confirm-yes").setAttribute("aria-busy", "true");
+      yes.setAttribute("aria-busy", "true");
       try {
         const typed = field?.read(input.value);
         end(await loggedIn(() => work(typed)));
@@ -76,10 +53,10 @@ function answered(field, work) {
         complain(field, refusal);
       } finally {
         busy = false;
-        at("confirm-yes").removeAttribute("aria-busy");
+        yes.removeAttribute("aria-busy");
       }
     }, { signal });
-  });
+  }, () => busy);
 }
 
 function clear() {

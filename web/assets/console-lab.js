@@ -2,7 +2,7 @@
 
 import { Refusal, call } from "./api.js";
 import { confirm } from "./confirm.js";
-import { attend, coded, element, loggedIn, milliseconds, put, row, stamp, tell, word } from "./desk.js";
+import { attend, coded, element, label, loggedIn, milliseconds, put, row, stamp, tell, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { follow } from "./feed.js";
 import { Mistake, whole } from "./fields.js";
@@ -175,7 +175,9 @@ function withBar(text, value, largest) {
 }
 
 function drawReports(reports) {
+  const table = at("reports").parentElement;
   show(at("no-reports"), reports.length === 0);
+  show(table, reports.length > 0);
   at("reports").replaceChildren(...reports.map(({ id, at: when, strategies, buyers, stock, concurrency, database, redis, url }) => {
     const link = element("a");
     link.href = url;
@@ -183,9 +185,9 @@ function drawReports(reports) {
     const open = word("show_report", "button", "plain");
     open.type = "button";
     open.addEventListener("click", () => showReport(id));
-    return row([
-      link, number(strategies.length), number(buyers), number(stock), number(concurrency), `${database}, ${redis}`, open,
-    ], [1, 2, 3, 4], [3, 4, 5]);
+    return label(row([
+      link, number(strategies.length), number(buyers), number(stock), number(concurrency), element("span", "long", `${database}, ${redis}`), open,
+    ], [1, 2, 3, 4]), table);
   }));
 }
 

@@ -6,7 +6,7 @@ import { everySecond, now, sync } from "./clock.js";
 import { confirm } from "./confirm.js";
 import { refresh as refreshLog, start as startLog } from "./console-log.js";
 import { refresh as refreshOrders, start as startOrders } from "./console-orders.js";
-import { attend, repeat, sayWindow } from "./desk.js";
+import { attend, repeat, sayWindow, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
 import { follow } from "./feed.js";
 import { Mistake, local, moment, whole, zone } from "./fields.js";
@@ -21,6 +21,9 @@ const period = 5000;
 // late is the age of the last figures, in milliseconds, from which on they aren't live: they come once a second.
 const late = 5000;
 
+// impliedBy is the status that a state implies, until the stream tells it: what buyers read has none.
+const impliedBy = { open: "live", sold_out: "live", paused: "paused" };
+
 // mostUnits is the largest quota.
 const mostUnits = 100_000_000;
 
@@ -30,7 +33,7 @@ let heard = null; // the time of the last figures, by the server's clock
 let arrived = Infinity; // and when they came, as performance.now() counts
 
 function take(said) {
-  sale = said;
+  sale = { status: sale?.status ?? impliedBy[said.state], ...said };
   document.title = `${sale.title} · Flashsale`;
   at("title-shown").textContent = sale.title;
   at("shop-link").href = `/sales/${id}`;
@@ -51,8 +54,7 @@ function draw() {
   if (performance.now() - arrived > late && at("line").dataset.line === "live") {
     line("broken");
   }
-  const [starts, ends] = [Date.parse(sale.starts_at), Date.parse(sale.ends_at)];
-  const state = sale.state === "upcoming" && now() >= starts ? "open" : sale.state;
+  const state = stateOf(sale);
   at("state").dataset.state = state;
   say(at("state"), `state_${state}`);
   show(at("state"), true);
@@ -60,10 +62,10 @@ function draw() {
   at("price").textContent = money(sale.price_cents, sale.currency);
   say(at("limit"), "limit", { n: number(sale.limit_per_user) });
   const over = state === "ended";
-  show(at("pause"), !over && state !== "paused");
-  show(at("resume"), state === "paused" || state === "upcoming"); // before the start, nobody sees that it is paused
+  show(at("pause"), !over && sale.status === "live"); // a rehearsal can't be paused
+  show(at("resume"), !over && sale.status === "paused");
   show(at("add"), !over);
-  show(at("extend"), !over || now() >= ends); // not if an operator has closed it
+  show(at("extend"), !over || now() >= Date.parse(sale.ends_at)); // not if an operator has closed it
   show(at("close"), !over);
 }
 
@@ -147,7 +149,7 @@ function hear(event, figures) {
     if (at("line").dataset.line !== "live") {
       line("live");
     }
-    Object.assign(sale, { state: figures.state, quota: figures.quota, available: figures.available });
+    Object.assign(sale, { state: figures.state, status: figures.status, quota: figures.quota, available: figures.available });
     draw();
     drawFigures(figures);
   }

@@ -1,8 +1,8 @@
 // The console's first page: all sales, the running instances, and the form for a new sale.
 
 import { call } from "./api.js";
-import { everySecond, now, sync } from "./clock.js";
-import { attend, repeat, sayWindow } from "./desk.js";
+import { everySecond, sync } from "./clock.js";
+import { attend, repeat, sayWindow, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
 import { drafted, open } from "./form.js";
 import { hush, money, number, reason, say } from "./i18n.js";
@@ -48,7 +48,7 @@ function draw(sale) {
   const { line } = rows.get(sale.id);
   rows.set(sale.id, { sale, line });
   const find = (selector) => line.querySelector(selector);
-  const state = sale.state === "upcoming" && Date.parse(sale.starts_at) <= now() ? "open" : sale.state;
+  const state = stateOf(sale);
   find("a").textContent = sale.title;
   sayWindow(find(".window"), sale);
   find(".state").dataset.state = state;

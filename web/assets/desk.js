@@ -3,6 +3,7 @@
 import "./page.js";
 import { enter } from "./account.js";
 import { changed, pause, session } from "./api.js";
+import { now } from "./clock.js";
 import { words } from "./console-words.js";
 import { at, show } from "./dom.js";
 import { dateTime, hush, knows, learn, locale, number, reason, say } from "./i18n.js";
@@ -121,13 +122,26 @@ export function row(cells, numeric = [], wide = []) {
   return made;
 }
 
+// label puts the head of its column into each cell of a row: a phone has no room for many columns and shows rows as cards.
+export function label(line, { tHead }) {
+  [...line.cells].forEach((cell, i) => {
+    const made = element("span", "label");
+    made.append(...tHead.rows[0].cells[i].cloneNode(true).childNodes);
+    cell.prepend(made);
+  });
+  return line;
+}
+
 // put brings a table's body to these rows, or to one that says that there is nothing. Cells that are as they were stay,
 // so that a selection in them does too; for that reason none may hold anything that listens.
 export function put(body, rows, nothing) {
+  const table = body.parentElement;
   if (rows.length === 0) {
     rows = [row([""])];
     say(rows[0].cells[0], nothing);
-    rows[0].cells[0].colSpan = body.parentElement.tHead.rows[0].cells.length;
+    rows[0].cells[0].colSpan = table.tHead.rows[0].cells.length;
+  } else if (table.matches(".cards")) {
+    rows.forEach((made) => label(made, table));
   }
   const known = [...body.rows];
   rows.forEach((made, i) => {
@@ -151,6 +165,18 @@ export function stamp(iso) {
   made.dateTime = iso;
   say(made, "moment", { time: () => dateTime(Date.parse(iso), "medium") });
   return made;
+}
+
+// stateOf is what an operator sees of a sale now: as buyers do, and before the start also that it is paused. The sale may
+// have started since the server spoke.
+export function stateOf({ state, status, starts_at: starts }) {
+  if (state !== "upcoming") {
+    return state;
+  }
+  if (status === "paused") {
+    return "paused";
+  }
+  return now() < Date.parse(starts) ? "upcoming" : "open";
 }
 
 // sayWindow lets an element say from when to when a sale is open.

@@ -8,16 +8,3 @@ export const show = (element, yes) => { element.hidden = !yes; };
 // clicks asks enabled().
 export const enable = (button, yes) => button.setAttribute("aria-disabled", String(!yes));
 export const enabled = (button) => button.getAttribute("aria-disabled") !== "true";
-
-// ask opens the question that the page has, and gives whether the answer was yes.
-export function ask() {
-  const dialog = at("ask");
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
-  });
-}
-
-at("ask-yes").addEventListener("click", () => at("ask").close("yes"));
-at("ask-no").addEventListener("click", () => at("ask").close("no"));

@@ -4,7 +4,7 @@
 import { call } from "./api.js";
 import { now } from "./clock.js";
 import { loggedIn, tell } from "./desk.js";
-import { at, show } from "./dom.js";
+import { at, enable, enabled, show } from "./dom.js";
 import { Mistake, amount, cents, local, moment, whole, zone } from "./fields.js";
 import { hush, number, reason, say } from "./i18n.js";
 import { passing } from "./store.js";
@@ -16,7 +16,7 @@ const mostCents = 100_000_000_00;
 const mostUnits = 100_000_000;
 const mostEach = 10_000;
 const mostMinutes = 7 * 24 * 60;
-const mostBytes = 4096; // of a request
+const longestAddress = 500;
 
 const hour = 3600_000;
 
@@ -36,11 +36,11 @@ const fields = {
 };
 
 const form = at("form");
+const send = at("form-send"); // rests while an answer is awaited: a second click would make a second sale
 let sale = null; // which is changed; null for a new one
 let before = {}; // what stood in the fields when the form was opened
 let onSaved = null;
 let opener = null; // where the keyboard was
-let busy = false;
 
 // open shows the form for a new sale (null) or an existing one. saved(sale) is called with what the server made of it.
 // What was typed before a reload is there again.
@@ -58,7 +58,7 @@ export function open(existing, saved) {
     complain(name);
   }
   say(at("form-title"), existing ? "edit_sale" : "new_sale");
-  say(at("form-send"), existing ? "save" : "create");
+  say(send, existing ? "save" : "create");
   say(at("zone"), "zone", zone(shown.starts_at));
   hush(at("form-error"));
   show(form, true);
@@ -98,6 +98,10 @@ function description(typed) {
 // picture reads an address that pages may load: not one of http, which their policy forbids.
 function picture(typed) {
   const address = typed.trim();
+  const n = [...address].length;
+  if (n > longestAddress) {
+    throw new Mistake("wrong_long", { n: number(n), most: number(longestAddress) });
+  }
   if (address && !(address.startsWith("/") && !address.startsWith("//")) && !(/^https:\/\/./.test(address) && URL.canParse(address))) {
     throw new Mistake("wrong_image_url");
   }
@@ -132,17 +136,12 @@ function read() {
   } else if (fine("ends_at") && !sale && Date.parse(values.ends_at) <= now()) {
     mistakes.set("ends_at", new Mistake("wrong_past"));
   }
-  const body = Object.fromEntries((sale ? changed() : names()).map((name) => [name, values[name]]));
-  const bytes = new TextEncoder().encode(JSON.stringify(body)).length;
-  if (fine("description") && bytes > mostBytes) {
-    mistakes.set("description", new Mistake("wrong_bytes", { n: number(bytes), most: number(mostBytes) }));
-  }
   for (const name of names()) {
     const mistake = mistakes.get(name);
     complain(name, mistake && ((error) => say(error, mistake.word, mistake.places)));
   }
   at(names().find((name) => mistakes.has(name)))?.focus();
-  return mistakes.size === 0 ? body : null;
+  return mistakes.size === 0 ? Object.fromEntries((sale ? changed() : names()).map((name) => [name, values[name]])) : null;
 }
 
 // complain lets a reason stand beside a field; without one it takes back what stood there.
@@ -158,7 +157,7 @@ function complain(name, write) {
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   hush(at("form-error"));
-  const body = busy ? null : read();
+  const body = enabled(send) ? read() : null;
   if (!body) {
     return;
   }
@@ -166,8 +165,8 @@ form.addEventListener("submit", async (event) => {
     close(); // nothing was changed
     return;
   }
-  busy = true;
-  at("form-send").setAttribute("aria-busy", "true");
+  enable(send, false);
+  send.setAttribute("aria-busy", "true");
   try {
     const path = sale ? `/admin/sales/${sale.id}` : "/admin/sales";
     const { data } = await loggedIn(() => call(sale ? "PATCH" : "POST", path, { body }));
@@ -181,8 +180,8 @@ form.addEventListener("submit", async (event) => {
       tell(at("form-error"), refusal);
     }
   } finally {
-    busy = false;
-    at("form-send").removeAttribute("aria-busy");
+    enable(send, true);
+    send.removeAttribute("aria-busy");
   }
 });
 
@@ -191,4 +190,4 @@ form.addEventListener("input", () => {
   passing.write(`draft ${sale?.id ?? "new"}`, Object.fromEntries(changed().map((name) => [name, at(name).value])));
 });
 
-at("form-leave").addEventListener("click", close);
+at("form-leave").addEventListener("click", () => enabled(send) && close());

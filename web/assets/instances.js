@@ -15,5 +15,5 @@ function line({ id, url, strategy, gate_reachable: reachable, requests, reported
   gate.dataset.state = reachable ? "open" : "away";
   const who = element("span");
   who.append(name, element("span", "quiet below", url));
-  return row([who, strategy, gate, number(requests), stamp(reportedAt)], [3], [4]);
+  return row([who, strategy, gate, number(requests), stamp(reportedAt)], [3]);
 }

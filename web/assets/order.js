@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { now } from "./clock.js";
-import { ask } from "./dom.js";
+import { ask } from "./dialog.js";
 
 export const payable = (order) => order.status === "pending" && now() < Date.parse(order.expires_at);
 

@@ -69,7 +69,7 @@ function drawTimes(list, order) {
   const lines = [["at_created", order.created_at]];
   if (order.paid_at) {
     lines.push(["at_paid", order.paid_at]);
-  } else if (order.expires_at) {
+  } else if (order.expires_at && order.status !== "cancelled") {
     lines.push([payable(order) ? "at_expires" : "at_expired", order.expires_at]);
   }
   if (list.children.length !== 2 * lines.length) {

@@ -1,0 +1,383 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/goccy/go-yaml"
+)
+
+// description is openapi.yaml, ready to hold requests and answers to it.
+type description struct {
+	doc     *openapi3.T
+	router  routers.Router
+	nowhere *routers.Route // what is said of paths and methods that aren't there
+}
+
+// described is read once for all tests.
+var described = sync.OnceValues(func() (*description, error) {
+	raw, err := os.ReadFile("../web/openapi.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var file map[string]any
+	if err := yaml.Unmarshal(raw, &file); err != nil {
+		return nil, err
+	}
+	components, _ := file["components"].(map[string]any)
+	exact(components["schemas"])
+	if raw, err = json.Marshal(file); err != nil {
+		return nil, err
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(raw)
+	if err != nil {
+		return nil, err
+	}
+	d := &description{doc: doc}
+	if d.router, err = legacy.NewRouter(doc); err != nil { // validates the document, examples and all
+		return nil, err
+	}
+	answers := doc.Components.Responses
+	d.nowhere = &routers.Route{Spec: doc, Operation: &openapi3.Operation{Responses: openapi3.NewResponses(
+		openapi3.WithStatus(http.StatusNotFound, answers["NoPage"]),
+		openapi3.WithStatus(http.StatusMethodNotAllowed, answers["MethodNotAllowed"]),
+		openapi3.WithStatus(http.StatusTooManyRequests, answers["RateLimited"]),
+	)}}
+	return d, nil
+})
+
+// exact lets nothing stand in an object that its schema doesn't name. The file itself is open, as clients have to be.
+func exact(schema any) {
+	switch schema := schema.(type) {
+	case map[string]any:
+		_, named := schema["properties"]
+		if _, open := schema["additionalProperties"]; named && !open && schema["type"] == "object" {
+			schema["additionalProperties"] = false
+		}
+		for _, part := range schema {
+			exact(part)
+		}
+	case []any:
+		for _, part := range schema {
+			exact(part)
+		}
+	}
+}
+
+// inspector is a transport that holds what goes through it to openapi.yaml: answers always, requests unless they are
+// refused as the client's mistake. What is asked of another address, it lets pass.
+type inspector struct {
+	*description
+	host  string
+	next  http.RoundTripper
+	wrong func(format string, args ...any)
+}
+
+func inspect(t testing.TB, server string, next http.RoundTripper) http.RoundTripper {
+	t.Helper()
+	d, err := described()
+	if err != nil {
+		t.Fatal("openapi.yaml: ", err)
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &inspector{d, u.Host, next, t.Errorf}
+}
+
+// RoundTrip is the transport's.
+func (i *inspector) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Host != i.host {
+		return i.next.RoundTrip(req)
+	}
+	var sent []byte
+	if req.Body != nil && req.Body != http.NoBody {
+		var err error
+		if sent, err = io.ReadAll(req.Body); err != nil {
+			return nil, errors.Join(err, req.Body.Close())
+		}
+		req = req.Clone(req.Context())
+		req.Body = io.NopCloser(bytes.NewReader(sent))
+	}
+	res, err := i.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	route, params, err := i.router.FindRoute(req)
+	if err != nil || strings.Count(route.Path, "/") != strings.Count(req.URL.Path, "/") { // it overlooks a slash at the end
+		route = i.nowhere
+	}
+	if err := i.check(req, sent, res, route, params); err != nil {
+		i.wrong("openapi.yaml doesn't describe %s %s, answered with %s: %v", req.Method, req.URL, res.Status, err)
+	}
+	return res, nil
+}
+
+func (i *inspector) check(req *http.Request, sent []byte, res *http.Response, route *routers.Route, params map[string]string) error {
+	// kin-openapi compiles schemas of 3.1 anew for each value, which takes milliseconds; those of 3.0 it walks. The file
+	// says nothing that needs the former: TestOpenAPIWords in package handler.
+	quick := *route
+	spec := *route.Spec
+	spec.OpenAPI = "3.0.3"
+	quick.Spec = &spec
+
+	options := &openapi3filter.Options{
+		IncludeResponseStatus: true, SkipSettingDefaults: true, RejectWhenRequestBodyNotSpecified: true, AuthenticationFunc: hasToken,
+		SchemaValidationOptions: []openapi3.SchemaValidationOption{openapi3.DisableSchemaErrorDetails()},
+	}
+	asked := req.Clone(req.Context())
+	asked.Body = io.NopCloser(bytes.NewReader(sent))
+	input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: &quick, Options: options}
+	answer := quick.Operation.Responses.Status(res.StatusCode)
+	if answer == nil {
+		return errors.New("nothing of this status")
+	}
+	if res.StatusCode/100 != 4 {
+		if err := openapi3filter.ValidateRequest(req.Context(), input); err != nil {
+			return err
+		}
+	}
+	if err := onlyNamed(res.Header, answer.Value.Headers); err != nil {
+		return err
+	}
+	output := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: res.StatusCode, Header: res.Header, Options: options}
+	if kind := answer.Value.Content.Get("text/event-stream"); kind != nil && res.Header.Get("Content-Type") == "text/event-stream" {
+		res.Body = &heard{ReadCloser: res.Body, inspector: i, what: req.URL.Path, schemas: kind.Extensions["x-events"]}
+		options.ExcludeResponseBody = true
+	} else {
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+		options.ExcludeResponseBody = err != nil // it was cut off; who reads it hears of that
+		output.SetBodyBytes(body)
+	}
+	return openapi3filter.ValidateResponse(req.Context(), output)
+}
+
+// hasToken wants a bearer token where the file says so. Whose it is, the server says.
+func hasToken(_ context.Context, input *openapi3filter.AuthenticationInput) error {
+	scheme, token, _ := strings.Cut(input.RequestValidationInput.Request.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return errors.New("no bearer token")
+	}
+	return nil
+}
+
+// common are headers that any answer may have; the others have to be named.
+var common = map[string]bool{
+	"Cache-Control": true, "Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Security-Policy": true, "Content-Type": true,
+	"Date": true, "Referrer-Policy": true, "Vary": true, "X-Content-Type-Options": true, "X-Frame-Options": true, "Accept-Ranges": true,
+}
+
+func onlyNamed(header http.Header, named openapi3.Headers) error {
+	for name := range header {
+		known := common[name]
+		for described := range named {
+			known = known || http.CanonicalHeaderKey(described) == name
+		}
+		if !known {
+			return fmt.Errorf("it has a header %s: %s", name, header.Get(name))
+		}
+	}
+	return nil
+}
+
+// failing is the end of a body: EOF, or why it came too early.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err == nil {
+		return 0, io.EOF
+	}
+	return 0, f.err
+}
+
+// heard is a stream of events, each of which is held to the schema that the file gives for its name.
+type heard struct {
+	io.ReadCloser
+	*inspector
+	what    string
+	schemas any
+	pending []byte
+}
+
+// Read is the stream's.
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.ReadCloser.Read(p)
+	h.pending = append(h.pending, p[:n]...)
+	for {
+		event, rest, whole := bytes.Cut(h.pending, []byte("\n\n"))
+		if !whole {
+			return n, err
+		}
+		h.pending = rest
+		if err := h.event(string(event)); err != nil {
+			h.wrong("openapi.yaml doesn't describe what %s said: %v in %s", h.what, err, event)
+		}
+	}
+}
+
+func (h *heard) event(text string) error {
+	var name, data string
+	for line := range strings.Lines(text) {
+		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			data = value
+		}
+	}
+	if name == "" {
+		return nil // a comment, which keeps the stream alive
+	}
+	schemas, _ := h.schemas.(map[string]any)
+	schema, _ := schemas[name].(string)
+	named, ok := h.doc.Components.Schemas[schema]
+	if !ok {
+		return fmt.Errorf("no event %q", name)
+	}
+	var value any
+	if err := json.Unmarshal([]byte(data), &value); err != nil {
+		return err
+	}
+	return named.Value.VisitJSON(value, openapi3.DisableSchemaErrorDetails())
+}
+
+// told is a transport that gives this answer to everything.
+type told http.Response
+
+func (a *told) RoundTrip(req *http.Request) (*http.Response, error) {
+	res := http.Response(*a)
+	res.Request, res.Status = req, http.StatusText(res.StatusCode)
+	return &res, nil
+}
+
+// The inspector has teeth: each answer or request is wrong in one thing.
+func TestInspector(t *testing.T) {
+	t.Parallel()
+	const (
+		sale  = "/api/v1/sales/XVCMWHCEXMY32JHF"
+		buy   = "POST " + sale + "/6b0215a2f79be1e068b0df91f448a9dd/orders"
+		order = `{"id":"XVCMWHCEXMY32JHFOP4WT2LK7B76FZHMPMM6JJN3YU2ZQNZ4","sale_id":"XVCMWHCEXMY32JHF","status":"pending","quantity":1,"amount_cents":990,` +
+			`"currency":"CNY","created_at":"2026-11-21T21:55:22.562Z","expires_at":"2026-11-21T22:05:22.562Z"}`
+		refusal = `{"type":"/problems/sold_out","title":"Sold out","status":409,"detail":"There are not enough units left.","code":"sold_out","request_id":"R-1"}`
+		event   = "id: 98-100-open\nevent: stock\ndata: {\"available\":98,\"quota\":100,\"state\":\"open\",\"now\":\"2026-11-21T21:55:22.801Z\"}\n\n"
+	)
+	made := []string{"Location", "/api/v1/orders/XVCMWHCEXMY32JHFOP4WT2LK7B76FZHMPMM6JJN3YU2ZQNZ4"}
+	english := []string{"Content-Language", "en"}
+	for name, tc := range map[string]struct {
+		request, body string
+		status        int
+		contentType   string
+		headers       []string
+		answer        string
+		want          string // in what is said; empty: nothing is
+	}{
+		"an order":            {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", made, order, ""},
+		"no location":         {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", nil, order, "Location"},
+		"a header":            {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", append(made, "X-Powered-By", "us"), order, "X-Powered-By"},
+		"a member":            {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", made, strings.Replace(order, `"id"`, `"epoch":1,"id"`, 1), "epoch"},
+		"a member less":       {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", made, strings.Replace(order, `"quantity":1,`, "", 1), "quantity"},
+		"a time to the µs":    {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", made, strings.Replace(order, ".562Z", ".562123Z", 1), "created_at"},
+		"a status of none":    {buy, `{"quantity":1}`, 201, "application/json; charset=utf-8", made, strings.Replace(order, "pending", "open", 1), "status"},
+		"a text":              {buy, `{"quantity":1}`, 201, "text/plain", made, order, "text/plain"},
+		"another success":     {buy, `{"quantity":1}`, 204, "", nil, "", "nothing of this status"},
+		"a quantity of none":  {buy, `{"quantity":0}`, 201, "application/json; charset=utf-8", made, order, "quantity"},
+		"a field of none":     {buy, `{"quantity":1,"price":1}`, 201, "application/json; charset=utf-8", made, order, "price"},
+		"nobody buys":         {"PUT" + buy[4:], `{"quantity":1}`, 201, "application/json; charset=utf-8", made, order, "nothing of this status"},
+		"a refusal":           {buy, `{"quantity":1}`, 409, "application/problem+json", english, refusal, ""},
+		"a refused mistake":   {buy, `{"price":1}`, 409, "application/problem+json", english, refusal, ""},
+		"a code of elsewhere": {buy, `{"quantity":1}`, 409, "application/problem+json", english, strings.ReplaceAll(refusal, "sold_out", "not_payable"), "code"},
+		"another status":      {buy, `{"quantity":1}`, 409, "application/problem+json", english, strings.Replace(refusal, "409", "404", 1), "status"},
+		"a language of none":  {buy, `{"quantity":1}`, 409, "application/problem+json", []string{"Content-Language", "de"}, refusal, "Content-Language"},
+		"an event":            {"GET " + sale + "/events", "", 200, "text/event-stream", []string{"X-Accel-Buffering", "no"}, ":\n\n" + event, ""},
+		"an event's name":     {"GET " + sale + "/events", "", 200, "text/event-stream", []string{"X-Accel-Buffering", "no"}, strings.Replace(event, "stock", "units", 1), "units"},
+		"an event's member":   {"GET " + sale + "/events", "", 200, "text/event-stream", []string{"X-Accel-Buffering", "no"}, strings.Replace(event, `"quota"`, `"held"`, 1), "held"},
+		"a path of none":      {"GET /api/v1/secrets", "", 200, "application/json; charset=utf-8", nil, "{}", "nothing of this status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := http.Header{"Content-Type": {tc.contentType}, "X-Request-Id": {"R-1"}}
+			for i := 0; i+1 < len(tc.headers); i += 2 {
+				header.Set(tc.headers[i], tc.headers[i+1])
+			}
+			answer := &told{StatusCode: tc.status, Header: header, Body: io.NopCloser(strings.NewReader(tc.answer))}
+			transport := inspect(t, "http://127.0.0.1", answer).(*inspector)
+			var said strings.Builder
+			transport.wrong = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+
+			method, path, _ := strings.Cut(tc.request, " ")
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, strings.NewReader(tc.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Authorization", "Bearer x")
+			res, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = res.Body.Close() }()
+			if got, err := io.ReadAll(res.Body); err != nil || string(got) != tc.answer {
+				t.Errorf("the body came through as %q, %v", got, err)
+			}
+			if got := said.String(); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("said %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// What the file says of an operator's sale is what the server takes: each bound, and nothing beyond.
+func TestBoundsAreTheServers(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	d, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	check := func(name string, value any, fits bool) {
+		t.Helper()
+		checked++
+		if a := s.operator().call("POST", "/api/v1/admin/sales", newSale(fields{name: value})); fits {
+			a.want(http.StatusCreated)
+		} else if p := a.refused(http.StatusBadRequest, "bad_request"); p.Field != name {
+			t.Errorf("%s %v: the field %q", name, value, p.Field)
+		}
+	}
+	for name, property := range d.doc.Components.Schemas["NewSale"].Value.Properties {
+		schema := property.Value
+		if len(schema.OneOf) > 0 { // or null
+			schema = schema.OneOf[0].Value
+		}
+		if schema.Min != nil {
+			check(name, int64(*schema.Min), true)
+			check(name, int64(*schema.Min)-1, false)
+			check(name, int64(*schema.Max), true)
+			check(name, int64(*schema.Max)+1, false)
+		}
+		if schema.MaxLength != nil {
+			check(name, "/"+strings.Repeat("x", int(*schema.MaxLength)-1), true)
+			check(name, "/"+strings.Repeat("x", int(*schema.MaxLength)), false)
+		}
+	}
+	if checked != 5*4+3*2 {
+		t.Errorf("%d values were tried", checked)
+	}
+}
