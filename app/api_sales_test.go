@@ -206,7 +206,7 @@ func TestNewSaleDefaults(t *testing.T) {
 		StartsAt: starts.UTC().Truncate(time.Millisecond), EndsAt: ends.UTC().Truncate(time.Millisecond),
 		LimitPerUser: 1, PayTimeoutSeconds: 1800,
 	}
-	if made.sale != want || made.Status != "live" {
+	if made.sale != want || made.Status != "live" || made.Parts != 1 {
 		t.Errorf("got  %+v\nwant %+v", made, want)
 	}
 	if kept := s.sale(made.ID); kept != want {
@@ -214,6 +214,24 @@ func TestNewSaleDefaults(t *testing.T) {
 	}
 	if books := s.audit(made.ID); !books.OK || books.Gate.Left != 1 || books.Gate.Epoch != 1 {
 		t.Errorf("its gate is not installed: %+v", books)
+	}
+}
+
+// A sale in parts sells to the last unit, wherever its buyers are at home.
+func TestNewSaleInParts(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	var made operatorSale
+	s.operator().call("POST", "/api/v1/admin/sales", newSale(fields{"parts": 4, "limit_per_user": 1})).want(201).read(&made)
+	if made.Parts != 4 {
+		t.Fatalf("it is in %d parts", made.Parts)
+	}
+	for i := range made.Quota {
+		s.buyer(fmt.Sprint("buyer-", i)).buy(made.ID, 1)
+	}
+	s.buyer("late").purchase(made.ID, 1).refused(409, "sold_out")
+	if books := s.audit(made.ID); !books.OK || books.Held != made.Quota {
+		t.Errorf("%+v", books)
 	}
 }
 
@@ -311,6 +329,8 @@ func TestSaleFieldsOutOfBounds(t *testing.T) {
 		{"too many", "limit_per_user", 10_001, true},
 		{"none", "pay_timeout_seconds", 0, false},
 		{"too long", "pay_timeout_seconds", 604801, false},
+		{"none", "parts", 0, false},
+		{"too many", "parts", 17, false},
 		{"before the start", "ends_at", time.Now().Add(-2 * time.Hour), true},
 		{"far off", "ends_at", "2201-01-01T00:00:00Z", true},
 		{"no time", "ends_at", "tomorrow", true},

@@ -21,7 +21,7 @@ import (
 const (
 	saleShape = "id:id title:text description:text image_url:text price_cents:int original_price_cents:int currency:text " +
 		"quota:int available:int state:text starts_at:time ends_at:time limit_per_user:int pay_timeout_seconds:int short_url:url"
-	operatorShape = saleShape + " status:text"
+	operatorShape = saleShape + " status:text parts:int"
 	queuedShape   = "id:id sale_id:id status:text quantity:int amount_cents:int currency:text created_at:time"
 	orderShape    = queuedShape + " expires_at:time"
 	paidShape     = orderShape + " paid_at:time"

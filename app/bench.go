@@ -187,7 +187,7 @@ func (b *bench) Start(ctx context.Context, name string, p lab.Plan) (_ lab.Round
 	now := r.instances[0].app.catalog.Now()
 	offer, invalid, err := r.instances[0].app.sales.Create(ctx, model.Sale{
 		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
-		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour),
+		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour), Parts: 1,
 	}, int64(p.Stock), "lab")
 	if err != nil || invalid != nil {
 		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)

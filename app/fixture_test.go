@@ -354,6 +354,7 @@ type sale struct {
 type operatorSale struct {
 	sale
 	Status string `json:"status"`
+	Parts  int    `json:"parts"`
 }
 
 type order struct {

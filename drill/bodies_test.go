@@ -13,6 +13,12 @@ import (
 	"flashsale/testkit/shop"
 )
 
+// How many bytes a body may have: only an operator writes long texts.
+const (
+	buyersBody    = 4 << 10
+	operatorsBody = 16 << 10
+)
+
 // badBody is one that no route takes.
 type badBody struct {
 	what    string
@@ -21,8 +27,8 @@ type badBody struct {
 	status  int
 }
 
-func badBodyList() []badBody {
-	const taken = 4 << 10 // what a body may have
+// badBodyList is for a route that takes bodies of so many bytes.
+func badBodyList(taken int) []badBody {
 	nested := func(open, inner, closing string, depth int) string {
 		return strings.Repeat(open, depth) + inner + strings.Repeat(closing, depth)
 	}
@@ -77,18 +83,21 @@ func badBodies(d *drill) {
 		d.Fatal(err)
 	}
 	// Each route's own body, right but for a key that comes twice.
-	routes := map[string]struct{ method, path, token, doubled string }{
-		"purchase": {http.MethodPost, "/sales/" + sale + "/" + pathOf(shop.Secret, time.Now(), "writer", sale, time.Hour) + "/orders", user, `{"quantity":1, "quantity":1}`},
-		"account":  {http.MethodPost, "/users", "", `{"name":"dora","name":"dora","password":"correct horse"}`},
-		"log-in":   {http.MethodPost, "/sessions", "", `{"name":"admin","password":"guess","password":"guess"}`},
-		"sale":     {http.MethodPost, "/admin/sales", operator, `{"title":"drill",` + string(entered[1:])},
-		"change":   {http.MethodPatch, "/admin/sales/" + sale, operator, `{"title":"drill","title":"drill"}`},
-		"callback": {http.MethodPost, "/payments/callback", "", `{"payment_id":"A","provider_txn_id":"t","status":"failed","status":"succeeded","amount_cents":1}`},
+	routes := map[string]struct {
+		method, path, token, doubled string
+		taken                        int
+	}{
+		"purchase": {http.MethodPost, "/sales/" + sale + "/" + pathOf(shop.Secret, time.Now(), "writer", sale, time.Hour) + "/orders", user, `{"quantity":1, "quantity":1}`, buyersBody},
+		"account":  {http.MethodPost, "/users", "", `{"name":"dora","name":"dora","password":"correct horse"}`, buyersBody},
+		"log-in":   {http.MethodPost, "/sessions", "", `{"name":"admin","password":"guess","password":"guess"}`, buyersBody},
+		"sale":     {http.MethodPost, "/admin/sales", operator, `{"title":"drill",` + string(entered[1:]), operatorsBody},
+		"change":   {http.MethodPatch, "/admin/sales/" + sale, operator, `{"title":"drill","title":"drill"}`, operatorsBody},
+		"callback": {http.MethodPost, "/payments/callback", "", `{"payment_id":"A","provider_txn_id":"t","status":"failed","status":"succeeded","amount_cents":1}`, buyersBody},
 	}
 	told := map[string]int{}
 	attack := func() {
 		for name, route := range routes {
-			for _, b := range append(badBodyList(), badBody{"its own with a key twice", route.doubled, false, 400}) {
+			for _, b := range append(badBodyList(route.taken), badBody{"its own with a key twice", route.doubled, false, 400}) {
 				timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 				var body io.Reader = strings.NewReader(b.text)
 				if b.chunked {
@@ -109,6 +118,6 @@ func badBodies(d *drill) {
 		}
 	}
 	d.flat(a, size(3, 50), attack)
-	d.result.Happened = fmt.Sprintf("%d bodies at %d routes: %d times 400, %d times 413", len(badBodyList())+1, len(routes), told["400"], told["413"])
+	d.result.Happened = fmt.Sprintf("%d bodies at %d routes: %d times 400, %d times 413", len(badBodyList(buyersBody))+1, len(routes), told["400"], told["413"])
 	d.recovered(s, sale, quota, []shop.Attempt{order}, a.URL)
 }

@@ -31,7 +31,8 @@ func (a *API) createSale(c *gin.Context) {
 		EndsAt             time.Time `json:"ends_at"`
 		LimitPerUser       int       `json:"limit_per_user"`
 		PayTimeoutSeconds  int       `json:"pay_timeout_seconds"`
-	}{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds}
+		Parts              int       `json:"parts"`
+	}{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Parts: 1}
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
@@ -39,7 +40,7 @@ func (a *API) createSale(c *gin.Context) {
 		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
 		PriceCents: body.PriceCents, OriginalPriceCents: body.OriginalPriceCents, Currency: body.Currency,
 		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
-		StartsAt: body.StartsAt, EndsAt: body.EndsAt,
+		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Parts: body.Parts,
 	}, body.Quota, middleware.IdentityOf(c).UserID)
 	switch {
 	case err != nil:

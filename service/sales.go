@@ -65,10 +65,7 @@ type Sales struct {
 // Create starts a sale under a new id, preheats its gate and tells every instance. invalid is the first wrong field,
 // nil if none is.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
-	if invalid := outside("quota", quota, 1, maxQuota); invalid != nil {
-		return offer, invalid, nil
-	}
-	if invalid := validate(sale); invalid != nil {
+	if invalid := cmp.Or(outside("quota", quota, 1, maxQuota), outside("parts", int64(sale.Parts), 1, model.MaxParts), validate(sale)); invalid != nil {
 		return offer, invalid, nil
 	}
 	if !sale.EndsAt.After(s.Catalog.Now()) {

@@ -16,6 +16,7 @@ const mostCents = 100_000_000_00;
 const mostUnits = 100_000_000;
 const mostEach = 10_000;
 const mostMinutes = 7 * 24 * 60;
+const mostParts = 16;
 const longestAddress = 500;
 
 const hour = 3600_000;
@@ -31,6 +32,7 @@ const fields = {
   quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
   limit_per_user: { read: (typed) => whole(typed, 1, mostEach), write: String },
   pay_timeout_seconds: { read: (typed) => whole(typed, 1, mostMinutes) * 60, write: (seconds) => String(seconds / 60) },
+  parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
 };
@@ -49,7 +51,7 @@ export function open(existing, saved) {
   onSaved = saved;
   opener = document.activeElement;
   const next = Math.ceil(now() / hour) * hour;
-  const shown = existing ?? { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, starts_at: next, ends_at: next + hour };
+  const shown = existing ?? { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
   const typed = drafted(existing) ?? {};
   for (const [name, { write }] of Object.entries(fields)) {
     before[name] = name in shown ? write(shown[name]) : "";
