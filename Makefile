@@ -31,8 +31,8 @@ browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots show
 # axe-core judges whether a page can be used by everybody. It is fetched for the tests and is no part of the project.
 AXE := 4.14.1
 build/axe.min.js:
-	mkdir -p build
-	cd build && npm pack --silent axe-core@$(AXE) && tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/axe.min.js && rm axe-core-$(AXE).tgz
+	@mkdir -p build
+	@cd build && npm pack --silent axe-core@$(AXE) && tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/axe.min.js && rm axe-core-$(AXE).tgz
 
 lint: ## Check style, and the doors between the packages
 	$(LINT) run ./...

@@ -2,13 +2,16 @@ package app
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"flashsale/config"
+	"flashsale/testkit"
 )
 
 func TestETag(t *testing.T) {
@@ -214,6 +217,52 @@ func TestNewSaleDefaults(t *testing.T) {
 	}
 	if books := s.audit(made.ID); !books.OK || books.Gate.Left != 1 || books.Gate.Epoch != 1 {
 		t.Errorf("its gate is not installed: %+v", books)
+	}
+}
+
+// Under one key an operator makes one sale, however often and at however many instances the request arrives.
+func TestNewSaleUnderAKey(t *testing.T) {
+	t.Parallel()
+	redis := testkit.Redis(t)
+	stores := onMariaDB(t, redis)
+	s, other := start(t, stores), start(t, stores)
+	want := newSale(fields{"title": "Once"})
+	made := map[string]bool{}
+	var mu sync.Mutex
+	var crowd sync.WaitGroup
+	for i := range 20 {
+		crowd.Go(func() {
+			a := []*server{s, other}[i%2].operator().call("POST", "/api/v1/admin/sales", want, "Idempotency-Key", "k").want(http.StatusCreated)
+			mu.Lock()
+			defer mu.Unlock()
+			made[a.header.Get("Location")] = true
+		})
+	}
+	crowd.Wait()
+	var list struct {
+		Sales      []operatorSale
+		NextCursor string `json:"next_cursor"`
+	}
+	s.operator().call("GET", "/api/v1/admin/sales", nil).want(200).read(&list)
+	if len(made) != 1 || len(list.Sales) != 1 || list.Sales[0].Title != "Once" {
+		t.Fatalf("20 requests were answered with %v and made %+v", made, list.Sales)
+	}
+	again := s.operator().call("POST", "/api/v1/admin/sales", want, "Idempotency-Key", "k").want(http.StatusCreated)
+	if again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a repeat is not said to be one: %v", again.header)
+	}
+	for name, value := range map[string]any{"title": "Twice", "quota": 11, "parts": 2, "ends_at": time.Now().Add(9 * time.Hour)} {
+		changed := maps.Clone(want)
+		changed[name] = value
+		s.operator().call("POST", "/api/v1/admin/sales", changed, "Idempotency-Key", "k").refused(http.StatusUnprocessableEntity, "idempotency_mismatch")
+	}
+	if p := s.operator().call("POST", "/api/v1/admin/sales", want, "Idempotency-Key", "a key").refused(http.StatusBadRequest, "bad_request"); p.Field != "Idempotency-Key" {
+		t.Errorf("%+v", p)
+	}
+	s.operator().call("POST", "/api/v1/admin/sales", want, "Idempotency-Key", "another").want(http.StatusCreated)
+	s.operator().call("GET", "/api/v1/admin/sales", nil).want(200).read(&list)
+	if len(list.Sales) != 2 {
+		t.Errorf("%d sales are there after a second key", len(list.Sales))
 	}
 }
 

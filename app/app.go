@@ -223,7 +223,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
-	a.sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, Log: a.log}
+	a.sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, IDs: a.ids, Log: a.log}
 	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
 	assets, err := web.NewAssets()
 	if err != nil {

@@ -492,6 +492,28 @@ func TestConsoleMakesOneSale(t *testing.T) {
 	}
 }
 
+// Whoever asks again because no answer came gets the sale that was made.
+func TestConsoleLostSale(t *testing.T) {
+	s, road := roadTo(t)
+	w := s.open(desktop)
+	w.allow("ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+	w.visit("/console")
+	w.operate()
+	w.click("#new")
+	w.write("#title", "Kettle")
+	w.write("#price_cents", "1")
+	w.write("#quota", "3")
+	road.obey(func(r *http.Request) fate { return fate{unheard: r.Method == http.MethodPost} })
+	w.click("#form-send")
+	w.see("#form-error", "No answer came")
+	road.obey(func(*http.Request) fate { return fate{} })
+	w.click("#form-send")
+	w.see("h1", "Kettle")
+	if list, _ := s.call("GET", "/admin/sales", s.operator, nil, http.StatusOK)["sales"].([]any); len(list) != 1 {
+		t.Errorf("there are %d sales", len(list))
+	}
+}
+
 // The longest description can be sold with in Chinese, one more character is a mistake, and bodies have their bounds.
 func TestConsoleLongText(t *testing.T) {
 	s := serve(t)

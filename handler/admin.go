@@ -36,21 +36,55 @@ func (a *API) createSale(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	offer, invalid, err := a.Sales.Create(c.Request.Context(), model.Sale{
+	key, ok := requestKey(c)
+	if !ok {
+		return
+	}
+	sale := model.Sale{
 		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
 		PriceCents: body.PriceCents, OriginalPriceCents: body.OriginalPriceCents, Currency: body.Currency,
 		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
 		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Parts: body.Parts,
-	}, body.Quota, middleware.IdentityOf(c).UserID)
+	}
+	actor := middleware.IdentityOf(c).UserID
+	if key != "" {
+		sale.ID = a.Sales.IDUnder(actor, key)
+		if a.answerRepeated(c, sale, body.Quota) {
+			return
+		}
+	}
+	offer, invalid, err := a.Sales.Create(c.Request.Context(), sale, body.Quota, actor)
 	switch {
+	case err != nil && key != "" && a.answerRepeated(c, sale, body.Quota): // the same request was here meanwhile
 	case err != nil:
 		middleware.Fail(c, err)
 	case invalid != nil:
 		refuseInvalid(c, invalid)
 	default:
-		c.Header("Location", "/api/v1/sales/"+offer.ID)
-		c.JSON(http.StatusCreated, a.operatorSaleView(offer))
+		a.answerNewSale(c, offer)
 	}
+}
+
+// answerRepeated answers if the sale was made before, under the same key.
+func (a *API) answerRepeated(c *gin.Context, sale model.Sale, quota int64) bool {
+	offer, verdict, err := a.Sales.Repeated(c.Request.Context(), sale, quota)
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict == model.NotFound:
+		return false
+	case verdict != model.Accepted:
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict})
+	default:
+		c.Header("Idempotent-Replayed", "true")
+		a.answerNewSale(c, offer)
+	}
+	return true
+}
+
+func (a *API) answerNewSale(c *gin.Context, offer model.Offer) {
+	c.Header("Location", "/api/v1/sales/"+offer.ID)
+	c.JSON(http.StatusCreated, a.operatorSaleView(offer))
 }
 
 func (a *API) patchSale(c *gin.Context) {

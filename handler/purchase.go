@@ -25,9 +25,8 @@ func (a *API) purchase(c *gin.Context) {
 	if !ok {
 		return
 	}
-	key := headerOf(c, "Idempotency-Key")
-	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		refuseInvalid(c, &service.Invalid{Field: "Idempotency-Key", Reason: notAKey, Max: maxKey})
+	key, ok := requestKey(c)
+	if !ok {
 		return
 	}
 	prefer, ok := parsePrefer(c.Request.Header["Prefer"])
@@ -57,6 +56,16 @@ func (a *API) purchase(c *gin.Context) {
 	default:
 		middleware.Refuse(c, middleware.Refusal{Verdict: outcome.Verdict, RetryAfter: outcome.RetryAfter})
 	}
+}
+
+// requestKey reads the Idempotency-Key, empty if there is none; it refuses one that can't be a key.
+func requestKey(c *gin.Context) (key string, ok bool) {
+	key = headerOf(c, "Idempotency-Key")
+	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		refuseInvalid(c, &service.Invalid{Field: "Idempotency-Key", Reason: notAKey, Max: maxKey})
+		return "", false
+	}
+	return key, true
 }
 
 func answerOutcome(c *gin.Context, outcome model.Outcome) {

@@ -20,7 +20,7 @@ const OrderIDLength = 3 * IDLength
 // NewSaleID makes an id that can't be guessed.
 func NewSaleID() string { return rand.Text()[:IDLength] }
 
-// OrderIDs derives the ids of orders with a key that only the server has.
+// OrderIDs derives the ids of orders, and of what else has a request key, with a key that only the server has.
 type OrderIDs struct{ macs *sync.Pool } // of *mac: to set up an HMAC costs more than to run it
 
 // NewOrderIDs takes the key, which must never change while orders exist.
@@ -36,6 +36,13 @@ func (o OrderIDs) Derive(userID, saleID, requestKey string) string {
 	id := append(make([]byte, 0, OrderIDLength), saleID...)
 	id = m.append(id, "attempt", userID, saleID, requestKey)
 	return string(m.append(id, "owner", userID, string(id)))
+}
+
+// Sale gives the id of the sale that an operator makes under a request key.
+func (o OrderIDs) Sale(operatorID, requestKey string) string {
+	m := o.macs.Get().(*mac)
+	defer o.macs.Put(m)
+	return string(m.append(nil, "sale", operatorID, requestKey))
 }
 
 // Issued reports whether orderID was derived for this user. It needs no look-up, so that guessed

@@ -69,11 +69,8 @@ func (f *fleet) at(address string) *shop.Instance {
 	return f.Start(append(f.settings, "--http-addr", address)...)
 }
 
-// killed kills an instance, and starts it again where it was.
-func (f *fleet) killed(n int) {
-	f.instances[n].Kill()
-	f.instances[n] = f.at(address(f.instances[n].URL))
-}
+// revive starts an instance that was killed where it was.
+func (f *fleet) revive(n int) { f.instances[n] = f.at(address(f.instances[n].URL)) }
 
 // sold returns when so many units of a sale are ordered: the moment at which something is to break.
 func (f *fleet) sold(t *testing.T, saleID string, units int) {
@@ -190,7 +187,8 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 	sale := f.Sale(f.instances[1].URL, quota)
 	attempts := f.rushWhile(sale, buyers, d.URL, func() {
 		f.sold(t, sale, quota/4)
-		f.killed(0) // of weight 3: half of the load
+		f.instances[0].Kill() // of weight 3: half of the load
+		f.revive(0)
 	})
 	if live := f.Check(sale, attempts, d.URL); live != quota {
 		t.Errorf("%d units sold, want %d", live, quota)
@@ -228,13 +226,14 @@ func TestNginxAndSentinelsHideWhatDies(t *testing.T) {
 	f := fleetOn(shop.On(t, testkit.SharedMariaDB(t).NewDatabase(t), r.Primary), "--redis", r.URL())
 	d := openDoor(t, choices{"weighted.conf", "plain.conf", f.lines()})
 	f.Spread(100)
-	quota, buyers := size(600, 5_000), size(3_000, 50_000)
+	quota, buyers := size(1_500, 5_000), size(4_000, 50_000)
 	sale := f.Sale(f.instances[1].URL, quota)
 	attempts := f.rushWhile(sale, buyers, d.URL, func() {
 		f.sold(t, sale, quota/4)
-		f.killed(0) // of weight 3: half of the load
+		f.instances[0].Kill() // of weight 3: half of the load
 		f.sold(t, sale, quota/2)
 		r.Primary.Kill()
+		f.revive(0)
 	})
 	counts := shop.Tally(attempts)
 	t.Logf("%d units sold to the crowd: %v", f.Check(sale, attempts, d.URL), counts)

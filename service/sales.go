@@ -59,11 +59,35 @@ type Sales struct {
 	Gate    SaleGate
 	Gates   *Gates
 	Catalog *Catalog
+	IDs     model.OrderIDs
 	Log     *slog.Logger
 }
 
-// Create starts a sale under a new id, preheats its gate and tells every instance. invalid is the first wrong field,
-// nil if none is.
+// IDUnder gives the id of the sale that an operator makes under a request key, always the same.
+func (s *Sales) IDUnder(actor, key string) string { return s.IDs.Sale(actor, key) }
+
+// Repeated finds the sale that was made before under the id of the one that is asked for. Verdicts: Accepted, NotFound,
+// and IdempotencyMismatch if that sale isn't what is asked for, be it that it was changed since.
+func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (model.Offer, model.Verdict, error) {
+	offer, ok, err := s.Catalog.Sale(ctx, sale.ID)
+	switch {
+	case err != nil || !ok:
+		return offer, model.NotFound, err
+	case quota != offer.Stock.Quota || wish(sale) != wish(offer.Sale):
+		return offer, model.IdempotencyMismatch, nil
+	}
+	return offer, model.Accepted, nil
+}
+
+// wish is what an operator says of a new sale, in a form that can be compared.
+func wish(sale model.Sale) model.Sale {
+	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
+	sale.StartsAt, sale.EndsAt = time.UnixMilli(sale.StartsAt.UnixMilli()), time.UnixMilli(sale.EndsAt.UnixMilli())
+	return sale
+}
+
+// Create starts a sale under its id, or a new one if it has none, preheats its gate and tells every instance. invalid is
+// the first wrong field, nil if none is.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	if invalid := cmp.Or(outside("quota", quota, 1, maxQuota), outside("parts", int64(sale.Parts), 1, model.MaxParts), validate(sale)); invalid != nil {
 		return offer, invalid, nil
@@ -71,7 +95,7 @@ func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor 
 	if !sale.EndsAt.After(s.Catalog.Now()) {
 		return offer, &Invalid{Field: "ends_at", Reason: InThePast}, nil
 	}
-	sale.ID, sale.Code = model.NewSaleID(), rand.Text()[:codeLength]
+	sale.ID, sale.Code = cmp.Or(sale.ID, model.NewSaleID()), rand.Text()[:codeLength]
 	sale.Status, sale.Revision = cmp.Or(sale.Status, model.SaleLive), 1
 	if err := s.Store.CreateSale(ctx, sale, quota, actor); err != nil {
 		return offer, nil, err

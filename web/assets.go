@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -55,9 +56,11 @@ type asset struct {
 	plainTag, gzippedTag string
 }
 
-// NewAssets makes the embedded files ready, and modules with the words of all languages. Names inside them are
-// replaced by names with a hash, so the files that are referred to come first; a circle is an error.
-func NewAssets() (*Assets, error) {
+// NewAssets makes the embedded files ready, once for all engines of this process: the lab has several.
+var NewAssets = sync.OnceValues(embeddedAssets)
+
+// embeddedAssets makes the embedded files ready, and modules with the words of all languages.
+func embeddedAssets() (*Assets, error) {
 	sources := map[string][]byte{}
 	for folder, module := range map[string]string{shopWords: "words.js", consoleWords: "console-words.js"} {
 		words, err := wordsModule(folder)
@@ -78,6 +81,8 @@ func NewAssets() (*Assets, error) {
 	return makeAssets(sources)
 }
 
+// makeAssets replaces names inside the files by names with a hash, so those that are referred to come first; a circle is
+// an error.
 func makeAssets(sources map[string][]byte) (*Assets, error) {
 	a := &Assets{served: map[string]*asset{}, names: map[string]string{}, needs: map[string][]string{}}
 	for name := range sources {

@@ -100,7 +100,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		during(t, s.Run, func() {
 			s.Notify(saleA)
 			synctest.Wait()
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{settleBatch, settleBatch, 10}) {
+			// Two writers are at it, and the last batch may be done before the one that was read before it.
+			if got := slices.Sorted(slices.Values(s.ledger.of(saleA))); !slices.Equal(got, []int{10, settleBatch, settleBatch}) {
 				t.Errorf("the batches are of %v", got)
 			}
 		})

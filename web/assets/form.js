@@ -7,7 +7,7 @@ import { loggedIn, tell } from "./desk.js";
 import { at, enable, enabled, show } from "./dom.js";
 import { Mistake, amount, cents, local, moment, whole, zone } from "./fields.js";
 import { hush, number, reason, say } from "./i18n.js";
-import { passing } from "./store.js";
+import { newKey, passing } from "./store.js";
 
 // Bounds of the engine, so that a mistake is said before anything is sent.
 const longestTitle = 200;
@@ -75,8 +75,18 @@ const names = () => Object.keys(fields).filter((name) => !sale || !at(name).clos
 
 const changed = () => names().filter((name) => at(name).value !== before[name]);
 
+// keyFor names what is asked for, so that asking again for the same after a lost answer makes no second sale.
+function keyFor(body) {
+  const text = JSON.stringify(body);
+  const kept = passing.read("asked");
+  const asked = kept?.text === text ? kept : { text, key: newKey() };
+  passing.write("asked", asked);
+  return asked.key;
+}
+
 function close() {
   passing.remove(`draft ${sale?.id ?? "new"}`);
+  passing.remove("asked");
   show(form, false);
   opener.focus();
 }
@@ -170,8 +180,9 @@ form.addEventListener("submit", async (event) => {
   enable(send, false);
   send.setAttribute("aria-busy", "true");
   try {
-    const path = sale ? `/admin/sales/${sale.id}` : "/admin/sales";
-    const { data } = await loggedIn(() => call(sale ? "PATCH" : "POST", path, { body }));
+    const { data } = await loggedIn(() => (sale
+      ? call("PATCH", `/admin/sales/${sale.id}`, { body })
+      : call("POST", "/admin/sales", { body, headers: { "Idempotency-Key": keyFor(body) } })));
     close();
     onSaved(data);
   } catch (refusal) {

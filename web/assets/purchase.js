@@ -3,7 +3,7 @@
 
 import { Refusal, call, pause, session } from "./api.js";
 import { now } from "./clock.js";
-import { passing } from "./store.js";
+import { newKey, passing } from "./store.js";
 
 // tries bounds how often an attempt is asked for before the buyer decides.
 const tries = 6;
@@ -47,8 +47,7 @@ export function unanswered(saleID) {
 
 // begin notes an attempt before anything of it is sent.
 export function begin(saleID, quantity) {
-  const key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const attempt = { saleID, user: session().id, key, quantity, orderID: null, at: now() };
+  const attempt = { saleID, user: session().id, key: newKey(), quantity, orderID: null, at: now() };
   passing.write(place(saleID), attempt);
   return attempt;
 }

@@ -6,6 +6,9 @@ const memory = new Map();
 export const lasting = area("localStorage");
 export const passing = area("sessionStorage");
 
+// newKey makes an Idempotency-Key.
+export const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 function area(name) {
   const at = (key) => `${name} ${key}`;
   return {
