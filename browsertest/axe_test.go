@@ -38,6 +38,7 @@ func (l look) String() string { return fmt.Sprintf("%d %s dark=%t", l.width, l.l
 
 // Every page and stage passes axe-core, in light and dark and in both languages.
 func TestAccessible(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	teapot := s.sale(fields{"limit_per_user": 2})
 	gone := s.sale(fields{"title": "Kettle", "quota": 1})
@@ -99,6 +100,7 @@ func TestAccessible(t *testing.T) {
 
 // So does the console.
 func TestConsoleAccessible(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(fields{"limit_per_user": 100})
 	ann := s.buyer("ann")

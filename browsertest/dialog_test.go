@@ -9,6 +9,7 @@ import (
 
 // A dialog that is opened anew before the browser has told of its end: what ended the one says nothing about the other.
 func TestDialogsApart(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(fields{"limit_per_user": 2})
 
@@ -43,6 +44,7 @@ func TestDialogsApart(t *testing.T) {
 
 // While an answer to the log-in is awaited nobody leaves the dialog, so that whoever asked for it hears how it ended.
 func TestLogInIsAwaited(t *testing.T) {
+	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(nil)
 	w := s.open(phone)

@@ -25,6 +25,7 @@ func (w *window) compare(buyers, stock, concurrency int, strategies ...string) {
 
 // A comparison: with mistakes first, asked back since a sale is open, watched, and its report opened and found again.
 func TestLab(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	s.sale(nil)
 	w := s.open(desktop)
@@ -81,6 +82,7 @@ func TestLab(t *testing.T) {
 
 // A comparison that is stopped reports what was measured by then; a second window sees it run.
 func TestLabIsStopped(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	w, other := s.open(desktop), s.open(phone)
 	w.visit("/console/lab")

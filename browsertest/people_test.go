@@ -29,6 +29,7 @@ func (s *server) orders(name string) []any {
 
 // What is wrong with a form stands beside its field, and nothing that was typed is lost.
 func TestAccount(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	s.buyer("taken")
 	s.sale(nil)
@@ -88,6 +89,7 @@ func TestAccount(t *testing.T) {
 
 // A log-in that is over is asked for anew, in place, and the purchase goes on.
 func TestLogInIsOver(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(nil)
 	w := s.open(phone)
@@ -107,6 +109,7 @@ func TestLogInIsOver(t *testing.T) {
 
 // The orders of a buyer: the newest first, a page at a time, cancelled only when asked back.
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(fields{"quota": 50, "limit_per_user": 50})
 	ann := s.buyer("ann")
@@ -159,6 +162,7 @@ func TestOrders(t *testing.T) {
 
 // A payment that is declined leaves the order as it is; what the page says is what happened.
 func TestDecline(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(nil)
 	s.buy(sale, s.buyer("ann"), 1)
@@ -183,6 +187,7 @@ func TestDecline(t *testing.T) {
 
 // A Chinese browser gets Chinese from the first paint on; who chooses another language keeps it.
 func TestLanguage(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(nil)
 	w := s.open(look{width: 375, language: "zh-CN,zh,en"})
@@ -223,6 +228,7 @@ func TestLanguage(t *testing.T) {
 
 // The list follows what is sold, what comes and what goes.
 func TestSalesFollow(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	w := s.open(desktop)
 	w.visit("/")

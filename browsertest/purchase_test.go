@@ -14,6 +14,7 @@ import (
 
 // A whole purchase by clicks: from the list to the sale, an account on the way, the payment, and back to the order.
 func TestPurchase(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	s.sale(nil)
 	w := s.open(phone)
@@ -46,6 +47,7 @@ func TestPurchase(t *testing.T) {
 
 // The same with keys alone.
 func TestPurchaseByKeys(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(nil)
 	w := s.open(desktop)
@@ -190,6 +192,7 @@ func TestOneClickASecond(t *testing.T) {
 
 // What one buys, others see without doing anything; and what one gives back, too.
 func TestSoldOutLive(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(fields{"quota": 1})
 	ann, ben := s.open(phone), s.open(desktop)
@@ -222,6 +225,7 @@ func TestSoldOutLive(t *testing.T) {
 
 // A no comes with its reason and with what to do.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(fields{"quota": 3, "limit_per_user": 2})
 	w := s.open(phone)
@@ -270,6 +274,7 @@ func TestRefusals(t *testing.T) {
 
 // A page that is open finds out that the end was put off, at the latest when it would have come.
 func TestEndIsPutOff(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	ends := time.Now().Add(10 * time.Second)
 	sale := s.sale(fields{"ends_at": ends})
@@ -287,6 +292,7 @@ func TestEndIsPutOff(t *testing.T) {
 
 // An order that isn't paid in time says so, and its unit comes back.
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--pay-grace=0s")
 	sale := s.sale(fields{"quota": 1, "pay_timeout_seconds": 3})
 	w := s.open(phone)
@@ -310,6 +316,7 @@ func TestExpiry(t *testing.T) {
 
 // Texts of the operator's are texts on every page.
 func TestMarkupIsText(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	const nasty = `<img src=x onerror="document.title='broken in'"><b>bold</b>`
 	sale := s.sale(fields{"title": nasty, "description": nasty})
@@ -330,6 +337,7 @@ func TestMarkupIsText(t *testing.T) {
 
 // The short link leads to the sale, and can be copied.
 func TestShortLink(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sale := s.sale(nil)
 	w := s.open(phone)

@@ -103,6 +103,7 @@ func isPurchase(r *http.Request) bool {
 
 // An answer that is lost on its way makes no second order: the page asks again under the same key.
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(fields{"limit_per_user": 5})
 	w := s.open(phone)
@@ -144,6 +145,7 @@ func TestLostAnswer(t *testing.T) {
 
 // Who reloads the page while the answer is under way finds the same order.
 func TestReloadWhileWaiting(t *testing.T) {
+	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(fields{"limit_per_user": 5})
 	w := s.open(phone)
@@ -178,6 +180,7 @@ func TestReloadWhileWaiting(t *testing.T) {
 
 // A queued attempt is followed until it is an order.
 func TestQueued(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--ack=queued")
 	sale := s.sale(nil)
 	w := s.open(phone)
@@ -193,6 +196,7 @@ func TestQueued(t *testing.T) {
 
 // When no answer comes at all, the buyer decides, and it is still one attempt.
 func TestNoAnswer(t *testing.T) {
+	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(fields{"limit_per_user": 5})
 	w := s.open(phone)
@@ -217,6 +221,7 @@ func TestNoAnswer(t *testing.T) {
 
 // The page says when its figures are no longer live, and mends that by itself.
 func TestStreamHeals(t *testing.T) {
+	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(nil)
 	w := s.open(phone)

@@ -3,6 +3,7 @@ package browsertest
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 )
@@ -64,6 +65,9 @@ func TestScreens(t *testing.T) {
 	w.screens("missing")
 }
 
+// full is set by `make browser`: pages are shown in every look, in `make test` as a phone shows them by day.
+var full = os.Getenv("SCREENS") == "full"
+
 // screens keeps the page as it is in every look. On a phone, nothing may have to be scrolled sideways.
 func (w *window) screens(name string) {
 	w.t.Helper()
@@ -71,6 +75,9 @@ func (w *window) screens(name string) {
 		js[bool](w, fmt.Sprintf(`document.querySelector("button.language[value=%s]")?.click() ?? (document.documentElement.lang = %q), document.querySelector(".language:focus")?.blur(), true`, language, language))
 		for _, dark := range []bool{false, true} {
 			for _, width := range []int64{375, 1440} {
+				if !full && (dark || width != 375) {
+					continue
+				}
 				w.like(look{width: width, dark: dark, language: "en-GB"})
 				scheme := map[bool]string{false: "light", true: "dark"}[dark]
 				w.shot(fmt.Sprintf("%s-%d-%s-%s", name, width, scheme, language))
