@@ -278,8 +278,14 @@ func TestServeTwice(t *testing.T) {
 	}
 	second.ask(t, ann, "POST", "/api/v1/orders/"+orderID+"/payments", nil, 201)
 	second.logIn(t, "admin", password)
-	books := second.ask(t, second.logIn(t, "admin", password), "GET", "/api/v1/admin/sales/"+saleID+"/audit", nil, 200)
-	if books["held"] != 2.0 || books["ok"] != true {
+	operator := second.logIn(t, "admin", password)
+	// An order that the database took while the gate came back is unknown to the gate until the auditor has looked.
+	var books map[string]any
+	within(t, "the books agree with the gate", func() bool {
+		books = second.ask(t, operator, "GET", "/api/v1/admin/sales/"+saleID+"/audit", nil, 200)
+		return books["ok"] == true
+	})
+	if books["held"] != 2.0 {
 		t.Errorf("books %v", books)
 	}
 	if code := second.stop(); code != 0 {

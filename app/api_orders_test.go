@@ -62,11 +62,19 @@ func TestWaitingForTheOrder(t *testing.T) {
 			if tc.prefer != "" {
 				ann = ann.with("Prefer", tc.prefer)
 			}
-			a := ann.purchase(saleID, 2)
+			a := ann.purchase(saleID, 2, "Idempotency-Key", "k")
 			if tc.want == 400 {
 				a.refused(400, "bad_request")
 				return
 			}
+			// On a machine with much else to do the gate may be too slow for once: the buyer asks again, as told.
+			first := true
+			s.eventually("an answer", func() bool {
+				if a.status == 503 {
+					a, first = ann.purchase(saleID, 2, "Idempotency-Key", "k"), false
+				}
+				return a.status != 503
+			})
 			var made order
 			a.want(tc.want).read(&made)
 			if want := "/api/v1/orders/" + made.ID; a.header.Get("Location") != want {
@@ -76,7 +84,7 @@ func TestWaitingForTheOrder(t *testing.T) {
 				if made.Status != "queued" || a.header.Get("Retry-After") != "1" {
 					t.Errorf("%s, Retry-After %q", a.body, a.header.Get("Retry-After"))
 				}
-				if a.header.Get("Idempotent-Replayed") != "" {
+				if first && a.header.Get("Idempotent-Replayed") != "" {
 					t.Error("a first answer says that it is a repeat")
 				}
 			}
