@@ -22,17 +22,17 @@ import (
 	"flashsale/worker"
 )
 
-// watched is a queue that notes which orders' entries it has taken, and which it has delivered.
+// watched is a queue that notes which orders' entries it has taken, which it has delivered, and which were settled then.
 type watched struct {
 	worker.Queue
 	deaf bool // nothing is delivered
 
-	mu                   sync.Mutex
-	published, delivered map[string]bool
+	mu                            sync.Mutex
+	published, delivered, settled map[string]bool
 }
 
 func watch(q worker.Queue) *watched {
-	return &watched{Queue: q, published: map[string]bool{}, delivered: map[string]bool{}}
+	return &watched{Queue: q, published: map[string]bool{}, delivered: map[string]bool{}, settled: map[string]bool{}}
 }
 
 func (q *watched) note(in map[string]bool, entries []model.Entry) {
@@ -58,7 +58,11 @@ func (q *watched) Consume(ctx context.Context, settle settleFunc) error {
 	}
 	return q.Queue.Consume(ctx, func(ctx context.Context, saleID string, entries []model.Entry) error {
 		q.note(q.delivered, entries)
-		return settle(ctx, saleID, entries)
+		err := settle(ctx, saleID, entries)
+		if err == nil {
+			q.note(q.settled, entries)
+		}
+		return err
 	})
 }
 
@@ -78,6 +82,12 @@ func (q *watched) count() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.delivered)
+}
+
+func (q *watched) countSettled() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.settled)
 }
 
 // logbook keeps what was logged, a line each.

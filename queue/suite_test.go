@@ -284,7 +284,7 @@ func testForeign(t *testing.T, b *broker) {
 	e.publish(o, lost...)
 	e.publish(other, entry(other.ID, "u-1", "key", 1))
 	stop := e.running()
-	eventually(t, "all are delivered", func() bool { return e.queue.count() == 6 })
+	eventually(t, "all are settled", func() bool { return e.queue.countSettled() == 6 })
 	stop()
 	b.nothingLeft(t, o)
 	if n := e.orders(o); n != 0 {
