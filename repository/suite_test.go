@@ -142,9 +142,9 @@ func (d *testDB) balanced(t *testing.T) {
 		"attempts that are both an order and refused": `SELECT id FROM orders JOIN refusals ON order_id = id`,
 		"buyers above the limit": `SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN sales ON sales.id = sale_id
 			WHERE units > limit_per_user`,
-		"buyers whose units are not those of their orders": `SELECT CONCAT(user_id, ': ', units) FROM buyers WHERE units <>
-			(SELECT COALESCE(SUM(quantity), 0) FROM orders WHERE orders.sale_id = buyers.sale_id AND orders.user_id = buyers.user_id
-				AND status IN ('pending', 'paid'))`,
+		"buyers whose units are not those of their orders": `SELECT CONCAT(buyers.user_id, ': ', units) FROM buyers LEFT JOIN
+			(SELECT sale_id, user_id, SUM(quantity) AS had FROM orders WHERE status IN ('pending', 'paid') GROUP BY sale_id, user_id) AS live
+			ON live.sale_id = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
 		"orders whose user is no buyer": `SELECT orders.id FROM orders LEFT JOIN buyers ON buyers.sale_id = orders.sale_id
 			AND buyers.user_id = orders.user_id WHERE units IS NULL`,
 		"paid orders without the time or the money": `SELECT id FROM orders WHERE status = 'paid' AND (paid_at_ms IS NULL OR NOT EXISTS
