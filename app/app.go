@@ -222,9 +222,9 @@ func (a *App) wire(ctx context.Context) error {
 		a.gates.Retire()
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Log: a.log}
+	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Gates: a.gates}
 	a.sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, IDs: a.ids, Log: a.log}
-	payments := &service.Payments{Store: db, IDs: a.ids, Gate: a.gate, Catalog: a.catalog, Secret: paymentSecret, Log: a.log}
+	payments := &service.Payments{Store: db, IDs: a.ids, Gates: a.gates, Catalog: a.catalog, Secret: paymentSecret}
 	assets, err := web.NewAssets()
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: mortalGate, Ledger: a.traceLedger(mortalDB), Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
 		Queue: a.stores.queue, Outbox: a.gate, Grace: a.settings.PayGrace,
-		Wake: a.waiters.WakeAll, Replace: a.gates.ReplaceGate, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
+		Wake: a.waiters.WakeAll, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
 	})
 
 	a.streams, a.lab = handler.NewStreams(a.catalog), newLab(a, idKey)
@@ -361,13 +361,13 @@ func (a *App) checks() []handler.Check {
 	return checks
 }
 
-// expired brings the units of expired orders to the gate.
+// expired has the gate told of the units of expired orders.
 func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) error {
 	for _, r := range releases {
 		a.metrics.Expired(r.Units)
 	}
 	a.catalog.Unlatch(saleID)
-	return a.gate.Release(ctx, saleID, releases)
+	return a.gates.CatchUp(ctx, saleID)
 }
 
 // hear wakes the controller: a sale changed on another instance.

@@ -17,8 +17,9 @@ import (
 )
 
 // A build for drills dies, as by a kill -9, at the nth pass of the point that FLASHSALE_FAILPOINT names as point:n, and
-// its clock is off by FLASHSALE_CLOCK_OFFSET. Points: admitted, committed, acknowledging, and the steps of a rebuild:
-// epoch, closed, pending, contents, installed.
+// its clock is off by FLASHSALE_CLOCK_OFFSET. Points: admitted, committed, acknowledging; changed, when the database has
+// changed without the gate, which is not told yet; and the steps of a rebuild: epoch, closed, pending, contents,
+// installed.
 
 var (
 	failpoint, failAt = parseFailpoint(os.Getenv("FLASHSALE_FAILPOINT"))
@@ -80,6 +81,14 @@ type mortalStore struct{ *repository.Store }
 func (s mortalStore) Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
 	defer pass("committed")
 	return s.Store.Settle(ctx, saleID, entries)
+}
+
+func (s mortalStore) GateChanges(ctx context.Context, saleID string, after int64, limit int) ([]model.GateChange, int64, bool, error) {
+	changes, upTo, more, err := s.Store.GateChanges(ctx, saleID, after, limit)
+	if len(changes) > 0 {
+		pass("changed")
+	}
+	return changes, upTo, more, err
 }
 
 func (s mortalStore) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (int64, bool, error) {

@@ -53,7 +53,7 @@ func TestRestoredDatabase(t *testing.T) {
 			s = open()
 			if tc.newer {
 				epoch := s.audit(saleID).Gate.Epoch
-				s.app.gates.ReplaceGate(saleID, "to be newer")
+				s.app.gates.ReplaceGate(saleID, epoch, "to be newer")
 				s.eventually("the gate is replaced", func() bool { return s.audit(saleID).Gate.Epoch > epoch })
 			}
 			buy("gone-", after)

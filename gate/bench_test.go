@@ -208,12 +208,12 @@ func (s benchmarked) release(b *testing.B) {
 	o := s.open(b, 0)
 	version := o.Stock.Version
 	for b.Loop() {
-		releases := make([]model.Release, benchmarkBatch)
+		releases, after := make([]model.GateChange, benchmarkBatch), version
 		for i := range releases {
 			version++
-			releases[i] = model.Release{OrderID: fmt.Sprint("o-", version), UserID: fmt.Sprint("u-", i), Units: 1, Version: version}
+			releases[i] = model.GateChange{Version: version, OrderID: fmt.Sprint("o-", version), UserID: fmt.Sprint("u-", i), Units: 1}
 		}
-		if err := s.gate.Release(b.Context(), o.ID, releases); err != nil {
+		if err := s.gate.CatchUp(b.Context(), o.ID, after, version, releases); err != nil {
 			b.Fatal(err)
 		}
 	}

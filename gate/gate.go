@@ -29,8 +29,8 @@ var (
 	countSource string
 	//go:embed lua/settled.lua
 	settledSource string
-	//go:embed lua/release.lua
-	releaseSource string
+	//go:embed lua/catchup.lua
+	catchUpSource string
 	//go:embed lua/close.lua
 	closeSource string
 	//go:embed lua/install.lua
@@ -47,7 +47,7 @@ var (
 	admitScript     = redis.NewScript(frequencySource + hereSource + standingSource + admitSource)
 	countScript     = redis.NewScript(frequencySource + countSource)
 	settledScript   = redis.NewScript(settledSource)
-	releaseScript   = redis.NewScript(releaseSource)
+	catchUpScript   = redis.NewScript(catchUpSource)
 	closeScript     = redis.NewScript(closeSource)
 	installScript   = redis.NewScript(hereSource + installSource)
 	openScript      = redis.NewScript(openSource)
@@ -134,22 +134,29 @@ func (g *Gate) Knows(ctx context.Context, orderID string) (request model.Request
 // requestValue is what the gate keeps under an id.
 func requestValue(r model.Request) string { return strconv.Itoa(r.Quantity) + ":" + r.Hash }
 
-// Release brings units of orders on one sale, given back or taken again by the database, to the gate.
-// Doing it twice is harmless; what never arrives, the auditor repairs.
-func (g *Gate) Release(ctx context.Context, saleID string, releases []model.Release) error {
+// CatchUp tells a sale's gate the changes behind the version after, up to upTo. Doing it twice is harmless, and so is a
+// part of the gate that is missing or knows less than after: it is told when somebody looks at it next.
+func (g *Gate) CatchUp(ctx context.Context, saleID string, after, upTo int64, changes []model.GateChange) error {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
-		return fmt.Errorf("release at the gate: %w", err)
+		return fmt.Errorf("tell the gate of changes: %w", err)
 	}
-	return atHome(len(tags), len(releases), func(i int) string { return releases[i].UserID }, func(home int, places []int) error {
-		tag := tags[home]
-		args := make([]any, 0, 4*len(places))
-		for _, i := range places {
-			r := releases[i]
-			args = append(args, r.OrderID, r.UserID, r.Units, r.Version)
+	return each(len(tags), func(part int) error {
+		args := make([]any, 2, 2+5*len(changes))
+		args[0], args[1] = after, upTo
+		for _, c := range changes {
+			if homeOf(c.UserID, len(tags)) != part {
+				continue
+			}
+			request := ""
+			if c.RequestHash != "" {
+				request = requestValue(model.Request{Quantity: int(-c.Units), Hash: c.RequestHash})
+			}
+			args = append(args, c.Version, c.OrderID, c.UserID, c.Units, request)
 		}
-		if err := releaseScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag), doneKey(tag)}, args...).Err(); err != nil {
-			return fmt.Errorf("release at the gate: %w", err)
+		tag := tags[part]
+		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag), idsKey(tag)}, args...).Err(); err != nil {
+			return fmt.Errorf("tell the gate of changes: %w", err)
 		}
 		return nil
 	})

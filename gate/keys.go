@@ -25,7 +25,6 @@ func gateKey(tag string) string   { return "fs:{" + tag + "}:gate" }
 func unitsKey(tag string) string  { return "fs:{" + tag + "}:units" }
 func idsKey(tag string) string    { return "fs:{" + tag + "}:ids" }
 func streamKey(tag string) string { return "fs:{" + tag + "}:stream" }
-func doneKey(tag string) string   { return "fs:{" + tag + "}:done" }
 
 func counterKey(tag, userID string) string { return "fs:{" + tag + "}:requests:" + userID }
 

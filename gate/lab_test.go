@@ -19,11 +19,8 @@ func (b *bench) busy() model.Offer {
 	b.admit(attempt(o, "other", 2))
 	entries := b.read(b.gate, o.ID)
 	b.settled(o, entries[:1], model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: entries[0].ID}})
-	release := model.Release{OrderID: entries[0].ID, UserID: "buyer", Units: 1, Version: o.Stock.Version + 1}
-	if err := b.gate.Release(b.Context(), o.ID, []model.Release{release}); err != nil {
-		b.Fatal(err)
-	}
-	for _, key := range []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID), doneKey(o.ID)} {
+	b.told(o, model.GateChange{Version: o.Stock.Version + 1, OrderID: entries[0].ID, UserID: "buyer", Units: 1})
+	for _, key := range []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID)} {
 		if must(b, b.client.Exists(b.Context(), key)) != 1 {
 			b.Fatalf("nothing under %s", key)
 		}

@@ -146,7 +146,7 @@ func (g *Gate) install(ctx context.Context, epoch int64, c model.GateContents, e
 	}
 	args := append([]any{epoch, length, group, expiry(c.Offer.Sale), open, len(fields) / 2}, fields...)
 	args = append(args, settled...)
-	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), doneKey(tag), stagedUnits, stagedIDs}
+	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), stagedUnits, stagedIDs}
 	code, err := installScript.Run(ctx, g.client, keys, args...).Int()
 	switch {
 	case err != nil:
@@ -231,7 +231,7 @@ func (g *Gate) Erase(ctx context.Context, saleID string) error {
 	}
 	return each(len(tags), func(i int) error {
 		tag := tags[i]
-		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), doneKey(tag)}
+		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}
 		if err := g.client.Del(ctx, keys...).Err(); err != nil {
 			return fmt.Errorf("erase the gate: %w", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,13 +78,10 @@ func TestEveryKeyOfASaleEnds(t *testing.T) {
 		a.Frequency = model.Frequency{Limit: 5, Window: time.Minute}
 		b.admit(a)
 		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
-		release := []model.Release{{OrderID: a.ID, UserID: "u-1", Units: 1, Version: 6}}
-		if err := b.gate.Release(ctx, o.ID, release); err != nil {
-			b.Fatal(err)
-		}
+		b.told(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 1})
 		b.admit(attempt(o, "u-2", 1)) // the hash of units had been emptied
 		keys := must(b, b.client.Keys(ctx, "*"))
-		if len(keys) != 6 {
+		if len(keys) != 5 {
 			b.Errorf("the keys are %v", keys)
 		}
 		for _, key := range keys {
@@ -154,10 +152,8 @@ func TestInstallLeavesNothingOfTheOldGate(t *testing.T) {
 		a := attempt(o, "u-1", 2)
 		b.admit(a)
 		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
-		release := []model.Release{{OrderID: "some", UserID: "u-1", Units: 1, Version: 9}}
-		if err := b.gate.Release(ctx, o.ID, release); err != nil {
-			b.Fatal(err)
-		}
+		release := model.GateChange{Version: 9, OrderID: "some", UserID: "u-1", Units: 1}
+		b.told(o, release)
 		if err := b.gate.Install(ctx, 2, contents(o), nil); err != nil {
 			b.Fatal(err)
 		}
@@ -167,9 +163,7 @@ func TestInstallLeavesNothingOfTheOldGate(t *testing.T) {
 			b.Errorf("the id is known: %t, %v", known, err)
 		}
 		// The changes done to the old gate may come again to the new one, which does not have them.
-		if err := b.gate.Release(ctx, o.ID, release); err != nil {
-			b.Fatal(err)
-		}
+		b.told(o, release)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 11})
 	})
 }
@@ -353,9 +347,7 @@ func TestCloseOfNoGate(t *testing.T) {
 		if err := b.gate.Configure(ctx, o.Sale); err != nil {
 			b.Error(err)
 		}
-		if err := b.gate.Release(ctx, o.ID, []model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}}); err != nil {
-			b.Error(err)
-		}
+		b.told(o, model.GateChange{Version: 6, OrderID: "a", UserID: "u-1", Units: 1})
 		b.settled(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}, model.Outcome{Verdict: model.LimitReached})
 		b.want(o, model.GateState{})
 		b.wantUnits(o, map[string]string{})
@@ -472,53 +464,75 @@ func TestConfigureChangesTheRules(t *testing.T) {
 	})
 }
 
-// TestReleaseByVersion: the gate was installed with the stock's version 5.
-func TestReleaseByVersion(t *testing.T) {
+// TestCatchUp: the gate was installed with the stock's version 5, and admitted two units of u-1 under the id "known".
+func TestCatchUp(t *testing.T) {
+	one := func(version int64, user string, units int64) model.GateChange {
+		return model.GateChange{Version: version, OrderID: "a", UserID: user, Units: units}
+	}
+	sold := func(id string) model.GateChange {
+		return model.GateChange{Version: 6, OrderID: id, UserID: "u-2", Units: -1, RequestHash: "hash"}
+	}
 	tests := map[string]struct {
-		releases []model.Release
-		left     int64
-		units    map[string]string
+		after, upTo int64
+		changes     []model.GateChange
+		left        int64
+		units       map[string]string
+		version     int64
 	}{
-		"nothing":                    {nil, 8, map[string]string{"u-1": "2"}},
-		"before the install":         {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 4}}, 8, map[string]string{"u-1": "2"}},
-		"with the install":           {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 5}}, 8, map[string]string{"u-1": "2"}},
-		"after the install":          {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}}, 9, map[string]string{"u-1": "1"}},
-		"all of a user's":            {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 2, Version: 6}}, 10, map[string]string{}},
-		"of a user whom it forgot":   {[]model.Release{{OrderID: "a", UserID: "u-9", Units: 1, Version: 6}}, 9, map[string]string{"u-1": "2"}},
-		"an added quota":             {[]model.Release{{OrderID: "quota", Units: 5, Version: 6}}, 13, map[string]string{"u-1": "2"}},
-		"taken again by a payment":   {[]model.Release{{OrderID: "a", UserID: "u-1", Units: -1, Version: 6}}, 7, map[string]string{"u-1": "3"}},
-		"given back and taken again": {[]model.Release{{OrderID: "a", UserID: "u-1", Units: 2, Version: 6}, {OrderID: "a", UserID: "u-1", Units: -2, Version: 7}}, 8, map[string]string{"u-1": "2"}},
-		"two of one transaction": {[]model.Release{
-			{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}, {OrderID: "b", UserID: "u-1", Units: 1, Version: 6},
-		}, 10, map[string]string{}},
-		"two versions past a double": {[]model.Release{
-			{OrderID: "a", UserID: "u-1", Units: 1, Version: 1 << 40}, {OrderID: "a", UserID: "u-1", Units: 1, Version: 1<<40 + 1},
-		}, 10, map[string]string{}},
+		"nothing":                    {5, 6, nil, 8, map[string]string{"u-1": "2"}, 6},
+		"before the install":         {3, 4, []model.GateChange{one(4, "u-1", 1)}, 8, map[string]string{"u-1": "2"}, 5},
+		"with the install":           {4, 5, []model.GateChange{one(5, "u-1", 1)}, 8, map[string]string{"u-1": "2"}, 5},
+		"after the install":          {5, 6, []model.GateChange{one(6, "u-1", 1)}, 9, map[string]string{"u-1": "1"}, 6},
+		"partly known":               {3, 7, []model.GateChange{one(4, "u-1", 1), one(7, "u-1", 1)}, 9, map[string]string{"u-1": "1"}, 7},
+		"behind what it lacks":       {6, 7, []model.GateChange{one(7, "u-1", 1)}, 8, map[string]string{"u-1": "2"}, 5},
+		"all of a user's":            {5, 6, []model.GateChange{one(6, "u-1", 2)}, 10, map[string]string{}, 6},
+		"of a user whom it forgot":   {5, 6, []model.GateChange{one(6, "u-9", 1)}, 9, map[string]string{"u-1": "2"}, 6},
+		"an added quota":             {5, 6, []model.GateChange{{Version: 6, Units: 5}}, 13, map[string]string{"u-1": "2"}, 6},
+		"taken again by a payment":   {5, 6, []model.GateChange{one(6, "u-1", -1)}, 7, map[string]string{"u-1": "3"}, 6},
+		"given back and taken again": {5, 7, []model.GateChange{one(6, "u-1", 2), one(7, "u-1", -2)}, 8, map[string]string{"u-1": "2"}, 7},
+		"two of one transaction":     {5, 6, []model.GateChange{one(6, "u-1", 1), one(6, "u-1", 1)}, 10, map[string]string{}, 6},
+		"sold by the database":       {5, 6, []model.GateChange{sold("new")}, 7, map[string]string{"u-1": "2", "u-2": "1"}, 6},
+		"sold and admitted as well":  {5, 6, []model.GateChange{sold("known")}, 8, map[string]string{"u-1": "2"}, 6},
 	}
 	eachRedis(t, func(b *bench) {
 		for name, tc := range tests {
-			must(b, b.client.FlushAll(b.Context()))
 			o := b.open(offer())
-			b.admit(attempt(o, "u-1", 2))
+			a := attempt(o, "u-1", 2)
+			b.admit(a)
+			changes := slices.Clone(tc.changes)
+			for i := range changes {
+				if changes[i].OrderID == "known" {
+					changes[i].OrderID = a.ID
+				}
+			}
 			for _, time := range []string{"once", "twice"} {
-				if err := b.gate.Release(b.Context(), o.ID, tc.releases); err != nil {
+				if err := b.gate.CatchUp(b.Context(), o.ID, tc.after, tc.upTo, changes); err != nil {
 					b.Fatal(err)
 				}
-				if got := b.peek(o.ID).Left; got != tc.left {
-					b.Errorf("%s, %s: %d left, want %d", name, time, got, tc.left)
+				states, err := b.gate.Peek(b.Context(), o.ID)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if got := states[0]; got.Left != tc.left || got.Version != tc.version {
+					b.Errorf("%s, %s: %d left at version %d, want %d at %d", name, time, got.Left, got.Version, tc.left, tc.version)
 				}
 				b.wantUnits(o, tc.units)
 			}
-			if key := doneKey(o.ID); must(b, b.client.Exists(b.Context(), key)) == 1 {
-				b.ends(key, o)
-			}
 		}
-		b.unchanged(func() {
-			release := []model.Release{{OrderID: "a", UserID: "u-1", Units: 1, Version: 6}}
-			if err := b.gate.Release(b.Context(), model.NewSaleID(), release); err != nil {
-				b.Errorf("no gate: %v", err)
-			}
-		})
+		b.unchanged(func() { b.told(model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}, one(6, "u-1", 1)) })
+	})
+}
+
+// TestSoldByTheDatabaseIsKnown: an order that the database made by itself answers its request key at the gate.
+func TestSoldByTheDatabaseIsKnown(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.open(offer())
+		a := attempt(o, "u-1", 2)
+		b.told(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: -2, RequestHash: a.RequestHash})
+		if got, err := admitOne(b.Context(), b.gate, a, 1); err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
+			b.Errorf("%+v, %v", got, err)
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 8})
 	})
 }
 
@@ -550,10 +564,7 @@ func TestHole12_UnitReturnedAfterSoldOut(t *testing.T) {
 			b.Errorf("%d left after attempts in vain", left)
 		}
 		for range 2 {
-			release := []model.Release{{OrderID: a.ID, UserID: "u-0", Units: 1, Version: 7}}
-			if err := b.gate.Release(b.Context(), o.ID, release); err != nil {
-				b.Fatal(err)
-			}
+			b.told(o, model.GateChange{Version: 7, OrderID: a.ID, UserID: "u-0", Units: 1})
 		}
 		if sold := try(100, 10); sold != 1 {
 			b.Errorf("%d sold of the one unit that came back", sold)

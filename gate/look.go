@@ -60,15 +60,15 @@ func (l looker) peek(ctx context.Context, gates [][]string) ([]model.GateState, 
 	return states, nil
 }
 
-// together is the state of a gate in parts: open if all of it is, with one epoch, and as far as the part that an operator's
-// change reached last.
+// together is the state of a gate in parts: open if all of it is, with one epoch, and knows what each
+// of them knows.
 func together(parts []part) model.GateState {
 	whole := parts[0].GateState
 	for _, p := range parts[1:] {
 		whole.Away = whole.Away || p.Away
 		whole.Exists = whole.Exists || p.Exists
 		whole.Open = whole.Open && p.Open && p.Epoch == whole.Epoch
-		whole.Epoch, whole.Revision = max(whole.Epoch, p.Epoch), min(whole.Revision, p.Revision)
+		whole.Epoch, whole.Revision, whole.Version = max(whole.Epoch, p.Epoch), min(whole.Revision, p.Revision), min(whole.Version, p.Version)
 		whole.Left, whole.Inflight, whole.Stream = whole.Left+p.Left, whole.Inflight+p.Inflight, whole.Stream+p.Stream
 	}
 	return whole
@@ -122,7 +122,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {
-			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "server", "lent", "borrowed")
+			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "server", "lent", "borrowed", "version")
 			lengths[i] = p.XLen(ctx, streamKey(tags[place]))
 		}
 		return nil
@@ -141,7 +141,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 		into[place] = part{
 			GateState: model.GateState{
 				Exists: v[0] != nil, Open: v[1] == "1" && (l.replicas || v[5] == here),
-				Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Stream: lengths[i].Val(),
+				Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Version: number(v[8]), Stream: lengths[i].Val(),
 			},
 			lent: number(v[6]), borrowed: number(v[7]),
 		}

@@ -109,12 +109,10 @@ func TestPartsHoldWhatOneGateWould(t *testing.T) {
 		outcomes[3].Verdict, outcomes[4].Verdict = model.SoldOut, model.LimitReached
 		b.settled(o, entries, outcomes...)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9})
-		release := model.Release{OrderID: entries[5].ID, UserID: entries[5].UserID, Units: 1, Version: o.Stock.Version + 1}
-		quota := model.Release{OrderID: "quota", Units: 7, Version: o.Stock.Version + 2}
+		release := model.GateChange{Version: o.Stock.Version + 1, OrderID: entries[5].ID, UserID: entries[5].UserID, Units: 1}
+		quota := model.GateChange{Version: o.Stock.Version + 2, Units: 7}
 		for range 2 {
-			if err := b.gate.Release(ctx, o.ID, []model.Release{release, quota}); err != nil {
-				b.Fatal(err)
-			}
+			b.told(o, release, quota)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 17})
 		for _, e := range entries[3:6] {
@@ -249,7 +247,7 @@ func TestPartsOvertakenBeforeTheyOpen(t *testing.T) {
 
 func installKeys(o model.Offer, part int) []string {
 	tag := tagOf(o.ID, part, o.Parts)
-	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), doneKey(tag), stagedKey(unitsKey(tag), 1), stagedKey(idsKey(tag), 1)}
+	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), stagedKey(unitsKey(tag), 1), stagedKey(idsKey(tag), 1)}
 }
 
 // A rebuild finds the entries of every part and leaves each where it is, although the ids of two streams may be the same.
@@ -623,7 +621,7 @@ func TestUnknownParts(t *testing.T) {
 	_, _, errs["count"] = g.Count(t.Context(), o.ID, "u-1", model.Frequency{})
 	_, errs["unsettled"] = g.Unsettled(t.Context(), o.ID, []model.Entry{{Attempt: a}})
 	errs["settled"] = g.Settled(t.Context(), o.ID, []model.Entry{{Attempt: a}}, []model.Outcome{{}})
-	errs["release"] = g.Release(t.Context(), o.ID, []model.Release{{}})
+	errs["catch up"] = g.CatchUp(t.Context(), o.ID, 0, 1, nil)
 	errs["erase"] = g.Erase(t.Context(), o.ID)
 	for name, err := range errs {
 		if !errors.Is(err, errUnknown) {
@@ -737,10 +735,7 @@ func (s *teller) release(which int) string {
 	a := s.orders[which]
 	s.orders = slices.Delete(s.orders, which, which+1)
 	s.version++
-	r := model.Release{OrderID: a.ID, UserID: a.UserID, Units: a.Quantity, Version: s.version}
-	if err := s.gate.Release(s.Context(), s.offer.ID, []model.Release{r}); err != nil {
-		s.Fatal(err)
-	}
+	s.told(s.offer, model.GateChange{Version: s.version, OrderID: a.ID, UserID: a.UserID, Units: int64(a.Quantity)})
 	return "released"
 }
 

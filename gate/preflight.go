@@ -26,17 +26,14 @@ const (
 	bytesHeld = 300
 	// bytesQueued of one that waits for the database: its entry in the stream.
 	bytesQueued = 240
-	// bytesReleased of one that has given its units back.
-	bytesReleased = 140
 	// bytesCounted of a user's request counter, which ends with its window.
 	bytesCounted = 220
 )
 
-// Room is about how many bytes a sale's gate needs at its worst: every unit in an order of its own, none settled yet, all
-// given back once, and the gate being rebuilt, which gathers what it holds beside what is there; and every buyer within
-// one request window.
+// Room is about how many bytes a sale's gate needs at its worst: every unit in an order of its own, none settled yet, and
+// the gate being rebuilt, which gathers what it holds beside what is there; and every buyer within one request window.
 func Room(quota, buyers int64) int64 {
-	return quota*(2*bytesHeld+bytesQueued+bytesReleased) + buyers*bytesCounted
+	return quota*(2*bytesHeld+bytesQueued) + buyers*bytesCounted
 }
 
 // Server is what one Redis says of itself.

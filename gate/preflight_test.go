@@ -38,10 +38,9 @@ func TestRoomIsEnough(t *testing.T) {
 	o := offer()
 	o.Stock.Quota, o.Stock.Available = units, units
 	b.open(o)
-	attempts, releases := make([]model.Attempt, units), make([]model.Release, units)
+	attempts := make([]model.Attempt, units)
 	for i := range attempts {
 		attempts[i] = attemptUnder(o, fmt.Sprintf("%036d", i), 1, fmt.Sprintf("%032d", i))
-		releases[i] = model.Release{OrderID: attempts[i].ID, UserID: attempts[i].UserID, Units: 1, Version: o.Stock.Version + int64(i) + 1}
 	}
 	admit := func() {
 		for from := 0; from < units; from += perCall {
@@ -71,12 +70,6 @@ func TestRoomIsEnough(t *testing.T) {
 	admit()
 	holds("an attempt that is held", bytesHeld, sizeOf(unitsKey(o.ID), idsKey(o.ID)))
 	holds("one that is queued", bytesQueued, sizeOf(streamKey(o.ID)))
-	for from := 0; from < units; from += perCall {
-		if err := b.gate.Release(t.Context(), o.ID, releases[from:from+perCall]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	holds("a release", bytesReleased, sizeOf(doneKey(o.ID)))
 	for i := range attempts {
 		attempts[i].Frequency = model.Frequency{Limit: 10, Window: time.Hour}
 	}

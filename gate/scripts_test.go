@@ -50,7 +50,7 @@ func (b *bench) life(g *Gate, forget func()) {
 	forget()
 	check(g.Settled(ctx, o.ID, entries, []model.Outcome{{Verdict: model.Accepted}}))
 	forget()
-	check(g.Release(ctx, o.ID, []model.Release{{OrderID: a.ID, UserID: "u-1", Units: 1, Version: 6}}))
+	check(g.CatchUp(ctx, o.ID, 5, 6, []model.GateChange{{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 1}}))
 	forget()
 	sale := o.Sale
 	sale.Revision, sale.LimitPerUser = 2, 5
@@ -282,7 +282,7 @@ func TestHole42_KeysHaveTheSalesTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	makers := regexp.MustCompile(`(?m)^func (\w+Key)\(tag.*\{ return (.*) \}$`).FindAllStringSubmatch(string(source), -1)
-	if want := strings.Count(string(source), "(tag"); len(makers) != want || want < 6 {
+	if want := strings.Count(string(source), "(tag"); len(makers) != want || want < 5 {
 		t.Errorf("%d functions make keys of a sale, %d of them in the form that this test reads", want, len(makers))
 	}
 	for _, m := range makers {

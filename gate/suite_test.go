@@ -164,6 +164,14 @@ func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	}
 }
 
+// told tells the gate of changes that follow each other behind what it was installed with.
+func (b *bench) told(o model.Offer, changes ...model.GateChange) {
+	b.Helper()
+	if err := b.gate.CatchUp(b.Context(), o.ID, o.Stock.Version, changes[len(changes)-1].Version, changes); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // admit sends an attempt that has to be admitted.
 func (b *bench) admit(a model.Attempt) {
 	b.Helper()

@@ -22,9 +22,9 @@ func (n *notedCallbacks) StartPayment(context.Context, string, string, string) (
 	return model.Payment{}, model.NotFound, nil
 }
 
-func (n *notedCallbacks) ApplyCallback(_ context.Context, _ string, cb model.Callback) (model.Order, *model.Release, model.Verdict, error) {
+func (n *notedCallbacks) ApplyCallback(_ context.Context, _ string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error) {
 	n.callbacks = append(n.callbacks, cb)
-	return model.Order{ID: "order", SaleID: benchSale, Status: model.OrderPaid, CreatedAt: time.Unix(0, 0)}, nil, model.Accepted, nil
+	return model.Order{ID: "order", SaleID: benchSale, Status: model.OrderPaid, CreatedAt: time.Unix(0, 0)}, false, model.Accepted, nil
 }
 
 // FuzzCallback sends a payment provider's callback with whatever body. Nothing unsigned reaches the database, and what
@@ -49,7 +49,7 @@ func FuzzCallback(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, contentType string, genuine bool) {
 		store := &notedCallbacks{}
 		api := benchAPI(t, false)
-		api.Payments = &service.Payments{Store: store, Catalog: api.Catalog, Secret: benchSecret, Log: api.Log}
+		api.Payments = &service.Payments{Store: store, Catalog: api.Catalog, Secret: benchSecret}
 		router, err := Router(api)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ type GateState struct {
 	Open     bool
 	Epoch    int64
 	Revision int64 // of the sale as the gate knows it
+	Version  int64 // of the stock: the gate knows every change up to this one
 	Left     int64 // units that may still be admitted
 	Inflight int64 // units admitted and not settled
 	Stream   int64 // entries in the stream

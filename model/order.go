@@ -70,11 +70,20 @@ type OrderFilter struct {
 	Limit  int
 }
 
-// Release is units of one order that went back to the available ones, or, with negative Units, that a late
-// payment took again. Version is the stock row's then, so that the gate can tell whether it knows already.
+// Release is units of one order that went back to the available ones.
 type Release struct {
 	OrderID string
 	UserID  string
 	Units   int
-	Version int64
+}
+
+// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by itself,
+// that were released, that a late payment took again, or that an operator added. The transaction that makes the change
+// records it, and the gate is told until it knows.
+type GateChange struct {
+	Version     int64  // of the stock row by this change
+	OrderID     string // empty: an added quota
+	UserID      string // whose units they are; empty: nobody's
+	Units       int64  // that the gate has more, or, negative, less
+	RequestHash string // of an order that the gate may not know; empty: no new order
 }

@@ -93,8 +93,11 @@ type Stock struct {
 	Available int64
 	Held      int64 // units in pending orders
 	Paid      int64 // units in paid orders
-	Version   int64 // grows with every change of the row's units
+	Version   int64 // grows with every change of the row's units, and with the epoch
 	Epoch     int64 // the generation of the sale's gate
+	// GateVersion is the version of the newest change that did not come through the gate, see GateChange.
+	GateVersion int64
+	WrongEpoch  int64 // gates up to this epoch admitted more than the stock, and have to be replaced
 }
 
 // Offer is a sale with its stock, as one read of the database saw them.

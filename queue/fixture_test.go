@@ -172,7 +172,7 @@ func (s *shop) engine(instance string, b *broker) *engine {
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
 	needs := worker.SettlerNeeds{
 		Stream: e.gate, Ledger: s.db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
-		Wake: func(map[string]model.Outcome) {}, Replace: e.gates.ReplaceGate, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
+		Wake: func(map[string]model.Outcome) {}, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
 	}
 	if b != nil {
 		e.queue = watch(openAt(s.TB, b.kind, b.address, instance, log))

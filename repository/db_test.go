@@ -389,9 +389,9 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 		"deduct":      func() error { _, err := d.Deduct(ctx, sale.ID, []model.Attempt{a}); return err },
 		"settle":      func() error { _, err := d.Settle(ctx, sale.ID, entries(a)); return err },
 		"refuse":      func() error { _, err := d.Refuse(ctx, entries(a)[0], model.ReasonFailed); return err },
-		"cancel":      func() error { _, _, _, err := d.Cancel(ctx, "me", o.ID); return err },
+		"cancel":      func() error { _, _, err := d.Cancel(ctx, "me", o.ID); return err },
 		"expire":      func() error { _, err := d.ExpireDue(ctx, 0, 1); return err },
-		"refund":      func() error { _, _, _, err := d.RefundOrder(ctx, o.ID, "op"); return err },
+		"refund":      func() error { _, _, err := d.RefundOrder(ctx, o.ID, "op"); return err },
 		"payment":     func() error { _, _, err := d.StartPayment(ctx, "me", o.ID, "bank"); return err },
 		"callback": func() error {
 			_, _, _, err := d.ApplyCallback(ctx, "bank", model.Callback{PaymentID: p.ID, ProviderTxnID: "t", Succeeded: true, AmountCents: p.AmountCents})

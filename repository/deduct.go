@@ -12,7 +12,8 @@ import (
 )
 
 // Deduct takes units for attempts on one sale, all in one transaction that holds only if the stock row's
-// version is still the one that was read: optimistic locking, for one attempt or for many that gathered.
+// version is still the one that was read: optimistic locking, for one attempt or for many that gathered. The sale's
+// gate, if it ever had one, is told of the orders by GateChanges.
 // The outcomes stand in the order of the attempts; every accepted one has a committed order.
 // model.ErrLostRace: another writer was first, nothing was written, try again.
 func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
@@ -21,7 +22,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 		return nil, err
 	}
 	take := func(tx *gorm.DB, n int64) error {
-		res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND version = ?",
+		res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, "+nextGateVersion+" WHERE sale_id = ? AND version = ?",
 			n, n, saleID, offer.Stock.Version)
 		if res.Error == nil && res.RowsAffected == 0 {
 			return model.ErrLostRace
@@ -60,7 +61,7 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcom
 		if available < n {
 			return errShort
 		}
-		return tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", n, n, a.SaleID).Error
+		return tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, "+nextGateVersion+" WHERE sale_id = ?", n, n, a.SaleID).Error
 	})
 	if errors.Is(err, errShort) {
 		return model.Outcome{Verdict: model.SoldOut}, nil
@@ -86,7 +87,7 @@ func (s *Store) Look(ctx context.Context, a model.Attempt) (model.Look, error) {
 func (s *Store) Overwrite(ctx context.Context, a model.Attempt, look model.Look) (model.Outcome, error) {
 	outcomes, err := s.deduct(ctx, []model.Attempt{a}, look.Offer, look.Now, look.Offer.Stock.Available, func(tx *gorm.DB, n int64) error {
 		left := look.Offer.Stock.Available - n
-		return tx.Exec("UPDATE stock SET available = ?, held = quota - paid - ?, version = version + 1 WHERE sale_id = ?", left, left, a.SaleID).Error
+		return tx.Exec("UPDATE stock SET available = ?, held = quota - paid - ?, "+nextGateVersion+" WHERE sale_id = ?", left, left, a.SaleID).Error
 	})
 	return first(outcomes, wrap("deduct on sale "+a.SaleID, err))
 }
@@ -138,8 +139,8 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 }
 
 // deduct decides attempts on an offer that was read before, of which so many units are available, and writes
-// those that fit as orders, all in one transaction. take moves their units in the stock row, as the last thing
-// before the commit.
+// those that fit as orders, all in one transaction. take moves their units in the stock row, the hottest one, and so
+// comes late.
 func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, available int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
 	var b *batch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
@@ -155,7 +156,10 @@ func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer mode
 		if err := s.insertOrders(tx, b.accept(offer, now, model.FromDatabase, func(int) int64 { return offer.Stock.Epoch })); err != nil {
 			return err
 		}
-		return take(tx, b.units())
+		if err := take(tx, b.units()); err != nil {
+			return err
+		}
+		return s.tellGateOfSold(tx, offer, b)
 	})
 	if err != nil && !errors.Is(err, errTakenBack) {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 func TestDeductWritesTheOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 10, limit(3))
-		if _, won, err := d.NextEpoch(t.Context(), sale.ID, 0, 0, 0); err != nil || !won {
+		if _, won, err := d.NextEpoch(t.Context(), sale.ID, 1, 1, 0); err != nil || !won {
 			t.Fatalf("no new epoch: %v", err)
 		}
 		before, a := d.now(t), attempt(sale.ID, "alice", "k", 2)
@@ -28,7 +28,7 @@ func TestDeductWritesTheOrder(t *testing.T) {
 		}
 		want := model.Order{
 			ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
-			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 1, RequestKey: "k", RequestHash: a.RequestHash,
+			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
 			CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
 		}
 		if *got.Order != want {
@@ -145,7 +145,7 @@ func TestDeductJudgesARefusedKeyAnew(t *testing.T) {
 		taken := d.buy(t, sale.ID, "first", 1)
 		a := attempt(sale.ID, "second", "k", 1)
 		wantVerdicts(t, d.deduct(t, sale.ID, a), model.SoldOut)
-		if _, _, verdict, err := d.Cancel(t.Context(), "first", taken.ID); err != nil || verdict != model.Accepted {
+		if _, verdict, err := d.Cancel(t.Context(), "first", taken.ID); err != nil || verdict != model.Accepted {
 			t.Fatalf("cancel: %s, %v", verdict, err)
 		}
 		got := d.deduct(t, sale.ID, a)[0]
@@ -258,7 +258,7 @@ func TestDeductReplaysAKnownID(t *testing.T) {
 				d.change(t, sale.ID, 0, func(s *model.Sale) { s.EndsAt = s.StartsAt.Add(time.Second) })
 			},
 			"cancelled meanwhile": func(t *testing.T, _ model.Sale, order model.Order) {
-				if _, _, verdict, err := d.Cancel(t.Context(), "me", order.ID); err != nil || verdict != model.Accepted {
+				if _, verdict, err := d.Cancel(t.Context(), "me", order.ID); err != nil || verdict != model.Accepted {
 					t.Fatalf("cancel: %s, %v", verdict, err)
 				}
 			},
@@ -335,7 +335,7 @@ func TestDeductLosesTheRace(t *testing.T) {
 				s.other.settle(t, s.sale.ID, attempts(s.sale.ID, "u", 4)...)
 			}, model.SoldOut, false},
 			"a release": {func(t *testing.T, s scene) {
-				if _, _, verdict, err := s.other.Cancel(t.Context(), s.held.UserID, s.held.ID); err != nil || verdict != model.Accepted {
+				if _, verdict, err := s.other.Cancel(t.Context(), s.held.UserID, s.held.ID); err != nil || verdict != model.Accepted {
 					t.Errorf("cancel: %s, %v", verdict, err)
 				}
 			}, model.Accepted, false},

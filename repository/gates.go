@@ -11,15 +11,111 @@ import (
 )
 
 // NextEpoch starts a new generation of a sale's gate, above the gate's own, if seen is still the present one
-// and the last one started at least pause ago; only the caller that won may install it.
+// and the last one started at least pause ago; only the caller that won may install it. A stamp in the future is of a
+// clock that was set back, and over. The new version makes a sale past the gate that was judged before lose its race:
+// it would not have recorded itself for a first gate.
 func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
 	now, next := s.nowMillis(), max(seen, gates)+1
-	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+" WHERE sale_id = ? AND epoch = ? AND epoch_at_ms <= "+now+" - ?",
+	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
 		next, saleID, seen, pause.Milliseconds())
 	if res.Error != nil {
 		return 0, false, fmt.Errorf("start a new epoch of sale %s: %w", saleID, res.Error)
 	}
 	return next, res.RowsAffected == 1, nil
+}
+
+// gateChange is a row of gate_changes but for its sale and version.
+type gateChange struct {
+	orderID string // empty: an added quota
+	units   int64
+	sold    bool
+}
+
+// nextGateVersion is the part of an UPDATE of stock that goes with tellGate. MySQL assigns from left to right, so the
+// version comes last.
+const nextGateVersion = "gate_version = version + 1, version = version + 1"
+
+// tellGate records for the gate what this transaction has changed in a stock row, which is locked by that. A sale that
+// never had a gate has nobody to tell.
+func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) error {
+	var row struct{ Version, Epoch int64 }
+	if err := tx.Raw("SELECT version, epoch FROM stock WHERE sale_id = ?", saleID).Scan(&row).Error; err != nil {
+		return fmt.Errorf("read the stock's version: %w", err)
+	}
+	if row.Epoch == 0 {
+		return nil
+	}
+	const columns = 5
+	values := make([]any, 0, columns*len(changes))
+	for _, c := range changes {
+		sold := 0
+		if c.sold {
+			sold = 1
+		}
+		values = append(values, saleID, row.Version, c.orderID, c.units, sold)
+	}
+	_, err := s.insert(tx, "gate_changes (sale_id, version, order_id, units, sold)", columns, values, "")
+	return wrap("record changes for the gate", err)
+}
+
+// tellGateOfSold is tellGate for a batch that was sold without it. The offer was read before; it has the epoch that
+// holds, since a new epoch is a new version.
+func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *batch) error {
+	if offer.Stock.Epoch == 0 {
+		return nil
+	}
+	changes := make([]gateChange, len(b.open))
+	for at, i := range b.open {
+		changes[at] = gateChange{orderID: b.attempts[i].ID, units: -int64(b.attempts[i].Quantity), sold: true}
+	}
+	return s.tellGate(tx, offer.ID, changes...)
+}
+
+// GateChanges reads what a gate that knows the changes up to the version after has to be told, in the order of the
+// versions: at most about limit changes, but all of a version. Up to upTo the gate knows everything then; more says that
+// there is more. Changes are committed in the order of their versions, since each transaction locks the stock row.
+func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
+	db := s.read.WithContext(ctx)
+	if err := db.Raw("SELECT gate_version FROM stock WHERE sale_id = ?", saleID).Scan(&upTo).Error; err != nil {
+		return nil, 0, false, fmt.Errorf("read the changes for the gate of sale %s: %w", saleID, err)
+	}
+	if upTo <= after {
+		return nil, after, false, nil
+	}
+	// The version at which the page ends is read first: a version that has more changes than fit is read whole.
+	var last []int64
+	err = db.Raw("SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
+		saleID, after, upTo, limit-1).Scan(&last).Error
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("read the changes for the gate of sale %s: %w", saleID, err)
+	}
+	if more = len(last) > 0 && last[0] < upTo; more {
+		upTo = last[0]
+	}
+	var rows []struct {
+		Version, Units, Sold         int64
+		OrderID, UserID, RequestHash string
+	}
+	err = db.Raw(`SELECT c.version, c.units, c.sold, c.order_id, COALESCE(o.user_id, '') AS user_id, COALESCE(o.request_hash, '') AS request_hash
+		FROM gate_changes c LEFT JOIN orders o ON o.id = c.order_id
+		WHERE c.sale_id = ? AND c.version > ? AND c.version <= ? ORDER BY c.version, c.order_id`, saleID, after, upTo).Scan(&rows).Error
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("read the changes for the gate of sale %s: %w", saleID, err)
+	}
+	changes = make([]model.GateChange, len(rows))
+	for i, r := range rows {
+		changes[i] = model.GateChange{Version: r.Version, OrderID: r.OrderID, UserID: r.UserID, Units: r.Units}
+		if r.Sold != 0 {
+			changes[i].RequestHash = r.RequestHash
+		}
+	}
+	return changes, upTo, more, nil
+}
+
+// ForgetGateChanges deletes the changes up to a version, which the open gate knows.
+func (s *Store) ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error {
+	err := s.write.WithContext(ctx).Exec("DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo).Error
+	return wrap("delete the changes that the gate of sale "+saleID+" knows", err)
 }
 
 // GateContents reads what a new gate must know. pending are the entries in the sale's stream, read before;

@@ -104,7 +104,7 @@ func TestHole18_FailedInsert(t *testing.T) {
 						foreign.RequestKey = "key"
 						c.mends = "DELETE FROM orders WHERE id = '" + foreign.ID + "'"
 						d.deduct(t, sale.ID, foreign)
-						if _, _, verdict, err := d.Cancel(t.Context(), "you", foreign.ID); err != nil || verdict != model.Accepted {
+						if _, verdict, err := d.Cancel(t.Context(), "you", foreign.ID); err != nil || verdict != model.Accepted {
 							t.Fatalf("cancel: %s, %v", verdict, err)
 						}
 					} else {
@@ -238,11 +238,11 @@ func TestHole20_RevertTwice(t *testing.T) {
 		paid   bool
 	}{
 		"cancel": {func(t *testing.T, d *testDB, o model.Order) (model.Verdict, error) {
-			_, _, verdict, err := d.Cancel(t.Context(), o.UserID, o.ID)
+			_, verdict, err := d.Cancel(t.Context(), o.UserID, o.ID)
 			return verdict, err
 		}, model.NotCancellable, false},
 		"refund": {func(t *testing.T, d *testDB, o model.Order) (model.Verdict, error) {
-			_, _, verdict, err := d.RefundOrder(t.Context(), o.ID, "op")
+			_, verdict, err := d.RefundOrder(t.Context(), o.ID, "op")
 			return verdict, err
 		}, model.NotRefundable, true},
 	}
@@ -308,7 +308,7 @@ func TestHole20_CancelAgainstExpireAndPay(t *testing.T) {
 			together(3, func(i int) {
 				switch i {
 				case 0:
-					_, _, verdict, err := d.Cancel(t.Context(), o.UserID, o.ID)
+					_, verdict, err := d.Cancel(t.Context(), o.UserID, o.ID)
 					if cancelled = verdict == model.Accepted; err != nil {
 						t.Errorf("cancel: %v", err)
 					}
@@ -367,7 +367,7 @@ func TestHole24_ExceptionAfterTheDeduction(t *testing.T) {
 			return err
 		}, model.OrderPending, units{available: 1, held: 1}},
 		"cancel": {model.OrderPending, func(ctx context.Context, d *testDB, id string, _ model.Payment) error {
-			_, _, _, err := d.Cancel(ctx, "me", id)
+			_, _, err := d.Cancel(ctx, "me", id)
 			return err
 		}, model.OrderCancelled, units{available: 2}},
 		"expire": {model.OrderPending, func(ctx context.Context, d *testDB, _ string, _ model.Payment) error {
@@ -383,7 +383,7 @@ func TestHole24_ExceptionAfterTheDeduction(t *testing.T) {
 			return err
 		}, model.OrderPaid, units{available: 1, paid: 1}},
 		"refund": {model.OrderPaid, func(ctx context.Context, d *testDB, id string, _ model.Payment) error {
-			_, _, _, err := d.RefundOrder(ctx, id, "op")
+			_, _, err := d.RefundOrder(ctx, id, "op")
 			return err
 		}, model.OrderRefunded, units{available: 2}},
 	}
@@ -477,15 +477,15 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 				place := from + i/3
 				switch i % 3 {
 				case 0:
-					_, release, verdict, err := d.ApplyCallback(t.Context(), "bank", model.Callback{
+					order, reinstated, verdict, err := d.ApplyCallback(t.Context(), "bank", model.Callback{
 						PaymentID: payments[place].ID, ProviderTxnID: fmt.Sprint("t", place), Succeeded: true, AmountCents: 1990,
 					})
 					if err != nil || verdict != model.Accepted {
 						t.Errorf("pay: %s, %v", verdict, err)
 					}
-					if release != nil {
+					if reinstated {
 						mu.Lock()
-						retaken[release.OrderID]++
+						retaken[order.ID]++
 						mu.Unlock()
 					}
 				case 1:
@@ -575,9 +575,9 @@ func TestHole30_PaidLateAfterResale(t *testing.T) {
 		owner := d.buy(t, sale.ID, "owner", 1)
 		d.pay(t, d.startPayment(t, owner), "t owner")
 		for range 2 { // told twice
-			got, release := d.pay(t, p, "t late")
-			if got.Status != model.OrderExpired || release != nil {
-				t.Errorf("the late order is %s, the gate hears %+v", got.Status, release)
+			got, reinstated := d.pay(t, p, "t late")
+			if got.Status != model.OrderExpired || reinstated {
+				t.Errorf("the late order is %s, reinstated: %t", got.Status, reinstated)
 			}
 			d.wantUnits(t, sale.ID, units{paid: 1})
 			due, err := d.RefundsDue(t.Context(), 10)
@@ -681,10 +681,14 @@ func TestHole32_RefundedUnitIsSoldAgain(t *testing.T) {
 		p := d.startPayment(t, first)
 		d.pay(t, p, "t first")
 		wantVerdicts(t, d.deduct(t, sale.ID, attempt(sale.ID, "second", "k", 2)), model.SoldOut)
-		order, release, verdict, err := d.RefundOrder(t.Context(), first.ID, "op")
-		want := model.Release{OrderID: first.ID, UserID: "first", Units: 2, Version: d.stock(t, sale.ID).Version}
-		if err != nil || verdict != model.Accepted || order.Status != model.OrderRefunded || release != want {
-			t.Fatalf("refund: %s, %s, %+v, %v, want %+v", verdict, order.Status, release, err, want)
+		before := d.stock(t, sale.ID).Version
+		order, verdict, err := d.RefundOrder(t.Context(), first.ID, "op")
+		if err != nil || verdict != model.Accepted || order.Status != model.OrderRefunded {
+			t.Fatalf("refund: %s, %s, %v", verdict, order.Status, err)
+		}
+		want := []model.GateChange{{Version: before + 1, OrderID: first.ID, UserID: "first", Units: 2}}
+		if told := d.told(t, sale.ID, before); !slices.Equal(told, want) {
+			t.Errorf("the gate is told %+v, want %+v", told, want)
 		}
 		due, err := d.RefundsDue(t.Context(), 10)
 		if err != nil || len(due) != 1 || due[0].ID != p.ID {

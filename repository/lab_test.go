@@ -53,7 +53,7 @@ func (d *testDB) fill(t *testing.T) model.Sale {
 	d.buy(t, sale.ID, "buyer", 1)
 	wantVerdicts(t, d.settle(t, sale.ID, attempt(sale.ID, "late", "k", 1)), model.SoldOut)
 	gone := d.order(t, attempts(sale.ID, "settled", 1)[0].ID)
-	if _, _, verdict, err := d.Cancel(t.Context(), gone.UserID, gone.ID); err != nil || verdict != model.Accepted {
+	if _, verdict, err := d.Cancel(t.Context(), gone.UserID, gone.ID); err != nil || verdict != model.Accepted {
 		t.Fatalf("cancel: %s, %v", verdict, err)
 	}
 	d.change(t, sale.ID, 3, nil)

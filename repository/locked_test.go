@@ -73,7 +73,7 @@ func (d *testDB) wantNothingOf(t *testing.T, a model.Attempt) {
 func TestEachWayWritesTheOrder(t *testing.T) {
 	eachWay(t, func(t *testing.T, d *testDB, decide oneWay) {
 		sale := d.newSale(t, 10, limit(3))
-		if _, won, err := d.NextEpoch(t.Context(), sale.ID, 0, 0, 0); err != nil || !won {
+		if _, won, err := d.NextEpoch(t.Context(), sale.ID, 1, 1, 0); err != nil || !won {
 			t.Fatalf("no new epoch: %v", err)
 		}
 		version := d.stock(t, sale.ID).Version
@@ -89,7 +89,7 @@ func TestEachWayWritesTheOrder(t *testing.T) {
 		}
 		want := model.Order{
 			ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
-			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 1, RequestKey: "k", RequestHash: a.RequestHash,
+			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
 			CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
 		}
 		if *got.Order != want {
@@ -199,7 +199,7 @@ func TestEachWayReplaysAKnownID(t *testing.T) {
 				d.change(t, sale.ID, 0, func(s *model.Sale) { s.Status = model.SalePaused })
 			},
 			"cancelled meanwhile": func(t *testing.T, _ model.Sale, order model.Order) {
-				if _, _, verdict, err := d.Cancel(t.Context(), "me", order.ID); err != nil || verdict != model.Accepted {
+				if _, verdict, err := d.Cancel(t.Context(), "me", order.ID); err != nil || verdict != model.Accepted {
 					t.Fatalf("cancel: %s, %v", verdict, err)
 				}
 			},
@@ -289,7 +289,7 @@ func TestLockedDecidesByTheLockedRow(t *testing.T) {
 			"sold, and a unit came back": {5, func(t *testing.T, s scene) {
 				s.other.buy(t, s.sale.ID, "rival", 2)
 				s.other.buy(t, s.sale.ID, "rival2", 1)
-				if _, _, verdict, err := s.other.Cancel(t.Context(), s.held.UserID, s.held.ID); err != nil || verdict != model.Accepted {
+				if _, verdict, err := s.other.Cancel(t.Context(), s.held.UserID, s.held.ID); err != nil || verdict != model.Accepted {
 					t.Errorf("cancel: %s, %v", verdict, err)
 				}
 			}, model.Accepted, false},
@@ -322,6 +322,7 @@ func TestLockedDecidesByTheLockedRow(t *testing.T) {
 				want := between
 				if tc.want == model.Accepted && !tc.repeated {
 					want.Available, want.Held, want.Version = want.Available-2, want.Held+2, want.Version+1
+					want.GateVersion = want.Version
 				} else if n := ofMine(); n != rows {
 					t.Errorf("there were %d rows of the buyer, and are %d", rows, n)
 				}
@@ -471,7 +472,7 @@ func TestExclusive(t *testing.T) {
 		},
 		"a cancellation": func(t *testing.T, s scene) func(*testDB) {
 			return func(x *testDB) {
-				if _, _, verdict, err := x.Cancel(t.Context(), s.order.UserID, s.order.ID); err != nil || verdict != model.Accepted {
+				if _, verdict, err := x.Cancel(t.Context(), s.order.UserID, s.order.ID); err != nil || verdict != model.Accepted {
 					t.Errorf("%s, %v", verdict, err)
 				}
 			}
@@ -491,7 +492,7 @@ func TestExclusive(t *testing.T) {
 		"a refund": func(t *testing.T, s scene) func(*testDB) {
 			s.d.pay(t, s.d.startPayment(t, s.order), "txn "+s.order.ID)
 			return func(x *testDB) {
-				if _, _, verdict, err := x.RefundOrder(t.Context(), s.order.ID, "op"); err != nil || verdict != model.Accepted {
+				if _, verdict, err := x.RefundOrder(t.Context(), s.order.ID, "op"); err != nil || verdict != model.Accepted {
 					t.Errorf("%s, %v", verdict, err)
 				}
 			}
@@ -537,14 +538,14 @@ func TestExclusiveLetsGoOfWhoLeaves(t *testing.T) {
 		lock <- struct{}{}
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if _, _, verdict, err := exclusive.Cancel(ctx, order.UserID, order.ID); !errors.Is(err, context.Canceled) || began {
+		if _, verdict, err := exclusive.Cancel(ctx, order.UserID, order.ID); !errors.Is(err, context.Canceled) || began {
 			t.Errorf("%s, %v; it began: %t", verdict, err, began)
 		}
 		if len(lock) != 1 {
 			t.Error("it gave a lock back that it did not hold")
 		}
 		<-lock
-		if _, _, verdict, err := exclusive.Cancel(t.Context(), order.UserID, order.ID); err != nil || verdict != model.Accepted || !began {
+		if _, verdict, err := exclusive.Cancel(t.Context(), order.UserID, order.ID); err != nil || verdict != model.Accepted || !began {
 			t.Errorf("%s, %v; it began: %t", verdict, err, began)
 		}
 		d.wantUnits(t, sale.ID, units{available: 2})

@@ -65,7 +65,8 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	return list, next, nil
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, unless another one has it.
+// Lease gives holder the named lease for ttl by the database's clock, unless another one has it. A lease that ends later
+// than any that is given now was given before the clock was set back, and is over.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	insert := "INSERT IGNORE"
@@ -75,8 +76,8 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	if err := db.Exec(insert+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name).Error; err != nil {
 		return false, fmt.Errorf("lease %s: %w", name, err)
 	}
-	err := db.Exec("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+")",
-		holder, ttl.Milliseconds(), name, holder).Error
+	err := db.Exec("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+" OR until_ms > "+now+" + ?)",
+		holder, ttl.Milliseconds(), name, holder, ttl.Milliseconds()).Error
 	if err != nil {
 		return false, fmt.Errorf("lease %s: %w", name, err)
 	}

@@ -229,7 +229,7 @@ func parseCursor(cursor string, idLength int) (atMillis int64, id string, err er
 }
 
 // Cancel gives a pending order's units back. NotFound: absent or another user's; NotCancellable: not pending.
-func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, release model.Release, verdict model.Verdict, err error) {
+func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
 		order, ok, err = s.lockOrder(tx, orderID)
@@ -243,10 +243,9 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 			return model.NotCancellable, nil
 		}
 		order.Status = model.OrderCancelled
-		release, err = s.releaseOne(tx, order, model.OrderPending)
-		return model.Accepted, err
+		return model.Accepted, s.release(tx, order.SaleID, model.OrderPending, order)
 	})
-	return order, release, verdict, err
+	return order, verdict, err
 }
 
 // ExpireDue expires at most limit pending orders whose time to pay has been over for longer than grace,
@@ -267,8 +266,11 @@ func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (
 			bySale[o.SaleID] = append(bySale[o.SaleID], o)
 		}
 		for _, id := range slices.Sorted(maps.Keys(bySale)) { // one order of locking for all
-			if released[id], err = s.release(tx, id, bySale[id], model.OrderPending); err != nil {
+			if err := s.release(tx, id, model.OrderPending, bySale[id]...); err != nil {
 				return err
+			}
+			for _, o := range bySale[id] {
+				released[id] = append(released[id], model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity})
 			}
 		}
 		return nil
@@ -278,7 +280,7 @@ func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (
 
 // RefundOrder takes a paid order back: its units can be sold again, its money is due to be refunded.
 // NotRefundable: the order is not paid.
-func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, release model.Release, verdict model.Verdict, err error) {
+func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
 		order, ok, err = s.lockOrder(tx, orderID)
@@ -291,7 +293,7 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 			return model.NotRefundable, nil
 		}
 		order.Status = model.OrderRefunded
-		if release, err = s.releaseOne(tx, order, model.OrderPaid); err != nil {
+		if err := s.release(tx, order.SaleID, model.OrderPaid, order); err != nil {
 			return "", err
 		}
 		err = tx.Exec("UPDATE payments SET status = ? WHERE order_id = ? AND status = ?",
@@ -302,7 +304,7 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 		return model.Accepted, s.logOperation(tx, actor, "refund", order.SaleID,
 			fmt.Sprintf("order %s of %s: paid -> refunded, quantity %d, %d cents", order.ID, order.UserID, order.Quantity, order.AmountCents))
 	})
-	return order, release, verdict, err
+	return order, verdict, err
 }
 
 func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
@@ -316,18 +318,10 @@ func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
 	return rows[0].order(), true, nil
 }
 
-func (s *Store) releaseOne(tx *gorm.DB, order model.Order, from model.OrderStatus) (model.Release, error) {
-	releases, err := s.release(tx, order.SaleID, []model.Order{order}, from)
-	if err != nil {
-		return model.Release{}, err
-	}
-	return releases[0], nil
-}
-
-// release moves locked orders of one sale from a status to the one that they carry, gives their units back to
-// the sale and to their users' limits, and gives what the gate must hear. Rows are locked in the order
-// order, buyer, stock, here as everywhere.
-func (s *Store) release(tx *gorm.DB, saleID string, list []model.Order, from model.OrderStatus) ([]model.Release, error) {
+// release moves locked orders of one sale from a status to the one that they carry, gives their units back to the sale
+// and to their users' limits, and records the changes for the gate. Rows are locked in the order order, buyer, stock,
+// here as everywhere.
+func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids := make([]string, len(list))
 	units, total := make([]userUnits, len(list)), int64(0)
 	for i, o := range list {
@@ -337,38 +331,26 @@ func (s *Store) release(tx *gorm.DB, saleID string, list []model.Order, from mod
 	}
 	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
 	if res.Error != nil {
-		return nil, fmt.Errorf("release orders: %w", res.Error)
+		return fmt.Errorf("release orders: %w", res.Error)
 	}
 	if res.RowsAffected != int64(len(ids)) {
-		return nil, fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
+		return fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
 	}
 	if err := s.returnUnits(tx, saleID, byUser(units)); err != nil {
-		return nil, err
+		return err
 	}
 	column := "held"
 	if from == model.OrderPaid {
 		column = "paid"
 	}
-	err := tx.Exec("UPDATE stock SET available = available + ?, "+column+" = "+column+" - ?, version = version + 1 WHERE sale_id = ?",
+	err := tx.Exec("UPDATE stock SET available = available + ?, "+column+" = "+column+" - ?, "+nextGateVersion+" WHERE sale_id = ?",
 		total, total, saleID).Error
 	if err != nil {
-		return nil, fmt.Errorf("release stock: %w", err)
+		return fmt.Errorf("release stock: %w", err)
 	}
-	version, err := stockVersion(tx, saleID)
-	if err != nil {
-		return nil, err
-	}
-	releases := make([]model.Release, len(list))
+	changes := make([]gateChange, len(list))
 	for i, o := range list {
-		releases[i] = model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity, Version: version}
+		changes[i] = gateChange{orderID: o.ID, units: int64(o.Quantity)}
 	}
-	return releases, nil
-}
-
-// stockVersion reads the version that this transaction gave the row, which it still has locked.
-func stockVersion(tx *gorm.DB, saleID string) (version int64, err error) {
-	if err := tx.Raw("SELECT version FROM stock WHERE sale_id = ?", saleID).Scan(&version).Error; err != nil {
-		return 0, fmt.Errorf("read the stock's version: %w", err)
-	}
-	return version, nil
+	return s.tellGate(tx, saleID, changes...)
 }

@@ -39,10 +39,10 @@ func (d *testDB) orderIn(t *testing.T, sale model.Sale, status model.OrderStatus
 	case model.OrderPaid, model.OrderRefunded:
 		d.pay(t, p, "txn 1 "+sale.ID)
 		if status == model.OrderRefunded {
-			_, _, verdict, err = d.RefundOrder(t.Context(), a.ID, "op")
+			_, verdict, err = d.RefundOrder(t.Context(), a.ID, "op")
 		}
 	case model.OrderCancelled:
-		_, _, verdict, err = d.Cancel(t.Context(), "me", a.ID)
+		_, verdict, err = d.Cancel(t.Context(), "me", a.ID)
 	case model.OrderExpired:
 		d.overdue(t, time.Second, a.ID)
 		d.expireAll(t)
@@ -70,15 +70,15 @@ func TestOrderLife(t *testing.T) {
 		verdict model.Verdict
 		status  model.OrderStatus
 	}
-	type act func(t *testing.T, d *testDB, id string, p model.Payment) (model.Verdict, *model.Release, error)
+	type act func(t *testing.T, d *testDB, id string, p model.Payment) (model.Verdict, error)
 	acts := map[string]struct {
 		act  act
 		want map[model.OrderStatus]answer
 	}{
 		"its owner cancels": {
-			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, *model.Release, error) {
-				_, release, verdict, err := d.Cancel(t.Context(), "me", id)
-				return verdict, &release, err
+			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, error) {
+				_, verdict, err := d.Cancel(t.Context(), "me", id)
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {yes, cancelled},
 				paid: {model.NotCancellable, paid}, cancelled: {model.NotCancellable, cancelled},
@@ -86,71 +86,70 @@ func TestOrderLife(t *testing.T) {
 			},
 		},
 		"another user cancels": {
-			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, *model.Release, error) {
-				_, release, verdict, err := d.Cancel(t.Context(), "Me", id)
-				return verdict, &release, err
+			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, error) {
+				_, verdict, err := d.Cancel(t.Context(), "Me", id)
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {none, pending}, paid: {none, paid},
 				cancelled: {none, cancelled}, expired: {none, expired}, refunded: {none, refunded},
 			},
 		},
 		"its time is over": {
-			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, *model.Release, error) {
+			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, error) {
 				d.overdue(t, time.Second, id)
-				released, ok := d.expireAll(t)[id]
-				if !ok {
-					return "not due", &model.Release{}, nil
+				if _, ok := d.expireAll(t)[id]; !ok {
+					return "not due", nil
 				}
-				return yes, &released, nil
+				return yes, nil
 			}, map[model.OrderStatus]answer{
 				absent: {"not due", absent}, rejected: {"not due", rejected}, pending: {yes, expired}, paid: {"not due", paid},
 				cancelled: {"not due", cancelled}, expired: {"not due", expired}, refunded: {"not due", refunded},
 			},
 		},
 		"the operator refunds": {
-			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, *model.Release, error) {
-				_, release, verdict, err := d.RefundOrder(t.Context(), id, "op")
-				return verdict, &release, err
+			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, error) {
+				_, verdict, err := d.RefundOrder(t.Context(), id, "op")
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {model.NotRefundable, pending}, paid: {yes, refunded},
 				cancelled: {model.NotRefundable, cancelled}, expired: {model.NotRefundable, expired}, refunded: {model.NotRefundable, refunded},
 			},
 		},
 		"its owner starts to pay": {
-			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, *model.Release, error) {
+			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, error) {
 				_, verdict, err := d.StartPayment(t.Context(), "me", id, "bank")
-				return verdict, &model.Release{}, err
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {yes, pending}, paid: {model.NotPayable, paid},
 				cancelled: {model.NotPayable, cancelled}, expired: {model.NotPayable, expired}, refunded: {model.NotPayable, refunded},
 			},
 		},
 		"another user starts to pay": {
-			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, *model.Release, error) {
+			func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Verdict, error) {
 				_, verdict, err := d.StartPayment(t.Context(), "you", id, "bank")
-				return verdict, &model.Release{}, err
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {none, pending}, paid: {none, paid},
 				cancelled: {none, cancelled}, expired: {none, expired}, refunded: {none, refunded},
 			},
 		},
 		"money comes": {
-			func(t *testing.T, d *testDB, id string, p model.Payment) (model.Verdict, *model.Release, error) {
-				_, release, verdict, err := d.ApplyCallback(t.Context(), "bank", model.Callback{
+			func(t *testing.T, d *testDB, id string, p model.Payment) (model.Verdict, error) {
+				_, _, verdict, err := d.ApplyCallback(t.Context(), "bank", model.Callback{
 					PaymentID: p.ID, ProviderTxnID: "txn 2 " + id[:20], Succeeded: true, AmountCents: p.AmountCents,
 				})
-				return verdict, release, err
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {yes, paid}, paid: {yes, paid},
 				cancelled: {yes, cancelled}, expired: {yes, paid}, refunded: {yes, refunded},
 			},
 		},
 		"a card is declined": {
-			func(t *testing.T, d *testDB, id string, p model.Payment) (model.Verdict, *model.Release, error) {
-				_, release, verdict, err := d.ApplyCallback(t.Context(), "bank", model.Callback{
+			func(t *testing.T, d *testDB, id string, p model.Payment) (model.Verdict, error) {
+				_, _, verdict, err := d.ApplyCallback(t.Context(), "bank", model.Callback{
 					PaymentID: p.ID, ProviderTxnID: "txn 3 " + id[:20], AmountCents: p.AmountCents,
 				})
-				return verdict, release, err
+				return verdict, err
 			}, map[model.OrderStatus]answer{
 				absent: {none, absent}, rejected: {none, rejected}, pending: {yes, pending}, paid: {yes, paid},
 				cancelled: {yes, cancelled}, expired: {yes, expired}, refunded: {yes, refunded},
@@ -165,7 +164,7 @@ func TestOrderLife(t *testing.T) {
 					sale := d.newSale(t, 1)
 					id, p := d.orderIn(t, sale, from)
 					before := d.stock(t, sale.ID)
-					verdict, release, err := tc.act(t, d, id, p)
+					verdict, err := tc.act(t, d, id, p)
 					if err != nil || verdict != want.verdict {
 						t.Errorf("got %s, %v, want %s", verdict, err, want.verdict)
 					}
@@ -181,9 +180,6 @@ func TestOrderLife(t *testing.T) {
 						if after != before {
 							t.Errorf("the stock moved from %+v to %+v", before, after)
 						}
-						if release != nil && *release != (model.Release{}) {
-							t.Errorf("nothing moved, and yet it says %+v", *release)
-						}
 						return
 					}
 					if !from.CanBecome(want.status) {
@@ -195,12 +191,12 @@ func TestOrderLife(t *testing.T) {
 					if after.Version != before.Version+1 {
 						t.Errorf("the version went from %d to %d", before.Version, after.Version)
 					}
-					if moved := int(after.Available - before.Available); moved == 0 {
-						if release != nil {
-							t.Errorf("no unit is free, and yet it says %+v", *release)
-						}
-					} else if want := (model.Release{OrderID: id, UserID: "me", Units: moved, Version: after.Version}); release == nil || *release != want {
-						t.Errorf("it says %+v, want %+v", release, want)
+					var want []model.GateChange
+					if moved := after.Available - before.Available; moved != 0 {
+						want = []model.GateChange{{Version: after.Version, OrderID: id, UserID: "me", Units: moved}}
+					}
+					if told := d.told(t, sale.ID, before.Version); !slices.Equal(told, want) {
+						t.Errorf("the gate is told %+v, want %+v", told, want)
 					}
 				})
 			}
@@ -214,7 +210,7 @@ func TestActsGiveTheOrderAsItIsThen(t *testing.T) {
 		sale := d.newSale(t, 9, limit(2))
 		for name, act := range map[string]func(t *testing.T, o model.Order) model.Order{
 			"cancel": func(t *testing.T, o model.Order) model.Order {
-				got, _, _, err := d.Cancel(t.Context(), o.UserID, o.ID)
+				got, _, err := d.Cancel(t.Context(), o.UserID, o.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -226,7 +222,7 @@ func TestActsGiveTheOrderAsItIsThen(t *testing.T) {
 			},
 			"refund": func(t *testing.T, o model.Order) model.Order {
 				d.pay(t, d.startPayment(t, o), "txn refund")
-				got, _, _, err := d.RefundOrder(t.Context(), o.ID, "op")
+				got, _, err := d.RefundOrder(t.Context(), o.ID, "op")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -256,7 +252,7 @@ func TestHole36_CancelledUserBuysAgain(t *testing.T) {
 		sale := d.newSale(t, 1)
 		for range 3 {
 			o := d.buy(t, sale.ID, "me", 1)
-			if _, _, verdict, err := d.Cancel(t.Context(), "me", o.ID); err != nil || verdict != model.Accepted {
+			if _, verdict, err := d.Cancel(t.Context(), "me", o.ID); err != nil || verdict != model.Accepted {
 				t.Fatalf("cancel: %s, %v", verdict, err)
 			}
 		}
@@ -271,7 +267,7 @@ func TestRefundIsLogged(t *testing.T) {
 		sale := d.newSale(t, 1)
 		id, _ := d.orderIn(t, sale, model.OrderPaid)
 		for range 2 { // the second changes nothing, and so isn't logged
-			if _, _, _, err := d.RefundOrder(t.Context(), id, "olga"); err != nil {
+			if _, _, err := d.RefundOrder(t.Context(), id, "olga"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -318,7 +314,7 @@ func TestExpireDue(t *testing.T) {
 				for _, i := range step.want {
 					o := byAge[i]
 					want[o.SaleID] = append(want[o.SaleID], model.Release{
-						OrderID: o.ID, UserID: o.UserID, Units: o.Quantity, Version: d.stock(t, o.SaleID).Version,
+						OrderID: o.ID, UserID: o.UserID, Units: o.Quantity,
 					})
 					if now := d.order(t, o.ID); now.Status != model.OrderExpired {
 						t.Errorf("order %d is %s", i, now.Status)
@@ -410,7 +406,7 @@ func TestOrdersPages(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		all, sales := manyOrders(t, d, n)
 		for i := range 5 { // some in another status
-			if _, _, verdict, err := d.Cancel(t.Context(), all[4*i].UserID, all[4*i].ID); err != nil || verdict != model.Accepted {
+			if _, verdict, err := d.Cancel(t.Context(), all[4*i].UserID, all[4*i].ID); err != nil || verdict != model.Accepted {
 				t.Fatalf("cancel: %s, %v", verdict, err)
 			}
 			all[4*i].Status = model.OrderCancelled
@@ -475,7 +471,7 @@ func TestOrdersPagesStayWhereTheyAre(t *testing.T) {
 			came++
 			d.deduct(t, sales[0].ID, attempt(sales[0].ID, "late", fmt.Sprint("k", came), 1))
 			o := all[5*came] // the first of the page to come
-			if _, _, _, err := d.Cancel(t.Context(), o.UserID, o.ID); err != nil {
+			if _, _, err := d.Cancel(t.Context(), o.UserID, o.ID); err != nil {
 				t.Error(err)
 			}
 		})

@@ -75,12 +75,12 @@ func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, 
 }
 
 // ApplyCallback records what a provider says of a payment, once for each of its transactions, and moves the
-// order: a pending one becomes paid; an expired one is reinstated if units and the user's limit allow, which
-// the release with negative units tells the gate; money that no order can keep becomes due to be refunded.
+// order: a pending one becomes paid; an expired one is reinstated if units and the user's limit allow; money that no
+// order can keep becomes due to be refunded. reinstated: the order took units again, of which the gate has to be told.
 // NotFound: no such payment; AmountMismatch: another amount; NotPayable: the transaction belongs to another payment.
-func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, release *model.Release, verdict model.Verdict, err error) {
+func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		release = nil
+		reinstated = false
 		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", cb.PaymentID, provider)
 		switch {
 		case err != nil:
@@ -111,14 +111,16 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 		}
 		status := model.PaymentFailed
 		if cb.Succeeded {
-			if status, release, err = s.keepMoney(tx, &order); err != nil {
+			expired := order.Status == model.OrderExpired
+			if status, err = s.keepMoney(tx, &order); err != nil {
 				return "", err
 			}
+			reinstated = expired && order.Status == model.OrderPaid
 		}
 		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ? WHERE id = ?", cb.ProviderTxnID, string(status), row.ID).Error
 		return model.Accepted, wrap("record a payment", err)
 	})
-	return order, release, verdict, err
+	return order, reinstated, verdict, err
 }
 
 // newTransaction gives the row that is to record a provider's transaction: the payment's own, or a new one if the
@@ -145,7 +147,7 @@ func findPayment(tx *gorm.DB, where string, args ...any) (row paymentRow, ok boo
 }
 
 // keepMoney makes a locked order paid if it can be, and says what becomes of the money.
-func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, release *model.Release, err error) {
+func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, err error) {
 	kept := false
 	switch order.Status {
 	case model.OrderPending:
@@ -153,60 +155,58 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 		err = tx.Exec("UPDATE stock SET held = held - ?, paid = paid + ?, version = version + 1 WHERE sale_id = ?",
 			order.Quantity, order.Quantity, order.SaleID).Error
 	case model.OrderExpired:
-		release, err = s.reinstate(tx, *order)
-		kept = release != nil
+		kept, err = s.reinstate(tx, *order)
 	default:
 		// Cancelled, refunded, or paid by another transaction: the money has no order.
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("pay order: %w", err)
+		return "", fmt.Errorf("pay order: %w", err)
 	}
 	if !kept {
-		return model.PaymentRefundDue, nil, nil
+		return model.PaymentRefundDue, nil
 	}
 	now, err := s.nowOn(tx)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	res := tx.Exec("UPDATE orders SET status = ?, paid_at_ms = ? WHERE id = ? AND status = ?",
 		string(model.OrderPaid), now.UnixMilli(), order.ID, string(order.Status))
 	if res.Error != nil {
-		return "", nil, fmt.Errorf("pay order: %w", res.Error)
+		return "", fmt.Errorf("pay order: %w", res.Error)
 	}
 	if res.RowsAffected != 1 {
-		return "", nil, fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
+		return "", fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
 	}
 	order.Status, order.PaidAt = model.OrderPaid, now
-	return model.PaymentSucceeded, release, nil
+	return model.PaymentSucceeded, nil
 }
 
-// reinstate takes the units of an expired order again, if the user's limit and the stock have room; nil if not.
-func (s *Store) reinstate(tx *gorm.DB, order model.Order) (*model.Release, error) {
+// reinstate takes the units of an expired order again, if the user's limit and the stock have room.
+func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error) {
 	offer, _, _, err := s.offerOn(tx, order.SaleID)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	wanted := []userUnits{{order.UserID, order.Quantity}}
 	if _, err := s.addUnits(tx, order.SaleID, wanted); err != nil {
-		return nil, err
+		return false, err
 	}
 	units, err := s.unitsOf(tx, order.SaleID, []string{order.UserID})
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	if units[order.UserID] > offer.LimitPerUser {
-		return nil, s.returnUnits(tx, order.SaleID, wanted)
+		return false, s.returnUnits(tx, order.SaleID, wanted)
 	}
-	res := tx.Exec("UPDATE stock SET available = available - ?, paid = paid + ?, version = version + 1 WHERE sale_id = ? AND available >= ?",
+	res := tx.Exec("UPDATE stock SET available = available - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND available >= ?",
 		order.Quantity, order.Quantity, order.SaleID, order.Quantity)
 	if res.Error != nil {
-		return nil, fmt.Errorf("reinstate: %w", res.Error)
+		return false, fmt.Errorf("reinstate: %w", res.Error)
 	}
 	if res.RowsAffected == 0 {
-		return nil, s.returnUnits(tx, order.SaleID, wanted)
+		return false, s.returnUnits(tx, order.SaleID, wanted)
 	}
-	version, err := stockVersion(tx, order.SaleID)
-	return &model.Release{OrderID: order.ID, UserID: order.UserID, Units: -order.Quantity, Version: version}, err
+	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
 }
 
 // RefundsDue lists payments whose money must go back.

@@ -175,9 +175,9 @@ func TestApplyCallback(t *testing.T) {
 					}
 					var before model.Stock
 					for time := range 3 {
-						order, release, verdict, err := d.ApplyCallback(t.Context(), provider, cb)
-						if err != nil || verdict != s.want || release != nil {
-							t.Errorf("step %d told for the %d. time: %s, %+v, %v, want %s", i, time+1, verdict, release, err, s.want)
+						order, reinstated, verdict, err := d.ApplyCallback(t.Context(), provider, cb)
+						if err != nil || verdict != s.want || reinstated {
+							t.Errorf("step %d told for the %d. time: %s, %t, %v, want %s", i, time+1, verdict, reinstated, err, s.want)
 						}
 						if verdict == model.Accepted && (order.ID != mine.ID || order.Status != s.order) {
 							t.Errorf("step %d gives the order %s, %s", i, order.ID, order.Status)
@@ -243,22 +243,24 @@ func TestApplyCallbackLate(t *testing.T) {
 					tc.meanwhile(t, sale)
 				}
 				before, live := d.stock(t, sale.ID), d.live(t, sale.ID, "me")
-				got, release := d.pay(t, p, "late "+sale.ID)
+				got, reinstated := d.pay(t, p, "late "+sale.ID)
 				after := d.stock(t, sale.ID)
 				status, payment := model.OrderExpired, model.PaymentRefundDue
 				if tc.reinstated {
 					status, payment = model.OrderPaid, model.PaymentSucceeded
 					want := before
 					want.Available, want.Paid, want.Version = before.Available-tc.mine, before.Paid+tc.mine, before.Version+1
+					want.GateVersion = want.Version
 					if after != want {
 						t.Errorf("the stock is %+v, want %+v", after, want)
 					}
-					if want := (model.Release{OrderID: o.ID, UserID: "me", Units: -int(tc.mine), Version: after.Version}); release == nil || *release != want {
-						t.Errorf("the gate hears %+v, want %+v", release, want)
+					taken := []model.GateChange{{Version: after.Version, OrderID: o.ID, UserID: "me", Units: -tc.mine}}
+					if told := d.told(t, sale.ID, before.Version); !reinstated || !slices.Equal(told, taken) {
+						t.Errorf("the gate is told %+v, want %+v", told, taken)
 					}
 					live += int(tc.mine)
-				} else if release != nil || after != before {
-					t.Errorf("the gate hears %+v, the stock was %+v and is %+v", release, before, after)
+				} else if reinstated || after != before {
+					t.Errorf("reinstated: %t, the stock was %+v and is %+v", reinstated, before, after)
 				}
 				if now := d.order(t, o.ID); now.Status != status || got != now {
 					t.Errorf("the order is %+v, given was %+v, want it %s", now, got, status)
@@ -269,9 +271,9 @@ func TestApplyCallbackLate(t *testing.T) {
 				if n := d.live(t, sale.ID, "me"); n != live {
 					t.Errorf("the user has %d units, want %d", n, live)
 				}
-				again, release := d.pay(t, p, "late "+sale.ID)
-				if again != got || release != nil || d.stock(t, sale.ID) != after {
-					t.Errorf("told again: %+v, %+v", again, release)
+				again, reinstated := d.pay(t, p, "late "+sale.ID)
+				if again != got || reinstated || d.stock(t, sale.ID) != after {
+					t.Errorf("told again: %+v, %t", again, reinstated)
 				}
 			})
 		}
@@ -300,15 +302,15 @@ func TestApplyCallbackInParallel(t *testing.T) {
 					d.overdue(t, time.Second, o.ID)
 					d.expireAll(t)
 				}
-				releases := make([]*model.Release, callbacks)
+				retaken := make([]bool, callbacks)
 				together(callbacks, func(i int) {
-					got, release, verdict, err := stores[i%2].ApplyCallback(t.Context(), "bank", model.Callback{
+					got, reinstated, verdict, err := stores[i%2].ApplyCallback(t.Context(), "bank", model.Callback{
 						PaymentID: p.ID, ProviderTxnID: fmt.Sprint(i%tc.txns, o.ID[:30]), Succeeded: true, AmountCents: p.AmountCents,
 					})
 					if err != nil || verdict != model.Accepted || got.Status != model.OrderPaid {
 						t.Errorf("callback %d: %s, %s, %v", i, verdict, got.Status, err)
 					}
-					releases[i] = release
+					retaken[i] = reinstated
 				})
 				got := map[model.PaymentStatus]int{}
 				for _, status := range d.statuses(t, o.ID) {
@@ -317,7 +319,7 @@ func TestApplyCallbackInParallel(t *testing.T) {
 				if !maps.Equal(got, tc.want) {
 					t.Errorf("the payments are %v, want %v", got, tc.want)
 				}
-				told := len(slices.DeleteFunc(releases, func(r *model.Release) bool { return r == nil }))
+				told := len(slices.DeleteFunc(retaken, func(reinstated bool) bool { return !reinstated }))
 				if want := map[bool]int{true: 1}[tc.late]; told != want {
 					t.Errorf("the gate is told %d times that the unit was taken again, want %d", told, want)
 				}
@@ -399,7 +401,7 @@ func TestRefundsDue(t *testing.T) {
 			if i == 3 {
 				break // this one stays paid
 			}
-			if _, _, verdict, err := d.RefundOrder(t.Context(), o.ID, "op"); err != nil || verdict != model.Accepted {
+			if _, verdict, err := d.RefundOrder(t.Context(), o.ID, "op"); err != nil || verdict != model.Accepted {
 				t.Fatalf("refund: %s, %v", verdict, err)
 			}
 			want = append(want, p.ID)

@@ -17,7 +17,7 @@ import (
 // offerColumns reads a sale with its stock and the database's clock in one statement.
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
 	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, parts,
-	quota, available, held, paid, version, epoch, `
+	quota, available, held, paid, version, epoch, gate_version, wrong_epoch, `
 
 type offerRow struct {
 	ID, Code, Title, Description string
@@ -33,6 +33,7 @@ type offerRow struct {
 	Parts                        int
 	Quota, Available, Held, Paid int64
 	Version, Epoch               int64
+	GateVersion, WrongEpoch      int64
 	NowMs                        int64
 }
 
@@ -47,7 +48,7 @@ func (r offerRow) offer() model.Offer {
 		},
 		Stock: model.Stock{
 			SaleID: r.ID, Quota: r.Quota, Available: r.Available, Held: r.Held, Paid: r.Paid,
-			Version: r.Version, Epoch: r.Epoch,
+			Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch,
 		},
 	}
 }
@@ -139,7 +140,7 @@ func NewLiveSales(s *Store) *LiveSales {
 // LiveOffers gives what the store's own LiveOffers does. Callers with different lingers share the memory: a whole read
 // is needed for a sale that isn't in it, not for one that is there in vain.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
-	rows, err := l.read.WithContext(ctx).Raw(`SELECT sales.id, revision, quota, available, held, paid, version, epoch
+	rows, err := l.read.WithContext(ctx).Raw(`SELECT sales.id, revision, quota, available, held, paid, version, epoch, gate_version, wrong_epoch
 		FROM sales JOIN stock ON sale_id = sales.id WHERE ends_at_ms > `+l.nowMillis()+` - ?
 		ORDER BY starts_at_ms, sales.id`, linger.Milliseconds()).Rows()
 	if err != nil {
@@ -152,7 +153,7 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 		var id string
 		var revision int64
 		var stock model.Stock
-		err := rows.Scan(&id, &revision, &stock.Quota, &stock.Available, &stock.Held, &stock.Paid, &stock.Version, &stock.Epoch)
+		err := rows.Scan(&id, &revision, &stock.Quota, &stock.Available, &stock.Held, &stock.Paid, &stock.Version, &stock.Epoch, &stock.GateVersion, &stock.WrongEpoch)
 		if err != nil {
 			return nil, fmt.Errorf("read stocks: %w", err)
 		}
@@ -227,7 +228,7 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 		if err != nil {
 			return fmt.Errorf("create sale: %w", err)
 		}
-		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms) VALUES (?, ?, ?, 0, 0, 1, 0, 0)",
+		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch) VALUES (?, ?, ?, 0, 0, 1, 0, 0, 0, 0)",
 			sale.ID, quota, quota).Error
 		if err != nil {
 			return fmt.Errorf("create stock: %w", err)
@@ -242,10 +243,15 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 // change, so an optimistic writer that judged the old sale loses its race and judges anew.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, version = version + 1 WHERE sale_id = ?",
+		err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, "+nextGateVersion+" WHERE sale_id = ?",
 			change.AddQuota, change.AddQuota, change.SaleID).Error
 		if err != nil {
 			return "", fmt.Errorf("add quota: %w", err)
+		}
+		if change.AddQuota > 0 {
+			if err := s.tellGate(tx, change.SaleID, gateChange{units: change.AddQuota}); err != nil {
+				return "", err
+			}
 		}
 		var ok bool
 		if offer, _, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {

@@ -17,7 +17,7 @@ func TestCreateSale(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 42, limit(3))
 		sale.Status, sale.Revision = model.SaleLive, 1
-		want := model.Offer{Sale: sale, Stock: model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1}}
+		want := model.Offer{Sale: sale, Stock: model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1, Epoch: 1}}
 		got, ok, err := d.Offer(t.Context(), sale.ID)
 		if err != nil || !ok || got != want {
 			t.Errorf("the offer is\n%+v, %v, want\n%+v", got, err, want)
@@ -46,15 +46,17 @@ func TestCreateSaleRefusesAndLeavesNothing(t *testing.T) {
 			edit  func(*model.Sale)
 			quota int64
 		}{
-			"a code that is taken":      {func(s *model.Sale) { s.Code = taken.Code }, 1},
-			"an id that is taken":       {func(s *model.Sale) { s.ID = taken.ID }, 1},
-			"an end before its start":   {func(s *model.Sale) { s.EndsAt = s.StartsAt }, 1},
-			"a limit of nothing":        {limit(0), 1},
-			"no time to pay":            {func(s *model.Sale) { s.PayTimeoutSeconds = 0 }, 1},
-			"a price below zero":        {func(s *model.Sale) { s.PriceCents = -1 }, 1},
-			"an old price below zero":   {func(s *model.Sale) { s.OriginalPriceCents = -1 }, 1},
-			"a quota below zero":        {func(*model.Sale) {}, -1},
-			"stock of a lost other one": {func(s *model.Sale) { d.exec(t, "INSERT INTO stock VALUES (?, 1, 1, 0, 0, 1, 0, 0)", s.ID) }, 1},
+			"a code that is taken":    {func(s *model.Sale) { s.Code = taken.Code }, 1},
+			"an id that is taken":     {func(s *model.Sale) { s.ID = taken.ID }, 1},
+			"an end before its start": {func(s *model.Sale) { s.EndsAt = s.StartsAt }, 1},
+			"a limit of nothing":      {limit(0), 1},
+			"no time to pay":          {func(s *model.Sale) { s.PayTimeoutSeconds = 0 }, 1},
+			"a price below zero":      {func(s *model.Sale) { s.PriceCents = -1 }, 1},
+			"an old price below zero": {func(s *model.Sale) { s.OriginalPriceCents = -1 }, 1},
+			"a quota below zero":      {func(*model.Sale) {}, -1},
+			"stock of a lost other one": {func(s *model.Sale) {
+				d.exec(t, "INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms) VALUES (?, 1, 1, 0, 0, 1, 0, 0)", s.ID)
+			}, 1},
 		} {
 			t.Run(name, func(t *testing.T) {
 				sale := taken
@@ -130,7 +132,7 @@ func TestLiveSales(t *testing.T) {
 		agrees("after a change", 0, 2)
 		d.change(t, second.ID, 0, func(s *model.Sale) { s.StartsAt = first.StartsAt.Add(-time.Minute) })
 		agrees("in another order", 0, 2)
-		if _, won, err := d.NextEpoch(t.Context(), first.ID, 0, 0, 0); err != nil || !won {
+		if _, won, err := d.NextEpoch(t.Context(), first.ID, 1, 1, 0); err != nil || !won {
 			t.Fatal(won, err)
 		}
 		agrees("after a new epoch", 0, 2)
@@ -231,6 +233,7 @@ func TestChangeSale(t *testing.T) {
 		want.StartsAt, want.EndsAt = sale.StartsAt.Add(time.Minute), sale.EndsAt.Add(time.Hour)
 		want.Revision++
 		want.Stock.Quota, want.Stock.Available, want.Stock.Version = 15, 14, before.Stock.Version+1
+		want.Stock.GateVersion = want.Stock.Version
 		if got != want {
 			t.Errorf("changed to\n%+v, want\n%+v", got, want)
 		}

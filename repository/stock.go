@@ -86,7 +86,10 @@ func (s *Store) insertNew(ctx context.Context, saleID string, b *batch, source m
 		} else if err != nil {
 			return err
 		}
-		return take(tx, b.units())
+		if err := take(tx, b.units()); err != nil || source == model.FromStream {
+			return err
+		}
+		return s.tellGateOfSold(tx, offer, b)
 	})
 	if err != nil {
 		return nil, err
@@ -157,8 +160,15 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 		if err := s.insertOrders(tx, orders); err != nil {
 			return err
 		}
-		if err := insertRefusals(tx, b.refused(), now); err != nil {
+		refused := b.refused()
+		if err := insertRefusals(tx, refused, now); err != nil {
 			return err
+		}
+		if slices.ContainsFunc(refused, func(r refusalRow) bool { return r.Reason == string(model.SoldOut) }) {
+			// The gate admitted more than there is. The mark outlives this instance, and has the gate replaced.
+			if err := tx.Exec("UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", saleID).Error; err != nil {
+				return fmt.Errorf("mark the gate as wrong: %w", err)
+			}
 		}
 		if n := b.units(); n > 0 {
 			return s.hold(tx, saleID, n)

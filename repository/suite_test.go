@@ -140,6 +140,9 @@ func (d *testDB) balanced(t *testing.T) {
 	}
 	for what, query := range map[string]string{
 		"attempts that are both an order and refused": `SELECT id FROM orders JOIN refusals ON order_id = id`,
+		"sales whose gate is not told all that it has to know": `SELECT sale_id FROM stock WHERE epoch > 0 AND available <> quota
+			+ COALESCE((SELECT SUM(units) FROM gate_changes c WHERE c.sale_id = stock.sale_id AND order_id <> ''), 0)
+			- COALESCE((SELECT SUM(quantity) FROM orders o WHERE o.sale_id = stock.sale_id AND source = 'stream'), 0)`,
 		"buyers above the limit": `SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN sales ON sales.id = sale_id
 			WHERE units > limit_per_user`,
 		"buyers whose units are not those of their orders": `SELECT CONCAT(buyers.user_id, ': ', units) FROM buyers LEFT JOIN
@@ -179,7 +182,18 @@ func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) 
 	if err := d.CreateSale(t.Context(), sale, quota, "op"); err != nil {
 		t.Fatal(err)
 	}
+	d.exec(t, "UPDATE stock SET epoch = 1 WHERE sale_id = ?", sale.ID) // it has a gate, which has to be told of changes
 	return sale
+}
+
+// told are the changes behind a version that the sale's gate has to be told.
+func (d *testDB) told(t *testing.T, saleID string, after int64) []model.GateChange {
+	t.Helper()
+	changes, _, more, err := d.GateChanges(t.Context(), saleID, after, 1<<20)
+	if err != nil || more {
+		t.Fatalf("read the changes for the gate: %t, %v", more, err)
+	}
+	return changes
 }
 
 func limit(n int) func(*model.Sale) { return func(s *model.Sale) { s.LimitPerUser = n } }
@@ -279,15 +293,15 @@ func (d *testDB) buy(t *testing.T, saleID, user string, quantity int) model.Orde
 }
 
 // pay lets a provider report a transaction of a payment.
-func (d *testDB) pay(t *testing.T, p model.Payment, txn string) (model.Order, *model.Release) {
+func (d *testDB) pay(t *testing.T, p model.Payment, txn string) (order model.Order, reinstated bool) {
 	t.Helper()
-	order, release, verdict, err := d.ApplyCallback(t.Context(), p.Provider, model.Callback{
+	order, reinstated, verdict, err := d.ApplyCallback(t.Context(), p.Provider, model.Callback{
 		PaymentID: p.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: p.AmountCents,
 	})
 	if err != nil || verdict != model.Accepted {
 		t.Errorf("pay: %s, %v", verdict, err)
 	}
-	return order, release
+	return order, reinstated
 }
 
 func (d *testDB) startPayment(t *testing.T, o model.Order) model.Payment {

@@ -29,7 +29,7 @@ type Auditor struct {
 	Store AuditStore
 	Gate  Peeker // nil: the database alone
 
-	right sync.Map // the stock of each sale at which its gate was found to count right
+	right sync.Map // the state of each sale in which its gate was found to count right
 }
 
 // Audit is the state of a sale's books.
@@ -61,9 +61,14 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
+// Drift is how far the gate of an epoch is from the database: its left + inflight minus the database's available.
+type Drift struct {
+	Epoch, Units int64
+}
+
 // Drifts compares the gates of the sales that have not ended with the database, for each between two equal
 // readings of its stock. A sale whose stock moved meanwhile is left out: its figures would say nothing.
-func (a *Auditor) Drifts(ctx context.Context) (map[string]int64, error) {
+func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if a.Gate == nil {
 		return nil, nil
 	}
@@ -87,50 +92,56 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]int64, error) {
 	for _, o := range after {
 		stocks[o.ID] = o.Stock
 	}
-	drifts := make(map[string]int64, len(before))
+	drifts := make(map[string]Drift, len(before))
 	for i, o := range before {
 		if states[i].Open && o.Stock == stocks[o.ID] && o.Status != model.SaleClosed {
-			drifts[o.ID] = drift(states[i], o.Stock)
+			drifts[o.ID] = Drift{states[i].Epoch, drift(states[i], o.Stock)}
 		}
 	}
 	return drifts, nil
 }
 
-// Miscounts reports whether a sale's gate counts other units for its users than the database does. Two things that it
-// did not hear of may cancel out in its left, and so never show as drift. A gate that is closed, or a sale with
+// Miscounts reports whether a sale's gate, of which it gives the epoch, counts other units for its users than the
+// database does. Two errors may cancel out in its left, and so never show as drift. A gate that is closed, or a sale with
 // something under way, is not judged; nor is one again whose stock has stood still since its gate was found right.
-func (a *Auditor) Miscounts(ctx context.Context, saleID string) (bool, error) {
+func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	if a.Gate == nil {
-		return false, nil
+		return 0, false, nil
 	}
 	before, err := a.quiet(ctx, saleID)
 	if err != nil || before == nil {
-		return false, err
+		return 0, false, err
 	}
 	if last, _ := a.right.Load(saleID); last == *before {
-		return false, nil
+		return 0, false, nil
 	}
 	counted, err := a.Gate.Units(ctx, saleID)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	units, err := a.Store.BuyersUnits(ctx, saleID)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	after, err := a.quiet(ctx, saleID)
 	if err != nil || after == nil || *before != *after {
-		return false, err
+		return 0, false, err
 	}
 	if !maps.Equal(counted, units) {
-		return true, nil
+		return after.epoch, true, nil
 	}
 	a.right.Store(saleID, *after)
-	return false, nil
+	return 0, false, nil
 }
 
-// quiet gives the stock of a sale whose gate is open and has nothing in flight, else nil.
-func (a *Auditor) quiet(ctx context.Context, saleID string) (*model.Stock, error) {
+// still is a sale in which nothing is under way.
+type still struct {
+	stock model.Stock
+	epoch int64 // of its open gate
+}
+
+// quiet gives the state of a sale whose gate is open and has nothing in flight, else nil.
+func (a *Auditor) quiet(ctx context.Context, saleID string) (*still, error) {
 	offers, err := a.Store.LiveOffers(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -141,7 +152,7 @@ func (a *Auditor) quiet(ctx context.Context, saleID string) (*model.Stock, error
 	}
 	for _, o := range offers {
 		if o.ID == saleID && states[0].Open && states[0].Stream == 0 && o.Status != model.SaleClosed {
-			return &o.Stock, nil
+			return &still{o.Stock, states[0].Epoch}, nil
 		}
 	}
 	return nil, nil

@@ -79,7 +79,7 @@ func TestMiscounts(t *testing.T) {
 			if tc.change != nil {
 				tc.change(f)
 			}
-			got, err := (&Auditor{Store: f, Gate: f}).Miscounts(t.Context(), o.ID)
+			_, got, err := (&Auditor{Store: f, Gate: f}).Miscounts(t.Context(), o.ID)
 			if err != nil || got != tc.want {
 				t.Errorf("%t, %v; want %t", got, err, tc.want)
 			}
@@ -90,14 +90,14 @@ func TestMiscounts(t *testing.T) {
 	a := &Auditor{Store: f, Gate: f}
 	for _, version := range []int64{1, 1, 1, 2} {
 		f.offers[0].Stock.Version = version
-		if got, err := a.Miscounts(t.Context(), o.ID); got || err != nil {
+		if _, got, err := a.Miscounts(t.Context(), o.ID); got || err != nil {
 			t.Errorf("%t, %v", got, err)
 		}
 	}
 	if reads != 2 {
 		t.Errorf("the units were read %d times at two versions of the stock", reads)
 	}
-	if got, err := (&Auditor{Store: &fakeBooks{}}).Miscounts(t.Context(), "sale"); got || err != nil {
+	if _, got, err := (&Auditor{Store: &fakeBooks{}}).Miscounts(t.Context(), "sale"); got || err != nil {
 		t.Errorf("without a gate: %t, %v", got, err)
 	}
 }
@@ -129,9 +129,9 @@ func TestDrifts(t *testing.T) {
 			if tc.change != nil {
 				tc.change(f)
 			}
-			want := map[string]int64{}
+			want := map[string]Drift{}
 			if tc.judged {
-				want[o.ID] = tc.drift
+				want[o.ID] = Drift{tc.state.Epoch, tc.drift}
 			}
 			got, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context())
 			if err != nil || !maps.Equal(got, want) {

@@ -23,6 +23,8 @@ const (
 	installTries = 20
 	// gateRequests wait for the controller; more than that ask for the same gates.
 	gateRequests = 256
+	// changesAtOnce go to a gate in one script, which takes a few milliseconds for them.
+	changesAtOnce = 1000
 )
 
 // GateStore is what the database knows of gates.
@@ -33,6 +35,12 @@ type GateStore interface {
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
+// GateChanges are the changes in the database that gates have to be told.
+type GateChanges interface {
+	GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error)
+	ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error
+}
+
 // GateLife is how gates are looked at and replaced in Redis.
 type GateLife interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
@@ -41,30 +49,54 @@ type GateLife interface {
 	Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error
 }
 
-// Gates installs the gates of sales from the database: before a sale opens, and whenever one is lost or wrong.
+// GateListener is how a gate in Redis is told of changes.
+type GateListener interface {
+	CatchUp(ctx context.Context, saleID string, after, upTo int64, changes []model.GateChange) error
+}
+
+// Gates installs the gates of sales from the database: before a sale opens, and whenever one is lost or wrong; and tells
+// them what the database changes without them. Whatever makes a gate wrong is recorded in the database by the
+// transaction that does so, so any instance finds it when it looks next, also if the one that did it died.
 type Gates struct {
 	Installed func(reason string) // hears of every gate that this instance has installed; may be nil
 
-	store    GateStore
-	gate     GateLife
-	catalog  *Catalog
-	log      *slog.Logger
-	retired  bool
-	atOnce   int // gates rebuilt at the same time
-	requests chan GateRequest
-	asked    sync.Map // requests that wait, so that a thousand attempts ask once
-	replace  sync.Map // requests for new gates that the controller serves when it looks next, until each is done
+	store interface {
+		GateStore
+		GateChanges
+	}
+	gate interface {
+		GateLife
+		GateListener
+	}
+	catalog   *Catalog
+	log       *slog.Logger
+	retired   bool
+	atOnce    int // gates rebuilt at the same time
+	requests  chan GateRequest
+	asked     sync.Map         // requests that wait, so that a thousand attempts ask once
+	replace   sync.Map         // by sale, the requests to replace its gate, until a newer one is seen
+	forgotten map[string]int64 // by sale, up to which version its changes are deleted; only Ensure uses it
 }
 
-// GateRequest asks for a gate: for an open one if there is none, or for a new one in any case.
+// GateRequest asks for an open gate of a sale. One of this epoch or an older one is replaced even if it is open.
 type GateRequest struct {
 	SaleID, Reason string
-	Replace        bool
+	Epoch          int64 // 0: an open gate will do
 }
 
 // NewGates makes the service.
-func NewGates(store GateStore, gate GateLife, catalog *Catalog, log *slog.Logger) *Gates {
-	return &Gates{store: store, gate: gate, catalog: catalog, log: log, atOnce: rebuildsAtOnce, requests: make(chan GateRequest, gateRequests)}
+func NewGates(store interface {
+	GateStore
+	GateChanges
+}, gate interface {
+	GateLife
+	GateListener
+}, catalog *Catalog, log *slog.Logger,
+) *Gates {
+	return &Gates{
+		store: store, gate: gate, catalog: catalog, log: log, atOnce: rebuildsAtOnce,
+		requests: make(chan GateRequest, gateRequests), forgotten: map[string]int64{},
+	}
 }
 
 // Retire is for a strategy that uses no gates: none is installed any more, and those that an earlier strategy left
@@ -80,10 +112,10 @@ func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(sale
 // NeedGate asks the controller to see to it that a sale has an open gate, and returns at once.
 func (g *Gates) NeedGate(saleID, reason string) { g.ask(GateRequest{SaleID: saleID, Reason: reason}) }
 
-// ReplaceGate asks the controller for a new gate of a sale whose present one is wrong, and returns at once. It is
-// installed within a second, or when Redis is back.
-func (g *Gates) ReplaceGate(saleID, reason string) {
-	g.replace.LoadOrStore(saleID, reason)
+// ReplaceGate asks the controller for a new gate in place of one of this epoch, and returns at once. It is installed
+// within a second, or when Redis is back.
+func (g *Gates) ReplaceGate(saleID string, epoch int64, reason string) {
+	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
 
 func (g *Gates) ask(r GateRequest) {
@@ -108,13 +140,8 @@ func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
 // rebuild installs a new gate of a sale over an absent or an older one. Of several callers, in all instances,
 // one wins and the others return at once; so does a caller that finds a rebuild not a second old.
-func (g *Gates) rebuild(ctx context.Context, r GateRequest) (err error) {
+func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
-	defer func() {
-		if err != nil && r.Replace {
-			g.ReplaceGate(saleID, r.Reason)
-		}
-	}()
 	offer, ok, err := g.store.Offer(ctx, saleID)
 	if err != nil || !ok {
 		return err
@@ -123,15 +150,12 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) (err error) {
 	if err != nil {
 		return err
 	}
-	fresh := states[0].Open && states[0].Epoch >= offer.Stock.Epoch
-	if g.retired && !states[0].Open || !g.retired && fresh && !r.Replace {
+	fresh := states[0].Open && states[0].Epoch >= offer.Stock.Epoch && states[0].Epoch > r.Epoch
+	if g.retired && !states[0].Open || !g.retired && fresh {
 		return nil
 	}
 	epoch, won, err := g.store.NextEpoch(ctx, saleID, offer.Stock.Epoch, states[0].Epoch, rebuildPause)
 	if err != nil || !won {
-		if r.Replace { // what it is asked for may have come after the other rebuild
-			g.ReplaceGate(saleID, r.Reason)
-		}
 		return err
 	}
 	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok || g.retired {
@@ -153,7 +177,8 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) (err error) {
 	if g.Installed != nil {
 		g.Installed(r.Reason)
 	}
-	return g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason))
+	// What the database sold or released meanwhile is not in the snapshot.
+	return errors.Join(g.CatchUp(ctx, saleID), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
 // install reads the stream, then the database, then opens the new gate if the stream has not moved since:
@@ -170,13 +195,52 @@ func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 	return g.gate.Install(ctx, epoch, contents, entries)
 }
 
-// Ensure rebuilds the gates that are missing, closed or behind the database, of the sales that have not ended; or closes the open ones
-// if they are retired.
+// Changed tells a sale's gate what the database has just changed without it. If that fails, the next Ensure of any
+// instance does it.
+func (g *Gates) Changed(ctx context.Context, saleID string) {
+	if err := g.CatchUp(context.WithoutCancel(ctx), saleID); err != nil {
+		g.log.WarnContext(ctx, "the gate could not be told of a change yet", "sale", saleID, "error", err)
+	}
+	g.catalog.Unlatch(saleID)
+}
+
+// CatchUp tells a sale's gate, if there is one, what the database has changed without it.
+func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
+	states, err := g.gate.Peek(ctx, saleID)
+	if err != nil {
+		return err
+	}
+	if states[0].Away {
+		return fmt.Errorf("%w: the gate of sale %s can't be reached", model.ErrUnavailable, saleID)
+	}
+	if !states[0].Exists {
+		return nil
+	}
+	return g.catchUp(ctx, saleID, states[0].Version)
+}
+
+// catchUp is CatchUp for a gate that knows the changes up to a version.
+func (g *Gates) catchUp(ctx context.Context, saleID string, version int64) error {
+	for {
+		changes, upTo, more, err := g.store.GateChanges(ctx, saleID, version, changesAtOnce)
+		if err != nil || upTo == version {
+			return err
+		}
+		if err := g.gate.CatchUp(ctx, saleID, version, upTo, changes); err != nil || !more {
+			return err
+		}
+		version = upTo
+	}
+}
+
+// Ensure looks after the gates of the sales that have not ended: it rebuilds those that are missing, closed, behind the
+// database or wrong, and tells the others what they missed. Retired gates that are open are closed.
 func (g *Gates) Ensure(ctx context.Context) error {
 	live := g.catalog.live.Load().list()
 	live = slices.DeleteFunc(live, func(o model.Offer) bool { return o.Judge(g.catalog.Now()) == model.Ended })
 	if len(live) == 0 {
 		g.replace.Clear()
+		clear(g.forgotten)
 		return nil
 	}
 	ids := make([]string, len(live))
@@ -188,28 +252,49 @@ func (g *Gates) Ensure(ctx context.Context) error {
 		return err
 	}
 	var wanted []GateRequest
+	var errs []error
 	for i, s := range states {
-		if s.Away { // what was asked for stays asked for
-			continue
+		switch r, wants := g.wants(live[i], s); {
+		case s.Away:
+		case wants:
+			wanted = append(wanted, r)
+		case g.retired:
+		case s.Version < live[i].Stock.GateVersion:
+			errs = append(errs, g.catchUp(ctx, ids[i], s.Version))
+		case live[i].Stock.GateVersion > g.forgotten[ids[i]]:
+			err := g.store.ForgetGateChanges(ctx, ids[i], s.Version)
+			if errs = append(errs, err); err == nil {
+				g.forgotten[ids[i]] = s.Version
+			}
 		}
-		r := GateRequest{SaleID: ids[i], Reason: "missing"}
-		reason, replace := g.replace.LoadAndDelete(r.SaleID)
-		switch {
-		case replace:
-			r.Reason, _ = reason.(string)
-			r.Replace = true
-		case s.Open && s.Revision < live[i].Revision:
-			r.Reason, r.Replace = "missed a change", true
-		case s.Open && s.Epoch < live[i].Stock.Epoch:
-			r.Reason = "of an older epoch"
-		case s.Open && !g.retired:
-			continue
-		case s.Exists && !s.Open:
-			r.Reason = "left closed, or of another Redis"
-		}
-		wanted = append(wanted, r)
 	}
-	return g.rebuildAll(ctx, wanted)
+	return errors.Join(append(errs, g.rebuildAll(ctx, wanted))...)
+}
+
+// wants says whether the gate of a sale has to be rebuilt, and why.
+func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bool) {
+	r.SaleID = o.ID
+	if asked, found := g.replace.Load(o.ID); found {
+		if asked := asked.(GateRequest); s.Epoch <= asked.Epoch {
+			return asked, true
+		}
+		g.replace.CompareAndDelete(o.ID, asked)
+	}
+	switch {
+	case s.Open && s.Epoch <= o.Stock.WrongEpoch:
+		r.Reason, r.Epoch = "it admitted more than the stock", s.Epoch
+	case s.Open && s.Revision < o.Revision:
+		r.Reason, r.Epoch = "missed a change", s.Epoch
+	case s.Open && s.Epoch < o.Stock.Epoch:
+		r.Reason = "of an older epoch"
+	case s.Open:
+		return r, g.retired
+	case s.Exists:
+		r.Reason = "left closed, or of another Redis"
+	default:
+		r.Reason = "missing"
+	}
+	return r, true
 }
 
 // rebuildAll rebuilds the gates of many sales, several at a time: at a start, or after a loss of Redis, buyers of

@@ -42,10 +42,11 @@ type gatehouse struct {
 	pause   time.Duration
 	pending []model.Entry
 	gotten  model.GateContents
+	changes map[string][]model.GateChange // by sale
 }
 
 func newGatehouse(offers ...model.Offer) *gatehouse {
-	return &gatehouse{fakeSales: newFakeSales(offers...), states: map[string]model.GateState{}}
+	return &gatehouse{fakeSales: newFakeSales(offers...), states: map[string]model.GateState{}, changes: map[string][]model.GateChange{}}
 }
 
 // step notes a step, and fails if it is the one that is to fail.
@@ -85,6 +86,49 @@ func (h *gatehouse) GateContents(_ context.Context, id string, pending []model.E
 		}
 	}
 	return model.GateContents{}, false, err
+}
+
+// record notes a change of a sale for its gate.
+func (h *gatehouse) record(id string, version int64) {
+	for i := range h.offers {
+		if h.offers[i].ID == id {
+			h.offers[i].Stock.GateVersion = version
+		}
+	}
+	h.changes[id] = append(h.changes[id], model.GateChange{Version: version, Units: 1})
+}
+
+// GateChanges gives one change at a time.
+func (h *gatehouse) GateChanges(_ context.Context, id string, after int64, _ int) ([]model.GateChange, int64, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rest := slices.DeleteFunc(slices.Clone(h.changes[id]), func(c model.GateChange) bool { return c.Version <= after })
+	if len(rest) == 0 {
+		return nil, after, false, nil
+	}
+	return rest[:1], rest[0].Version, len(rest) > 1, h.step("changes")
+}
+
+func (h *gatehouse) ForgetGateChanges(_ context.Context, id string, upTo int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changes[id] = slices.DeleteFunc(h.changes[id], func(c model.GateChange) bool { return c.Version <= upTo })
+	return h.step(fmt.Sprint("forget ", upTo))
+}
+
+func (h *gatehouse) CatchUp(_ context.Context, id string, after, upTo int64, changes []model.GateChange) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.step(fmt.Sprintf("tell %d to %d", after, upTo)); err != nil {
+		return err
+	}
+	state := h.states[id]
+	for _, c := range changes {
+		state.Left += c.Units
+	}
+	state.Version = upTo
+	h.states[id] = state
+	return nil
 }
 
 func (h *gatehouse) Log(_ context.Context, actor, action, subject, detail string) error {
@@ -133,7 +177,7 @@ func (h *gatehouse) Install(_ context.Context, epoch int64, c model.GateContents
 	if len(entries) != len(h.pending) {
 		return fmt.Errorf("%d entries of %d", len(entries), len(h.pending))
 	}
-	h.states[c.Offer.ID] = model.GateState{Exists: true, Open: true, Epoch: epoch}
+	h.states[c.Offer.ID] = model.GateState{Exists: true, Open: true, Epoch: epoch, Revision: c.Offer.Revision, Version: c.Offer.Stock.Version}
 	return h.step(fmt.Sprint("install ", epoch))
 }
 
@@ -143,7 +187,7 @@ func TestRebuild(t *testing.T) {
 	open := func(epoch int64) model.GateState { return model.GateState{Exists: true, Open: true, Epoch: epoch} }
 	tests := map[string]struct {
 		state   model.GateState
-		replace bool
+		replace int64 // gates up to this epoch
 		retired bool
 		change  func(h *gatehouse)
 		steps   []string
@@ -151,12 +195,17 @@ func TestRebuild(t *testing.T) {
 	}{
 		"no gate":                   {steps: whole},
 		"an open one":               {state: open(3)},
-		"an open one, to replace":   {state: open(3), replace: true, steps: whole},
+		"an open one, to replace":   {state: open(3), replace: 3, steps: whole},
+		"replaced by now":           {state: open(3), replace: 2},
 		"an older one":              {state: open(2), steps: whole},
 		"a closed one":              {state: model.GateState{Exists: true, Epoch: 3}, steps: whole},
-		"one newer than known here": {state: open(9), replace: true, steps: []string{"epoch", "close for 10", "pending", "contents", "install 10", "log"}},
+		"one newer than known here": {state: open(9), replace: 9, steps: []string{"epoch", "close for 10", "pending", "contents", "install 10", "log"}},
 		"another caller won":        {change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
 		"overtaken at the close":    {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
+		"the database sells meanwhile": {
+			change: func(h *gatehouse) { h.record(h.offers[0].ID, 7); h.record(h.offers[0].ID, 8) },
+			steps:  []string{"epoch", "close for 4", "pending", "contents", "install 4", "changes", "tell 1 to 7", "changes", "tell 7 to 8", "log"},
+		},
 		"the stream moves twice": {
 			change: func(h *gatehouse) { h.moves = 2 },
 			steps:  []string{"epoch", "close for 4", "pending", "contents", "moved", "pending", "contents", "moved", "pending", "contents", "install 4", "log"},
@@ -172,7 +221,7 @@ func TestRebuild(t *testing.T) {
 		"no contents":              {change: func(h *gatehouse) { h.failing = "contents" }, steps: whole[:4], err: errAway},
 		"no install":               {change: func(h *gatehouse) { h.failing = "install 4" }, steps: whole[:5], err: errAway},
 		"no such sale":             {change: func(h *gatehouse) { h.offers = nil }},
-		"retired, none":            {retired: true, replace: true},
+		"retired, none":            {retired: true, replace: 3},
 		"retired, a closed one":    {retired: true, state: model.GateState{Exists: true, Epoch: 3}},
 		"retired, but open":        {retired: true, state: open(3), steps: whole[:2]},
 		"retired, and another won": {retired: true, state: open(3), change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
@@ -191,7 +240,7 @@ func TestRebuild(t *testing.T) {
 			if tc.change != nil {
 				tc.change(h)
 			}
-			err := g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Replace: tc.replace})
+			err := g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Epoch: tc.replace})
 			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
 				t.Errorf("%v, want %v", err, tc.err)
 			}
@@ -239,7 +288,7 @@ func TestReplacementIsKept(t *testing.T) {
 	h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: 1, Revision: o.Revision}
 	g := NewGates(h, h, refreshed(t, h), discard)
 	for range 1000 {
-		g.ReplaceGate(o.ID, "wrong")
+		g.ReplaceGate(o.ID, 1, "wrong")
 	}
 	for _, failing := range []string{"peek", "contents", ""} {
 		h.failing = failing
@@ -337,7 +386,7 @@ func TestEnsureLeavesWhatIsAway(t *testing.T) {
 	h := newGatehouse(away, closed)
 	h.states[away.ID] = model.GateState{Away: true}
 	g := NewGates(h, h, refreshed(t, h), discard)
-	g.ReplaceGate(away.ID, "it drifted")
+	g.ReplaceGate(away.ID, 1, "it drifted")
 	if err := g.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -351,6 +400,70 @@ func TestEnsureLeavesWhatIsAway(t *testing.T) {
 	}
 	if !slices.ContainsFunc(h.steps, func(s string) bool { return strings.HasSuffix(s, away.ID+" epoch 2: it drifted") }) {
 		t.Errorf("when it is back: %q", h.steps)
+	}
+}
+
+// TestEnsureTellsGates what the database changed without them, whoever did so, and replaces those that a settle found
+// wrong. What a gate knows is forgotten at the next look, once.
+func TestEnsureTellsGates(t *testing.T) {
+	behind, wrong, fine := openOffer(), openOffer(), openOffer()
+	wrong.Stock.Epoch, wrong.Stock.WrongEpoch = 2, 2
+	h := newGatehouse(behind, wrong, fine)
+	h.record(behind.ID, 5)
+	h.record(behind.ID, 6)
+	for _, o := range h.offers {
+		h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: o.Stock.Epoch, Revision: o.Revision, Version: 4}
+	}
+	g := NewGates(h, h, refreshed(t, h), discard)
+	if err := g.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.states[behind.ID]; s.Version != 6 || s.Left != 2 || s.Epoch != 1 {
+		t.Errorf("the gate that was behind is %+v", s)
+	}
+	if s := h.states[wrong.ID]; s.Epoch != 3 {
+		t.Errorf("the gate that was wrong is %+v", s)
+	}
+	h.steps = nil
+	for range 3 {
+		if err := g.catalog.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Ensure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(h.steps, []string{"forget 6"}) || len(h.changes[behind.ID]) > 0 {
+		t.Errorf("afterwards: %q, %v", h.steps, h.changes)
+	}
+}
+
+// TestChangedTellsTheGate at once. If it can't be told, the next look does it; in either case a sale that was latched as
+// sold out is looked at again.
+func TestChangedTellsTheGate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state   model.GateState
+		failing string
+		told    bool
+	}{
+		"an open gate":      {state: model.GateState{Exists: true, Open: true, Version: 4}, told: true},
+		"no gate":           {},
+		"its Redis is away": {state: model.GateState{Away: true}},
+		"no Redis":          {state: model.GateState{Exists: true, Open: true, Version: 4}, failing: "peek"},
+		"no database":       {state: model.GateState{Exists: true, Open: true, Version: 4}, failing: "changes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newGatehouse(openOffer())
+			id := h.offers[0].ID
+			h.record(id, 5)
+			h.states[id], h.failing = tc.state, tc.failing
+			g := NewGates(h, h, refreshed(t, h), discard)
+			g.catalog.Latch(id)
+			g.Changed(t.Context(), id)
+			if told := h.states[id].Version == 5; told != tc.told || g.catalog.Latched(id) {
+				t.Errorf("told %t, latched %t", told, g.catalog.Latched(id))
+			}
+		})
 	}
 }
 
@@ -530,7 +643,7 @@ func (s realStores) replaced(o model.Offer, epoch int64) {
 	deadline, ticker := time.After(patience), time.NewTicker(20*time.Millisecond)
 	defer ticker.Stop()
 	for {
-		s.gates.ReplaceGate(o.ID, "a test")
+		s.gates.ReplaceGate(o.ID, epoch, "a test")
 		if err := s.gates.Ensure(s.Context()); err != nil {
 			s.Fatal(err)
 		}

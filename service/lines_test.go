@@ -66,7 +66,7 @@ func TestLinesNameTheirRequest(t *testing.T) {
 	if _, verdict, _, err := sales.Patch(traced(t, id), made.ID, SalePatch{AddQuota: 1}, "operator"); err != nil || verdict != model.Accepted {
 		t.Fatal(verdict, err)
 	}
-	if got, want := lines(), []string{"the gate did not hear of a change", "the gate did not hear of a release; the auditor will repair it", "other instances will find a change by polling"}; !slices.Equal(got, want) {
+	if got, want := lines(), []string{"the gate missed a change and will be replaced", "the gate could not be told of a change yet", "other instances will find a change by polling"}; !slices.Equal(got, want) {
 		t.Errorf("a change without Redis: %q", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"flashsale/model"
 )
@@ -13,13 +12,13 @@ import (
 type OrderDesk interface {
 	OrderStore
 	Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error)
-	Cancel(ctx context.Context, userID, orderID string) (model.Order, model.Release, model.Verdict, error)
-	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Release, model.Verdict, error)
+	Cancel(ctx context.Context, userID, orderID string) (model.Order, model.Verdict, error)
+	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 }
 
-// Releaser brings released units to the gate.
-type Releaser interface {
-	Release(ctx context.Context, saleID string, releases []model.Release) error
+// GateTeller tells a sale's gate what the database has just changed without it.
+type GateTeller interface {
+	Changed(ctx context.Context, saleID string)
 }
 
 // Knower tells whether the gate knows an order's id.
@@ -32,11 +31,8 @@ type Orders struct {
 	Desk    OrderDesk
 	IDs     model.OrderIDs
 	Catalog *Catalog
-	Gate    interface {
-		Releaser
-		Knower
-	}
-	Log *slog.Logger
+	Gate    Knower
+	Gates   GateTeller
 }
 
 // Order gives a user's order. NotFound: never issued to this user, which is told without a look-up. An order
@@ -97,7 +93,7 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	if !o.IDs.Issued(userID, id) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, release, verdict, err := o.Desk.Cancel(ctx, userID, id)
+	order, verdict, err := o.Desk.Cancel(ctx, userID, id)
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("cancel: %w", err)
 	}
@@ -105,7 +101,7 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 		return order, model.NotCancellable, nil // issued, so it is queued or lost
 	}
 	if verdict == model.Accepted {
-		o.released(ctx, order.SaleID, release)
+		o.Gates.Changed(ctx, order.SaleID)
 	}
 	return order, verdict, nil
 }
@@ -115,24 +111,12 @@ func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, mod
 	if !model.ValidID(id, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, release, verdict, err := o.Desk.RefundOrder(ctx, id, actor)
+	order, verdict, err := o.Desk.RefundOrder(ctx, id, actor)
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("refund: %w", err)
 	}
 	if verdict == model.Accepted {
-		o.released(ctx, order.SaleID, release)
+		o.Gates.Changed(ctx, order.SaleID)
 	}
 	return order, verdict, nil
-}
-
-func (o *Orders) released(ctx context.Context, saleID string, release model.Release) {
-	releaseAtGate(ctx, o.Gate, o.Catalog, o.Log, saleID, []model.Release{release})
-}
-
-// releaseAtGate brings what the database has released to the gate. Should it not arrive, the auditor repairs it.
-func releaseAtGate(ctx context.Context, gate Releaser, catalog *Catalog, log *slog.Logger, saleID string, releases []model.Release) {
-	if err := gate.Release(context.WithoutCancel(ctx), saleID, releases); err != nil {
-		log.WarnContext(ctx, "the gate did not hear of a release; the auditor will repair it", "sale", saleID, "error", err)
-	}
-	catalog.Unlatch(saleID)
 }

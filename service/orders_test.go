@@ -19,8 +19,7 @@ type desk struct {
 	errGate error
 	looked  int
 	asked   []model.OrderFilter
-
-	released []model.Release
+	changed []string // sales whose gates are told
 }
 
 func (d *desk) Order(_ context.Context, id string) (model.Order, bool, error) {
@@ -37,24 +36,20 @@ func (d *desk) Orders(_ context.Context, f model.OrderFilter) ([]model.Order, st
 	return []model.Order{{ID: "listed"}}, "next", d.err
 }
 
-func (d *desk) give(id string) (model.Order, model.Release, model.Verdict, error) {
+func (d *desk) give(id string) (model.Order, model.Verdict, error) {
 	d.looked++
-	o := d.orders[id]
-	return o, model.Release{OrderID: id, UserID: o.UserID, Units: o.Quantity, Version: 5}, d.verdict, d.err
+	return d.orders[id], d.verdict, d.err
 }
 
-func (d *desk) Cancel(_ context.Context, _, id string) (model.Order, model.Release, model.Verdict, error) {
+func (d *desk) Cancel(_ context.Context, _, id string) (model.Order, model.Verdict, error) {
 	return d.give(id)
 }
 
-func (d *desk) RefundOrder(_ context.Context, id, _ string) (model.Order, model.Release, model.Verdict, error) {
+func (d *desk) RefundOrder(_ context.Context, id, _ string) (model.Order, model.Verdict, error) {
 	return d.give(id)
 }
 
-func (d *desk) Release(_ context.Context, _ string, releases []model.Release) error {
-	d.released = append(d.released, releases...)
-	return d.errGate
-}
+func (d *desk) Changed(_ context.Context, saleID string) { d.changed = append(d.changed, saleID) }
 
 func (d *desk) Knows(_ context.Context, id string) (model.Request, bool, error) {
 	r, ok := d.known[id]
@@ -65,7 +60,7 @@ func newDesk(t *testing.T) (*Orders, *desk, model.Offer) {
 	t.Helper()
 	offer := openOffer()
 	d := &desk{orders: map[string]model.Order{}, known: map[string]model.Request{}, verdict: model.Accepted}
-	return &Orders{Desk: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeSales(offer)), Gate: d, Log: discard}, d, offer
+	return &Orders{Desk: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeSales(offer)), Gate: d, Gates: d}, d, offer
 }
 
 // TestOrderIsLookedUp in the database, then at the gate; what neither knows is lost, if both have answered.
@@ -120,39 +115,32 @@ func TestUnitsGoBackToTheGate(t *testing.T) {
 		return o.Refund(ctx, id, "operator")
 	}
 	tests := map[string]struct {
-		call     call
-		says     model.Verdict
-		err      error
-		errGate  error
-		want     model.Verdict
-		released bool
+		call    call
+		says    model.Verdict
+		err     error
+		want    model.Verdict
+		changed bool
 	}{
-		"cancelled":                            {cancel, model.Accepted, nil, nil, model.Accepted, true},
-		"cancelled, and the gate doesn't hear": {cancel, model.Accepted, nil, errAway, model.Accepted, true},
-		"too late to cancel":                   {cancel, model.NotCancellable, nil, nil, model.NotCancellable, false},
-		"cancel of one that is queued still":   {cancel, model.NotFound, nil, nil, model.NotCancellable, false},
-		"no database to cancel":                {cancel, "", errAway, nil, "", false},
-		"refunded":                             {refund, model.Accepted, nil, nil, model.Accepted, true},
-		"not paid":                             {refund, model.NotRefundable, nil, nil, model.NotRefundable, false},
-		"no database to refund":                {refund, "", errAway, nil, "", false},
+		"cancelled":                          {cancel, model.Accepted, nil, model.Accepted, true},
+		"too late to cancel":                 {cancel, model.NotCancellable, nil, model.NotCancellable, false},
+		"cancel of one that is queued still": {cancel, model.NotFound, nil, model.NotCancellable, false},
+		"no database to cancel":              {cancel, "", errAway, "", false},
+		"refunded":                           {refund, model.Accepted, nil, model.Accepted, true},
+		"not paid":                           {refund, model.NotRefundable, nil, model.NotRefundable, false},
+		"no database to refund":              {refund, "", errAway, "", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			orders, d, offer := newDesk(t)
 			id := purchaseIDs.Derive("buyer", offer.ID, "key")
 			d.orders[id] = model.Order{ID: id, SaleID: offer.ID, UserID: "buyer", Quantity: 2}
-			d.verdict, d.err, d.errGate = tc.says, tc.err, tc.errGate
-			orders.Catalog.Latch(offer.ID)
+			d.verdict, d.err = tc.says, tc.err
 			_, verdict, err := tc.call(orders, t.Context(), id)
 			if verdict != tc.want || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
 				t.Errorf("%s, %v", verdict, err)
 			}
-			var want []model.Release
-			if tc.released {
-				want = []model.Release{{OrderID: id, UserID: "buyer", Units: 2, Version: 5}}
-			}
-			if !slices.Equal(d.released, want) || orders.Catalog.Latched(offer.ID) == tc.released {
-				t.Errorf("released %v, latched %t", d.released, orders.Catalog.Latched(offer.ID))
+			if told := slices.Equal(d.changed, []string{offer.ID}); told != tc.changed {
+				t.Errorf("the gates of %v are told", d.changed)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -22,17 +21,16 @@ const callbackWindow = 5 * time.Minute
 // PaymentStore is what the database does with payments.
 type PaymentStore interface {
 	StartPayment(ctx context.Context, userID, orderID, provider string) (model.Payment, model.Verdict, error)
-	ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, *model.Release, model.Verdict, error)
+	ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error)
 }
 
 // Payments starts payments and hears what providers say of them.
 type Payments struct {
 	Store   PaymentStore
 	IDs     model.OrderIDs
-	Gate    Releaser
+	Gates   GateTeller
 	Catalog *Catalog
 	Secret  []byte
-	Log     *slog.Logger
 }
 
 // Start opens a payment of a user's pending order, or gives the open one. NotFound; NotPayable.
@@ -78,12 +76,12 @@ func (p *Payments) Callback(ctx context.Context, cb model.Callback) (model.Order
 	if !model.ValidID(cb.PaymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, release, verdict, err := p.Store.ApplyCallback(ctx, SandboxProvider, cb)
+	order, reinstated, verdict, err := p.Store.ApplyCallback(ctx, SandboxProvider, cb)
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("payment callback: %w", err)
 	}
-	if release != nil {
-		releaseAtGate(ctx, p.Gate, p.Catalog, p.Log, order.SaleID, []model.Release{*release})
+	if reinstated {
+		p.Gates.Changed(ctx, order.SaleID)
 	}
 	return order, verdict, nil
 }

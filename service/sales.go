@@ -47,7 +47,6 @@ type SaleHistory interface {
 
 // SaleGate is what an operator's change brings to Redis.
 type SaleGate interface {
-	Releaser
 	Configure(ctx context.Context, sale model.Sale) error
 	Announce(ctx context.Context, saleID string) error
 }
@@ -168,12 +167,10 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := s.Gate.Configure(ctx, offer.Sale); err != nil {
-		s.Log.WarnContext(ctx, "the gate did not hear of a change", "sale", c.SaleID, "error", err)
-		s.Gates.ReplaceGate(c.SaleID, "missed a change")
+		s.Log.WarnContext(ctx, "the gate missed a change and will be replaced", "sale", c.SaleID, "error", err)
 	}
 	if c.AddQuota > 0 {
-		added := model.Release{OrderID: "quota", Units: int(c.AddQuota), Version: offer.Stock.Version}
-		releaseAtGate(ctx, s.Gate, s.Catalog, s.Log, c.SaleID, []model.Release{added})
+		s.Gates.Changed(ctx, c.SaleID)
 	}
 	s.tell(ctx, c.SaleID)
 	return offer, verdict, nil

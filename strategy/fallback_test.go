@@ -117,8 +117,8 @@ func noGate(model.Attempt, int64) (model.Outcome, error) {
 
 // fakeControl notes what is asked of it.
 type fakeControl struct {
-	mu             sync.Mutex
-	need, replaced []string
+	mu   sync.Mutex
+	need []string
 }
 
 func (*fakeControl) Epoch(string) int64 { return 7 }
@@ -129,12 +129,6 @@ func (c *fakeControl) NeedGate(saleID, _ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.need = append(c.need, saleID)
-}
-
-func (c *fakeControl) ReplaceGate(saleID, _ string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replaced = append(c.replaced, saleID)
 }
 
 func fakeNeeds(gate fakeGate, db Database) (n Needs, control *fakeControl, races *int) {

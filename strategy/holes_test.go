@@ -236,7 +236,7 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 			gates := service.NewGates(e.db, moving, e.catalog, discard)
 			at(3)()
 			e.forgetRebuild(o.ID)
-			if err := gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: stage, Replace: true}); err != nil {
+			if err := gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: stage, Epoch: e.peek(o).Epoch}); err != nil {
 				e.Fatalf("%s: %v", stage, err)
 			}
 			state := e.peek(o)

@@ -79,18 +79,13 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return model.Outcome{}, ctx.Err()
 	case errors.Is(err, model.ErrUnavailable): // more wait for Redis than may; the database would not be faster
 		return model.Outcome{}, err
-	case errors.Is(err, model.ErrNoGate):
-		return h.fallback.deduct(ctx, a)
-	case errors.Is(err, errUnsure):
-		defer h.needs.Control.ReplaceGate(a.SaleID, "not all of its parts could be asked")
+	case errors.Is(err, model.ErrNoGate), errors.Is(err, errUnsure):
 		return h.fallback.deduct(ctx, a)
 	}
 	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
 	if retryAfter, ok := h.requests.count(a); !ok {
 		return unlessAsked(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, asked)
 	}
-	// Asked for when the units are gone: a gate that is made before would not hear of them.
-	defer h.needs.Control.ReplaceGate(a.SaleID, "the database sold while Redis was away")
 	outcome, err = h.fallback.deduct(ctx, a)
 	if err != nil || outcome.Verdict == model.Accepted || outcome.Repeated {
 		return outcome, err

@@ -51,8 +51,6 @@ type Control interface {
 	Judge(saleID string) model.Verdict
 	// NeedGate asks for an open gate of a sale that has none; it doesn't wait for it.
 	NeedGate(saleID, reason string)
-	// ReplaceGate asks for a new gate in place of one that is wrong; it doesn't wait for it.
-	ReplaceGate(saleID, reason string)
 }
 
 // Needs are the parts that strategies are made of.

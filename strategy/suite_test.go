@@ -193,13 +193,13 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: e.gate, Ledger: db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
-		Wake: e.waiters.WakeAll, Replace: e.gates.ReplaceGate, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
+		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
 	})
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
 		Queued: e.settler.Notify, Meter: noMeter{}, Now: time.Now, AckWait: longWait,
 	}
-	e.orders = &service.Orders{Desk: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Log: log}
+	e.orders = &service.Orders{Desk: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: log}
 	if err := e.catalog.Refresh(s.Context()); err != nil {
 		s.Fatal(err)
@@ -320,7 +320,7 @@ func (e *engine) replaceGate(o model.Offer) {
 	before := e.peek(o).Epoch
 	eventually(e.T, "a new gate", func() bool { // the controller, if it runs, may be at one
 		e.forgetRebuild(o.ID)
-		if err := e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "test", Replace: true}); err != nil {
+		if err := e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "test", Epoch: before}); err != nil {
 			e.Fatal(err)
 		}
 		after := e.peek(o)

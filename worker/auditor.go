@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	auditPeriod = 2 * time.Second
-	// auditLease is how long the auditor of an instance that died keeps others from auditing.
+	auditPeriod = time.Second
+	// auditLease is how long the auditor of an instance that died keeps others from reading the books.
 	auditLease = 3 * auditPeriod
 	// driftsSeen is how often in a row the same drift must be seen before the gate is replaced: a single one
 	// may be the instant between a commit and its acknowledgement.
 	driftsSeen = 3
 	// booksEvery is how many rounds pass between checks of the sums over a sale's orders, which read them all. Each
 	// round checks the sales of its turn: a thousand in one round would hold buyers up.
-	booksEvery = 15
+	booksEvery = 30
 )
 
 // Leases lets one instance at a time do something.
@@ -28,14 +28,15 @@ type Leases interface {
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// Auditor watches over the live sales: it replaces a gate that drifts from the database, and cries out when the
-// database's own sums don't add up.
+// Auditor watches the live sales. Every instance compares the gates with the stock and replaces one that drifts, so a
+// repair waits for no other instance; of several that replace a gate, one wins. The sums over orders and buyers cost
+// more: one instance at a time reads them, under a lease.
 type Auditor struct {
 	Audits   *service.Auditor
 	Leases   Leases
 	Catalog  *service.Catalog
 	Instance string
-	Replace  func(saleID, reason string) // asks for a new gate
+	Replace  func(saleID string, epoch int64, reason string) // asks for a new gate in place of one of this epoch
 	Found    func(saleID string, drift int64)
 	Violated func()
 	Log      *slog.Logger
@@ -46,7 +47,7 @@ type Auditor struct {
 }
 
 type sighting struct {
-	units int64
+	service.Drift
 	times int
 }
 
@@ -62,14 +63,13 @@ func (a *Auditor) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, auditLease); err != nil || !mine {
-		clear(a.drifts)
-		clear(a.miscounts)
-		return err
+	for saleID, drift := range drifts {
+		a.judge(saleID, drift)
 	}
 	a.round++
-	for saleID, units := range drifts {
-		a.judge(saleID, units)
+	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, auditLease); err != nil || !mine {
+		clear(a.miscounts)
+		return err
 	}
 	for _, id := range a.Catalog.LiveIDs() {
 		if booksDue(id, a.round) {
@@ -88,21 +88,20 @@ func booksDue(saleID string, round int) bool {
 }
 
 // judge asks for a new gate when the same drift has been seen often enough.
-func (a *Auditor) judge(saleID string, units int64) {
-	a.Found(saleID, units)
-	if units == 0 {
+func (a *Auditor) judge(saleID string, drift service.Drift) {
+	a.Found(saleID, drift.Units)
+	if drift.Units == 0 {
 		delete(a.drifts, saleID)
 		return
 	}
 	seen := a.drifts[saleID]
-	if seen.units != units {
-		seen = sighting{units: units}
+	if seen.Drift != drift {
+		seen = sighting{Drift: drift}
 	}
 	seen.times++
-	a.Log.Warn("the gate drifts from the database", "sale", saleID, "units", units, "times", seen.times)
-	if seen.times >= driftsSeen {
-		a.Replace(saleID, "it drifted")
-		seen.times = 0
+	a.Log.Warn("the gate drifts from the database", "sale", saleID, "units", drift.Units, "times", seen.times)
+	if seen.times == driftsSeen {
+		a.Replace(saleID, drift.Epoch, "it drifted")
 	}
 	a.drifts[saleID] = seen
 }
@@ -110,7 +109,7 @@ func (a *Auditor) judge(saleID string, units int64) {
 // checkUnits asks for a new gate when the one there was seen to count users' units wrong often enough. A sighting is
 // looked at again in the next round: a single one may be a release on its way to the gate.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
-	wrong, err := a.Audits.Miscounts(ctx, id)
+	epoch, wrong, err := a.Audits.Miscounts(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 		return nil
 	}
 	if a.miscounts[id]++; a.miscounts[id] >= driftsSeen {
-		a.Replace(id, "it counts users' units wrong")
+		a.Replace(id, epoch, "it counts users' units wrong")
 		delete(a.miscounts, id)
 	}
 	return nil

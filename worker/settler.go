@@ -55,7 +55,6 @@ type SettlerNeeds struct {
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Wake     func(map[string]model.Outcome) // buyers who wait on this instance
-	Replace  func(saleID, reason string)    // asks for a new gate
 	Observe  func(entries int, d time.Duration)
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -223,12 +222,6 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 	}
 	s.Observe(len(entries), s.Now().Sub(start))
 	s.wake(ctx, entries, outcomes)
-	for _, o := range outcomes {
-		if o.Verdict == model.SoldOut && !o.Repeated {
-			s.Replace(saleID, "it admitted more than the stock")
-			break
-		}
-	}
 	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), saleID, entries, outcomes))
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)

@@ -30,9 +30,8 @@ type settling struct {
 	ledger *fakeLedger
 	log    *logbook
 
-	mu       sync.Mutex
-	woken    map[string]model.Outcome
-	replaced []string
+	mu    sync.Mutex
+	woken map[string]model.Outcome
 }
 
 func (s *settling) note(fn func()) {
@@ -57,7 +56,6 @@ func newSettlingBy(queue Queue, live ...string) *settling {
 		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, LiveIDs: func() []string { return live }, Instance: "here",
 		Queue: queue, Outbox: s.stream, Grace: time.Minute,
 		Wake:    func(outcomes map[string]model.Outcome) { s.note(func() { maps.Copy(s.woken, outcomes) }) },
-		Replace: func(saleID, _ string) { s.note(func() { s.replaced = append(s.replaced, saleID) }) },
 		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),
 	})
 	return s
@@ -406,34 +404,6 @@ func TestBuyersAreWoken(t *testing.T) {
 				}
 				if n := s.stream.left(saleA); n != 0 {
 					t.Errorf("%d entries are not acknowledged", n)
-				}
-			})
-		})
-	}
-}
-
-// TestSoldOutAtTheSettle means that the gate had too many units: a new one is asked for, once a batch, and not
-// for what was refused long ago.
-func TestSoldOutAtTheSettle(t *testing.T) {
-	tests := map[string]struct {
-		outcomes []model.Outcome
-		replaced []string
-	}{
-		"all accepted":          {[]model.Outcome{{Verdict: model.Accepted}, {Verdict: model.Accepted}}, nil},
-		"limit reached":         {[]model.Outcome{{Verdict: model.LimitReached}, {Verdict: model.Accepted}}, nil},
-		"sold out":              {[]model.Outcome{{Verdict: model.SoldOut}, {Verdict: model.SoldOut}}, []string{saleA}},
-		"sold out at the end":   {[]model.Outcome{{Verdict: model.Accepted}, {Verdict: model.SoldOut}}, []string{saleA}},
-		"sold out, told before": {[]model.Outcome{{Verdict: model.SoldOut, Repeated: true}, {Verdict: model.Accepted}}, nil},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSettling(saleA)
-				s.ledger.outcome = func(e model.Entry) model.Outcome { return tc.outcomes[int(e.StreamID[0]-'0')] }
-				s.stream.add(entry(saleA, 0, "here"), entry(saleA, 1, "here"))
-				during(t, s.Run, func() { s.Notify(saleA); synctest.Wait() })
-				if !slices.Equal(s.replaced, tc.replaced) {
-					t.Errorf("replaced %v, want %v", s.replaced, tc.replaced)
 				}
 			})
 		})

@@ -117,7 +117,7 @@ func (s *stores) engine(instance string) *engine {
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, slog.New(slog.DiscardHandler))
 	e.settler = NewSettler(SettlerNeeds{
 		Stream: e.gate, Ledger: s.db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
-		Wake: e.waiters.WakeAll, Replace: e.gates.ReplaceGate, Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(e.log),
+		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(e.log),
 	})
 	e.refresh()
 	return e

@@ -44,6 +44,7 @@ type desk struct {
 	catalog *service.Catalog
 	gates   *service.Gates
 	changed chan struct{}
+	expired chan struct{} // orders of the sale have expired
 }
 
 // start runs a new instance in a place, when the database is there, without which none starts.
@@ -63,7 +64,7 @@ func (s *sim) start(place int) {
 	i.ctx, i.stop = context.WithCancel(s.ctx)
 	i.log = slog.New(logger{s, i.name})
 	for _, sale := range s.sales {
-		d := &desk{sale: sale, changed: make(chan struct{}, 1)}
+		d := &desk{sale: sale, changed: make(chan struct{}, 1), expired: make(chan struct{}, 1)}
 		d.catalog = service.NewCatalog(catalogView{i.view("catalog"), sale}, time.Now)
 		d.gates = service.NewGates(i.database("gates "+s.name(sale)), i.redis("gates "+s.name(sale)), d.catalog, i.log)
 		s.must(d.catalog.Refresh(i.ctx))
@@ -74,7 +75,7 @@ func (s *sim) start(place int) {
 	})
 	i.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Peek: i.redis("settler").Peek,
-		LiveIDs: func() []string { return s.sales }, Instance: i.name, Wake: i.waiters.WakeAll, Replace: i.replace,
+		LiveIDs: func() []string { return s.sales }, Instance: i.name, Wake: i.waiters.WakeAll,
 		Observe: func(int, time.Duration) {}, Now: time.Now, Log: i.log,
 	})
 	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Log: i.log}
@@ -95,6 +96,7 @@ func (s *sim) start(place int) {
 		s.work.Go(func() { auditor.Run(i.ctx) })
 		s.work.Go(func() { i.refresh(d) })
 		s.work.Go(func() { i.lookAfterGates(d) })
+		s.work.Go(func() { i.tellOfExpired(d) })
 	}
 }
 
@@ -137,8 +139,14 @@ func (i *instance) hear() {
 
 // replace asks for a new gate. Requests of different reasons stand beside each other and have the same effect, so one
 // reason stands for all.
-func (i *instance) replace(sale, _ string) {
-	i.s.ask(i.name+" replace the gate of "+sale, func() { i.desks[sale].gates.ReplaceGate(sale, "missed a change") })
+func (i *instance) replace(sale string, epoch int64, _ string) {
+	what := fmt.Sprintf("%s replace the gate of %s of epoch %d", i.name, sale, epoch)
+	i.s.ask(what, func() { i.desks[sale].gates.ReplaceGate(sale, epoch, "it drifted") })
+}
+
+// teller tells gates of changes as a part of the instance that calls the stores by itself.
+func (i *instance) teller(part, sale string) *service.Gates {
+	return service.NewGates(i.database(part), i.redis(part), i.desks[sale].catalog, i.log)
 }
 
 // queued tells the settler of an admitted attempt.
@@ -146,16 +154,27 @@ func (i *instance) queued(sale string) {
 	i.s.ask(i.name+" settle "+sale, func() { i.settler.Notify(sale) })
 }
 
-// expired sends the releases of expired orders on their way to the gate. Nobody waits for them: the expirer takes them
-// sale by sale, in an order that is left to chance.
-func (i *instance) expired(_ context.Context, sale string, releases []model.Release) error {
+// expired has the gates of expired orders told. The expirer takes the sales in an order that is left to chance, so each
+// has a loop of its own, and the expirer waits for none.
+func (i *instance) expired(_ context.Context, sale string, _ []model.Release) error {
 	i.desks[sale].catalog.Unlatch(sale)
-	g := i.redis("expirer")
-	i.s.post(&call{
-		label: i.name + " expirer: release " + i.s.releases(releases), store: inRedis, writes: true, from: i,
-		run: func(ctx context.Context) error { return g.Gate.Release(ctx, sale, releases) },
-	})
+	select {
+	case i.desks[sale].expired <- struct{}{}:
+	default:
+	}
 	return nil
+}
+
+func (i *instance) tellOfExpired(d *desk) {
+	teller := i.teller("expirer", d.sale)
+	for {
+		select {
+		case <-i.ctx.Done():
+			return
+		case <-d.expired:
+			_ = teller.CatchUp(i.ctx, d.sale) // the next look at the gates does what fails here
+		}
+	}
 }
 
 // refresh and lookAfterGates are what worker.Controller does. It chooses by chance when a request and a period come
@@ -207,5 +226,3 @@ func (c control) Judge(sale string) model.Verdict { return c.i.desks[sale].gates
 func (c control) NeedGate(sale, _ string) {
 	c.i.s.ask(c.i.name+" need a gate of "+sale, func() { c.i.desks[sale].gates.NeedGate(sale, "missing") })
 }
-
-func (c control) ReplaceGate(sale, reason string) { c.i.replace(sale, reason) }

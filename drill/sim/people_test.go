@@ -312,11 +312,11 @@ func (b *buyer) use(a *attempt) bool {
 }
 
 func (b *buyer) orders(i *instance, a *attempt) *service.Orders {
-	return &service.Orders{Desk: i.database(b.name), IDs: b.s.ids, Catalog: i.desks[a.sale].catalog, Gate: i.redis(b.name), Log: i.log}
+	return &service.Orders{Desk: i.database(b.name), IDs: b.s.ids, Catalog: i.desks[a.sale].catalog, Gate: i.redis(b.name), Gates: i.teller(b.name, a.sale)}
 }
 
 func (b *buyer) payments(i *instance, a *attempt) *service.Payments {
-	return &service.Payments{Store: i.database(b.name), IDs: b.s.ids, Gate: i.redis(b.name), Catalog: i.desks[a.sale].catalog, Log: i.log}
+	return &service.Payments{Store: i.database(b.name), IDs: b.s.ids, Gates: i.teller(b.name, a.sale), Catalog: i.desks[a.sale].catalog}
 }
 
 // pay pays an order, perhaps twice, perhaps too late. The provider calls back until it is heard, and sometimes again.
@@ -451,7 +451,7 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 		return
 	}
 	s.persist("operator", "refunds "+s.name(first), rng, func(ctx context.Context, i *instance) error {
-		orders := &service.Orders{Desk: i.database("operator"), IDs: s.ids, Catalog: i.desks[sale].catalog, Gate: i.redis("operator"), Log: i.log}
+		orders := &service.Orders{Desk: i.database("operator"), IDs: s.ids, Catalog: i.desks[sale].catalog, Gate: i.redis("operator"), Gates: i.teller("operator", sale)}
 		_, _, err := orders.Refund(ctx, first, "operator")
 		return err
 	})
@@ -459,7 +459,7 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 
 // desk is the operator's desk at an instance.
 func (s *sim) desk(i *instance, sale string) *service.Sales {
-	return &service.Sales{Store: i.database("operator"), Gate: i.redis("operator"), Gates: i.desks[sale].gates, Catalog: i.desks[sale].catalog, Log: i.log}
+	return &service.Sales{Store: i.database("operator"), Gate: i.redis("operator"), Gates: i.teller("operator", sale), Catalog: i.desks[sale].catalog, Log: i.log}
 }
 
 // noMeter measures nothing.

@@ -188,9 +188,9 @@ func (g gateView) Install(ctx context.Context, epoch int64, c model.GateContents
 	return err
 }
 
-func (g gateView) Release(ctx context.Context, sale string, releases []model.Release) error {
-	_, err := ask(ctx, g.view, inRedis, true, "release "+g.s.releases(releases), func(ctx context.Context) (nothing, error) {
-		return only(g.Gate.Release(ctx, sale, releases))
+func (g gateView) CatchUp(ctx context.Context, sale string, after, upTo int64, changes []model.GateChange) error {
+	_, err := ask(ctx, g.view, inRedis, true, fmt.Sprintf("tell %s of %s", g.s.name(sale), g.s.changes(changes)), func(ctx context.Context) (nothing, error) {
+		return only(g.Gate.CatchUp(ctx, sale, after, upTo, changes))
 	})
 	return err
 }
@@ -258,6 +258,27 @@ func (d storeView) GateContents(ctx context.Context, sale string, pending []mode
 		return a, err
 	})
 	return a.contents, a.ok, err
+}
+
+func (d storeView) GateChanges(ctx context.Context, sale string, after int64, limit int) ([]model.GateChange, int64, bool, error) {
+	type answer struct {
+		changes []model.GateChange
+		upTo    int64
+		more    bool
+	}
+	a, err := ask(ctx, d.view, inDatabase, false, fmt.Sprintf("changes of %s after %d", d.s.name(sale), after), func(ctx context.Context) (a answer, err error) {
+		a.changes, a.upTo, a.more, err = d.Store.GateChanges(ctx, sale, after, limit)
+		d.s.note("  %s", d.s.changes(a.changes))
+		return a, err
+	})
+	return a.changes, a.upTo, a.more, err
+}
+
+func (d storeView) ForgetGateChanges(ctx context.Context, sale string, upTo int64) error {
+	_, err := ask(ctx, d.view, inDatabase, true, fmt.Sprintf("forget the changes of %s up to %d", d.s.name(sale), upTo), func(ctx context.Context) (nothing, error) {
+		return only(d.Store.ForgetGateChanges(ctx, sale, upTo))
+	})
+	return err
 }
 
 func (d storeView) Log(ctx context.Context, actor, action, subject, detail string) error {
@@ -335,26 +356,25 @@ func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, err
 // moved is what a step of an order's life gives.
 type moved struct {
 	order   model.Order
-	release model.Release
 	verdict model.Verdict
 }
 
-func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, model.Release, model.Verdict, error) {
+func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, model.Verdict, error) {
 	m, err := ask(ctx, d.view, inDatabase, true, "cancel "+d.s.name(id), func(ctx context.Context) (m moved, err error) {
-		m.order, m.release, m.verdict, err = d.Store.Cancel(ctx, user, id)
+		m.order, m.verdict, err = d.Store.Cancel(ctx, user, id)
 		d.s.note("  %s", m.verdict)
 		return m, err
 	})
-	return m.order, m.release, m.verdict, err
+	return m.order, m.verdict, err
 }
 
-func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Order, model.Release, model.Verdict, error) {
+func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	m, err := ask(ctx, d.view, inDatabase, true, "refund "+d.s.name(id), func(ctx context.Context) (m moved, err error) {
-		m.order, m.release, m.verdict, err = d.Store.RefundOrder(ctx, id, actor)
+		m.order, m.verdict, err = d.Store.RefundOrder(ctx, id, actor)
 		d.s.note("  %s", m.verdict)
 		return m, err
 	})
-	return m.order, m.release, m.verdict, err
+	return m.order, m.verdict, err
 }
 
 func (d storeView) StartPayment(ctx context.Context, user, id, provider string) (model.Payment, model.Verdict, error) {
@@ -370,18 +390,18 @@ func (d storeView) StartPayment(ctx context.Context, user, id, provider string) 
 	return a.payment, a.verdict, err
 }
 
-func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, *model.Release, model.Verdict, error) {
+func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, bool, model.Verdict, error) {
 	type answer struct {
-		order   model.Order
-		release *model.Release
-		verdict model.Verdict
+		order      model.Order
+		reinstated bool
+		verdict    model.Verdict
 	}
 	a, err := ask(ctx, d.view, inDatabase, true, "callback of "+cb.ProviderTxnID, func(ctx context.Context) (a answer, err error) {
-		a.order, a.release, a.verdict, err = d.Store.ApplyCallback(ctx, provider, cb)
-		d.s.note("  %s %s, taken again: %t", a.verdict, a.order.Status, a.release != nil)
+		a.order, a.reinstated, a.verdict, err = d.Store.ApplyCallback(ctx, provider, cb)
+		d.s.note("  %s %s, taken again: %t", a.verdict, a.order.Status, a.reinstated)
 		return a, err
 	})
-	return a.order, a.release, a.verdict, err
+	return a.order, a.reinstated, a.verdict, err
 }
 
 func (d storeView) ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
@@ -592,7 +612,15 @@ func (s *sim) entries(list []model.Entry) string {
 func (s *sim) releases(list []model.Release) string {
 	parts := make([]string, len(list))
 	for i, r := range list {
-		parts[i] = fmt.Sprintf("%s %d by version %d", s.name(r.OrderID), r.Units, r.Version)
+		parts[i] = fmt.Sprintf("%s %d", s.name(r.OrderID), r.Units)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func (s *sim) changes(list []model.GateChange) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		parts[i] = fmt.Sprintf("%s %d by version %d", s.name(c.OrderID), c.Units, c.Version)
 	}
 	return "[" + strings.Join(parts, ", ") + "]"
 }

@@ -1,6 +1,6 @@
 -- Install a gate over an absent or an older, closed one; also over one of this epoch that has not been opened.
--- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] changes done
--- KEYS[6] staged units by user  KEYS[7] staged known ids (both may be absent: empty)
+-- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream
+-- KEYS[5] staged units by user  KEYS[6] staged known ids (both may be absent: empty)
 -- ARGV[1] epoch  [2] entries that the stream had when the database was read  [3] consumer group
 --      [4] time at which all keys end, ms  [5] 1: open it; 0: open.lua will  [6] number of the gate's fields
 --      then the fields and values of the gate, then the ids of entries that are settled and only to be deleted.
@@ -14,15 +14,15 @@ end
 if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
   return 2
 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[5])
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 local fields = tonumber(ARGV[6])
 for i = 7, 6 + 2 * fields, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', here())
 for i = 2, 3 do
-  if redis.call('EXISTS', KEYS[i + 4]) == 1 then
-    redis.call('RENAME', KEYS[i + 4], KEYS[i])
+  if redis.call('EXISTS', KEYS[i + 3]) == 1 then
+    redis.call('RENAME', KEYS[i + 3], KEYS[i])
   end
   redis.call('HSET', KEYS[i], '', '0') -- nobody's field: a hash that is never empty keeps its end
 end
