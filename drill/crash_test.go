@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,6 +26,9 @@ var crashRows = slices.Concat(
 		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"pending", "after reading the stream"},
 		death{"contents", "after reading the database"}, death{"installed", "after the install"}),
 	[]row{
+		{13, "the app is killed within a second of Redis's return", "another one repairs the gate, without traffic", diesAnywhere},
+		{13, "the app is killed when it has sold without its Redis", "another one tells the gate", diesHavingSold},
+		{13, "the app is killed when orders are cancelled, before it tells the gate", "another one tells the gate", diesReleasing},
 		{14, "entries are delivered twice", "no double order; claimed", deliveredTwice},
 		{14, "a consumer stands still", "its entries are claimed; no double order when it goes on", slowConsumer},
 		{14, "an instance stands still while it locks the stock row", "MySQL gives up on it; the others sell on", frozenWithTheStock},
@@ -58,6 +63,36 @@ func (d *drill) dead(i *shop.Instance) time.Time {
 	return time.Now()
 }
 
+// repairTime is the longest that a gate may stay wrong after a death. The short form also runs on machines that are busy
+// with something else, where no time can be promised.
+var repairTime = span(time.Minute, 5*time.Second)
+
+// repaired waits, without sending anything to the engine, until the gate agrees with the database: open, nothing on its
+// way, and as many units left as are available. since is when somebody was there to repair it.
+func (d *drill) repaired(s *shop.Shop, sale string, since time.Time) {
+	d.Helper()
+	client := d.client(s.Redis)
+	books, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer books.close()
+	gate := "fs:{" + sale + "}:gate"
+	d.until(repairTime-time.Since(since), "the gate is repaired", func() (bool, error) {
+		fields, err := client.HMGet(d.Context(), gate, "open", "left", "inflight").Result()
+		if err != nil {
+			return false, err
+		}
+		b, err := books.balance(d.Context(), sale)
+		if err != nil {
+			return false, err
+		}
+		queued, err := client.XLen(d.Context(), streamOf(sale)).Result()
+		return fields[0] == "1" && fields[1] == fmt.Sprint(b.available) && fields[2] == "0" && queued == 0, err
+	})
+	d.result.Repair = time.Since(since)
+}
+
 // askAgain lets the buyers whose connection broke until a moment ask again under their keys: each has to get an order,
 // and the same one if the first request had made it.
 func (d *drill) askAgain(s *shop.Shop, sale string, attempts []shop.Attempt, until time.Time, url string) (again []shop.Attempt) {
@@ -86,6 +121,7 @@ func diesSelling(d *drill, point string) {
 	died := d.dead(doomed)
 	load.more(size(200, 2_000), time.Minute)
 	attempts := load.stop()
+	d.repaired(s, sale, time.Now())
 	again := d.askAgain(s, sale, attempts, died, survivor.URL)
 	if len(again) == 0 {
 		d.Error("nobody's connection broke")
@@ -117,6 +153,7 @@ func diesRebuilding(d *drill, point string) {
 	died := d.dead(doomed)
 	attempts := load.stop()
 	next := s.Start()
+	d.repaired(s, sale, time.Now())
 	again := d.askAgain(s, sale, attempts, died, next.URL)
 	load = d.rush(s, sale, next.URL)
 	load.more(size(200, 5_000), time.Minute)
@@ -125,6 +162,91 @@ func diesRebuilding(d *drill, point string) {
 	d.told(attempts, "0", "201", "202")
 	d.result.Happened = fmt.Sprintf("%d whose connection broke asked again: %s; in all: %s", len(again), d.tally(again), d.tally(attempts))
 	d.recovered(s, sale, int64(quota), attempts, next.URL)
+}
+
+// diesAnywhere restarts Redis empty under load and kills the only instance at some moment within the next second.
+func diesAnywhere(d *drill) {
+	s := shop.New(d)
+	doomed := s.Start()
+	quota := size(2_000, 13_000)
+	sale := s.Sale(doomed.URL, quota)
+	books := d.watch(s, sale)
+	load := d.rushAs(s, sale, manner{every: 2 * time.Millisecond, to: func(int) string { return doomed.URL }})
+	load.more(size(200, 2_000), time.Minute)
+	s.Redis.Kill()
+	s.Redis.Restart()
+	after := rand.N(time.Second)
+	time.Sleep(after) // the moment of a death is no event
+	doomed.Kill()
+	died := time.Now()
+	attempts := load.stop()
+	next := s.Start()
+	d.repaired(s, sale, time.Now())
+	attempts = append(attempts, d.askAgain(s, sale, attempts, died, next.URL)...)
+	books()
+	d.told(attempts, "0", "201", "202")
+	d.result.Happened = fmt.Sprintf("killed after %s; %s", after.Round(time.Millisecond), d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, next.URL)
+}
+
+// diesHavingSold cuts one of two instances off from Redis, lets it sell past the gate, and kills it. The gate of the
+// other has to learn of these orders from the database.
+func diesHavingSold(d *drill) {
+	s := shop.New(d)
+	link := d.proxy(s.Redis.Addr())
+	survivor, doomed := s.Start(), s.Start("--redis", link.RedisURL())
+	quota := size(600, 3_000)
+	sale := s.Sale(survivor.URL, quota)
+	books := d.watch(s, sale)
+	link.Cut()
+	load := d.rush(s, sale, doomed.URL)
+	load.more(size(200, 2_000), time.Minute)
+	doomed.Kill()
+	died := time.Now()
+	attempts := load.stop()
+	d.repaired(s, sale, died)
+	attempts = append(attempts, d.askAgain(s, sale, attempts, died, survivor.URL)...)
+	books()
+	d.told(attempts, "0", "201", "202", "409 sold_out", "503 unavailable")
+	d.result.Happened = fmt.Sprintf("sold past the gate: %s", d.tally(attempts))
+	d.recovered(s, sale, int64(quota), attempts, survivor.URL)
+}
+
+// diesReleasing cancels orders through an instance that dies when it is about to tell the gate of the first.
+func diesReleasing(d *drill) {
+	s := shop.New(d)
+	s.Binary = shop.Build(d, "-tags", "failpoints")
+	survivor := s.Start()
+	quota := size(100, 500)
+	sale := s.Sale(survivor.URL, quota)
+	attempts := s.Rush(sale, "first", quota, nil, survivor.URL)
+	d.told(attempts, "201", "202")
+	doomed := mortal(s, "changed", 1)
+	cancelled := 0
+	for _, a := range attempts {
+		if status, _, err := s.Call(http.MethodDelete, doomed.URL+"/api/v1/orders/"+a.OrderID, s.Token(a.User), nil); err != nil {
+			break
+		} else if status != http.StatusOK {
+			d.Errorf("cancel: %d", status)
+		}
+		cancelled++
+	}
+	died := d.dead(doomed)
+	d.repaired(s, sale, died)
+	// The order whose cancel was not answered is cancelled as well: the transaction had committed.
+	fresh := s.Rush(sale, "fresh", quota, nil, survivor.URL)
+	bought := 0
+	for _, a := range fresh {
+		if a.Confirmed() {
+			bought++
+		}
+	}
+	if bought != cancelled+1 {
+		d.Errorf("%d were cancelled and %d sold again", cancelled+1, bought)
+	}
+	d.result.Happened = fmt.Sprintf("killed at the first cancel; then %s", d.tally(fresh))
+	s.Books(sale)
+	s.Audited(survivor.URL, sale)
 }
 
 // The stream's names are what somebody with redis-cli sees.

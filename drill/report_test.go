@@ -22,6 +22,7 @@ type result struct {
 	Doubled   int
 	Over      int
 	Recovery  time.Duration // from the fault's end to the sale of exactly the rest; 0: there was nothing to recover
+	Repair    time.Duration // from a death until the gate was right again, without traffic; 0: no gate was wrong
 	Took      time.Duration
 	Passed    bool
 }
