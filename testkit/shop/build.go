@@ -14,12 +14,12 @@ import (
 	"flashsale/testkit"
 )
 
-// built are the programs that this process has built, by the flags of the build.
+// built are the programs that this process has built, or is building, by the flags of the build.
 var built = struct {
 	sync.Mutex
 	folder string
-	paths  map[string]string
-}{paths: map[string]string{}}
+	paths  map[string]func() (string, error)
+}{paths: map[string]func() (string, error){}}
 
 // Main is for the TestMain of a package that builds the engine.
 func Main(m *testing.M) {
@@ -29,27 +29,44 @@ func Main(m *testing.M) {
 // Build builds the engine, once for all tests that want it with these flags of `go build`, and gives its path.
 func Build(t testing.TB, flags ...string) string {
 	t.Helper()
+	build, err := builder(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// builder gives the one build with these flags. Builds with others do not wait for it.
+func builder(flags []string) (func() (string, error), error) {
 	built.Lock()
 	defer built.Unlock()
 	key := strings.Join(flags, " ")
-	if path, ok := built.paths[key]; ok {
-		return path
+	if build, ok := built.paths[key]; ok {
+		return build, nil
 	}
 	if built.folder == "" {
-		folder, err := os.MkdirTemp("", "flashsale-built-") //nolint:usetesting // it outlives the test that is first
+		folder, err := os.MkdirTemp("", "flashsale-built-") // it outlives the test that is first
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		built.folder = folder
 	}
 	path := filepath.Join(built.folder, fmt.Sprintf("flashsale-%d", len(built.paths)))
-	cmd := exec.CommandContext(context.Background(), "go", append(append([]string{"build"}, flags...), "-o", path, ".")...)
-	cmd.Dir = Root() // which need not be the module of the test
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", cmd, err, out)
-	}
-	built.paths[key] = path
-	return path
+	built.paths[key] = sync.OnceValues(func() (string, error) {
+		// Without the symbols, which no test reads, linking takes half as long.
+		args := append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...)
+		cmd := exec.CommandContext(context.Background(), "go", append(args, ".")...)
+		cmd.Dir = Root() // which need not be the module of the test
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w: %s", cmd, err, out)
+		}
+		return path, nil
+	})
+	return built.paths[key], nil
 }
 
 // Root is the folder of the engine's source.
