@@ -18,6 +18,9 @@ import (
 // PriceCents is what a unit costs in the sales of SaleToPay.
 const PriceCents = 100
 
+// resaleEvery is how often buyers come for what has expired: far more often than the expirer looks.
+const resaleEvery = 100 * time.Millisecond
+
 // SaleToPay makes an open sale of so many units, one for each user, that must be paid within seconds.
 func (s *Shop) SaleToPay(url string, quota, paySeconds int) string {
 	s.t.Helper()
@@ -95,11 +98,13 @@ func (s *Shop) RacePayments(saleID string, attempts []Attempt, urls [2]string) (
 		defer close(raced)
 		racers.Wait()
 	}()
+	ticker := time.NewTicker(resaleEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-raced:
 			return payments, resold
-		default:
+		case <-ticker.C:
 			resold = append(resold, s.Rush(saleID, fmt.Sprintf("resale%d", len(resold)), 100, nil, urls[0], urls[1])...)
 		}
 	}
