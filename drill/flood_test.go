@@ -70,16 +70,17 @@ func (d *drill) flood(client *http.Client, s *shop.Shop, sale, url, prefix strin
 }
 
 func tenTimesTheRate(d *drill) {
-	const rate, burst = 200, 50
+	const burst = 50
+	rate := size(100, 200)
 	s := shop.New(d)
 	a := s.StartWith(leanly, "--limit-rate", fmt.Sprint(rate), "--limit-burst", fmt.Sprint(burst))
 	wide := s.Start() // for the looks from the side
-	lasts := span(8*time.Second, time.Minute)
+	lasts := span(4*time.Second, time.Minute)
 	quota := int(lasts.Seconds())*rate + burst + 900 // also for those before and after
 	sale := s.Sale(wide.URL, quota)
 	client := d.manyConnections()
 
-	calm := d.flood(client, s, sale, a.URL, "calm", rate/2, 2*time.Second)
+	calm := d.flood(client, s, sale, a.URL, "calm", rate/2, span(time.Second, 2*time.Second))
 	if len(calm.refused) > 0 || len(calm.wrong) > 0 {
 		d.Fatalf("half of what it takes: %d refused, %q", len(calm.refused), calm.wrong[:min(3, len(calm.wrong))])
 	}
@@ -110,7 +111,7 @@ func tenTimesTheRate(d *drill) {
 	if few := 5 * rate * int(lasts.Seconds()); sent < few {
 		d.Errorf("this machine has sent %d requests of %d, too few to be an overload", sent, 10*rate*int(lasts.Seconds()))
 	}
-	if most := burst + int(rate*f.lasted.Seconds()) + 1; len(f.accepted) > most || len(f.accepted) < most/2 {
+	if most := burst + int(float64(rate)*f.lasted.Seconds()) + 1; len(f.accepted) > most || len(f.accepted) < most/2 {
 		d.Errorf("%d were accepted, want about %d", len(f.accepted), most)
 	}
 	if len(f.wrong) > 0 {

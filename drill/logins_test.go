@@ -16,9 +16,9 @@ func loginsWithoutEnd(d *drill) {
 	quota := size(1_000, 5_000)
 	sale := s.Sale(a.URL, quota)
 	client := d.manyConnections()
-	lasts := span(4*time.Second, 20*time.Second)
+	lasts := span(3*time.Second, 20*time.Second)
 	const perSecond = 50
-	calm := d.flood(client, s, sale, a.URL, "calm", perSecond, 2*time.Second)
+	calm := d.flood(client, s, sale, a.URL, "calm", perSecond, span(time.Second, 2*time.Second))
 	before := d.resident(a)
 
 	ended := make(chan struct{})

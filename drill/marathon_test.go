@@ -21,10 +21,11 @@ var marathonRows = []row{
 	{30, "marathon: random faults of all parts, one after the other and two at once", "nothing lost, doubled or over; the rest is sold", marathon},
 }
 
+// marathonPace is how often a buyer comes.
+var marathonPace = span(10*time.Millisecond, 5*time.Millisecond)
+
 const (
 	marathonInstances = 3
-	// marathonPace is how often a buyer comes.
-	marathonPace = 5 * time.Millisecond
 	// marathonPays is that every so many confirmed orders one is paid, until half of the quota is.
 	marathonPays = 20
 )

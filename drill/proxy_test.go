@@ -168,6 +168,7 @@ func (t *replies) Pipe(stub *toxics.ToxicStub) {
 }
 
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	d := &drill{T: t}
 	first, second := testkit.Redis(t), testkit.Redis(t)
 	p := d.proxy(first.Addr())

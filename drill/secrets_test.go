@@ -26,6 +26,7 @@ import (
 // A whole purchase, with all that goes wrong beside it, on an instance that logs everything: nothing that opens a door
 // stands in the log, in the figures or in an answer that isn't its owner's.
 func TestSecretsStayInside(t *testing.T) {
+	t.Parallel()
 	d := &drill{T: t}
 	s := shop.New(t)
 	const redisPassword, paymentSecret = "pass-of-redis-0123456789", "payments-secret-of-32-bytes-or-more"

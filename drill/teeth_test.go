@@ -90,7 +90,9 @@ func among(list []string, pattern string) bool {
 
 // teeth runs the engine as it is, which must pass, and with each of the mutations, which must not.
 func teeth(t *testing.T) (bites []bite) {
+	together(t)
 	t.Run("the engine as it is", func(t *testing.T) {
+		together(t)
 		d := &drill{T: t}
 		if f, err := d.bothWays(shop.Build(t)); err != nil || !f.clean() {
 			t.Fatalf("%s: %v", f, err)
@@ -98,10 +100,13 @@ func teeth(t *testing.T) (bites []bite) {
 	})
 	for _, m := range mutations {
 		t.Run(m.change, func(t *testing.T) {
+			together(t)
 			d, b := &drill{T: t}, bite{Change: m.change, Expected: m.expected}
 			defer func() {
-				bites = append(bites, b)
 				progress(b.line())
+				if full {
+					bites = append(bites, b)
+				}
 			}()
 			var err error
 			b.Found, err = d.bothWays(shop.Build(t, "-overlay", overlay(t, m.edits)))
