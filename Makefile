@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test browser lint fmt fuzz lab bench microbench drill nginx kits check build clean
+.PHONY: help run test test-engine test-drill test-browser test-deploy browser lint fmt fuzz lab bench microbench drill nginx kits check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -17,15 +17,25 @@ help: ## Show the targets
 run: ## Start the server with embedded stores
 	go run .
 
-# The race detector also checks unsafe pointers, of which only the databases' drivers have any: that took a fifth of the time.
+# The parts run two at a time, since most tests wait most of the time. Each shows what it printed when it ends, and all of
+# them run whichever fails.
 test: ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
 	scripts/test-servers.sh
+	@$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-deploy
+
+# The race detector also checks unsafe pointers, of which only the databases' drivers have any: that took a fifth of the time.
+test-engine:
 	go vet -tags bench ./...
+	CGO_ENABLED=1 go test -race -gcflags=all=-d=checkptr=0 -p 2 -count=1 -timeout 20m ./...
+
+test-drill:
+	cd drill && go vet ./... && go test -parallel 4 -count=1 -timeout 20m ./...
+
+test-browser: build/axe.min.js
+	cd browsertest && go vet ./... && go test -parallel 2 -count=1 -timeout 20m ./...
+
+test-deploy:
 	cd deploy/deploytest && go vet ./... && go test -count=1 ./...
-	cd drill && go vet ./... && go test -parallel 4 -count=1 -timeout 12m ./...
-	CGO_ENABLED=1 go test -race -gcflags=all=-d=checkptr=0 -p 2 -count=1 -timeout 12m ./...
-	@$(MAKE) --no-print-directory build/axe.min.js
-	cd browsertest && go vet ./... && go test -parallel 2 -count=1 -timeout 12m ./...
 
 # Two windows at a time: with more, the one browser that they are of is too slow for what a page promises.
 browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots shows them in every look
