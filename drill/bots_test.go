@@ -16,7 +16,7 @@ import (
 func botsThatNeverPay(d *drill) {
 	s := shop.New(d)
 	a, b := s.Start("--pay-grace", "0s"), s.Start("--pay-grace", "0s")
-	const paySeconds = 4
+	const paySeconds = 8 // in which all bots have to come on a busy machine
 	bots, quota := size(300, 5_000), size(100, 2_000)
 	sale := d.openSale(s, a.URL, shop.Document{"quota": quota, "pay_timeout_seconds": paySeconds})
 	watched := d.watch(s, sale)

@@ -118,7 +118,7 @@ func tenTimesTheRate(d *drill) {
 		d.Errorf("%d wrong answers, such as %q", len(f.wrong), f.wrong[0])
 	}
 	taken, turned := percentile(f.accepted, 99), percentile(f.refused, 99)
-	if taken > 2*time.Second || turned > 2*time.Second {
+	if bound := max(2*time.Second, 4*normal); taken > bound || turned > bound {
 		d.Errorf("99 of 100 that were taken had their answer in %s, of those that were not in %s", taken, turned)
 	}
 	early, late := int64(0), int64(0) // the most that it held in the second and in the last quarter

@@ -397,12 +397,12 @@ func (d *drill) smallRun(seed uint64) []*story {
 		}
 		clients.Go(func() { c.ask(sales, questions.ended) })
 	}
-	questions.more(120, shop.Recovery)
+	questions.more(120, time.Minute)
 	fault := time.Now()
 	s.Redis.Kill()
-	questions.more(120, shop.Recovery)
+	questions.more(120, time.Minute)
 	s.Redis.Restart()
-	questions.more(240, shop.Recovery)
+	questions.more(240, time.Minute)
 	close(questions.ended)
 	clients.Wait()
 

@@ -176,7 +176,7 @@ func TestProxy(t *testing.T) {
 	beside := d.client(first)
 	var through *redis.Client
 	connect := func() { // anew: a client may not know yet that the proxy has ended its connections
-		through = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: 200 * time.Millisecond})
+		through = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: 2 * time.Second})
 		t.Cleanup(func() { _ = through.Close() })
 	}
 	step := func(what string, wantOK bool, wantDone string) {

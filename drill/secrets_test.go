@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,8 +31,8 @@ func TestSecretsStayInside(t *testing.T) {
 	const redisPassword, paymentSecret = "pass-of-redis-0123456789", "payments-secret-of-32-bytes-or-more"
 	d.tell(d.client(s.Redis), "CONFIG", "SET", "requirepass", redisPassword)
 	withPassword := "redis://:" + redisPassword + "@" + s.Redis.Addr() + "/0"
-	ops := freeAddress(t)
-	a := s.Start("--redis", withPassword, "--payment-secret", paymentSecret, "--log-level", "debug", "--ops-addr", ops)
+	a := s.Start("--redis", withPassword, "--payment-secret", paymentSecret, "--log-level", "debug", "--ops-addr", "127.0.0.1:0")
+	ops := a.OpsURL()
 	sale := s.Sale(a.URL, 10)
 	client := d.manyConnections()
 	database, err := url.Parse(s.Database)
@@ -113,7 +112,7 @@ func TestSecretsStayInside(t *testing.T) {
 
 	shown := map[string]string{}
 	for _, page := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1"} {
-		r, err := ask(t.Context(), client, http.MethodGet, "http://"+ops+page, http.NoBody)
+		r, err := ask(t.Context(), client, http.MethodGet, ops+page, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,15 +172,4 @@ func (d *drill) failedStarts(s *shop.Shop, secrets map[string]string) map[string
 		said[what] = out.String()
 	}
 	return said
-}
-
-// freeAddress is one of the loopback that nobody listened on a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -30,7 +30,7 @@ const (
 	Secret        = "scenario-secret-of-thirty-two-bytes!"
 	adminPassword = "scenario-operator"
 	// startTimeout and Recovery bound the waits for events: a start, and what must be right after a fault.
-	startTimeout = 20 * time.Second
+	startTimeout = time.Minute
 	Recovery     = 10 * time.Second
 )
 
@@ -79,6 +79,7 @@ type Instance struct {
 
 	t    testing.TB
 	cmd  *exec.Cmd
+	ops  chan string
 	done chan struct{}
 }
 
@@ -115,7 +116,7 @@ func (s *Shop) StartWith(env []string, args ...string) *Instance {
 		"--secret", Secret, "--admin-password", adminPassword, "--ip-rate", "0", "--user-requests", "0",
 		"--limit-rate", "1000000", "--ack-wait", "5s", "--limit-burst", "1000000", "--log-level", "warn",
 	}, args...)
-	i := &Instance{t: s.t, cmd: exec.CommandContext(context.Background(), s.Binary, args...), Log: &Log{}, done: make(chan struct{})}
+	i := &Instance{t: s.t, cmd: exec.CommandContext(context.Background(), s.Binary, args...), Log: &Log{}, ops: make(chan string, 1), done: make(chan struct{})}
 	i.cmd.Env = append(os.Environ(), env...)
 	i.cmd.Stderr = i.Log
 	out, err := i.cmd.StdoutPipe()
@@ -134,6 +135,9 @@ func (s *Shop) StartWith(env []string, args ...string) *Instance {
 				i.URL = url
 				close(served)
 			}
+			if url, ok := strings.CutPrefix(lines.Text(), "figures for operators: "); ok {
+				i.ops <- strings.TrimSuffix(url, "/metrics")
+			}
 		}
 		_ = i.cmd.Wait()
 		close(i.done)
@@ -146,6 +150,19 @@ func (s *Shop) StartWith(env []string, args ...string) *Instance {
 		s.t.Fatalf("the instance did not start: %s", i.Log)
 	}
 	return i
+}
+
+// OpsURL is where an instance with an --ops-addr shows its figures. It is to be asked for once.
+func (i *Instance) OpsURL() string {
+	i.t.Helper()
+	select {
+	case url := <-i.ops:
+		return url
+	case <-i.done:
+	case <-time.After(startTimeout):
+	}
+	i.t.Fatalf("the instance shows no figures: %s", i.Log)
+	return ""
 }
 
 // Exited is closed when the process is gone.
