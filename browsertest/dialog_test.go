@@ -19,7 +19,7 @@ func TestDialogsApart(t *testing.T) {
 	w.see("#line", "Live")
 	w.click("#button")
 	w.see("#account-title", "Create an account")
-	w.until("the button rests no more", func() (string, bool) { return w.text("#button"), !w.grey("#button") })
+	w.wakes("#button")
 	js[bool](w, `document.getElementById("account-close").click(), document.getElementById("button").click(), true`)
 	w.register("ann")
 	w.see("#yours-pay", "¥9.90")

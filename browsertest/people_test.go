@@ -55,9 +55,7 @@ func TestAccount(t *testing.T) {
 	if value("#name") != "x!" || value("#password") != buyersPassword {
 		t.Errorf("what was typed is lost: %q %q", value("#name"), value("#password"))
 	}
-	if !js[bool](w, `document.activeElement.id === "name" && document.activeElement.getAttribute("aria-invalid") === "true"`) {
-		t.Error("the keyboard is not in the field that is wrong")
-	}
+	w.becomes("the keyboard is in the field that is wrong", `document.activeElement.id === "name" && document.activeElement.getAttribute("aria-invalid") === "true"`)
 	fill("taken", "another password")
 	w.see("#name-error", "Somebody has this name already")
 	if value("#name") != "taken" || value("#password") != "another password" {
@@ -151,9 +149,7 @@ func TestOrders(t *testing.T) {
 	w.visit("/")
 	w.visit("/orders#" + oldest)
 	w.see(last+" .state", "Cancelled")
-	if !js[bool](w, fmt.Sprintf(`document.querySelector(%q).matches(".wanted")`, last)) {
-		t.Error("the order is not marked")
-	}
+	w.becomes("the order is marked", fmt.Sprintf(`document.querySelector(%q).matches(".wanted")`, last))
 	w.visit("/")
 	w.visit("/orders#NOBODYS")
 	w.allow("status of 404")

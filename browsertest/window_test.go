@@ -186,6 +186,9 @@ func (w *window) see(selector, want string) {
 	})
 }
 
+// lookEvery is how often a page is looked at: each look takes the browser a millisecond.
+const lookEvery = 25 * time.Millisecond
+
 // until looks until something is so, since a page announces nothing to the outside. got says how it is instead.
 func (w *window) until(what string, is func() (got string, ok bool)) {
 	w.t.Helper()
@@ -198,8 +201,25 @@ func (w *window) until(what string, is func() (got string, ok bool)) {
 		case time.Now().After(deadline):
 			w.t.Fatalf("%s: not within %s, but %q", what, patience, got)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(lookEvery)
 	}
+}
+
+// becomes waits until an expression is true: what a page does after a click need not be done when the click is.
+func (w *window) becomes(what, expression string) {
+	w.t.Helper()
+	w.until(what, func() (string, bool) { return expression, js[bool](w, expression) })
+}
+
+// rests waits until a button is grey, and wakes until it is not.
+func (w *window) rests(selector string) {
+	w.t.Helper()
+	w.until(selector+" rests", func() (string, bool) { return w.text(selector), w.grey(selector) })
+}
+
+func (w *window) wakes(selector string) {
+	w.t.Helper()
+	w.until(selector+" is live", func() (string, bool) { return w.text(selector), !w.grey(selector) })
 }
 
 // holds says whether what a selector finds is there to be seen.

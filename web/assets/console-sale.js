@@ -62,14 +62,23 @@ function draw() {
   at("price").textContent = money(sale.price_cents, sale.currency);
   say(at("limit"), "limit", { n: number(sale.limit_per_user) });
   const over = state === "ended";
+  const focused = document.activeElement;
   show(at("pause"), !over && sale.status === "live"); // a rehearsal can't be paused
   show(at("resume"), !over && sale.status === "paused");
   show(at("add"), !over);
   show(at("extend"), !over || now() >= Date.parse(sale.ends_at)); // not if an operator has closed it
   show(at("close"), !over);
+  if (at("actions").contains(focused) && focused.hidden) {
+    focusAction();
+  }
 }
 
-// done shows what an action has made of the sale, says so, and gives the keyboard a place if its button is gone.
+// focusAction gives the keyboard a place when the button that had it is gone.
+function focusAction() {
+  at("actions").querySelector("button:not([hidden])").focus();
+}
+
+// done shows what an action has made of the sale, and says so.
 function done(name, made) {
   if (made) {
     take(made);
@@ -78,7 +87,7 @@ function done(name, made) {
     refreshLog();
   }
   if (at(name).hidden) {
-    at("actions").querySelector("button:not([hidden])").focus();
+    focusAction();
   }
 }
 
