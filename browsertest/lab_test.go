@@ -111,7 +111,7 @@ func TestLabHeals(t *testing.T) {
 	w.allow("status of 503", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
 	w.visit("/console/lab")
 	w.operate()
-	w.compare(20_000, 100, 10, "mutex", "hybrid")
+	w.compare(6_000, 100, 10, "mutex", "hybrid")
 	w.see("#run-now", "1 of 2")
 	w.see("#line", "Live")
 	road.obey(func(r *http.Request) fate {

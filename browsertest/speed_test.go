@@ -35,6 +35,9 @@ func visits() int {
 
 // A first visit is light, at once there, and nothing moves. The time is told and not judged: it is the machine's.
 func TestSpeed(t *testing.T) {
+	if !full { // which takes the median of the times
+		t.Parallel()
+	}
 	s := serve(t)
 	sale := s.sale(fields{"limit_per_user": 2})
 	for path, live := range map[string]string{"/": ".card .left", "/sales/" + sale: "#line", "/orders": "#outside"} {
