@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -100,15 +99,25 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 			l, err := new(net.ListenConfig).Listen(context.Background(), network, address)
 			return frozen{l, ice}, err
 		}
-		dir, port := t.TempDir(), quietPort(t)
+		dir, port := t.TempDir(), 0
 		var cluster *kfake.Cluster
+		launch := func() (err error) {
+			cluster, err = kfake.NewCluster(kfake.DataDir(dir), kfake.SyncWrites(), kfake.Ports(port), kfake.ListenFn(listen))
+			return err
+		}
 		up := func() {
-			var err error
-			if cluster, err = kfake.NewCluster(kfake.DataDir(dir), kfake.SyncWrites(), kfake.Ports(port), kfake.ListenFn(listen)); err != nil {
+			if err := launch(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		up()
+		err := errors.New("no port is chosen yet")
+		for try := 0; err != nil && try < 100; try++ {
+			port = 10000 + rand.IntN(9000) // below those that outgoing connections take: still free when the cluster comes back
+			err = launch()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() { cluster.Close() })
 		address := cluster.ListenAddrs()[0]
 		name := "test"
@@ -142,21 +151,6 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 			},
 		}
 	}
-}
-
-// quietPort is a free one below those that outgoing connections take, so that it still is when the cluster comes back.
-func quietPort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 10000 + rand.IntN(9000)
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", fmt.Sprint("127.0.0.1:", port))
-		if err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
 }
 
 // frozen is a listener whose connections say nothing while someone holds the ice.

@@ -22,17 +22,21 @@ import (
 	"flashsale/worker"
 )
 
+// plenty is the quota of a sale whose attempts go on until something has happened.
+const plenty = 1_000_000
+
 // watched is a queue that notes which orders' entries it has taken, which it has delivered, and which were settled then.
 type watched struct {
 	worker.Queue
 	deaf bool // nothing is delivered
 
-	mu                            sync.Mutex
-	published, delivered, settled map[string]bool
+	mu                   sync.Mutex
+	published, delivered map[string]bool
+	settled              map[string]int // how often
 }
 
 func watch(q worker.Queue) *watched {
-	return &watched{Queue: q, published: map[string]bool{}, delivered: map[string]bool{}, settled: map[string]bool{}}
+	return &watched{Queue: q, published: map[string]bool{}, delivered: map[string]bool{}, settled: map[string]int{}}
 }
 
 func (q *watched) note(in map[string]bool, entries []model.Entry) {
@@ -60,7 +64,11 @@ func (q *watched) Consume(ctx context.Context, settle settleFunc) error {
 		q.note(q.delivered, entries)
 		err := settle(ctx, saleID, entries)
 		if err == nil {
-			q.note(q.settled, entries)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			for _, e := range entries {
+				q.settled[e.ID]++
+			}
 		}
 		return err
 	})
@@ -78,16 +86,14 @@ func (q *watched) took() map[string]bool {
 	return maps.Clone(q.published)
 }
 
-func (q *watched) count() int {
+// countSettled is of how many orders the queue's messages were settled, and how many messages that were.
+func (q *watched) countSettled() (orders, messages int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.delivered)
-}
-
-func (q *watched) countSettled() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.settled)
+	for _, n := range q.settled {
+		messages += n
+	}
+	return len(q.settled), messages
 }
 
 // logbook keeps what was logged, a line each.
@@ -318,17 +324,28 @@ func (e *engine) recovers(o model.Offer, users string) {
 }
 
 // nothingLeft makes sure that no message of a sale is left to be delivered, now that nobody consumes: one more is sent,
-// and it is the only one that comes.
+// and it is the only one that comes. A broker that has missed an acknowledgement may deliver again what was settled, but
+// not what is acknowledged here.
 func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 	t.Helper()
 	q := b.open(t, "last")
-	last := entry(o.ID, "last", "key", 0)
-	if err := q.Publish(t.Context(), o.ID, []model.Entry{last}); err != nil {
+	got := b.upTo(t, q, entry(o.ID, "last", "key", 0))
+	for try := 1; len(got) > 1 && try < 3; try++ {
+		got = b.upTo(t, q, entry(o.ID, "last", "key", try))
+	}
+	if len(got) != 1 {
+		t.Errorf("after the last acknowledgement came %d messages", len(got))
+	}
+}
+
+// upTo sends one more message and consumes until it comes.
+func (b *broker) upTo(t *testing.T, q worker.Queue, last model.Entry) (got []model.Entry) {
+	t.Helper()
+	if err := q.Publish(t.Context(), last.SaleID, []model.Entry{last}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var got []model.Entry
 	err := q.Consume(ctx, func(_ context.Context, _ string, entries []model.Entry) error {
 		got = append(got, entries...)
 		if slices.Contains(entries, last) {
@@ -336,9 +353,10 @@ func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 		}
 		return nil
 	})
-	if err != nil || len(got) != 1 || got[0] != last {
-		t.Errorf("after the last acknowledgement came %d messages, %v", len(got), err)
+	if err != nil || !slices.Contains(got, last) {
+		t.Fatalf("the last message is not among %d, %v", len(got), err)
 	}
+	return got
 }
 
 // eventually waits until check is content: for what nothing announces.

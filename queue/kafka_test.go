@@ -58,6 +58,7 @@ func TestTopicsAreMade(t *testing.T) {
 
 // TestTopicDeleted: an operator has deleted the topic. It is made again, and consumers find it.
 func TestTopicDeleted(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	q := kafka(t, c, "here")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -123,6 +124,7 @@ func TestSalesKeepTheirPartition(t *testing.T) {
 // TestRebalanceLosesNothing: consumers come and go while messages are settled; what one has in hand is committed before
 // another gets its partition, or comes to that one.
 func TestRebalanceLosesNothing(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

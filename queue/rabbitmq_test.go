@@ -49,6 +49,7 @@ func consuming(t *testing.T, q *RabbitMQ) {
 }
 
 func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
 	server := testkit.RabbitMQ(t)
 	for name, test := range map[string]func(*testing.T, *testkit.RabbitMQServer){
 		"a delay wakes one instance, not too early": testDelayWakesOne,

@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// patience bounds each wait for an event that has to come: well above a Kafka session and a broker's start.
-const patience = 40 * time.Second
+// patience bounds each wait for an event that has to come: far above a Kafka session and a broker's start, also on a
+// busy machine.
+const patience = 2 * time.Minute
 
 // broker is one kind of queue, and what a test may do to it.
 type broker struct {
@@ -78,13 +79,16 @@ func (b *broker) open(t testing.TB, instance string) worker.Queue {
 	return openAt(t, b.kind, b.address, instance, slog.New(slog.DiscardHandler))
 }
 
-// TestQueues holds every broker to the same promises.
+// TestQueues holds every broker to the same promises. The tests mostly wait, so they run side by side, except those of
+// RabbitMQ, which share a server that some of them kill. The test that counts goroutines runs before all others.
 func TestQueues(t *testing.T) {
-	for kind, start := range map[string]func(testing.TB) func(testing.TB) *broker{
-		"redis-list": startRedisList, "rabbitmq": startRabbitMQ, "kafka": startKafka,
-	} {
+	kinds := map[string]func(testing.TB) *broker{"redis-list": startRedisList(t), "rabbitmq": startRabbitMQ(t), "kafka": startKafka(t)}
+	for kind, fresh := range kinds {
+		t.Run(kind+" leaves nothing running", func(t *testing.T) { testLeavesNothingRunning(t, fresh(t)) })
+	}
+	for kind, fresh := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			fresh := start(t)
+			t.Parallel()
 			for name, test := range map[string]func(*testing.T, *broker){
 				"a rush":                    testRush,
 				"any order, any number":     testAnyOrderAnyNumber,
@@ -94,11 +98,15 @@ func TestQueues(t *testing.T) {
 				"away at the start":         testAwayAtTheStart,
 				"away in mid-rush":          testAwayInMidRush,
 				"hangs":                     testHangs,
-				"nothing is left running":   testLeavesNothingRunning,
 				"settled at the stop":       testStop,
 				"messages of other engines": testForeign,
 			} {
-				t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
+				t.Run(name, func(t *testing.T) {
+					if kind != "rabbitmq" {
+						t.Parallel()
+					}
+					test(t, fresh(t))
+				})
 			}
 		})
 	}
@@ -150,7 +158,10 @@ func testAnyOrderAnyNumber(t *testing.T, b *broker) {
 	e.publish(o, entries...)
 	stop := e.running()
 	e.settled(o, 30)
-	eventually(t, "all are delivered", func() bool { return e.queue.count() == 30 })
+	eventually(t, "all messages are settled", func() bool {
+		_, messages := e.queue.countSettled()
+		return messages >= len(entries)
+	})
 	stop()
 	b.nothingLeft(t, o)
 	e.settled(o, 30)
@@ -183,7 +194,10 @@ func testKilledConsumer(t *testing.T, b *broker) {
 	_ = child.Wait() // it was killed
 	stop := e.running()
 	e.settled(o, 50)
-	eventually(t, "the broker brings what the dead consumer had", func() bool { return e.queue.count() == 50 })
+	eventually(t, "the broker brings what the dead consumer had", func() bool {
+		orders, _ := e.queue.countSettled()
+		return orders == 50
+	})
 	stop()
 	b.nothingLeft(t, o)
 	e.settled(o, 50)
@@ -242,7 +256,8 @@ func testSettleFails(t *testing.T, b *broker) {
 	b.nothingLeft(t, o)
 }
 
-// testUnreadable: what nobody can read goes to the dead letters, and holds up nothing.
+// testUnreadable: what nobody can read goes to the dead letters, and holds up nothing. What the broker delivers again
+// becomes a dead letter again.
 func testUnreadable(t *testing.T, b *broker) {
 	e := newShop(t, "").engine("here", b)
 	o := e.sale(100)
@@ -257,15 +272,14 @@ func testUnreadable(t *testing.T, b *broker) {
 	e.settled(o, 10)
 	var dead []string
 	eventually(t, "the dead letters hold the bad ones", func() bool {
-		dead = b.dead(t)
+		dead = slices.Compact(slices.Sorted(slices.Values(b.dead(t))))
 		return len(dead) >= len(bad)
 	})
-	slices.Sort(dead)
 	slices.Sort(bad)
 	if !slices.Equal(dead, bad) {
 		t.Errorf("the dead letters are %q, want %q", dead, bad)
 	}
-	if lines := e.log.holding("dead letters"); len(lines) != len(bad) {
+	if lines := e.log.holding("dead letters"); len(lines) < len(bad) {
 		t.Errorf("the log says %q", lines)
 	}
 	stop()
@@ -284,7 +298,10 @@ func testForeign(t *testing.T, b *broker) {
 	e.publish(o, lost...)
 	e.publish(other, entry(other.ID, "u-1", "key", 1))
 	stop := e.running()
-	eventually(t, "all are settled", func() bool { return e.queue.countSettled() == 6 })
+	eventually(t, "all are settled", func() bool {
+		orders, _ := e.queue.countSettled()
+		return orders == 6
+	})
 	stop()
 	b.nothingLeft(t, o)
 	if n := e.orders(o); n != 0 {
@@ -296,7 +313,7 @@ func testForeign(t *testing.T, b *broker) {
 func testAwayAtTheStart(t *testing.T, b *broker) {
 	b.down()
 	e := newShop(t, "").engine("here", b)
-	o := e.sale(200)
+	o := e.sale(plenty)
 	e.running()
 	for i := range 20 {
 		e.admit(attempt(o, fmt.Sprint("u-", i)))
@@ -313,15 +330,13 @@ func testAwayAtTheStart(t *testing.T, b *broker) {
 	if lines := e.log.holding("queue works again"); len(lines) == 0 {
 		t.Error("nothing tells of its return")
 	}
-	if err := e.healthy(); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "the broker is healthy", func() bool { return e.healthy() == nil })
 }
 
 // testAwayInMidRush: the broker is killed while messages are on their way, and comes back with what it had on disk.
 func testAwayInMidRush(t *testing.T, b *broker) {
 	e := newShop(t, "").engine("here", b)
-	o := e.sale(1000)
+	o := e.sale(plenty)
 	e.running()
 	e.recovers(o, "before")
 	before := e.orders(o)
@@ -346,7 +361,7 @@ func testAwayInMidRush(t *testing.T, b *broker) {
 // testHangs: a broker that takes connections and answers nothing holds an attempt up for a bounded time.
 func testHangs(t *testing.T, b *broker) {
 	e := newShop(t, "").engine("here", b)
-	o := e.sale(1000)
+	o := e.sale(plenty)
 	e.running()
 	e.recovers(o, "before")
 	before := e.orders(o)
@@ -358,7 +373,7 @@ func testHangs(t *testing.T, b *broker) {
 		e.admit(attempt(o, fmt.Sprint("u-", i)))
 	}
 	e.settled(o, before+20)
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	thaw()
@@ -368,20 +383,22 @@ func testHangs(t *testing.T, b *broker) {
 // testStop: what was published and not delivered is settled at the stop, without the broker.
 func testStop(t *testing.T, b *broker) {
 	e := newShop(t, "").engine("here", b)
-	o := e.sale(100)
+	o := e.sale(plenty)
 	e.queue.deaf = true
 	e.running()
-	for i := range 20 {
-		e.admit(attempt(o, fmt.Sprint("u-", i)))
-	}
-	eventually(t, "all is published", func() bool { return len(e.queue.took()) == 20 })
+	admitted := int64(0)
+	eventually(t, "twenty are published", func() bool { // a broker that is slow at first is passed by
+		e.admit(attempt(o, fmt.Sprint("u-", admitted)))
+		admitted++
+		return len(e.queue.took()) >= 20
+	})
 	if err := e.settler.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := e.peek(o).Stream; n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
-	e.settled(o, 20)
+	e.settled(o, admitted)
 }
 
 // testLeavesNothingRunning: neither a consumer nor a publisher outlives its end.
