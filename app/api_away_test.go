@@ -151,7 +151,7 @@ func TestDatabaseLocked(t *testing.T) {
 		p := asked[names[i]]
 		answers[i], errs[i] = p.who.try(t.Context(), p.method, p.path, p.body)
 	})
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 25*time.Second { // the server cuts the connection after thirty
 		t.Errorf("the last answer came after %v", took)
 	}
 	for i, name := range names {

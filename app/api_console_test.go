@@ -127,12 +127,8 @@ func TestLive(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	made := s.createSale(fields{"quota": 3})
-	opened := time.Now()
 	live := s.console(made.ID)
 	first := live.until("the first figures", func(figures) bool { return true })
-	if took := time.Since(opened); took > time.Second {
-		t.Errorf("the first figures took %v", took)
-	}
 	if first.State != "open" || first.Quota != 3 || first.Available != 3 || !first.Database.Reachable || !first.Gate.Reachable || len(first.Instances) != 1 {
 		t.Errorf("at first %+v", first)
 	}
@@ -166,7 +162,7 @@ func TestLive(t *testing.T) {
 	s.setStatus(made.ID, "pause")
 	before := live.until("the pause shows", func(f figures) bool { return f.State == "paused" })
 	after := live.until("the next figures", func(figures) bool { return true })
-	if apart := after.Now.Sub(before.Now); apart < 900*time.Millisecond || apart > patience {
+	if apart := after.Now.Sub(before.Now); apart <= 0 || apart > patience { // TestLiveFigures of package handler has the period
 		t.Errorf("figures come %v apart", apart)
 	}
 	stopped := time.Now()

@@ -89,11 +89,15 @@ func TestHole14_NoFalseNotStarted(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	const sales = 10
-	// The engine knows the database's clock to half of the time in which it reads it, which on a starved machine is long.
-	const clockError = 50 * time.Millisecond
+	// The engine knows the database's clock, here the machine's, to half of the time in which it reads it, which on a busy
+	// machine is long. So far its clock may be ahead.
+	ahead := func() time.Duration {
+		now := time.Now()
+		return s.app.catalog.Now().Sub(now)
+	}
 	began := time.Now()
 	s.createSale(nil)
-	first := time.Now().Add(300*time.Millisecond + 2*sales*time.Since(began)) // on a slow machine later
+	first := time.Now().Add(time.Second + 3*sales*time.Since(began)) // on a slow machine later
 	made := make([]sale, sales)
 	for i := range made {
 		made[i] = s.createSale(fields{"starts_at": first.Add(time.Duration(i) * 37 * time.Millisecond)})
@@ -103,6 +107,7 @@ func TestHole14_NoFalseNotStarted(t *testing.T) {
 		id, starts := made[i].ID, made[i].StartsAt
 		c := s.buyer(fmt.Sprint("u", i))
 		for asked := 0; ; asked++ {
+			clockError := ahead()
 			a, err := c.try(t.Context(), "POST", "/api/v1/sales/"+id+"/path", nil)
 			switch {
 			case err != nil:
@@ -114,7 +119,7 @@ func TestHole14_NoFalseNotStarted(t *testing.T) {
 				t.Errorf("%d %s", a.status, a.body)
 				return
 			}
-			if early := time.Until(starts); early > clockError {
+			if early := time.Until(starts); early > max(clockError, ahead(), 0)+time.Millisecond {
 				t.Errorf("a path %v before the start", early)
 			}
 			path, _ := a.object()["path"].(string)
@@ -467,7 +472,7 @@ func TestHole34_OutsideOfTheSale(t *testing.T) {
 				"closed":               {now.Add(-hour), now.Add(hour), func(id string) { s.setStatus(id, "close") }, "ended"},
 				"paused, then closed":  {now.Add(-hour), now.Add(hour), func(id string) { s.setStatus(id, "pause"); s.setStatus(id, "close") }, "ended"},
 				"the end moved here":   {now.Add(-hour), now.Add(hour), func(id string) { s.patchSale(id, fields{"ends_at": now.Add(-time.Minute)}) }, "ended"},
-				"the start moved away": {now.Add(-hour), now.Add(hour), func(id string) { s.patchSale(id, fields{"starts_at": now.Add(time.Minute)}) }, "not_started"},
+				"the start moved away": {now.Add(-hour), now.Add(hour), func(id string) { s.patchSale(id, fields{"starts_at": now.Add(hour / 2)}) }, "not_started"},
 				"over while paused": {now.Add(-hour), now.Add(hour), func(id string) {
 					s.setStatus(id, "pause")
 					s.patchSale(id, fields{"ends_at": now.Add(-time.Minute)})
@@ -699,7 +704,7 @@ func TestHole45_ManyAddressesManyBuyers(t *testing.T) {
 			s := start(t, func(c *config.Settings) {
 				c.Strategy, c.UserRequests, c.UserWindow, c.IPRate = strategy, 3, time.Hour, 8
 			})
-			saleID := s.createSale(fields{"limit_per_user": 20, "quota": 100}).ID
+			saleID := s.createSale(fields{"limit_per_user": 20, "quota": 200}).ID
 			ann := s.buyer("ann")
 			url := func(c *client) string { return "/api/v1/sales/" + saleID + "/" + c.forgedPath(saleID) + "/orders" }
 			var got tally
@@ -729,8 +734,8 @@ func TestHole45_ManyAddressesManyBuyers(t *testing.T) {
 // Hole 45, the window of time: the count ends with it.
 func TestHole45_WindowEnds(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow = 2, 300*time.Millisecond })
-	saleID := s.createSale(fields{"limit_per_user": 20, "quota": 100}).ID
+	s := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow = 2, time.Second })
+	saleID := s.createSale(fields{"limit_per_user": 100, "quota": 100}).ID
 	ann := s.buyer("ann")
 	var statuses []int
 	for len(statuses) < 3 || statuses[len(statuses)-1] == http.StatusCreated {
@@ -739,7 +744,7 @@ func TestHole45_WindowEnds(t *testing.T) {
 		if a.status == http.StatusTooManyRequests && a.header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After: %s", a.header.Get("Retry-After"))
 		}
-		if len(statuses) > 15 {
+		if len(statuses) > 99 {
 			t.Fatalf("never too frequent: %v", statuses)
 		}
 	}

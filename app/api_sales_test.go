@@ -110,7 +110,7 @@ func TestEvents(t *testing.T) {
 	s.patchSale(made.ID, fields{"add_quota": 5})
 	await(7, "open")
 
-	soon := s.createSale(fields{"starts_at": time.Now().Add(700 * time.Millisecond), "ends_at": time.Now().Add(1400 * time.Millisecond)})
+	soon := s.createSale(fields{"starts_at": time.Now().Add(2 * time.Second), "ends_at": time.Now().Add(4 * time.Second)})
 	turning := s.events(soon.ID)
 	for _, want := range []string{"upcoming", "open", "ended"} {
 		if e := turning.next(t); e.State != want {
@@ -122,13 +122,14 @@ func TestEvents(t *testing.T) {
 	turning.ended(t)
 }
 
-// An unchanged stock is said again every 15 seconds, for longer than the server's time-outs for other answers.
+// An unchanged stock is said again every 15 seconds, for longer than the server's time-outs for other answers. The test of
+// the same name in package handler judges the time by a clock that no other load slows down.
 func TestEventsHeartbeat(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	heard := s.events(s.createSale(nil).ID)
 	first, second := heard.next(t), heard.next(t)
-	if pause := second.Now.Sub(first.Now); second.Available != 10 || pause < 14*time.Second || pause > 17*time.Second {
+	if pause := second.Now.Sub(first.Now); second.Available != 10 || pause < 14*time.Second {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 }

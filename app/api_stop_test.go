@@ -152,6 +152,7 @@ func TestTwoInstances(t *testing.T) {
 	ann.purchase(saleID, 1).refused(409, "paused")
 	two.eventually("the other shows the pause", func() bool { return two.sale(saleID).State == "paused" })
 	two.setStatus(saleID, "resume")
+	one.eventually("one knows that the sale goes on", func() bool { return one.sale(saleID).State == "open" })
 
 	for _, s := range []*server{one, two} {
 		s.eventually("both are on the list", func() bool {

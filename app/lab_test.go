@@ -90,6 +90,7 @@ func (r labRun) exact(t *testing.T, strategy string, stock int64) {
 }
 
 func TestLab(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		args []string
 		on   func(*testing.T) func(*config.Settings)
@@ -101,6 +102,7 @@ func TestLab(t *testing.T) {
 		"servers, a few buyer": {[]string{"--buyers=12", "--concurrency=12"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, testkit.Redis(t)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var change func(*config.Settings)
 			if tc.on != nil {
 				change = tc.on(t)
@@ -132,6 +134,7 @@ func TestLab(t *testing.T) {
 
 // With two instances a lock in the process guards nothing, and the report says why.
 func TestLabTwoInstances(t *testing.T) {
+	t.Parallel()
 	r := runTheLab(t.Context(), t, nil, "--strategies=mutex,pessimistic,local,hybrid", "--buyers=300", "--stock=100", "--instances=2")
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -147,8 +150,10 @@ func TestLabTwoInstances(t *testing.T) {
 
 // An instance that dies in the middle takes no unit along, whatever it knew, was doing or had queued.
 func TestLabKill(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"straight": nil, "over HTTP": {"--over-http"}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			args := append([]string{"--strategies=local,redis,hybrid,pessimistic", "--buyers=300", "--stock=100", "--instances=2", "--kill"}, args...)
 			r := runTheLab(t.Context(), t, onMariaDB(t, testkit.Redis(t)), args...)
 			if r.err != nil {
@@ -205,6 +210,7 @@ func TestLabLeavesNothing(t *testing.T) {
 
 // Stores that an instance serves from are not for playing.
 func TestLabRefusesBusyStores(t *testing.T) {
+	t.Parallel()
 	change := onMariaDB(t, testkit.Redis(t))
 	s := start(t, change)
 	s.eventually("the instance is on the list", func() bool {
@@ -219,6 +225,7 @@ func TestLabRefusesBusyStores(t *testing.T) {
 
 // Who stops the lab gets what it has measured by then.
 func TestLabInterrupted(t *testing.T) {
+	t.Parallel()
 	server := testkit.Redis(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	change := onMariaDB(t, server)
