@@ -288,8 +288,8 @@ func TestAlertsHaveTheirRunbook(t *testing.T) {
 }
 
 func TestTargetsInDocumentsExist(t *testing.T) {
-	targets := found(read(t, "Makefile"), regexp.MustCompile(`(?m)^([a-z]+):.* ## `))
-	called := regexp.MustCompile("(?m)`make ([a-z]+)`|^(?:\\$ )?make ([a-z]+)$")
+	targets := found(read(t, "Makefile"), regexp.MustCompile(`(?m)^([a-z-]+):.* ## `))
+	called := regexp.MustCompile("(?m)`make ([a-z-]+)`|^(?:\\$ )?make ([a-z-]+)$")
 	for _, file := range documents(t) {
 		subset(t, file, found(read(t, file), called), "a target of the Makefile", targets)
 	}
