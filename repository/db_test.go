@@ -87,7 +87,7 @@ func held(t *testing.T, db *gorm.DB, n int) []*sql.Conn {
 	}
 	conns := make([]*sql.Conn, n)
 	for i := range conns {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if conns[i], err = pool.Conn(ctx); err != nil {
 			t.Fatalf("connection %d: %v", i+1, err)

@@ -129,7 +129,7 @@ func (s *shop) next(t *testing.T) heard {
 	select {
 	case h := <-s.heard:
 		return h
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no callback came")
 	}
 	return heard{}
@@ -243,7 +243,7 @@ func TestRunRepeats(t *testing.T) {
 			t.Errorf("first %s, then %s", first.body, again.body)
 		}
 	}
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if _, reported := s.bank.count(); reported == 1 {
 			break
@@ -257,7 +257,7 @@ func TestRunRepeats(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Run goes on after its context")
 	}
 	if len(s.heard) != 0 {

@@ -13,6 +13,7 @@ import (
 // Redis dies in mid-rush, the database sells on, Redis comes back empty: whoever was confirmed keeps the order,
 // nothing is oversold, and the rest sells.
 func TestHole06_RedisDiesAndReturnsEmpty(t *testing.T) {
+	t.Parallel()
 	s := shop.New(t)
 	a, b := s.Start(), s.Start()
 	sale := s.Sale(a.URL, 600)
@@ -38,6 +39,7 @@ func soldOn(t *testing.T, attempts []shop.Attempt, quota int) {
 // Redis hangs after it may have run a script: the attempt goes to the database under the same id, and when
 // Redis wakes up and its entry is settled, it meets the order that is there.
 func TestHole17_RedisHangsInMidRush(t *testing.T) {
+	t.Parallel()
 	s := shop.New(t)
 	a := s.Start()
 	sale := s.Sale(a.URL, 300)
@@ -52,6 +54,7 @@ func TestHole17_RedisHangsInMidRush(t *testing.T) {
 // An instance is killed under load: every order that it confirmed is in the database exactly once, and the other
 // instance takes over what it left in the queue.
 func TestKilledInstanceLosesNoConfirmedOrder(t *testing.T) {
+	t.Parallel()
 	s := shop.New(t)
 	a, b := s.Start(), s.Start()
 	sale := s.Sale(a.URL, 500)
@@ -72,6 +75,7 @@ func TestKilledInstanceLosesNoConfirmedOrder(t *testing.T) {
 
 // A buyer whose connection broke asks again under the same key, on another instance: there is one order.
 func TestRepeatedKeyAfterAKilledInstance(t *testing.T) {
+	t.Parallel()
 	s := shop.New(t)
 	a, b := s.Start(), s.Start()
 	sale := s.Sale(a.URL, 2000)
@@ -98,6 +102,7 @@ func TestRepeatedKeyAfterAKilledInstance(t *testing.T) {
 
 // One user at limit 1 buys at the same instant on two instances, one of which has no Redis.
 func TestHole08_TwoWaysOfOneUserAtOnce(t *testing.T) {
+	t.Parallel()
 	s := shop.New(t)
 	a := s.Start()
 	down := testkit.Redis(t)
@@ -128,6 +133,7 @@ func TestHole08_TwoWaysOfOneUserAtOnce(t *testing.T) {
 
 // Every process is restarted, in any order: nothing is sold twice, nothing is lost.
 func TestHole46_RestartsInAnyOrder(t *testing.T) {
+	t.Parallel()
 	s := shop.New(t)
 	a, b := s.Start(), s.Start()
 	sale := s.Sale(a.URL, 400)

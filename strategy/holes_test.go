@@ -410,11 +410,11 @@ func TestHole25_PurchasesGoOnAfterAScriptFlush(t *testing.T) {
 	})
 }
 
-// TestHole40_OptimisticSellsExactlyWhatThereIs: 1,000 at once on 100 units.
+// TestHole40_OptimisticSellsExactlyWhatThereIs: 300 at once on 100 units.
 func TestHole40_OptimisticSellsExactlyWhatThereIs(t *testing.T) {
 	eachPair(t, func(s *stores) {
 		e := s.engine("optimistic")
-		const quota, buyers = 100, 1000
+		const quota, buyers = 100, 300
 		o := e.sale(quota, 1)
 		var mu sync.Mutex
 		verdicts := map[model.Verdict]int64{}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience bounds each wait for an event that has to come.
-	patience = 15 * time.Second
+	patience = time.Minute
 	// longWait is a buyer's who waits until the order is settled.
 	longWait = 10 * time.Second
 )
@@ -47,10 +47,11 @@ type stores struct {
 	restartRedis func() // nil: it can't come back
 }
 
-// eachPair runs a test on both pairs of stores that servers run on.
+// eachPair runs a test on both pairs of stores that servers run on, side by side.
 func eachPair(t *testing.T, run func(s *stores)) {
 	t.Helper()
 	t.Run("SQLite and embedded Redis", func(t *testing.T) {
+		t.Parallel()
 		s := newStores(t, sqlite(t))
 		server, err := embedded.StartRedis()
 		if err != nil {
@@ -60,7 +61,10 @@ func eachPair(t *testing.T, run func(s *stores)) {
 		s.redisURL, s.killRedis = server.URL(), server.Close
 		run(s)
 	})
-	t.Run("MariaDB and redis-server", func(t *testing.T) { run(withServer(t, mariadb(t))) })
+	t.Run("MariaDB and redis-server", func(t *testing.T) {
+		t.Parallel()
+		run(withServer(t, mariadb(t)))
+	})
 }
 
 // withServer adds a redis-server, which can be killed and restarted.

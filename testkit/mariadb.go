@@ -26,9 +26,9 @@ const (
 	// share it, or the first start would write the log anew.
 	redoLogSize = "--innodb-log-file-size=16M"
 	// installTimeout is far above the seconds that making a data folder takes on a slow disk.
-	installTimeout = time.Minute
+	installTimeout = 3 * time.Minute
 	// adminTimeout ends a DROP DATABASE that waits for a transaction which a test left open.
-	adminTimeout = 10 * time.Second
+	adminTimeout = time.Minute
 )
 
 // MariaDBServer is a mariadbd whose commits are durable: a Restart finds what was committed before a Kill.

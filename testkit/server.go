@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// startTimeout is far above the second that a slow machine needs, and far below a test's own limit.
-	startTimeout = 30 * time.Second
+	// startTimeout is far above the seconds that a busy machine needs, and far below a test's own limit.
+	startTimeout = 2 * time.Minute
 	// pollEvery is how often a starting server is asked whether it answers: nothing announces that.
 	pollEvery = 5 * time.Millisecond
 	// startTries bounds the ports tried when others take them first.

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds each wait for an event that has to come.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // stores are a database and a Redis, as a server would have them.
 type stores struct {

@@ -98,6 +98,7 @@ func (s *Shop) RacePayments(saleID string, attempts []Attempt, urls [2]string) (
 		defer close(raced)
 		racers.Wait()
 	}()
+	<-time.After(time.Until(payments[0].Deadline)) // before that every unit is held
 	ticker := time.NewTicker(resaleEvery)
 	defer ticker.Stop()
 	for {
