@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-busy test-engine test-drill test-browser test-deploy browser lint fmt fuzz lab bench microbench drill nginx kits check build clean
+.PHONY: help run test test-busy test-engine test-drill test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -79,6 +79,10 @@ bench: ## Measure every goal against a bare Gin server: most of an hour, or BENC
 drill: ## Break every part under load: about 25 minutes, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too
 	cd drill && DRILL=full go test -count=1 -timeout 3h -run 'TestDrill/($(ROWS))'
 	@if [[ -n "$(SEEDS)" ]]; then cd drill && SEEDS=$(SEEDS) go test -count=1 -timeout 0 ./sim; fi
+
+REPEAT ?= 20
+repairs: ## Kill the app at each of its steps, REPEAT (20) times, and measure how long the gate stays wrong; writes docs/drill.md
+	cd drill && REPEAT=$(REPEAT) go test -count=1 -timeout 3h -run 'TestDrill/^13'
 
 nginx: ## Kill an instance behind nginx under 50,000 attempts; make test has a short form
 	DRILL=full go test -count=1 -timeout 20m -run TestNginx -v ./scenario

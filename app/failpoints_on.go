@@ -18,7 +18,8 @@ import (
 
 // A build for drills dies, as by a kill -9, at the nth pass of the point that FLASHSALE_FAILPOINT names as point:n, and
 // its clock is off by FLASHSALE_CLOCK_OFFSET. Points: admitted, committed, acknowledging; changed, when the database has
-// changed without the gate, which is not told yet; and the steps of a rebuild: epoch, closed, pending, contents,
+// changed without the gate, which is not told yet; refunded, when the provider has sent money back, before that is noted;
+// and the steps of a rebuild: epoch, closed, pending, contents,
 // installed.
 
 var (
@@ -89,6 +90,11 @@ func (s mortalStore) GateChanges(ctx context.Context, saleID string, after int64
 		pass("changed")
 	}
 	return changes, upTo, more, err
+}
+
+func (s mortalStore) MarkRefunded(ctx context.Context, paymentID string) error {
+	pass("refunded")
+	return s.Store.MarkRefunded(ctx, paymentID)
 }
 
 func (s mortalStore) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (int64, bool, error) {

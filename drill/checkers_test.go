@@ -342,6 +342,7 @@ func TestReplaceOnce(t *testing.T) {
 }
 
 func TestBetween(t *testing.T) {
+	const beginMark, endMark = "<!-- drill:begin -->\n", "<!-- drill:end -->"
 	page := "before\n" + beginMark + "old\n" + endMark + "\nafter\n"
 	for range 2 { // a second report replaces the first
 		var err error

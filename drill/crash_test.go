@@ -29,6 +29,7 @@ var crashRows = slices.Concat(
 		{13, "the app is killed within a second of Redis's return", "another one repairs the gate, without traffic", diesAnywhere},
 		{13, "the app is killed when it has sold without its Redis", "another one tells the gate", diesHavingSold},
 		{13, "the app is killed when orders are cancelled, before it tells the gate", "another one tells the gate", diesReleasing},
+		{13, "the app is killed when money was sent back, before it notes that", "noted later; the money goes back once", diesRefunding},
 		{14, "entries are delivered twice", "no double order; claimed", deliveredTwice},
 		{14, "a consumer stands still", "its entries are claimed; no double order when it goes on", slowConsumer},
 		{14, "an instance stands still while it locks the stock row", "MySQL gives up on it; the others sell on", frozenWithTheStock},
@@ -63,9 +64,9 @@ func (d *drill) dead(i *shop.Instance) time.Time {
 	return time.Now()
 }
 
-// repairTime is the longest that a gate may stay wrong after a death. The short form also runs on machines that are busy
-// with something else, where no time can be promised.
-var repairTime = span(time.Minute, 5*time.Second)
+// repairTime is the longest that a gate may stay wrong after a death, where the rows' times count. Else the machine may
+// be busy with something else, and no time can be promised.
+var repairTime = map[bool]time.Duration{false: time.Minute, true: 5 * time.Second}[timed]
 
 // repaired waits, without sending anything to the engine, until the gate agrees with the database: open, nothing on its
 // way, and as many units left as are available. since is when somebody was there to repair it.
@@ -247,6 +248,53 @@ func diesReleasing(d *drill) {
 	d.result.Happened = fmt.Sprintf("killed at the first cancel; then %s", d.tally(fresh))
 	s.Books(sale)
 	s.Audited(survivor.URL, sale)
+}
+
+// diesRefunding kills the only instance between the provider's refund and the note of it.
+func diesRefunding(d *drill) {
+	s := shop.New(d)
+	s.Binary = shop.Build(d, "-tags", "failpoints")
+	doomed := mortal(s, "refunded", 1)
+	sale := s.Sale(doomed.URL, 1)
+	buyer := s.Rush(sale, "buyer", 1, nil, doomed.URL)[0]
+	payment := s.Must(http.StatusCreated, "POST", doomed.URL+"/api/v1/orders/"+buyer.OrderID+"/payments", s.Token(buyer.User), nil)
+	address, _ := payment["pay_url"].(string)
+	request, err := http.NewRequestWithContext(d.Context(), http.MethodPost, address, strings.NewReader("choice=pay"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		d.Fatal(err)
+	}
+	_ = response.Body.Close()
+	paid := func(url string) (bool, error) { return orderStatus(s, url, buyer) == "paid", nil }
+	d.until(shop.Recovery, "the order is paid", func() (bool, error) { return paid(doomed.URL) })
+	s.Must(http.StatusOK, "POST", doomed.URL+"/api/v1/admin/orders/"+buyer.OrderID+"/refund", s.Operator(doomed.URL), nil)
+	d.dead(doomed)
+
+	next := s.Start()
+	books, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer books.close()
+	d.until(shop.Recovery, "the refund is noted", func() (bool, error) {
+		var noted int
+		err := books.db.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM payments WHERE status = 'refunded'").Scan(&noted)
+		return noted == 1, err
+	})
+	var charges, refunds int
+	err = books.db.QueryRowContext(d.Context(), "SELECT COUNT(*), SUM(status = 'refunded') FROM sandbox_transactions").Scan(&charges, &refunds)
+	if err != nil || charges != 1 || refunds != 1 {
+		d.Errorf("the bank has %d transactions, %d refunded, %v", charges, refunds, err)
+	}
+	d.result.Happened = "noted by the next instance; the bank refunded the charge once"
+	if again := s.Rush(sale, "next", 1, nil, next.URL)[0]; !again.Confirmed() {
+		d.Errorf("the unit is not sold again: %d %s", again.Status, again.Code)
+	}
+	s.Audited(next.URL, sale)
 }
 
 // The stream's names are what somebody with redis-cli sees.

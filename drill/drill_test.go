@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,6 +17,15 @@ import (
 
 // full is set by `make drill`: larger crowds, longer faults, and the rows that need rights of their own.
 var full = os.Getenv("DRILL") == "full"
+
+// repeats is how often each row is run. With more than one, a row's short form has to repair what a death left within
+// the time that is promised, and the times are written to the document.
+var repeats = max(1, number(os.Getenv("REPEAT")))
+
+func number(text string) int {
+	n, _ := strconv.Atoi(text) // what is no number counts as nothing
+	return n
+}
 
 // row is one fault or attack, what is expected of it, and what does it.
 type row struct {
@@ -30,10 +40,12 @@ func (r row) name() string { return fmt.Sprintf("%02d %s", r.number, r.fault) }
 // alone are the numbers of the rows that judge latencies, or count what a shared server was asked: nothing runs beside them.
 var alone = []int{23, 26, 27, 28}
 
-// together lets a test run beside others, as most of them wait most of the time. The full form reports times, so its rows
-// run one after the other.
+// timed says that the rows' times count, so that they run one after the other.
+var timed = full || repeats > 1
+
+// together lets a test run beside others, as most of them wait most of the time.
 func together(t *testing.T) {
-	if !full {
+	if !timed {
 		t.Parallel()
 	}
 }
@@ -51,7 +63,7 @@ func TestDrill(t *testing.T) {
 	start := time.Now()
 	all := rows()
 	var results []result
-	for _, r := range all {
+	for _, r := range slices.Repeat(all, repeats) {
 		t.Run(r.name(), func(t *testing.T) {
 			if !slices.Contains(alone, r.number) {
 				together(t)
@@ -64,7 +76,7 @@ func TestDrill(t *testing.T) {
 				d.result.Took, d.result.Passed = time.Since(start), !t.Failed()
 				t.Log(d.result.line(), d.result.Happened)
 				progress(d.result.line())
-				if full {
+				if timed {
 					results = append(results, d.result)
 				}
 			}()
@@ -74,6 +86,8 @@ func TestDrill(t *testing.T) {
 	var bites []bite
 	t.Run("teeth", func(t *testing.T) { bites = teeth(t) })
 	switch {
+	case repeats > 1:
+		reportRepairs(t, results)
 	case !full:
 	case len(results) < len(all) || len(bites) < len(mutations):
 		progress("not all rows were run: " + reportPath + " stays as it is")
@@ -84,7 +98,7 @@ func TestDrill(t *testing.T) {
 
 // progress is for whoever waits for the full form, also without -v.
 func progress(line string) {
-	if full {
+	if timed {
 		fmt.Fprintln(os.Stdout, line)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +56,6 @@ func (b bite) line() string {
 // reportPath is from the folder of this package.
 const reportPath = "../docs/drill.md"
 
-// beginMark and endMark enclose what a run writes.
-const beginMark, endMark = "<!-- drill:begin -->\n", "<!-- drill:end -->"
-
 // report writes the tables between the marks of the document.
 func report(t *testing.T, results []result, bites []bite, took time.Duration) {
 	t.Helper()
@@ -76,12 +74,56 @@ func report(t *testing.T, results []result, bites []bite, took time.Duration) {
 	}
 }
 
-// between puts a text between the marks of a page.
-func between(page, text string) (string, error) {
+// reportRepairs writes how long gates stayed wrong after each kind of death, if all rows have passed and there were any.
+func reportRepairs(t *testing.T, results []result) {
+	t.Helper()
+	repairs, order := map[string][]time.Duration{}, []string(nil)
+	for _, r := range results {
+		if !r.Passed {
+			return
+		}
+		if r.Repair > 0 {
+			if len(repairs[r.Fault]) == 0 {
+				order = append(order, r.Fault)
+			}
+			repairs[r.Fault] = append(repairs[r.Fault], r.Repair)
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Run by `make repairs REPEAT=%d` on %s: %s/%s, %d cores, %s.\n\n", repeats, time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Fprint(&b, "| death | times | median | longest |\n|---|---:|---:|---:|\n")
+	for _, fault := range order {
+		list := repairs[fault]
+		slices.Sort(list)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(fault), len(list), list[len(list)/2].Round(10*time.Millisecond), list[len(list)-1].Round(10*time.Millisecond))
+	}
+	page, err := os.ReadFile(reportPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := enclosed(string(page), "repairs", b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(reportPath, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// between puts a text between the marks of a page that enclose the tables of a whole run.
+func between(page, text string) (string, error) { return enclosed(page, "drill", text) }
+
+// enclosed puts a text between the marks of a name.
+func enclosed(page, name, text string) (string, error) {
+	beginMark, endMark := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
 	before, rest, begins := strings.Cut(page, beginMark)
 	_, after, ends := strings.Cut(rest, endMark)
 	if !begins || !ends {
-		return "", fmt.Errorf("%s has no marks", reportPath)
+		return "", fmt.Errorf("%s has no marks of %s", reportPath, name)
 	}
 	return before + beginMark + "\n" + text + "\n" + endMark + after, nil
 }
