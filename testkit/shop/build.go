@@ -60,7 +60,8 @@ func builder(flags []string) (func() (string, error), error) {
 		// Without the symbols, which no test reads, linking takes half as long.
 		args := append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...)
 		cmd := exec.CommandContext(context.Background(), "go", append(args, ".")...)
-		cmd.Dir = Root() // which need not be the module of the test
+		cmd.Dir = Root()                                // which need not be the module of the test
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w: %s", cmd, err, out)
 		}
