@@ -249,7 +249,7 @@ func (d *drill) watch(s *shop.Shop, sale string) (end func()) {
 // rest, every queued attempt ends, and gate and database agree; nothing is lost, doubled or over.
 func (d *drill) recovered(s *shop.Shop, sale string, quota int64, attempts []shop.Attempt, urls ...string) {
 	d.Helper()
-	d.recoveredOn(s, sale, terms{quota: quota, limit: 1, within: shop.Recovery}, attempts, urls...)
+	d.recoveredOn(s, sale, terms{quota: quota, limit: 1, within: recoveryTime}, attempts, urls...)
 }
 
 // recoveredOn is recovered for a sale on other terms.

@@ -206,7 +206,7 @@ func TestImbalance(t *testing.T) {
 			if err != nil || !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
-			patience := shop.Recovery
+			patience := recoveryTime
 			if tc.want == "" {
 				patience = 3 * lookPeriod // all of which passes, since there is nothing to see
 			}
@@ -252,7 +252,7 @@ func TestSellRest(t *testing.T) {
 			if tc.quota < 30 { // then fewer are sold than are to be, and none is left to sell
 				told = append(told, s.Rush(sale, "second", 25, nil, a.URL)...)
 			}
-			patience := shop.Recovery
+			patience := recoveryTime
 			if !tc.ends {
 				patience = time.Second // all of which passes
 			}

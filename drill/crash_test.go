@@ -64,10 +64,6 @@ func (d *drill) dead(i *shop.Instance) time.Time {
 	return time.Now()
 }
 
-// repairTime is the longest that a gate may stay wrong after a death, where the rows' times count. Else the machine may
-// be busy with something else, and no time can be promised.
-var repairTime = map[bool]time.Duration{false: time.Minute, true: 5 * time.Second}[timed]
-
 // repaired waits, without sending anything to the engine, until the gate agrees with the database: open, nothing on its
 // way, and as many units left as are available. since is when somebody was there to repair it.
 func (d *drill) repaired(s *shop.Shop, sale string, since time.Time) {
@@ -270,7 +266,7 @@ func diesRefunding(d *drill) {
 	}
 	_ = response.Body.Close()
 	paid := func(url string) (bool, error) { return orderStatus(s, url, buyer) == "paid", nil }
-	d.until(shop.Recovery, "the order is paid", func() (bool, error) { return paid(doomed.URL) })
+	d.until(recoveryTime, "the order is paid", func() (bool, error) { return paid(doomed.URL) })
 	s.Must(http.StatusOK, "POST", doomed.URL+"/api/v1/admin/orders/"+buyer.OrderID+"/refund", s.Operator(doomed.URL), nil)
 	d.dead(doomed)
 
@@ -280,7 +276,7 @@ func diesRefunding(d *drill) {
 		d.Fatal(err)
 	}
 	defer books.close()
-	d.until(shop.Recovery, "the refund is noted", func() (bool, error) {
+	d.until(recoveryTime, "the refund is noted", func() (bool, error) {
 		var noted int
 		err := books.db.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM payments WHERE status = 'refunded'").Scan(&noted)
 		return noted == 1, err
@@ -334,7 +330,7 @@ func deliveredTwice(d *drill) {
 	}
 	load.more(200, time.Minute)
 	attempts := load.stop()
-	d.until(shop.Recovery, "the entries taken away are claimed and settled", func() (bool, error) {
+	d.until(recoveryTime, "the entries taken away are claimed and settled", func() (bool, error) {
 		n, err := client.XLen(ctx, stream).Result()
 		return n == 0, err
 	})
@@ -362,7 +358,7 @@ func slowConsumer(d *drill) {
 	claimed := int64(0)
 	for range size(1, 3) {
 		load.more(200, time.Minute)
-		d.until(shop.Recovery, "it is frozen with entries in hand", func() (bool, error) {
+		d.until(recoveryTime, "it is frozen with entries in hand", func() (bool, error) {
 			b.Signal(syscall.SIGSTOP)
 			if claimed = d.inHand(client, sale, known); claimed > 0 {
 				return true, nil
@@ -370,7 +366,7 @@ func slowConsumer(d *drill) {
 			b.Signal(syscall.SIGCONT)
 			return false, nil
 		})
-		d.until(shop.Recovery, "the other has claimed them", func() (bool, error) { return d.inHand(client, sale, known) == 0, nil })
+		d.until(recoveryTime, "the other has claimed them", func() (bool, error) { return d.inHand(client, sale, known) == 0, nil })
 		b.Signal(syscall.SIGCONT)
 	}
 	load.more(200, time.Minute)
@@ -404,14 +400,14 @@ func frozenWithTheStock(d *drill) {
 			return err
 		}
 		go func() { frozen <- s.Rush(sale, "frozen", 10, nil, b.URL) }()
-		d.until(shop.Recovery, "its settle waits for the stock", func() (bool, error) { return d.waiting(root) })
+		d.until(recoveryTime, "its settle waits for the stock", func() (bool, error) { return d.waiting(root) })
 		b.Signal(syscall.SIGSTOP)
 		return nil // the stock row is its own now, and it doesn't know
 	})
 	stopped := time.Now()
 	load := d.rush(s, sale, a.URL)
 	var stall time.Duration
-	d.until(shop.Recovery, "the other sells", func() (bool, error) {
+	d.until(recoveryTime, "the other sells", func() (bool, error) {
 		for _, at := range load.soFar() {
 			if at.Confirmed() {
 				stall = at.Answered.Sub(stopped)
@@ -505,7 +501,7 @@ func poisonedEntries(d *drill) {
 			(SELECT COUNT(*) FROM refusals WHERE sale_id = ? AND user_id = 'poisoner'), (SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner')`,
 			sale, sale).Scan(&deleted, &refused, &orders)
 	}
-	d.until(shop.Recovery, "what nobody can read is deleted, and noted", func() (bool, error) {
+	d.until(recoveryTime, "what nobody can read is deleted, and noted", func() (bool, error) {
 		err := look()
 		return deleted >= len(garbage), err
 	})
@@ -513,7 +509,7 @@ func poisonedEntries(d *drill) {
 	attempts := load.stop()
 	books()
 	// It is refused for good at its fifth delivery; each comes some three seconds after the one before.
-	d.until(3*shop.Recovery, "nothing is left in the stream", func() (bool, error) {
+	d.until(3*recoveryTime, "nothing is left in the stream", func() (bool, error) {
 		n, err := client.XLen(d.Context(), stream).Result()
 		return n == 0, err
 	})

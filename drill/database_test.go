@@ -289,7 +289,7 @@ func (d *drill) deadlocks(db, root *sql.DB, sale string, victims int) (lost int)
 			if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&n); err != nil {
 				return err
 			}
-			d.until(shop.Recovery, "a settle waits for the stock", func() (bool, error) { return d.waiting(root) })
+			d.until(recoveryTime, "a settle waits for the stock", func() (bool, error) { return d.waiting(root) })
 			err := tx.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM buyers WHERE sale_id = ? FOR UPDATE", sale).Scan(&n)
 			if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1213 {
 				ours++
@@ -467,7 +467,7 @@ func connectionsTaken(d *drill) {
 		d.Fatal(err)
 	}
 	var others []*sql.Conn
-	d.until(shop.Recovery, "others have every connection", func() (bool, error) {
+	d.until(recoveryTime, "others have every connection", func() (bool, error) {
 		left, err := d.disconnect(admin, u.User.Username())
 		if err == nil && left == 0 && len(others) >= 19 { // and the administrator's
 			return true, nil

@@ -43,6 +43,15 @@ var alone = []int{23, 26, 27, 28}
 // timed says that the rows' times count, so that they run one after the other.
 var timed = full || repeats > 1
 
+// recoveryTime is the longest that anything may stay wrong after a fault, and repairTime the gate after a death, where the
+// rows' times count. Else the machine may be busy with something else, and no time can be promised.
+var recoveryTime, repairTime = func() (time.Duration, time.Duration) {
+	if timed {
+		return shop.Recovery, 5 * time.Second
+	}
+	return time.Minute, time.Minute
+}()
+
 // together lets a test run beside others, as most of them wait most of the time.
 func together(t *testing.T) {
 	if !timed {

@@ -140,7 +140,7 @@ func (d *drill) shout(i *shop.Instance, authorization string) int {
 		d.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(shop.Recovery)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(recoveryTime)); err != nil {
 		d.Fatal(err)
 	}
 	sent := make(chan struct{})

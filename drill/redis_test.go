@@ -183,7 +183,7 @@ func (sc *scene) settle(detail string) {
 	gate, alone := sc.ways()
 	sc.result.Happened += fmt.Sprintf("; %d sold by the gate, %d by the database alone; gates: %s; gate and database agreed after %s",
 		gate, alone, strings.Join(sc.gates(), ", "), agreed.Round(10*time.Millisecond))
-	if agreed > shop.Recovery {
+	if agreed > recoveryTime {
 		sc.Errorf("gate and database agreed after %s", agreed)
 	}
 }

@@ -161,7 +161,7 @@ func (d *drill) failedStarts(s *shop.Shop, secrets map[string]string) map[string
 		"a start with a broken file":              {"serve", "--config", broken},
 		"an audit with a bad Redis URL":           {"audit", "--database", s.Database, "--redis", "redis://:" + secrets["Redis's password"] + "@127.0.0.1:port/0"},
 	} {
-		ctx, cancel := context.WithTimeout(d.Context(), shop.Recovery)
+		ctx, cancel := context.WithTimeout(d.Context(), recoveryTime)
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, s.Binary, args...)
 		cmd.Stdout, cmd.Stderr = &out, &out

@@ -187,7 +187,7 @@ func (d *drill) bothWays(binary string) (findings, error) {
 		d.gateThere(s, sale, gated.URL)
 	}
 	attempts = append(attempts, d.send(s, sale, groupsOf(4*groups, "last", gated.URL, alone.URL), nil)...)
-	return d.sellRest(s, sale, terms{quota: quota, limit: teethLimit, within: shop.Recovery}, attempts, gated.URL, alone.URL)
+	return d.sellRest(s, sale, terms{quota: quota, limit: teethLimit, within: recoveryTime}, attempts, gated.URL, alone.URL)
 }
 
 // groupsOf are buyers of four kinds in turn: one who asks on both instances under one key; one who asks for more than a

@@ -232,7 +232,7 @@ func (d *drill) rawKey(i *shop.Instance, s *shop.Shop, sale, key string) int {
 	if _, err := io.WriteString(conn, request); err != nil {
 		d.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(shop.Recovery))
+	_ = conn.SetReadDeadline(time.Now().Add(recoveryTime))
 	answer, _ := io.ReadAll(conn) // cut off behind what was refused
 	if len(answer) < len("HTTP/1.0 400") {
 		d.Fatalf("the key %q: the answer is %q", key, answer)
