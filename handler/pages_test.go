@@ -1,10 +1,14 @@
 package handler
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"flashsale/model"
@@ -71,6 +75,45 @@ func TestPagesThatNeverChange(t *testing.T) {
 	}
 	if made != 1 {
 		t.Errorf("made %d times", made)
+	}
+}
+
+// What is prepared once is compressed once, for whoever takes that; what is made for one request alone is not.
+func TestPreparedAnswersAreCompressed(t *testing.T) {
+	s := newShop(t)
+	s.offer.Description = strings.Repeat("Cast iron. ", 100)
+	s.refresh()
+	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if !strings.HasPrefix(r.URL.Path, "/sales/B") && r.URL.Path != "/nothing" {
+			_, _ = fmt.Fprint(w, strings.Repeat("a page ", 1000))
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, strings.Repeat("nothing here ", 1000))
+	})
+	for path, compressed := range map[string]bool{
+		"/": true, "/sales/" + benchSale: true, "/orders": true, "/console": true, "/api": true, "/openapi.yaml": true, "/nothing": true,
+		"/api/v1/sales": true, "/api/v1/sales/" + benchSale: true,
+		"/sales/BBBBBBBBBBBBBBBB": false, "/api/v1/time": false, "/healthz": false,
+	} {
+		plain, zipped := s.ask(path, "Accept", "text/html"), s.ask(path, "Accept", "text/html", "Accept-Encoding", "gzip, br")
+		if encoding := zipped.Header().Get("Content-Encoding"); (encoding == "gzip") != compressed || plain.Header().Get("Content-Encoding") != "" {
+			t.Errorf("%s: %q, compressed: %t", path, encoding, compressed)
+		}
+		if !compressed {
+			continue
+		}
+		r, err := gzip.NewReader(zipped.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(r); err != nil || !bytes.Equal(body, plain.Body.Bytes()) {
+			t.Errorf("%s: unpacked it is another: %v", path, err)
+		}
+		if plain.Header().Get("Vary") != "Accept-Encoding" || zipped.Header().Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: Vary %q and %q", path, plain.Header().Get("Vary"), zipped.Header().Get("Vary"))
+		}
 	}
 }
 

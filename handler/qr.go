@@ -12,6 +12,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"flashsale/middleware"
+	"flashsale/prepared"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // qrCode answers with a sale's short link as a QR code.
 func (a *API) qrCode() gin.HandlerFunc {
-	kept := otter.Must(&otter.Options[string, *page]{MaximumSize: maxQRCodes})
+	kept := otter.Must(&otter.Options[string, *prepared.Answer]{MaximumSize: maxQRCodes})
 	return func(c *gin.Context) {
 		code := c.Param("code")
 		made, ok := kept.GetIfPresent(code)
@@ -36,10 +37,12 @@ func (a *API) qrCode() gin.HandlerFunc {
 				middleware.Fail(c, err)
 				return
 			}
-			made = newPage(http.Header{"Cache-Control": {"public, max-age=86400"}}, "image/svg+xml", []byte(svg))
+			made = prepared.New(http.StatusOK, http.Header{
+				"Content-Type": {"image/svg+xml"}, "Cache-Control": {"public, max-age=86400"},
+			}, []byte(svg))
 			kept.Set(code, made)
 		}
-		made.send(c)
+		made.Send(c.Writer, c.Request)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/prepared"
 )
 
 const (
@@ -28,7 +29,7 @@ func (a *API) time(c *gin.Context) {
 
 // listSales answers with the JSON of all live sales.
 func (a *API) listSales() gin.HandlerFunc {
-	return a.allSales(func(c *gin.Context, live []model.Offer) *page {
+	return a.allSales(func(c *gin.Context, live []model.Offer) *prepared.Answer {
 		views := make([]saleView, len(live))
 		for i, o := range live {
 			views[i] = a.saleView(o)
@@ -37,14 +38,16 @@ func (a *API) listSales() gin.HandlerFunc {
 	})
 }
 
-// salesJSON makes a page of what everyone may see, or fails the request and gives nil.
-func salesJSON(c *gin.Context, view any) *page {
+// salesJSON makes an answer of what everyone may see, or fails the request and gives nil.
+func salesJSON(c *gin.Context, view any) *prepared.Answer {
 	body, err := json.Marshal(view)
 	if err != nil {
 		middleware.Fail(c, err)
 		return nil
 	}
-	return newPage(http.Header{"Cache-Control": {"public, max-age=" + strconv.Itoa(saleMaxAge)}}, jsonType, body)
+	return prepared.New(http.StatusOK, http.Header{
+		"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(saleMaxAge)},
+	}, body)
 }
 
 // offer finds the route's sale, or ends the request.
@@ -75,7 +78,7 @@ func (a *API) getSale() gin.HandlerFunc {
 		if !ok {
 			return
 		}
-		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *page {
+		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
 			view := a.saleView(offer)
 			view.State = state // by the clock as pages read it
 			return salesJSON(c, view)

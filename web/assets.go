@@ -1,8 +1,6 @@
 package web
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -14,7 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"flashsale/prepared"
 )
 
 //go:embed assets
@@ -44,16 +43,10 @@ var reference = regexp.MustCompile(`"\./([a-z0-9-]+\.[a-z]+)"`)
 
 // Assets are the style, scripts and pictures of the pages, made ready once at the start.
 type Assets struct {
-	served map[string]*asset   // by the name with a hash
-	names  map[string]string   // the name with a hash, by the plain one
-	needs  map[string][]string // what a file refers to, directly or not, by plain names
-}
-
-// asset is one file, ready to be sent.
-type asset struct {
-	contentType          string
-	plain, gzipped       []byte
-	plainTag, gzippedTag string
+	served map[string]*prepared.Answer // by the name with a hash
+	bodies map[string][]byte           // as they are served, by plain names
+	names  map[string]string           // the name with a hash, by the plain one
+	needs  map[string][]string         // what a file refers to, directly or not, by plain names
 }
 
 // NewAssets makes the embedded files ready, once for all engines of this process: the lab has several.
@@ -84,7 +77,7 @@ func embeddedAssets() (*Assets, error) {
 // makeAssets replaces names inside the files by names with a hash, so those that are referred to come first; a circle is
 // an error.
 func makeAssets(sources map[string][]byte) (*Assets, error) {
-	a := &Assets{served: map[string]*asset{}, names: map[string]string{}, needs: map[string][]string{}}
+	a := &Assets{served: map[string]*prepared.Answer{}, bodies: map[string][]byte{}, names: map[string]string{}, needs: map[string][]string{}}
 	for name := range sources {
 		if err := a.add(sources, name, nil); err != nil {
 			return nil, err
@@ -119,35 +112,18 @@ func (a *Assets) add(sources map[string][]byte, name string, within []string) er
 	body := reference.ReplaceAllFunc(source, func(quoted []byte) []byte {
 		return []byte(strconv.Quote("./" + a.names[string(quoted[3:len(quoted)-1])]))
 	})
-	made, hash, err := newAsset(name, body)
-	if err != nil {
-		return err
-	}
 	extension := path.Ext(name)
-	a.names[name] = strings.TrimSuffix(name, extension) + "." + hash + extension
-	a.served[a.names[name]] = made
-	return nil
-}
-
-func newAsset(name string, body []byte) (made *asset, hash string, err error) {
-	contentType, ok := contentTypes[path.Ext(name)]
+	contentType, ok := contentTypes[extension]
 	if !ok {
-		return nil, "", fmt.Errorf("asset %s: no content type is known", name)
+		return fmt.Errorf("asset %s: no content type is known", name)
 	}
-	var gzipped bytes.Buffer
-	w, err := gzip.NewWriterLevel(&gzipped, gzip.BestCompression)
-	if err != nil {
-		return nil, "", err
-	}
-	if _, err := w.Write(body); err != nil {
-		return nil, "", err
-	}
-	if err := w.Close(); err != nil {
-		return nil, "", err
-	}
-	sum := sha256.Sum256(body)
-	hash = hex.EncodeToString(sum[:hashBytes])
-	return &asset{contentType, body, gzipped.Bytes(), `"` + hash + `"`, `"` + hash + `-gzip"`}, hash, nil
+	hash := sha256.Sum256(body)
+	a.bodies[name] = body
+	a.names[name] = strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(hash[:hashBytes]) + extension
+	a.served[a.names[name]] = prepared.New(http.StatusOK, http.Header{
+		"Content-Type": {contentType}, "Cache-Control": {forever}, "Content-Security-Policy": {assetPolicy},
+	}, body)
+	return nil
 }
 
 // URL is where an asset is served. It fails for a name that no asset has.
@@ -166,30 +142,5 @@ func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	body, tag := found.plain, found.plainTag
-	header := w.Header()
-	if takesGzip(r.Header.Get("Accept-Encoding")) {
-		body, tag = found.gzipped, found.gzippedTag
-		header.Set("Content-Encoding", "gzip")
-	}
-	header.Set("Content-Type", found.contentType)
-	header.Set("Cache-Control", forever)
-	header.Set("Content-Security-Policy", assetPolicy)
-	header.Set("Vary", "Accept-Encoding")
-	header.Set("ETag", tag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-}
-
-// takesGzip reads Accept-Encoding (RFC 9110, 12.5.3).
-func takesGzip(header string) bool {
-	for choice := range strings.SplitSeq(header, ",") {
-		coding, weight, weighted := strings.Cut(choice, ";")
-		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-			continue
-		}
-		value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
-		q, err := strconv.ParseFloat(value, 64)
-		return !weighted || err == nil && q > 0
-	}
-	return false
+	found.Send(w, r)
 }

@@ -101,8 +101,8 @@ func TestAssetsReferToServedNames(t *testing.T) {
 	a := newAssets(t)
 	inside := regexp.MustCompile(`"\./([^"]+)"`)
 	references := 0
-	for name, made := range a.served {
-		for _, match := range inside.FindAllSubmatch(made.plain, -1) {
+	for name, body := range a.bodies {
+		for _, match := range inside.FindAllSubmatch(body, -1) {
 			references++
 			if _, ok := a.served[string(match[1])]; !ok {
 				t.Errorf("%s refers to %s", name, match[1])
@@ -148,15 +148,5 @@ func TestAssetsThatCantBe(t *testing.T) {
 				t.Error("no error")
 			}
 		})
-	}
-}
-
-func TestTakesGzip(t *testing.T) {
-	for header, want := range map[string]bool{
-		"": false, "gzip": true, "br, GZIP": true, "gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0.000": false, "br": false, "xgzip": false, "gzip;q=x": false, "*": false,
-	} {
-		if got := takesGzip(header); got != want {
-			t.Errorf("Accept-Encoding %q: %t", header, got)
-		}
 	}
 }
