@@ -286,7 +286,7 @@ func TestEveryRoute(t *testing.T) {
 	s.console(teapot.ID).until("figures", func(figures) bool { return true })
 	operator.call("GET", desk("/orders.csv"), nil).want(200)
 	s.anyone().call("GET", short+"/qr.svg", nil).want(200)
-	for _, file := range []string{"/api", "/openapi.yaml", "/openapi.json"} {
+	for _, file := range []string{"/api", "/openapi.yaml", "/openapi.json", "/robots.txt", "/favicon.ico"} {
 		s.anyone().call("GET", file, nil).want(200)
 	}
 	compared := s.labEvents()

@@ -161,6 +161,8 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/api", a.showAlways())
 	pages.GET("/openapi.yaml", a.showAlways())
 	pages.GET("/openapi.json", a.showAlways())
+	pages.GET("/robots.txt", a.showAlways())
+	pages.GET("/favicon.ico", a.showAlways())
 	pages.GET("/lab/reports/:report", deadline, a.labReport)
 	pages.GET("/s/:code", deadline, a.shortLink)
 	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())

@@ -39,12 +39,14 @@ type Catalog interface {
 }
 
 // Pages shows the sales (/), one sale (/sales/ID), a buyer's orders (/orders), the operator's console (/console) and what
-// the API is (/api, /openapi.yaml, /openapi.json).
+// the API is (/api, /openapi.yaml, /openapi.json); beside them what browsers and crawlers ask for by themselves
+// (/favicon.ico, /robots.txt).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
+	files     map[string]file
 	describe  func() (*apiFiles, error)
 }
 
@@ -85,7 +87,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages,
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}}
+	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
 	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable", "console", "console-sale", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
@@ -111,7 +113,10 @@ func (p *Pages) Head() template.HTML { return p.head }
 // ServeHTTP answers with a page.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, isSale := strings.CutPrefix(r.URL.Path, "/sales/")
+	file, isFile := p.files[r.URL.Path]
 	switch {
+	case isFile:
+		file.send(w)
 	case isSale:
 		p.sale(w, r, id)
 	case strings.HasPrefix(r.URL.Path, "/console/sales/"): // one page for all of them: its script knows which

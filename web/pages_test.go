@@ -242,3 +242,32 @@ func TestHead(t *testing.T) {
 		}
 	}
 }
+
+// Crawlers may read the pages of sales and nothing else, and the icon is that of the pages.
+func TestFiles(t *testing.T) {
+	p, _ := pagesOf(t)
+	for path, contentType := range map[string]string{"/robots.txt": "text/plain; charset=utf-8", "/favicon.ico": "image/svg+xml"} {
+		if w := ask(t, p, path); w.Code != http.StatusOK || w.Header().Get("Content-Type") != contentType || w.Header().Get("Cache-Control") != "public, max-age=86400" {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	icon := regexp.MustCompile(`<link rel="icon" href="([^"]+)"`).FindStringSubmatch(string(p.Head()))
+	if len(icon) == 0 || ask(t, newAssets(t), icon[1]).Body.String() != ask(t, p, "/favicon.ico").Body.String() {
+		t.Errorf("the icon of the pages is %q", icon)
+	}
+	robots := ask(t, p, "/robots.txt").Body.String()
+	for path, open := range map[string]bool{
+		"/": true, "/sales/TEAPOT": true, "/s/TEA": true, "/assets/base.css": true,
+		"/api": false, "/api/v1/sales": false, "/openapi.yaml": false, "/console": false, "/console/lab": false, "/lab/reports/A": false, "/orders": false, "/pay/A": false,
+	} {
+		allowed := true
+		for line := range strings.Lines(robots) {
+			if prefix, ok := strings.CutPrefix(strings.TrimSpace(line), "Disallow: "); ok && strings.HasPrefix(path, prefix) {
+				allowed = false
+			}
+		}
+		if allowed != open {
+			t.Errorf("crawlers may read %s: %t", path, allowed)
+		}
+	}
+}
