@@ -49,6 +49,9 @@ func (a *API) exportOrders(c *gin.Context) {
 			c.Header("Content-Type", "text/csv; charset=utf-8")
 			c.Header("Content-Disposition", `attachment; filename="orders-`+f.SaleID+`.csv"`)
 			c.Header("Cache-Control", "no-store")
+			if isHead(c) {
+				return
+			}
 			_ = sheet.Write([]string{"order_id", "user_id", "status", "quantity", "amount_cents", "currency", "created_at", "expires_at", "paid_at", "reason"})
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // as the kernel counts

@@ -29,9 +29,10 @@ func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unavailable, RetryAfter: streamsFull})
 		return
 	}
-	c.Header("Content-Type", "text/event-stream")
-	c.Header("Cache-Control", "no-cache")
-	c.Header("X-Accel-Buffering", "no")
+	streamHeader(c)
+	if isHead(c) {
+		return
+	}
 	over := time.NewTimer(consoleLifetime)
 	defer over.Stop()
 	beat := time.NewTicker(heartbeat)

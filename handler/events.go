@@ -124,6 +124,10 @@ func (a *API) saleEvents(c *gin.Context) {
 	if !ok {
 		return
 	}
+	if isHead(c) {
+		streamHeader(c)
+		return
+	}
 	if !a.Streams.enter() {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unavailable, RetryAfter: streamsFull})
 		return
@@ -134,15 +138,20 @@ func (a *API) saleEvents(c *gin.Context) {
 		middleware.Fail(c, fmt.Errorf("take the connection over: %w", err))
 		return
 	}
-	c.Header("Content-Type", "text/event-stream")
-	c.Header("Cache-Control", "no-cache")
-	c.Header("X-Accel-Buffering", "no")
+	streamHeader(c)
 	c.Header("Date", a.Now().UTC().Format(http.TimeFormat))
 	// The end of the stream is that of the connection.
 	head := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: c.Writer.Header(), ContentLength: -1, Close: true}
 	var raw bytes.Buffer
 	_ = head.Write(&raw) // into memory it can't fail
 	go a.Streams.serve(conn, raw.Bytes(), offer.ID, headerOf(c, "Last-Event-Id"))
+}
+
+// streamHeader sets the header of a stream of events, which nobody may keep or hold back.
+func streamHeader(c *gin.Context) {
+	c.Header("Content-Type", "text/event-stream")
+	c.Header("Cache-Control", "no-cache")
+	c.Header("X-Accel-Buffering", "no")
 }
 
 // serve keeps a stream until the client leaves or is too slow.

@@ -103,12 +103,13 @@ func Router(a *API) (http.Handler, error) {
 	path := a.timed("path_token", middleware.PathToken(a.Paths))
 	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed))
 
-	r.GET("/healthz", a.healthz)
-	r.GET("/readyz", a.readyz)
+	all := routes{&r.RouterGroup}
+	all.GET("/healthz", a.healthz)
+	all.GET("/readyz", a.readyz)
 	// Without a limit: a page without its style is broken, and an asset costs no more than a refusal.
-	r.GET("/assets/:name", gin.WrapH(a.Assets))
+	all.GET("/assets/:name", gin.WrapH(a.Assets))
 
-	api := r.Group("/api/v1", instance)
+	api := all.Group("/api/v1", instance)
 	api.POST("/payments/callback", deadline, a.callback)  // the provider's address is one for all buyers
 	api.GET("/sales/:sale/events", address, a.saleEvents) // a stream has no end
 
@@ -151,7 +152,7 @@ func Router(a *API) (http.Handler, error) {
 	console.GET("/sales/:sale/orders.csv", a.exportOrders)
 	console.GET("/lab/events", a.labEvents)
 
-	pages := r.Group("", instance, address, missing)
+	pages := all.Group("", instance, address, missing)
 	pages.GET("/", a.showSales())
 	pages.GET("/sales/:sale", a.showSale())
 	pages.GET("/orders", a.showAlways())
@@ -170,3 +171,19 @@ func Router(a *API) (http.Handler, error) {
 	pages.POST("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
 	return r, nil
 }
+
+// routes are those of a group. What answers GET answers HEAD with the same header: net/http leaves the body out, and
+// handlers whose answer is long or has no end stop behind the header.
+type routes struct{ *gin.RouterGroup }
+
+// Group makes routes below these.
+func (r routes) Group(path string, stages ...gin.HandlerFunc) routes {
+	return routes{r.RouterGroup.Group(path, stages...)}
+}
+
+// GET makes a route for GET and HEAD.
+func (r routes) GET(path string, stages ...gin.HandlerFunc) {
+	r.Match([]string{http.MethodGet, http.MethodHead}, path, stages...)
+}
+
+func isHead(c *gin.Context) bool { return c.Request.Method == http.MethodHead }

@@ -270,7 +270,7 @@ func TestKubernetesInstances(t *testing.T) {
 
 	routes := read(t, "handler/router.go")
 	for what, probe := range map[string]*core.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != what || probe.HTTPGet.Port.StrVal != "http" || !strings.Contains(routes, `r.GET("`+what+`", `) {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != what || probe.HTTPGet.Port.StrVal != "http" || !strings.Contains(routes, `.GET("`+what+`", `) {
 			t.Errorf("%s is asked by %+v", what, probe)
 		}
 	}
