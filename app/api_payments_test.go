@@ -69,6 +69,31 @@ func TestSandboxPage(t *testing.T) {
 	s.anyone().call("POST", s.url+"/pay/AAAA", "choice=pay", "Content-Type", "application/x-www-form-urlencoded").want(404)
 }
 
+// The payment page takes a short form and nothing else.
+func TestPayTakesShortForms(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	ann := s.buyer("ann")
+	made := ann.buy(s.createSale(nil).ID, 1)
+	page := ann.startPayment(made.ID).PayURL
+	const form = "application/x-www-form-urlencoded"
+	longest := "choice=pay&more=" + strings.Repeat("x", 4<<10-16)
+	s.anyone().call("POST", page, longest+"x", "Content-Type", form).refused(413, "too_large")
+	for _, contentType := range []string{"", "application/json", "text/plain", "multipart/form-data; boundary=b"} {
+		said := s.anyone().call("POST", page, "choice=pay", "Content-Type", contentType).refused(415, "unsupported_media_type")
+		if said.Detail != "The body must be sent as "+form+"." {
+			t.Errorf("%q: %s", contentType, said.Detail)
+		}
+	}
+	if now := ann.order(made.ID); now.Status != "pending" {
+		t.Fatalf("the order is %s", now.Status)
+	}
+	s.anyone().call("POST", page, longest, "Content-Type", form+"; charset=utf-8").want(200)
+	if now := ann.order(made.ID); now.Status != "paid" {
+		t.Errorf("the order is %s", now.Status)
+	}
+}
+
 // Someone pays the declined payment's page after all, from a tab that was still open.
 func TestPayAfterDeclineOnTheSamePage(t *testing.T) {
 	t.Parallel()

@@ -9,15 +9,24 @@ import (
 	"flashsale/model"
 )
 
-// opsHandler answers on the operators' address, which is not for the outside.
+// opsRoutes are those of the operators' address, which is not for the outside. The profiles read forms, so that a body
+// of parts would be kept in files: nothing is taken but GET, and of a body nothing is read.
+func opsRoutes(m *metrics.Metrics) map[string]http.Handler {
+	return map[string]http.Handler{
+		"/metrics":      m.Handler(),
+		"/debug/pprof/": http.HandlerFunc(pprof.Index),
+		// Not cmdline: flags may hold secrets.
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+	}
+}
+
 func opsHandler(m *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m.Handler())
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	// Not cmdline: flags may hold secrets.
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	for path, h := range opsRoutes(m) {
+		mux.Handle("GET "+path, http.MaxBytesHandler(h, 0))
+	}
 	return mux
 }
 

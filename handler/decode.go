@@ -21,6 +21,12 @@ import (
 	"flashsale/service"
 )
 
+// Media types of bodies. A browser's form needs no files, so nobody reads multipart/form-data, which would be kept in files.
+const (
+	jsonBody = "application/json"
+	formBody = "application/x-www-form-urlencoded"
+)
+
 const (
 	// maxBodyBytes is several times the largest body that buyers and payment providers have to send.
 	maxBodyBytes = 4 << 10
@@ -39,7 +45,7 @@ const (
 // request and returns false: UnsupportedMediaType, TooLarge with the bound, or BadRequest with what is wrong. into may
 // then be half filled.
 func decode(c *gin.Context, most int64, into any) bool {
-	body, ok := readBody(c, most)
+	body, ok := readBody(c, jsonBody, most)
 	if !ok {
 		return false
 	}
@@ -50,10 +56,10 @@ func decode(c *gin.Context, most int64, into any) bool {
 	return true
 }
 
-// readBody reads a JSON body as it came; it refuses the request as decode does.
-func readBody(c *gin.Context, most int64) ([]byte, bool) {
-	if !isJSON(headerOf(c, "Content-Type")) {
-		refuse(c, model.UnsupportedMediaType)
+// readBody reads a body of this media type as it came; it refuses the request as decode does.
+func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
+	if !isOf(headerOf(c, "Content-Type"), mediaType) {
+		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
 		return nil, false
 	}
 	announced := c.Request.ContentLength
@@ -80,13 +86,13 @@ func readBody(c *gin.Context, most int64) ([]byte, bool) {
 	return body, true
 }
 
-// isJSON reports whether a Content-Type is application/json, with whatever parameters.
-func isJSON(contentType string) bool {
-	if contentType == "application/json" {
+// isOf reports whether a Content-Type is of this media type, with whatever parameters.
+func isOf(contentType, mediaType string) bool {
+	if contentType == mediaType {
 		return true // as nearly all write it
 	}
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "application/json"
+	given, _, err := mime.ParseMediaType(contentType)
+	return err == nil && given == mediaType
 }
 
 // headerOf gives a header of the request by its name in Go's spelling; GetHeader would look for that first.

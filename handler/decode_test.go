@@ -82,11 +82,11 @@ func TestDecodeRefuses(t *testing.T) {
 		detail      string
 		field       string
 	}{
-		"no type":                    {"", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
-		"another type":               {"text/plain", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
-		"a form":                     {"application/x-www-form-urlencoded", strings.NewReader(`quantity=2`), model.UnsupportedMediaType, "", ""},
-		"a type like it":             {"application/json-seq", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
-		"a broken type":              {"application/json; charset", strings.NewReader(`{}`), model.UnsupportedMediaType, "", ""},
+		"no type":                    {"", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
+		"another type":               {"text/plain", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
+		"a form":                     {"application/x-www-form-urlencoded", strings.NewReader(`quantity=2`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
+		"a type like it":             {"application/json-seq", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
+		"a broken type":              {"application/json; charset", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
 		"too large":                  {jsonType, strings.NewReader(over), model.TooLarge, "The request's body is larger than 4 KiB.", ""},
 		"too large, chunked":         {jsonType, chunked(over), model.TooLarge, "The request's body is larger than 4 KiB.", ""},
 		"cut off":                    {jsonType, io.MultiReader(strings.NewReader(`{`), brokenReader{}), model.BadRequest, "the body did not arrive in full", ""},

@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -17,9 +19,16 @@ func (a *API) startPayment(c *gin.Context) {
 	}, verdict, err)
 }
 
+// form reads a form of at most maxBodyBytes for the handler behind it; it refuses the request as decode does.
+func form(c *gin.Context) {
+	if raw, ok := readBody(c, formBody, maxBodyBytes); ok {
+		c.Request.Body = io.NopCloser(bytes.NewReader(raw))
+	}
+}
+
 // callback hears from a payment provider. Anything but 200 makes the provider say it again.
 func (a *API) callback(c *gin.Context) {
-	raw, ok := readBody(c, maxBodyBytes)
+	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	if !ok {
 		return
 	}

@@ -154,8 +154,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.UnsupportedMediaType: {
 		http.StatusUnsupportedMediaType,
-		text{"Unsupported media type", "The body must be sent as application/json."},
-		text{"媒体类型不支持", "请求体必须以 application/json 发送。"},
+		text{"Unsupported media type", "The body must be sent as the media type that this address takes."},
+		text{"媒体类型不支持", "请求体必须以该地址支持的媒体类型发送。"},
 	},
 	model.IdempotencyMismatch: {
 		http.StatusUnprocessableEntity,

@@ -84,7 +84,7 @@ func answerOutcome(c *gin.Context, outcome model.Outcome) {
 // readQuantity reads a purchase's body; it refuses the request as decode does, and if there is no quantity. The
 // body that nearly all send is read without reflection.
 func readQuantity(c *gin.Context) (quantity int, ok bool) {
-	raw, ok := readBody(c, maxBodyBytes)
+	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	if !ok {
 		return 0, false
 	}

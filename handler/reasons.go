@@ -10,6 +10,7 @@ import (
 // Reasons that the handlers find themselves: of bodies, headers and query parameters.
 const (
 	overSize      service.Reason = "over_size"
+	otherType     service.Reason = "other_type"
 	cutOff        service.Reason = "cut_off"
 	emptyBody     service.Reason = "empty_body"
 	notUTF8       service.Reason = "not_utf8"
@@ -46,6 +47,7 @@ var reasons = map[service.Reason]wording{
 	service.BadPassword:   {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
 
 	overSize:      {"The request's body is larger than {max} KiB.", "请求体超过 {max} KiB。"},
+	otherType:     {"The body must be sent as {value}.", "请求体必须以 {value} 发送。"},
 	cutOff:        {"the body did not arrive in full", "请求体没有完整到达"},
 	emptyBody:     {"the body is empty", "请求体为空"},
 	notUTF8:       {"the body is not valid UTF-8", "请求体不是有效的 UTF-8"},

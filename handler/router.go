@@ -88,7 +88,7 @@ func Router(a *API) (http.Handler, error) {
 	if a.Trace != nil {
 		r.Use(a.Trace) // the outermost, so that every line of the log has the trace
 	}
-	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers())
+	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(), middleware.MaxBody(maxOperatorBodyBytes))
 	missing := a.missing()
 	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)
@@ -168,7 +168,7 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/s/:code", deadline, a.shortLink)
 	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())
 	pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
-	pages.POST("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
+	pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Sandbox))
 	return r, nil
 }
 

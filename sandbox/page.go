@@ -84,7 +84,8 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // choose does what the buyer chose, and says what came of it. That is not the payment's status: who pays on a page on
 // which they declined before has paid, in a transaction of its own.
 func (p *Provider) choose(r *http.Request, payment model.Payment) outcome {
-	choice := r.PostFormValue("choice")
+	_ = r.ParseForm() // not PostFormValue, which keeps parts of multipart/form-data in files; what can't be read is no choice
+	choice := r.PostForm.Get("choice")
 	if choice != "pay" && choice != "decline" {
 		return isNoChoice
 	}
