@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"runtime"
@@ -215,5 +216,51 @@ func TestHole58_BodiesOfEveryForm(t *testing.T) { // not parallel: it counts wha
 				t.Fatalf("%s %s, %s: left %v, %v", d.method, d.path, name, files, err)
 			}
 		}
+	}
+}
+
+// Strangers who empty the instance's bucket and that of an address, and who knock at the doors of payments and of operators
+// without a proof, take the turn of nobody who has one.
+func TestHole59_FloodOfStrangers(t *testing.T) {
+	t.Parallel()
+	const setUp, flood = 100, 6_000 // more than any bucket holds
+	s := start(t, func(c *config.Settings) { c.LimitRate, c.LimitBurst, c.IPRate = 0.001, setUp, setUp })
+	made := s.createSale(nil)
+	ann := s.buyer("ann")
+	bought := ann.buy(made.ID, 1)
+	paid := ann.startPayment(bought.ID)
+	word := fields{"payment_id": paid.PaymentID, "provider_txn_id": "txn-1", "status": "succeeded", "amount_cents": bought.AmountCents}
+
+	const callback, stats = "/api/v1/payments/callback", "/api/v1/admin/stats"
+	buyer := "Bearer " + s.buyer("ben").token
+	for _, stranger := range []struct{ method, path, token string }{
+		{http.MethodGet, "/api/v1/time", ""},
+		{http.MethodGet, "/", ""},
+		{http.MethodGet, "/readyz", ""},
+		{http.MethodPost, callback, ""},
+		{http.MethodGet, stats, ""},
+		{http.MethodGet, stats, "Bearer forged"},
+		{http.MethodGet, stats, buyer},
+	} {
+		for range flood {
+			r := httptest.NewRequestWithContext(t.Context(), stranger.method, stranger.path, strings.NewReader("{}"))
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", stranger.token)
+			s.app.server.Handler.ServeHTTP(httptest.NewRecorder(), r) // no connection: it is quicker than any client
+		}
+	}
+	s.anyone().call("GET", "/api/v1/time", nil).refused(429, "rate_limited")
+	for range 60 {
+		s.callback(word).want(200)
+		s.setStatus(made.ID, "pause")
+		s.setStatus(made.ID, "resume")
+		for _, path := range []string{"/readyz", "/healthz", "/console"} {
+			s.anyone().call("GET", path, nil).want(200)
+		}
+	}
+	s.anyone().call("GET", "/api/v1/time", nil).refused(429, "rate_limited")
+	if books := s.balanced(made.ID); books.Paid != 1 {
+		t.Errorf("books %+v", books)
 	}
 }

@@ -47,7 +47,7 @@ func (s *server) books(saleID string) string {
 func TestEveryRefusal(t *testing.T) {
 	t.Parallel()
 	usual := start(t)
-	slow := start(t, func(c *config.Settings) { c.LimitRate, c.LimitBurst = 0.001, 4 })          // each asks twice, to be refused twice
+	slow := start(t, func(c *config.Settings) { c.LimitRate, c.LimitBurst = 0.001, 3 })          // each asks twice, to be refused twice
 	distant := start(t, func(c *config.Settings) { c.IPRate = 0.0001 })                          // one request of each address
 	strict := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow = 1, time.Hour }) // one of each buyer
 	counting := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow, c.Strategy = 1, time.Hour, "optimistic" })
@@ -177,7 +177,10 @@ func TestEveryRefusal(t *testing.T) {
 			}
 			return purchase("ann", 1)(s, saleID)
 		}},
-		{429, "rate_limited", "the address", distant, func(s *server) string { return s.createSale(nil).ID }, purchase("ann", 1)},
+		{429, "rate_limited", "the address", distant, open, func(s *server, saleID string) (string, string, any, *client) {
+			s.sale(saleID)
+			return purchase("ann", 1)(s, saleID)
+		}},
 		{429, "too_frequent", "the buyer, counted at the gate", strict, open, func(s *server, saleID string) (string, string, any, *client) {
 			s.buyer("ann").purchase(saleID, 1).want(201)
 			return purchase("ann", 1)(s, saleID)

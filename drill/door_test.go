@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 // doorRows are attacks on what stands before all handlers.
 var doorRows = []row{
 	{31, "bodies of every form at every route: parts, without end, compressed", "refused or left unread; flat memory, no file left", formsOfBodies},
+	{32, "a flood of strangers: anonymous requests, callbacks unsigned, tokens forged", "429 or 401; signed callbacks, operators and /readyz get through", floodOfStrangers},
 }
 
 // formsOfBodies takes the routes from the engine's own description, so that a new one is attacked as well.
@@ -137,4 +139,75 @@ func push(d *drill, method, where, token string, body io.Reader, announced int64
 	_ = conn.Close() // before the body, which may have no end
 	_ = res.Body.Close()
 	return res.StatusCode, nil
+}
+
+// floodOfStrangers has as many strangers as fit on the way at every door, while payments are confirmed and a sale is
+// paused and resumed.
+func floodOfStrangers(d *drill) {
+	s := shop.New(d)
+	a := s.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50")
+	wide := s.Start() // for buyers, and the looks from the side
+	const quota, rounds = 60, 60
+	sale := s.Sale(wide.URL, quota)
+	bought := s.Rush(sale, "payer", quota/2, nil, wide.URL)
+	var payments []shop.Payment
+	for _, b := range bought {
+		payments = append(payments, s.StartPayment(b))
+	}
+	operator := s.Operator(wide.URL)
+
+	client := d.manyConnections()
+	var mu sync.Mutex
+	strangers := map[int]int{}
+	ctx, end := context.WithCancel(d.Context())
+	var crowd sync.WaitGroup
+	for n := range 32 {
+		crowd.Go(func() {
+			for i := n; ctx.Err() == nil; i++ {
+				method, path, token := http.MethodGet, "/api/v1/time", ""
+				switch i % 4 {
+				case 1:
+					method, path = http.MethodPost, "/api/v1/payments/callback"
+				case 2:
+					path, token = "/api/v1/admin/stats", "forged"
+				case 3:
+					path = "/readyz"
+				}
+				r, err := ask(ctx, client, method, a.URL+path, strings.NewReader("{}"), "Content-Type", "application/json", "Authorization", "Bearer "+token)
+				if err == nil {
+					mu.Lock()
+					strangers[r.status]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	defer crowd.Wait()
+	defer end()
+	d.until(5*time.Second, "the flood is refused", func() (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return strangers[http.StatusTooManyRequests] > 100, nil
+	})
+	refused := map[string]int{}
+	want := func(what string, status int, doc shop.Document, err error) {
+		if err != nil || status != http.StatusOK {
+			refused[what]++
+			d.Errorf("%s: %d %v %v", what, status, doc["code"], err)
+		}
+	}
+	for i := range rounds {
+		n := i % len(payments)
+		status, doc, err := s.Callback(a.URL, payments[n].ID, shop.Transaction(n, 0), shop.PriceCents) // the second time it is repeated
+		want("a callback", status, doc, err)
+		status, doc, err = s.Call(http.MethodPost, a.URL+"/api/v1/admin/sales/"+sale+"/"+[]string{"pause", "resume"}[i%2], operator, nil)
+		want("an operator", status, doc, err)
+		status, doc, err = s.Call(http.MethodGet, a.URL+"/readyz", "", nil)
+		want("/readyz", status, doc, err)
+	}
+	end()
+	crowd.Wait()
+	d.result.Happened = fmt.Sprintf("strangers: %d times 429, %d times 401; refused of %d each: %d callbacks, %d operators, %d /readyz",
+		strangers[http.StatusTooManyRequests], strangers[http.StatusUnauthorized], rounds, refused["a callback"], refused["an operator"], refused["/readyz"])
+	d.recovered(s, sale, quota, bought, wide.URL)
 }

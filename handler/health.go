@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -12,8 +13,12 @@ import (
 	"flashsale/model"
 )
 
-// checkTimeout is how long a dependency may take to answer /readyz.
-const checkTimeout = time.Second
+const (
+	// checkTimeout is how long the dependencies may take to answer /readyz.
+	checkTimeout = time.Second
+	// readyAge is how long their answers hold, so that a flood of /readyz asks them five times a second.
+	readyAge = 200 * time.Millisecond
+)
 
 // Check asks one dependency. A failed one makes the instance not ready only if it is Needed.
 type Check struct {
@@ -24,26 +29,50 @@ type Check struct {
 
 func (a *API) healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
 
-// readyz asks every dependency. Why one fails is for the log and the operator, not for whoever asks.
-func (a *API) readyz(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), checkTimeout)
+// readyz says what the dependencies last said; whoever comes while they are asked waits for that. Why one fails is for
+// the log and the operator, not for whoever asks.
+func (a *API) readyz() gin.HandlerFunc {
+	var mu sync.Mutex
+	var states gin.H
+	var needed bool // all that are needed are there
+	var at time.Time
+	look := func(ctx context.Context) (gin.H, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if states == nil || a.Now().Sub(at).Abs() >= readyAge {
+			states, needed = a.check(context.WithoutCancel(ctx)) // others want to know as well
+			at = a.Now()
+		}
+		return states, needed
+	}
+	return func(c *gin.Context) {
+		states, needed := look(c.Request.Context())
+		status, word := http.StatusOK, "ready"
+		if !needed {
+			status, word = http.StatusServiceUnavailable, "not ready"
+		}
+		select {
+		case <-a.Closing:
+			status, word = http.StatusServiceUnavailable, "stopping"
+		default:
+		}
+		c.JSON(status, gin.H{"status": word, "dependencies": states})
+	}
+}
+
+// check asks every dependency. needed is false if one that is needed is down.
+func (a *API) check(ctx context.Context) (states gin.H, needed bool) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	states, status, word := gin.H{}, http.StatusOK, "ready"
+	states, needed = gin.H{}, true
 	for _, check := range a.Checks {
 		states[check.Name] = "ok"
 		if err := check.Ask(ctx); err != nil {
 			states[check.Name] = "down"
-			if check.Needed {
-				status, word = http.StatusServiceUnavailable, "not ready"
-			}
+			needed = needed && !check.Needed
 		}
 	}
-	select {
-	case <-a.Closing:
-		status, word = http.StatusServiceUnavailable, "stopping"
-	default:
-	}
-	c.JSON(status, gin.H{"status": word, "dependencies": states})
+	return states, needed
 }
 
 // methods are those that figures are kept of; strangers must not make up others.

@@ -26,16 +26,24 @@ func form(c *gin.Context) {
 	}
 }
 
+// signed lets through what a payment provider has signed, for the handler behind it.
+func (a *API) signed(c *gin.Context) {
+	raw, ok := readBody(c, jsonBody, maxBodyBytes)
+	switch {
+	case !ok:
+	case !a.Payments.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw):
+		refuse(c, model.BadSignature)
+	default:
+		c.Set(signedBody, raw)
+	}
+}
+
+// signedBody is the key of what signed has read.
+const signedBody = "signed body"
+
 // callback hears from a payment provider. Anything but 200 makes the provider say it again.
 func (a *API) callback(c *gin.Context) {
-	raw, ok := readBody(c, jsonBody, maxBodyBytes)
-	if !ok {
-		return
-	}
-	if !a.Payments.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw) {
-		refuse(c, model.BadSignature)
-		return
-	}
+	raw, _ := c.MustGet(signedBody).([]byte)
 	var body struct {
 		PaymentID     string `json:"payment_id"`
 		ProviderTxnID string `json:"provider_txn_id"`

@@ -20,6 +20,16 @@ import (
 // server's time to write.
 const requestLimit = 10 * time.Second
 
+// What proves whose it is has a bucket of its own, which is charged after the proof: a hash over a bounded text, no dearer
+// than a refusal. So no crowd of strangers takes the turn of a payment or of an operator, and nobody without a secret
+// empties these buckets. They bound what runs away among those who have one.
+const (
+	// callbackRate is that of signed callbacks a second: more payments than a database settles.
+	callbackRate = 5_000
+	// operatorRate is that of operators' requests a second: a hundred consoles, or a script that makes sales.
+	operatorRate = 500
+)
+
 // API is what the handlers call.
 type API struct {
 	Purchases *service.Purchases
@@ -94,6 +104,7 @@ func Router(a *API) (http.Handler, error) {
 	r.NoMethod(NoMethod)
 
 	deadline := middleware.Deadline(requestLimit)
+	callbackLimit, operatorLimit := middleware.TokenBucket(callbackRate, callbackRate, 0), middleware.TokenBucket(operatorRate, operatorRate, 0)
 	instance := a.timed("token_bucket", middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
 	if a.Limits.Leaky {
 		instance = a.timed("leaky_bucket", middleware.LeakyBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
@@ -104,21 +115,26 @@ func Router(a *API) (http.Handler, error) {
 	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed))
 
 	all := routes{&r.RouterGroup}
+	// Without a limit: whoever balances load must always hear, a page without its style is broken, operators have to reach
+	// their console, and each of these costs no more than a refusal.
 	all.GET("/healthz", a.healthz)
-	all.GET("/readyz", a.readyz)
-	// Without a limit: a page without its style is broken, and an asset costs no more than a refusal.
+	all.GET("/readyz", a.readyz())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
+	all.GET("/console", a.showAlways())
+	all.GET("/console/sales/:sale", a.showAlways())
+	all.GET("/console/lab", a.showAlways())
 
-	api := all.Group("/api/v1", instance)
-	api.POST("/payments/callback", deadline, a.callback)  // the provider's address is one for all buyers
-	api.GET("/sales/:sale/events", address, a.saleEvents) // a stream has no end
+	api := all.Group("/api/v1")
+	api.POST("/payments/callback", deadline, a.signed, callbackLimit, a.callback) // the provider's address is one for all buyers
 
-	memory := api.Group("", address) // mostly answered from memory; what isn't has requestLimit too
+	memory := api.Group("", instance, address)
+	memory.GET("/sales/:sale/events", a.saleEvents) // a stream has no end
+	// Mostly answered from memory; what isn't has requestLimit too.
 	memory.GET("/sales", a.listSales())
 	memory.GET("/sales/:sale", a.getSale())
 	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
 
-	public := api.Group("", address, deadline)
+	public := memory.Group("", deadline)
 	public.GET("/time", a.time)
 	public.POST("/users", a.register)
 	public.POST("/sessions", a.logIn)
@@ -131,7 +147,12 @@ func Router(a *API) (http.Handler, error) {
 	buyer.POST("/orders/:id/payments", a.startPayment)
 
 	operators := middleware.RequireRole(model.RoleOperator)
-	operator := public.Group("/admin", login, operators)
+	console := api.Group("/admin", login, operators, operatorLimit) // these take as long as they take
+	console.GET("/sales/:sale/live", a.liveFigures)
+	console.GET("/sales/:sale/orders.csv", a.exportOrders)
+	console.GET("/lab/events", a.labEvents)
+
+	operator := console.Group("", deadline)
 	operator.GET("/sales", a.listAllSales)
 	operator.POST("/sales", a.createSale)
 	operator.PATCH("/sales/:sale", a.patchSale)
@@ -147,18 +168,10 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/lab", a.startLab)
 	operator.DELETE("/lab", a.stopLab)
 
-	console := api.Group("/admin", address, login, operators) // these take as long as they take
-	console.GET("/sales/:sale/live", a.liveFigures)
-	console.GET("/sales/:sale/orders.csv", a.exportOrders)
-	console.GET("/lab/events", a.labEvents)
-
 	pages := all.Group("", instance, address, missing)
 	pages.GET("/", a.showSales())
 	pages.GET("/sales/:sale", a.showSale())
 	pages.GET("/orders", a.showAlways())
-	pages.GET("/console", a.showAlways())
-	pages.GET("/console/sales/:sale", a.showAlways())
-	pages.GET("/console/lab", a.showAlways())
 	pages.GET("/api", a.showAlways())
 	pages.GET("/openapi.yaml", a.showAlways())
 	pages.GET("/openapi.json", a.showAlways())
