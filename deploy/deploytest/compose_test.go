@@ -21,6 +21,7 @@ const composeFile = root + "/docker-compose.yml"
 // secrets is a sample environment with all that the file insists on.
 var secrets = map[string]string{
 	"FLASHSALE_SECRET":         "0123456789abcdef0123456789abcdef",
+	"FLASHSALE_PAYMENT_SECRET": "fedcba9876543210fedcba9876543210",
 	"FLASHSALE_ADMIN_PASSWORD": "operator",
 	"MYSQL_PASSWORD":           "stock",
 }

@@ -66,9 +66,25 @@ func knownSettings(t *testing.T) []string {
 }
 
 // takesSettings checks that the engine reads each of these, and starts with all of them together: it fails only because
-// there are no such stores here.
+// there are no such stores here. Among them is a secret of payments' own, or who signs callbacks could sign operators'
+// tokens.
 func takesSettings(t *testing.T, env map[string]string) {
 	t.Helper()
+	secrets := map[string]string{"secret": env["FLASHSALE_SECRET"], "payment-secret": env["FLASHSALE_PAYMENT_SECRET"]}
+	if path := env["FLASHSALE_CONFIG"]; path != "" {
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(file)) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+				secrets[name] = value
+			}
+		}
+	}
+	if secrets["payment-secret"] == "" || secrets["payment-secret"] == secrets["secret"] {
+		t.Error("payments have no secret of their own")
+	}
 	known := knownSettings(t)
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
