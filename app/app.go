@@ -284,7 +284,10 @@ func (a *App) wire(ctx context.Context) error {
 
 	a.workers = []func(context.Context){
 		a.settler.Run,
-		(&worker.Expirer{Store: observedExpiry{db, a.metrics.NothingOverdue, a.now}, Released: a.expired, Grace: a.settings.PayGrace, Wake: a.wakes(), Log: a.log}).Run,
+		(&worker.Expirer{
+			Store: db, Released: a.expired, Emptied: func() { a.metrics.NothingOverdue(a.now()) }, Violated: a.metrics.Violation,
+			Grace: a.settings.PayGrace, Wake: a.wakes(), Log: a.log,
+		}).Run,
 		(&worker.Refunder{Store: observedRefunds{mortalDB, a.metrics.RefundsDue}, Refund: provider.Refund, Log: a.log}).Run,
 		(&worker.Auditor{
 			Audits: auditor, Leases: observedLeases{db, a.metrics.Audited, a.now}, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,

@@ -50,27 +50,6 @@ func (g observedGate) Admit(ctx context.Context, saleID string, attempts []model
 	return outcomes, err
 }
 
-// observedExpiry notes when nothing is overdue.
-type observedExpiry struct {
-	worker.Expiry
-	nothing func(at time.Time)
-	now     func() time.Time
-}
-
-// ExpireDue is the database's.
-func (e observedExpiry) ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
-	began := e.now()
-	released, err := e.Expiry.ExpireDue(ctx, grace, limit)
-	total := 0
-	for _, releases := range released {
-		total += len(releases)
-	}
-	if err == nil && total < limit {
-		e.nothing(began)
-	}
-	return released, err
-}
-
 // observedRefunds notes how many are due.
 type observedRefunds struct {
 	worker.Refunds

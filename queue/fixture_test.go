@@ -177,12 +177,12 @@ func (s *shop) engine(instance string, b *broker) *engine {
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
 	needs := worker.SettlerNeeds{
-		Stream: e.gate, Ledger: s.db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
+		Stream: e.gate, Ledger: s.db, Outbox: e.gate, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
 		Wake: func(map[string]model.Outcome) {}, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
 	}
 	if b != nil {
 		e.queue = watch(openAt(s.TB, b.kind, b.address, instance, log))
-		needs.Queue, needs.Outbox = e.queue, e.gate
+		needs.Queue = e.queue
 	}
 	e.settler = worker.NewSettler(needs)
 	e.refresh()

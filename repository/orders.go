@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -248,34 +247,56 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 	return order, verdict, err
 }
 
-// ExpireDue expires at most limit pending orders whose time to pay has been over for longer than grace,
-// by the database's clock, and gives the releases by sale.
-func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (released map[string][]model.Release, err error) {
+// Overdue gives the ids of at most limit pending orders whose time to pay has been over for longer than grace, by the
+// database's clock: the longest overdue of all sales but some, by sale.
+func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, except []string) (bySale map[string][]string, err error) {
+	var rows []struct{ ID, SaleID string }
+	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
+	if len(except) > 0 {
+		query, args = " AND sale_id NOT IN ?", append(args, except)
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT id, sale_id FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ?"+
+		query+" ORDER BY expires_at_ms LIMIT ?", append(args, limit)...).Scan(&rows).Error
+	if err != nil {
+		return nil, fmt.Errorf("find orders to expire: %w", err)
+	}
+	bySale = map[string][]string{}
+	for _, r := range rows {
+		bySale[r.SaleID] = append(bySale[r.SaleID], r.ID)
+	}
+	return bySale, nil
+}
+
+// Expire expires those of a sale's overdue orders that are still pending and that no other transaction works on.
+// model.ErrBroken: the books of the sale don't let them.
+func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		released = map[string][]model.Release{}
+		released = nil
 		var rows []orderRow
-		err := tx.Raw("SELECT * FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ? ORDER BY expires_at_ms LIMIT ?"+s.skipLocked(),
-			string(model.OrderPending), grace.Milliseconds(), limit).Scan(&rows).Error
-		if err != nil {
-			return fmt.Errorf("find orders to expire: %w", err)
+		err := tx.Raw("SELECT * FROM orders WHERE id IN ? AND sale_id = ? AND status = ? ORDER BY expires_at_ms"+s.skipLocked(),
+			orderIDs, saleID, string(model.OrderPending)).Scan(&rows).Error
+		if err != nil || len(rows) == 0 {
+			return wrap("lock orders", err)
 		}
-		bySale := map[string][]model.Order{}
-		for _, r := range rows {
-			o := r.order()
-			o.Status = model.OrderExpired
-			bySale[o.SaleID] = append(bySale[o.SaleID], o)
+		list := orders(rows)
+		for i := range list {
+			list[i].Status = model.OrderExpired
 		}
-		for _, id := range slices.Sorted(maps.Keys(bySale)) { // one order of locking for all
-			if err := s.release(tx, id, model.OrderPending, bySale[id]...); err != nil {
-				return err
-			}
-			for _, o := range bySale[id] {
-				released[id] = append(released[id], model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity})
-			}
+		if err := s.release(tx, saleID, model.OrderPending, list...); err != nil {
+			return err
+		}
+		for _, o := range list {
+			released = append(released, model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity})
 		}
 		return nil
 	})
-	return released, err
+	if err != nil {
+		if broken(err) {
+			err = fmt.Errorf("%w: %w", model.ErrBroken, err)
+		}
+		return nil, fmt.Errorf("expire on sale %s: %w", saleID, err)
+	}
+	return released, nil
 }
 
 // RefundOrder takes a paid order back: its units can be sold again, its money is due to be refunded.

@@ -482,3 +482,22 @@ func (d *testDB) afterStockMoves(t *testing.T) (arm func(fn func())) {
 	}
 	return func(fn func()) { armed.Store(&fn) }
 }
+
+// ExpireDue expires at most limit orders that are overdue, of all sales.
+func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
+	bySale, err := s.Overdue(ctx, grace, limit, nil)
+	if err != nil {
+		return nil, err
+	}
+	released := map[string][]model.Release{}
+	for saleID, orderIDs := range bySale {
+		releases, err := s.Expire(ctx, saleID, orderIDs)
+		if err != nil {
+			return nil, err
+		}
+		if len(releases) > 0 {
+			released[saleID] = releases
+		}
+	}
+	return released, nil
+}

@@ -196,7 +196,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 		e.gates.Retire()
 	}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: e.gate, Ledger: db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
+		Stream: e.gate, Outbox: e.gate, Ledger: db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
 		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
 	})
 	e.purchases = &service.Purchases{

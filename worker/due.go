@@ -1,12 +1,16 @@
 package worker
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // dueSales are the sales whose streams are to be read, in the order in which they became due.
 type dueSales struct {
 	mu     sync.Mutex
 	order  []string
 	claim  map[string]bool // the due sales; true: also for entries that other consumers have left
+	late   lateSales       // not to be taken, due or not
 	signal chan struct{}
 }
 
@@ -23,22 +27,63 @@ func (d *dueSales) add(saleID string, claim bool) {
 		return
 	}
 	d.order = append(d.order, saleID)
+	d.poke()
+}
+
+// again makes a sale due that is no longer late.
+func (d *dueSales) again(saleID string) {
+	d.add(saleID, true)
+	d.poke() // it may have been due, and passed over
+}
+
+func (d *dueSales) poke() {
 	select {
 	case d.signal <- struct{}{}:
 	default: // every writer has a signal waiting
 	}
 }
 
-// take gives the sale that has been due for longest.
+// take gives the sale that has been due for longest, of those that are not late.
 func (d *dueSales) take() (saleID string, claim, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.order) == 0 {
+	at := slices.IndexFunc(d.order, func(id string) bool { return !d.late.has(id) })
+	if at < 0 {
 		return "", false, false
 	}
-	saleID = d.order[0]
+	saleID = d.order[at]
 	claim = d.claim[saleID]
-	d.order = d.order[1:]
+	d.order = slices.Delete(d.order, at, at+1)
 	delete(d.claim, saleID)
 	return saleID, claim, true
+}
+
+// lateSales are the sales with batches under way that take long.
+type lateSales struct {
+	mu      sync.Mutex
+	batches map[string]int
+	under   sync.WaitGroup // all batches under way
+}
+
+func (l *lateSales) begin(saleID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.batches == nil {
+		l.batches = map[string]int{}
+	}
+	l.batches[saleID]++
+}
+
+func (l *lateSales) end(saleID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.batches[saleID]--; l.batches[saleID] == 0 {
+		delete(l.batches, saleID)
+	}
+}
+
+func (l *lateSales) has(saleID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.batches[saleID] > 0
 }

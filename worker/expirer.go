@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"flashsale/model"
@@ -12,44 +15,153 @@ import (
 const (
 	// expirePeriod is how late an order may expire.
 	expirePeriod = 500 * time.Millisecond
-	// expireBatch orders go into one transaction.
+	// expireBatch orders are looked for at once; those of one sale go into one transaction.
 	expireBatch = 256
+	// expireTimeout ends a transaction that the database doesn't finish.
+	expireTimeout = 3 * time.Second
+	// expirePatience is how long the orders of one sale may hold up those of others.
+	expirePatience = 100 * time.Millisecond
+	// expireRest is how long a sale is left alone whose orders could not expire. It doubles with each failure, up to
+	// expireRestMost.
+	expireRest     = expirePeriod
+	expireRestMost = 8 * expireRest
 )
 
 // Expiry is what the expirer needs of the database.
 type Expiry interface {
-	ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error)
+	Overdue(ctx context.Context, grace time.Duration, limit int, except []string) (bySale map[string][]string, err error)
+	Expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error)
+	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// Expirer gives the units of unpaid orders back when their time is over. Instances may run it side by side:
-// each takes the rows that no other has locked.
+// Expirer gives the units of unpaid orders back when their time is over, sale by sale: one whose stock row is locked,
+// or whose books are wrong, does not hold up the others. Instances may run it side by side: each takes the rows that no
+// other has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release) error
+	Emptied  func() // nothing overdue is left
+	Violated func() // the books of a sale don't let its orders expire
 	Grace    time.Duration
 	Wake     <-chan struct{} // orders may be over just now; nil: nobody says so
 	Log      *slog.Logger
+
+	mu       sync.Mutex
+	taken    map[string]bool // sales that are worked on, or rest after a failure
+	failures map[string]int  // in a row, by sale
+	running  sync.WaitGroup
 }
 
 // Run expires orders until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
+	e.taken, e.failures = map[string]bool{}, map[string]int{}
 	every(ctx, "expirer", expirePeriod, e.Wake, e.Log, e.step)
+	e.running.Wait()
 }
 
 func (e *Expirer) step(ctx context.Context) error {
 	var err error
 	for {
-		bySale, dueErr := e.Store.ExpireDue(ctx, e.Grace, expireBatch)
+		except := e.busy()
+		bySale, dueErr := e.Store.Overdue(ctx, e.Grace, expireBatch, except)
 		if dueErr != nil {
 			return errors.Join(err, dueErr)
 		}
-		total := 0
-		for saleID, releases := range bySale {
-			total += len(releases)
-			err = errors.Join(err, e.Released(ctx, saleID, releases))
+		due, ended := 0, 0
+		for _, saleID := range slices.Sorted(maps.Keys(bySale)) {
+			due += len(bySale[saleID])
+			n, saleErr := e.wait(ctx, saleID, bySale[saleID])
+			ended += n
+			err = errors.Join(err, saleErr)
 		}
-		if total < expireBatch {
+		if due < expireBatch || ended == 0 { // a full batch of none: other instances are at it
+			if ended == due && len(except) == 0 {
+				e.Emptied()
+			}
 			return err
 		}
 	}
+}
+
+// wait expires orders of one sale and counts them. If that takes long it goes on by itself. The error is the gate's.
+func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int, err error) {
+	type end struct {
+		n   int
+		err error
+	}
+	done := make(chan end, 1)
+	e.mark(saleID, true)
+	e.running.Go(func() {
+		releases, err := e.expire(ctx, saleID, orderIDs)
+		if err != nil {
+			done <- end{}
+			e.failed(ctx, saleID, err)
+			e.mark(saleID, false)
+			return
+		}
+		e.works(saleID)
+		if len(releases) > 0 {
+			err = e.Released(ctx, saleID, releases)
+		}
+		e.mark(saleID, false)
+		done <- end{len(releases), err}
+	})
+	timer := time.NewTimer(expirePatience)
+	defer timer.Stop()
+	select {
+	case end := <-done:
+		return end.n, end.err
+	case <-timer.C:
+		return 0, nil
+	}
+}
+
+func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error) {
+	ctx, cancel := context.WithTimeout(ctx, expireTimeout)
+	defer cancel()
+	return e.Store.Expire(ctx, saleID, orderIDs)
+}
+
+// failed lets a sale rest, and tells when that begins.
+func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
+	e.mu.Lock()
+	e.failures[saleID]++
+	failures := e.failures[saleID]
+	e.mu.Unlock()
+	if failures == 1 && ctx.Err() == nil {
+		e.Log.Error("the orders of a sale can't expire", "sale", saleID, "error", err)
+		if errors.Is(err, model.ErrBroken) {
+			e.Violated()
+			if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
+				e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
+			}
+		}
+	}
+	pause(ctx, min(expireRest<<min(failures-1, 10), expireRestMost))
+}
+
+func (e *Expirer) works(saleID string) {
+	e.mu.Lock()
+	failures := e.failures[saleID]
+	delete(e.failures, saleID)
+	e.mu.Unlock()
+	if failures > 0 {
+		e.Log.Info("the orders of a sale expire again", "sale", saleID)
+	}
+}
+
+func (e *Expirer) mark(saleID string, taken bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if taken {
+		e.taken[saleID] = true
+	} else {
+		delete(e.taken, saleID)
+	}
+}
+
+func (e *Expirer) busy() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.taken))
 }

@@ -208,12 +208,13 @@ type fakeLedger struct {
 	batches   map[string][]int
 	inside    map[string]int
 	most      int
+	mostOf    map[string]int
 	refused   map[string]model.Verdict
 	logged    []string
 }
 
 func newFakeLedger() *fakeLedger {
-	return &fakeLedger{batches: map[string][]int{}, inside: map[string]int{}, refused: map[string]model.Verdict{}}
+	return &fakeLedger{batches: map[string][]int{}, inside: map[string]int{}, mostOf: map[string]int{}, refused: map[string]model.Verdict{}}
 }
 
 func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
@@ -224,7 +225,7 @@ func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.En
 	for _, n := range l.inside {
 		all += n
 	}
-	l.most = max(l.most, all)
+	l.most, l.mostOf[saleID] = max(l.most, all), max(l.mostOf[saleID], l.inside[saleID])
 	err := l.err
 	l.mu.Unlock()
 	defer func() {

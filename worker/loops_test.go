@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,72 +72,124 @@ func TestEveryEndsQuietly(t *testing.T) {
 	})
 }
 
-// fakeExpiry gives batches of releases, one after the other.
+// fakeExpiry has overdue orders, so many of each sale.
 type fakeExpiry struct {
-	batches []map[string][]model.Release
-	err     error
-	calls   int
-	grace   time.Duration
+	mu     sync.Mutex
+	due    map[string]int
+	err    error                     // of every look
+	before func(saleID string) error // of an expiry: may block, may fail
+	looks  int
+	tries  map[string]int
+	grace  time.Duration
+	logged []string
 }
 
-func (f *fakeExpiry) ExpireDue(_ context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
-	f.calls++
+func (f *fakeExpiry) Overdue(_ context.Context, grace time.Duration, limit int, except []string) (map[string][]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks++
 	f.grace = grace
-	if f.err != nil || len(f.batches) == 0 {
-		return nil, f.err
-	}
-	batch := f.batches[0]
-	f.batches = f.batches[1:]
-	for _, list := range batch {
-		if len(list) > limit {
-			return nil, fmt.Errorf("asked for %d", limit)
+	bySale := map[string][]string{}
+	for _, sale := range slices.Sorted(maps.Keys(f.due)) {
+		n := min(limit, f.due[sale])
+		if n > 0 && !slices.Contains(except, sale) {
+			bySale[sale] = make([]string, n)
+			limit -= n
 		}
 	}
-	return batch, nil
+	return bySale, f.err
 }
 
-func releases(sale string, n int) map[string][]model.Release {
-	list := make([]model.Release, n)
-	for i := range list {
-		list[i] = model.Release{OrderID: fmt.Sprint(sale, i), UserID: "u", Units: 1}
+func (f *fakeExpiry) Expire(_ context.Context, saleID string, orderIDs []string) ([]model.Release, error) {
+	f.mu.Lock()
+	if f.tries == nil {
+		f.tries = map[string]int{}
 	}
-	return map[string][]model.Release{sale: list}
+	f.tries[saleID]++
+	f.mu.Unlock()
+	if f.before != nil {
+		if err := f.before(saleID); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.due[saleID] -= len(orderIDs)
+	return make([]model.Release, len(orderIDs)), nil
 }
 
-// TestExpirer takes batch after batch while there are full ones, and then waits.
+func (f *fakeExpiry) Log(_ context.Context, actor, action, subject, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.logged = append(f.logged, actor+" "+action+" "+subject)
+	return nil
+}
+
+// expiring is an expirer over a fake, which notes what it says.
+type expiring struct {
+	*Expirer
+	store    *fakeExpiry
+	log      *logbook
+	mu       sync.Mutex
+	heard    map[string]int
+	emptied  int
+	violated int
+}
+
+func newExpiring(store *fakeExpiry, deaf string) *expiring {
+	e := &expiring{store: store, log: &logbook{}, heard: map[string]int{}}
+	note := func(fn func()) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		fn()
+	}
+	e.Expirer = &Expirer{
+		Store: store, Grace: time.Minute, Log: slog.New(e.log),
+		Emptied: func() { note(func() { e.emptied++ }) }, Violated: func() { note(func() { e.violated++ }) },
+		Released: func(_ context.Context, saleID string, list []model.Release) error {
+			note(func() { e.heard[saleID] += len(list) })
+			if saleID == deaf {
+				return errAway
+			}
+			return nil
+		},
+	}
+	return e
+}
+
+// of is how many units of a sale were released.
+func (e *expiring) of(saleID string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.heard[saleID]
+}
+
+// TestExpirer looks again while it finds full batches, and then waits.
 func TestExpirer(t *testing.T) {
-	two := releases(saleA, 100)
-	maps.Copy(two, releases(saleB, expireBatch-100))
 	tests := map[string]struct {
-		batches []map[string][]model.Release
-		failing string // the sale whose gate does not hear
-		calls   int
-		heard   map[string]int
-		logged  int
+		due    map[string]int
+		deaf   string // the sale whose gate does not hear
+		looks  int
+		logged int
 	}{
-		"nothing due":              {calls: 1, heard: map[string]int{}},
-		"some due":                 {batches: []map[string][]model.Release{releases(saleA, 3)}, calls: 1, heard: map[string]int{saleA: 3}},
-		"a full batch":             {batches: []map[string][]model.Release{releases(saleA, expireBatch), releases(saleB, 1)}, calls: 2, heard: map[string]int{saleA: expireBatch, saleB: 1}},
-		"full over two sales":      {batches: []map[string][]model.Release{two, releases(saleC, 1)}, calls: 2, heard: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}},
-		"one gate does not hear":   {batches: []map[string][]model.Release{two, releases(saleC, 1)}, failing: saleC, calls: 2, heard: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}, logged: 1},
-		"a full batch isn't heard": {batches: []map[string][]model.Release{releases(saleA, expireBatch), releases(saleB, 1)}, failing: saleA, calls: 2, heard: map[string]int{saleA: expireBatch, saleB: 1}, logged: 1},
+		"nothing due":              {looks: 1},
+		"some due":                 {due: map[string]int{saleA: 3}, looks: 1},
+		"a full batch":             {due: map[string]int{saleA: expireBatch, saleB: 1}, looks: 2},
+		"full over two sales":      {due: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}, looks: 2},
+		"one gate does not hear":   {due: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}, deaf: saleC, looks: 2, logged: 1},
+		"a full batch isn't heard": {due: map[string]int{saleA: expireBatch, saleB: 1}, deaf: saleA, looks: 2, logged: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, log, heard := &fakeExpiry{batches: tc.batches}, &logbook{}, map[string]int{}
-				e := &Expirer{Store: store, Grace: time.Minute, Log: slog.New(log), Released: func(_ context.Context, saleID string, list []model.Release) error {
-					heard[saleID] += len(list)
-					if saleID == tc.failing {
-						return errAway
-					}
-					return nil
-				}}
+				want := map[string]int{}
+				maps.Copy(want, tc.due)
+				e := newExpiring(&fakeExpiry{due: tc.due}, tc.deaf)
 				during(t, e.Run, func() {})
-				if store.calls != tc.calls || store.grace != time.Minute || !maps.Equal(heard, tc.heard) {
-					t.Errorf("%d calls with a grace of %s, heard %v; want %d, %v", store.calls, store.grace, heard, tc.calls, tc.heard)
+				if e.store.looks != tc.looks || e.store.grace != time.Minute || !maps.Equal(e.heard, want) || e.emptied != 1 {
+					t.Errorf("%d looks with a grace of %s, heard %v, emptied %d; want %d, %v, 1", e.store.looks, e.store.grace, e.heard, e.emptied, tc.looks, want)
 				}
-				if n := log.count("expirer fails"); n != tc.logged {
+				if n := e.log.count("expirer fails"); n != tc.logged {
 					t.Errorf("%d failures logged, want %d", n, tc.logged)
 				}
 			})
@@ -146,23 +199,71 @@ func TestExpirer(t *testing.T) {
 
 func TestExpirerGoesOnAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, log, heard := &fakeExpiry{err: errAway}, &logbook{}, 0
-		e := &Expirer{Store: store, Log: slog.New(log), Released: func(_ context.Context, _ string, list []model.Release) error {
-			heard += len(list)
-			return nil
-		}}
+		e := newExpiring(&fakeExpiry{due: map[string]int{saleA: 2}, err: errAway}, "")
 		during(t, e.Run, func() {
 			pass(2 * expirePeriod)
-			if log.count("expirer fails") != 1 {
-				t.Errorf("logged %q", log.lines)
+			if e.log.count("expirer fails") != 1 || e.emptied != 0 {
+				t.Errorf("logged %q, emptied %d", e.log.lines, e.emptied)
 			}
 		})
-		store.err, store.batches = nil, []map[string][]model.Release{releases(saleA, 2)}
+		e.store.err = nil
 		during(t, e.Run, func() {})
-		if heard != 2 {
-			t.Errorf("%d of 2 released", heard)
+		if e.of(saleA) != 2 {
+			t.Errorf("%d of 2 released", e.of(saleA))
 		}
 	})
+}
+
+// A sale whose orders can't expire, more of them than a batch has, leaves the others alone. It is told of once, and
+// expires when it can.
+func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails    func() error
+		violated int
+	}{
+		"its row is locked":             {func() error { time.Sleep(expireTimeout); return errAway }, 0}, // of the bubble's clock
+		"its books are wrong":           {func() error { return fmt.Errorf("wrapped: %w", model.ErrBroken) }, 1},
+		"its transactions fail for now": {func() error { return errAway }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var free atomic.Bool
+				store := &fakeExpiry{due: map[string]int{saleA: 2 * expireBatch}}
+				store.before = func(saleID string) error {
+					if saleID == saleA && !free.Load() {
+						return tc.fails()
+					}
+					return nil
+				}
+				e := newExpiring(store, "")
+				during(t, e.Run, func() {
+					for i := range 20 {
+						store.mu.Lock()
+						store.due[saleB]++
+						store.mu.Unlock()
+						pass(2 * expirePeriod)
+						if e.of(saleB) != i+1 {
+							t.Errorf("%d of %d orders of the other sale have expired", e.of(saleB), i+1)
+						}
+					}
+					if n := e.log.count("the orders of a sale can't expire"); n != 1 || e.emptied != 0 || e.violated != tc.violated || len(store.logged) != tc.violated {
+						t.Errorf("%d lines, emptied %d, %d violations, logged %q", n, e.emptied, e.violated, store.logged)
+					}
+					store.mu.Lock()
+					tries := store.tries[saleA]
+					store.mu.Unlock()
+					if tries < 3 || tries > 8 {
+						t.Errorf("tried %d times in 20 s", tries)
+					}
+					free.Store(true)
+					pass(expireTimeout + expireRestMost + expirePeriod)
+					if e.of(saleA) != 2*expireBatch || e.log.count("expire again") != 1 || e.emptied == 0 {
+						t.Errorf("%d of the sale have expired, emptied %d: %q", e.of(saleA), e.emptied, e.log.lines)
+					}
+				})
+			})
+		})
+	}
 }
 
 // fakeRefunds is the money that waits to go back.

@@ -23,6 +23,9 @@ const (
 	relayRest = time.Second
 	// consumePause is the pause before a lost connection is made again.
 	consumePause = time.Second
+	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is above
+	// writerPatience, since what comes for a sale that is late waits for claimIdle.
+	consumerPatience = time.Second
 	// wakeEvery is how often an instance asks to be woken at most. Each is a message that the broker keeps for as long as
 	// buyers have to pay; the orders between two are found by the expirer's own periods.
 	wakeEvery = 100 * time.Millisecond
@@ -50,7 +53,7 @@ type Delayer interface {
 	Wakes() <-chan struct{}
 }
 
-// Outbox is what a settler with a Queue needs of the gate besides the Stream.
+// Outbox is what a settler needs of the gate for entries that it has read.
 type Outbox interface {
 	// Unsettled gives those of the entries that the stream still has, and keeps others from claiming them for a while.
 	Unsettled(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, error)
@@ -66,6 +69,7 @@ type relay struct {
 	failing atomic.Bool  // as the log was told
 	asked   atomic.Int64 // to be woken, at this time in milliseconds
 	around  atomic.Int64 // entries that were settled without the broker
+	late    lateSales    // entries of these stay in the stream
 
 	stopping context.Context // ends before the settler's own, so that Drain is alone
 	stop     context.CancelFunc
@@ -131,10 +135,12 @@ func (r *relay) run(ctx context.Context) {
 		})
 	}
 	consumers.Wait()
+	r.late.under.Wait()
 }
 
 // deliver settles what the broker has brought, as far as it is not settled yet. Only a stop, or a Redis that can't
-// be asked, makes it give entries back to the broker: those that can't be settled are claimed from the stream.
+// be asked, makes it give entries back to the broker: those that can't be settled, or not now, are claimed from the
+// stream.
 func (r *relay) deliver(ctx context.Context, saleID string, entries []model.Entry) error {
 	entries, err := r.settler.Outbox.Unsettled(ctx, saleID, entries)
 	if err != nil {
@@ -144,12 +150,14 @@ func (r *relay) deliver(ctx context.Context, saleID string, entries []model.Entr
 		r.settler.Log.Info("queue works again")
 	}
 	for batch := range slices.Chunk(entries, r.settler.Batch) {
-		if err := r.settler.batch(ctx, saleID, batch, nil); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			r.settler.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
+		if r.late.has(saleID) {
+			break
 		}
+		err := r.settler.patiently(ctx, saleID, consumerPatience, &r.late, func() error { return r.settler.batch(ctx, saleID, batch, nil) })
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		r.settler.warn(ctx, saleID, err)
 	}
 	return nil
 }

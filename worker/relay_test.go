@@ -95,8 +95,14 @@ func (q *fakeQueue) Consume(ctx context.Context, settle func(context.Context, st
 		var batch []model.Entry
 		q.mu.Lock()
 		err := q.err
-		if err == nil && !q.deaf {
-			batch, q.waiting = q.waiting, nil
+		if err == nil && !q.deaf && len(q.waiting) > 0 {
+			first := q.waiting[0].SaleID
+			for _, e := range q.waiting {
+				if e.SaleID == first {
+					batch = append(batch, e)
+				}
+			}
+			q.waiting = slices.DeleteFunc(q.waiting, func(e model.Entry) bool { return e.SaleID == first })
 		}
 		q.mu.Unlock()
 		if err != nil {
@@ -535,17 +541,14 @@ func TestWakesAreFew(t *testing.T) {
 // TestExpirerIsWoken between its periods.
 func TestExpirerIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, wake, heard := &fakeExpiry{}, make(chan struct{}), 0
-		e := &Expirer{Store: store, Wake: wake, Released: func(_ context.Context, _ string, list []model.Release) error {
-			heard += len(list)
-			return nil
-		}}
+		e, wake := newExpiring(&fakeExpiry{due: map[string]int{}}, ""), make(chan struct{})
+		e.Wake = wake
 		during(t, e.Run, func() {
 			pass(expirePeriod / 2)
-			store.batches = []map[string][]model.Release{releases(saleA, 1)}
+			e.store.due[saleA] = 1
 			wake <- struct{}{}
 			synctest.Wait()
-			if heard != 1 {
+			if e.of(saleA) != 1 {
 				t.Error("it was not woken")
 			}
 		})

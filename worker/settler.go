@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -24,8 +26,13 @@ const (
 	maxDeliveries = 5
 	// settleTimeout ends a transaction that the database doesn't finish; its entries are settled again.
 	settleTimeout = 3 * time.Second
-	// retryPause is the pause before the database is tried again with the same batch.
+	// retryPause is the pause before the second try of a batch. It doubles with each try, up to retryMost: a sale whose
+	// rows stay locked must not occupy a connection all the time, and a database that is back is noticed soon.
 	retryPause = 200 * time.Millisecond
+	retryMost  = 8 * retryPause
+	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of
+	// a commit, and so short that few buyers of other sales notice.
+	writerPatience = 100 * time.Millisecond
 )
 
 // Stream is what the settler needs of the gate.
@@ -49,8 +56,8 @@ type SettlerNeeds struct {
 	Ledger   Ledger
 	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	LiveIDs  func() []string
-	Queue    Queue         // brings new entries to any instance's settler; nil: this one settles what it reads
-	Outbox   Outbox        // needed with a Queue
+	Queue    Queue // brings new entries to any instance's settler; nil: this one settles what it reads
+	Outbox   Outbox
 	Grace    time.Duration // how long after its deadline an order ends; for a Queue that can wake
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
@@ -94,6 +101,7 @@ func (s *Settler) Run(ctx context.Context) {
 	}
 	every(ctx, "settler", sweepPeriod, nil, s.Log, s.sweep)
 	writers.Wait()
+	s.due.late.under.Wait()
 }
 
 // sweep makes every sale due whose stream is not empty.
@@ -157,25 +165,54 @@ func (s *Settler) write(ctx context.Context) {
 			if !ok {
 				break
 			}
-			if err := s.turn(ctx, saleID, claim); err != nil && ctx.Err() == nil {
-				s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
-			}
+			s.warn(ctx, saleID, s.turn(ctx, saleID, claim))
 		}
 	}
 }
 
 // turn settles one batch of a sale. Once it is read another writer may go on with the sale, so that one transaction
-// works while the other waits for the disk; it comes behind the other sales that are due.
+// works while the other waits for the disk; it comes behind the other sales that are due. A batch that takes long, as
+// when another session has locked the stock row, leaves the writer to other sales.
 func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
 	entries, bad, claimed, err := s.next(ctx, saleID, claim)
 	if err != nil || len(entries)+len(bad) == 0 {
 		return err
 	}
 	s.due.add(saleID, claimed) // what is more than a batch
-	if s.relay != nil && !claimed {
-		return s.relay.publish(ctx, saleID, entries, bad)
+	return s.patiently(ctx, saleID, writerPatience, &s.due.late, func() error {
+		if s.relay != nil && !claimed {
+			return s.relay.publish(ctx, saleID, entries, bad)
+		}
+		return s.direct(ctx, saleID, entries, bad)
+	})
+}
+
+// patiently runs a batch of a sale and waits for its end, but not for longer than patience: then the batch goes on by
+// itself, and until it ends the sale is late, so that no other batch of the sale begins.
+func (s *Settler) patiently(ctx context.Context, saleID string, patience time.Duration, late *lateSales, batch func() error) error {
+	done := make(chan error, 1)
+	late.under.Go(func() { done <- batch() })
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
 	}
-	return s.direct(ctx, saleID, entries, bad)
+	late.begin(saleID)
+	late.under.Go(func() {
+		s.warn(ctx, saleID, <-done)
+		late.end(saleID)
+		s.due.again(saleID)
+	})
+	return nil
+}
+
+// warn logs that a batch failed, unless a stop has ended it.
+func (s *Settler) warn(ctx context.Context, saleID string, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
+	}
 }
 
 // direct settles entries that come from the stream itself. Where a queue should have brought them they are counted, once
@@ -212,12 +249,11 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 		return nil
 	}
 	start := s.Now()
-	outcomes, err := s.settle(ctx, saleID, entries)
+	entries, outcomes, err := s.settle(ctx, saleID, entries)
 	if errors.Is(err, model.ErrBroken) {
-		if entries, outcomes, err = s.oneByOne(ctx, saleID, entries); len(entries) == 0 {
-			return err
-		}
-	} else if err != nil {
+		entries, outcomes, err = s.oneByOne(ctx, saleID, entries)
+	}
+	if len(entries) == 0 {
 		return err
 	}
 	s.Observe(len(entries), s.Now().Sub(start))
@@ -229,20 +265,41 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 	return err
 }
 
-// settle tries until the database answers, says that the batch is broken, or ctx ends.
-func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
-	for logged := false; ; logged = true {
-		outcomes, err := s.settleOnce(ctx, saleID, entries)
-		if err == nil || errors.Is(err, model.ErrBroken) || ctx.Err() != nil {
-			return outcomes, err
+// settle tries until the database answers, says that the entries are broken, or ctx ends. Before each further try the
+// stream is asked which of the entries are still there: another instance may have settled them, and what was lost with
+// Redis must not become an order after its buyer was told so. It gives the entries that it has settled, or that are broken.
+func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
+	for try := 0; ; try++ {
+		if try > 0 {
+			if pause(ctx, s.retryAfter(saleID, try)); ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			there, err := s.Outbox.Unsettled(ctx, saleID, entries)
+			if err != nil {
+				continue
+			}
+			if entries = there; len(entries) == 0 {
+				return nil, nil, nil
+			}
 		}
-		if !logged {
+		outcomes, err := s.settleOnce(ctx, saleID, entries)
+		switch {
+		case err == nil || errors.Is(err, model.ErrBroken):
+			return entries, outcomes, err
+		case ctx.Err() != nil:
+			return nil, nil, err
+		case try == 0:
 			s.Log.Error("settle; trying again", "sale", saleID, "entries", len(entries), "error", err)
 		}
-		if pause(ctx, retryPause); ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 	}
+}
+
+// retryAfter is the pause before a try, 1 or later: from a half to the whole of its longest, by sale and instance, so that
+// not all of them try together.
+func (s *Settler) retryAfter(saleID string, try int) time.Duration {
+	longest := min(retryPause<<min(try-1, 10), retryMost)
+	part := crc32.ChecksumIEEE([]byte(saleID + s.Instance))
+	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
 }
 
 // settleOnce finishes although ctx may end meanwhile, but not later than the time-out.
@@ -256,7 +313,7 @@ func (s *Settler) settleOnce(ctx context.Context, saleID string, entries []model
 // again, and refused for good when that has happened too often.
 func (s *Settler) oneByOne(ctx context.Context, saleID string, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
-		outcome, oneErr := s.settle(ctx, saleID, []model.Entry{e})
+		settled, outcome, oneErr := s.settle(ctx, saleID, []model.Entry{e})
 		if errors.Is(oneErr, model.ErrBroken) && e.Deliveries >= maxDeliveries {
 			s.Log.Error("refused an attempt that can't be settled", "sale", saleID, "order", e.ID, "error", oneErr)
 			refused, refuseErr := s.Ledger.Refuse(ctx, e, model.ReasonFailed)
@@ -266,7 +323,7 @@ func (s *Settler) oneByOne(ctx context.Context, saleID string, entries []model.E
 			err = errors.Join(err, oneErr)
 			continue
 		}
-		done, outcomes = append(done, e), append(outcomes, outcome[0])
+		done, outcomes = append(done, settled...), append(outcomes, outcome...)
 	}
 	return done, outcomes, err
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +167,73 @@ func TestHotSalesLeaveRoom(t *testing.T) {
 	})
 }
 
+// TestHole49_LockedSaleLeavesRoom: a sale whose transactions wait for a lock, or fail, has no more batches under way
+// than there are writers, and other sales are settled as before.
+func TestHole49_LockedSaleLeavesRoom(t *testing.T) {
+	for name, locked := range map[string]func() error{
+		"its transactions wait for a lock": func() error { time.Sleep(settleTimeout); return errAway }, // of the bubble's clock
+		"its transactions fail at once":    func() error { return errAway },
+	} {
+		for _, queued := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", with a queue: ", queued), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var queue Queue
+					if queued {
+						queue = newFakeQueue()
+					}
+					s, free := newSettlingBy(queue, saleA, saleB), &atomic.Bool{}
+					s.ledger.before = func(sale string, _ []model.Entry) (err error) {
+						if sale == saleA && !free.Load() {
+							err = locked()
+						}
+						return err
+					}
+					during(t, s.Run, func() {
+						for i := range 10 { // what the first two batches cost is over after the first round
+							s.stream.add(entry(saleA, 2*i, "here"), entry(saleB, 2*i+1, "here"))
+							s.Notify(saleA)
+							s.Notify(saleB)
+							pass(consumerPatience)
+							if _, ok := s.stream.outcome(2*i + 1); !ok {
+								t.Errorf("the order %d of the other sale waits", i)
+							}
+						}
+						free.Store(true)
+						pass(settleTimeout + retryMost + claimIdle + sweepPeriod)
+						if n := s.stream.left(saleA); n != 0 {
+							t.Errorf("%d entries of the sale wait although it is free", n)
+						}
+					})
+					if s.ledger.mostOf[saleA] > settleWriters {
+						t.Errorf("%d batches of the locked sale at once", s.ledger.mostOf[saleA])
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRetryAsksTheStream: what was settled elsewhere, or lost, between two tries is not tried again.
+func TestRetryAsksTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSettling(saleA)
+		s.ledger.fail(errAway)
+		s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "here"))
+		during(t, s.Run, func() {
+			s.Notify(saleA)
+			synctest.Wait()
+			if err := s.stream.Settled(t.Context(), saleA, []model.Entry{entry(saleA, 1, "here")}, make([]model.Outcome, 1)); err != nil {
+				t.Fatal(err)
+			}
+			s.ledger.fail(nil)
+			pass(retryPause)
+			if got := s.ledger.of(saleA); !slices.Equal(got, []int{2, 1}) || s.stream.left(saleA) != 0 {
+				t.Errorf("the batches are of %v", got)
+			}
+		})
+	})
+}
+
 // TestSweepFindsWhatNobodyToldOf, as entries that another instance admitted and left.
 func TestSweepFindsWhatNobodyToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -217,15 +285,15 @@ func TestDatabaseAway(t *testing.T) {
 		s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "there"))
 		during(t, s.Run, func() {
 			s.Notify(saleA)
-			pass(10 * retryPause)
-			if n := len(s.ledger.of(saleA)); n < 9 || n > 12 {
-				t.Errorf("tried %d times in ten pauses", n)
+			pass(10 * retryMost)
+			if n := len(s.ledger.of(saleA)); n < 10 || n > 24 {
+				t.Errorf("tried %d times in ten of the longest pauses", n)
 			}
 			if _, ok := s.stream.outcome(1); ok || len(s.wokenHere())+len(s.stream.wokenAt("there")) != 0 {
 				t.Errorf("acknowledged %t, woken %v %v", ok, s.wokenHere(), s.stream.wokenAt("there"))
 			}
 			s.ledger.fail(nil)
-			pass(retryPause)
+			pass(retryMost)
 			for i := 1; i <= 2; i++ {
 				if _, ok := s.stream.outcome(i); !ok {
 					t.Errorf("entry %d is not settled", i)

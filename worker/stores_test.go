@@ -116,7 +116,7 @@ func (s *stores) engine(instance string) *engine {
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, slog.New(slog.DiscardHandler))
 	e.settler = NewSettler(SettlerNeeds{
-		Stream: e.gate, Ledger: s.db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
+		Stream: e.gate, Outbox: e.gate, Ledger: s.db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
 		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(e.log),
 	})
 	e.refresh()
@@ -515,4 +515,117 @@ func admitOne(ctx context.Context, g *gate.Gate, a model.Attempt, epoch int64) (
 		return model.Outcome{}, model.ErrNoGate
 	}
 	return outcomes[0], nil
+}
+
+// Hole 49: another session keeps the stock row of a sale. Orders of another sale are settled and expire meanwhile, and
+// those of the locked sale once it is free.
+func TestHole49_LockedStockRow(t *testing.T) {
+	s := newStores(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL())
+	e := s.engine("here")
+	locked, other := e.sale(1000, 1), e.sale(1000, 1)
+	tx, err := s.raw.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	buy := func(sale model.Offer, user string) model.Attempt {
+		a := e.admit(attempt(sale, user, "k"))
+		e.settler.Notify(sale.ID)
+		return a
+	}
+	there := func(a model.Attempt) func() bool {
+		return func() bool {
+			_, ok, err := s.db.Order(t.Context(), a.ID)
+			return ok && err == nil
+		}
+	}
+	e.running(e.settler.Run, e.expirer().Run)
+	eventually(t, "an order of the sale that will be locked", there(buy(locked, "first")))
+	if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM stock WHERE sale_id = ? FOR UPDATE", locked.ID); err != nil {
+		t.Fatal(err)
+	}
+	e.overdue(locked)
+	for i := range 20 { // each writer and the expirer meet the lock again and again
+		buy(locked, fmt.Sprint("u", i))
+		a := buy(other, fmt.Sprint("u", i))
+		eventually(t, "an order of the other sale", there(a))
+	}
+	e.overdue(other)
+	eventually(t, "the other sale's orders have expired", func() bool { return e.units(other).held == 0 })
+	if n := e.units(locked); n.held != 1 {
+		t.Fatalf("the lock did not hold: %+v", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the locked sale goes on", func() bool {
+		return e.peek(locked).Stream == 0 && e.units(locked).held == 20
+	})
+}
+
+// Hole 50: the stock row of a sale says that fewer units are held than its orders hold, so that they can't expire. Those
+// of another sale do, and the violation is told once.
+func TestHole50_WrongBooks(t *testing.T) {
+	eachPair(t, func(s *stores) {
+		e := s.engine("here")
+		wrong, other := e.sale(10, 1), e.sale(10, 1)
+		for _, sale := range []model.Offer{wrong, other} {
+			for i := range 3 {
+				e.admit(attempt(sale, fmt.Sprint("u", i), "k"))
+			}
+		}
+		stop := e.running(e.settler.Run)
+		for _, sale := range []model.Offer{wrong, other} {
+			eventually(s.T, "three orders", func() bool {
+				e.settler.Notify(sale.ID)
+				return e.units(sale).held == 3
+			})
+			e.overdue(sale)
+		}
+		stop()
+		if _, err := s.raw.ExecContext(s.Context(), "UPDATE stock SET held = 2, available = 8 WHERE sale_id = ?", wrong.ID); err != nil {
+			s.Fatal(err)
+		}
+		x := e.expirer()
+		violated := make(chan struct{}, 10)
+		x.Violated = func() { violated <- struct{}{} }
+		e.running(x.Run)
+		eventually(s.T, "the other sale's orders have expired", func() bool { return e.units(other).held == 0 })
+		<-violated
+		eventually(s.T, "the violation is in the database's log", func() bool {
+			var n int
+			err := s.raw.QueryRowContext(s.Context(), "SELECT COUNT(*) FROM operations WHERE action = 'violation' AND subject = ?", wrong.ID).Scan(&n)
+			return err == nil && n == 1
+		})
+		if _, err := s.raw.ExecContext(s.Context(), "UPDATE stock SET held = 3, available = 7 WHERE sale_id = ?", wrong.ID); err != nil {
+			s.Fatal(err)
+		}
+		eventually(s.T, "its orders expire once the books are right", func() bool { return e.units(wrong).held == 0 })
+		if len(violated) > 0 || e.log.count("can't expire") != 1 {
+			s.Errorf("told again: %q", e.log.lines)
+		}
+	})
+}
+
+func (e *engine) expirer() *Expirer {
+	return &Expirer{
+		Store: e.db, Released: func(ctx context.Context, saleID string, _ []model.Release) error { return e.gates.CatchUp(ctx, saleID) }, Emptied: func() {}, Violated: func() { e.Error("books that don't balance") }, Log: slog.New(e.log),
+	}
+}
+
+// overdue ends the time to pay of all orders of a sale.
+func (e *engine) overdue(o model.Offer) {
+	e.Helper()
+	if _, err := e.raw.ExecContext(e.Context(), "UPDATE orders SET expires_at_ms = 1 WHERE sale_id = ?", o.ID); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *engine) units(o model.Offer) (n struct{ available, held int }) {
+	e.Helper()
+	err := e.raw.QueryRowContext(e.Context(), "SELECT available, held FROM stock WHERE sale_id = ?", o.ID).Scan(&n.available, &n.held)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return n
 }

@@ -74,11 +74,13 @@ func (s *sim) start(place int) {
 		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Log: i.log, Retried: func() {}, Now: time.Now,
 	})
 	i.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Peek: i.redis("settler").Peek,
+		Stream: i.redis("settler"), Outbox: i.redis("settler"), Ledger: s.mutation.ledger(i), Peek: i.redis("settler").Peek,
 		LiveIDs: func() []string { return s.sales }, Instance: i.name, Wake: i.waiters.WakeAll,
 		Observe: func(int, time.Duration) {}, Now: time.Now, Log: i.log,
 	})
-	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Log: i.log}
+	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Emptied: func() {}, Violated: func() {
+		s.ask("cry", func() { s.fail("the books of a sale don't let its orders expire") })
+	}, Grace: payGrace, Log: i.log}
 	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
 	s.mu.Lock()
 	s.places[place] = i

@@ -246,10 +246,12 @@ func (m *machine) expire(t *rapid.T) {
 			l.status, want = model.OrderExpired, want+l.quantity
 		}
 	}
-	released, err := m.db.ExpireDue(context.Background(), 0, 100)
+	bySale, err := m.db.Overdue(context.Background(), 0, 100, nil)
+	must(t, err)
+	released, err := m.db.Expire(context.Background(), m.sale, bySale[m.sale])
 	must(t, err)
 	units := 0
-	for _, r := range released[m.sale] {
+	for _, r := range released {
 		units += r.Units
 	}
 	same(t, "units released", units, want)

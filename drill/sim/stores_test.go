@@ -404,11 +404,17 @@ func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.
 	return a.order, a.reinstated, a.verdict, err
 }
 
-func (d storeView) ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
-	return ask(ctx, d.view, inDatabase, true, "expire", func(ctx context.Context) (map[string][]model.Release, error) {
-		released, err := d.Store.ExpireDue(ctx, grace, limit)
-		for _, sale := range sorted(released) {
-			d.s.note("  %s", d.s.releases(released[sale]))
+func (d storeView) Overdue(ctx context.Context, grace time.Duration, limit int, except []string) (map[string][]string, error) {
+	return ask(ctx, d.view, inDatabase, false, "look for overdue orders", func(ctx context.Context) (map[string][]string, error) {
+		return d.Store.Overdue(ctx, grace, limit, except)
+	})
+}
+
+func (d storeView) Expire(ctx context.Context, sale string, orders []string) ([]model.Release, error) {
+	return ask(ctx, d.view, inDatabase, true, "expire on "+d.s.name(sale), func(ctx context.Context) ([]model.Release, error) {
+		released, err := d.Store.Expire(ctx, sale, orders)
+		if len(released) > 0 {
+			d.s.note("  %s", d.s.releases(released))
 		}
 		return released, err
 	})

@@ -1,0 +1,141 @@
+package drill
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"flashsale/testkit"
+	"flashsale/testkit/shop"
+)
+
+// neighbourRows are faults of one sale, or the doings of one user, that must not reach the others. Their numbers are
+// those of docs/holes.md.
+var neighbourRows = []row{
+	{49, "the stock row of one sale is locked for long", "other sales are confirmed and expire as before", lockedNeighbour},
+	{50, "the books of one sale are wrong", "other sales are confirmed and expire as before; told once", wrongNeighbour},
+}
+
+const (
+	// unhurried is how often a buyer comes to a sale in these rows: often enough to fill every batch, and no overload.
+	unhurried = 10 * time.Millisecond
+	// undisturbed is the longest wait of the slowest in a hundred, on a machine that has other things to do.
+	undisturbed = time.Second
+	// expired is how soon orders end whose time is over.
+	expired = 5 * time.Second
+)
+
+// neighbours are a sale in trouble and another, on two instances, with a crowd that comes to each.
+type neighbours struct {
+	*drill
+	shop            *shop.Shop
+	books           *ledger
+	urls            []string
+	quota           int
+	troubled, other string
+	crowds          [2]*load // of the sale in trouble, and of the other
+}
+
+func (d *drill) neighbours() *neighbours {
+	db := testkit.MariaDB(d)
+	n := &neighbours{drill: d, shop: shop.On(d, db.NewDatabase(d), testkit.Redis(d)), quota: size(1_500, 12_000)}
+	for range 2 {
+		n.urls = append(n.urls, n.shop.Start("--pay-grace", "0s").URL)
+	}
+	n.troubled, n.other = n.shop.Sale(n.urls[0], n.quota), n.shop.Sale(n.urls[0], n.quota)
+	var err error
+	if n.books, err = openLedger(n.shop.Database); err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(n.books.close)
+	for i, sale := range []string{n.troubled, n.other} {
+		n.crowds[i] = d.rushAs(n.shop, sale, manner{every: unhurried, to: func(buyer int) string { return n.urls[buyer%len(n.urls)] }})
+		n.crowds[i].more(50, time.Minute)
+	}
+	return n
+}
+
+// overdue ends the time to pay of some orders of a sale, and gives what tells whether they have expired.
+func (n *neighbours) overdue(sale string, orders int) (gone func() (bool, error)) {
+	n.Helper()
+	n.execute(n.books.db, fmt.Sprintf("UPDATE orders SET expires_at_ms = 1 WHERE sale_id = '%s' AND status = 'pending' LIMIT %d", sale, orders))
+	return func() (bool, error) {
+		var left int
+		err := n.books.db.QueryRowContext(n.Context(), "SELECT COUNT(*) FROM orders WHERE sale_id = ? AND status = 'pending' AND expires_at_ms = 1", sale).Scan(&left)
+		return left == 0, err
+	}
+}
+
+// bear sees to it that the other sale is as it was while the first is in trouble.
+func (n *neighbours) bear(trouble time.Duration) {
+	n.Helper()
+	from := time.Now()
+	for time.Since(from) < trouble {
+		gone := n.overdue(n.other, 5)
+		n.until(expired, "the other sale's orders expire", gone)
+		n.crowds[1].more(20, time.Minute)
+	}
+	attempts := within(n.crowds[1].soFar(), from, time.Now())
+	longest, p99 := slowest(attempts)
+	n.told(attempts, "201")
+	if p99 > undisturbed {
+		n.Errorf("the slowest in a hundred waited %s", p99)
+	}
+	n.result.Happened = fmt.Sprintf("buyers of the other sale in %s: %s, p99 %s, longest %s", time.Since(from).Round(time.Second),
+		n.tally(attempts), p99.Round(time.Millisecond), longest.Round(time.Millisecond))
+}
+
+// over ends the row once the trouble is.
+func (n *neighbours) over() {
+	n.Helper()
+	for i, sale := range []string{n.other, n.troubled} {
+		n.recovered(n.shop, sale, int64(n.quota), n.crowds[1-i].stop(), n.urls...)
+	}
+}
+
+func lockedNeighbour(d *drill) {
+	n := d.neighbours()
+	var gone func() (bool, error)
+	d.transact(n.books.db, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(d.Context(), "UPDATE stock SET version = version WHERE sale_id = ?", n.troubled); err != nil {
+			return err
+		}
+		gone = n.overdue(n.troubled, 10)
+		n.bear(span(4*time.Second, 30*time.Second))
+		if ended, err := gone(); ended || err != nil {
+			d.Errorf("the lock did not hold: %v", err)
+		}
+		return nil
+	})
+	d.until(shop.Recovery, "the orders of the sale that was locked expire", gone)
+	n.over()
+}
+
+func wrongNeighbour(d *drill) {
+	n := d.neighbours()
+	n.crowds[0].stop()
+	var held int
+	if err := n.books.db.QueryRowContext(d.Context(), "SELECT held FROM stock WHERE sale_id = ?", n.troubled).Scan(&held); err != nil {
+		d.Fatal(err)
+	}
+	move := "UPDATE stock SET held = held - %[1]d, available = available + %[1]d WHERE sale_id = '%[2]s'"
+	d.execute(n.books.db, fmt.Sprintf(move, held, n.troubled))
+	gone := n.overdue(n.troubled, 10)
+	n.bear(span(3*time.Second, 30*time.Second))
+	if ended, err := gone(); ended || err != nil {
+		d.Errorf("orders have expired against the books: %v", err)
+	}
+	var reports int
+	const violations = "SELECT COUNT(*) FROM operations WHERE actor = 'expirer' AND action = 'violation' AND subject = ?"
+	if err := n.books.db.QueryRowContext(d.Context(), violations, n.troubled).Scan(&reports); err != nil || reports < 1 || reports > len(n.urls) {
+		d.Errorf("%d reports of two instances, %v", reports, err)
+	}
+	if status, doc, err := n.shop.Call(http.MethodGet, n.urls[0]+"/readyz", "", nil); err != nil || status != http.StatusOK {
+		d.Errorf("/readyz: %d %v %v", status, doc, err)
+	}
+	d.execute(n.books.db, fmt.Sprintf(strings.Replace(move, "- %[1]d, available = available +", "+ %[1]d, available = available -", 1), held, n.troubled))
+	d.until(shop.Recovery, "the orders expire once the books are right", gone)
+	n.over()
+}
