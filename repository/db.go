@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,6 +163,7 @@ func mysqlConfig(address string) (*mysqldriver.Config, error) {
 	cfg.Collation = "utf8mb4_general_ci"
 	cfg.InterpolateParams = true
 	cfg.Timeout = dialTimeout
+	cfg.RejectReadOnly = true             // a primary that became a replica keeps its connections: leave it at the first refused write
 	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
 	cfg.Logger = &mysqldriver.NopLogger{} // each error is returned, and logged once where it ends
 	return cfg, nil
@@ -291,13 +293,40 @@ func (s *Store) Pools() (map[string]*sql.DB, error) {
 	return map[string]*sql.DB{"write": write, "read": read}, err
 }
 
-// Ping asks the database for an answer.
+// errReadOnly: the database takes no writes, as a primary that has become a replica.
+var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailable)
+
+// Ping asks the database whether it is there, and takes writes.
 func (s *Store) Ping(ctx context.Context) error {
-	pool, err := s.read.DB()
+	if s.sqlite {
+		pool, err := s.read.DB()
+		if err != nil {
+			return err
+		}
+		return pool.PingContext(ctx)
+	}
+	var is struct{ Server, Engine string } // as text: some versions of MariaDB have more than two values
+	err := s.read.WithContext(ctx).Raw("SELECT @@global.read_only AS server, @@global.innodb_read_only AS engine").Scan(&is).Error
+	if err != nil {
+		return wrap("ping", err)
+	}
+	writable := []string{"0", "OFF"} // MySQL's super_read_only implies read_only
+	if !slices.Contains(writable, is.Server) || !slices.Contains(writable, is.Engine) {
+		return errors.Join(errReadOnly, s.renew())
+	}
+	return nil
+}
+
+// renew closes the connections that nobody uses, since they may lead to a server that is no longer the primary: what is
+// read there is out of date.
+func (s *Store) renew() error {
+	pool, err := s.write.DB()
 	if err != nil {
 		return err
 	}
-	return pool.PingContext(ctx)
+	pool.SetMaxIdleConns(0)
+	pool.SetMaxIdleConns(pool.Stats().MaxOpenConnections)
+	return nil
 }
 
 // nowMillis is the database's clock as an SQL expression.
@@ -335,8 +364,9 @@ func (s *Store) skipLocked() string {
 	return " FOR UPDATE SKIP LOCKED"
 }
 
-// transact runs fn in one transaction, and again after a deadlock or a lock wait. An error of the commit
-// itself is returned as it is: the transaction may have committed or not.
+// transact runs fn in one transaction, and again after a deadlock or a lock wait, or on a new connection if the old one
+// leads to a read-only server. Any other error of the commit itself is returned as it is: the transaction may have
+// committed or not.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	if s.lock != nil {
 		select {
@@ -348,7 +378,13 @@ func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error 
 	}
 	var err error
 	for try := range transactionTries {
-		if err = s.write.WithContext(ctx).Transaction(fn); err == nil || !passing(err) {
+		err = s.write.WithContext(ctx).Transaction(fn)
+		switch {
+		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver says so of no other case
+			if err := s.renew(); err != nil {
+				return err
+			}
+		case err == nil || !passing(err):
 			return err
 		}
 		if err := pause(ctx, try); err != nil {

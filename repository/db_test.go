@@ -515,3 +515,57 @@ func TestTransactSurvivesADeadlock(t *testing.T) {
 	}
 	d.balanced(t)
 }
+
+// Hole 51: the primary becomes read-only under open connections, as in a planned failover. The first refused write
+// leaves all of them, since what they read may be out of date from then on; a ping tells; once the server takes writes
+// again, so does the store.
+func TestHole51_ReadOnlyServer(t *testing.T) {
+	server := testkit.MariaDB(t)
+	d := openStore(t, server.NewDatabase(t), suiteConns)
+	if err := d.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sale, root := d.newSale(t, 5), server.Root(t)
+	execute := func(statement string) {
+		t.Helper()
+		if _, err := root.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool, err := d.write.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := func() int { return pool.Stats().Idle }
+	occupy := func() {
+		t.Helper()
+		var all sync.WaitGroup
+		for range suiteConns {
+			all.Go(func() { d.read.WithContext(t.Context()).Exec("DO SLEEP(0.2)") })
+		}
+		all.Wait()
+		if idle() < suiteConns-1 {
+			t.Fatalf("%d connections stand", idle())
+		}
+	}
+	settle := func(user string) error {
+		_, err := d.Settle(t.Context(), sale.ID, entries(attempt(sale.ID, user, "k", 1)))
+		return err
+	}
+	if err := errors.Join(d.Ping(t.Context()), settle("before")); err != nil {
+		t.Fatal(err)
+	}
+	occupy()
+	execute("SET GLOBAL read_only = ON")
+	if err := settle("meanwhile"); !errors.Is(err, model.ErrUnavailable) || errors.Is(err, model.ErrBroken) || idle() > 0 {
+		t.Errorf("a write: %v, and %d connections stand", err, idle())
+	}
+	occupy()
+	if err := d.Ping(t.Context()); !errors.Is(err, errReadOnly) || idle() > 0 {
+		t.Errorf("a ping: %v, and %d connections stand", err, idle())
+	}
+	execute("SET GLOBAL read_only = OFF")
+	if err := errors.Join(d.Ping(t.Context()), settle("after")); err != nil {
+		t.Error(err)
+	}
+}
