@@ -1,10 +1,12 @@
 package drill
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"flashsale/testkit"
@@ -16,6 +18,7 @@ import (
 var neighbourRows = []row{
 	{49, "the stock row of one sale is locked for long", "other sales are confirmed and expire as before", lockedNeighbour},
 	{50, "the books of one sale are wrong", "other sales are confirmed and expire as before; told once", wrongNeighbour},
+	{56, "a user with very many orders lists them all the time", "purchases of others are as fast as before", greedyLister},
 }
 
 const (
@@ -23,6 +26,8 @@ const (
 	unhurried = 10 * time.Millisecond
 	// undisturbed is the longest wait of the slowest in a hundred, on a machine that has other things to do.
 	undisturbed = time.Second
+	// listEvery is how often the lists of row 56 come.
+	listEvery = time.Second / 15
 	// expired is how soon orders end whose time is over.
 	expired = 5 * time.Second
 )
@@ -137,5 +142,42 @@ func wrongNeighbour(d *drill) {
 	}
 	d.execute(n.books.db, fmt.Sprintf(strings.Replace(move, "- %[1]d, available = available +", "+ %[1]d, available = available -", 1), held, n.troubled))
 	d.until(shop.Recovery, "the orders expire once the books are right", gone)
+	n.over()
+}
+
+func greedyLister(d *drill) {
+	n := d.neighbours()
+	n.crowds[0].stop()
+	orders := size(10_000, 50_000)
+	d.execute(n.books.db, fmt.Sprintf(`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
+		request_key, request_hash, created_at_ms, expires_at_ms)
+		SELECT CONCAT('X', LPAD(seq, 47, '0')), 'XXXXXXXXXXXXXXXX', 'lister', 1, 100, 'CNY', 'cancelled', 'stream', 1,
+		CONCAT('k', seq), REPEAT('0', 32), seq, seq FROM seq_1_to_%d`, orders))
+	ctx, cancel := context.WithCancel(d.Context())
+	var lists sync.WaitGroup
+	defer lists.Wait()
+	defer cancel()
+	ticker := time.NewTicker(listEvery)
+	defer ticker.Stop()
+	listed, longest := 0, time.Duration(0)
+	lists.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			start := time.Now()
+			status, doc, err := n.shop.Call(http.MethodGet, n.urls[0]+"/api/v1/orders", n.shop.Token("lister"), nil)
+			if err != nil || status != http.StatusOK {
+				d.Errorf("the list: %d %v %v", status, doc, err)
+			}
+			listed, longest = listed+1, max(longest, time.Since(start))
+		}
+	})
+	n.bear(span(3*time.Second, 30*time.Second))
+	cancel()
+	lists.Wait()
+	n.result.Happened += fmt.Sprintf("; %d lists of %d orders within %s", listed, orders, longest.Round(time.Millisecond))
 	n.over()
 }

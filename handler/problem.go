@@ -109,8 +109,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.NotCancellable: {
 		http.StatusConflict,
-		text{"Not cancellable", "The order can't be cancelled in its present status."},
-		text{"无法取消", "订单当前的状态不能取消。"},
+		text{"Not cancellable", "The order is no longer pending, or you have cancelled too many orders of this sale."},
+		text{"无法取消", "订单已不是待支付状态，或您在本场次取消的订单过多。"},
 	},
 	model.NotRefundable: {
 		http.StatusConflict,

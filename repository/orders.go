@@ -194,8 +194,10 @@ func (s *Store) ordersIndex(f model.OrderFilter) string {
 	switch {
 	case f.ID != "" || f.UserID == "" && f.SaleID == "":
 		return ""
+	case f.UserID != "" && f.SaleID != "":
+		index = "orders_request" // sorted: cancelMost keeps them few
 	case f.UserID != "":
-		index = "orders_request"
+		index = "orders_user"
 	case f.Status != "":
 		index = "orders_status"
 	}
@@ -227,7 +229,12 @@ func parseCursor(cursor string, idLength int) (atMillis int64, id string, err er
 	return atMillis, id, nil
 }
 
-// Cancel gives a pending order's units back. NotFound: absent or another user's; NotCancellable: not pending.
+// cancelMost is how many orders a user may cancel in one sale: more than anybody needs who changes their mind. Each
+// stays in the tables and, until the sale is over, in the gate.
+const cancelMost = 100
+
+// Cancel gives a pending order's units back. NotFound: absent or another user's; NotCancellable: not pending, or the
+// user has cancelled cancelMost orders of the sale.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
@@ -240,6 +247,11 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 			return model.NotFound, nil
 		case order.Status != model.OrderPending:
 			return model.NotCancellable, nil
+		}
+		counted := tx.Exec("UPDATE buyers SET cancelled = cancelled + 1 WHERE sale_id = ? AND user_id = ? AND cancelled < ?",
+			order.SaleID, order.UserID, cancelMost)
+		if counted.Error != nil || counted.RowsAffected == 0 {
+			return model.NotCancellable, wrap("count cancelled orders", counted.Error)
 		}
 		order.Status = model.OrderCancelled
 		return model.Accepted, s.release(tx, order.SaleID, model.OrderPending, order)

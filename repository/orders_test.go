@@ -481,8 +481,8 @@ func TestOrdersPagesStayWhereTheyAre(t *testing.T) {
 	})
 }
 
-// A page of the operator's list costs as much as it shows, however many orders the sale has and however old the page is.
-func TestOrdersPagesAreCheap(t *testing.T) {
+// A page of a list costs as much as it shows, however many orders the sale or the user has and however old the page is.
+func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 	const n, page = 200, 5
 	onBoth(t, func(t *testing.T, d *testDB) {
 		all, sales := manyOrders(t, d, n)
@@ -509,9 +509,14 @@ func TestOrdersPagesAreCheap(t *testing.T) {
 			"older in a status":  {model.OrderFilter{Status: model.OrderPending, Cursor: old}, "USING INDEX orders_status (sale_id=? AND status=? AND created_at_ms<?)"},
 			"by id":              {model.OrderFilter{ID: all[n-1].ID}, "(id=?)"},
 			"of one who is none": {model.OrderFilter{UserID: "nobody"}, "USING INDEX orders_request (user_id=? AND sale_id=?)"},
+			"a user's":           {model.OrderFilter{UserID: "user0"}, "USING INDEX orders_user (user_id=?)"},
+			"a user's older":     {model.OrderFilter{UserID: "user0", Cursor: old}, "USING INDEX orders_user (user_id=? AND created_at_ms<?)"},
 		} {
 			t.Run(name, func(t *testing.T) {
-				tc.filter.SaleID, tc.filter.Limit = sales[0].ID, page
+				ofAll := tc.filter.UserID == "user0"
+				if tc.filter.Limit = page; !ofAll {
+					tc.filter.SaleID = sales[0].ID
+				}
 				before := lone.rowsRead(t)
 				if _, _, err := lone.Orders(t.Context(), tc.filter); err != nil {
 					t.Fatal(err)
@@ -526,7 +531,7 @@ func TestOrdersPagesAreCheap(t *testing.T) {
 				if err := lone.read.WithContext(t.Context()).Raw("EXPLAIN QUERY PLAN "+query, vars...).Scan(&steps).Error; err != nil {
 					t.Fatal(err)
 				}
-				sorted := tc.filter.UserID == "" && len(steps) > 1 // a user's few are sorted
+				sorted := (tc.filter.UserID == "" || ofAll) && len(steps) > 1 // a user's few of a sale are sorted
 				if len(steps) == 0 || !strings.Contains(steps[0].Detail, tc.plan) || sorted {
 					t.Errorf("the plan is %v, want %s alone", steps, tc.plan)
 				}
@@ -572,5 +577,44 @@ func TestOrdersRefusesStrangeCursors(t *testing.T) {
 		if err != nil || len(list) != 0 {
 			t.Errorf("a cursor before all orders gives %d, %v", len(list), err)
 		}
+	})
+}
+
+// Hole 57: a user who buys and cancels in a loop is stopped, without harm to orders that stand, and other sales are not
+// affected.
+func TestHole57_CancelLoop(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, other := d.newSale(t, 3), d.newSale(t, 3)
+		cancel := func(o model.Order) model.Verdict {
+			t.Helper()
+			_, verdict, err := d.Cancel(t.Context(), "me", o.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return verdict
+		}
+		buy := func(sale model.Sale, n int) model.Order {
+			t.Helper()
+			got := d.deduct(t, sale.ID, attempt(sale.ID, "me", fmt.Sprint("k", n), 1))
+			wantVerdicts(t, got, model.Accepted)
+			return *got[0].Order
+		}
+		for n := range cancelMost {
+			if verdict := cancel(buy(sale, n)); verdict != model.Accepted {
+				t.Fatalf("order %d: %s", n, verdict)
+			}
+		}
+		last := buy(sale, cancelMost)
+		if verdict := cancel(last); verdict != model.NotCancellable {
+			t.Errorf("one more: %s", verdict)
+		}
+		if now := d.order(t, last.ID); now.Status != model.OrderPending {
+			t.Errorf("the order that stands is %s", now.Status)
+		}
+		if verdict := cancel(buy(other, 0)); verdict != model.Accepted {
+			t.Errorf("in another sale: %s", verdict)
+		}
+		d.wantUnits(t, sale.ID, units{available: 2, held: 1})
+		d.balanced(t)
 	})
 }
