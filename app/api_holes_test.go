@@ -754,3 +754,29 @@ func TestHole45_WindowEnds(t *testing.T) {
 	}
 	s.eventually("the window ends", func() bool { return ann.purchase(saleID, 1).status == http.StatusCreated })
 }
+
+// Hole 60: after the limit of a sale was lowered a repeated key still gets the order that it had.
+func TestHole60_LimitLowered(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"hybrid", "redis", "local", "optimistic", "pessimistic", "mutex", "naive"} {
+		t.Run(strategy, func(t *testing.T) {
+			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
+			saleID := s.createSale(fields{"quota": 9, "limit_per_user": 3}).ID
+			ann := s.buyer("ann")
+			var made, again order
+			ann.purchase(saleID, 3, "Idempotency-Key", "k").want(201).read(&made)
+			s.patchSale(saleID, fields{"limit_per_user": 1})
+			ann.purchase(saleID, 3, "Idempotency-Key", "k").want(201).read(&again)
+			if again.ID != made.ID || again.Quantity != 3 {
+				t.Errorf("%+v became %+v", made, again)
+			}
+			ann.purchase(saleID, 2, "Idempotency-Key", "k").refused(422, "idempotency_mismatch")
+			ann.purchase(saleID, 3, "Idempotency-Key", "new").refused(400, "bad_request")
+			ann.purchase(saleID, 3).refused(400, "bad_request")
+			s.buyer("ben").purchase(saleID, 2, "Idempotency-Key", "k").refused(400, "bad_request")
+			if books := s.sums(saleID); books.Held != 3 {
+				t.Errorf("books %+v", books)
+			}
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"net/http"
@@ -153,22 +152,28 @@ func greedyLister(d *drill) {
 		request_key, request_hash, created_at_ms, expires_at_ms)
 		SELECT CONCAT('X', LPAD(seq, 47, '0')), 'XXXXXXXXXXXXXXXX', 'lister', 1, 100, 'CNY', 'cancelled', 'stream', 1,
 		CONCAT('k', seq), REPEAT('0', 32), seq, seq FROM seq_1_to_%d`, orders))
-	ctx, cancel := context.WithCancel(d.Context())
 	var lists sync.WaitGroup
-	defer lists.Wait()
-	defer cancel()
+	ended := make(chan struct{})
+	end := sync.OnceFunc(func() {
+		close(ended)
+		lists.Wait()
+	})
+	d.Cleanup(end)
 	ticker := time.NewTicker(listEvery)
 	defer ticker.Stop()
+	list := func() (int, shop.Document, error) {
+		return n.shop.Call(http.MethodGet, n.urls[0]+"/api/v1/orders", n.shop.Token("lister"), nil)
+	}
 	listed, longest := 0, time.Duration(0)
 	lists.Go(func() {
 		for {
 			select {
-			case <-ctx.Done():
+			case <-ended:
 				return
 			case <-ticker.C:
 			}
 			start := time.Now()
-			status, doc, err := n.shop.Call(http.MethodGet, n.urls[0]+"/api/v1/orders", n.shop.Token("lister"), nil)
+			status, doc, err := list()
 			if err != nil || status != http.StatusOK {
 				d.Errorf("the list: %d %v %v", status, doc, err)
 			}
@@ -176,8 +181,7 @@ func greedyLister(d *drill) {
 		}
 	})
 	n.bear(span(3*time.Second, 30*time.Second))
-	cancel()
-	lists.Wait()
+	end()
 	n.result.Happened += fmt.Sprintf("; %d lists of %d orders within %s", listed, orders, longest.Round(time.Millisecond))
 	n.over()
 }

@@ -106,7 +106,10 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{}, err
 	case !ok:
 		return model.Outcome{Verdict: model.NotFound}, nil
-	case r.Quantity < 1 || r.Quantity > offer.LimitPerUser:
+	}
+	tooMany := r.Quantity > offer.LimitPerUser
+	// A key may repeat a request from before the limit was lowered, so the stores are asked whether they know it.
+	if r.Quantity < 1 || r.Quantity > maxLimit || tooMany && r.Key == "" {
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
 	a := model.Attempt{
@@ -133,6 +136,9 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		p.Catalog.Latch(a.SaleID)
 	}
 	if r.Key != "" && !outcome.Repeated && outcome.Verdict != model.Accepted && outcome.Verdict != model.TooFrequent {
+		if tooMany {
+			outcome.Verdict = model.BadRequest
+		}
 		// The first request under this key may have succeeded where this way of deducting doesn't see it.
 		return p.replay(ctx, a, outcome)
 	}

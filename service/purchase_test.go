@@ -138,6 +138,39 @@ func TestRefusedBeforeTheStrategy(t *testing.T) {
 	}
 }
 
+// Hole 60: a key that had an order of more units than the limit now is gets its first answer; a new one is refused.
+func TestHole60_LimitLowered(t *testing.T) {
+	const asked = 3 // the limit is 2
+	for name, tc := range map[string]struct {
+		deduct func(model.Attempt) (model.Outcome, error)
+		order  model.OrderStatus // in the database under the key
+		want   model.Verdict
+		looks  int
+	}{
+		"a new key":                       {refuse(model.BadRequest), "", model.BadRequest, 1},
+		"a new key, where only units fit": {refuse(model.LimitReached), "", model.BadRequest, 1},
+		"too frequent":                    {refuse(model.TooFrequent), "", model.TooFrequent, 0},
+		"settled before":                  {refuse(model.BadRequest), model.OrderPending, model.Accepted, 1},
+		"known to the gate":               {repeat, model.OrderPending, model.Accepted, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newTill(t, tc.deduct)
+				a := x.keyed(asked)
+				if tc.order != "" {
+					x.orders[a.ID] = model.Order{ID: a.ID, Status: tc.order, Quantity: asked, RequestHash: a.RequestHash}
+				}
+				r := x.request("key")
+				r.Quantity = asked
+				got, err := x.Purchase(t.Context(), r)
+				if err != nil || got.Verdict != tc.want || (got.Order != nil) != (tc.order != "") || x.looked != tc.looks {
+					t.Errorf("%+v, %v after %d looks; want %s after %d", got, err, x.looked, tc.want, tc.looks)
+				}
+			})
+		})
+	}
+}
+
 // TestLatchKeepsTheOrderOfRefusals: that nothing is left is said only while the sale sells at all.
 func TestLatchKeepsTheOrderOfRefusals(t *testing.T) {
 	tests := map[string]struct {
