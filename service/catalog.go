@@ -46,8 +46,8 @@ type Catalog struct {
 	now   func() time.Time
 
 	live    atomic.Pointer[snapshot]
-	offset  atomic.Int64 // the database's clock minus this process's, ns
-	soldOut sync.Map     // sale id: latched until a refresh sees units
+	reading atomic.Pointer[reading]
+	soldOut sync.Map // sale id: latched until a refresh sees units
 	past    *otter.Cache[string, model.Offer]
 
 	refreshing sync.Mutex // one refresh of the snapshot at a time, or an older one could win
@@ -56,6 +56,9 @@ type Catalog struct {
 	askedAt    time.Time // the database's clock at the last refresh of the filter
 	filteredAt time.Time // when that began by this process's clock
 }
+
+// reading is a look at the database's clock. at is of this process, with its monotonic clock.
+type reading struct{ database, at time.Time }
 
 type snapshot struct {
 	offers  map[string]model.Offer
@@ -67,6 +70,8 @@ type snapshot struct {
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
 	c.live.Store(&snapshot{offers: map[string]model.Offer{}, changed: make(chan struct{})})
+	at := now()
+	c.reading.Store(&reading{at.UTC(), at})
 	c.filter.Store(bloom.NewWithEstimates(filterSales, filterErrors))
 	return c
 }
@@ -90,7 +95,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 		return err
 	}
 	after := c.now()
-	c.offset.Store(int64(dbNow.Sub(before.Add(after.Sub(before) / 2))))
+	c.reading.Store(&reading{dbNow, before.Add(after.Sub(before) / 2)})
 
 	list, err := c.store.LiveOffers(ctx, Linger)
 	if err != nil {
@@ -155,8 +160,12 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 	return nil
 }
 
-// Now is the database's clock, from the last refresh on by this process's monotonic clock.
-func (c *Catalog) Now() time.Time { return c.now().Add(time.Duration(c.offset.Load())).UTC() }
+// Now is the database's clock, from the last refresh on by this process's monotonic clock: a step of the machine's clock
+// does not change it.
+func (c *Catalog) Now() time.Time {
+	r := c.reading.Load()
+	return r.database.Add(c.now().Sub(r.at)).UTC()
+}
 
 // Sale gives a sale as this instance knows it; ok is false if there is none. An id that no sale has is told
 // from memory; only at most one small query in filterPause makes sure that it is not brand new.

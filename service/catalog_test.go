@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"flashsale/model"
 )
@@ -449,4 +450,35 @@ func TestRefreshesTakeTurns(t *testing.T) {
 		t.Error("told of a change that has not come")
 	default:
 	}
+}
+
+// The machine's clock is set between two refreshes: what time it is by the database stays what it was.
+func TestNowSurvivesAStepOfTheClock(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			stepped := time.Duration(0)
+			store := newFakeSales(openOffer())
+			store.offset = time.Minute
+			c := NewCatalog(store, func() time.Time { return setClock(t, time.Now(), stepped) })
+			if err := c.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			stepped = step
+			if late := time.Since(c.Now().Add(-store.offset)); late.Abs() > time.Minute {
+				t.Errorf("after a step of %s it is %s too early", step, late)
+			}
+		})
+	}
+}
+
+// setClock gives a reading as it is after the machine's clock was set: the monotonic part stays.
+func setClock(t *testing.T, at time.Time, step time.Duration) time.Time {
+	t.Helper()
+	set := at
+	const secondsAt = 30 // of the field's bits, if there is a monotonic part
+	(*struct{ wall uint64 })(unsafe.Pointer(&set)).wall += uint64(step/time.Second) << secondsAt
+	if set.Sub(at) != 0 || set.Round(0).Sub(at.Round(0)) != step {
+		t.Fatalf("%s is not %s after a step of %s", set, at, step)
+	}
+	return set
 }
