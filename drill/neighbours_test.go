@@ -23,8 +23,6 @@ var neighbourRows = []row{
 const (
 	// unhurried is how often a buyer comes to a sale in these rows: often enough to fill every batch, and no overload.
 	unhurried = 10 * time.Millisecond
-	// undisturbed is the longest wait of the slowest in a hundred, on a machine that has other things to do.
-	undisturbed = time.Second
 	// listEvery is how often the lists of row 56 come.
 	listEvery = time.Second / 15
 	// expired is how soon orders end whose time is over.
@@ -84,7 +82,8 @@ func (n *neighbours) bear(trouble time.Duration) {
 	attempts := within(n.crowds[1].soFar(), from, time.Now())
 	longest, p99 := slowest(attempts)
 	n.told(attempts, "201")
-	if p99 > undisturbed {
+	// The short form runs beside other tests.
+	if p99 > span(2*time.Second, 500*time.Millisecond) {
 		n.Errorf("the slowest in a hundred waited %s", p99)
 	}
 	n.result.Happened = fmt.Sprintf("buyers of the other sale in %s: %s, p99 %s, longest %s", time.Since(from).Round(time.Second),
