@@ -178,7 +178,8 @@ func stage[V any](ctx context.Context, client redis.UniversalClient, key string,
 	if err := client.Del(ctx, key).Err(); err != nil {
 		return fmt.Errorf("stage: %w", err)
 	}
-	chunk := make([]any, 0, 2*stagingChunk)
+	// Nobody's field: the hash is never empty, so it is there to be installed, and keeps its end.
+	chunk := append(make([]any, 0, 2*stagingChunk), "", 0)
 	flush := func() error {
 		if len(chunk) == 0 {
 			return nil

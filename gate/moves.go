@@ -175,9 +175,9 @@ func (g *Gate) bring(ctx context.Context, tags []string, parts []part, home int,
 // errClosed: a part is closed, or of another epoch.
 var errClosed = errors.New("a part of the gate is closed")
 
-// lend takes units out of a part. If its reply is lost they are lost with it, until the gate is replaced.
+// lend takes units out of a part. If the call fails, they may be missing until the gate is replaced.
 func (g *Gate) lend(ctx context.Context, tag string, epoch, wanted int64) (taken int64, err error) {
-	taken, err = lendScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, wanted).Int64()
+	taken, err = lendScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, wanted, g.instance, g.moves.number.Add(1)).Int64()
 	if err == nil && taken < 0 {
 		err = errClosed
 	}

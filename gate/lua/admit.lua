@@ -6,11 +6,11 @@
 -- 3 no gate, 4 gate closed, of an older epoch or of another Redis, 5 too frequent (again in ms), 6 not started, 7 ended,
 -- 8 paused, 9 bad quantity, 10 limit reached, 11 sold out.
 -- All are judged before the first write (but the counters'), since Redis takes nothing back.
-local reply, ids, users = {}, {}, {}
+local reply, ids, users, flood = {}, {}, {}, {}
 for i = 3, #ARGV, 7 do
   local at = (i - 3) / 7 + 1
-  local retry_ms = frequency(KEYS[4 + at], tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]))
-  reply[2 * at - 1], reply[2 * at] = retry_ms > 0 and 5 or 0, retry_ms
+  local retry_ms, many = frequency(KEYS[4 + at], tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]))
+  reply[2 * at - 1], reply[2 * at], flood[at] = retry_ms > 0 and 5 or 0, retry_ms, many
   ids[at], users[at] = ARGV[i], ARGV[i + 1]
 end
 
@@ -30,10 +30,11 @@ local admitted, taken, new_ids, new_units = {}, 0, {}, {}
 for at = 1, #ids do
   local i = 7 * at - 4
   local id, user, request, n = ids[at], users[at], ARGV[i + 2] .. ':' .. ARGV[i + 3], tonumber(ARGV[i + 2])
-  if reply[2 * at - 1] ~= 0 then
+  if known[id] and not flood[at] then
+    -- Also if it came too soon: the client may have sent the script twice, and the first run has admitted the attempt.
+    reply[2 * at - 1], reply[2 * at] = known[id] == request and 1 or 2, 0
+  elseif reply[2 * at - 1] ~= 0 then
     -- came too soon
-  elseif known[id] then
-    reply[2 * at - 1] = known[id] == request and 1 or 2
   elseif code ~= 0 then
     reply[2 * at - 1] = code
   elseif not n or n ~= math.floor(n) or n < 1 or n > limit then

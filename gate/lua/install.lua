@@ -1,14 +1,21 @@
 -- Install a gate over an absent or an older, closed one; also over one of this epoch that has not been opened.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream
--- KEYS[5] staged units by user  KEYS[6] staged known ids (both may be absent: empty)
+-- KEYS[5] staged units by user  KEYS[6] staged known ids
 -- ARGV[1] epoch  [2] entries that the stream had when the database was read  [3] consumer group
 --      [4] time at which all keys end, ms  [5] 1: open it; 0: open.lua will  [6] number of the gate's fields
 --      then the fields and values of the gate, then the ids of entries that are settled and only to be deleted.
--- Returns 1: installed; 0: the gate there, or the one that it is closed for, is as new or newer; 2: the stream moved, read again.
+-- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: the gate there, or the one that it is
+--   closed for, is as new or newer; 2: the stream moved, or what was staged has ended: read again.
 -- The gate there is closed, so its stream can only have shrunk: an unchanged length is an unchanged stream.
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming', 'open')
 local epoch, coming, new = tonumber(gate[1]) or 0, tonumber(gate[2]) or 0, tonumber(ARGV[1])
-if epoch > new or epoch == new and gate[3] == '1' or coming > new then
+if epoch > new or coming > new then
+  return 0
+end
+if redis.call('EXISTS', KEYS[5], KEYS[6]) < 2 then
+  return epoch == new and 1 or 2 -- installing takes the staged keys away
+end
+if epoch == new and gate[3] == '1' then
   return 0
 end
 if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
@@ -20,12 +27,8 @@ for i = 7, 6 + 2 * fields, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', here())
-for i = 2, 3 do
-  if redis.call('EXISTS', KEYS[i + 3]) == 1 then
-    redis.call('RENAME', KEYS[i + 3], KEYS[i])
-  end
-  redis.call('HSET', KEYS[i], '', '0') -- nobody's field: a hash that is never empty keeps its end
-end
+redis.call('RENAME', KEYS[5], KEYS[2])
+redis.call('RENAME', KEYS[6], KEYS[3])
 redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error only says that it is there
 for i = 7 + 2 * fields, #ARGV do
   redis.call('XACK', KEYS[4], ARGV[3], ARGV[i])

@@ -1,15 +1,20 @@
 -- Take units out of one part of a gate for another part, of what nobody has admitted.
 -- KEYS[1] gate of the part
--- ARGV[1] epoch of the gate  [2] units that are needed
--- Returns how many were taken: those that are needed or half of what is left, whichever is more, at most all of it;
---   -1: the part is closed, of another epoch or of another Redis.
+-- ARGV[1] epoch of the gate  [2] units that are needed  [3] instance that moves them  [4] number of the move, which grows
+-- Returns how many were taken, by this call or by an earlier one whose reply was lost: those that are needed or half of
+--   what is left, whichever is more, at most all of it; -1: the part is closed, of another epoch or of another Redis.
 -- lent counts them for ever: what all parts have lent and none has borrowed is on its way, or lost.
-local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'server')
+local mover = 'lent:' .. ARGV[3] -- an instance makes one move at a time
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'server', mover)
 if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= here() then
   return -1
 end
+local number, before = string.match(gate[5] or '', '^(%d+):(%d+)$')
+if number == ARGV[4] then
+  return tonumber(before)
+end
 local left = tonumber(gate[3])
 local taken = math.max(math.min(left, math.max(tonumber(ARGV[2]), math.floor(left / 2))), 0)
-redis.call('HSET', KEYS[1], 'left', left - taken)
+redis.call('HSET', KEYS[1], 'left', left - taken, mover, ARGV[4] .. ':' .. taken)
 redis.call('HINCRBY', KEYS[1], 'lent', taken)
 return taken
