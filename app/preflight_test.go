@@ -290,7 +290,11 @@ func TestPreflightOfStores(t *testing.T) {
 			}
 		})
 	}
-	if again := preflighted(t, f.args...); !slices.EqualFunc(good.Findings, again.Findings, func(a, b finding) bool { return a.Check == b.Check && a.Level == b.Level }) {
+	same := func(a, b finding) bool {
+		timed := strings.HasSuffix(a.Check, ".reach") || strings.HasSuffix(a.Check, ".clock") // how busy the machine is shows here
+		return a.Check == b.Check && (a.Level == b.Level || timed)
+	}
+	if again := preflighted(t, f.args...); !slices.EqualFunc(good.Findings, again.Findings, same) {
 		t.Errorf("something was changed: %+v, and before %+v", again.Findings, good.Findings)
 	}
 }
