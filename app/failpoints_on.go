@@ -67,7 +67,7 @@ func (g mortalGate) Close(ctx context.Context, saleID string, epoch int64) (bool
 	return g.Gate.Close(ctx, saleID, epoch)
 }
 
-func (g mortalGate) Pending(ctx context.Context, saleID string) ([]model.Entry, error) {
+func (g mortalGate) Pending(ctx context.Context, saleID string) ([]model.Entry, []string, error) {
 	defer pass("pending")
 	return g.Gate.Pending(ctx, saleID)
 }

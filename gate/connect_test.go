@@ -179,7 +179,7 @@ func TestPromotedReplica(t *testing.T) {
 	if err != nil || states[0].Open || !states[0].Exists || states[0].Left != 9 {
 		t.Errorf("there the gate is %+v, %v", states, err)
 	}
-	pending, err := g.Pending(t.Context(), o.ID)
+	pending, _, err := g.Pending(t.Context(), o.ID)
 	if err != nil || len(pending) != 1 {
 		t.Errorf("the entries are %v, %v", pending, err)
 	}
@@ -345,7 +345,7 @@ func TestClusterLosesANode(t *testing.T) {
 	if states, err := g.Peek(t.Context(), of[dead][0].ID); err == nil {
 		t.Errorf("a look at nothing but the dead node: %+v", states)
 	}
-	if _, err := g.Pending(t.Context(), several.ID); err == nil {
+	if _, _, err := g.Pending(t.Context(), several.ID); err == nil {
 		t.Error("the entries of a part that is away are not missed")
 	}
 	if entries, _, err := g.Read(t.Context(), several.ID, 100); err != nil || len(entries) > 1 {
@@ -429,7 +429,7 @@ func TestClusterPromotesAReplica(t *testing.T) {
 	if err := g.Install(t.Context(), 2, contents(o), nil); !errors.Is(err, model.ErrStreamMoved) {
 		t.Errorf("an install that does not know of the entry there: %v", err)
 	}
-	pending, err := g.Pending(t.Context(), o.ID)
+	pending, _, err := g.Pending(t.Context(), o.ID)
 	if err != nil || len(pending) != 1 {
 		t.Fatal(pending, err)
 	}

@@ -177,7 +177,7 @@ func TestInstallKeepsTheStream(t *testing.T) {
 		b.admit(made)
 		b.admit(pending)
 		b.read(b.instance("dead"), o.ID) // it committed the first one, and died before it said so
-		entries, err := b.gate.Pending(ctx, o.ID)
+		entries, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil || len(entries) != 2 {
 			b.Fatalf("pending %v, %v", entries, err)
 		}
@@ -220,7 +220,7 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 		if ok, err := b.gate.Close(ctx, o.ID, 2); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
-		stale, err := b.gate.Pending(ctx, o.ID)
+		stale, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 			}
 		}
 
-		fresh, err := b.gate.Pending(ctx, o.ID)
+		fresh, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestGateSaysLessThanNothing(t *testing.T) {
 		ctx := b.Context()
 		o := b.open(offer())
 		b.admit(attempt(o, "u-1", 2))
-		entries, err := b.gate.Pending(ctx, o.ID)
+		entries, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func TestPartsHoldWhatOneGateWould(t *testing.T) {
 		if got, err := b.gate.Units(ctx, o.ID); err != nil || !maps.Equal(got, want) {
 			b.Errorf("the units of users are %v, %v", got, err)
 		}
-		pending, err := b.gate.Pending(ctx, o.ID)
+		pending, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil || len(pending) != 12 {
 			b.Fatalf("%d entries wait, %v", len(pending), err)
 		}
@@ -266,7 +266,7 @@ func TestRebuildOfParts(t *testing.T) {
 		if ok, err := b.gate.Close(ctx, o.ID, 2); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
-		entries, err := b.gate.Pending(ctx, o.ID)
+		entries, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil || len(entries) != 3 {
 			b.Fatalf("%v, %v", entries, err)
 		}
@@ -461,7 +461,7 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 		if _, err := dead.lend(b.Context(), tagOf(o.ID, 0, 2), 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a closed part lent: %v", err)
 		}
-		pending, err := b.gate.Pending(b.Context(), o.ID)
+		pending, _, err := b.gate.Pending(b.Context(), o.ID)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -614,7 +614,7 @@ func TestUnknownParts(t *testing.T) {
 	_, errs["peek"] = g.Peek(t.Context(), o.ID)
 	_, errs["units"] = g.Units(t.Context(), o.ID)
 	_, errs["close"] = g.Close(t.Context(), o.ID, 2)
-	_, errs["pending"] = g.Pending(t.Context(), o.ID)
+	_, _, errs["pending"] = g.Pending(t.Context(), o.ID)
 	_, _, errs["read"] = g.Read(t.Context(), o.ID, 1)
 	_, _, errs["claim"] = g.Claim(t.Context(), o.ID, 0, 1)
 	_, _, errs["knows"] = g.Knows(t.Context(), a.ID)
@@ -708,7 +708,7 @@ func (s *teller) settle(v model.Verdict, which int) string {
 	which %= len(s.admitted)
 	a := s.admitted[which]
 	s.admitted = slices.Delete(s.admitted, which, which+1)
-	all, err := s.gate.Pending(s.Context(), s.offer.ID)
+	all, _, err := s.gate.Pending(s.Context(), s.offer.ID)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -746,7 +746,7 @@ func (s *teller) rebuild() string {
 	if ok, err := s.gate.Close(s.Context(), s.offer.ID, s.epoch); !ok || err != nil {
 		s.Fatal(ok, err)
 	}
-	pending, err := s.gate.Pending(s.Context(), s.offer.ID)
+	pending, _, err := s.gate.Pending(s.Context(), s.offer.ID)
 	if err != nil {
 		s.Fatal(err)
 	}

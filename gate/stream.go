@@ -160,34 +160,32 @@ func (g *Gate) unsettled(ctx context.Context, tag string, entries []model.Entry,
 	return rest, nil
 }
 
-// Pending reads every entry of a sale's stream without taking it.
-func (g *Gate) Pending(ctx context.Context, saleID string) ([]model.Entry, error) {
+// Pending reads every entry of a sale's stream without taking it. Entries that can't be read are deleted and come back as
+// the text of bad.
+func (g *Gate) Pending(ctx context.Context, saleID string) (entries []model.Entry, bad []string, err error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
-		return nil, fmt.Errorf("read the whole stream: %w", err)
+		return nil, nil, fmt.Errorf("read the whole stream: %w", err)
 	}
-	found := make([][]model.Entry, len(tags))
+	found, unread := make([][]model.Entry, len(tags)), make([][]string, len(tags))
 	err = each(len(tags), func(i int) (err error) {
-		found[i], err = g.pending(ctx, saleID, tags[i])
+		found[i], unread[i], err = g.pending(ctx, saleID, tags[i])
 		return err
 	})
-	return slices.Concat(found...), err
+	return slices.Concat(found...), slices.Concat(unread...), err
 }
 
-func (g *Gate) pending(ctx context.Context, saleID, tag string) (entries []model.Entry, err error) {
+func (g *Gate) pending(ctx context.Context, saleID, tag string) (entries []model.Entry, bad []string, err error) {
 	start := "-"
 	for {
 		messages, err := g.client.XRangeN(ctx, streamKey(tag), start, "+", page).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read the whole stream: %w", err)
+			return entries, bad, fmt.Errorf("read the whole stream: %w", err)
 		}
-		more, _, err := g.parse(ctx, saleID, tag, messages)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, more...)
-		if len(messages) < page {
-			return entries, nil
+		more, unread, err := g.parse(ctx, saleID, tag, messages)
+		entries, bad = append(entries, more...), append(bad, unread...)
+		if err != nil || len(messages) < page {
+			return entries, bad, err
 		}
 		start = "(" + messages[len(messages)-1].ID
 	}

@@ -54,7 +54,7 @@ func TestNoStreamIsNoError(t *testing.T) {
 		if entries, bad, err := b.gate.Claim(b.Context(), id, 0, 10); err != nil || len(entries)+len(bad) != 0 {
 			b.Errorf("claim: %v %v %v", entries, bad, err)
 		}
-		if entries, err := b.gate.Pending(b.Context(), id); err != nil || len(entries) != 0 {
+		if entries, _, err := b.gate.Pending(b.Context(), id); err != nil || len(entries) != 0 {
 			b.Errorf("pending: %v %v", entries, err)
 		}
 	})
@@ -200,7 +200,7 @@ func TestBadEntries(t *testing.T) {
 					must(b, b.client.XReadGroup(b.Context(), taken))
 					entries, bad, err = b.gate.Claim(b.Context(), o.ID, 0, 10)
 				default:
-					entries, err = b.gate.Pending(b.Context(), o.ID)
+					entries, _, err = b.gate.Pending(b.Context(), o.ID)
 				}
 				if err != nil || len(entries) != 1 || entries[0].Attempt != good {
 					b.Errorf("%s, %s: entries %+v, %v, want the good one", name, way, entries, err)
@@ -287,7 +287,7 @@ func TestPendingReadsEveryPage(t *testing.T) {
 		if _, err := pipe.Exec(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		entries, err := b.gate.Pending(b.Context(), o.ID)
+		entries, _, err := b.gate.Pending(b.Context(), o.ID)
 		if err != nil || len(entries) != n {
 			b.Fatalf("%d entries, %v, want %d", len(entries), err, n)
 		}
@@ -410,7 +410,7 @@ func TestUnsettled(t *testing.T) {
 		if err != nil || len(entries) != 3 {
 			b.Fatalf("%v, %v", entries, err)
 		}
-		fourth, err := b.gate.Pending(ctx, o.ID)
+		fourth, _, err := b.gate.Pending(ctx, o.ID)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -45,7 +45,7 @@ type GateChanges interface {
 type GateLife interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error)
-	Pending(ctx context.Context, saleID string) ([]model.Entry, error)
+	Pending(ctx context.Context, saleID string) (entries []model.Entry, bad []string, err error)
 	Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error
 }
 
@@ -184,7 +184,11 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 // install reads the stream, then the database, then opens the new gate if the stream has not moved since:
 // what is in the stream and not in the database yet is left out of the units that the gate may admit.
 func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
-	entries, err := g.gate.Pending(ctx, saleID)
+	entries, bad, err := g.gate.Pending(ctx, saleID)
+	for _, text := range bad { // also after an error: these are deleted
+		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
+		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", saleID, text))
+	}
 	if err != nil {
 		return err
 	}

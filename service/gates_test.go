@@ -41,6 +41,7 @@ type gatehouse struct {
 	steps   []string
 	pause   time.Duration
 	pending []model.Entry
+	bad     []string // entries that can't be read
 	gotten  model.GateContents
 	changes map[string][]model.GateChange // by sale
 }
@@ -156,10 +157,12 @@ func (h *gatehouse) Close(_ context.Context, _ string, epoch int64) (bool, error
 	return !h.newer, h.step(fmt.Sprint("close for ", epoch))
 }
 
-func (h *gatehouse) Pending(context.Context, string) ([]model.Entry, error) {
+func (h *gatehouse) Pending(context.Context, string) ([]model.Entry, []string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.pending, h.step("pending")
+	bad := h.bad
+	h.bad = nil
+	return h.pending, bad, h.step("pending")
 }
 
 func (h *gatehouse) Install(_ context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
@@ -202,6 +205,16 @@ func TestRebuild(t *testing.T) {
 		"one newer than known here": {state: open(9), replace: 9, steps: []string{"epoch", "close for 10", "pending", "contents", "install 10", "log"}},
 		"another caller won":        {change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
 		"overtaken at the close":    {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
+		"entries that can't be read": {
+			change: func(h *gatehouse) { h.bad = []string{"1-1 x", "1-2 y"} },
+			steps: []string{
+				"epoch", "close for 4", "pending", "log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y", "contents", "install 4", "log",
+			},
+		},
+		"entries that can't be read, and no more": {
+			change: func(h *gatehouse) { h.bad, h.failing = []string{"1-1 x"}, "pending" }, err: errAway,
+			steps: []string{"epoch", "close for 4", "pending", "log engine delete_entry SALE 1-1 x"},
+		},
 		"the database sells meanwhile": {
 			change: func(h *gatehouse) { h.record(h.offers[0].ID, 7); h.record(h.offers[0].ID, 8) },
 			steps:  []string{"epoch", "close for 4", "pending", "contents", "install 4", "changes", "tell 1 to 7", "changes", "tell 7 to 8", "log"},
@@ -245,6 +258,11 @@ func TestRebuild(t *testing.T) {
 				t.Errorf("%v, want %v", err, tc.err)
 			}
 			steps := slices.Clone(h.steps)
+			for i := range steps {
+				if strings.HasPrefix(steps[i], "log engine delete_entry ") {
+					steps[i] = strings.Replace(steps[i], o.ID, "SALE", 1)
+				}
+			}
 			if n := len(steps); n > 0 && strings.HasPrefix(steps[n-1], "log engine install_gate "+o.ID+" epoch ") && strings.HasSuffix(steps[n-1], ": a test") {
 				steps[n-1] = "log"
 			}

@@ -203,10 +203,10 @@ type movingGate struct {
 	afterPending, beforeInstall func()
 }
 
-func (g *movingGate) Pending(ctx context.Context, saleID string) ([]model.Entry, error) {
-	entries, err := g.Gate.Pending(ctx, saleID)
+func (g *movingGate) Pending(ctx context.Context, saleID string) ([]model.Entry, []string, error) {
+	entries, bad, err := g.Gate.Pending(ctx, saleID)
 	g.afterPending()
-	return entries, err
+	return entries, bad, err
 }
 
 func (g *movingGate) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {

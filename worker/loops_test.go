@@ -472,7 +472,9 @@ func (f *fakeLife) Peek(_ context.Context, saleIDs ...string) ([]model.GateState
 
 func (f *fakeLife) Close(context.Context, string, int64) (bool, error) { return true, nil }
 
-func (f *fakeLife) Pending(context.Context, string) ([]model.Entry, error) { return nil, nil }
+func (f *fakeLife) Pending(context.Context, string) ([]model.Entry, []string, error) {
+	return nil, nil, nil
+}
 
 func (f *fakeLife) Install(_ context.Context, epoch int64, c model.GateContents, _ []model.Entry) error {
 	f.mu.Lock()

@@ -292,7 +292,7 @@ func TestHole16_SeenBeforeTheCommit(t *testing.T) {
 				o := e.sale(10, 2)
 				a := e.admit(attempt(o, "u-1", "key"))
 				if committed {
-					entries, err := e.gate.Pending(e.Context(), o.ID)
+					entries, _, err := e.gate.Pending(e.Context(), o.ID)
 					if err != nil {
 						e.Fatal(err)
 					}

@@ -165,12 +165,13 @@ func (g gateView) Close(ctx context.Context, sale string, epoch int64) (bool, er
 	})
 }
 
-func (g gateView) Pending(ctx context.Context, sale string) ([]model.Entry, error) {
-	return ask(ctx, g.view, inRedis, false, "pending "+g.s.name(sale), func(ctx context.Context) ([]model.Entry, error) {
-		entries, err := g.Gate.Pending(ctx, sale)
-		g.s.tellEntries(entries)
-		return entries, err
+func (g gateView) Pending(ctx context.Context, sale string) ([]model.Entry, []string, error) {
+	t, err := ask(ctx, g.view, inRedis, false, "pending "+g.s.name(sale), func(ctx context.Context) (t taken, err error) {
+		t.entries, t.bad, err = g.Gate.Pending(ctx, sale)
+		g.s.tellEntries(t.entries)
+		return t, err
 	})
+	return t.entries, t.bad, err
 }
 
 func (g gateView) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
