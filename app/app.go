@@ -222,7 +222,7 @@ func (a *App) wire(ctx context.Context) error {
 		a.gates.Retire()
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	orders := &service.Orders{Desk: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Gates: a.gates}
+	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Gates: a.gates}
 	a.sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, IDs: a.ids, Log: a.log}
 	payments := &service.Payments{Store: db, IDs: a.ids, Gates: a.gates, Catalog: a.catalog, Secret: paymentSecret}
 	assets, err := web.NewAssets()

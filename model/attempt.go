@@ -35,10 +35,10 @@ func HashRequest(quantity int) string {
 }
 
 // Replay is the answer to an attempt whose id was known before: what it got then, or IdempotencyMismatch
-// if it asks for something else than the attempt did.
+// if it asks for something else than the attempt did. Of an attempt that was lost the request is not known.
 func (a Attempt) Replay(known Outcome) Outcome {
 	known.Repeated = true
-	if known.Order != nil && known.Order.RequestHash != a.RequestHash {
+	if known.Order != nil && known.Order.RequestHash != "" && known.Order.RequestHash != a.RequestHash {
 		return Outcome{Verdict: IdempotencyMismatch, Repeated: true}
 	}
 	return known

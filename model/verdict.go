@@ -46,7 +46,7 @@ const NoGate Verdict = "no_gate"
 
 // Reasons of a rejected order that are not verdicts on an attempt.
 const (
-	// ReasonLost: the gate lost the queued attempt before it was settled; the same key may be tried again.
+	// ReasonLost: the gate lost the queued attempt before it was settled. It is refused for good; a new key may be tried.
 	ReasonLost Verdict = "lost"
 	// ReasonFailed: settling the attempt failed for good, too often to try again.
 	ReasonFailed Verdict = "failed"

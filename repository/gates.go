@@ -133,7 +133,9 @@ func (s *Store) GateContents(ctx context.Context, saleID string, pending []model
 			ID, UserID, RequestHash string
 			Quantity                int
 		}
-		err := tx.Raw("SELECT id, user_id, request_hash, quantity FROM orders WHERE sale_id = ? UNION ALL SELECT order_id, user_id, request_hash, quantity FROM refusals WHERE sale_id = ?",
+		// A lost attempt has no request that the gate could compare. An entry of it is refused and credited at the settle.
+		err := tx.Raw(`SELECT id, user_id, request_hash, quantity FROM orders WHERE sale_id = ?
+			UNION ALL SELECT order_id, user_id, request_hash, quantity FROM refusals WHERE sale_id = ? AND request_hash <> ''`,
 			saleID, saleID).Scan(&known).Error
 		for _, k := range known {
 			contents.Known[k.ID] = model.Request{Quantity: k.Quantity, Hash: k.RequestHash}

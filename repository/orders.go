@@ -99,7 +99,8 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 		Reason string
 	}
 	err := db.Raw("SELECT "+orderColumns+`, paid_at_ms, '' AS reason FROM orders WHERE id IN ?
-		UNION ALL SELECT order_id, sale_id, user_id, quantity, 0, '', ?, '', 0, '', request_hash,
+		UNION ALL SELECT order_id, sale_id, user_id, quantity, 0,
+			COALESCE((SELECT currency FROM sales WHERE sales.id = refusals.sale_id), ''), ?, '', 0, '', request_hash,
 			created_at_ms, 0, NULL, reason FROM refusals WHERE order_id IN ?`, ids, string(model.OrderRejected), ids).Scan(&rows).Error
 	if err != nil {
 		return nil, fmt.Errorf("look for orders: %w", err)

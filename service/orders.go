@@ -16,6 +16,11 @@ type OrderDesk interface {
 	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 }
 
+// Refuser writes a durable no to an attempt, unless its id has an outcome already.
+type Refuser interface {
+	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
+}
+
 // GateTeller tells a sale's gate what the database has just changed without it.
 type GateTeller interface {
 	Changed(ctx context.Context, saleID string)
@@ -29,6 +34,7 @@ type Knower interface {
 // Orders follows orders after the purchase.
 type Orders struct {
 	Desk    OrderDesk
+	Ledger  Refuser
 	IDs     model.OrderIDs
 	Catalog *Catalog
 	Gate    Knower
@@ -36,7 +42,7 @@ type Orders struct {
 }
 
 // Order gives a user's order. NotFound: never issued to this user, which is told without a look-up. An order
-// that was queued and that neither store knows any more is rejected with the reason lost; that is said only
+// that was queued and that neither store knows any more is rejected for good with the reason lost; that is said only
 // when both stores answer, else model.ErrUnavailable.
 func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	if !o.IDs.Issued(userID, id) {
@@ -53,16 +59,30 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 	if err != nil {
 		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
+	if !known {
+		return o.lost(ctx, userID, id)
+	}
 	offer, _, err := o.Catalog.Sale(ctx, model.SaleOf(id))
 	if err != nil {
 		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
-	order = model.Order{
+	return model.Order{
 		ID: id, SaleID: offer.ID, UserID: userID, Status: model.OrderQueued, Quantity: request.Quantity,
 		AmountCents: int64(request.Quantity) * offer.PriceCents, Currency: offer.Currency,
+	}, model.Accepted, nil
+}
+
+// lost refuses an attempt that neither store knows, and gives what its id has then: the refusal, or the order of whoever
+// was first. It is written before it is told, since a settler may still hold the attempt's entry. Of the request itself
+// nothing is known any more.
+func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
+	e := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}
+	if _, err := o.Ledger.Refuse(ctx, e, model.ReasonLost); err != nil {
+		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
-	if !known {
-		order.Status, order.Reason = model.OrderRejected, model.ReasonLost
+	order, ok, err := o.Desk.Order(ctx, id)
+	if err != nil || !ok {
+		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
 	return order, model.Accepted, nil
 }

@@ -12,14 +12,16 @@ import (
 
 // desk is the database and the gate of orders.
 type desk struct {
-	orders  map[string]model.Order
-	verdict model.Verdict // of a cancel or a refund
-	known   map[string]model.Request
-	err     error // of the database
-	errGate error
-	looked  int
-	asked   []model.OrderFilter
-	changed []string // sales whose gates are told
+	orders    map[string]model.Order
+	verdict   model.Verdict // of a cancel or a refund
+	known     map[string]model.Request
+	err       error // of the database
+	errGate   error
+	looked    int
+	refused   int // refusals written
+	errRefuse error
+	asked     []model.OrderFilter
+	changed   []string // sales whose gates are told
 }
 
 func (d *desk) Order(_ context.Context, id string) (model.Order, bool, error) {
@@ -49,6 +51,16 @@ func (d *desk) RefundOrder(_ context.Context, id, _ string) (model.Order, model.
 	return d.give(id)
 }
 
+// Refuse refuses what has no order.
+func (d *desk) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	d.refused++
+	if d.errRefuse != nil {
+		return model.Outcome{}, d.errRefuse
+	}
+	d.orders[e.ID] = model.Order{ID: e.ID, SaleID: e.SaleID, UserID: e.UserID, Status: model.OrderRejected, Reason: reason}
+	return model.Outcome{Verdict: reason}, nil
+}
+
 func (d *desk) Changed(_ context.Context, saleID string) { d.changed = append(d.changed, saleID) }
 
 func (d *desk) Knows(_ context.Context, id string) (model.Request, bool, error) {
@@ -60,7 +72,7 @@ func newDesk(t *testing.T) (*Orders, *desk, model.Offer) {
 	t.Helper()
 	offer := openOffer()
 	d := &desk{orders: map[string]model.Order{}, known: map[string]model.Request{}, verdict: model.Accepted}
-	return &Orders{Desk: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeSales(offer)), Gate: d, Gates: d}, d, offer
+	return &Orders{Desk: d, Ledger: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeSales(offer)), Gate: d, Gates: d}, d, offer
 }
 
 // TestOrderIsLookedUp in the database, then at the gate; what neither knows is lost, if both have answered.
@@ -73,12 +85,13 @@ func TestOrderIsLookedUp(t *testing.T) {
 		reason  model.Verdict
 		err     error
 	}{
-		"made":           {func(d *desk, id string) { d.orders[id] = model.Order{ID: id, Status: model.OrderPaid, Quantity: 2} }, "buyer", model.Accepted, model.OrderPaid, "", nil},
-		"queued":         {func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }, "buyer", model.Accepted, model.OrderQueued, "", nil},
-		"lost":           {func(*desk, string) {}, "buyer", model.Accepted, model.OrderRejected, model.ReasonLost, nil},
-		"another user's": {func(d *desk, id string) { d.orders[id] = model.Order{ID: id} }, "guesser", model.NotFound, "", "", nil},
-		"no database":    {func(d *desk, _ string) { d.err = errAway }, "buyer", "", "", "", model.ErrUnavailable},
-		"no Redis":       {func(d *desk, _ string) { d.errGate = errAway }, "buyer", "", "", "", model.ErrUnavailable},
+		"made":                          {func(d *desk, id string) { d.orders[id] = model.Order{ID: id, Status: model.OrderPaid, Quantity: 2} }, "buyer", model.Accepted, model.OrderPaid, "", nil},
+		"queued":                        {func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }, "buyer", model.Accepted, model.OrderQueued, "", nil},
+		"lost":                          {func(*desk, string) {}, "buyer", model.Accepted, model.OrderRejected, model.ReasonLost, nil},
+		"another user's":                {func(d *desk, id string) { d.orders[id] = model.Order{ID: id} }, "guesser", model.NotFound, "", "", nil},
+		"no database":                   {func(d *desk, _ string) { d.err = errAway }, "buyer", "", "", "", model.ErrUnavailable},
+		"no Redis":                      {func(d *desk, _ string) { d.errGate = errAway }, "buyer", "", "", "", model.ErrUnavailable},
+		"lost, and it can't be written": {func(d *desk, _ string) { d.errRefuse = errAway }, "buyer", "", "", "", model.ErrUnavailable},
 		"made, and no Redis": {func(d *desk, id string) {
 			d.orders[id], d.errGate = model.Order{ID: id, Status: model.OrderPending, Quantity: 2}, errAway
 		}, "buyer", model.Accepted, model.OrderPending, "", nil},
@@ -97,6 +110,9 @@ func TestOrderIsLookedUp(t *testing.T) {
 			}
 			if tc.status == model.OrderQueued && (got.Quantity != 2 || got.AmountCents != 300 || got.Currency != "CNY" || got.SaleID != offer.ID) {
 				t.Errorf("queued is %+v", got)
+			}
+			if wrote := d.refused > 0; wrote != (tc.reason == model.ReasonLost || d.errRefuse != nil) {
+				t.Errorf("%d refusals were written", d.refused)
 			}
 			if tc.verdict == model.NotFound && d.looked != 0 {
 				t.Error("a guessed id cost a look-up")

@@ -95,7 +95,7 @@ func TestMutexWithCancels(t *testing.T) {
 func TestMutexNeedsTheOthersInItsLine(t *testing.T) {
 	eachPair(t, func(s *stores) {
 		e := s.engine("mutex")
-		e.orders = &service.Orders{Desk: s.db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
+		e.orders = &service.Orders{Desk: s.db, Ledger: s.db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 		o := e.sale(2, 1)
 		owned := e.buy(o, "owner", 1)
 		e.strategy.(*Mutex).naive.between = func() { e.cancel(owned) }

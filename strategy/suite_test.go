@@ -203,7 +203,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
 		Queued: e.settler.Notify, Meter: noMeter{}, Now: time.Now, AckWait: longWait,
 	}
-	e.orders = &service.Orders{Desk: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
+	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: log}
 	if err := e.catalog.Refresh(s.Context()); err != nil {
 		s.Fatal(err)

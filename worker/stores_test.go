@@ -453,6 +453,102 @@ func TestStreamLost(t *testing.T) {
 	})
 }
 
+// TestHole47_LostIsFinal: a settler stands still with an entry in its memory while Redis comes back empty. Whoever is told
+// then that the attempt was lost is told so for ever, under its id and under its key, also when the settler goes on. There
+// is no earlier moment to ask: an id is told only after it was admitted.
+func TestHole47_LostIsFinal(t *testing.T) {
+	eachPair(t, func(s *stores) {
+		e := s.engine("here")
+		o := e.sale(10, 1)
+		a := e.admit(attempt(o, "u-1", "key"))
+		inHand, _, err := e.gate.Read(e.Context(), o.ID, 10)
+		if err != nil || len(inHand) != 1 {
+			e.Fatalf("read %v, %v", inHand, err)
+		}
+		if err := e.client.FlushAll(e.Context()).Err(); err != nil {
+			e.Fatal(err)
+		}
+		orders := &service.Orders{Desk: e.db, Ledger: e.db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
+		look := func() model.Order {
+			e.Helper()
+			got, verdict, err := orders.Order(e.Context(), a.UserID, a.ID)
+			if err != nil || verdict != model.Accepted {
+				e.Fatalf("%+v, %s, %v", got, verdict, err)
+			}
+			return got
+		}
+		told := look()
+		if told.Status != model.OrderRejected || told.Reason != model.ReasonLost {
+			e.Fatalf("told %+v", told)
+		}
+		unchanged := func(when string) {
+			e.Helper()
+			if got := look(); got != told {
+				e.Errorf("%s: the order is %+v, and was told to be %+v", when, got, told)
+			}
+		}
+		unchanged("asked again")
+		if err := e.settler.batch(e.Context(), o.ID, inHand, nil); err != nil {
+			e.Fatal(err)
+		}
+		unchanged("the settler went on")
+
+		if _, err := e.raw.ExecContext(e.Context(), "UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID); err != nil {
+			e.Fatal(err)
+		}
+		if err := e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "flushed"}); err != nil {
+			e.Fatal(err)
+		}
+		e.refresh()
+		// Whether with one unit or with two, the key is refused as lost; its unit goes back to the gate.
+		e.admit(a)
+		e.running(e.settler.Run)
+		e.settler.Notify(o.ID)
+		e.settled(o, 0, 1)
+		two := a
+		two.Quantity, two.RequestHash = 2, model.HashRequest(2)
+		outcomes, err := e.db.Deduct(e.Context(), o.ID, []model.Attempt{two})
+		if err != nil || outcomes[0].Verdict != model.ReasonLost {
+			e.Errorf("the key with another quantity: %+v, %v", outcomes, err)
+		}
+		unchanged("the key came again")
+		e.admit(attempt(o, "u-1", "a new key"))
+		e.settler.Notify(o.ID)
+		e.settled(o, 1, 1)
+	})
+}
+
+// TestHole47_OrderWinsOverLost: what the database has decided meanwhile is told, not that the attempt was lost.
+func TestHole47_OrderWinsOverLost(t *testing.T) {
+	eachPair(t, func(s *stores) {
+		e := s.engine("here")
+		o := e.sale(10, 1)
+		a := attempt(o, "u-1", "key") // no gate knows it
+		meanwhile := deskBefore{e.db, func() {
+			if _, err := e.db.Deduct(e.Context(), o.ID, []model.Attempt{a}); err != nil {
+				e.Fatal(err)
+			}
+		}}
+		orders := &service.Orders{Desk: e.db, Ledger: meanwhile, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
+		got, verdict, err := orders.Order(e.Context(), a.UserID, a.ID)
+		if err != nil || verdict != model.Accepted || got.Status != model.OrderPending {
+			e.Errorf("%+v, %s, %v", got, verdict, err)
+		}
+		e.wantOrder(a, model.OrderPending, "")
+	})
+}
+
+// deskBefore lets something happen before an attempt is refused.
+type deskBefore struct {
+	service.Refuser
+	happens func()
+}
+
+func (d deskBefore) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	d.happens()
+	return d.Refuser.Refuse(ctx, e, reason)
+}
+
 // TestDatabaseDies in the middle of the queue: nothing is acknowledged, and all is there when it is back.
 func TestDatabaseDies(t *testing.T) {
 	server := testkit.MariaDB(t)

@@ -312,7 +312,7 @@ func (b *buyer) use(a *attempt) bool {
 }
 
 func (b *buyer) orders(i *instance, a *attempt) *service.Orders {
-	return &service.Orders{Desk: i.database(b.name), IDs: b.s.ids, Catalog: i.desks[a.sale].catalog, Gate: i.redis(b.name), Gates: i.teller(b.name, a.sale)}
+	return &service.Orders{Desk: i.database(b.name), Ledger: i.database(b.name), IDs: b.s.ids, Catalog: i.desks[a.sale].catalog, Gate: i.redis(b.name), Gates: i.teller(b.name, a.sale)}
 }
 
 func (b *buyer) payments(i *instance, a *attempt) *service.Payments {
@@ -351,16 +351,12 @@ func (s *sim) ended(a *attempt, order model.Order) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	a.tries--
-	switch {
-	case order.Status != model.OrderRejected:
-		a.confirmed = true
-		s.memory.fresh = append(s.memory.fresh, a)
-	case order.Reason != model.ReasonLost:
+	if order.Status == model.OrderRejected { // for good, also if the gate has lost it
 		a.refused = true
-	default:
-		// The gate has lost it. Who is told so may ask again, and must be ready for a yes: an instance may have taken the
-		// attempt off the stream before.
+		return
 	}
+	a.confirmed = true
+	s.memory.fresh = append(s.memory.fresh, a)
 }
 
 // till is what the payment provider knows.
