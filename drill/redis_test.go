@@ -137,6 +137,9 @@ func (sc *scene) askAgain(holders []shop.Attempt) {
 			}
 			other := shop.Attempt{User: held.User, Key: "other-" + held.Key, URL: sc.urls[(i+1)%len(sc.urls)]}
 			sc.shop.Buy(&other, sc.sale)
+			for end := time.Now().Add(recoveryTime); other.Code == "unavailable" && time.Now().Before(end); { // there is no gate yet
+				sc.shop.Buy(&other, sc.sale)
+			}
 			if other.Code != "limit_reached" {
 				sc.Errorf("%s asked for more and was told %d %s", held.User, other.Status, other.Code)
 			}
@@ -460,11 +463,12 @@ func oneCutOffToTheEnd(d *drill) {
 	near, far := s.Start(ackWait), s.Start(ackWait, "--redis", link.RedisURL())
 	sc := d.scene(s, 3*redisPhase, near, far)
 	link.Cut()
-	for refused := map[string]bool{}; len(refused) < 2 && !d.Failed(); {
+	// Who buys under a key is told no only where the gate can be asked.
+	for told := map[string]bool{}; len(told) < 2 && !d.Failed(); {
 		sc.phase()
 		for _, a := range sc.load.soFar() {
-			if a.Code == "sold_out" {
-				refused[a.URL] = true
+			if a.URL == near.URL && a.Code == "sold_out" || a.URL == far.URL && a.Code == "unavailable" {
+				told[a.URL] = true
 			}
 		}
 	}

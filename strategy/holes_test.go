@@ -118,7 +118,7 @@ func TestHole09_FallbackBeforeTheQueueDrained(t *testing.T) {
 	})
 }
 
-// TestHole09_EverythingInRedisIsLost, the queue as well: what was only queued is told as lost and sold again.
+// TestHole09_EverythingInRedisIsLost, the queue as well: what was only queued is told as lost, for good, and sold again.
 func TestHole09_EverythingInRedisIsLost(t *testing.T) {
 	admitting(t, func(e *engine) {
 		o := e.sale(5, 1)
@@ -138,13 +138,15 @@ func TestHole09_EverythingInRedisIsLost(t *testing.T) {
 		if err != nil || verdict != model.Accepted || got.Status != model.OrderRejected || got.Reason != model.ReasonLost {
 			e.Errorf("the queued order is %+v, %s, %v", got, verdict, err)
 		}
-		if again := e.deduct(a); again.Verdict != model.Accepted || again.Repeated {
-			e.Errorf("the same key again: %+v", again)
+		e.deduct(a) // the same key again
+		e.drain()
+		if again, _, err := e.orders.Order(e.Context(), a.UserID, a.ID); err != nil || again != got {
+			e.Errorf("the order is %+v, %v, and was told to be %+v", again, err, got)
 		}
-		if n := e.offered(o, 10); n != 3 {
-			e.Errorf("%d more admitted, want 3", n)
+		if n := e.offered(o, 10); n != 4 {
+			e.Errorf("%d more admitted, want 4", n)
 		}
-		e.sold(o, 5, 0)
+		e.sold(o, 5, 1)
 		e.agree(o)
 	})
 }

@@ -79,27 +79,32 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return model.Outcome{}, ctx.Err()
 	case errors.Is(err, model.ErrUnavailable): // more wait for Redis than may; the database would not be faster
 		return model.Outcome{}, err
-	case errors.Is(err, model.ErrNoGate), errors.Is(err, errUnsure):
+	case errors.Is(err, errUnsure): // the gate doesn't know the attempt
 		return h.fallback.deduct(ctx, a)
+	case errors.Is(err, model.ErrNoGate):
+		outcome, err = h.fallback.deduct(ctx, a)
+		// A sale that has ended may never have a gate again.
+		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
+		return unlessAdmitted(outcome, err, a.Keyless || over)
 	}
 	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
 	if retryAfter, ok := h.requests.count(a); !ok {
-		return unlessAsked(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, asked)
+		return unlessAdmitted(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil, !asked)
 	}
 	outcome, err = h.fallback.deduct(ctx, a)
-	if err != nil || outcome.Verdict == model.Accepted || outcome.Repeated {
-		return outcome, err
-	}
-	return unlessAsked(outcome, asked)
+	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
-// unlessAsked gives a refusal, but not to an attempt that Redis was asked to admit. Redis may have done so although its
-// answer was lost; then it is settled some time, perhaps with units that came back meanwhile: a no could turn out untrue.
-func unlessAsked(refusal model.Outcome, asked bool) (model.Outcome, error) {
-	if asked {
-		return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, refusal.Verdict)
+// unlessAdmitted gives the database's outcome, but no refusal unless it is sure that no gate has admitted the attempt.
+// Redis may have done so although its answer was lost, or for an earlier try of the same key, here or on another instance.
+// That entry is settled some time, perhaps with units that came back meanwhile: a refusal could turn out to be wrong.
+// What the database has under the id is final.
+func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
+	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
+	if err != nil || sure || known {
+		return outcome, err
 	}
-	return refusal, nil
+	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
 // UsesGate is true. While there is no Redis, requests are counted in memory.

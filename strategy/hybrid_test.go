@@ -449,3 +449,59 @@ func TestHole08_TwoWaysAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestHole48_NoIsNotTakenBack: an attempt is in the stream; its user repeats it on an instance that can't ask the gate,
+// where the last unit was sold to another buyer, or the user has bought under another key. Both units come back, and the
+// entry is settled. So the repeated key was not to hear a no. Who comes without a key repeats nothing.
+func TestHole48_NoIsNotTakenBack(t *testing.T) {
+	for name, away := range map[string]fakeGate{
+		"the circuit is open": func(model.Attempt, int64) (model.Outcome, error) { return model.Outcome{}, gobreaker.ErrOpenState },
+		"the gate is closed":  noGate,
+	} {
+		for refusal, other := range map[model.Verdict]string{model.SoldOut: "another", model.LimitReached: "buyer"} {
+			t.Run(fmt.Sprint(name, ", ", refusal), func(t *testing.T) {
+				eachPair(t, func(s *stores) {
+					here := s.engine("hybrid")
+					there := s.engine("hybrid", func(n *Needs) { n.Gate = away })
+					o := here.sale(1, 1)
+					if err := there.catalog.Refresh(s.Context()); err != nil {
+						s.Fatal(err)
+					}
+					ask := func(e *engine, user, key string) (model.Outcome, error) {
+						return e.purchases.Purchase(s.Context(), service.Request{
+							UserID: user, SaleID: o.ID, Quantity: 1, Key: key, Prefer: service.Preference{Async: true},
+						})
+					}
+					queued, err := ask(here, "buyer", "key")
+					if err != nil || queued.Order == nil || queued.Order.Status != model.OrderQueued {
+						s.Fatalf("%+v, %v", queued, err)
+					}
+					last, err := ask(there, other, "other key")
+					if err != nil || last.Order == nil || last.Order.Status != model.OrderPending {
+						s.Fatalf("%+v, %v", last, err)
+					}
+					twins := make([]error, 2) // which may be decided in one transaction
+					crowd(2, func(i int) { _, twins[i] = ask(there, "buyer", "key") })
+					for _, err := range twins {
+						if !errors.Is(err, model.ErrUnavailable) {
+							s.Errorf("the repeated key was refused: %v", err)
+						}
+					}
+					if got, err := ask(there, other, ""); err != nil || got.Verdict != model.LimitReached {
+						s.Errorf("without a key: %+v, %v", got, err)
+					}
+					if again, err := ask(there, other, "other key"); err != nil || again.Order == nil || again.Order.ID != last.Order.ID {
+						s.Errorf("what the database knows: %+v, %v", again, err)
+					}
+					if _, verdict, err := there.orders.Cancel(s.Context(), other, last.Order.ID); err != nil || verdict != model.Accepted {
+						s.Fatal(verdict, err)
+					}
+					here.drain()
+					if order, ok, err := s.db.Order(s.Context(), queued.Order.ID); err != nil || !ok || order.Status != model.OrderPending {
+						s.Errorf("the queued one is %+v, %t, %v", order, ok, err)
+					}
+				})
+			})
+		}
+	}
+}
