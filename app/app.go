@@ -294,7 +294,7 @@ func (a *App) wire(ctx context.Context) error {
 			Found: a.drifts, Violated: a.metrics.Violation, Log: a.log,
 		}).Run,
 		(&worker.Controller{Catalog: a.catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.log}).Run,
-		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.WakeAll) },
+		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.Look) },
 		provider.Run,
 	}
 	return a.prepare(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"flashsale/model"
@@ -20,9 +22,10 @@ func (g *Gate) Announce(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// Wake tells another instance what became of attempts whose buyers wait there, by the orders' ids.
+// Wake tells another instance which attempts are settled whose buyers wait there: only their orders' ids, since it asks
+// the database what became of them. Whoever can publish could say anything.
 func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error {
-	payload, err := json.Marshal(outcomes)
+	payload, err := json.Marshal(slices.Collect(maps.Keys(outcomes)))
 	if err != nil {
 		return fmt.Errorf("wake %s: %w", instance, err)
 	}
@@ -33,9 +36,9 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 }
 
 // Listen hears what other instances announce until ctx ends: changed is called with a sale's id, woken with
-// outcomes for buyers who wait here. The client connects again by itself; what was said meanwhile is lost,
+// the ids of orders whose buyers wait here. The client connects again by itself; what was said meanwhile is lost,
 // so polling stands behind both.
-func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(map[string]model.Outcome)) {
+func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
 	defer func() { _ = sub.Close() }()
 	messages := sub.Channel()
@@ -51,9 +54,9 @@ func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken fu
 				changed(m.Payload)
 				continue
 			}
-			var outcomes map[string]model.Outcome
-			if json.Unmarshal([]byte(m.Payload), &outcomes) == nil {
-				woken(outcomes)
+			var ids []string
+			if json.Unmarshal([]byte(m.Payload), &ids) == nil {
+				woken(ids)
 			}
 		}
 	}

@@ -169,15 +169,17 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 	defer timer.Stop()
 	select {
 	case outcome := <-settled:
-		outcome.Repeated = repeated
-		return outcome, nil
+		if outcome.Verdict != "" {
+			outcome.Repeated = repeated
+			return outcome, nil
+		}
 	case <-ctx.Done():
 		return queued, nil
 	case <-p.Closing:
 		return queued, nil
 	case <-timer.C:
 	}
-	// The wake-up may have been lost on its way from another instance.
+	// Another instance says that it is settled; or such a wake-up may have been lost on its way.
 	looking, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
 	outcome, err := p.replay(looking, a, queued)

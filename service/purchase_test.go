@@ -317,6 +317,8 @@ func TestQueuedIsFollowed(t *testing.T) {
 		"too late":                   {woken: 801 * time.Millisecond, with: yes, waited: 800 * time.Millisecond, status: model.OrderQueued, want: model.Accepted},
 		"never":                      {woken: never, waited: 800 * time.Millisecond, status: model.OrderQueued, want: model.Accepted},
 		"the wake-up was lost":       {woken: never, lost: true, waited: 800 * time.Millisecond, status: model.OrderPending, want: model.Accepted},
+		"another instance settled":   {woken: time.Millisecond, lost: true, waited: time.Millisecond, status: model.OrderPending, want: model.Accepted},
+		"a forged wake-up":           {woken: time.Millisecond, waited: time.Millisecond, status: model.OrderQueued, want: model.Accepted},
 		"nobody can look":            {woken: never, errOrder: errAway, waited: 800 * time.Millisecond, status: model.OrderQueued, want: model.Accepted},
 		"answers are queued":         {ackQueued: true, woken: time.Millisecond, with: yes, waited: 0, status: model.OrderQueued, want: model.Accepted},
 		"async":                      {prefer: Preference{Async: true}, woken: time.Millisecond, with: yes, waited: 0, status: model.OrderQueued, want: model.Accepted},

@@ -34,7 +34,7 @@ func (w *Waiters) shard(orderID string) *waiterShard {
 	return &w.shards[maphash.String(w.seed, orderID)%waiterShards]
 }
 
-// Wait gives a channel that receives what becomes of an order's id, and a function that ends the waiting.
+// Wait gives a channel that receives what becomes of an order's id, or the zero outcome if the database has to say, and a function that ends the waiting.
 // It must be called before the attempt is admitted, or the outcome could come first.
 func (w *Waiters) Wait(orderID string) (outcome <-chan model.Outcome, done func()) {
 	c, s := make(chan model.Outcome, 1), w.shard(orderID)
@@ -77,5 +77,12 @@ func (w *Waiters) Wake(orderID string, outcome model.Outcome) {
 func (w *Waiters) WakeAll(outcomes map[string]model.Outcome) {
 	for id, o := range outcomes {
 		w.Wake(id, o)
+	}
+}
+
+// Look has those who wait for these orders' ids look in the database: another instance says that they are settled.
+func (w *Waiters) Look(orderIDs []string) {
+	for _, id := range orderIDs {
+		w.Wake(id, model.Outcome{})
 	}
 }

@@ -235,7 +235,7 @@ func (e *engine) run() *engine {
 			case e.changed <- struct{}{}:
 			default:
 			}
-		}, e.waiters.WakeAll)
+		}, e.waiters.Look)
 	})
 	e.Cleanup(func() { cancel(); running.Wait() })
 	return e

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -143,7 +144,7 @@ func (e *engine) running(runs ...func(context.Context)) (stop func()) {
 }
 
 // listen hears what other instances say.
-func (e *engine) listen(ctx context.Context) { e.gate.Listen(ctx, func(string) {}, e.waiters.WakeAll) }
+func (e *engine) listen(ctx context.Context) { e.gate.Listen(ctx, func(string) {}, e.waiters.Look) }
 
 // sale opens a sale of so many units with its gate.
 func (e *engine) sale(quota int64, limit int) model.Offer {
@@ -346,13 +347,57 @@ func TestTwoSettlers(t *testing.T) {
 			[]*engine{there, here}[i%2].settler.Notify(o.ID) // the wrong one: it tells the other
 		}
 		for i, c := range buyers {
-			if got := heard(s.T, c); got.Verdict != model.Accepted || got.Order == nil || got.Order.ID != attempts[i].ID {
+			if got := heard(s.T, c); got != (model.Outcome{}) && (got.Verdict != model.Accepted || got.Order == nil || got.Order.ID != attempts[i].ID) {
 				s.Errorf("buyer %d heard %+v", i, got)
 			}
+			here.wantOrder(attempts[i], model.OrderPending, "") // also for who was sent to look
 		}
 		here.settled(o, n, 0)
 	})
 }
+
+// TestHole55_ForgedWakeUp: somebody who can publish to Redis, and no more, says that an attempt became an order.
+func TestHole55_ForgedWakeUp(t *testing.T) {
+	eachPair(t, func(s *stores) {
+		e := s.engine("here")
+		o := e.sale(1, 1)
+		e.running(e.listen)
+		eventually(e.T, "the instance listens", func() bool {
+			counts, err := e.client.PubSubNumSub(e.Context(), "fs:wake:here").Result()
+			return err == nil && counts["fs:wake:here"] == 1
+		})
+		purchases := &service.Purchases{
+			Catalog: e.catalog, IDs: orderIDs, Strategy: forger{e}, Orders: e.db, Waiters: e.waiters, Queued: func(string) {},
+			Meter: noMeter{}, Now: time.Now, AckWait: patience,
+		}
+		got, err := purchases.Purchase(e.Context(), service.Request{UserID: "u-1", SaleID: o.ID, Quantity: 1, Key: "key"})
+		if err != nil || got.Order == nil || got.Order.Status != model.OrderQueued {
+			e.Errorf("the buyer is told %+v, %v", got, err)
+		}
+	})
+}
+
+// forger queues attempts, and publishes wake-ups for them: as one with an outcome, and as instances do.
+type forger struct{ *engine }
+
+func (f forger) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+	order := model.Order{ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: 1, Status: model.OrderPending, RequestHash: a.RequestHash}
+	for _, said := range []any{map[string]model.Outcome{a.ID: {Verdict: model.Accepted, Order: &order}}, []string{a.ID}} {
+		payload, err := json.Marshal(said)
+		if err == nil {
+			err = f.client.Publish(ctx, "fs:wake:here", payload).Err()
+		}
+		if err != nil {
+			return model.Outcome{}, err
+		}
+	}
+	return model.Outcome{Verdict: model.Accepted}, nil
+}
+
+type noMeter struct{}
+
+func (noMeter) Stage(string, time.Duration) {}
+func (noMeter) Verdict(model.Verdict)       {}
 
 // TestPoisonedEntry: one attempt that this database can't hold, since its request key is longer than the column,
 // holds up no other and is refused for good in the end.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -119,22 +118,17 @@ func (g gateView) Settled(ctx context.Context, sale string, entries []model.Entr
 	return err
 }
 
-// Wake sends a message, which arrives some time or not at all. It goes through JSON, as it does over Redis.
+// Wake sends a message, which arrives some time or not at all. It has the ids alone, as over Redis.
 func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model.Outcome) error {
-	text, err := json.Marshal(outcomes)
-	if err != nil {
-		return err
+	ids := slices.Sorted(maps.Keys(outcomes))
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = g.s.name(id)
 	}
-	ids := make([]string, 0, len(outcomes))
-	for id := range outcomes {
-		ids = append(ids, g.s.name(id))
-	}
-	slices.Sort(ids)
-	g.send(fmt.Sprintf("wake %s of %s", name, ids), func(to *instance) {
-		var outcomes map[string]model.Outcome
-		g.s.must(json.Unmarshal(text, &outcomes))
+	slices.Sort(names)
+	g.send(fmt.Sprintf("wake %s of %s", name, names), func(to *instance) {
 		if to.name == name {
-			to.waiters.WakeAll(outcomes)
+			to.waiters.Look(ids)
 		}
 	})
 	return nil
