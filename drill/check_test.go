@@ -259,6 +259,7 @@ func (d *drill) recoveredOn(s *shop.Shop, sale string, t terms, attempts []shop.
 	f, err := d.sellRest(s, sale, t, attempts, urls...)
 	d.result.Recovery = time.Since(start)
 	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
+	f.over = append(f.over, d.record.changed(func(a shop.Attempt) string { return d.settledStatus(s, urls[0], a) })...)
 	d.result.Over += len(f.over)
 	if err != nil {
 		d.Errorf("not within %s: %v", t.within, err)
@@ -288,7 +289,7 @@ func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Att
 		if rejected[a.OrderID] {
 			return "rejected"
 		}
-		status := orderStatus(s, urls[0], a)
+		status := d.orderStatus(s, urls[0], a)
 		rejected[a.OrderID] = status == "rejected"
 		return status
 	}
@@ -331,8 +332,8 @@ func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Att
 	}
 }
 
-// orderStatus asks the engine what has become of an attempt: a status, or what kept it from saying.
-func orderStatus(s *shop.Shop, url string, a shop.Attempt) string {
+// orderStatus asks the engine what has become of an attempt: a status, or what kept it from saying. A final one is noted.
+func (d *drill) orderStatus(s *shop.Shop, url string, a shop.Attempt) string {
 	code, doc, err := s.Call(http.MethodGet, url+"/api/v1/orders/"+a.OrderID, s.Token(a.User), nil)
 	if err != nil {
 		return err.Error()
@@ -341,6 +342,7 @@ func orderStatus(s *shop.Shop, url string, a shop.Attempt) string {
 		return fmt.Sprint(code, " ", doc["code"])
 	}
 	text, _ := doc["status"].(string)
+	d.record.ended(a, text)
 	return text
 }
 

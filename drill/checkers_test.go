@@ -264,6 +264,50 @@ func TestSellRest(t *testing.T) {
 	}
 }
 
+func TestChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		told  []string // of one order, one after the other
+		is    string
+		wrong int
+	}{
+		"nothing was told":             {nil, "pending", 0},
+		"nothing final":                {[]string{"queued", "pending", "paid"}, "refunded", 0},
+		"lost, and still so":           {[]string{"queued", "rejected", "rejected"}, "rejected", 0},
+		"cancelled, and still so":      {[]string{"cancelled"}, "cancelled", 0},
+		"expired, and paid late":       {[]string{"expired"}, "paid", 0},
+		"lost, and then it is there":   {[]string{"rejected"}, "pending", 1},
+		"lost, and then it is queued":  {[]string{"rejected"}, "queued", 1},
+		"lost, and nobody knows it":    {[]string{"rejected"}, "404 not_found", 1},
+		"cancelled, and pending":       {[]string{"cancelled"}, "pending", 1},
+		"refunded, and paid":           {[]string{"refunded"}, "paid", 1},
+		"expired, and pending":         {[]string{"expired"}, "pending", 1},
+		"told two ends":                {[]string{"cancelled", "rejected"}, "rejected", 1},
+		"paid late, and then rejected": {[]string{"expired", "paid"}, "rejected", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r record
+			for _, status := range tc.told {
+				r.ended(attempt("a", 202, "1"), status)
+			}
+			changed := r.changed(func(a shop.Attempt) string {
+				if a.User != "a" || a.OrderID != "1" {
+					t.Errorf("asked for %+v", a)
+				}
+				return tc.is
+			})
+			if len(changed) != tc.wrong {
+				t.Errorf("found %q", changed)
+			}
+		})
+	}
+	var r record
+	r.add(toCancel, attempt("a", 200, "1"), attempt("b", 409, "2"), attempt("c", 0, "3"))
+	r.add(toPay, attempt("d", 200, "4"))
+	if changed := r.changed(func(shop.Attempt) string { return "pending" }); len(changed) != 1 {
+		t.Errorf("of the deeds were found %q", changed)
+	}
+}
+
 func TestRecord(t *testing.T) {
 	at := func(second int) time.Time { return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC) }
 	first := shop.Attempt{User: "a", Key: "k", URL: "http://one", Status: 201, OrderID: "1", Invoked: at(0), Answered: at(3)}

@@ -265,7 +265,7 @@ func diesRefunding(d *drill) {
 		d.Fatal(err)
 	}
 	_ = response.Body.Close()
-	paid := func(url string) (bool, error) { return orderStatus(s, url, buyer) == "paid", nil }
+	paid := func(url string) (bool, error) { return d.orderStatus(s, url, buyer) == "paid", nil }
 	d.until(recoveryTime, "the order is paid", func() (bool, error) { return paid(doomed.URL) })
 	s.Must(http.StatusOK, "POST", doomed.URL+"/api/v1/admin/orders/"+buyer.OrderID+"/refund", s.Operator(doomed.URL), nil)
 	d.dead(doomed)

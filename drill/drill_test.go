@@ -61,7 +61,7 @@ func together(t *testing.T) {
 
 // rows are all of them, in the order of their numbers; one number may stand for several rows.
 func rows() []row {
-	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows)
+	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows, endRows)
 	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
 	return list
 }

@@ -416,7 +416,7 @@ func (d *drill) smallRun(seed uint64) []*story {
 		for _, it := range story.acts {
 			if it.does == toBuy && it.Status == http.StatusAccepted {
 				shop.Recovered(d, "the queued order ends", func() error {
-					if status := orderStatus(s, a.URL, it.Attempt); status == "queued" || strings.Contains(status, " ") {
+					if status := d.orderStatus(s, a.URL, it.Attempt); status == "queued" || strings.Contains(status, " ") {
 						return errors.New(status)
 					}
 					return nil

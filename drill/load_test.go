@@ -177,9 +177,17 @@ type deed struct {
 type record struct {
 	mu    sync.Mutex
 	deeds map[deed]struct{}
+	ends  map[end]struct{}
 }
 
 func (r *record) add(does string, attempts ...shop.Attempt) {
+	if does == toCancel {
+		for _, a := range attempts {
+			if said(a.Status) == saidYes {
+				r.ended(a, "cancelled")
+			}
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.deeds == nil {

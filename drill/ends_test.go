@@ -1,0 +1,120 @@
+package drill
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flashsale/testkit/shop"
+)
+
+// endRows are stories in which a final answer might change. Their numbers are those of docs/holes.md.
+var endRows = []row{
+	{47, "FLUSHALL while settlers hold entries and every buyer polls", "what was told to be lost stays lost, and is sold again", lostWhilePolled},
+}
+
+// ends are what an order whose status was told may be later. The other statuses may still become anything. An expired
+// order may be paid late.
+var ends = map[string][]string{
+	"cancelled": {"cancelled"},
+	"rejected":  {"rejected"},
+	"refunded":  {"refunded"},
+	"expired":   {"expired", "paid", "refunded"},
+}
+
+// end is a final answer that a client was told of an order.
+type end struct{ user, order, status string }
+
+// ended notes that a client was told an order's status, if it is a final one.
+func (r *record) ended(a shop.Attempt, status string) {
+	if ends[status] == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends == nil {
+		r.ends = map[end]struct{}{}
+	}
+	r.ends[end{a.User, a.OrderID, status}] = struct{}{}
+}
+
+// changed gives the orders that are no longer what a client was told for good. now asks the engine for one's status.
+func (r *record) changed(now func(a shop.Attempt) string) (changed []string) {
+	r.mu.Lock()
+	told := slices.SortedFunc(maps.Keys(r.ends), func(a, b end) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.status, b.status)) })
+	r.mu.Unlock()
+	is := make([]string, len(told))
+	var next atomic.Int64
+	var asking sync.WaitGroup
+	for range min(crowd, len(told)) {
+		asking.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(told); i = int(next.Add(1)) - 1 {
+				is[i] = now(shop.Attempt{User: told[i].user, OrderID: told[i].order})
+			}
+		})
+	}
+	asking.Wait()
+	for i, e := range told {
+		if !slices.Contains(ends[e.status], is[i]) {
+			changed = append(changed, fmt.Sprintf("%s was told to be %s, and is %q", e.order, e.status, is[i]))
+		}
+	}
+	return changed
+}
+
+// settledStatus asks for an order until it is told a status other than queued, or the time of a recovery is over.
+func (d *drill) settledStatus(s *shop.Shop, url string, a shop.Attempt) (status string) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(recoveryTime); time.Now().Before(end); <-ticker.C {
+		if status = d.orderStatus(s, url, a); ends[status] != nil || status == "pending" || status == "paid" {
+			break
+		}
+	}
+	return status
+}
+
+// lostWhilePolled wipes Redis while settlers wait for the stock with entries that they have read, and every buyer asks at
+// once what has become of the attempt.
+func lostWhilePolled(d *drill) {
+	s := shop.New(d)
+	urls := []string{s.Start("--ack", "queued").URL, s.Start("--ack", "queued").URL}
+	quota := size(100, 1_000)
+	sale := s.Sale(urls[0], quota)
+	books := d.watch(s, sale)
+	others, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer others.close()
+	var attempts []shop.Attempt
+	var lost atomic.Int64
+	var polling sync.WaitGroup
+	d.transact(others.db, func(tx *sql.Tx) error {
+		var available int
+		if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available); err != nil {
+			return err
+		}
+		attempts = s.Rush(sale, "queued", quota/2, nil, urls...)
+		d.tell(d.client(s.Redis), "FLUSHALL")
+		for _, a := range attempts {
+			polling.Go(func() {
+				if a.Status == http.StatusAccepted && d.settledStatus(s, a.URL, a) == "rejected" {
+					lost.Add(1)
+				}
+			})
+		}
+		d.until(recoveryTime, "somebody is told that the attempt is lost", func() (bool, error) { return lost.Load() > 0, nil })
+		return nil // the settlers go on
+	})
+	polling.Wait()
+	books()
+	d.result.Happened = fmt.Sprintf("%s; %d were told to be lost", d.tally(attempts), lost.Load())
+	d.recovered(s, sale, int64(quota), attempts, urls...)
+}
