@@ -139,8 +139,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.ReasonLost: {
 		http.StatusConflict,
-		text{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again."},
-		text{"排队请求已丢失", "排队的请求在生成订单前丢失，没有成交，可以重试。"},
+		text{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again with a new Idempotency-Key."},
+		text{"排队请求已丢失", "排队的请求在生成订单前丢失，没有成交，可以换一个 Idempotency-Key 重试。"},
 	},
 	model.ReasonFailed: {
 		http.StatusConflict,
