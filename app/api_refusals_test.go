@@ -205,6 +205,12 @@ func TestEveryRefusal(t *testing.T) {
 			saleID := tc.prepare(s)
 			method, path, body, who := tc.request(s, saleID)
 			s.settled(saleID)
+			if s.app.strategy.UsesGate() { // the controller may be about to install it
+				s.eventually("the gate is there", func() bool {
+					states, err := s.app.gate.Peek(t.Context(), saleID)
+					return err == nil && states[0].Exists
+				})
+			}
 			before := s.books(saleID)
 			if tc.server == alone {
 				redis.Kill()

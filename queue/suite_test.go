@@ -117,9 +117,15 @@ func TestQueues(t *testing.T) {
 func testRush(t *testing.T, b *broker) {
 	s := newShop(t, testkit.SharedMariaDB(t).NewDatabase(t))
 	here, there := s.engine("here", b), s.engine("there", b)
-	sales := []model.Offer{here.sale(200), here.sale(100)}
+	sales, warm := []model.Offer{here.sale(200), here.sale(100)}, here.sale(100_000)
 	there.refresh()
 	stop := []func(){here.running(), there.running()}
+	tries := 0
+	eventually(t, "a broker that has just started is quick enough to be used", func() bool {
+		tries++
+		here.admit(attempt(warm, fmt.Sprint("warm-", tries)))
+		return len(here.queue.took()) > 0
+	})
 	var all sync.WaitGroup
 	for i := range 300 {
 		all.Go(func() { []*engine{here, there}[i%2].admit(attempt(sales[min(i%3, 1)^1], fmt.Sprint("u-", i))) })
