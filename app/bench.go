@@ -299,21 +299,24 @@ func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdic
 	for {
 		select {
 		case outcome := <-settled:
-			return outcome.Verdict, nil
-		case <-looks:
-			order, ok, err := i.app.stores.database.Order(ctx, a.ID)
-			switch {
-			case err != nil:
-				return "", err
-			case ok && order.Status == model.OrderRejected:
-				return order.Reason, nil
-			case ok:
-				return model.Accepted, nil
+			if outcome.Verdict != "" {
+				return outcome.Verdict, nil
 			}
+		case <-looks:
 		case <-i.dead:
 			return "", errDead
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
+		}
+		// Another instance says that the attempt is settled, or may have settled it.
+		order, ok, err := i.app.stores.database.Order(ctx, a.ID)
+		switch {
+		case err != nil:
+			return "", err
+		case ok && order.Status == model.OrderRejected:
+			return order.Reason, nil
+		case ok:
+			return model.Accepted, nil
 		}
 	}
 }

@@ -574,6 +574,10 @@ func poolsTooLarge(d *drill) {
 	d.result.Happened = fmt.Sprintf("%d looks at orders, %d × 503, longest %s; %s", answers[http.StatusOK]+answers[http.StatusServiceUnavailable],
 		answers[http.StatusServiceUnavailable], longest.Round(time.Millisecond), d.tally(attempts))
 	alone.Stop()
+	// The fault ends here; the instance that is left could hold every connection, and the books could not be read.
+	if _, err := admin.ExecContext(d.Context(), "SET GLOBAL max_connections = 500"); err != nil {
+		d.Fatal(err)
+	}
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
