@@ -627,11 +627,22 @@ func (s *server) exec(statement string, args ...any) {
 	}
 }
 
-// overdue lets the time to pay of an order be over, grace and all, and waits until it has expired.
+// overdue lets the time to pay of an order be over, grace and all, and waits until it has expired and its gate knows.
 func (c *client) overdue(id string) {
 	c.t.Helper()
 	c.exec("UPDATE orders SET expires_at_ms = created_at_ms - 100000000 WHERE id = ?", id)
 	c.becomes(id, "expired")
+	if !c.app.strategy.UsesGate() {
+		return
+	}
+	c.eventually("the gate is told of the expiry", func() bool {
+		offer, _, err := c.app.stores.database.Offer(c.t.Context(), model.SaleOf(id))
+		if err != nil {
+			return false
+		}
+		states, err := c.app.gate.Peek(c.t.Context(), offer.ID)
+		return err == nil && states[0].Version >= offer.Stock.GateVersion
+	})
 }
 
 // hold keeps the server from writing to its SQLite file until letGo is called; it can still read. What the gate
