@@ -186,6 +186,11 @@ func (f *fit) do(lines ...string) {
 	}
 }
 
+// timed says that a finding warns of a round trip or of clocks, which a busy machine is enough for.
+func (f finding) timed() bool {
+	return f.Level != isFail && (strings.HasSuffix(f.Check, ".reach") || strings.HasSuffix(f.Check, ".clock"))
+}
+
 // Every setting of the stores that is wrong for a sale turns its own line, and none does when all are right.
 func TestPreflightOfStores(t *testing.T) {
 	t.Parallel()
@@ -193,7 +198,7 @@ func TestPreflightOfStores(t *testing.T) {
 	f.sale(func(*model.Sale) {})
 	good := preflighted(t, f.args...)
 	for _, finding := range good.Findings {
-		if finding.Level != isOK && finding.Check != "instances.running" { // none runs here
+		if finding.Level != isOK && finding.Check != "instances.running" && !finding.timed() { // none runs here
 			t.Errorf("all is right, and yet %+v", finding)
 		}
 	}
@@ -291,8 +296,7 @@ func TestPreflightOfStores(t *testing.T) {
 		})
 	}
 	same := func(a, b finding) bool {
-		timed := strings.HasSuffix(a.Check, ".reach") || strings.HasSuffix(a.Check, ".clock") // how busy the machine is shows here
-		return a.Check == b.Check && (a.Level == b.Level || timed)
+		return a.Check == b.Check && (a.Level == b.Level || a.timed() && b.timed())
 	}
 	if again := preflighted(t, f.args...); !slices.EqualFunc(good.Findings, again.Findings, same) {
 		t.Errorf("something was changed: %+v, and before %+v", again.Findings, good.Findings)
@@ -306,7 +310,7 @@ func TestPreflightWithoutAStore(t *testing.T) {
 	away := testkit.Redis(t)
 	away.Kill()
 	r := preflighted(t, "--database="+database, "--redis="+away.URL())
-	if r.level("redis.reach") != isFail || r.level("database.reach") != isOK || r.level("database.schema") != isFail {
+	if r.level("redis.reach") != isFail || r.level("database.reach") == isFail || r.level("database.schema") != isFail {
 		t.Errorf("Redis is away and the schema is missing: %+v", r.Findings)
 	}
 	here := testkit.Redis(t)
@@ -316,7 +320,7 @@ func TestPreflightWithoutAStore(t *testing.T) {
 	}
 	u.Host = away.Addr() // where nobody listens any more
 	r = preflighted(t, "--database="+u.String(), "--redis="+here.URL())
-	if r.level("database.reach") != isFail || r.level("redis.reach") != isOK || r.level("sale.window") != "" {
+	if r.level("database.reach") != isFail || r.level("redis.reach") == isFail || r.level("sale.window") != "" {
 		t.Errorf("the database is away: %+v", r.Findings)
 	}
 }
