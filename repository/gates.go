@@ -82,7 +82,7 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	if upTo <= after {
 		return nil, after, false, nil
 	}
-	// The version at which the page ends is read first: a version that has more changes than fit is read whole.
+	// A page ends with the version of its last change, and has all changes of that version, so it may be longer than limit.
 	var last []int64
 	err = db.Raw("SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
 		saleID, after, upTo, limit-1).Scan(&last).Error

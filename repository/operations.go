@@ -65,8 +65,8 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	return list, next, nil
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, unless another one has it. A lease that ends later
-// than any that is given now was given before the clock was set back, and is over.
+// Lease gives holder the named lease for ttl by the database's clock, unless another one has it. A lease that
+// ends more than ttl from now was given before the clock was set back; it counts as over.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	insert := "INSERT IGNORE"

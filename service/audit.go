@@ -134,7 +134,7 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	return 0, false, nil
 }
 
-// still is a sale in which nothing is under way.
+// still is the state of a sale whose gate is open and whose stream is empty.
 type still struct {
 	stock model.Stock
 	epoch int64 // of its open gate
