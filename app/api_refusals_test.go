@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"flashsale/config"
+	"flashsale/model"
 	"flashsale/service"
 	"flashsale/testkit"
 )
@@ -205,10 +206,12 @@ func TestEveryRefusal(t *testing.T) {
 			saleID := tc.prepare(s)
 			method, path, body, who := tc.request(s, saleID)
 			s.settled(saleID)
-			if s.app.strategy.UsesGate() { // the controller may be about to install it
-				s.eventually("the gate is there", func() bool {
+			if s.app.strategy.UsesGate() { // the controller may be about to install it, or to tell it of an added quota
+				s.eventually("the gate is there, and knows all", func() bool {
 					states, err := s.app.gate.Peek(t.Context(), saleID)
-					return err == nil && states[0].Exists
+					offer, _, errOffer := s.app.catalog.Sale(t.Context(), saleID)
+					return err == nil && errOffer == nil && states[0].Exists &&
+						(states[0].Version >= offer.Stock.GateVersion || offer.Judge(s.app.catalog.Now()) == model.Ended)
 				})
 			}
 			before := s.books(saleID)

@@ -92,9 +92,11 @@ func (p *proxy) Point(upstream string) {
 	p.losses.silent.Store(false)
 	p.losses.text.Store(nil)
 	p.proxy.Upstream = upstream
-	if err := p.proxy.Start(); err != nil {
-		p.d.Fatalf("the proxy's port is gone: %v", err)
-	}
+	// A server that another row starts at this moment holds the old socket until the kernel runs the server's program.
+	p.d.until(recoveryTime, "the proxy has its port back", func() (bool, error) {
+		err := p.proxy.Start()
+		return err == nil, err
+	})
 }
 
 // LoseReplies lets requests pass and drops what the server says, until a Restore: the client waits in vain. A new

@@ -12,7 +12,7 @@ import (
 func TestHole26_PayAgainstExpiry(t *testing.T) {
 	t.Parallel()
 	// The time to pay covers making all orders and starting all payments on a slow machine.
-	const orders, paySeconds = 300, 12
+	const orders, paySeconds = 300, 20
 	s := shop.New(t)
 	a, b := s.Start("--pay-grace", "0s"), s.Start("--pay-grace", "0s")
 	sale := s.SaleToPay(a.URL, orders, paySeconds)

@@ -67,6 +67,25 @@ func (s *Shop) Rush(saleID, prefix string, buyers int, started func(), urls ...s
 	return attempts
 }
 
+// AskAgain lets the buyers who got no answer, as on a busy machine, ask again under their keys until they do.
+func (s *Shop) AskAgain(saleID string, attempts []Attempt) []Attempt {
+	s.t.Helper()
+	Recovered(s.t, "everybody gets an answer", func() error {
+		silent := 0
+		for i := range attempts {
+			if attempts[i].Status == 0 {
+				s.Buy(&attempts[i], saleID)
+				silent++
+			}
+		}
+		if silent > 0 {
+			return fmt.Errorf("%d asked again", silent)
+		}
+		return nil
+	})
+	return attempts
+}
+
 // Buy asks for a path and buys one unit, noting what was told.
 func (s *Shop) Buy(a *Attempt, saleID string) {
 	a.Invoked = time.Now()
