@@ -286,7 +286,7 @@ func (a *App) wire(ctx context.Context) error {
 		a.settler.Run,
 		(&worker.Expirer{
 			Store: db, Released: a.expired, Emptied: func() { a.metrics.NothingOverdue(a.now()) }, Violated: a.metrics.Violation,
-			Grace: a.settings.PayGrace, Wake: a.wakes(), Log: a.log,
+			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.log,
 		}).Run,
 		(&worker.Refunder{Store: observedRefunds{mortalDB, a.metrics.RefundsDue}, Refund: provider.Refund, Log: a.log}).Run,
 		(&worker.Auditor{

@@ -87,3 +87,9 @@ type GateChange struct {
 	Units       int64  // that the gate has more, or, negative, less
 	RequestHash string // of an order that the gate may not know; empty: no new order
 }
+
+// ClockStep is a step forward of the database's clock. Orders made before it have By more time by that clock.
+type ClockStep struct {
+	At time.Time // by the clock: later than what was made before the step, earlier than what was made since
+	By time.Duration
+}

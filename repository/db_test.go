@@ -320,6 +320,15 @@ func TestTheDatabasesClockDecides(t *testing.T) {
 		t.Errorf("within the grace the payment made it %s at %s", got.Status, got.PaidAt)
 	}
 	set(order.ExpiresAt.Add(grace))
+	for _, step := range []model.ClockStep{{At: order.CreatedAt.Add(time.Millisecond), By: time.Millisecond}, {At: order.CreatedAt.Add(time.Hour), By: time.Hour}} {
+		if got, err := at.Overdue(t.Context(), grace, step, 9, nil); len(got) > 0 || err != nil {
+			t.Errorf("after a step of %s expired %v, %v", step.By, got, err)
+		}
+	}
+	made := model.ClockStep{At: order.CreatedAt, By: time.Hour} // since the step
+	if got, err := at.Overdue(t.Context(), grace, made, 9, nil); len(got[sale.ID]) != 1 || err != nil {
+		t.Errorf("made since the step, and overdue are %v, %v", got, err)
+	}
 	got, err := at.ExpireDue(t.Context(), grace, 9)
 	if err != nil || len(got[sale.ID]) != 1 || got[sale.ID][0].OrderID != order.ID {
 		t.Errorf("beyond the grace expired %v, %v", got, err)

@@ -114,6 +114,22 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestHole52_LeaseFromTheFuture: nobody gives a lease for so long, so the clock was set back, and the lease is over.
+func TestHole52_LeaseFromTheFuture(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for _, tc := range []struct {
+			left time.Duration
+			got  bool
+		}{{time.Minute, false}, {time.Hour, true}} {
+			d.exec(t, "DELETE FROM leases")
+			d.exec(t, "INSERT INTO leases (name, holder, until_ms) VALUES ('audit', 'a', "+d.nowMillis()+" + ?)", tc.left.Milliseconds())
+			if got, err := d.Lease(t.Context(), "audit", "b", 2*time.Minute); got != tc.got || err != nil {
+				t.Errorf("of a lease for another %s: got it %t, %v", tc.left, got, err)
+			}
+		}
+	})
+}
+
 func TestOneOfManyGetsTheLease(t *testing.T) {
 	const crowd = 20
 	onBoth(t, func(t *testing.T, d *testDB) {

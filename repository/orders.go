@@ -261,12 +261,16 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 }
 
 // Overdue gives the ids of at most limit pending orders whose time to pay has been over for longer than grace, by the
-// database's clock: the longest overdue of all sales but some, by sale.
-func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, except []string) (bySale map[string][]string, err error) {
+// database's clock and its last step: the longest overdue of all sales but some, by sale.
+func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
 	var rows []struct{ ID, SaleID string }
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
+	if step.By > 0 {
+		query = " AND (created_at_ms >= ? OR expires_at_ms <= " + s.nowMillis() + " - ?)"
+		args = append(args, step.At.UnixMilli(), (grace + step.By).Milliseconds())
+	}
 	if len(except) > 0 {
-		query, args = " AND sale_id NOT IN ?", append(args, except)
+		query, args = query+" AND sale_id NOT IN ?", append(args, except)
 	}
 	err = s.read.WithContext(ctx).Raw("SELECT id, sale_id FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ?"+
 		query+" ORDER BY expires_at_ms LIMIT ?", append(args, limit)...).Scan(&rows).Error

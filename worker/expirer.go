@@ -21,6 +21,8 @@ const (
 	expireTimeout = 3 * time.Second
 	// expirePatience is how long the orders of one sale may hold up those of others.
 	expirePatience = 100 * time.Millisecond
+	// clockStep is by how much the database's clock may gain on this instance's between two looks.
+	clockStep = 5 * time.Second
 	// expireRest is how long a sale is left alone whose orders could not expire. It doubles with each failure, up to
 	// expireRestMost.
 	expireRest     = expirePeriod
@@ -29,7 +31,8 @@ const (
 
 // Expiry is what the expirer needs of the database.
 type Expiry interface {
-	Overdue(ctx context.Context, grace time.Duration, limit int, except []string) (bySale map[string][]string, err error)
+	Now(ctx context.Context) (time.Time, error)
+	Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error)
 	Expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error)
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
@@ -44,8 +47,10 @@ type Expirer struct {
 	Violated func() // the books of a sale don't let its orders expire
 	Grace    time.Duration
 	Wake     <-chan struct{} // orders may be over just now; nil: nobody says so
+	Now      func() time.Time
 	Log      *slog.Logger
 
+	clock    clock
 	mu       sync.Mutex
 	taken    map[string]bool // sales that are worked on, or rest after a failure
 	failures map[string]int  // in a row, by sale
@@ -60,10 +65,13 @@ func (e *Expirer) Run(ctx context.Context) {
 }
 
 func (e *Expirer) step(ctx context.Context) error {
-	var err error
+	err := e.clock.look(ctx, e.Store.Now, e.Now)
+	if err != nil {
+		return err
+	}
 	for {
 		except := e.busy()
-		bySale, dueErr := e.Store.Overdue(ctx, e.Grace, expireBatch, except)
+		bySale, dueErr := e.Store.Overdue(ctx, e.Grace, e.clock.step, expireBatch, except)
 		if dueErr != nil {
 			return errors.Join(err, dueErr)
 		}
@@ -81,6 +89,29 @@ func (e *Expirer) step(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// clock compares the database's clock with this machine's, and finds steps forward.
+type clock struct {
+	shown time.Time // by the database's clock
+	asked time.Time // by this machine's clock, before the database was asked
+	step  model.ClockStep
+}
+
+// look reads the database's clock. The time on this machine is measured from before the last question to after the answer
+// to this one, so that a slow answer is not taken for a step.
+func (c *clock) look(ctx context.Context, database func(context.Context) (time.Time, error), here func() time.Time) error {
+	asked := here()
+	shown, err := database(ctx)
+	if err != nil {
+		return err
+	}
+	by := shown.Sub(c.shown) - here().Sub(c.asked)
+	if !c.shown.IsZero() && by > clockStep {
+		c.step = model.ClockStep{At: shown.Add(-by / 2), By: c.step.By + by}
+	}
+	c.shown, c.asked = shown, asked
+	return nil
 }
 
 // wait expires orders of one sale and counts them. If that takes long it goes on by itself. The error is the gate's.

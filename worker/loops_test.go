@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/testkit"
 )
 
 // TestEvery pins what every loop does: at once, each period, when poked; a failure is told when it begins and
@@ -81,14 +83,22 @@ type fakeExpiry struct {
 	looks  int
 	tries  map[string]int
 	grace  time.Duration
+	step   model.ClockStep
+	ahead  time.Duration // of the database's clock
 	logged []string
 }
 
-func (f *fakeExpiry) Overdue(_ context.Context, grace time.Duration, limit int, except []string) (map[string][]string, error) {
+func (f *fakeExpiry) Now(context.Context) (time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Add(f.ahead), f.err
+}
+
+func (f *fakeExpiry) Overdue(_ context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (map[string][]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks++
-	f.grace = grace
+	f.grace, f.step = grace, step
 	bySale := map[string][]string{}
 	for _, sale := range slices.Sorted(maps.Keys(f.due)) {
 		n := min(limit, f.due[sale])
@@ -144,7 +154,7 @@ func newExpiring(store *fakeExpiry, deaf string) *expiring {
 		fn()
 	}
 	e.Expirer = &Expirer{
-		Store: store, Grace: time.Minute, Log: slog.New(e.log),
+		Store: store, Grace: time.Minute, Now: time.Now, Log: slog.New(e.log),
 		Emptied: func() { note(func() { e.emptied++ }) }, Violated: func() { note(func() { e.violated++ }) },
 		Released: func(_ context.Context, saleID string, list []model.Release) error {
 			note(func() { e.heard[saleID] += len(list) })
@@ -195,6 +205,32 @@ func TestExpirer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHole52_ClockStepsForward: orders made before a step of the database's clock keep their time to pay; a step back only
+// gives them more.
+func TestHole52_ClockStepsForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newExpiring(&fakeExpiry{}, "")
+		during(t, e.Run, func() {
+			for _, tc := range []struct{ ahead, by time.Duration }{
+				{0, 0}, {clockStep, 0}, {clockStep + time.Hour, time.Hour}, {time.Minute, time.Hour}, {2 * time.Minute, time.Hour + time.Minute},
+			} {
+				e.store.mu.Lock()
+				e.store.ahead = tc.ahead
+				e.store.mu.Unlock()
+				before := time.Now()
+				pass(3 * expirePeriod)
+				got := e.store.step
+				if got.By != tc.by {
+					t.Errorf("%s ahead, after a step of %s", tc.ahead, got.By)
+				}
+				if tc.by > 0 && tc.ahead > 2*time.Minute && (got.At.Before(before) || got.At.After(before.Add(tc.ahead))) {
+					t.Errorf("orders until %s were made before the step at %s", got.At, before)
+				}
+			}
+		})
+	})
 }
 
 func TestExpirerGoesOnAfterAFailure(t *testing.T) {
@@ -406,10 +442,10 @@ func (f *fakeTruth) LiveOffers(context.Context, time.Duration) ([]model.Offer, e
 	return []model.Offer{f.offer}, f.errAway
 }
 
-func (f *fakeTruth) BuyersUnits(context.Context, string) (map[string]int, error) {
+func (f *fakeTruth) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buyer, error] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.units), nil
+	return testkit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx)
 }
 
 func (f *fakeTruth) Offer(context.Context, string) (model.Offer, bool, error) {
@@ -440,10 +476,12 @@ func (f *fakeTruth) NextEpoch(_ context.Context, _ string, seen, gates int64, pa
 	return f.offer.Stock.Epoch, true, nil
 }
 
-func (f *fakeTruth) GateContents(context.Context, string, []model.Entry) (model.GateContents, bool, error) {
+func (*fakeTruth) RenewEpoch(context.Context, string, int64) error { return nil }
+
+func (f *fakeTruth) GateContents(context.Context, string) (model.GateContents, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return model.GateContents{Offer: f.offer}, true, nil
+	return testkit.ContentsOf(f.offer), true, nil
 }
 
 // GateChanges are none.
@@ -462,7 +500,12 @@ type fakeLife struct {
 }
 
 // Units are nobody's.
-func (*fakeLife) Units(context.Context, string) (map[string]int, error) { return map[string]int{}, nil }
+func (*fakeLife) Units(_ context.Context, _ string, users []string) ([]int, error) {
+	return make([]int, len(users)), nil
+}
+
+// Buyers are none.
+func (*fakeLife) Buyers(context.Context, string) (int64, error) { return 0, nil }
 
 func (f *fakeLife) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
 	f.mu.Lock()
@@ -472,16 +515,14 @@ func (f *fakeLife) Peek(_ context.Context, saleIDs ...string) ([]model.GateState
 
 func (f *fakeLife) Close(context.Context, string, int64) (bool, error) { return true, nil }
 
-func (f *fakeLife) Pending(context.Context, string) ([]model.Entry, []string, error) {
-	return nil, nil, nil
-}
+func (*fakeLife) StreamLengths(context.Context, string) ([]int64, error) { return []int64{0}, nil }
 
-func (f *fakeLife) Install(_ context.Context, epoch int64, c model.GateContents, _ []model.Entry) error {
+func (f *fakeLife) Install(_ context.Context, epoch int64, _ []int64, c model.GateContents) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.installs++
-	f.state = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer.Stock.Available}
-	return f.err
+	f.state = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer().Stock.Available}
+	return nil, f.err
 }
 
 func (*fakeLife) CatchUp(context.Context, string, int64, int64, []model.GateChange) error { return nil }

@@ -750,7 +750,7 @@ func TestHole50_WrongBooks(t *testing.T) {
 
 func (e *engine) expirer() *Expirer {
 	return &Expirer{
-		Store: e.db, Released: func(ctx context.Context, saleID string, _ []model.Release) error { return e.gates.CatchUp(ctx, saleID) }, Emptied: func() {}, Violated: func() { e.Error("books that don't balance") }, Log: slog.New(e.log),
+		Store: e.db, Released: func(ctx context.Context, saleID string, _ []model.Release) error { return e.gates.CatchUp(ctx, saleID) }, Emptied: func() {}, Violated: func() { e.Error("books that don't balance") }, Now: time.Now, Log: slog.New(e.log),
 	}
 }
 

@@ -80,7 +80,7 @@ func (s *sim) start(place int) {
 	})
 	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Emptied: func() {}, Violated: func() {
 		s.ask("cry", func() { s.fail("the books of a sale don't let its orders expire") })
-	}, Grace: payGrace, Log: i.log}
+	}, Grace: payGrace, Now: time.Now, Log: i.log}
 	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
 	s.mu.Lock()
 	s.places[place] = i

@@ -246,7 +246,7 @@ func (m *machine) expire(t *rapid.T) {
 			l.status, want = model.OrderExpired, want+l.quantity
 		}
 	}
-	bySale, err := m.db.Overdue(context.Background(), 0, 100, nil)
+	bySale, err := m.db.Overdue(context.Background(), 0, model.ClockStep{}, 100, nil)
 	must(t, err)
 	released, err := m.db.Expire(context.Background(), m.sale, bySale[m.sale])
 	must(t, err)

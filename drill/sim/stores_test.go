@@ -399,9 +399,9 @@ func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.
 	return a.order, a.reinstated, a.verdict, err
 }
 
-func (d storeView) Overdue(ctx context.Context, grace time.Duration, limit int, except []string) (map[string][]string, error) {
+func (d storeView) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (map[string][]string, error) {
 	return ask(ctx, d.view, inDatabase, false, "look for overdue orders", func(ctx context.Context) (map[string][]string, error) {
-		return d.Store.Overdue(ctx, grace, limit, except)
+		return d.Store.Overdue(ctx, grace, step, limit, except)
 	})
 }
 
