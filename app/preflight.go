@@ -170,7 +170,7 @@ func (p *preflight) look(ctx context.Context) {
 	}
 	room := int64(0)
 	for _, o := range p.lookAtSales(ctx) {
-		room += gate.Room(o.Stock.Quota, p.options.Buyers)
+		room += gate.Room(o, p.options.Buyers)
 	}
 	for _, s := range servers {
 		p.add(judgeRedis(s, p.settings, p.instances, room)...)

@@ -24,6 +24,8 @@ const Connections = poolSize + 1
 const (
 	// bytesHeld of an admitted attempt: its user and its known id.
 	bytesHeld = 300
+	// bytesKnown of an order that has ended without being paid: its id stays known.
+	bytesKnown = 200
 	// bytesQueued of one that waits for the database: its entry in the stream.
 	bytesQueued = 240
 	// bytesCounted of a user's request counter, which ends with its window.
@@ -31,9 +33,12 @@ const (
 )
 
 // Room is about how many bytes a sale's gate needs at its worst: every unit in an order of its own, none settled yet, and
-// the gate being rebuilt, which gathers what it holds beside what is there; and every buyer within one request window.
-func Room(quota, buyers int64) int64 {
-	return quota*(2*bytesHeld+bytesQueued) + buyers*bytesCounted
+// the gate being rebuilt, which gathers what it holds beside what is there; every buyer within one request window; and
+// as many orders as there is time for, but one of each buyer, have expired before.
+func Room(o model.Offer, buyers int64) int64 {
+	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
+	expired := min(turns*o.Stock.Quota, buyers)
+	return o.Stock.Quota*(2*bytesHeld+bytesQueued) + expired*2*bytesKnown + buyers*bytesCounted
 }
 
 // Server is what one Redis says of itself.

@@ -70,6 +70,7 @@ func TestRoomIsEnough(t *testing.T) {
 	admit()
 	holds("an attempt that is held", bytesHeld, sizeOf(unitsKey(o.ID), idsKey(o.ID)))
 	holds("one that is queued", bytesQueued, sizeOf(streamKey(o.ID)))
+	holds("a known id", bytesKnown, sizeOf(idsKey(o.ID)))
 	for i := range attempts {
 		attempts[i].Frequency = model.Frequency{Limit: 10, Window: time.Hour}
 	}
