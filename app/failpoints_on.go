@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -19,8 +20,7 @@ import (
 // A build for drills dies, as by a kill -9, at the nth pass of the point that FLASHSALE_FAILPOINT names as point:n, and
 // its clock is off by FLASHSALE_CLOCK_OFFSET. Points: admitted, committed, acknowledging; changed, when the database has
 // changed without the gate, which is not told yet; refunded, when the provider has sent money back, before that is noted;
-// and the steps of a rebuild: epoch, closed, pending, contents,
-// installed.
+// and the steps of a rebuild: epoch, closed, measured, contents, staged, installed.
 
 var (
 	failpoint, failAt = parseFailpoint(os.Getenv("FLASHSALE_FAILPOINT"))
@@ -67,14 +67,22 @@ func (g mortalGate) Close(ctx context.Context, saleID string, epoch int64) (bool
 	return g.Gate.Close(ctx, saleID, epoch)
 }
 
-func (g mortalGate) Pending(ctx context.Context, saleID string) ([]model.Entry, []string, error) {
-	defer pass("pending")
-	return g.Gate.Pending(ctx, saleID)
+func (g mortalGate) StreamLengths(ctx context.Context, saleID string) ([]int64, error) {
+	defer pass("measured")
+	return g.Gate.StreamLengths(ctx, saleID)
 }
 
-func (g mortalGate) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
+func (g mortalGate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
 	defer pass("installed")
-	return g.Gate.Install(ctx, epoch, c, entries)
+	return g.Gate.Install(ctx, epoch, lengths, mortalContents{c})
+}
+
+// mortalContents may die when a part of them is staged.
+type mortalContents struct{ model.GateContents }
+
+func (c mortalContents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
+	pass("staged")
+	return c.GateContents.Known(ctx)
 }
 
 type mortalStore struct{ *repository.Store }
@@ -102,7 +110,7 @@ func (s mortalStore) NextEpoch(ctx context.Context, saleID string, seen, gates i
 	return s.Store.NextEpoch(ctx, saleID, seen, gates, pause)
 }
 
-func (s mortalStore) GateContents(ctx context.Context, saleID string, pending []model.Entry) (model.GateContents, bool, error) {
+func (s mortalStore) GateContents(ctx context.Context, saleID string) (model.GateContents, bool, error) {
 	defer pass("contents")
-	return s.Store.GateContents(ctx, saleID, pending)
+	return s.Store.GateContents(ctx, saleID)
 }

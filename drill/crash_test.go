@@ -23,8 +23,8 @@ var crashRows = slices.Concat(
 	deaths(diesSelling, "the app is killed",
 		death{"admitted", "after the admit"}, death{"committed", "after the commit"}, death{"acknowledging", "before the acknowledgement"}),
 	deaths(diesRebuilding, "the app is killed in a rebuild,",
-		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"pending", "after reading the stream"},
-		death{"contents", "after reading the database"}, death{"installed", "after the install"}),
+		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"measured", "after measuring the stream"},
+		death{"contents", "after its snapshot of the database"}, death{"staged", "when half is staged"}, death{"installed", "after the install"}),
 	[]row{
 		{13, "the app is killed within a second of Redis's return", "another one repairs the gate, without traffic", diesAnywhere},
 		{13, "the app is killed when it has sold without its Redis", "another one tells the gate", diesHavingSold},

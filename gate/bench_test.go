@@ -63,7 +63,7 @@ func BenchmarkParts(b *testing.B) {
 		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
 			s, o := benchmarked{b, New(client, "here", partsOf)}, offerIn(parts)
 			o.Stock.Quota, o.Stock.Available = 1<<40, 1<<40
-			if err := s.gate.Install(b.Context(), 1, contents(o), nil); err != nil {
+			if err := install(s.gate, 1, contents(o)); err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = s.gate.Erase(b.Context(), o.ID) })
@@ -106,7 +106,7 @@ func (s benchmarked) open(b *testing.B, units int64) model.Offer {
 	b.Helper()
 	o := offer()
 	o.Stock.Quota, o.Stock.Available = units, units
-	if err := s.gate.Install(b.Context(), 1, contents(o), nil); err != nil {
+	if err := install(s.gate, 1, contents(o)); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.gate.Erase(b.Context(), o.ID) })
@@ -241,7 +241,7 @@ func (s benchmarked) install(b *testing.B) {
 		if ok, err := s.gate.Close(b.Context(), o.ID, epoch); err != nil || !ok {
 			b.Fatal(ok, err)
 		}
-		if err := s.gate.Install(b.Context(), epoch, c, nil); err != nil {
+		if err := install(s.gate, epoch, c); err != nil {
 			b.Fatal(err)
 		}
 	}

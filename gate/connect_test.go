@@ -160,7 +160,7 @@ func TestPromotedReplica(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	b := newBench(t, s.Primary.URL())
 	g, o := New(client, "here", partsOf), offerIn(3)
-	if err := g.Install(t.Context(), 1, contents(o), nil); err != nil {
+	if err := install(g, 1, contents(o)); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.verdict(g, attempt(o, "u-1", 1)); got != model.Accepted {
@@ -179,17 +179,14 @@ func TestPromotedReplica(t *testing.T) {
 	if err != nil || states[0].Open || !states[0].Exists || states[0].Left != 9 {
 		t.Errorf("there the gate is %+v, %v", states, err)
 	}
-	pending, _, err := g.Pending(t.Context(), o.ID)
-	if err != nil || len(pending) != 1 {
-		t.Errorf("the entries are %v, %v", pending, err)
-	}
 	if ok, err := g.Close(t.Context(), o.ID, 2); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	c := contents(o)
-	c.Pending = pending
-	if err := g.Install(t.Context(), 2, c, pending); err != nil {
+	if err := install(g, 2, contents(o)); err != nil {
 		t.Fatal(err)
+	}
+	if states, err := g.Peek(t.Context(), o.ID); err != nil || states[0].Left != 9 || states[0].Inflight != 1 {
+		t.Errorf("there the new gate is %+v, %v", states, err)
 	}
 	if got := b.verdict(g, attempt(o, "u-2", 1)); got != model.Accepted {
 		t.Errorf("the new gate says %s", got)
@@ -287,7 +284,7 @@ func TestClusterLosesANode(t *testing.T) {
 		of[node] = append(of[node], o)
 	}
 	for _, o := range sales {
-		if err := g.Install(t.Context(), 1, contents(o), nil); err != nil {
+		if err := install(g, 1, contents(o)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -345,7 +342,7 @@ func TestClusterLosesANode(t *testing.T) {
 	if states, err := g.Peek(t.Context(), of[dead][0].ID); err == nil {
 		t.Errorf("a look at nothing but the dead node: %+v", states)
 	}
-	if _, _, err := g.Pending(t.Context(), several.ID); err == nil {
+	if _, err := g.StreamLengths(t.Context(), several.ID); err == nil {
 		t.Error("the entries of a part that is away are not missed")
 	}
 	if entries, _, err := g.Read(t.Context(), several.ID, 100); err != nil || len(entries) > 1 {
@@ -403,7 +400,7 @@ func TestClusterPromotesAReplica(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	g, o := New(client, "here", partsOf), offer()
-	if err := g.Install(t.Context(), 1, contents(o), nil); err != nil {
+	if err := install(g, 1, contents(o)); err != nil {
 		t.Fatal(err)
 	}
 	dead := c.Of(gateKey(o.ID))
@@ -426,16 +423,10 @@ func TestClusterPromotesAReplica(t *testing.T) {
 	if got := b.verdict(g, attempt(o, "u-2", 1)); got != model.NoGate {
 		t.Errorf("it says %s", got)
 	}
-	if err := g.Install(t.Context(), 2, contents(o), nil); !errors.Is(err, model.ErrStreamMoved) {
+	if _, err := g.Install(t.Context(), 2, []int64{0}, contents(o)); !errors.Is(err, model.ErrStreamMoved) {
 		t.Errorf("an install that does not know of the entry there: %v", err)
 	}
-	pending, _, err := g.Pending(t.Context(), o.ID)
-	if err != nil || len(pending) != 1 {
-		t.Fatal(pending, err)
-	}
-	n := contents(o)
-	n.Pending = pending
-	if err := g.Install(t.Context(), 2, n, pending); err != nil {
+	if err := install(g, 2, contents(o)); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.verdict(g, attempt(o, "u-2", 1)); got != model.Accepted {

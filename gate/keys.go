@@ -28,8 +28,8 @@ func streamKey(tag string) string { return "fs:{" + tag + "}:stream" }
 
 func counterKey(tag, userID string) string { return "fs:{" + tag + "}:requests:" + userID }
 
-// stagedKey is where a rebuild of one epoch gathers what replaces key.
-func stagedKey(key string, epoch int64) string { return key + ":epoch-" + strconv.FormatInt(epoch, 10) }
+// stagedKey is where one try of a rebuild gathers what replaces key.
+func stagedKey(key, try string) string { return key + ":staged-" + try }
 
 const (
 	controlChannel = "fs:control"

@@ -1,15 +1,17 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"flashsale/model"
+	"flashsale/testkit"
 )
 
 func TestPeek(t *testing.T) {
@@ -37,14 +39,13 @@ func TestInstallSetsEverything(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := offer()
 		c := contents(o)
-		// More users than one staging command takes.
-		const users = 2*stagingChunk + 3
+		const users = 7 // more than a page
 		for i := range users {
 			c.Units[fmt.Sprint("u-", i)] = 1
 		}
 		known := attempt(o, "u-1", 1)
-		c.Known[known.ID] = model.Request{Quantity: 1, Hash: known.RequestHash}
-		if err := b.gate.Install(b.Context(), 3, c, nil); err != nil {
+		c.Requests[known.ID] = model.Request{Quantity: 1, Hash: known.RequestHash}
+		if err := install(b.gate, 3, c); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 3, Left: 10})
@@ -58,7 +59,7 @@ func TestInstallSetsEverything(t *testing.T) {
 			b.Errorf("a user over the limit: %+v, %v", got, err)
 		}
 		for _, key := range must(b, b.client.Keys(b.Context(), "*")) {
-			if strings.Contains(key, ":epoch-") {
+			if strings.Contains(key, ":staged-") {
 				b.Errorf("%s is left over", key)
 			}
 			b.ends(key, o)
@@ -116,13 +117,13 @@ func TestInstallOnlyOverAnOlderGate(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		for name, tc := range tests {
 			o := offer()
-			if err := b.gate.Install(b.Context(), 5, contents(o), nil); err != nil {
+			if err := install(b.gate, 5, contents(o)); err != nil {
 				b.Fatal(err)
 			}
 			c := contents(o)
-			c.Offer.Stock.Available, c.Units["u-1"] = 7, 1
+			c.Of.Stock.Available, c.Units["u-1"] = 7, 1
 			before := b.gateOf(o)
-			err := b.gate.Install(b.Context(), tc.epoch, c, nil)
+			err := install(b.gate, tc.epoch, c)
 			if !errors.Is(err, tc.want) {
 				b.Errorf("%s: %v, want %v", name, err, tc.want)
 			}
@@ -154,7 +155,7 @@ func TestInstallLeavesNothingOfTheOldGate(t *testing.T) {
 		b.settled(o, b.read(b.gate, o.ID), model.Outcome{Verdict: model.Accepted})
 		release := model.GateChange{Version: 9, OrderID: "some", UserID: "u-1", Units: 1}
 		b.told(o, release)
-		if err := b.gate.Install(ctx, 2, contents(o), nil); err != nil {
+		if err := install(b.gate, 2, contents(o)); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 10})
@@ -177,17 +178,13 @@ func TestInstallKeepsTheStream(t *testing.T) {
 		b.admit(made)
 		b.admit(pending)
 		b.read(b.instance("dead"), o.ID) // it committed the first one, and died before it said so
-		entries, _, err := b.gate.Pending(ctx, o.ID)
-		if err != nil || len(entries) != 2 {
-			b.Fatalf("pending %v, %v", entries, err)
-		}
+		entries := b.entries(o)
 
 		c := contents(o)
-		c.Offer.Stock.Available, c.Offer.Stock.Held, c.Offer.Stock.Version = 8, 2, 6
+		c.Of.Stock.Available, c.Of.Stock.Held, c.Of.Stock.Version = 8, 2, 6
 		c.Units["u-1"] = 2
-		c.Known[made.ID] = model.Request{Quantity: 2, Hash: made.RequestHash}
-		c.Pending = entries[1:]
-		if err := b.gate.Install(ctx, 2, c, entries); err != nil {
+		c.Requests[made.ID] = model.Request{Quantity: 2, Hash: made.RequestHash}
+		if err := install(b.gate, 2, c); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
@@ -220,34 +217,27 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 		if ok, err := b.gate.Close(ctx, o.ID, 2); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
-		stale, _, err := b.gate.Pending(ctx, o.ID)
+		lengths, err := b.gate.StreamLengths(ctx, o.ID)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.settled(o, b.read(b.gate, o.ID)[:1], model.Outcome{Verdict: model.Accepted})
 		before := b.gateOf(o)
 		c := contents(o)
-		c.Pending = stale
-		if err := b.gate.Install(ctx, 2, c, stale); !errors.Is(err, model.ErrStreamMoved) {
+		if _, err := b.gate.Install(ctx, 2, lengths, c); !errors.Is(err, model.ErrStreamMoved) {
 			b.Errorf("%v, want ErrStreamMoved", err)
 		}
 		if after := b.gateOf(o); after != before {
 			b.Errorf("the gate was %s and is %s", before, after)
 		}
-		for _, key := range must(b, b.client.Keys(ctx, "*:epoch-*")) {
-			if ttl := must(b, b.client.PTTL(ctx, key)); ttl <= 0 || ttl > stagingTTL {
-				b.Errorf("what was staged in vain, %s, ends in %s", key, ttl)
-			}
+		if keys := must(b, b.client.Keys(ctx, "*:staged-*")); len(keys) > 0 {
+			b.Errorf("staged in vain, and left over: %v", keys)
 		}
 
-		fresh, _, err := b.gate.Pending(ctx, o.ID)
-		if err != nil {
-			b.Fatal(err)
-		}
 		c = contents(o)
-		c.Offer.Stock.Available = 9
-		c.Units["u-1"], c.Pending = 1, fresh
-		if err := b.gate.Install(ctx, 2, c, fresh); err != nil {
+		c.Of.Stock.Available = 9
+		c.Units["u-1"] = 1
+		if err := install(b.gate, 2, c); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 8, Inflight: 1, Stream: 1})
@@ -255,24 +245,34 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 	})
 }
 
-// TestInstallReplacesWhatWasStaged: a rebuild of the same epoch died after it had staged something else.
-func TestInstallReplacesWhatWasStaged(t *testing.T) {
+// TestInstallOfWhatHasEnded: what was staged has ended while the rest was gathered, so it is not whole.
+func TestInstallOfWhatHasEnded(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		ctx := b.Context()
 		o := offer()
-		for _, key := range []string{unitsKey(o.ID), idsKey(o.ID)} {
-			must(b, b.client.HSet(ctx, stagedKey(key, 1), "ghost", "9"))
-		}
-		c := contents(o)
-		c.Units["u-1"] = 1
-		if err := b.gate.Install(ctx, 1, c, nil); err != nil {
-			b.Fatal(err)
-		}
-		b.wantUnits(o, map[string]string{"u-1": "1"})
-		if must(b, b.client.HExists(ctx, idsKey(o.ID), "ghost")) {
-			b.Error("an id that nobody knows was installed")
+		for _, staged := range []func(string) string{unitsKey, idsKey} {
+			c := vanishing{contents(o), func() {
+				for _, key := range must(b, b.client.Keys(b.Context(), staged(o.ID)+":*")) {
+					must(b, b.client.Del(b.Context(), key))
+				}
+			}}
+			c.Units["u-1"], c.Requests["known"] = 1, model.Request{Quantity: 1}
+			if _, err := b.gate.Install(b.Context(), 1, []int64{0}, c); !errors.Is(err, model.ErrStreamMoved) {
+				b.Errorf("%v, want ErrStreamMoved", err)
+			}
+			b.want(o, model.GateState{})
 		}
 	})
+}
+
+// vanishing contents do something when what was gathered is half of it.
+type vanishing struct {
+	testkit.Contents
+	vanish func()
+}
+
+func (v vanishing) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
+	v.vanish()
+	return v.Contents.Known(ctx)
 }
 
 // TestGateSaysLessThanNothing: more is in the stream than the database has, since the database sold meanwhile.
@@ -281,13 +281,9 @@ func TestGateSaysLessThanNothing(t *testing.T) {
 		ctx := b.Context()
 		o := b.open(offer())
 		b.admit(attempt(o, "u-1", 2))
-		entries, _, err := b.gate.Pending(ctx, o.ID)
-		if err != nil {
-			b.Fatal(err)
-		}
 		c := contents(o)
-		c.Offer.Stock.Available, c.Pending = 1, entries
-		if err := b.gate.Install(ctx, 2, c, entries); err != nil {
+		c.Of.Stock.Available = 1
+		if err := install(b.gate, 2, c); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: -1, Inflight: 2, Stream: 1})
@@ -310,7 +306,7 @@ func TestClose(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		for name, tc := range tests {
 			o := offer()
-			if err := b.gate.Install(b.Context(), 5, contents(o), nil); err != nil {
+			if err := install(b.gate, 5, contents(o)); err != nil {
 				b.Fatal(err)
 			}
 			for _, time := range []string{"once", "twice"} {
@@ -354,10 +350,10 @@ func TestCloseOfNoGate(t *testing.T) {
 		if ok, err := b.gate.Close(ctx, o.ID, 4); ok || err != nil {
 			b.Errorf("an older rebuild: %t, %v", ok, err)
 		}
-		if err := b.gate.Install(ctx, 4, contents(o), nil); !errors.Is(err, model.ErrNewerGate) {
+		if err := install(b.gate, 4, contents(o)); !errors.Is(err, model.ErrNewerGate) {
 			b.Errorf("an older install: %v", err)
 		}
-		if err := b.gate.Install(ctx, 5, contents(o), nil); err != nil {
+		if err := install(b.gate, 5, contents(o)); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 5, Left: 10})
@@ -377,17 +373,17 @@ func TestOvertakenRebuild(t *testing.T) {
 			}
 		}
 		old, fresh := contents(o), contents(o)
-		old.Offer.Stock.Available, fresh.Offer.Stock.Available = 9, 7
-		if err := b.gate.Install(ctx, 2, old, nil); !errors.Is(err, model.ErrNewerGate) {
+		old.Of.Stock.Available, fresh.Of.Stock.Available = 9, 7
+		if err := install(b.gate, 2, old); !errors.Is(err, model.ErrNewerGate) {
 			b.Errorf("before the newer one: %v", err)
 		}
 		if state := b.peek(o.ID); state.Open {
 			b.Errorf("the overtaken rebuild opened %+v", state)
 		}
-		if err := b.gate.Install(ctx, 3, fresh, nil); err != nil {
+		if err := install(b.gate, 3, fresh); err != nil {
 			b.Fatal(err)
 		}
-		if err := b.gate.Install(ctx, 2, old, nil); !errors.Is(err, model.ErrNewerGate) {
+		if err := install(b.gate, 2, old); !errors.Is(err, model.ErrNewerGate) {
 			b.Errorf("after the newer one: %v", err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 3, Left: 7})
@@ -572,23 +568,25 @@ func TestHole12_UnitReturnedAfterSoldOut(t *testing.T) {
 	})
 }
 
-// TestUnits are every user's, over more than one page, and nobody's is not among them.
+// TestUnits are those of the users who are asked for, and of no other sale.
 func TestUnits(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o, want := offer(), map[string]int{}
-		c := contents(o)
-		for i := range 2*stagingChunk + 1 {
-			want[fmt.Sprint("u-", i)] = 1 + i%3
-		}
-		c.Units = maps.Clone(want)
-		if err := b.gate.Install(b.Context(), 1, c, nil); err != nil {
-			b.Fatal(err)
-		}
-		if got, err := b.gate.Units(b.Context(), o.ID); err != nil || !maps.Equal(got, want) {
-			b.Errorf("%d users, %v, want %d", len(got), err, len(want))
-		}
-		if got, err := b.gate.Units(b.Context(), model.NewSaleID()); err != nil || len(got) != 0 {
-			b.Errorf("of a sale without a gate: %v, %v", got, err)
-		}
-	})
+	for parts := range 3 {
+		eachRedis(t, func(b *bench) {
+			o := offerIn(parts + 1)
+			c := contents(o)
+			c.Units = map[string]int{"u-1": 1, "u-2": 2, "u-3": 3}
+			if err := install(b.gate, 1, c); err != nil {
+				b.Fatal(err)
+			}
+			got, err := b.gate.Units(b.Context(), o.ID, []string{"u-3", "nobody", "u-1"})
+			if err != nil || !slices.Equal(got, []int{3, 0, 1}) {
+				b.Errorf("%v, %v", got, err)
+			}
+			for id, want := range map[string]int64{o.ID: 3, model.NewSaleID(): 0} {
+				if n, err := b.gate.Buyers(b.Context(), id); err != nil || n != want {
+					b.Errorf("%d buyers, %v, want %d", n, err, want)
+				}
+			}
+		})
+	}
 }

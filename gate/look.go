@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -72,6 +73,47 @@ func together(parts []part) model.GateState {
 		whole.Left, whole.Inflight, whole.Stream = whole.Left+p.Left, whole.Inflight+p.Inflight, whole.Stream+p.Stream
 	}
 	return whole
+}
+
+// Units gives the live units that a sale's gate counts for each of these users.
+func (g *Gate) Units(ctx context.Context, saleID string, users []string) ([]int, error) {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return nil, fmt.Errorf("read the units of users at the gate: %w", err)
+	}
+	units := make([]int, len(users))
+	return units, atHome(len(tags), len(users), func(i int) string { return users[i] }, func(home int, places []int) error {
+		fields := make([]string, len(places))
+		for at, place := range places {
+			fields[at] = users[place]
+		}
+		values, err := g.client.HMGet(ctx, unitsKey(tags[home]), fields...).Result()
+		if err != nil {
+			return fmt.Errorf("read the units of users at the gate: %w", err)
+		}
+		for at, place := range places {
+			units[place] = int(number(values[at]))
+		}
+		return nil
+	})
+}
+
+// Buyers counts the users for whom a sale's gate has live units.
+func (g *Gate) Buyers(ctx context.Context, saleID string) (int64, error) {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return 0, fmt.Errorf("count the buyers at the gate: %w", err)
+	}
+	var buyers atomic.Int64
+	err = each(len(tags), func(i int) error {
+		fields, err := g.client.HLen(ctx, unitsKey(tags[i])).Result()
+		if err != nil {
+			return fmt.Errorf("count the buyers at the gate: %w", err)
+		}
+		buyers.Add(max(0, fields-1)) // without the field nobody
+		return nil
+	})
+	return buyers.Load(), err
 }
 
 // node is a Redis, and the places of the tags that it has.

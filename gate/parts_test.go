@@ -58,24 +58,23 @@ func TestPartsHoldWhatOneGateWould(t *testing.T) {
 		ctx, o := b.Context(), offerIn(6)
 		o.Stock.Available = 20
 		c := contents(o)
-		c.Owners = map[string]string{}
 		want := map[string]int{}
 		var before []model.Attempt
 		for i := range 12 {
 			a := attempt(o, fmt.Sprint("u-", i), 1)
-			c.Known[a.ID], c.Owners[a.ID] = model.Request{Quantity: 1, Hash: a.RequestHash}, a.UserID
+			c.Requests[a.ID], c.Owners[a.ID] = model.Request{Quantity: 1, Hash: a.RequestHash}, a.UserID
 			c.Units[a.UserID], want[a.UserID] = 1, 1
 			before = append(before, a)
 		}
-		if err := b.gate.Install(ctx, 1, c, nil); err != nil {
+		if err := install(b.gate, 1, c); err != nil {
 			b.Fatal(err)
 		}
 		if got := b.lefts(o); !slices.Equal(got, []int64{4, 4, 3, 3, 3, 3}) {
 			b.Errorf("the units are %v", got)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 20})
-		if got, err := b.gate.Units(ctx, o.ID); err != nil || !maps.Equal(got, want) {
-			b.Errorf("the units of users are %v, %v", got, err)
+		if got := b.unitsOf(o); !maps.Equal(got, want) {
+			b.Errorf("the units of users are %v", got)
 		}
 		for _, key := range must(b, b.client.Keys(ctx, "*")) {
 			b.ends(key, o)
@@ -92,12 +91,11 @@ func TestPartsHoldWhatOneGateWould(t *testing.T) {
 			}
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 12, Stream: 12})
-		if got, err := b.gate.Units(ctx, o.ID); err != nil || !maps.Equal(got, want) {
-			b.Errorf("the units of users are %v, %v", got, err)
+		if got := b.unitsOf(o); !maps.Equal(got, want) {
+			b.Errorf("the units of users are %v", got)
 		}
-		pending, _, err := b.gate.Pending(ctx, o.ID)
-		if err != nil || len(pending) != 12 {
-			b.Fatalf("%d entries wait, %v", len(pending), err)
+		if pending := b.entries(o); len(pending) != 12 {
+			b.Fatalf("%d entries wait", len(pending))
 		}
 
 		// What is settled, refused and released goes to the part that has it.
@@ -118,8 +116,8 @@ func TestPartsHoldWhatOneGateWould(t *testing.T) {
 		for _, e := range entries[3:6] {
 			want[e.UserID]--
 		}
-		if got, err := b.gate.Units(ctx, o.ID); err != nil || !maps.Equal(got, want) {
-			b.Errorf("the units of users are %v, %v, want %v", got, err, want)
+		if got := b.unitsOf(o); !maps.Equal(got, want) {
+			b.Errorf("the units of users are %v, want %v", got, want)
 		}
 
 		sale := o.Sale
@@ -184,8 +182,7 @@ func TestPartsOpenTogether(t *testing.T) {
 		}
 
 		// The stream of one part moves: nothing is open, and it may be done again.
-		entries := []model.Entry{{StreamID: "1-1", Attempt: attempt(o, at(o, 1, 0), 1)}}
-		if err := b.gate.Install(ctx, 2, contents(o), entries); !errors.Is(err, model.ErrStreamMoved) {
+		if _, err := b.gate.Install(ctx, 2, []int64{0, 1, 0}, contents(o)); !errors.Is(err, model.ErrStreamMoved) {
 			b.Errorf("install over another stream: %v", err)
 		}
 		for part := range o.Parts {
@@ -193,11 +190,11 @@ func TestPartsOpenTogether(t *testing.T) {
 				b.Errorf("part %d of a gate that is not whole says %s", part, got)
 			}
 		}
-		if err := b.gate.Install(ctx, 2, contents(o), nil); err != nil {
+		if err := install(b.gate, 2, contents(o)); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 10})
-		if err := b.gate.Install(ctx, 2, contents(o), nil); !errors.Is(err, model.ErrNewerGate) {
+		if err := install(b.gate, 2, contents(o)); !errors.Is(err, model.ErrNewerGate) {
 			b.Errorf("install over an open gate: %v", err)
 		}
 
@@ -209,10 +206,10 @@ func TestPartsOpenTogether(t *testing.T) {
 		if ok, err := b.gate.Close(ctx, o.ID, 3); ok || err != nil {
 			b.Errorf("closed for an epoch that is over: %t, %v", ok, err)
 		}
-		if err := b.gate.Install(ctx, 3, contents(o), nil); !errors.Is(err, model.ErrNewerGate) || state().Open {
+		if err := install(b.gate, 3, contents(o)); !errors.Is(err, model.ErrNewerGate) || state().Open {
 			b.Errorf("an overtaken rebuild: %v, %+v", err, state())
 		}
-		if err := b.gate.Install(ctx, 4, contents(o), nil); err != nil || !state().Open {
+		if err := install(b.gate, 4, contents(o)); err != nil || !state().Open {
 			b.Errorf("the newer one: %v, %+v", err, state())
 		}
 	})
@@ -247,7 +244,7 @@ func TestPartsOvertakenBeforeTheyOpen(t *testing.T) {
 
 func installKeys(o model.Offer, part int) []string {
 	tag := tagOf(o.ID, part, o.Parts)
-	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), stagedKey(unitsKey(tag), 1), stagedKey(idsKey(tag), 1)}
+	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), stagedKey(unitsKey(tag), "1"), stagedKey(idsKey(tag), "1")}
 }
 
 // A rebuild finds the entries of every part and leaves each where it is, although the ids of two streams may be the same.
@@ -266,17 +263,12 @@ func TestRebuildOfParts(t *testing.T) {
 		if ok, err := b.gate.Close(ctx, o.ID, 2); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
-		entries, _, err := b.gate.Pending(ctx, o.ID)
-		if err != nil || len(entries) != 3 {
-			b.Fatalf("%v, %v", entries, err)
-		}
 		c := contents(o)
-		c.Known[made[1].ID] = model.Request{Quantity: 1, Hash: made[1].RequestHash} // settled
-		c.Owners = map[string]string{made[1].ID: made[1].UserID}
+		c.Requests[made[1].ID] = model.Request{Quantity: 1, Hash: made[1].RequestHash} // settled
+		c.Owners[made[1].ID] = made[1].UserID
 		c.Units[made[1].UserID] = 1
-		c.Offer.Stock.Available = 9
-		c.Pending = slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return e.ID == made[1].ID })
-		if err := b.gate.Install(ctx, 2, c, entries); err != nil {
+		c.Of.Stock.Available = 9
+		if err := install(b.gate, 2, c); err != nil {
 			b.Fatal(err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 2, Stream: 2})
@@ -461,13 +453,7 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 		if _, err := dead.lend(b.Context(), tagOf(o.ID, 0, 2), 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a closed part lent: %v", err)
 		}
-		pending, _, err := b.gate.Pending(b.Context(), o.ID)
-		if err != nil {
-			b.Fatal(err)
-		}
-		c := contents(o)
-		c.Pending = pending
-		if err := b.gate.Install(b.Context(), 2, c, pending); err != nil {
+		if err := install(b.gate, 2, contents(o)); err != nil {
 			b.Fatal(err)
 		}
 		if state := b.peek(o.ID); state.Left+state.Inflight != 10 {
@@ -612,9 +598,10 @@ func TestUnknownParts(t *testing.T) {
 	_, errs["admit"] = g.Admit(t.Context(), o.ID, []model.Attempt{a}, 0)
 	_, errs["line"] = g.Line(t.Context(), o.ID, "u-1")
 	_, errs["peek"] = g.Peek(t.Context(), o.ID)
-	_, errs["units"] = g.Units(t.Context(), o.ID)
+	_, errs["units"] = g.Units(t.Context(), o.ID, []string{"u-1"})
+	_, errs["buyers"] = g.Buyers(t.Context(), o.ID)
 	_, errs["close"] = g.Close(t.Context(), o.ID, 2)
-	_, _, errs["pending"] = g.Pending(t.Context(), o.ID)
+	_, errs["lengths"] = g.StreamLengths(t.Context(), o.ID)
 	_, _, errs["read"] = g.Read(t.Context(), o.ID, 1)
 	_, _, errs["claim"] = g.Claim(t.Context(), o.ID, 0, 1)
 	_, _, errs["knows"] = g.Knows(t.Context(), a.ID)
@@ -647,7 +634,7 @@ func FuzzParts(f *testing.F) {
 				t.Fatalf("step %d (%#x): one part says %s and is %+v, %d parts say %s and are %+v", i, step, a, x, several.offer.Parts, c, y)
 			}
 		}
-		if x, y := one.users(), several.users(); !maps.Equal(x, y) {
+		if x, y := b.unitsOf(one.offer), b.unitsOf(several.offer); !maps.Equal(x, y) {
 			t.Errorf("the units of users are %v in one part, %v in %d", x, y, several.offer.Parts)
 		}
 		if a, c := one.sellOut(), several.sellOut(); a != c {
@@ -708,10 +695,7 @@ func (s *teller) settle(v model.Verdict, which int) string {
 	which %= len(s.admitted)
 	a := s.admitted[which]
 	s.admitted = slices.Delete(s.admitted, which, which+1)
-	all, _, err := s.gate.Pending(s.Context(), s.offer.ID)
-	if err != nil {
-		s.Fatal(err)
-	}
+	all := s.entries(s.offer)
 	at := slices.IndexFunc(all, func(e model.Entry) bool { return e.ID == a.ID })
 	if at < 0 {
 		s.Fatalf("the entry of %s is gone", a.UserID)
@@ -746,31 +730,17 @@ func (s *teller) rebuild() string {
 	if ok, err := s.gate.Close(s.Context(), s.offer.ID, s.epoch); !ok || err != nil {
 		s.Fatal(ok, err)
 	}
-	pending, _, err := s.gate.Pending(s.Context(), s.offer.ID)
-	if err != nil {
-		s.Fatal(err)
-	}
 	c := contents(s.offer)
-	c.Pending, c.Owners, c.Offer.Stock.Version = pending, map[string]string{}, s.version
+	c.Of.Stock.Version = s.version
 	for _, a := range s.orders {
-		c.Offer.Stock.Available -= int64(a.Quantity)
+		c.Of.Stock.Available -= int64(a.Quantity)
 		c.Units[a.UserID] += a.Quantity
-		c.Known[a.ID], c.Owners[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}, a.UserID
+		c.Requests[a.ID], c.Owners[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}, a.UserID
 	}
-	if err := s.gate.Install(s.Context(), s.epoch, c, pending); err != nil {
+	if err := install(s.gate, s.epoch, c); err != nil {
 		s.Fatal(err)
 	}
 	return "rebuilt"
-}
-
-// users are the units that the gate counts for them.
-func (s *teller) users() map[string]int {
-	s.Helper()
-	units, err := s.gate.Units(s.Context(), s.offer.ID)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return units
 }
 
 // sellOut sells single units to new users until there are none.

@@ -31,7 +31,7 @@ func (b *bench) life(g *Gate, forget func()) {
 	}
 	o := offer()
 	forget()
-	check(g.Install(ctx, 1, contents(o), nil))
+	check(install(g, 1, contents(o)))
 	forget()
 	_, ok, err := g.Count(ctx, o.ID, "u-1", model.Frequency{Limit: 9, Window: time.Minute})
 	check(err)
@@ -142,7 +142,7 @@ func TestHole42_ScriptsTouchOnlyDeclaredKeys(t *testing.T) {
 		switch command {
 		case "TIME", "INFO":
 			return nil
-		case "DEL", "RENAME":
+		case "UNLINK", "RENAME":
 			return args
 		case "XGROUP": // behind its subcommand
 			return args[1:2]
@@ -293,7 +293,7 @@ func TestHole42_KeysHaveTheSalesTag(t *testing.T) {
 	if got := tagOf("S", 0, 1); got != "S" {
 		t.Errorf("the only part of a sale's gate has the tag %s", got)
 	}
-	if got := stagedKey(unitsKey("S"), 7); hashTag(got) != "S" || got == unitsKey("S") {
+	if got := stagedKey(unitsKey("S"), "7"); hashTag(got) != "S" || got == unitsKey("S") {
 		t.Errorf("a staged key is %s", got)
 	}
 	// Whatever a user's id is made of, the tag stays the sale's: the first braces decide.

@@ -21,7 +21,7 @@ func TestGateOfAnotherRedis(t *testing.T) {
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
 	g, o := New(client, "here"), offer()
-	if err := g.Install(t.Context(), 1, contents(o), nil); err != nil {
+	if err := install(g, 1, contents(o)); err != nil {
 		t.Fatal(err)
 	}
 	state := func() model.GateState {
@@ -66,7 +66,7 @@ func TestGateOfAnotherRedis(t *testing.T) {
 	if after := state(); after != before {
 		t.Errorf("the gate went from %+v to %+v", before, after)
 	}
-	if err := g.Install(t.Context(), 2, contents(o), nil); err != nil {
+	if err := install(g, 2, contents(o)); err != nil {
 		t.Fatal(err)
 	}
 	if got := admitted("u-2"); got != model.Accepted || !state().Open {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,11 +14,8 @@ import (
 	"flashsale/model"
 )
 
-const (
-	group = "settlers"
-	// page is how many entries one read of a whole stream takes.
-	page = 1000
-)
+// group is the consumer group of every stream.
+const group = "settlers"
 
 // Read takes at most count new entries of a sale's stream for this instance; none is no error.
 // Entries that can't be read are deleted and come back as the text of bad.
@@ -158,37 +154,6 @@ func (g *Gate) unsettled(ctx context.Context, tag string, entries []model.Entry,
 		}
 	}
 	return rest, nil
-}
-
-// Pending reads every entry of a sale's stream without taking it. Entries that can't be read are deleted and come back as
-// the text of bad.
-func (g *Gate) Pending(ctx context.Context, saleID string) (entries []model.Entry, bad []string, err error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the whole stream: %w", err)
-	}
-	found, unread := make([][]model.Entry, len(tags)), make([][]string, len(tags))
-	err = each(len(tags), func(i int) (err error) {
-		found[i], unread[i], err = g.pending(ctx, saleID, tags[i])
-		return err
-	})
-	return slices.Concat(found...), slices.Concat(unread...), err
-}
-
-func (g *Gate) pending(ctx context.Context, saleID, tag string) (entries []model.Entry, bad []string, err error) {
-	start := "-"
-	for {
-		messages, err := g.client.XRangeN(ctx, streamKey(tag), start, "+", page).Result()
-		if err != nil {
-			return entries, bad, fmt.Errorf("read the whole stream: %w", err)
-		}
-		more, unread, err := g.parse(ctx, saleID, tag, messages)
-		entries, bad = append(entries, more...), append(bad, unread...)
-		if err != nil || len(messages) < page {
-			return entries, bad, err
-		}
-		start = "(" + messages[len(messages)-1].ID
-	}
 }
 
 // parse reads messages as entries. One that is none can't be settled, refused or credited by anyone: it is

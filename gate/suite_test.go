@@ -139,14 +139,37 @@ func offerIn(parts int) model.Offer {
 	return o
 }
 
-func contents(o model.Offer) model.GateContents {
-	return model.GateContents{Offer: o, Units: map[string]int{}, Known: map[string]model.Request{}}
+func contents(o model.Offer) testkit.Contents { return testkit.ContentsOf(o) }
+
+// install installs contents over the streams as they are now.
+func install(g *Gate, epoch int64, c testkit.Contents) error {
+	lengths, err := g.StreamLengths(context.Background(), c.Of.ID)
+	if err != nil {
+		return err
+	}
+	_, err = g.Install(context.Background(), epoch, lengths, c)
+	return err
+}
+
+// entries are all of a sale's streams, taken by nobody.
+func (b *bench) entries(o model.Offer) (entries []model.Entry) {
+	b.Helper()
+	for _, tag := range tagsOf(o.ID, max(o.Parts, 1)) {
+		for _, m := range must(b, b.client.XRange(b.Context(), streamKey(tag), "-", "+")) {
+			e, ok := parseEntry(o.ID, m)
+			if !ok {
+				b.Fatalf("no entry: %v", m)
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 // open installs the gate of an offer with epoch 1.
 func (b *bench) open(o model.Offer) model.Offer {
 	b.Helper()
-	if err := b.gate.Install(b.Context(), 1, contents(o), nil); err != nil {
+	if err := install(b.gate, 1, contents(o)); err != nil {
 		b.Fatal(err)
 	}
 	return o
@@ -237,6 +260,20 @@ func (b *bench) units(o model.Offer) map[string]string {
 	b.Helper()
 	units := must(b, b.client.HGetAll(b.Context(), unitsKey(o.ID)))
 	delete(units, "") // nobody: a gate may keep its hash alive by such a field
+	return units
+}
+
+// unitsOf gives the units by user of all parts.
+func (b *bench) unitsOf(o model.Offer) map[string]int {
+	b.Helper()
+	units := map[string]int{}
+	for _, tag := range tagsOf(o.ID, max(o.Parts, 1)) {
+		for user, n := range must(b, b.client.HGetAll(b.Context(), unitsKey(tag))) {
+			if user != nobody {
+				units[user] = int(number(n))
+			}
+		}
+	}
 	return units
 }
 

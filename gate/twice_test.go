@@ -55,7 +55,7 @@ func TestHole54_ScriptsRunTwice(t *testing.T) {
 					t.Fatalf("step %d (%#x): once says %s and is %+v, twice says %s and is %+v", i, step, x, a, y, c)
 				}
 			}
-			if x, y := one.users(), two.users(); !maps.Equal(x, y) || len(x) == 0 {
+			if x, y := b.unitsOf(one.offer), b.unitsOf(two.offer); !maps.Equal(x, y) || len(x) == 0 {
 				t.Errorf("the units of users are %v once, %v twice", x, y)
 			}
 			if x, y := one.sellOut(), two.sellOut(); x != y {

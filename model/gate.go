@@ -1,6 +1,10 @@
 package model
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"iter"
+)
 
 // GateState is a sale's gate in Redis as it stands.
 type GateState struct {
@@ -15,13 +19,25 @@ type GateState struct {
 	Stream   int64 // entries in the stream
 }
 
-// GateContents is what a new gate of a sale must know, as one instant of the database saw it.
-type GateContents struct {
-	Offer   Offer
-	Units   map[string]int     // live units by user
-	Known   map[string]Request // by the ids of orders and refusals
-	Owners  map[string]string  // the users of Known, if the gate is in several parts
-	Pending []Entry            // entries of the stream that are not settled yet
+// GateContents is what a new gate of a sale must know, as one instant of the database saw it. Buyers and Known
+// give pages, since a sale may have millions of orders, and start from the first page each time. The caller has to close it.
+type GateContents interface {
+	Offer() Offer
+	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // those who have live units
+	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and the refusals
+	Close()
+}
+
+// Buyer has live units of a sale.
+type Buyer struct {
+	UserID string
+	Units  int
+}
+
+// Known is an attempt that the database has decided.
+type Known struct {
+	ID, UserID string
+	Request
 }
 
 // Request is what the gate remembers of an attempt by its id.

@@ -413,11 +413,16 @@ func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict,
 
 // snapshot runs fn over reads that all see the same instant.
 func (s *Store) snapshot(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	return s.read.WithContext(ctx).Transaction(fn, s.oneInstant())
+}
+
+// oneInstant lets all reads of a transaction see what the first sees.
+func (s *Store) oneInstant() *sql.TxOptions {
 	opts := &sql.TxOptions{ReadOnly: true}
 	if !s.sqlite {
 		opts.Isolation = sql.LevelRepeatableRead
 	}
-	return s.read.WithContext(ctx).Transaction(fn, opts)
+	return opts
 }
 
 // pause waits a random while that grows with the number of tries, or until ctx ends.

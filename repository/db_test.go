@@ -390,7 +390,7 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 		"order":       func() error { _, _, err := d.Order(ctx, o.ID); return err },
 		"orders":      func() error { _, _, err := d.Orders(ctx, model.OrderFilter{Limit: 1}); return err },
 		"books":       func() error { _, _, err := d.Books(ctx, sale.ID); return err },
-		"contents":    func() error { _, _, err := d.GateContents(ctx, sale.ID, nil); return err },
+		"contents":    func() error { _, _, err := d.GateContents(ctx, sale.ID); return err },
 		"next epoch":  func() error { _, _, err := d.NextEpoch(ctx, sale.ID, 0, 0, 0); return err },
 		"lease":       func() error { _, err := d.Lease(ctx, "l", "h", time.Hour); return err },
 		"data key":    func() error { _, err := d.DataKey(ctx, "k"); return err },

@@ -12,6 +12,23 @@ import (
 	"flashsale/model"
 )
 
+// TestRenewEpoch: a rebuild that says that it goes on keeps a newer one away, and an overtaken one doesn't.
+func TestRenewEpoch(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 5)
+		epoch := d.stock(t, sale.ID).Epoch
+		for _, tc := range []struct{ renewed, won int64 }{{epoch, epoch}, {epoch - 1, epoch + 1}} {
+			d.exec(t, "UPDATE stock SET epoch_at_ms = 1 WHERE sale_id = ?", sale.ID)
+			if err := d.RenewEpoch(t.Context(), sale.ID, tc.renewed); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := d.NextEpoch(t.Context(), sale.ID, epoch, 0, time.Hour); err != nil || d.stock(t, sale.ID).Epoch != tc.won {
+				t.Errorf("epoch %d of %d renewed: it is %d, %v", tc.renewed, epoch, d.stock(t, sale.ID).Epoch, err)
+			}
+		}
+	})
+}
+
 func TestNextEpoch(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 5)
@@ -53,7 +70,7 @@ func TestNextEpoch(t *testing.T) {
 }
 
 // The database's clock bounds how often a gate is rebuilt: after the pause, and not a moment before.
-func TestNextEpochWaitsOutThePause(t *testing.T) {
+func TestHole52_NextEpochWaitsOutThePause(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 1)
 		for name, tc := range map[string]struct {
@@ -111,39 +128,31 @@ func TestGateContents(t *testing.T) {
 		}
 		paid := d.buy(t, sale.ID, "d", 1)
 		d.pay(t, d.startPayment(t, paid), "t")
-		waiting := attempt(sale.ID, "e", "k", 1)
-		stream := entries(ordered, waiting, refused, over, attempt(sale.ID, "f", "k", 2))
-
-		got, ok, err := d.GateContents(t.Context(), sale.ID, stream)
-		if err != nil || !ok {
-			t.Fatalf("no contents: %t, %v", ok, err)
+		lost := attempt(sale.ID, "e", "k", 1) // has no request that the gate could compare
+		lost.RequestHash = ""
+		if _, err := d.Refuse(t.Context(), model.Entry{Attempt: lost}, model.ReasonLost); err != nil {
+			t.Fatal(err)
 		}
+
+		got := d.gateContents(t, sale.ID)
 		offer, _, err := d.Offer(t.Context(), sale.ID)
-		if err != nil || got.Offer != offer || got.Offer.Stock.Available != 3 {
-			t.Errorf("the offer is %+v, want %+v, %v", got.Offer, offer, err)
+		if err != nil || got.Of != offer || got.Of.Stock.Available != 3 {
+			t.Errorf("the offer is %+v, want %+v, %v", got.Of, offer, err)
 		}
 		if want := map[string]int{"a": 2, "d": 1}; !maps.Equal(got.Units, want) {
 			t.Errorf("units by user are %v, want %v", got.Units, want)
 		}
-		want := map[string]model.Request{}
+		want, owners := map[string]model.Request{}, map[string]string{}
 		for _, a := range []model.Attempt{ordered, refused, over} {
-			want[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}
+			want[a.ID], owners[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}, a.UserID
 		}
 		for _, o := range []model.Order{cancelled, paid} {
-			want[o.ID] = model.Request{Quantity: o.Quantity, Hash: o.RequestHash}
+			want[o.ID], owners[o.ID] = model.Request{Quantity: o.Quantity, Hash: o.RequestHash}, o.UserID
 		}
-		if !maps.Equal(got.Known, want) {
-			t.Errorf("known are %v, want %v", got.Known, want)
+		if !maps.Equal(got.Requests, want) || !maps.Equal(got.Owners, owners) {
+			t.Errorf("known are %v of %v, want %v of %v", got.Requests, got.Owners, want, owners)
 		}
-		if want := []model.Entry{stream[1], stream[4]}; !slices.Equal(got.Pending, want) {
-			t.Errorf("pending are %+v, want %+v", got.Pending, want)
-		}
-
-		d.settle(t, sale.ID, waiting)
-		if got, _, err = d.GateContents(t.Context(), sale.ID, stream[1:2]); err != nil || len(got.Pending) != 0 {
-			t.Errorf("a settled entry is pending: %+v, %v", got.Pending, err)
-		}
-		if _, ok, err := d.GateContents(t.Context(), model.NewSaleID(), stream); ok || err != nil {
+		if _, ok, err := d.GateContents(t.Context(), model.NewSaleID()); ok || err != nil {
 			t.Errorf("an unknown sale has contents: %t, %v", ok, err)
 		}
 	})
@@ -192,6 +201,44 @@ func TestBooks(t *testing.T) {
 		d.wantUnits(t, sale.ID, units{available: 14, held: 4, paid: 2})
 		if _, ok, err := d.Books(t.Context(), model.NewSaleID()); ok || err != nil {
 			t.Errorf("an unknown sale has books: %t, %v", ok, err)
+		}
+	})
+}
+
+// TestHole53_ContentsComeInPages: what is read in pages and summed up in pages is all there, and only of the sale.
+func TestHole53_ContentsComeInPages(t *testing.T) {
+	const rows = 2*pageRows + 1
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, foreign := d.newSale(t, 5), d.newSale(t, 5)
+		d.buy(t, foreign.ID, "stranger", 1)
+		all := func(row string) string {
+			values := make([]string, rows)
+			for i := range values {
+				values[i] = strings.NewReplacer("SALE", sale.ID, "ROW", fmt.Sprintf("%04d", i)).Replace(row)
+			}
+			return " VALUES " + strings.Join(values, ",")
+		}
+		d.exec(t, "INSERT INTO buyers (sale_id, user_id, units)"+all("('SALE', 'u-ROW', 2)"))
+		d.exec(t, "INSERT INTO refusals (order_id, sale_id, user_id, quantity, reason, request_hash, created_at_ms)"+
+			all("('SALER-ROW', 'SALE', 'u-ROW', 3, 'sold_out', 'hash', 1)"))
+		d.exec(t, "INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash, created_at_ms, expires_at_ms)"+
+			all("('SALEO-ROW', 'SALE', 'u-ROW', 2, 100, 'CNY', 'pending', 'stream', 1, 'k', 'hash', 1, 1)"))
+		got := d.gateContents(t, sale.ID)
+		books, _, err := d.Books(t.Context(), sale.ID)
+		sum, units := int64(0), int64(0)
+		errSums := sums(d.read.WithContext(t.Context()), "SELECT id, status AS kind, quantity AS units FROM orders WHERE id > ? AND id < ? ORDER BY id",
+			sale.ID, sale.ID+behindSale, 700, func(_ string, n, u int64) { sum, units = sum+n, units+u })
+		for _, table := range []string{"buyers", "refusals", "orders"} {
+			d.exec(t, "DELETE FROM "+table+" WHERE sale_id = ?", sale.ID)
+		}
+		if len(got.Units) != rows || len(got.Requests) != 2*rows || got.Owners[sale.ID+"O-1999"] != "u-1999" {
+			t.Errorf("%d buyers, %d known attempts of %d", len(got.Units), len(got.Requests), rows)
+		}
+		if err != nil || books.BuyersUnits != 2*rows || books.Units["pending"] != 2*rows || books.Orders["rejected"] != rows {
+			t.Errorf("the books are %+v, %v", books, err)
+		}
+		if errSums != nil || sum != rows || units != 2*rows {
+			t.Errorf("in pages %d orders of %d units, %v", sum, units, errSums)
 		}
 	})
 }
@@ -262,16 +309,13 @@ func TestReadersSeeOneInstant(t *testing.T) {
 				if err != nil || !ok {
 					t.Errorf("no books: %v", err)
 				}
-				contents, _, err := other.GateContents(t.Context(), sale.ID, nil)
-				if err != nil {
-					t.Errorf("no contents: %v", err)
-				}
+				contents := other.gateContents(t, sale.ID)
 				live := 0
 				for _, n := range contents.Units {
 					live += n
 				}
-				if v := books.Violations(); len(v) > 0 || int64(live) != contents.Offer.Stock.Held {
-					t.Errorf("look %d: %v; %d live units, %+v", looks, v, live, contents.Offer.Stock)
+				if v := books.Violations(); len(v) > 0 || int64(live) != contents.Of.Stock.Held {
+					t.Errorf("look %d: %v; %d live units, %+v", looks, v, live, contents.Of.Stock)
 				}
 				select {
 				case <-over:
@@ -307,8 +351,8 @@ func TestReadersDontWaitForTheWriter(t *testing.T) {
 	})
 }
 
-// TestBuyersUnits: everyone who holds units, and nobody who held some once or only of another sale.
-func TestBuyersUnits(t *testing.T) {
+// TestBuyers: everyone who holds units, and nobody who held some once or only of another sale.
+func TestBuyers(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale, other := d.newSale(t, 10), d.newSale(t, 10)
 		for _, add := range []struct {
@@ -319,12 +363,20 @@ func TestBuyersUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := d.BuyersUnits(t.Context(), sale.ID)
+		got := map[string]int{}
+		for page, err := range d.Buyers(t.Context(), sale.ID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range page {
+				got[b.UserID] = b.Units
+			}
+		}
 		if err := d.write.Exec("DELETE FROM buyers").Error; err != nil { // whom no orders are of
 			t.Fatal(err)
 		}
-		if want := map[string]int{"u-1": 1, "u-2": 3}; err != nil || !maps.Equal(got, want) {
-			t.Errorf("%v, %v, want %v", got, err, want)
+		if want := map[string]int{"u-1": 1, "u-2": 3}; !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
 		}
 	})
 }

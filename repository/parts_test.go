@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"maps"
 	"testing"
 
 	"flashsale/model"
@@ -36,36 +35,6 @@ func TestSaleInParts(t *testing.T) {
 		for _, parts := range []int{-1, 0, model.MaxParts + 1} {
 			if err := d.write.WithContext(t.Context()).Exec("UPDATE sales SET parts = ? WHERE id = ?", parts, sale.ID).Error; err == nil {
 				t.Errorf("the database takes %d parts", parts)
-			}
-		}
-	})
-}
-
-// A gate in parts has to know whose the ids are.
-func TestGateContentsNameOwners(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for _, parts := range []int{1, 3} {
-			sale := d.newSale(t, 5, inParts(parts))
-			want := map[string]string{}
-			for _, user := range []string{"u-1", "u-2"} {
-				order := d.buy(t, sale.ID, user, 1)
-				if parts > 1 {
-					want[order.ID] = user
-				}
-			}
-			refused := model.Entry{Attempt: attempt(sale.ID, "u-3", "key", 1), Epoch: 1}
-			if _, err := d.Refuse(t.Context(), refused, model.ReasonFailed); err != nil {
-				t.Fatal(err)
-			}
-			if parts > 1 {
-				want[refused.ID] = "u-3"
-			}
-			contents, ok, err := d.GateContents(t.Context(), sale.ID, nil)
-			if !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			if len(contents.Known) != 3 || !maps.Equal(contents.Owners, want) {
-				t.Errorf("in %d parts %d ids are known, of the users %v; want %v", parts, len(contents.Known), contents.Owners, want)
 			}
 		}
 	})

@@ -485,7 +485,7 @@ func (d *testDB) afterStockMoves(t *testing.T) (arm func(fn func())) {
 
 // ExpireDue expires at most limit orders that are overdue, of all sales.
 func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
-	bySale, err := s.Overdue(ctx, grace, limit, nil)
+	bySale, err := s.Overdue(ctx, grace, model.ClockStep{}, limit, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -500,4 +500,18 @@ func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (
 		}
 	}
 	return released, nil
+}
+
+// gateContents reads what a new gate must know.
+func (d *testDB) gateContents(t *testing.T, saleID string) testkit.Contents {
+	t.Helper()
+	c, ok, err := d.GateContents(t.Context(), saleID)
+	if err != nil || !ok {
+		t.Fatalf("no contents: %t, %v", ok, err)
+	}
+	read, err := testkit.ReadContents(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
 }

@@ -3,7 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
-	"maps"
+	"iter"
 	"sync"
 	"time"
 
@@ -14,13 +14,14 @@ import (
 type AuditStore interface {
 	Books(ctx context.Context, saleID string) (model.Books, bool, error)
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
-	BuyersUnits(ctx context.Context, saleID string) (map[string]int, error)
+	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
 }
 
 // Peeker looks at gates.
 type Peeker interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
-	Units(ctx context.Context, saleID string) (map[string]int, error)
+	Units(ctx context.Context, saleID string, users []string) ([]int, error)
+	Buyers(ctx context.Context, saleID string) (int64, error)
 }
 
 // Auditor checks that nothing is lost or made up: the sums of the database among themselves, and the gate's
@@ -115,11 +116,7 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	if last, _ := a.right.Load(saleID); last == *before {
 		return 0, false, nil
 	}
-	counted, err := a.Gate.Units(ctx, saleID)
-	if err != nil {
-		return 0, false, err
-	}
-	units, err := a.Store.BuyersUnits(ctx, saleID)
+	equal, err := a.countsEqual(ctx, saleID)
 	if err != nil {
 		return 0, false, err
 	}
@@ -127,11 +124,40 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	if err != nil || after == nil || *before != *after {
 		return 0, false, err
 	}
-	if !maps.Equal(counted, units) {
+	if !equal {
 		return after.epoch, true, nil
 	}
 	a.right.Store(saleID, *after)
 	return 0, false, nil
+}
+
+// countsEqual compares the gate's counts with the database's, a page at a time. If each of the database's buyers has the
+// same units at the gate, which has as many buyers, it has no others.
+func (a *Auditor) countsEqual(ctx context.Context, saleID string) (bool, error) {
+	rest, err := a.Gate.Buyers(ctx, saleID)
+	if err != nil {
+		return false, err
+	}
+	for buyers, err := range a.Store.Buyers(ctx, saleID) {
+		if err != nil {
+			return false, err
+		}
+		users := make([]string, len(buyers))
+		for i, b := range buyers {
+			users[i] = b.UserID
+		}
+		units, err := a.Gate.Units(ctx, saleID, users)
+		if err != nil {
+			return false, err
+		}
+		for i, b := range buyers {
+			if units[i] != b.Units {
+				return false, nil
+			}
+		}
+		rest -= int64(len(buyers))
+	}
+	return rest == 0, nil
 }
 
 // still is the state of a sale whose gate is open and whose stream is empty.

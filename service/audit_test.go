@@ -3,12 +3,14 @@ package service
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"flashsale/model"
+	"flashsale/testkit"
 )
 
 // fakeBooks are the stores of an auditor: the stock of one sale, and its gate.
@@ -41,15 +43,29 @@ func (f *fakeBooks) Peek(_ context.Context, ids ...string) ([]model.GateState, e
 	return states, f.errAt
 }
 
-func (f *fakeBooks) Units(context.Context, string) (map[string]int, error) {
-	if f.counting != nil {
-		f.counting()
+func (f *fakeBooks) Units(_ context.Context, _ string, users []string) ([]int, error) {
+	units := make([]int, len(users))
+	for i, user := range users {
+		units[i] = f.counted[user]
 	}
-	return f.counted, f.errAt
+	return units, f.errAt
 }
 
-func (f *fakeBooks) BuyersUnits(context.Context, string) (map[string]int, error) {
-	return f.units, f.err
+// gateOf is the gate of the fakeBooks.
+type gateOf struct{ *fakeBooks }
+
+func (g gateOf) Buyers(context.Context, string) (int64, error) {
+	if g.counting != nil {
+		g.counting()
+	}
+	return int64(len(g.counted)), g.errAt
+}
+
+func (f *fakeBooks) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buyer, error] {
+	if f.err != nil {
+		return func(yield func([]model.Buyer, error) bool) { yield(nil, f.err) }
+	}
+	return testkit.Contents{Units: f.units}.Buyers(ctx)
 }
 
 // TestMiscounts of a gate over a sale where u has one unit.
@@ -79,7 +95,7 @@ func TestMiscounts(t *testing.T) {
 			if tc.change != nil {
 				tc.change(f)
 			}
-			_, got, err := (&Auditor{Store: f, Gate: f}).Miscounts(t.Context(), o.ID)
+			_, got, err := (&Auditor{Store: f, Gate: gateOf{f}}).Miscounts(t.Context(), o.ID)
 			if err != nil || got != tc.want {
 				t.Errorf("%t, %v; want %t", got, err, tc.want)
 			}
@@ -87,7 +103,7 @@ func TestMiscounts(t *testing.T) {
 	}
 	o, reads := openOffer(), 0
 	f := &fakeBooks{offers: []model.Offer{o}, state: open, counted: right, units: right, counting: func() { reads++ }}
-	a := &Auditor{Store: f, Gate: f}
+	a := &Auditor{Store: f, Gate: gateOf{f}}
 	for _, version := range []int64{1, 1, 1, 2} {
 		f.offers[0].Stock.Version = version
 		if _, got, err := a.Miscounts(t.Context(), o.ID); got || err != nil {
@@ -133,7 +149,7 @@ func TestDrifts(t *testing.T) {
 			if tc.judged {
 				want[o.ID] = Drift{tc.state.Epoch, tc.drift}
 			}
-			got, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context())
+			got, err := (&Auditor{Store: f, Gate: gateOf{f}}).Drifts(t.Context())
 			if err != nil || !maps.Equal(got, want) {
 				t.Errorf("%v, %v; want %v", got, err, want)
 			}
@@ -147,15 +163,15 @@ func TestDriftsWithoutStores(t *testing.T) {
 		t.Errorf("no gate to ask: %v, %v", got, err)
 	}
 	f.errAt = errAway
-	if _, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context()); !errors.Is(err, errAway) {
+	if _, err := (&Auditor{Store: f, Gate: gateOf{f}}).Drifts(t.Context()); !errors.Is(err, errAway) {
 		t.Errorf("no Redis: %v", err)
 	}
 	f.err = errors.New("no database")
-	if _, err := (&Auditor{Store: f, Gate: f}).Drifts(t.Context()); !errors.Is(err, f.err) {
+	if _, err := (&Auditor{Store: f, Gate: gateOf{f}}).Drifts(t.Context()); !errors.Is(err, f.err) {
 		t.Errorf("no database: %v", err)
 	}
 	none := &fakeBooks{errAt: errAway}
-	if got, err := (&Auditor{Store: none, Gate: none}).Drifts(t.Context()); len(got) != 0 || err != nil {
+	if got, err := (&Auditor{Store: none, Gate: gateOf{none}}).Drifts(t.Context()); len(got) != 0 || err != nil {
 		t.Errorf("no sales: %v, %v", got, err)
 	}
 }
@@ -183,14 +199,14 @@ func TestAudit(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := &fakeBooks{books: tc.books, state: tc.state}
-			got, ok, err := (&Auditor{Store: f, Gate: f}).Audit(t.Context(), "any")
+			got, ok, err := (&Auditor{Store: f, Gate: gateOf{f}}).Audit(t.Context(), "any")
 			if !ok || err != nil || got.Drift != tc.drift || len(got.Violations) != tc.violations || got.OK() != tc.ok || got.Gate != tc.state {
 				t.Errorf("%+v, %t, %v", got, ok, err)
 			}
 		})
 	}
 	f := &fakeBooks{books: balanced, errAt: errAway}
-	if _, _, err := (&Auditor{Store: f, Gate: f}).Audit(t.Context(), "any"); !errors.Is(err, errAway) || !errors.Is(err, model.ErrUnavailable) {
+	if _, _, err := (&Auditor{Store: f, Gate: gateOf{f}}).Audit(t.Context(), "any"); !errors.Is(err, errAway) || !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("no Redis: %v", err)
 	}
 	if got, ok, err := (&Auditor{Store: f}).Audit(t.Context(), "any"); !ok || err != nil || !got.OK() {

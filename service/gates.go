@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// rebuildPause keeps a sale's gate from being rebuilt more often than once in this time, by anyone.
+	// rebuildPause keeps a sale's gate from being rebuilt more often than once in this time, by anyone, and from being rebuilt
+	// by two at a time: who does so renews the epoch renewals times in it.
 	rebuildPause = time.Second
+	renewals     = 4
 	// rebuildsAtOnce is how many gates an instance rebuilds at the same time.
 	rebuildsAtOnce = 8
-	// installTries bounds how often the stream may move under a rebuild. The old gate admits nothing by
-	// then, so that each time entries were settled, of which there are only so many.
-	installTries = 20
 	// gateRequests wait for the controller; more than that ask for the same gates.
 	gateRequests = 256
 	// changesAtOnce go to a gate in one script, which takes a few milliseconds for them.
@@ -31,7 +30,8 @@ const (
 type GateStore interface {
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
-	GateContents(ctx context.Context, saleID string, pending []model.Entry) (contents model.GateContents, ok bool, err error)
+	RenewEpoch(ctx context.Context, saleID string, epoch int64) error
+	GateContents(ctx context.Context, saleID string) (contents model.GateContents, ok bool, err error)
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
@@ -45,8 +45,8 @@ type GateChanges interface {
 type GateLife interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error)
-	Pending(ctx context.Context, saleID string) (entries []model.Entry, bad []string, err error)
-	Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error
+	StreamLengths(ctx context.Context, saleID string) ([]int64, error)
+	Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error)
 }
 
 // GateListener is how a gate in Redis is told of changes.
@@ -161,11 +161,10 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok || g.retired {
 		return err
 	}
-	for range installTries {
+	defer g.renew(ctx, saleID, epoch)()
+	// The old gate admits nothing by now, so that each time entries were settled, of which there are only so many.
+	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
 		err = g.install(ctx, saleID, epoch)
-		if !errors.Is(err, model.ErrStreamMoved) {
-			break
-		}
 	}
 	if errors.Is(err, model.ErrNewerGate) {
 		return nil
@@ -181,22 +180,49 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	return errors.Join(g.CatchUp(ctx, saleID), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
-// install reads the stream, then the database, then opens the new gate if the stream has not moved since:
+// renew renews the epoch's time stamp until stop is called. Without this, another instance would start a rebuild of a newer
+// epoch after rebuildPause, and a large gate takes longer.
+func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		ticker := time.NewTicker(rebuildPause / renewals)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if err := g.store.RenewEpoch(ctx, saleID, epoch); err != nil && ctx.Err() == nil {
+				g.log.WarnContext(ctx, "another instance may start a rebuild as well", "sale", saleID, "error", err)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		renewing.Wait()
+	}
+}
+
+// install measures the stream, takes a snapshot of the database, and opens the new gate if the stream has not moved since:
 // what is in the stream and not in the database yet is left out of the units that the gate may admit.
 func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
-	entries, bad, err := g.gate.Pending(ctx, saleID)
-	for _, text := range bad { // also after an error: these are deleted
-		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
-		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", saleID, text))
-	}
+	lengths, err := g.gate.StreamLengths(ctx, saleID)
 	if err != nil {
 		return err
 	}
-	contents, ok, err := g.store.GateContents(ctx, saleID, entries)
+	contents, ok, err := g.store.GateContents(ctx, saleID)
 	if err != nil || !ok {
 		return err
 	}
-	return g.gate.Install(ctx, epoch, contents, entries)
+	defer contents.Close()
+	bad, err := g.gate.Install(ctx, epoch, lengths, contents)
+	for _, text := range bad { // Install has deleted these entries, also if it failed later
+		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
+		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", saleID, text))
+	}
+	return err
 }
 
 // Changed tells a sale's gate what the database has just changed without it. If that fails, the next Ensure of any

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,9 +41,8 @@ type gatehouse struct {
 	failing string
 	steps   []string
 	pause   time.Duration
-	pending []model.Entry
-	bad     []string // entries that can't be read
-	gotten  model.GateContents
+	renewed chan int64                    // epochs, if anybody listens
+	bad     []string                      // entries that can't be read
 	changes map[string][]model.GateChange // by sale
 }
 
@@ -77,16 +77,37 @@ func (h *gatehouse) NextEpoch(_ context.Context, id string, seen, gates int64, p
 	return max(seen, gates) + 1, !h.lost, h.step("epoch")
 }
 
-func (h *gatehouse) GateContents(_ context.Context, id string, pending []model.Entry) (model.GateContents, bool, error) {
+func (h *gatehouse) RenewEpoch(ctx context.Context, _ string, epoch int64) error {
+	if h.renewed == nil {
+		return nil
+	}
+	select {
+	case h.renewed <- epoch:
+	case <-ctx.Done(): // the rebuild has ended
+	}
+	return nil
+}
+
+func (h *gatehouse) GateContents(_ context.Context, id string) (model.GateContents, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err := h.step("contents")
-	for _, o := range h.offers {
-		if o.ID == id {
-			return model.GateContents{Offer: o, Pending: pending}, true, err
-		}
+	if err := h.step("contents"); err != nil {
+		return nil, false, err
 	}
-	return model.GateContents{}, false, err
+	i := slices.IndexFunc(h.offers, func(o model.Offer) bool { return o.ID == id })
+	return openContents{testkit.ContentsOf(h.offers[i]), h}, true, nil
+}
+
+// openContents have to be closed, which is a step.
+type openContents struct {
+	testkit.Contents
+	h *gatehouse
+}
+
+func (c openContents) Close() {
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	_ = c.h.step("end")
 }
 
 // record notes a change of a sale for its gate.
@@ -157,36 +178,34 @@ func (h *gatehouse) Close(_ context.Context, _ string, epoch int64) (bool, error
 	return !h.newer, h.step(fmt.Sprint("close for ", epoch))
 }
 
-func (h *gatehouse) Pending(context.Context, string) ([]model.Entry, []string, error) {
+func (h *gatehouse) StreamLengths(context.Context, string) ([]int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	bad := h.bad
-	h.bad = nil
-	return h.pending, bad, h.step("pending")
+	return []int64{7}, h.step("measure")
 }
 
-func (h *gatehouse) Install(_ context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
+func (h *gatehouse) Install(_ context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.moves > 0 {
+	h.bad, bad = nil, h.bad
+	switch {
+	case h.moves > 0:
 		h.moves--
 		_ = h.step("moved")
-		return model.ErrStreamMoved
+		return bad, model.ErrStreamMoved
+	case h.newer:
+		return bad, model.ErrNewerGate
+	case !slices.Equal(lengths, []int64{7}):
+		return bad, fmt.Errorf("the stream had %v entries", lengths)
 	}
-	if h.newer {
-		return model.ErrNewerGate
-	}
-	h.gotten = c
-	if len(entries) != len(h.pending) {
-		return fmt.Errorf("%d entries of %d", len(entries), len(h.pending))
-	}
-	h.states[c.Offer.ID] = model.GateState{Exists: true, Open: true, Epoch: epoch, Revision: c.Offer.Revision, Version: c.Offer.Stock.Version}
-	return h.step(fmt.Sprint("install ", epoch))
+	o := c.Offer()
+	h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: epoch, Revision: o.Revision, Version: o.Stock.Version}
+	return bad, h.step(fmt.Sprint("install ", epoch))
 }
 
 // TestRebuild shows every way through a rebuild of a gate whose sale is at epoch 3.
 func TestRebuild(t *testing.T) {
-	whole := []string{"epoch", "close for 4", "pending", "contents", "install 4", "log"}
+	whole := []string{"epoch", "close for 4", "measure", "contents", "install 4", "end", "log"}
 	open := func(epoch int64) model.GateState { return model.GateState{Exists: true, Open: true, Epoch: epoch} }
 	tests := map[string]struct {
 		state   model.GateState
@@ -202,37 +221,31 @@ func TestRebuild(t *testing.T) {
 		"replaced by now":           {state: open(3), replace: 2},
 		"an older one":              {state: open(2), steps: whole},
 		"a closed one":              {state: model.GateState{Exists: true, Epoch: 3}, steps: whole},
-		"one newer than known here": {state: open(9), replace: 9, steps: []string{"epoch", "close for 10", "pending", "contents", "install 10", "log"}},
+		"one newer than known here": {state: open(9), replace: 9, steps: []string{"epoch", "close for 10", "measure", "contents", "install 10", "end", "log"}},
 		"another caller won":        {change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
 		"overtaken at the close":    {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
 		"entries that can't be read": {
 			change: func(h *gatehouse) { h.bad = []string{"1-1 x", "1-2 y"} },
-			steps: []string{
-				"epoch", "close for 4", "pending", "log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y", "contents", "install 4", "log",
-			},
+			steps:  slices.Concat(whole[:6], []string{"log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y", "log"}),
 		},
 		"entries that can't be read, and no more": {
-			change: func(h *gatehouse) { h.bad, h.failing = []string{"1-1 x"}, "pending" }, err: errAway,
-			steps: []string{"epoch", "close for 4", "pending", "log engine delete_entry SALE 1-1 x"},
+			change: func(h *gatehouse) { h.bad, h.failing = []string{"1-1 x"}, "install 4" }, err: errAway,
+			steps: slices.Concat(whole[:5], []string{"log engine delete_entry SALE 1-1 x", "end"}),
 		},
 		"the database sells meanwhile": {
 			change: func(h *gatehouse) { h.record(h.offers[0].ID, 7); h.record(h.offers[0].ID, 8) },
-			steps:  []string{"epoch", "close for 4", "pending", "contents", "install 4", "changes", "tell 1 to 7", "changes", "tell 7 to 8", "log"},
+			steps:  slices.Concat(whole[:6], []string{"changes", "tell 1 to 7", "changes", "tell 7 to 8", "log"}),
 		},
-		"the stream moves twice": {
-			change: func(h *gatehouse) { h.moves = 2 },
-			steps:  []string{"epoch", "close for 4", "pending", "contents", "moved", "pending", "contents", "moved", "pending", "contents", "install 4", "log"},
-		},
-		"the stream never rests": {
-			change: func(h *gatehouse) { h.moves = installTries + 5 }, err: model.ErrStreamMoved,
-			steps: slices.Concat(whole[:2], slices.Repeat([]string{"pending", "contents", "moved"}, installTries)),
+		"the stream moves often": {
+			change: func(h *gatehouse) { h.moves = 50 },
+			steps:  slices.Concat(whole[:2], slices.Repeat([]string{"measure", "contents", "moved", "end"}, 50), whole[2:]),
 		},
 		"no Redis":                 {change: func(h *gatehouse) { h.failing = "peek" }, err: errAway},
 		"no epoch":                 {change: func(h *gatehouse) { h.failing = "epoch" }, steps: whole[:1], err: errAway},
 		"no close":                 {change: func(h *gatehouse) { h.failing = "close for 4" }, steps: whole[:2], err: errAway},
-		"no stream":                {change: func(h *gatehouse) { h.failing = "pending" }, steps: whole[:3], err: errAway},
+		"no stream":                {change: func(h *gatehouse) { h.failing = "measure" }, steps: whole[:3], err: errAway},
 		"no contents":              {change: func(h *gatehouse) { h.failing = "contents" }, steps: whole[:4], err: errAway},
-		"no install":               {change: func(h *gatehouse) { h.failing = "install 4" }, steps: whole[:5], err: errAway},
+		"no install":               {change: func(h *gatehouse) { h.failing = "install 4" }, steps: whole[:6], err: errAway},
 		"no such sale":             {change: func(h *gatehouse) { h.offers = nil }},
 		"retired, none":            {retired: true, replace: 3},
 		"retired, a closed one":    {retired: true, state: model.GateState{Exists: true, Epoch: 3}},
@@ -245,7 +258,6 @@ func TestRebuild(t *testing.T) {
 			o.Stock.Epoch = 3
 			h := newGatehouse(o)
 			h.states[o.ID] = tc.state
-			h.pending = []model.Entry{{StreamID: "1-0"}}
 			g := NewGates(h, h, refreshed(t, h), discard)
 			if tc.retired {
 				g.Retire()
@@ -274,6 +286,44 @@ func TestRebuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHole53_LongRebuildIsRenewed: a rebuild of a large gate keeps other instances from starting a newer one, and stops doing so
+// with its end.
+func TestHole53_LongRebuildIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newGatehouse(openOffer())
+		h.renewed = make(chan int64)
+		g := NewGates(h, slowGate{h, 10 * rebuildPause}, refreshed(t, h), discard)
+		done := make(chan error, 1)
+		go func() { done <- g.Serve(t.Context(), GateRequest{SaleID: h.offers[0].ID}) }()
+		for renewals, last := 0, time.Now(); ; renewals++ {
+			select {
+			case epoch := <-h.renewed:
+				if epoch != 2 || time.Since(last) >= rebuildPause {
+					t.Errorf("epoch %d is renewed after %s", epoch, time.Since(last))
+				}
+				last = time.Now()
+				continue
+			case err := <-done:
+				if err != nil || renewals < 10 {
+					t.Errorf("%v after %d renewals", err, renewals)
+				}
+			}
+			return
+		}
+	})
+}
+
+// slowGate takes long to be installed.
+type slowGate struct {
+	*gatehouse
+	time.Duration
+}
+
+func (g slowGate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
+	time.Sleep(g.Duration)
+	return g.gatehouse.Install(ctx, epoch, lengths, c)
 }
 
 // TestRequestsAreAskedOnce: a thousand attempts that meet a missing gate ask for one.
@@ -628,13 +678,10 @@ func TestRebuildInParts(t *testing.T) {
 		if after.Left != 100-45 || after.Inflight != int64(pending) || after.Stream != int64(buyers-len(settled)) {
 			s.Errorf("the gate was %+v and is %+v; %d units are on their way", before, after, pending)
 		}
-		units, err := s.gate.Units(s.Context(), o.ID)
-		if err != nil {
-			s.Fatal(err)
-		}
 		for _, a := range attempts {
-			if units[a.UserID] != a.Quantity {
-				s.Errorf("%s has %d units at the gate, bought %d", a.UserID, units[a.UserID], a.Quantity)
+			units, err := s.gate.Units(s.Context(), o.ID, []string{a.UserID})
+			if err != nil || units[0] != a.Quantity {
+				s.Errorf("%s has %d units at the gate, bought %d; %v", a.UserID, units, a.Quantity, err)
 			}
 			if request, known, err := s.gate.Knows(s.Context(), a.ID); !known || err != nil || request.Quantity != a.Quantity {
 				s.Errorf("the gate knows of %s: %+v, %t, %v", a.UserID, request, known, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 	"testing"
@@ -202,24 +203,35 @@ func TestHole10_StopStartAndRestart(t *testing.T) {
 // movingGate settles what is queued at an awkward moment of a rebuild.
 type movingGate struct {
 	*gate.Gate
-	afterPending, beforeInstall func()
+	afterMeasured, beforeInstall, whileStaging func()
 }
 
-func (g *movingGate) Pending(ctx context.Context, saleID string) ([]model.Entry, []string, error) {
-	entries, bad, err := g.Gate.Pending(ctx, saleID)
-	g.afterPending()
-	return entries, bad, err
+func (g *movingGate) StreamLengths(ctx context.Context, saleID string) ([]int64, error) {
+	lengths, err := g.Gate.StreamLengths(ctx, saleID)
+	g.afterMeasured()
+	return lengths, err
 }
 
-func (g *movingGate) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
+func (g *movingGate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
 	g.beforeInstall()
-	return g.Gate.Install(ctx, epoch, c, entries)
+	return g.Gate.Install(ctx, epoch, lengths, movingContents{c, g.whileStaging})
+}
+
+// movingContents are half of what is staged when something happens.
+type movingContents struct {
+	model.GateContents
+	half func()
+}
+
+func (c movingContents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
+	c.half()
+	return c.GateContents.Known(ctx)
 }
 
 // TestHole11_RebuildBetweenDeductionAndPersistence: two attempts are deducted at the gate, and the gate is
 // brought in line with the database before, while and after they reach it. Their deductions survive.
 func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
-	stages := []string{"before they are settled", "after the queue was read", "after the database was read", "after they are settled"}
+	stages := []string{"before they are settled", "after the queue was measured", "after the database was read", "while the gate is staged", "after they are settled"}
 	admitting(t, func(e *engine) {
 		for i, stage := range stages {
 			o := e.sale(5, 1)
@@ -234,9 +246,9 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 					}
 				}
 			}
-			moving := &movingGate{Gate: e.gate, afterPending: at(1), beforeInstall: at(2)}
+			moving := &movingGate{Gate: e.gate, afterMeasured: at(1), beforeInstall: at(2), whileStaging: at(3)}
 			gates := service.NewGates(e.db, moving, e.catalog, discard)
-			at(3)()
+			at(4)()
 			e.forgetRebuild(o.ID)
 			if err := gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: stage, Epoch: e.peek(o).Epoch}); err != nil {
 				e.Fatalf("%s: %v", stage, err)

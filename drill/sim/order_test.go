@@ -16,6 +16,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/repository"
+	"flashsale/testkit"
 )
 
 // shelf is what the engine's books must say, in a few lines: a quota, a limit, and what became of each attempt.
@@ -367,9 +368,11 @@ func (m *machine) check(t *rapid.T) {
 		same(t, "its reason", order.Reason, l.reason)
 		same(t, "its user and units", fmt.Sprint(order.UserID, order.Quantity), fmt.Sprint(l.user, l.quantity))
 	}
-	contents, _, err := m.db.GateContents(context.Background(), m.sale, nil)
+	snapshot, _, err := m.db.GateContents(context.Background(), m.sale)
 	must(t, err)
-	same(t, "orders and refusals", len(contents.Known), len(m.lines))
+	contents, err := testkit.ReadContents(context.Background(), snapshot)
+	must(t, err)
+	same(t, "orders and refusals", len(contents.Requests), len(m.lines))
 	units := map[string]int{}
 	for _, l := range m.lines {
 		if l.live() {

@@ -17,6 +17,7 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"
+	"flashsale/testkit"
 )
 
 // pipe are the settings of a client that speaks to the Redis in the bubble. Keys don't end there by themselves: no
@@ -159,28 +160,24 @@ func (g gateView) Close(ctx context.Context, sale string, epoch int64) (bool, er
 	})
 }
 
-func (g gateView) Pending(ctx context.Context, sale string) ([]model.Entry, []string, error) {
-	t, err := ask(ctx, g.view, inRedis, false, "pending "+g.s.name(sale), func(ctx context.Context) (t taken, err error) {
-		t.entries, t.bad, err = g.Gate.Pending(ctx, sale)
-		g.s.tellEntries(t.entries)
-		return t, err
+func (g gateView) StreamLengths(ctx context.Context, sale string) ([]int64, error) {
+	return ask(ctx, g.view, inRedis, false, "measure "+g.s.name(sale), func(ctx context.Context) ([]int64, error) {
+		lengths, err := g.Gate.StreamLengths(ctx, sale)
+		g.s.note("  %v", lengths)
+		return lengths, err
 	})
-	return t.entries, t.bad, err
 }
 
-func (g gateView) Install(ctx context.Context, epoch int64, c model.GateContents, entries []model.Entry) error {
-	what := fmt.Sprintf("install %s of epoch %d, %d available, pending %s", g.s.name(c.Offer.ID), epoch, c.Offer.Stock.Available, g.s.entries(c.Pending))
-	_, err := ask(ctx, g.view, inRedis, true, what, func(ctx context.Context) (nothing, error) {
-		// It may come twice, and writes into the maps.
-		c := c
-		c.Units, c.Known = maps.Clone(c.Units), maps.Clone(c.Known)
-		err := g.Gate.Install(ctx, epoch, c, entries)
+func (g gateView) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
+	o := c.Offer()
+	what := fmt.Sprintf("install %s of epoch %d, %d available, over %v entries", g.s.name(o.ID), epoch, o.Stock.Available, lengths)
+	return ask(ctx, g.view, inRedis, true, what, func(ctx context.Context) ([]string, error) {
+		bad, err := g.Gate.Install(ctx, epoch, lengths, c)
 		if err != nil {
 			g.s.note("  %v", err)
 		}
-		return only(err)
+		return bad, err
 	})
-	return err
 }
 
 func (g gateView) CatchUp(ctx context.Context, sale string, after, upTo int64, changes []model.GateChange) error {
@@ -242,14 +239,19 @@ func (d storeView) NextEpoch(ctx context.Context, sale string, seen, gates int64
 	return a.epoch, a.won, err
 }
 
-func (d storeView) GateContents(ctx context.Context, sale string, pending []model.Entry) (model.GateContents, bool, error) {
+func (d storeView) GateContents(ctx context.Context, sale string) (model.GateContents, bool, error) {
 	type answer struct {
-		contents model.GateContents
+		contents testkit.Contents
 		ok       bool
 	}
 	a, err := ask(ctx, d.view, inDatabase, false, "contents of "+d.s.name(sale), func(ctx context.Context) (a answer, err error) {
-		a.contents, a.ok, err = d.Store.GateContents(ctx, sale, pending)
-		d.s.note("  %+v", a.contents.Offer.Stock)
+		snapshot, ok, err := d.Store.GateContents(ctx, sale)
+		if !ok || err != nil {
+			return a, err
+		}
+		a.ok = true
+		a.contents, err = testkit.ReadContents(ctx, snapshot) // the answer may be lost, and must hold no connection then
+		d.s.note("  %+v", a.contents.Of.Stock)
 		return a, err
 	})
 	return a.contents, a.ok, err

@@ -1,9 +1,9 @@
 -- Install a gate over an absent or an older, closed one; also over one of this epoch that has not been opened.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream
 -- KEYS[5] staged units by user  KEYS[6] staged known ids
--- ARGV[1] epoch  [2] entries that the stream had when the database was read  [3] consumer group
---      [4] time at which all keys end, ms  [5] 1: open it; 0: open.lua will  [6] number of the gate's fields
---      then the fields and values of the gate, then the ids of entries that are settled and only to be deleted.
+-- ARGV[1] epoch  [2] entries that the stream must have, which are all that were in it at the contents' instant and not
+--   settled  [3] consumer group  [4] time at which all keys end, ms  [5] 1: open it; 0: open.lua will; then the fields
+--   and values of the gate.
 -- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: the gate there, or the one that it is
 --   closed for, is as new or newer; 2: the stream moved, or what was staged has ended: read again.
 -- The gate there is closed, so its stream can only have shrunk: an unchanged length is an unchanged stream.
@@ -12,7 +12,7 @@ local epoch, coming, new = tonumber(gate[1]) or 0, tonumber(gate[2]) or 0, tonum
 if epoch > new or coming > new then
   return 0
 end
-if redis.call('EXISTS', KEYS[5], KEYS[6]) < 2 then
+if redis.call('HEXISTS', KEYS[5], '') + redis.call('HEXISTS', KEYS[6], '') < 2 then
   return epoch == new and 1 or 2 -- installing takes the staged keys away
 end
 if epoch == new and gate[3] == '1' then
@@ -21,19 +21,14 @@ end
 if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
   return 2
 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
-local fields = tonumber(ARGV[6])
-for i = 7, 6 + 2 * fields, 2 do
+redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) -- to rename over a large key would free it here and now
+for i = 6, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', here())
 redis.call('RENAME', KEYS[5], KEYS[2])
 redis.call('RENAME', KEYS[6], KEYS[3])
 redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error only says that it is there
-for i = 7 + 2 * fields, #ARGV do
-  redis.call('XACK', KEYS[4], ARGV[3], ARGV[i])
-  redis.call('XDEL', KEYS[4], ARGV[i])
-end
 for i = 1, 4 do
   redis.call('PEXPIREAT', KEYS[i], ARGV[4])
 end

@@ -1,0 +1,321 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"flashsale/model"
+)
+
+const (
+	// stagingTTL is when Redis deletes the staged keys of a rebuild that died.
+	stagingTTL = time.Minute
+	// page is how many entries of a stream are read at a time.
+	page = 1000
+	// pagesAtOnce are sent at the same time: Redis works on one page while the engine encodes the next.
+	pagesAtOnce = 2
+	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so that
+	// there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks the field
+	// and is not installed.
+	nobody = ""
+)
+
+// StreamLengths says how many entries there are in the stream of each part of a sale's gate.
+func (g *Gate) StreamLengths(ctx context.Context, saleID string) ([]int64, error) {
+	tags, err := g.parts.tags(ctx, saleID)
+	if err != nil {
+		return nil, fmt.Errorf("measure the stream: %w", err)
+	}
+	lengths := make([]int64, len(tags))
+	err = each(len(tags), func(i int) (err error) {
+		if lengths[i], err = g.client.XLen(ctx, streamKey(tags[i])).Result(); err != nil {
+			err = fmt.Errorf("measure the stream: %w", err)
+		}
+		return err
+	})
+	return lengths, err
+}
+
+// Install opens a gate of a new epoch with the contents in place of one that is closed. lengths are those of the streams
+// before the contents' instant. Entries that were settled by then are deleted. Entries that can't be read are deleted too, and
+// bad has their texts, also if Install fails afterwards. model.ErrStreamMoved, model.ErrNewerGate: nothing was opened.
+//
+// The gate in place is closed, so its streams only shrink, and a stream of the same length is the same stream. Everything
+// that grows with the number of orders goes to Redis in pages, and takes its place by RENAME. So neither the engine's
+// memory nor a pause of Redis grows with the number of orders.
+func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
+	s := newStaging(g, epoch, lengths, c.Offer())
+	defer func() {
+		if err != nil { // when a large key expires, Redis frees it at once and pauses
+			err = errors.Join(err, s.drop(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := inPages(ctx, c.Buyers(ctx), s.addBuyers); err != nil {
+		return nil, err
+	}
+	if err := inPages(ctx, c.Known(ctx), s.addKnown); err != nil {
+		return nil, err
+	}
+	for part := range s.tags {
+		unread, err := s.addEntries(ctx, part)
+		bad = append(bad, unread...)
+		if err != nil {
+			return bad, err
+		}
+	}
+	return bad, s.install(ctx)
+}
+
+// inPages reads pages and adds pagesAtOnce of them at the same time.
+func inPages[T any](ctx context.Context, pages iter.Seq2[[]T, error], add func(ctx context.Context, page []T) error) error {
+	adding, all := errgroup.WithContext(ctx)
+	adding.SetLimit(pagesAtOnce)
+	for page, err := range pages {
+		if all.Err() != nil {
+			break
+		}
+		adding.Go(func() error {
+			if err != nil {
+				return err
+			}
+			return add(all, page)
+		})
+	}
+	return cmp.Or(adding.Wait(), ctx.Err())
+}
+
+// staging gathers the contents of a new gate in keys beside the gate in place.
+type staging struct {
+	gate     *Gate
+	epoch    int64
+	name     string // of this try alone, so that a late command of an earlier try changes nothing
+	offer    model.Offer
+	tags     []string // of the gate's parts
+	lengths  []int64  // entries that each stream must have; addEntries leaves out those that it deletes
+	inflight []int64  // units of the entries of each part
+}
+
+func newStaging(g *Gate, epoch int64, lengths []int64, offer model.Offer) *staging {
+	return &staging{
+		gate: g, epoch: epoch, name: fmt.Sprintf("%d-%s", epoch, rand.Text()), offer: offer, tags: tagsOf(offer.ID, len(lengths)),
+		lengths: slices.Clone(lengths), inflight: make([]int64, len(lengths)),
+	}
+}
+
+func (s *staging) units(part int) string { return stagedKey(unitsKey(s.tags[part]), s.name) }
+func (s *staging) ids(part int) string   { return stagedKey(idsKey(s.tags[part]), s.name) }
+
+// begin makes the staged keys.
+func (s *staging) begin(ctx context.Context) error {
+	return s.send(ctx, func(p redis.Pipeliner, part int) {
+		p.HSet(ctx, s.units(part), nobody, 0)
+		p.HSet(ctx, s.ids(part), nobody, 0)
+	})
+}
+
+// drop deletes the staged keys, in the background.
+func (s *staging) drop(ctx context.Context) error {
+	return each(len(s.tags), func(part int) error {
+		if err := s.gate.client.Unlink(ctx, s.units(part), s.ids(part)).Err(); err != nil {
+			return fmt.Errorf("drop what was staged: %w", err)
+		}
+		return nil
+	})
+}
+
+// send sends commands for each part, prolongs the staged keys, and checks the length of each stream. model.ErrStreamMoved:
+// an entry was settled meanwhile, and the rebuild has to start again.
+func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, part int)) error {
+	lengths := make([]*redis.IntCmd, len(s.tags))
+	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for part, tag := range s.tags {
+			commands(p, part)
+			p.Expire(ctx, s.units(part), stagingTTL)
+			p.Expire(ctx, s.ids(part), stagingTTL)
+			lengths[part] = p.XLen(ctx, streamKey(tag))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("stage: %w", err)
+	}
+	for part, length := range lengths {
+		if length.Val() != s.lengths[part] {
+			return model.ErrStreamMoved
+		}
+	}
+	return nil
+}
+
+// put adds rows to a staged hash, each in the part of its user.
+func (s *staging) put(ctx context.Context, key func(part int) string, rows int, row func(i int) (userID, field string, value any)) error {
+	fields := make([][]any, len(s.tags))
+	for part := range fields {
+		fields[part] = make([]any, 0, 2*rows/len(fields))
+	}
+	for i := range rows {
+		userID, field, value := row(i)
+		home := homeOf(userID, len(s.tags))
+		fields[home] = append(fields[home], field, value)
+	}
+	return s.send(ctx, func(p redis.Pipeliner, part int) {
+		if len(fields[part]) > 0 {
+			p.HSet(ctx, key(part), fields[part]...)
+		}
+	})
+}
+
+func (s *staging) addBuyers(ctx context.Context, buyers []model.Buyer) error {
+	return s.put(ctx, s.units, len(buyers), func(i int) (userID, field string, value any) {
+		return buyers[i].UserID, buyers[i].UserID, buyers[i].Units
+	})
+}
+
+func (s *staging) addKnown(ctx context.Context, known []model.Known) error {
+	return s.put(ctx, s.ids, len(known), func(i int) (userID, field string, value any) {
+		return known[i].UserID, known[i].ID, requestValue(known[i].Request)
+	})
+}
+
+// addEntries reads the stream of a part, deletes the settled entries, and adds the others to the staged hashes.
+func (s *staging) addEntries(ctx context.Context, part int) (bad []string, err error) {
+	stream, had, found := streamKey(s.tags[part]), s.lengths[part], int64(0)
+	for start, more := "-", true; more; {
+		messages, err := s.gate.client.XRangeN(ctx, stream, start, "+", page).Result()
+		if err != nil {
+			return bad, fmt.Errorf("read the whole stream: %w", err)
+		}
+		entries, unread, err := s.gate.parse(ctx, s.offer.ID, s.tags[part], messages)
+		bad = append(bad, unread...)
+		s.lengths[part] -= int64(len(unread))
+		if err == nil && len(entries) > 0 {
+			err = s.addPage(ctx, part, entries)
+		}
+		if err != nil {
+			return bad, err
+		}
+		found, more = found+int64(len(messages)), len(messages) == page
+		if more {
+			start = "(" + messages[page-1].ID
+		}
+	}
+	if found != had { // an entry was settled after the contents' instant, and deleted before it was read
+		return bad, model.ErrStreamMoved
+	}
+	return bad, nil
+}
+
+// addPage handles one page of entries for addEntries. An entry is settled if its id is staged: the database has decided the attempt, or
+// an earlier entry is of the same attempt.
+func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) error {
+	ids, users := make([]string, len(entries)), make([]string, len(entries))
+	for i, e := range entries {
+		ids[i], users[i] = e.ID, e.UserID
+	}
+	var known, held *redis.SliceCmd
+	err := s.send(ctx, func(p redis.Pipeliner, at int) {
+		if at == part {
+			known, held = p.HMGet(ctx, s.ids(part), ids...), p.HMGet(ctx, s.units(part), users...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	units, requests, settled := map[string]any{}, map[string]any{}, []string(nil)
+	for i, e := range entries {
+		if known.Val()[i] != nil || requests[e.ID] != nil {
+			settled = append(settled, e.StreamID)
+			continue
+		}
+		before, added := units[e.UserID].(int64)
+		if !added {
+			before = number(held.Val()[i])
+		}
+		units[e.UserID] = before + int64(e.Quantity)
+		requests[e.ID] = requestValue(model.Request{Quantity: e.Quantity, Hash: e.RequestHash})
+		s.inflight[part] += int64(e.Quantity)
+	}
+	s.lengths[part] -= int64(len(settled))
+	return s.send(ctx, func(p redis.Pipeliner, at int) {
+		if at != part {
+			return
+		}
+		if len(units) > 0 {
+			p.HSet(ctx, s.units(part), units)
+			p.HSet(ctx, s.ids(part), requests)
+		}
+		if len(settled) > 0 {
+			p.XAck(ctx, streamKey(s.tags[part]), group, settled...)
+			p.XDel(ctx, streamKey(s.tags[part]), settled...)
+		}
+	})
+}
+
+// install puts the staged keys in place. A part of several is opened when all parts are installed: until then no stream
+// grows, so the rebuild can start again if one stream has moved.
+func (s *staging) install(ctx context.Context) error {
+	if err := each(len(s.tags), func(part int) error { return s.installPart(ctx, part) }); err != nil || len(s.tags) == 1 {
+		return err
+	}
+	return each(len(s.tags), func(part int) error {
+		ok, err := openScript.Run(ctx, s.gate.client, []string{gateKey(s.tags[part])}, s.epoch).Bool()
+		if err != nil {
+			return fmt.Errorf("open the gate: %w", err)
+		}
+		if !ok {
+			return model.ErrNewerGate
+		}
+		return nil
+	})
+}
+
+// installPart installs one part with its share of the units left, and opens it if it is the only one.
+func (s *staging) installPart(ctx context.Context, part int) error {
+	left, open := s.offer.Stock.Available, 0
+	for _, n := range s.inflight {
+		left -= n
+	}
+	if len(s.tags) == 1 {
+		open = 1
+	}
+	tag := s.tags[part]
+	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), s.units(part), s.ids(part)}
+	args := append([]any{s.epoch, s.lengths[part], group, expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
+	args = append(args, "left", evenly(left, part, len(s.tags)), "inflight", s.inflight[part], "version", s.offer.Stock.Version)
+	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("install the gate: %w", err)
+	case code == 0:
+		return model.ErrNewerGate
+	case code == 2:
+		return model.ErrStreamMoved
+	}
+	return nil
+}
+
+// evenly gives a part its share of units. What is missing is missing in the first.
+func evenly(units int64, part, parts int) int64 {
+	n := int64(parts)
+	switch {
+	case units < 0 && part == 0:
+		return units
+	case units < 0:
+		return 0
+	case int64(part) < units%n:
+		return units/n + 1
+	}
+	return units / n
+}
