@@ -15,7 +15,7 @@ import (
 )
 
 // holes is how many there are. Their numbers rise; some are missing.
-const holes = 46 + 12
+const holes = 46 + 14
 
 // listedTest is how a document names a test.
 var listedTest = regexp.MustCompile("`([a-z0-9_/]+_test\\.go): (Test[A-Za-z0-9_]+)`")

@@ -144,7 +144,7 @@ func commitReplyLost(d *drill) {
 	load := d.rush(s, sale, gated.URL, alone.URL)
 	load.more(200, time.Minute)
 
-	lose := size(5, 100)
+	lose := size(5, 20) // after each a settler rests for longer
 	for _, p := range []*proxy{first, second} {
 		p.LoseReplyTo("\x03COMMIT", lose) // as the driver sends it: the command and its text
 	}

@@ -61,7 +61,7 @@ func together(t *testing.T) {
 
 // rows are all of them, in the order of their numbers; one number may stand for several rows.
 func rows() []row {
-	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows, endRows)
+	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows, endRows, sizeRows)
 	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
 	return list
 }
@@ -98,7 +98,7 @@ func TestDrill(t *testing.T) {
 	case repeats > 1:
 		reportRepairs(t, results)
 	case !full:
-	case len(results) < len(all) || len(bites) < len(mutations):
+	case len(results) < len(all) || len(bites) < len(mutations)+len(blindings):
 		progress("not all rows were run: " + reportPath + " stays as it is")
 	default:
 		report(t, results, bites, time.Since(start))

@@ -7,16 +7,20 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"flashsale/testkit"
 	"flashsale/testkit/shop"
 )
 
 // endRows are stories in which a final answer might change. Their numbers are those of docs/holes.md.
 var endRows = []row{
 	{47, "FLUSHALL while settlers hold entries and every buyer polls", "what was told to be lost stays lost, and is sold again", lostWhilePolled},
+	{48, "a repeated key on an instance that has lost Redis, which has its first try", "no refusal; the first try becomes an order", notSoldOut},
+	{55, "forged wake-ups for attempts that wait for the database", "202 and no order; then one order each", forgedWakeUps},
 }
 
 // ends are what an order whose status was told may be later. The other statuses may still become anything. An expired
@@ -117,4 +121,105 @@ func lostWhilePolled(d *drill) {
 	books()
 	d.result.Happened = fmt.Sprintf("%s; %d were told to be lost", d.tally(attempts), lost.Load())
 	d.recovered(s, sale, int64(quota), attempts, urls...)
+}
+
+// notSoldOut lets an instance die that has admitted an attempt, and another one, which can't ask Redis, sell all there is in
+// the database. The attempt becomes an order when somebody has given a unit back.
+func notSoldOut(d *drill) {
+	s := shop.New(d)
+	s.Binary = shop.Build(d, "-tags", "failpoints")
+	doomed, down := mortal(s, "admitted", 1), testkit.Redis(d)
+	quota := size(20, 100)
+	sale := s.Sale(doomed.URL, quota)
+	books := d.watch(s, sale)
+	alone := s.Start("--redis", down.URL())
+	down.Kill()
+	first := shop.Attempt{User: "first", Key: "first", URL: doomed.URL}
+	s.Buy(&first, sale)
+	d.dead(doomed)
+	attempts := append(d.away(alone, s, sale), s.Rush(sale, "u", 2*quota, nil, alone.URL)...)
+	if live := s.Check(sale, attempts, alone.URL); live != quota {
+		d.Errorf("%d of %d sold", live, quota)
+	}
+	again := shop.Attempt{User: first.User, Key: first.Key, URL: alone.URL}
+	s.Buy(&again, sale)
+	d.told([]shop.Attempt{again}, "503 unavailable")
+
+	bought := attempts[slices.IndexFunc(attempts, shop.Attempt.Confirmed)]
+	if cancelled := cancelOrder(s, bought, alone.URL); cancelled.Status != http.StatusOK {
+		d.Errorf("cancel: %+v", cancelled)
+	}
+	survivor := s.Start()
+	d.until(recoveryTime, "the first try becomes an order", func() (bool, error) {
+		again.URL = survivor.URL
+		s.Buy(&again, sale)
+		return again.Confirmed(), nil
+	})
+	books()
+	d.result.Happened = d.tally(attempts) + "; the repeated key heard 503, and then 201"
+	if live := s.Check(sale, append(attempts, again), survivor.URL); live != quota {
+		d.Errorf("%d of %d sold", live, quota)
+	}
+	s.Audited(survivor.URL, sale)
+	s.AuditCommand()
+}
+
+// forgedWakeUps wake buyers whose orders can't be made, since the stock is locked, in the words of this engine and of one
+// that told verdicts.
+func forgedWakeUps(d *drill) {
+	s := shop.New(d)
+	url := s.Start("--ack-wait", "2s").URL
+	quota := size(20, 200)
+	sale := s.Sale(url, quota)
+	client := d.client(s.Redis)
+	others, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer others.close()
+	var attempts []shop.Attempt
+	forged := 0
+	d.transact(others.db, func(tx *sql.Tx) error {
+		var available int
+		if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available); err != nil {
+			return err
+		}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			attempts = s.Rush(sale, "u", quota, nil, url)
+		}()
+		for {
+			select {
+			case <-answered:
+				return nil
+			case <-time.After(10 * time.Millisecond):
+			}
+			entries, err := client.XRange(d.Context(), streamOf(sale), "-", "+").Result()
+			if err != nil {
+				return err
+			}
+			channels, err := client.PubSubChannels(d.Context(), "fs:wake:*").Result()
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				id, _, _ := strings.Cut(fmt.Sprint(e.Values["attempt"]), " ")
+				for _, channel := range channels {
+					for _, words := range []string{`["%s"]`, `{"%s":{"Verdict":"accepted","Order":{"ID":"x","Status":"pending"}}}`} {
+						forged++
+						if err := client.Publish(d.Context(), channel, fmt.Sprintf(words, id)).Err(); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		}
+	})
+	if forged == 0 {
+		d.Error("no wake-up was forged")
+	}
+	d.told(attempts, "202")
+	d.result.Happened = fmt.Sprintf("%s; %d wake-ups forged", d.tally(attempts), forged)
+	d.recovered(s, sale, int64(quota), attempts, url)
 }

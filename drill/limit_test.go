@@ -27,14 +27,17 @@ var limitRows = []row{
 var leanly = []string{"GOGC=50"}
 
 // resident is what an instance holds in memory, in bytes, by the kernel's count.
-func (d *drill) resident(i *shop.Instance) int64 {
+func (d *drill) resident(i *shop.Instance) int64 { return d.memory(i, "VmRSS") }
+
+// memory reads a field of a process's status, in bytes.
+func (d *drill) memory(i *shop.Instance, field string) int64 {
 	d.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(i.PID()), "status"))
 	if err != nil {
 		d.Error(err) // not Fatal: some look from a goroutine of their own
 		return 0
 	}
-	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	_, after, _ := strings.Cut(string(status), field+":")
 	line, _, _ := strings.Cut(after, " kB")
 	kilobytes, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 	if err != nil {

@@ -509,12 +509,17 @@ func refusedForGood(d *drill) {
 	none.Kill()
 	s.Buy(&shop.Attempt{User: "before", Key: "k", URL: gated.URL}, s.Sale(gated.URL, 1)) // so that Redis has the script
 	sale := s.Sale(gated.URL, 1)
-	first := shop.Attempt{User: "first", Key: "k1", URL: alone.URL} // of which the gate doesn't hear
+	client := d.client(s.Redis)
+	reports := func() string { return d.tell(client, "HGETALL", "fs:instances") }
+	last := reports()
+	// An instance tells its gates of such an order once a second, and reports right after that.
+	d.until(recoveryTime, "the instance has just looked at its gates", func() (bool, error) { return reports() != last, nil })
+	first := shop.Attempt{User: "first", Key: "k1", URL: alone.URL} // of which the gate doesn't hear before its next look
 	s.Buy(&first, sale)
 	link.LoseReplies()
 	second := shop.Attempt{User: "second", Key: "k2", URL: gated.URL}
 	s.Buy(&second, sale)
-	stream := func() string { return d.tell(d.client(s.Redis), "XLEN", "fs:{"+sale+"}:stream") }
+	stream := func() string { return d.tell(client, "XLEN", "fs:{"+sale+"}:stream") }
 	if n := stream(); n != "1" || !first.Confirmed() || second.Confirmed() {
 		d.Fatalf("%s entries; the first was told %d, the second %d %s", n, first.Status, second.Status, second.Code)
 	}

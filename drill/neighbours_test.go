@@ -112,7 +112,7 @@ func lockedNeighbour(d *drill) {
 		}
 		return nil
 	})
-	d.until(shop.Recovery, "the orders of the sale that was locked expire", gone)
+	d.until(recoveryTime, "the orders of the sale that was locked expire", gone)
 	n.over()
 }
 
@@ -139,7 +139,7 @@ func wrongNeighbour(d *drill) {
 		d.Errorf("/readyz: %d %v %v", status, doc, err)
 	}
 	d.execute(n.books.db, fmt.Sprintf(strings.Replace(move, "- %[1]d, available = available +", "+ %[1]d, available = available -", 1), held, n.troubled))
-	d.until(shop.Recovery, "the orders expire once the books are right", gone)
+	d.until(recoveryTime, "the orders expire once the books are right", gone)
 	n.over()
 }
 

@@ -2,8 +2,10 @@ package drill
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -84,6 +86,70 @@ var mutations = []mutation{
 	},
 }
 
+// blinding is a change that a row of the drill must find, in its full form, or a test of the engine's own.
+type blinding struct {
+	change   string
+	expected string
+	edits    []edit
+	by       []string // a command in the engine's folder; empty: the row
+	row      int
+	says     string // what the failure matches
+}
+
+// blindings take away what keeps the answers, the isolation of sales, the size and the move of the database right.
+var blindings = []blinding{
+	{
+		change: "lost is told, and not written", expected: "a final answer that changes",
+		edits: []edit{{
+			"service/orders.go", "\te := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}\n",
+			"\te := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}\n" +
+				"\tif e.ID != \"\" {\n\t\treturn model.Order{ID: id, SaleID: e.SaleID, UserID: userID, Status: model.OrderRejected, Reason: model.ReasonLost}, model.Accepted, nil\n\t}\n",
+		}},
+		row: 47, says: `was told to be rejected, and is`,
+	},
+	{
+		change: "writers wait for a locked sale", expected: "another sale that is not confirmed",
+		edits: []edit{{"worker/settler.go", "writerPatience = 100 * time.Millisecond", "writerPatience = time.Hour"}},
+		row:   49, says: `202|the slowest in a hundred waited`,
+	},
+	{
+		change: "connections to a read-only server stay", expected: "no sales after the move",
+		edits: []edit{
+			{"repository/db.go", "cfg.RejectReadOnly = true ", "cfg.RejectReadOnly = false "},
+			{"repository/db.go", "return errors.Join(errReadOnly, s.renew())", "return errReadOnly"},
+		},
+		row: 51, says: `FAIL`,
+	},
+	{
+		change: "a rebuild in one page", expected: "too much memory, or too long a pause",
+		edits: []edit{{"repository/contents.go", "pageRows = 1000", "pageRows = 10_000_000"}},
+		row:   53, says: `MiB more, a command of Redis took|the gate is replaced: not within`,
+	},
+	{
+		change: "an install that was done is refused", expected: "a second run that answers otherwise",
+		edits: []edit{{"gate/lua/install.lua", "return epoch == new and 1 or 2 ", "return 2 "}},
+		by:    []string{"go", "test", "-count=1", "-run", "^TestHole54_", "./gate"}, says: `the stream moved`,
+	},
+}
+
+// found runs what must find the change, and reports whether it did.
+func (b blinding) found(t *testing.T) bool {
+	t.Helper()
+	by, folder := b.by, shop.Root()
+	if len(by) == 0 {
+		by, folder = []string{os.Args[0], "-test.count=1", "-test.timeout=20m", fmt.Sprintf("-test.run=^TestDrill$/^%02d ", b.row)}, "."
+	}
+	cmd := exec.CommandContext(t.Context(), by[0], by[1:]...)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay(t, b.edits))
+	out, err := cmd.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); !failed || !regexp.MustCompile(b.says).Match(out) {
+		t.Errorf("not found (%s): %v\n%s", b.expected, err, out)
+		return false
+	}
+	return true
+}
+
 func among(list []string, pattern string) bool {
 	return slices.ContainsFunc(list, regexp.MustCompile(pattern).MatchString)
 }
@@ -115,6 +181,17 @@ func teeth(t *testing.T) (bites []bite) {
 			if !b.Passed {
 				t.Errorf("not found (%s): %s: %v", m.expected, b.Found, err)
 			}
+		})
+	}
+	if !full {
+		return bites
+	}
+	for _, blind := range blindings {
+		t.Run(blind.change, func(t *testing.T) {
+			b := bite{Change: blind.change, Expected: blind.expected}
+			b.Passed = blind.found(t)
+			progress(b.line())
+			bites = append(bites, b)
 		})
 	}
 	return bites
