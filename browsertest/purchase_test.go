@@ -302,7 +302,7 @@ func TestExpiry(t *testing.T) {
 	sale := s.sale(fields{"quota": 1, "pay_timeout_seconds": 5}) // in which the order has to be seen
 	w := s.open(phone)
 	w.visit("/sales/" + sale)
-	w.see("#button", "Buy")
+	w.wakes("#button")
 	w.click("#button")
 	w.register("ann")
 	w.see("#yours-title", "Yours until")

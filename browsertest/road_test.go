@@ -185,7 +185,7 @@ func TestQueued(t *testing.T) {
 	sale := s.sale(nil)
 	w := s.open(phone)
 	w.visit("/sales/" + sale)
-	w.see("#button", "Buy")
+	w.wakes("#button")
 	w.click("#button")
 	w.register("ann")
 	w.see("#yours-title", "Yours until")

@@ -226,7 +226,7 @@ func TestRebuild(t *testing.T) {
 		"overtaken at the close":    {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
 		"entries that can't be read": {
 			change: func(h *gatehouse) { h.bad = []string{"1-1 x", "1-2 y"} },
-			steps:  slices.Concat(whole[:6], []string{"log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y", "log"}),
+			steps:  slices.Concat(whole[:5], []string{"log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y", "end", "log"}),
 		},
 		"entries that can't be read, and no more": {
 			change: func(h *gatehouse) { h.bad, h.failing = []string{"1-1 x"}, "install 4" }, err: errAway,

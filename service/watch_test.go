@@ -62,7 +62,9 @@ func TestNewestAtOnce(t *testing.T) {
 func TestWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, started := map[string]int{}, map[string]int{}
+		begin := make(chan struct{})
 		w := NewWatches(func(ctx context.Context, key string, to *Newest[string]) {
+			<-begin
 			running[key]++
 			started[key]++
 			to.Set("of " + key)
@@ -80,6 +82,7 @@ func TestWatches(t *testing.T) {
 		if value, _ := one.Get(); value != "" {
 			t.Errorf("%q before the source has said anything", value)
 		}
+		close(begin)
 		expect("the first", "a", 1, 1)
 		two, leaveTwo := w.Follow("a")
 		expect("another", "a", 1, 1)
