@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -70,8 +69,19 @@ func builder(flags []string) (func() (string, error), error) {
 	return built.paths[key], nil
 }
 
-// Root is the folder of the engine's source.
+// Root is the folder of the engine's source: the one above a test's own that has the file for Compose.
 func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "docker-compose.yml")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			panic("no folder above this one has a docker-compose.yml")
+		}
+		dir = filepath.Dir(dir)
+	}
 }
