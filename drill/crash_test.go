@@ -110,7 +110,7 @@ func diesSelling(d *drill, point string) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
 	survivor := s.Start()
-	quota := size(2_000, 10_000)
+	quota := size(800, 10_000)
 	sale := s.Sale(survivor.URL, quota)
 	books := d.watch(s, sale)
 	doomed := mortal(s, point, size(10, 200))
@@ -136,7 +136,7 @@ func diesRebuilding(d *drill, point string) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
 	first := s.Start()
-	quota := size(2_000, 13_000)
+	quota := size(900, 13_000)
 	sale := s.Sale(first.URL, quota) // whose first gate is another's, so that the next is the first of the doomed
 	first.Stop()
 	books := d.watch(s, sale)
@@ -165,7 +165,7 @@ func diesRebuilding(d *drill, point string) {
 func diesAnywhere(d *drill) {
 	s := shop.New(d)
 	doomed := s.Start()
-	quota := size(2_000, 13_000)
+	quota := size(900, 13_000)
 	sale := s.Sale(doomed.URL, quota)
 	books := d.watch(s, sale)
 	load := d.rushAs(s, sale, manner{every: 2 * time.Millisecond, to: func(int) string { return doomed.URL }})
@@ -303,7 +303,7 @@ func streamOf(sale string) string { return "fs:{" + sale + "}:stream" }
 func deliveredTwice(d *drill) {
 	s := shop.New(d)
 	a, b := s.Start(), s.Start()
-	quota := size(2_000, 8_000)
+	quota := size(800, 8_000)
 	sale := s.Sale(a.URL, quota)
 	books := d.watch(s, sale)
 	load := d.rush(s, sale, a.URL, b.URL)
@@ -347,7 +347,7 @@ func deliveredTwice(d *drill) {
 func slowConsumer(d *drill) {
 	s := shop.New(d)
 	a := s.Start()
-	quota := size(1_500, 3_000)
+	quota := size(800, 3_000)
 	sale := s.Sale(a.URL, quota)
 	books := d.watch(s, sale)
 	client := d.client(s.Redis)
@@ -383,7 +383,7 @@ func frozenWithTheStock(d *drill) {
 	db := testkit.MariaDB(d)
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
 	a, b := s.Start("--ack-wait", "300ms"), s.Start("--ack-wait", "300ms")
-	quota := size(1_000, 3_000)
+	quota := size(700, 3_000)
 	sale := s.Sale(a.URL, quota)
 	books := d.watch(s, sale)
 	root := db.Root(d)
@@ -451,7 +451,7 @@ func (d *drill) inHand(client *redis.Client, sale string, known map[string]int64
 func poisonedEntries(d *drill) {
 	s := shop.New(d)
 	a, b := s.Start(), s.Start()
-	quota := size(3_000, 5_000)
+	quota := size(1_200, 5_000)
 	sale := s.Sale(a.URL, quota)
 	books := d.watch(s, sale)
 	load := d.rush(s, sale, a.URL, b.URL)

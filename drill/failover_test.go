@@ -38,7 +38,7 @@ func plannedFailover(d *drill) {
 	m := d.mover(first.Addr())
 	behind := strings.Replace(s.Database, first.Addr(), m.addr(), 1)
 	gated, alone := d.gatedAndAlone(s, "--database", behind)
-	quota := size(1_500, 12_000)
+	quota := size(900, 12_000)
 	sale := s.Sale(gated.URL, quota)
 	load := d.rushAs(s, sale, manner{every: 4 * time.Millisecond, to: func(n int) string { return []string{gated.URL, alone.URL}[n%2] }})
 	load.more(200, time.Minute)

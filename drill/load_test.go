@@ -84,16 +84,39 @@ func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
 	return l
 }
 
-// turns lets one buyer come in each period, or without one as many as can. A turn that nobody could take is gone.
-func (l *load) turns(every time.Duration) <-chan time.Time {
-	if every == 0 {
-		now := make(chan time.Time)
+// turns lets one buyer come in each period, or without one as many as can. Where times don't count, the whole crowd comes
+// four times a second instead: as many at once, but it leaves the processors to the rows beside. A turn that nobody could
+// take is gone.
+func (l *load) turns(every time.Duration) <-chan struct{} {
+	together := 1
+	switch {
+	case every > 0:
+	case timed:
+		now := make(chan struct{})
 		close(now)
 		return now
+	default:
+		every, together = 250*time.Millisecond, crowd
 	}
-	ticker := time.NewTicker(every)
-	l.d.Cleanup(ticker.Stop)
-	return ticker.C
+	turns := make(chan struct{}, together)
+	go func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			for range together {
+				select {
+				case turns <- struct{}{}:
+				default:
+				}
+			}
+			select {
+			case <-l.ended:
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return turns
 }
 
 func (l *load) note(a shop.Attempt) {

@@ -42,7 +42,7 @@ type neighbours struct {
 
 func (d *drill) neighbours() *neighbours {
 	db := testkit.MariaDB(d)
-	n := &neighbours{drill: d, shop: shop.On(d, db.NewDatabase(d), testkit.Redis(d)), quota: size(1_500, 12_000)}
+	n := &neighbours{drill: d, shop: shop.On(d, db.NewDatabase(d), testkit.Redis(d)), quota: size(1_000, 12_000)}
 	for range 2 {
 		n.urls = append(n.urls, n.shop.Start("--pay-grace", "0s").URL)
 	}

@@ -39,8 +39,8 @@ var redisRows = []row{
 
 var (
 	// redisPhase is how many buyers are answered before, in and after a fault; redisRest is about what fresh buyers find.
-	redisPhase = size(350, 2_500)
-	redisRest  = size(1_000, 3_000)
+	redisPhase = size(100, 2_500)
+	redisRest  = size(600, 3_000)
 )
 
 // ackWait is the engine's own default: what Redis has lost, or nobody was woken for, is answered as queued then.

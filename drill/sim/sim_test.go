@@ -22,8 +22,8 @@ import (
 	gosqlite "github.com/glebarez/go-sqlite"
 )
 
-// seeds is how many worlds `go test` runs, in half a minute; SEEDS=n runs n, SEED=n runs the one world n and shows all that happens.
-const seeds = 300
+// seeds is how many worlds `go test` runs, in a quarter of a minute; SEEDS=n runs n, SEED=n runs the one world n and shows all that happens.
+const seeds = 150
 
 func TestMain(m *testing.M) {
 	// SQLite asks the machine for the time; in a bubble it has to be the bubble's.
