@@ -41,7 +41,7 @@ const (
 	// slowGate bounds an answer of Redis instead of the gate's own limit, beyond which buyers hear other answers.
 	slowGate = 10 * time.Second
 	// pollEvery is how often something is looked at that shows over HTTP only.
-	pollEvery = 10 * time.Millisecond
+	pollEvery = 25 * time.Millisecond
 )
 
 // server is a running app and what a test knows of it.

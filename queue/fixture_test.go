@@ -368,7 +368,7 @@ func (b *broker) upTo(t *testing.T, q worker.Queue, last model.Entry) (got []mod
 func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
-	ticker := time.NewTicker(5 * time.Millisecond)
+	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for !check() {
 		select {

@@ -353,7 +353,7 @@ func crowd(n int, call func(i int)) {
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
-	ticker := time.NewTicker(5 * time.Millisecond)
+	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for !check() {
 		select {

@@ -242,7 +242,7 @@ func (e *engine) wantOrder(a model.Attempt, status model.OrderStatus, reason mod
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
-	ticker := time.NewTicker(5 * time.Millisecond)
+	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for !check() {
 		select {
