@@ -21,12 +21,12 @@ help: ## Show the targets
 run: ## Start the server with embedded stores
 	go run .
 
-# The parts run two at a time, since most tests wait most of the time. Each shows what it printed when it ends, and all of
-# them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
+# The parts run two at a time, the longest first, since most tests wait most of the time. Each shows what it printed when it
+# ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
 test: ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
 	scripts/test-servers.sh
 	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-program test-browser test-deploy
+	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-program test-deploy
 
 # The tests start some eighty databases whose data nobody needs after a power cut. They are in memory where there is enough
 # of it, and programs may be run from there.
