@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-busy test-engine test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits check build clean
+.PHONY: help run test servers test-busy test-engine test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -23,10 +23,12 @@ run: ## Start the server with embedded stores
 
 # The parts run two at a time, the longest first, since most tests wait most of the time. Each shows what it printed when it
 # ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
-test: ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
-	scripts/test-servers.sh
+test: servers build/axe.min.js ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
 	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-program test-deploy
+
+servers:
+	scripts/test-servers.sh
 
 # The tests start some eighty databases whose data nobody needs after a power cut. They are in memory where there is enough
 # of it, and programs may be run from there.
@@ -50,7 +52,7 @@ test-program:
 test-drill:
 	@cd drill && go test -ldflags='-s -w' -parallel 4 -vet=off -count=1 -timeout 20m ./...
 
-test-browser: build/axe.min.js
+test-browser:
 	@cd browsertest && go test -ldflags='-s -w' -parallel 3 -vet=off -count=1 -timeout 20m ./...
 
 test-deploy:
@@ -68,7 +70,7 @@ browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots show
 
 # axe-core judges whether a page can be used by everybody. It is fetched for the tests and is no part of the project.
 AXE := 4.14.1
-build/axe.min.js:
+build/axe.min.js: | servers
 	@mkdir -p build
 	@cd build && npm pack --silent axe-core@$(AXE) >/dev/null && tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/axe.min.js && rm axe-core-$(AXE).tgz
 
