@@ -175,7 +175,7 @@ func TestFailedStartShowsWhatTheServerPrinted(t *testing.T) {
 func TestServersEndWithTheTestProcess(t *testing.T) {
 	for _, how := range []string{"regular", "killed"} {
 		t.Run(how, func(t *testing.T) {
-			folder, err := os.MkdirTemp("", "") // t.TempDir has a long name, with which MariaDB's socket may be too long
+			folder, err := os.MkdirTemp("", "") //nolint:usetesting // whose folder has a long name, too long for MariaDB's socket
 			if err != nil {
 				t.Fatal(err)
 			}
