@@ -55,6 +55,7 @@ function stateNow() {
 // turn notes that the state has changed, and tells what that means to somebody who waits.
 function turn(to) {
   const from = state;
+  const before = told;
   state = to;
   told = null;
   if (to === "sold_out" || to === "paused") {
@@ -65,7 +66,8 @@ function turn(to) {
       pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click asks again
     }
   } else if (to === "open" && from === "sold_out") {
-    told = ["back", { left: number(sale.available) }];
+    // The units that a buyer has returned are no news to that buyer.
+    told = before?.[0] === "cancelled" ? before : ["back", { left: number(sale.available) }];
     if (document.hidden) {
       document.title = `● ${document.title}`;
     }
