@@ -21,7 +21,7 @@ need nginx nginx
 need prometheus prometheus promtool # asks instances, and judges the alerts
 need systemd systemd-analyze # judges the unit in deploy/systemd
 need apache2-utils ab
-need chromium chromium # shows the pages to the tests
+need chromium-headless-shell chromium-headless-shell # shows the pages to the tests
 need npm npm # fetches axe-core, which judges them
 need curl curl # asks for what ab needs
 need build-essential gcc # the race detector needs a C compiler
