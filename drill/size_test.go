@@ -28,7 +28,7 @@ const (
 func largeGate(d *drill) {
 	db := testkit.MariaDB(d, "--innodb-buffer-pool-size=1G", "--innodb-max-dirty-pages-pct=0") // as has who keeps so many orders
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
-	collecting := []string{"GOGC=100"} // the engine's own setting lets more garbage gather: that of a log-in
+	collecting := []string{"GOGC=100"} // the engine sets 400; then the garbage of one log-in counts as memory of the rebuild
 	instances := []*shop.Instance{s.StartWith(collecting), s.StartWith(collecting)}
 	urls := []string{instances[0].URL, instances[1].URL}
 	orders, rest := size(20_000, 1_000_000), 20

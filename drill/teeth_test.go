@@ -93,7 +93,7 @@ type blinding struct {
 	edits    []edit
 	by       []string // a command in the engine's folder; empty: the row
 	row      int
-	says     string // what the failure matches
+	says     string // a regular expression that the failure's message must match
 }
 
 // blindings take away what keeps the answers, the isolation of sales, the size and the move of the database right.

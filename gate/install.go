@@ -46,8 +46,9 @@ func (g *Gate) StreamLengths(ctx context.Context, saleID string) ([]int64, error
 }
 
 // Install opens a gate of a new epoch with the contents in place of one that is closed. lengths are those of the streams
-// before the contents' instant. Entries that were settled by then are deleted. Entries that can't be read are deleted too, and
-// bad has their texts, also if Install fails afterwards. model.ErrStreamMoved, model.ErrNewerGate: nothing was opened.
+// before the snapshot of the contents was taken. Install deletes the entries that were settled by then, and those that
+// can't be read. bad has the texts of the entries that can't be read, even if Install then returns an error.
+// model.ErrStreamMoved, model.ErrNewerGate: nothing was opened.
 //
 // The gate in place is closed, so its streams only shrink, and a stream of the same length is the same stream. Everything
 // that grows with the number of orders goes to Redis in pages, and takes its place by RENAME. So neither the engine's
@@ -159,7 +160,7 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, par
 	return nil
 }
 
-// put adds rows to a staged hash, each in the part of its user.
+// put writes rows into the staged hashes. Each row goes to the part to which its user belongs.
 func (s *staging) put(ctx context.Context, key func(part int) string, rows int, row func(i int) (userID, field string, value any)) error {
 	fields := make([][]any, len(s.tags))
 	for part := range fields {
@@ -211,14 +212,14 @@ func (s *staging) addEntries(ctx context.Context, part int) (bad []string, err e
 			start = "(" + messages[page-1].ID
 		}
 	}
-	if found != had { // an entry was settled after the contents' instant, and deleted before it was read
+	if found != had { // an entry was settled and deleted after the snapshot was taken, so the snapshot lacks its order
 		return bad, model.ErrStreamMoved
 	}
 	return bad, nil
 }
 
-// addPage handles one page of entries for addEntries. An entry is settled if its id is staged: the database has decided the attempt, or
-// an earlier entry is of the same attempt.
+// addPage handles one page of entries for addEntries. An entry is settled if its id is staged: then the database has
+// decided the attempt, or an earlier entry is of the same attempt.
 func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) error {
 	ids, users := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {

@@ -264,7 +264,7 @@ func TestInstallOfWhatHasEnded(t *testing.T) {
 	})
 }
 
-// vanishing contents do something when what was gathered is half of it.
+// vanishing contents call vanish when the buyers are staged and the known attempts are not.
 type vanishing struct {
 	testkit.Contents
 	vanish func()

@@ -142,7 +142,7 @@ func offerIn(parts int) model.Offer {
 
 func contents(o model.Offer) testkit.Contents { return testkit.ContentsOf(o) }
 
-// install installs contents over the streams as they are now.
+// install calls Install with the lengths that the streams have now.
 func install(g *Gate, epoch int64, c testkit.Contents) error {
 	lengths, err := g.StreamLengths(context.Background(), c.Of.ID)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// pageRows are read at a time from what grows with a sale's orders, which takes a few milliseconds.
+	// pageRows is how many rows a query returns at most where a sale may have millions. Reading them takes a few milliseconds.
 	pageRows = 1000
-	// sumRows are summed up in one statement, far within its limit of time.
+	// sumRows is how many rows one statement sums up. It ends far within the time-out of statements.
 	sumRows = 50_000
 )
 
-// behindSale stands behind the ids of all orders of a sale, which begin with the sale's id; that stands before them.
+// behindSale, appended to a sale's id, sorts after the ids of all orders of the sale: they begin with the sale's id.
 const behindSale = "~"
 
 // contents is a snapshot of the database. Its connection is its own until it is closed.

@@ -131,8 +131,8 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	return 0, false, nil
 }
 
-// countsEqual compares the gate's counts with the database's, a page at a time. If each of the database's buyers has the
-// same units at the gate, which has as many buyers, it has no others.
+// countsEqual compares the gate's counts with the database's, a page at a time. They are equal if each buyer
+// in the database has the same units at the gate, and the gate has no more buyers than the database.
 func (a *Auditor) countsEqual(ctx context.Context, saleID string) (bool, error) {
 	rest, err := a.Gate.Buyers(ctx, saleID)
 	if err != nil {

@@ -205,8 +205,8 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	}
 }
 
-// install measures the stream, takes a snapshot of the database, and opens the new gate if the stream has not moved since:
-// what is in the stream and not in the database yet is left out of the units that the gate may admit.
+// install measures the stream, takes a snapshot of the database, and opens the new gate if no entry has left the stream
+// since. The units of entries that are in the stream and not yet in the database are not offered again.
 func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 	lengths, err := g.gate.StreamLengths(ctx, saleID)
 	if err != nil {

@@ -217,7 +217,7 @@ func (g *movingGate) Install(ctx context.Context, epoch int64, lengths []int64, 
 	return g.Gate.Install(ctx, epoch, lengths, movingContents{c, g.whileStaging})
 }
 
-// movingContents are half of what is staged when something happens.
+// movingContents call half when the buyers are staged and the known attempts are not.
 type movingContents struct {
 	model.GateContents
 	half func()

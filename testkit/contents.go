@@ -9,7 +9,7 @@ import (
 	"flashsale/model"
 )
 
-// Contents are model.GateContents in memory.
+// Contents implements model.GateContents with maps, for tests of a rebuild without a database.
 type Contents struct {
 	Of       model.Offer
 	Units    map[string]int           // live units by user
