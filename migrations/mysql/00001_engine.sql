@@ -18,23 +18,29 @@ CREATE TABLE sales (
   status               VARCHAR(8)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   revision             BIGINT        NOT NULL,
   created_at_ms        BIGINT        NOT NULL,
+  parts                INT           NOT NULL DEFAULT 1,
   UNIQUE KEY sales_code (code),
   KEY sales_ends_at (ends_at_ms),
   KEY sales_created_at (created_at_ms),
   CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
   CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
-  CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms)
+  CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms),
+  CONSTRAINT sales_parts CHECK (parts BETWEEN 1 AND 16)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE stock (
-  sale_id     CHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
-  quota       BIGINT   NOT NULL,
-  available   BIGINT   NOT NULL,
-  held        BIGINT   NOT NULL,
-  paid        BIGINT   NOT NULL,
-  version     BIGINT   NOT NULL,
-  epoch       BIGINT   NOT NULL,
-  epoch_at_ms BIGINT   NOT NULL,
+  sale_id      CHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  quota        BIGINT   NOT NULL,
+  available    BIGINT   NOT NULL,
+  held         BIGINT   NOT NULL,
+  paid         BIGINT   NOT NULL,
+  version      BIGINT   NOT NULL,
+  epoch        BIGINT   NOT NULL,
+  epoch_at_ms  BIGINT   NOT NULL,
+  -- The version of the newest row in gate_changes.
+  gate_version BIGINT   NOT NULL DEFAULT 0,
+  -- Gates up to this epoch admitted more than the stock.
+  wrong_epoch  BIGINT   NOT NULL DEFAULT 0,
   CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
   CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
@@ -55,8 +61,14 @@ CREATE TABLE orders (
   expires_at_ms BIGINT       NOT NULL,
   paid_at_ms    BIGINT       NULL,
   UNIQUE KEY orders_request (user_id, sale_id, request_key),
-  KEY orders_due (status, expires_at_ms),
-  KEY orders_sale (sale_id, status, quantity),
+  -- The expirer skips the orders of sales in trouble, so this key includes the sale.
+  KEY orders_due (status, expires_at_ms, sale_id),
+  -- An operator's list of a sale's orders, the newest first.
+  KEY orders_newest (sale_id, created_at_ms, id),
+  -- The same list for one status. The quantity is for the sums of an audit.
+  KEY orders_status (sale_id, status, created_at_ms, id, quantity),
+  -- A user's list of orders.
+  KEY orders_user (user_id, created_at_ms, id),
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
@@ -72,11 +84,23 @@ CREATE TABLE refusals (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE buyers (
-  sale_id CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  user_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  units   INT         NOT NULL,
+  sale_id   CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  user_id   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  units     INT         NOT NULL,
+  cancelled INT         NOT NULL DEFAULT 0,
   PRIMARY KEY (sale_id, user_id),
   CONSTRAINT buyers_not_negative CHECK (units >= 0)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- What a sale's gate has to be told: units that were sold, given back, taken again or added without it. The transaction
+-- that moves the units writes the row, so no crash loses it. The row is deleted when the gate knows of it.
+CREATE TABLE gate_changes (
+  sale_id  CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  version  BIGINT      NOT NULL,
+  order_id VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  units    BIGINT      NOT NULL,
+  sold     TINYINT     NOT NULL,
+  PRIMARY KEY (sale_id, version, order_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE payments (
@@ -142,6 +166,7 @@ DROP TABLE operations;
 DROP TABLE users;
 DROP TABLE sandbox_transactions;
 DROP TABLE payments;
+DROP TABLE gate_changes;
 DROP TABLE buyers;
 DROP TABLE refusals;
 DROP TABLE orders;

@@ -18,9 +18,11 @@ CREATE TABLE sales (
   status               TEXT    NOT NULL,
   revision             INTEGER NOT NULL,
   created_at_ms        INTEGER NOT NULL,
+  parts                INTEGER NOT NULL DEFAULT 1,
   CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
   CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
-  CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms)
+  CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms),
+  CONSTRAINT sales_parts CHECK (parts BETWEEN 1 AND 16)
 ) STRICT;
 CREATE UNIQUE INDEX sales_code ON sales (code);
 CREATE INDEX sales_ends_at ON sales (ends_at_ms);
@@ -35,6 +37,10 @@ CREATE TABLE stock (
   version              INTEGER NOT NULL,
   epoch                INTEGER NOT NULL,
   epoch_at_ms          INTEGER NOT NULL,
+  -- The version of the newest row in gate_changes.
+  gate_version         INTEGER NOT NULL DEFAULT 0,
+  -- Gates up to this epoch admitted more than the stock.
+  wrong_epoch          INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
   CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
 ) STRICT;
@@ -57,8 +63,14 @@ CREATE TABLE orders (
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) STRICT;
 CREATE UNIQUE INDEX orders_request ON orders (user_id, sale_id, request_key);
-CREATE INDEX orders_due ON orders (status, expires_at_ms);
-CREATE INDEX orders_sale ON orders (sale_id, status, quantity);
+-- The expirer skips the orders of sales in trouble, so this index includes the sale.
+CREATE INDEX orders_due ON orders (status, expires_at_ms, sale_id);
+-- An operator's list of a sale's orders, the newest first.
+CREATE INDEX orders_newest ON orders (sale_id, created_at_ms, id);
+-- The same list for one status. The quantity is for the sums of an audit.
+CREATE INDEX orders_status ON orders (sale_id, status, created_at_ms, id, quantity);
+-- A user's list of orders.
+CREATE INDEX orders_user ON orders (user_id, created_at_ms, id);
 
 CREATE TABLE refusals (
   order_id             TEXT    NOT NULL PRIMARY KEY,
@@ -75,9 +87,21 @@ CREATE TABLE buyers (
   sale_id              TEXT    NOT NULL,
   user_id              TEXT    NOT NULL,
   units                INTEGER NOT NULL,
+  cancelled            INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (sale_id, user_id),
   CONSTRAINT buyers_not_negative CHECK (units >= 0)
 ) STRICT;
+
+-- What a sale's gate has to be told: units that were sold, given back, taken again or added without it. The transaction
+-- that moves the units writes the row, so no crash loses it. The row is deleted when the gate knows of it.
+CREATE TABLE gate_changes (
+  sale_id              TEXT    NOT NULL,
+  version              INTEGER NOT NULL,
+  order_id             TEXT    NOT NULL,
+  units                INTEGER NOT NULL,
+  sold                 INTEGER NOT NULL,
+  PRIMARY KEY (sale_id, version, order_id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE payments (
   id                   TEXT    NOT NULL PRIMARY KEY,
@@ -142,6 +166,7 @@ DROP TABLE operations;
 DROP TABLE users;
 DROP TABLE sandbox_transactions;
 DROP TABLE payments;
+DROP TABLE gate_changes;
 DROP TABLE buyers;
 DROP TABLE refusals;
 DROP TABLE orders;
