@@ -84,6 +84,7 @@ func (e *Expirer) step(ctx context.Context) error {
 		}
 		if due < expireBatch || ended == 0 { // a full batch of none: other instances are at it
 			if ended == due && len(except) == 0 {
+				e.noneFails()
 				e.Emptied()
 			}
 			return err
@@ -130,8 +131,8 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 			e.mark(saleID, false)
 			return
 		}
-		e.works(saleID)
-		if len(releases) > 0 {
+		if len(releases) > 0 { // else another instance has locked the orders, and nothing is known of this sale
+			e.works(saleID)
 			err = e.Released(ctx, saleID, releases)
 		}
 		e.mark(saleID, false)
@@ -171,6 +172,7 @@ func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
 	pause(ctx, min(expireRest<<min(failures-1, 10), expireRestMost))
 }
 
+// works ends a sale's failures in a row.
 func (e *Expirer) works(saleID string) {
 	e.mu.Lock()
 	failures := e.failures[saleID]
@@ -178,6 +180,16 @@ func (e *Expirer) works(saleID string) {
 	e.mu.Unlock()
 	if failures > 0 {
 		e.Log.Info("the orders of a sale expire again", "sale", saleID)
+	}
+}
+
+// noneFails ends the failures of all sales, since no order is overdue: other instances may have ended some.
+func (e *Expirer) noneFails() {
+	e.mu.Lock()
+	failing := slices.Sorted(maps.Keys(e.failures))
+	e.mu.Unlock()
+	for _, saleID := range failing {
+		e.works(saleID)
 	}
 }
 
