@@ -172,7 +172,8 @@ func TestRebalanceLosesNothing(t *testing.T) {
 	}
 	cancel()
 	for range 4 {
-		if err := <-ended; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		// A commit may take too long on a busy machine. The consumer ends, and another one gets the messages again.
+		if err := <-ended; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	}
