@@ -9,13 +9,13 @@ const (
 	RoleOperator Role = "operator"
 )
 
-// Identity is who makes a request, as a checked token says.
+// Identity is the user who makes a request, according to a verified token.
 type Identity struct {
 	UserID string
 	Role   Role
 }
 
-// Account is a built-in user. Buyers may also come from any issuer that shares the secret.
+// Account is a built-in user. Buyers whose tokens come from another issuer with the same secret have no Account.
 type Account struct {
 	ID           string
 	Name         string
@@ -27,7 +27,7 @@ type Account struct {
 const MaxUserID = 64
 
 // ValidUserID reports whether s has the form of a user's id: letters, digits and . _ : - of ASCII. Ids stay strings
-// everywhere: to Redis's Lua a number is a double, and 2^53+1 would become another user.
+// everywhere: Redis's Lua stores numbers as doubles, so the id 2^53+1 would become another user's id.
 func ValidUserID[T string | []byte](s T) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -11,31 +11,32 @@ import (
 
 // Attempt is one purchase request on its way through the engine.
 type Attempt struct {
-	ID          string // the order's id, if there will be one
+	ID          string // also the order's id, if the attempt becomes an order
 	SaleID      string
 	UserID      string
 	Quantity    int
 	RequestKey  string
-	RequestHash string // of what the request asks for, to tell a repeat from another request under the same key
+	RequestHash string // hash of the request, to distinguish a repeat from another request under the same key
 	Frequency   Frequency
-	Keyless     bool // the engine made the request key: the attempt repeats nothing that came before
+	Keyless     bool // the engine made the request key, so the attempt repeats no earlier one
 }
 
-// Look is what a read of the database said of an attempt.
+// Look is what one read of the database returned about an attempt.
 type Look struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock
-	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if there is something to write
+	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if an order has to be written
 }
 
-// HashRequest gives the request hash of an attempt: 32 hex digits over all that a body can ask for.
+// HashRequest returns the request hash of an attempt: 32 hex digits over all fields of a purchase request's body.
 func HashRequest(quantity int) string {
 	sum := sha256.Sum256([]byte("quantity=" + strconv.Itoa(quantity)))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Replay is the answer to an attempt whose id was known before: what it got then, or IdempotencyMismatch
-// if it asks for something else than the attempt did. Of an attempt that was lost the request is not known.
+// Replay returns the answer to an attempt whose id was known before: the known outcome, or IdempotencyMismatch if
+// this attempt asks for something else than the first one. The request hash of a lost attempt is unknown, so every
+// request matches it.
 func (a Attempt) Replay(known Outcome) Outcome {
 	known.Repeated = true
 	if known.Order != nil && known.Order.RequestHash != "" && known.Order.RequestHash != a.RequestHash {
@@ -50,8 +51,9 @@ type Frequency struct {
 	Window time.Duration
 }
 
-// Outcome is what became of an attempt. Accepted with an Order is a durable yes; Accepted without one
-// means that the attempt is queued. A refusal that was queued first carries a rejected Order.
+// Outcome is the result of an attempt. Accepted without an Order means that the attempt is queued. Accepted with an
+// Order means that the order is durable, unless the order's status is queued. The refusal of an attempt that was
+// queued first carries a rejected Order.
 type Outcome struct {
 	Verdict    Verdict
 	Order      *Order        `json:",omitempty"`
@@ -66,22 +68,23 @@ func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil 
 type Entry struct {
 	Attempt
 	StreamID   string
-	Epoch      int64  // the gate's
-	Instance   string // whose buyer waits
-	Deliveries int64  // how often the stream has handed it out, 1 at first
+	Epoch      int64  // of the gate
+	Instance   string // the instance on which the buyer waits
+	Deliveries int64  // how often the stream has delivered the entry, 1 at first
 }
 
-// Valid reports whether an entry may be one that the gate has admitted. What is larger or stranger could be neither
-// settled nor refused: no column takes it.
+// Valid reports whether the gate may have admitted the entry. No column can store the values of an invalid entry, so
+// it can be neither settled nor refused.
 func (e Entry) Valid() bool {
 	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
 		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.RequestKey != "" && validHash(e.RequestHash)
 }
 
-// hashDigits are those of a request hash.
+// hashDigits is the length of a request hash.
 const hashDigits = 32
 
-// validHash reports whether a text may be a request hash: visible ASCII characters that its column takes.
+// validHash reports whether s may be a request hash: 1 to hashDigits visible ASCII characters, which its column can
+// store.
 func validHash(s string) bool {
 	return s != "" && len(s) <= hashDigits && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -4,12 +4,12 @@ import "context"
 
 type requestID struct{}
 
-// WithRequestID gives a context of the request with this id; the log names it on every line that is about it.
+// WithRequestID returns a context that carries the request's id. Every log line written with this context has the id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestID{}, id)
 }
 
-// RequestIDOf gives the id of the request that a context belongs to; empty if it belongs to none.
+// RequestIDOf returns the request id that ctx carries, or an empty string.
 func RequestIDOf(ctx context.Context) string {
 	id, _ := ctx.Value(requestID{}).(string)
 	return id

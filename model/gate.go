@@ -6,29 +6,29 @@ import (
 	"iter"
 )
 
-// GateState is a sale's gate in Redis as it stands.
+// GateState is the present state of a sale's gate in Redis.
 type GateState struct {
-	Away     bool // the Redis that has it, or a part of it, does not answer: nothing else is known
+	Away     bool // the Redis with the gate, or with a part of it, does not answer; the other fields are unknown
 	Exists   bool
 	Open     bool
 	Epoch    int64
-	Revision int64 // of the sale as the gate knows it
-	Version  int64 // of the stock: the gate knows every change up to this one
+	Revision int64 // revision of the sale that the gate has
+	Version  int64 // version of the stock up to which the gate has every change
 	Left     int64 // units that may still be admitted
 	Inflight int64 // units admitted and not settled
 	Stream   int64 // entries in the stream
 }
 
-// GateContents is what a new gate of a sale must know, as one instant of the database saw it. Buyers and Known
-// give pages, since a sale may have millions of orders, and start from the first page each time. The caller has to close it.
+// GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return pages,
+// since a sale may have millions of orders. Each call starts from the first page. The caller must call Close.
 type GateContents interface {
 	Offer() Offer
-	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // those who have live units
-	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and the refusals
+	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units
+	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and the refusals, but not the lost attempts
 	Close()
 }
 
-// Buyer has live units of a sale.
+// Buyer is a user who has live units of a sale.
 type Buyer struct {
 	UserID string
 	Units  int
@@ -40,21 +40,22 @@ type Known struct {
 	Request
 }
 
-// Request is what the gate remembers of an attempt by its id.
+// Request is what the gate stores about an attempt under the attempt's id.
 type Request struct {
 	Quantity int
 	Hash     string
 }
 
-// Unsure is not told to buyers: the sale's gate is open, but not all of its parts could be asked whether there are units,
-// and the database has to say.
+// Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its parts could be
+// asked for units, so the database has to decide.
 const Unsure Verdict = "unsure"
 
-// ErrNoGate: the sale has no gate that is open: it was lost, or a new one is being installed.
+// ErrNoGate: the sale has no open gate, because the gate was lost or a new one is being installed.
 var ErrNoGate = errors.New("the sale's gate is missing or closed")
 
-// ErrStreamMoved: an entry was settled between the reading of the stream and the install; read again.
+// ErrStreamMoved: an entry was settled after the stream was measured and before the gate was installed. The caller
+// has to start again with measuring the stream.
 var ErrStreamMoved = errors.New("the stream moved")
 
-// ErrNewerGate: a gate of this epoch or a newer one is there; this rebuild is over.
+// ErrNewerGate: a gate of this epoch or a newer one exists, so this rebuild ends.
 var ErrNewerGate = errors.New("a newer gate is installed")

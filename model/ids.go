@@ -20,16 +20,17 @@ const OrderIDLength = 3 * IDLength
 // NewSaleID makes an id that can't be guessed.
 func NewSaleID() string { return rand.Text()[:IDLength] }
 
-// OrderIDs derives the ids of orders, and of what else has a request key, with a key that only the server has.
-type OrderIDs struct{ macs *sync.Pool } // of *mac: to set up an HMAC costs more than to run it
+// OrderIDs derives ids from a key that only the server has: the ids of orders, and the ids of sales that are created
+// under a request key.
+type OrderIDs struct{ macs *sync.Pool } // of *mac: setting up an HMAC costs more than computing it
 
 // NewOrderIDs takes the key, which must never change while orders exist.
 func NewOrderIDs(key []byte) OrderIDs {
 	return OrderIDs{macs: &sync.Pool{New: func() any { return &mac{hash: hmac.New(sha256.New, key)} }}}
 }
 
-// Derive gives the id of the attempt of a user on a sale under a request key. The same three always
-// give the same id, so a retry, a redelivery and a fallback after a lost reply meet at one order.
+// Derive returns the id of a user's attempt on a sale under a request key. The same three values always give the same
+// id, so a retry, a redelivery and a fallback after a lost reply all lead to the same order.
 func (o OrderIDs) Derive(userID, saleID, requestKey string) string {
 	m := o.macs.Get().(*mac)
 	defer o.macs.Put(m)
@@ -38,15 +39,15 @@ func (o OrderIDs) Derive(userID, saleID, requestKey string) string {
 	return string(m.append(id, "owner", userID, string(id)))
 }
 
-// Sale gives the id of the sale that an operator makes under a request key.
+// Sale returns the id of the sale that an operator creates under a request key.
 func (o OrderIDs) Sale(operatorID, requestKey string) string {
 	m := o.macs.Get().(*mac)
 	defer o.macs.Put(m)
 	return string(m.append(nil, "sale", operatorID, requestKey))
 }
 
-// Issued reports whether orderID was derived for this user. It needs no look-up, so that guessed
-// and foreign ids cost nothing.
+// Issued reports whether orderID was derived for this user. It needs no look-up, so guessed ids and other users' ids
+// cost no query.
 func (o OrderIDs) Issued(userID, orderID string) bool {
 	if len(orderID) != OrderIDLength {
 		return false
@@ -60,8 +61,8 @@ func (o OrderIDs) Issued(userID, orderID string) bool {
 // PaymentIDLength is the length of a payment's id.
 const PaymentIDLength = 26
 
-// ValidID reports whether s has the form of an id of ours of this length. What has not is not looked up: databases
-// differ in what they make of strange characters.
+// ValidID reports whether s has the form of an engine's id of this length: the letters A to Z and the digits 2 to 7.
+// Other strings are not looked up, because databases differ in how they compare unusual characters.
 func ValidID(s string, length int) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'A' || 'Z' < c) && (c < '2' || '7' < c) {
@@ -71,7 +72,8 @@ func ValidID(s string, length int) bool {
 	return len(s) == length
 }
 
-// SaleOf gives the sale that an order's id belongs to.
+// SaleOf returns the id of the sale that an order's id belongs to, or an empty string if orderID has another length
+// than an order's id.
 func SaleOf(orderID string) string {
 	if len(orderID) != OrderIDLength {
 		return ""
@@ -79,14 +81,14 @@ func SaleOf(orderID string) string {
 	return orderID[:IDLength]
 }
 
-// mac is a keyed hash with room for what goes in and out.
+// mac is a keyed hash with buffers for its input and output.
 type mac struct {
 	hash      hash.Hash
 	text, sum []byte
 }
 
-// append appends IDLength characters of HMAC-SHA256 over the parts, each behind its length, so that no two
-// lists of parts run together to the same bytes.
+// append appends IDLength base32 characters of HMAC-SHA256 over the parts. In the hash's input each part is preceded
+// by its length, so that different lists of parts never give the same input.
 func (m *mac) append(to []byte, parts ...string) []byte {
 	m.text = m.text[:0]
 	for _, p := range parts {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// OrderStatus is a place in an order's life; transitions says how it moves.
+// OrderStatus is the state of an order. transitions lists the allowed moves.
 type OrderStatus string
 
-// The statuses of an order. Queued is not in the database: the attempt was admitted and is not settled yet.
+// The statuses of an order. OrderQueued is never in the database: the attempt was admitted and is not settled yet.
 const (
 	OrderQueued    OrderStatus = "queued"
 	OrderPending   OrderStatus = "pending"
@@ -19,7 +19,7 @@ const (
 	OrderRejected  OrderStatus = "rejected"
 )
 
-// transitions is the whole life of an order. Expired to paid is a late payment that found a unit left.
+// transitions lists all allowed moves of an order. Expired to paid is a late payment for which units were left.
 var transitions = map[OrderStatus][]OrderStatus{
 	OrderQueued:  {OrderPending, OrderRejected},
 	OrderPending: {OrderPaid, OrderCancelled, OrderExpired},
@@ -32,7 +32,7 @@ func (s OrderStatus) CanBecome(next OrderStatus) bool {
 	return slices.Contains(transitions[s], next)
 }
 
-// Order is the durable yes to an attempt.
+// Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.
 type Order struct {
 	ID          string
 	SaleID      string
@@ -43,15 +43,15 @@ type Order struct {
 	Status      OrderStatus
 	Reason      Verdict // why a rejected order was rejected, else empty
 	Source      Source
-	Epoch       int64 // the gate's, when the attempt was admitted
+	Epoch       int64 // of the sale's gate when the attempt was admitted or deducted
 	RequestKey  string
 	RequestHash string
 	CreatedAt   time.Time
-	ExpiresAt   time.Time // until when the buyer is told to pay; the store adds a grace
+	ExpiresAt   time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
 	PaidAt      time.Time // zero while unpaid
 }
 
-// Source says which way an order came into the database.
+// Source is the way by which an order came into the database.
 type Source string
 
 // The ways into the database.
@@ -66,30 +66,30 @@ type OrderFilter struct {
 	UserID string
 	SaleID string
 	Status OrderStatus
-	Cursor string // that the page before ended with, or empty
+	Cursor string // returned with the previous page; empty for the first page
 	Limit  int
 }
 
-// Release is units of one order that went back to the available ones.
+// Release is the return of one order's units to the available ones.
 type Release struct {
 	OrderID string
 	UserID  string
 	Units   int
 }
 
-// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by itself,
-// that were released, that a late payment took again, or that an operator added. The transaction that makes the change
-// records it, and the gate is told until it knows.
+// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by
+// itself, that were released, that a late payment took again, or that an operator added. The transaction that makes
+// the change records it. Instances then try to apply the recorded change to the gate until the gate has it.
 type GateChange struct {
-	Version     int64  // of the stock row by this change
+	Version     int64  // of the stock row after this change
 	OrderID     string // empty: an added quota
-	UserID      string // whose units they are; empty: nobody's
-	Units       int64  // that the gate has more, or, negative, less
-	RequestHash string // of an order that the gate may not know; empty: no new order
+	UserID      string // owner of the units; empty for an added quota
+	Units       int64  // to add to the gate's units left; negative: to take from them
+	RequestHash string // of a new order that the gate may not know; empty: no new order
 }
 
-// ClockStep is a step forward of the database's clock. Orders made before it have By more time by that clock.
+// ClockStep is a step forward of the database's clock. Orders made before the step expire later, by the time By.
 type ClockStep struct {
-	At time.Time // by the clock: later than what was made before the step, earlier than what was made since
+	At time.Time // by that clock: later than all orders made before the step, earlier than all made since
 	By time.Duration
 }

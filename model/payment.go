@@ -2,11 +2,11 @@ package model
 
 import "time"
 
-// PaymentStatus is a place in a payment's life.
+// PaymentStatus is the state of a payment.
 type PaymentStatus string
 
-// The statuses of a payment. RefundDue means that money came which no order could keep, or whose order
-// was refunded; it becomes Refunded when the provider has confirmed that it sent the money back.
+// The statuses of a payment. RefundDue means that the money has to go back, because no order could keep it or because
+// its order was refunded. RefundDue becomes Refunded when the provider has confirmed that it sent the money back.
 const (
 	PaymentOpen      PaymentStatus = "open"
 	PaymentSucceeded PaymentStatus = "succeeded"
@@ -15,7 +15,7 @@ const (
 	PaymentRefunded  PaymentStatus = "refunded"
 )
 
-// Payment is one way in which an order is, or was, to be paid.
+// Payment is one payment for an order, open or finished.
 type Payment struct {
 	ID            string
 	OrderID       string
@@ -27,7 +27,7 @@ type Payment struct {
 	ExpiresAt     time.Time
 }
 
-// Callback is what a payment provider says happened.
+// Callback is what a payment provider reports about a payment.
 type Callback struct {
 	PaymentID     string
 	ProviderTxnID string
@@ -35,7 +35,7 @@ type Callback struct {
 	AmountCents   int64
 }
 
-// SandboxStatus is what the sandbox provider did with a card.
+// SandboxStatus is the result of a card payment at the sandbox provider.
 type SandboxStatus string
 
 // The statuses of a sandbox transaction.
@@ -45,7 +45,7 @@ const (
 	SandboxRefunded SandboxStatus = "refunded"
 )
 
-// SandboxTransaction is a row of the sandbox provider's books.
+// SandboxTransaction is a row of the sandbox provider's table of transactions.
 type SandboxTransaction struct {
 	ID          string
 	PaymentID   string

@@ -1,5 +1,5 @@
-// Package model holds the words of the engine: sales, stock, orders, attempts and verdicts.
-// It imports the standard library only, and everything else may import it.
+// Package model has the types for the engine's terms: sales, stock, orders, attempts and verdicts. It imports the
+// standard library only, and every other package may import it.
 package model
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// SaleStatus is what the operator decided about a sale; time and stock decide the rest (State).
+// SaleStatus is the operator's decision about a sale. Time and stock decide the rest, see State.
 type SaleStatus string
 
 // The operator's decisions.
@@ -15,7 +15,7 @@ const (
 	SaleLive   SaleStatus = "live"
 	SalePaused SaleStatus = "paused"
 	SaleClosed SaleStatus = "closed"
-	// SaleShadow sells as a live one does, and no list or page for buyers has it: for a rehearsal.
+	// SaleShadow sells like a live sale, but no list and no page for buyers shows it. It is for rehearsals.
 	SaleShadow SaleStatus = "shadow"
 )
 
@@ -50,11 +50,12 @@ type Sale struct {
 	Parts              int   // of its gate, 1 to MaxParts; never changes
 }
 
-// MaxParts of a gate are more than a Cluster has nodes, and few enough to be asked one and all when units run out.
+// MaxParts is the most parts that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
+// all parts can be asked when units run out.
 const MaxParts = 16
 
-// Judge says whether the sale sells at the instant now of a store's clock: Accepted, NotStarted,
-// Ended or Paused, in the order that every strategy keeps.
+// Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
+// Every strategy makes these checks in the same order.
 func (s Sale) Judge(now time.Time) Verdict {
 	switch {
 	case s.Status == SaleClosed:
@@ -69,7 +70,7 @@ func (s Sale) Judge(now time.Time) Verdict {
 	return Accepted
 }
 
-// State is what a buyer sees of the sale at the instant now, with so many units available.
+// State returns what a buyer sees of the sale at the instant now, with this many units available.
 func (s Sale) State(now time.Time, available int64) SaleState {
 	switch s.Judge(now) {
 	case Ended:
@@ -97,33 +98,33 @@ type Stock struct {
 	Epoch     int64 // the generation of the sale's gate
 	// GateVersion is the version of the newest change that did not come through the gate, see GateChange.
 	GateVersion int64
-	WrongEpoch  int64 // gates up to this epoch admitted more than the stock, and have to be replaced
+	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
 }
 
-// Offer is a sale with its stock, as one read of the database saw them.
+// Offer is a sale with its stock, as one read of the database returned them.
 type Offer struct {
 	Sale
 	Stock Stock
 }
 
-// SaleChange is what an operator changes about a sale. Edit changes the texts, times, limit and status of the
-// sale as it is at that moment; a verdict other than Accepted takes the whole change back.
+// SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its
+// texts, times, limit and status. If Edit returns a verdict other than Accepted, nothing is changed at all.
 type SaleChange struct {
 	SaleID   string
 	Actor    string
 	Action   string // for the log
 	Edit     func(*Sale) Verdict
 	AddQuota int64
-	IfQuota  *int64 // what the quota has to be before; nil: whatever it is
+	IfQuota  *int64 // the quota that the sale must have before the change; nil: any
 }
 
-// Operation is what an operator did, or the engine repaired by itself.
+// Operation is an action of an operator, or a repair by the engine itself.
 type Operation struct {
 	At                    time.Time // by the database's clock
 	Actor, Action, Detail string
 }
 
-// Books are the sums of a sale that must agree, as one instant of the database saw them.
+// Books are the sums of a sale that must agree, all read at one instant of the database.
 type Books struct {
 	Stock       Stock
 	Orders      map[OrderStatus]int64 // orders by status, rejected ones included
@@ -131,7 +132,7 @@ type Books struct {
 	BuyersUnits int64                 // live units over all users
 }
 
-// Violations says in words which sums disagree; none means that the books balance.
+// Violations describes which sums disagree. An empty list means that the books balance.
 func (b Books) Violations() []string {
 	var list []string
 	check := func(what string, a, b int64) {

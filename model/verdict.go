@@ -18,7 +18,7 @@ const (
 	SoldOut      Verdict = "sold_out"
 )
 
-// Verdicts of the front door and on later steps of an order's life.
+// Verdicts of the middleware and handlers, on later steps of an order's life, and on operators' requests.
 const (
 	BadRequest           Verdict = "bad_request"
 	Unauthenticated      Verdict = "unauthenticated"
@@ -41,14 +41,16 @@ const (
 	QuotaChanged         Verdict = "quota_changed"
 )
 
-// NoGate is not told to buyers: the sale has no open gate, and somebody else has to judge the attempt.
+// NoGate is an internal verdict that buyers never get: the sale has no open gate, so another store has to judge the
+// attempt.
 const NoGate Verdict = "no_gate"
 
 // Reasons of a rejected order that are not verdicts on an attempt.
 const (
-	// ReasonLost: the gate lost the queued attempt before it was settled. It is refused for good; a new key may be tried.
+	// ReasonLost: the gate lost the queued attempt before it was settled. The attempt is refused for good; the buyer
+	// may try a new key.
 	ReasonLost Verdict = "lost"
-	// ReasonFailed: settling the attempt failed for good, too often to try again.
+	// ReasonFailed: settling the attempt failed too often. The attempt is refused for good.
 	ReasonFailed Verdict = "failed"
 )
 
@@ -58,8 +60,8 @@ var ErrUnavailable = errors.New("unavailable")
 // ErrLostRace: another writer changed the stock row first; nothing was written.
 var ErrLostRace = errors.New("lost the race for the stock row")
 
-// ErrBroken: the work can't succeed as it is, now or later, as when the schema lacks a column.
+// ErrBroken: the work can't succeed as it is, now or later, for example because the schema lacks a column.
 var ErrBroken = errors.New("broken")
 
-// ErrBadCursor: a page's cursor is not one that the engine gave.
+// ErrBadCursor: the engine did not issue this page cursor.
 var ErrBadCursor = errors.New("bad cursor")

@@ -16,12 +16,12 @@ import (
 const OperatorName = "admin"
 
 const (
-	// sessionTTL is how long a log-in holds: longer than any sale's rush and its time to pay.
+	// sessionTTL is how long a session lasts. It covers the rush of a sale and a usual time to pay.
 	sessionTTL = 24 * time.Hour
-	// A password is 8 to 128 bytes: NIST's least, and an end to hashing whole books.
+	// A password has 8 to 128 bytes. 8 is NIST's minimum; 128 bounds the input of the hash.
 	minPassword = 8
 	maxPassword = 128
-	// A name is 3 to 32 characters: to be told apart, and to fit on a page.
+	// A name has 3 to 32 characters: enough to tell users apart, and short enough for the pages.
 	minName = 3
 	maxName = 32
 )
@@ -49,8 +49,8 @@ type Session struct {
 	ExpiresAt time.Time
 }
 
-// Register makes a buyer. NameTaken; BadRequest with the wrong field; model.ErrUnavailable when too many
-// passwords wait to be hashed.
+// Register creates a buyer's account and logs the buyer in. The verdict is Accepted; NameTaken if the name exists; or
+// BadRequest with the invalid field. It returns model.ErrUnavailable if too many passwords already wait to be hashed.
 func (a *Accounts) Register(ctx context.Context, name, password string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case !accountName.MatchString(name):
@@ -76,14 +76,15 @@ func (a *Accounts) Register(ctx context.Context, name, password string) (Session
 	return session, model.Accepted, nil, err
 }
 
-// LogIn checks a name and password. Unauthenticated for an unknown name and a wrong password alike, after the
-// same time.
+// LogIn checks a name and a password. The verdict is Unauthenticated both for an unknown name and for a wrong
+// password. Both take the same time, so that an answer does not reveal which names exist. It returns
+// model.ErrUnavailable if too many passwords already wait to be hashed.
 func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, model.Verdict, error) {
 	if len(password) > maxPassword {
 		return Session{}, model.Unauthenticated, nil
 	}
 	var account model.Account
-	ok := accountName.MatchString(name) // or databases differ in what they make of it
+	ok := accountName.MatchString(name) // databases differ in how they compare other characters
 	if ok {
 		var err error
 		if account, ok, err = a.Store.Account(ctx, name); err != nil {
@@ -109,8 +110,9 @@ func (a *Accounts) session(account model.Account) (Session, error) {
 	return Session{Account: account, Token: token, ExpiresAt: expiresAt}, err
 }
 
-// EnsureOperator makes the operator's account, or gives it this password. With no password it makes one only
-// if there is no operator yet, and returns it: it is not kept anywhere else.
+// EnsureOperator creates the operator's account, or sets the password of the existing account. If password is empty,
+// an existing account stays as it is; for a new account EnsureOperator generates a password and returns it, because
+// only its hash is stored. In all other cases made is empty.
 func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made string, err error) {
 	account, exists, err := a.Store.Account(ctx, OperatorName)
 	if err != nil {

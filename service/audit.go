@@ -10,42 +10,43 @@ import (
 	"flashsale/model"
 )
 
-// AuditStore is what the auditor reads in the database.
+// AuditStore reads what the auditor needs from the database.
 type AuditStore interface {
 	Books(ctx context.Context, saleID string) (model.Books, bool, error)
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
 }
 
-// Peeker looks at gates.
+// Peeker reads gates.
 type Peeker interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	Units(ctx context.Context, saleID string, users []string) ([]int, error)
 	Buyers(ctx context.Context, saleID string) (int64, error)
 }
 
-// Auditor checks that nothing is lost or made up: the sums of the database among themselves, and the gate's
-// units against them.
+// Auditor checks that no unit was lost and none was created: it compares the sums in the database with each other,
+// and the gate's units with the database's.
 type Auditor struct {
 	Store AuditStore
-	Gate  Peeker // nil: the database alone
+	Gate  Peeker // nil: only the database is checked
 
-	right sync.Map // the state of each sale in which its gate was found to count right
+	right sync.Map // by sale, the state in which its gate was last found to count right
 }
 
-// Audit is the state of a sale's books.
+// Audit is the result of an audit of one sale.
 type Audit struct {
 	Books      model.Books
 	Gate       model.GateState
-	Drift      int64    // the gate's left + inflight minus the database's available, see drift
-	Violations []string // what doesn't add up, in words
+	Drift      int64    // the gate's left + inflight minus the database's available, see the function drift
+	Violations []string // the sums that disagree, in words
 }
 
-// OK reports whether everything adds up.
+// OK reports whether all sums agree and the gate does not drift.
 func (a Audit) OK() bool { return len(a.Violations) == 0 && a.Drift == 0 }
 
-// Audit checks one sale; ok is false if there is none. While orders are being made the drift may be that of an
-// instant between a commit and its acknowledgement.
+// Audit checks one sale; ok is false if the sale does not exist. It returns model.ErrUnavailable if the gate can't be
+// read. While orders are being made, a drift may be temporary: the gate and the database may have been read between
+// the commit of a batch and its acknowledgement.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
 		states, err := a.Gate.Peek(ctx, saleID)
@@ -62,13 +63,15 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
-// Drift is how far the gate of an epoch is from the database: its left + inflight minus the database's available.
+// Drift is the difference between the gate of an epoch and the database: the gate's left + inflight minus the
+// database's available.
 type Drift struct {
 	Epoch, Units int64
 }
 
-// Drifts compares the gates of the sales that have not ended with the database, for each between two equal
-// readings of its stock. A sale whose stock moved meanwhile is left out: its figures would say nothing.
+// Drifts compares the open gates of the sales that have not ended with the database. It reads the stock before and
+// after it reads the gates, and leaves out a sale whose stock changed in between, because its figures are not of one
+// instant.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if a.Gate == nil {
 		return nil, nil
@@ -102,9 +105,10 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	return drifts, nil
 }
 
-// Miscounts reports whether a sale's gate, of which it gives the epoch, counts other units for its users than the
-// database does. Two errors may cancel out in its left, and so never show as drift. A gate that is closed, or a sale with
-// something under way, is not judged; nor is one again whose stock has stood still since its gate was found right.
+// Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, epoch is
+// the gate's. Two such errors may cancel out in the gate's left, so that no drift shows them. Miscounts does not
+// judge a sale whose gate is closed, whose stream has entries or whose stock changes during the comparison. It skips
+// a sale whose stock and epoch are the same as when its gate was last found right.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	if a.Gate == nil {
 		return 0, false, nil
@@ -131,8 +135,8 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	return 0, false, nil
 }
 
-// countsEqual compares the gate's counts with the database's, a page at a time. They are equal if each buyer
-// in the database has the same units at the gate, and the gate has no more buyers than the database.
+// countsEqual compares the gate's counts with the database's, a page at a time. The counts are equal if each buyer in
+// the database has the same units at the gate, and the gate has no more buyers than the database.
 func (a *Auditor) countsEqual(ctx context.Context, saleID string) (bool, error) {
 	rest, err := a.Gate.Buyers(ctx, saleID)
 	if err != nil {
@@ -166,7 +170,8 @@ type still struct {
 	epoch int64 // of its open gate
 }
 
-// quiet gives the state of a sale whose gate is open and has nothing in flight, else nil.
+// quiet returns the state of a sale whose gate is open and whose stream is empty, else nil. It also returns nil if
+// the sale has ended or is closed.
 func (a *Auditor) quiet(ctx context.Context, saleID string) (*still, error) {
 	offers, err := a.Store.LiveOffers(ctx, 0)
 	if err != nil {
@@ -184,8 +189,9 @@ func (a *Auditor) quiet(ctx context.Context, saleID string) (*still, error) {
 	return nil, nil
 }
 
-// drift is 0 of a gate that admits nothing: it will be replaced before it does. Units in flight count only while
-// the stream has entries: without one, nobody will settle them.
+// drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open:
+// such a gate admits nothing, and is replaced before it admits again. Units in flight count only while the stream has
+// entries: without entries, no settler will settle them.
 func drift(gate model.GateState, stock model.Stock) int64 {
 	switch {
 	case !gate.Open:

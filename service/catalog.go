@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// Linger is how long after its end a sale is still watched: entries of its stream may wait for a database
-	// that was down, and its gate lives as long.
+	// Linger is how long a sale is still watched after its end. Entries may be left in its stream after an outage of
+	// the database, and the keys of its gate live for the same time.
 	Linger = 24 * time.Hour
-	// filterSales and filterErrors size the Bloom filter: at a million sales one guessed id in a thousand
-	// costs a look-up.
+	// filterSales and filterErrors size the Bloom filter, which has two entries for each sale, its id and its short
+	// code: with half a million sales, one guessed id in a thousand causes a look-up in the database.
 	filterSales  = 1_000_000
 	filterErrors = 0.001
-	// filterOverlap reads sale ids again that a slow transaction may have committed late.
+	// filterOverlap is how far each refresh of the filter reads back before the last one, to find sales that a slow
+	// transaction committed late.
 	filterOverlap = time.Minute
-	// filterPause bounds the refreshes that unknown ids ask for: guessing costs one small query in this time,
-	// and a sale made on another instance is known here this soon.
+	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost one small query
+	// in this time, and a sale made on another instance is known here after this time at most.
 	filterPause = 50 * time.Millisecond
-	// pastSales keeps the static data of sales that are no longer watched.
+	// pastSales is how many sales that are no longer watched are cached, for their static data.
 	pastSales = 1000
 )
 
-// CatalogStore is what the catalog reads.
+// CatalogStore reads the catalog's data from the database.
 type CatalogStore interface {
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
@@ -39,25 +40,26 @@ type CatalogStore interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Catalog is this instance's memory of the sales: what pages show, what an unknown id is, which sales are
-// sold out, and what time it is by the database. Refresh brings all of it up to date.
+// Catalog is this instance's memory of the sales: the data that pages show, a filter of the ids that exist, the sales
+// that are sold out, and the database's clock. Refresh updates all of it.
 type Catalog struct {
 	store CatalogStore
 	now   func() time.Time
 
 	live    atomic.Pointer[snapshot]
 	reading atomic.Pointer[reading]
-	soldOut sync.Map // sale id: latched until a refresh sees units
+	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch
 	past    *otter.Cache[string, model.Offer]
 
-	refreshing sync.Mutex // one refresh of the snapshot at a time, or an older one could win
+	refreshing sync.Mutex // one refresh of the snapshot at a time, so that an older one can't replace a newer one
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
 	askedAt    time.Time // the database's clock at the last refresh of the filter
-	filteredAt time.Time // when that began by this process's clock
+	filteredAt time.Time // when that refresh began, by this process's clock
 }
 
-// reading is a look at the database's clock. at is of this process, with its monotonic clock.
+// reading is one reading of the database's clock. at is the time on this process's clock at that instant, with its
+// monotonic part.
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
@@ -66,7 +68,7 @@ type snapshot struct {
 	changed chan struct{} // closed when a newer snapshot differs
 }
 
-// NewCatalog makes an empty catalog; Refresh fills it. now is this process's clock.
+// NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
 	c.live.Store(&snapshot{offers: map[string]model.Offer{}, changed: make(chan struct{})})
@@ -120,8 +122,8 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// lookForNew sees to it that the filter knows every sale made before the call. Callers share one refresh in
-// filterPause, for which they may have to wait.
+// lookForNew ensures that the filter has every sale made before the call. Concurrent callers share one refresh, for
+// which they may have to wait up to filterPause.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
 	c.mu.Lock()
@@ -151,7 +153,7 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 	if len(codes) == 0 {
 		return nil
 	}
-	filter := c.filter.Load().Copy() // readers go on with the old one
+	filter := c.filter.Load().Copy() // readers still use the old filter
 	for id, code := range codes {
 		filter.AddString(id)
 		filter.AddString(code)
@@ -160,15 +162,16 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 	return nil
 }
 
-// Now is the database's clock, from the last refresh on by this process's monotonic clock: a step of the machine's clock
-// does not change it.
+// Now returns the database's clock as last read, carried on by this process's monotonic clock, so that a step of the
+// machine's clock does not change it.
 func (c *Catalog) Now() time.Time {
 	r := c.reading.Load()
 	return r.database.Add(c.now().Sub(r.at)).UTC()
 }
 
-// Sale gives a sale as this instance knows it; ok is false if there is none. An id that no sale has is told
-// from memory; only at most one small query in filterPause makes sure that it is not brand new.
+// Sale returns a sale from memory, else from the database; ok is false if the sale does not exist. The filter rejects
+// an id that it does not have, but only after a refresh that looks for new sales. At most one such refresh runs in
+// filterPause.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
 	if offer, ok := c.live.Load().offers[id]; ok {
 		return offer, true, nil
@@ -186,7 +189,7 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	return offer, ok, err
 }
 
-// InMemory gives a watched sale as the last refresh saw it; ok is false if it isn't watched.
+// InMemory returns a watched sale as the last refresh read it; ok is false if the sale isn't watched.
 func (c *Catalog) InMemory(id string) (offer model.Offer, ok bool) {
 	offer, ok = c.live.Load().offers[id]
 	return offer, ok
@@ -203,7 +206,8 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	return c.filter.Load().TestString(id), nil
 }
 
-// Live lists the watched sales by their start, but for shadow ones, and a channel that closes when something has changed.
+// Live lists the watched sales by their start, without shadow sales. It also returns a channel that closes when a
+// watched sale has changed.
 func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
 	shadow := func(o model.Offer) bool { return o.Status == model.SaleShadow }
@@ -221,10 +225,10 @@ func (s *snapshot) list() []model.Offer {
 // LiveIDs lists the ids of the watched sales.
 func (c *Catalog) LiveIDs() []string { return slices.Clone(c.live.Load().order) }
 
-// Epoch is the newest generation of a sale's gate that this instance has heard of, 0 if none.
+// Epoch returns the epoch of a sale's gate as the last refresh read it, or 0 if the sale isn't watched.
 func (c *Catalog) Epoch(saleID string) int64 { return c.live.Load().offers[saleID].Stock.Epoch }
 
-// Judge says whether a sale sells now: NotFound if it isn't watched.
+// Judge returns whether a sale sells now, as model.Sale.Judge does, or NotFound if the sale isn't watched.
 func (c *Catalog) Judge(saleID string) model.Verdict {
 	offer, ok := c.InMemory(saleID)
 	if !ok {
@@ -233,13 +237,13 @@ func (c *Catalog) Judge(saleID string) model.Verdict {
 	return offer.Judge(c.Now())
 }
 
-// Latch notes that a sale was out of units a moment ago.
+// Latch marks a sale as sold out for now.
 func (c *Catalog) Latch(saleID string) { c.soldOut.Store(saleID, struct{}{}) }
 
-// Unlatch forgets that a sale was out of units, since some came back.
+// Unlatch removes the mark that a sale is sold out, since units came back.
 func (c *Catalog) Unlatch(saleID string) { c.soldOut.Delete(saleID) }
 
-// Latched reports whether a sale was out of units when last heard of.
+// Latched reports whether a sale is marked as sold out.
 func (c *Catalog) Latched(saleID string) bool {
 	_, latched := c.soldOut.Load(saleID)
 	return latched

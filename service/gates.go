@@ -14,19 +14,21 @@ import (
 )
 
 const (
-	// rebuildPause keeps a sale's gate from being rebuilt more often than once in this time, by anyone, and from being rebuilt
-	// by two at a time: who does so renews the epoch renewals times in it.
+	// rebuildPause is the minimum time between two rebuilds of a sale's gate, on any instances. It also keeps two
+	// instances from rebuilding the same gate at the same time: during a rebuild, the instance renews the time stamp
+	// of the epoch, renewals times in rebuildPause.
 	rebuildPause = time.Second
 	renewals     = 4
 	// rebuildsAtOnce is how many gates an instance rebuilds at the same time.
 	rebuildsAtOnce = 8
-	// gateRequests wait for the controller; more than that ask for the same gates.
+	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller
+	// looks at every gate each second anyway.
 	gateRequests = 256
-	// changesAtOnce go to a gate in one script, which takes a few milliseconds for them.
+	// changesAtOnce is how many changes go to a gate in one script. The script takes a few milliseconds for them.
 	changesAtOnce = 1000
 )
 
-// GateStore is what the database knows of gates.
+// GateStore reads and changes what the database stores about gates.
 type GateStore interface {
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
@@ -35,13 +37,13 @@ type GateStore interface {
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// GateChanges are the changes in the database that gates have to be told.
+// GateChanges reads the changes in the database that gates do not have yet, and deletes those that they have.
 type GateChanges interface {
 	GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error)
 	ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error
 }
 
-// GateLife is how gates are looked at and replaced in Redis.
+// GateLife reads and replaces gates in Redis.
 type GateLife interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error)
@@ -49,16 +51,17 @@ type GateLife interface {
 	Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error)
 }
 
-// GateListener is how a gate in Redis is told of changes.
+// GateListener applies changes of the database to a gate in Redis.
 type GateListener interface {
 	CatchUp(ctx context.Context, saleID string, after, upTo int64, changes []model.GateChange) error
 }
 
-// Gates installs the gates of sales from the database: before a sale opens, and whenever one is lost or wrong; and tells
-// them what the database changes without them. Whatever makes a gate wrong is recorded in the database by the
-// transaction that does so, so any instance finds it when it looks next, also if the one that did it died.
+// Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It
+// also applies to the gates what the database changes without them. A transaction that makes a gate wrong records
+// this in the database, so any instance finds it at its next look, even if the instance that ran the transaction has
+// died.
 type Gates struct {
-	Installed func(reason string) // hears of every gate that this instance has installed; may be nil
+	Installed func(reason string) // called after each gate that this instance has installed; may be nil
 
 	store interface {
 		GateStore
@@ -73,18 +76,18 @@ type Gates struct {
 	retired   bool
 	atOnce    int // gates rebuilt at the same time
 	requests  chan GateRequest
-	asked     sync.Map         // requests that wait, so that a thousand attempts ask once
-	replace   sync.Map         // by sale, the requests to replace its gate, until a newer one is seen
-	forgotten map[string]int64 // by sale, up to which version its changes are deleted; only Ensure uses it
+	asked     sync.Map         // the requests that wait, so that many attempts cause only one request
+	replace   sync.Map         // by sale, the request to replace its gate, until a newer gate is seen
+	forgotten map[string]int64 // by sale, the version up to which its changes are deleted; only Ensure uses the map
 }
 
-// GateRequest asks for an open gate of a sale. One of this epoch or an older one is replaced even if it is open.
+// GateRequest asks for an open gate of a sale. A gate of this epoch or an older one is replaced even if it is open.
 type GateRequest struct {
 	SaleID, Reason string
-	Epoch          int64 // 0: an open gate will do
+	Epoch          int64 // 0: any open gate of the newest epoch is enough
 }
 
-// NewGates makes the service.
+// NewGates creates the service.
 func NewGates(store interface {
 	GateStore
 	GateChanges
@@ -99,21 +102,21 @@ func NewGates(store interface {
 	}
 }
 
-// Retire is for a strategy that uses no gates: none is installed any more, and those that an earlier strategy left
-// open are closed, since they would not hear of what is sold. It must be called before anything else.
+// Retire is for a strategy that uses no gates. Gates then installs none, and closes those that an earlier strategy
+// left open, because they would not count what such a strategy sells. Retire must be called before any other method.
 func (g *Gates) Retire() { g.retired = true }
 
-// Epoch is the newest generation of a sale's gate that this instance has heard of.
+// Epoch returns the epoch of a sale's gate as this instance last read it from the database.
 func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
 
-// Judge says whether a sale sells now, as far as this instance knows: NotFound if it isn't watched.
+// Judge returns whether a sale sells now, according to this instance's catalog: NotFound if the sale isn't watched.
 func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(saleID) }
 
-// NeedGate asks the controller to see to it that a sale has an open gate, and returns at once.
+// NeedGate asks the controller to install a gate of a sale if none is open, and returns at once.
 func (g *Gates) NeedGate(saleID, reason string) { g.ask(GateRequest{SaleID: saleID, Reason: reason}) }
 
-// ReplaceGate asks the controller for a new gate in place of one of this epoch, and returns at once. It is installed
-// within a second, or when Redis is back.
+// ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The new gate
+// is installed within a second, or when Redis is back.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason string) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
@@ -129,17 +132,18 @@ func (g *Gates) ask(r GateRequest) {
 	}
 }
 
-// Serve does what a request asks for.
+// Serve handles a request from Requests.
 func (g *Gates) Serve(ctx context.Context, r GateRequest) error {
 	g.asked.Delete(r)
 	return g.rebuild(ctx, r)
 }
 
-// Requests are the gates asked for.
+// Requests returns the requests that wait for the controller.
 func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
-// rebuild installs a new gate of a sale over an absent or an older one. Of several callers, in all instances,
-// one wins and the others return at once; so does a caller that finds a rebuild not a second old.
+// rebuild installs a new gate of a sale in place of an absent or older one. If several callers on any instances try
+// this, one wins and the others return nil at once. rebuild also returns nil at once if another rebuild of the gate
+// began, or renewed the epoch, within rebuildPause. After Retire, rebuild only closes an open gate.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -162,7 +166,8 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 		return err
 	}
 	defer g.renew(ctx, saleID, epoch)()
-	// The old gate admits nothing by now, so that each time entries were settled, of which there are only so many.
+	// The old gate is closed and admits nothing. Each ErrStreamMoved means that entries were settled meanwhile; the
+	// stream has only so many entries, so the loop ends.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
 		err = g.install(ctx, saleID, epoch)
 	}
@@ -176,12 +181,12 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	if g.Installed != nil {
 		g.Installed(r.Reason)
 	}
-	// What the database sold or released meanwhile is not in the snapshot.
+	// The snapshot lacks what the database sold or released after the snapshot was taken.
 	return errors.Join(g.CatchUp(ctx, saleID), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
-// renew renews the epoch's time stamp until stop is called. Without this, another instance would start a rebuild of a newer
-// epoch after rebuildPause, and a large gate takes longer.
+// renew renews the time stamp of the epoch until stop is called. Otherwise another instance could start a rebuild
+// with a newer epoch after rebuildPause, and the rebuild of a large gate takes longer than that.
 func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
@@ -218,15 +223,15 @@ func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
 	}
 	defer contents.Close()
 	bad, err := g.gate.Install(ctx, epoch, lengths, contents)
-	for _, text := range bad { // Install has deleted these entries, also if it failed later
+	for _, text := range bad { // Install has deleted these entries, even if it failed later
 		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
 		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", saleID, text))
 	}
 	return err
 }
 
-// Changed tells a sale's gate what the database has just changed without it. If that fails, the next Ensure of any
-// instance does it.
+// Changed applies to a sale's gate what the database has just changed without it. If this fails, the next Ensure of
+// any instance repeats it.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
 	if err := g.CatchUp(context.WithoutCancel(ctx), saleID); err != nil {
 		g.log.WarnContext(ctx, "the gate could not be told of a change yet", "sale", saleID, "error", err)
@@ -234,7 +239,7 @@ func (g *Gates) Changed(ctx context.Context, saleID string) {
 	g.catalog.Unlatch(saleID)
 }
 
-// CatchUp tells a sale's gate, if there is one, what the database has changed without it.
+// CatchUp applies to a sale's gate, if it exists, all changes that the database made without it and that it lacks.
 func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
 	states, err := g.gate.Peek(ctx, saleID)
 	if err != nil {
@@ -249,7 +254,7 @@ func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
 	return g.catchUp(ctx, saleID, states[0].Version)
 }
 
-// catchUp is CatchUp for a gate that knows the changes up to a version.
+// catchUp is CatchUp for a gate that has all changes up to version.
 func (g *Gates) catchUp(ctx context.Context, saleID string, version int64) error {
 	for {
 		changes, upTo, more, err := g.store.GateChanges(ctx, saleID, version, changesAtOnce)
@@ -263,8 +268,9 @@ func (g *Gates) catchUp(ctx context.Context, saleID string, version int64) error
 	}
 }
 
-// Ensure looks after the gates of the sales that have not ended: it rebuilds those that are missing, closed, behind the
-// database or wrong, and tells the others what they missed. Retired gates that are open are closed.
+// Ensure checks the gates of the sales that have not ended. It rebuilds a gate that is missing, closed, wrong or of
+// an older epoch, or that missed an operator's change, and applies to the other gates the changes of the stock that
+// they lack. After Retire it closes open gates instead.
 func (g *Gates) Ensure(ctx context.Context) error {
 	live := g.catalog.live.Load().list()
 	live = slices.DeleteFunc(live, func(o model.Offer) bool { return o.Judge(g.catalog.Now()) == model.Ended })
@@ -301,7 +307,7 @@ func (g *Gates) Ensure(ctx context.Context) error {
 	return errors.Join(append(errs, g.rebuildAll(ctx, wanted))...)
 }
 
-// wants says whether the gate of a sale has to be rebuilt, and why.
+// wants returns whether the gate of a sale has to be rebuilt, and the request for that with the reason.
 func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bool) {
 	r.SaleID = o.ID
 	if asked, found := g.replace.Load(o.ID); found {
@@ -327,8 +333,8 @@ func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bo
 	return r, true
 }
 
-// rebuildAll rebuilds the gates of many sales, several at a time: at a start, or after a loss of Redis, buyers of
-// all of them wait.
+// rebuildAll rebuilds the gates of many sales, several at a time, because after a start or a loss of Redis the buyers
+// of all of them wait.
 func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 	errs := make([]error, len(wanted))
 	var next atomic.Int64

@@ -1,11 +1,11 @@
 package service
 
-// Invalid says what is wrong with an input. It is free of languages: package handler words it.
+// Invalid describes what is wrong with an input. It has no text in any language; package handler writes the message.
 type Invalid struct {
-	Field    string // as the API names it; empty if it is about the whole
+	Field    string // the field's name in the API; empty if the whole input is wrong
 	Reason   Reason
-	Min, Max int64  // the bounds, where the reason has any
-	Value    string // of the input, or those that it may have, where the reason quotes them
+	Min, Max int64  // the bounds, if the reason has any
+	Value    string // the input's value or the allowed values, if the reason quotes them
 }
 
 // Reason is a way in which an input can be wrong.
@@ -24,7 +24,7 @@ const (
 	BadPassword   Reason = "bad_password"    // not Min to Max bytes of UTF-8
 )
 
-// outside gives what is wrong with a number that has to be low to high; nil if nothing is.
+// outside returns an Invalid if n is below low or above high, else nil.
 func outside(field string, n, low, high int64) *Invalid {
 	if low <= n && n <= high {
 		return nil

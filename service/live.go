@@ -12,30 +12,31 @@ import (
 )
 
 const (
-	// livePeriod is how often the figures of a sale are read while somebody looks at them.
+	// livePeriod is how often the figures of a sale are read while somebody follows them.
 	livePeriod = time.Second
-	// liveCall bounds each look at a store, so that figures still come once a period while all stores hang.
+	// liveCall bounds each call of a store, so that figures are published once a period even while all stores hang.
 	liveCall = 300 * time.Millisecond
-	// liveWindow is how many periods the latencies are of: long enough for a p99, short enough to see a change.
+	// liveWindow is how many periods the latencies cover: long enough for a p99, short enough to show a change.
 	liveWindow = 10
-	// The books are a sum over all orders of the sale. One look may take booksLimit, and the next one waits for
-	// booksPause times what it took: so one sale that is watched costs the database at most a twentieth of a connection.
+	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The next reading
+	// starts after booksPause times the duration of the last one. So a watched sale costs the database at most a
+	// twentieth of a connection.
 	booksLimit = 5 * time.Second
 	booksPause = 20
 )
 
-// LiveStore is what the database says of a sale.
+// LiveStore reads a sale from the database.
 type LiveStore interface {
 	Offer(ctx context.Context, saleID string) (offer model.Offer, ok bool, err error)
 	Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error)
 }
 
-// LiveGate looks at gates.
+// LiveGate reads gates.
 type LiveGate interface {
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 }
 
-// Live reads the figures of the sales that operators look at.
+// Live reads the figures of the sales that operators follow.
 type Live struct {
 	catalog   *Catalog
 	store     LiveStore
@@ -45,42 +46,43 @@ type Live struct {
 	watches   *Watches[*SaleFigures]
 }
 
-// NewLive reads nothing until somebody looks. instances gives the running instances by their ids; bounds are those of
-// their stages' latencies, in seconds.
+// NewLive creates a Live, which reads nothing until Follow is called. instances returns the running instances by
+// their ids. bounds are the bounds of the latencies in the instances' Stages, in seconds.
 func NewLive(catalog *Catalog, store LiveStore, gate LiveGate, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
 	l := &Live{catalog: catalog, store: store, gate: gate, instances: instances, bounds: bounds}
 	l.watches = NewWatches(l.watch)
 	return l
 }
 
-// Follow gives the figures of a sale once a period; they are nil until the first were read. leave must be called once.
-// However many follow, they are read once.
+// Follow returns the figures of a sale, which change once a period and are nil until the first reading. The caller
+// must call leave once. All followers of a sale share one reading.
 func (l *Live) Follow(saleID string) (newest *Newest[*SaleFigures], leave func()) {
 	return l.watches.Follow(saleID)
 }
 
-// SaleFigures is all there is to see of a sale at one instant. What a store doesn't say stays as it was last known.
+// SaleFigures are all figures of a sale at one instant. The figures of a store that does not answer keep their last
+// values.
 type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer
-	Database  bool // it answers
+	Database  bool // the database answers
 	Books     model.Books
-	BooksAt   time.Time // zero until they were read
+	BooksAt   time.Time // zero until the books were read
 	Reachable bool      // the gate answers
 	Gate      model.GateState
 	Drift     int64
-	DriftAt   time.Time // zero until the stock stood still for as long as a look at the gate takes
+	DriftAt   time.Time // zero until a look at the gate during which the stock did not change
 	Stages    map[string]Latency
 	Instances map[string]model.Instance
 }
 
-// Latency is of what passed a stage within the last liveWindow periods.
+// Latency is about the purchases that passed a stage within the last liveWindow periods.
 type Latency struct {
 	Count    uint64
 	P50, P99 time.Duration
 }
 
-// watch is the source of a sale's figures.
+// watch reads the figures of a sale once a period and publishes them, until ctx ends.
 func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures]) {
 	var books atomic.Pointer[pastBooks]
 	var reading sync.WaitGroup
@@ -109,7 +111,7 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 	}
 }
 
-// look reads what can be read at once.
+// look reads the figures of one period. The books are not among them, because they may take longer than a period.
 func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigures {
 	before, found := l.offer(ctx, saleID)
 	gates, err := within(ctx, func(ctx context.Context) ([]model.GateState, error) { return l.gate.Peek(ctx, saleID) })
@@ -142,7 +144,7 @@ func (l *Live) offer(ctx context.Context, saleID string) (offer model.Offer, fou
 	return offer, found && err == nil
 }
 
-// within gives a call its time.
+// within runs a call with the time-out liveCall.
 func within[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveCall)
 	defer cancel()
@@ -155,14 +157,14 @@ type pastBooks struct {
 	at    time.Time
 }
 
-// readBooks reads the books again and again until ctx ends.
+// readBooks reads the books repeatedly until ctx ends.
 func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointer[pastBooks]) {
 	for {
 		began, at := l.catalog.now(), l.catalog.Now()
 		reading, cancel := context.WithTimeout(ctx, booksLimit)
 		books, ok, err := l.store.Books(reading, saleID)
 		cancel()
-		if ok && err == nil { // the age of the last ones tells of an error
+		if ok && err == nil { // on an error the last books stay, and BooksAt shows their age
 			into.Store(&pastBooks{books, at})
 		}
 		pause := time.NewTimer(max(livePeriod, booksPause*l.catalog.now().Sub(began)))
@@ -175,8 +177,8 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 	}
 }
 
-// latencies gives for each stage what all instances together noted between the readings. An instance counts from the
-// first reading that has it.
+// latencies returns for each stage the latency over the time between the first and the last reading, all instances
+// together. An instance counts from the first reading that has it.
 func latencies(readings []map[string]model.Instance, bounds []float64) map[string]Latency {
 	sums := map[string][]uint64{}
 	for id, now := range readings[len(readings)-1] {
@@ -184,10 +186,10 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 		for stage, counts := range now.Stages {
 			before := readings[first][id].Stages[stage]
 			if before == nil {
-				before = make([]uint64, len(counts)) // nothing had passed it
+				before = make([]uint64, len(counts)) // no purchase had passed the stage
 			}
 			if len(counts) != len(bounds)+1 || len(before) != len(counts) {
-				continue // of a version with other bounds
+				continue // the instance runs a version with other bounds
 			}
 			if sums[stage] == nil {
 				sums[stage] = make([]uint64, len(counts))
@@ -204,8 +206,9 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 	return stages
 }
 
-// quantile estimates the time within which a part q of them passed. counts are cumulative, with all of them behind those
-// of the bounds. What is past the last bound is taken for that bound.
+// quantile estimates the time within which the fraction q of the purchases passed. counts are cumulative: one count
+// for each bound, and as the last one the number of all purchases. A time above the last bound is reported as the
+// last bound.
 func quantile(q float64, counts []uint64, bounds []float64) time.Duration {
 	all := counts[len(bounds)]
 	if all == 0 {

@@ -8,7 +8,7 @@ import (
 	"flashsale/model"
 )
 
-// OrderDesk is what the database does with orders.
+// OrderDesk reads and changes orders in the database.
 type OrderDesk interface {
 	OrderStore
 	Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error)
@@ -16,22 +16,22 @@ type OrderDesk interface {
 	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 }
 
-// Refuser writes a durable no to an attempt, unless its id has an outcome already.
+// Refuser writes a durable refusal of an attempt, unless the attempt's id already has an outcome.
 type Refuser interface {
 	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
 }
 
-// GateTeller tells a sale's gate what the database has just changed without it.
+// GateTeller applies to a sale's gate what the database has just changed without it.
 type GateTeller interface {
 	Changed(ctx context.Context, saleID string)
 }
 
-// Knower tells whether the gate knows an order's id.
+// Knower looks an order's id up at the gate.
 type Knower interface {
 	Knows(ctx context.Context, orderID string) (request model.Request, known bool, err error)
 }
 
-// Orders follows orders after the purchase.
+// Orders shows, cancels and refunds orders after the purchase.
 type Orders struct {
 	Desk    OrderDesk
 	Ledger  Refuser
@@ -41,9 +41,9 @@ type Orders struct {
 	Gates   GateTeller
 }
 
-// Order gives a user's order. NotFound: never issued to this user, which is told without a look-up. An order
-// that was queued and that neither store knows any more is rejected for good with the reason lost; that is said only
-// when both stores answer, else model.ErrUnavailable.
+// Order returns a user's order. The verdict is NotFound if the id was never issued to this user; this needs no
+// look-up. A queued order that neither store knows any more is rejected for good with the reason lost. An order is
+// found lost only if both stores answer; otherwise Order returns model.ErrUnavailable.
 func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	if !o.IDs.Issued(userID, id) {
 		return model.Order{}, model.NotFound, nil
@@ -72,9 +72,10 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 	}, model.Accepted, nil
 }
 
-// lost refuses an attempt that neither store knows, and gives what its id has then: the refusal, or the order of whoever
-// was first. It is written before it is told, since a settler may still hold the attempt's entry. Of the request itself
-// nothing is known any more.
+// lost refuses an attempt that neither store knows, and returns what the database then has under its id: this
+// refusal, or the earlier outcome if another writer was first. The refusal is written before the buyer gets it, since
+// a settler may still hold the attempt's entry. The refusal has no quantity and no request hash, because the request
+// is no longer known.
 func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	e := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}
 	if _, err := o.Ledger.Refuse(ctx, e, model.ReasonLost); err != nil {
@@ -87,15 +88,17 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, mode
 	return order, model.Accepted, nil
 }
 
-// List gives a page of orders and the cursor of the next. model.ErrBadCursor: not a cursor of ours.
+// List returns a page of orders and the cursor of the next page. It returns model.ErrBadCursor if the engine did not
+// issue f.Cursor.
 func (o *Orders) List(ctx context.Context, f model.OrderFilter) ([]model.Order, string, error) {
 	return o.Desk.Orders(ctx, f)
 }
 
-// Search is List of the orders whose id, or else whose user's, is exactly words; without words of all.
+// Search is List for the order whose id is words or, if there is none, for the orders of the user whose id is words.
+// With empty words it lists all orders that f selects.
 func (o *Orders) Search(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words != "" && !model.ValidUserID(words) {
-		return nil, "", nil // the form of any id; databases differ in what they make of others
+		return nil, "", nil // not the form of any id; databases differ in how they compare unusual characters
 	}
 	if model.ValidID(words, model.OrderIDLength) {
 		f.ID = words
@@ -108,7 +111,8 @@ func (o *Orders) Search(ctx context.Context, f model.OrderFilter, words string) 
 	return o.List(ctx, f)
 }
 
-// Cancel takes a user's pending order back. NotFound, or NotCancellable once it is no longer pending.
+// Cancel releases a user's pending order. The verdict is NotFound if the id was never issued to this user, and
+// NotCancellable if the order is not pending or if the user has cancelled too many orders of the sale.
 func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	if !o.IDs.Issued(userID, id) {
 		return model.Order{}, model.NotFound, nil
@@ -118,7 +122,7 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 		return model.Order{}, "", fmt.Errorf("cancel: %w", err)
 	}
 	if verdict == model.NotFound {
-		return order, model.NotCancellable, nil // issued, so it is queued or lost
+		return order, model.NotCancellable, nil // the id was issued, so the order is queued or lost
 	}
 	if verdict == model.Accepted {
 		o.Gates.Changed(ctx, order.SaleID)
@@ -126,7 +130,8 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	return order, verdict, nil
 }
 
-// Refund takes a paid order back for an operator; its money is sent back by the refunder. NotRefundable: not paid.
+// Refund releases a paid order for an operator; the refunder then sends the money back. The verdict is NotFound, or
+// NotRefundable if the order is not paid.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	if !model.ValidID(id, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil

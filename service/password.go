@@ -25,12 +25,14 @@ const (
 )
 
 const (
-	// maxHashings is how many hashings run at once, with less than four cores one. Each takes a core and 19 MiB, and
-	// buying, which needs none of this, must keep half of the cores while thousands log in.
+	// maxHashings is how many passwords are hashed at the same time; with fewer than four cores it is one. Each hash
+	// takes a core and 19 MiB. Purchases need no hashing, and must keep half of the cores while thousands of users
+	// log in.
 	maxHashings = 2
-	// maxWaitingHashings is how many more may wait, the last of them for a second or two.
+	// maxWaitingHashings is how many more calls may wait. The last of them waits for a second or two.
 	maxWaitingHashings = 32
-	// maxStoredMemoryKiB bounds what a stored hash may ask for: room to raise the cost, not to exhaust the host.
+	// maxStoredMemoryKiB bounds the memory that a stored hash may ask for: enough to raise the cost later, too little
+	// to exhaust the host.
 	maxStoredMemoryKiB = 64 << 10
 	// maxStoredPasses bounds the time in the same way.
 	maxStoredPasses = 16
@@ -38,13 +40,13 @@ const (
 
 var errPasswordHash = errors.New("stored password hash is malformed")
 
-// Passwords hashes passwords with argon2id, a bounded number at a time. Each method returns
-// model.ErrUnavailable if too many wait already, and ctx's error if ctx ends before its turn.
+// Passwords hashes passwords with argon2id, a bounded number at a time. Each method returns model.ErrUnavailable if
+// too many calls already wait, and ctx's error if ctx ends before the call's turn.
 type Passwords struct {
 	running, inside chan struct{}
 }
 
-// NewPasswords makes Passwords; a process needs one, since the bound is its own.
+// NewPasswords creates a Passwords. A process needs only one: each Passwords has its own bound.
 func NewPasswords() *Passwords {
 	running := hashings(runtime.GOMAXPROCS(0))
 	return &Passwords{
@@ -53,13 +55,13 @@ func NewPasswords() *Passwords {
 	}
 }
 
-// hashings is how many may run at once on so many cores.
+// hashings returns how many passwords may be hashed at the same time on this many cores.
 func hashings(cores int) int { return max(1, min(maxHashings, cores/2)) }
 
-// Hash gives the password's hash in PHC string format, with a new salt.
+// Hash returns the password's hash in PHC string format, with a new salt.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, argonSaltBytes)
-	_, _ = rand.Read(salt) // never fails: it ends the process instead
+	_, _ = rand.Read(salt) // never returns an error: a failure ends the process
 	a := argon{memoryKiB: argonMemoryKiB, passes: argonPasses, lanes: argonLanes, salt: salt}
 	hash, err := p.derive(ctx, password, a, argonHashBytes)
 	if err != nil {
@@ -83,14 +85,14 @@ func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, err
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// VerifyNothing takes as long as Verify, for a name that has no account: the time of an answer must not
-// tell which names exist.
+// VerifyNothing takes as long as Verify. It is for a name that has no account, so that the time of an answer does not
+// reveal which names exist.
 func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
 	_, err := p.Hash(ctx, password)
 	return err
 }
 
-// argon is what a hash is made with, besides the password.
+// argon is the input of a hash besides the password.
 type argon struct {
 	memoryKiB, passes uint32
 	lanes             uint8
@@ -113,8 +115,8 @@ func (p *Passwords) derive(ctx context.Context, password string, a argon, length
 	return argon2.IDKey([]byte(password), a.salt, a.passes, a.memoryKiB, a.lanes, uint32(length)), nil //nolint:gosec // a short slice's length
 }
 
-// parsePHC reads $argon2id$v=19$m=…,t=…,p=…$salt$hash. The costs come from the string, so that hashes
-// outlive a change of ours.
+// parsePHC parses $argon2id$v=19$m=…,t=…,p=…$salt$hash. It takes the costs from the string, so that stored hashes
+// stay valid when the costs of new hashes change.
 func parsePHC(phc string) (a argon, hash []byte, err error) {
 	parts := strings.Split(phc, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {

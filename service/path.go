@@ -19,29 +19,30 @@ const (
 	pathDigits       = pathExpiryDigits + 2*pathMACBytes
 )
 
-// Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are good for one user and
-// one sale until they expire. The first 8 are the expiry in unix seconds; the other 24 are HMAC-MD5-96
-// (RFC 2403) over user, sale and expiry.
+// Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are valid for one user and one sale
+// until they expire. The first 8 are the expiry in unix seconds; the other 24 are HMAC-MD5-96 (RFC 2403) over user,
+// sale and expiry.
 //
-// MD5 is broken as a plain hash: anyone can make two inputs that collide. That doesn't carry over to HMAC,
-// whose inner state depends on a key that the forger lacks; no better forgery of HMAC-MD5 is known than
-// guessing 96 bits. A plain MD5 of user and sale with a salt would have no such standing.
+// MD5 is broken as a plain hash: anyone can make two inputs that collide. This attack does not apply to HMAC, whose
+// inner state depends on a key that the attacker does not have. The best known forgery of HMAC-MD5-96 is to guess 96
+// bits. A plain MD5 of user and sale with a salt would have no such protection.
 //
-// The expiry rides inside the path, so that checking needs no store; being under the MAC, it can't be moved.
+// The path contains the expiry, so that a check needs no store. The MAC covers the expiry, so that nobody can change
+// it.
 type Paths struct {
-	macs sync.Pool // of *pathMAC: keying a MAC costs as much as what it is used for
+	macs sync.Pool // of *pathMAC: setting the key of a MAC costs as much as computing the MAC
 	now  func() time.Time
 }
 
-// pathMAC is a keyed MAC and room to work in.
+// pathMAC is a keyed MAC with its buffers.
 type pathMAC struct {
 	hash.Hash
 	in  []byte
 	sum []byte
 }
 
-// NewPaths takes the secret, from which it derives a key of its own, so that no signature made elsewhere
-// with the same secret can pass for a path; and the clock that says when a path has expired.
+// NewPaths creates a Paths. It derives a key of its own from the secret, so that no signature made elsewhere with the
+// same secret is a valid path. now is the clock that decides when a path has expired.
 func NewPaths(secret []byte, now func() time.Time) *Paths {
 	derive := hmac.New(sha256.New, secret)
 	derive.Write([]byte("path"))
@@ -51,7 +52,7 @@ func NewPaths(secret []byte, now func() time.Time) *Paths {
 	return p
 }
 
-// Issue makes the path of the user for the sale; it is good until just before expiresAt, which is ttl from
+// Issue returns a path of the user for the sale. The path is valid until just before expiresAt, which is ttl from
 // now, cut to whole seconds.
 func (p *Paths) Issue(userID, saleID string, ttl time.Duration) (path string, expiresAt time.Time) {
 	expiresAt = p.now().Add(ttl).UTC().Truncate(time.Second)
@@ -69,14 +70,15 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 	if err != nil || p.now().Unix() >= int64(expiry) {
 		return false
 	}
-	// Comparing the text, not the bytes, leaves each path a single spelling: lower case.
+	// Compare the hex text, not the decoded bytes, so that each path has a single valid spelling: lower case.
 	var given, genuine [pathDigits]byte
 	copy(given[:], path)
 	return subtle.ConstantTimeCompare(given[:], p.seal(genuine[:0], userID, saleID, uint32(expiry))) == 1
 }
 
-// seal appends expiry and MAC. Each part goes into the MAC behind its length: joined bare, the user "53" in
-// sale "" and the user "5" in sale "3" would share a path, as would (5, 3) and (4, 4) if ids were summed.
+// seal appends expiry and MAC. In the MAC's input each part is preceded by its length. Without the lengths, the user
+// "53" in sale "" and the user "5" in sale "3" would share a path; with a sum of numeric ids, (5, 3) and (4, 4)
+// would.
 func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 	mac, _ := p.macs.Get().(*pathMAC)
 	defer p.macs.Put(mac)
@@ -91,7 +93,7 @@ func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 	mac.in = in
 
 	mac.Reset()
-	_, _ = mac.Write(in) // a hash takes everything
+	_, _ = mac.Write(in) // a hash never returns an error
 	mac.sum = mac.Sum(mac.sum[:0])
 	return hex.AppendEncode(hex.AppendEncode(to, stamp), mac.sum[:pathMACBytes])
 }

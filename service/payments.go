@@ -12,19 +12,19 @@ import (
 	"flashsale/model"
 )
 
-// SandboxProvider is the name of the payment provider in the binary.
+// SandboxProvider is the name of the payment provider that is built into the binary.
 const SandboxProvider = "sandbox"
 
-// callbackWindow is how far a callback's timestamp may be from now: replays die with it.
+// callbackWindow is how far a callback's timestamp may be from now. A recorded callback can't be replayed after that.
 const callbackWindow = 5 * time.Minute
 
-// PaymentStore is what the database does with payments.
+// PaymentStore reads and changes payments in the database.
 type PaymentStore interface {
 	StartPayment(ctx context.Context, userID, orderID, provider string) (model.Payment, model.Verdict, error)
 	ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error)
 }
 
-// Payments starts payments and hears what providers say of them.
+// Payments starts payments and applies the callbacks of payment providers.
 type Payments struct {
 	Store   PaymentStore
 	IDs     model.OrderIDs
@@ -33,7 +33,9 @@ type Payments struct {
 	Secret  []byte
 }
 
-// Start opens a payment of a user's pending order, or gives the open one. NotFound; NotPayable.
+// Start opens a payment for a user's pending order, or returns the payment that is already open. The verdict is
+// NotFound if the order's id was never issued to this user, and NotPayable if the order is not pending or its time to
+// pay is over.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (model.Payment, model.Verdict, error) {
 	if !p.IDs.Issued(userID, orderID) {
 		return model.Payment{}, model.NotFound, nil
@@ -42,13 +44,14 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (model.Pay
 	if err != nil {
 		return model.Payment{}, "", fmt.Errorf("start payment: %w", err)
 	}
-	if verdict == model.NotFound { // issued, so it is queued or lost
+	if verdict == model.NotFound { // the id was issued, so the order is queued or lost
 		verdict = model.NotPayable
 	}
 	return payment, verdict, nil
 }
 
-// Signed reports whether a callback's signature is right and its timestamp (unix s) near the database's clock.
+// Signed reports whether a callback's signature is right and its timestamp (unix s) is within callbackWindow of the
+// database's clock.
 func (p *Payments) Signed(timestamp, signature string, body []byte) bool {
 	unix, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || p.Catalog.Now().Sub(time.Unix(unix, 0)).Abs() > callbackWindow {
@@ -58,7 +61,8 @@ func (p *Payments) Signed(timestamp, signature string, body []byte) bool {
 	return err == nil && hmac.Equal(given, signCallback(p.Secret, timestamp, body))
 }
 
-// SignCallback is what a provider puts into X-Signature: hex HMAC-SHA256 of timestamp, a dot and the body.
+// SignCallback returns what a provider sends in the header X-Signature: hex HMAC-SHA256 of timestamp, a dot and the
+// body.
 func SignCallback(secret []byte, timestamp string, body []byte) string {
 	return hex.EncodeToString(signCallback(secret, timestamp, body))
 }
@@ -70,8 +74,9 @@ func signCallback(secret []byte, timestamp string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Callback applies what a provider says, once for each of its transactions, and gives the order as it is then.
-// NotFound, AmountMismatch, NotPayable: nothing was changed.
+// Callback applies what a provider reports, once for each of its transactions, and returns the order as it is then.
+// If the verdict is NotFound (no such payment), AmountMismatch, or NotPayable (the transaction belongs to another
+// order), nothing was changed.
 func (p *Payments) Callback(ctx context.Context, cb model.Callback) (model.Order, model.Verdict, error) {
 	if !model.ValidID(cb.PaymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil

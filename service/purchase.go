@@ -12,10 +12,11 @@ import (
 // maxWait bounds how long a buyer may ask to wait for the settled order (`Prefer: wait=N`).
 const maxWait = 10 * time.Second
 
-// lastLook bounds the look-up after that wait: a database that has gone silent must not make it longer by much.
+// lastLook bounds the look-up after that wait, so that a database that does not answer prolongs the wait only a
+// little.
 const lastLook = 500 * time.Millisecond
 
-// Strategy takes units from stock for attempts; package strategy has them all.
+// Strategy takes units from stock for attempts. Package strategy has the implementations.
 type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 }
@@ -25,24 +26,24 @@ type OrderStore interface {
 	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 }
 
-// Meter notes how long the stages of a purchase take and how purchases end.
+// Meter records how long the stages of a purchase take and how purchases end.
 type Meter interface {
 	Stage(name string, d time.Duration)
 	Verdict(v model.Verdict)
 }
 
-// Purchases is the way of an attempt from the front door to an order.
+// Purchases takes purchase requests from the handlers to their outcomes.
 type Purchases struct {
 	Catalog  *Catalog
 	IDs      model.OrderIDs
 	Strategy Strategy
 	Orders   OrderStore
 	Waiters  *Waiters
-	Queued   func(saleID string) // tells the settler that something was admitted
+	Queued   func(saleID string) // wakes the settler after an attempt on the sale was admitted
 	Meter    Meter
 	Now      func() time.Time
-	Closing  <-chan struct{} // closed when the server stops: nobody waits any longer
-	// AckQueued answers as soon as an attempt is admitted; else AckWait is how long to wait for its order.
+	Closing  <-chan struct{} // closed when the server stops, so that no request waits any longer
+	// AckQueued: answer as soon as the attempt is admitted. Otherwise wait for its order, AckWait at most.
 	AckQueued bool
 	AckWait   time.Duration
 }
@@ -57,14 +58,16 @@ type Request struct {
 	Prefer    Preference
 }
 
-// Preference is the buyer's wish how long to wait for the order (RFC 7240). The zero value is no wish.
+// Preference is the buyer's wish how long to wait for the order (RFC 7240). The zero value means that there is no
+// wish.
 type Preference struct {
 	Async bool
 	Wait  time.Duration
 }
 
-// FromMemory decides a request that needs no store; ok is false if it does. Memory is never older than the
-// catalog's refresh period. A request with a key is left to the stores: it may repeat one that succeeded.
+// FromMemory decides a request from this instance's memory; ok is false if the stores have to decide it. While the
+// database answers, the memory is at most one refresh period of the catalog old. A request with a key is left to the
+// stores, because it may repeat a request that succeeded.
 func (p *Purchases) FromMemory(r Request) (outcome model.Outcome, ok bool) {
 	offer, live := p.Catalog.InMemory(r.SaleID)
 	if !live || r.Key != "" {
@@ -83,9 +86,9 @@ func (p *Purchases) FromMemory(r Request) (outcome model.Outcome, ok bool) {
 	return model.Outcome{Verdict: verdict}, true
 }
 
-// Purchase decides a request. The outcome is an order that is durable, an order that is queued, or a refusal;
-// a repeated key gets what its first request got. model.ErrUnavailable: neither store could take it, and
-// nothing was promised.
+// Purchase decides a request. The outcome is a durable order, a queued order, or a refusal. A repeated key gets the
+// outcome of its first request. Purchase returns model.ErrUnavailable if neither store could take the attempt, or if
+// Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	if outcome, ok := p.FromMemory(r); ok {
 		return outcome, nil
@@ -108,7 +111,8 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.NotFound}, nil
 	}
 	tooMany := r.Quantity > offer.LimitPerUser
-	// A key may repeat a request from before the limit was lowered, so the stores are asked whether they know it.
+	// A request with a key may repeat a request from before the limit was lowered, so the stores are asked whether
+	// they know it.
 	if r.Quantity < 1 || r.Quantity > maxLimit || tooMany && r.Key == "" {
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
@@ -139,19 +143,20 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		if tooMany {
 			outcome.Verdict = model.BadRequest
 		}
-		// The first request under this key may have succeeded where this way of deducting doesn't see it.
+		// The first request under this key may have got an order that this way of deducting does not see.
 		return p.replay(ctx, a, outcome)
 	}
 	return outcome, nil
 }
 
-// follow waits for a queued attempt's order as long as the buyer wishes; after that the attempt is queued.
+// follow waits for a queued attempt's order, as long as the buyer wishes or else AckWait. Without an order by then,
+// the outcome is a queued order.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Offer, repeated bool, settled <-chan model.Outcome, wish Preference) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Accepted, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,
 		AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency, CreatedAt: p.Catalog.Now(),
 	}}
-	if repeated { // it may be settled long since
+	if repeated { // the attempt may already be settled
 		if outcome, err := p.replay(ctx, a, queued); err != nil || outcome.Order != queued.Order {
 			return outcome, err
 		}
@@ -179,18 +184,20 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 		return queued, nil
 	case <-timer.C:
 	}
-	// Another instance says that it is settled; or such a wake-up may have been lost on its way.
+	// Look in the database: either another instance has reported that the attempt is settled, or the wake-up may have
+	// been lost.
 	looking, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
 	outcome, err := p.replay(looking, a, queued)
 	outcome.Repeated = repeated
 	if err != nil {
-		return queued, nil // whether or not it can be looked up
+		return queued, nil // the attempt is queued even if the look-up fails
 	}
 	return outcome, nil
 }
 
-// replay gives the outcome that the attempt's id has in the database, or otherwise if it has none.
+// replay returns the outcome that the database has under the attempt's id, or the argument otherwise if the database
+// has none. It returns model.ErrUnavailable if the database fails.
 func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model.Outcome) (model.Outcome, error) {
 	order, ok, err := p.Orders.Order(ctx, a.ID)
 	if err != nil {

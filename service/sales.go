@@ -16,7 +16,8 @@ import (
 	"flashsale/model"
 )
 
-// Bounds of what an operator may enter. Money stays exact in JSON's doubles, counts in 32 bits.
+// Bounds of what an operator may enter. With them, amounts of money are exact as JSON doubles, and each count fits
+// into 32 bits.
 const (
 	maxTitle       = 200
 	maxDescription = 2000
@@ -32,26 +33,27 @@ const (
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// SaleStore is what the database does with sales.
+// SaleStore writes sales to the database and finds them by their short codes.
 type SaleStore interface {
 	CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error
 	ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error)
 	SaleByCode(ctx context.Context, code string) (string, error)
 }
 
-// SaleHistory is what the database remembers of sales.
+// SaleHistory lists sales and operations from the database.
 type SaleHistory interface {
 	Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error)
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.Operation, next string, err error)
 }
 
-// SaleGate is what an operator's change brings to Redis.
+// SaleGate passes an operator's change on to Redis: to the sale's gate, and as an announcement to the other
+// instances.
 type SaleGate interface {
 	Configure(ctx context.Context, sale model.Sale) error
 	Announce(ctx context.Context, saleID string) error
 }
 
-// Sales is the operator's desk.
+// Sales is the service of the operators: it creates, changes and lists sales.
 type Sales struct {
 	Store   SaleStore
 	History SaleHistory
@@ -62,11 +64,13 @@ type Sales struct {
 	Log     *slog.Logger
 }
 
-// IDUnder gives the id of the sale that an operator makes under a request key, always the same.
+// IDUnder returns the id of the sale that an operator creates under a request key. The same operator and key always
+// give the same id.
 func (s *Sales) IDUnder(actor, key string) string { return s.IDs.Sale(actor, key) }
 
-// Repeated finds the sale that was made before under the id of the one that is asked for. Verdicts: Accepted, NotFound,
-// and IdempotencyMismatch if that sale isn't what is asked for, be it that it was changed since.
+// Repeated finds the sale that an earlier request created under sale.ID. The verdict is Accepted, NotFound, or
+// IdempotencyMismatch if that sale or its quota differs from what is asked for now, even if only because it was
+// changed since.
 func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (model.Offer, model.Verdict, error) {
 	offer, ok, err := s.Catalog.Sale(ctx, sale.ID)
 	switch {
@@ -78,15 +82,15 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 	return offer, model.Accepted, nil
 }
 
-// wish is what an operator says of a new sale, in a form that can be compared.
+// wish returns the fields of a new sale that the operator chooses, in a form that can be compared.
 func wish(sale model.Sale) model.Sale {
 	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
 	sale.StartsAt, sale.EndsAt = time.UnixMilli(sale.StartsAt.UnixMilli()), time.UnixMilli(sale.EndsAt.UnixMilli())
 	return sale
 }
 
-// Create starts a sale under its id, or a new one if it has none, preheats its gate and tells every instance. invalid is
-// the first wrong field, nil if none is.
+// Create creates a sale under its id, or under a new id if it has none, preheats its gate and informs every instance.
+// invalid is the first invalid field, or nil.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	if invalid := cmp.Or(outside("quota", quota, 1, maxQuota), outside("parts", int64(sale.Parts), 1, model.MaxParts), validate(sale)); invalid != nil {
 		return offer, invalid, nil
@@ -116,10 +120,11 @@ type SalePatch struct {
 	StartsAt, EndsAt             *time.Time
 	LimitPerUser                 *int
 	AddQuota                     int64
-	IfQuota                      *int64 // what the quota has to be now, so that a repeated request adds nothing
+	IfQuota                      *int64 // the quota required before the change, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. NotFound; QuotaChanged; BadRequest with the first wrong field.
+// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; or BadRequest
+// with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
@@ -146,7 +151,8 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// SetStatus pauses, resumes or closes a sale. NotFound; Ended: a closed sale stays closed, and a shadow one is never shown.
+// SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; or Ended, because a closed sale
+// stays closed, and a shadow sale can only be closed.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
 		if sale.Status != model.SaleLive && sale.Status != model.SalePaused && status != model.SaleClosed {
@@ -176,7 +182,7 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 	return offer, verdict, nil
 }
 
-// tell brings this instance's memory up to date at once, and every other's.
+// tell updates this instance's catalog at once and announces the change to the other instances.
 func (s *Sales) tell(ctx context.Context, saleID string) {
 	if err := s.Catalog.Refresh(ctx); err != nil {
 		s.Log.WarnContext(ctx, "refresh after a change", "sale", saleID, "error", err)
@@ -186,17 +192,18 @@ func (s *Sales) tell(ctx context.Context, saleID string) {
 	}
 }
 
-// List gives a page of all sales, the newest first, and the cursor of the next. model.ErrBadCursor: not a cursor of ours.
+// List returns a page of all sales, the newest first, and the cursor of the next page. It returns model.ErrBadCursor
+// if the engine did not issue the cursor.
 func (s *Sales) List(ctx context.Context, cursor string, limit int) ([]model.Offer, string, error) {
 	return s.History.Sales(ctx, cursor, limit)
 }
 
-// Operations gives a page of what was done to a sale, the newest first, as List does.
+// Operations returns a page of the operations on a sale, the newest first, with cursors as in List.
 func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int) ([]model.Operation, string, error) {
 	return s.History.Operations(ctx, saleID, cursor, limit)
 }
 
-// ByCode gives the id of the sale behind a short link; empty if there is none.
+// ByCode returns the id of the sale behind a short link, or an empty string if there is none.
 func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
 		return "", err
@@ -204,7 +211,7 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	return s.Store.SaleByCode(ctx, code)
 }
 
-// validate gives the first field of a sale that is wrong; nil if none is.
+// validate returns the first invalid field of a sale, or nil.
 func validate(sale model.Sale) *Invalid {
 	switch {
 	case !text(sale.Title, maxTitle) || strings.TrimSpace(sale.Title) == "":
@@ -230,10 +237,10 @@ func validate(sale model.Sale) *Invalid {
 	)
 }
 
-// era reports whether a time is one that people still plan for.
+// era reports whether a time is in the years minYear to maxYear.
 func era(t time.Time) bool { return minYear <= t.Year() && t.Year() <= maxYear }
 
-// text reports whether s is printable and has at most limit characters.
+// text reports whether s is valid UTF-8 without control characters and has at most limit characters.
 func text(s string, limit int) bool {
 	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, unicode.IsControl)
 }

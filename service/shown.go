@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// replicaTime is how long replicas may take: a part of the catalog's refresh period.
+	// replicaTime bounds a look at the replicas. It is a part of the catalog's refresh period.
 	replicaTime = 100 * time.Millisecond
 	// replicaRest is how many refreshes pass before replicas that did not answer are asked again.
 	replicaRest = 8
 )
 
-// GateReplicas looks at the gates of sales in replicas.
+// GateReplicas reads the gates of sales from replicas.
 type GateReplicas interface {
 	Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error)
 }
 
-// Shown reads the live sales for a catalog, with their stock as pages are to show it: replicas of Redis know of units that
-// were admitted and are not in the database yet. They can only lower the figure, and never to nothing: a replica is
-// behind, and what is sold out the database says.
+// Shown reads the live sales for a catalog, with the stock that pages show. Replicas of Redis have units that were
+// admitted and are not in the database yet, so Shown lowers available to the units left at the gate. It never lowers
+// available to zero: a replica lags behind, and only the database decides whether a sale is sold out.
 type Shown struct {
 	CatalogStore
 	Replicas GateReplicas
 	Log      *slog.Logger
 
-	rest   atomic.Int64 // refreshes until they are asked again
-	passed atomic.Bool  // some were passed over when they were last asked
+	rest   atomic.Int64 // refreshes until the replicas are asked again
+	passed atomic.Bool  // some replicas were passed over at the last look
 }
 
-// LiveOffers reads the live sales. Replicas that are away or behind are passed over; it is logged once.
+// LiveOffers reads the live sales. Replicas that do not answer or lag behind are passed over, which is logged once.
 func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := s.CatalogStore.LiveOffers(ctx, linger)
 	if err != nil || len(list) == 0 || s.rest.Add(-1) >= 0 {
@@ -56,7 +56,7 @@ func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 	return list, nil
 }
 
-// tell logs when replicas begin to be passed over, and when that is over.
+// tell logs when the first replica is passed over, and when none is passed over any more.
 func (s *Shown) tell(ctx context.Context, passed bool, err error) {
 	switch before := s.passed.Swap(passed); {
 	case passed && !before:

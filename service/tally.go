@@ -8,11 +8,11 @@ import (
 	"flashsale/model"
 )
 
-// Tally counts how purchase requests ended, by sale, since this instance started. Counting is one look-up in a map that
-// is only read, and an addition: every request of a rush does it.
+// Tally counts how purchase requests ended, by sale, since this instance started. Every request of a rush is counted,
+// so a count is cheap: one look-up in a map that is never modified, and one atomic addition.
 type Tally struct {
 	catalog *Catalog
-	mu      sync.Mutex // one who changes the map at a time
+	mu      sync.Mutex // held while the map is replaced
 	counts  atomic.Pointer[map[tallied]*atomic.Int64]
 }
 
@@ -21,14 +21,14 @@ type tallied struct {
 	verdict model.Verdict
 }
 
-// NewTally counts nothing yet.
+// NewTally creates an empty tally for the sales that catalog watches.
 func NewTally(catalog *Catalog) *Tally {
 	t := &Tally{catalog: catalog}
 	t.counts.Store(&map[tallied]*atomic.Int64{})
 	return t
 }
 
-// Count counts one request. A sale that isn't watched is left out: strangers make ids up.
+// Count counts one request. A sale that isn't watched is left out, because clients can invent ids.
 func (t *Tally) Count(saleID string, verdict model.Verdict) {
 	kind := tallied{saleID, verdict}
 	count, ok := (*t.counts.Load())[kind]
@@ -41,13 +41,13 @@ func (t *Tally) Count(saleID string, verdict model.Verdict) {
 	count.Add(1)
 }
 
-// add makes the count of a kind that came for the first time.
+// add creates the count of a kind that occurs for the first time.
 func (t *Tally) add(kind tallied) *atomic.Int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	counts := *t.counts.Load()
 	if count, ok := counts[kind]; ok {
-		return count // another one was quicker
+		return count // another goroutine was first
 	}
 	next := maps.Clone(counts)
 	next[kind] = &atomic.Int64{}
@@ -55,8 +55,8 @@ func (t *Tally) add(kind tallied) *atomic.Int64 {
 	return next[kind]
 }
 
-// Counts gives the counts of the watched sales and forgets those of the others, so that there are never more than the
-// catalog has sales.
+// Counts returns the counts of the watched sales and deletes those of other sales, so that the tally never has more
+// sales than the catalog watches.
 func (t *Tally) Counts() map[string]map[model.Verdict]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,41 +20,40 @@ import (
 	"flashsale/model"
 )
 
-// ErrBadToken is what every error of Verify wraps.
+// ErrBadToken is wrapped by every error that Verify returns.
 var ErrBadToken = errors.New("bad token")
 
-// maxTokenBytes bounds what is parsed for a stranger; our own tokens have some 200 bytes.
+// maxTokenBytes bounds the tokens that are parsed at all. Tokens from Sign have some 200 bytes.
 const maxTokenBytes = 4 << 10
 
 const (
-	// checkedTokensBytes bounds the memory of other issuers' tokens that were checked: some 100,000 buyers'. Past
-	// it those used least are checked again.
+	// checkedTokensBytes bounds the memory of the cache of other issuers' valid tokens: room for some 100,000 buyers.
+	// Beyond that, the least used tokens leave the cache and are checked again.
 	checkedTokensBytes = 48 << 20
-	// checkedTokenBytes is what a token takes there on top of its own text.
+	// checkedTokenBytes is the memory that a cached token takes besides its own text.
 	checkedTokenBytes = 256
 )
 
 // Tokens signs and checks users' bearer tokens: JWTs with HS256. Any issuer that has the secret may sign.
 //
-// A token as Sign writes it is checked each time, without reflection: that is half a microsecond and no memory,
-// however many buyers there are. Any other is for the JWT library, which takes as long as the rest of a refusal.
-// Of those, one that was found good is kept; one that was not is checked each time, so that no flood of them
-// drives good ones out.
+// A token in the exact form that Sign writes is checked each time, without reflection. That takes half a microsecond
+// and stores nothing, however many buyers there are. The JWT library checks all other tokens, which takes as long as
+// the rest of a refusal. Of these, only valid tokens are cached, so that a flood of invalid ones cannot evict them.
 type Tokens struct {
 	secret  []byte
 	now     func() time.Time
-	macs    sync.Pool // of *tokenMAC: keying a MAC costs as much as what it is used for
+	macs    sync.Pool // of *tokenMAC: setting the key of a MAC costs as much as computing the MAC
 	parser  *jwt.Parser
 	checked *otter.Cache[string, checkedToken]
 }
 
-// checkedToken is what a good token says. It is good from notBefore until just before expiresAt.
+// checkedToken is the content of a valid token. The token is valid from notBefore until just before expiresAt.
 type checkedToken struct {
 	who                  model.Identity
 	notBefore, expiresAt time.Time
 }
 
-// NewTokens takes the secret and the clock that says when a token has expired.
+// NewTokens creates a Tokens. now is the clock that decides when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	return &Tokens{
 		secret: secret, now: now,
@@ -78,8 +77,8 @@ type claims struct {
 	Role model.Role `json:"role,omitempty"`
 }
 
-// Sign makes a token for the identity that expires after ttl, cut to whole seconds. It fails only if the
-// identity is one that Verify would refuse.
+// Sign creates a token for the identity. The token expires after ttl, cut to whole seconds. Sign fails only if Verify
+// would refuse the identity.
 func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expiresAt time.Time, err error) {
 	if err := checkIdentity(who); err != nil {
 		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
@@ -95,7 +94,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 	return token, expiresAt, nil
 }
 
-// Verify says whose token it is. A token without a role is a buyer's. The error wraps ErrBadToken.
+// Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if who, ok := t.ours(token); ok {
 		return who, nil
@@ -110,28 +109,30 @@ func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if err != nil {
 		return model.Identity{}, fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
-	t.checked.Set(strings.Clone(token), good) // not the request's header, of which it is a part
+	t.checked.Set(strings.Clone(token), good) // token is a part of the request's header and would keep it in memory
 	return good.who, nil
 }
 
 const (
-	// ourHead is how every token of Sign begins: {"alg":"HS256","typ":"JWT"} and the dot.
+	// ourHead is the beginning of every token from Sign: {"alg":"HS256","typ":"JWT"} in base64url, and the dot.
 	ourHead = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
-	// ourSignature is the text of a SHA-256, ourLongest more than a token of Sign has: the user's id is the bulk.
+	// ourSignature is the length of a SHA-256 in base64url. ourLongest is more than the length of any token from
+	// Sign, most of which is the user's id.
 	ourSignature, ourLongest = 43, 512
-	// ourExpiryDigits are those of a time until the year 5138.
+	// ourExpiryDigits is the number of digits of a unix time until the year 5138.
 	ourExpiryDigits = 11
 )
 
-// tokenMAC is a keyed MAC and room to work in.
+// tokenMAC is a keyed MAC with its buffers.
 type tokenMAC struct {
 	hash.Hash
 	signed, claims []byte
 	sum            [sha256.Size]byte
 }
 
-// ours says whose token it is if Sign wrote it for now. Of any other, good or bad, it says nothing: the library
-// decides, and of these it says the same. Nothing of a token is read before its signature has been checked.
+// ours returns the identity of a token if Sign wrote it and it has not expired. For any other token, valid or not, ok
+// is false and the JWT library decides; for tokens from Sign the library would decide the same. ours reads no claim
+// before it has checked the signature.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {
@@ -141,7 +142,7 @@ func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	defer t.macs.Put(mac)
 	mac.signed = append(mac.signed[:0], token...)
 	mac.Reset()
-	_, _ = mac.Write(mac.signed[:dot]) // a hash takes everything
+	_, _ = mac.Write(mac.signed[:dot]) // a hash never returns an error
 	var genuine [ourSignature]byte
 	base64.RawURLEncoding.Encode(genuine[:], mac.Sum(mac.sum[:0]))
 	if subtle.ConstantTimeCompare(genuine[:], mac.signed[dot+1:]) != 1 {
@@ -155,7 +156,7 @@ func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	return who, ok && t.now().Before(time.Unix(expiry, 0))
 }
 
-// ourClaims reads {"sub":"U","exp":N,"role":"R"}.
+// ourClaims parses {"sub":"U","exp":N,"role":"R"}.
 func ourClaims(claims []byte) (who model.Identity, expiry int64, ok bool) {
 	rest, headed := bytes.CutPrefix(claims, []byte(`{"sub":"`))
 	user, rest, hasExpiry := bytes.Cut(rest, []byte(`","exp":`))
@@ -164,7 +165,7 @@ func ourClaims(claims []byte) (who model.Identity, expiry int64, ok bool) {
 		return who, 0, false
 	}
 	expiry, err := strconv.ParseInt(string(digits), 10, 64)
-	if err != nil || digits[0] < '1' || digits[0] > '9' { // JSON has no other way to write a time after 1970
+	if err != nil || digits[0] < '1' || digits[0] > '9' { // in JSON a positive integer starts with 1 to 9
 		return who, 0, false
 	}
 	switch string(role) {

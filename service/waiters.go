@@ -7,10 +7,10 @@ import (
 	"flashsale/model"
 )
 
-// waiterShards keep those who wait for different orders from waiting for one lock.
+// waiterShards is the number of locks, so that waiters for different orders rarely wait for the same lock.
 const waiterShards = 64
 
-// Waiters are the buyers of this instance who wait until their queued attempts are settled.
+// Waiters are the requests on this instance that wait until their queued attempts are settled.
 type Waiters struct {
 	seed   maphash.Seed
 	shards [waiterShards]waiterShard
@@ -34,8 +34,9 @@ func (w *Waiters) shard(orderID string) *waiterShard {
 	return &w.shards[maphash.String(w.seed, orderID)%waiterShards]
 }
 
-// Wait gives a channel that receives what becomes of an order's id, or the zero outcome if the database has to say, and a function that ends the waiting.
-// It must be called before the attempt is admitted, or the outcome could come first.
+// Wait returns a channel that receives the outcome of an order's id, and a function that ends the waiting. A zero
+// outcome means that the waiter has to look in the database. Wait must be called before the attempt is admitted;
+// otherwise the outcome could arrive before the waiter is registered.
 func (w *Waiters) Wait(orderID string) (outcome <-chan model.Outcome, done func()) {
 	c, s := make(chan model.Outcome, 1), w.shard(orderID)
 	s.mu.Lock()
@@ -61,7 +62,7 @@ func (s *waiterShard) remove(orderID string, c chan model.Outcome) {
 	s.byID[orderID] = list
 }
 
-// Wake tells those who wait for an order's id what became of it.
+// Wake sends the outcome of an order's id to its waiters.
 func (w *Waiters) Wake(orderID string, outcome model.Outcome) {
 	s := w.shard(orderID)
 	s.mu.Lock()
@@ -69,18 +70,19 @@ func (w *Waiters) Wake(orderID string, outcome model.Outcome) {
 	delete(s.byID, orderID)
 	s.mu.Unlock()
 	for _, c := range list {
-		c <- outcome // has room for one, and is off the list
+		c <- outcome // does not block: the channel has room for one outcome and is no longer in the list
 	}
 }
 
-// WakeAll tells what became of many.
+// WakeAll sends the outcomes of many orders' ids to their waiters.
 func (w *Waiters) WakeAll(outcomes map[string]model.Outcome) {
 	for id, o := range outcomes {
 		w.Wake(id, o)
 	}
 }
 
-// Look has those who wait for these orders' ids look in the database: another instance says that they are settled.
+// Look makes the waiters of these orders' ids look in the database, after another instance has reported that their
+// attempts are settled.
 func (w *Waiters) Look(orderIDs []string) {
 	for _, id := range orderIDs {
 		w.Wake(id, model.Outcome{})

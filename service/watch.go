@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Newest is a value that many follow. A follower sees the newest one and misses what came and went while it was busy:
-// there is no queue that a slow one could fill.
+// Newest is a value that many goroutines follow. A follower gets the newest value and misses the values that were
+// replaced while it was busy, so there is no queue that a slow follower could fill.
 type Newest[T any] struct{ held atomic.Pointer[held[T]] }
 
 type held[T any] struct {
@@ -15,27 +15,27 @@ type held[T any] struct {
 	replaced chan struct{}
 }
 
-// NewNewest begins with a value.
+// NewNewest creates a Newest that holds value.
 func NewNewest[T any](value T) *Newest[T] {
 	n := &Newest[T]{}
 	n.held.Store(&held[T]{value, make(chan struct{})})
 	return n
 }
 
-// Set replaces the value and wakes all who follow.
+// Set replaces the value and wakes all followers.
 func (n *Newest[T]) Set(value T) {
 	old := n.held.Swap(&held[T]{value, make(chan struct{})})
 	close(old.replaced)
 }
 
-// Get gives the value, and a channel that closes when there is a newer one.
+// Get returns the value, and a channel that closes when the value is replaced.
 func (n *Newest[T]) Get() (value T, replaced <-chan struct{}) {
 	h := n.held.Load()
 	return h.value, h.replaced
 }
 
-// Watches has one source for each key that somebody follows, however many they are. A source begins with the first
-// follower and ends with the last.
+// Watches runs one source for each key that has followers, however many followers it has. A source starts with the
+// first follower and ends with the last one.
 type Watches[T any] struct {
 	source  func(ctx context.Context, key string, to *Newest[T])
 	mu      sync.Mutex
@@ -48,12 +48,14 @@ type watch[T any] struct {
 	stop      func() // ends the source and waits for it
 }
 
-// NewWatches takes what a source does until its ctx ends: it sets what its followers see, at first the zero value.
+// NewWatches creates a Watches. source runs until its ctx ends and sets the value that the key's followers get. Until
+// the first Set, that is the zero value.
 func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T])) *Watches[T] {
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }
 
-// Follow gives what the key's source says. leave must be called once; the last one waits until the source has ended.
+// Follow returns the value that the key's source sets. The caller must call leave once. The last follower's leave
+// waits until the source has ended.
 func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +71,7 @@ func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 func (w *Watches[T]) start(key string) *watch[T] {
 	var zero T
 	one := &watch[T]{newest: NewNewest(zero)}
-	ctx, cancel := context.WithCancel(context.Background()) // no follower's own: any of them may leave first
+	ctx, cancel := context.WithCancel(context.Background()) // not a follower's: any may leave first
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -87,7 +89,7 @@ func (w *Watches[T]) leave(key string, one *watch[T]) {
 	one.followers--
 	last := one.followers == 0
 	if last {
-		delete(w.running, key) // whoever comes now starts another
+		delete(w.running, key) // the next follower starts a new source
 	}
 	w.mu.Unlock()
 	if last {
@@ -95,5 +97,5 @@ func (w *Watches[T]) leave(key string, one *watch[T]) {
 	}
 }
 
-// Changed gives a channel that closes when a watched sale has changed.
+// Changed returns a channel that closes when a watched sale has changed.
 func (c *Catalog) Changed() <-chan struct{} { return c.live.Load().changed }
