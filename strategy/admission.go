@@ -10,20 +10,23 @@ import (
 	"flashsale/model"
 )
 
-// admissionLimits: a few hundred attempts cost a script a millisecond or two, during which Redis serves nobody else; the
-// second call keeps Redis busy while the first one's answer is on its way.
+// admissionLimits bounds the calls of the gate. Batch: a script with a few hundred attempts takes a millisecond or
+// two, and Redis serves no other client meanwhile. Calls: the second call keeps Redis busy while the reply to the
+// first one is on its way.
 var admissionLimits = gather.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
-// errUnsure: the gate is open, but could not look everywhere for units.
+// errUnsure means that the gate did not admit the attempt, and that not all of its parts could be asked for units.
 var errUnsure = errors.New("not all parts of the gate could be asked")
 
-// admission brings attempts to the gate, those of one line that gathered in one call.
+// admission brings attempts to the gate. Attempts of one line that gather while its calls are under way share the
+// next call.
 type admission struct {
 	needs    Needs
 	gatherer *gather.Gatherer[model.Attempt, model.Outcome]
 }
 
-// newAdmission makes one; guard, if any, decides whether a call to a node is made, and hears of its error.
+// newAdmission makes an admission. guard may be nil. If it is not, it wraps every call to a node of Redis: it decides
+// whether the call is made, and it receives the error of the call.
 func newAdmission(n Needs, guard func(node string, call func() ([]model.Outcome, error)) ([]model.Outcome, error)) *admission {
 	admit := func(ctx context.Context, line string, attempts []model.Attempt) ([]model.Outcome, error) {
 		saleID := attempts[0].SaleID
@@ -36,8 +39,10 @@ func newAdmission(n Needs, guard func(node string, call func() ([]model.Outcome,
 	return &admission{needs: n, gatherer: gather.New(n.batched(admissionLimits), admit)}
 }
 
-// deduct gives the gate's outcome. model.ErrNoGate: it has none, and a gate was asked for. errUnsure: it can't say.
-// model.ErrUnavailable: too many wait for it. Any other error leaves open whether the attempt was admitted.
+// deduct returns the gate's outcome. It returns model.ErrNoGate if the sale has no open gate, after it has asked for
+// one, errUnsure if not all parts of the gate could be asked for units, and model.ErrUnavailable if too many attempts
+// wait for the gate or the strategy is closed. After any other error the attempt may have been admitted, unless guard
+// did not make the call.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	line, err := ad.needs.Gate.Line(ctx, a.SaleID, a.UserID)
 	if err != nil {

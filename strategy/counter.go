@@ -9,10 +9,11 @@ import (
 	"flashsale/model"
 )
 
-// localUsers bounds the users that an instance counts in memory; the least recent are forgotten first.
+// localUsers bounds the users whose requests an instance counts in memory. Beyond that the cache evicts users that
+// have not made requests recently or often.
 const localUsers = 100_000
 
-// localCounter holds users to their request frequency while Redis, which counts for all instances, is away.
+// localCounter limits the request frequency of users while Redis, which counts for all instances, does not answer.
 type localCounter struct {
 	limiters *otter.Cache[string, *rate.Limiter]
 }
@@ -21,7 +22,7 @@ func newLocalCounter() *localCounter {
 	return &localCounter{limiters: otter.Must(&otter.Options[string, *rate.Limiter]{MaximumSize: localUsers})}
 }
 
-// count counts one request; ok is false if it came too soon, and retryAfter says when the next may come.
+// count counts one request. ok is false if the request came too soon; the next one is allowed after retryAfter.
 func (c *localCounter) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	f := a.Frequency
 	if f.Limit <= 0 {

@@ -10,16 +10,16 @@ import (
 	"flashsale/model"
 )
 
-// fallbackLimits: one writer a sale, so that races are only between instances; the queue is a few batches' worth, so
-// that nobody waits long for a no.
+// fallbackLimits bounds the transactions of the fallback. Calls: one transaction at a time for each sale, so that an
+// instance does not race against itself. Queue: a few batches, so that no attempt waits long for a refusal.
 var fallbackLimits = gather.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
 
-// closeGrace is how long a stop waits for the batches under way before it cuts them off: a batch that is cut off has
-// happened or not, and its buyers find out under their keys.
+// closeGrace is how long Close waits for the batches under way before it cancels them. A cancelled batch may have
+// taken effect or not; its buyers learn the outcome when they repeat their requests under the same keys.
 const closeGrace = time.Second
 
-// fallback takes units in the database for attempts that the gate can't take, those of one sale that gathered in one
-// transaction.
+// fallback takes units in the database for attempts that the gate cannot judge. Attempts on one sale that gather
+// while a transaction is under way share the next transaction.
 type fallback struct {
 	gatherer *gather.Gatherer[model.Attempt, model.Outcome]
 }
@@ -28,7 +28,7 @@ func newFallback(n Needs) *fallback {
 	return &fallback{gatherer: gather.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 		outcomes, err := race(ctx, n, batchTries, saleID, attempts)
 		if errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrLostRace) {
-			// It may have committed before its connection broke; then the ids are known now.
+			// The transaction may have committed before its connection broke. Then the second try finds the ids known.
 			outcomes, err = race(ctx, n, batchTries, saleID, attempts)
 		}
 		if err != nil {
@@ -39,8 +39,9 @@ func newFallback(n Needs) *fallback {
 	})}
 }
 
-// deduct gives the attempt's outcome. An attempt whose caller leaves is still decided: its buyer finds the order
-// under its key. model.ErrUnavailable: the database could not take it, or too many wait.
+// deduct returns the attempt's outcome. If ctx ends first, the attempt is decided all the same, and its buyer finds
+// the order under the request key. deduct returns model.ErrUnavailable if the database could not take the attempt,
+// too many attempts wait, or the strategy is closed.
 func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := f.gatherer.Do(ctx, a.SaleID, a)
 	if errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed) {

@@ -13,24 +13,27 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before Redis is left alone. A call has all the attempts that
-	// gathered, and two are under way at once: a Redis that hangs holds buyers up for two time-outs.
+	// breakerTrips is how many calls in a row must fail before the breaker opens. A call carries all attempts that
+	// gathered, and two calls of a line are under way at once, so a Redis that hangs delays buyers by two timeouts.
 	breakerTrips = 3
-	// breakerRest is how long it is left alone before one attempt tries it again.
+	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
 	breakerRest = time.Second
-	// breakerNodes bounds the nodes of a Cluster that are told apart; it can't have more.
+	// breakerNodes bounds the breakers, one for each node. Redis recommends at most 1000 nodes for a Cluster.
 	breakerNodes = 1000
 )
 
 // Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.
 //
-// Right: both ways draw on the same stock row, and an attempt has the same order id on both, so one that Redis
-// admitted although its reply was lost meets the order that the fallback made for it.
-// Breaks: when neither store can take it (503).
-// Costs: with Redis as the strategy redis; without it the database alone, in batches by one writer a sale.
+// Right: on both ways the units finally come from the same stock row, and an attempt has the same order id. If
+// Redis admitted an attempt but its reply was lost, and the fallback then made the order, the settler finds that
+// order under the id of the stream entry and makes no second one.
+// Breaks: when neither store can take the attempt, or when the database refuses an attempt that Redis may have
+// admitted (503).
+// Costs: with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in
+// batches, with one writer per sale on each instance.
 type Hybrid struct {
 	needs     Needs
-	breakers  *otter.Cache[string, *breaker] // by node: the others of a Cluster go on when one fails
+	breakers  *otter.Cache[string, *breaker] // by node: if one node of a Cluster fails, the others stay in use
 	admission *admission
 	fallback  *fallback
 	requests  *localCounter
@@ -50,7 +53,7 @@ func NewHybrid(n Needs) *Hybrid {
 	return h
 }
 
-// breaker is the one before a node of Redis.
+// breaker returns the circuit breaker of a node of Redis.
 func (h *Hybrid) breaker(node string) *breaker {
 	if b, found := h.breakers.GetIfPresent(node); found {
 		return b
@@ -60,7 +63,7 @@ func (h *Hybrid) breaker(node string) *breaker {
 		MaxRequests: 1,
 		Timeout:     breakerRest,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
-		// A call that a stop has cut off says nothing against Redis.
+		// A call that Close has cancelled does not count as a failure of Redis.
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
 		OnStateChange: func(node string, from, to gobreaker.State) {
 			h.needs.Log.Warn("circuit breaker before Redis", "node", node, "from", from.String(), "to", to.String())
@@ -69,7 +72,9 @@ func (h *Hybrid) breaker(node string) *breaker {
 	return b
 }
 
-// Deduct admits the attempt at the gate, or takes its units in the database. Busy in both: model.ErrUnavailable.
+// Deduct admits the attempt at the gate, or takes its units in the database. It returns model.ErrUnavailable if too
+// many attempts wait for Redis, if neither store could take the attempt, or if the database refused an attempt that
+// Redis may have admitted.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
@@ -77,13 +82,13 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return outcome, nil
 	case ctx.Err() != nil:
 		return model.Outcome{}, ctx.Err()
-	case errors.Is(err, model.ErrUnavailable): // more wait for Redis than may; the database would not be faster
+	case errors.Is(err, model.ErrUnavailable): // too many attempts wait for Redis; the database would not be faster
 		return model.Outcome{}, err
-	case errors.Is(err, errUnsure): // the gate doesn't know the attempt
+	case errors.Is(err, errUnsure): // the gate has not admitted the attempt
 		return h.fallback.deduct(ctx, a)
 	case errors.Is(err, model.ErrNoGate):
 		outcome, err = h.fallback.deduct(ctx, a)
-		// A sale that has ended may never have a gate again.
+		// Other refusals are returned in any case: a sale that has ended, for example, may never have a gate again.
 		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
 		return unlessAdmitted(outcome, err, a.Keyless || over)
 	}
@@ -95,10 +100,11 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
-// unlessAdmitted gives the database's outcome, but no refusal unless it is sure that no gate has admitted the attempt.
-// Redis may have done so although its answer was lost, or for an earlier try of the same key, here or on another instance.
-// That entry is settled some time, perhaps with units that came back meanwhile: a refusal could turn out to be wrong.
-// What the database has under the id is final.
+// unlessAdmitted returns the database's outcome, but replaces a refusal by model.ErrUnavailable if a gate may have
+// admitted the attempt. sure says that none has. Redis may have admitted the attempt although its reply was lost, or
+// may have admitted an earlier try of the same key, on this instance or another one. That entry is settled later,
+// perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has
+// stored under the attempt's id is final and is always returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
 	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
 	if err != nil || sure || known {
@@ -107,10 +113,11 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
-// UsesGate is true. While there is no Redis, requests are counted in memory.
+// UsesGate returns true. While Redis does not answer, Deduct counts the requests in memory.
 func (*Hybrid) UsesGate() bool { return true }
 
-// Healthy reports an open circuit: sales go on, those that this Redis has on the database alone.
+// Healthy returns an error if a circuit breaker is not closed. Selling goes on: the database alone sells the sales of
+// that node.
 func (h *Hybrid) Healthy() error {
 	for _, b := range h.breakers.All() {
 		if b.State() != gobreaker.StateClosed {

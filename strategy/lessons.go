@@ -2,16 +2,16 @@ package strategy
 
 import "strings"
 
-// Lesson is what a strategy's own comment says of it.
+// Lesson is the doc comment of a strategy, in four parts.
 type Lesson struct {
-	How    string // it takes a unit
-	Right  string // when, and why
-	Breaks string // when
+	How    string // how it takes a unit
+	Right  string // when it is correct, and why
+	Breaks string // when it fails
 	Costs  string
 }
 
-// LessonOf reads the comment of a strategy in the source that this program was built from; it is empty for an
-// unknown name.
+// LessonOf returns the lesson of a strategy. It reads the embedded source file of the strategy, and returns an empty
+// Lesson for an unknown name.
 func LessonOf(name string) (l Lesson) {
 	source, err := sources.ReadFile(name + ".go")
 	if err != nil {
@@ -30,7 +30,8 @@ func LessonOf(name string) (l Lesson) {
 	return l
 }
 
-// comment is the comment on the type in a source that comes with its first "Right:".
+// comment returns the doc comment of a strategy's type: the comment that contains the first "// Right:" of the
+// source.
 func comment(source string) string {
 	before, after, _ := strings.Cut(source, "// Right:")
 	before = before[strings.LastIndex(before, "\n\n")+2:]

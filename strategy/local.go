@@ -12,46 +12,50 @@ import (
 )
 
 const (
-	// shareAge is how old an instance's knowledge of an empty gate may be: within it a no costs nothing, and
-	// after it units that came back, or that a dead instance never sold, are seen.
+	// shareAge is how long an instance may refuse from memory after it has read that the gate has too few units.
+	// Within this time a refusal costs no call. After it, the instance looks again and finds units that were released
+	// or that a dead instance did not sell.
 	shareAge = 250 * time.Millisecond
-	// maxLooks bounds an attempt's looks at the gate: others may take what a look has brought, and then the gate
-	// itself has to say.
+	// maxLooks bounds an attempt's looks at the gate. Other attempts may take the units that a look has brought;
+	// after maxLooks the gate itself judges the attempt.
 	maxLooks = 2
-	// shareSales bounds the sales that an instance keeps a share of; one that is forgotten is looked up again.
+	// shareSales bounds the sales for which an instance keeps a share. If a share was evicted, the gate is looked at
+	// again.
 	shareSales = 10_000
 )
 
-// Local takes a unit from this instance's own share in memory first, then at the gate: both must say yes.
+// Local takes the units from this instance's own share in memory first, then at the gate. Memory can only refuse
+// an attempt; only the gate admits one.
 //
-// Right: the gate and the database decide as they do for Redis; memory only says no, and only if a look at
-// the gate, not older than a quarter of a second, has found too few units for the attempt.
-// Breaks: as Redis does. An instance that dies takes nothing along, since a share is a leave to ask, not stock.
-// Costs: a no from memory is the cheapest there is; units that come back are offered up to a quarter of a second
-// late, and each instance looks at the gate when its share is used up.
+// Right: the gate and the database decide as they do for the strategy redis. Memory refuses an attempt only if at
+// most a quarter of a second ago the gate had too few units for it.
+// Breaks: without Redis it sells nothing (503), as the strategy redis. An instance that dies loses no units, since
+// a share is only permission to ask the gate, not stock.
+// Costs: a refusal from memory costs no call to Redis. Released units are offered up to a quarter of a second late,
+// and each instance looks at the gate when its share is used up.
 type Local struct {
 	redis  *Redis
 	needs  Needs
 	shares *otter.Cache[string, *share]
 }
 
-// share is what this instance may still ask the gate for on one sale.
+// share is the number of units of one sale that this instance may still ask the gate for.
 type share struct {
 	mu      sync.Mutex
 	units   int64
-	left    int64     // at the gate when it was last looked at
-	lookAt  time.Time // when that was
-	looking *look     // under way; nil if none is
+	left    int64     // units left at the gate at lookAt
+	lookAt  time.Time // when the gate was last looked at
+	looking *look     // the look that is under way, or nil
 }
 
-// look is one question to the gate, for all who want to know at that moment.
+// look is one read of the gate, shared by all attempts that need it at that moment.
 type look struct {
 	over chan struct{}
 	ok   bool // set before over is closed
 }
 
-// NewLocal makes the strategy. Of what the gate has left, an instance takes LocalShare, a part of 1, and LocalBuffer
-// units more, so that it does not look again for each of the last few.
+// NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate,
+// plus Needs.LocalBuffer units, so that the instance does not look again for each of the last few units.
 func NewLocal(n Needs) *Local {
 	return &Local{
 		redis: NewRedis(n), needs: n,
@@ -59,8 +63,9 @@ func NewLocal(n Needs) *Local {
 	}
 }
 
-// Deduct takes the units here, then at the gate, and gives them back here if the gate did not sell them. An attempt
-// with a key of its buyer's asks the gate even if memory says no: it may repeat one that was accepted.
+// Deduct takes the units from the share, then at the gate, and returns them to the share if the gate did not sell
+// them. An attempt with a buyer's own key asks the gate even if memory could refuse it: it may repeat an attempt that
+// was accepted.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	s, found := l.shares.GetIfPresent(a.SaleID)
 	if !found {
@@ -81,8 +86,9 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return outcome, err
 }
 
-// take takes units from the share, after a look at the gate if they don't suffice. exhausted: that look, or one
-// shortly before, found too few. Neither: nobody knows, and the gate has to say.
+// take takes the attempt's units from the share, after a look at the gate if the share has too few. exhausted is true
+// if that look, or one at most shareAge ago, found too few units. If both results are false, the gate has to judge
+// the attempt.
 func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exhausted bool) {
 	n := int64(a.Quantity)
 	s.mu.Lock()
@@ -100,8 +106,9 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 	}
 }
 
-// look asks the gate how many units are left and takes a new share. One caller does it for all who want it at that
-// moment. The caller holds s.mu, which is free while the gate is asked.
+// look reads the number of units left at the gate and takes a new share. Of several callers at the same time, one
+// asks the gate and the others wait for its result. The caller holds s.mu, which look releases while the gate is
+// asked.
 func (l *Local) look(ctx context.Context, s *share, saleID string) (ok bool) {
 	if other := s.looking; other != nil {
 		s.mu.Unlock()
@@ -136,7 +143,7 @@ func (s *share) giveBack(n int64) {
 	s.units += n
 }
 
-// learn notes that the gate had no more than left units at an instant.
+// learn records that the gate had at most left units at the time now.
 func (s *share) learn(left int64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,10 +151,10 @@ func (s *share) learn(left int64, now time.Time) {
 	s.units = min(s.units, left)
 }
 
-// UsesGate is true: the script that admits also counts.
+// UsesGate returns true: the script that admits an attempt also counts the request.
 func (*Local) UsesGate() bool { return true }
 
-// Healthy is always so; Redis itself is asked elsewhere.
+// Healthy returns nil. The readiness check pings Redis by itself.
 func (*Local) Healthy() error { return nil }
 
 // Close refuses new attempts and waits for those under way.

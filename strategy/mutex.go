@@ -6,20 +6,20 @@ import (
 	"flashsale/model"
 )
 
-// Mutex does what Naive does, but holds the one lock of this process from the read to the write. The lock is a
-// channel with room for one, so that waiting for it ends when the caller leaves.
+// Mutex does what Naive does, but holds a lock of this process from the read to the write. The lock is a channel
+// of capacity 1, so that an attempt stops waiting for it when the request is cancelled.
 //
-// Right: in one process, where whatever else writes stock rows holds the same lock (repository.Store.Exclusive).
-// Breaks: with a second instance, which has a lock of its own and knows nothing of this one: between the two it
-// is Naive again, and oversells.
-// Costs: all buyers of all sales stand in one line, those who get a no included; the database works for one of
+// Right: in one process, if all other code that writes stock rows holds the same lock (repository.Store.Exclusive).
+// Breaks: with a second instance, which has a lock of its own. Between the two instances nothing is locked, as with
+// the strategy naive, so they oversell.
+// Costs: all buyers of all sales wait in one queue, including those who are refused; the database works for one of
 // them at a time.
 type Mutex struct {
 	lock  chan struct{}
 	naive *Naive
 }
 
-// NewMutex makes the strategy. Needs.Lock has room for one.
+// NewMutex makes the strategy. Needs.Lock must have capacity 1.
 func NewMutex(n Needs) *Mutex { return &Mutex{lock: n.Lock, naive: NewNaive(n)} }
 
 // Deduct waits for the lock, then reads, checks and writes.
@@ -33,11 +33,11 @@ func (m *Mutex) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return m.naive.Deduct(ctx, a)
 }
 
-// UsesGate is false.
+// UsesGate returns false.
 func (*Mutex) UsesGate() bool { return false }
 
-// Healthy is always so.
+// Healthy returns nil.
 func (*Mutex) Healthy() error { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (*Mutex) Close() {}

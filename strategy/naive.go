@@ -6,17 +6,17 @@ import (
 	"flashsale/model"
 )
 
-// Naive reads the stock, checks it, and writes back what follows, each on its own: the way that most shops start
-// with, kept here to be seen failing.
+// Naive reads the stock, checks it, and writes the new stock back in a separate step, without a lock. Most shops
+// start like this; the strategy is here to show how it fails.
 //
 // Right: only when one buyer comes at a time.
-// Breaks: as soon as two come at once. Both read the same number, both find it large enough, and the later write
-// covers the earlier, so that one unit is sold twice. No constraint in the database notices, since each row is
-// right by itself; only the orders outnumber the stock.
-// Costs: two trips to the database and nothing that waits: fast, and wrong.
+// Breaks: as soon as two buyers come at once. Both read the same stock, both find it large enough, and the later
+// write overwrites the earlier one, so that one unit is sold twice. No constraint in the database fails, since each
+// row is valid by itself; only the orders add up to more than the stock.
+// Costs: one read and one transaction that writes, without waiting for a lock: fast, and wrong.
 type Naive struct {
 	needs   Needs
-	between func() // a test's way in between the read and the write
+	between func() // called between the read and the write; for tests
 }
 
 // NewNaive makes the strategy.
@@ -35,11 +35,11 @@ func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return n.needs.Database.Overwrite(ctx, a, look)
 }
 
-// UsesGate is false.
+// UsesGate returns false.
 func (*Naive) UsesGate() bool { return false }
 
-// Healthy is always so; that it oversells, the operator has allowed.
+// Healthy returns nil. It does not report the overselling, since the operator has chosen this strategy.
 func (*Naive) Healthy() error { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (*Naive) Close() {}

@@ -12,27 +12,30 @@ import (
 )
 
 const (
-	// optimisticTries bounds the races that one attempt runs. Somebody wins each race, so an attempt that
-	// loses this many has seen at least as many units sold to others.
+	// optimisticTries bounds the tries of one attempt. Each lost race was won by another transaction, so an attempt
+	// that has lost this many has seen at least as many changes of the stock row by others, mostly sales.
 	optimisticTries = 64
-	// batchTries bounds the races of a batch: it meets the writers of the other instances, their settlers too.
+	// batchTries bounds the tries of a batch, which races against the fallbacks of other instances and the settlers.
 	batchTries         = 64
 	optimisticPause    = time.Millisecond
 	optimisticMaxPause = 50 * time.Millisecond
 )
 
-// Optimistic reads the stock row with its version and takes the units only if the version is still the same,
-// one transaction an attempt.
+// Optimistic reads the stock row with its version and takes the units only if the version is still the same, in
+// one transaction per attempt.
 //
-// Right: the UPDATE names the version that was read, so of those who read the same row exactly one succeeds.
-// Breaks: never oversells; without retries it undersells, since losers would leave while units remain.
-// Costs: every loser has done its work in vain: the more come at once, the fewer get through.
+// Right: the UPDATE requires the version that was read, so of the transactions that read the same version only one
+// succeeds.
+// Breaks: it never oversells. Without retries it would undersell, since an attempt that lost its race would be
+// given up while units remain.
+// Costs: every lost race is wasted work: the more attempts come at once, the fewer of them succeed.
 type Optimistic struct{ needs Needs }
 
 // NewOptimistic makes the strategy.
 func NewOptimistic(n Needs) *Optimistic { return &Optimistic{needs: n} }
 
-// Deduct runs the race until it is won or the attempt refused; model.ErrUnavailable when it was lost too often.
+// Deduct repeats the transaction until it succeeds or the attempt is refused. It returns model.ErrUnavailable if the
+// transaction has lost its race optimisticTries times.
 func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcomes, err := race(ctx, o.needs, optimisticTries, a.SaleID, []model.Attempt{a})
 	if err != nil {
@@ -41,16 +44,17 @@ func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcomes[0], nil
 }
 
-// UsesGate is false.
+// UsesGate returns false.
 func (*Optimistic) UsesGate() bool { return false }
 
-// Healthy is always so.
+// Healthy returns nil.
 func (*Optimistic) Healthy() error { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (*Optimistic) Close() {}
 
-// race deducts attempts on one sale, and again after each lost race, with pauses that grow and vary.
+// race deducts attempts on one sale, and tries again after each lost race, with random pauses that grow. It returns
+// model.ErrUnavailable if all tries have lost.
 func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	outcomes, err := backoff.Retry(ctx, func() ([]model.Outcome, error) {
 		outcomes, err := n.Database.Deduct(ctx, saleID, attempts)
@@ -69,7 +73,8 @@ func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []mo
 	return outcomes, err
 }
 
-// jitter starts at about one transaction's time and grows to what a crowd of a pool's size needs to thin out.
+// jitter returns the random pauses between tries. The first ones are about as long as a transaction. The longest ones
+// are long enough to spread out as many attempts as a connection pool lets run at once.
 func jitter() backoff.BackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: optimisticPause, RandomizationFactor: 1, Multiplier: 1.5, MaxInterval: optimisticMaxPause,

@@ -9,23 +9,27 @@ import (
 	"flashsale/model"
 )
 
-// pessimisticTimeout ends a transaction that waits for the row, or anything else, longer than buyers would.
+// pessimisticTimeout ends a transaction that waits for the row lock, or for anything else, longer than a buyer would
+// wait.
 const pessimisticTimeout = 5 * time.Second
 
-// Pessimistic locks the stock row by SELECT ... FOR UPDATE, checks it and takes the units, one transaction an attempt.
+// Pessimistic locks the stock row by SELECT ... FOR UPDATE, checks it and takes the units, in one transaction per
+// attempt.
 //
-// Right: whoever holds the row's lock reads what nobody else can change before the commit, on any instance.
-// Breaks: never oversells. A sale with more buyers than the database finishes in the time-out tells some of them
-// to try again. SQLite knows no row locks and drops FOR UPDATE: there it is safe only because SQLite has a
-// single writer.
-// Costs: buyers pass the hot row one by one, each for as long as a commit takes, and each who waits keeps a
-// connection; hence the order and the buyer are written first, and the row is locked last.
+// Right: while a transaction holds the lock of the row, no other transaction, on any instance, can change the stock
+// that it has read.
+// Breaks: it never oversells. If more buyers come than the database serves within the timeout, some of them are told
+// to try again. SQLite has no row locks, and FOR UPDATE is left out there: the strategy is safe on SQLite only
+// because SQLite has a single writer.
+// Costs: transactions lock the hot row one after another, each until its commit, and each transaction that waits
+// occupies a connection. Therefore the order and the buyer are written first, and the row is locked last.
 type Pessimistic struct{ needs Needs }
 
 // NewPessimistic makes the strategy.
 func NewPessimistic(n Needs) *Pessimistic { return &Pessimistic{needs: n} }
 
-// Deduct runs the transaction; model.ErrUnavailable when it doesn't end in time.
+// Deduct runs the transaction. It returns model.ErrUnavailable if the transaction does not end within
+// pessimisticTimeout.
 func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, pessimisticTimeout)
 	defer cancel()
@@ -36,11 +40,11 @@ func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcom
 	return outcome, err
 }
 
-// UsesGate is false.
+// UsesGate returns false.
 func (*Pessimistic) UsesGate() bool { return false }
 
-// Healthy is always so.
+// Healthy returns nil.
 func (*Pessimistic) Healthy() error { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (*Pessimistic) Close() {}

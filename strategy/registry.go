@@ -1,10 +1,11 @@
-// Package strategy holds the ways to take units from stock, one a file, all behind one method:
+// Package strategy holds the strategies, which are ways to take units from stock. Each has its own file, and all have
+// the same method:
 //
 //	Deduct(ctx, attempt) (model.Outcome, error)
 //
-// A refusal is an outcome; an error means that something broke, and model.ErrUnavailable that the attempt
-// may be tried again. Every strategy refuses in the same order: not_found, not_started, ended, paused,
-// limit_reached, sold_out. An attempt whose id was accepted or queued before gets that answer first.
+// A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried
+// again. Every strategy refuses in the same order: not_found, not_started, ended, paused, limit_reached, sold_out.
+// Before these checks, an attempt whose id was already accepted or queued gets that outcome again.
 package strategy
 
 import (
@@ -18,42 +19,45 @@ import (
 	"flashsale/model"
 )
 
-// Gate is what strategies need of Redis.
+// Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
-	// Admit takes the units of attempts on one sale and queues them, or refuses them; model.NoGate where no gate of
-	// this epoch is open, model.Unsure where the database has to say.
+	// Admit takes the units of attempts on one sale and queues the attempts, or refuses them. The verdict is
+	// model.NoGate if no gate of this epoch or a newer one is open, and model.Unsure if the database has to decide.
 	Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error)
-	// Peek reads the gates of sales as they stand, in the order of the sales.
+	// Peek reads the present state of the gates of sales, in the order of the sales.
 	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
-	// Line names the attempts that one script judges together: a sale's, or those of the users of one part of its gate.
+	// Line returns the key under which a user's attempt is batched. The attempts of a line are judged by one script.
+	// A line is a sale, or the user's part of its gate if the gate has several parts.
 	Line(ctx context.Context, saleID, userID string) (string, error)
-	// Node names the Redis that judges a line, if there are several.
+	// Node returns the name of the Redis node that judges a line, or an empty string if there is one Redis only.
 	Node(ctx context.Context, line string) string
 }
 
-// Database is what strategies need of the truth.
+// Database is the part of the database that strategies use.
 type Database interface {
-	// Deduct writes orders for attempts on one sale if no other writer comes between, else model.ErrLostRace.
+	// Deduct writes orders for attempts on one sale. It returns model.ErrLostRace, and writes nothing, if another
+	// transaction has changed the stock row after Deduct read it.
 	Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
 	// DeductLocked writes an attempt's order while it holds a lock on the stock row.
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// Look reads what there is to know of an attempt.
+	// Look reads the sale, its stock and the outcome of the attempt if it is already decided.
 	Look(ctx context.Context, a model.Attempt) (model.Look, error)
-	// Overwrite writes an attempt's order and the stock as they follow from a look, whoever wrote in between.
+	// Overwrite writes an attempt's order, and the stock computed from look, even if another transaction has changed
+	// the stock since then.
 	Overwrite(ctx context.Context, a model.Attempt, look model.Look) (model.Outcome, error)
 }
 
-// Control is what strategies need of the instance's control module.
+// Control is the part of service.Gates that strategies use.
 type Control interface {
-	// Epoch is the newest generation of a sale's gate that this instance has heard of.
+	// Epoch returns the newest epoch of a sale's gate that this instance has read.
 	Epoch(saleID string) int64
-	// Judge says whether a sale sells now, as far as this instance knows.
+	// Judge returns model.Accepted if the sale sells now according to the memory of this instance, or else a refusal.
 	Judge(saleID string) model.Verdict
-	// NeedGate asks for an open gate of a sale that has none; it doesn't wait for it.
+	// NeedGate asks for an open gate for a sale that has none, and does not wait for it.
 	NeedGate(saleID, reason string)
 }
 
-// Needs are the parts that strategies are made of.
+// Needs are the dependencies and settings of strategies.
 type Needs struct {
 	Gate     Gate
 	Database Database
@@ -61,17 +65,20 @@ type Needs struct {
 	Log      *slog.Logger
 	Retried  func() // counts a transaction that lost its race
 	Now      func() time.Time
-	Batch    int           // most attempts in one call of a store, if the store's own limit is not lower; 0: that one
-	Lock     chan struct{} // with room for one; mutex holds it
-	// LocalShare and LocalBuffer are how much of the gate's units local may take in memory: a part of 1, and units.
+	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
+	Lock     chan struct{} // of capacity 1; the lock of the strategy mutex
+	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how many of the gate's units the strategy local
+	// takes as its share.
 	LocalShare  float64
 	LocalBuffer int64
 }
 
-// callsAlone are under way at once when each attempt has a call of its own: as many as there are connections.
+// callsAlone is how many calls of a line or sale are under way at once if each attempt has a call of its own: as many
+// as the gate's pool has connections.
 const callsAlone = 64
 
-// batched keeps limits within the batch that was asked for; calls of single attempts need more of them at once.
+// batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at
+// once.
 func (n Needs) batched(l gather.Limits) gather.Limits {
 	if n.Batch > 0 {
 		l.Batch = min(l.Batch, n.Batch)
@@ -88,13 +95,13 @@ type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// UsesGate reports whether Deduct admits at the gate, and counts the user's requests (Attempt.Frequency) there.
 	UsesGate() bool
-	// Healthy reports what the strategy lacks, or nil.
+	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
 	// Close ends what the strategy started and waits for it.
 	Close()
 }
 
-// sources are the strategies' files, for what their comments say.
+// sources holds the files of the strategies. LessonOf reads their comments.
 //
 //go:embed naive.go mutex.go pessimistic.go optimistic.go redis.go local.go hybrid.go
 var sources embed.FS
@@ -104,7 +111,7 @@ func Names() []string {
 	return []string{"naive", "mutex", "pessimistic", "optimistic", "redis", "local", "hybrid"}
 }
 
-// New makes the strategy of a name.
+// New makes the strategy with this name. It returns an error if the name is unknown.
 func New(name string, n Needs) (Strategy, error) {
 	switch name {
 	case "naive":
