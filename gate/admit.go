@@ -8,7 +8,7 @@ import (
 	"flashsale/model"
 )
 
-// verdicts are what the codes of admit.lua mean, by code.
+// verdicts maps each code of admit.lua to an outcome.
 var verdicts = [...]model.Outcome{
 	codeAdmitted:     {Verdict: model.Accepted},
 	codeKnown:        {Verdict: model.Accepted, Repeated: true},
@@ -40,11 +40,14 @@ const (
 	codeSoldOut
 )
 
-// Admit judges attempts on one sale in the order of their arrival; those that pass have their units taken and are
-// appended to the stream, all in one script for each line. epoch is the newest one that the caller knows: an older gate
-// admits nothing, nor does one that was installed on another Redis. The outcomes stand in the order of the attempts:
-// queued (Repeated if the id was known), a refusal, model.NoGate where there is no open gate to judge, or model.Unsure
-// where not all parts could be asked for units. An error leaves open which were admitted.
+// Admit judges attempts on one sale in the order of their arrival. It takes the units of those that pass and appends
+// them to the stream, with one run of the script for each part of the gate. epoch is the newest epoch that the caller
+// has read: a gate with an older epoch admits nothing, and neither does a gate that was installed on another Redis
+// process.
+//
+// The outcomes are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
+// there is no open gate, or model.Unsure if not all parts could be asked for units. After an error, any of the
+// attempts may have been admitted.
 func (g *Gate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -71,7 +74,7 @@ func (g *Gate) Admit(ctx context.Context, saleID string, attempts []model.Attemp
 	return outcomes, nil
 }
 
-// admit runs the script on one part of a gate, whose attempts they are.
+// admit runs admit.lua on the part of a gate to which all these attempts belong.
 func (g *Gate) admit(ctx context.Context, tag string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	keys := make([]string, 4, 4+len(attempts))
 	keys[0], keys[1], keys[2], keys[3] = gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// QueueAge tells how long ago, by Redis's clock, the oldest entry in the streams of these sales was admitted; 0 if there
-// is none. An error: Redis does not answer.
+// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of these sales was admitted. It
+// returns 0 if the streams have no entries, and an error if Redis does not answer.
 func (g *Gate) QueueAge(ctx context.Context, saleIDs ...string) (time.Duration, error) {
 	var tags []string
 	for _, id := range saleIDs {
@@ -27,7 +27,7 @@ func (g *Gate) QueueAge(ctx context.Context, saleIDs ...string) (time.Duration, 
 		for i, tag := range tags {
 			firsts[i] = p.XRangeN(ctx, streamKey(tag), "-", "+", 1)
 		}
-		now = p.Time(ctx) // last: no entry is younger
+		now = p.Time(ctx) // after the reads, so that no entry is newer
 		return nil
 	})
 	if err != nil {

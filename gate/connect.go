@@ -14,25 +14,29 @@ import (
 
 const (
 	dialTimeout = time.Second
-	// ioTimeout is far above a script's microseconds and far below a buyer's patience.
+	// ioTimeout is far longer than a script runs (microseconds) and far shorter than a buyer waits.
 	ioTimeout = 500 * time.Millisecond
-	// retries are few: a script that ran although its reply was lost is harmless, but waiting is not.
+	// retries is low because each retry lengthens the wait. Running a script again after a lost reply is harmless.
 	retries = 1
-	// redirects of a Cluster: to the node that has the slot now, and a retry there.
+	// redirects is for a Cluster: one redirect to the node that has the slot now, and the retries there.
 	redirects = 1 + retries
-	// poolSize connections serve thousands of attempts, each for well under a millisecond. A Cluster has so many a node.
+	// poolSize connections are enough for thousands of attempts, since each call takes well under a millisecond. For a
+	// Cluster this is the number for each node.
 	poolSize = 64
 	// poolTimeout is how long an attempt waits for a connection before the gate counts as unreachable.
 	poolTimeout = 2 * time.Second
 )
 
-// Connect makes a client of the Redis that an address names: redis://host:6379/0 is one; several of these, or of
-// host:port, with commas between them are nodes of a Cluster; redis+sentinel://host:26379,host:26379/name is the primary
-// that the sentinels say. rediss is over TLS. Nothing is dialled yet, and the client is the caller's to close. No error
-// shows a password.
+// Connect makes a client for the Redis at an address:
+//   - redis://host:6379/0 is a single Redis.
+//   - Several of these, or of host:port, separated by commas, are nodes of a Cluster.
+//   - redis+sentinel://host:26379,host:26379/name is the primary called name, which the sentinels report.
+//
+// The scheme rediss, or rediss+sentinel, uses TLS. Connect does not dial yet. The caller must close the client. No
+// error contains a password.
 func Connect(address string) (redis.UniversalClient, error) { return connect(address, false) }
 
-// ConnectReplicas makes a client for reads. In a Cluster, and behind sentinels, it prefers replicas.
+// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas.
 func ConnectReplicas(address string) (redis.UniversalClient, error) { return connect(address, true) }
 
 func connect(address string, replicas bool) (redis.UniversalClient, error) {
@@ -77,7 +81,7 @@ func Options(address string) (*redis.Options, error) {
 	return opts, nil
 }
 
-// bounded are options with every wait and the pool set, as Options sets them.
+// bounded returns options for a Cluster or sentinels with the same timeouts, retries and pool size as Options.
 func bounded() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		DialTimeout: dialTimeout, ReadTimeout: ioTimeout, WriteTimeout: ioTimeout,
@@ -87,11 +91,11 @@ func bounded() *redis.UniversalOptions {
 	}
 }
 
-// clusterOptions reads nodes of a Cluster: [redis://[user:password@]]host:port, with commas between them. The first one
-// says for all how to speak to them.
+// clusterOptions parses the nodes of a Cluster: [redis://[user:password@]]host:port, separated by commas. User,
+// password and scheme of the first node apply to all nodes; another node may omit them, but not change them.
 func clusterOptions(address string) (*redis.UniversalOptions, error) {
 	opts := bounded()
-	opts.MaxRetries = -1 // a Cluster's client retries by its redirects
+	opts.MaxRetries = -1 // the client of a Cluster retries within MaxRedirects
 	for i, node := range strings.Split(address, ",") {
 		scheme, rest, named := strings.Cut(node, "://")
 		if !named {
@@ -115,7 +119,7 @@ func clusterOptions(address string) (*redis.UniversalOptions, error) {
 	return opts, nil
 }
 
-// sentinelOptions reads [user:password@]host:26379,host:26379/name[/db][?sentinel_username=...&sentinel_password=...].
+// sentinelOptions parses [user:password@]host:26379,host:26379/name[/db][?sentinel_username=...&sentinel_password=...].
 func sentinelOptions(scheme, address string) (*redis.UniversalOptions, error) {
 	opts := bounded()
 	opts.TLSConfig = secured(scheme)
@@ -158,7 +162,8 @@ func credentials(address string) (user, password, rest string, err error) {
 	return user, password, address[at+1:], nil
 }
 
-// secured is nil without TLS. Each server is known by the name that it is dialled under.
+// secured returns the TLS settings of a scheme, or nil if the scheme is without TLS. The certificate of each server
+// is checked against the host name in its address.
 func secured(scheme string) *tls.Config {
 	if scheme != "rediss" {
 		return nil

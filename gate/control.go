@@ -14,7 +14,7 @@ import (
 // instanceTTL is how long an instance that no longer reports counts as running.
 const instanceTTL = 5 * time.Second
 
-// Announce tells every instance that a sale has changed.
+// Announce publishes to all instances that a sale has changed.
 func (g *Gate) Announce(ctx context.Context, saleID string) error {
 	if err := g.client.Publish(ctx, controlChannel, saleID).Err(); err != nil {
 		return fmt.Errorf("announce a change: %w", err)
@@ -22,8 +22,8 @@ func (g *Gate) Announce(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// Wake tells another instance which attempts are settled whose buyers wait there: only their orders' ids, since it asks
-// the database what became of them. Whoever can publish could say anything.
+// Wake publishes to another instance the ids of settled orders whose buyers wait there. It publishes no outcomes,
+// because anybody with access to Redis could publish false ones; the other instance reads them from the database.
 func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error {
 	payload, err := json.Marshal(slices.Collect(maps.Keys(outcomes)))
 	if err != nil {
@@ -35,9 +35,9 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 	return nil
 }
 
-// Listen hears what other instances announce until ctx ends: changed is called with a sale's id, woken with
-// the ids of orders whose buyers wait here. The client connects again by itself; what was said meanwhile is lost,
-// so polling stands behind both.
+// Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale,
+// and woken with the ids of settled orders whose buyers wait on this instance. After a lost connection the client
+// reconnects by itself, but the messages of that time are lost. Therefore polling must back up both.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
 	defer func() { _ = sub.Close() }()
@@ -74,12 +74,13 @@ func (g *Gate) Report(ctx context.Context, figures model.Instance) error {
 	return nil
 }
 
-// Leave takes this instance off the list of running ones.
+// Leave deletes the figures of this instance, so that it no longer counts as running.
 func (g *Gate) Leave(ctx context.Context) error {
 	return g.client.HDel(ctx, instancesKey, g.instance).Err()
 }
 
-// Instances reads the figures of the running instances by their ids, and forgets those that stopped reporting.
+// Instances reads the figures of the running instances by their ids, and deletes those of instances that have stopped
+// reporting.
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	all, err := g.client.HGetAll(ctx, instancesKey).Result()
 	if err != nil {
@@ -88,7 +89,7 @@ func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.I
 	running := make(map[string]model.Instance, len(all))
 	for id, payload := range all {
 		var figures model.Instance
-		_ = json.Unmarshal([]byte(payload), &figures) // what can't be read has no time, and is over
+		_ = json.Unmarshal([]byte(payload), &figures) // unreadable figures have no time of report and count as expired
 		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) > instanceTTL {
 			if err := g.client.HDel(ctx, instancesKey, id).Err(); err != nil {
 				return nil, fmt.Errorf("forget an instance: %w", err)

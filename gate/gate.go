@@ -1,5 +1,6 @@
-// Package gate is Redis: it says no fast and lets about as many attempts through as there is stock. What it
-// holds may be wiped, rolled back or cut off at any moment; the database decides, and a new gate is installed.
+// Package gate stores the gates of sales in Redis. A gate refuses fast and admits about as many attempts as there is
+// stock. Redis may lose its data, return to an older state or be out of reach at any moment. Therefore the database
+// makes the final decision, and a lost or wrong gate is replaced by a new one.
 package gate
 
 import (
@@ -56,16 +57,16 @@ var (
 	configureScript = redis.NewScript(configureSource)
 )
 
-// Gate speaks to Redis for one instance of the engine. Its methods are safe for concurrent use.
+// Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
 	client   redis.UniversalClient
 	instance string
-	parts    Parts // nil: each is in one
+	parts    Parts // nil: every gate has one part
 	moves    *moves
 }
 
-// New makes the gate of one instance. The client is the caller's to close. Every sale's gate is in one part, unless parts
-// tells otherwise.
+// New makes the Gate of one instance. The caller must close the client. Without parts, every sale's gate has one
+// part.
 func New(client redis.UniversalClient, instance string, parts ...Parts) *Gate {
 	g := &Gate{client: client, instance: instance, moves: newMoves()}
 	if len(parts) > 0 {
@@ -74,10 +75,11 @@ func New(client redis.UniversalClient, instance string, parts ...Parts) *Gate {
 	return g
 }
 
-// Ping asks Redis for an answer.
+// Ping returns an error if Redis does not answer.
 func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err() }
 
-// Version is the server's, empty if it doesn't tell. The Redis in the process doesn't know the question.
+// Version returns the version of the Redis server, or an empty string if the server does not report one. The embedded
+// Redis does not support INFO server.
 func (g *Gate) Version(ctx context.Context) (string, error) {
 	info, err := g.client.Info(ctx, "server").Result()
 	var refusal redis.Error
@@ -90,8 +92,8 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 	return infoField(info, "redis_version"), nil
 }
 
-// Count counts one request of a user to a sale; ok is false if there were too many within the window,
-// and then retryAfter is when the next may come.
+// Count counts one request of a user to a sale. ok is false if there were too many within the window; the next
+// request is allowed after retryAfter.
 func (g *Gate) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	line, err := g.Line(ctx, saleID, userID)
 	if err != nil {
@@ -104,8 +106,9 @@ func (g *Gate) Count(ctx context.Context, saleID, userID string, f model.Frequen
 	return time.Duration(ms) * time.Millisecond, ms == 0, nil
 }
 
-// Knows gives the request behind an order's id that the gate has admitted or was installed with. All parts are asked: an
-// id doesn't say whose it is. Nothing is said of an id that is not found while one doesn't answer.
+// Knows returns the request of an order's id that the gate has admitted or was installed with. It asks all parts,
+// since the id does not show to which user, and so to which part, it belongs. If a part does not answer and the
+// others do not have the id, Knows returns an error.
 func (g *Gate) Knows(ctx context.Context, orderID string) (request model.Request, known bool, err error) {
 	tags, err := g.parts.tags(ctx, model.SaleOf(orderID))
 	if err != nil {
@@ -131,11 +134,12 @@ func (g *Gate) Knows(ctx context.Context, orderID string) (request model.Request
 	return request, false, nil
 }
 
-// requestValue is what the gate keeps under an id.
+// requestValue returns the value that the gate stores under an id: quantity:hash.
 func requestValue(r model.Request) string { return strconv.Itoa(r.Quantity) + ":" + r.Hash }
 
-// CatchUp tells a sale's gate the changes behind the version after, up to upTo. Doing it twice is harmless, and so is a
-// part of the gate that is missing or knows less than after: it is told when somebody looks at it next.
+// CatchUp applies to a sale's gate the changes of the stock after the version after, up to upTo. A repeated call
+// changes nothing. A part of the gate that is missing, or whose version is older than after, stays as it is, without
+// an error: the next comparison of the gate's version with the stock's shows which changes it still needs.
 func (g *Gate) CatchUp(ctx context.Context, saleID string, after, upTo int64, changes []model.GateChange) error {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {

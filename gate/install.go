@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// stagingTTL is when Redis deletes the staged keys of a rebuild that died.
+	// stagingTTL is the time after which Redis deletes the staged keys of a rebuild that died.
 	stagingTTL = time.Minute
 	// page is how many entries of a stream are read at a time.
 	page = 1000
 	// pagesAtOnce are sent at the same time: Redis works on one page while the engine encodes the next.
 	pagesAtOnce = 2
-	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so that
-	// there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks the field
-	// and is not installed.
+	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so
+	// that there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks
+	// the field and is not installed.
 	nobody = ""
 )
 
-// StreamLengths says how many entries there are in the stream of each part of a sale's gate.
+// StreamLengths returns the number of entries in the stream of each part of a sale's gate.
 func (g *Gate) StreamLengths(ctx context.Context, saleID string) ([]int64, error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -45,18 +45,20 @@ func (g *Gate) StreamLengths(ctx context.Context, saleID string) ([]int64, error
 	return lengths, err
 }
 
-// Install opens a gate of a new epoch with the contents in place of one that is closed. lengths are those of the streams
-// before the snapshot of the contents was taken. Install deletes the entries that were settled by then, and those that
-// can't be read. bad has the texts of the entries that can't be read, even if Install then returns an error.
-// model.ErrStreamMoved, model.ErrNewerGate: nothing was opened.
+// Install replaces a closed gate by an open one of a new epoch with these contents. lengths are the lengths of the
+// streams, read before the snapshot of the contents was taken. Install deletes the entries that were settled by then,
+// and those that can't be read. bad has the texts of the entries that can't be read, even if Install then returns an
+// error. Install returns model.ErrStreamMoved if an entry was settled meanwhile or the staged keys have expired, and
+// model.ErrNewerGate if a gate of this epoch or a newer one was installed or is being installed. In both cases the
+// new gate is not open.
 //
-// The gate in place is closed, so its streams only shrink, and a stream of the same length is the same stream. Everything
-// that grows with the number of orders goes to Redis in pages, and takes its place by RENAME. So neither the engine's
+// The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. Everything that
+// grows with the number of orders is sent to Redis in pages, and put in place by RENAME. So neither the engine's
 // memory nor a pause of Redis grows with the number of orders.
 func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
 	s := newStaging(g, epoch, lengths, c.Offer())
 	defer func() {
-		if err != nil { // when a large key expires, Redis frees it at once and pauses
+		if err != nil { // if a large key expired instead, Redis would free it at once, and pause
 			err = errors.Join(err, s.drop(context.WithoutCancel(ctx)))
 		}
 	}()
@@ -79,7 +81,7 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	return bad, s.install(ctx)
 }
 
-// inPages reads pages and adds pagesAtOnce of them at the same time.
+// inPages reads pages and calls add for up to pagesAtOnce of them at the same time.
 func inPages[T any](ctx context.Context, pages iter.Seq2[[]T, error], add func(ctx context.Context, page []T) error) error {
 	adding, all := errgroup.WithContext(ctx)
 	adding.SetLimit(pagesAtOnce)
@@ -126,7 +128,7 @@ func (s *staging) begin(ctx context.Context) error {
 	})
 }
 
-// drop deletes the staged keys, in the background.
+// drop deletes the staged keys. Redis frees their memory in the background.
 func (s *staging) drop(ctx context.Context) error {
 	return each(len(s.tags), func(part int) error {
 		if err := s.gate.client.Unlink(ctx, s.units(part), s.ids(part)).Err(); err != nil {
@@ -136,8 +138,8 @@ func (s *staging) drop(ctx context.Context) error {
 	})
 }
 
-// send sends commands for each part, prolongs the staged keys, and checks the length of each stream. model.ErrStreamMoved:
-// an entry was settled meanwhile, and the rebuild has to start again.
+// send sends commands for each part, renews the expiry of the staged keys, and checks the length of each stream. It
+// returns model.ErrStreamMoved if an entry was settled meanwhile; then the rebuild has to start again.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, part int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -218,8 +220,8 @@ func (s *staging) addEntries(ctx context.Context, part int) (bad []string, err e
 	return bad, nil
 }
 
-// addPage handles one page of entries for addEntries. An entry is settled if its id is staged: then the database has
-// decided the attempt, or an earlier entry is of the same attempt.
+// addPage handles one page of entries for addEntries. An entry counts as settled if its id is staged: then the
+// database has decided the attempt, or an earlier entry has the same id.
 func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) error {
 	ids, users := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {
@@ -264,8 +266,8 @@ func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) 
 	})
 }
 
-// install puts the staged keys in place. A part of several is opened when all parts are installed: until then no stream
-// grows, so the rebuild can start again if one stream has moved.
+// install puts the staged keys in place. If there are several parts, they are opened only when all of them are
+// installed. Until then no stream grows, so the rebuild can start again if one stream has moved.
 func (s *staging) install(ctx context.Context) error {
 	if err := each(len(s.tags), func(part int) error { return s.installPart(ctx, part) }); err != nil || len(s.tags) == 1 {
 		return err
@@ -307,7 +309,8 @@ func (s *staging) installPart(ctx context.Context, part int) error {
 	return nil
 }
 
-// evenly gives a part its share of units. What is missing is missing in the first.
+// evenly divides units among parts and returns the share of one part. A negative number is all given to the first
+// part.
 func evenly(units int64, part, parts int) int64 {
 	n := int64(parts)
 	switch {

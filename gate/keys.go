@@ -5,10 +5,11 @@ import (
 	"strconv"
 )
 
-// Every key of a part of a sale's gate has its tag in braces, so that one script may touch them all on a Redis Cluster.
+// Every key of a part of a sale's gate contains the part's tag in braces, so that on a Redis Cluster one script may
+// use all keys of the part.
 
-// tagOf is the sale's id, unless its gate is in several parts: they have tags of their own, so that a Cluster spreads
-// them over its nodes.
+// tagOf returns the hash tag of a part of a sale's gate. If the gate has one part only, the tag is the sale's id.
+// Several parts have different tags, so that a Cluster spreads them over its nodes.
 func tagOf(saleID string, part, parts int) string {
 	if parts == 1 {
 		return saleID
@@ -16,7 +17,7 @@ func tagOf(saleID string, part, parts int) string {
 	return saleID + "." + strconv.Itoa(part)
 }
 
-// homeOf is the part that has all there is of a user. It must stay what it is for as long as gates live.
+// homeOf returns the part that holds all data of a user. The result must never change while the sale's gate exists.
 func homeOf(userID string, parts int) int {
 	return int(crc32.ChecksumIEEE([]byte(userID)) % uint32(parts)) //nolint:gosec // 1 to model.MaxParts
 }
@@ -28,7 +29,7 @@ func streamKey(tag string) string { return "fs:{" + tag + "}:stream" }
 
 func counterKey(tag, userID string) string { return "fs:{" + tag + "}:requests:" + userID }
 
-// stagedKey is where one try of a rebuild gathers what replaces key.
+// stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }
 
 const (

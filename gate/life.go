@@ -9,12 +9,14 @@ import (
 	"flashsale/model"
 )
 
-// keyLinger is how long a gate outlives its sale: repeats of a request key are answered from it.
+// keyLinger is how long the keys of a gate exist after the end of the sale, so that the gate can answer repeated
+// request keys.
 const keyLinger = 24 * time.Hour
 
-// Peek reads the gates of sales, those of one Redis in one round trip and each part of a gate at one instant. A gate that
-// was installed on another Redis is not open here. A sale is Away if the Redis of any part of its gate does not answer;
-// an error means that all of them are.
+// Peek reads the state of the gates of sales, with one round trip to each Redis node. The fields of one part are read
+// at one instant. A gate that was installed on another Redis process is reported as not open. A gate is Away if the
+// Redis of any of its parts does not answer. Peek returns an error if all gates are Away, or if the number of parts
+// of a gate can't be read.
 func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error) {
 	gates := make([][]string, len(saleIDs))
 	for i, id := range saleIDs {
@@ -26,7 +28,8 @@ func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, 
 	return looker{client: g.client}.peek(ctx, gates)
 }
 
-// Close stops an older gate from admitting. ok is false if the gate there, or a part of it, is of this epoch or a newer one.
+// Close stops an older gate from admitting. ok is false if the gate, or a part of it, is of this epoch or a newer
+// one, or is already closed for a newer one.
 func (g *Gate) Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -46,7 +49,8 @@ func (g *Gate) Close(ctx context.Context, saleID string, epoch int64) (ok bool, 
 	return err == nil && !newer.Load(), err
 }
 
-// Configure brings an operator's change of a sale to its gate. An older revision changes nothing.
+// Configure applies an operator's change of a sale to its gate. A revision that is not newer than the gate's changes
+// nothing.
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	tags := tagsOf(sale.ID, max(sale.Parts, 1))
 	return each(len(tags), func(i int) error {
@@ -61,7 +65,8 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	})
 }
 
-// Erase removes a sale's gate; the counters of its users' requests end by themselves. It is for sales that no buyer was ever offered.
+// Erase deletes a sale's gate. The counters of its users' requests expire by themselves. Use it only for a sale that
+// was never offered to a buyer.
 func (g *Gate) Erase(ctx context.Context, saleID string) error {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {

@@ -15,26 +15,28 @@ import (
 	"flashsale/model"
 )
 
-// replicaSilence is how many seconds a replica may not have heard of its primary, which speaks every ten at least.
+// replicaSilence is the largest allowed number of seconds since a replica received anything from its primary. A
+// primary sends something at least every ten seconds.
 const replicaSilence = 15
 
-// errBehind: a replica has lost its primary, or has not heard of it for long.
+// errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence.
 var errBehind = errors.New("the replica is behind")
 
-// part is one part of a sale's gate as a look finds it.
+// part is the state of one part of a sale's gate.
 type part struct {
 	model.GateState
-	lent, borrowed int64 // units that it has ever given to other parts, and got from them
+	lent, borrowed int64 // all units that it has given to other parts, and received from them
 }
 
-// looker reads gates, where they are or in replicas.
+// looker reads the state of gates from primaries, or from replicas.
 type looker struct {
 	client   redis.UniversalClient
 	replicas bool
 }
 
-// look reads the gates of tags, those of one node in one round trip and each gate at one instant. The streams' lengths
-// are of instants of their own. A gate whose node does not answer is Away, and the error says why.
+// look reads the parts with these tags, with one round trip to each node. The fields of a part are read at one
+// instant, the length of its stream slightly later. A part whose node does not answer is Away, and look returns the
+// error.
 func (l looker) look(ctx context.Context, tags []string) ([]part, error) {
 	parts := make([]part, len(tags))
 	for i := range parts {
@@ -47,7 +49,8 @@ func (l looker) look(ctx context.Context, tags []string) ([]part, error) {
 	return parts, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, parts) })
 }
 
-// peek looks at gates, each of which has the tags of its parts, and puts the parts together.
+// peek reads the state of gates. gates has the tags of the parts of each. It returns an error only if all gates are
+// Away.
 func (l looker) peek(ctx context.Context, gates [][]string) ([]model.GateState, error) {
 	parts, err := l.look(ctx, slices.Concat(gates...))
 	states, start := make([]model.GateState, len(gates)), 0
@@ -61,8 +64,8 @@ func (l looker) peek(ctx context.Context, gates [][]string) ([]model.GateState, 
 	return states, nil
 }
 
-// together is the state of a gate in parts: open if all of it is, with one epoch, and knows what each
-// of them knows.
+// together combines the states of a gate's parts. The gate is open if all parts are open with the same epoch. Its
+// revision and version are the oldest of its parts, since it has only those changes that every part has.
 func together(parts []part) model.GateState {
 	whole := parts[0].GateState
 	for _, p := range parts[1:] {
@@ -75,7 +78,7 @@ func together(parts []part) model.GateState {
 	return whole
 }
 
-// Units gives the live units that a sale's gate counts for each of these users.
+// Units returns the live units of each of these users in a sale's gate.
 func (g *Gate) Units(ctx context.Context, saleID string, users []string) ([]int, error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -98,7 +101,7 @@ func (g *Gate) Units(ctx context.Context, saleID string, users []string) ([]int,
 	})
 }
 
-// Buyers counts the users for whom a sale's gate has live units.
+// Buyers returns the number of users with live units in a sale's gate.
 func (g *Gate) Buyers(ctx context.Context, saleID string) (int64, error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -110,13 +113,13 @@ func (g *Gate) Buyers(ctx context.Context, saleID string) (int64, error) {
 		if err != nil {
 			return fmt.Errorf("count the buyers at the gate: %w", err)
 		}
-		buyers.Add(max(0, fields-1)) // without the field nobody
+		buyers.Add(max(0, fields-1)) // the field nobody is not a user
 		return nil
 	})
 	return buyers.Load(), err
 }
 
-// node is a Redis, and the places of the tags that it has.
+// node is one Redis node, and the indexes of the tags whose gates it holds.
 type node struct {
 	client redis.UniversalClient
 	places []int
@@ -152,7 +155,7 @@ func (l looker) nodes(ctx context.Context, tags []string) ([]*node, error) {
 	return nodes, nil
 }
 
-// lookAt reads the gates of one node into their places.
+// lookAt reads the gates that are on one node into the slice into.
 func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part) error {
 	section := "server"
 	if l.replicas {
@@ -160,7 +163,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 	}
 	var info *redis.StringCmd
 	hashes, lengths := make([]*redis.SliceCmd, len(n.places)), make([]*redis.IntCmd, len(n.places))
-	// Each command has its own error: INFO's says nothing against the others.
+	// Each command has an error of its own. If INFO fails, the replies to the others are still used.
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {
@@ -173,7 +176,9 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 	if l.replicas {
 		behind = isBehind(info)
 	}
-	here := infoField(info.Val(), "run_id") // empty if Redis doesn't tell, as in a gate that was installed there
+	// If Redis does not report its run id, here is empty, and so is the field server of a gate that was installed
+	// there.
+	here := infoField(info.Val(), "run_id")
 	for i, place := range n.places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {
 			failed = err
@@ -190,13 +195,13 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 	}
 	if failed != nil {
 		if cluster, many := l.client.(*redis.ClusterClient); many {
-			cluster.ReloadState(ctx) // a dead node doesn't tell of the replica that has its slots now
+			cluster.ReloadState(ctx) // a dead node sends no redirect to the replica that has its slots now
 		}
 	}
 	return failed
 }
 
-// isBehind is nil if what a replica says is what its primary said a moment ago.
+// isBehind returns nil if the data of a replica is recent, errBehind if it may be old, or the error of INFO.
 func isBehind(info *redis.StringCmd) error {
 	if info.Err() != nil {
 		return info.Err()
@@ -208,7 +213,7 @@ func isBehind(info *redis.StringCmd) error {
 	return nil
 }
 
-// infoField finds a field in what INFO says; empty if it isn't there.
+// infoField returns a field of the reply to INFO, or an empty string if the reply lacks it.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {

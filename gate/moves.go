@@ -14,21 +14,23 @@ import (
 )
 
 const (
-	// moveTime is how long an attempt waits for units of other parts, others' moves before it included: very many round
-	// trips, and a part of the time that a call has.
+	// moveTime is how long an attempt waits for units from other parts, including the wait for earlier moves. It is
+	// long enough for very many round trips, and shorter than the time limit of a call.
 	moveTime = 500 * time.Millisecond
-	// moveTries is how often all parts are looked at for an attempt: others may be quicker, or have units on their way.
+	// moveTries bounds the looks at all parts for an attempt. More than one is needed if other attempts take the units
+	// first, or if units are being moved.
 	moveTries = 10
-	// movePause is a little longer than units are on their way.
+	// movePause is a little longer than a move takes from lend to borrow.
 	movePause = 5 * time.Millisecond
-	// moveLanes bounds the moves at one time. Two sales in one lane only wait for each other.
+	// moveLanes bounds the moves of an instance at one time. Two sales that share a lane only wait for each other.
 	moveLanes = 64
 )
 
-// moves sees to it that an instance moves units of a sale one time after the other: who waits finds them arrived.
+// moves makes the moves of one sale on this instance run one after the other, so that an attempt that has waited
+// finds the units of the move before it in its part.
 type moves struct {
 	lanes  [moveLanes]chan struct{}
-	number atomic.Int64 // of the last one
+	number atomic.Int64 // of the last lend or borrow of this instance
 }
 
 func newMoves() *moves {
@@ -39,19 +41,21 @@ func newMoves() *moves {
 	return m
 }
 
-// lane is held by whoever moves units of a sale.
+// lane returns the lock for moves of units of a sale: a channel of capacity 1.
 func (m *moves) lane(saleID string) chan struct{} {
 	return m.lanes[crc32.ChecksumIEEE([]byte(saleID))%moveLanes]
 }
 
-// admitAt judges attempts at the home of their users. What the part has too few units for is judged again after it got
-// some from the others: nobody hears that the sale is sold out before all parts were asked.
+// admitAt judges attempts at the part where their users are at home. If the part has too few units for an attempt,
+// units are moved to it from the other parts, and the attempt is judged again. So an attempt is refused as sold out
+// only after all parts were asked. If that fails, or takes more than moveTime or moveTries, the verdict is
+// model.Unsure.
 func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	outcomes, err := g.admit(ctx, tags[home], attempts, epoch)
 	if err != nil {
 		return nil, err
 	}
-	var short []int // places of those that may have to be told
+	var short []int // indexes of the attempts that were refused as sold out at this part
 	for i, o := range outcomes {
 		if o.Verdict == model.SoldOut {
 			short = append(short, i)
@@ -65,7 +69,7 @@ func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []
 			return outcomes, nil
 		}
 		parts, _ := looker{client: g.client}.look(waiting, tags)
-		if gate := together(parts); !gate.Open || gate.Epoch < epoch { // or Away
+		if gate := together(parts); !gate.Open || gate.Epoch < epoch { // a gate that is Away is not Open
 			break
 		}
 		left, underWay := int64(0), int64(0)
@@ -88,7 +92,7 @@ func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []
 			case lane <- struct{}{}:
 				defer func() { <-lane }()
 				mover = true
-				continue // with what others have brought meanwhile
+				continue // look again: other attempts may have moved units meanwhile
 			case <-waiting.Done():
 				return unsure(outcomes, short), nil
 			}
@@ -96,7 +100,8 @@ func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []
 		if wanted > 0 && g.bring(ctx, tags, parts, home, wanted) != nil {
 			break
 		}
-		// Also those who want more than there is: a moment ago they may have got it under another key.
+		// Attempts that want more units than are left are judged again too: if the same user has bought under another
+		// key meanwhile, the right refusal is limit_reached, not sold_out.
 		if short, err = g.again(ctx, tags[home], attempts, short, epoch, outcomes); err != nil {
 			return nil, err
 		}
@@ -105,7 +110,7 @@ func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []
 	return unsure(outcomes, short), nil
 }
 
-// unsure says of the attempts at some places that nobody knows.
+// unsure gives the attempts at these places the verdict model.Unsure.
 func unsure(outcomes []model.Outcome, places []int) []model.Outcome {
 	for _, i := range places {
 		outcomes[i] = model.Outcome{Verdict: model.Unsure}
@@ -122,8 +127,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// again judges the attempts at some places once more, whose requests are counted, and gives the places of those that are
-// still short.
+// again judges the attempts at these places once more, without counting their requests a second time. It returns the
+// places of those that are still refused as sold out.
 func (g *Gate) again(ctx context.Context, tag string, attempts []model.Attempt, places []int, epoch int64, outcomes []model.Outcome) (short []int, err error) {
 	list := make([]model.Attempt, len(places))
 	for at, i := range places {
@@ -142,9 +147,10 @@ func (g *Gate) again(ctx context.Context, tag string, attempts []model.Attempt, 
 	return short, nil
 }
 
-// bring brings units to a part from the others, those first that have the most, until it has as many as are wanted or no
-// other has any. It gives up between two steps only, not in one: units that were taken from a part and are not yet given
-// are in none, and would be missing until the gate is replaced.
+// bring moves units from the other parts to the part home, until it has as many as are wanted or no other part has
+// any. It starts with the part that has the most. It ignores that ctx is cancelled: units that were taken from one
+// part and not yet given to home are in no part, and would be missing until the gate is replaced. If a part fails,
+// home still gets what was taken before.
 func (g *Gate) bring(ctx context.Context, tags []string, parts []part, home int, wanted int64) error {
 	ctx = context.WithoutCancel(ctx)
 	epoch, missing, brought := parts[home].Epoch, wanted-parts[home].Left, int64(0)
@@ -172,10 +178,10 @@ func (g *Gate) bring(ctx context.Context, tags []string, parts []part, home int,
 	return failed
 }
 
-// errClosed: a part is closed, or of another epoch.
+// errClosed means that a part is missing, closed, of another epoch or of another Redis process.
 var errClosed = errors.New("a part of the gate is closed")
 
-// lend takes units out of a part. If the call fails, they may be missing until the gate is replaced.
+// lend takes units out of a part. If the call fails, the units may be missing until the gate is replaced.
 func (g *Gate) lend(ctx context.Context, tag string, epoch, wanted int64) (taken int64, err error) {
 	taken, err = lendScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, wanted, g.instance, g.moves.number.Add(1)).Int64()
 	if err == nil && taken < 0 {
@@ -187,7 +193,7 @@ func (g *Gate) lend(ctx context.Context, tag string, epoch, wanted int64) (taken
 	return taken, nil
 }
 
-// borrow gives a part units that were taken out of others.
+// borrow gives a part the units that lend has taken out of other parts.
 func (g *Gate) borrow(ctx context.Context, tag string, epoch, n int64) error {
 	given, err := borrowScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, n, g.instance, g.moves.number.Add(1)).Bool()
 	if err == nil && !given {

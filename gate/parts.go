@@ -11,19 +11,20 @@ import (
 	"flashsale/model"
 )
 
-// Parts tells in how many parts the gate of a sale is, 1 to model.MaxParts, which never changes.
+// Parts returns the number of parts of a sale's gate, 1 to model.MaxParts, or 0 if there is no such sale. The number
+// of a sale never changes.
 type Parts func(ctx context.Context, saleID string) (int, error)
 
-// of is 1 for every sale without Parts.
+// of returns the number of parts of a sale's gate, at least 1. If p is nil, every gate has one part.
 func (p Parts) of(ctx context.Context, saleID string) (int, error) {
 	if p == nil {
 		return 1, nil
 	}
 	n, err := p(ctx, saleID)
-	return max(n, 1), err // 0: there is no such sale
+	return max(n, 1), err // p returns 0 if there is no such sale
 }
 
-// tags are those of all parts of a sale's gate.
+// tags returns the hash tags of all parts of a sale's gate.
 func (p Parts) tags(ctx context.Context, saleID string) ([]string, error) {
 	n, err := p.of(ctx, saleID)
 	if err != nil {
@@ -40,7 +41,7 @@ func tagsOf(saleID string, parts int) []string {
 	return tags
 }
 
-// Line is the tag of the part that has all there is of a user, and judges what the user attempts.
+// Line returns the hash tag of the part that holds all data of a user and judges the attempts of the user.
 func (g *Gate) Line(ctx context.Context, saleID, userID string) (string, error) {
 	n, err := g.parts.of(ctx, saleID)
 	if err != nil {
@@ -49,7 +50,8 @@ func (g *Gate) Line(ctx context.Context, saleID, userID string) (string, error) 
 	return tagOf(saleID, homeOf(userID, n), n), nil
 }
 
-// Node names the Redis that has a line; what fails there may do elsewhere. It is empty where there is one Redis.
+// Node returns the address of the Cluster node that holds a line, so that callers can treat a failure of one node
+// apart from the others. It returns an empty string without a Cluster, or if the node is not known.
 func (g *Gate) Node(ctx context.Context, line string) string {
 	cluster, many := g.client.(*redis.ClusterClient)
 	if !many {
@@ -57,12 +59,12 @@ func (g *Gate) Node(ctx context.Context, line string) string {
 	}
 	node, err := cluster.MasterForKey(ctx, gateKey(line))
 	if err != nil {
-		return "" // no node answers
+		return "" // the slots of the Cluster can't be read
 	}
 	return node.Options().Addr
 }
 
-// each runs fn for 0 to n-1 at once, and joins what goes wrong.
+// each runs fn for 0 to n-1 concurrently, and joins the errors.
 func each(n int, fn func(i int) error) error {
 	if n == 1 {
 		return fn(0)
@@ -76,7 +78,8 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// atHome runs fn for every part that is the home of users in a list, at once, with their places in the list.
+// atHome runs fn concurrently for every part that is the home of users in a list. places are the indexes of these
+// users in the list.
 func atHome(parts, length int, user func(place int) string, fn func(home int, places []int) error) error {
 	places := make([][]int, parts)
 	for i := range length {
@@ -91,8 +94,9 @@ func atHome(parts, length int, user func(place int) string, fn func(home int, pl
 	})
 }
 
-// fromParts reads entries from all parts of a sale's gate at once: at most count, or one of each part if those are more.
-// What some parts give is not kept back because others don't answer; it is an error if none does.
+// fromParts reads entries from all parts of a sale's gate concurrently: at most count, or at most one from each part
+// if there are more parts than count. It returns an error only if no part answers; otherwise it returns the entries
+// of the parts that do.
 func (g *Gate) fromParts(ctx context.Context, saleID string, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {

@@ -16,54 +16,57 @@ import (
 	"flashsale/model"
 )
 
-// Connections are the most that one instance opens to one Redis: its pool, and one to hear what others announce.
+// Connections is the largest number of connections that one instance opens to one Redis: its pool, and one for
+// Listen.
 const Connections = poolSize + 1
 
-// What a Redis 7.0 of 64 bits takes in memory, as TestRoomIsEnough measures it for users' ids of 36 characters and request
-// keys of 32, and up to a half more.
+// These constants are sizes in the memory of a 64-bit Redis 7.0, as TestRoomIsEnough measures them for user ids of 36
+// characters and request keys of 32. They include a reserve of up to half of the measured size.
 const (
-	// bytesHeld of an admitted attempt: its user and its known id.
+	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300
-	// bytesKnown of an order that has ended without being paid: its id stays known.
+	// bytesKnown is for an order that has ended without being paid: its id stays known.
 	bytesKnown = 200
-	// bytesQueued of one that waits for the database: its entry in the stream.
+	// bytesQueued is for an admitted attempt that is not settled yet: its entry in the stream.
 	bytesQueued = 240
-	// bytesCounted of a user's request counter, which ends with its window.
+	// bytesCounted is for a user's request counter, which expires with its window.
 	bytesCounted = 220
 )
 
-// Room is about how many bytes a sale's gate needs at its worst: every unit in an order of its own, none settled yet, and
-// the gate being rebuilt, which gathers what it holds beside what is there; every buyer within one request window; and
-// as many orders as there is time for, but one of each buyer, have expired before.
+// Room estimates the bytes that a sale's gate needs in the worst case. That is: every unit is in an order of its own,
+// no order is settled yet, and the gate is being rebuilt, so that old and staged contents exist at the same time;
+// every buyer makes a request within one request window; and before that as many orders have expired as the duration
+// of the sale allows, at most one of each buyer.
 func Room(o model.Offer, buyers int64) int64 {
 	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
 	expired := min(turns*o.Stock.Quota, buyers)
 	return o.Stock.Quota*(2*bytesHeld+bytesQueued) + expired*2*bytesKnown + buyers*bytesCounted
 }
 
-// Server is what one Redis says of itself.
+// Server is the state and the configuration of one Redis server.
 type Server struct {
 	Addr      string
-	RoundTrip time.Duration     // the median of a few
-	Clock     time.Time         // its own, when At was here
-	At        time.Time         // in the middle of the question
+	RoundTrip time.Duration     // the median of lookTrips
+	Clock     time.Time         // the server's time at At
+	At        time.Time         // the caller's time in the middle of the last round trip
 	Info      map[string]string // the fields of INFO
-	Config    map[string]string // the parameters that matter here; nil if it doesn't tell
+	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
-// Setting is a parameter by its name in the configuration, or in INFO if the configuration is not told.
+// Setting returns a parameter by its name in the configuration. If Config does not have it, Setting returns the field
+// of INFO with the same name, with underscores for hyphens.
 func (s Server) Setting(name string) string {
 	return cmp.Or(s.Config[name], s.Info[strings.ReplaceAll(name, "-", "_")])
 }
 
-// lookTrips are enough for a median that one late answer doesn't move.
+// lookTrips is how many round trips are measured: enough that one late reply does not change the median.
 const lookTrips = 5
 
-// configs are the parameters that INFO doesn't show.
+// configs are the parameters that are read by CONFIG GET. INFO shows only a few of them.
 var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", "maxclients", "min-replicas-to-write"}
 
-// Servers asks every Redis that may hold a gate, in the order of their addresses, and changes nothing. now is the
-// caller's clock.
+// Servers returns the state of every Redis server that may hold a gate, in the order of their addresses. It changes
+// nothing on the servers. now is the caller's clock.
 func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, error) {
 	look := func(ctx context.Context, client *redis.Client) (Server, error) {
 		s, err := lookAt(ctx, client, now)
@@ -95,9 +98,9 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, err
 	return nil, fmt.Errorf("look at Redis: no way to ask a %T", g.client)
 }
 
-// nameOf is where a client connects to.
+// nameOf returns the address to which a client connects.
 func nameOf(client *redis.Client) string {
-	if addr := client.Options().Addr; addr != "FailoverClient" { // go-redis's word for what sentinels will say
+	if addr := client.Options().Addr; addr != "FailoverClient" { // go-redis's placeholder if sentinels give the address
 		return addr
 	}
 	return "the sentinels' primary"
@@ -105,7 +108,7 @@ func nameOf(client *redis.Client) string {
 
 func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s Server, err error) {
 	s.Addr = nameOf(client)
-	if err := client.Ping(ctx).Err(); err != nil { // makes the connection, which is not part of a round trip
+	if err := client.Ping(ctx).Err(); err != nil { // opens the connection, so that no measured trip includes it
 		return s, err
 	}
 	trips := make([]time.Duration, lookTrips)
@@ -133,7 +136,7 @@ func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s 
 	return s, err
 }
 
-// addClusterState puts what a node thinks of its Cluster beside the fields of INFO.
+// addClusterState adds the field cluster_state of CLUSTER INFO to the fields of INFO.
 func addClusterState(ctx context.Context, node *redis.Client, info map[string]string) error {
 	text, err := node.ClusterInfo(ctx).Result()
 	for line := range strings.Lines(text) {
@@ -144,7 +147,7 @@ func addClusterState(ctx context.Context, node *redis.Client, info map[string]st
 	return err
 }
 
-// configOf gives nil where the command is switched off, as many who rent a Redis out do.
+// configOf returns nil if the server refuses CONFIG GET, as many hosted Redis services do.
 func configOf(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range configs {
@@ -161,7 +164,7 @@ func configOf(ctx context.Context, client *redis.Client) (map[string]string, err
 	return values, nil
 }
 
-// Running reads the figures of the running instances as Instances does, and forgets none.
+// Running reads the figures of the running instances as Instances does, but deletes none.
 func (g *Gate) Running(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	all, err := g.client.HGetAll(ctx, instancesKey).Result()
 	if err != nil {
@@ -170,7 +173,7 @@ func (g *Gate) Running(ctx context.Context, now time.Time) (map[string]model.Ins
 	running := map[string]model.Instance{}
 	for id, payload := range all {
 		var figures model.Instance
-		_ = json.Unmarshal([]byte(payload), &figures) // what can't be read has no time, and is over
+		_ = json.Unmarshal([]byte(payload), &figures) // unreadable figures have no time of report and count as expired
 		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) <= instanceTTL {
 			running[id] = figures
 		}

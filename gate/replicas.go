@@ -8,17 +8,18 @@ import (
 	"flashsale/model"
 )
 
-// Replicas looks at gates through replicas, for what is only shown: they are behind by moments, and nothing may be decided
-// by what they say.
+// Replicas reads the state of gates from replicas. Use it only for display: replicas lag behind their primaries, so
+// nothing may be decided by their data.
 type Replicas struct{ looker looker }
 
-// NewReplicas takes a client of ConnectReplicas, which is the caller's to close.
+// NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
 func NewReplicas(client redis.UniversalClient) *Replicas {
 	return &Replicas{looker{client: client, replicas: true}}
 }
 
-// Peek reads the gates of sales as they were a moment ago; also one that was installed on another Redis may be open here.
-// A sale is Away if a replica does not answer, or has not heard of its primary; an error means that all of them are.
+// Peek reads the state of the gates of sales as it was a moment ago. It does not check on which Redis process a gate
+// was installed, so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica
+// of any of its parts does not answer or has lost its primary. Peek returns an error if all gates are Away.
 func (r *Replicas) Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error) {
 	tags := make([][]string, len(sales))
 	for i, s := range sales {

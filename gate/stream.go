@@ -17,19 +17,19 @@ import (
 // group is the consumer group of every stream.
 const group = "settlers"
 
-// Read takes at most count new entries of a sale's stream for this instance; none is no error.
-// Entries that can't be read are deleted and come back as the text of bad.
+// Read takes at most count new entries of a sale's stream for this instance. An empty result is not an error. Entries
+// that can't be parsed are deleted, and bad has their texts.
 func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
 	return g.fromParts(ctx, saleID, count, func(tag string, count int) ([]model.Entry, []string, error) {
 		return g.read(ctx, saleID, tag, ">", count)
 	})
 }
 
-// Own gives, of the entries that this instance has taken and nobody has settled, the oldest, at most count.
+// Own returns the oldest entries, at most count, that this instance has taken and that are not acknowledged yet.
 func (g *Gate) Own(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
 	return g.fromParts(ctx, saleID, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
 		entries, bad, err = g.read(ctx, saleID, tag, "0", count)
-		return entries[:min(len(entries), count)], bad, err // the Redis in the process gives all
+		return entries[:min(len(entries), count)], bad, err // the embedded Redis ignores COUNT here
 	})
 }
 
@@ -55,8 +55,8 @@ func (g *Gate) read(ctx context.Context, saleID, tag, after string, count int) (
 	return entries, bad, err
 }
 
-// regroup makes the consumer group of a stream that was lost and made anew by an attempt since. redis.Nil: there
-// is no stream.
+// regroup creates the consumer group of a stream that has none: the stream was lost, and an attempt has created it
+// again since. It returns redis.Nil if there is no stream.
 func (g *Gate) regroup(ctx context.Context, tag string) error {
 	n, err := g.client.Exists(ctx, streamKey(tag)).Result()
 	if err != nil {
@@ -66,13 +66,14 @@ func (g *Gate) regroup(ctx context.Context, tag string) error {
 		return redis.Nil
 	}
 	err = g.client.XGroupCreate(ctx, streamKey(tag), group, "0").Err()
-	if redis.HasErrorPrefix(err, "BUSYGROUP") { // another instance was quicker
+	if redis.HasErrorPrefix(err, "BUSYGROUP") { // another instance has created it
 		return nil
 	}
 	return err
 }
 
-// Claim takes over at most count entries that another consumer, or this one, has left for longer than idle.
+// Claim takes over at most count entries that were delivered to any consumer, this instance included, more than idle
+// ago and are not acknowledged yet. It counts their deliveries.
 func (g *Gate) Claim(ctx context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
 	return g.fromParts(ctx, saleID, count, func(tag string, count int) ([]model.Entry, []string, error) {
 		return g.claim(ctx, saleID, tag, idle, count)
@@ -110,8 +111,9 @@ func (g *Gate) claim(ctx context.Context, saleID, tag string, idle time.Duration
 	return entries, bad, nil
 }
 
-// Unsettled gives those of the entries that the stream still has, each once, and counts them as taken by this instance
-// just now, so that nobody claims them meanwhile. The others are settled, or were lost with Redis.
+// Unsettled returns the entries that the stream still has, each once. The others are settled, or were lost with
+// Redis. It also assigns the returned entries to this instance and resets their idle time, so that no other instance
+// claims them meanwhile.
 func (g *Gate) Unsettled(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, error) {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -156,8 +158,8 @@ func (g *Gate) unsettled(ctx context.Context, tag string, entries []model.Entry,
 	return rest, nil
 }
 
-// parse reads messages as entries. One that is none can't be settled, refused or credited by anyone: it is
-// deleted, and its text returned for the log.
+// parse parses messages as entries. A message that is not a valid entry can't be settled, refused or credited. So
+// parse deletes it and returns its text in bad, for the log.
 func (g *Gate) parse(ctx context.Context, saleID, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
@@ -177,15 +179,15 @@ func (g *Gate) parse(ctx context.Context, saleID, tag string, messages []redis.X
 	return entries, bad, nil
 }
 
-// entryFields are the parts of an entry in the order in which admit.lua writes them with a space between two: a request
-// key may have spaces itself, so it stands last.
+// entryFields are the fields of an entry in the order in which admit.lua writes them, separated by spaces. The
+// request key is last because it may contain spaces itself.
 var entryFields = [...]string{"id", "user", "n", "hash", "epoch", "instance", "key"}
 
 func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 	var parts [len(entryFields)]string
 	if text, packed := m.Values["attempt"].(string); packed {
 		copy(parts[:], strings.SplitN(text, " ", len(parts)))
-	} else { // an older program has written each part as a field of its own
+	} else { // an older version of the engine wrote a stream field for each
 		for i, name := range entryFields {
 			parts[i], _ = m.Values[name].(string)
 		}
@@ -202,7 +204,8 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
-// Settled acknowledges entries that the database has settled with these outcomes, and credits the gate.
+// Settled acknowledges and deletes entries that the database has settled with these outcomes, and gives the units of
+// refused attempts back to the gate.
 func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
 	tags, err := g.parts.tags(ctx, saleID)
 	if err != nil {
@@ -233,8 +236,11 @@ func (g *Gate) settled(ctx context.Context, tag string, entries []model.Entry, o
 	return nil
 }
 
-// credit says what the gate gets back. An order keeps its units, also one that came into the database another
-// way: this entry then brought its deduction to the gate. Sold out means that the gate had units too many.
+// credit returns what settled.lua gives back for an entry with this outcome:
+//   - "" for an order: nothing. If the order came into the database by another way, this entry is its deduction
+//     at the gate.
+//   - "user" for a refusal as sold out: only the user's units, since the gate had more units than the stock.
+//   - "all" for any other refusal: the user's units and the gate's.
 func credit(o model.Outcome) string {
 	switch o.Verdict {
 	case model.Accepted:
@@ -246,5 +252,5 @@ func credit(o model.Outcome) string {
 	}
 }
 
-// noGroup reports whether an error says that the stream or its group is not there, as after a loss of Redis.
+// noGroup reports whether an error means that the stream or its group does not exist, as after a loss of Redis data.
 func noGroup(err error) bool { return redis.HasErrorPrefix(err, "NOGROUP") }

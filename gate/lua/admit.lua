@@ -1,11 +1,13 @@
 -- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5...] counter of each attempt's user
--- ARGV[1] instance that waits  [2] epoch that the caller knows; then seven for each attempt:
---      id, user, quantity, request hash, request key, requests allowed in a window, window in ms
--- Returns {code, ms} for each attempt, one after the other: 0 admitted, 1 known id, 2 known id with another request,
--- 3 no gate, 4 gate closed, of an older epoch or of another Redis, 5 too frequent (again in ms), 6 not started, 7 ended,
--- 8 paused, 9 bad quantity, 10 limit reached, 11 sold out.
--- All are judged before the first write (but the counters'), since Redis takes nothing back.
+-- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read; then seven values for each
+--      attempt: id, user, quantity, request hash, request key, requests allowed in a window, window in ms
+-- Returns two numbers for each attempt, in one flat list: a code, and ms until the next request is allowed (code 5).
+-- Codes: 0 admitted, 1 known id, 2 known id with another request, 3 no gate, 4 gate closed, of an older epoch or of
+-- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
+-- 11 sold out.
+-- All attempts are judged before the first write, except for the request counters, since Redis does not undo the
+-- writes of a script that fails.
 local reply, ids, users, flood = {}, {}, {}, {}
 for i = 3, #ARGV, 7 do
   local at = (i - 3) / 7 + 1
@@ -16,9 +18,9 @@ end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
   'server', 'inflight')
-local code = standing(gate, tonumber(ARGV[2])) -- for all who repeat nothing
+local code = standing(gate, tonumber(ARGV[2])) -- for attempts whose id is not known
 local limit, left = tonumber(gate[6]), tonumber(gate[7])
-local known, units = {}, {} -- also by what this call admits
+local known, units = {}, {} -- the attempts that this call admits are added
 if code ~= 3 and code ~= 4 then
   local requests, held = redis.call('HMGET', KEYS[3], unpack(ids)), redis.call('HMGET', KEYS[2], unpack(users))
   for at = 1, #ids do
@@ -31,10 +33,11 @@ for at = 1, #ids do
   local i = 7 * at - 4
   local id, user, request, n = ids[at], users[at], ARGV[i + 2] .. ':' .. ARGV[i + 3], tonumber(ARGV[i + 2])
   if known[id] and not flood[at] then
-    -- Also if it came too soon: the client may have sent the script twice, and the first run has admitted the attempt.
+    -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
+    -- the first run has admitted the attempt.
     reply[2 * at - 1], reply[2 * at] = known[id] == request and 1 or 2, 0
   elseif reply[2 * at - 1] ~= 0 then
-    -- came too soon
+    -- The code stays 5.
   elseif code ~= 0 then
     reply[2 * at - 1] = code
   elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
@@ -55,7 +58,7 @@ if taken > 0 then
   redis.call('HSET', KEYS[1], 'left', left, 'inflight', tonumber(gate[9]) + taken)
   redis.call('HSET', KEYS[2], unpack(new_units))
   redis.call('HSET', KEYS[3], unpack(new_ids))
-  local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- the same for all
+  local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
   for _, i in ipairs(admitted) do
     redis.call('XADD', KEYS[4], '*', 'attempt',
       ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3] .. gated .. ARGV[i + 4])

@@ -1,11 +1,11 @@
--- Give units that were taken out of other parts of a gate to this one.
+-- Give a part of a gate the units that lend.lua has taken out of other parts.
 -- KEYS[1] gate of the part
--- ARGV[1] epoch of the gate  [2] units  [3] instance that moves them  [4] number of the move, which grows
--- Returns 1: given, by this call or by an earlier one whose reply was lost; 0: the part is gone or of another epoch.
+-- ARGV[1] epoch of the gate  [2] units  [3] instance that moves them  [4] number of the move; it always grows
+-- Returns 1: given, by this call or by an earlier one whose reply was lost; 0: the part is missing or of another epoch.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 0
 end
-local mover = 'move:' .. ARGV[3] -- an instance makes one move at a time
+local mover = 'move:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
 if tonumber(redis.call('HGET', KEYS[1], mover) or 0) < tonumber(ARGV[4]) then
   redis.call('HSET', KEYS[1], mover, ARGV[4])
   redis.call('HINCRBY', KEYS[1], 'left', ARGV[2])

@@ -1,7 +1,7 @@
--- Bring an operator's change of a sale to its gate.
+-- Apply an operator's change of a sale to its gate.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream
--- ARGV[1] revision of the sale  [2] status  [3] start, ms  [4] end, ms  [5] limit  [6] time at which all keys end, ms
--- Returns 1: changed; 0: no gate, or it knows this revision or a later one.
+-- ARGV[1] revision of the sale  [2] status  [3] start, ms  [4] end, ms  [5] limit  [6] time when all keys expire, ms
+-- Returns 1: changed; 0: there is no gate, or it already has this revision or a later one.
 local revision = tonumber(redis.call('HGET', KEYS[1], 'revision'))
 if not revision or revision >= tonumber(ARGV[1]) then
   return 0

@@ -1,8 +1,8 @@
--- A function that admit.lua, install.lua and lend.lua start with: the run id of the process that runs the script.
--- Gives it, or an empty text on a Redis that doesn't tell, as the one inside the engine's process.
+-- A function at the start of admit.lua, install.lua and lend.lua: find the run id of the Redis that runs the script.
+-- Gives the run id, or an empty string if Redis does not report one, as the embedded Redis.
 local function here()
   local info = redis.pcall('INFO', 'server')
-  if type(info) ~= 'string' then -- a refusal is a table
+  if type(info) ~= 'string' then -- an error is a table
     return ''
   end
   local _, last = string.find(info, 'run_id:', 1, true)

@@ -1,19 +1,20 @@
--- Install a gate over an absent or an older, closed one; also over one of this epoch that has not been opened.
+-- Install a gate where there is none, or in place of one that is older and closed, or of this epoch and never opened.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream
 -- KEYS[5] staged units by user  KEYS[6] staged known ids
--- ARGV[1] epoch  [2] entries that the stream must have, which are all that were in it at the contents' instant and not
---   settled  [3] consumer group  [4] time at which all keys end, ms  [5] 1: open it; 0: open.lua will; then the fields
---   and values of the gate.
--- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: the gate there, or the one that it is
---   closed for, is as new or newer; 2: the stream moved, or what was staged has ended: read again.
--- The gate there is closed, so its stream can only have shrunk: an unchanged length is an unchanged stream.
+-- ARGV[1] epoch  [2] number of entries that the stream must have: those that were in it at the snapshot of the
+--   contents and not settled  [3] consumer group  [4] time when all keys expire, ms  [5] 1: open the gate; 0: open.lua
+--   will open it; then the fields and values of the gate
+-- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
+--   or a newer gate, or the gate is closed for a newer one; 2: the stream has moved, or the staged keys have expired,
+--   so that the rebuild must start again.
+-- The old gate is closed, so its stream can only have shrunk: a stream of the same length is unchanged.
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming', 'open')
 local epoch, coming, new = tonumber(gate[1]) or 0, tonumber(gate[2]) or 0, tonumber(ARGV[1])
 if epoch > new or coming > new then
   return 0
 end
 if redis.call('HEXISTS', KEYS[5], '') + redis.call('HEXISTS', KEYS[6], '') < 2 then
-  return epoch == new and 1 or 2 -- installing takes the staged keys away
+  return epoch == new and 1 or 2 -- a successful install has renamed the staged keys
 end
 if epoch == new and gate[3] == '1' then
   return 0
@@ -21,14 +22,14 @@ end
 if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
   return 2
 end
-redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) -- to rename over a large key would free it here and now
+redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) -- not left to RENAME, which would block while it frees them
 for i = 6, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', here())
 redis.call('RENAME', KEYS[5], KEYS[2])
 redis.call('RENAME', KEYS[6], KEYS[3])
-redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error only says that it is there
+redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error means that the group exists
 for i = 1, 4 do
   redis.call('PEXPIREAT', KEYS[i], ARGV[4])
 end

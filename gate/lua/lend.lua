@@ -1,10 +1,13 @@
--- Take units out of one part of a gate for another part, of what nobody has admitted.
+-- Take units that are left out of one part of a gate, for another part.
 -- KEYS[1] gate of the part
--- ARGV[1] epoch of the gate  [2] units that are needed  [3] instance that moves them  [4] number of the move, which grows
--- Returns how many were taken, by this call or by an earlier one whose reply was lost: those that are needed or half of
---   what is left, whichever is more, at most all of it; -1: the part is closed, of another epoch or of another Redis.
--- lent counts them for ever: what all parts have lent and none has borrowed is on its way, or lost.
-local mover = 'lent:' .. ARGV[3] -- an instance makes one move at a time
+-- ARGV[1] epoch of the gate  [2] units that are needed  [3] instance that moves them
+--   [4] number of the move; it always grows
+-- Returns how many units were taken, by this call or by an earlier one whose reply was lost: the units needed or half
+--   of those left, whichever is more, but at most all that are left; -1: the part is closed, of another epoch or of
+--   another Redis process.
+-- The fields lent and borrowed only grow. Over all parts, the sum of lent minus the sum of borrowed is the number of
+-- units that are on their way, or lost.
+local mover = 'lent:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'server', mover)
 if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= here() then
   return -1

@@ -1,18 +1,19 @@
--- Acknowledge settled entries, delete them, and credit what they took in vain.
+-- Acknowledge and delete settled entries, and give the units of refused attempts back to the gate.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] stream
--- ARGV[1] consumer group  [2] how many have become orders; for each of these its stream id and its units; then for
---   each of the others four: its stream id, user, units, and what to credit: 'user' the user's units only (sold out:
---   the gate was over by that much), 'all' the user's units and the gate's.
--- Returns how many entries were there. Deleting an entry is the guard: whoever finds it gone touches nothing.
--- The gate's epoch doesn't matter here, since an install counts what its stream still holds.
+-- ARGV[1] consumer group  [2] number of entries that have become orders; then two values for each of these: stream id
+--   and units; then four for each other entry: stream id, user, units, and what to give back: 'user' the user's units
+--   only (sold out: the gate had too many units), 'all' the user's units and the gate's
+-- Returns how many entries were still in the stream. Counters change only for entries that this call deletes, so that
+--   each entry counts once.
+-- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream.
 local found, settled = 0, 0
-local live = redis.call('HEXISTS', KEYS[1], 'epoch') == 1 -- else there is no gate, or only close.lua's mark
+local live = redis.call('HEXISTS', KEYS[1], 'epoch') == 1 -- false: there is no gate, or only the mark of close.lua
 local last = 2 + 2 * tonumber(ARGV[2])
 local ids, units = {}, 0
 for i = 3, last, 2 do
   ids[#ids + 1], units = ARGV[i], units + tonumber(ARGV[i + 1])
 end
--- Whoever is the first to acknowledge all of them finds them all there; else each is looked at.
+-- If this call acknowledges all of them, no other call has settled any. Else each entry is deleted by itself.
 if #ids > 0 and redis.call('XACK', KEYS[3], ARGV[1], unpack(ids)) == #ids then
   found = redis.call('XDEL', KEYS[3], unpack(ids))
   settled = found == #ids and units or 0
@@ -37,6 +38,6 @@ for i = last + 1, #ARGV, 4 do
   end
 end
 if live and settled > 0 and redis.call('HINCRBY', KEYS[1], 'inflight', -settled) < 0 then
-  redis.call('HSET', KEYS[1], 'inflight', 0) -- entries came and went that this gate has not admitted
+  redis.call('HSET', KEYS[1], 'inflight', 0) -- entries were settled that this gate has not counted
 end
 return found

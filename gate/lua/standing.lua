@@ -1,7 +1,7 @@
--- A function that admit.lua starts with: whether a sale admits anybody now.
--- gate: the fields epoch, open, status, starts_ms and ends_ms, and as the eighth server
--- least_epoch: an older gate admits nothing, nor does one that was installed on another Redis.
--- Gives 0 if it does, else the code of admit.lua for every attempt that repeats nothing.
+-- A function at the start of admit.lua: find out whether a sale admits attempts now.
+-- gate: the fields epoch, open, status, starts_ms and ends_ms, and server as the eighth
+-- least_epoch: an older gate admits nothing, and neither does one that was installed on another Redis process.
+-- Gives 0 if the sale admits attempts, else the code of admit.lua for every attempt whose id is not known.
 local function standing(gate, least_epoch)
   local epoch = tonumber(gate[1])
   if not epoch then
