@@ -12,28 +12,31 @@ import (
 )
 
 const (
-	// pageRows is how many rows a query returns at most where a sale may have millions. Reading them takes a few milliseconds.
+	// pageRows is the most rows that a query returns where a sale may have millions of rows. Reading a page takes a few
+	// milliseconds.
 	pageRows = 1000
-	// sumRows is how many rows one statement sums up. It ends far within the time-out of statements.
+	// sumRows is how many rows one statement sums. Such a statement ends far within the statement time-out.
 	sumRows = 50_000
 )
 
-// behindSale, appended to a sale's id, sorts after the ids of all orders of the sale: they begin with the sale's id.
+// behindSale, appended to a sale's id, sorts after the ids of all orders of the sale, which begin with the sale's id
+// and continue in base32.
 const behindSale = "~"
 
-// contents is a snapshot of the database. Its connection is its own until it is closed.
+// contents is a snapshot of the database. It keeps a connection of its own until Close.
 type contents struct {
 	tx    *gorm.DB
 	offer model.Offer
 }
 
-// GateContents takes a snapshot of what a new gate must know; ok is false if there is no such sale.
+// GateContents opens a snapshot of the data that a new gate needs; the caller must close it. ok is false if there is no
+// such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	tx := s.read.WithContext(ctx).Begin(s.oneInstant())
 	if err = tx.Error; err != nil {
 		return nil, false, fmt.Errorf("read the gate of sale %s: %w", saleID, err)
 	}
-	offer, _, ok, err := s.offerOn(tx, saleID) // the first read sets the instant
+	offer, _, ok, err := s.offerOn(tx, saleID) // the first read sets the time of the snapshot
 	if err != nil || !ok {
 		return nil, false, errors.Join(wrap("read the gate of sale "+saleID, err), tx.Rollback().Error)
 	}
@@ -70,11 +73,12 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	}
 }
 
-// Close is part of model.GateContents. The transaction has only read, so an error of its end says nothing: the server ends
-// one that stood still while the stream was read.
+// Close is part of model.GateContents. The error is ignored: the transaction has only read, and the server may have
+// ended it already, because it was idle while the stream was read.
 func (c *contents) Close() { _ = c.tx.Rollback() }
 
-// Buyers gives the users who have live units of a sale, in the order of their ids, each page as of an instant of its own.
+// Buyers returns the users who have live units of a sale, in pages and in the order of their ids. Each page shows the
+// data as of the time when the page is read.
 func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return buyers(s.read.WithContext(ctx), saleID)
 }
@@ -86,8 +90,8 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 	}, func(b model.Buyer) string { return b.UserID })
 }
 
-// page reads rows of a query, each into the columns of a value. GORM's own way to do so takes several times as long, which
-// counts with a million rows.
+// page runs a query and scans each row into the fields that columns returns. GORM's own scan takes several times as
+// long, which matters with a million rows.
 func page[T any](db *gorm.DB, what string, columns func(row *T) []any, query string, args ...any) ([]T, error) {
 	rows, err := db.Raw(query, args...).Rows()
 	if err != nil {
@@ -105,7 +109,8 @@ func page[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 	return list, wrap(what, rows.Err())
 }
 
-// pages reads rows in the order of their keys, each page behind the last row of the one before.
+// pages reads rows in the order of their keys, a page at a time. The first page begins after the key given as first.
+// Each later page begins after the last row of the page before.
 func pages[T any](first string, read func(after string) ([]T, error), key func(T) string) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		for after, more := first, true; more; {
@@ -118,7 +123,8 @@ func pages[T any](first string, read func(after string) ([]T, error), key func(T
 	}
 }
 
-// Books reads the sums of a sale; ok is false if there is no such sale.
+// Books reads the stock of a sale and the sums over its orders, refusals and buyers; ok is false if there is no such
+// sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
 	books = model.Books{Orders: map[model.OrderStatus]int64{}, Units: map[model.OrderStatus]int64{}}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
@@ -132,7 +138,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			books.Orders[model.OrderStatus(status)] += rows
 			books.Units[model.OrderStatus(status)] += units
 		}
-		add(string(model.OrderRejected), 0, 0) // shown also if there is none
+		add(string(model.OrderRejected), 0, 0) // rejected has an entry, also without refusals
 		err := sums(tx, "SELECT id, status AS kind, quantity AS units FROM orders WHERE id > ? AND id < ? ORDER BY id", saleID, end, sumRows, add)
 		if err != nil {
 			return err
@@ -147,8 +153,9 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
-// sums counts rows of (id, kind, units) and their units by kind, a page of rows in each statement. query selects the rows
-// behind an id in their order; its second argument is the same for all pages.
+// sums counts rows of (id, kind, units) by kind, adds up their units, and passes both to add. Each statement reads one
+// page of rows. query selects the rows after an id, in the order of the ids: its first argument is that id, and its
+// second, within, is the same for all pages.
 func sums(tx *gorm.DB, query, after, within string, rowsAtOnce int64, add func(kind string, rows, units int64)) error {
 	for {
 		var page []struct {

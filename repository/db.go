@@ -1,6 +1,7 @@
-// Package repository is the truth: sales, stock, orders and payments in MySQL or SQLite, through GORM.
-// Every change is a single conditional statement or a transaction at READ COMMITTED; nothing is read
-// and then written back on the strength of what was read, unless a version or a row lock guards it.
+// Package repository is the source of truth: it stores sales, stock, orders and payments in MySQL or SQLite, through
+// GORM. Every change is a single conditional statement or a transaction at READ COMMITTED. A value computed from an
+// earlier read is written only under a version check or a row lock. The one exception is Overwrite, which demonstrates
+// lost updates.
 package repository
 
 import (
@@ -32,24 +33,24 @@ import (
 
 const (
 	dialTimeout = 3 * time.Second
-	// ioTimeout cuts a connection whose server has gone silent. It is above every statement's own limit.
+	// ioTimeout closes a connection whose server does not answer. It is longer than every statement's own limit.
 	ioTimeout = 10 * time.Second
-	// statementSeconds ends a SELECT that runs away.
+	// statementSeconds is the time limit of a SELECT; on MariaDB, of every statement.
 	statementSeconds = 5
-	// lockWaitSeconds is how long a statement waits for a row; past it the transaction is tried again.
+	// lockWaitSeconds is how long a statement waits for a row lock. After that the transaction is tried again.
 	lockWaitSeconds = 3
-	// idleSeconds ends a transaction whose instance stands still between two statements: the rows that it has locked
-	// would keep all others waiting. It is far above any pause of an instance that is well.
+	// idleSeconds is after how long MariaDB ends a transaction that is idle between two statements. Otherwise the row
+	// locks of an instance that hangs would block all others. The limit is far above any pause of a healthy instance.
 	idleSeconds = 4
-	// connLifetime lets a pool follow a failover behind one address.
+	// connLifetime limits the age of a connection, so that a pool follows a failover behind one address.
 	connLifetime = 10 * time.Minute
 	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
 	sqliteReaders = 4
-	// transactionTries bounds the repeats after a deadlock or a lock wait. Each repeat means that
-	// another transaction got through, so a handful is plenty; past it the caller hears ErrUnavailable.
+	// transactionTries bounds the tries of a transaction after deadlocks and lock waits. Each failed try means that
+	// another transaction succeeded, so a few tries suffice. After the last one the caller gets model.ErrUnavailable.
 	transactionTries = 8
-	// retryPause is the longest pause before the first repeat; it doubles with each, and the pause is
-	// drawn evenly from zero up, so that the losers of one race do not meet again.
+	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times. The
+	// pause is a random time between zero and the limit, so that transactions that collided do not collide again.
 	retryPause = 2 * time.Millisecond
 )
 
@@ -58,19 +59,19 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
-	lock   chan struct{}       // held by each writing transaction, if there is one
+	lock   chan struct{}       // held by each writing transaction; nil: no lock, see Exclusive
 	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
 
-	lookUps *gather.Gatherer[model.Attempt, *model.Order] // of Order
+	lookUps *gather.Gatherer[model.Attempt, *model.Order] // the calls of Order, in batches
 }
 
-// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db` with at most maxConns connections.
-// It makes the folder of an SQLite file, and no tables: Migrate does.
+// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
+// creates the folder of an SQLite file, but no tables: MigrateUp does that.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 	return OpenBy(ctx, address, maxConns, sql.OpenDB)
 }
 
-// OpenBy is Open with pools that are made by open, which may watch what goes through them.
+// OpenBy is Open with connection pools made by open, so that a caller can observe the statements.
 func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
 	var s *Store
 	var err error
@@ -86,7 +87,7 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	return s, nil
 }
 
-// dsnConnector connects by a driver that has no connectors.
+// dsnConnector is a driver.Connector for a driver that provides none.
 type dsnConnector struct {
 	driver driver.Driver
 	dsn    string
@@ -104,7 +105,7 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	}
 	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
 	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
-	named, err := sql.Open(sqlite.DriverName, dsn) // for its driver: it never connects
+	named, err := sql.Open(sqlite.DriverName, dsn) // only to get its driver; it never connects
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
@@ -133,7 +134,7 @@ func openMySQL(ctx context.Context, address string, maxConns int, open func(driv
 	if cfg.Params, err = sessionSettings(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	// By a connector, since a DSN would not carry the driver's logger.
+	// A connector is used because a DSN can't carry the driver's logger.
 	connector, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
@@ -145,8 +146,8 @@ func openMySQL(ctx context.Context, address string, maxConns int, open func(driv
 	return &Store{write: pool, read: pool, mysql: unlimited}, nil
 }
 
-// mysqlConfig turns the URL into the driver's settings. Statements are interpolated by the driver: batches
-// come in every size, and a prepared statement for each would fill the server's cache.
+// mysqlConfig converts the URL to the driver's settings. The driver inserts the arguments into the statements itself:
+// batches have many sizes, and a prepared statement for each size would fill the server's cache.
 func mysqlConfig(address string) (*mysqldriver.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
@@ -163,13 +164,14 @@ func mysqlConfig(address string) (*mysqldriver.Config, error) {
 	cfg.Collation = "utf8mb4_general_ci"
 	cfg.InterpolateParams = true
 	cfg.Timeout = dialTimeout
-	cfg.RejectReadOnly = true             // a primary that became a replica keeps its connections: leave it at the first refused write
+	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
 	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
-	cfg.Logger = &mysqldriver.NopLogger{} // each error is returned, and logged once where it ends
+	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
 	return cfg, nil
 }
 
-// sessionSettings asks the server what it is, since MariaDB and MySQL name two of the settings differently.
+// sessionSettings returns the variables of a session. It asks the server for its version, because MariaDB and MySQL
+// name two of the variables differently, and only MariaDB ends idle transactions.
 func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]string, error) {
 	connector, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
@@ -183,7 +185,7 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 	}
 	settings := map[string]string{
 		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
-		"time_zone":                "'+00:00'", // NOW() must not come twice when summer time ends
+		"time_zone":                "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 	}
 	if strings.Contains(version, "MariaDB") {
@@ -201,12 +203,12 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 	db, err := gorm.Open(outages{dialector}, &gorm.Config{
 		TranslateError:         true,
 		SkipDefaultTransaction: true,
-		Logger:                 logger.Discard, // each error is returned, and logged once where it ends
+		Logger:                 logger.Discard, // every error is returned; the last caller logs it once
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	// The errors of raw reads reach their caller untranslated otherwise.
+	// GORM translates the errors of statements, but not those of Rows. This callback does.
 	err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
 		if db.Error != nil {
 			db.Error = outages{dialector}.Translate(db.Error)
@@ -228,7 +230,7 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 	return db, nil
 }
 
-// outages marks the errors that say nothing of the statement as model.ErrUnavailable: a lost or refused
+// outages wraps errors that are not caused by the statement itself in model.ErrUnavailable: a lost or refused
 // connection, a full disk, a time-out.
 type outages struct{ gorm.Dialector }
 
@@ -248,7 +250,7 @@ func outage(err error) bool {
 		return !broken(err)
 	}
 	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return !broken(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller left
+		return !broken(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller's context ended
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn) ||
@@ -263,15 +265,16 @@ func closePool(db *gorm.DB) error {
 	return pool.Close()
 }
 
-// Exclusive gives the same database with a lock of this process around each transaction that writes: for a strategy
-// that trusts such a lock alone, so that what others give back or take does not get between its read and its write.
+// Exclusive returns the same database, but each writing transaction holds lock, a channel with room for one. It is for
+// the strategy mutex, which relies on this lock of the process alone: no release or settle may change the stock between
+// its read and its write.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
 	return &locked
 }
 
-// Close ends all connections; no method may be called from then on.
+// Close closes all connections. No method may be called after it.
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	if s.sqlite {
@@ -280,7 +283,7 @@ func (s *Store) Close() error {
 	return closePool(s.write)
 }
 
-// Pools gives the pools of connections by what they are for, so that their figures can be read.
+// Pools returns the connection pools by their use, for their statistics: "all" on MySQL, "write" and "read" on SQLite.
 func (s *Store) Pools() (map[string]*sql.DB, error) {
 	write, err := s.write.DB()
 	if err != nil {
@@ -293,10 +296,10 @@ func (s *Store) Pools() (map[string]*sql.DB, error) {
 	return map[string]*sql.DB{"write": write, "read": read}, err
 }
 
-// errReadOnly: the database takes no writes, as a primary that has become a replica.
+// errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
 var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailable)
 
-// Ping asks the database whether it is there, and takes writes.
+// Ping checks that the database answers and, on MySQL, that it accepts writes.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
 		pool, err := s.read.DB()
@@ -317,8 +320,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// renew closes the connections that nobody uses, since they may lead to a server that is no longer the primary: what is
-// read there is out of date.
+// renew closes the idle connections. They may lead to a server that is no longer the primary and whose data is out of
+// date.
 func (s *Store) renew() error {
 	pool, err := s.write.DB()
 	if err != nil {
@@ -329,7 +332,7 @@ func (s *Store) renew() error {
 	return nil
 }
 
-// nowMillis is the database's clock as an SQL expression.
+// nowMillis returns an SQL expression for the database's clock, in milliseconds since 1970.
 func (s *Store) nowMillis() string {
 	if s.sqlite {
 		return "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
@@ -337,7 +340,7 @@ func (s *Store) nowMillis() string {
 	return "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
 }
 
-// Now is the database's clock.
+// Now reads the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
 
 func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
@@ -348,7 +351,8 @@ func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
 	return fromMillis(ms), nil
 }
 
-// forUpdate locks the rows of a SELECT. SQLite has one writer at a time and needs no row locks.
+// forUpdate returns the SQL that locks the rows of a SELECT. On SQLite it is empty: SQLite has one writer at a time and
+// needs no row locks.
 func (s *Store) forUpdate() string {
 	if s.sqlite {
 		return ""
@@ -356,7 +360,7 @@ func (s *Store) forUpdate() string {
 	return " FOR UPDATE"
 }
 
-// skipLocked leaves rows that another transaction works on to that transaction.
+// skipLocked is like forUpdate, but rows that another transaction has locked are left out.
 func (s *Store) skipLocked() string {
 	if s.sqlite {
 		return ""
@@ -364,9 +368,10 @@ func (s *Store) skipLocked() string {
 	return " FOR UPDATE SKIP LOCKED"
 }
 
-// transact runs fn in one transaction, and again after a deadlock or a lock wait, or on a new connection if the old one
-// leads to a read-only server. Any other error of the commit itself is returned as it is: the transaction may have
-// committed or not.
+// transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or on a
+// new connection if the old one leads to a read-only server. After transactionTries tries it returns
+// model.ErrUnavailable. Any other error is returned as it is. After such an error of the commit itself, the transaction
+// may or may not have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	if s.lock != nil {
 		select {
@@ -380,7 +385,7 @@ func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error 
 	for try := range transactionTries {
 		err = s.write.WithContext(ctx).Transaction(fn)
 		switch {
-		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver says so of no other case
+		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver returns this error in no other case
 			if err := s.renew(); err != nil {
 				return err
 			}
@@ -394,10 +399,11 @@ func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error 
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
-// errTakenBack ends a transaction that must change nothing; it never leaves this package.
+// errTakenBack makes a transaction that must change nothing roll back. It never leaves this package.
 var errTakenBack = errors.New("taken back")
 
-// decide runs fn in one transaction as transact does, and takes back what it did if its verdict is a refusal.
+// decide runs fn in one transaction, as transact does. If the verdict is a refusal, the transaction is rolled back and
+// decide returns the verdict without an error.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
 		if verdict, err = fn(tx); err == nil && verdict != model.Accepted {
@@ -411,12 +417,12 @@ func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict,
 	return verdict, err
 }
 
-// snapshot runs fn over reads that all see the same instant.
+// snapshot runs fn in a read-only transaction whose reads all see the data as of the same time.
 func (s *Store) snapshot(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return s.read.WithContext(ctx).Transaction(fn, s.oneInstant())
 }
 
-// oneInstant lets all reads of a transaction see what the first sees.
+// oneInstant returns the options of a read-only transaction in which all reads see what the first read sees.
 func (s *Store) oneInstant() *sql.TxOptions {
 	opts := &sql.TxOptions{ReadOnly: true}
 	if !s.sqlite {
@@ -425,7 +431,7 @@ func (s *Store) oneInstant() *sql.TxOptions {
 	return opts
 }
 
-// pause waits a random while that grows with the number of tries, or until ctx ends.
+// pause waits for a random time, or until ctx ends. The longest possible time grows with try.
 func pause(ctx context.Context, try int) error {
 	longest := retryPause << min(try, 5)
 	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // jitter, no secret
@@ -438,10 +444,10 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// passing reports whether an error means that another transaction was in the way and a repeat may succeed.
+// passing reports whether another transaction caused the error, so that a repeat may succeed.
 func passing(err error) bool {
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
-		return true // another writer decided the same in between; the repeat finds what it wrote
+		return true // another writer inserted the row meanwhile; the repeat finds it
 	}
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
 		return e.Number == 1213 || e.Number == 1205 || e.Number == 1020 // deadlock, lock wait, changed since read
@@ -452,8 +458,8 @@ func passing(err error) bool {
 	return false
 }
 
-// broken reports whether an error says that the statement itself can't succeed, now or later, as a violated
-// constraint or a missing column does. Anything else may pass: a lost connection, a full disk, a timeout.
+// broken reports whether the statement itself can never succeed, for example because of a violated constraint or a
+// missing column. Any other error may be temporary: a lost connection, a full disk, a time-out.
 func broken(err error) bool {
 	if errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) {
 		return true
@@ -472,7 +478,7 @@ func broken(err error) bool {
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// wrap names the operation that failed; nil stays nil.
+// wrap adds the name of the failed operation to err. It returns nil if err is nil.
 func wrap(operation string, err error) error {
 	if err == nil {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"flashsale/model"
 )
 
-// Deduct takes units for attempts on one sale, all in one transaction that holds only if the stock row's
-// version is still the one that was read: optimistic locking, for one attempt or for many that gathered. The sale's
-// gate, if it ever had one, is told of the orders by GateChanges.
-// The outcomes stand in the order of the attempts; every accepted one has a committed order.
-// model.ErrLostRace: another writer was first, nothing was written, try again.
+// Deduct takes units for one or more attempts on one sale, in one transaction with optimistic locking: the transaction
+// commits only if the version of the stock row is still the one that was read. If the sale ever had a gate, the
+// transaction records the orders for the gate, see GateChanges. The outcomes are in the order of the attempts. Every
+// accepted attempt has a committed order. Deduct returns model.ErrLostRace if another writer changed the row first:
+// nothing was written, and the caller may try again.
 func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 		return res.Error
 	}
 	epoch := func(int) int64 { return offer.Stock.Epoch }
-	// While units are left for all, nearly always every attempt is new and fits; else each is looked at.
+	// While there are enough units for all, nearly always every attempt is new and fits. Otherwise each attempt is judged.
 	b := newBatch(attempts, nil)
 	if ok && offer.Judge(now) == model.Accepted && b.units() <= offer.Stock.Available {
 		outcomes, err := s.insertNew(ctx, saleID, b, model.FromDatabase, epoch, take)
@@ -45,8 +45,9 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
-// DeductLocked takes an attempt's units while it holds a lock on the stock row, which it takes last, since all
-// other buyers of the sale wait for it. The sale's window, status and limit are judged as they were on arrival. On SQLite there are no row locks: the transaction is the only writer.
+// DeductLocked takes an attempt's units under a lock on the stock row. It locks that row last, since all other buyers
+// of the sale wait for the lock. The sale's window, status and limit are those that were read before the transaction.
+// SQLite has no row locks: there the transaction is the only writer.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	attempts := []model.Attempt{a}
 	offer, now, b, err := s.consider(ctx, a.SaleID, attempts)
@@ -69,7 +70,8 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcom
 	return first(outcomes, wrap("deduct on sale "+a.SaleID, err))
 }
 
-// Look reads what there is to know of an attempt before it is written.
+// Look reads what Overwrite needs to write an attempt: the offer and the clock. Decided is set if the attempt is known
+// or is refused.
 func (s *Store) Look(ctx context.Context, a model.Attempt) (model.Look, error) {
 	offer, now, b, err := s.consider(ctx, a.SaleID, []model.Attempt{a})
 	if err != nil {
@@ -82,8 +84,9 @@ func (s *Store) Look(ctx context.Context, a model.Attempt) (model.Look, error) {
 	return look, nil
 }
 
-// Overwrite writes the order of an attempt and the stock as they follow from a look at it, whoever wrote in
-// between: of two who looked at the same row, the later takes the earlier's units a second time.
+// Overwrite writes the order of an attempt and the stock that follows from an earlier Look, without a check for changes
+// since then. If two callers looked at the same row, the second write covers the first, and the same units are sold
+// twice. The strategy naive shows this; the strategy mutex prevents it with a lock.
 func (s *Store) Overwrite(ctx context.Context, a model.Attempt, look model.Look) (model.Outcome, error) {
 	outcomes, err := s.deduct(ctx, []model.Attempt{a}, look.Offer, look.Now, look.Offer.Stock.Available, func(tx *gorm.DB, n int64) error {
 		left := look.Offer.Stock.Available - n
@@ -99,7 +102,7 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 	return outcomes[0], nil
 }
 
-// consider reads the sale and decides, without a transaction, what can be decided so.
+// consider reads the sale and decides the attempts that can be decided without a transaction.
 func (s *Store) consider(ctx context.Context, saleID string, attempts []model.Attempt) (offer model.Offer, now time.Time, b *batch, err error) {
 	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -109,8 +112,9 @@ func (s *Store) consider(ctx context.Context, saleID string, attempts []model.At
 	return offer, now, b, err
 }
 
-// judgeOutside decides, without a transaction, what an offer as it was read decides: known attempts, and all of them
-// if the sale is not there, doesn't sell or has no units. A refusal, the commonest answer of a rush, writes nothing.
+// judgeOutside decides attempts from an offer that was read before, without a transaction. Known attempts get their
+// outcome. If the sale does not exist, does not sell now or has no units left, all others are refused. So a refusal,
+// the most frequent answer in a rush, writes nothing.
 func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, ok bool) (*batch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)
@@ -138,9 +142,9 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 	return b, nil
 }
 
-// deduct decides attempts on an offer that was read before, of which so many units are available, and writes
-// those that fit as orders, all in one transaction. take moves their units in the stock row, the hottest one, and so
-// comes late.
+// deduct judges attempts by an offer that was read before and the number of available units. It inserts an order for
+// each attempt that fits, all in one transaction. take moves the units in the stock row. take runs late, because that
+// row is the most contended one.
 func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, available int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
 	var b *batch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {

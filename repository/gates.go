@@ -10,10 +10,13 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new generation of a sale's gate, above the gate's own, if seen is still the present one
-// and the last one was started, and renewed, at least pause ago; only the caller that won may install it. A stamp in the future is of a
-// clock that was set back, and over. The new version makes a sale past the gate that was judged before lose its race:
-// it would not have recorded itself for a first gate.
+// NextEpoch starts a new epoch of a sale's gate. The new epoch is above seen, the epoch that the caller read in the
+// database, and above gates, the epoch of the gate itself. The caller wins if seen is still the present epoch, and if
+// that epoch was started, and last renewed, at least pause ago. A time stamp in the future was written before the clock
+// was set back, and counts as old. Only the caller that won may install the gate.
+//
+// NextEpoch also raises the version of the stock. So a Deduct that judged the sale before loses its race. This matters
+// for a sale's first gate: that Deduct would not have recorded its orders for the gate.
 func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
 	now, next := s.nowMillis(), max(seen, gates)+1
 	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
@@ -24,25 +27,25 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	return next, res.RowsAffected == 1, nil
 }
 
-// RenewEpoch says that the rebuild of this epoch goes on, so that none of a newer one begins.
+// RenewEpoch renews the time stamp of an epoch while its gate is rebuilt, so that no rebuild with a newer epoch begins.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
 	err := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch_at_ms = "+s.nowMillis()+" WHERE sale_id = ? AND epoch = ?", saleID, epoch).Error
 	return wrap("renew the epoch of sale "+saleID, err)
 }
 
-// gateChange is a row of gate_changes but for its sale and version.
+// gateChange is a row of gate_changes without its sale and version.
 type gateChange struct {
 	orderID string // empty: an added quota
 	units   int64
 	sold    bool
 }
 
-// nextGateVersion is the part of an UPDATE of stock that goes with tellGate. MySQL assigns from left to right, so the
-// version comes last.
+// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL evaluates assignments from left
+// to right, so version comes last.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
-// tellGate records for the gate what this transaction has changed in a stock row, which is locked by that. A sale that
-// never had a gate has nobody to tell.
+// tellGate records for the gate what this transaction has changed in a stock row. The change has locked the row. For a
+// sale that never had a gate, nothing is recorded.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) error {
 	var row struct{ Version, Epoch int64 }
 	if err := tx.Raw("SELECT version, epoch FROM stock WHERE sale_id = ?", saleID).Scan(&row).Error; err != nil {
@@ -64,8 +67,8 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) erro
 	return wrap("record changes for the gate", err)
 }
 
-// tellGateOfSold is tellGate for a batch that was sold without it. The offer was read before; it has the epoch that
-// holds, since a new epoch is a new version.
+// tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before, but its epoch is
+// still valid if take checked the version of the stock: a new epoch changes the version.
 func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *batch) error {
 	if offer.Stock.Epoch == 0 {
 		return nil
@@ -77,9 +80,10 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *batch) error {
 	return s.tellGate(tx, offer.ID, changes...)
 }
 
-// GateChanges reads what a gate that knows the changes up to the version after has to be told, in the order of the
-// versions: at most about limit changes, but all of a version. Up to upTo the gate knows everything then; more says that
-// there is more. Changes are committed in the order of their versions, since each transaction locks the stock row.
+// GateChanges reads the changes that a gate has to be told if it has all changes up to the version after. It returns
+// about limit changes, and always all changes of a version, in the order of the versions. With them the gate has all
+// changes up to the version upTo. more is true if newer changes are left. Transactions commit their changes in the
+// order of the versions, because each of them locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db := s.read.WithContext(ctx)
 	if err := db.Raw("SELECT gate_version FROM stock WHERE sale_id = ?", saleID).Scan(&upTo).Error; err != nil {
@@ -88,7 +92,8 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	if upTo <= after {
 		return nil, after, false, nil
 	}
-	// A page ends with the version of its last change, and has all changes of that version, so it may be longer than limit.
+	// A page ends with the version of change number limit. It has all changes of that version, so it may be longer than
+	// limit.
 	var last []int64
 	err = db.Raw("SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
 		saleID, after, upTo, limit-1).Scan(&last).Error
@@ -118,7 +123,7 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	return changes, upTo, more, nil
 }
 
-// ForgetGateChanges deletes the changes up to a version, which the open gate knows.
+// ForgetGateChanges deletes the changes up to a version, which the open gate has applied.
 func (s *Store) ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error {
 	err := s.write.WithContext(ctx).Exec("DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo).Error
 	return wrap("delete the changes that the gate of sale "+saleID+" knows", err)

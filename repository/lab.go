@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// EraseSale removes a sale with its orders, as if it had never been. It is for sales that no buyer was ever offered
-// and nobody paid for: the strategy lab's.
+// EraseSale deletes a sale with its orders and all its other rows except payments. It is only for the sales of the
+// strategy lab and of rehearsals, which were never offered to buyers and which nobody paid for.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
 		for _, statement := range []string{

@@ -31,7 +31,7 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 	})
 }
 
-// MigrateDown takes back the last applied step, with its data.
+// MigrateDown reverts the last applied step and deletes the data of that step. If no step is applied, it does nothing.
 func (s *Store) MigrateDown(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Down(ctx)
@@ -79,7 +79,8 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 	return underLock(ctx, db, func() error { return run(provider) })
 }
 
-// migrationPool gives connections on which a statement may take as long as a large table needs.
+// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The
+// caller must call done at the end.
 func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 	if s.sqlite {
 		db, err = s.write.DB()
@@ -93,7 +94,8 @@ func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 	return db, db.Close, nil
 }
 
-// underLock holds a named lock of the MySQL server, which ends with its connection.
+// underLock runs fn while it holds a named lock of the MySQL server. If the connection breaks, the server releases the
+// lock.
 func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"flashsale/model"
 )
 
-// detailLength is what the column holds.
+// detailLength is the length of the column detail, in characters.
 const detailLength = 1000
 
-// Log leaves a row about what an operator did or the engine repaired.
+// Log adds an entry to the log of operations: what an operator did, or what the engine found or repaired.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
 	return s.logOperation(s.write.WithContext(ctx), actor, action, subject, detail)
 }
@@ -35,8 +35,8 @@ func (s *Store) logOperation(tx *gorm.DB, actor, action, subject, detail string)
 	return nil
 }
 
-// Operations lists what was done to a subject, the newest first, and the cursor of the next page, which is empty at the
-// end. model.ErrBadCursor: not a cursor of ours.
+// Operations lists the operations on a subject, the newest first. next is the cursor of the next page, and empty at the
+// end. Operations returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Operations(ctx context.Context, subject, cursor string, limit int) (list []model.Operation, next string, err error) {
 	limit = max(1, limit)
 	before := int64(math.MaxInt64)
@@ -65,8 +65,9 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	return list, next, nil
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, unless another one has it. A lease that
-// ends more than ttl from now was given before the clock was set back; it counts as over.
+// Lease gives holder the named lease for ttl by the database's clock, or extends it. It returns false if another holder
+// has the lease. A lease that ends more than ttl from now was given before the clock was set back, and counts as
+// expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	insert := "INSERT IGNORE"
@@ -81,7 +82,8 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	if err != nil {
 		return false, fmt.Errorf("lease %s: %w", name, err)
 	}
-	// Asked back rather than counted: an update to the same values counts no row on MySQL.
+	// The holder is read back, because the number of changed rows is no evidence: on MySQL an UPDATE to the same values
+	// changes no row.
 	var has string
 	if err := db.Raw("SELECT holder FROM leases WHERE name = ?", name).Scan(&has).Error; err != nil {
 		return false, fmt.Errorf("lease %s: %w", name, err)
@@ -89,10 +91,10 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	return has == holder, nil
 }
 
-// DataKey gives the named key of 32 bytes that lives as long as the data, and makes it at first.
+// DataKey returns the named key of 32 bytes, which is kept as long as the data. It makes the key if there is none yet.
 func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
-	_, _ = rand.Read(fresh) // never fails, says its documentation
+	_, _ = rand.Read(fresh) // documented to never fail
 	db := s.write.WithContext(ctx)
 	err := db.Exec("INSERT INTO data_keys (name, value) VALUES (?, ?)", name, hex.EncodeToString(fresh)).Error
 	if err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {

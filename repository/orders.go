@@ -62,11 +62,11 @@ type refusalRow struct {
 
 func (refusalRow) TableName() string { return "refusals" }
 
-// orderColumns are those that a new order has.
+// orderColumns are the columns that a new order sets.
 const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash, created_at_ms, expires_at_ms"
 
-// insertOrders writes new orders, in the order of their ids: so neighbours in the index come one after the other.
-// gorm.ErrDuplicatedKey: one of them is there.
+// insertOrders inserts new orders in the order of their ids, so that neighbours in the index are written one after the
+// other. It returns gorm.ErrDuplicatedKey if one of them exists.
 func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
 	const columns = 13
 	values := make([]any, 0, columns*len(list))
@@ -91,7 +91,7 @@ func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
 	return nil
 }
 
-// knownOutcomes gives what became of the attempts that were settled before, by their ids.
+// knownOutcomes returns, by order id, the outcomes of those attempts that have an order or a durable refusal.
 func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string]model.Outcome, error) {
 	ids := idsOf(attempts)
 	var rows []struct {
@@ -118,17 +118,19 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 	return known, nil
 }
 
-// lookUpLimits: a statement names each id twice, for orders and for refusals. Two are under way at a time, so that a
-// connection that hangs does not hold up everybody. As many may wait as for a gate, and no statement takes longer than
-// the database itself would let it.
+// lookUpLimits bounds the look-ups of Order. A statement has each id twice, for orders and for refusals, so a batch has
+// half of sqliteParameters. Two statements may run at a time, so that one that hangs does not delay everybody. As many
+// calls may wait as for a gate. A statement has as much time as the database allows it.
 var lookUpLimits = gather.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
-// closeGrace is how long Close waits for look-ups under way before it cuts them off: they change nothing.
+// closeGrace is how long Close waits for look-ups under way before it cancels them. They change nothing, so that is
+// safe.
 const closeGrace = time.Second
 
-// Order reads an order, or the durable refusal under its id (rejected); ok is false if there is neither. Calls that come
-// while others are under way share a statement, which begins after they came: each sees what was committed before it.
-// model.ErrUnavailable: the database doesn't answer, or too many wait for it.
+// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Calls
+// that arrive while others are under way share a statement. That statement starts after they arrived, so each call sees
+// what was committed before the call. Order returns model.ErrUnavailable if the database does not answer, or if too
+// many calls wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed) {
@@ -140,7 +142,8 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 	return *found, true, nil
 }
 
-// lookUp reads the orders of attempts that gathered, in their order; nil where there is none.
+// lookUp reads the orders of the attempts in a batch, in the order of the attempts. It returns nil for an attempt
+// without an order.
 func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) ([]*model.Order, error) {
 	known, err := s.knownOutcomes(s.read.WithContext(ctx), attempts)
 	if err != nil {
@@ -153,7 +156,8 @@ func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) 
 	return found, nil
 }
 
-// Orders lists orders, the newest first, and the cursor of the next page, which is empty at the end.
+// Orders lists orders, the newest first. next is the cursor of the next page, and empty at the end. Orders returns
+// model.ErrBadCursor if the cursor in f is invalid.
 func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error) {
 	f.Limit = max(1, f.Limit)
 	db := s.read.WithContext(ctx).Table("orders" + s.ordersIndex(f))
@@ -188,15 +192,15 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	return orders(rows), next, nil
 }
 
-// ordersIndex names the index that a list is read from. Left to guess, SQLite reads all orders of a sale to find those of
-// a user, and MariaDB all newer ones to come to an old page.
+// ordersIndex returns the SQL that selects the index for a list. By their own choice of index, SQLite reads all orders
+// of a sale to find those of a user, and MariaDB reads all newer orders to reach an old page.
 func (s *Store) ordersIndex(f model.OrderFilter) string {
 	index := "orders_newest"
 	switch {
 	case f.ID != "" || f.UserID == "" && f.SaleID == "":
 		return ""
 	case f.UserID != "" && f.SaleID != "":
-		index = "orders_request" // sorted: cancelMost keeps them few
+		index = "orders_request" // needs a sort, of few orders because of cancelMost
 	case f.UserID != "":
 		index = "orders_user"
 	case f.Status != "":
@@ -208,11 +212,11 @@ func (s *Store) ordersIndex(f model.OrderFilter) string {
 	return " FORCE INDEX (" + index + ")"
 }
 
-// behindCursor selects what comes behind a cursor, the newest first. Its first part alone leads databases to the place
-// in an index; the second sorts those of the same millisecond.
+// behindCursor selects the rows after a cursor, in a list with the newest first. The first condition lets the database
+// find the place in an index. The second one decides between rows of the same millisecond.
 const behindCursor = "created_at_ms <= ? AND (created_at_ms < ? OR id < ?)"
 
-// cursorOf names the last row of a page.
+// cursorOf returns the cursor of a page whose last row has this time and id.
 func cursorOf(atMillis int64, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(atMillis, 10) + "." + id))
 }
@@ -230,12 +234,13 @@ func parseCursor(cursor string, idLength int) (atMillis int64, id string, err er
 	return atMillis, id, nil
 }
 
-// cancelMost is how many orders a user may cancel in one sale: more than anybody needs who changes their mind. Each
-// stays in the tables and, until the sale is over, in the gate.
+// cancelMost is how many orders a user may cancel in one sale. That is more than any buyer needs. There is a limit
+// because each cancelled order stays in the tables and, until the sale is over, in the gate.
 const cancelMost = 100
 
-// Cancel gives a pending order's units back. NotFound: absent or another user's; NotCancellable: not pending, or the
-// user has cancelled cancelMost orders of the sale.
+// Cancel cancels a pending order and releases its units. It refuses with NotFound if there is no such order or it is
+// another user's, and with NotCancellable if the order is not pending or the user has cancelled cancelMost orders of
+// the sale.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
@@ -244,7 +249,7 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 		case err != nil:
 			return "", err
 		case !ok || order.UserID != userID:
-			order = model.Order{} // not the caller's to see
+			order = model.Order{} // the caller must not see another user's order
 			return model.NotFound, nil
 		case order.Status != model.OrderPending:
 			return model.NotCancellable, nil
@@ -260,8 +265,9 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 	return order, verdict, err
 }
 
-// Overdue gives the ids of at most limit pending orders whose time to pay has been over for longer than grace, by the
-// database's clock and its last step: the longest overdue of all sales but some, by sale.
+// Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock.
+// It selects at most limit orders, those that are overdue for longest, and none of the sales in except. After a step
+// forward of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
 	var rows []struct{ ID, SaleID string }
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
@@ -284,8 +290,9 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 	return bySale, nil
 }
 
-// Expire expires those of a sale's overdue orders that are still pending and that no other transaction works on.
-// model.ErrBroken: the books of the sale don't let them.
+// Expire expires those of the orders that are still pending and that no other transaction has locked, and releases
+// their units. It returns model.ErrBroken if the database can never accept that, for example because the sale's books
+// are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
@@ -316,8 +323,8 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 	return released, nil
 }
 
-// RefundOrder takes a paid order back: its units can be sold again, its money is due to be refunded.
-// NotRefundable: the order is not paid.
+// RefundOrder marks a paid order as refunded, releases its units, and marks its money as due for a refund. It refuses
+// with NotFound if there is no such order, and with NotRefundable if the order is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
@@ -356,9 +363,9 @@ func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
 	return rows[0].order(), true, nil
 }
 
-// release moves locked orders of one sale from a status to the one that they carry, gives their units back to the sale
-// and to their users' limits, and records the changes for the gate. Rows are locked in the order order, buyer, stock,
-// here as everywhere.
+// release moves locked orders of one sale from the status from to the status that they carry. It gives their units back
+// to the stock and to the users' limits, and records the changes for the gate. Rows are locked in the order orders,
+// buyers, stock, as in every transaction on an order that exists.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids := make([]string, len(list))
 	units, total := make([]userUnits, len(list)), int64(0)

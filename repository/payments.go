@@ -29,8 +29,9 @@ func (r paymentRow) payment(currency string) model.Payment {
 	}
 }
 
-// StartPayment opens a payment of a user's pending order, or gives the one that is open already.
-// NotFound: absent or another user's; NotPayable: not pending, or the time to pay is over.
+// StartPayment opens a payment of a user's pending order, or returns the payment that is open already. It refuses with
+// NotFound if there is no such order or it is another user's, and with NotPayable if the order is not pending or its
+// deadline has passed.
 func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider string) (payment model.Payment, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		order, ok, err := s.lockOrder(tx, orderID)
@@ -74,10 +75,13 @@ func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, 
 	return rows[0].Row.payment(rows[0].Currency), true, nil
 }
 
-// ApplyCallback records what a provider says of a payment, once for each of its transactions, and moves the
-// order: a pending one becomes paid; an expired one is reinstated if units and the user's limit allow; money that no
-// order can keep becomes due to be refunded. reinstated: the order took units again, of which the gate has to be told.
-// NotFound: no such payment; AmountMismatch: another amount; NotPayable: the transaction belongs to another payment.
+// ApplyCallback records what a provider reports about a payment, once for each transaction of the provider, and changes
+// the order. A pending order becomes paid. An expired order is reinstated if the stock and the user's limit allow it.
+// Money that no order can keep becomes due for a refund. reinstated means that the order took units again, which the
+// gate has to be told.
+//
+// ApplyCallback refuses with NotFound if there is no such payment, with AmountMismatch if the amount differs, and with
+// NotPayable if the transaction belongs to another order.
 func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		reinstated = false
@@ -90,7 +94,8 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 		case asked.AmountCents != cb.AmountCents:
 			return model.AmountMismatch, nil
 		}
-		// Under the order's lock, which every callback of this order takes first, all is read as it stays.
+		// Every callback of this order takes the order's lock first, so what is read from here on does not change until the
+		// commit.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
 			return "", err
 		} else if !ok {
@@ -103,7 +108,7 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
 		case seen && (!cb.Succeeded || row.Status != string(model.PaymentFailed)):
-			return model.Accepted, nil // the same transaction again: the same answer
+			return model.Accepted, nil // the transaction is recorded already: the same answer
 		case !seen:
 			if row, err = newTransaction(tx, cb); err != nil {
 				return "", err
@@ -123,8 +128,8 @@ func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Cal
 	return order, reinstated, verdict, err
 }
 
-// newTransaction gives the row that is to record a provider's transaction: the payment's own, or a new one if the
-// payment has had another transaction.
+// newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
+// payment's own has another transaction already.
 func newTransaction(tx *gorm.DB, cb model.Callback) (paymentRow, error) {
 	row, _, err := findPayment(tx, "id = ?", cb.PaymentID)
 	if err != nil || !row.ProviderTxnID.Valid {
@@ -146,7 +151,8 @@ func findPayment(tx *gorm.DB, where string, args ...any) (row paymentRow, ok boo
 	return rows[0], true, nil
 }
 
-// keepMoney makes a locked order paid if it can be, and says what becomes of the money.
+// keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a
+// refund.
 func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, err error) {
 	kept := false
 	switch order.Status {
@@ -157,7 +163,7 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 	case model.OrderExpired:
 		kept, err = s.reinstate(tx, *order)
 	default:
-		// Cancelled, refunded, or paid by another transaction: the money has no order.
+		// The order is cancelled, refunded, or paid by another transaction: no order keeps the money.
 	}
 	if err != nil {
 		return "", fmt.Errorf("pay order: %w", err)
@@ -181,7 +187,8 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 	return model.PaymentSucceeded, nil
 }
 
-// reinstate takes the units of an expired order again, if the user's limit and the stock have room.
+// reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow
+// it.
 func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error) {
 	offer, _, _, err := s.offerOn(tx, order.SaleID)
 	if err != nil {
@@ -209,7 +216,7 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
 }
 
-// RefundsDue lists payments whose money must go back.
+// RefundsDue lists at most limit payments whose money is due for a refund.
 func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
 	var rows []paymentRow
 	if err := s.read.WithContext(ctx).Where("status = ?", string(model.PaymentRefundDue)).Limit(limit).Find(&rows).Error; err != nil {
@@ -222,7 +229,7 @@ func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, err
 	return list, nil
 }
 
-// MarkRefunded notes that the provider has sent a payment's money back.
+// MarkRefunded records that the provider has refunded a payment.
 func (s *Store) MarkRefunded(ctx context.Context, paymentID string) error {
 	err := s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ?",
 		string(model.PaymentRefunded), paymentID, string(model.PaymentRefundDue)).Error

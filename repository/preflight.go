@@ -14,30 +14,30 @@ import (
 	"flashsale/model"
 )
 
-// Server is what a database says of itself.
+// Server is what a database server reports about itself.
 type Server struct {
-	Version     string            // with its name, as Version gives it
-	RoundTrip   time.Duration     // the median of a few
-	Clock       time.Time         // its own, when At was here
-	At          time.Time         // in the middle of the question
-	Applied     int64             // the newest step of the schema that was done; 0: none
+	Version     string            // with its name, as Store.Version returns it
+	RoundTrip   time.Duration     // the median of lookTrips queries
+	Clock       time.Time         // the database's, at the time At
+	At          time.Time         // by the caller's clock, in the middle of the query for Clock
+	Applied     int64             // the newest step of the schema that was applied; 0: none
 	Newest      int64             // the newest step that this binary has
-	Connections int               // that are open, by anybody; 0 on SQLite
-	Variables   map[string]string // of an ordinary session of ours, by name; nil on SQLite
+	Connections int               // open connections of all clients; 0 on SQLite
+	Variables   map[string]string // of an ordinary session of the engine, by name; nil on SQLite
 }
 
-// lookTrips are enough for a median that one late answer doesn't move.
+// lookTrips is the number of measured round trips: enough that one late answer does not move the median.
 const lookTrips = 5
 
-// variables are the settings of a server that decide what a commit is worth and how much it can take. A server knows
-// some of them by one of two names.
+// variables are the server variables that decide how durable a commit is, how much load the server takes, and how the
+// engine's statements behave. Some of them have one name on MySQL and another on MariaDB.
 var variables = []string{
 	"innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite", "innodb_buffer_pool_size",
 	"max_connections", "max_user_connections", "max_allowed_packet", "read_only", "innodb_read_only",
 	"sql_mode", "time_zone", "tx_isolation", "transaction_isolation", "idle_transaction_timeout",
 }
 
-// Server asks the database about itself and changes nothing. now is the caller's clock.
+// Server reads the facts about the database and changes nothing. now is the caller's clock.
 func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server, err error) {
 	if facts.Version, err = s.Version(ctx); err != nil {
 		return facts, err
@@ -74,7 +74,7 @@ func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server,
 	return facts, wrap("count the server's connections", err)
 }
 
-// KeptKey gives the key that DataKey has made under a name; nil if it has not yet.
+// KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.
 func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
 	var values []string
 	if err := s.read.WithContext(ctx).Raw("SELECT value FROM data_keys WHERE name = ?", name).Scan(&values).Error; err != nil || len(values) == 0 {
@@ -89,7 +89,8 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 	return ids, wrap("list the shadow sales", err)
 }
 
-// schema gives the newest step that was done, and the newest that there is. Asking goose would make its table.
+// schema returns the newest step that was applied, and the newest step that this binary has. It does not ask goose,
+// because goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	folder := "mysql"
 	if s.sqlite {
@@ -99,7 +100,7 @@ func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	if err != nil || len(files) == 0 {
 		return 0, 0, fmt.Errorf("list the migrations: %d: %w", len(files), err)
 	}
-	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], folder+"/"), "_") // the names are in order
+	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], folder+"/"), "_") // the names are sorted
 	if newest, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("list the migrations: %w", err)
 	}

@@ -14,7 +14,8 @@ import (
 	"flashsale/model"
 )
 
-// offerColumns reads a sale with its stock and the database's clock in one statement.
+// offerColumns are the columns of a sale and its stock. The list ends with a comma, so that a query can add a column
+// such as the database's clock.
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
 	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, parts,
 	quota, available, held, paid, version, epoch, gate_version, wrong_epoch, `
@@ -53,8 +54,8 @@ func (r offerRow) offer() model.Offer {
 	}
 }
 
-// offers reads sales with their stock; where is SQL behind WHERE. It also gives the database's clock,
-// which is zero when no row matched.
+// offers reads sales with their stock. where is the SQL after WHERE. It also returns the database's clock, or the zero
+// time if no row matched.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) ([]model.Offer, time.Time, error) {
 	var rows []offerRow
 	query := "SELECT " + offerColumns + s.nowMillis() + " AS now_ms FROM sales JOIN stock ON sale_id = sales.id WHERE " + where
@@ -85,14 +86,14 @@ func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, boo
 	return list[0], now, true, nil
 }
 
-// LiveOffers reads the sales that have not ended for longer than linger, by their start.
+// LiveOffers reads the sales that have not ended, or ended less than linger ago, in the order of their start.
 func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
 	return list, err
 }
 
-// Sales lists all sales, the newest first, and the cursor of the next page, which is empty at the end.
-// model.ErrBadCursor: not a cursor of ours.
+// Sales lists all sales, the newest first. next is the cursor of the next page, and empty at the end. Sales returns
+// model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error) {
 	limit = max(1, limit)
 	where, args := "", []any{}
@@ -123,22 +124,22 @@ func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []mod
 	return list, next, nil
 }
 
-// LiveSales reads the live sales again and again. What operators write about a sale is remembered by its revision,
-// which grows with each change of theirs, so that mostly no more than the stock is read.
+// LiveSales reads the live sales repeatedly. It caches what operators set for a sale, by the sale's revision, which
+// grows with each change by an operator. So most reads fetch only the stock.
 type LiveSales struct {
 	*Store
-	known atomic.Pointer[map[string]model.Sale] // of the last whole read
+	known atomic.Pointer[map[string]model.Sale] // by id, from the last full read
 }
 
-// NewLiveSales remembers nothing yet.
+// NewLiveSales returns a LiveSales with an empty cache.
 func NewLiveSales(s *Store) *LiveSales {
 	l := &LiveSales{Store: s}
 	l.known.Store(&map[string]model.Sale{})
 	return l
 }
 
-// LiveOffers gives what the store's own LiveOffers does. Callers with different lingers share the memory: a whole read
-// is needed for a sale that isn't in it, not for one that is there in vain.
+// LiveOffers returns the same as Store.LiveOffers. Callers with different values of linger share the cache. All columns
+// are read again only if a sale is missing from the cache or has changed; leftover sales in the cache are harmless.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	rows, err := l.read.WithContext(ctx).Raw(`SELECT sales.id, revision, quota, available, held, paid, version, epoch, gate_version, wrong_epoch
 		FROM sales JOIN stock ON sale_id = sales.id WHERE ends_at_ms > `+l.nowMillis()+` - ?
@@ -184,8 +185,8 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 	return list, nil
 }
 
-// SaleCodes gives the ids and short codes of the sales made since a time, which is what a filter must know, and when by
-// the database's clock it was asked.
+// SaleCodes returns the ids and short codes of the sales made since a time, for the catalog's Bloom filter. asked is
+// the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
 	var rows []struct {
 		ID, Code string
@@ -207,7 +208,7 @@ func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[strin
 	return codes, asked, nil
 }
 
-// SaleByCode gives the id of the sale behind a short link; empty if there is none.
+// SaleByCode returns the id of the sale that a short link leads to, or an empty id if there is none.
 func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	var id string
 	if err := s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE code = ?", code).Scan(&id).Error; err != nil {
@@ -216,7 +217,7 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return id, nil
 }
 
-// CreateSale writes a sale with its whole quota available. Its gate is in one part if the sale doesn't say.
+// CreateSale inserts a sale and its stock, with the whole quota available. The gate has one part if sale.Parts is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
@@ -239,8 +240,9 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 	})
 }
 
-// ChangeSale applies a change and gives the sale as it is then. The stock row's version grows with every
-// change, so an optimistic writer that judged the old sale loses its race and judges anew.
+// ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that
+// an optimistic writer that judged the old sale loses its race and judges again. ChangeSale refuses with NotFound, with
+// QuotaChanged if the quota is not change.IfQuota, or with the verdict of change.Edit.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, "+nextGateVersion+" WHERE sale_id = ?",
@@ -278,7 +280,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 	return offer, verdict, err
 }
 
-// changes says what of a sale is another, and what it was before.
+// changes describes, for the log of operations, which fields of a sale differ, and their old and new values.
 func changes(before, after model.Offer) string {
 	var list []string
 	note := func(field string, from, to any) {
@@ -302,7 +304,7 @@ func changes(before, after model.Offer) string {
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// excerpt is a text as the log shows it: quoted, and so short that several fit.
+// excerpt is a text as the log of operations shows it: quoted, and short enough that several fit.
 type excerpt string
 
 const excerptLength = 80

@@ -7,9 +7,11 @@ import (
 	"flashsale/model"
 )
 
-// The sandbox provider's books. They are a bank's: nothing else of the engine reads them.
+// The methods in this file keep the books of the sandbox payment provider, as a bank would. Nothing else in the engine
+// reads these books.
 
-// SandboxCharge notes a transaction that is still to be reported, unless the provider has it already.
+// SandboxCharge records a transaction whose callback is still to be delivered. If the transaction is recorded already,
+// nothing changes.
 func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) error {
 	insert := "INSERT IGNORE"
 	if s.sqlite {
@@ -20,7 +22,8 @@ func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) e
 	return wrap("note a sandbox charge", err)
 }
 
-// SandboxUnreported lists transactions whose callback has not been answered with success yet.
+// SandboxUnreported lists at most limit transactions whose callback the merchant has neither accepted nor refused for
+// good.
 func (s *Store) SandboxUnreported(ctx context.Context, limit int) ([]model.SandboxTransaction, error) {
 	var rows []struct {
 		TxnID, PaymentID string
@@ -38,13 +41,13 @@ func (s *Store) SandboxUnreported(ctx context.Context, limit int) ([]model.Sandb
 	return list, nil
 }
 
-// SandboxReported notes that the merchant has taken a transaction's callback, or never will.
+// SandboxReported records that the merchant has accepted a transaction's callback, or has refused it for good.
 func (s *Store) SandboxReported(ctx context.Context, txnID string) error {
 	return wrap("note a sandbox report", s.write.WithContext(ctx).Exec("UPDATE sandbox_transactions SET reported = 1 WHERE txn_id = ?", txnID).Error)
 }
 
-// SandboxRefund sends a transaction's money back, once. One that came by a callback which somebody made by hand
-// counts as charged before.
+// SandboxRefund refunds a transaction, at most once. A transaction that is not recorded yet, because its callback was
+// made by hand, is first recorded as charged.
 func (s *Store) SandboxRefund(ctx context.Context, t model.SandboxTransaction) error {
 	t.Status = model.SandboxCharged
 	if err := s.SandboxCharge(ctx, t); err != nil {

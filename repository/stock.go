@@ -14,14 +14,15 @@ import (
 	"flashsale/model"
 )
 
-// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction.
-// The outcomes stand in the order of the attempts: an order, or a refusal with its reason. An attempt that
-// was settled before keeps what it got then. After an error nothing is known: settle the same again, unless
-// it is model.ErrBroken.
+// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction. The outcomes
+// are in the order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before
+// keeps its outcome. After an error the result is unknown, and the caller settles the same entries again. The exception
+// is model.ErrBroken: this batch can never be settled.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
-	// Nearly always every entry is new and fits, since the gate has seen to it: then four statements do. If not,
-	// each entry is looked at. The stock row is the hottest and touched last, by one conditional statement; only
-	// when the units don't suffice for all is it locked first, to give what is left in the order of admission.
+	// The gate has judged the entries, so nearly always all are new and fit. Then four statements suffice. Otherwise each
+	// entry is judged. The stock row is the most contended one, so it is changed last, by one conditional statement. Only
+	// if the units do not suffice for all entries, the row is locked first, and the units left go to the entries in the
+	// order of admission.
 	outcomes, err := s.insertNew(ctx, saleID, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch },
 		func(tx *gorm.DB, n int64) error { return s.hold(tx, saleID, n) })
 	if errors.Is(err, errNotNew) {
@@ -39,15 +40,16 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	return outcomes, nil
 }
 
-// errShort: fewer units are left than the batch needs; it never leaves this package.
+// errShort means that fewer units are left than the batch needs. It never leaves this package.
 var errShort = errors.New("stock is short")
 
-// errNotNew: an entry is known, or too much for its user; it never leaves this package.
+// errNotNew means that each attempt has to be judged, for example because one is known or exceeds its user's limit. It
+// never leaves this package.
 var errNotNew = errors.New("not all entries are new and fit")
 
-// insertNew makes an order of every attempt of a batch, or changes nothing: errNotNew, or what take says, which moves
-// the units in the stock row. It takes the locks in the same order as everything that looks at each attempt does:
-// buyers, orders, stock.
+// insertNew inserts an order for every attempt of a batch, or changes nothing. It returns errNotNew if not all attempts
+// are new and fit. take moves the units in the stock row; insertNew also returns the error of take. It takes the locks
+// in the same order as settle and deduct: buyers, new orders, stock.
 func (s *Store) insertNew(ctx context.Context, saleID string, b *batch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -97,7 +99,8 @@ func (s *Store) insertNew(ctx context.Context, saleID string, b *batch, source m
 	return b.outcomes, nil
 }
 
-// fits makes sure that a query counts none of those that a batch may not have: errNotNew.
+// fits returns errNotNew if a query counts any rows. The query counts users over their limit, or attempts that were
+// refused before.
 func fits(tx *gorm.DB, query string, args ...any) error {
 	var unfit int
 	err := tx.Raw(query, args...).Scan(&unfit).Error
@@ -107,7 +110,7 @@ func fits(tx *gorm.DB, query string, args ...any) error {
 	return wrap("look for limits and refusals", err)
 }
 
-// hold moves available units to held ones, or finds too few: errShort.
+// hold moves n units from available to held. It returns errShort if fewer are available.
 func (s *Store) hold(tx *gorm.DB, saleID string, n int64) error {
 	res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND available >= ?",
 		n, n, saleID, n)
@@ -165,7 +168,8 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 			return err
 		}
 		if slices.ContainsFunc(refused, func(r refusalRow) bool { return r.Reason == string(model.SoldOut) }) {
-			// The gate admitted more than there is. The mark outlives this instance, and has the gate replaced.
+			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, also if this
+			// instance dies.
 			if err := tx.Exec("UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", saleID).Error; err != nil {
 				return fmt.Errorf("mark the gate as wrong: %w", err)
 			}
@@ -181,7 +185,8 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 	return b.answered(), nil
 }
 
-// Refuse writes a durable no to an admitted attempt that can't be settled, unless it already is an order.
+// Refuse writes a durable refusal of an admitted attempt that cannot be settled, unless the attempt already has an
+// outcome. It returns the outcome that holds.
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
 	var b *batch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
@@ -205,8 +210,9 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *batch, reason model.Verdict) error {
 	return insertRefusals(tx, b.refused(), now)
 }
 
-// lockBatch locks the rows of the attempts' users, in the order of the users, and only then looks which attempts
-// are known: whoever settles, refuses or deducts one of them has to pass here, so each is decided once.
+// lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
+// are known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is
+// decided once.
 func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) (*batch, error) {
 	none := make([]userUnits, len(attempts))
 	for i, a := range attempts {
@@ -222,7 +228,8 @@ func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) 
 	return newBatch(attempts, known), nil
 }
 
-// admitBatch decides the open attempts of a locked batch and adds the units of those that stay open to their users'.
+// admitBatch judges the open attempts of a locked batch. It adds the units of those that stay open to the rows of their
+// users.
 func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *batch, limit int, available int64) error {
 	units, err := s.unitsOf(tx, saleID, b.users())
 	if err != nil {
@@ -258,7 +265,7 @@ type userUnits struct {
 	n    int
 }
 
-// byUser sorts a list by user, which is the order of locking, and adds up what stands in it for the same one.
+// byUser sorts a list by user, which is the order of locking, and adds up the units of the same user.
 func byUser(list []userUnits) []userUnits {
 	slices.SortFunc(list, func(a, b userUnits) int { return strings.Compare(a.user, b.user) })
 	sums := list[:0]
@@ -280,9 +287,10 @@ func usersOf(units []userUnits) []string {
 	return users
 }
 
-// addUnits adds to the users' units on a sale, which byUser gave, and locks their rows even where it adds none.
-// allNew, where units are added for each, says that none of them had a row before, so that they have these units and no
-// more. MySQL counts a changed row as two; SQLite doesn't tell.
+// addUnits adds units to the users' rows in buyers and locks the rows, even where it adds 0 units. units must come from
+// byUser. allNew means that none of the users had a row before, so that they have exactly these units. It is meaningful
+// only if each user gets at least one unit: MySQL counts an inserted row as 1 and a changed row as 2. On SQLite allNew
+// is always false, since SQLite does not distinguish the two.
 func (s *Store) addUnits(tx *gorm.DB, saleID string, units []userUnits) (allNew bool, err error) {
 	args := make([]any, 0, 3*len(units))
 	for _, u := range units {
@@ -296,12 +304,12 @@ func (s *Store) addUnits(tx *gorm.DB, saleID string, units []userUnits) (allNew 
 	return !s.sqlite && changed == int64(len(units)), wrap("count buyers' units", err)
 }
 
-// sqliteParameters is about how many values one statement on SQLite has: its driver looks for each of them from the
-// first on, so that twice as many take four times as long.
+// sqliteParameters is about how many parameters one statement on SQLite has. The driver searches all parameters for
+// each of them, so that twice as many take four times as long.
 const sqliteParameters = 256
 
-// insert writes rows with so many columns each, whose values stand one after the other, and counts what it changed.
-// It goes past gorm, which would look at each value by reflection.
+// insert inserts rows with columns values each and returns the number of changed rows. values holds the values of all
+// rows, one row after the other. insert bypasses GORM, which would inspect each value by reflection.
 func (s *Store) insert(tx *gorm.DB, into string, columns int, values []any, onConflict string) (changed int64, err error) {
 	if len(values) == 0 {
 		return 0, nil
@@ -340,16 +348,16 @@ func (s *Store) returnUnits(tx *gorm.DB, saleID string, units []userUnits) error
 	return wrap("return buyers' units", err)
 }
 
-// batch sorts attempts into those with an outcome and those still open, in the order of arrival.
+// batch divides attempts into those with an outcome and those still open, in the order of arrival.
 type batch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
-	open     []int // places in attempts
-	closed   []int // places that this batch refused
+	open     []int // indexes of attempts
+	closed   []int // indexes of attempts that this batch refused
 	first    map[string]int
 }
 
-// newBatch gives every known attempt the outcome that it had. An id that comes twice is decided once.
+// newBatch makes a batch in which every known attempt has its earlier outcome. An id that occurs twice is decided once.
 func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
 	b := &batch{
 		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
@@ -371,7 +379,7 @@ func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
 
 func (b *batch) users() []string { return usersOf(b.unitsByUser()) }
 
-// unitsByUser are those of the open attempts.
+// unitsByUser returns the units of the open attempts by user.
 func (b *batch) unitsByUser() []userUnits {
 	units := make([]userUnits, len(b.open))
 	for at, i := range b.open {
@@ -387,8 +395,8 @@ func (b *batch) units() (n int64) {
 	return n
 }
 
-// judge decides the open attempts in the order of their arrival, given what each user holds and how many units
-// are available. Those that fit stay open.
+// judge refuses open attempts that exceed the limit or the available units, in the order of arrival. units is what each
+// user holds; judge adds the units of the attempts that fit, which stay open.
 func (b *batch) judge(units map[string]int, limit int, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
@@ -418,7 +426,7 @@ func (b *batch) refuseRest(verdict model.Verdict) {
 	b.open = nil
 }
 
-// accept makes an order of every open attempt; epoch gives that of the attempt in a place.
+// accept makes an order of every open attempt. epoch returns the epoch of the attempt at an index.
 func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
@@ -435,7 +443,8 @@ func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, ep
 	return orders
 }
 
-// answered gives the outcomes of a decided batch; an attempt that stood twice in it has that of its first place.
+// answered returns the outcomes of a decided batch. An attempt that occurs twice in it gets the outcome of the first
+// occurrence.
 func (b *batch) answered() []model.Outcome {
 	for i, a := range b.attempts {
 		if first, ok := b.first[a.ID]; ok && first != i {

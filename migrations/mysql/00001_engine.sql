@@ -1,6 +1,6 @@
 -- +goose Up
--- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they
--- do in Redis. There are no foreign keys: each would lock a parent row on every order of a rush.
+-- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they do in Redis.
+-- There are no foreign keys, because each would lock a parent row for every order in a rush.
 
 CREATE TABLE sales (
   id                   CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
@@ -37,9 +37,9 @@ CREATE TABLE stock (
   version      BIGINT   NOT NULL,
   epoch        BIGINT   NOT NULL,
   epoch_at_ms  BIGINT   NOT NULL,
-  -- The version of the newest row in gate_changes.
+  -- The version as of the newest change that did not go through the gate.
   gate_version BIGINT   NOT NULL DEFAULT 0,
-  -- Gates up to this epoch admitted more than the stock.
+  -- A gate of this epoch or an older one is replaced, because it admitted more units than the stock had.
   wrong_epoch  BIGINT   NOT NULL DEFAULT 0,
   CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
   CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
@@ -61,13 +61,13 @@ CREATE TABLE orders (
   expires_at_ms BIGINT       NOT NULL,
   paid_at_ms    BIGINT       NULL,
   UNIQUE KEY orders_request (user_id, sale_id, request_key),
-  -- The expirer skips the orders of sales in trouble, so this key includes the sale.
+  -- The expirer leaves out sales whose orders can't expire, so this key includes the sale.
   KEY orders_due (status, expires_at_ms, sale_id),
-  -- An operator's list of a sale's orders, the newest first.
+  -- For an operator's list of a sale's orders, the newest first.
   KEY orders_newest (sale_id, created_at_ms, id),
-  -- The same list for one status. The quantity is for the sums of an audit.
+  -- For the same list in one status. With the quantity, this key also covers sums of units by status.
   KEY orders_status (sale_id, status, created_at_ms, id, quantity),
-  -- A user's list of orders.
+  -- For a user's list of orders.
   KEY orders_user (user_id, created_at_ms, id),
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
@@ -92,8 +92,9 @@ CREATE TABLE buyers (
   CONSTRAINT buyers_not_negative CHECK (units >= 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- What a sale's gate has to be told: units that were sold, given back, taken again or added without it. The transaction
--- that moves the units writes the row, so no crash loses it. The row is deleted when the gate knows of it.
+-- Changes that a sale's gate has to be told: units that were sold, released, taken again or added without the gate. The
+-- transaction that moves the units also writes the row, so that no crash loses it. The row is deleted after the gate
+-- has applied the change.
 CREATE TABLE gate_changes (
   sale_id  CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   version  BIGINT      NOT NULL,
@@ -117,7 +118,7 @@ CREATE TABLE payments (
   KEY payments_status (status)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- The sandbox provider's own books: what a bank would know.
+-- The sandbox payment provider's own books, which a bank would keep for a real provider.
 CREATE TABLE sandbox_transactions (
   txn_id       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   payment_id   CHAR(26)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -136,7 +137,7 @@ CREATE TABLE users (
   UNIQUE KEY users_name (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- What operators did, and every repair that the engine made by itself.
+-- The log of operators' actions, and of what the engine found wrong or repaired by itself.
 CREATE TABLE operations (
   id      BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
   at_ms   BIGINT        NOT NULL,
@@ -153,7 +154,7 @@ CREATE TABLE leases (
   until_ms BIGINT      NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- Keys that must live as long as the data: the one that orders' ids are derived with.
+-- Keys that must be kept as long as the data. The only one so far is the key that the ids of orders are derived with.
 CREATE TABLE data_keys (
   name  VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   value CHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL

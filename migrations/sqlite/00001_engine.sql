@@ -1,6 +1,6 @@
 -- +goose Up
--- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they
--- do in Redis. The twin of the MySQL file of the same number: same tables, columns, keys and checks.
+-- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they do in Redis.
+-- This file has the same tables, columns, keys and checks as the MySQL file of the same number.
 
 CREATE TABLE sales (
   id                   TEXT    NOT NULL PRIMARY KEY,
@@ -37,9 +37,9 @@ CREATE TABLE stock (
   version              INTEGER NOT NULL,
   epoch                INTEGER NOT NULL,
   epoch_at_ms          INTEGER NOT NULL,
-  -- The version of the newest row in gate_changes.
+  -- The version as of the newest change that did not go through the gate.
   gate_version         INTEGER NOT NULL DEFAULT 0,
-  -- Gates up to this epoch admitted more than the stock.
+  -- A gate of this epoch or an older one is replaced, because it admitted more units than the stock had.
   wrong_epoch          INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
   CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
@@ -63,13 +63,13 @@ CREATE TABLE orders (
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) STRICT;
 CREATE UNIQUE INDEX orders_request ON orders (user_id, sale_id, request_key);
--- The expirer skips the orders of sales in trouble, so this index includes the sale.
+-- The expirer leaves out sales whose orders can't expire, so this index includes the sale.
 CREATE INDEX orders_due ON orders (status, expires_at_ms, sale_id);
--- An operator's list of a sale's orders, the newest first.
+-- For an operator's list of a sale's orders, the newest first.
 CREATE INDEX orders_newest ON orders (sale_id, created_at_ms, id);
--- The same list for one status. The quantity is for the sums of an audit.
+-- For the same list in one status. With the quantity, this index also covers sums of units by status.
 CREATE INDEX orders_status ON orders (sale_id, status, created_at_ms, id, quantity);
--- A user's list of orders.
+-- For a user's list of orders.
 CREATE INDEX orders_user ON orders (user_id, created_at_ms, id);
 
 CREATE TABLE refusals (
@@ -92,8 +92,9 @@ CREATE TABLE buyers (
   CONSTRAINT buyers_not_negative CHECK (units >= 0)
 ) STRICT;
 
--- What a sale's gate has to be told: units that were sold, given back, taken again or added without it. The transaction
--- that moves the units writes the row, so no crash loses it. The row is deleted when the gate knows of it.
+-- Changes that a sale's gate has to be told: units that were sold, released, taken again or added without the gate. The
+-- transaction that moves the units also writes the row, so that no crash loses it. The row is deleted after the gate
+-- has applied the change.
 CREATE TABLE gate_changes (
   sale_id              TEXT    NOT NULL,
   version              INTEGER NOT NULL,
@@ -117,7 +118,7 @@ CREATE UNIQUE INDEX payments_transaction ON payments (provider, provider_txn_id)
 CREATE INDEX payments_order ON payments (order_id);
 CREATE INDEX payments_status ON payments (status);
 
--- The sandbox provider's own books: what a bank would know.
+-- The sandbox payment provider's own books, which a bank would keep for a real provider.
 CREATE TABLE sandbox_transactions (
   txn_id               TEXT    NOT NULL PRIMARY KEY,
   payment_id           TEXT    NOT NULL,
@@ -136,7 +137,7 @@ CREATE TABLE users (
 ) STRICT;
 CREATE UNIQUE INDEX users_name ON users (name);
 
--- What operators did, and every repair that the engine made by itself.
+-- The log of operators' actions, and of what the engine found wrong or repaired by itself.
 CREATE TABLE operations (
   id                   INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
   at_ms                INTEGER NOT NULL,
@@ -153,7 +154,7 @@ CREATE TABLE leases (
   until_ms             INTEGER NOT NULL
 ) STRICT;
 
--- Keys that must live as long as the data: the one that orders' ids are derived with.
+-- Keys that must be kept as long as the data. The only one so far is the key that the ids of orders are derived with.
 CREATE TABLE data_keys (
   name                 TEXT    NOT NULL PRIMARY KEY,
   value                TEXT    NOT NULL
