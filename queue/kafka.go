@@ -16,33 +16,39 @@ import (
 )
 
 const (
-	// partitions of the topic, if it has to be made: more instances than that don't consume at once. A sale is in one.
+	// partitions is the number of partitions of a topic that the engine creates, and so the most consumers that receive
+	// messages at the same time. All messages of a sale are in one partition.
 	partitions = 12
-	// retention is how long a message stays in the log. It is settled within seconds, or has come to nothing.
+	// retention is how long a message stays in the log. The engine needs a message only for seconds: after that its
+	// attempt is settled or lost.
 	retention = 24 * time.Hour
-	// kafkaSession: a consumer that was silent for so long is dead. Brokers take no less.
+	// kafkaSession is the session timeout: the broker removes a consumer that sends no heartbeat for this long. By default
+	// brokers accept no shorter one.
 	kafkaSession = 6 * time.Second
 	// kafkaSetup is how long it may take to find the brokers and make the topics.
 	kafkaSetup = 5 * time.Second
-	// kafkaCall bounds a request that a stop waits for.
+	// kafkaCall bounds the requests that a stop waits for: they are finished although ctx has ended.
 	kafkaCall = time.Second
 )
 
-// Kafka is a topic keyed by sale, an idempotent producer, and a group of consumers that commit what is settled.
+// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale id, the producer is idempotent, and the
+// consumers form one group and commit the offsets of settled messages.
 type Kafka struct {
 	brokers  []string
 	instance string
 	name     string // of the topic and the group
 	log      *slog.Logger
 	producer *kgo.Client
-	ready    atomic.Bool // the topics are there
+	ready    atomic.Bool // the topics exist
 }
 
-// NewKafka makes the queue of one instance, given brokers as host:port. It doesn't connect: the broker may come later.
+// NewKafka returns the queue of one instance. Brokers are given as host:port. NewKafka does not connect, so the brokers
+// may start later.
 func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, error) {
 	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
 	var err error
-	// What was given up may be published all the same, and again by its settle elsewhere: that is harmless.
+	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is
+	// harmless: when such a message is consumed, its entry is no longer in the stream.
 	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return nil, err
 	}
@@ -59,7 +65,7 @@ func (q *Kafka) client(opts ...kgo.Opt) (*kgo.Client, error) {
 
 func (q *Kafka) deadName() string { return q.name + ".dead" }
 
-// Publish is that of worker.Queue.
+// Publish implements worker.Queue.
 func (q *Kafka) Publish(ctx context.Context, saleID string, entries []model.Entry) error {
 	records := make([]*kgo.Record, len(entries))
 	for i, e := range entries {
@@ -73,7 +79,7 @@ func (q *Kafka) produce(ctx context.Context, records []*kgo.Record) error {
 		return err
 	}
 	if err := q.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) { // an operator has deleted it
+		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) { // the topic was deleted
 			q.ready.Store(false)
 			q.producer.PurgeTopicsFromProducing(q.name, q.deadName())
 		}
@@ -82,7 +88,7 @@ func (q *Kafka) produce(ctx context.Context, records []*kgo.Record) error {
 	return nil
 }
 
-// makeTopics makes those that are missing.
+// makeTopics creates the topics that are missing.
 func (q *Kafka) makeTopics(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -93,7 +99,7 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	for _, name := range []string{q.name, q.deadName()} {
 		topic := kmsg.NewCreateTopicsRequestTopic()
-		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, -1 // as the brokers are set
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, -1 // -1: the brokers' default
 		config := kmsg.NewCreateTopicsRequestTopicConfig()
 		config.Name, config.Value = "retention.ms", &kept
 		topic.Configs = append(topic.Configs, config)
@@ -112,7 +118,8 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	return nil
 }
 
-// Consume is that of worker.Queue. Partitions stay with the consumer until what it has of them is settled and committed.
+// Consume implements worker.Queue. A rebalance waits until the batch that the consumer has polled is settled and
+// committed.
 func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 	if err := q.makeTopics(ctx); err != nil {
 		return err
@@ -128,7 +135,7 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 		client.AllowRebalance()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kafkaCall)
 		defer cancel()
-		_ = client.LeaveGroupContext(ctx) // else the others wait for the end of its session
+		_ = client.LeaveGroupContext(ctx) // otherwise its partitions stay idle until its session times out
 		client.Close()
 	}()
 	for {
@@ -146,7 +153,7 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 	}
 }
 
-// handle settles a batch of records and commits it.
+// handle settles a batch of records, publishes unreadable ones to the dead-letter topic, and commits the batch.
 func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.Record, settle settleFunc) error {
 	messages := make([][]byte, len(records))
 	for i, r := range records {
@@ -173,10 +180,10 @@ func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.R
 	return nil
 }
 
-// Ping asks any broker for an answer.
+// Ping checks that a broker answers.
 func (q *Kafka) Ping(ctx context.Context) error { return q.producer.Ping(ctx) }
 
-// Close ends the producer's connections.
+// Close closes the connections of the producer.
 func (q *Kafka) Close() error {
 	q.producer.Close()
 	return nil

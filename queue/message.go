@@ -9,16 +9,17 @@ import (
 	"flashsale/model"
 )
 
-// A message is one entry as text: the version, then its parts with a space between two. A request key may have spaces
-// itself, so it stands last. The sale is the first part of the order's id.
+// A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The
+// request key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
+// id.
 const (
 	version = "1"
 	parts   = 10
-	// maxMessage is far above the longest message of ours: a request key has at most hundreds of bytes.
+	// maxMessage is far above the longest message that encode produces: a request key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
 
-// errUnreadable: not a message of this version, or not one that we have written.
+// errUnreadable means that a message has another format version, or was not written by encode.
 var errUnreadable = errors.New("not an entry")
 
 func encode(e model.Entry) []byte {
@@ -28,7 +29,8 @@ func encode(e model.Entry) []byte {
 	}, " "))
 }
 
-// decode takes exactly what encode makes of an entry that the gate may have admitted, else it gives errUnreadable.
+// decode accepts exactly the messages that encode produces from entries that the gate may have admitted. It returns
+// errUnreadable for any other message.
 func decode(message []byte) (model.Entry, error) {
 	if len(message) > maxMessage {
 		return model.Entry{}, errUnreadable
@@ -37,7 +39,8 @@ func decode(message []byte) (model.Entry, error) {
 	if len(part) < parts || !validStreamID(part[1]) {
 		return model.Entry{}, errUnreadable
 	}
-	// A number that is none becomes 0, and the text is then not what that makes.
+	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) differs from message
+	// and the check below fails.
 	deliveries, _ := strconv.ParseInt(part[2], 10, 64)
 	epoch, _ := strconv.ParseInt(part[3], 10, 64)
 	quantity, _ := strconv.Atoi(part[7])
@@ -54,7 +57,7 @@ func decode(message []byte) (model.Entry, error) {
 	return e, nil
 }
 
-// validStreamID: Redis would refuse all ids of a call for one that it can't read.
+// validStreamID reports whether s is a stream id. Redis rejects a whole call if one of its ids is invalid.
 func validStreamID(s string) bool {
 	ms, seq, ok := strings.Cut(s, "-")
 	_, errMs := strconv.ParseUint(ms, 10, 64)

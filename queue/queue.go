@@ -1,6 +1,6 @@
-// Package queue holds the brokers that can stand between the gate's stream and the settlers, one a file. Each has the
-// methods of worker.Queue. The stream stays the outbox of all of them: an entry leaves it when it is settled, so that a
-// broker which loses a message, or brings it twice, loses and doubles nothing.
+// Package queue holds the brokers that can carry admitted attempts from the gate's stream to the settlers, one broker
+// in each file. Each implements worker.Queue. The stream is the outbox of all brokers: an entry stays in the stream
+// until it is settled. So no order is lost or duplicated if a broker loses a message or delivers it twice.
 package queue
 
 import (
@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// attempts is the name under which every broker keeps the messages.
+	// attempts is the name of the queue in RabbitMQ, and of the topic and the consumer group in Kafka.
 	attempts = "flashsale.attempts"
-	// batchMost messages are handed on at once: as many as go into one transaction.
+	// batchMost is how many messages a consumer hands on at once: as many as one transaction settles.
 	batchMost = 512
-	// deadMost dead letters are kept, the newest: to see what they are, not to count them.
+	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest ones. They are for inspection, not for
+	// counting.
 	deadMost = 1000
 )
 
-// settleFunc is what settles entries of one sale.
+// settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn settles messages, a sale at a time, and gives those that nobody can read, which are for the dead letters. After
-// an error none of the messages may be acknowledged.
+// handOn settles messages, one sale at a time. It returns the indexes of the unreadable messages, which are dead
+// letters. After an error none of the messages may be acknowledged.
 func handOn(ctx context.Context, messages [][]byte, settle settleFunc, log *slog.Logger) (dead []int, err error) {
 	bySale := map[string][]model.Entry{}
 	var sales []string

@@ -17,33 +17,36 @@ import (
 )
 
 const (
-	// amqpHeartbeat: a broker that is silent for about twice as long is gone.
+	// amqpHeartbeat is the heartbeat timeout. The client closes the connection if the broker is silent for 1.5 times as
+	// long.
 	amqpHeartbeat = 3 * time.Second
-	// amqpSetup is how long a consumer's connection may take to be made.
+	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
-	// amqpFarewell is how long an orderly end of a connection may take.
+	// amqpFarewell is how long the orderly close of a connection may take. After that its socket is closed.
 	amqpFarewell = time.Second
-	// prefetch lets the next batch come while one is settled.
+	// prefetch is two batches, so that the next batch arrives while one is settled.
 	prefetch = 2 * batchMost
-	// waitMargin is how much longer than its messages a queue of delayed ones lives.
+	// waitMargin is how much longer a wait queue lives than the last message published to it.
 	waitMargin = time.Minute
 )
 
-// RabbitMQ is a durable queue of persistent messages with publisher's confirms and acknowledgements by hand. What nobody
-// can read is rejected, which brings it to the queue of dead letters. The queues are of the virtual host's own type. It
-// also is a worker.Delayer: a message waits in a queue that nobody reads until its time to live is over, and is then
-// dead-lettered to the queue that wakes.
+// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, the broker confirms them to the publisher,
+// and consumers acknowledge them explicitly. Unreadable messages are rejected, so that RabbitMQ moves them to the
+// dead-letter queue. All queues have the default queue type of the virtual host.
+//
+// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue, which has no consumers, until its time to
+// live ends. RabbitMQ then dead-letters the message to the wake queue.
 type RabbitMQ struct {
 	url   string
-	name  string // of the queue; the names of the others begin with it
+	name  string // of the main queue, and the prefix of the other queues' names
 	log   *slog.Logger
 	wakes chan struct{}
 
-	turn      chan struct{} // has room for the one who publishes
-	publisher *link         // nil: to be made
+	turn      chan struct{} // has room for one: held by the goroutine that uses publisher
+	publisher *link         // nil: not connected
 }
 
-// NewRabbitMQ makes the queue of one instance. It doesn't connect: the broker may come later.
+// NewRabbitMQ returns the queue of one instance. It does not connect, so the broker may start later.
 func NewRabbitMQ(url string, log *slog.Logger) *RabbitMQ {
 	return &RabbitMQ{url: url, name: attempts, log: log, wakes: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 }
@@ -51,16 +54,16 @@ func NewRabbitMQ(url string, log *slog.Logger) *RabbitMQ {
 func (q *RabbitMQ) deadName() string { return q.name + ".dead" }
 func (q *RabbitMQ) wakeName() string { return q.name + ".wake" }
 
-// link is a connection with its one channel.
+// link is a connection with one channel.
 type link struct {
 	conn    *amqp.Connection
 	channel *amqp.Channel
 	socket  net.Conn
 	lost    chan *amqp.Error
-	refused chan amqp.Return // messages for which there is no queue
+	refused chan amqp.Return // messages that the broker returned, because it has no queue for them
 }
 
-// dial connects and has the link prepared, or gives up when ctx ends.
+// dial connects and calls prepare on the new link. It fails when ctx ends.
 func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, error) {
 	l := &link{refused: make(chan amqp.Return, batchMost)}
 	letGo := func() bool { return true }
@@ -86,7 +89,7 @@ func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, 
 	return l, nil
 }
 
-// open makes the channel, and whatever queue is missing.
+// open opens the channel and creates the queues that are missing.
 func (q *RabbitMQ) open(l *link) (err error) {
 	if l.channel, err = l.conn.Channel(); err != nil {
 		return err
@@ -105,18 +108,19 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith has the connection end with ctx, which the library's calls don't know, unless the function it gives is called
-// before.
+// cutWith closes the connection's socket when ctx ends, because most calls of the library do not observe a context. A
+// call of the returned function cancels this.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
 
 func (l *link) close() {
 	defer time.AfterFunc(amqpFarewell, func() { _ = l.socket.Close() }).Stop()
-	_ = l.conn.Close() // it may be gone already
+	_ = l.conn.Close() // the connection may be lost already
 }
 
-// publishing runs call on the publisher's connection, which is made anew if need be, and given up if the call fails.
+// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open
+// connection, and closes the connection if call fails.
 func (q *RabbitMQ) publishing(ctx context.Context, call func(*link) error) (err error) {
 	select {
 	case q.turn <- struct{}{}:
@@ -143,7 +147,7 @@ func (q *RabbitMQ) publishing(ctx context.Context, call func(*link) error) (err 
 	return nil
 }
 
-// Publish is that of worker.Queue; a call has at most batchMost entries.
+// Publish implements worker.Queue. A call has at most batchMost entries.
 func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry) error {
 	err := q.publishing(ctx, func(l *link) error {
 		confirms := make([]*amqp.DeferredConfirmation, len(entries))
@@ -160,7 +164,7 @@ func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry)
 			}
 		}
 		select {
-		case r := <-l.refused: // came before its confirm
+		case r := <-l.refused: // the broker sends a return before the confirm of the same message
 			return fmt.Errorf("%w: %s", errNotTaken, r.ReplyText)
 		default:
 			return nil
@@ -172,21 +176,21 @@ func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry)
 	return nil
 }
 
-// errNotTaken: the broker has not confirmed a message, or had no queue for it.
+// errNotTaken means that the broker did not confirm a message, or had no queue for it.
 var errNotTaken = errors.New("not taken by the broker")
 
 func persistent(body []byte) amqp.Publishing {
 	return amqp.Publishing{DeliveryMode: amqp.Persistent, ContentType: "text/plain", Body: body}
 }
 
-// Consume is that of worker.Queue.
+// Consume implements worker.Queue.
 func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	l, waiting, wakes, err := q.subscribe(ctx)
 	if err != nil {
 		return err
 	}
-	// The library hands deliveries out one by one, each when the one before was taken. Here what has come lies ready: no
-	// more than the broker sends ahead.
+	// The library's channel of deliveries is unbuffered. Copy the deliveries to a buffered channel, so that gathered finds
+	// all that have arrived. The buffer holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
@@ -217,7 +221,7 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	}
 }
 
-// subscribe makes a consumer's connection.
+// subscribe opens a consumer's connection and returns its deliveries: messages and wake-ups.
 func (q *RabbitMQ) subscribe(ctx context.Context) (l *link, messages, wakes <-chan amqp.Delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, amqpSetup)
 	defer cancel()
@@ -240,7 +244,7 @@ func (q *RabbitMQ) subscribe(ctx context.Context) (l *link, messages, wakes <-ch
 	return l, messages, wakes, nil
 }
 
-// lostError says why deliveries ended.
+// lostError returns the reason why the deliveries ended.
 func (l *link) lostError() error {
 	select {
 	case reason := <-l.lost:
@@ -252,7 +256,7 @@ func (l *link) lostError() error {
 	return errors.New("consume from RabbitMQ: the queue is gone")
 }
 
-// gathered adds what lies ready to a first delivery, up to a batch.
+// gathered returns a batch: the first delivery and those that are ready, at most batchMost.
 func gathered(first amqp.Delivery, ready <-chan amqp.Delivery) []amqp.Delivery {
 	batch := []amqp.Delivery{first}
 	for len(batch) < batchMost {
@@ -269,7 +273,7 @@ func gathered(first amqp.Delivery, ready <-chan amqp.Delivery) []amqp.Delivery {
 	return batch
 }
 
-// handle settles a batch of deliveries and tells the broker.
+// handle settles a batch of deliveries, rejects the unreadable ones and acknowledges the others.
 func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle settleFunc) error {
 	messages := make([][]byte, len(batch))
 	for i, d := range batch {
@@ -285,7 +289,7 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 		}
 	}
 	for i := len(batch) - 1; i >= 0; i-- {
-		if !slices.Contains(dead, i) { // the last of the good ones, and all before it
+		if !slices.Contains(dead, i) { // Ack(true) acknowledges this delivery and all before it
 			if err := batch[i].Ack(true); err != nil {
 				return fmt.Errorf("acknowledge to RabbitMQ: %w", err)
 			}
@@ -295,8 +299,8 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	return nil
 }
 
-// Delay is that of worker.Delayer. The queue for this delay is made with each message, which keeps it for as long as
-// the message needs, and ends by itself.
+// Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue or extends
+// its life past the new message. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	err := q.publishing(ctx, func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
@@ -315,17 +319,17 @@ func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Wakes is that of worker.Delayer.
+// Wakes implements worker.Delayer.
 func (q *RabbitMQ) Wakes() <-chan struct{} { return q.wakes }
 
 func (q *RabbitMQ) wake() {
 	select {
 	case q.wakes <- struct{}{}:
-	default: // one is on its way
+	default: // a wake-up is pending
 	}
 }
 
-// Ping asks the broker whether the queue is there.
+// Ping checks that the broker answers and has the queue.
 func (q *RabbitMQ) Ping(ctx context.Context) error {
 	return q.publishing(ctx, func(l *link) error {
 		_, err := l.channel.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -333,7 +337,7 @@ func (q *RabbitMQ) Ping(ctx context.Context) error {
 	})
 }
 
-// Close ends the publisher's connection.
+// Close closes the publisher's connection.
 func (q *RabbitMQ) Close() error {
 	q.turn <- struct{}{}
 	defer func() { <-q.turn }()

@@ -2,7 +2,7 @@ package queue
 
 import "context"
 
-// Reach connects to the broker and leaves again. Unlike Ping it makes no queues where they are missing.
+// Reach connects to the broker and disconnects. Unlike Ping it does not create missing queues.
 func (q *RabbitMQ) Reach(ctx context.Context) error {
 	l, err := q.dial(ctx, func(*link) error { return nil })
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// listWait is how long Redis is asked to wait for a message: a stop waits no longer either.
+	// listWait is how long a BLMOVE blocks while the list is empty, and so how long a stop may wait for a consumer.
 	listWait = time.Second
-	// listTimeout bounds that call on a Redis that hangs.
+	// listTimeout bounds a consumer's calls when Redis does not answer.
 	listTimeout = 2 * listWait
-	// beatPeriod and lifetime: a consumer that has been silent for several beats is dead.
+	// A consumer renews its alive key every beatPeriod. The key expires after lifetime; the consumer then counts as dead.
 	beatPeriod = time.Second
 	lifetime   = 5 * beatPeriod
-	// listTTL ends lists that nobody comes to any more. What they held has been settled without them long before.
+	// listTTL removes lists that no consumer uses any more. Their entries were settled from the stream long before.
 	listTTL = time.Hour
 	// deadTTL leaves time to look at the dead letters.
 	deadTTL = 7 * 24 * time.Hour
 )
 
-// The keys have one hash tag, since messages move from list to list.
+// All keys have the same hash tag: on a Redis Cluster, LMOVE needs both lists in one slot.
 
 func listKey() string                 { return "fs:{queue}:attempts" }
 func deadListKey() string             { return "fs:{queue}:dead" }
@@ -37,22 +37,22 @@ func consumersKey() string            { return "fs:{queue}:consumers" }
 func takenKey(consumer string) string { return "fs:{queue}:taken:" + consumer }
 func aliveKey(consumer string) string { return "fs:{queue}:alive:" + consumer }
 
-// RedisList is a list: LPUSH at one end, and from the other each consumer moves messages to a list of its own, which it
-// deletes when they are settled. The list of a consumer that died goes back to the queue. A plain BRPOP would lose what
-// its consumer had in hand.
+// RedisList is a worker.Queue on a Redis list. Publish pushes messages on the left. Each consumer moves messages from
+// the right end to a list of its own, and deletes that list when the messages are settled. The messages of a dead
+// consumer are moved back to the queue. With a plain BRPOP the messages that a dead consumer had taken would be lost.
 type RedisList struct {
 	client    redis.UniversalClient
 	instance  string
 	log       *slog.Logger
-	consumers atomic.Int64 // that this instance has had
+	consumers atomic.Int64 // how many this instance has started
 }
 
-// NewRedisList makes the queue of one instance. The client is the caller's to close.
+// NewRedisList returns the queue of one instance. The caller closes the client.
 func NewRedisList(client redis.UniversalClient, instance string, log *slog.Logger) *RedisList {
 	return &RedisList{client: client, instance: instance, log: log}
 }
 
-// Publish appends entries. They are as safe as Redis keeps them.
+// Publish implements worker.Queue. The messages are as durable as Redis is configured to make them.
 func (q *RedisList) Publish(ctx context.Context, _ string, entries []model.Entry) error {
 	messages := make([]any, len(entries))
 	for i, e := range entries {
@@ -67,7 +67,7 @@ func (q *RedisList) Publish(ctx context.Context, _ string, entries []model.Entry
 	return nil
 }
 
-// Consume is that of worker.Queue.
+// Consume implements worker.Queue.
 func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	me := q.instance + "-" + strconv.FormatInt(q.consumers.Add(1), 10)
 	if err := q.beat(ctx, me); err != nil {
@@ -100,7 +100,8 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	return nil
 }
 
-// take moves what is there to the consumer's own list, oldest first, and waits if there is nothing. None is no error.
+// take moves waiting messages to the consumer's own list and returns the messages of that list, the oldest first. If
+// the queue is empty, take waits up to listWait. An empty result is not an error.
 func (q *RedisList) take(ctx context.Context, me string) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -120,8 +121,8 @@ func (q *RedisList) take(ctx context.Context, me string) ([][]byte, error) {
 		pipe.LMove(ctx, listKey(), takenKey(me), "RIGHT", "LEFT")
 	}
 	pipe.Expire(ctx, takenKey(me), listTTL)
-	taken := pipe.LRange(ctx, takenKey(me), 0, -1) // and not what the moves say: a reply may be lost, and the move done
-	_, _ = pipe.Exec(ctx)                          // gives the first error, which may be that another consumer was quicker
+	taken := pipe.LRange(ctx, takenKey(me), 0, -1) // the whole list: a move may be done although its reply was lost
+	_, _ = pipe.Exec(ctx)                          // redis.Nil if another consumer was faster; taken has its own error
 	texts, err := taken.Result()
 	messages := make([][]byte, len(texts))
 	for i, text := range texts {
@@ -130,7 +131,7 @@ func (q *RedisList) take(ctx context.Context, me string) ([][]byte, error) {
 	return messages, err
 }
 
-// done forgets what was taken, and keeps the dead letters.
+// done deletes the consumer's own list and keeps the unreadable messages as dead letters.
 func (q *RedisList) done(ctx context.Context, me string, messages [][]byte, dead []int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 	defer cancel()
@@ -155,12 +156,12 @@ func (q *RedisList) keepBeating(ctx context.Context, me string) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = q.beat(ctx, me) // the consumer itself meets the same trouble, and tells of it
+			_ = q.beat(ctx, me) // the consumer itself gets the same error and returns it
 		}
 	}
 }
 
-// beat shows that a consumer lives, and gives back what dead ones have left.
+// beat renews the consumer's alive key, and moves the messages of dead consumers back to the queue.
 func (q *RedisList) beat(ctx context.Context, me string) error {
 	pipe := q.client.Pipeline()
 	pipe.Set(ctx, aliveKey(me), 1, lifetime)
@@ -182,10 +183,10 @@ func (q *RedisList) beat(ctx context.Context, me string) error {
 	return nil
 }
 
-// giveBack moves a consumer's list to the end of the queue that is taken from, in the order in which it came, and
-// forgets the consumer.
+// giveBack moves the messages of a consumer back to the right end of the queue in their original order, so that they
+// are taken next. Then it removes the consumer from the set of consumers.
 func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
-	for { // nobody adds to it any more
+	for { // ends, since the consumer no longer adds to its list
 		err := q.client.LMove(ctx, takenKey(consumer), listKey(), "LEFT", "RIGHT").Err()
 		if errors.Is(err, redis.Nil) {
 			break
@@ -197,7 +198,8 @@ func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
 	return q.client.SRem(ctx, consumersKey(), consumer).Err()
 }
 
-// leave gives back what is not settled. If Redis is away, others do it.
+// leave moves the consumer's unsettled messages back to the queue. If Redis does not answer, other consumers do so
+// later.
 func (q *RedisList) leave(ctx context.Context, me string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWait)
 	defer cancel()
@@ -206,8 +208,8 @@ func (q *RedisList) leave(ctx context.Context, me string) {
 	}
 }
 
-// Ping asks Redis for an answer.
+// Ping checks that Redis answers.
 func (q *RedisList) Ping(ctx context.Context) error { return q.client.Ping(ctx).Err() }
 
-// Close does nothing: the client is the caller's.
+// Close does nothing: the caller closes the client.
 func (*RedisList) Close() error { return nil }

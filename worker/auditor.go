@@ -12,37 +12,39 @@ import (
 
 const (
 	auditPeriod = time.Second
-	// auditLease is how long the auditor of an instance that died keeps others from reading the books.
+	// auditLease is how long a lease lasts, and so how long the lease of a dead instance keeps others from reading the
+	// books.
 	auditLease = 3 * auditPeriod
-	// driftsSeen is how often in a row the same drift must be seen before the gate is replaced: a single one
-	// may be the instant between a commit and its acknowledgement.
+	// driftsSeen is how many times in a row the same drift must be seen before the gate is replaced. A single sighting may
+	// fall between a commit and its acknowledgement.
 	driftsSeen = 3
-	// booksEvery is how many rounds pass between checks of the sums over a sale's orders, which read them all. Each
-	// round checks the sales of its turn: a thousand in one round would hold buyers up.
+	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so
+	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers.
 	booksEvery = 30
 )
 
-// Leases lets one instance at a time do something.
+// Leases is what the auditor needs of the database: a lease, so that one instance at a time reads the books, and the
+// log of operations.
 type Leases interface {
 	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// Auditor watches the live sales. Every instance compares the gates with the stock and replaces one that drifts, so a
-// repair waits for no other instance; of several that replace a gate, one wins. The sums over orders and buyers cost
-// more: one instance at a time reads them, under a lease.
+// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so
+// a repair waits for no other instance. If several instances replace a gate, one of them wins. The sums over orders and
+// buyers cost more, so only the instance that holds a lease reads them.
 type Auditor struct {
 	Audits   *service.Auditor
 	Leases   Leases
 	Catalog  *service.Catalog
 	Instance string
-	Replace  func(saleID string, epoch int64, reason string) // asks for a new gate in place of one of this epoch
+	Replace  func(saleID string, epoch int64, reason string) // requests a new gate in place of the one of this epoch
 	Found    func(saleID string, drift int64)
 	Violated func()
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
-	miscounts map[string]int // how often in a row a gate was seen to count users' units wrong
+	miscounts map[string]int // by sale, how often in a row its gate was seen to count users' units wrong
 	round     int
 }
 
@@ -58,7 +60,7 @@ func (a *Auditor) Run(ctx context.Context) {
 }
 
 func (a *Auditor) step(ctx context.Context) error {
-	// An instance that can't look, since it has lost Redis, must not hold the lease of one that can.
+	// An instance that can't reach Redis returns here, so that it does not take the lease from an instance that can.
 	drifts, err := a.Audits.Drifts(ctx)
 	if err != nil {
 		return err
@@ -82,12 +84,13 @@ func (a *Auditor) step(ctx context.Context) error {
 	return err
 }
 
-// booksDue gives a sale its turn by its id, which other sales that come and go don't change.
+// booksDue reports whether a sale's books are checked in this round. The sale's id alone decides in which rounds, so
+// other sales that come and go don't change them.
 func booksDue(saleID string, round int) bool {
 	return crc32.ChecksumIEEE([]byte(saleID))%booksEvery == uint32(round%booksEvery) //nolint:gosec // below booksEvery
 }
 
-// judge asks for a new gate when the same drift has been seen often enough.
+// judge requests a new gate when the same drift has been seen driftsSeen times in a row.
 func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.Found(saleID, drift.Units)
 	if drift.Units == 0 {
@@ -106,8 +109,9 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.drifts[saleID] = seen
 }
 
-// checkUnits asks for a new gate when the one there was seen to count users' units wrong often enough. A sighting is
-// looked at again in the next round: a single one may be a release on its way to the gate.
+// checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong.
+// After a first sighting the sale is checked again in the next round. A single sighting may be a release that has not
+// reached the gate yet.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 	epoch, wrong, err := a.Audits.Miscounts(ctx, id)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// refreshPeriod is how old an instance's memory of the sales may be when no announcement reached it.
+	// refreshPeriod is how old this instance's catalog may get if no announcement of a change arrives.
 	refreshPeriod = 250 * time.Millisecond
-	// ensurePeriod is how long a gate may be missing when no attempt meets that.
+	// ensurePeriod is how often all gates are checked. An attempt that finds no gate requests one at once.
 	ensurePeriod = time.Second
 )
 
-// Controller keeps this instance's memory of the sales fresh and their gates installed.
+// Controller keeps this instance's catalog of the sales up to date and the gates of the sales installed.
 type Controller struct {
 	Catalog *service.Catalog
 	Gates   *service.Gates
@@ -25,7 +25,7 @@ type Controller struct {
 	Log     *slog.Logger
 }
 
-// Run does so until ctx ends.
+// Run refreshes the catalog and looks after the gates until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -36,7 +36,8 @@ func (c *Controller) Run(ctx context.Context) {
 	<-done
 }
 
-// gates installs the gates that were asked for, and looks for missing ones each period.
+// gates installs the gates that were requested. In each period it also checks all gates and publishes this instance's
+// figures.
 func (c *Controller) gates(ctx context.Context) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()

@@ -9,8 +9,8 @@ import (
 type dueSales struct {
 	mu     sync.Mutex
 	order  []string
-	claim  map[string]bool // the due sales; true: also for entries that other consumers have left
-	late   lateSales       // not to be taken, due or not
+	claim  map[string]bool // the due sales; true: also claim entries that other consumers have left
+	late   lateSales       // take skips these sales, also if they are due
 	signal chan struct{}
 }
 
@@ -30,10 +30,10 @@ func (d *dueSales) add(saleID string, claim bool) {
 	d.poke()
 }
 
-// again makes a sale due that is no longer late.
+// again makes a sale due whose late batch has ended.
 func (d *dueSales) again(saleID string) {
 	d.add(saleID, true)
-	d.poke() // it may have been due, and passed over
+	d.poke() // add sends no signal if the sale was due already, and take may have skipped it
 }
 
 func (d *dueSales) poke() {
@@ -43,7 +43,8 @@ func (d *dueSales) poke() {
 	}
 }
 
-// take gives the sale that has been due for longest, of those that are not late.
+// take removes and returns the sale that has been due for longest, of those that are not late. ok is false if there is
+// none.
 func (d *dueSales) take() (saleID string, claim, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,11 +59,11 @@ func (d *dueSales) take() (saleID string, claim, ok bool) {
 	return saleID, claim, true
 }
 
-// lateSales are the sales with batches under way that take long.
+// lateSales counts, by sale, the batches under way that already take long.
 type lateSales struct {
 	mu      sync.Mutex
 	batches map[string]int
-	under   sync.WaitGroup // all batches under way
+	under   sync.WaitGroup // all batches under way, late or not
 }
 
 func (l *lateSales) begin(saleID string) {

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// expirePeriod is how late an order may expire.
+	// expirePeriod is how often overdue orders are looked for, and so how late an order may expire.
 	expirePeriod = 500 * time.Millisecond
-	// expireBatch orders are looked for at once; those of one sale go into one transaction.
+	// expireBatch is how many overdue orders one query returns. Those of one sale are expired in one transaction.
 	expireBatch = 256
-	// expireTimeout ends a transaction that the database doesn't finish.
+	// expireTimeout bounds a transaction.
 	expireTimeout = 3 * time.Second
-	// expirePatience is how long the orders of one sale may hold up those of others.
+	// expirePatience is how long the expirer waits for the orders of one sale before it goes on with the next.
 	expirePatience = 100 * time.Millisecond
-	// clockStep is by how much the database's clock may gain on this instance's between two looks.
+	// clockStep is how far the database's clock may gain on this instance's clock between two readings. More is a step.
 	clockStep = 5 * time.Second
-	// expireRest is how long a sale is left alone whose orders could not expire. It doubles with each failure, up to
-	// expireRestMost.
+	// expireRest is how long a sale is left out after its orders could not expire. It doubles with each failure in a row,
+	// up to expireRestMost.
 	expireRest     = expirePeriod
 	expireRestMost = 8 * expireRest
 )
@@ -37,23 +37,23 @@ type Expiry interface {
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// Expirer gives the units of unpaid orders back when their time is over, sale by sale: one whose stock row is locked,
-// or whose books are wrong, does not hold up the others. Instances may run it side by side: each takes the rows that no
-// other has locked.
+// Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is
+// locked, or whose books are wrong, does not delay the others. Several instances may run it at the same time: each
+// skips the orders that another one has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release) error
-	Emptied  func() // nothing overdue is left
-	Violated func() // the books of a sale don't let its orders expire
+	Emptied  func() // called when no overdue order is left
+	Violated func() // called when wrong books of a sale keep its orders from expiring
 	Grace    time.Duration
-	Wake     <-chan struct{} // orders may be over just now; nil: nobody says so
+	Wake     <-chan struct{} // orders may have become overdue; nil: no such signal
 	Now      func() time.Time
 	Log      *slog.Logger
 
 	clock    clock
 	mu       sync.Mutex
-	taken    map[string]bool // sales that are worked on, or rest after a failure
-	failures map[string]int  // in a row, by sale
+	taken    map[string]bool // sales that are worked on, or wait after a failure
+	failures map[string]int  // number of failures in a row, by sale
 	running  sync.WaitGroup
 }
 
@@ -82,7 +82,7 @@ func (e *Expirer) step(ctx context.Context) error {
 			ended += n
 			err = errors.Join(err, saleErr)
 		}
-		if due < expireBatch || ended == 0 { // a full batch of none: other instances are at it
+		if due < expireBatch || ended == 0 { // a full batch, none of which expired here: other instances may hold them
 			if ended == due && len(except) == 0 {
 				e.noneFails()
 				e.Emptied()
@@ -92,15 +92,15 @@ func (e *Expirer) step(ctx context.Context) error {
 	}
 }
 
-// clock compares the database's clock with this machine's, and finds steps forward.
+// clock compares the database's clock with this machine's to find steps forward of the database's clock.
 type clock struct {
-	shown time.Time // by the database's clock
-	asked time.Time // by this machine's clock, before the database was asked
+	shown time.Time // the last reading of the database's clock
+	asked time.Time // this machine's time before that reading
 	step  model.ClockStep
 }
 
-// look reads the database's clock. The time on this machine is measured from before the last question to after the answer
-// to this one, so that a slow answer is not taken for a step.
+// look reads the database's clock and detects a step. The time that has passed on this machine is measured from before
+// the previous query to after the answer of this one, so that a slow answer is not mistaken for a step.
 func (c *clock) look(ctx context.Context, database func(context.Context) (time.Time, error), here func() time.Time) error {
 	asked := here()
 	shown, err := database(ctx)
@@ -115,7 +115,8 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 	return nil
 }
 
-// wait expires orders of one sale and counts them. If that takes long it goes on by itself. The error is the gate's.
+// wait expires orders of one sale and returns how many have expired. After expirePatience it returns 0, and the work
+// goes on in the background. The error is that of Released; failed handles an error of the database.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int, err error) {
 	type end struct {
 		n   int
@@ -131,7 +132,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 			e.mark(saleID, false)
 			return
 		}
-		if len(releases) > 0 { // else another instance has locked the orders, and nothing is known of this sale
+		if len(releases) > 0 { // an empty result is no success: another instance may have locked the orders
 			e.works(saleID)
 			err = e.Released(ctx, saleID, releases)
 		}
@@ -154,7 +155,7 @@ func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) 
 	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
-// failed lets a sale rest, and tells when that begins.
+// failed logs the first of several failures of a sale in a row, and then waits before the sale is tried again.
 func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
 	e.mu.Lock()
 	e.failures[saleID]++
@@ -172,7 +173,7 @@ func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
 	pause(ctx, min(expireRest<<min(failures-1, 10), expireRestMost))
 }
 
-// works ends a sale's failures in a row.
+// works resets the number of failures of a sale, and logs that its orders expire again.
 func (e *Expirer) works(saleID string) {
 	e.mu.Lock()
 	failures := e.failures[saleID]
@@ -183,7 +184,8 @@ func (e *Expirer) works(saleID string) {
 	}
 }
 
-// noneFails ends the failures of all sales, since no order is overdue: other instances may have ended some.
+// noneFails calls works for all sales that fail, since no order is overdue: other instances may have expired their
+// orders.
 func (e *Expirer) noneFails() {
 	e.mu.Lock()
 	failing := slices.Sorted(maps.Keys(e.failures))

@@ -1,5 +1,5 @@
-// Package worker holds what runs beside the requests, one loop a file. Every loop has a Run that returns when
-// its context ends and what it was doing is finished.
+// Package worker holds the loops that run beside the requests, one loop in each file. Every loop has a method Run. Run
+// returns when its context has ended and the work under way is finished.
 package worker
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// every calls step at once, then each period and whenever poked, until ctx ends. A failure is logged when it
-// begins, not each time, and again when it is over.
+// every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of
+// several failures in a row, and the first success after them.
 func every(ctx context.Context, name string, period time.Duration, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
@@ -34,7 +34,7 @@ func every(ctx context.Context, name string, period time.Duration, poke <-chan s
 	}
 }
 
-// pause waits for so long, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

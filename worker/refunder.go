@@ -20,8 +20,8 @@ type Refunds interface {
 	MarkRefunded(ctx context.Context, paymentID string) error
 }
 
-// Refunder sends money back that no order keeps. The provider knows a transaction that it refunded before,
-// so that trying again after a lost answer sends nothing twice.
+// Refunder sends back money that no order keeps. The provider refunds a transaction only once, so a repeat after a lost
+// answer is safe.
 type Refunder struct {
 	Store  Refunds
 	Refund func(ctx context.Context, payment model.Payment) error

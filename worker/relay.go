@@ -14,66 +14,69 @@ import (
 )
 
 const (
-	// publishTimeout is how long the broker may take for a batch before it is settled without the broker: longer than a
-	// broker's disk needs, and short of what a buyer's patience and claimIdle allow.
+	// publishTimeout is how long the broker may take to accept a batch. After that the batch is settled without the
+	// broker. It is longer than a broker's disk needs, and short enough for claimIdle and for the buyers who wait.
 	publishTimeout = time.Second
-	// relayTrips is how many batches in a row must fail before the broker is left alone.
+	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
 	relayTrips = 2
-	// relayRest is how long it is left alone before one batch tries it again.
+	// relayRest is how long the circuit breaker stays open before one call tries the broker again.
 	relayRest = time.Second
-	// consumePause is the pause before a lost connection is made again.
+	// consumePause is the pause before a consumer that has failed is started again.
 	consumePause = time.Second
-	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is above
-	// writerPatience, since what comes for a sale that is late waits for claimIdle.
+	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is longer than
+	// writerPatience, because messages of a late sale are acknowledged without being settled: their entries wait in the
+	// stream until claimIdle has passed.
 	consumerPatience = time.Second
-	// wakeEvery is how often an instance asks to be woken at most. Each is a message that the broker keeps for as long as
-	// buyers have to pay; the orders between two are found by the expirer's own periods.
+	// wakeEvery is the least time between two requests of an instance to be woken. The broker keeps each request as a
+	// message for as long as buyers have to pay. Orders that were made between two requests are found in the expirer's own
+	// period.
 	wakeEvery = 100 * time.Millisecond
 )
 
-// Queue brings admitted attempts to whoever settles them. The stream stays the outbox: a queue may lose an entry or
-// bring it twice, and in any order. Its methods are safe for concurrent use.
+// Queue carries admitted attempts to the settlers of all instances. The stream stays the outbox: a queue may lose an
+// entry or deliver it twice, and may deliver entries in any order. Its methods are safe for concurrent use.
 type Queue interface {
-	// Publish returns when the broker has the entries for good. After an error it may have some of them.
+	// Publish returns nil when the broker has stored all entries. After an error the broker may have some of them.
 	Publish(ctx context.Context, saleID string, entries []model.Entry) error
-	// Consume hands on what was published, entries of one sale at a time, and acknowledges them to the broker once
-	// settle has returned nil. It ends with nil after ctx has, and with an error when settle gave one or the connection
-	// is lost. What is not acknowledged by then is delivered again, here or elsewhere.
+	// Consume passes published entries to settle, those of one sale at a time, and acknowledges them to the broker after
+	// settle has returned nil. It returns nil after ctx has ended, and an error if settle fails or the connection is lost.
+	// Entries that are not acknowledged by then are delivered again, to this or another consumer.
 	Consume(ctx context.Context, settle func(ctx context.Context, saleID string, entries []model.Entry) error) error
-	// Ping asks the broker for an answer.
+	// Ping checks that the broker answers.
 	Ping(ctx context.Context) error
 	Close() error
 }
 
-// Delayer is a Queue that can also wake somebody later.
+// Delayer is a Queue that can also wake an instance after a delay.
 type Delayer interface {
-	// Delay has one of the running instances woken after d.
+	// Delay causes one of the running instances to be woken after d.
 	Delay(ctx context.Context, d time.Duration) error
-	// Wakes has a value when this instance is the one.
+	// Wakes returns a channel that receives a value when this instance is woken.
 	Wakes() <-chan struct{}
 }
 
 // Outbox is what a settler needs of the gate for entries that it has read.
 type Outbox interface {
-	// Unsettled gives those of the entries that the stream still has, and keeps others from claiming them for a while.
+	// Unsettled returns those of the entries that are still in the stream, and keeps others from claiming them for a
+	// while.
 	Unsettled(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, error)
-	// Own gives entries that this instance has read and nobody has settled.
+	// Own returns entries that this instance has read and that are not settled.
 	Own(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error)
 }
 
-// relay is the part of a settler that has a Queue: new entries go from the stream to the broker, and from there to any
-// instance. An entry that doesn't come back in time is claimed and settled like that of a dead consumer.
+// relay is the part of a settler that uses a Queue. It publishes new entries from the stream to the broker, which
+// delivers them to any instance. An entry that is not settled in time is claimed, like an entry of a dead consumer.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
-	failing atomic.Bool  // as the log was told
-	asked   atomic.Int64 // to be woken, at this time in milliseconds
+	failing atomic.Bool  // whether a failure was the last state logged
+	asked   atomic.Int64 // when this instance last asked to be woken, in milliseconds
 	around  atomic.Int64 // entries that were settled without the broker
-	late    lateSales    // entries of these stay in the stream
+	late    lateSales    // deliver leaves entries of these sales in the stream
 
-	stopping context.Context // ends before the settler's own, so that Drain is alone
+	stopping context.Context // ended by Drain, before the settler's own context, to stop the consumers
 	stop     context.CancelFunc
-	stopped  chan struct{} // the consumers have ended
+	stopped  chan struct{} // closed when the consumers have ended
 }
 
 func newRelay(s *Settler) *relay {
@@ -87,7 +90,8 @@ func newRelay(s *Settler) *relay {
 	return r
 }
 
-// publish gives new entries to the broker. If it doesn't take them they are settled here and now, as without a queue.
+// publish sends new entries to the broker. If the broker does not accept them, they are settled at once, as without a
+// queue.
 func (r *relay) publish(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
 	if len(entries) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
 		return r.settler.Queue.Publish(ctx, saleID, entries)
@@ -97,7 +101,8 @@ func (r *relay) publish(ctx context.Context, saleID string, entries []model.Entr
 	return r.settler.direct(ctx, saleID, entries, bad)
 }
 
-// try calls the broker, not for long and not when it has just failed; what was begun is finished although ctx may end.
+// try calls the broker, for at most publishTimeout, unless the circuit breaker is open. A call that has begun goes on
+// although ctx may end. try reports whether the call succeeded.
 func (r *relay) try(ctx context.Context, call func(context.Context) error) bool {
 	_, err := r.breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
@@ -110,14 +115,14 @@ func (r *relay) try(ctx context.Context, call func(context.Context) error) bool 
 	return err == nil
 }
 
-// fails logs the first of many failures.
+// fails logs the first of several failures in a row.
 func (r *relay) fails(err error) {
 	if !r.failing.Swap(true) {
 		r.settler.Log.Error("queue fails; what it doesn't bring is settled without it", "error", err)
 	}
 }
 
-// run consumes until ctx ends or the relay is stopped; the batches under way are finished.
+// run consumes until ctx ends or the relay is stopped, and until the batches under way are finished.
 func (r *relay) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,9 +143,9 @@ func (r *relay) run(ctx context.Context) {
 	r.late.under.Wait()
 }
 
-// deliver settles what the broker has brought, as far as it is not settled yet. Only a stop, or a Redis that can't
-// be asked, makes it give entries back to the broker: those that can't be settled, or not now, are claimed from the
-// stream.
+// deliver settles those of the delivered entries that are still in the stream. It returns an error, so that the broker
+// delivers the entries again, only if the consumer is stopped or Redis does not answer. Entries that can't be settled,
+// now or ever, stay in the stream and are claimed from it.
 func (r *relay) deliver(ctx context.Context, saleID string, entries []model.Entry) error {
 	entries, err := r.settler.Outbox.Unsettled(ctx, saleID, entries)
 	if err != nil {
@@ -162,7 +167,8 @@ func (r *relay) deliver(ctx context.Context, saleID string, entries []model.Entr
 	return nil
 }
 
-// wakeLater has the expirer woken when the orders just made end, if nobody pays them. It is a help, no promise.
+// wakeLater schedules a best-effort wake-up of the expirer for the time when the orders just made expire, if nobody
+// pays for them.
 func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	delayer, ok := r.settler.Queue.(Delayer)
 	if !ok {
@@ -177,12 +183,13 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 			r.try(ctx, func(ctx context.Context) error {
 				return delayer.Delay(ctx, o.Order.ExpiresAt.Sub(o.Order.CreatedAt)+r.settler.Grace)
 			})
-			return // they are of one sale, and made at once
+			return // the others of this batch expire at the same time
 		}
 	}
 }
 
-// end stops the consumers and waits for their batches. What is read from here on is settled without the broker.
+// end stops the consumers and waits for their batches. Entries that are read from then on are settled without the
+// broker.
 func (r *relay) end(ctx context.Context) error {
 	r.stop()
 	select {
@@ -193,11 +200,11 @@ func (r *relay) end(ctx context.Context) error {
 	}
 }
 
-// errResting: the broker has failed and is left alone for a moment.
+// errResting means that the circuit breaker is open after failures of the broker.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
 
-// Bypassed is how many entries this instance has settled although the queue had not brought them: it did not take them,
-// or they had not come back in time, or the instance was stopping.
+// Bypassed returns how many entries this instance has settled without the queue: because the broker did not accept
+// them, because they were not delivered in time, or because the instance was stopping.
 func (s *Settler) Bypassed() int64 {
 	if s.relay == nil {
 		return 0
@@ -205,7 +212,7 @@ func (s *Settler) Bypassed() int64 {
 	return s.relay.around.Load()
 }
 
-// QueueHealthy says whether new entries go by the queue: nil, or why they are settled without it.
+// QueueHealthy returns nil if new entries go through the queue, or the reason why they are settled without it.
 func (s *Settler) QueueHealthy(ctx context.Context) error {
 	if s.relay.breaker.State() == gobreaker.StateOpen {
 		return errResting

@@ -13,25 +13,28 @@ import (
 )
 
 const (
-	// settleWriters take batches at once: more make the database slower, not faster.
+	// settleWriters is how many writers, goroutines that settle batches, an instance runs. With a Queue it runs as many
+	// consumers. More of them make the database slower, not faster.
 	settleWriters = 2
-	// settleBatch entries go into one transaction: of a backlog, larger batches are cheaper; live ones are never that large.
+	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
+	// without a backlog, batches never get that large.
 	settleBatch = 512
-	// sweepPeriod is how often all streams are looked at, for entries that nobody here was told of.
+	// sweepPeriod is how often all streams are checked for entries that this instance was not notified of.
 	sweepPeriod = time.Second
-	// claimIdle is how long an entry may be with a consumer before another takes it: well above the time of
-	// a transaction, well below the ten seconds in which every queued attempt ends.
+	// claimIdle is how long a consumer may hold an entry before another one claims it. It is well above the time of a
+	// transaction, and well below the ten seconds in which every queued attempt ends.
 	claimIdle = 3 * time.Second
-	// maxDeliveries of an entry that can't be settled, before it is refused for good.
+	// maxDeliveries is the number of the delivery at which an entry that can't be settled is refused for good.
 	maxDeliveries = 5
-	// settleTimeout ends a transaction that the database doesn't finish; its entries are settled again.
+	// settleTimeout bounds a transaction. After that its entries are settled again.
 	settleTimeout = 3 * time.Second
-	// retryPause is the pause before the second try of a batch. It doubles with each try, up to retryMost: a sale whose
-	// rows stay locked must not occupy a connection all the time, and a database that is back is noticed soon.
+	// retryPause is the longest pause before the second try of a batch. It doubles with each try, up to retryMost. The
+	// growth keeps a sale whose rows stay locked from occupying a connection all the time; the limit lets a batch succeed
+	// soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
-	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of
-	// a commit, and so short that few buyers of other sales notice.
+	// writerPatience is how long a writer waits for its batch before it goes on with other sales. It is well above the
+	// time of a commit, and so short that few buyers of other sales notice.
 	writerPatience = 100 * time.Millisecond
 )
 
@@ -50,25 +53,25 @@ type Ledger interface {
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// SettlerNeeds are the parts that a settler is made of.
+// SettlerNeeds are the dependencies and settings of a settler.
 type SettlerNeeds struct {
 	Stream   Stream
 	Ledger   Ledger
 	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	LiveIDs  func() []string
-	Queue    Queue // brings new entries to any instance's settler; nil: this one settles what it reads
+	Queue    Queue // carries new entries to any instance's settler; nil: this one settles what it reads
 	Outbox   Outbox
-	Grace    time.Duration // how long after its deadline an order ends; for a Queue that can wake
+	Grace    time.Duration // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
-	Wake     func(map[string]model.Outcome) // buyers who wait on this instance
+	Wake     func(map[string]model.Outcome) // wakes buyers who wait on this instance
 	Observe  func(entries int, d time.Duration)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Settler writes admitted attempts to the database in batches as they come: what gathers while one
-// transaction runs is the next batch.
+// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are
+// the next batch.
 type Settler struct {
 	SettlerNeeds
 	due   *dueSales
@@ -87,10 +90,10 @@ func NewSettler(n SettlerNeeds) *Settler {
 	return s
 }
 
-// Notify says that a sale's stream has an entry.
+// Notify makes a sale due, because its stream has a new entry.
 func (s *Settler) Notify(saleID string) { s.due.add(saleID, false) }
 
-// Run settles until ctx ends; the batches under way are finished.
+// Run settles until ctx ends, and until the batches under way are finished.
 func (s *Settler) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	for range settleWriters {
@@ -122,8 +125,9 @@ func (s *Settler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// Drain settles until no stream of the live sales has an entry that is for this instance, or ctx ends: the last act
-// before the stores go. With a Queue it follows Run: it ends the consumers, and settles as well what they have not got.
+// Drain settles until the streams of the live sales have no more entries for this instance, or until ctx ends. It is
+// called at a stop, before the stores are closed. With a Queue, Run must have been called before: Drain ends Run's
+// consumers, and also settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.end(ctx); err != nil {
@@ -170,15 +174,16 @@ func (s *Settler) write(ctx context.Context) {
 	}
 }
 
-// turn settles one batch of a sale. Once it is read another writer may go on with the sale, so that one transaction
-// works while the other waits for the disk; it comes behind the other sales that are due. A batch that takes long, as
-// when another session has locked the stock row, leaves the writer to other sales.
+// turn settles one batch of a sale. As soon as the batch is read, the sale is due again, behind the other sales that
+// are due, so that another writer may go on with it: one transaction works while the other waits for the disk. A batch
+// that takes long, for example because another session has locked the stock row, goes on in the background, and the
+// writer goes on with other sales.
 func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
 	entries, bad, claimed, err := s.next(ctx, saleID, claim)
 	if err != nil || len(entries)+len(bad) == 0 {
 		return err
 	}
-	s.due.add(saleID, claimed) // what is more than a batch
+	s.due.add(saleID, claimed) // the stream may have more than one batch
 	return s.patiently(ctx, saleID, writerPatience, &s.due.late, func() error {
 		if s.relay != nil && !claimed {
 			return s.relay.publish(ctx, saleID, entries, bad)
@@ -187,8 +192,8 @@ func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
 	})
 }
 
-// patiently runs a batch of a sale and waits for its end, but not for longer than patience: then the batch goes on by
-// itself, and until it ends the sale is late, so that no other batch of the sale begins.
+// patiently runs a batch of a sale and waits for its end, but not for longer than patience. After that the batch goes
+// on in the background. The sale is late until the batch ends, so that no other batch of the sale begins.
 func (s *Settler) patiently(ctx context.Context, saleID string, patience time.Duration, late *lateSales, batch func() error) error {
 	done := make(chan error, 1)
 	late.under.Go(func() { done <- batch() })
@@ -208,15 +213,15 @@ func (s *Settler) patiently(ctx context.Context, saleID string, patience time.Du
 	return nil
 }
 
-// warn logs that a batch failed, unless a stop has ended it.
+// warn logs that a batch failed, unless ctx has ended.
 func (s *Settler) warn(ctx context.Context, saleID string, err error) {
 	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
 	}
 }
 
-// direct settles entries that come from the stream itself. Where a queue should have brought them they are counted, once
-// their batch has succeeded.
+// direct settles entries that come from the stream itself. With a Queue it counts them as bypassed after their batch
+// has succeeded.
 func (s *Settler) direct(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
 	err := s.batch(ctx, saleID, entries, bad)
 	if err == nil && s.relay != nil {
@@ -225,7 +230,8 @@ func (s *Settler) direct(ctx context.Context, saleID string, entries []model.Ent
 	return err
 }
 
-// next takes entries that another consumer, or the queue, has left, if they are wanted and there are any, else new ones.
+// next returns a batch of entries. If claim is true, it first claims entries that another consumer, or the queue, has
+// left for claimIdle. If there are none, or claim is false, it reads new entries.
 func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries []model.Entry, bad []string, claimed bool, err error) {
 	if claim {
 		entries, bad, err = s.Stream.Claim(ctx, saleID, claimIdle, s.Batch)
@@ -237,7 +243,8 @@ func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries 
 	return entries, bad, false, err
 }
 
-// batch brings entries to the database, wakes their buyers, and acknowledges them. Once read, a batch is finished although ctx may end meanwhile; only a database that is away makes it give up.
+// batch settles entries in the database, wakes their buyers, and acknowledges the entries. If ctx ends, the batch is
+// still finished, unless the database fails.
 func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
 	for _, text := range bad {
 		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
@@ -265,9 +272,10 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 	return err
 }
 
-// settle tries until the database answers, says that the entries are broken, or ctx ends. Before each further try the
-// stream is asked which of the entries are still there: another instance may have settled them, and what was lost with
-// Redis must not become an order after its buyer was told so. It gives the entries that it has settled, or that are broken.
+// settle tries until the entries are settled or found to be broken (model.ErrBroken), or until ctx ends. Before each
+// further try it asks the stream which of the entries are still there: another instance may have settled some of them,
+// and entries that were lost with Redis must not become orders after their buyers were told that they are lost. It
+// returns the entries that it has settled, or that are broken.
 func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -294,23 +302,23 @@ func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Ent
 	}
 }
 
-// retryAfter is the pause before a try, 1 or later: from a half to the whole of its longest, by sale and instance, so that
-// not all of them try together.
+// retryAfter returns the pause before a try, counted from 1: between half of the longest pause and the whole. The value
+// depends on the sale and the instance, so that not all of them try at the same time.
 func (s *Settler) retryAfter(saleID string, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(saleID + s.Instance))
 	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
 }
 
-// settleOnce finishes although ctx may end meanwhile, but not later than the time-out.
+// settleOnce goes on although ctx may end, but not for longer than settleTimeout.
 func (s *Settler) settleOnce(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	return s.Ledger.Settle(ctx, saleID, entries)
 }
 
-// oneByOne settles each entry of a broken batch alone. One that is broken by itself is left to be delivered
-// again, and refused for good when that has happened too often.
+// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken by itself stays in
+// the stream and is delivered again; at delivery number maxDeliveries it is refused for good.
 func (s *Settler) oneByOne(ctx context.Context, saleID string, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
 		settled, outcome, oneErr := s.settle(ctx, saleID, []model.Entry{e})
@@ -328,7 +336,7 @@ func (s *Settler) oneByOne(ctx context.Context, saleID string, entries []model.E
 	return done, outcomes, err
 }
 
-// wake tells the buyers, here or on other instances. A wake-up that is lost costs a buyer the wait, no more.
+// wake wakes the buyers who wait, on this instance or on others. If a wake-up is lost, its buyer only waits longer.
 func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	byInstance := map[string]map[string]model.Outcome{}
 	for i, e := range entries {
