@@ -1,5 +1,5 @@
-// Command flashsale is a flash-sale engine: it sells a fixed quota of something scarce, in seconds, to far more
-// people than can have it, and never one unit too many.
+// Command flashsale is a flash-sale engine. It sells a fixed quota within seconds to far more buyers than there are
+// units, and it never sells more units than the quota.
 package main
 
 import (
@@ -31,7 +31,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run is the whole program but for its process: it returns the exit code when the command is done or ctx ends.
+// run executes the program without touching the process itself. It returns the exit code when the command is done or
+// ctx ends.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cmd, err := config.Parse(args, getenv, stdout, stderr)
 	if errors.Is(err, config.ErrHelp) {

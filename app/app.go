@@ -1,4 +1,4 @@
-// Package app puts the engine together. It is the only place that knows every part.
+// Package app wires the engine together. It is the only package that imports all the others.
 package app
 
 import (
@@ -33,7 +33,7 @@ import (
 	"flashsale/worker"
 )
 
-// The server's time-outs: a client that is slow on purpose holds a connection no longer than these.
+// The server's time-outs bound how long a client that is slow on purpose can hold a connection.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
@@ -42,10 +42,11 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// A stop takes at most the sum of these, which is under ten seconds.
+// The limits of the steps of a stop. A stop should take less than ten seconds. Besides these steps, the strategy's
+// batches and the workers' transactions finish within time-outs of their own.
 const (
 	httpStop  = 3 * time.Second // running requests finish
-	drainStop = 2 * time.Second // the queue's entries are settled; the last batch may take worker's own limit more
+	drainStop = 2 * time.Second // entries are settled; the last batch may also take the settler's own time-out
 	leaveStop = 500 * time.Millisecond
 )
 
@@ -58,8 +59,8 @@ type App struct {
 	log      *slog.Logger
 	now      func() time.Time
 	instance string
-	version  string // of the binary, for the other instances
-	secrets  string // the mark of this instance's secrets
+	version  string // of the binary, published to the other instances
+	secrets  string // the mark of this instance's secrets, see markOf
 	stores   *stores
 
 	ids      model.OrderIDs
@@ -74,7 +75,7 @@ type App struct {
 	streams  *handler.Streams
 	lab      *service.Lab
 	metrics  *metrics.Metrics
-	tracing  *tracing.Tracing // nil: off
+	tracing  *tracing.Tracing // nil: tracing is off
 	tally    *service.Tally
 	workers  []func(context.Context)
 	changed  chan struct{}
@@ -83,12 +84,12 @@ type App struct {
 	server, ops   *http.Server
 	listener      net.Listener
 	opsListener   net.Listener
-	adminPassword string // made at this start
+	adminPassword string // empty unless this start generated it
 }
 
-// New opens the stores, brings their schema up to date, installs the gates and listens on the addresses. The
-// settings must be valid. Nothing is served before Run. An empty database gets the operator and, if the settings
-// say so, a demo sale.
+// New opens the stores, brings their schema up to date, installs the gates and listens on the addresses. The settings
+// must be valid. No request is answered before Run. New creates the operator's account if it is missing and, if the
+// settings ask for one, a demo sale in an empty database.
 func New(ctx context.Context, settings config.Settings, logs io.Writer) (*App, error) {
 	a, err := newApp(ctx, settings, logs)
 	if err != nil {
@@ -155,7 +156,7 @@ func (a *App) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// URL is where the server is reached.
+// URL returns the base URL at which clients reach the server.
 func (a *App) URL() string {
 	if a.settings.PublicURL != "" {
 		return strings.TrimSuffix(a.settings.PublicURL, "/")
@@ -163,7 +164,8 @@ func (a *App) URL() string {
 	return "http://" + reachable(a.listener.Addr())
 }
 
-// reachable names an address that this machine can be reached at, also if it listens on all of them.
+// reachable returns addr as host:port for connections from this machine. If addr is unspecified (0.0.0.0 or ::), the
+// host is 127.0.0.1.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
@@ -171,7 +173,7 @@ func reachable(addr net.Addr) string {
 	return addr.String()
 }
 
-// OpsURL is where the figures are, empty if nowhere.
+// OpsURL returns the base URL of the operators' address, empty if there is none.
 func (a *App) OpsURL() string {
 	if a.opsListener == nil {
 		return ""
@@ -179,10 +181,10 @@ func (a *App) OpsURL() string {
 	return "http://" + reachable(a.opsListener.Addr())
 }
 
-// AdminPassword is the operator's password if this start made it, else empty.
+// AdminPassword returns the operator's password if this start generated it, else an empty string.
 func (a *App) AdminPassword() string { return a.adminPassword }
 
-// wire makes every part and hands each what it needs.
+// wire creates every part and passes it the parts that it needs.
 func (a *App) wire(ctx context.Context) error {
 	db := a.stores.database
 	idKey, err := db.DataKey(ctx, orderIDKey)
@@ -203,7 +205,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.waiters = service.NewWaiters()
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
-		db = db.Exclusive(lock) // whatever else writes stock rows stands in the strategy's line
+		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
 	}
 	mortalGate, mortalDB := withFailpoints(a.gate, db)
 	a.gates = service.NewGates(mortalDB, mortalGate, a.catalog, a.log)
@@ -239,7 +241,7 @@ func (a *App) wire(ctx context.Context) error {
 		Sign: func(timestamp string, body []byte) string {
 			return service.SignCallback(paymentSecret, timestamp, body)
 		},
-		// Straight to this instance: a proxy in front may not be up yet.
+		// The callback goes directly to this instance, because a proxy in front of it may not be up yet.
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
@@ -269,14 +271,14 @@ func (a *App) wire(ctx context.Context) error {
 		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
 		Tally: a.tally, Instances: a.instances, Live: service.NewLive(a.catalog, live, a.gate, a.instances, metrics.Latencies()),
 		Meter: a.metrics, CounterFailed: func(error) { a.metrics.CounterFailed() },
-		Trace:   a.traceRequests(), //nolint:contextcheck // each request brings its own
+		Trace:   a.traceRequests(), //nolint:contextcheck // each request has its own context
 		Closing: a.closing, Now: a.now, Log: a.log,
 	}
 	if err := a.watch(); err != nil {
 		return err
 	}
 	gin.SetMode(gin.ReleaseMode)
-	router, err := handler.Router(api) //nolint:contextcheck // each request brings its own
+	router, err := handler.Router(api) //nolint:contextcheck // each request has its own context
 	if err != nil {
 		return err
 	}
@@ -300,13 +302,14 @@ func (a *App) wire(ctx context.Context) error {
 	return a.prepare(ctx)
 }
 
-// parts tells the gate in how many parts a sale's is.
+// parts returns how many parts a sale's gate has.
 func (a *App) parts(ctx context.Context, saleID string) (int, error) {
 	offer, _, err := a.catalog.Sale(ctx, saleID)
 	return offer.Parts, err
 }
 
-// shown is what pages show of the live sales.
+// shown returns the store from which the catalog reads the live sales. With Redis replicas, pages show the units left
+// at the gate if those are fewer than the database's.
 func (a *App) shown(live service.CatalogStore) service.CatalogStore {
 	if a.stores.replicas == nil {
 		return live
@@ -314,18 +317,18 @@ func (a *App) shown(live service.CatalogStore) service.CatalogStore {
 	return &service.Shown{CatalogStore: live, Replicas: gate.NewReplicas(a.stores.replicas), Log: a.log}
 }
 
-// prepare fills the memory and installs the gates.
+// prepare loads the catalog and installs the gates.
 func (a *App) prepare(ctx context.Context) error {
 	if err := a.catalog.Refresh(ctx); err != nil {
 		return err
 	}
 	if err := a.gates.Ensure(ctx); err != nil {
-		a.log.Warn("gates can't be installed yet", "error", err) // Redis may be down; the controller goes on trying
+		a.log.Warn("gates can't be installed yet", "error", err) // Redis may be down; the controller tries again
 	}
 	return nil
 }
 
-// furnish makes the operator and the demo sale, where they are missing.
+// furnish creates the operator's account if it is missing, and the demo sale if the settings ask for one.
 func (a *App) furnish(ctx context.Context) (err error) {
 	if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
 		return fmt.Errorf("make the operator's account: %w", err)
@@ -336,7 +339,8 @@ func (a *App) furnish(ctx context.Context) (err error) {
 	return a.makeDemo(ctx)
 }
 
-// counter counts users' requests for strategies that don't ask the gate, which would count in the same call.
+// counter returns the counter of users' requests for strategies that don't use the gate. It is nil for the others:
+// the gate counts a request in the call that admits.
 func (a *App) counter() middleware.Counter {
 	if a.strategy.UsesGate() {
 		return nil
@@ -344,7 +348,8 @@ func (a *App) counter() middleware.Counter {
 	return a.gate
 }
 
-// wakes is what a queue says that can wake the expirer; nil without one.
+// wakes returns the channel on which a queue wakes the expirer. It is nil, and so never ready, if the queue can't do
+// that.
 func (a *App) wakes() <-chan struct{} {
 	if delayer, ok := a.stores.queue.(worker.Delayer); ok {
 		return delayer.Wakes()
@@ -364,7 +369,8 @@ func (a *App) checks() []handler.Check {
 	return checks
 }
 
-// expired has the gate told of the units of expired orders.
+// expired handles the releases of expired orders: it counts them, clears the sale's sold-out latch and brings the
+// gate up to date.
 func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) error {
 	for _, r := range releases {
 		a.metrics.Expired(r.Units)
@@ -373,7 +379,7 @@ func (a *App) expired(ctx context.Context, saleID string, releases []model.Relea
 	return a.gates.CatchUp(ctx, saleID)
 }
 
-// hear wakes the controller: a sale changed on another instance.
+// hear wakes the controller, because a sale changed on another instance.
 func (a *App) hear(string) {
 	select {
 	case a.changed <- struct{}{}:
@@ -392,12 +398,12 @@ func (a *App) serve(router http.Handler) {
 	a.server = timeouts(router)
 	if a.opsListener != nil {
 		a.ops = timeouts(opsHandler(a.metrics))
-		a.ops.WriteTimeout = 0 // a CPU profile takes as long as it is asked for
+		a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
 	}
 }
 
-// Run serves until ctx ends, then stops in order: no new requests, running ones finish, the queue's entries are
-// settled, the workers end. It returns nil after an orderly stop. Close must follow.
+// Run serves until ctx ends, then stops in this order: no new requests are taken, running ones finish, the queue's
+// entries are settled, the workers end. It returns nil after an orderly stop. Close must follow.
 func (a *App) Run(ctx context.Context) error {
 	working, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorkers()
@@ -429,12 +435,12 @@ func (a *App) Run(ctx context.Context) error {
 	return errors.Join(err, a.leave(context.WithoutCancel(ctx)))
 }
 
-// stop ends the requests, then what they have left in the queue.
+// stop ends the requests and the strategy, then settles the entries that they left in the queue.
 func (a *App) stop(ctx context.Context) error {
 	httpCtx, cancel := context.WithTimeout(ctx, httpStop)
 	defer cancel()
 	var others sync.WaitGroup
-	others.Go(a.streams.Close) // the server doesn't know of them any more
+	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
 	others.Go(func() {
 		if err := a.lab.Close(httpCtx); err != nil {
 			a.log.Warn("the lab's stores stay, until the next start takes them away", "error", err)
@@ -457,17 +463,17 @@ func (a *App) stop(ctx context.Context) error {
 	return err
 }
 
-// leave takes this instance off the list of running ones.
+// leave removes this instance from the list of running instances.
 func (a *App) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveStop)
 	defer cancel()
 	if err := a.gate.Leave(ctx); err != nil {
-		a.log.Debug("leave", "error", err) // Redis is down: the list forgets this instance by itself
+		a.log.Debug("leave", "error", err) // Redis is down; the list drops this instance once it stops reporting
 	}
 	return nil
 }
 
-// Close gives everything back. It may follow New as well as Run.
+// Close releases the listeners, the strategy, the stores and the tracing. It may follow New as well as Run.
 func (a *App) Close() error {
 	for _, l := range []net.Listener{a.listener, a.opsListener} {
 		if l != nil {

@@ -25,27 +25,28 @@ import (
 )
 
 const (
-	// labPatience is how long a buyer of the lab waits for the order, and a round for the last entry: what a dead
-	// instance has read is settled by another after three seconds.
+	// labPatience is how long a buyer of the lab waits for the order, and how long a round waits for the last entry.
+	// It is longer than three seconds, after which another instance settles what a dead instance has read.
 	labPatience = 10 * time.Second
-	// labLook is how often a wait looks at the database or the gate, for what nothing announces.
+	// labLook is how often a wait polls the database or the gate for what no message announces.
 	labLook = 20 * time.Millisecond
 	// labStoresPrefix begins the names of the folders for a run's own SQLite file.
 	labStoresPrefix = "lab-stores-"
-	// labAbandoned is how long such a folder is untouched before it counts as left behind by a crash.
+	// labAbandoned is how long such a folder must be unchanged before it counts as left behind by a crash.
 	labAbandoned = 5 * time.Minute
 )
 
-// bench gives each strategy fresh instances of the engine on the stores that the settings name.
+// bench runs each strategy on fresh instances of the engine, on the stores that the settings name.
 type bench struct {
 	settings config.Settings // for the instances
-	stores   *stores         // the lab's own look at the truth
+	stores   *stores         // the lab's own connections, to read the results
 	gate     *gate.Gate
 	folder   string // of the SQLite file, empty if there is none
 }
 
-// openBench opens the stores. A SQLite database is a file of its own beside the one that the settings name, since a
-// server may be running on that.
+// openBench opens the stores. If the settings name a SQLite file, openBench creates a new one in a folder beside that
+// file instead, since a server may be running on it. openBench returns an error if an instance reports to the same
+// Redis.
 func openBench(ctx context.Context, settings config.Settings) (b *bench, err error) {
 	b = &bench{settings: settings}
 	defer func() {
@@ -88,12 +89,14 @@ func openBench(ctx context.Context, settings config.Settings) (b *bench, err err
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
-	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", labPatience/2 // within a request's own limit
-	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0          // all buyers come from here
+	// AckWait is within the time limit of a request. The limits are out of reach, since all buyers have one address.
+	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", labPatience/2
+	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil
 }
 
-// removeLeftovers takes away the SQLite files of runs that crashed. A run that lives writes to its own all the time.
+// removeLeftovers deletes the folders of runs that crashed. A run in progress keeps writing to its folder, so that
+// folder is never old enough.
 func removeLeftovers(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,11 +111,11 @@ func removeLeftovers(folder string) error {
 	return err
 }
 
-// lastWrite is when something in a folder was written last.
+// lastWrite returns when a file in a folder was last modified.
 func lastWrite(folder string) (last time.Time) {
 	_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what is gone meanwhile was not written
+			return nil //nolint:nilerr // a file that is gone meanwhile is left out
 		}
 		if info, err := entry.Info(); err == nil && info.ModTime().After(last) {
 			last = info.ModTime()
@@ -132,7 +135,7 @@ func (b *bench) close() (err error) {
 	return err
 }
 
-// setting says what a reader must know of the run.
+// setting describes the conditions of the run for the report.
 func (b *bench) setting(ctx context.Context, p lab.Plan, version string) (lab.Setting, error) {
 	database, err := b.stores.database.Version(ctx)
 	if err != nil {
@@ -167,7 +170,7 @@ func (b *bench) setting(ctx context.Context, p lab.Plan, version string) (lab.Se
 	}, nil
 }
 
-// Start opens a sale and runs instances of a strategy on it.
+// Start runs instances of a strategy and creates a sale for them.
 func (b *bench) Start(ctx context.Context, name string, p lab.Plan) (_ lab.Round, err error) {
 	r := &labRound{bench: b, overHTTP: p.OverHTTP, keyed: p.Kill}
 	defer func() {
@@ -201,16 +204,16 @@ func (b *bench) Start(ctx context.Context, name string, p lab.Plan) (_ lab.Round
 	return r, nil
 }
 
-// labRound is one strategy's turn on the bench.
+// labRound is the round of one strategy.
 type labRound struct {
 	bench     *bench
 	saleID    string
 	instances []*labInstance
 	overHTTP  bool
-	keyed     bool // buyers come again when an instance dies, under the same key
+	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
 }
 
-// labInstance is a running engine.
+// labInstance is one running instance of the engine.
 type labInstance struct {
 	app    *App
 	dead   chan struct{}
@@ -220,7 +223,8 @@ type labInstance struct {
 	client *http.Client
 }
 
-// runInstance runs an app until it is stopped: when ctx ends, the round's last orders are still to be settled.
+// runInstance runs an app until stop is called. The end of ctx does not stop the app, because the round's last orders
+// must still be settled.
 func runInstance(ctx context.Context, a *App, connections int) *labInstance {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
@@ -236,10 +240,10 @@ func runInstance(ctx context.Context, a *App, connections int) *labInstance {
 	}
 }
 
-// errUnsettled: an attempt was admitted, and no order came of it in time.
+// errUnsettled means that an attempt was admitted, but that no order came of it in time.
 var errUnsettled = fmt.Errorf("queued, and not settled within %s", labPatience)
 
-// errDead: the instance that an attempt was sent to is gone.
+// errDead means that the instance of an attempt was killed.
 var errDead = errors.New("the instance is dead")
 
 func (i *labInstance) isDead() bool {
@@ -251,16 +255,17 @@ func (i *labInstance) isDead() bool {
 	}
 }
 
-// Kill breaks an instance's connections in the middle of what it does: its death, as buyers and stores see it.
+// Kill closes an instance's connections to buyers and stores in the middle of its work. To buyers and stores this
+// looks like a crash.
 func (r *labRound) Kill(instance int) {
 	i := r.instances[instance]
 	close(i.dead)
 	_ = i.app.server.Close()
-	_ = i.app.stores.close() // statements under way fail or not, as in a crash
+	_ = i.app.stores.close() // statements under way may fail or succeed, as in a crash
 }
 
-// Buy sends a buyer's attempt to an instance. The order's id follows from the buyer's name, so that an attempt that
-// comes a second time, at another instance, has one order at most.
+// Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer's name, so a second attempt at
+// another instance makes no second order.
 func (r *labRound) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
 	i := r.instances[instance]
 	if i.isDead() {
@@ -274,12 +279,13 @@ func (r *labRound) Buy(ctx context.Context, instance int, buyer string) (model.V
 		RequestKey: buyer, RequestHash: model.HashRequest(1), Keyless: !r.keyed,
 	})
 	if i.isDead() {
-		return "", errDead // nobody would have heard it
+		return "", errDead // a dead instance sends no answer
 	}
 	return verdict, err
 }
 
-// deduct runs the strategy and waits until the order is in the database.
+// deduct runs the strategy and waits until the attempt is settled in the database. It returns errDead if the instance
+// is killed meanwhile, and errUnsettled after labPatience.
 func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
 	settled, done := i.app.waiters.Wait(a.ID)
 	defer done()
@@ -291,7 +297,7 @@ func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdic
 	ctx, cancel := context.WithTimeoutCause(ctx, labPatience, errUnsettled)
 	defer cancel()
 	var looks <-chan time.Time
-	if outcome.Repeated { // it waits for a dead instance's buyer, or was settled long since
+	if outcome.Repeated { // its wake-up goes to a dead instance, or was sent before
 		ticker := time.NewTicker(labLook)
 		defer ticker.Stop()
 		looks = ticker.C
@@ -308,7 +314,7 @@ func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdic
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
-		// Another instance says that the attempt is settled, or may have settled it.
+		// Another instance has announced that the attempt is settled, or the next poll is due.
 		order, ok, err := i.app.stores.database.Order(ctx, a.ID)
 		switch {
 		case err != nil:
@@ -356,7 +362,7 @@ func (i *labInstance) post(ctx context.Context, saleID, buyer string) (model.Ver
 	return answer.Code, nil
 }
 
-// Finish waits until nothing is on its way, reads the books, stops the instances and removes the sale.
+// Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
 func (r *labRound) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	err = r.settled(ctx)
 	books, _, booksErr := r.bench.stores.database.Books(ctx, r.saleID)
@@ -387,7 +393,7 @@ func (r *labRound) settled(ctx context.Context) error {
 	}
 }
 
-// stop ends the instances, then removes what the round has left in the stores.
+// stop ends the instances, then removes the round's sale from the stores.
 func (r *labRound) stop(ctx context.Context) error {
 	errs := make([]error, len(r.instances))
 	var stopping sync.WaitGroup

@@ -20,17 +20,17 @@ import (
 	"flashsale/service"
 )
 
-// ErrViolation: an audit found units that are not accounted for.
+// ErrViolation means that an audit found units that are not accounted for.
 var ErrViolation = errors.New("the books don't balance")
 
-// auditTries is how often a drift of the gate is looked at, auditPause apart, before it counts: a single look
-// may fall between a commit and its acknowledgement.
+// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the
+// gate may fall between a commit and its acknowledgement.
 const (
 	auditTries = 10
 	auditPause = 200 * time.Millisecond
 )
 
-// Execute runs a command to its end. The settings must be valid for it (Validate).
+// Execute runs a command to its end. The settings must be valid for the command, see Validate.
 func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) error {
 	switch cmd.Name {
 	case "serve":
@@ -52,7 +52,7 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 	return migrate(ctx, cmd, stdout)
 }
 
-// Validate checks what a command needs of its settings and options, in one line.
+// Validate checks the settings and options that a command needs. The error is one line.
 func Validate(cmd *config.Command) error {
 	switch cmd.Name {
 	case "health", "version":
@@ -91,9 +91,10 @@ func Validate(cmd *config.Command) error {
 	return nil
 }
 
-// gcPercent lets the heap grow to five times of what is live before it is collected: what lives is some ten megabytes
-// of sales and tokens, while each request leaves a few kilobytes behind. From memoryLimit on the collector works harder
-// instead, as with ten thousand connections. GOGC and GOMEMLIMIT in the environment set others.
+// gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is some ten
+// megabytes of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, as with ten
+// thousand connections, the collector runs more often instead. GOGC and GOMEMLIMIT in the environment override both
+// values.
 const (
 	gcPercent   = 400
 	memoryLimit = 400 << 20
@@ -111,7 +112,7 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 		return err
 	}
 	a.version = version
-	if limit, known := openFiles(); known { // Go itself has raised it as far as the system lets it
+	if limit, known := openFiles(); known { // the Go runtime has raised the soft limit to the hard limit
 		a.log.Info("open files", "limit", limit)
 	}
 	err = greet(a, version, stdout)
@@ -121,8 +122,8 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 	return errors.Join(err, a.Close())
 }
 
-// greet says where the server is and what to do next. What is written gathers in a buffer, here and in the
-// other commands: its Flush tells of any failure.
+// greet prints where the server is and what to do next. This and the other commands print to a bufio.Writer, whose
+// Flush returns any error.
 func greet(a *App, version string, stdout io.Writer) error {
 	w := bufio.NewWriter(stdout)
 	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
@@ -138,7 +139,7 @@ func greet(a *App, version string, stdout io.Writer) error {
 	return w.Flush()
 }
 
-// printTokens signs buyers for load tools.
+// printTokens prints signed tokens of made-up buyers, for load tools.
 func printTokens(cmd config.Command, stdout io.Writer) (err error) {
 	secret := cmd.Settings.Secret
 	if secret == "" {
@@ -199,7 +200,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
 	auditor := &service.Auditor{Store: st.database}
-	if st.embedded == nil { // an embedded Redis with gates is in the server's process
+	if st.embedded == nil { // an embedded Redis that has gates is in the server's process
 		auditor.Gate = gate.New(st.redis, "audit", st.partsOf)
 	}
 	ids := []string{cmd.Audit.Sale}
@@ -217,7 +218,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 	return err
 }
 
-// auditSales prints a line for each sale, and gives the number of those that are wrong.
+// auditSales prints a line for each sale and returns how many sales are wrong.
 func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, stdout io.Writer) (wrong int, err error) {
 	w := bufio.NewWriter(stdout)
 	for _, id := range ids {
@@ -247,7 +248,7 @@ func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, std
 	return wrong, w.Flush()
 }
 
-// settledAudit looks again while the gate drifts, since orders may be on their way.
+// settledAudit repeats the audit of a sale while it fails, since orders may be under way.
 func settledAudit(ctx context.Context, auditor *service.Auditor, id string) (audit service.Audit, ok bool, err error) {
 	for range auditTries {
 		audit, ok, err = auditor.Audit(ctx, id)

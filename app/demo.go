@@ -7,7 +7,7 @@ import (
 	"flashsale/model"
 )
 
-// makeDemo makes a sale to try things out on, unless there is one.
+// makeDemo creates a sale to try the engine on, unless the database has a sale.
 func (a *App) makeDemo(ctx context.Context) error {
 	codes, _, err := a.stores.database.SaleCodes(ctx, time.Time{})
 	if err != nil || len(codes) > 0 {

@@ -17,10 +17,11 @@ import (
 	"flashsale/repository"
 )
 
-// A build for drills dies, as by a kill -9, at the nth pass of the point that FLASHSALE_FAILPOINT names as point:n, and
-// its clock is off by FLASHSALE_CLOCK_OFFSET. Points: admitted, committed, acknowledging; changed, when the database has
-// changed without the gate, which is not told yet; refunded, when the provider has sent money back, before that is noted;
-// and the steps of a rebuild: epoch, closed, measured, contents, staged, installed.
+// A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of the point that
+// FLASHSALE_FAILPOINT names as point:n, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are: admitted,
+// committed, acknowledging; changed, when the database has changes for the gate that were not sent to the gate yet;
+// refunded, when the provider has sent money back and the database has not recorded that yet; and the steps of a
+// rebuild: epoch, closed, measured, contents, staged, installed.
 
 var (
 	failpoint, failAt = parseFailpoint(os.Getenv("FLASHSALE_FAILPOINT"))
@@ -40,7 +41,7 @@ func parseFailpoint(text string) (point string, at int64) {
 func pass(point string) {
 	if point == failpoint && passes.Add(1) == failAt {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // until the signal is there
+		select {} // until the signal arrives
 	}
 }
 
@@ -77,7 +78,7 @@ func (g mortalGate) Install(ctx context.Context, epoch int64, lengths []int64, c
 	return g.Gate.Install(ctx, epoch, lengths, mortalContents{c})
 }
 
-// mortalContents may die when a part of them is staged.
+// mortalContents passes the point "staged" after the users' units are staged and before the known ids are.
 type mortalContents struct{ model.GateContents }
 
 func (c mortalContents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// healthTimeout is within the patience of whoever asks every few seconds.
+// healthTimeout is shorter than the usual period of health checks, which is a few seconds.
 const healthTimeout = 2 * time.Second
 
-// askHealth asks the server that listens on addr on this machine: an image without a shell has nothing else to ask with.
+// askHealth asks the server that listens on addr on this machine whether it lives. An image without a shell has no
+// other program for a health check.
 func askHealth(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

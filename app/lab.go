@@ -16,10 +16,10 @@ import (
 	"flashsale/strategy"
 )
 
-// ErrInterrupted: the user stopped the lab; what it had measured by then is reported.
+// ErrInterrupted means that the user stopped the lab. The report covers what was measured by then.
 var ErrInterrupted = errors.New("interrupted: the report is partial")
 
-// validateLab checks the lab's options and puts the strategies' names in place of "all".
+// validateLab checks the lab's options and replaces "all" by the names of all strategies.
 func validateLab(l *config.Lab) error {
 	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
 		l.Strategies = strategy.Names()
@@ -48,8 +48,8 @@ func validateLab(l *config.Lab) error {
 	return nil
 }
 
-// runLab runs the strategies and writes what they did to stdout and to files; progress goes to stderr if that is
-// a terminal.
+// runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a
+// terminal.
 func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -80,7 +80,8 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 	return nil
 }
 
-// progressOn shows one line that changes, on a terminal; elsewhere nothing.
+// progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
+// does nothing.
 func progressOn(w io.Writer) func(lab.Progress) {
 	if !isTerminal(w) {
 		return func(lab.Progress) {}

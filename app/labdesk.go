@@ -16,14 +16,15 @@ import (
 	"flashsale/strategy"
 )
 
-// errShopsDatabase: the settings name the shop's database in a way that they could not tell.
+// errShopsDatabase means that --lab-database leads to the shop's database under a name that config could not
+// recognize, or to a copy of it.
 var errShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
-// labDesk compares strategies for the console, on stores that are never the shop's.
+// labDesk compares strategies for the console. Its stores are never the shop's.
 type labDesk struct {
 	app   *App
 	shelf *lab.Shelf
-	key   []byte // for orders' ids: each database has its own
+	key   []byte // the shop's key for orders' ids; each database has its own key
 }
 
 func newLab(a *App, key []byte) *service.Lab {
@@ -36,8 +37,8 @@ func newLab(a *App, key []byte) *service.Lab {
 	return service.NewLab(desk, a.catalog, strategies, a.log)
 }
 
-// labSettings are those of the lab's instances: of the shop's only what bears on the strategies, so that nothing leads
-// to the shop.
+// labSettings returns the settings of the lab's instances. It takes from the shop's settings only those that affect
+// the strategies, so that no address of the shop reaches the lab.
 func labSettings(shop *config.Settings) config.Settings {
 	s := config.Settings{
 		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", DBMaxConns: shop.DBMaxConns,
@@ -49,7 +50,7 @@ func labSettings(shop *config.Settings) config.Settings {
 	return s
 }
 
-// tidyLab takes away the stores of runs that crashed.
+// tidyLab deletes the stores that crashed runs left behind.
 func tidyLab(shop *config.Settings) error {
 	s := labSettings(shop)
 	path, isFile := s.SQLitePath()
@@ -59,7 +60,7 @@ func tidyLab(shop *config.Settings) error {
 	return removeLeftovers(filepath.Dir(path))
 }
 
-// Compare runs the strategies of a plan one after the other, and keeps the report of what they did.
+// Compare runs the strategies of a plan one after the other and saves the report.
 func (d *labDesk) Compare(ctx context.Context, p service.LabPlan, progress func(service.LabProgress)) (reportID string, err error) {
 	if err := d.shelf.Ready(); err != nil {
 		return "", err
@@ -111,7 +112,7 @@ func (d *labDesk) Reports() (list []service.LabReport, err error) {
 	return list, err
 }
 
-// WriteReport writes a report as a page or as figures.
+// WriteReport writes a report as an HTML page or as JSON; ok is false if there is no such report.
 func (d *labDesk) WriteReport(w io.Writer, id string, page bool) (ok bool, err error) {
 	report, ok, err := d.shelf.Find(id)
 	if err != nil || !ok {
@@ -123,7 +124,7 @@ func (d *labDesk) WriteReport(w io.Writer, id string, page bool) (ok bool, err e
 	return true, report.WriteJSON(w)
 }
 
-// labStores names the lab's stores as an operator may see them.
+// labStores returns the addresses of the lab's stores in a form that operators may see.
 func labStores(s *config.Settings) handler.LabStores {
 	names := handler.LabStores{Database: "SQLite", Redis: s.LabRedis}
 	if u, err := url.Parse(s.LabDatabase); err == nil && u.Scheme == "mysql" {

@@ -10,7 +10,7 @@ import (
 	"flashsale/worker"
 )
 
-// watch has the figures read that are read when somebody asks for them.
+// watch registers the metrics whose values are read from other parts at each scrape.
 func (a *App) watch() error {
 	pools, err := a.stores.database.Pools()
 	if err != nil {
@@ -32,17 +32,17 @@ func (a *App) watch() error {
 	return nil
 }
 
-// drifts notes what the auditor saw.
+// drifts records the drift that the auditor found for a sale.
 func (a *App) drifts(saleID string, units int64) { a.metrics.Drift(saleID, units, a.now()) }
 
-// observedGate measures the calls of the gate, each of which has all the attempts that gathered.
+// observedGate measures the calls of the gate. One call contains all the attempts that gathered.
 type observedGate struct {
 	strategy.Gate
 	admitted func(attempts int, d time.Duration)
 	now      func() time.Time
 }
 
-// Admit is the gate's.
+// Admit calls the gate and records the number of attempts and the duration of the call.
 func (g observedGate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	began := g.now()
 	outcomes, err := g.Gate.Admit(ctx, saleID, attempts, epoch)
@@ -50,13 +50,13 @@ func (g observedGate) Admit(ctx context.Context, saleID string, attempts []model
 	return outcomes, err
 }
 
-// observedRefunds notes how many are due.
+// observedRefunds records how many refunds are due.
 type observedRefunds struct {
 	worker.Refunds
 	due func(payments int)
 }
 
-// RefundsDue is the database's.
+// RefundsDue reads the due refunds from the database and records their number.
 func (r observedRefunds) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
 	payments, err := r.Refunds.RefundsDue(ctx, limit)
 	if err == nil {
@@ -65,14 +65,14 @@ func (r observedRefunds) RefundsDue(ctx context.Context, limit int) ([]model.Pay
 	return payments, err
 }
 
-// observedLeases notes that this instance is the auditor.
+// observedLeases records when this instance holds the auditor's lease.
 type observedLeases struct {
 	worker.Leases
 	audited func(at time.Time)
 	now     func() time.Time
 }
 
-// Lease is the database's.
+// Lease asks the database for the lease and records the time if this instance got it.
 func (l observedLeases) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	mine, err := l.Leases.Lease(ctx, name, holder, ttl)
 	if mine {

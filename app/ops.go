@@ -9,13 +9,13 @@ import (
 	"flashsale/model"
 )
 
-// opsRoutes are those of the operators' address, which is not for the outside. The profiles read forms, so that a body
-// of parts would be kept in files: nothing is taken but GET, and of a body nothing is read.
+// opsRoutes returns the routes of the operators' address, which must not be public. The pprof handlers parse forms,
+// and the parts of a multipart body would be stored in files. So opsHandler accepts only GET and allows no body.
 func opsRoutes(m *metrics.Metrics) map[string]http.Handler {
 	return map[string]http.Handler{
 		"/metrics":      m.Handler(),
 		"/debug/pprof/": http.HandlerFunc(pprof.Index),
-		// Not cmdline: flags may hold secrets.
+		// /debug/pprof/cmdline is left out, since flags may hold secrets.
 		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
 		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
 		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
@@ -30,7 +30,7 @@ func opsHandler(m *metrics.Metrics) http.Handler {
 	return mux
 }
 
-// figures are this instance's own.
+// figures returns this instance's own figures.
 func (a *App) figures() model.Instance {
 	return model.Instance{
 		URL: a.URL(), Version: a.version, Secrets: a.secrets, Strategy: a.settings.Strategy, GateReachable: a.strategy.Healthy() == nil,
@@ -39,10 +39,11 @@ func (a *App) figures() model.Instance {
 	}
 }
 
-// report publishes them for the other instances.
+// report publishes this instance's figures for the other instances.
 func (a *App) report(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) }
 
-// instances gives the figures of the running instances; of this one alone while Redis is away.
+// instances returns the figures of the running instances. While Redis does not answer, it returns those of this
+// instance alone.
 func (a *App) instances(ctx context.Context) map[string]model.Instance {
 	all, err := a.gate.Instances(ctx, a.catalog.Now())
 	if err != nil {

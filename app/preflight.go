@@ -24,19 +24,19 @@ import (
 	"flashsale/service"
 )
 
-// ErrNotFit: a check before a sale has failed.
+// ErrNotFit means that a check before a sale has failed.
 var ErrNotFit = errors.New("not fit for a sale")
 
 const (
-	// lookTimeout is how long one store, port or peer may take to tell of itself.
+	// lookTimeout is how long the check of one store, port or peer may take.
 	lookTimeout = 10 * time.Second
-	// preflightConns are enough to ask one question after the other.
+	// preflightConns is the size of the connection pool. The checks run one after the other.
 	preflightConns = 4
-	// preflightSales bounds the sales that are looked at when none is named.
+	// preflightSales bounds the sales that are checked when none is named.
 	preflightSales = 20
 )
 
-// level is how much a finding matters.
+// level is the severity of a finding.
 type level string
 
 const (
@@ -45,7 +45,7 @@ const (
 	isFail level = "fail"
 )
 
-// finding is what one check found. Check is a stable name, Do is empty where nothing is to be done.
+// finding is the result of one check. Check is a stable name. Do is empty where nothing is to be done.
 type finding struct {
 	Level level  `json:"level"`
 	Check string `json:"check"`
@@ -61,20 +61,20 @@ func (l level) of(check, do, found string, args ...any) finding {
 	return finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// preflight looks at everything that a sale will need, and changes nothing.
+// preflight checks everything that a sale will need. Only a rehearsal changes anything.
 type preflight struct {
 	settings  config.Settings
-	valid     bool // an instance would start with them
+	valid     bool // an instance would start with the settings
 	options   config.Preflight
 	version   string
 	now       func() time.Time
 	stores    stores
-	database  *repository.Server // nil: it could not be asked
-	gate      *gate.Gate         // nil: there is no Redis to look at
+	database  *repository.Server // nil: the database could not be asked
+	gate      *gate.Gate         // nil: Redis is embedded, or can't be reached
 	running   map[string]model.Instance
-	instances int // that are to serve
+	instances int // how many are to serve the sale
 	findings  []finding
-	rehearsal *rehearsal // what it measured; nil if there was none
+	rehearsal *rehearsal // its result; nil if there was none
 }
 
 func validatePreflight(o config.Preflight) error {
@@ -96,7 +96,7 @@ func validatePreflight(o config.Preflight) error {
 	return nil
 }
 
-// runPreflight prints what it finds; ErrNotFit if a check has failed.
+// runPreflight prints the findings. It returns ErrNotFit if a check has failed.
 func runPreflight(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.close()) }()
@@ -155,7 +155,7 @@ func (p *preflight) printJSON(w io.Writer) error {
 	}{p.count(isFail) == 0, p.version, p.findings, p.rehearsal})
 }
 
-// look makes all checks, in the order in which one would mend what they find.
+// look makes all checks, in the order in which an operator would repair what they find.
 func (p *preflight) look(ctx context.Context) {
 	p.lookAtSettings()
 	p.lookAtDatabase(ctx)
@@ -185,7 +185,7 @@ func (p *preflight) look(ctx context.Context) {
 // skew is how far the database's clock is ahead of this machine's.
 func (p *preflight) skew() time.Duration { return p.database.Clock.Sub(p.database.At) }
 
-// hasSchema says that the database has the tables that this binary asks for.
+// hasSchema reports whether the database has the schema of this binary.
 func (p *preflight) hasSchema() bool {
 	return p.database != nil && p.database.Applied == p.database.Newest
 }
@@ -199,7 +199,7 @@ func (p *preflight) lookAtSettings() {
 	p.add(judgeSettings(p.settings)...)
 }
 
-// lookAtDatabase opens it and has it tell of itself.
+// lookAtDatabase opens the database and reads its version, clock and variables.
 func (p *preflight) lookAtDatabase(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -236,7 +236,7 @@ func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 	return nil
 }
 
-// lookAtReplicas asks those that are to say what stock pages show.
+// lookAtReplicas checks the replicas that are to supply the stock on pages.
 func (p *preflight) lookAtReplicas(ctx context.Context) {
 	if p.settings.RedisRead == "" {
 		return
@@ -258,7 +258,7 @@ func (p *preflight) lookAtReplicas(ctx context.Context) {
 	}
 }
 
-// lookAtQueue reaches the broker that brings admitted attempts to the database, if there is one, and makes nothing there.
+// lookAtQueue checks that the broker of the queue, if there is one, can be reached. It creates nothing on the broker.
 func (p *preflight) lookAtQueue(ctx context.Context) {
 	const check = "queue.reach"
 	s := &p.settings
@@ -266,7 +266,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	case s.Queue == "redis-stream" || s.Queue == "redis-list":
 		p.add(good(check, "%s: Redis itself", s.Queue))
 		return
-	case !p.valid: // told already
+	case !p.valid: // lookAtSettings has reported it
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -277,7 +277,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 		if shy, ok := p.stores.queue.(interface {
 			Reach(ctx context.Context) error
 		}); ok {
-			reach = shy.Reach // a Ping would make what is missing
+			reach = shy.Reach // Ping would create a missing queue
 		}
 		err = reach(ctx)
 	}
@@ -288,7 +288,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	p.add(good(check, "%s answers", s.Queue))
 }
 
-// wanted is how many instances there have to be; 0: as many as there are.
+// wanted returns how many instances there have to be; 0 means as many as there are.
 func (p *preflight) wanted() int { return max(p.options.Instances, len(p.options.Peers)) }
 
 func (p *preflight) lookAtInstances(ctx context.Context) {
@@ -308,7 +308,8 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	p.add(judgeInstances(p.running, p.wanted(), p.version, p.settings.Strategy, mark)...)
 }
 
-// mark is what instances with this command's secrets publish; empty if there is nothing to compare.
+// mark returns the mark that instances with this command's secrets publish. It is empty if there is nothing to
+// compare.
 func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil
@@ -320,7 +321,8 @@ func (p *preflight) mark(ctx context.Context) (string, error) {
 	return markOf(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
 }
 
-// markOf tells whether two instances have the same secrets, and nothing else of them: its key is in the database.
+// markOf returns a mark that is equal for instances with the same secrets. It is an HMAC under a key from the
+// database, so it reveals nothing else about the secrets.
 func markOf(key, secret, paymentSecret []byte) string {
 	of := func(key, text []byte) []byte {
 		mac := hmac.New(sha256.New, key)
@@ -330,12 +332,12 @@ func markOf(key, secret, paymentSecret []byte) string {
 	return hex.EncodeToString(of(of(key, secret), paymentSecret)[:8])
 }
 
-// lookAtSales checks the sale that is named, or those that have not ended, and gives them.
+// lookAtSales checks the sale that is named, else those that have not ended, and returns the sales that it checked.
 func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	if !p.hasSchema() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 4*lookTimeout) // an audit looks several times
+	ctx, cancel := context.WithTimeout(ctx, 4*lookTimeout) // an audit may be repeated several times
 	defer cancel()
 	offers, err := p.offers(ctx)
 	if err != nil {
@@ -366,7 +368,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	return offers
 }
 
-// offers are those to look at, without the shadow ones.
+// offers returns the sale that is named, else the live sales except shadow and closed ones.
 func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) {
 	if p.options.Sale != "" {
 		offer, ok, err := p.stores.database.Offer(ctx, p.options.Sale)
@@ -384,7 +386,7 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	return list, err
 }
 
-// lookAtMachine checks what this machine has for an instance.
+// lookAtMachine checks this machine's limit of open files, and the ports that an instance listens on.
 func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
 	p.add(judgeFiles(p.settings, p.options.Connections, redisServers))
 	for _, port := range []struct{ check, addr string }{{"machine.http_addr", p.settings.HTTPAddr}, {"machine.ops_addr", p.settings.OpsAddr}} {
@@ -394,7 +396,7 @@ func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
 	}
 }
 
-// lookAtPort listens for a moment; where somebody listens already, it must be an instance.
+// lookAtPort listens on an address for a moment. If the address is in use, an instance must be listening there.
 func lookAtPort(ctx context.Context, check, addr string) finding {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -455,7 +457,7 @@ func lookAtPeer(ctx context.Context, peer string) finding {
 	return good(check, "%s is ready", peer)
 }
 
-// maxAnswer bounds what is read of a peer's answer.
+// maxAnswer bounds the bytes that are read of a peer's answer.
 const maxAnswer = 64 << 10
 
 func get(ctx context.Context, url string) (status int, body []byte, err error) {

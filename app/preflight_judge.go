@@ -18,32 +18,33 @@ import (
 )
 
 const (
-	// slowTrip to a store is where batches begin to wait for the network more than for the store: a settle takes some
-	// five statements, one after the other.
+	// slowTrip is the round trip to a store from which batches wait longer for the network than for the store: a
+	// settle runs about five statements, one after the other.
 	slowTrip = 5 * time.Millisecond
-	// farTrip lets a settle take longer than a buyer waits by default.
+	// farTrip is the round trip from which a settle takes longer than a buyer waits by default.
 	farTrip = 100 * time.Millisecond
-	// smallPool is a MySQL buffer pool in which three hundred thousand orders no longer fit: each then costs twice as much
-	// (docs/performance.md, Growth).
+	// smallPool is the size of MySQL's buffer pool below which 300,000 orders may no longer fit, so that each costs
+	// twice as much (docs/performance.md, Growth).
 	smallPool = 1 << 30
-	// packetNeed is above the largest statement: 512 orders at some 700 bytes each.
+	// packetNeed is larger than the largest statement: 512 orders at some 700 bytes each.
 	packetNeed = 1 << 20
-	// spareConnections are left to operators and backups.
+	// spareConnections are left for operators and backups.
 	spareConnections = 10
-	// spareFiles are those that a process has besides connections: logs, the binary, timers.
+	// spareFiles are the files that a process has open besides connections: logs, the binary, timers.
 	spareFiles = 64
-	// offClock between the two stores: buyers who ask Redis and those who are sent to the database would disagree about
-	// whether the sale has begun. wrongClock is told at once by any monitor.
+	// offClock and wrongClock are differences between the clocks of the two stores. Above offClock, buyers at the
+	// gate and buyers at the database get different answers as to whether the sale has begun. Above wrongClock, any
+	// monitor reports the difference at once.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
-	// offMachine is how far the clock of a machine may be off: only its bearer tokens are judged by it.
+	// offMachine is how far a machine's clock may be off. Only the machine's bearer tokens are checked by its clock.
 	offMachine = 5 * time.Second
-	// laggingSeconds without a word from a replica are more than the second in which it reports.
+	// laggingSeconds is how long a replica may be silent. A healthy one reports every second.
 	laggingSeconds = 5
-	// shortPay is too short to pay in with any provider.
+	// shortPay in seconds is too short a time to pay with any provider.
 	shortPay = 60
 )
 
-// judgeSettings looks at settings that are valid, and may still be wrong for a sale.
+// judgeSettings checks settings that are valid, but may still be wrong for a sale.
 func judgeSettings(s config.Settings) (list []finding) {
 	switch s.Strategy {
 	case "naive":
@@ -79,7 +80,7 @@ func judgeSettings(s config.Settings) (list []finding) {
 	return list
 }
 
-// judgeTrip says how far away a store is.
+// judgeTrip judges the round trip to a store.
 func judgeTrip(check, what string, trip time.Duration) finding {
 	found := fmt.Sprintf("%s, round trip %s", what, trip.Round(time.Microsecond))
 	switch {
@@ -91,10 +92,10 @@ func judgeTrip(check, what string, trip time.Duration) finding {
 	return good(check, "%s", found)
 }
 
-// numbers are those that a version begins with, up to three.
+// numbers matches a version of two or three numbers.
 var numbers = regexp.MustCompile(`(\d+)\.(\d+)(?:\.(\d+))?`)
 
-// atLeast compares the first version in a text with another one.
+// atLeast reports whether the first version in text is least or newer.
 func atLeast(text string, least ...int) bool {
 	found := numbers.FindStringSubmatch(text)
 	if found == nil {
@@ -102,12 +103,12 @@ func atLeast(text string, least ...int) bool {
 	}
 	have := make([]int, len(least))
 	for i := range least {
-		have[i], _ = strconv.Atoi(found[i+1]) // empty: 0
+		have[i], _ = strconv.Atoi(found[i+1]) // a missing number is 0
 	}
 	return slices.Compare(have, least) >= 0
 }
 
-// judgeDatabase looks at a database that so many instances are to use.
+// judgeDatabase checks a database that this number of instances is to use.
 func judgeDatabase(d repository.Server, s config.Settings, instances int) []finding {
 	list := []finding{judgeTrip("database.reach", d.Version, d.RoundTrip)}
 	switch {
@@ -137,7 +138,7 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []find
 	return append(list, judgeCapacity(d, s.DBMaxConns*instances)...)
 }
 
-// judgeDurability says what a commit is worth.
+// judgeDurability checks what a committed transaction survives, and whether the server accepts writes.
 func judgeDurability(v map[string]string) (list []finding) {
 	const check = "database.flush"
 	switch flush := v["innodb_flush_log_at_trx_commit"]; flush {
@@ -168,7 +169,8 @@ func judgeDurability(v map[string]string) (list []finding) {
 
 func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
 
-// judgeSession looks at what an ordinary session of ours has: it asks for all of it when it begins.
+// judgeSession checks the variables of an ordinary session of the engine. The session sets all of them when it
+// begins, so a different value means that a proxy has dropped the setting.
 func judgeSession(v map[string]string, mariadb bool) (list []finding) {
 	var lost []string
 	if isolation := v["tx_isolation"] + v["transaction_isolation"]; !strings.Contains(isolation, "READ-COMMITTED") {
@@ -197,7 +199,8 @@ func judgeSession(v map[string]string, mariadb bool) (list []finding) {
 	return list
 }
 
-// judgeCapacity looks at what the server takes at once.
+// judgeCapacity checks the server's limits of connections, packet size and memory. pools is the size of all
+// instances' pools.
 func judgeCapacity(d repository.Server, pools int) (list []finding) {
 	most := number(d.Variables["max_connections"])
 	if user := number(d.Variables["max_user_connections"]); user > 0 {
@@ -219,11 +222,11 @@ func judgeCapacity(d repository.Server, pools int) (list []finding) {
 }
 
 func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64) // what is not told is 0
+	n, _ := strconv.ParseInt(text, 10, 64) // a missing value is 0
 	return n
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(bytes int64) string {
 	switch {
 	case bytes >= 1<<30:
@@ -241,7 +244,7 @@ func judgeMachineClock(skew time.Duration) finding {
 	return good("machine.clock", "%s off the database's", skew.Round(time.Millisecond))
 }
 
-// judgeRedisClock looks at how far Redis's clock is ahead of the database's.
+// judgeRedisClock checks how far Redis's clock is ahead of the database's.
 func judgeRedisClock(addr string, skew time.Duration) finding {
 	const check = "redis.clock"
 	do := "chrony or ntpd on both"
@@ -255,7 +258,7 @@ func judgeRedisClock(addr string, skew time.Duration) finding {
 	}
 }
 
-// judgeRedis looks at a Redis that so many instances are to use, for gates that take room bytes.
+// judgeRedis checks a Redis that this number of instances is to use, for gates that take room bytes.
 func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []finding {
 	list := []finding{judgeTrip("redis.reach", "Redis "+r.Info["redis_version"]+" at "+r.Addr, r.RoundTrip)}
 	if !atLeast(r.Info["redis_version"], 6, 2) {
@@ -273,7 +276,7 @@ func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []f
 	list = append(list, judgeMemory(r.Info, room), judgePersistence(r, s.Ack == "queued"))
 	need := int64(instances*gate.Connections + spareConnections)
 	switch most := number(r.Setting("maxclients")); {
-	case most == 0: // it doesn't tell
+	case most == 0: // the limit is not known
 	case most < need:
 		list = append(list, isFail.of("redis.clients", fmt.Sprintf("CONFIG SET maxclients %d, or fewer instances", need), "%d instances may open %d connections, it takes %d", instances, need, most))
 	default:
@@ -282,7 +285,7 @@ func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []f
 	return list
 }
 
-// judgeRole says whether a Redis takes writes, and what follows it.
+// judgeRole checks whether a Redis takes writes, and the state of its replicas.
 func judgeRole(r gate.Server) (list []finding) {
 	const check = "redis.role"
 	switch {
@@ -314,7 +317,8 @@ func judgeRole(r gate.Server) (list []finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica looks at a Redis that --redis-read names. A Cluster, or sentinels, find replicas by themselves.
+// judgeReplica checks a Redis that --redis-read names. With a Cluster or sentinels the client finds the replicas by
+// itself.
 func judgeReplica(r gate.Server) finding {
 	const check = "replica"
 	silent := number(r.Info["master_last_io_seconds_ago"])
@@ -327,7 +331,7 @@ func judgeReplica(r gate.Server) finding {
 	return good(check, "%s, round trip %s", r.Addr, r.RoundTrip.Round(time.Microsecond))
 }
 
-// judgeMemory compares what the sales may take with what is free.
+// judgeMemory compares the memory that the sales may take with the free memory.
 func judgeMemory(info map[string]string, room int64) finding {
 	const check = "redis.memory"
 	most, used := number(info["maxmemory"]), number(info["used_memory"])
@@ -345,7 +349,7 @@ func judgeMemory(info map[string]string, room int64) finding {
 	return good(check, "%s", found)
 }
 
-// judgePersistence says what a restart of Redis loses: never a confirmed order.
+// judgePersistence reports what a restart of Redis loses, which is never a confirmed order.
 func judgePersistence(r gate.Server, ackQueued bool) finding {
 	const check = "redis.persistence"
 	if r.Info["aof_last_write_status"] == "err" || r.Info["rdb_last_bgsave_status"] == "err" && r.Setting("save") != "" {
@@ -367,7 +371,7 @@ func judgePersistence(r gate.Server, ackQueued bool) finding {
 	return good(check, "append-only file: a power cut loses what was queued in the last second")
 }
 
-// judgeInstances looks at what the running instances say of themselves: wanted of them, and all alike.
+// judgeInstances checks what the running instances report: that at least wanted of them run, and that all are alike.
 func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []finding {
 	const check = "instances.running"
 	ids := slices.Sorted(maps.Keys(running))
@@ -414,7 +418,7 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 	return list
 }
 
-// judgeSale looks at one sale, at an instant of the database's clock.
+// judgeSale checks one sale at an instant of the database's clock.
 func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []finding {
 	list := []finding{judgeWindow(o, now)}
 	switch {
@@ -430,7 +434,7 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 	return append(list, judgeTerms(o, s)...)
 }
 
-// usesGate: the others sell by the database alone.
+// usesGate reports whether a strategy sells at the gate. The others use the database alone.
 func usesGate(strategy string) bool {
 	return strategy == "hybrid" || strategy == "redis" || strategy == "local"
 }
@@ -450,7 +454,7 @@ func judgeWindow(o model.Offer, now time.Time) finding {
 	return good(check, "%s is open, for another %s", o.ID, o.EndsAt.Sub(now).Round(time.Second))
 }
 
-// judgeGate says whether the gate would admit the first buyer.
+// judgeGate checks whether the gate would admit the first buyer.
 func judgeGate(id string, audit service.Audit) finding {
 	const check = "sale.gate"
 	const do = "start an instance, which installs it within a second"
@@ -466,7 +470,7 @@ func judgeGate(id string, audit service.Audit) finding {
 	return good(check, "%s: warm at epoch %d, left %d", id, g.Epoch, g.Left)
 }
 
-// judgeTerms looks for terms that an operator hardly meant.
+// judgeTerms warns of terms that an operator has probably not intended.
 func judgeTerms(o model.Offer, s config.Settings) (list []finding) {
 	const check = "sale.terms"
 	pay := time.Duration(o.PayTimeoutSeconds) * time.Second

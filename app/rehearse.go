@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	// unitPerBuyers is how many made-up buyers there are for a unit, so that both answers are rehearsed.
+	// unitPerBuyers is the number of made-up buyers for each unit, so that the rehearsal has acceptances and
+	// refusals.
 	unitPerBuyers = 5
-	// rehearsalCrowd buyers ask at the same time.
+	// rehearsalCrowd is how many buyers ask at the same time.
 	rehearsalCrowd = 100
-	// rehearsalClear is how long before a sale's start no rehearsal begins: far more than one takes with its clearing up.
+	// rehearsalClear is how long before the start of a sale no rehearsal may begin any more: far longer than a
+	// rehearsal and its clean-up take.
 	rehearsalClear = 5 * time.Minute
-	// rehearsalTime bounds the rush, clearTime what is done after it.
+	// rehearsalTime bounds the rush, clearTime the clean-up after it.
 	rehearsalTime = 2 * time.Minute
 	clearTime     = time.Minute
 	rehearsalName = "rehearsal"
 )
 
-// rehearsal is what a rush on a sale that nobody sees came to.
+// rehearsal is the result of a rush on a sale that no buyer can see.
 type rehearsal struct {
 	Buyers            int                   `json:"buyers"`
 	Units             int64                 `json:"units"`
@@ -39,7 +41,8 @@ type rehearsal struct {
 	Verdicts          map[model.Verdict]int `json:"verdicts"`
 }
 
-// rehearse has a shadow sale bought out through an instance of its own on the shop's stores, and removes it.
+// rehearse starts an instance of its own on the shop's stores, has made-up buyers buy a shadow sale out, and removes
+// the sale.
 func (p *preflight) rehearse(ctx context.Context) {
 	if why, do := p.mayNotRehearse(ctx); why != "" {
 		p.add(isFail.of(rehearsalName, do, "not run: %s", why))
@@ -56,10 +59,10 @@ func (p *preflight) rehearse(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
-	_, _ = db.Lease(ctx, rehearsalName, holder, 0) // if it can't be given back, it ends by itself
+	_, _ = db.Lease(ctx, rehearsalName, holder, 0) // if this fails, the lease expires by itself
 }
 
-// mayNotRehearse says why, and what to do about it; empty if it may.
+// mayNotRehearse returns why no rehearsal may run, and what to do about it. Both are empty if a rehearsal may run.
 func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
 	if failed := p.count(isFail); failed > 0 {
 		return fmt.Sprintf("%d checks failed", failed), "mend them first"
@@ -85,7 +88,8 @@ func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
 	return "", ""
 }
 
-// rehearseAlone is the rehearsal itself. What it made is gone when it returns, unless an error says otherwise.
+// rehearseAlone runs the rehearsal. Unless it returns an error, the sale is removed when it returns; the operations
+// log keeps a line.
 func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 	db := p.stores.database
 	left, err := db.ShadowSales(ctx)
@@ -100,7 +104,7 @@ func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 
 	settings := p.settings
 	settings.HTTPAddr, settings.OpsAddr, settings.PublicURL = "127.0.0.1:0", "", ""
-	settings.LimitRate, settings.LimitBurst, settings.IPRate = 1e9, 1_000_000_000, 0 // all buyers come from here
+	settings.LimitRate, settings.LimitBurst, settings.IPRate = 1e9, 1_000_000_000, 0 // all buyers have one address
 	instance, err := newApp(ctx, settings, io.Discard)
 	if err != nil {
 		return err
@@ -143,7 +147,7 @@ func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 	return nil
 }
 
-// String is the result in one line, also of a rush that never was.
+// String returns the result in one line. Without a result (nil) it is "broken off".
 func (r *rehearsal) String() string {
 	if r == nil {
 		return "broken off"
@@ -151,13 +155,13 @@ func (r *rehearsal) String() string {
 	return fmt.Sprintf("%d buyers for %d units: %.0f requests a second, p50 %.1f ms, p99 %.1f ms", r.Buyers, r.Units, r.RequestsPerSecond, r.P50MS, r.P99MS)
 }
 
-// The ways in which an attempt ends that have no verdict.
+// The outcomes of attempts that end without a verdict.
 const (
 	verdictQueued = model.Verdict("queued")
 	verdictFailed = model.Verdict("failed")
 )
 
-// rush sends one attempt of each buyer, so many at a time, until ctx ends.
+// rush sends one attempt of each buyer, rehearsalCrowd at a time, until all are sent or ctx ends.
 func rush(ctx context.Context, round *labRound, buyers int) *rehearsal {
 	r := &rehearsal{Buyers: buyers, Verdicts: map[model.Verdict]int{}}
 	took := make([]time.Duration, buyers)
@@ -192,7 +196,8 @@ func rush(ctx context.Context, round *labRound, buyers int) *rehearsal {
 	return r
 }
 
-// judge holds what the buyers were told against the books: every unit is sold, and not one more was confirmed.
+// judge compares the buyers' answers with the books: every unit must be sold, and no more orders may be confirmed
+// than units were sold.
 func (r *rehearsal) judge(audit service.Audit, ackWait time.Duration) []finding {
 	held, confirmed, queued := audit.Books.Stock.Held, r.Verdicts[model.Accepted], r.Verdicts[verdictQueued]
 	var list []finding

@@ -26,16 +26,16 @@ import (
 	"flashsale/worker"
 )
 
-// stores are the database and Redis of one app.
+// stores are the database, the Redis and the queue of one app.
 type stores struct {
 	database *repository.Store
 	redis    redis.UniversalClient
 	replicas redis.UniversalClient // nil if there are none
 	embedded *embedded.Redis       // nil if Redis is outside
-	queue    worker.Queue          // nil: the gate's stream alone
+	queue    worker.Queue          // nil: settlers work from the gate's stream alone
 }
 
-// openStores opens them; the calls of requests that traced samples become spans. traced may be nil.
+// openStores opens the stores. If traced is not nil, the calls of sampled requests become spans.
 func openStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *stores, err error) {
 	st = &stores{}
 	if st.database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
@@ -55,7 +55,8 @@ func openStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 	return st, nil
 }
 
-// openRedis makes the client, which connects when it is first used, and the Redis in the process if that is wanted.
+// openRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it
+// starts that first.
 func (st *stores) openRedis(url string) (err error) {
 	quietRedis()
 	if url == config.EmbeddedRedis {
@@ -70,13 +71,14 @@ func (st *stores) openRedis(url string) (err error) {
 	return nil
 }
 
-// partsOf asks the database in how many parts a sale's gate is, for commands that look now and then.
+// partsOf reads from the database how many parts a sale's gate has. It is for commands, which ask seldom; an App asks
+// its catalog.
 func (st *stores) partsOf(ctx context.Context, saleID string) (int, error) {
 	offer, _, err := st.database.Offer(ctx, saleID)
 	return offer.Parts, err
 }
 
-// openQueue connects to no broker yet: it may come later.
+// openQueue makes the queue that the settings name. It does not connect yet, since the broker may start later.
 func (st *stores) openQueue(s *config.Settings, instance string, log *slog.Logger) error {
 	switch s.Queue {
 	case "redis-list":
@@ -112,17 +114,18 @@ func (st *stores) close() error {
 	return err
 }
 
-// quietRedis stops the client's own log: each of its errors is returned, and logged once where it ends.
+// quietRedis turns the client's own log off: each of its errors is returned, and logged once by the code that handles
+// it.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// errNoSecret: there is no server's secret to sign with.
+// errNoSecret means that there is no server's secret to sign with.
 var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 
-// keptSecret gives the secret that a server keeps beside an SQLite file. A server makes it at first; others don't,
-// since nobody would accept what they sign with it.
+// keptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is none, a server
+// creates it (mayMake). Other commands don't, since no server would accept what they sign with a new secret.
 func keptSecret(database string, mayMake bool) (string, error) {
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
-	kept, err := os.ReadFile(path) //nolint:gosec // beside the database that the operator named
+	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
 	if err == nil {
 		secret := strings.TrimSpace(string(kept))
 		if len(secret) < config.MinSecret {
@@ -140,7 +143,7 @@ func keptSecret(database string, mayMake bool) (string, error) {
 		return "", fmt.Errorf("make the folder of the secret: %w", err)
 	}
 	fresh := make([]byte, 32)
-	_, _ = rand.Read(fresh) // never fails, says its documentation
+	_, _ = rand.Read(fresh) // documented never to fail
 	made := hex.EncodeToString(fresh)
 	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keep the secret: %w", err)
@@ -151,7 +154,7 @@ func keptSecret(database string, mayMake bool) (string, error) {
 // newLog makes the logger that the settings ask for.
 func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty one, as in tests, is info
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty level, as in tests, means info
 	opts := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "text" || s.LogFormat != "json" && isTerminal(w) {
 		return slog.New(tracing.Logs(slog.NewTextHandler(w, opts)))

@@ -13,7 +13,7 @@ import (
 	"flashsale/worker"
 )
 
-// openTracing makes the tracing that the settings ask for, nil if none.
+// openTracing starts the tracing that the settings ask for. a.tracing stays nil if they ask for none.
 func (a *App) openTracing(ctx context.Context) (err error) {
 	if a.settings.OTLPEndpoint != "" {
 		a.tracing, err = tracing.New(ctx, a.settings.OTLPEndpoint, a.settings.TraceRatio, a.instance, a.log)
@@ -21,7 +21,8 @@ func (a *App) openTracing(ctx context.Context) (err error) {
 	return err
 }
 
-// The functions below put spans around the parts that see attempts. Without tracing the parts stay as they are.
+// The functions below wrap the parts that handle attempts, so that their calls make spans. Without tracing they
+// return a part unchanged.
 
 func (a *App) traceRequests() gin.HandlerFunc {
 	if a.tracing == nil {
@@ -63,7 +64,7 @@ type tracedStrategy struct {
 	tracing *tracing.Tracing
 }
 
-// Deduct is the strategy's.
+// Deduct calls the strategy within a span of the attempt's request.
 func (s tracedStrategy) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	ctx, end := s.tracing.Follow(ctx, "deduct", a.ID)
 	outcome, err := s.Strategy.Deduct(ctx, a)
@@ -76,7 +77,7 @@ type tracedGate struct {
 	tracing *tracing.Tracing
 }
 
-// Admit is the gate's.
+// Admit calls the gate within a span of the whole batch.
 func (g tracedGate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	ctx, end := g.tracing.Batch(ctx, "admit", len(attempts), func(i int) string { return attempts[i].ID })
 	outcomes, err := g.Gate.Admit(ctx, saleID, attempts, epoch)
@@ -89,7 +90,7 @@ type tracedDatabase struct {
 	tracing *tracing.Tracing
 }
 
-// Deduct is the database's.
+// Deduct calls the database within a span of the whole batch.
 func (d tracedDatabase) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	ctx, end := d.tracing.Batch(ctx, "deduct in the database", len(attempts), func(i int) string { return attempts[i].ID })
 	outcomes, err := d.Database.Deduct(ctx, saleID, attempts)
@@ -102,7 +103,7 @@ type tracedLedger struct {
 	tracing *tracing.Tracing
 }
 
-// Settle is the database's.
+// Settle calls the database within a span of the whole batch.
 func (l tracedLedger) Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
 	ctx, end := l.tracing.Batch(ctx, "settle", len(entries), func(i int) string { return entries[i].ID })
 	outcomes, err := l.Ledger.Settle(ctx, saleID, entries)

@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// envPrefix and a flag's name in capitals make the name of its environment variable.
+// envPrefix begins the name of a setting's environment variable: FLASHSALE_HTTP_ADDR for --http-addr.
 const envPrefix = "FLASHSALE_"
 
 // Command is what the user asked for. Name is a command's path, such as "serve" or "migrate up".
@@ -63,8 +63,8 @@ type Lab struct {
 	Out         string   `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
-// flags are the settings without their methods: kong would call Validate for every command, though only the
-// server needs all of them.
+// flags has the fields of Settings without the methods: kong would call Validate for every command, though only the
+// server needs all settings to be valid.
 type flags Settings
 
 type cli struct {
@@ -85,10 +85,10 @@ type cli struct {
 	Version   struct{}  `cmd:"" help:"Print the version."`
 }
 
-// ErrHelp: the user asked for help and has got it.
+// ErrHelp means that the user asked for help, which was printed.
 var ErrHelp = errors.New("help was printed")
 
-// Parse reads the command and its settings. An error other than ErrHelp is wrong usage, in one line.
+// Parse reads the command and its settings. Any error other than ErrHelp means wrong usage and is one line.
 func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) (cmd Command, err error) {
 	var c cli
 	file := &fileSettings{}
@@ -138,13 +138,13 @@ func envName(flag string) string {
 // configFile loads its file before the other flags are resolved.
 type configFile string
 
-// BeforeResolve is called by kong if the flag is given, before its value is set.
+// BeforeResolve loads the file. kong calls BeforeResolve if the flag is given, before the flag's value is set.
 func (configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, file *fileSettings) error {
 	path, _ := ctx.FlagValue(trace.Flag).(configFile)
 	return file.load(string(path))
 }
 
-// fileSettings are the flat keys of a YAML file.
+// fileSettings holds the top-level keys of a YAML file.
 type fileSettings struct {
 	path   string
 	values map[string]any
@@ -167,7 +167,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// unknown gives a key of the file that is no setting.
+// unknown returns the first key of the file, in alphabetical order, that is not a setting; empty if there is none.
 func (f *fileSettings) unknown(app *kong.Application) string {
 	keys := make([]string, 0, len(f.values))
 	for key := range f.values {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// validateLab checks the stores of the console's lab. It would sell the shop's units, so they may not be the shop's.
+// validateLab checks the stores of the console's lab. They must not be the shop's, because the lab would sell the
+// shop's units.
 func (s *Settings) validateLab() error {
 	if s.LabDatabase != "" {
 		if err := validateDatabase("--lab-database", s.LabDatabase); err != nil {
@@ -22,14 +23,16 @@ func (s *Settings) validateLab() error {
 	if err := validateRedis("--lab-redis", s.LabRedis); err != nil {
 		return err
 	}
-	// Another number of the same Redis won't do: all numbers share the channels on which instances talk.
+	// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
+	// instances announce changes.
 	if s.LabRedis != EmbeddedRedis && shareServers(s.LabRedis, s.Redis) {
 		return errors.New("--lab-redis: names the shop's own Redis; the lab needs another")
 	}
 	return nil
 }
 
-// databaseName is the same for all valid ways to write one database, but for other names of its host.
+// databaseName returns the same name for all valid spellings of one database. It does not recognize aliases of a
+// host.
 func databaseName(database string) string {
 	if path, isFile := strings.CutPrefix(database, "sqlite:"); isFile {
 		return "sqlite:" + realPath(path)
@@ -38,16 +41,16 @@ func databaseName(database string) string {
 	if err != nil {
 		return database
 	}
-	return hostName(u, "3306") + "/" + strings.ToLower(strings.Trim(u.Path, "/")) // servers differ in what case means
+	return hostName(u, "3306") + "/" + strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
 }
 
-// shareServers reports whether two addresses of Redis have a server in common, however they write it, but for other names
-// of its host.
+// shareServers reports whether two addresses of Redis have a server in common, however they are spelled. It does not
+// recognize aliases of a host.
 func shareServers(a, b string) bool {
 	return slices.ContainsFunc(redisServers(a), func(server string) bool { return slices.Contains(redisServers(b), server) })
 }
 
-// hostName is a server's address with its port; this machine has one name.
+// hostName returns a server's host and port. All loopback addresses of this machine have the host localhost.
 func hostName(u *url.URL, port string) string {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
@@ -59,7 +62,8 @@ func hostName(u *url.URL, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// realPath is a file's path without links, as far as it exists.
+// realPath returns the absolute path of a file with symbolic links resolved. If the file does not exist, only the
+// links of its folder are resolved.
 func realPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// The forms of an address of Redis beside redis://host:port/db. User and password are percent-encoded: they hold none of
-// the signs that part an address.
+// Patterns for addresses of Redis other than redis://host:port/db. User and password are percent-encoded, so they
+// contain none of the characters that separate the parts of an address.
 const (
 	redisHost = `(\[[0-9a-fA-F:.]+\]|[^@/,:?\[\]\s]+):[0-9]{1,5}`
 	redisUser = `([^@/,?\s]*@)?`
 )
 
 var (
-	// redisPath is a database's number, or nothing.
+	// redisPath matches an optional database number.
 	redisPath = regexp.MustCompile(`^/?[0-9]{0,4}$`)
-	// redisNode is one of several, with commas between them: a Cluster.
+	// redisNode matches one node in a comma-separated list of the nodes of a Cluster.
 	redisNode = regexp.MustCompile(`^(rediss?://)?` + redisUser + redisHost + `(/0?)?$`)
-	// redisSentinel is the name of a primary behind its sentinels.
+	// redisSentinel matches the address of sentinels with the name of their primary.
 	redisSentinel = regexp.MustCompile(`^rediss?\+sentinel://` + redisUser + redisHost + `(,` + redisHost + `)*/[^/?\s]+(/[0-9]{1,4})?` +
 		`(\?(sentinel_username=[^&]*&)?sentinel_password=[^&]*)?$`)
 )
 
-// redisForms says what redisAddress wants.
+// redisForms lists for error messages the forms that redisAddress accepts.
 const redisForms = "redis://host:6379/0, several of these with commas between them (a Cluster), or redis+sentinel://host:26379,host:26379/name"
 
 // redisAddress reports whether an address has one of the forms that package gate connects to.
@@ -43,7 +43,7 @@ func redisAddress(address string) bool {
 	return err == nil && (u.Scheme == "redis" || u.Scheme == "rediss") && u.Host != "" && redisPath.MatchString(u.Path)
 }
 
-// redisServers are the servers that an address names: nodes, or sentinels.
+// redisServers returns host:port of each server that an address names: nodes, or sentinels.
 func redisServers(address string) (list []string) {
 	address, _, _ = strings.Cut(address, "?")
 	for server := range strings.SplitSeq(address, ",") {

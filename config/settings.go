@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// EmbeddedRedis is the value of Redis for the one in the process.
+// EmbeddedRedis is the value of Settings.Redis that selects the Redis inside the process.
 const EmbeddedRedis = "embedded"
 
-// MinSecret bytes are what an HMAC-SHA256 key should have.
+// MinSecret is the least length of a secret in bytes, as recommended for a key of HMAC-SHA256.
 const MinSecret = 32
 
-// Settings are all that an operator may set. The tags are the flags' texts and defaults.
+// Settings holds everything that an operator may set. The tags contain the flags' help texts and defaults.
 type Settings struct {
 	HTTPAddr  string `default:"127.0.0.1:8080" help:"Address of the API and the pages."`
 	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
@@ -67,13 +67,13 @@ type Settings struct {
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
 }
 
-// Embedded reports whether nothing outside the process is used.
+// Embedded reports whether the engine uses no server outside the process: SQLite and the embedded Redis.
 func (s *Settings) Embedded() bool {
 	_, isFile := s.SQLitePath()
 	return isFile && s.Redis == EmbeddedRedis
 }
 
-// SQLitePath gives the path of the SQLite file; ok is false on MySQL.
+// SQLitePath returns the path of the SQLite file; ok is false on MySQL.
 func (s *Settings) SQLitePath() (path string, ok bool) {
 	return strings.CutPrefix(s.Database, "sqlite:")
 }
@@ -86,7 +86,7 @@ func (s *Settings) DemoSale() bool {
 	return s.Embedded()
 }
 
-// LabFolder is where the reports of the console's lab are.
+// LabFolder returns the folder of the reports of the console's lab.
 func (s *Settings) LabFolder() string {
 	if s.LabReports != "" {
 		return s.LabReports
@@ -97,7 +97,7 @@ func (s *Settings) LabFolder() string {
 	return filepath.Join("data", "lab")
 }
 
-// ValidateStores checks what every command that opens the stores needs.
+// ValidateStores checks the settings of the stores, which every command that opens them needs.
 func (s *Settings) ValidateStores() error {
 	if err := validateDatabase("--database", s.Database); err != nil {
 		return err
@@ -137,7 +137,7 @@ func validateRedis(flag, redis string) error {
 	return nil
 }
 
-// ValidateStrategies checks what the strategies need.
+// ValidateStrategies checks the settings of the stores and of the strategies.
 func (s *Settings) ValidateStrategies() error {
 	if err := s.ValidateStores(); err != nil {
 		return err
@@ -151,8 +151,8 @@ func (s *Settings) ValidateStrategies() error {
 	return nil
 }
 
-// Validate checks the settings of a server and fills in those that follow from others. The error is one line
-// that names the setting.
+// Validate checks the settings of a server and fills in those that follow from others. An error is one line that
+// names the setting.
 func (s *Settings) Validate() error {
 	if err := s.ValidateStrategies(); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// QueueBrokers are the addresses of Kafka.
+// QueueBrokers returns the addresses of the Kafka brokers.
 func (s *Settings) QueueBrokers() []string { return strings.Split(s.QueueURL, ",") }
 
 func (s *Settings) validateQueue() error {
@@ -231,7 +231,7 @@ func (s *Settings) validateQueue() error {
 	return nil
 }
 
-// ValidateSecret checks what signs tokens.
+// ValidateSecret checks the secret that signs tokens.
 func (s *Settings) ValidateSecret() error {
 	switch {
 	case s.Secret == "" && !s.Embedded():
