@@ -1,5 +1,5 @@
-// Package embedded is what a server runs on that has nothing installed beside it: a Redis inside the process.
-// The SQLite file, its other half, needs no server.
+// Package embedded runs a Redis server inside the process, so that the engine needs nothing else installed. The other
+// store, a SQLite file, needs no server.
 package embedded
 
 import (
@@ -13,13 +13,14 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is how far the clock moves at a time by which keys end. The server looks at all its keys whenever it has moved:
-// with a clock that runs by itself, that is at each command of each script, and with the counters of a rush, a key for
-// each user, nearly all of its work. By this much a key may end too early or too late. TIME is exact.
+// clockStep is the step in which the clock that expires keys moves. The server scans all its keys each time the clock
+// has moved. With a clock that runs by itself, the server would scan at each command of each script. In a rush, when
+// each user has a request counter, that would be nearly all of the server's work. A key may expire too early or too
+// late by one step. TIME is exact.
 const clockStep = 50 * time.Millisecond
 
-// Redis is a Redis server in this process. It keeps nothing when it stops: the gates are installed from the
-// database at the next start.
+// Redis is a Redis server in this process. It keeps no data when it stops: the next start installs the gates from the
+// database.
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
@@ -28,23 +29,23 @@ type Redis struct {
 	clock    sync.WaitGroup
 }
 
-// StartRedis starts one on a free port of the loopback interface, behind a password that only this process
-// knows, so that nobody else on the machine can speak to it.
+// StartRedis starts a Redis on a free port of the loopback interface. It requires a random password that only this
+// process has, so that no other process on the machine can use it.
 func StartRedis() (*Redis, error) {
 	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stopped: make(chan struct{})}
 	r.stop = sync.OnceFunc(func() { close(r.stopped) })
 	r.server.RequireAuth(r.password)
-	r.server.SetTime(machineTime()) // in steps from the start: a step back from a running clock would move ends
+	r.server.SetTime(machineTime()) // before Start, or the clock might step back and shift expiries
 	if err := r.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the embedded Redis: %w", err)
 	}
-	r.server.ClockTTL(true) // without it, keys never end
+	r.server.ClockTTL(true) // without it, keys never expire
 	r.server.Server().SetPreHook(answerTime)
 	r.clock.Go(r.tick)
 	return r, nil
 }
 
-// tick moves the clock until the server is closed.
+// tick moves the clock every clockStep until the server is closed.
 func (r *Redis) tick() {
 	ticker := time.NewTicker(clockStep)
 	defer ticker.Stop()
@@ -58,7 +59,7 @@ func (r *Redis) tick() {
 	}
 }
 
-// answerTime answers TIME, by which sales start and end, at the top and in scripts.
+// answerTime answers TIME, called directly or from a script, with the exact time: sales start and end by TIME.
 func answerTime(c *server.Peer, cmd string, args ...string) bool {
 	if cmd != "TIME" || len(args) > 0 {
 		return false
@@ -71,13 +72,13 @@ func answerTime(c *server.Peer, cmd string, args ...string) bool {
 }
 
 func machineTime() time.Time {
-	return time.Now() //nolint:forbidigo // a store has a clock of its own, as any Redis does
+	return time.Now() //nolint:forbidigo // like any Redis, this store reads its machine's clock
 }
 
-// URL is where a client finds it.
+// URL returns the address for clients, with the password.
 func (r *Redis) URL() string { return "redis://:" + r.password + "@" + r.server.Addr() + "/0" }
 
-// Close stops it.
+// Close stops the server.
 func (r *Redis) Close() {
 	r.stop()
 	r.clock.Wait()

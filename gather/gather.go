@@ -1,5 +1,5 @@
-// Package gather turns calls that come one by one into batches: what comes while a batch is under way is the next
-// batch. No timer holds anything back, so that a lone call is as fast as without, and a crowd makes its own batches.
+// Package gather turns single calls into batches: the calls that arrive while a batch is under way are the next
+// batch. No timer delays a call. So a lone call is as fast as without batching, and batches grow with the load.
 package gather
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ErrFull: as many items wait under the key as may.
+// ErrFull means that as many items wait under the key as Limits.Queue allows.
 var ErrFull = errors.New("too many wait")
 
-// ErrClosed: nothing is taken any more.
+// ErrClosed means that the Gatherer takes no more items.
 var ErrClosed = errors.New("closed")
 
 // Limits bound a Gatherer.
@@ -20,7 +20,7 @@ type Limits struct {
 	Batch int           // items in one batch
 	Queue int           // items that wait under one key, beside those in batches under way
 	Calls int           // batches of one key under way at once
-	Time  time.Duration // of one batch
+	Time  time.Duration // time-out of one batch
 }
 
 // Gatherer batches items by key. Its methods are safe for concurrent use.
@@ -29,7 +29,7 @@ type Gatherer[T, R any] struct {
 	do     func(ctx context.Context, key string, items []T) ([]R, error)
 
 	mu      sync.Mutex
-	queues  map[string]*queue[T, R] // those with a call under way
+	queues  map[string]*queue[T, R] // by key; only keys with a batch under way
 	closed  bool
 	running sync.WaitGroup
 	ctx     context.Context // ends with Close
@@ -38,7 +38,7 @@ type Gatherer[T, R any] struct {
 
 type queue[T, R any] struct {
 	waiting []call[T, R]
-	calls   int // under way
+	calls   int // batches under way
 }
 
 type call[T, R any] struct {
@@ -51,15 +51,16 @@ type result[R any] struct {
 	err   error
 }
 
-// New makes a gatherer that runs batches by do: its results stand in the order of the items, its error is everyone's.
+// New makes a gatherer that processes each batch with do. do returns the results in the order of the items. An error
+// of do is the result of every item of the batch.
 func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Gatherer[T, R] {
 	g := &Gatherer[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return g
 }
 
-// Do puts an item into the next batch of its key and gives its result. A caller who leaves while it waits takes
-// nothing back: the item is done all the same. ErrFull, ErrClosed: it was not taken.
+// Do puts an item into the next batch of its key and returns the item's result. If ctx ends while the item waits, Do
+// returns, but the item is still processed. ErrFull and ErrClosed mean that the item was not taken.
 func (g *Gatherer[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
 	if err := ctx.Err(); err != nil {
 		return value, err
@@ -98,7 +99,7 @@ func (g *Gatherer[T, R]) enqueue(key string, c call[T, R]) error {
 	return nil
 }
 
-// run takes batches of a key until nothing waits.
+// run processes batches of a key until no item waits.
 func (g *Gatherer[T, R]) run(key string, q *queue[T, R]) {
 	for {
 		batch := g.next(key, q)
@@ -122,7 +123,8 @@ func (g *Gatherer[T, R]) run(key string, q *queue[T, R]) {
 	}
 }
 
-// next takes a batch, and ends the queue when nothing waits and nothing else is under way.
+// next removes the next batch from the queue. It returns nil if no item waits, and deletes the queue if no other
+// batch of the key is under way either.
 func (g *Gatherer[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,8 +140,8 @@ func (g *Gatherer[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	return batch
 }
 
-// Close refuses new items and waits for those that were taken, at most for grace: then it cuts the batches under
-// way off. What such a batch has done is then unknown to its callers.
+// Close refuses new items and waits for those that were taken, for at most grace. Then it cancels the contexts of the
+// batches under way. The callers of a cancelled batch can't tell whether the batch took effect.
 func (g *Gatherer[T, R]) Close(grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true

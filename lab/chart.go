@@ -6,29 +6,29 @@ import (
 	"strconv"
 )
 
-// Charts are measured in percent across and in pixels down: a narrow screen squeezes the bars, and the text keeps
-// its size.
+// Horizontal positions of a chart are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the
+// text keeps its size.
 const (
-	chartRight    = 78.0 // percent, leaves room for the figure behind the longest bar
+	chartRight    = 78.0 // percent, leaves room for the figure right of the longest bar
 	lineHeight    = 18   // pixels, of a line of text
-	textBase      = 13   // pixels from a line's top to the feet of its letters
+	textBase      = 13   // pixels from the top of a line to the baseline of its text
 	barHeight     = 14
 	barGap        = 3
 	rowGap        = 16
 	axisHeight    = 26
-	hillHeight    = 56   // of a latency distribution
+	hillHeight    = 56   // pixels, of a latency distribution
 	labelRoom     = 9.0  // percent on either side of the latency axis, for a label beside a mark
-	thinnest      = 0.4  // percent, of a bar that is not nothing
-	hairline      = 0.15 // percent between the bars of a distribution
-	linearTicks   = 5    // at most, so that their labels stay apart on a telephone
-	logFromRatio  = 50   // a bar fifty times shorter than another can't be read any more
-	stockRight    = 96.0 // percent, where the label of the stock line is on its left
-	percentDigits = 100  // two digits behind the point are finer than any screen
+	thinnest      = 0.4  // percent, least width of a bar whose value is not 0
+	hairline      = 0.15 // percent, gap between the bars of a distribution
+	linearTicks   = 5    // at most, so that their labels don't overlap on a telephone
+	logFromRatio  = 50   // a bar fifty times shorter than another is not readable
+	stockRight    = 96.0 // percent, for a chart without figures right of its bars
+	percentDigits = 100  // two decimals are finer than any screen
 )
 
-// chart is what the template draws. Its words for places: X, Width in percent, Y, Height in pixels.
+// chart is the data that the template draws. X and Width are in percent, Y and Height in pixels.
 type chart struct {
-	Label  string // tells who can't see it what it shows
+	Label  string // describes the chart to screen readers
 	Height int
 	Bars   []bar
 	Lines  []line
@@ -39,7 +39,7 @@ type bar struct {
 	X, Width  float64
 	Y, Height int
 	Class     string
-	Title     string // shown under the pointer
+	Title     string // the tooltip
 }
 
 type line struct {
@@ -50,13 +50,13 @@ type line struct {
 
 type text struct {
 	X     float64
-	DX    int // pixels from X
+	DX    int // pixels, added to X
 	Y     int
-	Class string // start is the default, end and middle anchor it there
+	Class string // text-anchor is "start" unless the class contains end or middle
 	Words string
 }
 
-// axis brings a value to its place across the chart.
+// axis maps a value to its position across the chart.
 type axis struct {
 	low, high   float64 // values at the ends
 	left, right float64 // percent
@@ -73,7 +73,7 @@ func (a axis) at(value float64) float64 {
 
 func toPercent(x float64) float64 { return math.Round(x*percentDigits) / percentDigits }
 
-// ticks are round values within the axis.
+// ticks returns round values within the axis.
 func (a axis) ticks() (list []float64) {
 	if a.log {
 		for exponent := math.Ceil(math.Log10(a.low)); math.Pow(10, exponent) <= a.high; exponent++ {
@@ -94,7 +94,7 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
-// draw adds the axis to a chart whose rows end at bottom: a grid line and a label for each tick, and what it counts.
+// draw adds the axis to a chart whose rows end at bottom: a grid line and a label for each tick, and the unit.
 func (a axis) draw(c *chart, bottom int, unit string) {
 	grid := make([]line, 0, linearTicks)
 	for _, value := range a.ticks() {
@@ -106,7 +106,7 @@ func (a axis) draw(c *chart, bottom int, unit string) {
 		grid = append(grid, line{X: x, From: 0, To: bottom, Class: "grid"})
 		c.Texts = append(c.Texts, text{X: x, Y: bottom + textBase, Class: class, Words: tickLabel(value)})
 	}
-	c.Lines = append(grid, c.Lines...) // beneath the marks
+	c.Lines = append(grid, c.Lines...) // drawn first, so beneath the marks
 	c.Texts = append(c.Texts, text{X: a.left, Y: bottom + textBase + lineHeight, Class: "tick", Words: unit})
 	c.Height = bottom + axisHeight + lineHeight
 }
@@ -130,11 +130,11 @@ func throughputChart(results []*Result) chart {
 		}
 	}
 	if high == 0 {
-		high = 1 // nothing was measured; an axis without a length can't be drawn
+		high = 1 // nothing was measured, and an axis needs a length
 	}
 	a, unit := axis{high: high, right: chartRight}, "per second"
 	if high/low > logFromRatio {
-		// From the power of ten below the least, so that even its bar has a length.
+		// The axis begins at the power of ten below the least rate, so that the bar of that rate has a length too.
 		a.low, a.log, unit = math.Pow(10, math.Ceil(math.Log10(low))-1), true, "per second, on a logarithmic scale"
 	}
 	y := 0
@@ -162,8 +162,8 @@ func throughputChart(results []*Result) chart {
 	return c
 }
 
-// latencyChart shows how long the attempts of each strategy took, all on one axis. Each distribution is as tall as
-// its own tallest bar.
+// latencyChart shows how long the attempts of each strategy took, all on one axis. The tallest bar of each
+// distribution has the full height.
 func latencyChart(results []*Result) chart {
 	c := chart{Label: "Distribution of the latency of each strategy, with its median and 99th percentile; the table has the figures"}
 	width := math.Pow(10, 1.0/bucketsPerDecade)
@@ -174,7 +174,7 @@ func latencyChart(results []*Result) chart {
 		}
 	}
 	if high == 0 {
-		low, high = 1, 10 // as above
+		low, high = 1, 10 // nothing was measured, as above
 	}
 	a := axis{low: low, high: high, left: labelRoom, right: 100 - labelRoom, log: true}
 	y := 0
@@ -206,7 +206,8 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	if tallest == 0 {
 		return
 	}
-	// p50 is never right of p99, so that their labels can't meet.
+	// The label of p50 is left of its line and that of p99 right of its line. p50 is never right of p99, so the
+	// labels don't overlap.
 	for _, m := range []struct {
 		ms           float64
 		dx           int
@@ -218,7 +219,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	}
 }
 
-// stockChart shows the units sold against those that there were.
+// stockChart compares the units that were sold with the stock.
 func stockChart(results []*Result, stock int) chart {
 	c := chart{Label: fmt.Sprintf("Units sold by each strategy against the stock of %s; the table has the figures", grouped(stock))}
 	most := int64(stock)

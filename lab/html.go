@@ -22,7 +22,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"int64":  grouped[int64],
 }).Parse(pageSource))
 
-// pageData is what the template shows.
+// pageData is the data that the template shows.
 type pageData struct {
 	*Report
 	Headline   string
@@ -34,13 +34,13 @@ type pageData struct {
 	Buckets    []bucketRow
 }
 
-// bucketRow holds, for one latency, how many attempts of each strategy took it.
+// bucketRow holds the number of attempts of each strategy in one bucket of latencies.
 type bucketRow struct {
 	UpToMS float64
 	Counts []int64
 }
 
-// WriteHTML writes the report as one page that needs nothing beside itself.
+// WriteHTML writes the report as one page that loads no other file.
 func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, pageData{
 		Report: r, Headline: r.headline(), Load: r.load(), Started: r.StartedAt.Format("2 January 2006, 15:04:05 MST"),
@@ -49,10 +49,11 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	})
 }
 
-// PagePolicy is the Content-Security-Policy that suits the page: its one style, known by its hash, and nothing else.
+// PagePolicy returns the Content-Security-Policy for the page. It allows the page's one inline style, by its hash,
+// and nothing else.
 var PagePolicy = sync.OnceValue(func() string {
 	var page strings.Builder
-	_ = (&Report{Stock: 1}).WriteHTML(&page) // into memory, and by a template that tests have seen at work
+	_ = (&Report{Stock: 1}).WriteHTML(&page) // writing to memory does not fail, and tests execute the template
 	_, style, _ := strings.Cut(page.String(), "<style>")
 	style, _, _ = strings.Cut(style, "</style>")
 	sum := sha256.Sum256([]byte(style))
@@ -60,10 +61,11 @@ var PagePolicy = sync.OnceValue(func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
 
-// DateTime is when the run started, for machines.
+// DateTime returns the start of the run for the datetime attribute of HTML.
 func (p pageData) DateTime() string { return p.StartedAt.Format(time.RFC3339Nano) }
 
-// headline says first who kept to the stock, then who was fast at it.
+// headline states how many strategies sold exactly the stock and what the others did wrong, then the fastest of the
+// exact ones.
 func (r *Report) headline() string {
 	var wrong []string
 	var fastest *Result
@@ -99,7 +101,7 @@ func of(strategies int) string {
 	return fmt.Sprintf("%d strategies", strategies)
 }
 
-// bucketRows put the figures of the latency chart into one table.
+// bucketRows joins the histograms of the latency chart into one table.
 func bucketRows(results []*Result) (rows []bucketRow) {
 	place := map[float64]int{}
 	for i, r := range results {

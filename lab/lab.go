@@ -1,4 +1,4 @@
-// Package lab runs the strategies on the same load and tells what each did.
+// Package lab runs the strategies on the same load and reports what each did.
 package lab
 
 import (
@@ -10,47 +10,48 @@ import (
 	"flashsale/model"
 )
 
-// finishTimeout bounds the end of a round, also when the user has had enough: what is on its way needs seconds to
-// arrive, and a sale that is not removed would stay in the user's database.
+// finishTimeout bounds the end of a round, also after an interrupt: admitted attempts need seconds to settle, and a
+// sale that is not removed would stay in the user's database.
 const finishTimeout = time.Minute
 
 // Plan is what the user asked for, already validated.
 type Plan struct {
 	Strategies  []string
-	Buyers      int    // each attempts one unit once
+	Buyers      int    // each tries once to buy one unit
 	Stock       int    // units
 	Concurrency int    // attempts under way at once
 	Instances   int    // buyers are spread over them
-	OverHTTP    bool   // through the whole stack, not the strategy alone
-	Kill        bool   // the last of two instances or more dies when half of the stock is sold; the others get its buyers
-	Seed        uint64 // orders the buyers
+	OverHTTP    bool   // requests go through the whole stack, not to the strategy alone
+	Kill        bool   // the last of several instances dies when half of the stock is sold; the others get its buyers
+	Seed        uint64 // determines the order of the buyers
 }
 
-// Bench gives each strategy a fresh sale and instances to run on.
+// Bench starts the round of a strategy, with a fresh sale and instances.
 type Bench interface {
 	Start(ctx context.Context, strategy string, p Plan) (Round, error)
 }
 
-// Round is one strategy's turn. Buy and Kill are called from many goroutines.
+// Round is the round of one strategy. Buy and Kill are called from many goroutines.
 type Round interface {
-	// Buy is one attempt of a buyer for one unit at an instance, counted from 0. Accepted means that the order is
-	// committed; an error is an attempt that nobody decided. It may come again with the same buyer, after a Kill.
+	// Buy makes one attempt of a buyer for one unit at an instance, counted from 0. Accepted means that the order is
+	// committed. An error means that it is unknown whether the attempt succeeded. After a Kill, Buy may be called
+	// again for the same buyer.
 	Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error)
-	// Kill ends an instance without a goodbye.
+	// Kill ends an instance abruptly, as a crash does.
 	Kill(instance int)
-	// Finish waits until nothing is on its way, reads the books, stops the instances and removes the sale. It is
-	// called once, also after a cancelled run.
+	// Finish waits until all admitted attempts are settled, reads the books, stops the instances and removes the
+	// sale. It is called once, also after a cancelled run.
 	Finish(ctx context.Context) (Tally, error)
 }
 
-// Tally is what the database says at the end of a round.
+// Tally holds the figures of the database at the end of a round.
 type Tally struct {
-	Sold    int64 // units in live orders that stand in the database
+	Sold    int64 // units in pending and paid orders
 	Left    int64 // units that the stock row still offers
-	Retries int64 // transactions that lost their race
+	Retries int64 // transactions that another writer overtook
 }
 
-// Lesson is what a strategy's own comment says.
+// Lesson is the text of the comment in a strategy's source file.
 type Lesson struct {
 	How    string `json:"how"`
 	Right  string `json:"right"`
@@ -58,15 +59,15 @@ type Lesson struct {
 	Costs  string `json:"costs"`
 }
 
-// Setting is what a reader must know to judge the figures.
+// Setting describes the conditions of a run, which a reader needs to judge the figures.
 type Setting struct {
 	Machine  Machine
 	Database string            // the server and its version
 	Redis    string            // the server and its version
 	Lessons  map[string]Lesson // by strategy
-	Command  string            // repeats the run
+	Command  string            // the command line that repeats the run
 	Version  string            // of this program
-	Options  map[string]string // settings that bear on the figures
+	Options  map[string]string // settings that affect the figures
 }
 
 // Progress is how far a run has come.
@@ -79,12 +80,12 @@ type Progress struct {
 	Result   *Result // set when the strategy is finished
 }
 
-// Run lets one strategy after the other serve the plan's buyers. The clock now is read from many goroutines, progress
-// is called from this one.
+// Run has one strategy after the other serve the plan's buyers. It calls now from many goroutines, and progress from
+// the caller's goroutine only.
 //
-// When ctx ends, the round under way is finished and reported as incomplete, the others are left out, Interrupted
-// is set, and there is no error. When a round can't be started or finished, the report ends before it and comes with
-// an error that names the strategy.
+// When ctx ends, Run finishes the round under way, reports that round as incomplete, leaves out the rest, sets
+// Interrupted and returns no error. If a round can't be started or finished, the report ends before that round, and
+// Run returns the report with an error that names the strategy.
 func Run(ctx context.Context, b Bench, p Plan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := newReport(p, s, now())
 	order := buyersInOrder(p)
@@ -118,7 +119,7 @@ func Run(ctx context.Context, b Bench, p Plan, s Setting, now func() time.Time, 
 	return report, nil
 }
 
-// startFailure is nil if all that failed is that the user had enough.
+// startFailure returns nil if the start failed only because ctx ended.
 func startFailure(ctx context.Context, strategy string, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// Machine is what the figures were measured on.
+// Machine describes the machine on which the figures were measured.
 type Machine struct {
 	OS          string `json:"os"`
 	Arch        string `json:"arch"`
-	CPU         string `json:"cpu"` // model, empty where the system doesn't tell
+	CPU         string `json:"cpu"` // model; empty if the system doesn't show it
 	Cores       int    `json:"cores"`
-	MemoryBytes uint64 `json:"memory_bytes"` // 0 where the system doesn't tell
+	MemoryBytes uint64 `json:"memory_bytes"` // 0 if the system doesn't show it
 	Go          string `json:"go"`
 }
 
-// ThisMachine describes the machine that it runs on. The processor and the memory are known on Linux only.
+// ThisMachine describes the machine that the process runs on. The processor's model and the memory are known on Linux
+// only.
 func ThisMachine() Machine {
 	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -40,7 +41,7 @@ func memoryBytes(meminfo string) uint64 {
 	return kilobytes << 10
 }
 
-// value is what stands behind a name and a colon on the first line that has them.
+// value returns the text after a name and a colon, from the first line that has them.
 func value(text, name string) string {
 	for line := range strings.Lines(text) {
 		if key, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
@@ -50,7 +51,7 @@ func value(text, name string) string {
 	return ""
 }
 
-// String is the machine on one line.
+// String describes the machine on one line.
 func (m Machine) String() string {
 	parts := []string{m.OS + "/" + m.Arch, count(m.Cores, "core")}
 	if m.CPU != "" {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// tableGap is the number of blanks between two columns of the table.
+// tableGap is the number of spaces between two columns of the table.
 const tableGap = 2
 
-// Report is what a run has shown, in the order in which the strategies had their turn.
+// Report is the result of a run, with the strategies in the order in which they ran.
 type Report struct {
 	Machine     Machine           `json:"machine"`
 	Stores      Stores            `json:"stores"`
@@ -26,7 +26,7 @@ type Report struct {
 	Strategies  []*Result         `json:"strategies"`
 	Instances   int               `json:"instances"`
 	OverHTTP    bool              `json:"over_http"`
-	Killed      bool              `json:"killed"` // the plan let an instance die; a Result says whether it came to that
+	Killed      bool              `json:"killed"` // the plan had an instance die; Result.Killed says whether it died
 	Seed        uint64            `json:"seed"`
 	Command     string            `json:"command"`
 	Version     string            `json:"version"`
@@ -49,14 +49,15 @@ func newReport(p Plan, s Setting, startedAt time.Time) *Report {
 	}
 }
 
-// WriteJSON writes the report as the contract names it, and more.
+// WriteJSON writes the report as JSON: the fields of the documented contract under their names, and further fields.
 func (r *Report) WriteJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(r)
 }
 
-// WriteTable writes the figures for a terminal, and what is to be said of those strategies that were not exact.
+// WriteTable writes the figures as a table for a terminal, then the explanations of the strategies that were not
+// exact.
 func (r *Report) WriteTable(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "%s; %s; %s\n", r.load(), r.Stores.Database, r.Stores.Redis)
@@ -85,7 +86,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return out.Flush()
 }
 
-// load says in words what the strategies had to serve.
+// load describes in words the load that the strategies had to serve.
 func (r *Report) load() string {
 	text := fmt.Sprintf("stock %s, %s, %s at once, %s", grouped(r.Stock), count(r.Buyers, "buyer"), grouped(r.Concurrency),
 		count(r.Instances, "instance"))
@@ -98,7 +99,7 @@ func (r *Report) load() string {
 	return text + ", straight to the strategy"
 }
 
-// grouped writes a whole number with its thousands apart.
+// grouped formats a whole number with commas between the thousands.
 func grouped[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -114,7 +115,8 @@ func count[N int | int64](n N, noun string) string {
 	return grouped(n) + " " + noun
 }
 
-// figure writes a measured number, which is not negative: three digits that count, or all that stand before the point.
+// figure formats a measured number, which is not negative, with three significant digits, or with all digits before
+// the decimal point if these are more.
 func figure(x float64) string {
 	if x == 0 || x >= 99.95 {
 		return grouped(int64(math.Round(x)))

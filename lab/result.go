@@ -15,17 +15,21 @@ import (
 )
 
 const (
-	// longestWait is the top of the latency histogram, far above any time-out; what takes longer counts as this.
+	// longestWait is the top of the latency histogram, far above any time-out. A longer latency counts as
+	// longestWait.
 	longestWait = 10 * time.Minute
-	// latencyDigits is how many digits of a latency count: an error of a thousandth is below the noise of any run.
+	// latencyDigits is the number of significant digits of a latency: an error of a thousandth is below the noise of
+	// any run.
 	latencyDigits = 3
-	// bucketsPerDecade makes the buckets narrow enough to show a shape and wide enough to hold something.
+	// bucketsPerDecade makes the buckets narrow enough to show the shape of a distribution, and wide enough to
+	// contain attempts.
 	bucketsPerDecade = 10
-	// maxErrorTexts bounds the texts that are told apart: each of a million errors may name its own buyer.
+	// maxErrorTexts bounds the error texts that are counted separately: each of a million errors may name its own
+	// buyer.
 	maxErrorTexts = 100
-	// maxErrorSamples is how many texts a reader looks at.
+	// maxErrorSamples is how many error texts a report shows.
 	maxErrorSamples = 5
-	// maxErrorLength in bytes shows where an error comes from; a whole SQL statement may follow.
+	// maxErrorLength in bytes is enough to show where an error comes from; a whole SQL statement may follow.
 	maxErrorLength = 200
 )
 
@@ -36,26 +40,28 @@ type Finding string
 const (
 	// Incomplete: the run was interrupted, so the figures say nothing final.
 	Incomplete Finding = "incomplete"
-	// Oversold: more units stand in orders than there were.
+	// Oversold: the orders have more units than the stock.
 	Oversold Finding = "oversold"
-	// Lost: somebody heard yes and has no order.
+	// Lost: a buyer was accepted and has no order.
 	Lost Finding = "lost"
-	// Unheard: more orders stand than accepted answers and errors account for, so somebody heard no and has one.
+	// Unheard: there are more orders than accepted answers and errors together, so a buyer was refused and has an
+	// order.
 	Unheard Finding = "unheard"
-	// Undersold: units are left, and somebody heard that it was sold out.
+	// Undersold: units are left, although a buyer was refused as sold out.
 	Undersold Finding = "undersold"
-	// Astray: the stock row doesn't say what the orders leave.
+	// Astray: the stock row does not show the units that the orders leave.
 	Astray Finding = "astray"
-	// Failed: units are left, since attempts on them ended in errors.
+	// Failed: units are left, because attempts ended in errors.
 	Failed Finding = "failed"
 	// Exact: every accepted answer has its order, and no unit was sold twice or held back.
 	Exact Finding = "exact"
 )
 
-// Result is what one strategy did. Rates and seconds count from the release of the buyers.
+// Result is what one strategy did. Rates and seconds are measured from the release of the buyers. A buyer who was
+// sent to two instances counts as one request.
 type Result struct {
 	Strategy           string                `json:"strategy"`
-	Requests           int                   `json:"requests"` // buyers who set out; one who was sent to two instances counts once
+	Requests           int                   `json:"requests"` // buyers who made an attempt
 	RequestsPerSecond  float64               `json:"requests_per_second"`
 	P50MS              float64               `json:"p50_ms"`
 	P99MS              float64               `json:"p99_ms"`
@@ -64,7 +70,7 @@ type Result struct {
 	Undersold          int64                 `json:"undersold"`
 	Lost               int64                 `json:"lost"`                 // accepted answers without an order
 	Left               int64                 `json:"left"`                 // units that the stock row still offers
-	PersistedPerSecond float64               `json:"persisted_per_second"` // until the last accepted answer
+	PersistedPerSecond float64               `json:"persisted_per_second"` // measured until the last accepted answer
 	Retries            int64                 `json:"retries"`
 	Errors             int64                 `json:"errors"`
 	Seconds            float64               `json:"seconds"` // until the last answer
@@ -78,13 +84,13 @@ type Result struct {
 	Lesson             Lesson                `json:"lesson"`
 }
 
-// ErrorSample is an error's text and how often it came.
+// ErrorSample is the text of an error and how often the error occurred.
 type ErrorSample struct {
 	Text  string `json:"text"`
 	Count int    `json:"count"`
 }
 
-// Bucket counts the attempts that took up to so many milliseconds, and longer than the bucket before allows. Buckets
+// Bucket counts the attempts that took at most UpToMS milliseconds and longer than the bucket before allows. Buckets
 // are a tenth of a decade wide; empty ones are left out.
 type Bucket struct {
 	UpToMS float64 `json:"up_to_ms"`
@@ -100,7 +106,7 @@ func newResult(strategy string, p Plan, l *load, tally Tally, interrupted bool, 
 	texts := map[string]int{}
 	var lastAnswer, lastYes time.Time
 	for _, o := range l.made() {
-		// It refuses only what is out of the range that it was made for.
+		// RecordValue returns an error only for a value outside the range of the histogram.
 		_ = waits.RecordValue(int64(min(max(o.took, 1), longestWait)))
 		lastAnswer = latest(lastAnswer, o.ended)
 		switch {
@@ -132,7 +138,7 @@ func newResult(strategy string, p Plan, l *load, tally Tally, interrupted bool, 
 	return r
 }
 
-// judge names the gravest thing that happened.
+// judge returns the gravest finding that applies.
 func (r *Result) judge(p Plan, interrupted bool) Finding {
 	switch {
 	case interrupted:
@@ -141,7 +147,7 @@ func (r *Result) judge(p Plan, interrupted bool) Finding {
 		return Oversold
 	case r.Lost > 0:
 		return Lost
-	case r.Sold > r.Accepted+r.Errors: // an attempt that nobody decided may have become an order
+	case r.Sold > r.Accepted+r.Errors: // an attempt that ended in an error may have become an order
 		return Unheard
 	case r.Undersold > 0:
 		return Undersold
@@ -153,10 +159,11 @@ func (r *Result) judge(p Plan, interrupted bool) Finding {
 	return Exact
 }
 
-// unsold is what the orders leave of the stock.
+// unsold returns how many units of the stock are in no order.
 func (r *Result) unsold(p Plan) int64 { return max(0, int64(p.Stock)-r.Sold) }
 
-// explain says in words what the figures show, and when the strategy says that this happens.
+// explain describes in words what the figures show and, for a finding other than Exact, when the strategy's comment
+// says that it breaks.
 func (r *Result) explain(p Plan) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -166,7 +173,7 @@ func (r *Result) explain(p Plan) string {
 		say("Interrupted when %s had set out; the figures cover those.", count(r.Requests, "buyer"))
 	case r.Verdict == Failed:
 		say("Left unsold: %s.", grouped(unsold))
-	case r.Verdict != Exact: // said below
+	case r.Verdict != Exact: // explained below
 	case unsold == 0:
 		say("Every unit was sold, and none twice.")
 	case r.Sold == int64(p.Buyers):
@@ -222,7 +229,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// perSecond is 0 where no time passed: nothing happened, or the clock is too coarse to tell.
+// perSecond returns a rate. It returns 0 if no time passed: nothing happened, or the clock is too coarse.
 func perSecond(n int64, from, to time.Time) float64 {
 	seconds := to.Sub(from).Seconds()
 	if seconds <= 0 {
@@ -233,7 +240,7 @@ func perSecond(n int64, from, to time.Time) float64 {
 
 func milliseconds(nanoseconds int64) float64 { return float64(nanoseconds) / float64(time.Millisecond) }
 
-// buckets makes the histogram coarse enough to be drawn.
+// buckets merges the bars of the histogram into buckets that can be drawn.
 func buckets(h *hdrhistogram.Histogram) []Bucket {
 	list := []Bucket{}
 	for _, bar := range h.Distribution() {
@@ -250,7 +257,7 @@ func buckets(h *hdrhistogram.Histogram) []Bucket {
 	return list
 }
 
-// bucketOf gives the top of the bucket that a latency is in, rounded to the digits that count.
+// bucketOf returns the upper bound of the bucket that a latency is in, rounded to latencyDigits significant digits.
 func bucketOf(ms float64) float64 {
 	for step := math.Floor(bucketsPerDecade * math.Log10(ms)); ; step++ {
 		top := math.Pow(10, step/bucketsPerDecade)

@@ -11,16 +11,17 @@ import (
 	"flashsale/model"
 )
 
-// progressPeriod is fast enough to look alive and too slow to cost anything.
+// progressPeriod is the time between two reports of progress: short enough to look alive, long enough to cost
+// nothing.
 const progressPeriod = 100 * time.Millisecond
 
-// buyersInOrder numbers the buyers from 0 and shuffles them: the same for every strategy, and for every run with
-// this seed.
+// buyersInOrder returns the numbers of the buyers, from 0, in a random order. The order is the same for every
+// strategy, and for every run with the same seed.
 func buyersInOrder(p Plan) []int {
-	return rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // it must come again, so it can't be secret
+	return rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
 }
 
-// load is the buyers of one round on their way.
+// load sends the buyers of one round and records their outcomes.
 type load struct {
 	plan  Plan
 	round Round
@@ -47,8 +48,8 @@ func newLoad(p Plan, round Round, order []int, now func() time.Time) *load {
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 
-// run releases all goroutines at one instant and shows how far they are until the last has ended: when no buyer is
-// left, or ctx ends.
+// run releases all goroutines at one instant and reports progress with show. It returns when the last goroutine has
+// ended, because no buyer is left or ctx has ended.
 func (l *load) run(ctx context.Context, show func(done int)) {
 	var ready, working sync.WaitGroup
 	start := make(chan struct{})
@@ -82,7 +83,7 @@ func (l *load) run(ctx context.Context, show func(done int)) {
 	}
 }
 
-// work takes the next buyer until none is left.
+// work makes the attempt of the next buyer until no buyer is left or ctx ends.
 func (l *load) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		place := int(l.next.Add(1)) - 1
@@ -94,15 +95,16 @@ func (l *load) work(ctx context.Context) {
 		ended := l.now()
 		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended}
 		l.done.Add(1)
-		// The count passes the half once, so one goroutine kills, and once.
+		// The count reaches the half once, so exactly one goroutine kills the instance.
 		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == l.half() && l.plan.Kill {
-			l.killed.Store(true) // first, so that every error that the death causes is known for what it is
+			l.killed.Store(true) // before Kill, so that errors caused by the death are recognized
 			l.round.Kill(l.last())
 		}
 	}
 }
 
-// attempt is one buyer's. Like a load balancer, it sends elsewhere whom the dead instance failed, or would fail.
+// attempt makes a buyer's attempt. If the buyer's instance is dead, or dies during the attempt, attempt sends the
+// buyer to another instance, as a load balancer does.
 func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	name := "b" + strconv.Itoa(buyer+1)
 	instance := buyer % l.plan.Instances
@@ -115,11 +117,11 @@ func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	return l.round.Buy(ctx, buyer%l.last(), name)
 }
 
-// made are the outcomes of the buyers who set out; call it after run.
+// made returns the outcomes of the attempts that were made. It may only be called after run.
 func (l *load) made() []outcome { return l.outcomes[:l.done.Load()] }
 
-// half is rounded up, so that a stock of one has one.
+// half is half of the stock, rounded up so that it is at least one unit.
 func (l *load) half() int64 { return int64(l.plan.Stock+1) / 2 }
 
-// last is the instance that a Kill is for.
+// last is the index of the instance that Kill ends.
 func (l *load) last() int { return l.plan.Instances - 1 }

@@ -16,29 +16,31 @@ import (
 )
 
 const (
-	// keptReports is how many a shelf holds: more than anybody compares, and some megabytes.
+	// keptReports is how many reports a shelf holds: more than anybody compares. They take a few megabytes.
 	keptReports = 50
-	// reportIDLength is that of rand.Text.
+	// reportIDLength is the length of a text of rand.Text.
 	reportIDLength = 26
-	// reportEnd and unfinishedEnd are how the files of reports end, and those of reports that are being written.
+	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being
+	// written.
 	reportEnd, unfinishedEnd = ".json", ".part"
-	// longestWriting is far longer than it takes to write a report: after it, a crash has left it unfinished.
+	// longestWriting is far longer than it takes to write a report. An unfinished file that is older was left by a
+	// crash.
 	longestWriting = time.Minute
 )
 
 // Shelf is a folder of reports, each in one file. Several processes may use it.
 type Shelf struct{ folder string }
 
-// NewShelf names the folder, which is made when it is needed.
+// NewShelf makes a Shelf that keeps its reports in folder. The folder is created when it is first needed.
 func NewShelf(folder string) *Shelf { return &Shelf{folder} }
 
-// Shelved is a report under the id that it is kept by, which can't be guessed.
+// Shelved is a report with its id on the shelf, which can't be guessed.
 type Shelved struct {
 	ID string
 	*Report
 }
 
-// open makes the folder if it isn't there. Names below it can't lead out of it.
+// open creates the folder if it is missing. os.Root keeps file names from leading out of the folder.
 func (s *Shelf) open() (*os.Root, error) {
 	if err := os.MkdirAll(s.folder, 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of reports: %w", err)
@@ -46,7 +48,7 @@ func (s *Shelf) open() (*os.Root, error) {
 	return os.OpenRoot(s.folder)
 }
 
-// Ready reports whether a report can be kept; better asked before it is made.
+// Ready returns an error if no report can be kept. It is called before the work that makes a report.
 func (s *Shelf) Ready() error {
 	root, err := s.open()
 	if err != nil {
@@ -55,8 +57,8 @@ func (s *Shelf) Ready() error {
 	return root.Close()
 }
 
-// Save keeps a report under a new id, and takes the oldest away if there are too many. A crash leaves no half report:
-// the file has its name when it is complete.
+// Save stores a report under a new id and deletes the oldest reports if there are too many. A crash leaves no partial
+// report: the file gets its final name when it is complete.
 func (s *Shelf) Save(r *Report) (id string, err error) {
 	root, err := s.open()
 	if err != nil {
@@ -78,7 +80,7 @@ func (s *Shelf) Save(r *Report) (id string, err error) {
 	return id, prune(root)
 }
 
-// Find gives the report of an id; ok is false if there is none.
+// Find returns the report with an id; ok is false if there is none.
 func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 	if !model.ValidID(id, reportIDLength) {
 		return nil, false, nil
@@ -98,7 +100,7 @@ func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// List gives all reports, the newest first. The error is about those that can't be read, which are left out.
+// List returns all reports, the newest first. The error is about reports that can't be read, which are left out.
 func (s *Shelf) List() (list []Shelved, err error) {
 	root, err := os.OpenRoot(s.folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +118,7 @@ func (s *Shelf) List() (list []Shelved, err error) {
 		}
 		report, readErr := read(root, id)
 		switch {
-		case errors.Is(readErr, fs.ErrNotExist): // taken away meanwhile
+		case errors.Is(readErr, fs.ErrNotExist): // deleted meanwhile
 		case readErr != nil:
 			err = errors.Join(err, readErr)
 		default:
@@ -134,7 +136,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	}
 	r := &Report{}
 	err = json.Unmarshal(raw, r)
-	if err == nil && r.Stock < 1 { // no run is without, and a chart can't be drawn
+	if err == nil && r.Stock < 1 { // every run has stock, and the charts can't be drawn without
 		err = errors.New("it has no stock")
 	}
 	if err != nil {
@@ -143,7 +145,8 @@ func read(root *os.Root, id string) (*Report, error) {
 	return r, nil
 }
 
-// prune takes away the reports that are too many, by the age of their files, and what a crash left unfinished.
+// prune deletes reports beyond keptReports, those with the oldest files first, and unfinished files that a crash
+// left.
 func prune(root *os.Root) error {
 	files, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -155,7 +158,7 @@ func prune(root *os.Root) error {
 		unfinished, isUnfinished := strings.CutSuffix(file.Name(), unfinishedEnd)
 		info, infoErr := file.Info()
 		switch {
-		case errors.Is(infoErr, fs.ErrNotExist): // another process was quicker
+		case errors.Is(infoErr, fs.ErrNotExist): // another process has deleted it
 		case infoErr != nil:
 			err = errors.Join(err, infoErr)
 		case isReport && model.ValidID(id, reportIDLength):

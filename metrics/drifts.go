@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// drifts are the auditor's last sightings. One that is not repeated is forgotten: a gauge that stays would tell of
-// a drift that another instance's auditor has since seen repaired.
+// drifts holds the drift of each sale that this instance's auditor saw last. A sighting that is not repeated within
+// driftLinger is dropped: the auditor no longer judges the sale, and the drift may have been repaired since.
 type drifts struct {
 	mu   sync.Mutex
 	seen map[string]sighting // by sale
@@ -25,7 +25,7 @@ func (d *drifts) note(saleID string, units int64, at time.Time) {
 	d.seen[saleID] = sighting{units, at}
 }
 
-// recent gives the units by sale.
+// recent returns the units of the sightings that are not older than driftLinger, by sale.
 func (d *drifts) recent(now time.Time) map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

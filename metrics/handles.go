@@ -6,19 +6,19 @@ import (
 	"sync/atomic"
 )
 
-// request is what HTTP requests are told apart by.
+// request is the set of labels of an HTTP request.
 type request struct {
 	method, route string
 	status        int
 }
 
-// handles keeps the collectors of one vector by their labels. Prometheus finds them too, by hashing every label
-// under a lock, which costs more than to count; this is one look-up in a map that is only read. A label that
-// comes for the first time copies the map.
+// handles caches the collectors of one vector by their labels. The look-up of Prometheus hashes every label under a
+// lock, which costs more than counting. Here a look-up reads a map that is never changed: labels that come for the
+// first time are added to a copy of the map.
 type handles[K comparable, V any] struct {
 	find func(K) V
 
-	mu    sync.Mutex // one who copies at a time
+	mu    sync.Mutex // held while the map is copied
 	known atomic.Pointer[map[K]V]
 }
 
@@ -34,12 +34,12 @@ func (h *handles[K, V]) of(labels K) V {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	handle := h.find(labels) // the same for the same labels, whoever asks first
+	handle := h.find(labels) // find returns the same collector for equal labels, whoever calls first
 	next := maps.Clone(*h.known.Load())
 	next[labels] = handle
 	h.known.Store(&next)
 	return handle
 }
 
-// all gives every collector that there is by now. The map is not the caller's to change.
+// all returns every collector made so far. The caller must not change the map.
 func (h *handles[K, V]) all() map[K]V { return *h.known.Load() }

@@ -37,19 +37,20 @@ type Metrics struct {
 	counterFails prometheus.Counter
 
 	drifts  drifts
-	audited atomic.Int64 // unix ms of the auditor's last look
+	audited atomic.Int64 // unix ms at which this instance last got the auditor's lease
 }
 
-// expiry is what the expirer has done.
+// expiry holds the figures of the expirer.
 type expiry struct {
 	units   prometheus.Counter
 	emptied atomic.Int64 // unix ms of the last look that left nothing overdue
 }
 
-// maxScrapes are answered at once; past it 503. Each asks Redis, and a Prometheus and a spare one ask in turn.
+// maxScrapes is how many requests for /metrics are answered at once; any more get 503. Each of them reads Redis. A
+// Prometheus server and a spare one, which ask in turn, need far fewer.
 const maxScrapes = 8
 
-// latencies reach from a memory look-up to a buyer's patience.
+// latencies are the bounds of the histograms in seconds, from a look-up in memory to the longest that a buyer waits.
 var latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // New makes the collectors on a new registry.
@@ -107,69 +108,69 @@ func New() *Metrics {
 	}
 }
 
-// Handler answers /metrics.
+// Handler returns the handler of /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: maxScrapes})
 }
 
-// WatchPool adds the figures of a pool of SQL connections, by its name.
+// WatchPool adds the figures of a pool of SQL connections under the pool's name.
 func (m *Metrics) WatchPool(name string, pool *sql.DB) {
 	m.registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 }
 
-// Verdict counts how a purchase ended.
+// Verdict counts a purchase request by its verdict.
 func (m *Metrics) Verdict(v model.Verdict) { m.purchases.of(v).Inc() }
 
-// Stage notes the time of one stage of a purchase.
+// Stage records the time of one stage of a purchase.
 func (m *Metrics) Stage(name string, d time.Duration) {
 	m.stages.of(name).Observe(d.Seconds())
 }
 
-// Request notes an HTTP request. The caller bounds the methods and routes.
+// Request records an HTTP request. The caller must bound the number of methods and routes.
 func (m *Metrics) Request(method, route string, status int, d time.Duration) {
 	m.requests.of(request{method, route, status}).Observe(d.Seconds())
 }
 
-// Settled notes a settle transaction.
+// Settled records the number of entries and the time of a settle transaction.
 func (m *Metrics) Settled(entries int, d time.Duration) {
 	m.settleBatch.Observe(float64(entries))
 	m.settleTime.Observe(d.Seconds())
 }
 
-// LostRace counts an optimistic transaction that was overtaken.
+// LostRace counts an optimistic transaction that another writer overtook.
 func (m *Metrics) LostRace() { m.lostRaces.Inc() }
 
-// Admitted notes a call of the gate, whether or not it went well.
+// Admitted records a call of the gate, whether or not the call succeeded.
 func (m *Metrics) Admitted(attempts int, d time.Duration) {
 	m.admitBatch.Observe(float64(attempts))
 	m.admitTime.Observe(d.Seconds())
 }
 
-// Rebuilt counts a gate that was installed. The reasons are those that the code gives, a dozen.
+// Rebuilt counts a gate that was installed, by the reason. The reasons are about a dozen constants in the code.
 func (m *Metrics) Rebuilt(reason string) { m.rebuilds.WithLabelValues(reason).Inc() }
 
-// Expired counts units that expired orders gave back.
+// Expired counts units that expired orders released.
 func (m *Metrics) Expired(units int) { m.expired.units.Add(float64(units)) }
 
-// NothingOverdue notes that the expirer left no order whose time was over.
+// NothingOverdue records the time at which the expirer left no order overdue.
 func (m *Metrics) NothingOverdue(at time.Time) { m.expired.emptied.Store(at.UnixMilli()) }
 
-// RefundsDue notes how many payments the refunder found to send back.
+// RefundsDue records how many due payments the refunder found.
 func (m *Metrics) RefundsDue(payments int) { m.refundsDue.Set(float64(payments)) }
 
-// Audited notes that this instance's auditor looks at the sales.
+// Audited records the time at which this instance got the auditor's lease.
 func (m *Metrics) Audited(at time.Time) { m.audited.Store(at.UnixMilli()) }
 
-// Drift notes how far a sale's gate is from the database.
+// Drift records by how many units a sale's gate differs from the database.
 func (m *Metrics) Drift(saleID string, units int64, at time.Time) { m.drifts.note(saleID, units, at) }
 
-// Violation counts an audit that found sums which disagree.
+// Violation counts a finding that the sums of a sale disagree.
 func (m *Metrics) Violation() { m.violations.Inc() }
 
-// CounterFailed counts a request that could not be counted.
+// CounterFailed counts a request that passed because the user's counter could not be reached.
 func (m *Metrics) CounterFailed() { m.counterFails.Inc() }
 
-// Purchases gives the number of purchase requests by verdict.
+// Purchases returns the number of purchase requests by verdict.
 func (m *Metrics) Purchases() map[model.Verdict]int64 {
 	counts := map[model.Verdict]int64{}
 	for verdict, counter := range m.purchases.all() {
@@ -178,11 +179,11 @@ func (m *Metrics) Purchases() map[model.Verdict]int64 {
 	return counts
 }
 
-// LostRaces gives the number of optimistic transactions that were overtaken.
+// LostRaces returns the number of optimistic transactions that another writer overtook.
 func (m *Metrics) LostRaces() int64 { return int64(read(m.lostRaces).GetCounter().GetValue()) }
 
-// Stages gives for each stage of a purchase, and for the settle, how often it took no longer than each of Latencies, and
-// at the end how often in all.
+// Stages returns cumulative histograms of latency, by stage of a purchase and for the settle. Each list has the count
+// up to each bound of Latencies, and at the end the count of all.
 func (m *Metrics) Stages() map[string][]uint64 {
 	stages := map[string][]uint64{"settle": cumulated(m.settleTime)}
 	for name, stage := range m.stages.all() {
@@ -203,9 +204,9 @@ func cumulated(h prometheus.Histogram) []uint64 {
 	return append(counts, state.GetSampleCount())
 }
 
-// read gives a collector as /metrics would show it.
+// read returns the value of a collector as /metrics shows it.
 func read(m prometheus.Metric) *dto.Metric {
 	var state dto.Metric
-	_ = m.Write(&state) // those of this package always can
+	_ = m.Write(&state) // Write does not fail for the collectors of this package
 	return &state
 }

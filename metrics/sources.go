@@ -13,30 +13,32 @@ import (
 )
 
 const (
-	// maxSales is how many sales have figures of their own, for each is a label: more than an operator watches at once.
-	// Those that have not ended come first, by their start; then those that ended last.
+	// maxSales is how many sales have figures of their own: more than an operator watches at once. The number is
+	// bounded because every sale adds a label value. Sales that have not ended come first, by their start; then those
+	// that ended last.
 	maxSales = 20
-	// collectLimit is how long Redis may take for the page, far below the ten seconds that Prometheus waits.
+	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
-	// driftLinger is how long a drift is shown after the auditor saw it, which is several of its rounds. After that
-	// another instance is the auditor, or the sale is over.
+	// driftLinger is how long a drift is shown after the auditor last saw it, which is several rounds of the auditor.
+	// A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate.
 	driftLinger = 10 * time.Second
 )
 
-// Sources are the parts that are asked when somebody asks for the figures, and cost nothing when nobody does.
+// Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads
+// /metrics.
 type Sources struct {
 	Build    func() (version, strategy string)
-	Sales    func() []model.Offer                      // that this instance has in memory
+	Sales    func() []model.Offer                      // those that this instance has in memory
 	Requests func() map[string]map[model.Verdict]int64 // by sale
 	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
 	QueueAge func(ctx context.Context, saleIDs ...string) (time.Duration, error) // of the oldest entry
-	Breaker  func() bool                                                         // attempts go to the gate
+	Breaker  func() bool                                                         // true while attempts go to the gate
 	Streams  func() int
 	Bypassed func() int64 // entries settled without the queue
 	Now      func() time.Time
 }
 
-// sourced are the figures that are read from Sources.
+// sourced collects the figures that are read from Sources.
 type sourced struct {
 	Sources
 	m *Metrics
@@ -45,7 +47,7 @@ type sourced struct {
 	units, requests, open, epoch, left, inflight, entries, bypassed             *prometheus.Desc
 }
 
-// Watch adds the figures of the sources. It may be called once.
+// Watch registers the figures of the sources. It may be called once.
 func (m *Metrics) Watch(s Sources) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -72,7 +74,7 @@ func (m *Metrics) Watch(s Sources) {
 	})
 }
 
-// setter puts a gauge on the page.
+// setter adds a gauge to the answer of a scrape.
 type setter func(d *prometheus.Desc, value float64, labels ...string)
 
 // Describe is part of prometheus.Collector.
@@ -118,7 +120,8 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	s.collectGates(sales, shown, gauge)
 }
 
-// collectDrifts gives those of the sales shown, and those of others that are wrong.
+// collectDrifts reports the drifts of the sales shown and, for at most maxSales of the others, the drifts that are
+// not 0.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, gauge setter) {
 	drifts := s.m.drifts.recent(now)
 	for _, sale := range shown {
@@ -134,7 +137,8 @@ func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, gauge setter
 	}
 }
 
-// collectGates asks Redis. What it doesn't answer is missing from the page; that it doesn't is on it.
+// collectGates reads the gates from Redis. If Redis does not answer, the figures of the gates are left out;
+// flashsale_gate_reachable shows whether it answered the first call.
 func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
@@ -161,7 +165,7 @@ func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
 	}
 }
 
-// byNeed puts the sales that have not ended first, by their start, and then those that ended last.
+// byNeed orders sales: first those that have not ended, by their start, then those that ended last.
 func byNeed(a, b model.Offer, now time.Time) int {
 	endedA, endedB := !a.EndsAt.After(now), !b.EndsAt.After(now)
 	switch {

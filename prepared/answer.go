@@ -1,4 +1,5 @@
-// Package prepared holds answers that are the same for all who ask: made once, compressed once, sent many times.
+// Package prepared holds HTTP answers that are the same for all clients. Each answer is made and compressed once, and
+// sent many times.
 package prepared
 
 import (
@@ -12,17 +13,18 @@ import (
 	"sync"
 )
 
-// hashBytes of SHA-256 in a tag: two versions of one answer won't share one.
+// hashBytes is how many bytes of the body's SHA-256 a tag has: enough that two versions of an answer don't share a
+// tag.
 const hashBytes = 8
 
-// Answer is a whole answer, ready to be sent. All requests share the values of its headers: whoever sets or adds to a
-// header gets a slice of its own.
+// Answer is a complete HTTP answer, ready to be sent. All requests share the slices of its header values. Code that
+// sets a header or adds to one gets a slice of its own.
 type Answer struct {
 	status         int
-	headers        []header // of the answer and of a 304 alike
+	headers        []header // sent with the answer and with a 304
 	contentType    []string
-	tag            string // of the plain form, without quotes
-	plain, gzipped form   // gzipped has no body where it would be no shorter
+	tag            string // the ETag of the plain form, without quotes
+	plain, gzipped form   // gzipped has no body if it would be no shorter
 }
 
 type header struct {
@@ -30,19 +32,20 @@ type header struct {
 	values []string
 }
 
-// form is the body in one encoding, with the headers that tell it from the other.
+// form is the body in one encoding, with the headers that depend on the encoding.
 type form struct {
 	body                   []byte
 	etag, encoding, length []string
 }
 
-// varies says that there are two forms.
+// varies is the value of Vary for an answer with two forms.
 var varies = []string{"Accept-Encoding"}
 
-// writers are reused: each has some 800 KB of tables.
+// writers keeps gzip writers for reuse: each has some 800 KB of tables.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// New makes an answer of its status, its headers, among them Content-Type, and its body. One with status 200 has a tag.
+// New makes an answer from its status, its headers, which include Content-Type, and its body. Send adds an ETag to an
+// answer with status 200.
 func New(status int, headers http.Header, body []byte) *Answer {
 	a := Plain(status, headers, body)
 	if zipped := compress(body); len(zipped) < len(body) {
@@ -53,7 +56,7 @@ func New(status int, headers http.Header, body []byte) *Answer {
 	return a
 }
 
-// Plain is New without the compressed form, which is not worth its time for an answer that is sent once.
+// Plain is New without the compressed form. Compressing is not worth the time for an answer that is sent once.
 func Plain(status int, headers http.Header, body []byte) *Answer {
 	a := &Answer{status: status, contentType: headers["Content-Type"]}
 	for name, values := range headers {
@@ -76,12 +79,12 @@ func compress(body []byte) []byte {
 	w := writers.Get().(*gzip.Writer)
 	defer writers.Put(w)
 	w.Reset(&zipped)
-	_, _ = w.Write(body) // into memory it can't fail
+	_, _ = w.Write(body) // writing to memory does not fail
 	_ = w.Close()
 	return zipped.Bytes()
 }
 
-// Send answers with the form that the client takes, or 304 if it has that.
+// Send writes the form that the client accepts, or a 304 if the client has that form already.
 func (a *Answer) Send(w http.ResponseWriter, r *http.Request) {
 	answer := w.Header()
 	for _, h := range a.headers {
@@ -103,7 +106,7 @@ func (a *Answer) Send(w http.ResponseWriter, r *http.Request) {
 		answer["Content-Encoding"] = form.encoding
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(form.body) // where writing fails the client is gone
+	_, _ = w.Write(form.body) // an error means that the client has disconnected
 }
 
 // matches reports whether an If-None-Match header names the tag, by weak comparison (RFC 9110, 13.1.2).
@@ -117,7 +120,7 @@ func matches(header, etag string) bool {
 	return false
 }
 
-// takesGzip reads Accept-Encoding (RFC 9110, 12.5.3).
+// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110, 12.5.3).
 func takesGzip(headers []string) bool {
 	for _, header := range headers {
 		for choice := range strings.SplitSeq(header, ",") {

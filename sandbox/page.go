@@ -18,7 +18,7 @@ var pages = template.Must(template.New("page").Parse(pageSource))
 // policy lets the page load the style and the one script that its head names.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// outcome is what the page says of a payment. Each is one text of the page.
+// outcome is the result of a payment that the page shows. The page has one text for each outcome.
 type outcome string
 
 const (
@@ -30,7 +30,7 @@ const (
 	isNoChoice    outcome = "no choice"
 )
 
-// outcomes are those of payments by their status.
+// outcomes maps the status of a payment to its outcome.
 var outcomes = map[model.PaymentStatus]outcome{
 	model.PaymentOpen: isOpen, model.PaymentSucceeded: isPaid, model.PaymentFailed: isDeclined,
 	model.PaymentRefundDue: isGivenBack, model.PaymentRefunded: isGivenBack,
@@ -43,7 +43,7 @@ type page struct {
 	Outcome outcome
 }
 
-// Choose reports whether there is still something to choose.
+// Choose reports whether the page offers to pay or to decline.
 func (p page) Choose() bool {
 	return p.Outcome == isOpen || p.Outcome == isNoChoice || p.Outcome == isUnconfirmed
 }
@@ -77,14 +77,14 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-store")
 	if err := pages.Execute(w, show); err != nil {
-		p.Log.Warn("sandbox page", "error", err) // the buyer left in the middle of it
+		p.Log.Warn("sandbox page", "error", err) // the buyer has disconnected
 	}
 }
 
-// choose does what the buyer chose, and says what came of it. That is not the payment's status: who pays on a page on
-// which they declined before has paid, in a transaction of its own.
+// choose executes the buyer's choice and returns the outcome. The outcome may differ from the payment's status: a
+// buyer who has declined and then pays on the same page has paid, in a second transaction.
 func (p *Provider) choose(r *http.Request, payment model.Payment) outcome {
-	_ = r.ParseForm() // not PostFormValue, which keeps parts of multipart/form-data in files; what can't be read is no choice
+	_ = r.ParseForm() // not PostFormValue, which stores multipart/form-data in files; an unreadable form is no choice
 	choice := r.PostForm.Get("choice")
 	if choice != "pay" && choice != "decline" {
 		return isNoChoice
@@ -97,7 +97,7 @@ func (p *Provider) choose(r *http.Request, payment model.Payment) outcome {
 	switch {
 	case err == nil && ok && outcomes[after.Status] == isGivenBack:
 		return isGivenBack
-	case choice == "decline" && outcomes[after.Status] != isPaid: // a decline takes back no payment
+	case choice == "decline" && outcomes[after.Status] != isPaid: // declining does not undo a payment
 		return isDeclined
 	}
 	return isPaid

@@ -1,6 +1,6 @@
-// Package sandbox is a payment provider inside the binary, for trying out and for tests: a page on which a
-// buyer pays or declines, callbacks signed as a real provider signs them and repeated until they are taken,
-// refunds that are executed once. No money moves.
+// Package sandbox is a payment provider inside the binary, for trials and tests. It has a page on which a buyer pays
+// or declines. Its callbacks are signed as those of a real provider, and repeated until the merchant takes them. It
+// executes each refund once. No money moves.
 package sandbox
 
 import (
@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// reportPeriod is the pause before an untaken callback is sent again.
+	// reportPeriod is the pause before callbacks that were not taken are sent again.
 	reportPeriod  = time.Second
 	reportBatch   = 100
 	reportTimeout = 10 * time.Second
 )
 
-// Books are the provider's: what a bank would know, and the payments it was asked for.
+// Books stores the provider's transactions, as a bank would.
 type Books interface {
 	SandboxCharge(ctx context.Context, t model.SandboxTransaction) error
 	SandboxUnreported(ctx context.Context, limit int) ([]model.SandboxTransaction, error)
@@ -35,23 +35,24 @@ type Books interface {
 	SandboxRefund(ctx context.Context, t model.SandboxTransaction) error
 }
 
-// Provider is the sandbox.
+// Provider is the sandbox payment provider.
 type Provider struct {
 	Books Books
 	// Payment reads a payment that was started with this provider.
 	Payment func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
-	// Sign gives X-Signature for a timestamp and a body.
+	// Sign returns the header X-Signature for a timestamp and a body.
 	Sign func(timestamp string, body []byte) string
-	// CallbackURL is where the merchant hears of transactions.
+	// CallbackURL returns the URL of the merchant that receives callbacks.
 	CallbackURL func() string
-	// Head is what the page takes into its head element to look as the shop does.
+	// Head is HTML for the page's head element. It gives the page the look of the shop.
 	Head template.HTML
 	Now  func() time.Time
 	Log  *slog.Logger
 }
 
-// Pay charges a payment, or declines it, and tells the merchant. A payment that is charged twice is one
-// transaction. An error means that the merchant has not taken the callback yet; it will be repeated.
+// Pay charges or declines a payment and sends a callback to the merchant. Charging a payment twice makes one
+// transaction. An error means that the transaction was not stored, or that the merchant has not taken the callback
+// yet; Run repeats the callbacks of stored transactions.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -63,7 +64,8 @@ func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool)
 	return p.report(ctx, t)
 }
 
-// Refund sends a payment's money back, once however often it is asked. An error means that it may not have.
+// Refund sends a payment's money back, once however often it is called. An error means that the money may not have
+// been sent.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) error {
 	return p.Books.SandboxRefund(ctx, model.SandboxTransaction{
 		ID: payment.ProviderTxnID, PaymentID: payment.ID, AmountCents: payment.AmountCents,
@@ -100,7 +102,8 @@ type callback struct {
 	AmountCents   int64  `json:"amount_cents"`
 }
 
-// report sends a transaction's callback. A refusal of the merchant's is final, as is success.
+// report sends a transaction's callback. A refusal by the merchant is final, and so is success. After any other
+// answer report returns an error, and the callback is repeated.
 func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
 	status := "succeeded"
 	if t.Status == model.SandboxDeclined {

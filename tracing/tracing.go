@@ -1,7 +1,7 @@
-// Package tracing sends spans of requests to an OpenTelemetry collector: the request, its call of the gate and its
-// settle, and their calls of Redis and the database. What is done for several attempts at once has one span, which
-// links to their requests. No span has a user's id or address, a path, a statement or an error's text. The spans of
-// Redis's calls have the address of Redis.
+// Package tracing sends spans of requests to an OpenTelemetry collector: of a request, its call of the gate and its
+// settle, and of their calls of Redis and the database. Work that is done for several attempts at once has one span,
+// which links to the spans of their requests. No span contains a user's id or address, a path, a statement or the
+// text of an error. The spans of Redis calls contain the address of Redis.
 package tracing
 
 import (
@@ -32,22 +32,24 @@ import (
 
 const name = "flashsale"
 
-// closeTimeout is how long the collector may take for the last spans: a stop has other things to do.
+// closeTimeout is how long Close waits for the collector to take the last spans. It is short, since a stop has other
+// work to do.
 const closeTimeout = 500 * time.Millisecond
 
-// Tracing makes spans and sends them in batches of bounded size from a bounded queue: what doesn't fit is dropped. The
-// methods that say so may be called on nil, which traces nothing.
+// Tracing makes spans and sends them in batches of bounded size from a bounded queue; spans that don't fit are
+// dropped. A nil Tracing traces nothing. Only the methods that say so may be called on nil.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	close    func() error
 
-	followed sync.Map // trace.Span of a request under way, by its order's id; sampled ones only
+	followed sync.Map // sampled requests under way: trace.Span by the order's id
 	count    atomic.Int64
 }
 
-// New sends spans to http(s)://host:4318, the part ratio of the requests and those whose sender says so. The collector
-// need not be there: log hears when it fails. Close must follow.
+// New makes a Tracing that sends spans to endpoint, http(s)://host:4318. It samples the fraction ratio of the
+// requests. If a request has a traceparent header, the header decides instead. The collector need not be running: log
+// receives the failures to send. Close must follow.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
@@ -69,18 +71,18 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
-// failurePause is the least time between two lines of the log about failures. Each batch that a collector does not take
-// is one, and it may be away for days.
+// failurePause is the least time between two log lines about failures. Every batch that the collector does not take
+// is a failure, and the collector may be away for days.
 const failurePause = time.Minute
 
-// failures tells the log what OpenTelemetry could not do.
+// failures logs the errors that OpenTelemetry reports.
 type failures struct {
 	log     *slog.Logger
-	told    atomic.Bool // less than failurePause ago
+	told    atomic.Bool // the last line was logged less than failurePause ago
 	skipped atomic.Int64
 }
 
-// Handle is part of otel.ErrorHandler. The line says how many failures before it have none.
+// Handle is part of otel.ErrorHandler. The line contains the number of failures before it that were not logged.
 func (f *failures) Handle(err error) {
 	if f.told.Swap(true) {
 		f.skipped.Add(1)
@@ -90,8 +92,8 @@ func (f *failures) Handle(err error) {
 	f.log.Warn("traces are lost", "error", err, "skipped", f.skipped.Swap(0))
 }
 
-// wordless takes the texts of errors off the spans that leave the process, whichever library put them there: Redis's
-// name arguments, a database's the user whose key is twice.
+// wordless removes the texts of errors from the spans that leave the process, whichever library added them: errors of
+// Redis name arguments, and a duplicate-key error of a database names the user.
 type wordless struct{ sdktrace.SpanExporter }
 
 // ExportSpans is part of sdktrace.SpanExporter.
@@ -105,15 +107,15 @@ func (w wordless) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 
 type wordlessSpan struct{ sdktrace.ReadOnlySpan }
 
-// Status keeps that a span failed, and not why.
+// Status returns whether the span failed, but not the reason.
 func (s wordlessSpan) Status() sdktrace.Status {
 	return sdktrace.Status{Code: s.ReadOnlySpan.Status().Code}
 }
 
-// Events are none: those that the libraries write are errors.
+// Events returns nothing: the only events that the libraries add are errors.
 func (s wordlessSpan) Events() []sdktrace.Event { return nil }
 
-// requests samples traces that begin with a request. What the workers do by themselves, many times a second, begins none.
+// requests samples only traces that begin with a request. The workers' own calls, many each second, begin no trace.
 type requests struct{ sdktrace.Sampler }
 
 // ShouldSample is part of sdktrace.Sampler.
@@ -124,7 +126,7 @@ func (r requests) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingR
 	return r.Sampler.ShouldSample(p)
 }
 
-// Close sends what is left, if the collector takes it within closeTimeout. It may be called on nil.
+// Close sends the remaining spans if the collector takes them within closeTimeout. It may be called on nil.
 func (t *Tracing) Close() error {
 	if t == nil {
 		return nil
@@ -132,17 +134,17 @@ func (t *Tracing) Close() error {
 	return t.close()
 }
 
-// Tracer makes the spans of requests.
+// Tracer returns the tracer for the spans of requests.
 func (t *Tracing) Tracer() trace.Tracer { return t.tracer }
 
-// OpenDB is sql.OpenDB, with a span for each statement of a request that is sampled. It may be called on nil.
+// OpenDB is sql.OpenDB with a span for each statement of a sampled request. It may be called on nil.
 func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	if t == nil {
 		return sql.OpenDB(c)
 	}
 	return otelsql.OpenDB(c, otelsql.WithTracerProvider(t.provider), otelsql.WithSpanOptions(otelsql.SpanOptions{
 		DisableQuery: true,
-		RecordError:  func(error) bool { return false }, // a duplicate key's says whose it is
+		RecordError:  func(error) bool { return false }, // the text of a duplicate-key error names the user
 		OmitRows:     true, OmitConnResetSession: true, OmitConnectorConnect: true,
 		SpanFilter: func(ctx context.Context, _ otelsql.Method, _ string, _ []driver.NamedValue) bool {
 			return trace.SpanFromContext(ctx).IsRecording()
@@ -150,7 +152,7 @@ func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	}))
 }
 
-// WatchRedis has each command of a request that is sampled make a span. It may be called on nil.
+// WatchRedis adds a span for each command of a sampled request. It may be called on nil.
 func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
 	if t == nil {
 		return nil
@@ -159,8 +161,8 @@ func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
 		redisotel.WithDBStatement(false), redisotel.WithCallerEnabled(false), redisotel.WithDialFilter(true))
 }
 
-// Follow begins a span of a request that is sampled, and has the batches that its attempt will be in find the request
-// by the order's id, until ctx ends with it.
+// Follow begins a span of a request, if the request is sampled. Until ctx ends, Batch finds the request by the
+// order's id, so that the spans of batches with this attempt link to the request.
 func (t *Tracing) Follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
 	request := trace.SpanFromContext(ctx)
 	if !request.IsRecording() {
@@ -177,8 +179,9 @@ func (t *Tracing) Follow(ctx context.Context, span, orderID string) (following c
 	return t.start(ctx, span)
 }
 
-// Batch begins the span of what is done at once for n attempts, by their orders' ids. It is in the trace of the first
-// of their requests that is sampled; the others have a link to it, and it to them. If none is sampled there is no span.
+// Batch begins the span of work that is done at once for n attempts; orderID returns their orders' ids. The span is
+// in the trace of the first sampled request among them. The span and all sampled requests have links to each other.
+// If no request is sampled, Batch begins no span.
 func (t *Tracing) Batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
 	if t.count.Load() == 0 {
 		return ctx, func(error) {}
@@ -186,7 +189,7 @@ func (t *Tracing) Batch(ctx context.Context, span string, n int, orderID func(i 
 	var sampled []trace.Span
 	for i := range n {
 		if request, ok := t.followed.Load(orderID(i)); ok {
-			sampled = append(sampled, request.(trace.Span)) // Follow puts nothing else there
+			sampled = append(sampled, request.(trace.Span)) // Follow stores nothing else there
 		}
 	}
 	if len(sampled) == 0 {
@@ -214,7 +217,8 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs adds to the lines about a request its request_id, unless they have it, and its trace_id if it is sampled.
+// Logs returns a handler that adds two attributes to the lines about a request: its request_id, unless the line has
+// one, and its trace_id if the request is sampled.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
@@ -230,7 +234,7 @@ func (l logs) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// named reports whether a line has its request's id: those of the access log and of failed requests do.
+// named reports whether a line has a request_id already. Lines of the access log and of failed requests have one.
 func named(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		found = found || a.Key == "request_id"
