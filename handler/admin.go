@@ -11,7 +11,7 @@ import (
 	"flashsale/service"
 )
 
-// What a new sale has unless the operator says otherwise.
+// Defaults of the fields that an operator may leave out of a new sale.
 const (
 	defaultLimit      = 1
 	defaultPaySeconds = 30 * 60
@@ -55,7 +55,7 @@ func (a *API) createSale(c *gin.Context) {
 	}
 	offer, invalid, err := a.Sales.Create(c.Request.Context(), sale, body.Quota, actor)
 	switch {
-	case err != nil && key != "" && a.answerRepeated(c, sale, body.Quota): // the same request was here meanwhile
+	case err != nil && key != "" && a.answerRepeated(c, sale, body.Quota): // a concurrent request with this key made it
 	case err != nil:
 		middleware.Fail(c, err)
 	case invalid != nil:
@@ -65,7 +65,9 @@ func (a *API) createSale(c *gin.Context) {
 	}
 }
 
-// answerRepeated answers if the sale was made before, under the same key.
+// answerRepeated ends the request if a request with the same key has already made the sale: with that sale, with
+// IdempotencyMismatch if that sale differs from the one that is asked for, or with an error. It returns false if there
+// is no such sale.
 func (a *API) answerRepeated(c *gin.Context, sale model.Sale, quota int64) bool {
 	offer, verdict, err := a.Sales.Repeated(c.Request.Context(), sale, quota)
 	switch {
@@ -146,7 +148,8 @@ func (a *API) auditSale(c *gin.Context) {
 	})
 }
 
-// stats answers with what the running instances say of themselves, but for the figures that liveFigures sums up.
+// stats answers with what the running instances report. It leaves out the figures that liveFigures sums up: requests by
+// sale, and latencies.
 func (a *API) stats(c *gin.Context) {
 	views := map[string]gin.H{}
 	for id, i := range a.Instances(c.Request.Context()) {
@@ -157,7 +160,7 @@ func (a *API) stats(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"instances": views})
 }
 
-// listAllSales answers with a page of all sales, also of those that are long over.
+// listAllSales answers with a page of all sales, including those that ended long ago.
 func (a *API) listAllSales(c *gin.Context) {
 	cursor, limit, ok := readPage(c)
 	if !ok {
@@ -171,7 +174,7 @@ func (a *API) listAllSales(c *gin.Context) {
 	answerPage(c, gin.H{"sales": views, "next_cursor": next}, err)
 }
 
-// listOperations answers with a page of what operators did to a sale and the engine repaired.
+// listOperations answers with a page of a sale's operations: what operators did, and what the engine repaired.
 func (a *API) listOperations(c *gin.Context) {
 	offer, ok := a.offer(c)
 	if !ok {

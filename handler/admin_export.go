@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// exportLimit is how long an export may take in all: a million orders over a slow line.
+	// exportLimit bounds a whole export: enough for a million orders over a slow line.
 	exportLimit = 10 * time.Minute
-	// exportPatience is how long a client may take for one page of it.
+	// exportPatience bounds how long a client may take to receive one page of an export.
 	exportPatience = 10 * time.Second
 )
 
-// exportOrders answers with the orders of a sale as CSV, page by page: there may be a million of them. An answer that
-// can't be finished is cut off, so that nobody takes a part for the whole.
+// exportOrders answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a
+// million orders. If it can't finish an answer that it has begun, it closes the connection, so that nobody takes a part
+// for the whole.
 func (a *API) exportOrders(c *gin.Context) {
 	f, ok := a.ordersOfSale(c)
 	if !ok {
@@ -54,7 +55,7 @@ func (a *API) exportOrders(c *gin.Context) {
 			}
 			_ = sheet.Write([]string{"order_id", "user_id", "status", "quantity", "amount_cents", "currency", "created_at", "expires_at", "paid_at", "reason"})
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // as the kernel counts
+		_ = control.SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // needs real time
 		for _, o := range list {
 			_ = sheet.Write(orderCells(o))
 		}
@@ -65,10 +66,12 @@ func (a *API) exportOrders(c *gin.Context) {
 	}
 }
 
-// cutShort has the connection closed before the end of an answer that has been started. The client sees that.
+// cutShort makes net/http close the connection in the middle of an answer that has begun. The client sees an incomplete
+// answer.
 func cutShort(c *gin.Context) {
 	if c.Writer.Written() {
-		_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Unix(1, 0)) // what ends the answer can't be written
+		// The deadline is in the past, so the final chunk can't be written.
+		_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -90,7 +93,7 @@ func cellTime(t time.Time) string {
 	return t.UTC().Format(strings.Trim(stampLayout, `"`))
 }
 
-// harmless keeps a spreadsheet from taking a text for a formula.
+// harmless puts a quote before a text that a spreadsheet would read as a formula.
 func harmless(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell

@@ -13,16 +13,19 @@ import (
 )
 
 const (
-	// consolePause gathers what changes quickly: nobody follows more than five figures a second.
+	// consolePause is the wait between a change and the reading of it, so that quick changes share one event: nobody
+	// can follow more than five figures a second.
 	consolePause = 200 * time.Millisecond
-	// maxConsoles bounds the streams that an instance has open for operators: far more than a shop has of them.
+	// maxConsoles bounds the streams that an instance has open for operators. A shop has far fewer operators.
 	maxConsoles = 100
-	// consoleLifetime ends a stream, so that a log-in which is over doesn't see on. Consoles connect again.
+	// consoleLifetime bounds a stream, because the log-in is checked only when the stream begins. Consoles connect
+	// again.
 	consoleLifetime = 15 * time.Minute
 )
 
-// console streams server-sent events to an operator. next gives what is to be said now, nothing if there is no news, and
-// a channel that closes when there is some. A console that doesn't read is dropped; others don't wait for it.
+// console streams server-sent events to an operator. next returns the frames to send now, empty if there is no news,
+// and a channel that closes when there is news. A client that takes longer than sendTimeout for a write is
+// disconnected; other streams do not wait for it.
 func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
 	defer a.consoles.Add(-1)
 	if a.consoles.Add(1) > maxConsoles {
@@ -37,8 +40,8 @@ func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan
 	defer over.Stop()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	listens := sendToConsole(c, nothingNew) // so that it knows that it is connected
-	look := time.After(0)                   // or nil: there is nothing to look for
+	listens := sendToConsole(c, nothingNew) // shows the client that it is connected
+	look := time.After(0)                   // fires when next is due; nil while there is no change
 	var changed <-chan struct{}
 	for listens {
 		select {
@@ -62,13 +65,13 @@ func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan
 	}
 }
 
-// nothingNew keeps a stream alive.
+// nothingNew is a server-sent comment that keeps a stream alive.
 var nothingNew = []byte(":\n\n")
 
-// sendToConsole reports whether the client took it in time.
+// sendToConsole writes frames and reports whether the client took them within sendTimeout.
 func sendToConsole(c *gin.Context, frames []byte) bool {
 	control := http.NewResponseController(c.Writer)
-	if err := control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil { //nolint:forbidigo // as the kernel counts
+	if err := control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil { //nolint:forbidigo // needs real time
 		return false
 	}
 	if _, err := c.Writer.Write(frames); err != nil {
@@ -77,7 +80,8 @@ func sendToConsole(c *gin.Context, frames []byte) bool {
 	return control.Flush() == nil
 }
 
-// appendEvent appends a server-sent event. What a console is told always encodes: words and finite numbers.
+// appendEvent appends a server-sent event. The encoding of view never fails: it holds only texts, times and finite
+// numbers.
 func appendEvent(frames []byte, name string, view any) []byte {
 	data, _ := json.Marshal(view)
 	return fmt.Appendf(frames, "event: %s\ndata: %s\n\n", name, data)

@@ -21,7 +21,8 @@ import (
 	"flashsale/service"
 )
 
-// Media types of bodies. A browser's form needs no files, so nobody reads multipart/form-data, which would be kept in files.
+// Media types of request bodies. No handler reads multipart/form-data: no form uploads files, and the parser would
+// write large parts to temporary files.
 const (
 	jsonBody = "application/json"
 	formBody = "application/x-www-form-urlencoded"
@@ -30,20 +31,21 @@ const (
 const (
 	// maxBodyBytes is several times the largest body that buyers and payment providers have to send.
 	maxBodyBytes = 4 << 10
-	// maxOperatorBodyBytes takes the longest sale in Chinese, also from an encoder that writes six bytes of ASCII for each
-	// character: a description and a title of 2,200 characters are 13,200 bytes then.
+	// maxOperatorBodyBytes fits the longest sale in Chinese, even if the client escapes each character as six bytes of
+	// ASCII: a description and a title of 2,200 characters then take 13,200 bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// smallBodyBytes is what is read in one piece, as long as it was announced: most bodies are a purchase's.
+	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
+	// exactly that size. Most bodies belong to purchases and are that small.
 	smallBodyBytes = 64
-	// maxDepth is how deep objects and arrays may be nested; the API's own are flat.
+	// maxDepth bounds the nesting of objects and arrays. The API's own bodies are flat.
 	maxDepth = 8
-	// maxQuotedBytes keeps what a refusal repeats of a client's body to one readable line.
+	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that it stays one readable line.
 	maxQuotedBytes = 100
 )
 
-// decode reads the request's JSON object of at most so many bytes into what into points to. If it can't it refuses the
-// request and returns false: UnsupportedMediaType, TooLarge with the bound, or BadRequest with what is wrong. into may
-// then be half filled.
+// decode reads the request's body, a JSON object of at most the length most, into the value that into points to. If
+// that fails, it refuses the request and returns false. The refusal is UnsupportedMediaType, TooLarge with the bound,
+// or BadRequest with the reason. into may then be partly filled.
 func decode(c *gin.Context, most int64, into any) bool {
 	body, ok := readBody(c, jsonBody, most)
 	if !ok {
@@ -56,7 +58,7 @@ func decode(c *gin.Context, most int64, into any) bool {
 	return true
 }
 
-// readBody reads a body of this media type as it came; it refuses the request as decode does.
+// readBody returns the raw body of a request with this media type. It refuses the request as decode does.
 func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 	if !isOf(headerOf(c, "Content-Type"), mediaType) {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
@@ -70,7 +72,7 @@ func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 	var body []byte
 	var err error
 	if 0 < announced && announced <= smallBodyBytes {
-		body = make([]byte, announced) // net/http gives no byte more
+		body = make([]byte, announced) // net/http returns no more than the announced length
 		_, err = io.ReadFull(c.Request.Body, body)
 	} else {
 		body, err = io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most))
@@ -86,16 +88,17 @@ func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 	return body, true
 }
 
-// isOf reports whether a Content-Type is of this media type, with whatever parameters.
+// isOf reports whether a Content-Type names this media type, with any parameters.
 func isOf(contentType, mediaType string) bool {
 	if contentType == mediaType {
-		return true // as nearly all write it
+		return true // the usual spelling
 	}
 	given, _, err := mime.ParseMediaType(contentType)
 	return err == nil && given == mediaType
 }
 
-// headerOf gives a header of the request by its name in Go's spelling; GetHeader would look for that first.
+// headerOf returns the first value of a request header, or "". name must be in canonical form. GetHeader would first
+// convert the name to that form.
 func headerOf(c *gin.Context, name string) string {
 	if values := c.Request.Header[name]; len(values) > 0 {
 		return values[0]
@@ -105,30 +108,31 @@ func headerOf(c *gin.Context, name string) string {
 
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }
 
-// refuseInvalid refuses a request as BadRequest and says what is wrong with it.
+// refuseInvalid refuses a request as BadRequest, with what is wrong in it.
 func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
 }
 
-// refuseTooLarge refuses a request as TooLarge and says how large its body may be, which is whole KiB.
+// refuseTooLarge refuses a request as TooLarge and reports the bound in KiB. most must be a multiple of 1 KiB.
 func refuseTooLarge(c *gin.Context, most int64) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.TooLarge, Invalid: &service.Invalid{Reason: overSize, Max: most >> 10}})
 }
 
-// decodeObject is encoding/json without its leniency. It gives what is wrong with the body; nil if nothing is.
+// decodeObject decodes a JSON object as encoding/json does, but without its leniency. It returns what is wrong with the
+// body, or nil.
 func decodeObject(body []byte, into any) *service.Invalid {
 	switch {
 	case len(body) == 0:
 		return &service.Invalid{Reason: emptyBody}
-	case !utf8.Valid(body): // encoding/json would put U+FFFD in its place
+	case !utf8.Valid(body): // encoding/json would replace invalid bytes by U+FFFD
 		return &service.Invalid{Reason: notUTF8}
 	case !json.Valid(body):
 		return &service.Invalid{Reason: notJSON}
-	case bytes.TrimLeft(body, " \t\r\n")[0] != '{': // null would leave into as it is
+	case bytes.TrimLeft(body, " \t\r\n")[0] != '{': // encoding/json would accept null and leave into unchanged
 		return &service.Invalid{Reason: notAnObject}
 	}
 	names := json.NewDecoder(bytes.NewReader(body))
-	names.UseNumber() // a number's range is for its field to judge
+	names.UseNumber() // the second decoder checks the ranges of numbers
 	if invalid := checkNames(names, 0); invalid != nil {
 		return invalid
 	}
@@ -140,9 +144,10 @@ func decodeObject(body []byte, into any) *service.Invalid {
 	return nil
 }
 
-// checkNames walks one value of valid JSON and refuses what encoding/json would let pass: a name that comes
-// twice in one object (the last would win), and one that differs from a field's only by case ("Quantity",
-// or "ſ" for "s"). The API's names are all lower case, so those that aren't are unknown.
+// checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one
+// object (the last value would win), and a name that differs from a field's name only by case ("Quantity", or "ſ" for
+// "s"). All names of the API are lower case, so any other name is an unknown field. It also finds nesting beyond
+// maxDepth.
 func checkNames(d *json.Decoder, depth int) *service.Invalid {
 	token, err := d.Token()
 	if err != nil {
@@ -158,7 +163,7 @@ func checkNames(d *json.Decoder, depth int) *service.Invalid {
 	seen := map[string]bool{}
 	for d.More() {
 		if open == '{' {
-			token, _ := d.Token() // of valid JSON, a name
+			token, _ := d.Token() // a name, since the JSON is valid
 			name, _ := token.(string)
 			if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 				return &service.Invalid{Field: quoted(name), Reason: unknownField}
@@ -176,25 +181,26 @@ func checkNames(d *json.Decoder, depth int) *service.Invalid {
 	return nil
 }
 
-// explain says what a decoder's error is about, without the names of Go types.
+// explain converts a decoder's error into a reason for the client, without the names of Go types.
 func explain(err error, body []byte, into any) *service.Invalid {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return &service.Invalid{Field: quoted(wrong.Field), Reason: wrongType, Value: quoted(wrong.Value)}
 	}
-	// This one has no type to ask for. Should its words change, only the hint is lost.
+	// encoding/json has no error type for an unknown field, so its text is compared. If a new version of Go changes the
+	// text, the client still gets BadRequest, but with the reason notATime.
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return &service.Invalid{Field: quoted(strings.Trim(name, `"`)), Reason: unknownField}
 	}
 	return &service.Invalid{Field: wrongTime(body, into), Reason: notATime}
 }
 
-// wrongTime finds the field whose time can't be read: times have a decoder of their own, whose errors don't say where
-// they were. Each field is decoded apart.
+// wrongTime returns the name of the first field that can't be decoded by itself, or "". The decoder of times does not
+// report the field in its errors, so each field is decoded alone.
 func wrongTime(body []byte, into any) string {
 	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(body, &fields) // an object, or it would not have come so far
+	_ = json.Unmarshal(body, &fields) // the body is a valid JSON object
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		alone, _ := json.Marshal(map[string]json.RawMessage{name: fields[name]}) // it was valid JSON
+		alone, _ := json.Marshal(map[string]json.RawMessage{name: fields[name]}) // the field is valid JSON
 		if json.Unmarshal(alone, reflect.New(reflect.TypeOf(into).Elem()).Interface()) != nil {
 			return name
 		}
@@ -202,7 +208,8 @@ func wrongTime(body []byte, into any) string {
 	return ""
 }
 
-// quoted is a part of a client's body as a refusal repeats it: escaped, on one line, and at most maxQuotedBytes long.
+// quoted returns a part of a client's body in the form in which a refusal repeats it: escaped, on one line, and cut
+// after maxQuotedBytes.
 func quoted(s string) string {
 	s = strings.Trim(strconv.Quote(s), `"`)
 	if len(s) > maxQuotedBytes {

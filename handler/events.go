@@ -22,37 +22,42 @@ import (
 )
 
 const (
-	// heartbeat is how often an unchanged stock is sent, so that proxies keep the stream.
+	// heartbeat is how often an unchanged stock is sent, so that proxies do not close an idle stream.
 	heartbeat = 15 * time.Second
-	// eventPause is how long a sale is silent after an event: nobody reads figures that change faster.
+	// eventPause is the pause after an event of a sale, unless the sale starts or ends: nobody can read figures that
+	// change faster.
 	eventPause = 200 * time.Millisecond
-	// sendsPerSecond bounds what an instance spends on its streams while stock changes all the time: to send an event
-	// to one of them takes some ten microseconds. A crowd that is larger hears less often.
+	// sendsPerSecond bounds the events that an instance sends to all its streams together: one event to one stream
+	// takes some ten microseconds. While stock changes all the time, a larger crowd gets events less often.
 	sendsPerSecond = 5_000
-	// sendsAtOnce are spread over time as one: few enough that purchases find their way between them.
+	// sendsAtOnce is the size of a batch of sends. Batches are spread over time, and each is small enough to leave time
+	// for purchases.
 	sendsAtOnce = 100
-	// sendTimeout is how long a client may keep an event waiting before its stream is cut. A stop waits as long.
+	// sendTimeout is how long a client may take to accept an event before it is disconnected. A stop of the server may
+	// wait as long.
 	sendTimeout = 2 * time.Second
-	// sendBuffer bounds what the kernel keeps for a client that reads slowly, which sees old figures meanwhile.
+	// sendBuffer bounds the kernel's send buffer for a client that reads slowly. Until the client has read the buffer,
+	// it sees old figures.
 	sendBuffer = 8 << 10
 	// maxStreams bounds the memory of an instance's streams, and how long an event takes to reach all of them.
 	maxStreams = 20_000
-	// streamsFull is when to try again if there is no room: streams come and go with the pages that show them.
+	// streamsFull is the Retry-After of a request that finds no room. Streams end as soon as visitors leave the pages
+	// that show them.
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is what a sale says to all who listen. It is encoded once.
+// stockEvent is one event of a sale. It is encoded once for all streams.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
-	over  bool // the sale can't be shown any more; who connects again is told why
+	over  bool // the sale can't be read any more; a client that connects again gets the reason
 }
 
-// Streams are the open streams of an instance. Their connections are taken over from net/http, which would keep its
-// buffers and a deep stack for each, some 30 KiB, where a small goroutine is enough.
+// Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep
+// buffers and a deep stack for each, some 30 KiB. A small goroutine for each is enough.
 type Streams struct {
 	catalog *service.Catalog
-	watches *service.Watches[*stockEvent] // by sale; nil as long as nothing is known
+	watches *service.Watches[*stockEvent] // by sale; the value is nil until the first event
 	pace    *rate.Limiter
 
 	mu      sync.Mutex
@@ -62,16 +67,16 @@ type Streams struct {
 	running sync.WaitGroup
 }
 
-// stream is a client that listens to a sale.
+// stream is one client's connection to the events of a sale.
 type stream struct {
 	conn   net.Conn
 	newest *service.Newest[*stockEvent]
-	calls  atomic.Int64 // of send; while there are any, the rest belongs to the first of them
-	known  string       // the id of the event that the client has from an earlier stream
+	calls  atomic.Int64 // running calls of send; only the first may use known and sent
+	known  string       // the last event of the client's earlier stream (Last-Event-ID)
 	sent   *stockEvent
 }
 
-// NewStreams makes room for streams; Close must follow.
+// NewStreams returns an empty set of streams. The caller must call Close.
 func NewStreams(catalog *service.Catalog) *Streams {
 	s := &Streams{catalog: catalog, pace: rate.NewLimiter(sendsPerSecond, sendsAtOnce), crowds: map[string]map[*stream]struct{}{}}
 	s.watches = service.NewWatches(s.watch)
@@ -91,14 +96,14 @@ func (s *Streams) Close() {
 	s.running.Wait()
 }
 
-// Open is how many there are.
+// Open returns the number of open streams.
 func (s *Streams) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
 }
 
-// enter takes room for one stream, unless there is none.
+// enter reserves room for one stream. It returns false if there is none, or if the streams are closed.
 func (s *Streams) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +122,8 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// saleEvents streams a sale's stock as server-sent events: at once unless the client has the figures, on change and
-// every heartbeat.
+// saleEvents streams a sale's stock as server-sent events: at the beginning unless the client already has the figures,
+// on each change, and at each heartbeat.
 func (a *API) saleEvents(c *gin.Context) {
 	offer, ok := a.offer(c)
 	if !ok {
@@ -140,39 +145,39 @@ func (a *API) saleEvents(c *gin.Context) {
 	}
 	streamHeader(c)
 	c.Header("Date", a.Now().UTC().Format(http.TimeFormat))
-	// The end of the stream is that of the connection.
+	// The answer has no length: it ends when the connection closes.
 	head := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: c.Writer.Header(), ContentLength: -1, Close: true}
 	var raw bytes.Buffer
-	_ = head.Write(&raw) // into memory it can't fail
+	_ = head.Write(&raw) // a write into memory can't fail
 	go a.Streams.serve(conn, raw.Bytes(), offer.ID, headerOf(c, "Last-Event-Id"))
 }
 
-// streamHeader sets the header of a stream of events, which nobody may keep or hold back.
+// streamHeader sets the headers of an event stream: caches must not reuse it, and proxies must not buffer it.
 func streamHeader(c *gin.Context) {
 	c.Header("Content-Type", "text/event-stream")
 	c.Header("Cache-Control", "no-cache")
 	c.Header("X-Accel-Buffering", "no")
 }
 
-// serve keeps a stream until the client leaves or is too slow.
+// serve runs a stream until the client disconnects or is too slow, or until the streams are closed.
 func (s *Streams) serve(conn net.Conn, head []byte, saleID, known string) {
 	defer s.leave()
 	defer func() { _ = conn.Close() }()
 	newest, leave := s.watches.Follow(saleID)
 	defer leave()
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // else the kernel's own bound holds
+		_ = tcp.SetWriteBuffer(sendBuffer) // if this fails, the kernel's default applies
 	}
 	one := &stream{conn: conn, newest: newest, known: known}
 	if !one.write(head) || !s.join(saleID, one) {
 		return
 	}
 	defer s.part(saleID, one)
-	one.send()                        // what was said before it joined
-	_, _ = conn.Read(make([]byte, 1)) // who says more doesn't listen, and who leaves says nothing
+	one.send()                        // this stream has missed the event that was set before join
+	_, _ = conn.Read(make([]byte, 1)) // block until the client disconnects; any input also ends the stream
 }
 
-// join adds a stream to those that are told of events, unless all are about to end.
+// join adds a stream to those that get a sale's events. It returns false if the streams are closed.
 func (s *Streams) join(saleID string, one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,9 +200,9 @@ func (s *Streams) part(saleID string, one *stream) {
 	}
 }
 
-// send brings the newest event to the client, unless it has it. If that is under way already, it is left to that call,
-// which then looks again. A client that doesn't take an event in time, or can't be told any more, is cut off: its
-// connection ends, and serve with it.
+// send writes the newest event to the client, unless it was already sent. If another call is running, send returns at
+// once, and that call looks for a newer event. If the client does not take the event in time, or the sale can't be read
+// any more, send closes the connection, which also ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {
 		return
@@ -208,30 +213,31 @@ func (one *stream) send() {
 			continue
 		}
 		known := one.known == event.id
-		one.sent, one.known = event, "" // the same figures once more are a heartbeat
+		one.sent, one.known = event, "" // only the first event may be skipped: the same figures later are a heartbeat
 		if event.over || !known && !one.write(event.frame) {
 			_ = one.conn.Close()
 		}
 	}
 }
 
-// write reports whether the client took it in time.
+// write writes to the client and reports whether the client took all of it within sendTimeout.
 func (one *stream) write(part []byte) bool {
-	if err := one.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil { //nolint:forbidigo // the kernel's time
+	if err := one.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil { //nolint:forbidigo // needs real time
 		return false
 	}
 	_, err := one.conn.Write(part)
 	return err == nil
 }
 
-// tell sends the newest event to all who listen to a sale. Who is slow keeps nobody else waiting.
+// tell sends the newest event to all streams of a sale. Each send has its own goroutine, so that a slow client does not
+// delay the others.
 func (s *Streams) tell(ctx context.Context, saleID string) {
 	s.mu.Lock()
 	crowd := slices.Collect(maps.Keys(s.crowds[saleID]))
 	s.mu.Unlock()
 	for some := range slices.Chunk(crowd, sendsAtOnce) {
 		if s.pace.WaitN(ctx, len(some)) != nil {
-			return // nobody listens any more
+			return // the last stream of the sale has ended
 		}
 		for _, one := range some {
 			s.running.Go(one.send)
@@ -239,13 +245,13 @@ func (s *Streams) tell(ctx context.Context, saleID string) {
 	}
 }
 
-// watch is the source of a sale's events.
+// watch produces a sale's events until ctx ends, or until the sale can't be read any more.
 func (s *Streams) watch(ctx context.Context, saleID string, to *service.Newest[*stockEvent]) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	said := ""
 	for {
-		changed := s.catalog.Changed() // asked before the sale: what changes from here on is seen the next time
+		changed := s.catalog.Changed() // taken before the sale is read, so that no later change is missed
 		offer, ok := s.offer(ctx, saleID)
 		if !ok {
 			to.Set(&stockEvent{over: true})
@@ -278,7 +284,8 @@ func (s *Streams) watch(ctx context.Context, saleID string, to *service.Newest[*
 	}
 }
 
-// offer is the sale as it is now; ok is false if it is gone, or only the database knows and doesn't say.
+// offer returns the sale as it is now. ok is false if there is no such sale, or if it is only in the database and the
+// database does not answer.
 func (s *Streams) offer(ctx context.Context, saleID string) (offer model.Offer, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -289,7 +296,7 @@ func (s *Streams) offer(ctx context.Context, saleID string) (offer model.Offer, 
 func newStockEvent(o model.Offer, now time.Time) *stockEvent {
 	state := o.State(now, o.Stock.Available)
 	id := fmt.Sprintf("%d-%d-%s", o.Stock.Available, o.Stock.Quota, state)
-	data, _ := json.Marshal(struct { // numbers and plain words always encode
+	data, _ := json.Marshal(struct { // numbers and plain texts always encode
 		Available int64           `json:"available"`
 		Quota     int64           `json:"quota"`
 		State     model.SaleState `json:"state"`
@@ -298,7 +305,7 @@ func newStockEvent(o model.Offer, now time.Time) *stockEvent {
 	return &stockEvent{id: id, frame: fmt.Appendf(nil, "id: %s\nevent: stock\ndata: %s\n\n", id, data)}
 }
 
-// untilTurn is how long the sale's state stays as it is by the clock alone.
+// untilTurn returns the time until the sale starts or ends, whichever is next. After the end it returns heartbeat.
 func untilTurn(o model.Offer, now time.Time) time.Duration {
 	for _, turn := range []time.Time{o.StartsAt, o.EndsAt} {
 		if turn.After(now) {

@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// checkTimeout is how long the dependencies may take to answer /readyz.
+	// checkTimeout bounds the checks of all dependencies for one answer of /readyz.
 	checkTimeout = time.Second
-	// readyAge is how long their answers hold, so that a flood of /readyz asks them five times a second.
+	// readyAge is how long the results of the checks are reused, so that a flood of /readyz runs them at most five
+	// times a second.
 	readyAge = 200 * time.Millisecond
 )
 
-// Check asks one dependency. A failed one makes the instance not ready only if it is Needed.
+// Check asks one dependency. If it fails, the instance is not ready only if the dependency is Needed.
 type Check struct {
 	Name   string
 	Needed bool
@@ -29,18 +30,19 @@ type Check struct {
 
 func (a *API) healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
 
-// readyz says what the dependencies last said; whoever comes while they are asked waits for that. Why one fails is for
-// the log and the operator, not for whoever asks.
+// readyz answers with the last results of the checks. A request that comes while checks run waits for their results.
+// The answer does not say why a check failed, since anybody may read it.
 func (a *API) readyz() gin.HandlerFunc {
 	var mu sync.Mutex
 	var states gin.H
-	var needed bool // all that are needed are there
+	var needed bool // all needed dependencies answered
 	var at time.Time
 	look := func(ctx context.Context) (gin.H, bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		if states == nil || a.Now().Sub(at).Abs() >= readyAge {
-			states, needed = a.check(context.WithoutCancel(ctx)) // others want to know as well
+			// Other requests use the results too, so a client that disconnects must not cancel the checks.
+			states, needed = a.check(context.WithoutCancel(ctx))
 			at = a.Now()
 		}
 		return states, needed
@@ -60,7 +62,7 @@ func (a *API) readyz() gin.HandlerFunc {
 	}
 }
 
-// check asks every dependency. needed is false if one that is needed is down.
+// check asks every dependency. needed is false if a needed dependency is down.
 func (a *API) check(ctx context.Context) (states gin.H, needed bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -75,10 +77,11 @@ func (a *API) check(ctx context.Context) (states gin.H, needed bool) {
 	return states, needed
 }
 
-// methods are those that figures are kept of; strangers must not make up others.
+// methods are the methods that have their own figures in the metrics. All others are counted as "other", so that
+// clients can't create metrics.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// observe measures every request by its route, never by its path, which may hold a purchase token.
+// observe measures every request by the pattern of its route, never by its path, which may contain a purchase token.
 func (a *API) observe(c *gin.Context) {
 	middleware.Begin(c, a.Now)
 	if a.requests.Add(1)%stageSample == 1 {
@@ -99,16 +102,16 @@ func (a *API) observe(c *gin.Context) {
 	}
 }
 
-// purchaseRoute is where purchases are asked for.
+// purchaseRoute is the route of purchase requests.
 const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
 
-// Verdicts of requests that got none.
+// Verdicts for the tally of purchase requests that ended without a verdict of the engine.
 const (
 	queued     = model.Verdict(model.OrderQueued)
 	clientGone = model.Verdict("client_gone")
 )
 
-// verdictOf says how a purchase request ended, whichever stage ended it.
+// verdictOf returns how a purchase request ended, whichever stage ended it.
 func verdictOf(c *gin.Context) model.Verdict {
 	if refusal, refused := middleware.RefusalOf(c); refused {
 		return refusal.Verdict
@@ -126,12 +129,13 @@ func verdictOf(c *gin.Context) model.Verdict {
 	return internalError
 }
 
-// stageSample is the part of the requests whose stages at the front door are timed: reading the clock after each of
-// them costs more than most of them do.
+// stageSample is the sampling of stages: one request in stageSample has the stages of the front door timed. To read the
+// clock after each stage costs more than most of the stages do.
 const stageSample = 8
 
-// timed measures a stage of the front door, of one request in stageSample. The stages return before the next one begins, so that each
-// time is the stage's own; the first one's holds the few steps that every request takes before it.
+// timed measures a stage of the front door, for one request in stageSample. Each stage returns before the next one
+// begins, so that each time is the stage's own. The time of the first stage includes the few steps that every request
+// takes before it.
 func (a *API) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h(c)

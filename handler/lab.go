@@ -36,13 +36,13 @@ func (a *API) startLab(c *gin.Context) {
 	}
 }
 
-// stopLab answers with the run that ends now; null if there is none.
+// stopLab stops the run under way and answers with it, or with null if there is none.
 func (a *API) stopLab(c *gin.Context) {
 	a.Lab.Stop()
 	c.JSON(http.StatusOK, gin.H{"run": a.runningLab()})
 }
 
-// runningLab is the view of the run under way; nil if there is none.
+// runningLab returns the view of the run under way, or nil.
 func (a *API) runningLab() *labRunView {
 	run, _ := a.Lab.Newest()
 	if run == nil || run.Over {
@@ -51,7 +51,8 @@ func (a *API) runningLab() *labRunView {
 	return viewLabRun(run)
 }
 
-// showLab answers with what the lab can do, does and has done.
+// showLab answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
+// runs.
 func (a *API) showLab(c *gin.Context) {
 	strategies := []gin.H{}
 	for _, s := range a.Lab.Strategies() {
@@ -86,7 +87,7 @@ type labRunView struct {
 	Strategy    string   `json:"strategy"`
 	Index       int      `json:"index"` // from 1
 	Of          int      `json:"of"`
-	Done        int      `json:"done"` // buyers who have their answer from the strategy
+	Done        int      `json:"done"` // buyers that the strategy has answered
 	Results     []any    `json:"results"`
 }
 
@@ -101,8 +102,8 @@ func viewLabRun(r *service.LabRun) *labRunView {
 	return v
 }
 
-// labEvents streams the run under way: progress at once and on change, done at its end. Who comes when none runs hears
-// of the last one, and then of the next.
+// labEvents streams the run under way: a progress event at once and on each change, and a done event at the end. A
+// client that connects while no run is under way gets the last run, and then the next one.
 func (a *API) labEvents(c *gin.Context) {
 	var said *service.LabRun
 	a.console(c, func() (frames []byte, changed <-chan struct{}) {
@@ -123,7 +124,8 @@ func (a *API) labEvents(c *gin.Context) {
 	})
 }
 
-// labReport answers with a report as a page, or as figures if .json is asked for. The id is all that opens it.
+// labReport answers with a report as a page, or as JSON if the id has the suffix .json. It needs no log-in: whoever has
+// the id may read the report.
 func (a *API) labReport(c *gin.Context) {
 	id, figures := strings.CutSuffix(c.Param("report"), ".json")
 	var report bytes.Buffer

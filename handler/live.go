@@ -21,32 +21,33 @@ func (a *API) liveFigures(c *gin.Context) {
 	defer leave()
 	a.console(c, func() (frames []byte, changed <-chan struct{}) {
 		figures, changed := newest.Get()
-		if figures != nil { // else nothing was read yet
+		if figures != nil { // nil until the first reading
 			frames = appendEvent(nil, "figures", viewFigures(figures))
 		}
 		return frames, changed
 	})
 }
 
-// figuresView is what a console sees. Whatever a store doesn't say stays as it was when it last did.
+// figuresView holds the figures of a sale for the console. If a store does not answer, its figures keep their last
+// values.
 type figuresView struct {
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`
-	Status    model.SaleStatus            `json:"status"` // what the operator decided
+	Status    model.SaleStatus            `json:"status"` // as the operator set it
 	Quota     int64                       `json:"quota"`
 	Available int64                       `json:"available"`
 	Held      int64                       `json:"held"`
 	Paid      int64                       `json:"paid"`
 	Requests  int64                       `json:"requests"`  // purchase requests to this sale since the running instances started
-	Purchases map[model.Verdict]int64     `json:"purchases"` // how they ended
+	Purchases map[model.Verdict]int64     `json:"purchases"` // those requests by verdict
 	Orders    map[model.OrderStatus]int64 `json:"orders"`
 	Units     map[model.OrderStatus]int64 `json:"units"`
-	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null at first
-	OK        bool                        `json:"ok"`       // the books balanced then
+	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null before
+	OK        bool                        `json:"ok"`       // the books balanced at that time
 	Database  reachableView               `json:"database"`
 	Gate      gateView                    `json:"gate"`
 	Drift     int64                       `json:"drift"`
-	DriftAt   *stamp                      `json:"drift_at"` // when the stock last stood still for long enough to tell
+	DriftAt   *stamp                      `json:"drift_at"` // when the stock last stood still during a measurement
 	Stages    map[string]latencyView      `json:"stages"`
 	Instances []instanceView              `json:"instances"`
 }

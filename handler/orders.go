@@ -12,7 +12,7 @@ import (
 	"flashsale/service"
 )
 
-// Of any list. The longest page is a megabyte of sales at most.
+// Page sizes of all lists. The largest page has at most some 8 MB: 500 sales with the longest texts.
 const (
 	usualPage = 50
 	maxPage   = 500
@@ -54,7 +54,8 @@ func (a *API) listSaleOrders(c *gin.Context) {
 	answerPage(c, viewOrders(list, next, true), err)
 }
 
-// ordersOfSale reads which orders of the route's sale are asked for, or ends the request.
+// ordersOfSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
+// sale or status, it ends the request and returns false.
 func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 	offer, ok := a.offer(c)
 	if !ok {
@@ -70,7 +71,7 @@ func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 	}
 }
 
-// readPage reads the query's cursor and limit, or refuses the request.
+// readPage returns the query's cursor and limit. If the limit is invalid, it refuses the request and returns false.
 func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	limit = usualPage
 	if text := c.Query("limit"); text != "" {
@@ -83,7 +84,8 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	return c.Query("cursor"), limit, true
 }
 
-// answerPage answers with a page of a list, unless its cursor was bad or something broke.
+// answerPage answers with a page of a list. It refuses the request if err is model.ErrBadCursor, and fails it with any
+// other error.
 func answerPage(c *gin.Context, view any, err error) {
 	switch {
 	case errors.Is(err, model.ErrBadCursor):

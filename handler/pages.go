@@ -17,15 +17,16 @@ import (
 	"flashsale/prepared"
 )
 
-// maxSalePages bounds the sales whose JSON, and those whose page for people, is kept: some kilobytes each.
+// maxSalePages bounds each of the two caches of sales, one with their JSON and one with their HTML pages. An entry
+// takes some kilobytes.
 const maxSalePages = 4096
 
-// salePages keeps a page of each sale, made once for each change of what it shows.
+// salePages caches one page of each sale. A page is made again when what it shows has changed.
 type salePages struct {
 	kept *otter.Cache[string, *salePage]
 }
 
-// salePage is a page, and of what it was made.
+// salePage is a page, with the offer and the state that it was made for.
 type salePage struct {
 	*prepared.Answer
 	offer model.Offer
@@ -36,7 +37,8 @@ func newSalePages() salePages {
 	return salePages{otter.Must(&otter.Options[string, *salePage]{MaximumSize: maxSalePages})}
 }
 
-// send answers with the sale's page as it is now. render makes one, or answers itself and gives nil.
+// send answers with the sale's page as it is now. render makes a page. If it can't, it answers the request itself and
+// returns nil.
 func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render func(model.SaleState) *prepared.Answer) {
 	state := offer.State(now, offer.Stock.Available)
 	kept, ok := s.kept.GetIfPresent(offer.ID)
@@ -51,8 +53,8 @@ func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render
 	kept.Send(c.Writer, c.Request)
 }
 
-// showSale answers with a sale's page for people. Home looks at the sale once more, so that a page may show what is
-// newer than that under which it is kept, and never what is older.
+// showSale answers with a sale's HTML page. Home reads the sale once more, so a page may show a newer offer than the
+// one that it is cached for, but never an older one.
 func (a *API) showSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
@@ -65,14 +67,15 @@ func (a *API) showSale() gin.HandlerFunc {
 	}
 }
 
-// allSales answers with a page of all live sales, made once for each change of any of them.
+// allSales answers with a page of all live sales. The page is made again when one of the sales changes, starts or ends.
 func (a *API) allSales(render func(c *gin.Context, live []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
 		now := a.Catalog.Now()
 		last := kept.Load()
 		if last == nil || !last.holds(now) {
-			live, changed := a.Catalog.Live() // before render looks at them: a change in between makes the page anew
+			// The channel is taken before render reads the sales, so that a change in between makes the page again.
+			live, changed := a.Catalog.Live()
 			same := heartbeat
 			for _, offer := range live {
 				same = min(same, untilTurn(offer, now))
@@ -87,12 +90,12 @@ func (a *API) allSales(render func(c *gin.Context, live []model.Offer) *prepared
 	}
 }
 
-// showSales answers with the page of all sales for people.
+// showSales answers with the HTML page of all sales.
 func (a *API) showSales() gin.HandlerFunc {
 	return a.allSales(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return a.render(c) })
 }
 
-// showAlways answers with a page for people that never changes.
+// showAlways answers with a page or file of Home that never changes.
 func (a *API) showAlways() gin.HandlerFunc {
 	var kept atomic.Pointer[prepared.Answer]
 	return func(c *gin.Context) {
@@ -107,7 +110,7 @@ func (a *API) showAlways() gin.HandlerFunc {
 	}
 }
 
-// salesPage is a page that holds until a sale changes, by the catalog or by the clock.
+// salesPage is a page that is valid until the catalog changes, until a sale starts or ends, and at most for heartbeat.
 type salesPage struct {
 	*prepared.Answer
 	changed     <-chan struct{}
@@ -123,13 +126,13 @@ func (p *salesPage) holds(now time.Time) bool {
 	}
 }
 
-// show answers with what Home says, this once.
+// show answers with Home's answer and does not cache it.
 func (a *API) show(c *gin.Context) {
 	said := a.hear(c.Request)
 	prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
 }
 
-// render makes a page of what Home says. If that isn't one to keep, it answers with it and gives nil.
+// render returns Home's answer in a form that can be cached. If its status is not 200, render sends it and returns nil.
 func (a *API) render(c *gin.Context) *prepared.Answer {
 	said := a.hear(c.Request)
 	if said.status != http.StatusOK {
@@ -139,8 +142,9 @@ func (a *API) render(c *gin.Context) *prepared.Answer {
 	return prepared.New(said.status, said.header, said.body.Bytes())
 }
 
-// missing answers a browser that came for a page which isn't there with Home's page about that, which is the same for
-// all. Whoever asks for anything but HTML, or below the API, gets the problem.
+// missing answers a browser's request for an unknown page with Home's page for that case. The page is the same for
+// everybody and made once. Requests that do not accept HTML, and all requests below /api/, get the problem document
+// instead.
 func (a *API) missing() gin.HandlerFunc {
 	var once sync.Once
 	var page *prepared.Answer
@@ -159,7 +163,7 @@ func (a *API) missing() gin.HandlerFunc {
 	}
 }
 
-// hear asks Home.
+// hear returns Home's answer to a request.
 func (a *API) hear(r *http.Request) *heard {
 	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
 	defer cancel()
@@ -168,7 +172,7 @@ func (a *API) hear(r *http.Request) *heard {
 	return said
 }
 
-// heard is an answer that isn't sent yet.
+// heard is an http.ResponseWriter that keeps an answer in memory.
 type heard struct {
 	header http.Header
 	status int

@@ -19,14 +19,14 @@ func (a *API) startPayment(c *gin.Context) {
 	}, verdict, err)
 }
 
-// form reads a form of at most maxBodyBytes for the handler behind it; it refuses the request as decode does.
+// form reads a form of at most maxBodyBytes for the next handler. It refuses the request as decode does.
 func form(c *gin.Context) {
 	if raw, ok := readBody(c, formBody, maxBodyBytes); ok {
 		c.Request.Body = io.NopCloser(bytes.NewReader(raw))
 	}
 }
 
-// signed lets through what a payment provider has signed, for the handler behind it.
+// signed lets a request pass only with the signature of a payment provider, and stores its body for the next handler.
 func (a *API) signed(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	switch {
@@ -38,10 +38,10 @@ func (a *API) signed(c *gin.Context) {
 	}
 }
 
-// signedBody is the key of what signed has read.
+// signedBody is the key under which signed stores the body in the context.
 const signedBody = "signed body"
 
-// callback hears from a payment provider. Anything but 200 makes the provider say it again.
+// callback takes a payment provider's report of a payment. The provider repeats it until the answer is 200.
 func (a *API) callback(c *gin.Context) {
 	raw, _ := c.MustGet(signedBody).([]byte)
 	var body struct {
@@ -59,7 +59,7 @@ func (a *API) callback(c *gin.Context) {
 	case !succeeded && body.Status != "failed":
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "succeeded, failed"})
 		return
-	case !model.ValidUserID(body.ProviderTxnID): // the form of any id: 1 to 64 plain characters
+	case !model.ValidUserID(body.ProviderTxnID): // a transaction id has the form of a user id: 1 to 64 plain characters
 		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
 		return
 	}

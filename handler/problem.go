@@ -18,16 +18,16 @@ import (
 	"flashsale/model"
 )
 
-// Codes of answers that no part of the engine decides, so that they aren't among the model's verdicts.
+// Codes of answers that package handler decides by itself. They are not among the model's verdicts.
 const (
 	internalError    model.Verdict = "internal"
 	methodNotAllowed model.Verdict = "method_not_allowed"
 )
 
-// statusClientGone is what the log shows for a request whose client left; nobody receives it.
+// statusClientGone is the status in logs and metrics of a request whose client has disconnected. It is never sent.
 const statusClientGone = 499
 
-// problem is how a verdict is answered.
+// problem is the HTTP answer to a verdict.
 type problem struct {
 	status           int
 	english, chinese text
@@ -184,12 +184,13 @@ var problems = map[model.Verdict]problem{
 	},
 }
 
-// Problems answers every request that ended in a refusal or an error, and logs the errors; no other stage
-// does either. It stands outside of all other stages but the request id and the access log. An answer that
-// has been started stays as it is.
+// Problems answers every request that ended in a refusal or an error, and logs the errors. No other stage does either.
+// Only the trace, the request id, the metrics and the access log are outside of it. If an answer has already begun,
+// Problems does not change it.
 //
-// An error is answered as 503 unavailable if it comes of model.ErrUnavailable, a deadline or a shutdown,
-// and else as 500 internal, without a word of its text. A client that left gets nothing, and status 499.
+// It answers an error as 503 unavailable if the error wraps model.ErrUnavailable or was caused by a deadline or a
+// shutdown, and otherwise as 500 internal. The answer never contains the text of the error. If the client has
+// disconnected, nothing is sent, and the status is 499.
 func Problems(log *slog.Logger) gin.HandlerFunc {
 	ready := newReadyProblems()
 	return func(c *gin.Context) {
@@ -221,17 +222,17 @@ func NoRoute(c *gin.Context) { middleware.Refuse(c, middleware.Refusal{Verdict: 
 // NoMethod answers a method that a known path doesn't have; gin has set Allow.
 func NoMethod(c *gin.Context) { middleware.Refuse(c, middleware.Refusal{Verdict: methodNotAllowed}) }
 
-// clientLeft reports whether err only says that the client is gone: the work was cut short with the
-// request, or an answer that had been started could not be sent to its end.
+// clientLeft reports whether err only means that the client has disconnected: the work was cancelled with the request,
+// or an answer that had begun could not be sent to its end.
 func clientLeft(c *gin.Context, err error) bool {
 	return errors.Is(c.Request.Context().Err(), context.Canceled) &&
 		(errors.Is(err, context.Canceled) || c.Writer.Written())
 }
 
-// logFailure logs err, once for the whole request, and says as what it is answered.
+// logFailure logs err, once for the whole request, and returns the verdict to answer with.
 func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	level, verdict := slog.LevelError, internalError
-	// A cancelled context whose client is still there was cancelled by a shutdown.
+	// If the context was cancelled while the client is still connected, a shutdown cancelled it.
 	if errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		level, verdict = slog.LevelWarn, model.Unavailable
 	}
@@ -242,8 +243,8 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	return verdict
 }
 
-// readyProblems are the answers, encoded once. All requests share the values of headers: whoever sets or adds to
-// a header gets a slice of its own.
+// readyProblems are the answers, encoded once. All requests share the slices of header values, and nothing writes into
+// them: Set replaces a slice, and Add copies it because it is full.
 type readyProblems struct {
 	bodies                                               map[model.Verdict]readyProblem
 	english, chinese, language, noStore, problem, bearer []string
@@ -255,7 +256,7 @@ type readyProblem struct {
 	english, chinese []byte
 }
 
-// behindID is how a problem's JSON goes on behind the request id, which needs no escapes.
+// behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
 const behindID = `"}`
 
 func newReadyProblems() *readyProblems {
@@ -274,7 +275,8 @@ func newReadyProblems() *readyProblems {
 	return ready
 }
 
-// encodeProblem gives a problem's JSON as far as the request id. field is the wrong one, if it is about one.
+// encodeProblem returns a problem's JSON up to the request id. field names the wrong field; it is empty if the problem
+// is not about a field.
 func encodeProblem(verdict model.Verdict, status int, words text, field string) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
 		Type      string        `json:"type"`
@@ -318,14 +320,14 @@ func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 		header.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	c.Status(p.status)
-	// Where writing fails the client is gone.
+	// A write fails only if the client has disconnected.
 	_, _ = c.Writer.Write(body)
 	_, _ = c.Writer.WriteString(middleware.RequestIDOf(c))
 	_, _ = c.Writer.WriteString(behindID)
 }
 
-// prefersChinese reports whether an Accept-Language header ranks any Chinese above English and above the
-// wildcard, which stands for the default, English. The first of equals wins.
+// prefersChinese reports whether an Accept-Language header ranks Chinese, of any region, above English and above the
+// wildcard, which stands for the default, English. Of equal weights, the first wins.
 func prefersChinese(header string) bool {
 	if header == "" {
 		return false
@@ -340,7 +342,7 @@ func prefersChinese(header string) bool {
 		q := 1.0
 		if weighted {
 			value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
-			q, _ = strconv.ParseFloat(value, 64) // unreadable: 0, never chosen
+			q, _ = strconv.ParseFloat(value, 64) // 0 if unreadable, which is never chosen
 		}
 		if q > best {
 			best, chinese = q, language == "zh"

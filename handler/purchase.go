@@ -15,11 +15,11 @@ import (
 	"flashsale/service"
 )
 
-// maxKey is the longest Idempotency-Key.
+// maxKey is the greatest length of an Idempotency-Key, in bytes.
 const maxKey = 128
 
-// purchase takes an attempt: 201 with an order that is in the database, or 202 with one that is queued. What
-// memory can refuse is refused without a timer; for the rest there is requestLimit.
+// purchase takes an attempt. It answers 201 with an order that is in the database, or 202 with one that is queued.
+// Requests that memory can refuse need no timer. All others are bounded by requestLimit.
 func (a *API) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
@@ -58,7 +58,8 @@ func (a *API) purchase(c *gin.Context) {
 	}
 }
 
-// requestKey reads the Idempotency-Key, empty if there is none; it refuses one that can't be a key.
+// requestKey returns the Idempotency-Key, or "" if there is none. If the key is too long or has characters other than
+// visible ASCII, it refuses the request and returns false.
 func requestKey(c *gin.Context) (key string, ok bool) {
 	key = headerOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -81,8 +82,8 @@ func answerOutcome(c *gin.Context, outcome model.Outcome) {
 	c.Data(status, jsonType, appendOrder(make([]byte, 0, usualOrderBytes), outcome.Order))
 }
 
-// readQuantity reads a purchase's body; it refuses the request as decode does, and if there is no quantity. The
-// body that nearly all send is read without reflection.
+// readQuantity reads a purchase's body. It refuses the request as decode does, and also if there is no quantity. The
+// usual form of the body is read without reflection.
 func readQuantity(c *gin.Context) (quantity int, ok bool) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	if !ok {
@@ -112,8 +113,9 @@ func strictQuantity(raw []byte) (int, *service.Invalid) {
 	return *body.Quantity, nil
 }
 
-// usualQuantity reads {"quantity":N} with spaces wherever JSON has them and up to maxUsualDigits digits. Of
-// anything else, right or wrong, it says nothing: strictQuantity decides, and of these it says the same.
+// usualQuantity reads {"quantity":N} with spaces wherever JSON allows them and at most maxUsualDigits digits. For any
+// other body, right or wrong, it returns false, and strictQuantity decides. For a body that usualQuantity accepts,
+// strictQuantity returns the same quantity.
 func usualQuantity(raw []byte) (quantity int, ok bool) {
 	rest := raw
 	for _, token := range []string{"{", `"quantity"`, ":"} {
@@ -138,7 +140,7 @@ func usualQuantity(raw []byte) (quantity int, ok bool) {
 	return quantity, true
 }
 
-// maxUsualDigits is far from where an int of 32 bits ends.
+// maxUsualDigits keeps a quantity far below the largest int of 32 bits.
 const maxUsualDigits = 6
 
 func skipSpace(b []byte) []byte {
@@ -148,7 +150,8 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// parsePrefer reads the preferences that a purchase knows (RFC 7240); others are left aside.
+// parsePrefer reads the preferences that a purchase supports (RFC 7240): respond-async and wait. It ignores others. ok
+// is false if wait is not a number of whole seconds.
 func parsePrefer(headers []string) (p service.Preference, ok bool) {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {

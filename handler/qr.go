@@ -18,7 +18,7 @@ import (
 const (
 	// quietZone is the white border, in modules, that readers need to find a code.
 	quietZone = 4
-	// maxQRCodes bounds those that are kept: some kilobytes each, and milliseconds to make.
+	// maxQRCodes bounds the cache of codes. A code takes some kilobytes, and milliseconds to make.
 	maxQRCodes = 1000
 )
 
@@ -46,8 +46,8 @@ func (a *API) qrCode() gin.HandlerFunc {
 	}
 }
 
-// drawQR gives a link as a QR code that is still read when 15% of it are covered (level M): an SVG of modules, which are
-// a unit wide, black on white.
+// drawQR returns a link as a QR code in SVG, with black modules of one unit on white. Error correction level M keeps
+// the code readable while 15% of it is covered.
 func drawQR(link string) (string, error) {
 	code, err := qr.Encode(link, qr.M, qr.Auto)
 	if err != nil {

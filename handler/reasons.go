@@ -7,7 +7,7 @@ import (
 	"flashsale/service"
 )
 
-// Reasons that the handlers find themselves: of bodies, headers and query parameters.
+// Reasons that the handlers detect themselves, in bodies, headers and query parameters.
 const (
 	overSize      service.Reason = "over_size"
 	otherType     service.Reason = "other_type"
@@ -31,10 +31,11 @@ const (
 	wrongLogIn    service.Reason = "wrong_log_in"
 )
 
-// wording says what is wrong in both languages; {field}, {min}, {max} and {value} are those of the service.Invalid.
+// wording is the text of a reason in both languages. {field}, {min}, {max} and {value} are replaced by the fields of
+// the service.Invalid.
 type wording struct{ english, chinese string }
 
-// reasons is the only place where it is put into words.
+// reasons is the only place that has the API's texts for the reasons.
 var reasons = map[service.Reason]wording{
 	service.OutOfRange:    {"{field} must be {min} to {max}", "{field} 必须在 {min} 到 {max} 之间"},
 	service.BadText:       {"{field} must be {min} to {max} printable characters", "{field} 必须是 {min} 到 {max} 个可显示的字符"},
@@ -68,7 +69,7 @@ var reasons = map[service.Reason]wording{
 	wrongLogIn:    {"The name or the password is wrong.", "用户名或密码错误。"},
 }
 
-// word says in one language what is wrong.
+// word returns in one language what is wrong.
 func word(i *service.Invalid, chinese bool) string {
 	template := reasons[i.Reason].english
 	if chinese {

@@ -1,5 +1,5 @@
-// Package handler is the HTTP API: each handler decodes, makes one call and encodes. What a client sees of a
-// refusal or an error comes from problem.go alone.
+// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go determines what a
+// client sees of a refusal or an error.
 package handler
 
 import (
@@ -16,21 +16,23 @@ import (
 	"flashsale/service"
 )
 
-// requestLimit is how long a request may take: the longest wait that a buyer may ask for, and well within the
-// server's time to write.
+// requestLimit is how long a request may take. It equals the longest wait that a buyer may ask for, and is well within
+// the server's write timeout.
 const requestLimit = 10 * time.Second
 
-// What proves whose it is has a bucket of its own, which is charged after the proof: a hash over a bounded text, no dearer
-// than a refusal. So no crowd of strangers takes the turn of a payment or of an operator, and nobody without a secret
-// empties these buckets. They bound what runs away among those who have one.
+// Requests that carry proof of their sender have token buckets of their own: signed callbacks, and requests with an
+// operator's token. A bucket is charged after the proof, which is a hash over a bounded text and costs no more than a
+// refusal. So a crowd of strangers can't delay payments or operators, and nobody without a secret can empty these
+// buckets. They bound a sender that has a secret and sends too much.
 const (
-	// callbackRate is that of signed callbacks a second: more payments than a database settles.
+	// callbackRate is how many signed callbacks may pass in a second: more payments than a database can settle.
 	callbackRate = 5_000
-	// operatorRate is that of operators' requests a second: a hundred consoles, or a script that makes sales.
+	// operatorRate is how many operators' requests may pass in a second: enough for a hundred consoles, or for a script
+	// that makes sales.
 	operatorRate = 500
 )
 
-// API is what the handlers call.
+// API holds what the handlers need.
 type API struct {
 	Purchases *service.Purchases
 	Orders    *service.Orders
@@ -44,7 +46,7 @@ type API struct {
 	Paths     *service.Paths
 	Tokens    *service.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
-	Home      http.Handler // the pages for people: the same for all
+	Home      http.Handler // the HTML pages, the same for everybody
 	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME
 
 	Limits  Limits
@@ -52,31 +54,32 @@ type API struct {
 	Checks  []Check            // what /readyz asks
 	Tally   *service.Tally
 	Live    *service.Live
-	// LabStores and LabPolicy say where the lab runs, and what its reports' pages may load.
+	// LabStores names the stores that the lab runs on. LabPolicy is the Content-Security-Policy of the pages of its
+	// reports.
 	LabStores LabStores
 	LabPolicy string
-	// Instances gives what the running instances say of themselves, by their ids.
+	// Instances returns the reports of the running instances by their ids.
 	Instances func(ctx context.Context) map[string]model.Instance
-	// PublicURL is under which buyers reach the server, without a slash at the end.
+	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
 	PublicURL func() string
 
 	requests      atomic.Uint64
-	consoles      atomic.Int64 // open streams of figures
+	consoles      atomic.Int64 // operators' open streams
 	Meter         Meter
 	CounterFailed func(error)
-	Trace         gin.HandlerFunc // gives requests their spans; nil: none
+	Trace         gin.HandlerFunc // starts a span for each request; nil: no spans
 	Closing       <-chan struct{} // closed when the server stops: streams end
 	Now           func() time.Time
 	Log           *slog.Logger
 }
 
-// Meter notes how long requests and the stages of the front door take.
+// Meter records how long requests and the stages of the front door take.
 type Meter interface {
 	Request(method, route string, status int, d time.Duration)
 	Stage(name string, d time.Duration)
 }
 
-// Limits are those of the front door.
+// Limits are the limits of the front door.
 type Limits struct {
 	Leaky          bool // a leaky bucket for the instance instead of a token bucket
 	Rate           float64
@@ -87,8 +90,8 @@ type Limits struct {
 	TrustedProxies []string
 }
 
-// Router gives every route there is. The stages stand in the order of their cost: a request is turned away by
-// the cheapest that can.
+// Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
+// can refuse a request does so. It returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r := gin.New()
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
@@ -115,8 +118,8 @@ func Router(a *API) (http.Handler, error) {
 	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed))
 
 	all := routes{&r.RouterGroup}
-	// Without a limit: whoever balances load must always hear, a page without its style is broken, operators have to reach
-	// their console, and each of these costs no more than a refusal.
+	// Routes without a limit: load balancers must always get an answer, a page without its style is broken, operators
+	// have to reach their console, and each of these requests costs no more than a refusal.
 	all.GET("/healthz", a.healthz)
 	all.GET("/readyz", a.readyz())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
@@ -125,11 +128,13 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/console/lab", a.showAlways())
 
 	api := all.Group("/api/v1")
-	api.POST("/payments/callback", deadline, a.signed, callbackLimit, a.callback) // the provider's address is one for all buyers
+	// The address limit does not apply: one provider calls for all buyers.
+	api.POST("/payments/callback", deadline, a.signed, callbackLimit, a.callback)
 
 	memory := api.Group("", instance, address)
-	memory.GET("/sales/:sale/events", a.saleEvents) // a stream has no end
-	// Mostly answered from memory; what isn't has requestLimit too.
+	memory.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
+	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply requestLimit
+	// themselves.
 	memory.GET("/sales", a.listSales())
 	memory.GET("/sales/:sale", a.getSale())
 	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
@@ -147,7 +152,7 @@ func Router(a *API) (http.Handler, error) {
 	buyer.POST("/orders/:id/payments", a.startPayment)
 
 	operators := middleware.RequireRole(model.RoleOperator)
-	console := api.Group("/admin", login, operators, operatorLimit) // these take as long as they take
+	console := api.Group("/admin", login, operators, operatorLimit) // no deadline: streams and exports may take long
 	console.GET("/sales/:sale/live", a.liveFigures)
 	console.GET("/sales/:sale/orders.csv", a.exportOrders)
 	console.GET("/lab/events", a.labEvents)
@@ -185,16 +190,16 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// routes are those of a group. What answers GET answers HEAD with the same header: net/http leaves the body out, and
-// handlers whose answer is long or has no end stop behind the header.
+// routes is a group of routes. A route that answers GET also answers HEAD, with the same headers: net/http omits the
+// body, and handlers whose answer is long or has no end return after the headers.
 type routes struct{ *gin.RouterGroup }
 
-// Group makes routes below these.
+// Group returns a group of routes below this one.
 func (r routes) Group(path string, stages ...gin.HandlerFunc) routes {
 	return routes{r.RouterGroup.Group(path, stages...)}
 }
 
-// GET makes a route for GET and HEAD.
+// GET adds a route for GET and HEAD.
 func (r routes) GET(path string, stages ...gin.HandlerFunc) {
 	r.Match([]string{http.MethodGet, http.MethodHead}, path, stages...)
 }

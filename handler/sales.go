@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// pathLifetime is how long a purchase path holds: for a rush and its repeats, not for a trade in paths.
+	// pathLifetime is how long a purchase path is valid: long enough for a rush and its repeats, too short for a trade
+	// in paths.
 	pathLifetime = 10 * time.Minute
-	// saleMaxAge is how long caches may show a sale without asking, in seconds.
+	// saleMaxAge is how long caches may show a sale without asking again, in seconds.
 	saleMaxAge = 1
 )
 
@@ -38,7 +39,7 @@ func (a *API) listSales() gin.HandlerFunc {
 	})
 }
 
-// salesJSON makes an answer of what everyone may see, or fails the request and gives nil.
+// salesJSON encodes a view that is the same for everybody. If that fails, it fails the request and returns nil.
 func salesJSON(c *gin.Context, view any) *prepared.Answer {
 	body, err := json.Marshal(view)
 	if err != nil {
@@ -50,7 +51,8 @@ func salesJSON(c *gin.Context, view any) *prepared.Answer {
 	}, body)
 }
 
-// offer finds the route's sale, or ends the request.
+// offer returns the route's sale. If there is no such sale or the database does not answer, it ends the request and
+// returns false.
 func (a *API) offer(c *gin.Context) (model.Offer, bool) {
 	offer, live := a.Catalog.InMemory(c.Param("sale"))
 	if live {
@@ -80,7 +82,7 @@ func (a *API) getSale() gin.HandlerFunc {
 		}
 		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
 			view := a.saleView(offer)
-			view.State = state // by the clock as pages read it
+			view.State = state // the state for which send caches the page
 			return salesJSON(c, view)
 		})
 	}
@@ -107,7 +109,8 @@ func (a *API) shortLink(c *gin.Context) {
 	}
 }
 
-// saleBehind gives the id of the sale that the route's short code leads to, or ends the request.
+// saleBehind returns the id of the sale that the route's short code leads to. If there is none or the database does not
+// answer, it ends the request and returns false.
 func (a *API) saleBehind(c *gin.Context) (id string, ok bool) {
 	id, err := a.Sales.ByCode(c.Request.Context(), c.Param("code"))
 	switch {

@@ -12,7 +12,7 @@ import (
 	"flashsale/model"
 )
 
-// answer ends a request: with the error, the refusal, or the view of what was done.
+// answer ends a request with the error, the refusal, or the view of what was done.
 func answer(c *gin.Context, status int, view any, verdict model.Verdict, err error) {
 	switch {
 	case err != nil:
@@ -24,7 +24,7 @@ func answer(c *gin.Context, status int, view any, verdict model.Verdict, err err
 	}
 }
 
-// stampLayout holds the quotes of JSON.
+// stampLayout includes the quotes of a JSON string.
 const stampLayout = `"2006-01-02T15:04:05.000Z"`
 
 // stamp is a time as the API writes it: RFC 3339 in UTC with milliseconds.
@@ -35,7 +35,7 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return time.Time(s).UTC().AppendFormat(nil, stampLayout), nil
 }
 
-// optional leaves a time out that is not set.
+// optional returns nil for a zero time.
 func optional(t time.Time) *stamp {
 	if t.IsZero() {
 		return nil
@@ -72,7 +72,8 @@ func (a *API) saleView(o model.Offer) saleView {
 	}
 }
 
-// operatorSaleView also tells what the operator has decided: before the start, the state doesn't say whether it is paused.
+// operatorSaleView adds the status that the operator has set: before the start, the state does not say whether the sale
+// is paused.
 type operatorSaleView struct {
 	saleView
 	Status model.SaleStatus `json:"status"`
@@ -91,7 +92,7 @@ type orderView struct {
 	Quantity    int               `json:"quantity"`
 	AmountCents int64             `json:"amount_cents"`
 	Currency    string            `json:"currency"`
-	CreatedAt   *stamp            `json:"created_at,omitempty"` // unknown of an attempt that was lost
+	CreatedAt   *stamp            `json:"created_at,omitempty"` // not known if the attempt was lost
 	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // set once the order is in the database
 	PaidAt      *stamp            `json:"paid_at,omitempty"`
 	UserID      string            `json:"user_id,omitempty"` // for the operator only
@@ -122,13 +123,13 @@ func viewOrders(list []model.Order, next string, withUser bool) ordersView {
 }
 
 const (
-	// jsonType is what gin calls JSON.
+	// jsonType is the Content-Type that gin sends for JSON.
 	jsonType = "application/json; charset=utf-8"
-	// usualOrderBytes is more than an order's JSON takes unless it holds the strangest of texts.
+	// usualOrderBytes is enough for an order's JSON, unless its texts need many escapes.
 	usualOrderBytes = 512
 )
 
-// appendOrder appends a buyer's order as encoding/json writes viewOrder(*o), without reflection.
+// appendOrder appends a buyer's order as encoding/json would encode viewOrder(*o), but without reflection.
 func appendOrder(b []byte, o *model.Order) []byte {
 	b = appendText(append(b, `{"id":`...), o.ID)
 	b = appendText(append(b, `,"sale_id":`...), o.SaleID)
@@ -152,8 +153,7 @@ func appendTime(b []byte, name string, t time.Time) []byte {
 	return t.UTC().AppendFormat(append(b, name...), stampLayout)
 }
 
-// appendText appends a JSON string. All that an order holds is plain; should it be otherwise, encoding/json knows
-// what to escape.
+// appendText appends a JSON string. The texts of an order need no escapes. If one does, encoding/json encodes it.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// linesPerSecond is how many lines a second each kind of request may write: enough to see what goes on, and
-	// in a rush nothing beside the requests themselves.
+	// linesPerSecond is how many lines each kind of request may write in a second: enough to see what happens, and in a
+	// rush negligible compared with the requests themselves.
 	linesPerSecond = 10
-	// slowRequest is always worth a line.
+	// slowRequest is the duration from which on a request is always logged.
 	slowRequest = time.Second
 )
 
-// AccessLog writes a line a request, at warn for a 5xx and else at info. It stands outside of the stage
-// that writes the problems, so that it sees the status that was sent. The route is logged as the pattern
-// that matched (empty: none did), never as the URL: a purchase URL holds the buyer's path token.
+// AccessLog writes a line for each request, at warn for a 5xx and otherwise at info. It is outside of the stage that
+// writes the problems, so that it sees the status that was sent. It logs the route as the pattern that matched (empty
+// if none did), never as the URL: the URL of a purchase contains the buyer's path token.
 //
-// Unless the logger takes debug, of the requests to one route that were answered with one status at most
-// linesPerSecond are written in a second; the next line of that kind says in "skipped" how many were not. A 5xx
-// and what took slowRequest or longer is always written.
+// Unless the logger's level is debug, at most linesPerSecond lines in a second are written for requests with the same
+// route and status. The next line of that kind reports in "skipped" how many were left out. A 5xx, and a request that
+// took slowRequest or longer, is always written.
 func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	kinds := newLogKinds()
 	return func(c *gin.Context) {
@@ -52,7 +52,7 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 			slog.String("route", c.FullPath()),
 			slog.Int("status", status),
 			slog.Float64("duration_ms", float64(took)/float64(time.Millisecond)),
-			slog.Int("bytes", max(0, c.Writer.Size())), // gin says -1 when no body was written
+			slog.Int("bytes", max(0, c.Writer.Size())), // gin returns -1 if no body was written
 			slog.String("request_id", RequestIDOf(c)),
 			slog.String("client_ip", c.ClientIP()),
 		}
@@ -66,7 +66,8 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	}
 }
 
-// logKind is what shares a budget of lines. Nothing of it is for strangers to choose, which bounds the kinds.
+// logKind is what the requests that share a budget of lines have in common. Clients can choose neither of the values,
+// which bounds the number of kinds.
 type logKind struct {
 	route  string
 	status int
@@ -74,13 +75,13 @@ type logKind struct {
 
 // logBudget counts the lines of one kind.
 type logBudget struct {
-	lines   atomic.Uint64 // the second, and in the low 8 bits how many lines it has
-	skipped atomic.Int64  // since the last line
+	lines   atomic.Uint64 // the second; in the low 8 bits the number of its lines
+	skipped atomic.Int64  // lines left out since the last one
 }
 
-// take reports whether this second has a line left, and takes it.
+// take takes one line from the budget of this second. It returns false if none is left.
 func (b *logBudget) take(second int64) bool {
-	this := uint64(second) << 8 //nolint:gosec // a clock before 1970 makes another second, no worse
+	this := uint64(second) << 8 //nolint:gosec // a time before 1970 only becomes another number
 	for {
 		old := b.lines.Load()
 		next := old + 1
@@ -96,7 +97,7 @@ func (b *logBudget) take(second int64) bool {
 	}
 }
 
-// logKinds finds budgets without a lock. A kind that comes for the first time copies the map.
+// logKinds is a map of budgets that is read without a lock. To add a kind, it copies the map.
 type logKinds struct {
 	mu    sync.Mutex
 	known atomic.Pointer[map[logKind]*logBudget]

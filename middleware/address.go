@@ -9,13 +9,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses bounds the memory to some 20 MB. Past it the least used limiters are forgotten, which forgives them a
-// burst; a flood from so many addresses is for the instance's token bucket to hold. An idle limiter isn't sought out
-// before: that would be a clock, a queue and now and then a goroutine in every request.
+// maxAddresses bounds the number of limiters, and so their memory to some 20 MB. When there are more, the least used
+// limiters are dropped, and their addresses may send a burst again. The instance's token bucket bounds a flood from so
+// many addresses. Limiters have no expiry: it would cost each request a clock reading, a queue and now and then a
+// goroutine.
 const maxAddresses = 1 << 16
 
-// AddressLimit lets perSecond requests a second of each client address through, and as many at once; 0 is
-// off. The address is gin's ClientIP, so forwarding headers count only from proxies that the engine trusts.
+// AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 turns it off. The
+// address is gin's ClientIP, so forwarding headers count only if they come from a proxy that the engine trusts.
 // Outcomes: the next stage, or RateLimited with the time until a token is free.
 func AddressLimit(perSecond float64) gin.HandlerFunc {
 	if perSecond <= 0 {
@@ -37,8 +38,8 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork is network of gin's ClientIP. A request that carries no forwarding header is told from its
-// connection alone, without the texts that ClientIP makes; the two headers are those that gin asks.
+// clientNetwork returns network(c.ClientIP()). If the request has neither of the two forwarding headers that gin reads,
+// it parses the address of the connection itself, and so avoids the strings that ClientIP allocates.
 func clientNetwork(c *gin.Context) netip.Prefix {
 	header := c.Request.Header
 	if len(header["X-Forwarded-For"]) == 0 && len(header["X-Real-Ip"]) == 0 {
@@ -50,8 +51,9 @@ func clientNetwork(c *gin.Context) netip.Prefix {
 	return network(c.ClientIP())
 }
 
-// network is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, since a single
-// customer is given at least that many. All that can't be read shares the zero value, and one limiter.
+// network returns the addresses that count as one client: an IPv4 address, or the /64 of an IPv6 address, since a
+// single customer is given at least that many. All texts that are not an address share the zero value, and so one
+// limiter.
 func network(clientIP string) netip.Prefix {
 	address, err := netip.ParseAddr(clientIP)
 	if err != nil {
@@ -62,6 +64,6 @@ func network(clientIP string) netip.Prefix {
 
 func networkOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
-	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never too many bits for the address
+	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never fails: the address has that many bits
 	return prefix
 }

@@ -8,13 +8,14 @@ import (
 	"flashsale/model"
 )
 
-// TokenVerifier says whose token it is. Any error means that it is nobody's.
+// TokenVerifier returns the identity of the user whom a token was issued to. Any error means that the token is not
+// valid.
 type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
 
-// Authenticate lets requests with a good bearer token through and keeps the identity for IdentityOf. All
-// others get the same Unauthenticated, so that the answer doesn't tell a forger what to mend.
+// Authenticate lets requests with a valid bearer token pass and stores the identity for IdentityOf. All others get the
+// same Unauthenticated, so that the answer does not help a forger.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		var header string
@@ -31,10 +32,10 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
-// IdentityOf gives who makes the request; the zero value if nobody was authenticated.
+// IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
-// RequireRole lets only users of this role through; the others, known or not, get Forbidden.
+// RequireRole lets only users with this role pass. All others, authenticated or not, get Forbidden.
 func RequireRole(role model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if IdentityOf(c).Role != role {

@@ -9,9 +9,10 @@ import (
 	"flashsale/model"
 )
 
-// Deadline ends the request's context after limit, so that what waits for a store gives up while its client can
-// still be told. Outcome then: the context's error, which is answered as 503. The context knows the request's id from
-// here on; what is answered from memory, and so has no such context, is spared the copy of the request.
+// Deadline ends the request's context after limit, so that a handler that waits for a store gives up while the client
+// still waits for an answer. Outcome in that case: the context's error, which is answered as 503. Deadline also puts
+// the request's id into the context. Routes that are answered from memory do not have this stage, which saves them the
+// copy of the request.
 func Deadline(limit time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(model.WithRequestID(c.Request.Context(), RequestIDOf(c)), limit)

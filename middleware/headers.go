@@ -6,17 +6,20 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// apiPrefix begins the routes whose answers no browser shows as a page.
+// apiPrefix is the prefix of the routes whose answers no browser shows as a page.
 const apiPrefix = "/api/"
 
-// Headers sets what every answer carries: no guessing of content types, and no URL of ours (it may hold a
-// path token) in a Referer. Answers aren't stored by any cache unless the handler overrides Cache-Control.
+// Headers sets the headers that every answer has. Browsers must not guess content types, and must not send our URLs as
+// Referer, since a URL may contain a path token. Caches must not store an answer unless its handler overrides
+// Cache-Control.
 //
-// What isn't the API's may be shown in a browser: no other site may frame it, to have its buttons pressed by somebody
-// who sees something else, and it loads nothing unless its handler says in Content-Security-Policy what it needs. The
-// API is spared the two, which would do nothing for JSON that only a header of its client's unlocks.
+// Answers outside of the API may be shown as pages. No other site may put them into a frame, where it could make a
+// visitor press their buttons unawares. They load nothing unless their handler sets another Content-Security-Policy.
+// Answers of the API go without these two headers, which would do nothing for them: they are JSON, either public or
+// only for a client that sends an Authorization header.
 func Headers() gin.HandlerFunc {
-	// All answers share the values: whoever sets or adds to a header gets a slice of its own.
+	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies it because it
+	// is full.
 	nosniff, noReferrer, noStore := []string{"nosniff"}, []string{"no-referrer"}, []string{"no-store"}
 	deny, nothing := []string{"DENY"}, []string{"default-src 'none'; frame-ancestors 'none'"}
 	return func(c *gin.Context) {

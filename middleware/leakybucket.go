@@ -7,16 +7,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// LeakyBucket lets requests through one by one, at least 1/perSecond apart, however they come. Those that come
-// earlier wait in the bucket, which holds capacity of them, each for its turn and at most for wait. With wait 0 a
-// request tries once, and only one that comes when the bucket is empty gets through.
+// LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait, up
+// to capacity of them, and each for at most wait. With wait 0 a request does not wait: it passes only if the last one
+// passed at least 1/perSecond seconds ago.
 //
-// Where TokenBucket hands a burst on as it is, this smooths it: what stands behind sees a steady stream. The price is
-// the wait of those who come together, also when there is nothing else to do.
+// TokenBucket passes a burst on as it comes. LeakyBucket turns a burst into a steady stream for the stages behind. The
+// price is that requests that come together have to wait, even if the instance has nothing else to do.
 //
-// Outcomes: as TokenBucket's.
+// Outcomes: as for TokenBucket. A request that finds the bucket full also gets RateLimited.
 func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {
-	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket that holds one token is a leak
+	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket for one token lets one request pass at a time
 	bucket := make(chan struct{}, capacity)
 	return func(c *gin.Context) {
 		ctx := c.Request.Context()

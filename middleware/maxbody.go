@@ -6,11 +6,13 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// MaxBody lets no handler read more than most bytes of a request's body, whether it decodes JSON, a form or parts, and
-// whatever length was announced: behind them comes an http.MaxBytesError. A handler that takes less says so itself.
+// MaxBody bounds what a handler may read of a request's body to most bytes, whether the handler decodes JSON, a form or
+// multipart, and whatever length was announced. A read beyond that returns an http.MaxBytesError. A handler with a
+// lower bound checks that itself.
 func MaxBody(most int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if announced := c.Request.ContentLength; announced < 0 || announced > most { // net/http gives no byte more
+		// An announced length up to most needs no reader: net/http returns no more than that length.
+		if announced := c.Request.ContentLength; announced < 0 || announced > most {
 			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, most)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"flashsale/model"
 )
 
-// PathChecker reports whether path was handed out to this user for this sale and still lives.
+// PathChecker reports whether path was issued to this user for this sale and has not expired.
 type PathChecker interface {
 	Check(path, userID, saleID string) bool
 }
 
-// PathToken lets a purchase through only under the path that the authenticated user was given for the sale:
-// the route's :path and :sale. The others get BadPath. It costs one hash and no look-up, so it stands in
-// front of everything that does.
+// PathToken lets a purchase pass only under the path that the authenticated user was given for the sale. Path and sale
+// are the route's :path and :sale. Other requests get BadPath. The check costs one hash and no look-up, so it comes
+// before all stages that need a look-up.
 func PathToken(p PathChecker) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !p.Check(c.Param("path"), IdentityOf(c).UserID, c.Param("sale")) {

@@ -9,8 +9,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Recovery turns a panic further in into a failure whose text ends in the stack, so that the place that
-// logs failures logs the stack, once. The panic's value isn't wrapped: whatever it was, it is a bug.
+// Recovery turns a panic of an inner stage into a failure whose text ends with the stack. So the stage that logs
+// failures logs the stack too, once. The failure does not wrap the value of the panic: whatever the value is, the panic
+// is a bug.
 func Recovery() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
@@ -18,7 +19,7 @@ func Recovery() gin.HandlerFunc {
 			if p == nil {
 				return
 			}
-			// This one is no bug: it asks net/http to cut the connection.
+			// http.ErrAbortHandler is not a bug: it asks net/http to close the connection.
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p)
 			}

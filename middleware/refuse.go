@@ -1,6 +1,6 @@
-// Package middleware holds the stages that a request passes on its way to a handler: its id and log
-// line, the limits, who asks, and whether the path was handed out. No stage writes an error's body; it
-// records a refusal or a failure, which package handler turns into the answer.
+// Package middleware holds the stages that a request passes on its way to a handler: request id, access log, limits,
+// log-in and path token. No stage writes the body of an error. A stage records a refusal or a failure, which package
+// handler turns into the answer.
 package middleware
 
 import (
@@ -13,36 +13,36 @@ import (
 	"flashsale/service"
 )
 
-// Refusal is a request turned down on purpose. It is an error so that it can come back through a call.
+// Refusal is a refused request. It implements error, so that a call can return it as one.
 type Refusal struct {
 	Verdict    model.Verdict
-	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text says it all
-	RetryAfter time.Duration    // told to the client with 429 and 503, in whole seconds and at least one
+	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text is enough
+	RetryAfter time.Duration    // sent with 429 and 503, rounded up to whole seconds, at least one
 }
 
-// Error gives the verdict's code.
+// Error returns the verdict's code.
 func (r Refusal) Error() string { return string(r.Verdict) }
 
-// Refuse ends the request with a refusal. The caller returns at once.
+// Refuse ends the request with a refusal. The caller must return at once.
 func Refuse(c *gin.Context, r Refusal) {
 	s := stateOf(c)
 	s.refusal, s.refused = r, true
 	c.Abort()
 }
 
-// Fail ends the request with an error: something broke, or the client left. The caller returns at once
-// and doesn't log err; that is done where the answer is written.
+// Fail ends the request with an error: something broke, or the client disconnected. If err wraps a Refusal, the request
+// is refused instead. The caller must return at once and must not log err; the stage that writes the answer logs it.
 func Fail(c *gin.Context, err error) {
 	if refusal, refused := errors.AsType[Refusal](err); refused {
 		Refuse(c, refusal)
 		return
 	}
-	stateOf(c).refused = false // what came last counts
-	_ = c.Error(err)           // the same error comes back, wrapped for gin
+	stateOf(c).refused = false // the last outcome counts
+	_ = c.Error(err)           // returns the same error, wrapped for gin
 	c.Abort()
 }
 
-// RefusalOf gives the refusal that ended the request; false if none did.
+// RefusalOf returns the refusal that ended the request, or false if none did.
 func RefusalOf(c *gin.Context) (Refusal, bool) {
 	s := stateOf(c)
 	if !s.refused {
@@ -51,9 +51,9 @@ func RefusalOf(c *gin.Context) (Refusal, bool) {
 	return s.refusal, true
 }
 
-// FailureOf gives the error that ended the request; nil if it went well or was refused.
+// FailureOf returns the error that ended the request, or nil if it succeeded or was refused.
 func FailureOf(c *gin.Context) error {
-	last := c.Errors.Last() // gin itself leaves one there if an answer can't be encoded
+	last := c.Errors.Last() // gin itself adds an error if it can't encode an answer
 	if last == nil || stateOf(c).refused {
 		return nil
 	}

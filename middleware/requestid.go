@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	requestIDHeader = "X-Request-Id" // in Go's spelling, so that the map of headers can be asked
+	requestIDHeader = "X-Request-Id" // in canonical form, for direct access to the map of headers
 	maxRequestID    = 64
 	// base32 is the alphabet of rand.Text, in which an id's two halves have halfID letters each.
 	base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	halfID = 13 // 64 bits, 5 a letter
 )
 
-// RequestID gives each request an id, which its answer carries in X-Request-ID: the one it came with, if
-// that is 1 to 64 of A-Z a-z 0-9 . _ -, else a new one. A new one differs from all others; it is no secret.
+// RequestID gives each request an id and sets it in the answer's X-Request-ID header. If the request brings an id of 1
+// to 64 characters of A-Z a-z 0-9 . _ -, that id is kept, otherwise a new one is made. New ids are unique, but not
+// secret.
 func RequestID() gin.HandlerFunc {
 	made := newRequestIDs()
 	return func(c *gin.Context) {
@@ -34,11 +35,11 @@ func RequestID() gin.HandlerFunc {
 	}
 }
 
-// RequestIDOf gives the request's id; empty if RequestID did not run.
+// RequestIDOf returns the request's id, or "" if RequestID did not run.
 func RequestIDOf(c *gin.Context) string { return stateOf(c).requestID[0] }
 
-// validRequestID tells what a client or proxy may choose as an id: anything longer or stranger would let it
-// write into the logs.
+// validRequestID reports whether a client or proxy may choose this id. With longer ids or other characters, clients
+// could write arbitrary text into the logs.
 func validRequestID(id string) bool {
 	if id == "" || len(id) > maxRequestID {
 		return false
@@ -53,7 +54,7 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// requestIDs makes ids: a half that is the process's own, at random, and a half that counts.
+// requestIDs makes ids of two halves: a random one of this process, and a counter.
 type requestIDs struct {
 	prefix [halfID]byte
 	count  atomic.Uint64
@@ -63,7 +64,7 @@ func newRequestIDs() *requestIDs {
 	ids := &requestIDs{}
 	copy(ids.prefix[:], rand.Text())
 	var start [8]byte
-	_, _ = rand.Read(start[:]) // it never fails, and a client can't tell how many came before it
+	_, _ = rand.Read(start[:]) // never fails; the random start hides how many ids were made before
 	ids.count.Store(binary.LittleEndian.Uint64(start[:]))
 	return ids
 }
@@ -71,7 +72,8 @@ func newRequestIDs() *requestIDs {
 func (ids *requestIDs) next() string {
 	var id [2 * halfID]byte
 	copy(id[:], ids.prefix[:])
-	// An odd factor maps 64 bits one to one, and takes neighbours far apart: ids are easier told by eye.
+	// Multiplication by an odd factor maps 64 bits one to one. It makes consecutive ids look different, so that people
+	// can tell them apart more easily.
 	n := ids.count.Add(1) * 0x9E3779B97F4A7C15
 	for i := range halfID {
 		id[halfID+i] = base32[n&31]

@@ -9,11 +9,12 @@ import (
 	"flashsale/model"
 )
 
-// state is what the stages of one request leave for each other and for the handler. It rides on gin's writer,
-// which is one allocation; gin's own map of keys is three, and half a microsecond, a twentieth of a refusal.
+// state is the data that the stages of one request pass to each other and to the handler. It wraps gin's writer, which
+// costs one allocation. gin's own map of keys would cost three, and half a microsecond, a twentieth of the time of a
+// refusal.
 type state struct {
 	gin.ResponseWriter
-	requestID [1]string // so kept that the header's value is a slice of it
+	requestID [1]string // an array, so that the header's value can be a slice of it
 	identity  model.Identity
 	frequency model.Frequency
 	refusal   Refusal
@@ -25,8 +26,8 @@ type state struct {
 	sampled   bool // its stages are timed
 }
 
-// stateOf gives the request's state, an empty one if no stage has left anything. Whoever wraps the writer once
-// more hides it.
+// stateOf returns the request's state. It makes an empty one if there is none. A stage that wraps the writer again
+// would hide the state.
 func stateOf(c *gin.Context) *state {
 	if s, ok := c.Writer.(*state); ok {
 		return s
@@ -39,7 +40,7 @@ func stateOf(c *gin.Context) *state {
 // Unwrap is for http.ResponseController.
 func (s *state) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Begin notes when the request came in, unless a stage further out has.
+// Begin records when the request came in, unless an outer stage has already done so.
 func Begin(c *gin.Context, now func() time.Time) {
 	if s := stateOf(c); s.began.IsZero() {
 		s.began = now()
@@ -47,8 +48,8 @@ func Begin(c *gin.Context, now func() time.Time) {
 	}
 }
 
-// Took gives the time from Begin to the end of the request, which is when the innermost stage asks; those further
-// out share its reading of the clock.
+// Took returns the time from Begin to the end of the request. The end is when Took is first called, by the innermost
+// stage. Later calls, by outer stages, return the same time without reading the clock.
 func Took(c *gin.Context, now func() time.Time) time.Duration {
 	s := stateOf(c)
 	if !s.over {
@@ -57,14 +58,14 @@ func Took(c *gin.Context, now func() time.Time) time.Duration {
 	return s.took
 }
 
-// Sample has the stages of this request timed.
+// Sample marks the request, so that its stages are timed.
 func Sample(c *gin.Context) { stateOf(c).sampled = true }
 
-// Sampled reports whether they are.
+// Sampled reports whether the stages of the request are timed.
 func Sampled(c *gin.Context) bool { return stateOf(c).sampled }
 
-// Lap gives the time from the last Lap, or Begin, to now: stages that follow each other share a reading of the
-// clock.
+// Lap returns the time from the last Lap, or from Begin, to now. The end of a stage is the beginning of the next, so
+// one clock reading is enough for both.
 func Lap(c *gin.Context, now time.Time) time.Duration {
 	s := stateOf(c)
 	took := now.Sub(s.lap)

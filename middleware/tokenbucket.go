@@ -10,11 +10,11 @@ import (
 	"flashsale/model"
 )
 
-// TokenBucket lets perSecond requests a second through, and up to burst of them at once after a lull. With
-// wait 0 a request tries once; else it may wait that long for its token.
+// TokenBucket lets perSecond requests a second pass, and up to burst of them at once after a quiet time. With wait 0 a
+// request does not wait. Otherwise it waits for its token, at most that long.
 //
-// Outcomes: the next stage; RateLimited with the time until a token is free; or, if the client left while
-// it waited, its context's error, and the token goes to another.
+// Outcomes: the next stage; RateLimited with the time until a token is free; or the context's error if the client
+// disconnects while the request waits, and another request gets the token.
 //
 // At most perSecond*wait requests wait at any time: a token that is further away than wait is not reserved.
 func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
@@ -31,9 +31,9 @@ func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFu
 	}
 }
 
-// takeToken reports whether a token came within wait. It leaves the choice to Wait, which checks and
-// reserves in one step: a reservation that is made and then cancelled isn't given back in full if another
-// was made in between, and under a flood, when it matters, that would eat the rate itself.
+// takeToken reports whether it got a token within wait. It leaves the decision to Limiter.Wait, which checks and
+// reserves in one step. A reservation that is made and then cancelled would not work: its token is not given back in
+// full if another reservation was made in between, so that in a flood cancelled reservations would use up the rate.
 func takeToken(ctx context.Context, limiter *rate.Limiter, wait time.Duration) bool {
 	if limiter.Allow() {
 		return true
@@ -46,7 +46,8 @@ func takeToken(ctx context.Context, limiter *rate.Limiter, wait time.Duration) b
 	return limiter.Wait(ctx) == nil
 }
 
-// refuseRate refuses with the time until the limiter has a token to spare, behind those who wait already.
+// refuseRate refuses the request with the time until the limiter has a free token, after the requests that already
+// wait.
 func refuseRate(c *gin.Context, limiter *rate.Limiter) {
 	seconds := (1 - limiter.Tokens()) / float64(limiter.Limit())
 	Refuse(c, Refusal{

@@ -9,24 +9,24 @@ import (
 	"flashsale/model"
 )
 
-// Counter counts a user's request to a sale. If that is one too many within f's window, ok is false and
-// retryAfter says when the window ends. An error means that it couldn't count.
+// Counter counts a user's request to a sale. If the user has made more requests than f allows in the window, ok is
+// false and retryAfter is the time until the window ends. An error means that the request could not be counted.
 type Counter interface {
 	Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
-// countLimit is how long counting may take: what the purchase itself may. The route has no deadline of its own, so
-// that what memory answers needs no timer.
+// countLimit is how long counting may take, as long as the purchase itself. The route has no deadline of its own, so
+// that requests that are answered from memory need no timer.
 const countLimit = 10 * time.Second
 
-// UserCounter limits how often a user may ask for the route's :sale; a zero freq.Limit is off. Outcomes: the
-// next stage, or TooFrequent with the time until the window ends.
+// UserCounter limits how often a user may send a request to the route's :sale. A zero freq.Limit turns it off.
+// Outcomes: the next stage, or TooFrequent with the time until the window ends.
 //
-// With a nil counter the stage only leaves freq for FrequencyOf. Strategies that ask the gate count in the
-// same script that admits, which saves every purchase a round trip; a counter is for the other strategies.
+// With a nil counter the stage only stores freq for FrequencyOf. Strategies that ask the gate count in the same script
+// that admits, which saves each purchase a round trip. The other strategies need a counter.
 //
-// If counting fails the request passes and onError is told: a limit that can't be counted must not stop a
-// sale, and the stock and the limit per user are still checked where the units are.
+// If counting fails, the request passes and onError is called: a limit that can't be counted must not stop a sale, and
+// the stock and the limit per user are still checked where the units are taken.
 func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin.HandlerFunc {
 	switch {
 	case freq.Limit == 0:
@@ -47,6 +47,6 @@ func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin
 	}
 }
 
-// FrequencyOf gives the limit that is left to the gate to count; zero if there is none, or if it was
+// FrequencyOf returns the limit that the gate still has to count. It is zero if there is none, or if the request was
 // counted already.
 func FrequencyOf(c *gin.Context) model.Frequency { return stateOf(c).frequency }
