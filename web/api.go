@@ -16,22 +16,22 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// openAPI describes the HTTP API. The page about it is made from it, and tests hold the server to it.
+// openAPI describes the HTTP API. The page /api is made from it, and tests compare it with the server.
 //
 //go:embed openapi.yaml
 var openAPI []byte
 
 const (
-	// apiPolicy lets the page about the API load its style and picture, and nothing run: it has no script.
+	// apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
 	apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-	// filePolicy is for a file that a browser shows by itself.
+	// filePolicy is for a file that a browser shows on its own, outside of a page.
 	filePolicy = "default-src 'none'; frame-ancestors 'none'"
 )
 
-// apiFiles are what is served of openapi.yaml.
+// apiFiles are the page and the JSON that are made from openapi.yaml.
 type apiFiles struct{ page, json []byte }
 
-// makeAPI makes the page and the JSON. base is under which clients reach the server.
+// makeAPI makes the page and the JSON. base is the URL under which clients reach the server.
 func makeAPI(assets *Assets, base string) (*apiFiles, error) {
 	text, err := yaml.YAMLToJSON(openAPI)
 	if err != nil {
@@ -54,8 +54,8 @@ func makeAPI(assets *Assets, base string) (*apiFiles, error) {
 	return &apiFiles{page.Bytes(), text}, err
 }
 
-// api answers with the description of the API: a page, or the file as it is or as JSON. They are made when somebody asks
-// first: that takes some fifty milliseconds, for which no start has to wait.
+// api answers with the description of the API: the page, the file itself, or its JSON. Page and JSON are made at the
+// first request, because that takes some fifty milliseconds, which would delay every start.
 func (p *Pages) api(w http.ResponseWriter, name string) {
 	files, err := p.describe()
 	if err != nil {
@@ -76,11 +76,11 @@ func (p *Pages) api(w http.ResponseWriter, name string) {
 	_, _ = w.Write(served.body) // the visitor may have left
 }
 
-// apiDocument is what the page shows of openapi.yaml.
+// apiDocument is the part of openapi.yaml that the page shows.
 type apiDocument struct {
 	Info struct{ Summary, Description string }
 	Tags []struct{ Name, Description string }
-	// Paths have those of their operations that the API uses.
+	// Paths have only those methods that the API uses.
 	Paths      ordered[apiPath]
 	Components struct {
 		Parameters map[string]apiParameter
@@ -111,7 +111,7 @@ type apiParameter struct {
 	Name, In, Description string
 	Required              bool
 	Schema                apiSchema
-	Shell                 string `json:"x-shell"` // the variable that stands for it in a command
+	Shell                 string `json:"x-shell"` // the variable for it in a shell command
 }
 
 type apiResponse struct {
@@ -124,7 +124,7 @@ type apiResponse struct {
 type apiMedia struct {
 	Schema  apiSchema
 	Example *apiExample
-	Events  ordered[string] `json:"x-events"` // of a stream: schemas by the names of events
+	Events  ordered[string] `json:"x-events"` // of a stream: schemas by names of events
 }
 
 type apiSchema struct {
@@ -142,10 +142,11 @@ type apiSchema struct {
 	Codes                                            ordered[apiCode] `json:"x-codes"`
 }
 
-// apiMore is what may stand in an object beside what is named: values of a schema, or nothing.
+// apiMore is the schema of the members that an object may have beside the named ones (additionalProperties). It is
+// empty if there may be none.
 type apiMore struct{ schema *apiSchema }
 
-// UnmarshalJSON reads it.
+// UnmarshalJSON reads a schema, or false.
 func (m *apiMore) UnmarshalJSON(raw []byte) error {
 	if raw[0] != '{' {
 		return nil // false
@@ -153,16 +154,16 @@ func (m *apiMore) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &m.schema)
 }
 
-// apiCode is a code of problems.
+// apiCode describes a code of problems.
 type apiCode struct {
 	Status int
 	Detail string
 }
 
-// apiExample is an example as it would be sent.
+// apiExample is an example in the form in which it is sent.
 type apiExample string
 
-// UnmarshalJSON keeps the members in the order of the file; a text stands for itself.
+// UnmarshalJSON keeps the members in the order of the file. An example that is a JSON string becomes its text.
 func (e *apiExample) UnmarshalJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -228,7 +229,8 @@ func (d *apiDocument) groups(base string) []apiGroup {
 	return groups
 }
 
-// complete puts what an operation refers to in its place, but for schemas, which have a place of their own.
+// complete replaces the references of an operation by what they refer to. References to schemas stay, because the page
+// shows schemas in a section of their own.
 func (d *apiDocument) complete(op *apiOperation, ofPath []apiParameter) {
 	op.Parameters = append(append([]apiParameter{}, ofPath...), op.Parameters...)
 	for i, p := range op.Parameters {
@@ -249,7 +251,7 @@ func (d *apiDocument) complete(op *apiOperation, ofPath []apiParameter) {
 	}
 }
 
-// Who says who may call the operation.
+// Who returns who may call the operation: a role, "log-in" for any user who is logged in, or "" for everybody.
 func (op apiOperation) Who() string {
 	switch {
 	case len(op.Security) == 0:
@@ -260,7 +262,7 @@ func (op apiOperation) Who() string {
 	return "log-in"
 }
 
-// curl is a command that calls the operation, for a shell with the variables that it names.
+// curl returns a shell command that calls the operation. The shell must have set the variables that the command names.
 func (d *apiDocument) curl(op *apiOperation, base string) string {
 	url, headers := base+op.Path, ""
 	switch op.Who() {
@@ -301,7 +303,7 @@ func (d *apiDocument) curl(op *apiOperation, base string) string {
 	return command + ` "` + url + `"` + headers
 }
 
-// example is what a body looks like.
+// example returns an example of a body, or "" if there is none.
 func (d *apiDocument) example(m apiMedia) apiExample {
 	if m.Example != nil {
 		return *m.Example
@@ -314,7 +316,7 @@ func (d *apiDocument) example(m apiMedia) apiExample {
 	return ""
 }
 
-// Refers is the name of the schema that stands here.
+// Refers returns the name of the schema that this one refers to, or "".
 func (s apiSchema) Refers() string {
 	if s.Ref == "" {
 		return ""
@@ -322,7 +324,8 @@ func (s apiSchema) Refers() string {
 	return path.Base(s.Ref)
 }
 
-// Inside is the schema of the objects that stand in a value: itself, or that of its entries; nil where there are none.
+// Inside returns the schema of the objects in a value: the schema itself, or that of the entries of an array or map. It
+// returns nil if there are none.
 func (s apiSchema) Inside() *apiSchema {
 	switch {
 	case len(s.Properties) > 0:
@@ -336,7 +339,7 @@ func (s apiSchema) Inside() *apiSchema {
 // Needs reports whether an object must have a member.
 func (s apiSchema) Needs(name string) bool { return slices.Contains(s.Required, name) }
 
-// Bounds are those of a value, in words.
+// Bounds returns the bounds of a value in words.
 func (s apiSchema) Bounds() string {
 	var list []string
 	add := func(low, high *int64, unit string) {
@@ -358,10 +361,10 @@ func (s apiSchema) Bounds() string {
 	return strings.Join(list, ", ")
 }
 
-// quotedCode is what stands in backticks.
+// quotedCode matches text in backticks.
 var quotedCode = regexp.MustCompile("`([^`]+)`")
 
-// prose gives the paragraphs of a description.
+// prose returns the paragraphs of a description as HTML.
 func prose(text string) []template.HTML {
 	var list []template.HTML
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {

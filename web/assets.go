@@ -20,17 +20,19 @@ import (
 var assetFiles embed.FS
 
 const (
-	// assetsPath is where assets are served, under names that hold a hash of what is in them.
+	// assetsPath is the path below which assets are served. Their names contain a hash of their contents.
 	assetsPath = "/assets/"
-	// hashBytes of SHA-256 in a name: two versions of one file won't share one.
+	// hashBytes is how many bytes of the SHA-256 a name contains: enough to give two versions of a file different
+	// names.
 	hashBytes = 6
-	// forever is what a name with a hash allows: what it names never changes.
+	// forever is the Cache-Control of an asset. The contents behind a name with a hash never change.
 	forever = "public, max-age=31536000, immutable"
-	// assetPolicy is for an asset that is opened by itself, as a picture may be.
+	// assetPolicy is for an asset that a browser shows on its own, such as a picture.
 	assetPolicy = "default-src 'none'"
 )
 
-// contentTypes are those of the assets; the system's own table differs from machine to machine.
+// contentTypes are the content types of the assets. The system's own table is not used, because it differs from machine
+// to machine.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
@@ -38,21 +40,21 @@ var contentTypes = map[string]string{
 	".txt": "text/plain; charset=utf-8",
 }
 
-// reference is how an asset names another: "./NAME".
+// reference matches the name of one asset inside another: "./NAME".
 var reference = regexp.MustCompile(`"\./([a-z0-9-]+\.[a-z]+)"`)
 
-// Assets are the style, scripts and pictures of the pages, made ready once at the start.
+// Assets are the style, scripts and pictures of the pages, prepared once at the start.
 type Assets struct {
 	served map[string]*prepared.Answer // by the name with a hash
 	bodies map[string][]byte           // as they are served, by plain names
 	names  map[string]string           // the name with a hash, by the plain one
-	needs  map[string][]string         // what a file refers to, directly or not, by plain names
+	needs  map[string][]string         // the files that a file refers to, directly or not, by plain names
 }
 
-// NewAssets makes the embedded files ready, once for all engines of this process: the lab has several.
+// NewAssets prepares the embedded files, once for all engines of this process: the lab has several.
 var NewAssets = sync.OnceValues(embeddedAssets)
 
-// embeddedAssets makes the embedded files ready, and modules with the words of all languages.
+// embeddedAssets prepares the embedded files, and the modules with the words of all languages.
 func embeddedAssets() (*Assets, error) {
 	sources := map[string][]byte{}
 	for folder, module := range map[string]string{shopWords: "words.js", consoleWords: "console-words.js"} {
@@ -74,8 +76,8 @@ func embeddedAssets() (*Assets, error) {
 	return makeAssets(sources)
 }
 
-// makeAssets replaces names inside the files by names with a hash, so those that are referred to come first; a circle is
-// an error.
+// makeAssets replaces the names inside the files by names with a hash. For that it has to prepare a file after all
+// files that it refers to. Files that refer to each other in a circle are an error.
 func makeAssets(sources map[string][]byte) (*Assets, error) {
 	a := &Assets{served: map[string]*prepared.Answer{}, bodies: map[string][]byte{}, names: map[string]string{}, needs: map[string][]string{}}
 	for name := range sources {
@@ -86,7 +88,8 @@ func makeAssets(sources map[string][]byte) (*Assets, error) {
 	return a, nil
 }
 
-// add makes a file ready after those that it refers to. within are the files that wait for this one.
+// add prepares a file after the files that it refers to. within are the files that wait for this one. It returns an
+// error if a file is missing, if there is a circle, or if the content type is not known.
 func (a *Assets) add(sources map[string][]byte, name string, within []string) error {
 	source, ok := sources[name]
 	switch {
@@ -126,7 +129,7 @@ func (a *Assets) add(sources map[string][]byte, name string, within []string) er
 	return nil
 }
 
-// URL is where an asset is served. It fails for a name that no asset has.
+// URL returns the path of an asset. It returns an error if there is no asset of that name.
 func (a *Assets) URL(name string) (string, error) {
 	served, ok := a.names[name]
 	if !ok {

@@ -5,21 +5,22 @@ import (
 	"net/http"
 )
 
-// robots says to crawlers that they may read the pages of sales, and nothing else.
+// robots allows crawlers to read the pages of sales, and nothing else.
 //
 //go:embed robots.txt
 var robots []byte
 
-// fileMaxAge is how long browsers and crawlers keep what they ask for by a fixed name.
+// fileMaxAge is the Cache-Control of files with a fixed name.
 const fileMaxAge = "public, max-age=86400"
 
-// file is served by itself under a fixed name.
+// file is a file with a fixed name.
 type file struct {
 	contentType string
 	body        []byte
 }
 
-// filesOf are the files that are asked for unasked: the icon, which pages name by its hash, has this name by default.
+// filesOf returns the files that browsers and crawlers request by themselves. /favicon.ico is the default name of the
+// icon; the pages refer to the icon by its name with a hash.
 func filesOf(assets *Assets) map[string]file {
 	return map[string]file{
 		"/robots.txt":  {contentTypes[".txt"], robots},

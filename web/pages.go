@@ -1,6 +1,6 @@
-// Package web holds the pages for people: what the server writes into them, and the style, scripts, words and pictures
-// that browsers fetch once. A page is the same for everybody; who looks at it, and in which language, is the browser's
-// business. See docs/pages.md.
+// Package web holds the HTML pages: their templates, and the style, scripts, words and pictures that browsers load
+// once. A page is the same for everybody. The scripts in the browser deal with who is logged in and which language is
+// shown. See docs/pages.md.
 package web
 
 import (
@@ -22,25 +22,26 @@ import (
 var pageFiles embed.FS
 
 const (
-	// policy lets a page load what this server serves, pictures of sales from elsewhere, and nothing inline.
+	// policy lets a page load files of this server, pictures of sales from elsewhere, and nothing inline.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-	// pageMaxAge lets a CDN answer for a second without asking; what is older by then is mended by the scripts.
+	// pageMaxAge lets a CDN answer for a second without asking. If the page is outdated by then, the scripts correct
+	// it.
 	pageMaxAge = "public, max-age=1"
 	// mostChoices bounds the list of quantities.
 	mostChoices = 99
 )
 
-// Catalog is where the pages find the sales.
+// Catalog provides the sales that the pages show.
 type Catalog interface {
 	Live() (list []model.Offer, changed <-chan struct{})
 	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
 	Now() time.Time
 }
 
-// Pages shows the sales (/), one sale (/sales/ID), a buyer's orders (/orders), the operator's console (/console) and what
-// the API is (/api, /openapi.yaml, /openapi.json); beside them what browsers and crawlers ask for by themselves
-// (/favicon.ico, /robots.txt).
+// Pages serves the sales (/), one sale (/sales/ID), a buyer's orders (/orders), the operator's console (/console) and
+// the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers
+// request by themselves (/favicon.ico, /robots.txt).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
@@ -50,12 +51,12 @@ type Pages struct {
 	describe  func() (*apiFiles, error)
 }
 
-// page is what a template knows.
+// page is the data of a template.
 type page struct {
 	Title       string
 	Description string
-	Image       string // of the sale, for those who show links to it; empty unless it is a URL
-	Script      string // the module that runs the page; empty: none but those of every page
+	Image       string // of the sale, for previews of links to it; empty unless it is a URL
+	Script      string // the module that runs the page; empty: page.js
 	Console     string // which page of the console it is; empty: none
 	Styles      []string
 	Sales       []offer
@@ -69,7 +70,7 @@ type offer struct {
 	ShortURL string
 }
 
-// NewPages makes the pages over a catalog. publicURL is under which buyers reach the server.
+// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server.
 func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
@@ -106,7 +107,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages,
 	return p, nil
 }
 
-// Head is what other pages of this server take into their head element to look alike: the style, and the script that
+// Head returns what other pages of this server need in their head element to look alike: the style, and the script that
 // chooses the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
@@ -119,7 +120,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		file.send(w)
 	case isSale:
 		p.sale(w, r, id)
-	case strings.HasPrefix(r.URL.Path, "/console/sales/"): // one page for all of them: its script knows which
+	case strings.HasPrefix(r.URL.Path, "/console/sales/"): // one page for all sales: its script reads the id
 		p.send(w, http.StatusOK, "console-sale", page{
 			Title: "Console", Script: "console-sale.js", Console: "sale", Styles: []string{"uplot.css", "console.css"},
 		})
@@ -154,7 +155,8 @@ func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// turn is the order in which buyers care for sales; those of one state stay in the order of their start.
+// turn is the order of the states in the list of sales, the most interesting for buyers first. Sales of one state stay
+// in the order of their start.
 var turn = map[model.SaleState]int{
 	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
 }
@@ -173,7 +175,7 @@ func (p *Pages) view(o model.Offer) offer {
 	return offer{o, o.State(p.catalog.Now(), o.Stock.Available), p.publicURL() + "/s/" + o.Code}
 }
 
-// Choices are the quantities to choose from.
+// Choices returns the quantities that a buyer may choose.
 func (o offer) Choices() []int {
 	list := make([]int, min(o.LimitPerUser, mostChoices))
 	for i := range list {
@@ -182,13 +184,13 @@ func (o offer) Choices() []int {
 	return list
 }
 
-// Key is the key of the sale's state among the words.
+// Key returns the key of the words for the sale's state.
 func (o offer) Key() string { return "state_" + string(o.State) }
 
-// moment is a time, by the key of its words.
+// moment is a time, with the key of its words.
 type moment struct{ Key, Time string }
 
-// Clock is when the sale starts, ends or ended; nil if the operator ended it before its time.
+// Clock returns when the sale starts, ends or ended, or nil if the operator has closed it.
 func (o offer) Clock() *moment {
 	key, at := "ends_at", o.EndsAt
 	switch o.State {
@@ -204,16 +206,16 @@ func (o offer) Clock() *moment {
 	return &moment{key, at.UTC().Format("2006-01-02 15:04 UTC")}
 }
 
-// Limit is what one buyer may have.
+// Limit returns how many units one buyer may have.
 func (o offer) Limit() int64 { return int64(o.LimitPerUser) }
 
-// term is a number of something, by the key of its words.
+// term is a number, with the key of its words.
 type term struct {
 	Key string
 	N   int64
 }
 
-// PayWithin is the time to pay in the largest unit that tells it without a fraction.
+// PayWithin returns the time to pay in the largest unit that needs no fraction.
 func (o offer) PayWithin() term {
 	seconds := int64(o.PayTimeoutSeconds)
 	switch {
@@ -225,7 +227,7 @@ func (o offer) PayWithin() term {
 	return term{"pay_within_seconds", seconds}
 }
 
-// send writes a page. What isn't found or can't be shown isn't kept by anybody.
+// send writes a page. Only a page with status 200 may be cached.
 func (p *Pages) send(w http.ResponseWriter, status int, name string, show page) {
 	var body bytes.Buffer
 	if err := p.templates[name].ExecuteTemplate(&body, "layout.html", show); err != nil {

@@ -12,22 +12,23 @@ import (
 	"strings"
 )
 
-// wordFiles hold the words of the pages, one file a language: what the server puts into a page and what the scripts
-// say are the same words.
+// wordFiles hold the words of the pages, one file for each language. Templates and scripts use the same words.
 //
 //go:embed words
 var wordFiles embed.FS
 
-// Folders of words. Buyers don't load those of the console, which has the others as well.
+// Folders of words. Buyers load only those of the shop. Pages of the console load both.
 const (
 	shopWords    = "words/shop"
 	consoleWords = "words/console"
 )
 
-// symbols are written in front of an amount; a currency without one has its code behind it.
+// symbols are the symbols of currencies, written before an amount. A currency without a symbol has its code after the
+// amount.
 var symbols = map[string]string{"CNY": "¥", "EUR": "€", "GBP": "£", "USD": "$"}
 
-// words are the texts of each language by their keys. A text may hold {places}.
+// words are the texts of each language by their keys. A text may contain names of places, such as {n}, which are
+// replaced by values.
 type words map[string]map[string]string
 
 func readWords(folders ...string) (words, error) {
@@ -45,7 +46,7 @@ func readWords(folders ...string) (words, error) {
 			}
 			language := strings.TrimSuffix(file.Name(), path.Ext(name))
 			texts := all[language]
-			if err := json.Unmarshal(raw, &texts); err != nil { // adds to what another folder has
+			if err := json.Unmarshal(raw, &texts); err != nil { // adds to the texts of the folders before
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			all[language] = texts
@@ -57,8 +58,9 @@ func readWords(folders ...string) (words, error) {
 // languages lists the languages.
 func (w words) languages() []string { return slices.Sorted(maps.Keys(w)) }
 
-// say gives a text in every language; the style sheet shows the one that the page's lang attribute names. So one page
-// is right for everybody, before any script has run. The values are pairs of a place and what stands there.
+// say returns a text in every language. The style sheet shows only the one in the language of the page's lang
+// attribute, so that one page is right for everybody, before any script has run. The values are pairs: the name of a
+// place, and what replaces it.
 func (w words) say(key string, values ...any) (template.HTML, error) {
 	var b strings.Builder
 	for _, language := range w.languages() {
@@ -74,7 +76,7 @@ func (w words) say(key string, values ...any) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // escaped above
 }
 
-// wordsModule is the module of a folder's words, with the symbols of currencies, for the scripts.
+// wordsModule returns a JavaScript module with a folder's words and the symbols of currencies.
 func wordsModule(folder string) ([]byte, error) {
 	all, err := readWords(folder)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Logging in and registering, in place: a dialog over the page that needs it, so that nobody loses what they were at.
+// Log-in and registration, in a dialog over the page that needs them, so that the page stays as it is.
 
 import { call, changed, session, setSession } from "./api.js";
 import { converse } from "./dialog.js";
@@ -15,7 +15,8 @@ let registering = false;
 let busy = false;
 let entering = null; // a promise while the dialog is open
 
-// enter asks for a log-in, saying why, and gives whether there is one now. Whoever needs one meanwhile waits for the same.
+// enter opens the log-in dialog with a reason, and resolves to whether somebody is logged in afterwards. Calls while
+// the dialog is open share its result.
 export function enter(why) {
   entering ??= converse(dialog, (end, signal) => begin(why, end, signal), () => busy).then(() => session() !== null);
   return entering;
@@ -42,7 +43,7 @@ function begin(why, end, signal) {
     return;
   }
   dialog.setAttribute("aria-labelledby", "account-title");
-  // Whoever was here before has an account, and so has the operator.
+  // A returning visitor has an account, and so has the operator: they get the log-in form.
   arrange(lasting.read("name") === null && !inConsole);
   fields.name.value ||= lasting.read("name") ?? "";
   show(at("account-reason"), why);
@@ -52,7 +53,7 @@ function begin(why, end, signal) {
   (fields.name.value ? fields.password : fields.name).focus();
 }
 
-// arrange lays the form out for registering or for logging in. What was typed stays.
+// arrange switches the form between registration and log-in. Typed values stay.
 function arrange(register) {
   registering = register;
   say(at("account-title"), register ? "register" : "log_in");
@@ -71,14 +72,14 @@ function clear() {
   }
 }
 
-// complain puts a reason beside its field, and the keyboard into it.
+// complain shows a reason beside a field and moves the focus to the field.
 function complain(name, write) {
   write(at(`${name}-error`));
   fields[name].setAttribute("aria-invalid", "true");
   fields[name].focus();
 }
 
-// mistake is what is wrong with the input, as far as that can be told here: [field, word], or undefined.
+// mistake checks the input as far as that is possible here. It returns [field, word], or undefined if nothing is wrong.
 function mistake() {
   const bytes = new TextEncoder().encode(fields.password.value).length;
   if (!/^[A-Za-z0-9._-]{3,32}$/.test(fields.name.value)) {

@@ -1,5 +1,5 @@
-// A chart of figures against time, by uPlot. The legend is ours: it says in text what the curves end with, or are at
-// under the pointer, and follows the language.
+// A chart of figures over time, drawn by uPlot. The legend is our own: it shows as text the values under the pointer,
+// or else the last ones, and follows the language.
 
 import { element } from "./desk.js";
 import { locale, number, say } from "./i18n.js";
@@ -8,7 +8,8 @@ import uPlot from "./uplot.js";
 // kept is how many points are kept: ten minutes at one a second.
 const kept = 600;
 
-// shortest is the least time that a chart shows, in seconds, so that its first points are no cliff.
+// shortest is the shortest time span that a chart shows, in seconds, so that the first points do not fill its whole
+// width.
 const shortest = 30;
 
 const height = 180;
@@ -16,8 +17,8 @@ const font = '11px system-ui, -apple-system, "Segoe UI", sans-serif';
 
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// chart makes a chart in a figure that has a .plot and a .legend. series are the keys of words, in the order in which
-// add(seconds, values) gives their values; null is a gap.
+// chart draws a chart in a figure that has a .plot and a .legend. series are the keys of the words for the curves.
+// add(seconds, values) adds one value for each, in the same order; null makes a gap.
 export function chart(figure, series) {
   const place = figure.querySelector(".plot");
   const data = [[], ...series.map(() => [])];
@@ -38,7 +39,7 @@ export function chart(figure, series) {
   const plot = new uPlot({
     width: place.clientWidth || 300,
     height,
-    padding: [8, 28, 0, 0], // room for half of the last time
+    padding: [8, 28, 0, 0], // room for half of the last time label
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: "console" }, points: { size: 6 } },
     scales: {

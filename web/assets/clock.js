@@ -1,24 +1,24 @@
-// The server's time. The device's clock may be wrong or be set while the page is open, so time is counted from when
-// the page was loaded, and the server says what time that was.
+// The server's time. The device's clock may be wrong, or be set while the page is open. So time is counted from the
+// load of the page, and the server tells the time of the load.
 
 import { look, pause } from "./api.js";
 
-// samples is how often the server is asked: the quickest answer says it best.
+// samples is how often the server is asked. The quickest answer is the most exact.
 const samples = 3;
 
-// stale is after how long the server is asked again when somebody comes back to the page: a device that slept may
-// have stopped counting.
+// stale is the time, in milliseconds, after which the server is asked again when the page is shown again: a device that
+// slept may have stopped counting.
 const stale = 60_000;
 
-let offset = Date.now() - performance.now(); // until the server has answered
+let offset = Date.now() - performance.now(); // by the device's clock, until the server has answered
 let quickest = Infinity;
 let asked = -Infinity;
 
 // now is the server's time in milliseconds since 1970.
 export const now = () => performance.now() + offset;
 
-// sync asks the server for its time, and is done with the first answer; others make it more exact. Should there be
-// none, time goes on as it was known.
+// sync asks the server for its time. It resolves at the first answer; later answers make the time more exact. Without
+// an answer the offset stays as it was.
 export async function sync() {
   asked = performance.now();
   quickest = Infinity;
@@ -32,11 +32,11 @@ export async function sync() {
     await sample();
     more().catch(() => {});
   } catch {
-    // the stream of the stock says when our time is far off
+    // check() finds out whether the time is far off
   }
 }
 
-// sample counts half of the way there and back.
+// sample assumes that the answer took half of the round trip.
 async function sample() {
   const sent = performance.now();
   const { unix_ms: said } = await look("/time");
@@ -47,7 +47,8 @@ async function sample() {
   }
 }
 
-// check compares our time with one that the server has just sent.
+// check compares the time with the one that the server has just sent, and asks the server again if they differ too
+// much.
 export function check(time) {
   const late = now() - time;
   if ((late < -1000 || late > 5000) && performance.now() - asked > samples * 1000) {
@@ -61,7 +62,7 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-// everySecond calls back at once and at each full second of the server's time.
+// everySecond calls tick at once and at each full second of the server's time.
 export function everySecond(tick) {
   tick();
   setTimeout(everySecond, 1000 - (now() % 1000), tick);

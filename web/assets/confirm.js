@@ -1,5 +1,5 @@
-// Asking back before something is done. The words of a question are ask_NAME, ask_NAME_more and ask_NAME_yes, and
-// ask_NAME_field if something is to be typed.
+// The confirmation of an action. The words of a question are ask_NAME, ask_NAME_more and ask_NAME_yes, and
+// ask_NAME_field if a value has to be typed.
 
 import { loggedIn, tell } from "./desk.js";
 import { converse } from "./dialog.js";
@@ -7,16 +7,18 @@ import { at, show } from "./dom.js";
 import { Mistake } from "./fields.js";
 import { hush, say } from "./i18n.js";
 
-// period is how often the hint of a field is brought up to date.
+// period is how often the hint of a field is updated, in milliseconds.
 const period = 1000;
 
 const input = at("confirm-value");
 const error = at("confirm-error");
 
-// confirm asks, and does work if the answer is yes: with what was typed, as read() gives it, if there is a field. A
-// refusal is shown, and nothing that was typed is lost. It gives what work gave, or null if it was left.
+// confirm asks the question and calls work if the answer is yes. If there is a field, work gets the value that read()
+// returned. A refusal is shown in the dialog, and the typed value stays. confirm resolves to the result of work, or to
+// null if the dialog was left.
 //
-// A field is {type, value, read(typed), hint(typed)}: read throws a Mistake, hint gives a word and its places.
+// A field is {type, value, read(typed), hint(typed)}. read may throw a Mistake. hint returns the key of a word and the
+// values of its places.
 export function confirm(name, { places, field, grave = false, work }) {
   const yes = at("confirm-yes");
   say(at("confirm-title"), `ask_${name}`);
@@ -36,7 +38,7 @@ export function confirm(name, { places, field, grave = false, work }) {
   return converse(at("confirm"), (end, signal) => {
     (field ? input : at("confirm-no")).focus();
     input.addEventListener("input", () => hint(field), { signal });
-    const look = setInterval(hint, period, field); // what it speaks of may change meanwhile
+    const look = setInterval(hint, period, field); // the hint depends on data that may change
     signal.addEventListener("abort", () => clearInterval(look));
     at("confirm-form").addEventListener("submit", async (event) => {
       event.preventDefault();

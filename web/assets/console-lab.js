@@ -1,4 +1,4 @@
-// The console's lab: all strategies on the same load, as it runs, and the reports of earlier runs.
+// The console's lab: it runs strategies under the same load, shows the run, and lists the reports of earlier runs.
 
 import { Refusal, call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -8,13 +8,13 @@ import { follow } from "./feed.js";
 import { Mistake, whole } from "./fields.js";
 import { dateTime, hush, knows, number, reason, say } from "./i18n.js";
 
-// usual is a load that shows what there is to see within seconds, on any machine.
+// usual is the default load: it shows the differences within seconds, on any machine.
 const usual = { buyers: 2000, stock: 200, concurrency: 50 };
 
 let limits = usual;
-let watching = null; // aborts the watch over a run
+let watching = null; // aborts the watch of a run
 
-// load brings what there is: the strategies, the reports, and a run that is under way.
+// load fetches and shows the strategies, the reports, and the run under way.
 async function load(signal) {
   try {
     const { data } = await call("GET", "/admin/lab");
@@ -38,7 +38,7 @@ async function load(signal) {
 
 function drawChoices(strategies) {
   if (at("strategies").children.length > 0) {
-    return; // what was chosen stays
+    return; // the choices stay
   }
   for (const { name, how } of strategies) {
     const box = element("input");
@@ -58,12 +58,13 @@ function drawChoices(strategies) {
 function watch(signal) {
   watching?.abort();
   const mine = watching = new AbortController();
-  let lost = false; // the connection was
+  let lost = false; // whether the connection has broken
   const end = (id) => {
     mine.abort();
     finish(id, signal);
   };
-  // look ends the watch if a server that has started anew knows nothing of the run: its stream would say nothing.
+  // look ends the watch if no run is under way: a server that has restarted does not have the run, and its stream sends
+  // nothing.
   const look = async () => {
     const { data } = await call("GET", "/admin/lab");
     if (!data.running && !mine.signal.aborted) {
@@ -84,7 +85,7 @@ function watch(signal) {
       at("line").dataset.line = word;
       say(at("line"), { connecting: "connecting", live: "live", broken: "connection_broken" }[word]);
       if (word === "live" && lost) {
-        look().catch(() => {}); // the stream has broken once more, and so this is asked again
+        look().catch(() => {}); // the stream breaks too then, and look is called again
       }
       lost = word === "broken";
     },
@@ -117,7 +118,7 @@ function drawRun(run) {
   arrange(true);
 }
 
-// arrange shows what belongs to a run that is under way, or to a report.
+// arrange shows the elements for a run under way, or those for a report.
 function arrange(running) {
   show(at("run"), true);
   hush(at("run-error"));
@@ -166,7 +167,7 @@ function drawResults({ buyers, stock, concurrency }, results) {
   }), "none_yet");
 }
 
-// withBar puts a bar under a figure, as long as its part of the largest.
+// withBar puts a bar under a figure. The bar is as long as the value's part of the largest value.
 function withBar(text, value, largest) {
   const [place, bar] = [element("span", "", text), element("progress")];
   Object.assign(bar, { max: largest || 1, value, ariaHidden: "true" });
@@ -191,7 +192,7 @@ function drawReports(reports) {
   }));
 }
 
-// read gives the plan, or null if there is a mistake, which is then said beside its field.
+// read returns the plan. If there are mistakes, it shows them beside their fields and returns null.
 function read() {
   const plan = { strategies: [...document.querySelectorAll("[name=strategy]:checked")].map((box) => box.value) };
   let wrong = null;

@@ -10,7 +10,7 @@ const atOnce = 20;
 
 let saleID = "";
 let cursor = "";
-let unfolded = false; // older entries are shown: nothing is read anew under them
+let unfolded = false; // older entries are shown, so the list is not refreshed
 
 // start shows the newest entries.
 export function start(id) {
@@ -19,10 +19,10 @@ export function start(id) {
   page("").catch((refusal) => reason(at("log-error"), refusal));
 }
 
-// refresh reads the newest entries again, unless somebody has gone on to older ones.
+// refresh reads the newest entries again, unless older ones are shown.
 export async function refresh() {
   if (!unfolded) {
-    await page("").catch(() => {}); // it is tried again
+    await page("").catch(() => {}); // the next refresh tries again
   }
 }
 

@@ -1,4 +1,4 @@
-// The orders of a sale: filtered, searched, a page at a time, refunded, and as a file.
+// The orders of a sale: filter, search, pages, refunds, and all of them as a file.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -10,7 +10,8 @@ import { hush, money, number, reason, say } from "./i18n.js";
 // atOnce is how many orders are fetched at a time.
 const atOnce = 50;
 
-// urlLife is for how long a made file can be reached: until the browser has begun to save it, and far longer.
+// urlLife is how long the URL of a file stays valid, in milliseconds: far longer than until the browser has begun to
+// save it.
 const urlLife = 60_000;
 
 const error = at("orders-error");
@@ -19,7 +20,7 @@ let changed = () => {};
 let cursor = "";
 let asked = ""; // the filter of the orders that are shown
 let unfolded = false; // older orders are shown
-let turn = 0; // counts the searches: the answer to an earlier one is late
+let turn = 0; // counts the requests: an answer to an earlier one is ignored
 
 for (const status of ["", "pending", "paid", "cancelled", "expired", "refunded"]) {
   const option = new Option("", status);
@@ -27,17 +28,17 @@ for (const status of ["", "pending", "paid", "cancelled", "expired", "refunded"]
   at("status").append(option);
 }
 
-// start shows the orders of a sale; refunded() is called when one was refunded.
+// start shows the orders of a sale. It calls refunded() after each refund.
 export function start(id, refunded) {
   saleID = id;
   changed = refunded;
   search();
 }
 
-// refresh reads the newest orders again, unless somebody has gone on to older ones, or points at those that are there.
+// refresh reads the newest orders again, unless older ones are shown, or the pointer or the focus is in the list.
 export async function refresh() {
   if (!unfolded && !at("orders").matches(":hover, :focus-within")) {
-    await page("").catch(() => {}); // it is tried again
+    await page("").catch(() => {}); // the next refresh tries again
   }
 }
 
@@ -103,7 +104,7 @@ function refundButton(order) {
       const line = lineOf({ ...order, ...refunded });
       at(order.id).replaceWith(line);
       line.tabIndex = -1;
-      line.focus(); // the button is gone
+      line.focus(); // the button that had the focus is gone
       changed();
     }
   });
@@ -120,7 +121,7 @@ onClick(at("orders-more"), error, () => {
   return page(cursor);
 });
 
-// The file is fetched rather than linked to, since a link can't say who asks.
+// The file is fetched and not linked to, since a link can't send the token.
 onClick(at("csv"), error, async () => {
   const name = `orders-${saleID}.csv`;
   const file = [];

@@ -1,4 +1,4 @@
-// The console's page of one sale: how it stands, live, and what an operator does with it.
+// The console's page of one sale: its live figures, and the actions of an operator.
 
 import "./share.js";
 import { call, pause } from "./api.js";
@@ -14,14 +14,15 @@ import { draw as drawFigures, forget } from "./figures.js";
 import { drafted, open } from "./form.js";
 import { dateTime, money, number, reason, say } from "./i18n.js";
 
-// period is how often the sale, its orders and its log are read again: the stream says nothing of what other operators
-// change.
+// period is how often the sale, its orders and its log are read again, in milliseconds: the stream does not send all
+// that other operators change.
 const period = 5000;
 
-// late is the age of the last figures, in milliseconds, from which on they aren't live: they come once a second.
+// late is the age of the last figures, in milliseconds, after which they do not count as live. They come once a second.
 const late = 5000;
 
-// impliedBy is the status that a state implies, until the stream tells it: what buyers read has none.
+// impliedBy gives the status that a state implies. It is used until the stream sends the status, which is not in the
+// public data of a sale.
 const impliedBy = { open: "live", sold_out: "live", paused: "paused" };
 
 // mostUnits is the largest quota.
@@ -30,7 +31,7 @@ const mostUnits = 100_000_000;
 const id = location.pathname.split("/").at(-1);
 let sale = null;
 let heard = null; // the time of the last figures, by the server's clock
-let arrived = Infinity; // and when they came, as performance.now() counts
+let arrived = Infinity; // when they came, by performance.now()
 
 function take(said) {
   sale = { status: sale?.status ?? impliedBy[said.state], ...said };
@@ -38,7 +39,7 @@ function take(said) {
   at("title-shown").textContent = sale.title;
   at("shop-link").href = `/sales/${id}`;
   at("short").href = at("short").textContent = sale.short_url;
-  const code = `${new URL(sale.short_url).pathname}/qr.svg`; // of this server, whatever its address for buyers is
+  const code = `${new URL(sale.short_url).pathname}/qr.svg`; // a path on this server, whatever the public URL is
   if (at("qr").getAttribute("src") !== code) {
     at("qr").src = at("qr-download").href = code;
     at("qr-download").download = `sale-${id}.svg`;
@@ -46,7 +47,7 @@ function take(said) {
   draw();
 }
 
-// draw says what is known of the sale apart from its figures, and which actions there are.
+// draw shows the sale without its figures, and the actions that are possible.
 function draw() {
   if (!sale) {
     return;
@@ -73,12 +74,12 @@ function draw() {
   }
 }
 
-// focusAction gives the keyboard a place when the button that had it is gone.
+// focusAction moves the focus to an action when the button that had it is gone.
 function focusAction() {
   at("actions").querySelector("button:not([hidden])").focus();
 }
 
-// done shows what an action has made of the sale, and says so.
+// done shows the sale as an action has changed it, and a notice.
 function done(name, made) {
   if (made) {
     take(made);
@@ -109,7 +110,7 @@ at("add").addEventListener("click", async () => done("add", await confirm("add",
       return more > 0 ? ["ask_add_hint", { quota: number(sale.quota), sum: number(sale.quota + more) }] : ["ask_add_empty", { quota: number(sale.quota) }];
     },
   },
-  work: (units) => change({ add_quota: units, if_quota: sale.quota }), // a browser may send it twice by itself
+  work: (units) => change({ add_quota: units, if_quota: sale.quota }), // a browser may repeat it; if_quota refuses that
 })));
 
 at("extend").addEventListener("click", async () => done("extend", await confirm("extend", {
@@ -164,14 +165,14 @@ function hear(event, figures) {
   }
 }
 
-// fresh reads the sale, not from a cache: it may be older than what we have just changed.
+// fresh reads the sale without caches, which may have it from before our own change.
 const fresh = async () => (await call("GET", `/sales/${id}`, { headers: { "Cache-Control": "no-cache" } })).data;
 
 async function refresh() {
   try {
     take(await fresh());
   } catch {
-    // the line says whether there is a connection
+    // the line shows whether there is a connection
   }
   await Promise.all([refreshOrders(), refreshLog()]);
 }

@@ -11,7 +11,7 @@ import { drawInstances } from "./instances.js";
 // atOnce is how many sales are fetched at a time.
 const atOnce = 30;
 
-// period is how often the newest sales and the instances are read again while somebody looks.
+// period is how often the newest sales and the instances are read again while the page is visible, in milliseconds.
 const period = 3000;
 
 let rows = new Map(); // by the sale's id: {sale, line}, in the order of the table
@@ -19,7 +19,7 @@ let cursor = null; // of the sales that aren't shown yet; null before the first 
 
 const page = async (from) => (await call("GET", `/admin/sales?limit=${atOnce}&cursor=${encodeURIComponent(from)}`)).data;
 
-// newest brings the newest sales up to date. Sales are never deleted, so what is new comes first.
+// newest reads the newest sales again. Sales are never deleted, so those that are not shown yet belong at the top.
 async function newest() {
   const { sales, next_cursor: next } = await page("");
   sales.toReversed().filter(({ id }) => !rows.has(id)).forEach((sale) => at("sales").prepend(lineOf(sale)));

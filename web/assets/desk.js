@@ -1,4 +1,4 @@
-// What every page of the console has: its words, and that only an operator sees more than a question for a log-in.
+// What every page of the console has: its words, and the log-in. Nothing else is shown until an operator is logged in.
 
 import "./page.js";
 import { enter } from "./account.js";
@@ -10,8 +10,8 @@ import { dateTime, hush, knows, learn, locale, number, reason, say } from "./i18
 
 learn(words);
 
-// attend runs work(signal) each time that an operator is there. The signal aborts when they log out; what was typed
-// stays in the page, unseen.
+// attend calls work(signal) each time an operator is logged in. The signal aborts when the operator logs out. Typed
+// values stay in the page, hidden.
 export function attend(work) {
   let present = null; // the operator's token
   let leaving = new AbortController();
@@ -40,7 +40,8 @@ export function attend(work) {
   arrange();
 }
 
-// repeat runs work at once and then a while after each end of it, as long as somebody looks, until the signal aborts.
+// repeat calls work at once, and again period milliseconds after each end of it, until the signal aborts. It skips work
+// while the page is hidden.
 export async function repeat(signal, period, work) {
   while (!signal.aborted) {
     if (!document.hidden) {
@@ -50,7 +51,7 @@ export async function repeat(signal, period, work) {
   }
 }
 
-// loggedIn does work, again after a new log-in should the old one be over.
+// loggedIn calls work. If the session has expired, it calls work again after a new log-in.
 export async function loggedIn(work) {
   for (;;) {
     try {
@@ -63,7 +64,7 @@ export async function loggedIn(work) {
   }
 }
 
-// tell says why a change was refused. Where no answer came, nobody knows whether it was done.
+// tell shows why a change was refused. If no answer came, it says that the change may have been made or not.
 export function tell(error, refusal) {
   if (refusal.code === "network") {
     say(error, "unsure");
@@ -72,7 +73,7 @@ export function tell(error, refusal) {
   }
 }
 
-// onClick runs work when a button is clicked, once at a time, and puts into error why it failed.
+// onClick calls work when a button is clicked, once at a time. If work fails, it shows the reason in error.
 export function onClick(button, error, work) {
   button.addEventListener("click", async () => {
     if (button.getAttribute("aria-busy") === "true") {
@@ -98,19 +99,20 @@ export function element(name, className = "", text = "") {
   return made;
 }
 
-// word makes an element of a class that says a word in every language.
+// word makes an element of a class with a word that follows the language.
 export function word(key, name, className = "", places = {}) {
   const made = element(name, className);
   say(made, key, places);
   return made;
 }
 
-// coded makes an element that says a code of the engine's: in words, or as it is if there are none.
+// coded makes an element for a code of the engine: with its word, or with the code itself if it has none.
 export function coded(kind, code) {
   return knows(`${kind}_${code}`) ? word(`${kind}_${code}`, "span") : element("span", "id", code);
 }
 
-// row makes a row of a table of texts or elements. Columns of numbers, and those that only a wide screen has, are marked.
+// row makes a row of a table from texts or elements. numeric are the columns of numbers, wide those that only a wide
+// screen shows.
 export function row(cells, numeric = [], wide = []) {
   const made = document.createElement("tr");
   cells.forEach((cell, i) => {
@@ -122,7 +124,8 @@ export function row(cells, numeric = [], wide = []) {
   return made;
 }
 
-// label puts the head of its column into each cell of a row: a phone has no room for many columns and shows rows as cards.
+// label copies the heads of the columns into the cells of a row: a phone has no room for many columns and shows rows as
+// cards.
 export function label(line, { tHead }) {
   [...line.cells].forEach((cell, i) => {
     const made = element("span", "label");
@@ -132,8 +135,8 @@ export function label(line, { tHead }) {
   return line;
 }
 
-// put brings a table's body to these rows, or to one that says that there is nothing. Cells that are as they were stay,
-// so that a selection in them does too; for that reason none may hold anything that listens.
+// put replaces the rows of a table's body. If there are none, it shows one row with the word nothing. Cells that have
+// not changed stay, so that a text selection in them stays too. For that reason no cell may have event listeners.
 export function put(body, rows, nothing) {
   const table = body.parentElement;
   if (rows.length === 0) {
@@ -167,8 +170,8 @@ export function stamp(iso) {
   return made;
 }
 
-// stateOf is what an operator sees of a sale now: as buyers do, and before the start also that it is paused. The sale may
-// have started since the server spoke.
+// stateOf returns the state that an operator sees: the same as buyers, but also paused before the start. The sale may
+// have started since the server's answer.
 export function stateOf({ state, status, starts_at: starts }) {
   if (state !== "upcoming") {
     return state;
@@ -179,11 +182,11 @@ export function stateOf({ state, status, starts_at: starts }) {
   return now() < Date.parse(starts) ? "upcoming" : "open";
 }
 
-// sayWindow lets an element say from when to when a sale is open.
+// sayWindow writes into an element from when to when a sale is open.
 export function sayWindow(place, { starts_at: starts, ends_at: ends }) {
   const form = () => new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" });
   say(place, "moment", { time: () => form().formatRange(Date.parse(starts), Date.parse(ends)) });
 }
 
-// milliseconds writes a latency.
+// milliseconds formats a latency.
 export const milliseconds = (n) => (n < 10 ? n.toFixed(2) : number(Math.round(n)));

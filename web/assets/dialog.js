@@ -1,10 +1,10 @@
-// The one door to all dialogs.
+// This module opens and closes all dialogs.
 
 import { at } from "./dom.js";
 
-// converse opens a dialog and gives what end() was called with, or null if it was left. begin(end, signal) attaches what
-// may end it; the signal aborts then, so that nothing of one opening hears or answers another. While stays() is true,
-// nobody can leave.
+// converse opens a dialog. It resolves to the value that end() was called with, or to null if the dialog was left.
+// begin(end, signal) adds the listeners that may call end. The signal aborts at the end, so that no listener of one
+// opening acts on another. While stays() is true, the dialog can't be left.
 export function converse(dialog, begin, stays = () => false) {
   const over = new AbortController();
   const { signal } = over;
@@ -22,14 +22,15 @@ export function converse(dialog, begin, stays = () => false) {
       event.preventDefault();
       leave();
     }, { signal });
-    // A browser may close a dialog unasked. The event comes late: it may be about an opening before this one.
+    // A browser may close a dialog by itself. The event comes late. If the dialog is open, the event belongs to an
+    // earlier opening and is ignored.
     dialog.addEventListener("close", () => dialog.open || end(null), { signal });
     dialog.showModal();
     begin(end, signal);
   });
 }
 
-// ask opens the question that the page has, and gives whether the answer was yes.
+// ask opens the question of the page. It resolves to true if the answer was yes, and to null otherwise.
 export const ask = () => converse(at("ask"), (end, signal) => {
   at("ask-yes").addEventListener("click", () => end(true), { signal });
 });

@@ -1,10 +1,10 @@
-// Small things that all pages do with elements.
+// Small functions for elements that all pages use.
 
 export const at = (id) => document.getElementById(id);
 
 export const show = (element, yes) => { element.hidden = !yes; };
 
-// enable switches a button. It stays where the keyboard is, so that nobody loses their place: whoever listens to its
-// clicks asks enabled().
+// enable enables or disables a button. A disabled button keeps the focus, and still gets clicks: each listener has to
+// check enabled().
 export const enable = (button, yes) => button.setAttribute("aria-disabled", String(!yes));
 export const enabled = (button) => button.getAttribute("aria-disabled") !== "true";

@@ -1,20 +1,23 @@
-// A stream of events for one who is logged in. EventSource can't say who asks, so the stream is read by fetch.
+// A stream of events for a user who is logged in. EventSource can't send a token, so the stream is read by fetch.
 
 import { Refusal, pause, send } from "./api.js";
 
-// silence is longer than such a stream is ever silent: it sends something every 15 seconds.
+// silence is how long, in milliseconds, a stream may be silent before it counts as broken. The server sends something
+// every 15 seconds.
 const silence = 40_000;
 
-// A stream that fails is tried again after these, and a random part more, so that all don't come at once.
+// The pause before a stream is opened again, in milliseconds. It doubles with each failure, and up to as much again is
+// added at random, so that clients do not all come at once.
 const firstPause = 500;
 const longestPause = 10_000;
 
-// restAfter is how long a page that nobody sees keeps its stream: a browser has few connections for all its tabs.
+// restAfter is how long a hidden page keeps its stream, in milliseconds: a browser has few connections for all its
+// tabs.
 const restAfter = 60_000;
 
-// follow hears a stream until the signal aborts: hear(event, data) gets each event, line("connecting", "live" or
-// "broken") how the connection is. It comes back by itself when it breaks, or throws the Refusal that says that there
-// is nothing to hear.
+// follow reads a stream until the signal aborts, and opens it again when it breaks. It calls hear(event, data) for each
+// event, and line("live") or line("broken") when the connection changes. It throws the Refusal if the status is 401,
+// 403 or 404.
 export async function follow(path, { signal, hear, line }) {
   for (let failures = 0; !signal.aborted; failures++) {
     await seen(signal);
@@ -30,14 +33,14 @@ export async function follow(path, { signal, hear, line }) {
       }
       broken = true;
     }
-    if (broken && !signal.aborted) { // and not merely ended: a stream has a longest life
+    if (broken && !signal.aborted) { // not if it merely ended: the server ends each stream after a time
       line("broken");
     }
     await pause(Math.min(longestPause, firstPause * 2 ** failures) * (1 + Math.random()));
   }
 }
 
-// seen waits until somebody looks at the page.
+// seen waits until the page is visible.
 function seen(signal) {
   return new Promise((resolve) => {
     const look = () => document.hidden || resolve();
@@ -47,8 +50,8 @@ function seen(signal) {
   });
 }
 
-// events reads the events of one connection; opened() is called when there is one. It ends when the connection does,
-// when nothing comes for too long, or when nobody has looked for a while.
+// events reads the events of one connection. It calls opened() when there is one. It stops when the connection ends,
+// after silence, or when the page has been hidden for restAfter.
 async function* events(path, signal, opened) {
   const over = new AbortController();
   const end = () => over.abort();
@@ -72,8 +75,8 @@ async function* events(path, signal, opened) {
   }
 }
 
-// read reads an answer piece by piece, however long it takes, but gives it up when nothing comes for too long. One that
-// breaks off throws a Refusal.
+// read reads an answer piece by piece. The whole answer may take any time, but it is given up if nothing comes for
+// longer than silence. An answer that breaks off throws a Refusal.
 export async function* read(path, over = new AbortController(), opened = () => {}) {
   let quiet = 0;
   const listen = () => {
@@ -98,7 +101,7 @@ export async function* read(path, over = new AbortController(), opened = () => {
   }
 }
 
-// parse reads one event. Lines that are neither its name nor its data, such as comments, say nothing.
+// parse reads one event: its name and its data. It ignores other lines, such as comments.
 function parse(block) {
   const field = (name) => block.split("\n").find((line) => line.startsWith(`${name}:`))?.slice(name.length + 1).trim();
   return { event: field("event"), data: field("data") };

@@ -1,6 +1,6 @@
-// What people type, read as what the API takes: amounts as cents, whole numbers, local times as moments.
+// This module converts typed values into those of the API: amounts into cents, whole numbers, local times into moments.
 
-// Mistake is what is wrong with something that was typed: a word with places.
+// Mistake is an error in a typed value: the key of its word, and the values of the places in the word.
 export class Mistake extends Error {
   constructor(word, places) {
     super(word);
@@ -8,7 +8,7 @@ export class Mistake extends Error {
   }
 }
 
-// whole reads a whole number within bounds. Commas and blanks between digits are no mistake.
+// whole reads a whole number within bounds. Commas and spaces between digits are allowed.
 export function whole(typed, least, most) {
   const digits = typed.replace(/[\s,]/g, "");
   if (!/^\d{1,12}$/.test(digits) || Number(digits) < least || Number(digits) > most) {
@@ -17,7 +17,7 @@ export function whole(typed, least, most) {
   return Number(digits);
 }
 
-// cents reads an amount such as 12.50, digit by digit, since binary fractions are not exact.
+// cents reads an amount such as 12.50 digit by digit, since floating-point numbers are not exact.
 export function cents(typed, most) {
   const [, units, fraction = ""] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(typed.trim()) ?? [];
   const amount = Number(units) * 100 + Number(fraction.padEnd(2, "0"));
@@ -27,12 +27,12 @@ export function cents(typed, most) {
   return amount;
 }
 
-// amount writes cents as cents() reads them.
+// amount formats cents in the form that cents() reads.
 export const amount = (n) => `${Math.floor(n / 100)}.${String(n % 100).padStart(2, "0")}`;
 
 const grouped = (n) => n.toLocaleString("en");
 
-// moment reads a field of date and time, which is in the time of this device's zone.
+// moment reads a field of date and time, which is in the time zone of this device.
 export function moment(typed) {
   const at = new Date(typed);
   if (Number.isNaN(at.getTime()) || at.getFullYear() < 2000 || at.getFullYear() > 2199) {
@@ -41,7 +41,7 @@ export function moment(typed) {
   return at.toISOString();
 }
 
-// local writes a moment as moment() reads it.
+// local formats a moment in the form that moment() reads.
 export function local(at) {
   const here = new Date(at);
   const two = (n) => String(n).padStart(2, "0");
@@ -50,7 +50,7 @@ export function local(at) {
   return `${day}T${two(here.getHours())}:${two(here.getMinutes())}${seconds}`;
 }
 
-// zone names this device's zone, with its offset at a moment.
+// zone returns the name of this device's time zone and its offset at a moment.
 export function zone(at) {
   const offset = new Intl.DateTimeFormat("en", { timeZoneName: "longOffset" }).formatToParts(new Date(at))
     .find((part) => part.type === "timeZoneName").value.replace("GMT", "UTC");

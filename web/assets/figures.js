@@ -1,4 +1,4 @@
-// What a sale does at the moment: figures, charts and tables, drawn from the events of its live stream.
+// The live figures of a sale: figures, charts and tables, drawn from the events of its stream.
 
 import { chart } from "./chart.js";
 import { coded, element, milliseconds, put, row } from "./desk.js";
@@ -6,17 +6,19 @@ import { at, show } from "./dom.js";
 import { dateTime, number, say } from "./i18n.js";
 import { drawInstances } from "./instances.js";
 
-// All states that an order in the database may be in: each is always listed, so that nothing moves.
+// All states that an order in the database may have. All are always listed, so that nothing moves.
 const states = ["pending", "paid", "cancelled", "expired", "refunded", "rejected"];
 
-// old is the age of the orders' sums, in milliseconds, at which it is told: they are summed up less often.
+// old is the age of the orders' sums, in milliseconds, from which on the age is shown. The sums are read less often
+// than the other figures.
 const old = 5000;
 
 const stock = chart(at("stock-chart"), ["available", "held", "paid"]);
 const rates = chart(at("rate-chart"), ["series_accepted", "series_sold_out", "series_others"]);
-let last = null; // the figures before
+let last = null; // the previous figures
 
-// forget takes the next figures as the first: the stream has paused, so that nothing is known of the time between.
+// forget makes the next figures count as the first, and makes a gap in the charts: nothing is known of the time for
+// which the stream has paused.
 export function forget() {
   if (last) {
     const gap = Date.parse(last.now) / 1000 + 0.001;
@@ -42,8 +44,8 @@ export function draw(now) {
   drawInstances(now.instances);
 }
 
-// compare gives what happened a second since the figures before: in all, and by verdict. Figures that fell say nothing:
-// they are sums over instances, one of which has gone or begun anew.
+// compare returns the requests per second since the previous figures: in all, and by verdict. If the sum has fallen, it
+// returns null: an instance has stopped or restarted, and its counts are gone.
 function compare(now, before) {
   const seconds = before ? (Date.parse(now.now) - Date.parse(before.now)) / 1000 : 0;
   if (seconds <= 0 || now.requests < before.requests) {
@@ -71,7 +73,7 @@ function drawTiles(now, perSecond, verdicts) {
   show(at("database-away"), !now.database.reachable);
 }
 
-// tile writes a figure, unless it is null, and a note under it.
+// tile shows a figure, unless it is null, and a note below it.
 function tile(name, value, note, places) {
   const place = at(`tile-${name}`);
   if (value !== null) {
@@ -92,7 +94,7 @@ function drawCharts(now, verdicts) {
   }
 }
 
-// drawAge says when the orders were summed up, if that is a while ago.
+// drawAge shows when the orders were summed up, if the sums are old.
 function drawAge({ now, books_at: summed }) {
   const late = Date.parse(now) - Date.parse(summed) > old;
   show(at("books-at"), late);

@@ -1,5 +1,5 @@
-// The form of a sale: for a new one, or for what may be changed of one that is there. Its fields have the API's names,
-// so that what the server says of a field stands beside it.
+// The form for a new sale, or for the changes of an existing one. Its fields have the names of the API, so that the
+// reason of a refusal is shown beside the field that it is about.
 
 import { call } from "./api.js";
 import { now } from "./clock.js";
@@ -9,7 +9,7 @@ import { Mistake, amount, cents, local, moment, whole, zone } from "./fields.js"
 import { hush, number, reason, say } from "./i18n.js";
 import { newKey, passing } from "./store.js";
 
-// Bounds of the engine, so that a mistake is said before anything is sent.
+// The engine's bounds, so that mistakes are shown before anything is sent.
 const longestTitle = 200;
 const longestDescription = 2000;
 const mostCents = 100_000_000_00;
@@ -21,7 +21,7 @@ const longestAddress = 500;
 
 const hour = 3600_000;
 
-// Each field: how it is read, which throws a Mistake, and how a sale's value is written into it.
+// For each field, read converts the typed text or throws a Mistake, and write formats a value of a sale.
 const fields = {
   title: { read: title, write: String },
   description: { read: description, write: String },
@@ -38,14 +38,14 @@ const fields = {
 };
 
 const form = at("form");
-const send = at("form-send"); // rests while an answer is awaited: a second click would make a second sale
-let sale = null; // which is changed; null for a new one
-let before = {}; // what stood in the fields when the form was opened
+const send = at("form-send"); // disabled until there is an answer, so that a second click sends nothing
+let sale = null; // the sale that is changed; null for a new one
+let before = {}; // the values of the fields when the form was opened
 let onSaved = null;
-let opener = null; // where the keyboard was
+let opener = null; // the element that had the focus
 
-// open shows the form for a new sale (null) or an existing one. saved(sale) is called with what the server made of it.
-// What was typed before a reload is there again.
+// open shows the form for a new sale (null) or an existing one. It calls saved(sale) with the sale that the server has
+// made or changed. What was typed before a reload is restored.
 export function open(existing, saved) {
   sale = existing;
   onSaved = saved;
@@ -67,15 +67,16 @@ export function open(existing, saved) {
   at("title").focus();
 }
 
-// drafted gives what was typed for a new sale (null) or an existing one and not sent, by field; null if nothing.
+// drafted returns what was typed for a new sale (null) or an existing one but not sent, by field, or null.
 export const drafted = (existing) => passing.read(`draft ${existing?.id ?? "new"}`);
 
-// names are those of the fields that are shown: not all can be changed of a sale that is there.
+// names returns the names of the fields that are shown: an existing sale has fields that can't be changed.
 const names = () => Object.keys(fields).filter((name) => !sale || !at(name).closest(".fixed"));
 
 const changed = () => names().filter((name) => at(name).value !== before[name]);
 
-// keyFor names what is asked for, so that asking again for the same after a lost answer makes no second sale.
+// keyFor returns the Idempotency-Key for a body. The same body gets the same key, so that a retry after a lost answer
+// makes no second sale.
 function keyFor(body) {
   const text = JSON.stringify(body);
   const kept = passing.read("asked");
@@ -107,7 +108,7 @@ function description(typed) {
   return typed.trim();
 }
 
-// picture reads an address that pages may load: not one of http, which their policy forbids.
+// picture reads the URL of a picture that pages may load: a path or https. Their policy forbids http.
 function picture(typed) {
   const address = typed.trim();
   const n = [...address].length;
@@ -128,7 +129,7 @@ function currency(typed) {
   return code;
 }
 
-// read gives what is to be sent. Each mistake is said beside its field; if there are any, null comes back.
+// read returns the body to send. If there are mistakes, it shows each beside its field and returns null.
 function read() {
   const values = { ...sale };
   const mistakes = new Map();
@@ -156,7 +157,7 @@ function read() {
   return mistakes.size === 0 ? Object.fromEntries((sale ? changed() : names()).map((name) => [name, values[name]])) : null;
 }
 
-// complain lets a reason stand beside a field; without one it takes back what stood there.
+// complain shows a reason beside a field. Without a reason it removes the one that is shown.
 function complain(name, write) {
   hush(at(`${name}-error`));
   at(name).removeAttribute("aria-invalid");
@@ -198,7 +199,7 @@ form.addEventListener("submit", async (event) => {
   }
 });
 
-// What is typed outlives a reload.
+// Typed values survive a reload.
 form.addEventListener("input", () => {
   passing.write(`draft ${sale?.id ?? "new"}`, Object.fromEntries(changed().map((name) => [name, at(name).value])));
 });

@@ -1,5 +1,5 @@
-// Words, amounts and times in the language of the page. The words are in web/words, one file a language; the server
-// writes the same words into the pages.
+// Words, amounts and times in the language of the page. The words are in web/words, one file for each language. The
+// server writes the same words into the pages.
 
 import { symbols, words } from "./words.js";
 
@@ -10,25 +10,26 @@ export function learn(more) {
   }
 }
 
-// values are those of the elements that have said something, so that they can say it again in another language.
+// values keeps, for each element that shows a word, the values of the places in it. So the word can be written again in
+// another language.
 const values = new WeakMap();
 
 export const language = () => document.documentElement.lang;
 
-// setLanguage switches the page to a language. It is kept as plain text, for lang.js.
+// setLanguage switches the page to a language. The choice is stored as plain text, for lang.js.
 export function setLanguage(to) {
   document.documentElement.lang = to;
   try {
     localStorage.setItem("language", to);
   } catch {
-    // it holds until the page goes
+    // it is valid until the page is left
   }
   for (const element of document.querySelectorAll("[data-say]")) {
     say(element, element.dataset.say, values.get(element));
   }
 }
 
-// text is a word with its {places} filled in. A value that depends on the language is given as a function.
+// text returns a word with its {places} replaced by values. A value that depends on the language is a function.
 function text(key, places = {}) {
   return words[language()][key].replace(/\{(\w+)\}/g, (_, name) => {
     const value = places[name];
@@ -38,7 +39,7 @@ function text(key, places = {}) {
 
 export const knows = (key) => key in words[language()];
 
-// say lets an element say a word, now and whenever the language changes. It is always text, never markup.
+// say writes a word into an element, now and whenever the language changes. The word is always text, never markup.
 export function say(element, key, places) {
   element.dataset.say = key;
   values.set(element, places);
@@ -48,7 +49,8 @@ export function say(element, key, places) {
   }
 }
 
-// wordOf is the key of our words for a refusal. An error that is none is a mistake of ours, and goes to the console.
+// wordOf returns the key of the word for a refusal. Any other error is a bug of ours and is reported to the browser's
+// console.
 export function wordOf(refusal) {
   if (!refusal.code) {
     reportError(refusal);
@@ -57,7 +59,7 @@ export function wordOf(refusal) {
   return knows(key) ? key : "refused_internal";
 }
 
-// reason says why the server refused: in its own words where we have none.
+// reason shows why the server refused: in our words, or in the server's if we have none.
 export function reason(element, refusal) {
   const key = wordOf(refusal);
   if (key === "refused_internal" && refusal.detail) {
@@ -68,7 +70,7 @@ export function reason(element, refusal) {
   }
 }
 
-// hush takes back what an element said.
+// hush removes what an element shows.
 export function hush(element) {
   delete element.dataset.say;
   element.textContent = "";
@@ -78,13 +80,13 @@ const grouped = new Intl.NumberFormat("en");
 
 export const number = (n) => grouped.format(n);
 
-// money writes an amount as the server does.
+// money formats an amount as the server does.
 export function money(cents, currency) {
   const amount = `${number(Math.floor(cents / 100))}.${String(cents % 100).padStart(2, "0")}`;
   return currency in symbols ? symbols[currency] + amount : `${amount}\u00a0${currency}`;
 }
 
-// dateTime is a moment as people here write it, without the date if it is today; timeStyle "medium" has seconds.
+// dateTime formats a moment for the locale, without the date if it is today. timeStyle "medium" includes seconds.
 export function dateTime(at, timeStyle = "short") {
   const moment = new Date(at);
   const today = moment.toDateString() === new Date().toDateString();
@@ -92,12 +94,12 @@ export function dateTime(at, timeStyle = "short") {
   return new Intl.DateTimeFormat(locale(), form).format(moment);
 }
 
-// locale is how the browser wants this language written: en-GB, say.
+// locale returns the browser's form of the page's language, such as en-GB.
 export function locale() {
   return navigator.languages.find((tag) => tag.split("-")[0] === language()) ?? language();
 }
 
-// duration is a time that is left, never less than nothing, as a clock shows it.
+// duration formats a remaining time as a clock shows it. It is never negative.
 export function duration(milliseconds) {
   const seconds = Math.max(0, Math.ceil(milliseconds / 1000));
   const parts = [Math.floor(seconds / 60) % 60, seconds % 60];

@@ -4,7 +4,7 @@ import { element, put, row, stamp, word } from "./desk.js";
 import { at } from "./dom.js";
 import { number } from "./i18n.js";
 
-// drawInstances shows them as [{id, url, strategy, gate_reachable, requests, reported_at}].
+// drawInstances shows a list of {id, url, strategy, gate_reachable, requests, reported_at}.
 export function drawInstances(list) {
   put(at("instances"), list.sort((a, b) => a.id.localeCompare(b.id)).map(line), "none_yet");
 }

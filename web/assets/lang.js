@@ -1,5 +1,6 @@
-// The language of the page: the one that was chosen here before, else the first of the browser's that the page has.
-// This is no module, so that it runs before anything is painted, and nothing is painted in the wrong language.
+// The language of the page: the one that was chosen on an earlier visit, or else the first of the browser's that the
+// page has. This script is not a module, so that it runs before the first paint, and nothing is painted in the wrong
+// language.
 {
   const page = document.documentElement;
   const offered = page.dataset.languages.split(" ");
@@ -7,7 +8,7 @@
   try {
     chosen = localStorage.getItem("language");
   } catch {
-    // The browser keeps nothing for us.
+    // The browser stores nothing.
   }
   const wanted = [chosen, ...navigator.languages].map((tag) => tag?.split("-")[0]);
   page.lang = wanted.find((language) => offered.includes(language)) ?? page.lang;

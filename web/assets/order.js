@@ -1,4 +1,4 @@
-// What a buyer does with an order, wherever it is shown.
+// The actions of a buyer on an order, for all pages that show orders.
 
 import { call } from "./api.js";
 import { now } from "./clock.js";
@@ -8,14 +8,14 @@ export const payable = (order) => order.status === "pending" && now() < Date.par
 
 export const reread = async (order) => (await call("GET", `/orders/${order.id}`)).data;
 
-// pay goes to the payment's page. It throws a Refusal if the order can't be paid.
+// pay opens the page of the payment. It throws a Refusal if the order can't be paid.
 export async function pay(order) {
   const { data } = await call("POST", `/orders/${order.id}/payments`);
   location.assign(data.pay_url);
 }
 
-// cancel asks back, and gives the order as it is then; null if the buyer keeps it. It throws a Refusal if the order
-// can't be cancelled.
+// cancel asks for a confirmation and returns the cancelled order, or null if the buyer keeps it. It throws a Refusal if
+// the order can't be cancelled.
 export async function cancel(order) {
   return (await ask()) ? (await call("DELETE", `/orders/${order.id}`)).data : null;
 }

@@ -1,5 +1,5 @@
-// The page of a buyer's orders, the newest first. /orders#ID shows one order before the others, as the payment's page
-// leads back here.
+// The page of a buyer's orders, the newest first. /orders#ID marks one order and scrolls to it. The page of the payment
+// links back to that address.
 
 import "./page.js";
 import { enter } from "./account.js";
@@ -12,7 +12,7 @@ import { cancel, pay, payable, reread } from "./order.js";
 // atOnce is how many orders are fetched at a time.
 const atOnce = 20;
 
-// lookAgain is how often an order that is still to be paid is read again: it may be paid elsewhere, or expire.
+// lookAgain is how often a pending order is read again, in milliseconds: it may be paid elsewhere, or expire.
 const lookAgain = 5000;
 
 const shown = new Map(); // by id: {order, card}
@@ -26,7 +26,7 @@ const saleOf = (id) => {
   return sales.get(id);
 };
 
-// put shows an order, or shows it anew.
+// put shows an order, or updates it.
 function put(order, place = "append") {
   const known = shown.get(order.id);
   const card = known?.card ?? newCard(order, place);
@@ -63,7 +63,7 @@ function draw({ order, card }) {
   show(find(".actions"), payable(order));
 }
 
-// drawTimes says what happened when. Only what is still to come counts down.
+// drawTimes shows the times of an order. Only an expiry that is still to come is counted down.
 function drawTimes(list, order) {
   const expires = Date.parse(order.expires_at);
   const lines = [["at_created", order.created_at]];
@@ -82,7 +82,7 @@ function drawTimes(list, order) {
   });
 }
 
-// act does something with an order, and shows beside its buttons why it can't be done.
+// act calls an action on an order. If that fails, it shows the reason beside the buttons.
 async function act(id, selector, what) {
   const { order, card } = shown.get(id);
   const button = card.querySelector(selector);
@@ -96,7 +96,7 @@ async function act(id, selector, what) {
     const after = await what(order);
     if (after) {
       put(after);
-      card.querySelector("a").focus(); // the button is gone
+      card.querySelector("a").focus(); // the button is hidden now
     }
   } catch (refusal) {
     reason(error, refusal);
@@ -109,7 +109,7 @@ async function refresh(order) {
   try {
     put(await reread(order));
   } catch {
-    // it is asked for again
+    // the next refresh tries again
   }
 }
 
@@ -125,7 +125,7 @@ async function more() {
   }
 }
 
-// wanted puts the order that the address names before the others, should it not be among the newest.
+// wanted shows the order that the URL names. If it is not among those that are shown, it is put before them.
 async function wanted() {
   const id = location.hash.slice(1);
   if (id && !shown.has(id)) {
@@ -144,7 +144,7 @@ function tell(refusal) {
     reason(at("notice"), refusal);
     show(at("notice"), true);
   } else {
-    arrange(); // the log-in is over
+    arrange(); // the session has expired
   }
 }
 

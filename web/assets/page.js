@@ -1,4 +1,4 @@
-// What every page has: the switch of the language, the account, and a picture for those that can't be shown.
+// What every page has: the switch of the language, the account, and a replacement for pictures that can't be loaded.
 
 import "./account.js";
 import { setLanguage } from "./i18n.js";
@@ -6,7 +6,7 @@ import { setLanguage } from "./i18n.js";
 for (const button of document.querySelectorAll("button.language")) {
   button.addEventListener("click", () => {
     setLanguage(button.value);
-    document.querySelector("button.language:not(:lang(" + button.value + "))")?.focus(); // this one is gone now
+    document.querySelector("button.language:not(:lang(" + button.value + "))")?.focus(); // the clicked one is hidden
   });
 }
 
@@ -17,7 +17,8 @@ function instead(picture) {
   }
 }
 
-// Errors of pictures don't bubble; those from before this module ran show in what they are.
+// Error events of pictures do not bubble, so they are captured. A picture that failed before this module ran is
+// complete and has no width.
 document.addEventListener("error", (event) => instead(event.target), true);
 for (const picture of document.images) {
   if (picture.complete && picture.naturalWidth === 0) {

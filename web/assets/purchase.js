@@ -1,27 +1,29 @@
-// Buying: an attempt is asked for under one key until there is an answer. The server gives one key one answer, so that
-// a lost answer, a reload and an impatient buyer all meet at the same order. No element of the page is touched here.
+// Buying: an attempt is sent under one key until there is an answer. The server gives one answer for a key, so a lost
+// answer, a reload and repeated clicks lead to the same order. This module changes no element of the page.
 
 import { Refusal, call, pause, session } from "./api.js";
 import { now } from "./clock.js";
 import { newKey, passing } from "./store.js";
 
-// tries bounds how often an attempt is asked for before the buyer decides.
+// tries is how often an attempt is sent before the buyer decides whether to go on.
 const tries = 6;
 
-// Refusals that say nothing of the attempt itself.
+// Codes of refusals that do not decide the attempt.
 const fleeting = ["network", "rate_limited", "too_frequent", "unavailable", "internal"];
 
-// punctual is how long after the start the server may still say that it hasn't come: its parts differ a little.
+// punctual is how long after the start, in milliseconds, the server may still answer not_started: the clocks of its
+// parts differ a little.
 const punctual = 3000;
 
-// lifetime is for how long a reload takes an attempt up again: later, nobody remembers the click.
+// lifetime is how long, in milliseconds, a reload may continue an attempt. Later, the buyer may not remember the click.
 const lifetime = 10 * 60_000;
 
 // The hidden paths of this sale by user: {path, until}.
 const paths = new Map();
 let fetching = null;
 
-// fetchPath gets the hidden path of a sale, once for all who ask meanwhile.
+// fetchPath returns the hidden path of a sale, which it keeps while it is valid. Calls at the same time share one
+// request.
 export function fetchPath(saleID) {
   const id = session()?.id;
   const known = paths.get(id);
@@ -39,21 +41,23 @@ export function fetchPath(saleID) {
 
 const place = (saleID) => `attempt ${saleID}`;
 
-// unanswered is this user's attempt that has no answer yet: {saleID, user, key, quantity, orderID, at}, or null.
+// unanswered returns this user's attempt that has no answer yet, as {saleID, user, key, quantity, orderID, at}, or
+// null.
 export function unanswered(saleID) {
   const kept = passing.read(place(saleID));
   return kept && kept.user === session()?.id && now() < kept.at + lifetime ? kept : null;
 }
 
-// begin notes an attempt before anything of it is sent.
+// begin stores an attempt before anything of it is sent.
 export function begin(saleID, quantity) {
   const attempt = { saleID, user: session().id, key: newKey(), quantity, orderID: null, at: now() };
   passing.write(place(saleID), attempt);
   return attempt;
 }
 
-// finish brings an attempt to its end: it gives the order, or throws the Refusal. waiting(seconds) is called when the
-// server wants us to wait. A fleeting Refusal, or a log-in that is over, leaves the attempt to be finished later.
+// finish sends an attempt until it is decided. It returns the order or throws the Refusal. It calls waiting(seconds)
+// when the server asks for a wait. If the Refusal does not decide the attempt, or the session has expired, the attempt
+// can be finished later.
 export async function finish(attempt, startsAt, waiting) {
   for (let left = tries; ; left--) {
     try {
@@ -85,7 +89,7 @@ export async function finish(attempt, startsAt, waiting) {
 
 export const isFleeting = (refusal) => fleeting.includes(refusal.code);
 
-// secondsUntilNext says when an attempt may be asked for again, null if the refusal is its answer.
+// secondsUntilNext returns the seconds until an attempt may be sent again, or null if it must not be sent again now.
 function secondsUntilNext(refusal, attempt, startsAt) {
   if (isFleeting(refusal)) {
     return refusal.wait || 1;
@@ -115,7 +119,7 @@ async function send(attempt) {
   return follow(attempt);
 }
 
-// follow asks for a queued order until it isn't.
+// follow reads a queued order again and again until it is no longer queued.
 async function follow(attempt) {
   for (;;) {
     const { data: order } = await call("GET", `/orders/${attempt.orderID}`);

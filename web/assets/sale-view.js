@@ -1,4 +1,4 @@
-// What the page of a sale shows of what sale.js knows.
+// This module draws the page of a sale from the data of sale.js.
 
 import { session } from "./api.js";
 import { now } from "./clock.js";
@@ -6,7 +6,7 @@ import { at, enable, show } from "./dom.js";
 import { dateTime, duration, hush, money, number, say } from "./i18n.js";
 import { payable } from "./order.js";
 
-// mostChoices is how many quantities there are to choose from at most.
+// mostChoices bounds the list of quantities.
 const mostChoices = 99;
 
 const goodNews = ["started", "back", "cancelled"];
@@ -14,10 +14,10 @@ const goodNews = ["started", "back", "cancelled"];
 const starts = (sale) => Date.parse(sale.starts_at);
 const ends = (sale) => Date.parse(sale.ends_at);
 
-// quantity is what the buyer has chosen.
+// quantity returns the quantity that the buyer has chosen.
 export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity").value) : 1);
 
-// drawSale writes all of it.
+// drawSale draws all of the page.
 export function drawSale(view) {
   const { sale, state, stage, order } = view;
   at("stock").max = sale.quota;
@@ -40,7 +40,7 @@ function drawClock(sale, state) {
   if (state === "upcoming") {
     say(at("clock"), "starts_at", { time: () => dateTime(starts(sale)) });
   } else if (state === "ended" && now() < ends(sale)) {
-    hush(at("clock")); // the operator has ended it
+    hush(at("clock")); // the operator has closed the sale
   } else if (state === "ended") {
     say(at("clock"), "ended_at", { time: () => dateTime(ends(sale)) });
   } else {
@@ -61,7 +61,7 @@ function drawForm({ sale, state, stage, cool }) {
     say(at("button"), `state_${state}`);
   }
   show(at("early"), state === "upcoming");
-  at("early").classList.toggle("away", session() !== null); // its place stays, so that nothing moves
+  at("early").classList.toggle("away", session() !== null); // hidden, but it keeps its place: nothing moves
 }
 
 function drawChoices(limit) {

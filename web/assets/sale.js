@@ -1,5 +1,5 @@
-// The page of one sale: its stock and clock, the button, and the buyer's order. All that is shown follows from what
-// stands in the variables below; sale-view.js writes it.
+// The page of one sale: its stock and clock, the button, and the buyer's order. The page shows the variables below;
+// sale-view.js draws it.
 
 import "./page.js";
 import "./share.js";
@@ -14,30 +14,32 @@ import { drawSale, quantity } from "./sale-view.js";
 import { watch } from "./stock.js";
 import { passing } from "./store.js";
 
-// coolDown is how long the button rests after a click.
+// coolDown is how long the button is disabled after a click, in milliseconds.
 const coolDown = 1000;
 
-// jitter spreads the first request of all who wait for the start.
+// jitter spreads the first requests of the buyers who wait for the start, in milliseconds.
 const jitter = 300;
 
-// calm is how long an answer may take before the page says that it waits: most are quicker, and nothing flickers.
+// calm is how long, in milliseconds, an answer may take before the page shows that it waits. Most answers are quicker,
+// so the page does not flicker.
 const calm = 250;
 
-// lookAgain is how often a sale is read while its stream is broken, and an order whose end is due.
+// lookAgain is how often, in milliseconds, the page reads a sale whose stream is broken, and an order whose time to pay
+// is over.
 const lookAgain = 5000;
 
-// freshAfter is how long caches may give a sale as it was.
+// freshAfter is how long, in milliseconds, caches may show an old sale.
 const freshAfter = 1000;
 
 const id = at("sale").dataset.id;
-let sale = null; // as the server last said
+let sale = null; // as the server last sent it
 let streaming = false;
 let state = null; // of the sale, by the server's clock
 let stage = "choose"; // or "asking", "hold", "stuck", "yours"
 let order = null; // the buyer's, in stage "yours"
 let told = null; // what the notice says: [word, places], or null
 let cool = true;
-let reading = null; // a promise while a look at the sale is due
+let reading = null; // a promise while a read of the sale is due
 
 const starts = () => Date.parse(sale.starts_at);
 const ends = () => Date.parse(sale.ends_at);
@@ -52,7 +54,7 @@ function stateNow() {
   return sale.state;
 }
 
-// turn notes that the state has changed, and tells what that means to somebody who waits.
+// turn sets the new state, and a notice about it for a buyer who waits.
 function turn(to) {
   const from = state;
   const before = told;
@@ -63,16 +65,16 @@ function turn(to) {
   } else if (to === "open" && from === "upcoming") {
     told = ["started"];
     if (session()) {
-      pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click asks again
+      pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click tries again
     }
   } else if (to === "open" && from === "sold_out") {
-    // The units that a buyer has returned are no news to that buyer.
+    // A buyer who has just cancelled keeps that notice: the units that are back may be the buyer's own.
     told = before?.[0] === "cancelled" ? before : ["back", { left: number(sale.available) }];
     if (document.hidden) {
       document.title = `● ${document.title}`;
     }
   } else if (to === "ended") {
-    readSoon(); // the operator may have put the end off
+    readSoon(); // the operator may have postponed the end
   }
 }
 
@@ -85,11 +87,11 @@ function draw() {
   }
   drawSale({ sale, state, stage, order, told, cool });
   if (state === "upcoming" && starts() - now() < coolDown) {
-    setTimeout(draw, starts() - now() + 1); // the button turns at the start, not at the next full second
+    setTimeout(draw, starts() - now() + 1); // the button is enabled at the start, not at the next full second
   }
 }
 
-// move goes to another stage, and takes the keyboard along.
+// move switches to another stage and moves the focus there.
 function move(to) {
   const from = stage;
   stage = to;
@@ -99,7 +101,7 @@ function move(to) {
   }
 }
 
-// buy asks for an attempt until there is an answer.
+// buy sends an attempt until there is an answer.
 async function buy(attempt) {
   told = null;
   move("asking");
@@ -133,7 +135,8 @@ async function refused(attempt, refusal) {
   move("choose");
 }
 
-// keep shows an order, and notes it so that a reload shows it again. One that was lost with a store is none.
+// keep shows an order and stores its id, so that a reload shows it again. If the order is rejected, it shows the reason
+// instead.
 function keep(bought) {
   if (bought.status === "rejected") {
     leaveOrder(wordOf({ code: bought.reason }));
@@ -152,7 +155,7 @@ function leaveOrder(word) {
   move("choose");
 }
 
-// rereadOrder looks what has become of the order. Whoever has logged out, or in as another, has no part in it.
+// rereadOrder reads the order again. If the buyer has logged out, or in as another user, the order is no longer shown.
 async function rereadOrder() {
   if (stage === "yours") {
     try {
@@ -189,7 +192,7 @@ at("hold-again").addEventListener("click", () => {
   }
 });
 
-// act does something with the order, and shows beside its button why it can't be done.
+// act calls an action on the order. If that fails, it shows the reason beside its button.
 async function act(button, what) {
   if (!enabled(button)) {
     return;
@@ -215,13 +218,14 @@ at("yours-back").addEventListener("click", () => leaveOrder());
 at("early-button").addEventListener("click", () => enter("ready_early"));
 at("quantity").addEventListener("change", draw);
 
-// read brings what may be changed by the operator, and the figures unless the stream is nearer to them.
+// read updates all that an operator may change. It updates the figures only while there is no stream, which has newer
+// ones.
 async function read() {
   take(await look(`/sales/${id}`));
 }
 
-// readSoon reads what the stream doesn't say, since it may have changed: not from a cache that is a second old, and not
-// together with all others who look.
+// readSoon reads what the stream does not send, since it may have changed. It waits until caches ask the server again,
+// and a random time, so that pages do not all ask at once.
 function readSoon() {
   reading ??= pause(freshAfter + Math.random() * freshAfter)
     .then(read)
@@ -257,7 +261,7 @@ function stock({ available, quota, state: said, now: time }) {
   draw();
 }
 
-// resume takes up what the page was at when it was left: an attempt without an answer, or an order.
+// resume continues where the page was left: with an attempt that has no answer, or with an order.
 async function resume() {
   const attempt = unanswered(id);
   const orderID = passing.read(`order ${id}`);
@@ -268,7 +272,7 @@ async function resume() {
       keep(await reread({ id: orderID }));
     } catch (refusal) {
       if (refusal.status === 404) {
-        leaveOrder(); // another user's
+        leaveOrder(); // the order is another user's
       }
     }
   }
@@ -291,7 +295,7 @@ async function start() {
   everySecond(draw);
   resume();
   setInterval(() => {
-    // The stream doesn't say what an operator changes about times, limit and texts, so everybody looks about once a minute.
+    // The stream does not send changes of times, limit and texts, so each page reads the sale about once a minute.
     if (!document.hidden && (!streaming || Math.random() < lookAgain / 60_000)) {
       read().catch(() => {});
     }

@@ -1,4 +1,4 @@
-// The page of all sales: the server has written it; here its figures stay true.
+// The page of all sales. The server has written it; this module keeps its figures up to date.
 
 import "./page.js";
 import { look } from "./api.js";
@@ -6,8 +6,8 @@ import { everySecond, now, sync } from "./clock.js";
 import { at, show } from "./dom.js";
 import { duration, money, number, say } from "./i18n.js";
 
-// period is how often the figures are fetched while somebody looks. A stream for each sale would take more
-// connections than a browser has.
+// period is how often the figures are fetched while the page is visible, in milliseconds. A stream for each sale would
+// take more connections than a browser has.
 const period = 3000;
 
 let sales = [];
@@ -64,7 +64,7 @@ async function refresh() {
       show(at("none"), sales.length === 0);
       sales.forEach(draw);
     } catch {
-      // What is shown was true a moment ago; it is asked for again.
+      // The last figures stay. The next refresh tries again.
     }
   }
   setTimeout(refresh, period);

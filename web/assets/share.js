@@ -1,4 +1,4 @@
-// The short link of a sale, to be copied.
+// The button that copies the short link of a sale.
 
 import { pause } from "./api.js";
 import { at } from "./dom.js";
@@ -10,7 +10,7 @@ at("copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(at("short").href);
     say(at("copy"), "copied");
   } catch {
-    say(at("copy"), "copy_by_hand"); // it is selected
+    say(at("copy"), "copy_by_hand"); // the link is selected
   }
   await pause(2000);
   say(at("copy"), "copy");

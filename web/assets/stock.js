@@ -1,18 +1,20 @@
-// The stock of a sale, live, by server-sent events. The browser mends a stream that breaks; what it gives up, as after
-// an error of the server or a silence, is opened again here.
+// The stock of a sale, live, by server-sent events. The browser opens a broken stream again by itself. This module
+// opens a stream again that the browser gives up, as after an error of the server, or that is silent for too long.
 
 import { pause } from "./api.js";
 
-// silence is longer than the server is ever silent: it sends something every 15 seconds.
+// silence is how long, in milliseconds, a stream may be silent before it is opened again. The server sends something
+// every 15 seconds.
 const silence = 40_000;
 
-// A stream that fails is tried again after these, and a random part more, so that all don't come at once.
+// The pause before a stream is opened again, in milliseconds. It doubles with each failure, and up to as much again is
+// added at random, so that clients do not all come at once.
 const firstPause = 1000;
 const longestPause = 15_000;
 
-// watch calls stock({available, quota, state, now}) with each change, and line("connecting", "live" or "broken") as the
-// stream comes and goes. While nobody looks there is no stream, unless patient() says that somebody waits for stock:
-// a browser has few connections for all its tabs.
+// watch calls stock({available, quota, state, now}) on each change, and line("connecting", "live" or "broken") when the
+// connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
+// few connections for all its tabs.
 export function watch(saleID, { stock, line, patient }) {
   let source = null;
   let failures = 0;
@@ -24,7 +26,7 @@ export function watch(saleID, { stock, line, patient }) {
     }
     const mine = new EventSource(`/api/v1/sales/${saleID}/events`);
     source = mine;
-    mine.addEventListener("open", () => { // a stream that the browser has mended may have nothing new to say
+    mine.addEventListener("open", () => { // a stream that was opened again may send no event
       line("live");
       listen();
     });
@@ -48,7 +50,7 @@ export function watch(saleID, { stock, line, patient }) {
     source = null;
   }
 
-  // listen gives the stream up if nothing comes: the connection may be gone without a word.
+  // listen restarts the timer that opens a silent stream again: a connection may be lost without an error.
   function listen() {
     clearTimeout(timer);
     timer = setTimeout(() => {

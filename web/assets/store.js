@@ -1,8 +1,9 @@
-// What the browser keeps for us. Where it keeps nothing, as in some private windows, memory does until the page goes.
+// Storage in the browser. Where it is not available, as in some private windows, values are kept in memory until the
+// page is left.
 
 const memory = new Map();
 
-// lasting is kept until it is removed, passing until the tab is closed; a reload loses neither.
+// lasting keeps values until they are removed, passing until the tab is closed. Both survive a reload.
 export const lasting = area("localStorage");
 export const passing = area("sessionStorage");
 
