@@ -23,20 +23,21 @@ import (
 
 const (
 	wrkThreads, wrkConnections = 2, 100
-	// wrkSlack is how long wrk may take beyond its time, to read the buyers and to end.
+	// wrkSlack is how long wrk may take beyond its time, to read the requests and to end. It is also the limit for ab
+	// and the builds.
 	wrkSlack = 2 * time.Minute
-	// warmUpSeconds fill caches and pools before the first round; they don't count.
+	// warmUpSeconds is the length of a turn before the first round, which fills caches and pools and does not count.
 	warmUpSeconds = 1
-	// otherFiles are those that a process has open beside its clients' connections.
+	// otherFiles is how many files a process has open besides its clients' connections.
 	otherFiles = 1_000
-	// buyers is how many take part in a row unless it says otherwise: each comes again a few times a round.
+	// buyers is how many buyers a row has unless it says otherwise. Each of them buys a few times a round.
 	buyers = 20_000
 )
 
 //go:embed load.lua
 var loadScript string
 
-// run is what all rows share.
+// run holds what all rows share.
 type run struct {
 	rounds, seconds       int
 	mostBuyers, backlog   int
@@ -52,8 +53,9 @@ type row struct {
 }
 
 // TestBench measures every row whose name matches BENCH_ROWS (a regular expression; default: all), in BENCH_ROUNDS (5)
-// of BENCH_SECONDS (5) each. BENCH_BUYERS (1000000) is the most that a row tries, BENCH_BACKLOG (100000) what is
-// settled at once. A goal that isn't met is no failure of the test; wrong books are. A run of all rows writes docs.
+// rounds of BENCH_SECONDS (5) seconds each. BENCH_BUYERS (1000000) is the largest number of buyers in a row.
+// BENCH_BACKLOG (100000) is the least number of queued attempts that the row "settling" settles at once. A missed goal
+// does not fail the test; wrong books do. A run of all rows writes the report to docs.
 func TestBench(t *testing.T) {
 	selected, err := regexp.Compile(os.Getenv("BENCH_ROWS"))
 	if err != nil {
@@ -73,13 +75,13 @@ func TestBench(t *testing.T) {
 	}
 	all := len(list) == len(rows())
 	if all {
-		b.describe(t, report) // before the hour that the rows take
+		b.describe(t, report) // before the rows, which take an hour
 	}
 	for _, row := range list {
 		t.Run(row.name, func(t *testing.T) {
 			r := &Result{Name: row.name}
 			report.Results = append(report.Results, r)
-			defer func() { // also after a Fatal: a row that broke off stands in the report
+			defer func() { // also after a Fatal: the report marks a row that broke off
 				if t.Failed() {
 					r.void("it broke off, see the test's output")
 				}
@@ -103,7 +105,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// void keeps the first reason.
+// void marks the result as void and keeps the first reason.
 func (r *Result) void(format string, args ...any) {
 	if r.Void == "" {
 		r.Void = fmt.Sprintf(format, args...)
@@ -145,7 +147,8 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// build makes the engine, the control and the load script, and asks for the load tools before anything takes time.
+// build checks that the load tools are installed, before anything takes time, and makes the engine, the control and the
+// load script.
 func (b *run) build(t *testing.T) {
 	t.Helper()
 	for tool, debian := range map[string]string{"wrk": "wrk", "ab": "apache2-utils"} {
@@ -161,7 +164,7 @@ func (b *run) build(t *testing.T) {
 	}
 }
 
-// describe adds what a reader must know of the machine and the settings.
+// describe adds what a reader must know about the machine and the settings.
 func (b *run) describe(t *testing.T, report *Report) {
 	t.Helper()
 	s := newStores(t, false)
@@ -176,7 +179,7 @@ func (b *run) describe(t *testing.T, report *Report) {
 		}
 		return match[1]
 	}
-	wrk, _ := exec.CommandContext(t.Context(), "wrk", "-v").CombinedOutput() // it exits with 1 after its version
+	wrk, _ := exec.CommandContext(t.Context(), "wrk", "-v").CombinedOutput() // it prints its version and exits with 1
 	kernel := output(t, time.Minute, "uname", "-sr")
 	commit, err := exec.CommandContext(t.Context(), "git", "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -217,22 +220,22 @@ func pairs(m map[string]string) string {
 	return strings.Join(list, " ")
 }
 
-// target is where wrk sends what.
+// target describes a load of wrk.
 type target struct {
 	url         string
-	file        string // of whole requests
-	bytes       int    // of each of them
+	file        string // of complete requests, all of the same length
+	bytes       int    // of each request
 	connections int
 	once        bool // each request once, on one thread
 }
 
-// at is the same load on another server.
+// at returns the same load for another server.
 func (t target) at(url string) target {
 	t.url = url
 	return t
 }
 
-// save writes a file that goes with the test.
+// save writes content to a file that is removed with the test, and returns the file's name.
 func (b *run) save(t *testing.T, content []byte) string {
 	t.Helper()
 	file, err := os.CreateTemp(b.tmp, "file-")
@@ -247,7 +250,7 @@ func (b *run) save(t *testing.T, content []byte) string {
 	return file.Name()
 }
 
-// fire runs wrk for some seconds, which start at a place in the file of requests, 0 to 1.
+// fire runs wrk for some seconds. from, 0 to 1, is the position in the file of requests at which wrk starts.
 func (b *run) fire(t *testing.T, r *Result, to target, seconds int, from float64) Sample {
 	t.Helper()
 	threads, once := wrkThreads, ""
@@ -266,7 +269,7 @@ func (b *run) fire(t *testing.T, r *Result, to target, seconds int, from float64
 	return s
 }
 
-// mirror starts a control that gives an answer of the engine.
+// mirror starts a control that gives an answer of the engine, and returns the control's URL.
 func (b *run) mirror(t *testing.T, r *Result, method, pattern string, answer reply) (url string) {
 	t.Helper()
 	raw, err := json.Marshal(answer)
@@ -278,15 +281,16 @@ func (b *run) mirror(t *testing.T, r *Result, method, pattern string, answer rep
 	return start(t, b.control, args...).says(" is at ")
 }
 
-// turns are what control and path did one after the other.
+// turns holds the results of control and path, which run in turns.
 type turns struct {
 	control, path []Sample
-	// Of the path, with the turn that warms up:
+	// These count the path's requests, the warm-up turn included:
 	answers, refused int64
-	unheard          int64 // at most so many requests were under way when their clients left
+	unheard          int64 // upper bound on the requests in flight when their clients left
 }
 
-// compare fires at control and path in turns; after each turn of the path, the control waits for calm to return.
+// compare loads control and path in turns. After each turn of the path it calls calm, which waits until the engine is
+// idle.
 func (b *run) compare(t *testing.T, r *Result, control, path target, calm func()) (done turns) {
 	t.Helper()
 	turn := func(seconds int, from float64) (c, p Sample) {
@@ -308,7 +312,7 @@ func (b *run) compare(t *testing.T, r *Result, control, path target, calm func()
 	return done
 }
 
-// accepted is how many of the answers were orders: all or none have to be.
+// accepted returns how many of the answers were orders. All answers have to be orders, or none; otherwise r is void.
 func (d *turns) accepted(r *Result, all bool) int64 {
 	switch {
 	case all && d.refused > 0:

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Chart is a line chart with a logarithmic axis across: what grows does so by factors.
+// Chart is a line chart. Its horizontal axis is logarithmic, because the sizes grow by factors.
 type Chart struct {
 	Title, X, Y string
-	// FromZero has the axis up start at nothing; else it is logarithmic.
+	// FromZero makes the vertical axis linear from 0; otherwise it is logarithmic.
 	FromZero bool
 	Series   []Series
 }
@@ -23,10 +23,10 @@ type Series struct {
 	Points []XY
 }
 
-// XY is a point of a line; both are above 0.
+// XY is a point of a line; both coordinates are above 0.
 type XY struct{ X, Y float64 }
 
-// Places in the drawing, in its own units.
+// Positions in the drawing, in its own units.
 const (
 	chartWidth, chartHeight      = 830, 400
 	plotLeft, plotRight          = 70, 560
@@ -36,7 +36,7 @@ const (
 	tickSteps                    = 5
 )
 
-// chartStyle holds for light and dark pages. The colours can be told apart without red and green, too.
+// chartStyle is for light and dark pages. The colours also differ for readers who cannot tell red from green.
 const chartStyle = `
 text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 .title { font-weight: 600; font-size: 15px; }
@@ -65,10 +65,10 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 }
 `
 
-// palette is how many colours there are.
+// palette is the number of colours.
 const palette = 6
 
-// scale brings a value to its place between two ends of the drawing.
+// scale maps a value to a coordinate in the drawing.
 type scale struct {
 	low, high, from, to float64
 	log                 bool
@@ -82,7 +82,8 @@ func (s scale) at(v float64) float64 {
 	return math.Round((s.from+part*(s.to-s.from))*10) / 10
 }
 
-// ticks are round values on the scale: powers of ten, or steps of one, two or five from nothing.
+// ticks returns round values on the scale. On a logarithmic scale they are powers of ten; otherwise they are multiples,
+// from 0, of 1, 2 or 5 times a power of ten.
 func (s scale) ticks() (list []float64) {
 	if s.log {
 		for v := math.Pow(10, math.Ceil(math.Log10(s.low)-1e-9)); v <= s.high*(1+1e-9); v *= 10 {
@@ -103,7 +104,8 @@ func (s scale) ticks() (list []float64) {
 	return list
 }
 
-// extent is the least and the most of all lines, drawn apart if they are one.
+// extent returns the smallest and the largest value of all lines. If both are the same value, it returns a range around
+// it.
 func (c *Chart) extent(of func(XY) float64) (low, high float64) {
 	low, high = math.Inf(1), 0
 	for _, s := range c.Series {
@@ -178,7 +180,7 @@ func (c *Chart) line(b *strings.Builder, s Series, x, y scale) {
 	}
 }
 
-// sizes are the places across at which something was measured.
+// sizes returns the X values of all points, each once.
 func (c *Chart) sizes() (list []float64) {
 	seen := map[float64]bool{}
 	for _, s := range c.Series {
@@ -208,7 +210,7 @@ func axisLabel(v float64) string {
 
 func figureShort(v float64) string { return fmt.Sprintf("%.4g", v) }
 
-// charts draws the curves of a run, by file name; the second value says what each shows.
+// charts draws the curves of a run. It returns the drawings and their titles by file name.
 func charts(results []*Result) (drawings map[string]string, titles map[string]string) {
 	connections := Chart{Title: "Throughput against connections", X: "open connections", Y: "requests/s", FromZero: true}
 	latency := Chart{Title: "99th percentile against connections", X: "open connections", Y: "ms"}
@@ -257,7 +259,7 @@ func charts(results []*Result) (drawings map[string]string, titles map[string]st
 	return drawings, titles
 }
 
-// add leaves out what a logarithmic axis can't show: nothing was measured.
+// add omits a point with a value of 0: nothing was measured, and a logarithmic axis can't show it.
 func (s *Series) add(x int, y float64) {
 	if x > 0 && y > 0 {
 		s.Points = append(s.Points, XY{float64(x), y})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Sample is what a load tool saw in one round.
+// Sample is a load tool's result for one round.
 type Sample struct {
 	RequestsPerSecond float64 `json:"requests_per_second"`
 	P50MS             float64 `json:"p50_ms"`
@@ -32,7 +32,7 @@ var (
 	abErrors     = regexp.MustCompile(`(?m)^Failed requests:\s+(\d+)`)
 )
 
-// parseWrk reads what `wrk -L` prints.
+// parseWrk parses the output of `wrk -L`.
 func parseWrk(output string) (s Sample, err error) {
 	requests, rate := wrkRequests.FindStringSubmatch(output), wrkRate.FindStringSubmatch(output)
 	percentiles := wrkPercentile.FindAllStringSubmatch(output, -1)
@@ -46,7 +46,7 @@ func parseWrk(output string) (s Sample, err error) {
 		return s, fmt.Errorf("read wrk's rate: %w", err)
 	}
 	for i, ms := range []*float64{&s.P50MS, &s.P99MS} {
-		// Go writes microseconds, milliseconds, seconds, minutes and hours as wrk does.
+		// time.ParseDuration accepts wrk's units: us, ms, s, m and h.
 		d, err := time.ParseDuration(percentiles[i][2] + percentiles[i][3])
 		if err != nil {
 			return s, fmt.Errorf("read wrk's latency: %w", err)
@@ -58,7 +58,7 @@ func parseWrk(output string) (s Sample, err error) {
 	return s, nil
 }
 
-// parseAB reads what `ab -l` prints; its latencies are whole milliseconds.
+// parseAB parses the output of `ab -l`, whose latencies are whole milliseconds.
 func parseAB(output string) (s Sample, err error) {
 	requests, rate := abRequests.FindStringSubmatch(output), abRate.FindStringSubmatch(output)
 	percentiles := abPercentile.FindAllStringSubmatch(output, -1)
@@ -75,7 +75,7 @@ func parseAB(output string) (s Sample, err error) {
 	return s, nil
 }
 
-// sum adds up the groups of a match, which are digits; no match is 0.
+// sum adds up the groups of a match, which are digits. Without a match it returns 0.
 func sum(match []string) (total int64) {
 	for i, digits := range match {
 		if i > 0 {
@@ -86,7 +86,8 @@ func sum(match []string) (total int64) {
 	return total
 }
 
-// counters reads those lines of a Prometheus page that begin with one of the names, by their text up to the value.
+// counters returns the values of a Prometheus page's lines that begin with one of the names. The key is the line's text
+// before the value.
 func counters(page string, names ...string) map[string]float64 {
 	found := map[string]float64{}
 	for line := range strings.Lines(page) {

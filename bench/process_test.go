@@ -22,28 +22,28 @@ import (
 const (
 	// startTimeout is far above the second that a start takes on a busy machine.
 	startTimeout = 30 * time.Second
-	// stopTimeout is what the engine promises for an orderly stop.
+	// stopTimeout is the engine's documented limit for an orderly stop.
 	stopTimeout = 10 * time.Second
 )
 
-// process is a server of the run: a child that says on stdout where it is. Its log goes to a file.
+// process is a server of the run: a child process that prints its address to stdout. Its log goes to a file.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	log   string
-	lines chan string   // of stdout, up to the end of the process
-	done  chan struct{} // closed when it has been reaped
+	lines chan string   // of stdout; closed when the process has ended
+	done  chan struct{} // closed when the process has been reaped
 }
 
-// start runs a program, which ends with the test at the latest, or with this process: it is killed by its id, and by
-// the kernel should this process be killed.
+// start runs a program and kills it by its process id when the test ends. If the test process is killed, the kernel
+// kills the program.
 func start(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	p := &process{
 		t: t, cmd: exec.CommandContext(context.Background(), program, args...), log: filepath.Join(t.TempDir(), "log"),
 		lines: make(chan string, 16), done: make(chan struct{}),
 	}
-	// Truncated between rounds; what is appended then starts at nothing.
+	// The log is truncated between rounds; because of O_APPEND the next write then starts at offset 0.
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func start(t *testing.T, program string, args ...string) *process {
 	}
 	started := make(chan error)
 	go func() {
-		// The kernel's promise is bound to the thread that started the child.
+		// The kernel kills the child when the thread that started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
@@ -70,10 +70,10 @@ func start(t *testing.T, program string, args ...string) *process {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			select {
 			case p.lines <- lines.Text():
-			default: // nobody reads the many lines of a program that isn't a server
+			default: // drop the line: a program that isn't a server prints many lines, which nobody reads
 			}
 		}
-		_ = p.cmd.Wait() // its state is kept
+		_ = p.cmd.Wait() // ProcessState keeps the exit code
 	}()
 	if err := <-started; err != nil {
 		t.Fatalf("start %s: %v", program, err)
@@ -82,7 +82,7 @@ func start(t *testing.T, program string, args ...string) *process {
 	return p
 }
 
-// says waits for a line of stdout that has a text, and gives what stands behind it.
+// says waits for a line of stdout that contains text, and returns the rest of the line.
 func (p *process) says(text string) string {
 	p.t.Helper()
 	timeout := time.NewTimer(startTimeout)
@@ -103,11 +103,11 @@ func (p *process) says(text string) string {
 }
 
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails only when it is gone already
+	_ = p.cmd.Process.Kill() // fails only when the process is gone already
 	<-p.done
 }
 
-// stop ends the process in order; it must exit with 0 in time.
+// stop ends the process with SIGTERM. It returns an error unless the process exits with 0 within stopTimeout.
 func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", p.cmd.Path, err)
@@ -125,14 +125,14 @@ func (p *process) stop() error {
 	return nil
 }
 
-// logged is the end of the log.
+// logged returns the end of the log.
 func (p *process) logged() string {
 	const most = 4 << 10
 	text, _ := os.ReadFile(p.log)
 	return string(text[max(0, len(text)-most):])
 }
 
-// troubles counts the log's lines at warn and above, and empties it: a busy server writes gigabytes.
+// troubles counts the log's lines at warn and above, and empties the log: a busy server writes gigabytes.
 func (p *process) troubles() (n int) {
 	file, err := os.Open(p.log)
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *process) troubles() (n int) {
 	return n
 }
 
-// rssMiB is the memory that the process has in use, as the kernel sees it.
+// rssMiB returns the resident memory of the process in MiB.
 func (p *process) rssMiB() float64 {
 	p.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -169,7 +169,7 @@ func (p *process) rssMiB() float64 {
 	return kib / 1024
 }
 
-// output runs a tool to its end and gives what it printed.
+// output runs a tool to its end and returns what it printed.
 func output(t *testing.T, timeout time.Duration, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -21,7 +21,7 @@ import (
 
 const (
 	percent = 100
-	// digits that are shown of a figure: more are noise.
+	// figureDigits is the number of digits shown of a figure: further digits are noise.
 	figureDigits = 3
 
 	beginMark = "<!-- bench:begin -->"
@@ -38,7 +38,8 @@ type Report struct {
 	Results     []*Result         `json:"results"`
 }
 
-// figure writes a value with three digits, and thousands apart.
+// figure formats a value with at most three decimals and about three digits. It rounds larger values to integers with
+// separated thousands.
 func figure(v float64) string {
 	if v == 0 {
 		return "0"
@@ -65,7 +66,7 @@ func (s Spread) String() string {
 
 var columns = []string{"row", "goal", "measured", "control/s", "path/s", "p50 / p99 ms", "verdict"}
 
-// cells are a result's in the order of the columns.
+// cells returns the result's line of the table, in the order of the columns.
 func (r *Result) cells() []string {
 	latency, path := "-", spread(rates(r.Path)).String()
 	if len(r.Path) > 0 {
@@ -76,7 +77,7 @@ func (r *Result) cells() []string {
 	return []string{r.Name, r.Goal, r.Measured, spread(rates(r.Control)).String(), path, latency, r.verdict()}
 }
 
-// pointCells are those of a point of a row that grows, by the same columns.
+// pointCells returns the line for one point of a growth row, in the same columns.
 func (p Point) pointCells(name string) []string {
 	return []string{
 		fmt.Sprintf("%s, at %s", name, grouped(strconv.Itoa(p.Size))), "", fmt.Sprintf("%.2f of the control", ratio(p.Path, p.Control)),
@@ -95,7 +96,7 @@ func table(results []*Result) (rows [][]string) {
 	return rows
 }
 
-// writeTable prints the results for a terminal, and below them what was noticed.
+// writeTable prints the results for a terminal, with the notes below them.
 func writeTable(w io.Writer, results []*Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range slices.Concat([][]string{columns}, table(results)) {
@@ -113,7 +114,7 @@ func writeTable(w io.Writer, results []*Result) error {
 	return err
 }
 
-// markdown is the measured part of docs/performance.md.
+// markdown returns the measured part of docs/performance.md.
 func (r *Report) markdown(charts map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured by `make bench` on %s, in %d minutes. Raw rounds: [performance.json](performance.json).\n\n",
@@ -152,12 +153,12 @@ func (r *Report) markdown(charts map[string]string) string {
 	return b.String()
 }
 
-// emptyDocument is what a run without a document begins with.
+// emptyDocument is the document before the first run.
 const emptyDocument = "# Performance\n\n" + beginMark + "\n" + endMark + "\n"
 
 var errMarks = errors.New("want one line " + beginMark + " and one line " + endMark + " below it")
 
-// replaceMarked puts text between the two marks and leaves the rest as it is.
+// replaceMarked replaces the text between the two marks and keeps the rest.
 func replaceMarked(document, text string) (string, error) {
 	before, rest, ok := strings.Cut(document, beginMark+"\n")
 	if !ok {
@@ -170,7 +171,7 @@ func replaceMarked(document, text string) (string, error) {
 	return before + beginMark + "\n\n" + strings.TrimSpace(text) + "\n\n" + endMark + after, nil
 }
 
-// write puts the report into a folder: raw figures, charts, and the measured part of the document.
+// write writes the report to a folder: raw figures, charts, and the measured part of the document.
 func write(folder string, report *Report) (err error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -202,7 +203,7 @@ func write(folder string, report *Report) (err error) {
 	return nil
 }
 
-// passing is what a command line has only for one run: addresses with passwords, tokens, folders.
+// passing matches those parts of a command line that differ from run to run: addresses with passwords, tokens, folders.
 var passing = []struct {
 	what *regexp.Regexp
 	name string
@@ -214,7 +215,7 @@ var passing = []struct {
 	{regexp.MustCompile(`/\S*TestBench\S*/`), "$$TMP/"},
 }
 
-// command keeps the first call of each program, as a shell would take it.
+// command records the first call of each program, quoted for a shell.
 func (r *Result) command(program string, args []string) {
 	for _, known := range r.Commands {
 		if strings.HasPrefix(known, program+" ") {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// rounds are samples at some rates, with a p99 of 10 ms.
+// rounds returns samples with these rates and a p99 of 10 ms.
 func rounds(rates ...float64) (list []Sample) {
 	for _, rate := range rates {
 		list = append(list, Sample{RequestsPerSecond: rate, P50MS: 1, P99MS: 10, Requests: 1})
@@ -105,7 +105,7 @@ func TestCommandHidesWhatPasses(t *testing.T) {
 	}
 }
 
-// sample is a report with every kind of row.
+// sample returns a report with every kind of row.
 func sample() *Report {
 	points := []Point{{100, rounds(100, 110), rounds(90, 80)}, {5_000, rounds(70), rounds(60)}}
 	list := []*Result{

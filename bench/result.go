@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mostGrowth is how far costs may rise for a curve to be flat, as a part of the first.
+// mostGrowth is how far the cost may rise above the first value if a curve is to count as flat: 0.1 is 10%.
 const mostGrowth = 0.1
 
 // Result is one row of the run.
@@ -15,13 +15,13 @@ type Result struct {
 	Goal     string `json:"goal"`
 	Measured string `json:"measured"`
 	Met      bool   `json:"met"`
-	// Void is why the figures don't count: the books were wrong, or answers were not those that were asked for.
+	// Void is the reason why the figures don't count: the books were wrong, or answers had an unexpected status.
 	Void string `json:"void,omitempty"`
-	// Unjudged rows only inform.
+	// Unjudged marks a row without a goal.
 	Unjudged bool     `json:"unjudged,omitempty"`
 	Control  []Sample `json:"control,omitempty"`
 	Path     []Sample `json:"path,omitempty"`
-	// Values are the rounds of a row that isn't a matter of requests, in Unit.
+	// Values are the results of the rounds, in Unit, if the row doesn't measure requests.
 	Values   []float64 `json:"values,omitempty"`
 	Unit     string    `json:"unit,omitempty"`
 	Points   []Point   `json:"points,omitempty"`
@@ -29,7 +29,7 @@ type Result struct {
 	Commands []string  `json:"commands,omitempty"`
 }
 
-// Point is one size of what grows.
+// Point is the result at one size.
 type Point struct {
 	Size    int      `json:"size"`
 	Control []Sample `json:"control,omitempty"`
@@ -56,10 +56,10 @@ func collect(samples []Sample, of func(Sample) float64) []float64 {
 	return values
 }
 
-// ratio is the median of the rounds' ratios.
+// ratio returns the median of the rounds' ratios.
 func ratio(path, control []Sample) float64 { return spread(ratios(rates(path), rates(control))).Median }
 
-// judgeRatio compares with a control; a p99 goal in ms of 0 is none.
+// judgeRatio compares the path with a control. If mostP99MS is 0, the row has no goal for the p99, which is in ms.
 func (r *Result) judgeRatio(least, mostP99MS float64) {
 	measured, p99 := ratio(r.Path, r.Control), spread(p99s(r.Path)).Median
 	r.Goal, r.Measured = fmt.Sprintf(">= %.2f", least), fmt.Sprintf("%.2f", measured)
@@ -73,9 +73,9 @@ func (r *Result) judgeRatio(least, mostP99MS float64) {
 	}
 }
 
-// judgeGrowth compares the cost of a request at each point with that at the first. Each point's cost counts in units
-// of the control's at the same point: what the load tool and the kernel need for more buyers or connections is none
-// of the path's.
+// judgeGrowth compares the cost of a request at each point with the cost at the first point. The unit of a cost is the
+// control's cost at the same point. This excludes what the load tool and the kernel need for more buyers or
+// connections.
 func (r *Result) judgeGrowth() {
 	costs := make([]float64, len(r.Points))
 	parts := make([]string, len(r.Points))
@@ -92,7 +92,7 @@ func (r *Result) judgeGrowth() {
 	r.Met = !slices.Contains(costs, 0) && rise(costs) <= mostGrowth
 }
 
-// judgeLeast and judgeMost are for rows with values of their own.
+// judgeLeast and judgeMost compare the median of Values with a lower and an upper bound.
 func (r *Result) judgeLeast(least float64) {
 	median := spread(r.Values).Median
 	r.Goal, r.Measured = fmt.Sprintf(">= %s %s", figure(least), r.Unit), fmt.Sprintf("%s %s", figure(median), r.Unit)

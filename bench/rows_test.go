@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// noStoreCalls is what background work adds to an attempt that asks no store, with room for a slow machine.
+	// noStoreCalls is the most store calls an attempt, from background work alone, that count as no store asked. It
+	// leaves room for a slow machine.
 	noStoreCalls = 0.01
-	// mostReads is the goal for Redis round trips an attempt.
+	// mostReads is the goal for Redis round trips per attempt.
 	mostReads = 0.1
-	// tenths of the long run are compared with each other.
+	// tenths is the number of parts of the long run that are compared with each other.
 	tenths = 10
-	// mostTenthSeconds only bounds a tenth, which ends when all its requests were sent.
+	// mostTenthSeconds is only an upper bound: a tenth ends when all its requests have been sent.
 	mostTenthSeconds = 120
-	// openConnections is the crowd of the memory goal.
+	// openConnections is the number of connections of the memory goal.
 	openConnections = 10_000
 	starts          = 10
 	abTimes         = 10_000
 )
 
-// rows are all lines of the table, in the order of the goals in docs/performance.md.
+// rows returns all lines of the table, in the order of the goals in docs/performance.md.
 func rows() []row {
 	list := []row{
 		{"sold out", comparison{least: 0.95, soldOut: true, want: http.StatusConflict, noStores: true}.measure},
@@ -66,12 +67,12 @@ func rows() []row {
 	)
 }
 
-// comparison is a purchase that always ends the same way, against the control.
+// comparison compares purchases that all end the same way with the control.
 type comparison struct {
 	least, mostP99MS             float64
 	args                         []string
 	soldOut, embedded, redisDead bool
-	noStores, fewReads           bool // goals for the calls of stores
+	noStores, fewReads           bool // goals for the calls of stores per attempt
 	want                         int  // status of every answer
 }
 
@@ -79,7 +80,7 @@ func (c comparison) measure(t *testing.T, b *run, r *Result) {
 	s := newStores(t, c.embedded).open(b.binary, c.args...)
 	r.command("flashsale", s.engine.cmd.Args[1:])
 	var sale string
-	seen := int64(1) // the answer that the control gives, or the unit that was sold before
+	seen := int64(1) // one order: the sold-out sale's only unit, or the purchase whose answer the control repeats
 	if c.soldOut {
 		sale = s.soldOut(&b.wallet)
 	} else {
@@ -123,8 +124,9 @@ func (c comparison) measure(t *testing.T, b *run, r *Result) {
 	s.balance(r, seen, done.unheard, sale)
 }
 
-// settling stops the database while attempts are admitted, so that nothing is settled before all wait, and takes the
-// time from the first order to the last. Whoever queues and settles at once shares the machine with the load tool.
+// settling freezes the database while attempts are admitted, so that all of them are queued before the first is
+// settled. Then it measures the time from the first settled entry to the last. If attempts were queued meanwhile, the
+// settle would share the machine with the load tool.
 func settling(t *testing.T, b *run, r *Result) {
 	s := newStores(t, false).open(b.binary, "--ack", "queued")
 	r.command("flashsale", s.engine.cmd.Args[1:])
@@ -171,7 +173,7 @@ func settling(t *testing.T, b *run, r *Result) {
 			}
 			return nil
 		})
-		if left == 0 { // between two looks
+		if left == 0 { // all were settled between two looks
 			first, left = woken, entries
 		}
 		r.Values = append(r.Values, float64(left)/last.Sub(first).Seconds())
@@ -182,7 +184,7 @@ func settling(t *testing.T, b *run, r *Result) {
 	s.balance(r, seen, unheard, sales...)
 }
 
-// stream is how many entries wait.
+// stream returns the number of entries in a sale's stream.
 func (s *shop) stream(saleID string) int64 {
 	s.t.Helper()
 	states, err := s.gate.Peek(s.t.Context(), saleID)
@@ -192,13 +194,13 @@ func (s *shop) stream(saleID string) int64 {
 	return states[0].Stream
 }
 
-// inTheLab lets the lab compare strategies, each with as many buyers as give it some seconds.
+// inTheLab compares strategies in the lab. Each has a number of buyers that keeps it busy for some seconds.
 func inTheLab(t *testing.T, b *run, r *Result) {
 	s := newStores(t, false)
 	strategies := []struct {
 		name   string
 		buyers int
-		least  float64 // of hybrid's rate over this one's
+		least  float64 // goal for hybrid's rate, divided by this strategy's rate
 	}{{"hybrid", 20_000, 0}, {"pessimistic", 2_000, 10}, {"optimistic", 500, 100}}
 	persisted := map[string][]float64{}
 	for range b.rounds {
@@ -243,7 +245,7 @@ func inTheLab(t *testing.T, b *run, r *Result) {
 	r.Goal, r.Measured = strings.Join(goals, ", "), strings.Join(measured, ", ")
 }
 
-// reading is a GET of one sale.
+// reading measures a GET of one sale.
 type reading struct{ pattern string }
 
 func (g reading) measure(t *testing.T, b *run, r *Result) {
@@ -264,12 +266,12 @@ func (g reading) measure(t *testing.T, b *run, r *Result) {
 	s.balance(r, 0, 0, sale)
 }
 
-// growth measures one thing at several sizes, each on stores of its own: in one database the orders of the sizes before
-// would outgrow MariaDB's memory, and that cost would look like that of the size.
+// growth measures one thing at several sizes, each on stores of its own: in a shared database the orders of earlier
+// sizes would outgrow MariaDB's memory, and that cost would look like a cost of the size.
 type growth struct {
 	soldOut                    bool
-	buyers, sales, connections []int // one of them
-	allHot                     bool  // the attempts are spread over all the sales
+	buyers, sales, connections []int // exactly one is set
+	allHot                     bool  // spread the attempts over all sales
 }
 
 func (g growth) measure(t *testing.T, b *run, r *Result) {
@@ -277,7 +279,7 @@ func (g growth) measure(t *testing.T, b *run, r *Result) {
 		if g.buyers != nil {
 			size = min(size, b.mostBuyers)
 		}
-		if n := len(r.Points); n == 0 || r.Points[n-1].Size != size { // else BENCH_BUYERS cuts off what is above it
+		if n := len(r.Points); n == 0 || r.Points[n-1].Size != size { // BENCH_BUYERS may reduce sizes to the same
 			t.Run(strconv.Itoa(size), func(t *testing.T) { r.Points = append(r.Points, g.point(t, b, r, size)) })
 		}
 	}
@@ -300,7 +302,7 @@ func (g growth) point(t *testing.T, b *run, r *Result, size int) Point {
 		connections = size
 	}
 	want, open := http.StatusCreated, func() string { return s.sale(manyUnits, manyEach) }
-	seen := int64(1) // the answer that the control gives
+	seen := int64(1) // the order whose answer the control repeats
 	if g.soldOut {
 		want, seen = http.StatusConflict, 0
 		open = func() string { seen++; return s.soldOut(&b.wallet) }
@@ -326,13 +328,13 @@ func (g growth) point(t *testing.T, b *run, r *Result, size int) Point {
 	return Point{Size: size, Control: done.control, Path: done.path}
 }
 
-// memoryAtRest is what the engine holds with a thousand live sales and nobody there: the most that is seen.
+// memoryAtRest measures the engine's peak memory with a thousand live sales and no requests.
 func memoryAtRest(t *testing.T, b *run, r *Result) {
 	s := newStores(t, false).open(b.binary)
 	for range 1_000 {
 		s.sale(100, 1)
 	}
-	if err := s.engine.stop(); err != nil { // what making them took is not rest
+	if err := s.engine.stop(); err != nil { // exclude the memory that making the sales took
 		t.Fatal(err)
 	}
 	s.open(b.binary)
@@ -344,7 +346,7 @@ func memoryAtRest(t *testing.T, b *run, r *Result) {
 	r.note("the most in %d s after a start on 1,000 live sales", b.seconds)
 }
 
-// watch gives the most memory that the engine has while something is done.
+// watch returns the engine's peak memory, in MiB, while during runs.
 func (s *shop) watch(during func()) (mostMiB float64) {
 	done := make(chan struct{})
 	go func() {
@@ -363,7 +365,7 @@ func (s *shop) watch(during func()) (mostMiB float64) {
 	}
 }
 
-// memoryOfConnections has 10,000 connections ask all the time, which needs more than holding them open.
+// memoryOfConnections has 10,000 connections send requests all the time, which needs more memory than open, idle ones.
 func memoryOfConnections(t *testing.T, b *run, r *Result) {
 	s := newStores(t, false).open(b.binary)
 	r.command("flashsale", s.engine.cmd.Args[1:])
@@ -386,7 +388,8 @@ func memoryOfConnections(t *testing.T, b *run, r *Result) {
 	s.balance(r, 1, 0, sale)
 }
 
-// longRun sends attempts of as many users at one sale of 10,000 units, in tenths, and looks at memory and latency.
+// longRun sends one attempt of each of b.mostBuyers users to a sale of 10,000 units, in tenths, and compares memory and
+// latency.
 func longRun(t *testing.T, b *run, r *Result) {
 	const quota = 10_000
 	s := newStores(t, false).open(b.binary)
@@ -431,7 +434,7 @@ func (s *shop) available(saleID string) (n int64) {
 	return audit.Available
 }
 
-// ab is the first article's tool: a connection a request, one user.
+// ab measures with ApacheBench, as the first article did: one connection per request, one user.
 type ab struct{ soldOut bool }
 
 func (a ab) measure(t *testing.T, b *run, r *Result) {
@@ -448,7 +451,7 @@ func (a ab) measure(t *testing.T, b *run, r *Result) {
 	control := b.mirror(t, r, http.MethodPost, buyPattern, s.buy(sale, "probe", &b.wallet, want))
 	body := b.save(t, []byte(buyBody))
 	fire := func(url string, round int) Sample {
-		path, token := b.wallet.request(s, sale, userID(round)) // a round takes all that one user may have
+		path, token := b.wallet.request(s, sale, userID(round)) // another user per round, who buys up to the limit
 		args := []string{
 			"-l", "-q", "-n", strconv.Itoa(abTimes), "-c", strconv.Itoa(wrkConnections), "-p", body, "-T", "application/json",
 			"-H", "Authorization: Bearer " + token, url + path,
@@ -464,7 +467,7 @@ func (a ab) measure(t *testing.T, b *run, r *Result) {
 		return sample
 	}
 	var done turns
-	for round := range b.rounds + 1 { // the first warms up
+	for round := range b.rounds + 1 { // the first round warms up
 		c, p := fire(control, round), fire(s.url, round)
 		done.answers, done.refused = done.answers+p.Requests, done.refused+p.Refused
 		s.drained(sale)
@@ -480,7 +483,7 @@ func (a ab) measure(t *testing.T, b *run, r *Result) {
 	s.balance(r, seen, 0, sale)
 }
 
-// startUp takes the time from the start of the program, with nothing beside it, to its first answer.
+// startUp measures the time from the start of the program, without other servers, to its first answer.
 func startUp(t *testing.T, b *run, r *Result) {
 	r.Unit = "ms"
 	for range starts {

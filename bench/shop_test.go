@@ -34,18 +34,19 @@ const (
 	secret = "bench-secret-of-more-than-thirty-two-bytes"
 	// tokenLife is far longer than a run.
 	tokenLife = 24 * time.Hour
-	// manyUnits and manyEach let every buyer buy again and again; they are the largest that the engine takes.
+	// manyUnits and manyEach let every buyer buy again and again; they are the largest quota and limit that the engine
+	// accepts.
 	manyUnits, manyEach = 100_000_000, 10_000
 	// drainTimeout bounds the wait until a backlog is settled: a million orders at a slow machine's pace.
 	drainTimeout = 5 * time.Minute
-	// look is how often a wait looks, for what nothing announces; lookBooks for what costs the database a scan.
+	// look is the polling interval for what no event announces; lookBooks is the one for checks that scan the database.
 	look, lookBooks = 10 * time.Millisecond, 250 * time.Millisecond
 
 	buyPattern = "/api/v1/sales/:sale/:path/orders"
 	buyBody    = `{"quantity":1}`
 )
 
-// engineArgs switch everything on and raise the limits, so that none of them refuses a buyer of the load.
+// engineArgs enable all limiters, with limits so high that none of them refuses a buyer of the load.
 var engineArgs = []string{
 	"serve", "--http-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--secret", secret, "--admin-password", "bench-operator",
 	"--limit-rate", "1e6", "--limit-burst", "1000000", "--ip-rate", "1e6", "--user-requests", "1000", "--log-format", "json",
@@ -56,8 +57,8 @@ type shop struct {
 	t        *testing.T
 	database string
 	mariadb  *testkit.MariaDBServer // nil: SQLite
-	redis    *testkit.RedisServer   // nil: in the engine
-	// redisDead: the row has killed it.
+	redis    *testkit.RedisServer   // nil: embedded in the engine
+	// redisDead is set when the row has killed Redis.
 	redisDead bool
 	reader    *redis.Client
 	gate      *gate.Gate
@@ -70,7 +71,7 @@ type shop struct {
 	troubles  int
 }
 
-// newStores starts MariaDB and Redis, or names an SQLite file.
+// newStores starts MariaDB and Redis. If embedded is set, it chooses an SQLite file and the embedded Redis instead.
 func newStores(t *testing.T, embedded bool) *shop {
 	t.Helper()
 	s := &shop{
@@ -97,7 +98,7 @@ func (s *shop) redisArg() string {
 	return s.redis.URL()
 }
 
-// open runs the engine on the stores.
+// open starts the engine on the stores.
 func (s *shop) open(binary string, args ...string) *shop {
 	s.t.Helper()
 	args = append(append(append([]string{}, engineArgs...), "--database", s.database, "--redis", s.redisArg()), args...)
@@ -112,7 +113,7 @@ func (s *shop) open(binary string, args ...string) *shop {
 	return s
 }
 
-// reply is a whole answer.
+// reply is a complete HTTP answer.
 type reply struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header"`
@@ -179,8 +180,8 @@ func (s *shop) soldOut(w *wallet) (id string) {
 	return id
 }
 
-// buy sends one attempt, and wants its status at the end of some tries: a store that was just killed takes a while
-// to be missed.
+// buy repeats an attempt until it gets the wanted status, because the engine needs some time to notice that a store was
+// killed.
 func (s *shop) buy(saleID, user string, w *wallet, status int) reply {
 	s.t.Helper()
 	path, token := w.request(s, saleID, user)
@@ -195,7 +196,7 @@ func (s *shop) buy(saleID, user string, w *wallet, status int) reply {
 	return last
 }
 
-// wait calls check until it is content.
+// wait polls check until it returns nil. It fails the test after timeout.
 func (s *shop) wait(timeout, every time.Duration, what string, check func() error) {
 	s.t.Helper()
 	deadline := time.NewTimer(timeout)
@@ -215,7 +216,7 @@ func (s *shop) wait(timeout, every time.Duration, what string, check func() erro
 	}
 }
 
-// drained waits until nothing of the sales is on its way to the database.
+// drained waits until the streams of the sales are empty.
 func (s *shop) drained(sales ...string) {
 	s.t.Helper()
 	if s.gate == nil {
@@ -236,7 +237,7 @@ func (s *shop) drained(sales ...string) {
 	})
 }
 
-// settled waits until the engine's own audit finds nothing on its way and nothing wrong.
+// settled waits until the engine's own audit finds no error, no attempt in flight and an empty stream.
 func (s *shop) settled(sales ...string) {
 	s.t.Helper()
 	for _, id := range sales {
@@ -260,7 +261,7 @@ func (s *shop) settled(sales ...string) {
 	}
 }
 
-// tally is what the engine has counted.
+// tally holds the engine's own counts.
 type tally struct {
 	accepted int64            // purchases with an order, made or queued
 	statuses map[string]int64 // of purchase requests
@@ -283,7 +284,7 @@ func (s *shop) tally() tally {
 	return found
 }
 
-// figures of the stores' work; background work of the engine is in them.
+// storeWork counts the work of the stores, the engine's background work included.
 type storeWork struct{ redisReads, statements float64 }
 
 func (s *shop) storeWork() (w storeWork) {
@@ -291,7 +292,7 @@ func (s *shop) storeWork() (w storeWork) {
 	if s.mariadb == nil || s.redisDead {
 		return w
 	}
-	// Each reading of a connection is what arrived of a round trip.
+	// Redis counts a read whenever it reads from a connection, which is about one per round trip.
 	info, err := s.reader.Info(s.t.Context(), "stats").Result()
 	if err != nil {
 		s.t.Fatalf("ask Redis for its figures: %v", err)
@@ -343,12 +344,13 @@ func (s *shop) variables(query string) map[string]string {
 	return found
 }
 
-// balance closes the shop and holds the database against what the engine has counted and the load tool has seen. A
-// client that left before its answer came may have an order that nobody has counted: at most gone of them.
+// balance stops the engine and compares the orders in the database with the engine's counts and with the answers that
+// the load tool saw. A client that left before its answer came may have an order that the load tool did not count: at
+// most gone.
 func (s *shop) balance(r *Result, seen, gone int64, sales ...string) {
 	s.t.Helper()
 	if s.redisDead {
-		s.redis.Restart() // with it back the gate has to agree, too
+		s.redis.Restart() // after its restart the gate has to agree, too
 	}
 	s.settled(sales...)
 	counted := s.tally()
@@ -387,10 +389,10 @@ func (s *shop) balance(r *Result, seen, gone int64, sales ...string) {
 		orders, counted.accepted, seen, rejected, s.troubles)
 }
 
-// wallet keeps the buyers' tokens, which cost a signature each.
+// wallet keeps the buyers' tokens, because each costs a signature.
 type wallet struct{ tokens []string }
 
-// token is that of buyer number i.
+// token returns the token of buyer number i.
 func (w *wallet) token(t *testing.T, signer *service.Tokens, i int) string {
 	t.Helper()
 	for n := len(w.tokens); n <= i; n++ {
@@ -405,7 +407,7 @@ func (w *wallet) token(t *testing.T, signer *service.Tokens, i int) string {
 
 func userID(i int) string { return fmt.Sprintf("u%07d", i) }
 
-// request gives a named buyer's path and token.
+// request returns a buyer's path and token.
 func (w *wallet) request(s *shop, saleID, user string) (path, token string) {
 	s.t.Helper()
 	token, _, err := s.tokens.Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, tokenLife)
@@ -420,7 +422,7 @@ func (s *shop) path(saleID, user string) string {
 	return "/api/v1/sales/" + saleID + "/" + path + "/orders"
 }
 
-// requests writes the purchases of buyers from to to-1, who are spread over the sales.
+// requests writes the purchases of the buyers from (included) to to (excluded), spread over the sales, to a file.
 func (w *wallet) requests(s *shop, from, to int, sales ...string) (t target) {
 	s.t.Helper()
 	file, err := os.Create(filepath.Join(s.t.TempDir(), "requests"))
@@ -448,7 +450,7 @@ func (w *wallet) requests(s *shop, from, to int, sales ...string) (t target) {
 	return t
 }
 
-// perAttempt divides work done by the attempts that it was done for.
+// perAttempt returns the growth of a counter divided by the number of attempts.
 func perAttempt(before, after, attempts float64) float64 {
 	return (after - before) / math.Max(attempts, 1)
 }

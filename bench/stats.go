@@ -1,10 +1,10 @@
-// Package bench measures the engine against a bare Gin server, on one machine and in turns (`make bench`). What is
-// here without a build tag only computes and writes; the tests with the tag bench start servers and load them.
+// Package bench measures the engine against a bare Gin server, on one machine and in turns (`make bench`). The files
+// without a build tag only compute and write; the tests with the tag bench start servers and load them.
 package bench
 
 import "slices"
 
-// Spread is what several rounds gave. The zero value stands for none.
+// Spread summarizes the values of several rounds. The zero value means that there are none.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -20,8 +20,8 @@ func spread(values []float64) Spread {
 	return Spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
 }
 
-// ratios divides round by round, so that a machine that slows down between rounds slows both sides of a ratio.
-// Rounds that only one side has are left out; so is a round whose divisor is nothing.
+// ratios divides round by round, so that a machine that gets slower between rounds slows both sides of a ratio. It
+// omits rounds that only one side has, and rounds whose divisor is 0.
 func ratios(path, control []float64) (list []float64) {
 	for i := range min(len(path), len(control)) {
 		if control[i] > 0 {
@@ -31,5 +31,6 @@ func ratios(path, control []float64) (list []float64) {
 	return list
 }
 
-// rise is how far a value lies above the first at most, as a part of it: 0.1 is 10%. What falls doesn't rise.
+// rise returns how far the largest value lies above the first, as a fraction of the first: 0.1 is 10%. If no value is
+// above the first, it returns 0.
 func rise(values []float64) float64 { return slices.Max(values)/values[0] - 1 }

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// openStreams is how many people watch the sale.
+	// openStreams is the number of clients that watch the sale.
 	openStreams = 5_000
-	// mostStreamsMiB is what the engine may hold with all of them, under load too.
+	// mostStreamsMiB is the goal for the engine's memory with all streams open, also under load.
 	mostStreamsMiB = 200
-	// hearTimeout is how long a figure may take to reach the last of them.
+	// hearTimeout is how long a figure may take to reach every stream.
 	hearTimeout = 10 * time.Second
 )
 
-// withStreams lets people buy, in turns without and with others who watch the stock go down. Those read only when a turn
-// is over: in life they do it on machines of their own.
+// withStreams measures purchases in turns without and with open streams that report the stock. The streams' clients
+// read only after the turn, because in production they run on machines of their own.
 func withStreams(t *testing.T, b *run, r *Result) {
 	s := newStores(t, false).open(b.binary)
 	r.command("flashsale", s.engine.cmd.Args[1:])
@@ -68,13 +68,13 @@ func withStreams(t *testing.T, b *run, r *Result) {
 	s.balance(r, done.accepted(r, true), done.unheard, sale)
 }
 
-// audience are people who watch a sale.
+// audience is the clients that watch a sale.
 type audience struct {
 	t     *testing.T
 	conns []*net.TCPConn
 }
 
-// listen opens so many streams, each of which has heard its first event.
+// listen opens n streams and waits until each has received its first event.
 func (s *shop) listen(saleID string, n int) *audience {
 	s.t.Helper()
 	a := &audience{t: s.t}
@@ -94,7 +94,7 @@ func (s *shop) listen(saleID string, n int) *audience {
 	return a
 }
 
-// hear reads until everybody knows how many units are left.
+// hear reads every stream until it reports the available units.
 func (a *audience) hear(available int64) {
 	a.t.Helper()
 	a.await(fmt.Sprintf(`"available":%d,`, available))
@@ -117,7 +117,7 @@ func (a *audience) await(text string) {
 	}
 }
 
-// leave breaks the connections off, so that their ports are free for the next turn.
+// leave resets the connections, so that their ports are free for the next turn.
 func (a *audience) leave() {
 	for _, conn := range a.conns {
 		_ = conn.SetLinger(0)

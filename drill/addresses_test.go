@@ -12,7 +12,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// forgeries are headers in which one or another proxy hands on a client's address.
+// forgeries are the headers in which various proxies forward a client's address.
 var forgeries = []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-Forwarded-Host", "Via"}
 
 func forgedAddresses(d *drill) {
@@ -24,7 +24,8 @@ func forgedAddresses(d *drill) {
 	client := d.manyConnections()
 	requests := size(1_000, 5_000)
 
-	// letIn makes requests one after the other and checks that no more pass than a rate, and a burst of as many, allow.
+	// letIn sends requests one after the other. It checks that no more are served than the rate and a burst of that
+	// size allow.
 	letIn := func(what string, rate float64, url string, from *http.Client, header func(i int) []string) string {
 		d.Helper()
 		passed, start := 0, time.Now()
@@ -53,7 +54,7 @@ func forgedAddresses(d *drill) {
 		return headers
 	}
 	next := atomic.Int64{}
-	elsewhere := d.manyConnections(func(t *http.Transport) { // a fresh connection from a fresh address each time
+	elsewhere := d.manyConnections(func(t *http.Transport) { // a new connection from a new address for each request
 		t.DisableKeepAlives = true
 		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			n := next.Add(1)
@@ -64,11 +65,11 @@ func forgedAddresses(d *drill) {
 
 	var alone, proxied string
 	d.flat(open, 2, func() { alone = letIn("forged headers", each, open.URL, client, spoofed) })
-	// Who is on an address of its own is not held by the flood from another.
+	// A client at another address is not limited by the flood.
 	if r, err := ask(d.Context(), elsewhere, http.MethodGet, open.URL+"/api/v1/time", http.NoBody); err != nil || r.status != http.StatusOK {
 		d.Errorf("from another address: %d, %v", r.status, err)
 	}
-	// The proxy has put the true address behind whatever its client claimed.
+	// The proxy appends the true address to the addresses that its client claims.
 	one := letIn("one address behind a proxy", each, behind.URL, client, func(i int) []string {
 		return []string{"X-Forwarded-For", fmt.Sprintf("10.0.%d.%d, 192.0.2.7", i>>8&255, i&255)}
 	})
@@ -80,7 +81,7 @@ func forgedAddresses(d *drill) {
 	true1000 := letIn("1,000 true addresses", total, behind.URL, elsewhere, func(int) []string { return nil })
 	d.result.Happened = strings.TrimSuffix(alone+one+proxied+true1000, "; ")
 
-	// One buyer from many addresses is one buyer.
+	// The requests of one buyer count together, from whatever addresses they come.
 	sale := s.Sale(byUser.URL, 10)
 	attempts, counts := make([]shop.Attempt, size(50, 1_000)), map[string]int{}
 	for i := range attempts {

@@ -11,7 +11,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// reply is an answer as it came.
+// reply is an HTTP answer and the time that it took.
 type reply struct {
 	status int
 	header http.Header
@@ -19,14 +19,14 @@ type reply struct {
 	took   time.Duration
 }
 
-// code is that of a problem.
+// code returns the code of a problem document.
 func (r reply) code() string {
 	_, after, _ := strings.Cut(string(r.body), `"code":"`)
 	code, _, _ := strings.Cut(after, `"`)
 	return code
 }
 
-// ask makes a request with these headers, given as names and values.
+// ask makes a request with these headers, given as names and values in turn.
 func ask(ctx context.Context, client *http.Client, method, url string, body io.Reader, headers ...string) (r reply, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
@@ -47,7 +47,7 @@ func ask(ctx context.Context, client *http.Client, method, url string, body io.R
 	return r, err
 }
 
-// knock asks for one unit under a path that is good: one request, where shop.Buy makes two.
+// knock buys one unit with a path that it issues itself: one request, where shop.Buy makes two. a receives the answer.
 func knock(ctx context.Context, client *http.Client, s *shop.Shop, a *shop.Attempt, sale string, headers ...string) (reply, error) {
 	path, _ := service.NewPaths([]byte(shop.Secret), time.Now).Issue(a.User, sale, time.Minute)
 	a.Invoked = time.Now()
@@ -64,7 +64,7 @@ func knock(ctx context.Context, client *http.Client, s *shop.Shop, a *shop.Attem
 	return r, nil
 }
 
-// manyConnections is a client that opens as many as are asked of it.
+// manyConnections returns a client that opens as many connections as its requests need.
 func (d *drill) manyConnections(change ...func(*http.Transport)) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 20_000}
 	for _, f := range change {

@@ -10,7 +10,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// attackRows are attacks by what is said: bodies, texts, tokens, paths, ids; and buyers who never pay.
+// attackRows are attacks by the content of requests: bodies, texts, tokens, paths, ids; and by buyers who never pay.
 var attackRows = []row{
 	{19, "malformed, oversized, deeply nested, duplicate-key JSON", "400 or 413, flat memory", badBodies},
 	{20, "injection strings, NUL, emoji, case and accent variants in every text and id", "literal or refused; Redis and the database agree", strangeTexts},
@@ -20,14 +20,14 @@ var attackRows = []row{
 	{25, "bots that hold everything and never pay", "units return and are sold", botsThatNeverPay},
 }
 
-// openSale makes an open sale as the operator enters it, and gives its id.
+// openSale makes an open sale through the operator's API, with changes to saleOf's defaults, and returns its id.
 func (d *drill) openSale(s *shop.Shop, address string, changes shop.Document) string {
 	d.Helper()
 	id, _ := s.Must(http.StatusCreated, http.MethodPost, address+"/api/v1/admin/sales", s.Operator(address), saleOf(changes))["id"].(string)
 	return id
 }
 
-// saleOf is a sale of a thousand units, one for each user, with changes.
+// saleOf returns the operator's request for a sale of a thousand units, one for each user, with changes.
 func saleOf(changes shop.Document) shop.Document {
 	body := shop.Document{
 		"title": "drill", "price_cents": 100, "quota": 1_000, "limit_per_user": 1, "pay_timeout_seconds": 600,
@@ -37,13 +37,13 @@ func saleOf(changes shop.Document) shop.Document {
 	return body
 }
 
-// pathOf is a good path of a user for a sale: at an instant, until a time to live is over.
+// pathOf returns a user's path for a sale, issued at an instant and valid for ttl.
 func pathOf(secret string, at time.Time, user, sale string, ttl time.Duration) string {
 	path, _ := service.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, sale, ttl)
 	return path
 }
 
-// called makes a request of a buyer.
+// called makes a request with a buyer's token. A request without an answer fails the row.
 func (d *drill) called(client *http.Client, method, address, token, body string, headers ...string) reply {
 	d.Helper()
 	r, err := ask(d.Context(), client, method, address, strings.NewReader(body), append([]string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}, headers...)...)

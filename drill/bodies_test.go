@@ -13,21 +13,21 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// How many bytes a body may have: only an operator writes long texts.
+// The largest body that a route accepts, in bytes. Only operators write long texts.
 const (
 	buyersBody    = 4 << 10
 	operatorsBody = 16 << 10
 )
 
-// badBody is one that no route takes.
+// badBody is a body that every route refuses.
 type badBody struct {
 	what    string
 	text    string
-	chunked bool // its length isn't announced
+	chunked bool // sent without a Content-Length
 	status  int
 }
 
-// badBodyList is for a route that takes bodies of so many bytes.
+// badBodyList returns bad bodies for a route that accepts bodies of at most taken bytes.
 func badBodyList(taken int) []badBody {
 	nested := func(open, inner, closing string, depth int) string {
 		return strings.Repeat(open, depth) + inner + strings.Repeat(closing, depth)
@@ -82,7 +82,7 @@ func badBodies(d *drill) {
 	if err != nil {
 		d.Fatal(err)
 	}
-	// Each route's own body, right but for a key that comes twice.
+	// doubled is a valid body of the route, except that it has one key twice.
 	routes := map[string]struct {
 		method, path, token, doubled string
 		taken                        int
@@ -101,7 +101,7 @@ func badBodies(d *drill) {
 				timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 				var body io.Reader = strings.NewReader(b.text)
 				if b.chunked {
-					body = io.MultiReader(body) // which hides the length
+					body = io.MultiReader(body) // hides the length from net/http
 				}
 				r, err := ask(d.Context(), client, route.method, a.URL+"/api/v1"+route.path, body,
 					"Authorization", "Bearer "+route.token, "Content-Type", "application/json",

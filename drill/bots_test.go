@@ -16,7 +16,7 @@ import (
 func botsThatNeverPay(d *drill) {
 	s := shop.New(d)
 	a, b := s.Start("--pay-grace", "0s"), s.Start("--pay-grace", "0s")
-	const paySeconds = 8 // in which all bots have to come on a busy machine
+	const paySeconds = 8 // long enough for all bots to buy on a busy machine
 	bots, quota := size(300, 5_000), size(100, 2_000)
 	sale := d.openSale(s, a.URL, shop.Document{"quota": quota, "pay_timeout_seconds": paySeconds})
 	watched := d.watch(s, sale)
@@ -27,7 +27,7 @@ func botsThatNeverPay(d *drill) {
 		d.Errorf("the bots were told %v, want all %d units to be theirs", counts, quota)
 	}
 
-	// Buyers ask until they have one, and pay at once.
+	// Each buyer tries until an attempt is confirmed, and pays at once.
 	var mu sync.Mutex
 	var buyers sync.WaitGroup
 	var first, last time.Duration

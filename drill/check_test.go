@@ -18,10 +18,10 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// lookPeriod is how often the books are looked at while a fault lasts.
+// lookPeriod is how often the books are checked while a fault lasts.
 const lookPeriod = 100 * time.Millisecond
 
-// written is an order as it stands in the database.
+// written is an order as stored in the database.
 type written struct {
 	id, user, key, status string
 	units                 int64
@@ -29,7 +29,8 @@ type written struct {
 
 func (w written) live() bool { return w.status == "pending" || w.status == "paid" }
 
-// ledger reads the database by itself, so that a fault of the engine's own reading can't hide one of its writing.
+// ledger reads the database with its own queries, so that an error in the engine's reads can't hide an error in its
+// writes.
 type ledger struct{ db *sql.DB }
 
 func openLedger(database string) (*ledger, error) {
@@ -41,7 +42,7 @@ func openLedger(database string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Logger = &mysql.NopLogger{} // a database that a row has killed is no news
+	config.Logger = &mysql.NopLogger{} // connection errors are expected, since a row may kill the database
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (l *ledger) orders(ctx context.Context, sale string) (orders []written, err
 	return orders, rows.Err()
 }
 
-// balance is what the books say of a sale at one instant: the stock's row, and the sums over orders and buyers.
+// balance holds the figures of a sale at one instant: the stock row, and the sums over orders and buyers.
 type balance struct {
 	quota, available, held, paid int64
 	pendingOrders, paidOrders    int64
@@ -84,7 +85,7 @@ func (l *ledger) balance(ctx context.Context, sale string) (b balance, err error
 	return b, err
 }
 
-// imbalance says what is wrong with a sale's books now: empty if nothing.
+// imbalance returns what is wrong with a sale's books now, or "" if they are right.
 func (l *ledger) imbalance(ctx context.Context, sale string) (string, error) {
 	b, err := l.balance(ctx, sale)
 	switch {
@@ -102,8 +103,8 @@ func (l *ledger) imbalance(ctx context.Context, sale string) (string, error) {
 	return "", nil
 }
 
-// firstImbalance looks until the books are wrong, and says how, or ctx ends. While the database is away there is
-// nothing to see.
+// firstImbalance checks the books every lookPeriod and returns the first imbalance, or "" when ctx ends. It ignores
+// read errors, because the database may be down.
 func (l *ledger) firstImbalance(ctx context.Context, sale string) string {
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
@@ -119,12 +120,12 @@ func (l *ledger) firstImbalance(ctx context.Context, sale string) string {
 	}
 }
 
-// findings are what the checkers hold against a run.
+// findings are the violations that the checkers have found in a run.
 type findings struct {
 	confirmed int      // attempts that were answered 201, or queued ones that became orders
-	lost      []string // confirmed orders that are not there, or not as they were left
+	lost      []string // confirmed orders that are missing, or not in the state in which they were left
 	doubled   []string // a second order for an id or a request key
-	over      []string // more than the quota, or a user's limit; an order that nobody was promised; wrong books
+	over      []string // more than the quota, or a user's limit; orders that no attempt can have made; wrong books
 	open      []string // queued attempts that have not ended
 }
 
@@ -135,15 +136,15 @@ func (f findings) String() string {
 		some(f.lost), some(f.doubled), some(f.over), some(f.open))
 }
 
-// some counts a list, and shows the first few.
+// some formats a list as its length and its first elements, at most three.
 func some(list []string) string {
 	return fmt.Sprintf("%d %q", len(list), list[:min(3, len(list))])
 }
 
-// judge holds what buyers were told against the orders, which were read after that: every confirmed one stands there
-// exactly once, for its buyer; one whose answer never came at most once; one that was refused, and never told anything
-// else, not at all; no user, and the sale, is above the limit; a queued one has ended. status asks the engine what has
-// become of a queued order that is not there.
+// judge compares the buyers' answers with the orders, which were read after the last answer. A confirmed order exists
+// exactly once and belongs to its buyer. An attempt without an answer has at most one order. An attempt that was only
+// ever refused has none. No user's units exceed the limit, and the units of the sale do not exceed the quota. A queued
+// attempt has ended. status asks the engine for the status of a queued order that is not in the database.
 func judge(attempts []shop.Attempt, orders []written, quota int64, limit int64, status func(a shop.Attempt) string) (f findings) {
 	byID, byKey, unitsOf := map[string]written{}, map[[2]string]bool{}, map[string]int64{}
 	total := int64(0)
@@ -199,8 +200,9 @@ func judge(attempts []shop.Attempt, orders []written, quota int64, limit int64, 
 	return f
 }
 
-// kept holds what was done with orders after they were bought against what they are now: one that was cancelled or paid
-// is so, one whose answer never came is so or not, and the others are pending.
+// kept compares orders with what was done to them after the purchase, and returns those in a wrong state. A cancelled
+// or paid order must be in that state; if the answer never came, the order may also be pending. All other orders must
+// be pending.
 func kept(orders []written, deeds []deed) (broken []string) {
 	may := map[string][]string{}
 	for _, a := range deeds {
@@ -224,8 +226,8 @@ func kept(orders []written, deeds []deed) (broken []string) {
 	return broken
 }
 
-// watch looks at the books all the time until the function that it gives is called, which fails the row if they were
-// ever wrong.
+// watch checks the books until the returned function is called. That function fails the row if the books were ever
+// wrong.
 func (d *drill) watch(s *shop.Shop, sale string) (end func()) {
 	d.Helper()
 	books, err := openLedger(s.Database)
@@ -245,14 +247,14 @@ func (d *drill) watch(s *shop.Shop, sale string) (end func()) {
 	}
 }
 
-// recovered is the end of most rows: the fault is over now. Within the time of a recovery fresh buyers buy exactly the
-// rest, every queued attempt ends, and gate and database agree; nothing is lost, doubled or over.
+// recovered ends most rows, when the fault is over. Within the time of a recovery new buyers buy exactly the rest,
+// every queued attempt ends, and gate and database agree. Nothing may be lost, doubled or over.
 func (d *drill) recovered(s *shop.Shop, sale string, quota int64, attempts []shop.Attempt, urls ...string) {
 	d.Helper()
 	d.recoveredOn(s, sale, terms{quota: quota, limit: 1, within: recoveryTime}, attempts, urls...)
 }
 
-// recoveredOn is recovered for a sale on other terms.
+// recoveredOn is recovered for a sale with other terms.
 func (d *drill) recoveredOn(s *shop.Shop, sale string, t terms, attempts []shop.Attempt, urls ...string) {
 	d.Helper()
 	start := time.Now()
@@ -270,13 +272,13 @@ func (d *drill) recoveredOn(s *shop.Shop, sale string, t terms, attempts []shop.
 	s.Audited(urls[0], sale)
 }
 
-// terms are those of a sale, and how long its rest may take to sell.
+// terms are the quota and the limit of a sale, and the time in which its rest has to be sold.
 type terms struct {
 	quota, limit int64
 	within       time.Duration
 }
 
-// sellRest lets fresh buyers come until the quota is sold and nothing is left open, or the time is over.
+// sellRest lets new buyers buy until the quota is sold and no queued attempt is open, or the time is over.
 func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Attempt, urls ...string) (f findings, err error) {
 	d.record.add(toBuy, attempts...)
 	books, err := openLedger(s.Database)
@@ -284,7 +286,7 @@ func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Att
 		return f, err
 	}
 	defer books.close()
-	rejected := map[string]bool{} // for good
+	rejected := map[string]bool{} // final: the engine must not take a rejection back
 	status := func(a shop.Attempt) string {
 		if rejected[a.OrderID] {
 			return "rejected"
@@ -332,7 +334,8 @@ func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Att
 	}
 }
 
-// orderStatus asks the engine what has become of an attempt: a status, or what kept it from saying. A final one is noted.
+// orderStatus asks the engine for the status of an attempt's order. It returns the status, or the error as text. It
+// records a final status.
 func (d *drill) orderStatus(s *shop.Shop, url string, a shop.Attempt) string {
 	code, doc, err := s.Call(http.MethodGet, url+"/api/v1/orders/"+a.OrderID, s.Token(a.User), nil)
 	if err != nil {
@@ -346,7 +349,7 @@ func (d *drill) orderStatus(s *shop.Shop, url string, a shop.Attempt) string {
 	return text
 }
 
-// tally counts the answers for the report, the most frequent first.
+// tally formats the counts of the answers for the report, the most frequent first.
 func (d *drill) tally(attempts []shop.Attempt) string {
 	counts := shop.Tally(attempts)
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })

@@ -17,9 +17,9 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// What checks the engine is checked itself: each kind of violation is found, and nothing is found where nothing is wrong.
+// The checkers are tested as well: each kind of violation is found, and a correct run has no findings.
 
-// attempt is one that a user made under the key k and was told.
+// attempt returns a user's attempt under the key k, with its answer.
 func attempt(user string, status int, order string) shop.Attempt {
 	return shop.Attempt{User: user, Key: "k", Status: status, OrderID: order}
 }
@@ -29,7 +29,7 @@ func TestJudge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		attempts []shop.Attempt
 		orders   []written
-		status   string // of queued orders that are not there
+		status   string // of queued orders that are not in the database
 		want     findings
 	}{
 		"nothing happened": {},
@@ -164,7 +164,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// The books' own checks run on tables that hold nothing back.
+// The checks of the books run on tables without constraints.
 func TestImbalance(t *testing.T) {
 	t.Parallel()
 	books, err := openLedger(testkit.SharedMariaDB(t).NewDatabase(t))
@@ -208,7 +208,7 @@ func TestImbalance(t *testing.T) {
 			}
 			patience := recoveryTime
 			if tc.want == "" {
-				patience = 3 * lookPeriod // all of which passes, since there is nothing to see
+				patience = 3 * lookPeriod // it waits for all of this time, since nothing is wrong
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -223,7 +223,7 @@ func TestImbalance(t *testing.T) {
 	}
 }
 
-// The end of a row, on an engine that is well: what clients say is believed, also where it is made up.
+// The end of a row runs here on a healthy engine. The checker believes the clients' answers, also invented ones.
 func TestSellRest(t *testing.T) {
 	t.Parallel()
 	d := &drill{T: t}
@@ -231,7 +231,7 @@ func TestSellRest(t *testing.T) {
 	a := s.Start()
 	for name, tc := range map[string]struct {
 		told  func(attempts []shop.Attempt) []shop.Attempt
-		quota int64 // that is asked for, of 30
+		quota int64 // that the checker is given; the sale has 30
 		ends  bool
 		found string
 	}{
@@ -249,12 +249,12 @@ func TestSellRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sale := s.Sale(a.URL, 30)
 			told := tc.told(s.Rush(sale, "first", 10, nil, a.URL))
-			if tc.quota < 30 { // then fewer are sold than are to be, and none is left to sell
+			if tc.quota < 30 { // sell all 30 units now, so that sellRest has none left to sell
 				told = append(told, s.Rush(sale, "second", 25, nil, a.URL)...)
 			}
 			patience := recoveryTime
 			if !tc.ends {
-				patience = time.Second // all of which passes
+				patience = time.Second // it waits for all of this time
 			}
 			f, err := d.sellRest(s, sale, terms{quota: tc.quota, limit: 1, within: patience}, told, a.URL)
 			if (err == nil) != tc.ends || f.clean() != (tc.found == "") || !strings.Contains(f.String(), tc.found) {
@@ -266,7 +266,7 @@ func TestSellRest(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
-		told  []string // of one order, one after the other
+		told  []string // statuses of one order, in the order in which a client received them
 		is    string
 		wrong int
 	}{
@@ -416,7 +416,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// asked is one question of a made-up story, about the key k of a user: it lasts from one second to another.
+// asked returns a request of an invented history, under the key k of a user, that lasts from one second to another.
 func asked(from, to int, does, user string, status int, codeOrOrder string) act {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	a := shop.Attempt{User: user, Key: "k", Status: status, Invoked: at(from), Answered: at(to)}
@@ -428,7 +428,7 @@ func asked(from, to int, does, user string, status int, codeOrOrder string) act 
 	return act{deed: deed{does, a}}
 }
 
-// under changes the request key of a question.
+// under returns a request with another request key.
 func under(key string, a act) act {
 	a.Key = key
 	return a
@@ -438,7 +438,7 @@ func under(key string, a act) act {
 func TestStory(t *testing.T) {
 	pending := func(id, user string) written { return written{id, user, "k", "pending", 1} }
 	cancelled := func(id, user string) written { return written{id, user, "k", "cancelled", 1} }
-	const fault = 50 // the second
+	const fault = 50 // the second of the fault
 	for name, tc := range map[string]struct {
 		acts      []act
 		orders    []written

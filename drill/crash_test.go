@@ -18,7 +18,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// crashRows are faults of the engine's own processes, and of what they take from the stream.
+// crashRows are faults of the engine's own processes, and of the entries that they read from the stream.
 var crashRows = slices.Concat(
 	deaths(diesSelling, "the app is killed",
 		death{"admitted", "after the admit"}, death{"committed", "after the commit"}, death{answered, "before the acknowledgement"}),
@@ -44,7 +44,7 @@ const answered = "acknowledging"
 // death is a failpoint of app, and where it lies in words.
 type death struct{ point, where string }
 
-// deaths are the rows of a way to die, one for each failpoint.
+// deaths returns one row for each failpoint.
 func deaths(run func(d *drill, point string), fault string, points ...death) (rows []row) {
 	for _, p := range points {
 		rows = append(rows, row{13, fault + " " + p.where, "goes on without it, or after a restart", func(d *drill) { run(d, p.point) }})
@@ -52,12 +52,12 @@ func deaths(run func(d *drill, point string), fault string, points ...death) (ro
 	return rows
 }
 
-// mortal starts an instance that dies at the nth pass of a failpoint.
+// mortal starts an instance that exits at the nth pass of a failpoint.
 func mortal(s *shop.Shop, point string, n int) *shop.Instance {
 	return s.StartWith([]string{fmt.Sprintf("FLASHSALE_FAILPOINT=%s:%d", point, n)})
 }
 
-// dead waits for the end of an instance, and gives the moment.
+// dead waits until an instance has exited, and returns the time.
 func (d *drill) dead(i *shop.Instance) time.Time {
 	d.Helper()
 	select {
@@ -68,8 +68,9 @@ func (d *drill) dead(i *shop.Instance) time.Time {
 	return time.Now()
 }
 
-// repaired waits, without sending anything to the engine, until the gate agrees with the database: open, nothing on its
-// way, and as many units left as are available. since is when somebody was there to repair it.
+// repaired waits until the gate agrees with the database: the gate is open, nothing is in flight, and it has as many
+// units left as are available. It sends no request to the engine. since is the time from which an instance could repair
+// the gate.
 func (d *drill) repaired(s *shop.Shop, sale string, since time.Time) {
 	d.Helper()
 	client := d.client(s.Redis)
@@ -94,8 +95,8 @@ func (d *drill) repaired(s *shop.Shop, sale string, since time.Time) {
 	d.result.Repair = time.Since(since)
 }
 
-// askAgain lets the buyers whose connection broke until a moment ask again under their keys: each has to get an order,
-// and the same one if the first request had made it.
+// askAgain lets the buyers whose connection broke before a moment repeat their requests under the same keys. Each must
+// get an order: the first request's order, if that made one.
 func (d *drill) askAgain(s *shop.Shop, sale string, attempts []shop.Attempt, until time.Time, url string) (again []shop.Attempt) {
 	d.Helper()
 	for _, a := range attempts {
@@ -109,7 +110,7 @@ func (d *drill) askAgain(s *shop.Shop, sale string, attempts []shop.Attempt, unt
 	return again
 }
 
-// diesSelling kills one of two instances; the other takes over what it has left.
+// diesSelling kills one of two instances under load; the other instance settles what the dead one has left.
 func diesSelling(d *drill, point string) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
@@ -134,18 +135,18 @@ func diesSelling(d *drill, point string) {
 	d.recovered(s, sale, int64(quota), attempts, survivor.URL)
 }
 
-// diesRebuilding kills the only instance when Redis has come back empty and it is making the gate anew; then another
-// one is started.
+// diesRebuilding restarts Redis empty and kills the only instance while it rebuilds the gate. Then another instance is
+// started.
 func diesRebuilding(d *drill, point string) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
 	first := s.Start()
 	quota := size(900, 13_000)
-	sale := s.Sale(first.URL, quota) // whose first gate is another's, so that the next is the first of the doomed
+	sale := s.Sale(first.URL, quota) // first installs its first gate, so that doomed meets its failpoint in the rebuild
 	first.Stop()
 	books := d.watch(s, sale)
 	doomed := mortal(s, point, 1)
-	// Not so many that all is sold before the instance dies: a gate is rebuilt at most once a second.
+	// Slow enough that units are left when the instance dies: a gate is rebuilt at most once a second.
 	slowly := manner{every: 2 * time.Millisecond, to: func(int) string { return doomed.URL }}
 	load := d.rushAs(s, sale, slowly)
 	load.more(size(200, 5_000), time.Minute)
@@ -165,7 +166,7 @@ func diesRebuilding(d *drill, point string) {
 	d.recovered(s, sale, int64(quota), attempts, next.URL)
 }
 
-// diesAnywhere restarts Redis empty under load and kills the only instance at some moment within the next second.
+// diesAnywhere restarts Redis empty under load and kills the only instance at a random moment within the next second.
 func diesAnywhere(d *drill) {
 	s := shop.New(d)
 	doomed := s.Start()
@@ -177,7 +178,7 @@ func diesAnywhere(d *drill) {
 	s.Redis.Kill()
 	s.Redis.Restart()
 	after := rand.N(time.Second)
-	time.Sleep(after) // the moment of a death is no event
+	time.Sleep(after) // a random moment, which no event announces
 	doomed.Kill()
 	died := time.Now()
 	attempts := load.stop()
@@ -190,8 +191,8 @@ func diesAnywhere(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, next.URL)
 }
 
-// diesHavingSold cuts one of two instances off from Redis, lets it sell past the gate, and kills it. The gate of the
-// other has to learn of these orders from the database.
+// diesHavingSold cuts one of two instances off from Redis, lets it sell without the gate, and kills it. The other
+// instance has to read these orders from the database and bring them to the gate.
 func diesHavingSold(d *drill) {
 	s := shop.New(d)
 	link := d.proxy(s.Redis.Addr())
@@ -213,7 +214,7 @@ func diesHavingSold(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, survivor.URL)
 }
 
-// diesReleasing cancels orders through an instance that dies when it is about to tell the gate of the first.
+// diesReleasing cancels orders through an instance that dies just before it brings the first release to the gate.
 func diesReleasing(d *drill) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
@@ -234,7 +235,7 @@ func diesReleasing(d *drill) {
 	}
 	died := d.dead(doomed)
 	d.repaired(s, sale, died)
-	// The order whose cancel was not answered is cancelled as well: the transaction had committed.
+	// The order whose cancellation got no answer is cancelled as well: the transaction had committed.
 	fresh := s.Rush(sale, "fresh", quota, nil, survivor.URL)
 	bought := 0
 	for _, a := range fresh {
@@ -250,7 +251,7 @@ func diesReleasing(d *drill) {
 	s.Audited(survivor.URL, sale)
 }
 
-// diesRefunding kills the only instance between the provider's refund and the note of it.
+// diesRefunding kills the only instance after the provider's refund and before the instance stores it.
 func diesRefunding(d *drill) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
@@ -297,13 +298,13 @@ func diesRefunding(d *drill) {
 	s.Audited(next.URL, sale)
 }
 
-// The stream's names are what somebody with redis-cli sees.
+// Names of the group and the stream, as redis-cli shows them.
 const settlers = "settlers"
 
 func streamOf(sale string) string { return "fs:{" + sale + "}:stream" }
 
-// deliveredTwice has a consumer of its own in the group: it takes entries and never settles them, and adds each of them
-// to the stream once more; in the end, when all are settled, again.
+// deliveredTwice adds a consumer to the group, which takes entries and never settles them. It adds each of these
+// entries to the stream a second time at once, and a third time when all entries are settled.
 func deliveredTwice(d *drill) {
 	s := shop.New(d)
 	a, b := s.Start(), s.Start()
@@ -320,7 +321,7 @@ func deliveredTwice(d *drill) {
 			d.Fatal(err)
 		}
 	}
-	// Blocked clients are served as an entry is added, before the engine hears of it.
+	// Redis serves a blocked client as soon as an entry is added, before the engine reads it.
 	args := &redis.XReadGroupArgs{Group: settlers, Consumer: "thief", Streams: []string{stream, ">"}, Count: 10, Block: time.Second}
 	for want := size(100, 2_000); len(taken) < want; {
 		streams, err := client.XReadGroup(ctx, args).Result()
@@ -347,7 +348,8 @@ func deliveredTwice(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
 }
 
-// slowConsumer freezes an instance that has entries in hand until the other has claimed them, then lets it go on.
+// slowConsumer freezes an instance that has unsettled entries, and continues it when the other instance has claimed
+// them.
 func slowConsumer(d *drill) {
 	s := shop.New(d)
 	a := s.Start()
@@ -381,8 +383,8 @@ func slowConsumer(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
 }
 
-// frozenWithTheStock freezes an instance between the last statement of a settle and its commit. What it has locked keeps
-// the others from settling, until MySQL ends a transaction that nobody goes on with.
+// frozenWithTheStock freezes an instance between the last statement of a settle and its commit. Its locks keep the
+// other instances from settling until MySQL ends the idle transaction.
 func frozenWithTheStock(d *drill) {
 	db := testkit.MariaDB(d)
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
@@ -406,11 +408,11 @@ func frozenWithTheStock(d *drill) {
 		go func() { frozen <- s.Rush(sale, "frozen", 10, nil, b.URL) }()
 		d.until(recoveryTime, "its settle waits for the stock", func() (bool, error) { return d.waiting(root) })
 		b.Signal(syscall.SIGSTOP)
-		return nil // the stock row is its own now, and it doesn't know
+		return nil // the rollback leaves the lock on the stock row to the frozen instance
 	})
 	stopped := time.Now()
 	load := d.rush(s, sale, a.URL)
-	// An order, not a 201: on a slow machine all units may be queued by the time that MySQL lets go.
+	// It waits for an order, not a 201: on a slow machine all units may be queued before MySQL ends the transaction.
 	d.until(recoveryTime, "the other sells", func() (bool, error) {
 		orders, err := others.orders(d.Context(), sale)
 		return slices.ContainsFunc(orders, func(w written) bool { return !strings.HasPrefix(w.user, "frozen") }), err
@@ -425,7 +427,7 @@ func frozenWithTheStock(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
 }
 
-// consumers are those that have read a sale's stream, by name, with the entries that they have in hand.
+// consumers returns the consumers of a sale's stream, by name, with their numbers of pending entries.
 func (d *drill) consumers(client *redis.Client, sale string) map[string]int64 {
 	d.Helper()
 	list, err := client.XInfoConsumers(d.Context(), streamOf(sale), settlers).Result()
@@ -439,7 +441,7 @@ func (d *drill) consumers(client *redis.Client, sale string) map[string]int64 {
 	return pending
 }
 
-// inHand counts the entries of all consumers but the known ones.
+// inHand counts the pending entries of all consumers except the known ones.
 func (d *drill) inHand(client *redis.Client, sale string, known map[string]int64) (n int64) {
 	d.Helper()
 	for name, pending := range d.consumers(client, sale) {
@@ -450,8 +452,8 @@ func (d *drill) inHand(client *redis.Client, sale string, known map[string]int64
 	return n
 }
 
-// poisonedEntries adds to the stream what nobody can read, and what can be read but not be settled: the database refuses
-// its row each time.
+// poisonedEntries adds to the stream entries that cannot be parsed, and entries that can be parsed but not settled: the
+// database refuses their rows each time.
 func poisonedEntries(d *drill) {
 	s := shop.New(d)
 	a, b := s.Start(), s.Start()
@@ -475,7 +477,7 @@ func poisonedEntries(d *drill) {
 		entry(id(sale, "M"), "-1", hash, "key"),
 		entry(id(strings.Repeat("B", model.IDLength), ""), "1", hash, "key"),
 	}
-	// What no column takes. Of some of these not even a refusal can be written.
+	// These values fit no column. For some of these entries not even a refusal can be stored.
 	poison := [][]any{
 		entry(id(sale, "K"), "1", hash, strings.Repeat("k", 300)),
 		entry(id(sale, "L"), "1", hash, "clé"),
@@ -508,7 +510,8 @@ func poisonedEntries(d *drill) {
 	load.more(500, time.Minute)
 	attempts := load.stop()
 	books()
-	// It is refused for good at its fifth delivery; each comes some three seconds after the one before.
+	// Such an entry is refused for good at its fifth delivery; a delivery comes some three seconds after the one
+	// before.
 	d.until(3*recoveryTime, "nothing is left in the stream", func() (bool, error) {
 		n, err := client.XLen(d.Context(), stream).Result()
 		return n == 0, err

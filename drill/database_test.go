@@ -37,14 +37,15 @@ var databaseRows = []row{
 }
 
 const (
-	// fast is how soon a buyer hears 503 or 202 while the database is away, on a machine that has other things to do.
+	// fast is how soon a buyer gets 503 or 202 while the database is down, on a machine that has other work.
 	fast = 5 * time.Second
-	// feltTries bounds the looks for the first sign of a fault.
+	// feltTries bounds the polls for the first sign of a fault.
 	feltTries = 100
 )
 
 // gatedAndAlone starts an instance that sells through the gate, and one that has lost Redis and sells from the database
-// itself: so a fault of the database meets both ways. Neither lets a buyer wait long for an order that doesn't come.
+// alone. So a fault of the database meets both ways of selling. --ack-wait is short, so that no buyer waits long for an
+// order that doesn't come.
 func (d *drill) gatedAndAlone(s *shop.Shop, args ...string) (gated, alone *shop.Instance) {
 	d.Helper()
 	args = append(args, "--ack-wait", "300ms")
@@ -55,7 +56,7 @@ func (d *drill) gatedAndAlone(s *shop.Shop, args ...string) (gated, alone *shop.
 	return gated, alone
 }
 
-// told fails the row if a buyer heard anything but these answers.
+// told fails the row if a buyer got any other answer than these.
 func (d *drill) told(attempts []shop.Attempt, answers ...string) {
 	d.Helper()
 	for answer, n := range shop.Tally(attempts) {
@@ -65,12 +66,12 @@ func (d *drill) told(attempts []shop.Attempt, answers ...string) {
 	}
 }
 
-// within gives those who asked and were answered in a time.
+// within returns the attempts that were both sent and answered between two times.
 func within(attempts []shop.Attempt, from, to time.Time) []shop.Attempt {
 	return slices.DeleteFunc(attempts, func(a shop.Attempt) bool { return a.Invoked.Before(from) || a.Answered.After(to) })
 }
 
-// slowest gives the longest wait for an answer, and that of the slowest in a hundred.
+// slowest returns the longest wait for an answer, and the 99th percentile of the waits.
 func slowest(attempts []shop.Attempt) (longest, p99 time.Duration) {
 	waits := make([]time.Duration, len(attempts))
 	for i, a := range attempts {
@@ -124,8 +125,8 @@ func databaseKilled(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
-// commitReplyLost loses the replies to commits one by one, with the connection, and then all replies for a while: the
-// engine can't know what it has done. Buyers who were told 503 ask again under their keys.
+// commitReplyLost loses the replies to commits one by one, with their connections, and then all replies for a while:
+// the engine can't know whether it has committed. Buyers who got 503 ask again under their keys.
 func commitReplyLost(d *drill) {
 	s := shop.New(d)
 	u, err := url.Parse(s.Database)
@@ -144,9 +145,9 @@ func commitReplyLost(d *drill) {
 	load := d.rush(s, sale, gated.URL, alone.URL)
 	load.more(200, time.Minute)
 
-	lose := size(5, 20) // after each a settler rests for longer
+	lose := size(5, 20) // after each loss a settler pauses for longer
 	for _, p := range []*proxy{first, second} {
-		p.LoseReplyTo("\x03COMMIT", lose) // as the driver sends it: the command and its text
+		p.LoseReplyTo("\x03COMMIT", lose) // as the driver sends it: the command byte and the statement
 	}
 	for tries := 0; first.Lost() < int64(lose) || second.Lost() < int64(lose); tries++ {
 		if tries == feltTries {
@@ -169,7 +170,7 @@ func commitReplyLost(d *drill) {
 	if len(queued) == 0 || longest > fast {
 		d.Errorf("while the database was silent %d heard that they are queued, the last after %s", len(queued), longest)
 	}
-	// A settle that met one says so: otherwise the row has shown nothing.
+	// A settle that lost a reply logs it. Without that line the row has shown nothing.
 	if log := gated.Log.String(); !strings.Contains(log, "settle; trying again") {
 		d.Errorf("no settle has lost the reply to its commit: %s", log)
 	}
@@ -209,8 +210,8 @@ func commitReplyLost(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
-// lockedAndDeadlocked has sessions of others at work in the engine's tables: one that keeps the stock row to itself, and
-// some that lock the stock first and its buyers then, against the engine's order.
+// lockedAndDeadlocked runs other sessions on the engine's tables: one that holds the lock on the stock row, and some
+// that lock the stock first and then its buyers, against the engine's order.
 func lockedAndDeadlocked(d *drill) {
 	db := testkit.MariaDB(d)
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
@@ -251,20 +252,20 @@ func lockedAndDeadlocked(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
 }
 
-// transact runs a transaction and takes it back.
+// transact runs a transaction and rolls it back.
 func (d *drill) transact(db *sql.DB, do func(tx *sql.Tx) error) {
 	d.Helper()
 	tx, err := db.BeginTx(d.Context(), nil)
 	if err != nil {
 		d.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback() }() // after a deadlock it is gone already
+	defer func() { _ = tx.Rollback() }() // after a deadlock it is rolled back already
 	if err := do(tx); err != nil {
 		d.Fatal(err)
 	}
 }
 
-// deadlocks are provoked until the engine has been the victim so often, which it gives.
+// deadlocks provokes deadlocks until the engine has been the victim of so many, and returns their number.
 func (d *drill) deadlocks(db, root *sql.DB, sale string, victims int) (lost int) {
 	d.Helper()
 	counter := func() (n int) {
@@ -281,7 +282,8 @@ func (d *drill) deadlocks(db, root *sql.DB, sale string, victims int) (lost int)
 			return lost
 		}
 		d.transact(db, func(tx *sql.Tx) error {
-			// The lighter transaction of a deadlock is its victim: this one has changed more rows than a batch does.
+			// InnoDB rolls back the lighter transaction of a deadlock: this one has changed more rows than a batch
+			// does.
 			if _, err := tx.ExecContext(d.Context(), "INSERT INTO ballast SELECT seq FROM seq_1_to_5000"); err != nil {
 				return err
 			}
@@ -302,7 +304,7 @@ func (d *drill) deadlocks(db, root *sql.DB, sale string, victims int) (lost int)
 	return lost
 }
 
-// waiting says whether a transaction waits for another's lock.
+// waiting reports whether a transaction waits for a lock of another.
 func (d *drill) waiting(root *sql.DB) (bool, error) {
 	var name string
 	var waits int
@@ -310,7 +312,7 @@ func (d *drill) waiting(root *sql.DB) (bool, error) {
 	return waits > 0, err
 }
 
-// until looks again and again for what nothing announces, but no longer than most.
+// until polls the function there until it returns true without an error. It fails the row after most.
 func (d *drill) until(most time.Duration, what string, there func() (bool, error)) {
 	d.Helper()
 	deadline := time.Now().Add(most)
@@ -338,7 +340,7 @@ func diskFull(d *drill) {
 	load := d.rush(s, sale, gated.URL, alone.URL)
 	load.more(200, time.Minute)
 	fill(s.Database)
-	// The room that the tables have in their files already is used up first.
+	// The first inserts still fit: they use the free space in the tables' files.
 	filled := time.Now()
 	for tries := 0; shop.Tally(within(load.soFar(), filled, time.Now()))["503 unavailable"] < 20; tries++ {
 		if tries == feltTries {
@@ -351,7 +353,7 @@ func diskFull(d *drill) {
 	meanwhile := within(load.soFar(), from, time.Now())
 	free()
 	held := "MariaDB held out"
-	if !db.Running() { // "Out of disk space in rollback" is fatal to InnoDB; then whoever watches over it starts it again
+	if !db.Running() { // "Out of disk space in rollback" is fatal to InnoDB; in production a supervisor restarts it
 		held = "MariaDB gave up and was started again"
 		db.Restart()
 	}
@@ -364,13 +366,14 @@ func diskFull(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
-// smallDisk starts a server whose disk can be made full. In full it is on a disk of its own, a tmpfs of 120 MB, which
-// takes root, and a file fills it. The short form needs no such rights: the kernel is told to refuse the server any write
-// past a file's first 16 MB, and old orders bring the table of orders there, so that the next one meets the same error.
+// smallDisk starts a server whose disk can be made full. In the full form the disk is a tmpfs of 120 MB of its own,
+// which takes root, and a file fills it. The short form needs no root: a resource limit makes the kernel refuse the
+// server any write past a file's first 16 MB. Old orders fill the table of orders up to there, so that the next order
+// gets the same error.
 func smallDisk(d *drill) (db *testkit.MariaDBServer, fill func(database string), free func()) {
 	d.Helper()
 	if !full {
-		signal.Ignore(syscall.SIGXFSZ) // and so does the server: it hears of the limit as of a full disk, by an error
+		signal.Ignore(syscall.SIGXFSZ) // inherited by the server, whose writes past the limit then return an error
 		db = testkit.MariaDB(d)
 		signal.Reset(syscall.SIGXFSZ)
 		fill = func(database string) {
@@ -400,7 +403,7 @@ func smallDisk(d *drill) (db *testkit.MariaDBServer, fill func(database string),
 	}
 }
 
-// fillDisk writes a file until nothing more fits.
+// fillDisk writes a file until the disk is full.
 func (d *drill) fillDisk(path string) {
 	d.Helper()
 	file, err := os.Create(path)
@@ -416,7 +419,7 @@ func (d *drill) fillDisk(path string) {
 	}
 }
 
-// limitFiles is how large a process may make its files, in bytes.
+// limitFiles sets how large a process may make its files, in bytes.
 func (d *drill) limitFiles(pid int, most string) {
 	d.Helper()
 	out, err := exec.CommandContext(d.Context(), "prlimit", "--pid", strconv.Itoa(pid), "--fsize="+most+":").CombinedOutput()
@@ -425,7 +428,7 @@ func (d *drill) limitFiles(pid int, most string) {
 	}
 }
 
-// fillOrders adds orders of a sale of long ago until the table takes no more.
+// fillOrders adds orders of an old sale until the table is full.
 func (d *drill) fillOrders(database string) {
 	d.Helper()
 	others, err := openLedger(database)
@@ -434,7 +437,7 @@ func (d *drill) fillOrders(database string) {
 	}
 	defer others.close()
 	added := 0
-	for _, rows := range []int{1000, 100, 10, 1} { // less and less fits
+	for _, rows := range []int{1000, 100, 10, 1} { // smaller and smaller steps
 		for err = nil; err == nil; added += rows {
 			_, err = others.db.ExecContext(d.Context(), `INSERT INTO orders SELECT CONCAT('PAST', LPAD(seq + ?, 44, '0')), 'PAST', CONCAT('u', seq + ?), 1, 100, 'CNY',
 				'expired', 'stream', 1, REPEAT('k', 128), REPEAT('0', 32), 0, 0, NULL FROM seq_1_to_1000 LIMIT ?`, added, added, rows)
@@ -445,7 +448,7 @@ func (d *drill) fillOrders(database string) {
 	}
 }
 
-// connectionsTaken lets others take every connection that MySQL has, also those that the engine had.
+// connectionsTaken lets other clients take every connection of MySQL, also those that the engine had.
 func connectionsTaken(d *drill) {
 	db := testkit.MariaDB(d)
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
@@ -469,7 +472,7 @@ func connectionsTaken(d *drill) {
 	var others []*sql.Conn
 	d.until(recoveryTime, "others have every connection", func() (bool, error) {
 		left, err := d.disconnect(admin, u.User.Username())
-		if err == nil && left == 0 && len(others) >= 19 { // and the administrator's
+		if err == nil && left == 0 && len(others) >= 19 { // the administrator has the twentieth
 			return true, nil
 		}
 		for err == nil {
@@ -487,7 +490,7 @@ func connectionsTaken(d *drill) {
 	load.more(size(200, 2_000), time.Minute)
 	meanwhile := within(load.soFar(), from, time.Now())
 	for _, c := range append(others, admin) {
-		_ = c.Close() // whether or not it was still good
+		_ = c.Close() // whether or not the connection still works
 	}
 	load.more(size(200, 2_000), time.Minute)
 	attempts := load.stop()
@@ -504,7 +507,7 @@ func connectionsTaken(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
-// disconnect ends a user's connections and tells how many there were.
+// disconnect ends a user's connections and returns how many there were.
 func (d *drill) disconnect(admin *sql.Conn, user string) (n int, err error) {
 	rows, err := admin.QueryContext(d.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", user)
 	if err != nil {
@@ -524,14 +527,14 @@ func (d *drill) disconnect(admin *sql.Conn, user string) (n int, err error) {
 	}
 	for _, id := range ids {
 		_, err := admin.ExecContext(d.Context(), fmt.Sprintf("KILL %d", id))
-		if refused, ok := errors.AsType[*mysql.MySQLError](err); err != nil && (!ok || refused.Number != 1094) { // it is gone already
+		if refused, ok := errors.AsType[*mysql.MySQLError](err); err != nil && (!ok || refused.Number != 1094) { // gone already
 			return 0, err
 		}
 	}
 	return len(ids), nil
 }
 
-// poolsTooLarge has so many buyers look at their orders that each instance wants more connections than MySQL has.
+// poolsTooLarge has so many buyers list their orders that each instance needs more connections than MySQL allows.
 func poolsTooLarge(d *drill) {
 	db := testkit.MariaDB(d)
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
@@ -574,15 +577,16 @@ func poolsTooLarge(d *drill) {
 	d.result.Happened = fmt.Sprintf("%d looks at orders, %d × 503, longest %s; %s", answers[http.StatusOK]+answers[http.StatusServiceUnavailable],
 		answers[http.StatusServiceUnavailable], longest.Round(time.Millisecond), d.tally(attempts))
 	alone.Stop()
-	// The fault ends here; the instance that is left could hold every connection, and the books could not be read.
+	// The fault ends here. Otherwise the remaining instance could hold every connection, and the books could not be
+	// read.
 	if _, err := admin.ExecContext(d.Context(), "SET GLOBAL max_connections = 500"); err != nil {
 		d.Fatal(err)
 	}
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
-// lookers are buyers who look at their orders again and again, until the function that it gives is called, which tells
-// what they heard by status, and how long the longest wait was.
+// lookers are buyers who list their orders again and again until the returned function is called. It returns the
+// answers by status, and the longest wait.
 func (d *drill) lookers(s *shop.Shop, urls ...string) (end func() (map[int]int, time.Duration)) {
 	var ended atomic.Bool
 	var looking sync.WaitGroup
@@ -615,7 +619,7 @@ func (d *drill) lookers(s *shop.Shop, urls ...string) (end func() (map[int]int, 
 	}
 }
 
-// TestSlowest: what the rows judge waits by.
+// TestSlowest tests how the rows measure waits.
 func TestSlowest(t *testing.T) {
 	start := time.Now()
 	var attempts []shop.Attempt

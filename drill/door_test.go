@@ -20,13 +20,13 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// doorRows are attacks on what stands before all handlers.
+// doorRows are attacks on the checks that run before all handlers.
 var doorRows = []row{
 	{31, "bodies of every form at every route: parts, without end, compressed", "refused or left unread; flat memory, no file left", formsOfBodies},
 	{32, "a flood of strangers: anonymous requests, callbacks unsigned, tokens forged", "429 or 401; signed callbacks, operators and /readyz get through", floodOfStrangers},
 }
 
-// formsOfBodies takes the routes from the engine's own description, so that a new one is attacked as well.
+// formsOfBodies takes the routes from the engine's OpenAPI document, so that new routes are attacked as well.
 func formsOfBodies(d *drill) {
 	s := shop.New(d)
 	folder := d.TempDir()
@@ -46,7 +46,7 @@ func formsOfBodies(d *drill) {
 	}
 
 	const (
-		large = 96 << 20 // more than a form of parts keeps in memory
+		large = 96 << 20 // more than a multipart form keeps in memory
 		end   = "\r\n--b--\r\n"
 		part  = "--b\r\nContent-Disposition: form-data; name=\"choice\"; filename=\"f\"\r\n\r\n"
 	)
@@ -58,7 +58,7 @@ func formsOfBodies(d *drill) {
 	forms := map[string]struct {
 		contentType, encoding string
 		body                  func() io.Reader
-		announced             int64 // -1: in chunks
+		announced             int64 // Content-Length; -1: in chunks
 	}{
 		"parts": {"multipart/form-data; boundary=b", "", func() io.Reader {
 			return io.MultiReader(io.LimitReader(filled(part, 'x'), large-int64(len(end))), strings.NewReader(end))
@@ -73,7 +73,7 @@ func formsOfBodies(d *drill) {
 		for path, operations := range document.Paths {
 			for method := range operations {
 				method = strings.ToUpper(method)
-				if method == "PARAMETERS" || strings.HasSuffix(path, "/close") { // the sale goes on
+				if method == "PARAMETERS" || strings.HasSuffix(path, "/close") { // the sale has to stay open
 					continue
 				}
 				where := a.URL + parameter.ReplaceAllString(fill.Replace(path), "AAAA")
@@ -98,7 +98,7 @@ func formsOfBodies(d *drill) {
 	d.recovered(s, sale, quota, []shop.Attempt{order}, a.URL)
 }
 
-// filled is the head, and then one letter without end.
+// filled returns a reader of head, followed by one letter without end.
 func filled(head string, letter byte) io.Reader {
 	return io.MultiReader(strings.NewReader(head), letters(letter))
 }
@@ -112,8 +112,8 @@ func (l letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// push sends a request on a connection of its own and gives the status of the answer, which may come long before the
-// end of the body.
+// push sends a request on a connection of its own and returns the status of the answer. The answer may come long before
+// the end of the body.
 func push(d *drill, method, where, token string, body io.Reader, announced int64, headers ...string) (status int, err error) {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -131,22 +131,22 @@ func push(d *drill, method, where, token string, body io.Reader, announced int64
 	defer writing.Wait()
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
-	writing.Go(func() { _ = req.Write(conn) }) // fails when the engine has heard enough
+	writing.Go(func() { _ = req.Write(conn) }) // fails when the engine stops reading
 	res, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
 		return 0, err
 	}
-	_ = conn.Close() // before the body, which may have no end
+	_ = conn.Close() // first, because closing a body without end would not return
 	_ = res.Body.Close()
 	return res.StatusCode, nil
 }
 
-// floodOfStrangers has as many strangers as fit on the way at every door, while payments are confirmed and a sale is
-// paused and resumed.
+// floodOfStrangers has clients without valid credentials send as many requests as they can to four routes, while
+// payments are confirmed and a sale is paused and resumed.
 func floodOfStrangers(d *drill) {
 	s := shop.New(d)
 	a := s.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50")
-	wide := s.Start() // for buyers, and the looks from the side
+	wide := s.Start() // for buyers and checks, without limits
 	const quota, rounds = 60, 60
 	sale := s.Sale(wide.URL, quota)
 	bought := s.Rush(sale, "payer", quota/2, nil, wide.URL)
@@ -198,7 +198,7 @@ func floodOfStrangers(d *drill) {
 	}
 	for i := range rounds {
 		n := i % len(payments)
-		status, doc, err := s.Callback(a.URL, payments[n].ID, shop.Transaction(n, 0), shop.PriceCents) // the second time it is repeated
+		status, doc, err := s.Callback(a.URL, payments[n].ID, shop.Transaction(n, 0), shop.PriceCents) // each of them twice
 		want("a callback", status, doc, err)
 		status, doc, err = s.Call(http.MethodPost, a.URL+"/api/v1/admin/sales/"+sale+"/"+[]string{"pause", "resume"}[i%2], operator, nil)
 		want("an operator", status, doc, err)

@@ -1,7 +1,6 @@
-// Package drill breaks the engine's parts under load, as a bad day does, and holds what the clients were told against
-// the books. Each row of the table is one fault or attack. `make drill` runs all of them in full and writes
-// docs/drill.md; `make test` runs a short form of each. It is a module of its own, so that what it needs stays out of
-// the product's.
+// Package drill injects faults and attacks under load, and compares what the clients were told with the books. Each row
+// of the table is one fault or attack. `make drill` runs all rows in full and writes docs/drill.md; `make test` runs a
+// short form of each. The package is a module of its own, so that its dependencies stay out of the product's.
 package drill
 
 import (
@@ -15,19 +14,19 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// full is set by `make drill`: larger crowds, longer faults, and the rows that need rights of their own.
+// full is set by `make drill`: larger crowds, longer faults, and forms of rows that need additional rights.
 var full = os.Getenv("DRILL") == "full"
 
-// repeats is how often each row is run. With more than one, a row's short form has to repair what a death left within
-// the time that is promised, and the times are written to the document.
+// repeats is how often each row runs. If it is more than one, the short form of a row has to repair what a killed
+// instance left within the documented time, and the times are written to the document.
 var repeats = max(1, number(os.Getenv("REPEAT")))
 
 func number(text string) int {
-	n, _ := strconv.Atoi(text) // what is no number counts as nothing
+	n, _ := strconv.Atoi(text) // 0 if text is not a number
 	return n
 }
 
-// row is one fault or attack, what is expected of it, and what does it.
+// row is one fault or attack, the expected outcome, and the function that runs it.
 type row struct {
 	number   int
 	fault    string
@@ -37,14 +36,15 @@ type row struct {
 
 func (r row) name() string { return fmt.Sprintf("%02d %s", r.number, r.fault) }
 
-// alone are the numbers of the rows that judge latencies, or count what a shared server was asked: nothing runs beside them.
+// alone lists the rows that run alone, by number: they judge latencies, or count the requests to a shared server.
 var alone = []int{23, 26, 27, 28}
 
-// timed says that the rows' times count, so that they run one after the other.
+// timed is set if the rows' times count; the rows then run one after the other.
 var timed = full || repeats > 1
 
-// recoveryTime is the longest that anything may stay wrong after a fault, and repairTime the gate after a death, where the
-// rows' times count. Else the machine may be busy with something else, and no time can be promised.
+// recoveryTime is the longest that anything may stay wrong after a fault, and repairTime the longest that a gate may
+// stay wrong after a death. If the rows' times don't count, the machine may be busy with other work, and both are a
+// minute.
 var recoveryTime, repairTime = func() (time.Duration, time.Duration) {
 	if timed {
 		return shop.Recovery, 5 * time.Second
@@ -52,14 +52,14 @@ var recoveryTime, repairTime = func() (time.Duration, time.Duration) {
 	return time.Minute, time.Minute
 }()
 
-// together lets a test run beside others, as most of them wait most of the time.
+// together lets a test run beside others, because most tests wait most of the time.
 func together(t *testing.T) {
 	if !timed {
 		t.Parallel()
 	}
 }
 
-// rows are all of them, in the order of their numbers; one number may stand for several rows.
+// rows returns all rows in the order of their numbers. Several rows may share a number.
 func rows() []row {
 	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows, endRows, sizeRows)
 	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
@@ -79,7 +79,7 @@ func TestDrill(t *testing.T) {
 			}
 			d := &drill{T: t, result: result{Number: r.number, Fault: r.fault, Expected: r.expected}}
 			path := artifact(t, r.name(), ".jsonl")
-			t.Cleanup(func() { d.record.write(t, path) }) // after the cleanups of the row, which end its load
+			t.Cleanup(func() { d.record.write(t, path) }) // runs after the row's own cleanups, which end its load
 			start := time.Now()
 			defer func() {
 				d.result.Took, d.result.Passed = time.Since(start), !t.Failed()
@@ -105,21 +105,21 @@ func TestDrill(t *testing.T) {
 	}
 }
 
-// progress is for whoever waits for the full form, also without -v.
+// progress prints a line to stdout in a timed run, also without -v.
 func progress(line string) {
 	if timed {
 		fmt.Fprintln(os.Stdout, line)
 	}
 }
 
-// drill is one row under way.
+// drill is a running row.
 type drill struct {
 	*testing.T
 	result result
 	record record
 }
 
-// size picks the short form's number, or the full one.
+// size returns the number for the short form or the full form.
 func size(short, whole int) int {
 	if full {
 		return whole
@@ -127,7 +127,7 @@ func size(short, whole int) int {
 	return short
 }
 
-// span picks the short form's time, or the full one.
+// span returns the time for the short form or the full form.
 func span(short, whole time.Duration) time.Duration {
 	if full {
 		return whole

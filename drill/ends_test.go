@@ -16,15 +16,15 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// endRows are stories in which a final answer might change. Their numbers are those of docs/holes.md.
+// endRows are runs in which a final answer might change. Their numbers are those of docs/holes.md.
 var endRows = []row{
 	{47, "FLUSHALL while settlers hold entries and every buyer polls", "what was told to be lost stays lost, and is sold again", lostWhilePolled},
 	{48, "a repeated key on an instance that has lost Redis, which has its first try", "no refusal; the first try becomes an order", notSoldOut},
 	{55, "forged wake-ups for attempts that wait for the database", "202 and no order; then one order each", forgedWakeUps},
 }
 
-// ends are what an order whose status was told may be later. The other statuses may still become anything. An expired
-// order may be paid late.
+// ends maps each final status that a client was told to the statuses that the order may have later. Other statuses may
+// still become anything. An expired order may be paid late.
 var ends = map[string][]string{
 	"cancelled": {"cancelled"},
 	"rejected":  {"rejected"},
@@ -32,10 +32,10 @@ var ends = map[string][]string{
 	"expired":   {"expired", "paid", "refunded"},
 }
 
-// end is a final answer that a client was told of an order.
+// end is a final status of an order that a client was told.
 type end struct{ user, order, status string }
 
-// ended notes that a client was told an order's status, if it is a final one.
+// ended records that a client was told an order's status, if the status is final.
 func (r *record) ended(a shop.Attempt, status string) {
 	if ends[status] == nil {
 		return
@@ -48,7 +48,8 @@ func (r *record) ended(a shop.Attempt, status string) {
 	r.ends[end{a.User, a.OrderID, status}] = struct{}{}
 }
 
-// changed gives the orders that are no longer what a client was told for good. now asks the engine for one's status.
+// changed returns the orders whose status contradicts the final status that a client was told. now asks the engine for
+// the present one.
 func (r *record) changed(now func(a shop.Attempt) string) (changed []string) {
 	r.mu.Lock()
 	told := slices.SortedFunc(maps.Keys(r.ends), func(a, b end) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.status, b.status)) })
@@ -72,7 +73,7 @@ func (r *record) changed(now func(a shop.Attempt) string) (changed []string) {
 	return changed
 }
 
-// settledStatus asks for an order until it is told a status other than queued, or the time of a recovery is over.
+// settledStatus asks for an order until its status is no longer queued, or the time of a recovery is over.
 func (d *drill) settledStatus(s *shop.Shop, url string, a shop.Attempt) (status string) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -84,8 +85,8 @@ func (d *drill) settledStatus(s *shop.Shop, url string, a shop.Attempt) (status 
 	return status
 }
 
-// lostWhilePolled wipes Redis while settlers wait for the stock with entries that they have read, and every buyer asks at
-// once what has become of the attempt.
+// lostWhilePolled wipes Redis while settlers hold entries and wait for the locked stock row. At the same time every
+// buyer polls the status of the attempt.
 func lostWhilePolled(d *drill) {
 	s := shop.New(d)
 	urls := []string{s.Start("--ack", "queued").URL, s.Start("--ack", "queued").URL}
@@ -115,7 +116,7 @@ func lostWhilePolled(d *drill) {
 			})
 		}
 		d.until(recoveryTime, "somebody is told that the attempt is lost", func() (bool, error) { return lost.Load() > 0, nil })
-		return nil // the settlers go on
+		return nil // the rollback unlocks the stock row, and the settlers go on
 	})
 	polling.Wait()
 	books()
@@ -123,8 +124,8 @@ func lostWhilePolled(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, urls...)
 }
 
-// notSoldOut lets an instance die that has admitted an attempt, and another one, which can't ask Redis, sell all there is in
-// the database. The attempt becomes an order when somebody has given a unit back.
+// notSoldOut lets an instance die after it has admitted an attempt. Another instance, which can't ask Redis, sells the
+// whole quota from the database. The attempt becomes an order after another order's unit is released.
 func notSoldOut(d *drill) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
@@ -164,8 +165,8 @@ func notSoldOut(d *drill) {
 	s.AuditCommand()
 }
 
-// forgedWakeUps wake buyers whose orders can't be made, since the stock is locked, in the words of this engine and of one
-// that told verdicts.
+// forgedWakeUps publishes wake-ups for buyers whose orders can't be made, because the stock row is locked. It uses the
+// format of this engine, and that of an older one whose wake-ups contained the verdict.
 func forgedWakeUps(d *drill) {
 	s := shop.New(d)
 	url := s.Start("--ack-wait", "2s").URL

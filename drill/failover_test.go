@@ -18,20 +18,20 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// failoverRows are planned changes of a server. Their numbers are those of docs/holes.md.
+// failoverRows are planned failovers of a server. Their numbers are those of docs/holes.md.
 var failoverRows = []row{
 	{51, "the database moves: read-only under open connections", "202 or 503; /readyz tells; sales go on at the new primary", plannedFailover},
 }
 
 const (
-	// toldReadOnly is how soon /readyz tells that the database takes no writes.
+	// toldReadOnly is how soon /readyz must report that the database takes no writes.
 	toldReadOnly = 2 * time.Second
-	// goesOn is how soon orders are confirmed by a primary that takes writes.
+	// goesOn is how soon orders must be confirmed once a primary takes writes.
 	goesOn = 5 * time.Second
 )
 
-// plannedFailover makes the primary read-only, copies what it has to a second server and moves the address there. The
-// connections that stand go on leading to the first, as behind a virtual address.
+// plannedFailover makes the primary read-only, copies its data to a second server and moves the address there. Open
+// connections still lead to the first server, as behind a virtual IP address.
 func plannedFailover(d *drill) {
 	first, second := testkit.MariaDB(d), testkit.MariaDB(d)
 	s := shop.On(d, first.NewDatabase(d), testkit.Redis(d))
@@ -77,7 +77,7 @@ func plannedFailover(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, gated.URL)
 }
 
-// copyTo copies a database to another server, with its account, and gives its URL there.
+// copyTo copies a database, with its account, to another server and returns its URL there.
 func (d *drill) copyTo(to, from *testkit.MariaDBServer, database string) *url.URL {
 	d.Helper()
 	u, err := url.Parse(database)
@@ -108,7 +108,7 @@ func (d *drill) copyTo(to, from *testkit.MariaDBServer, database string) *url.UR
 	return u
 }
 
-// mover is an address that may lead to another server from some time on. Connections that stand stay where they are.
+// mover is an address whose target server can be changed. Open connections keep their target.
 type mover struct {
 	target   atomic.Pointer[string]
 	listener net.Listener
@@ -141,7 +141,7 @@ func (d *drill) mover(target string) *mover {
 	return m
 }
 
-// link passes bytes both ways until one end closes.
+// link copies bytes in both directions until one end closes.
 func (m *mover) link(ctx context.Context, near net.Conn) {
 	defer func() { _ = near.Close() }()
 	far, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", *m.target.Load())

@@ -9,20 +9,20 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// flood is what came of requests that were sent at a fixed rate, however fast they are answered.
+// flood holds the results of requests that were sent at a fixed rate, however fast they were answered.
 type flood struct {
 	attempts []shop.Attempt
 	accepted []time.Duration
 	refused  []time.Duration
 	wrong    []string
-	skipped  int // nobody was free to send these
+	skipped  int // requests for which no sender was free
 	lasted   time.Duration
 }
 
-// senders is how many requests of a flood may be on their way at once.
+// senders is how many requests of a flood may be in flight at once.
 const senders = 400
 
-// flood sends so many purchases a second, each by another buyer.
+// flood sends perSecond purchases a second, each by another buyer.
 func (d *drill) flood(client *http.Client, s *shop.Shop, sale, url, prefix string, perSecond int, lasts time.Duration) (f flood) {
 	d.Helper()
 	var mu sync.Mutex
@@ -74,9 +74,9 @@ func tenTimesTheRate(d *drill) {
 	rate := size(100, 200)
 	s := shop.New(d)
 	a := s.StartWith(leanly, "--limit-rate", fmt.Sprint(rate), "--limit-burst", fmt.Sprint(burst))
-	wide := s.Start() // for the looks from the side
+	wide := s.Start() // for the setup and the checks
 	lasts := span(4*time.Second, time.Minute)
-	quota := int(lasts.Seconds())*rate + burst + 900 // also for those before and after
+	quota := int(lasts.Seconds())*rate + burst + 900 // 900 for the floods before and after
 	sale := s.Sale(wide.URL, quota)
 	client := d.manyConnections()
 
@@ -106,7 +106,7 @@ func tenTimesTheRate(d *drill) {
 	close(ended)
 	looking.Wait()
 
-	// What was sent over the same time: a busy machine may not manage ten times.
+	// What counts is how many requests were sent: a busy machine may not manage ten times the rate.
 	sent := len(f.attempts)
 	if few := 5 * rate * int(lasts.Seconds()); sent < few {
 		d.Errorf("this machine has sent %d requests of %d, too few to be an overload", sent, 10*rate*int(lasts.Seconds()))
@@ -121,7 +121,7 @@ func tenTimesTheRate(d *drill) {
 	if bound := max(2*time.Second, 4*normal); taken > bound || turned > bound {
 		d.Errorf("99 of 100 that were taken had their answer in %s, of those that were not in %s", taken, turned)
 	}
-	early, late := int64(0), int64(0) // the most that it held in the second and in the last quarter
+	early, late := int64(0), int64(0) // its peak memory in the second and in the last quarter
 	for _, l := range looks {
 		switch quarter := 4 * l.at / int64(lasts); {
 		case quarter == 1:
@@ -134,7 +134,7 @@ func tenTimesTheRate(d *drill) {
 		d.Errorf("its memory went from %d MiB to %d MiB", early>>20, late>>20)
 	}
 
-	// Back to normal within five seconds.
+	// The latency must be normal again within five seconds.
 	over, n := time.Now(), 0
 	var after flood
 	for {

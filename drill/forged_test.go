@@ -19,7 +19,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// claimsOf are a token's claims as another issuer writes them.
+// claimsOf returns a token's claims in JSON, as another issuer may write them.
 func claimsOf(d *drill, user, role string, expires time.Time) string {
 	d.Helper()
 	text, err := json.Marshal(map[string]any{"sub": user, "role": role, "exp": expires.Unix()})
@@ -29,7 +29,7 @@ func claimsOf(d *drill, user, role string, expires time.Time) string {
 	return string(text)
 }
 
-// signedToken signs any head and claims with an HMAC.
+// signedToken signs any header and claims with an HMAC.
 func signedToken(algorithm func() hash.Hash, head, claims, secret string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	signed := encode([]byte(head)) + "." + encode([]byte(claims))
@@ -111,7 +111,7 @@ func forgedTokens(d *drill) {
 				told++
 			}
 		}
-		// No header may be as long; net/http itself says so, before anything is parsed.
+		// This header is longer than net/http allows: it answers before anything is parsed.
 		if status := d.shout(a, "Bearer "+strings.Repeat(".", 1_000_000)); status != http.StatusRequestHeaderFieldsTooLarge {
 			d.Errorf("a million dots: %d", status)
 		}
@@ -124,7 +124,7 @@ func forgedTokens(d *drill) {
 	d.recovered(s, sale, quota, nil, a.URL)
 }
 
-// otherDigit changes a base64 digit in a bit that counts.
+// otherDigit returns a base64 digit that differs from digit in a significant bit.
 func otherDigit(digit byte) string {
 	if digit == 'A' {
 		return "Q"
@@ -132,7 +132,7 @@ func otherDigit(digit byte) string {
 	return "A"
 }
 
-// shout sends a request with an enormous Authorization and gives the answer's status, 0 if the server has only hung up.
+// shout sends a request with an enormous Authorization header and returns the answer's status, or 0 without an answer.
 func (d *drill) shout(i *shop.Instance, authorization string) int {
 	d.Helper()
 	conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", strings.TrimPrefix(i.URL, "http://"))
@@ -146,7 +146,7 @@ func (d *drill) shout(i *shop.Instance, authorization string) int {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.WriteString(conn, "GET /api/v1/orders HTTP/1.1\r\nHost: shop\r\nAuthorization: "+authorization+"\r\n\r\n") // the server listens to the beginning only
+		_, _ = io.WriteString(conn, "GET /api/v1/orders HTTP/1.1\r\nHost: shop\r\nAuthorization: "+authorization+"\r\n\r\n") // the server reads only the beginning
 	}()
 	answer := make([]byte, len("HTTP/1.1 431"))
 	_, err = io.ReadFull(conn, answer)
@@ -192,7 +192,7 @@ func forgedPaths(d *drill) {
 		"the user's own id":          "53",
 		"the word":                   "path",
 	}
-	for i := range good { // each digit counts
+	for i := range good { // every digit is checked
 		digit := "0"
 		if good[i] == '0' {
 			digit = "1"
@@ -219,7 +219,7 @@ func forgedPaths(d *drill) {
 	if books.Stock.Available != quota {
 		d.Errorf("the stock is %+v", books.Stock)
 	}
-	// What one instance has handed out holds at the other, for its user.
+	// A path that one instance has issued is valid at the other, for the same user.
 	at := shop.Attempt{User: "53", URL: b.URL}
 	r := try(b.URL, "53", good)
 	at.Status = r.status

@@ -13,7 +13,8 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// What waits in front of the database, for one sale on one instance: in the queue, and in the batch under way.
+// The most attempts that wait for the database, for one sale on one instance: in the queue, and in the batch in
+// progress.
 const (
 	waitingAtMost = 4096
 	inOneBatch    = 512
@@ -44,7 +45,8 @@ func fullQueue(d *drill) {
 		d.Fatal(err)
 	}
 
-	// As many as are refused at once, or as have to be; the others wait until the row is free again.
+	// All buyers come at once. The excess is refused at once; the others wait until the stock row is free. slots bounds
+	// the connections that are opened at once.
 	slots := make(chan struct{}, dialers)
 	client := d.manyConnections(func(t *http.Transport) {
 		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -72,8 +74,8 @@ func fullQueue(d *drill) {
 			}
 		})
 	}
-	var turned []time.Duration               // while the row was held, so they did not wait for it
-	enough := time.NewTimer(6 * time.Second) // the batch that waits for the row is given up after eight
+	var turned []time.Duration               // refused while the row was locked, so without a wait for it
+	enough := time.NewTimer(6 * time.Second) // the engine gives the waiting batch up after eight
 	defer enough.Stop()
 	for waiting := true; waiting && len(turned) < excess; {
 		select {
@@ -106,8 +108,8 @@ func fullQueue(d *drill) {
 	d.recovered(s, sale, quota, append(attempts, scouts...), a.URL)
 }
 
-// away sends buyers until an instance has noticed that its Redis is gone: then it sells from the database and asks
-// nobody else.
+// away sends buyers until an instance has noticed that its Redis is gone. From then on the instance sells from the
+// database and does not ask Redis. It returns the buyers' attempts.
 func (d *drill) away(i *shop.Instance, s *shop.Shop, sale string) (scouts []shop.Attempt) {
 	d.Helper()
 	shop.Recovered(d, "the instance leaves Redis alone", func() error {

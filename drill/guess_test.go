@@ -13,7 +13,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// lookups counts what the stores were asked, by whomever.
+// lookups returns how many reads the database and how many commands Redis have had from all their clients.
 func (d *drill) lookups(s *shop.Shop, db *sql.DB) (reads, commands int64) {
 	d.Helper()
 	var name string
@@ -42,7 +42,7 @@ func walkedIDs(d *drill) {
 	defer func() { _ = books.db.Close() }()
 	token := s.Token("walker")
 
-	// Each guess is of a kind; all kinds have to look alike, also to a clock.
+	// The answers to all kinds of guesses have to be the same, and to take the same time.
 	kinds := map[string]func(n int) string{
 		"absent":              func(int) string { return sale + model.NewSaleID() + model.NewSaleID() },
 		"someone else's":      func(int) string { return theirs.OrderID },
@@ -78,10 +78,10 @@ func walkedIDs(d *drill) {
 		}
 		return guesses
 	}
-	walk(5) // connections and memory warm up
+	walk(5) // warm up connections and memory
 	clear(times)
 
-	// What the stores are asked anyway, in a while in which nobody guesses.
+	// Measure what the stores are asked for anyway, without guesses.
 	const calm = time.Second
 	database, commands := d.lookups(s, books.db)
 	<-time.After(calm)
@@ -107,7 +107,7 @@ func walkedIDs(d *drill) {
 		d.Errorf("half of the answers came within %v", typical)
 	}
 
-	// Sales: a guess costs no look-up of its own either; those who guess at once share the look for what is new.
+	// A guess of a sale costs no look-up of its own either: concurrent guesses share the look-up for new sales.
 	database, _ = d.lookups(s, books.db)
 	start = time.Now()
 	var walkers sync.WaitGroup
@@ -138,7 +138,7 @@ func walkedIDs(d *drill) {
 	d.recovered(s, sale, quota, []shop.Attempt{mine, theirs}, a.URL)
 }
 
-// base32Digits are four digits that count.
+// base32Digits returns n as four base32 digits.
 func base32Digits(n int) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	return string([]byte{digits[n>>15&31], digits[n>>10&31], digits[n>>5&31], digits[n&31]})

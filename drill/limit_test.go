@@ -14,7 +14,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// limitRows are attacks by mass: connections, addresses, requests, log-ins.
+// limitRows are attacks by volume: connections, addresses, requests, log-ins.
 var limitRows = []row{
 	{18, "500 slowloris connections and 10,000 idle ones", "cut by timeouts; others are served", slowAndIdle},
 	{24, "forged headers, and 1,000 addresses", "still limited", forgedAddresses},
@@ -23,10 +23,10 @@ var limitRows = []row{
 	{28, "log-ins without end", "bounded in cores and memory; buyers are served", loginsWithoutEnd},
 }
 
-// leanly has an instance collect its garbage early, so that what it holds is what it needs.
+// leanly makes an instance collect garbage early, so that its memory is what it needs.
 var leanly = []string{"GOGC=50"}
 
-// resident is what an instance holds in memory, in bytes, by the kernel's count.
+// resident returns the resident memory of an instance in bytes.
 func (d *drill) resident(i *shop.Instance) int64 { return d.memory(i, "VmRSS") }
 
 // memory reads a field of a process's status, in bytes.
@@ -34,7 +34,7 @@ func (d *drill) memory(i *shop.Instance, field string) int64 {
 	d.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(i.PID()), "status"))
 	if err != nil {
-		d.Error(err) // not Fatal: some look from a goroutine of their own
+		d.Error(err) // not Fatal, because some callers run in goroutines of their own
 		return 0
 	}
 	_, after, _ := strings.Cut(string(status), field+":")
@@ -46,10 +46,10 @@ func (d *drill) memory(i *shop.Instance, field string) int64 {
 	return kilobytes << 10
 }
 
-// flatSlack is what an instance's memory may move by itself.
+// flatSlack is how much an instance's memory may vary without a cause, in bytes.
 const flatSlack = 24 << 20
 
-// flat repeats an attack: once the instance has met it, it may not grow any more by it.
+// flat runs an attack once and then repeats it: the repetitions must not make the instance's memory grow.
 func (d *drill) flat(i *shop.Instance, times int, attack func()) {
 	d.Helper()
 	attack()
@@ -64,7 +64,7 @@ func (d *drill) flat(i *shop.Instance, times int, attack func()) {
 	}
 }
 
-// percentile is the time within which so many of a hundred were answered.
+// percentile returns the time within which so many of a hundred were answered.
 func percentile(times []time.Duration, percent int) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -73,7 +73,8 @@ func percentile(times []time.Duration, percent int) time.Duration {
 	return times[min(len(times)*percent/100, len(times)-1)]
 }
 
-// again says what is wrong with a refusal for want of capacity: it has to say when to come again.
+// again returns what is wrong with a refusal for lack of capacity: it must be 429 or 503, with a Retry-After of at
+// least 1.
 func again(r reply) string {
 	after, err := strconv.Atoi(r.header.Get("Retry-After"))
 	if r.status != http.StatusTooManyRequests && r.status != http.StatusServiceUnavailable || err != nil || after < 1 {
@@ -82,7 +83,7 @@ func again(r reply) string {
 	return ""
 }
 
-// openFiles sees to it that this process, and those that it starts, may have so many files open.
+// openFiles makes sure that this process, and those that it starts, may have so many files open.
 func (d *drill) openFiles(need uint64) {
 	d.Helper()
 	var limit syscall.Rlimit

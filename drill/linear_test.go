@@ -17,25 +17,26 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// linearRows hold small histories against a sale that does one thing at a time.
+// linearRows check small histories against a model that executes one operation at a time.
 var linearRows = []row{
 	{6, "Redis's reply lost, no unit in the database, and then one comes back", "who was told no gets none", refusedForGood},
 	{29, "linearizable: Redis killed in a small run of buys and cancels", "there is an order of all that happened, one at a time, that explains each answer", linearizable},
 }
 
 const (
-	// maxKeys is how many different request keys a sale of a history may have.
+	// maxKeys is how many different request keys the history of a sale may have.
 	maxKeys = 512
-	// settling is how long after an attempt was refused the gate may still hold its unit: the buyer is woken first.
+	// settling is how long the gate may hold the unit of a refused attempt after the answer, because the buyer is woken
+	// first.
 	settling = 250 * time.Millisecond
 	// decideWithin bounds the search for an order that explains a history.
 	decideWithin = 30 * time.Second
-	// never is when an operation ends whose answer didn't come.
+	// never is the end of an operation whose answer didn't come.
 	never = math.MaxInt64
 )
 
-// world is a sale in the model: what became of each request key. Zero: nothing; else twice the number of its order's id,
-// plus one while the order is live. All else follows: the units left, and those of a user.
+// world is the state of a sale in the model, by request key: 0 if the key has no order; otherwise twice the number of
+// the order's id, plus one while the order is live. The units left, and a user's units, follow from it.
 type world [maxKeys]uint8
 
 func (w *world) live() (n int64) {
@@ -45,45 +46,46 @@ func (w *world) live() (n int64) {
 	return n
 }
 
-// question is what a client asked of a sale.
+// question is a client's request to a sale.
 type question struct {
 	does   string // toBuy, toCancel or toRead
 	key    int    // the number of its request key
 	others []int  // the other keys of its user
 	on     *linearSale
-	again  bool // the key was asked for before, and may have been refused for good
-	// early and earlyUser are how many units, of all and of this user, may have been held at this moment by attempts
-	// that came to nothing; or, for those that were cancelled, may not have been back yet.
+	again  bool // an earlier request had this key, which may have been refused for good
+	// early and earlyUser are units, of all users and of this user, that the gate may have missed at this moment: held
+	// by attempts that came to nothing, or released by a cancellation and not yet back.
 	early, earlyUser int64
 }
 
-// linearSale is what doesn't change of one.
+// linearSale holds the constants of a sale.
 type linearSale struct{ quota, limit int64 }
 
 const toRead = "read"
 
-// told is the answer to a question: a code, with the number of the order's id; or all orders, and the units left.
+// told is the answer to a question: a code and the number of the order's id; or, to a read, all orders and the units
+// left.
 type told struct {
-	code      string // saidYes, saidNothing, or that of a refusal
+	code      string // saidYes, saidNothing, or the code of a refusal
 	id        uint8
 	orders    []read
 	available int64
 }
 
-// read is an order as the last look at the database shows it.
+// read is an order as the final read of the database returns it.
 type read struct {
-	key  int // -1: nobody asked for it
+	key  int // -1: no client used it
 	id   uint8
 	live bool
 }
 
-// next says whether a sale can give an answer now, and what it is then.
+// next reports whether a sale in this state can give an answer, and returns the state after it.
 //
-// A purchase is accepted if a unit is left and its user may have one; under a key that has an order it gets that order
-// and changes nothing. It is refused as sold out or as limit_reached if that is so, or would be so if attempts that came
-// to nothing had held units at that moment, as those do that wait at the gate: Redis may say no too early, never yes. A
-// key that has an order is not refused. A cancelled order stays one; its unit is free. The last read shows every order
-// that was ever made, and no other.
+// A purchase is accepted if a unit is left and the user's limit allows it. Under a key that has an order it returns
+// that order and changes nothing. A refusal as sold_out or limit_reached is right if it is true, or would be true if
+// attempts that came to nothing had held units at that moment, as attempts that wait at the gate do: Redis may refuse
+// too early, but never accept too early. A key that has an order is not refused. A cancelled order remains an order,
+// and its unit is free. The final read returns every order that was ever made, and no other.
 func (w world) next(q question, v told) (world, bool) {
 	k := w[q.key]
 	switch {
@@ -112,7 +114,7 @@ func (w world) next(q question, v told) (world, bool) {
 	case q.does == toCancel && v.code == saidYes:
 		w[q.key] = 2 * v.id
 		return w, k == 2*v.id+1
-	case q.does == toCancel && v.code == saidNothing: // it was done, by this call or before
+	case q.does == toCancel && v.code == saidNothing: // the order is cancelled, by this call or an earlier one
 		w[q.key] = 2 * v.id
 		return w, k/2 == v.id
 	case q.does == toCancel && v.code == "not_cancellable":
@@ -128,7 +130,7 @@ func (w *world) of(keys []int) (n int64) {
 	return n
 }
 
-// saleModel is for histories of one sale.
+// saleModel returns the model for histories of one sale.
 func saleModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return world{} },
@@ -154,7 +156,7 @@ func saleModel() porcupine.Model {
 	}
 }
 
-// act is a deed of one of the clients.
+// act is a deed of a client.
 type act struct {
 	deed
 	client int
@@ -162,17 +164,18 @@ type act struct {
 
 func (a act) request() [2]string { return [2]string{a.User, a.Key} }
 
-// story is all that is known of one sale of a run.
+// story holds everything that is known of one sale of a run.
 type story struct {
 	linearSale
 	acts      []act
-	orders    []written // when all is over
+	orders    []written // after the run
 	available int64
-	fault     time.Time // from here on Redis may have lost what it held, or not have heard of what came back
+	fault     time.Time // from here on Redis may have lost its data, or may lack released units
 }
 
-// history turns a story into operations. An answer that never came, or left it open, is one that ends never if the
-// orders show that it was done; if they don't, it wasn't, and is only remembered for what it may have held meanwhile.
+// history turns a story into operations. If the outcome of a request is unknown and the orders show that it was done,
+// its operation ends at never. If they don't, it was not done and is left out; excuse still counts the unit that it may
+// have held.
 func (s *story) history() ([]porcupine.Operation, error) {
 	if len(s.acts) == 0 {
 		return nil, errors.New("nothing was asked")
@@ -231,7 +234,7 @@ func (s *story) history() ([]porcupine.Operation, error) {
 	return append(ops, porcupine.Operation{Call: over, Return: over + 1, Input: question{does: toRead, on: &s.linearSale}, Output: last}), nil
 }
 
-// numbers are those of request keys, and of the orders' ids under each, from 1.
+// numbers maps request keys to numbers, and the orders' ids under each key to numbers from 1.
 type numbers struct {
 	keys   map[[2]string]int
 	ofUser map[string][]int
@@ -260,7 +263,7 @@ func (s *story) number() numbers {
 	return n
 }
 
-// others are the other keys of a client's user.
+// others returns the other keys of an act's user.
 func (n numbers) others(a act) (list []int) {
 	for _, key := range n.ofUser[a.User] {
 		if key != n.keys[a.request()] {
@@ -270,10 +273,11 @@ func (n numbers) others(a act) (list []int) {
 	return list
 }
 
-// excuse counts what may have made a refusal come too early: units that attempts held at the gate and did not get, or
-// got only later. Until the fault these are the attempts that were on their way when it came, and those that nobody knows
-// of; from then on, when both ways sell, all that are on their way beside the refusal. And from then on a unit that came
-// back may take as long as a recovery to be seen.
+// excuse counts the units that may have made a refusal come too early, because other attempts held them at the gate.
+// These are, at any time, the attempts whose outcome is unknown. For a refusal before the fault they are also the
+// attempts that were in flight when the fault came. For a refusal after it, when both gate and database sell, they are
+// the attempts in flight at the same time as the refused one, and those refused shortly before. After the fault the
+// gate may also take as long as a recovery to get a cancelled order's unit back.
 func (s *story) excuse(q *question, refused int) {
 	r := s.acts[refused]
 	calm := s.fault.IsZero() || r.Answered.Before(s.fault)
@@ -303,7 +307,8 @@ func (s *story) excuse(q *question, refused int) {
 	}
 }
 
-// explained says whether one order of the operations explains a story; if not, path is a page that shows how far one goes.
+// explained returns nil if one order of the operations explains a story. Otherwise it writes a page to path that shows
+// the longest explained part.
 func (s *story) explained(path string) error {
 	ops, err := s.history()
 	if err != nil {
@@ -316,7 +321,7 @@ func (s *story) explained(path string) error {
 	return errors.Join(fmt.Errorf("%s, see %s: %s", result, path, stuck(ops, info)), porcupine.VisualizePath(saleModel(), info, path))
 }
 
-// stuck says how far the longest order goes, and which answer, of those that had to come next, it can't explain.
+// stuck describes how far the longest partial order goes, and the next answer, which it can't explain.
 func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, partial := range info.PartialLinearizationsOperations()[0] {
@@ -353,8 +358,8 @@ const (
 	linearQuota   = 8
 )
 
-// linearizable lets a few clients buy and cancel on a few sales of two instances, under keys that some repeat, and kills
-// Redis meanwhile. What they were told on each sale is a history.
+// linearizable lets a few clients buy and cancel on a few sales of two instances, repeating some keys, and kills Redis
+// meanwhile. The answers on each sale are one history.
 func linearizable(d *drill) {
 	rounds, acts := size(1, 10), 0
 	for round := range rounds {
@@ -371,7 +376,7 @@ func linearizable(d *drill) {
 	}
 }
 
-// smallRun gives the story of each of its sales.
+// smallRun returns the stories of its sales.
 func (d *drill) smallRun(seed uint64) []*story {
 	d.Helper()
 	s := shop.New(d)
@@ -380,7 +385,7 @@ func (d *drill) smallRun(seed uint64) []*story {
 	for i := range sales {
 		sales[i], stories[i] = s.Sale(a.URL, linearQuota), &story{linearSale: linearSale{quota: linearQuota, limit: 1}}
 	}
-	var mu sync.Mutex // of the stories
+	var mu sync.Mutex // protects the stories
 	questions := &load{d: d, shop: s, ended: make(chan struct{})}
 	var clients sync.WaitGroup
 	var keys atomic.Int64
@@ -437,7 +442,7 @@ func (d *drill) smallRun(seed uint64) []*story {
 	return stories
 }
 
-// linearClient asks one question after the other.
+// linearClient sends one request after the other.
 type linearClient struct {
 	d    *drill
 	shop *shop.Shop
@@ -447,8 +452,9 @@ type linearClient struct {
 	note func(sale int, it deed)
 }
 
-// ask goes on until ended: most questions are purchases under a new key, by one of a few users; every third order that
-// this client holds is cancelled again; a purchase that it knows nothing of is asked for once more, elsewhere.
+// ask goes on until ended is closed. Most requests are purchases under a new key, by one of a few users. While the
+// client holds orders, about every third request cancels the oldest one. A purchase with an unknown outcome is repeated
+// once, at a randomly chosen instance.
 func (c *linearClient) ask(sales []string, ended <-chan struct{}) {
 	type holding struct {
 		sale  int
@@ -487,7 +493,7 @@ func (c *linearClient) cancel(order shop.Attempt) deed {
 	return cancelOrder(c.shop, order, c.urls[c.rng.IntN(len(c.urls))])
 }
 
-// cancelOrder has an order's buyer take it back, and notes what was told.
+// cancelOrder cancels an order as its buyer, and returns the answer.
 func cancelOrder(s *shop.Shop, order shop.Attempt, url string) deed {
 	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
 	status, doc, err := s.Call(http.MethodDelete, url+"/api/v1/orders/"+order.OrderID, s.Token(order.User), nil)
@@ -499,22 +505,22 @@ func cancelOrder(s *shop.Shop, order shop.Attempt, url string) deed {
 	return deed{toCancel, a}
 }
 
-// refusedForGood has Redis admit an attempt and lose its reply; the database, asked instead, has no unit left. Then the
-// unit comes back, before the entry is settled: a buyer who was told a plain no must not get it.
+// refusedForGood has Redis admit an attempt and loses its reply; the database, asked instead, has no unit left. Then a
+// unit is released before the entry is settled. A buyer with a final refusal must not get that unit.
 func refusedForGood(d *drill) {
 	s := shop.New(d)
 	link := d.proxy(s.Redis.Addr())
 	none := testkit.Redis(d)
 	gated, alone := s.Start("--redis", link.RedisURL()), s.Start("--redis", none.URL())
 	none.Kill()
-	s.Buy(&shop.Attempt{User: "before", Key: "k", URL: gated.URL}, s.Sale(gated.URL, 1)) // so that Redis has the script
+	s.Buy(&shop.Attempt{User: "before", Key: "k", URL: gated.URL}, s.Sale(gated.URL, 1)) // loads the script into Redis
 	sale := s.Sale(gated.URL, 1)
 	client := d.client(s.Redis)
 	reports := func() string { return d.tell(client, "HGETALL", "fs:instances") }
 	last := reports()
-	// An instance tells its gates of such an order once a second, and reports right after that.
+	// An instance brings such an order to the gate once a second, and reports right after that.
 	d.until(recoveryTime, "the instance has just looked at its gates", func() (bool, error) { return reports() != last, nil })
-	first := shop.Attempt{User: "first", Key: "k1", URL: alone.URL} // of which the gate doesn't hear before its next look
+	first := shop.Attempt{User: "first", Key: "k1", URL: alone.URL} // the gate gets it at the next look
 	s.Buy(&first, sale)
 	link.LoseReplies()
 	second := shop.Attempt{User: "second", Key: "k2", URL: gated.URL}

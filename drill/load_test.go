@@ -20,11 +20,11 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// crowd is how many buyers are on their way at once.
+// crowd is how many buyers are active at once.
 const crowd = 50
 
-// load is a crowd of buyers that comes and comes: each asks for one unit, once, under a key of its own, and notes what
-// it was told.
+// load is a crowd of buyers who come until it is stopped. Each makes one attempt for one unit, under a key of its own,
+// and the answer is recorded.
 type load struct {
 	d     *drill
 	shop  *shop.Shop
@@ -38,25 +38,25 @@ type load struct {
 	waiting  []waiting
 }
 
-// waiting is closed when so many answers are there.
+// waiting is a wait for a number of answers. The channel there is closed when they have come.
 type waiting struct {
 	answers int
 	there   chan struct{}
 }
 
-// manner is how a crowd comes. The zero value has each buyer come as soon as the one before has an answer.
+// manner is how a crowd comes. In the zero value each buyer comes as soon as an earlier one has its answer.
 type manner struct {
-	every time.Duration          // one buyer in this time, all over the crowd
-	then  func(shop.Attempt)     // what each does once it was told
-	to    func(buyer int) string // the address that it goes to
+	every time.Duration          // one buyer of the whole crowd in this time
+	then  func(shop.Attempt)     // called after each answer
+	to    func(buyer int) string // the address of a buyer's instance
 }
 
-// rush sends a crowd to a sale, spread over the instances at the addresses.
+// rush starts a crowd at a sale, spread over the instances at the addresses.
 func (d *drill) rush(s *shop.Shop, sale string, urls ...string) *load {
 	return d.rushAs(s, sale, manner{to: func(buyer int) string { return urls[buyer%len(urls)] }})
 }
 
-// rushAs sends one that comes in a certain manner.
+// rushAs starts a crowd that comes in a given manner.
 func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
 	l := &load{d: d, shop: s, sale: sale, ended: make(chan struct{})}
 	prefix := fmt.Sprintf("u%d", time.Now().UnixNano())
@@ -84,9 +84,9 @@ func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
 	return l
 }
 
-// turns lets one buyer come in each period, or without one as many as can. Where times don't count, the whole crowd comes
-// four times a second instead: as many at once, but it leaves the processors to the rows beside. A turn that nobody could
-// take is gone.
+// turns lets one buyer come in each period, or, if every is 0, as many as can. If times don't count, every 0 lets the
+// whole crowd come four times a second instead: the concurrency is the same, but other rows get processor time. A turn
+// that no buyer takes is lost.
 func (l *load) turns(every time.Duration) <-chan struct{} {
 	together := 1
 	switch {
@@ -132,7 +132,7 @@ func (l *load) note(a shop.Attempt) {
 	}
 }
 
-// more waits until so many more attempts have ended, well or badly, but no longer than most.
+// more waits until so many more attempts have ended, with any answer. After most the row fails.
 func (l *load) more(answers int, most time.Duration) {
 	l.d.Helper()
 	l.mu.Lock()
@@ -152,7 +152,7 @@ func (l *load) soFar() []shop.Attempt {
 	return append([]shop.Attempt(nil), l.attempts...)
 }
 
-// stop ends the load and gives what every buyer was told.
+// stop ends the load and returns all attempts.
 func (l *load) stop() []shop.Attempt {
 	select {
 	case <-l.ended:
@@ -165,14 +165,14 @@ func (l *load) stop() []shop.Attempt {
 	return attempts
 }
 
-// What a client may ask for.
+// Requests of a client.
 const (
 	toBuy    = "buy"
 	toCancel = "cancel"
 	toPay    = "pay"
 )
 
-// What an answer says to its client. One whose attempt is queued, or was told 503, doesn't know what it will be.
+// What an answer means to its client. After a 202, a 503 or no answer the outcome is unknown.
 const (
 	saidYes     = "ok"
 	saidNo      = "refused"
@@ -190,13 +190,13 @@ func said(status int) string {
 	}
 }
 
-// deed is one thing that a client asked for, with the order that it was about.
+// deed is a request of a client, with its order and its answer.
 type deed struct {
 	does string
 	shop.Attempt
 }
 
-// record is what the clients of a row did and were told. What is added twice is in it once.
+// record holds what the clients of a row did and were told. Adding the same deed twice stores it once.
 type record struct {
 	mu    sync.Mutex
 	deeds map[deed]struct{}
@@ -221,7 +221,7 @@ func (r *record) add(does string, attempts ...shop.Attempt) {
 	}
 }
 
-// event is one line of a record: a client asked (invoke), or was told (ok, refused, unknown).
+// event is one line of a record: a client's request (invoke), or its answer (ok, refused, unknown).
 type event struct {
 	At     time.Time `json:"at"`
 	Event  string    `json:"event"`
@@ -234,7 +234,7 @@ type event struct {
 	Code   string    `json:"code,omitempty"`
 }
 
-// events are all that happened in the order of time.
+// events returns all events in the order of time.
 func (r *record) events() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,13 +250,13 @@ func (r *record) events() []event {
 	return list
 }
 
-// recordFolder is where the full form keeps its records, from the folder of this package.
+// recordFolder is where the full form stores its records, relative to the folder of this package.
 const recordFolder = "../build/drill"
 
-// unfit are the characters of a row's name that a file's name should not have.
+// unfit matches the characters of a row's name that a file name should not have.
 var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 
-// artifact is the path of a file that a row leaves. The short form leaves none, unless `go test -artifacts` asks for them.
+// artifact returns the path of a file that a row writes. The short form keeps none, unless `go test -artifacts` is set.
 func artifact(t *testing.T, name, ext string) string {
 	t.Helper()
 	folder := recordFolder
@@ -268,7 +268,7 @@ func artifact(t *testing.T, name, ext string) string {
 	return filepath.Join(folder, unfit.ReplaceAllString(strings.ToLower(name), "-")+ext)
 }
 
-// write leaves the record as JSON, one event a line.
+// write writes the record to a file as JSON, one event per line.
 func (r *record) write(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Create(path)

@@ -35,7 +35,7 @@ func loginsWithoutEnd(d *drill) {
 					return
 				case <-ticker.C:
 				}
-				name := []string{"admin", fmt.Sprint("stranger-", n)}[try%2] // one that is there, and one that is not
+				name := []string{"admin", fmt.Sprint("stranger-", n)}[try%2] // one exists, the other does not
 				body := fmt.Appendf(nil, `{"name":%q,"password":"guess number %d"}`, name, try)
 				r, err := ask(d.Context(), client, http.MethodPost, a.URL+"/api/v1/sessions", bytes.NewReader(body), "Content-Type", "application/json")
 				what := fmt.Sprint(r.status, " ", r.code())
@@ -81,7 +81,7 @@ func loginsWithoutEnd(d *drill) {
 	if is > max(10*was, time.Second) {
 		d.Errorf("95 of 100 buyers were served within %s before, and within %s among the log-ins", was, is)
 	}
-	// A hashing takes 19 MiB: two at a time are far from this, and two hundred far above.
+	// A password hash takes 19 MiB. Two at a time stay far below this bound, two hundred far exceed it.
 	if most-before > 192<<20 {
 		d.Errorf("its memory went from %d MiB to %d MiB", before>>20, most>>20)
 	}

@@ -16,36 +16,36 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// marathonRows are those that last.
+// marathonRows are rows with a long run.
 var marathonRows = []row{
 	{30, "marathon: random faults of all parts, one after the other and two at once", "nothing lost, doubled or over; the rest is sold", marathon},
 }
 
-// marathonPace is how often a buyer comes.
+// marathonPace is the time between two buyers.
 var marathonPace = span(10*time.Millisecond, 5*time.Millisecond)
 
 const (
 	marathonInstances = 3
-	// marathonPays is that every so many confirmed orders one is paid, until half of the quota is.
+	// marathonPays: one in so many confirmed orders is paid, until half of the quota is.
 	marathonPays = 20
 )
 
-// fault is one that a part can have: it begins, lasts, and ends.
+// fault is a fault of a part, which has a begin and an end.
 type fault struct {
-	part  string // which has one at a time
+	part  string // a part has one fault at a time
 	name  string
 	begin func()
 	end   func()
 }
 
-// episode is when which faults are there: after the one before is over and a pause, and so long.
+// episode is a pause, and then faults that last for some time.
 type episode struct {
 	pause, lasts time.Duration
 	faults       []int
 }
 
-// schedule draws episodes by a seed until they fill a time. Each is one fault, or two of different parts; of faults with
-// one name, as of several instances, any.
+// schedule draws episodes from a seed until they fill a time. Each has one fault, or two of different parts. Adjacent
+// faults with the same name, such as those of several instances, count as one kind, of which one is drawn.
 func schedule(seed uint64, total, longestPause, longest time.Duration, faults []fault) (list []episode) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	between := func(least, most time.Duration) time.Duration {
@@ -75,7 +75,7 @@ func schedule(seed uint64, total, longestPause, longest time.Duration, faults []
 	return list
 }
 
-// marathonSeed is that of DRILL_SEED, or a new one.
+// marathonSeed returns the seed of DRILL_SEED, or a new one.
 func marathonSeed(d *drill) uint64 {
 	text, given := os.LookupEnv("DRILL_SEED")
 	if !given || text == "" {
@@ -88,8 +88,8 @@ func marathonSeed(d *drill) uint64 {
 	return seed
 }
 
-// marathon runs three instances for a long time, while one part after the other fails. Whenever a buyer hears that the
-// sale is sold out, another one cancels, so that the sale stays at its last units.
+// marathon runs three instances for a long time while random parts fail. Whenever a buyer is told that the sale is sold
+// out, another buyer cancels an order, so that the sale stays at its last units.
 func marathon(d *drill) {
 	seed := marathonSeed(d)
 	db, redis := testkit.MariaDB(d), testkit.Redis(d)
@@ -109,7 +109,7 @@ func marathon(d *drill) {
 		deaths = append(deaths, fault{fmt.Sprint("instance ", i), "an instance killed", func() { instance.Kill() }, func() { instance = m.start(i, link.RedisURL()) }})
 		cuts = append(cuts, fault{fmt.Sprint("link ", i), "an instance cut off from Redis", link.Cut, link.Restore})
 	}
-	faults = slices.Concat(faults, cuts, deaths) // in the order in which they end: what comes up last needs all others
+	faults = slices.Concat(faults, cuts, deaths) // they end in this order: an instance needs all other parts
 	m.sale = s.SaleToPay(m.address(0), int(m.quota), 3600)
 	episodes := schedule(seed, span(12*time.Second, 10*time.Minute), span(time.Second, 4*time.Second), span(1500*time.Millisecond, 8*time.Second), faults)
 	note := fmt.Sprintf("DRILL_SEED=%d repeats these faults", seed)
@@ -138,7 +138,7 @@ func marathon(d *drill) {
 	d.result.Happened = fmt.Sprintf("seed %d; %s; %s; %d cancelled, %d paid", seed, listed(counts), d.tally(attempts), m.count(toCancel), m.count(toPay))
 }
 
-// pass waits for a time of the schedule to be over.
+// pass waits for a time of the schedule.
 func (d *drill) pass(t time.Duration) {
 	d.Helper()
 	select {
@@ -148,7 +148,7 @@ func (d *drill) pass(t time.Duration) {
 	}
 }
 
-// listed names things that were counted, in the order of their names.
+// listed formats counts, in the order of their names.
 func listed(counts map[string]int) string {
 	text := ""
 	for i, name := range slices.Sorted(maps.Keys(counts)) {
@@ -160,7 +160,7 @@ func listed(counts map[string]int) string {
 	return text
 }
 
-// runners are the buyers of a marathon, and what they do after they have bought.
+// runners are the buyers of a marathon, and what they do after their purchases.
 type runners struct {
 	d     *drill
 	shop  *shop.Shop
@@ -169,12 +169,12 @@ type runners struct {
 	urls  [marathonInstances]atomic.Pointer[string]
 
 	mu        sync.Mutex
-	held      []shop.Attempt // confirmed orders that nobody has done anything with, the oldest first
+	held      []shop.Attempt // confirmed orders that are neither paid nor cancelled, the oldest first
 	confirmed int
 	deeds     []deed
 }
 
-// start runs an instance, of which buyers hear.
+// start runs an instance and stores its address for the buyers.
 func (m *runners) start(i int, redis string) *shop.Instance {
 	m.d.Helper()
 	instance := m.shop.Start("--redis", redis, "--ack-wait", "800ms")
@@ -182,11 +182,11 @@ func (m *runners) start(i int, redis string) *shop.Instance {
 	return instance
 }
 
-// address is where a buyer goes; an instance that is down is not there.
+// address returns the address of a buyer's instance, which may be down.
 func (m *runners) address(buyer int) string { return *m.urls[buyer%marathonInstances].Load() }
 
-// goOn is what a buyer does once it was told: pay, keep the order, or, when the sale is sold out, see to it that the
-// oldest order that is kept is cancelled.
+// goOn is called after each answer. A buyer with an order pays or keeps it. If the sale is sold out, the oldest kept
+// order is cancelled.
 func (m *runners) goOn(a shop.Attempt) {
 	m.mu.Lock()
 	var todo func(order shop.Attempt, url string) (deed, bool)
@@ -217,7 +217,7 @@ func (m *runners) goOn(a shop.Attempt) {
 	m.d.record.add(it.does, it.Attempt)
 }
 
-// pay pays an order, and notes what the provider was told. Where no payment could be started nothing was paid.
+// pay pays an order, and returns the provider's callback with its answer. If no payment was started, nothing was paid.
 func (m *runners) pay(order shop.Attempt, url string) (it deed, started bool) {
 	status, doc, err := m.shop.Call(http.MethodPost, url+"/api/v1/orders/"+order.OrderID+"/payments", m.shop.Token(order.User), nil)
 	id, _ := doc["payment_id"].(string)
@@ -234,7 +234,7 @@ func (m *runners) pay(order shop.Attempt, url string) (it deed, started bool) {
 	return deed{toPay, a}, true
 }
 
-// check holds what was done with the orders against what they are.
+// check compares the orders with what was done to them.
 func (m *runners) check() {
 	m.d.Helper()
 	books, err := openLedger(m.shop.Database)
@@ -252,7 +252,7 @@ func (m *runners) check() {
 	}
 }
 
-// count counts what was done and answered so.
+// count returns the number of such deeds that succeeded.
 func (m *runners) count(does string) (n int) {
 	for _, it := range m.deeds {
 		if it.does == does && said(it.Status) == saidYes {

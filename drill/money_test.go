@@ -13,14 +13,14 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// moneyRows are faults of clocks and of payments.
+// moneyRows are faults of clocks and payments.
 var moneyRows = []row{
 	{15, "the app's clock is an hour off, either way", "windows and expiry unchanged", wrongClocks},
 	{16, "payment and expiry race; callbacks replayed or in conflict", "one outcome; refunds", payAgainstExpiry},
 }
 
-// wrongClocks sells with an instance whose clock is right, one whose clock is an hour ahead and one that is an hour
-// behind. Each begins and ends a sale, expires orders and takes payments when the database says so.
+// wrongClocks sells on an instance whose clock is right, one whose clock is an hour ahead and one whose clock is an
+// hour behind. On all three, sales must begin and end, orders expire and payments be accepted by the stores' clocks.
 func wrongClocks(d *drill) {
 	s := shop.New(d)
 	s.Binary = shop.Build(d, "-tags", "failpoints")
@@ -28,7 +28,7 @@ func wrongClocks(d *drill) {
 	ahead := s.StartWith([]string{"FLASHSALE_CLOCK_OFFSET=1h"}, "--pay-grace", "0s")
 	behind := s.StartWith([]string{"FLASHSALE_CLOCK_OFFSET=-1h"}, "--pay-grace", "0s")
 	instances := map[string]string{"right": right.URL, "an hour ahead": ahead.URL, "an hour behind": behind.URL}
-	// Bearer tokens are the one thing that an instance's own clock judges: it shows that the clocks are off.
+	// Only bearer tokens are judged by an instance's own clock, so they show that the clocks are off.
 	for url, want := range map[string]int{right.URL: http.StatusOK, ahead.URL: http.StatusUnauthorized, behind.URL: http.StatusOK} {
 		status, doc, err := s.Call(http.MethodGet, url+"/api/v1/orders", tokenFor(d, "ann", time.Hour), nil)
 		if err != nil || status != want {
@@ -64,10 +64,10 @@ func wrongClocks(d *drill) {
 	d.recovered(s, sale, int64(quota), attempts, right.URL, behind.URL)
 }
 
-// longLife is that of a token which is good on an instance whose clock is an hour ahead.
+// longLife is the life of a token that is also valid on an instance whose clock is an hour ahead.
 const longLife = 24 * time.Hour
 
-// tokenFor signs a buyer in for as long as is said.
+// tokenFor returns a buyer's token that is valid for life.
 func tokenFor(d *drill, user string, life time.Duration) string {
 	d.Helper()
 	token, _, err := service.NewTokens([]byte(shop.Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, life)
@@ -77,7 +77,7 @@ func tokenFor(d *drill, user string, life time.Duration) string {
 	return token
 }
 
-// visit is a purchase with a token of long life, on a path that the visitor has, or asks for.
+// visit makes a purchase with a token of longLife. If path is empty, it requests one first.
 func (d *drill) visit(s *shop.Shop, sale, user, path, url string) shop.Attempt {
 	a := shop.Attempt{User: user, Key: "key-" + user, URL: url, Invoked: time.Now()}
 	token := tokenFor(d, user, longLife)
@@ -100,11 +100,11 @@ func (d *drill) visit(s *shop.Shop, sale, user, path, url string) shop.Attempt {
 	return a
 }
 
-// judged is how far a moment may seem to be from what the stores' clocks said, on a busy machine: far below an hour.
+// judged is how far an answer may be from the stores' clocks, since the machine may be busy: far below an hour.
 const judged = time.Second
 
-// windows has buyers knock at every instance from before a sale begins until it is over: half of them ask for a path, the
-// others come with one, so that the gate itself has to judge.
+// windows has buyers try to buy at every instance from before a sale begins until after it ends. Half of them request a
+// path; the others have one, so that only the gate checks the window.
 func (d *drill) windows(s *shop.Shop, operator string, instances map[string]string) {
 	d.Helper()
 	starts := time.Now().Add(4 * time.Second).UTC().Truncate(time.Millisecond)
@@ -153,7 +153,7 @@ func (d *drill) windows(s *shop.Shop, operator string, instances map[string]stri
 	s.Books(sale)
 }
 
-// expiry has an order of every instance expire.
+// expiry lets one order on each instance expire.
 func (d *drill) expiry(s *shop.Shop, operator string, instances map[string]string) {
 	d.Helper()
 	const paySeconds = 2
@@ -196,7 +196,7 @@ func (d *drill) expiry(s *shop.Shop, operator string, instances map[string]strin
 	}
 }
 
-// pay pays an order by a callback whose timestamp is right; with the time of a wrong clock it is refused.
+// pay pays an order by a callback with the right timestamp. Callbacks with the time of a wrong clock must be refused.
 func (d *drill) pay(s *shop.Shop, a shop.Attempt, txn string) {
 	d.Helper()
 	doc := s.Must(http.StatusCreated, http.MethodPost, a.URL+"/api/v1/orders/"+a.OrderID+"/payments", tokenFor(d, a.User, longLife), nil)
@@ -211,13 +211,13 @@ func (d *drill) pay(s *shop.Shop, a shop.Attempt, txn string) {
 	}
 }
 
-// payAgainstExpiry races payments against expiry, then repeats every callback and sends others that are in conflict with
-// them, forged or stale: nothing may change. One paid order is refunded, and its unit sold again.
+// payAgainstExpiry races payments against expiry. Then it repeats every callback and sends others that are in conflict
+// with them, forged or stale: nothing may change. One paid order is refunded, and its unit sold again.
 func payAgainstExpiry(d *drill) {
 	orders := size(100, 1_000)
 	s := shop.New(d)
 	a, b := s.Start("--pay-grace", "0s"), s.Start("--pay-grace", "0s")
-	sale := s.SaleToPay(a.URL, orders, size(10, 15)) // which covers starting all payments on a slow machine
+	sale := s.SaleToPay(a.URL, orders, size(10, 15)) // long enough to start all payments on a slow machine
 	books := d.watch(s, sale)
 	attempts := s.Rush(sale, "u", orders, nil, a.URL, b.URL)
 	d.told(attempts, "201")
@@ -255,7 +255,7 @@ func payAgainstExpiry(d *drill) {
 	d.recovered(s, sale, int64(orders), slices.Concat(attempts, resold), a.URL, b.URL)
 }
 
-// refund takes the first paid order back, once; its callback, should it come again, changes nothing.
+// refund refunds the first paid order. A second refund is refused, and repeated callbacks change nothing.
 func (d *drill) refund(s *shop.Shop, attempts []shop.Attempt, payments []shop.Payment, urls [2]string) {
 	d.Helper()
 	for i, a := range attempts {

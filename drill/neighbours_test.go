@@ -12,8 +12,8 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// neighbourRows are faults of one sale, or the doings of one user, that must not reach the others. Their numbers are
-// those of docs/holes.md.
+// neighbourRows are faults of one sale, or requests of one user, that must not affect other sales and users. Their
+// numbers are those of docs/holes.md.
 var neighbourRows = []row{
 	{49, "the stock row of one sale is locked for long", "other sales are confirmed and expire as before", lockedNeighbour},
 	{50, "the books of one sale are wrong", "other sales are confirmed and expire as before; told once", wrongNeighbour},
@@ -21,15 +21,16 @@ var neighbourRows = []row{
 }
 
 const (
-	// unhurried is how often a buyer comes to a sale in these rows: often enough to fill every batch, and no overload.
+	// unhurried is how often a buyer comes to a sale in these rows: often enough to fill every batch, without an
+	// overload.
 	unhurried = 10 * time.Millisecond
-	// listEvery is how often the lists of row 56 come.
+	// listEvery is the time between two lists of row 56.
 	listEvery = time.Second / 15
-	// expired is how soon orders end whose time is over.
+	// expired is how soon overdue orders must expire.
 	expired = 5 * time.Second
 )
 
-// neighbours are a sale in trouble and another, on two instances, with a crowd that comes to each.
+// neighbours are a sale in trouble and another sale, on two instances, with a crowd at each.
 type neighbours struct {
 	*drill
 	shop            *shop.Shop
@@ -59,7 +60,7 @@ func (d *drill) neighbours() *neighbours {
 	return n
 }
 
-// overdue ends the time to pay of some orders of a sale, and gives what tells whether they have expired.
+// overdue ends the time to pay of some orders of a sale. The returned function reports whether they have expired.
 func (n *neighbours) overdue(sale string, orders int) (gone func() (bool, error)) {
 	n.Helper()
 	n.execute(n.books.db, fmt.Sprintf("UPDATE orders SET expires_at_ms = 1 WHERE sale_id = '%s' AND status = 'pending' LIMIT %d", sale, orders))
@@ -70,7 +71,7 @@ func (n *neighbours) overdue(sale string, orders int) (gone func() (bool, error)
 	}
 }
 
-// bear sees to it that the other sale is as it was while the first is in trouble.
+// bear checks that the other sale works as before while the first is in trouble.
 func (n *neighbours) bear(trouble time.Duration) {
 	n.Helper()
 	from := time.Now()
@@ -82,7 +83,7 @@ func (n *neighbours) bear(trouble time.Duration) {
 	attempts := within(n.crowds[1].soFar(), from, time.Now())
 	longest, p99 := slowest(attempts)
 	n.told(attempts, "201")
-	// The short form runs beside other tests.
+	// The short form runs beside other tests, so its bound is higher.
 	if p99 > span(2*time.Second, 500*time.Millisecond) {
 		n.Errorf("the slowest in a hundred waited %s", p99)
 	}
@@ -90,7 +91,7 @@ func (n *neighbours) bear(trouble time.Duration) {
 		n.tally(attempts), p99.Round(time.Millisecond), longest.Round(time.Millisecond))
 }
 
-// over ends the row once the trouble is.
+// over ends the row once the trouble is over.
 func (n *neighbours) over() {
 	n.Helper()
 	for i, sale := range []string{n.other, n.troubled} {

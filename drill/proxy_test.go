@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// firstPort and ports give a range below the one that outgoing connections use, so that no client can take the
-	// port of a proxy that is cut.
+	// firstPort and ports give a range below that of outgoing connections, so that no client can take the port of a
+	// proxy that is cut.
 	firstPort, ports = 20000, 12000
-	// portTries bounds the ports tried when others have them already.
+	// portTries bounds the ports tried when others are in use.
 	portTries = 20
 )
 
-// proxy stands between the engine and a store, and makes the faults of a network. Its methods are for the goroutine
-// of its row.
+// proxy stands between the engine and a store and causes the faults of a network. Only the goroutine of its row may
+// call its methods.
 //
-// The links are toxiproxy's. Its toxics, added to living links, can wait for ever for one whose client has just gone;
-// so ours stand in every link from the start and are switched.
+// Its links are those of toxiproxy. A toxic that is added to an open link can wait for ever if the link's client has
+// just gone. So this package's toxics are in every link from the start, and are switched on and off.
 type proxy struct {
 	d      *drill
 	proxy  *toxiproxy.Proxy
 	losses *losses
 }
 
-// proxy makes one before a server.
+// proxy starts a proxy in front of a server.
 func (d *drill) proxy(upstream string) *proxy {
 	d.Helper()
 	toxics.Register("requests", new(requests))
@@ -58,7 +58,7 @@ func (d *drill) proxy(upstream string) *proxy {
 	return nil
 }
 
-// add puts our toxic into one direction of the links to come.
+// add adds this package's toxic to one direction of all future links.
 func (p *proxy) add(direction string) {
 	name := map[string]string{"upstream": "requests", "downstream": "replies"}[direction]
 	w, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"name": %q, "type": %q, "stream": %q, "toxicity": 1}`, name, name, direction)))
@@ -73,48 +73,48 @@ func (p *proxy) add(direction string) {
 	}
 }
 
-// Addr stays the same whatever happens.
+// Addr returns the proxy's address, which never changes.
 func (p *proxy) Addr() string { return p.proxy.Listen }
 
-// RedisURL is the address in the form of the settings.
+// RedisURL returns the address in the form of the settings.
 func (p *proxy) RedisURL() string { return "redis://" + p.Addr() + "/0" }
 
-// Cut ends all connections; new ones are refused.
+// Cut ends all connections and refuses new ones.
 func (p *proxy) Cut() { p.proxy.Stop() }
 
-// Restore ends every fault. Connections that stand are ended too: what they have lost would be missing for ever.
+// Restore ends every fault. It also ends open connections, because their lost bytes would be missing for ever.
 func (p *proxy) Restore() { p.Point(p.proxy.Upstream) }
 
-// Point leads to another server from now on, as a name does after a failover.
+// Point directs new connections to another server, as a name does after a failover.
 func (p *proxy) Point(upstream string) {
 	p.d.Helper()
 	p.Cut()
 	p.losses.silent.Store(false)
 	p.losses.text.Store(nil)
 	p.proxy.Upstream = upstream
-	// A server that another row starts at this moment holds the old socket until the kernel runs the server's program.
+	// If another row starts a server at this moment, its process inherits the socket and holds it until the exec.
 	p.d.until(recoveryTime, "the proxy has its port back", func() (bool, error) {
 		err := p.proxy.Start()
 		return err == nil, err
 	})
 }
 
-// LoseReplies lets requests pass and drops what the server says, until a Restore: the client waits in vain. A new
-// connection gets no further than its greeting, so it is the connections that stand whose requests are done.
+// LoseReplies passes requests on and drops all replies until a Restore: the client gets no answer. A new connection
+// does not get past its greeting, so only requests on open connections are executed.
 func (p *proxy) LoseReplies() { p.losses.silent.Store(true) }
 
-// LoseReplyTo lets the next so many requests pass that have a text in them, drops the reply to each and ends its
-// connection. A request is looked at in pieces as they come from the network, of up to 32 KB.
+// LoseReplyTo passes the next so many requests that contain a text on, drops the reply to each and ends its connection.
+// It searches each piece of a request as it comes from the network, at most 32 KB.
 func (p *proxy) LoseReplyTo(text string, times int) {
 	marker := []byte(text)
 	p.losses.left.Store(int64(times))
 	p.losses.text.Store(&marker)
 }
 
-// Lost counts the pieces of replies that were dropped until now.
+// Lost returns the number of reply pieces that were dropped so far.
 func (p *proxy) Lost() int64 { return p.losses.lost.Load() }
 
-// losses are what is to be lost, and what was.
+// losses holds what is to be dropped, and the count of what was.
 type losses struct {
 	silent atomic.Bool
 	text   atomic.Pointer[[]byte]
@@ -123,11 +123,11 @@ type losses struct {
 	made   *connection // only for the goroutine that accepts connections
 }
 
-// connection is what its two directions know of each other.
+// connection is the state that the two directions of a connection share.
 type connection struct{ doomed atomic.Bool }
 
-// requests and replies are our toxics, one for each direction. The links of a connection are made one after the other,
-// upstream first, by the goroutine that has accepted it: so they get the same state.
+// requests and replies are the toxics for the two directions. The goroutine that accepts a connection makes its two
+// links one after the other, upstream first, so both get the same state.
 type (
 	requests struct{ losses *losses }
 	replies  struct{ losses *losses }
@@ -140,7 +140,7 @@ func (t *requests) NewState() any {
 
 func (t *replies) NewState() any { return t.losses.made }
 
-// Pipe marks the connection whose reply is to be lost, before the server can answer.
+// Pipe marks the connection whose reply is to be dropped, before the server can answer.
 func (t *requests) Pipe(stub *toxics.ToxicStub) {
 	defer stub.Close()
 	c, _ := stub.State.(*connection)
@@ -152,7 +152,7 @@ func (t *requests) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// Pipe passes replies on, or doesn't.
+// Pipe passes replies on or drops them.
 func (t *replies) Pipe(stub *toxics.ToxicStub) {
 	defer stub.Close()
 	c, _ := stub.State.(*connection)
@@ -160,7 +160,7 @@ func (t *replies) Pipe(stub *toxics.ToxicStub) {
 		switch {
 		case c.doomed.Load():
 			t.losses.lost.Add(1)
-			stub.Close() // which ends the connection
+			stub.Close() // ends the connection
 		case t.losses.silent.Load():
 			t.losses.lost.Add(1)
 		default:
@@ -177,7 +177,7 @@ func TestProxy(t *testing.T) {
 	addr := p.Addr()
 	beside := d.client(first)
 	var through *redis.Client
-	connect := func() { // anew: a client may not know yet that the proxy has ended its connections
+	connect := func() { // a new client: an old one may not have noticed that the proxy has ended its connections
 		through = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: 2 * time.Second})
 		t.Cleanup(func() { _ = through.Close() })
 	}

@@ -38,21 +38,23 @@ var redisRows = []row{
 }
 
 var (
-	// redisPhase is how many buyers are answered before, in and after a fault; redisRest is about what fresh buyers find.
+	// redisPhase is how many buyers are answered in each phase: before, in and after a fault. redisRest is about how
+	// many units are left for new buyers.
 	redisPhase = size(100, 2_500)
 	redisRest  = size(600, 3_000)
 )
 
-// ackWait is the engine's own default: what Redis has lost, or nobody was woken for, is answered as queued then.
+// ackWait is the engine's default. After it an attempt that Redis lost, or whose buyer was not woken, is answered as
+// queued.
 const ackWait = "--ack-wait=800ms"
 
-// onDisk makes a Redis that has every command on disk before it answers.
+// onDisk makes Redis write every command to disk before it answers.
 var onDisk = []string{"--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"}
 
-// units are so many that a row of so many phases leaves a rest.
+// units returns a quota that leaves a rest after so many phases.
 func units(phases int) int { return phases*redisPhase + redisRest }
 
-// scene is what these rows begin with: a sale, books that are watched, and a crowd that buys.
+// scene is the start of these rows: a sale, watched books, and a crowd that buys.
 type scene struct {
 	*drill
 	shop  *shop.Shop
@@ -61,11 +63,11 @@ type scene struct {
 	quota int
 
 	watched  func()
-	load     *load // nil: nobody buys
+	load     *load // nil: no crowd
 	attempts []shop.Attempt
 }
 
-// scene opens a sale and lets a first phase pass.
+// scene makes a sale and waits for the first phase.
 func (d *drill) scene(s *shop.Shop, quota int, instances ...*shop.Instance) *scene {
 	d.Helper()
 	sc := &scene{drill: d, shop: s, quota: quota}
@@ -79,7 +81,7 @@ func (d *drill) scene(s *shop.Shop, quota int, instances ...*shop.Instance) *sce
 	return sc
 }
 
-// resume lets a crowd come, pause waits until everyone in it has an answer.
+// resume starts a crowd; pause stops it and waits until every buyer has an answer.
 func (sc *scene) resume() { sc.load = sc.rush(sc.shop, sc.sale, sc.urls...) }
 
 func (sc *scene) pause() {
@@ -89,13 +91,13 @@ func (sc *scene) pause() {
 	}
 }
 
-// phase waits until the crowd has had so many more answers.
+// phase waits until the crowd has redisPhase more answers.
 func (sc *scene) phase() {
 	sc.Helper()
 	sc.load.more(redisPhase, time.Minute)
 }
 
-// soFar is what everyone was told until now.
+// soFar returns all attempts so far.
 func (sc *scene) soFar() []shop.Attempt {
 	if sc.load == nil {
 		return sc.attempts
@@ -103,14 +105,14 @@ func (sc *scene) soFar() []shop.Attempt {
 	return append(slices.Clone(sc.attempts), sc.load.soFar()...)
 }
 
-// trickle lets one buyer come after the other, as long as a fault is to last: a crowd would buy everything meanwhile.
+// trickle lets buyers come slowly for as long as a fault is to last: a crowd would buy all units meanwhile.
 func (sc *scene) trickle(lasts time.Duration) {
 	few := sc.rushAs(sc.shop, sc.sale, manner{every: 50 * time.Millisecond, to: func(buyer int) string { return sc.urls[buyer%len(sc.urls)] }})
 	<-time.After(lasts)
 	sc.attempts = append(sc.attempts, few.stop()...)
 }
 
-// confirmed are the orders that were asked for and confirmed between two moments.
+// confirmed returns the attempts that were both sent and confirmed between two times.
 func (sc *scene) confirmed(from, to time.Time) (list []shop.Attempt) {
 	for _, a := range sc.soFar() {
 		if a.Confirmed() && a.Invoked.After(from) && a.Answered.Before(to) {
@@ -120,8 +122,8 @@ func (sc *scene) confirmed(from, to time.Time) (list []shop.Attempt) {
 	return list
 }
 
-// askAgain has some who hold an order ask twice more: under its key, which gives the same order, and under another one,
-// which is above their limit.
+// askAgain has some buyers who hold an order ask twice more: under its key, which gives the same order, and under
+// another key, which is above their limit.
 func (sc *scene) askAgain(holders []shop.Attempt) {
 	sc.Helper()
 	if len(holders) == 0 {
@@ -149,15 +151,15 @@ func (sc *scene) askAgain(holders []shop.Attempt) {
 	asking.Wait()
 }
 
-// finish is for rows in which the database was there and units were left: everyone was taken, and fresh buyers buy
-// exactly the rest. detail says what was special.
+// finish ends rows in which the database was up and units were left: every buyer got 201 or 202, and new buyers buy
+// exactly the rest. detail is added to the report.
 func (sc *scene) finish(detail string) {
 	sc.Helper()
 	sc.nothingElse(http.StatusCreated, http.StatusAccepted)
 	sc.settle(detail)
 }
 
-// nothingElse wants every answer to have been one of these.
+// nothingElse fails the row if an answer had another status.
 func (sc *scene) nothingElse(statuses ...int) {
 	sc.Helper()
 	sc.pause()
@@ -167,7 +169,7 @@ func (sc *scene) nothingElse(statuses ...int) {
 	}
 }
 
-// settle is the end of a row.
+// settle ends a row.
 func (sc *scene) settle(detail string) {
 	sc.Helper()
 	sc.pause()
@@ -191,14 +193,14 @@ func (sc *scene) settle(detail string) {
 	}
 }
 
-// ways counts the orders by the way that they came: admitted by the gate, or sold by the database alone.
+// ways counts the orders by their source: admitted by the gate, or sold by the database alone.
 func (sc *scene) ways() (gate, alone int) {
 	sc.Helper()
 	sc.ask("SELECT COALESCE(SUM(source = 'stream'), 0), COALESCE(SUM(source = 'database'), 0) FROM orders WHERE sale_id = ?", &gate, &alone)
 	return gate, alone
 }
 
-// gates are the reasons of all gates that the sale has had, in their order.
+// gates returns the reasons for all gates that the sale has had, in order.
 func (sc *scene) gates() []string {
 	sc.Helper()
 	var reasons string
@@ -206,7 +208,7 @@ func (sc *scene) gates() []string {
 	return strings.Split(reasons, ", ")
 }
 
-// ask reads a line about the sale from the database.
+// ask reads one row about the sale from the database.
 func (sc *scene) ask(query string, into ...any) {
 	sc.Helper()
 	books, err := openLedger(sc.shop.Database)
@@ -219,7 +221,7 @@ func (sc *scene) ask(query string, into ...any) {
 	}
 }
 
-// rebuilt wants the gate to have been replaced, which is noted a moment after the new one is open.
+// rebuilt waits until the gate has been replaced, which is recorded a moment after the new gate is open.
 func (sc *scene) rebuilt() {
 	sc.Helper()
 	shop.Recovered(sc, "the gate is replaced", func() error {
@@ -230,7 +232,7 @@ func (sc *scene) rebuilt() {
 	})
 }
 
-// newGate waits until there is one more than there were, also without any buyer.
+// newGate waits until the sale has had more gates than before, also without any buyer.
 func (sc *scene) newGate(before int) {
 	sc.Helper()
 	shop.Recovered(sc, "a new gate", func() error {
@@ -241,14 +243,14 @@ func (sc *scene) newGate(before int) {
 	})
 }
 
-// client speaks to a Redis beside the engine's instances, over one connection.
+// client returns a client for a Redis, besides those of the engine, with one connection.
 func (d *drill) client(r *testkit.RedisServer) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: r.Addr(), MaxRetries: -1, PoolSize: 1, ReadTimeout: 2 * time.Minute})
 	d.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// tell has a command done that must succeed.
+// tell runs a command that must succeed, and returns its reply.
 func (d *drill) tell(c *redis.Client, command ...any) string {
 	d.Helper()
 	reply, err := c.Do(d.Context(), command...).Result()
@@ -258,7 +260,8 @@ func (d *drill) tell(c *redis.Client, command ...any) string {
 	return fmt.Sprint(reply)
 }
 
-// figure reads one of a section of INFO; 0: it isn't there, as a count of errors that have not happened.
+// figure reads one figure of a section of INFO. It returns 0 if the figure is missing, as is a count of errors that
+// have not happened.
 func (d *drill) figure(c *redis.Client, section, name string) int {
 	d.Helper()
 	for line := range strings.Lines(d.tell(c, "INFO", section)) {
@@ -295,7 +298,7 @@ func killedAndBack(d *drill) {
 	sc.rebuilt()
 }
 
-// appended is the file to which Redis appends its commands.
+// appended returns the file to which Redis appends its commands, and its size.
 func (d *drill) appended(r *testkit.RedisServer) (path string, bytes int64) {
 	d.Helper()
 	files, err := filepath.Glob(filepath.Join(r.Dir(), "appendonlydir", "*.incr.aof"))
@@ -309,12 +312,13 @@ func (d *drill) appended(r *testkit.RedisServer) (path string, bytes int64) {
 	return files[0], info.Size()
 }
 
-// killAndCut kills Redis, cuts from its AOF what came after it had a size, in the middle of a command, and starts it.
+// killAndCut kills Redis, truncates its AOF a few bytes after the size kept, in the middle of a command, and restarts
+// it.
 func (d *drill) killAndCut(r *testkit.RedisServer, kept int64) (lost string) {
 	d.Helper()
 	r.Kill()
 	path, had := d.appended(r)
-	const torn = 9 // bytes of the first command that is lost
+	const torn = 9 // bytes of the first lost command
 	if had <= kept+torn {
 		d.Fatalf("the AOF had %d bytes and has %d: nothing to cut", kept, had)
 	}
@@ -448,7 +452,7 @@ func oneCutOff(d *drill) {
 	}
 	link.Restore()
 	sc.phase()
-	// The way without Redis may lose too many races against the other.
+	// The instance without Redis may lose too many races against the other one.
 	sc.nothingElse(http.StatusCreated, http.StatusAccepted, http.StatusServiceUnavailable)
 	sc.settle(fmt.Sprintf("meanwhile %d were confirmed by the one with Redis, %d by the other", sold[near.URL], sold[far.URL]))
 	if sold[near.URL] == 0 || sold[far.URL] == 0 {
@@ -456,14 +460,14 @@ func oneCutOff(d *drill) {
 	}
 }
 
-// oneCutOffToTheEnd shows what the gate's being over by what the other way has sold comes to when nothing is left.
+// oneCutOffToTheEnd sells to the last unit. The gate has too many units, since the other instance sells without it.
 func oneCutOffToTheEnd(d *drill) {
 	s := shop.New(d)
 	link := d.proxy(s.Redis.Addr())
 	near, far := s.Start(ackWait), s.Start(ackWait, "--redis", link.RedisURL())
 	sc := d.scene(s, 3*redisPhase, near, far)
 	link.Cut()
-	// Who buys under a key is told no only where the gate can be asked.
+	// A buyer with a request key gets a refusal only where the gate can be asked.
 	for told := map[string]bool{}; len(told) < 2 && !d.Failed(); {
 		sc.phase()
 		for _, a := range sc.load.soFar() {
@@ -484,7 +488,7 @@ func repliesLost(d *drill) {
 	sc := d.scene(s, units(5), s.Start(ackWait, "--redis", link.RedisURL()), s.Start(ackWait, "--redis", link.RedisURL()))
 	whole := sc.watchGate()
 	times := size(30, 200)
-	for range times { // one at a time: the client asks again, and the script meets what it has done
+	for range times { // one at a time: the client repeats the call, and the script meets its own effects
 		link.LoseReplyTo("evalsha", 1)
 		sc.load.more(redisPhase/times, time.Minute)
 	}
@@ -524,7 +528,7 @@ func outOfMemory(d *drill) {
 	sc := d.scene(s, units(4), s.Start(ackWait), s.Start(ackWait))
 	whole := sc.watchGate()
 	to := d.client(s.Redis)
-	// At first what fits is a matter of luck, then nothing does.
+	// At first some commands still fit into the memory, then none does.
 	d.tell(to, "CONFIG", "SET", "maxmemory", d.figure(to, "memory", "used_memory"))
 	sc.phase()
 	d.tell(to, "CONFIG", "SET", "maxmemory", d.figure(to, "memory", "used_memory")/2)
@@ -584,15 +588,15 @@ func fewClients(d *drill) {
 	}
 }
 
-// wholeness reads a gate at one instant: units left, in flight, entries of the stream, users with a unit.
+// wholeness reads a gate at one instant: units left, in flight, entries of the stream, and fields of the hash of users.
 const wholeness = `
 local gate = redis.call('HMGET', KEYS[1], 'left', 'inflight')
 if not gate[1] then return false end
 return {tonumber(gate[1]), tonumber(gate[2]), redis.call('XLEN', KEYS[2]), redis.call('HLEN', KEYS[3])}`
 
-// watchGate looks at the gate all the time until the function that it gives is called, which fails the row if an admit
-// or an acknowledgement was ever seen half done: every unit is left or some user's, and every unit in flight has its
-// entry. It is for buyers of one unit each.
+// watchGate checks the gate until the returned function is called. That function fails the row if an admit or an
+// acknowledgement was ever half done: every unit is left or belongs to a user, and every unit in flight has an entry.
+// Each buyer must buy one unit.
 func (sc *scene) watchGate() (end func()) {
 	sc.Helper()
 	c := sc.client(sc.shop.Redis)
@@ -611,11 +615,11 @@ func (sc *scene) watchGate() (end func()) {
 			case <-ticker.C:
 			}
 			v, err := c.Eval(ctx, wholeness, []string{key("gate"), key("stream"), key("units")}).Int64Slice()
-			if err != nil { // no gate, or no Redis that answers
+			if err != nil { // no gate, or no answer from Redis
 				continue
 			}
 			looks++
-			// One field of the users' is nobody's.
+			// One field of the users' hash is a mark of the gate, not a user.
 			if left, inflight, stream, users := v[0], v[1], v[2], v[3]-1; left+users != int64(sc.quota) || inflight != stream {
 				wrong = fmt.Sprintf("%d left and %d with users, of %d; %d in flight in %d entries", left, users, sc.quota, inflight, stream)
 			}

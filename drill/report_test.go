@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// result is what a row has shown.
+// result is the outcome of a row.
 type result struct {
 	Number    int
 	Fault     string
 	Expected  string
-	Happened  string // in a few words, with what was counted
+	Happened  string // a summary with counts
 	Confirmed int
 	Lost      int
 	Doubled   int
 	Over      int
-	Recovery  time.Duration // from the fault's end to the sale of exactly the rest; 0: there was nothing to recover
+	Recovery  time.Duration // from the end of the fault until exactly the rest is sold; 0: there was nothing to recover
 	Repair    time.Duration // from a death until the gate was right again, without traffic; 0: no gate was wrong
 	Took      time.Duration
 	Passed    bool
@@ -40,7 +40,7 @@ func (r result) line() string {
 		r.Confirmed, r.Lost, r.Doubled, r.Over, r.Recovery.Round(10*time.Millisecond), r.Took.Round(100*time.Millisecond), verdict(r.Passed))
 }
 
-// bite is what a run over a changed engine has shown.
+// bite is the outcome of a run on a changed engine.
 type bite struct {
 	Change   string
 	Expected string
@@ -53,10 +53,10 @@ func (b bite) line() string {
 		b.Found.confirmed, len(b.Found.lost), len(b.Found.doubled), len(b.Found.over), verdict(b.Passed))
 }
 
-// reportPath is from the folder of this package.
+// reportPath is relative to the folder of this package.
 const reportPath = "../docs/drill.md"
 
-// report writes the tables between the marks of the document.
+// report writes the tables to the document, between its marks.
 func report(t *testing.T, results []result, bites []bite, took time.Duration) {
 	t.Helper()
 	page, err := os.ReadFile(reportPath)
@@ -74,7 +74,8 @@ func report(t *testing.T, results []result, bites []bite, took time.Duration) {
 	}
 }
 
-// reportRepairs writes how long gates stayed wrong after each kind of death, if all rows have passed and there were any.
+// reportRepairs writes how long gates stayed wrong after each kind of death. It writes nothing if a row has failed, or
+// if no gate was wrong.
 func reportRepairs(t *testing.T, results []result) {
 	t.Helper()
 	repairs, order := map[string][]time.Duration{}, []string(nil)
@@ -114,10 +115,10 @@ func reportRepairs(t *testing.T, results []result) {
 	}
 }
 
-// between puts a text between the marks of a page that enclose the tables of a whole run.
+// between replaces the text between the marks that enclose the tables of a whole run.
 func between(page, text string) (string, error) { return enclosed(page, "drill", text) }
 
-// enclosed puts a text between the marks of a name.
+// enclosed replaces the text between the marks of a name. It returns an error if a mark is missing.
 func enclosed(page, name, text string) (string, error) {
 	beginMark, endMark := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
 	before, rest, begins := strings.Cut(page, beginMark)
@@ -154,12 +155,12 @@ func bitesTable(bites []bite) string {
 	return b.String()
 }
 
-// cell makes a text one that fits between two bars.
+// cell escapes a text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSpace(text))
 }
 
-// versions are those of the servers.
+// versions returns the versions of the servers.
 func versions(t *testing.T) (list []string) {
 	t.Helper()
 	for _, command := range [][]string{{"mariadbd", "--version"}, {"redis-server", "--version"}} {

@@ -22,8 +22,8 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// A whole purchase, with all that goes wrong beside it, on an instance that logs everything: nothing that opens a door
-// stands in the log, in the figures or in an answer that isn't its owner's.
+// This test makes a whole purchase, with every kind of failure, on an instance that logs everything. No secret may
+// appear in the log, in the figures or in the messages of failed starts.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	d := &drill{T: t}
@@ -118,7 +118,7 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 		shown[page] = string(r.body)
 	}
-	// Then Redis goes, and the database is asked by somebody who may not.
+	// Then Redis is killed, so that the log has its errors. Starts with wrong settings, such as passwords, follow.
 	s.Redis.Kill()
 	post("/sales/"+sale+"/"+text(post("/sales/"+sale+"/path", stranger, ""), "path")+"/orders", stranger, `{"quantity":1}`)
 	d.called(client, http.MethodGet, a.URL+"/readyz", "", "")
@@ -140,7 +140,8 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 }
 
-// failedStarts gives what starts say that can't succeed, by settings that hold the secrets and one mistake.
+// failedStarts returns the output of starts that can't succeed, because their settings have one mistake besides the
+// secrets.
 func (d *drill) failedStarts(s *shop.Shop, secrets map[string]string) map[string]string {
 	d.Helper()
 	host := s.Database[strings.LastIndex(s.Database, "@")+1:]

@@ -13,7 +13,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// sizeRows are faults of a sale that has sold very much. Their numbers are those of docs/holes.md.
+// sizeRows are faults of a sale with very many orders. Their numbers are those of docs/holes.md.
 var sizeRows = []row{
 	{53, "the gate of a sale with very many orders is lost, and then wrong", "replaced in pages: soon, in little memory, without a pause of Redis", largeGate},
 }
@@ -26,9 +26,9 @@ const (
 )
 
 func largeGate(d *drill) {
-	db := testkit.MariaDB(d, "--innodb-buffer-pool-size=1G", "--innodb-max-dirty-pages-pct=0") // as has who keeps so many orders
+	db := testkit.MariaDB(d, "--innodb-buffer-pool-size=1G", "--innodb-max-dirty-pages-pct=0") // settings for so many orders
 	s := shop.On(d, db.NewDatabase(d), testkit.Redis(d))
-	collecting := []string{"GOGC=100"} // the engine sets 400; then the garbage of one log-in counts as memory of the rebuild
+	collecting := []string{"GOGC=100"} // at the engine's 400 the garbage of one log-in would count for the rebuild
 	instances := []*shop.Instance{s.StartWith(collecting), s.StartWith(collecting)}
 	urls := []string{instances[0].URL, instances[1].URL}
 	orders, rest := size(20_000, 1_000_000), 20
@@ -39,7 +39,7 @@ func largeGate(d *drill) {
 	}
 	defer books.close()
 	d.gateThere(s, sale, urls[0])
-	// All units but the rest belong to orders of one unit each; some buyers have cancelled one before.
+	// All units but the rest belong to orders of one unit each; some buyers have another, cancelled order.
 	const insert = `INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash, created_at_ms, expires_at_ms)
 		SELECT CONCAT('%[1]s', LPAD(seq, 32, '%[2]s')), '%[1]s', CONCAT('buyer-', seq), 1, 100, 'CNY', '%[3]s', 'stream', 1, CONCAT('%[2]s', seq), REPEAT('0', 32), seq, %[4]d FROM seq_%[5]d_to_%[6]d`
 	const atOnce = 20_000
@@ -67,7 +67,7 @@ func largeGate(d *drill) {
 		before := make([]int64, len(instances))
 		for i, instance := range instances {
 			before[i] = d.resident(instance)
-			if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", instance.PID()), []byte("5"), 0); err != nil { // the peak begins anew
+			if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", instance.PID()), []byte("5"), 0); err != nil { // resets VmHWM
 				d.Fatal(err)
 			}
 		}
@@ -110,7 +110,7 @@ func atMost(longest time.Duration) string {
 	return "up to " + longest.String()
 }
 
-// replaced waits until a gate is of a newer epoch, and gives how long it was not open.
+// replaced waits until the gate has a newer epoch, and returns how long it was not open.
 func (d *drill) replaced(client *redis.Client, sale string, than int) time.Duration {
 	d.Helper()
 	var closed, opened time.Time
@@ -126,7 +126,7 @@ func (d *drill) replaced(client *redis.Client, sale string, than int) time.Durat
 		opened = time.Now()
 		return fields[0] == "1" && number(epoch) > than, nil
 	})
-	if closed.IsZero() { // it was between two looks
+	if closed.IsZero() { // it was closed only between two looks
 		return 0
 	}
 	return opened.Sub(closed)

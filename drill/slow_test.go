@@ -15,7 +15,7 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// The instance's own time-outs, and what a busy machine may add to them.
+// The instance's own time-outs, and the delay that a busy machine may add to them.
 const (
 	headersCut = 5 * time.Second
 	bodyCut    = 10 * time.Second
@@ -23,20 +23,20 @@ const (
 	cutSlack   = 5 * time.Second
 )
 
-// hoard is a heap of connections that say little, and how long each of them lived.
+// hoard is a set of connections that send little or nothing, and how long each of them lived.
 type hoard struct {
 	what  string
-	lives []time.Duration // of those that were cut
-	kept  int             // those that were not, until the patience was over
+	lives []time.Duration // of the connections that the server cut
+	kept  int             // connections that the server did not cut within the patience
 	err   error
 	done  chan struct{}
 }
 
-// dialers is how many connections are opened at once: a listener's backlog is small.
+// dialers is how many connections are opened at once, because a listener's backlog is small.
 const dialers = 64
 
-// hoard opens n connections to an address, says first on each, and then drip each second, until the server cuts it or
-// patience is over. opened is called when all of them are open.
+// hoard opens n connections to an address, sends first on each, and then drip each second, until the server cuts the
+// connection or patience is over. It calls opened when all connections are open.
 func (d *drill) hoard(what string, n int, address, first, drip string, patience time.Duration, opened func()) *hoard {
 	h := &hoard{what: what, done: make(chan struct{})}
 	var mu sync.Mutex
@@ -86,7 +86,7 @@ func sit(conn net.Conn, first, drip string, until time.Time) bool {
 		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			return true
 		}
-		_, err := io.Copy(io.Discard, conn) // an answer is no reason to go
+		_, err := io.Copy(io.Discard, conn) // an answer does not end the loop
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return true
 		}
@@ -97,7 +97,7 @@ func sit(conn net.Conn, first, drip string, until time.Time) bool {
 	return false
 }
 
-// cut checks that every connection was cut, and when.
+// cut checks that every connection of a hoard was cut, and none before least.
 func (d *drill) cut(h *hoard, least, most time.Duration) {
 	d.Helper()
 	<-h.done
@@ -151,7 +151,7 @@ func slowAndIdle(d *drill) {
 		case <-ticker.C:
 		}
 	}
-	// The server may count from a moment before this side's.
+	// The server may start to count a moment before the client.
 	d.cut(headers, headersCut-time.Second, headersCut+cutSlack)
 	d.cut(silent, headersCut-time.Second, headersCut+cutSlack)
 	d.cut(bodies, headersCut, bodyCut+cutSlack)

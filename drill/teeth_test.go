@@ -17,14 +17,14 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// A drill that can't fail shows nothing. So one run, which the engine passes, is done again over engines that lack one
-// of the things that keep sales right, and must find each out. The schema's own guards would hide two of them: there it
-// is changed too, since this is about what the drill sees.
+// These tests check that the drill finds faults. One run, which the engine passes, is repeated on engines without one
+// of their safeguards, and must find each change. The constraints of the schema would hide two of the changes, so these
+// two also change the schema: the subject is what the drill finds.
 
-// edit replaces a text that stands in a file of the engine exactly once.
+// edit replaces a text that occurs exactly once in a file of the engine.
 type edit struct{ file, before, after string }
 
-// mutation is a change that must be found out, and by what.
+// mutation is a change that the run must find, and the expected findings.
 type mutation struct {
 	change   string
 	expected string
@@ -86,17 +86,17 @@ var mutations = []mutation{
 	},
 }
 
-// blinding is a change that a row of the drill must find, in its full form, or a test of the engine's own.
+// blinding is a change that a row of the drill, in its full form, or a test of the engine must find.
 type blinding struct {
 	change   string
 	expected string
 	edits    []edit
-	by       []string // a command in the engine's folder; empty: the row
+	by       []string // a command in the engine's folder; empty: run the row
 	row      int
 	says     string // a regular expression that the failure's message must match
 }
 
-// blindings take away what keeps the answers, the isolation of sales, the size and the move of the database right.
+// blindings remove what keeps the answers, the isolation of sales, the size and the move of the database right.
 var blindings = []blinding{
 	{
 		change: "lost is told, and not written", expected: "a final answer that changes",
@@ -132,7 +132,7 @@ var blindings = []blinding{
 	},
 }
 
-// found runs what must find the change, and reports whether it did.
+// found runs the row or the test that must find the change, and reports whether it did.
 func (b blinding) found(t *testing.T) bool {
 	t.Helper()
 	by, folder := b.by, shop.Root()
@@ -154,7 +154,7 @@ func among(list []string, pattern string) bool {
 	return slices.ContainsFunc(list, regexp.MustCompile(pattern).MatchString)
 }
 
-// teeth runs the engine as it is, which must pass, and with each of the mutations, which must not.
+// teeth runs the engine as it is, which must pass, and with each of the changes, which must not.
 func teeth(t *testing.T) (bites []bite) {
 	together(t)
 	t.Run("the engine as it is", func(t *testing.T) {
@@ -197,7 +197,7 @@ func teeth(t *testing.T) (bites []bite) {
 	return bites
 }
 
-// overlay makes changed copies of the engine's files, and the file that tells `go build` of them.
+// overlay writes changed copies of the engine's files, and returns the overlay file for `go build`.
 func overlay(t *testing.T, edits []edit) string {
 	t.Helper()
 	texts := map[string]string{}
@@ -243,20 +243,20 @@ func replaceOnce(text, before, after string) (string, error) {
 	return strings.Replace(text, before, after, 1), nil
 }
 
-// teethLimit is how many units a user may have in the run below: enough that a key asked for twice does not end at the
-// limit.
+// teethLimit is how many units a user may have in the run below: enough that a second order under the same key does not
+// fail at the limit.
 const teethLimit = 2
 
-// bothWays sells through Redis on one instance and, since the other has none, in the database alone on that one, until
-// more was asked for than there is; Redis is wiped meanwhile, twice. Some users ask under the same key on both, and for
-// more than they may have.
+// bothWays sells on two instances, through Redis on one and from the database alone on the other, which has no Redis,
+// until more is asked for than is left. Meanwhile Redis is wiped twice. Some users ask on both instances under the same
+// key, and some ask for more than they may have.
 func (d *drill) bothWays(binary string) (findings, error) {
 	d.Helper()
 	s := shop.New(d)
 	s.Binary = binary
 	gated, alone := d.gatedAndAlone(s)
-	groups := size(40, 400)     // that see a wipe
-	quota := int64(25 * groups) // of which they buy less than half; the others ask for more than is left
+	groups := size(40, 400)     // groups of buyers for each wipe
+	quota := int64(25 * groups) // the wiped groups buy less than half of it; the last ones ask for more than the rest
 	sale := d.openSale(s, gated.URL, shop.Document{"quota": quota, "limit_per_user": teethLimit})
 	var attempts []shop.Attempt
 	for wipe := range 2 {
@@ -267,8 +267,8 @@ func (d *drill) bothWays(binary string) (findings, error) {
 	return d.sellRest(s, sale, terms{quota: quota, limit: teethLimit, within: recoveryTime}, attempts, gated.URL, alone.URL)
 }
 
-// groupsOf are buyers of four kinds in turn: one who asks on both instances under one key; one who asks for more than a
-// user may have, also on both; and one each who asks once on one of the instances. A group may have five units.
+// groupsOf returns n groups of four buyers: one asks on both instances under one key; one asks for more than a user may
+// have, also on both; and one on each instance asks once. A group may have five units.
 func groupsOf(n int, prefix, gated, alone string) (list []shop.Attempt) {
 	for i := range n {
 		asks := func(kind string, key int, url string) {
@@ -286,7 +286,7 @@ func groupsOf(n int, prefix, gated, alone string) (list []shop.Attempt) {
 	return list
 }
 
-// send lets buyers ask in the order given, a crowd of them at once, and does something when half have their answer.
+// send lets buyers buy in the given order, a crowd at once, and calls half when half of them have their answers.
 func (d *drill) send(s *shop.Shop, sale string, attempts []shop.Attempt, half func()) []shop.Attempt {
 	d.Helper()
 	var next, answered atomic.Int64
@@ -310,7 +310,7 @@ func (d *drill) send(s *shop.Shop, sale string, attempts []shop.Attempt, half fu
 	return attempts
 }
 
-// gateThere waits until a sale has a gate again.
+// gateThere waits until a sale has a gate.
 func (d *drill) gateThere(s *shop.Shop, sale, url string) {
 	d.Helper()
 	shop.Recovered(d, "the gate is there again", func() error {

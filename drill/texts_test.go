@@ -21,8 +21,8 @@ import (
 	"flashsale/testkit/shop"
 )
 
-// strange are texts that mean something to a database, a shell, a page, a template, a log or Redis, and texts that
-// look, sort or fold like another.
+// strange are texts with a meaning to a database, a shell, a page, a template, a log or Redis, and texts that look,
+// sort or fold like others.
 var strange = []string{
 	`' OR '1'='1`, `"; DROP TABLE orders; -- `, `1; DELETE FROM stock`, `\'; SELECT 1`, "`id`", "%s%n%x", "${jndi:ldap://x/y}", "{{7*7}}", "$(id)",
 	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "../../../etc/passwd", "..%2f..%2f", "%00", "a\x00b", "a\nb", "a\r\nX-More: 1", "a\tb", "\x1b[31m", "\u0085",
@@ -31,10 +31,10 @@ var strange = []string{
 	strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("茶", 200), "",
 }
 
-// folded are ids that are all different, although a database or a language may hold some for one.
+// folded are ids that all differ, although a database or a language may treat some as equal.
 var folded = []string{"ann", "Ann", "ANN", "aNN", "ann.", "ann_", "ann-", "ann:", "ann1", "0", "00", "0.0", "-0", "1e3", "1000", "null", "NULL", "true", "NaN", "9007199254740993", "9007199254740992", "requests:ann", "..", "-"}
 
-// foldedKeys are request keys of the same kind.
+// foldedKeys are request keys that all differ in the same way.
 var foldedKeys = []string{
 	"key", "Key", "KEY", "kEY", "key.", "key'", `key"`, "key;--", "'OR'1'='1", `"`, `\`, `\\`, "%", "%00", "%20", "_", "*", "?", "[k]", "{k}", "${k}", "<k>", "`k`", "0", "00", "1e3", "1000", "null", "NULL",
 	"9007199254740993", "9007199254740992", "~", "!", strings.Repeat("k", 128), strings.Repeat("k", 127), strings.Repeat("K", 128),
@@ -48,7 +48,7 @@ func strangeTexts(d *drill) {
 	client := d.manyConnections()
 	refused, literal := 0, 0
 
-	// Users: one whose id has no such form is nobody.
+	// Users: a token with an invalid user id is refused.
 	for _, text := range slices.Concat(strange, folded) {
 		token := signedToken(sha256.New, `{"alg":"HS256","typ":"JWT"}`, claimsOf(d, text, "buyer", time.Now().Add(time.Hour)), shop.Secret)
 		r := d.called(client, http.MethodGet, a.URL+"/api/v1/orders", token, "")
@@ -64,7 +64,8 @@ func strangeTexts(d *drill) {
 		}
 	}
 
-	// Users and keys that differ by a letter's case, and the like, are as many orders, each the same again.
+	// Users and keys that differ only by case, for example, have an order each, and a repetition returns the same
+	// order.
 	bought := func(sale, user, key string) shop.Attempt {
 		d.Helper()
 		at := shop.Attempt{User: user, Key: key, URL: a.URL}
@@ -102,7 +103,7 @@ func strangeTexts(d *drill) {
 	repeat("again")
 	for _, key := range strange {
 		if !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.Contains(key, "\n") {
-			continue // a good one, or one that would be two lines
+			continue // a valid key, or one that would be two lines
 		}
 		if status := d.rawKey(a, s, sale, key); status != http.StatusBadRequest {
 			d.Errorf("the key %q: %d, want 400", key, status)
@@ -110,7 +111,7 @@ func strangeTexts(d *drill) {
 		refused++
 	}
 
-	// Sales: what the operator enters comes back as it was, in JSON, in the page and from the database, or is refused.
+	// Sales: the operator's texts are returned unchanged, in JSON, in the page and from the database, or are refused.
 	books, err := openLedger(s.Database)
 	if err != nil {
 		d.Fatal(err)
@@ -134,12 +135,12 @@ func strangeTexts(d *drill) {
 			literal++
 			d.literally(client, s, books.db, a.URL, fields, text, r)
 			if len(fields) > 1 {
-				break // nothing new by itself
+				break // a text that is valid as a title is not tried in other fields
 			}
 		}
 	}
 
-	// Ids in a URL, queries and names: nothing there, or refused.
+	// Ids in a URL, queries and names: not found, or refused.
 	refused += d.inURLs(client, s, a.URL, sale)
 	for _, text := range strange {
 		if plainName(text) {
@@ -161,7 +162,7 @@ func strangeTexts(d *drill) {
 	}
 	d.accounts(client, a.URL)
 
-	// Both stores hold the same users and orders; and the database alone finds the same order for each.
+	// Both stores hold the same users and orders, and the database alone finds the same order for each.
 	for _, id := range []string{sale, keysSale} {
 		s.Audited(a.URL, id)
 		d.storesAgree(s, books.db, id)
@@ -174,14 +175,15 @@ func strangeTexts(d *drill) {
 	d.recovered(s, sale, int64(quota), orders[sale], a.URL)
 }
 
-// inURLs puts each text where an id, a path or a query stands, and gives how often it was refused.
+// inURLs puts each text in the place of an id, a path or a query, and returns the number of these requests, all
+// refused.
 func (d *drill) inURLs(client *http.Client, s *shop.Shop, address, sale string) (refused int) {
 	d.Helper()
 	good := pathOf(shop.Secret, time.Now(), "reader", sale, time.Hour)
-	var readers sync.WaitGroup // all at once: who asks for an unknown sale waits for a look for new ones
+	var readers sync.WaitGroup // all at once, because a request for an unknown sale waits for a look for new sales
 	for _, text := range strange {
 		if text == "" || strings.Contains(text, "/") {
-			continue // another route
+			continue // leads to another route
 		}
 		in := url.PathEscape(text)
 		tests := []struct {
@@ -213,13 +215,13 @@ func (d *drill) inURLs(client *http.Client, s *shop.Shop, address, sale string) 
 	return refused
 }
 
-// plainName says whether an account may have the name.
+// plainName reports whether an account may have the name.
 func plainName(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	return len(name) >= 3 && len(name) <= 32 && strings.Trim(name, letters) == ""
 }
 
-// rawKey sends a request key byte by byte, since Go's client refuses some of them, and gives the answer's status.
+// rawKey sends a request key as raw bytes, since Go's client refuses some keys, and returns the answer's status.
 func (d *drill) rawKey(i *shop.Instance, s *shop.Shop, sale, key string) int {
 	d.Helper()
 	conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", strings.TrimPrefix(i.URL, "http://"))
@@ -233,7 +235,7 @@ func (d *drill) rawKey(i *shop.Instance, s *shop.Shop, sale, key string) int {
 		d.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(recoveryTime))
-	answer, _ := io.ReadAll(conn) // cut off behind what was refused
+	answer, _ := io.ReadAll(conn) // the connection may be cut after a refusal
 	if len(answer) < len("HTTP/1.0 400") {
 		d.Fatalf("the key %q: the answer is %q", key, answer)
 	}
@@ -241,7 +243,7 @@ func (d *drill) rawKey(i *shop.Instance, s *shop.Shop, sale, key string) int {
 	return status
 }
 
-// literally checks that a sale shows a text as it was entered.
+// literally checks that a sale shows a text exactly as entered.
 func (d *drill) literally(client *http.Client, s *shop.Shop, db *sql.DB, address string, fields []string, text string, made reply) {
 	d.Helper()
 	var doc shop.Document
@@ -276,7 +278,7 @@ func (d *drill) literally(client *http.Client, s *shop.Shop, db *sql.DB, address
 	}
 }
 
-// accounts checks that names that differ by case are two accounts, and that a password is taken to its last byte.
+// accounts checks that names that differ by case are two accounts, and that every byte of a password counts.
 func (d *drill) accounts(client *http.Client, address string) {
 	d.Helper()
 	call := func(path, name, password string) reply {
@@ -318,7 +320,7 @@ func (d *drill) accounts(client *http.Client, address string) {
 	}
 }
 
-// storesAgree compares what Redis and the database know of a sale's users and orders.
+// storesAgree compares a sale's users and orders in Redis with those in the database.
 func (d *drill) storesAgree(s *shop.Shop, db *sql.DB, sale string) {
 	d.Helper()
 	client := d.client(s.Redis)
@@ -330,14 +332,14 @@ func (d *drill) storesAgree(s *shop.Shop, db *sql.DB, sale string) {
 		if err != nil {
 			d.Fatal(err)
 		}
-		delete(atGate, "") // the gate's own mark, nobody's
+		delete(atGate, "") // a mark of the gate, which belongs to no user
 		if kept := d.pairs(db, query, sale); len(kept) == 0 || !maps.Equal(atGate, kept) {
 			d.Errorf("%s of %s: Redis has %v, the database %v", key, sale, atGate, kept)
 		}
 	}
 }
 
-// pairs reads rows of two texts.
+// pairs reads rows of two texts into a map.
 func (d *drill) pairs(db *sql.DB, query string, args ...any) map[string]string {
 	d.Helper()
 	rows, err := db.QueryContext(d.Context(), query, args...)

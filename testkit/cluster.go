@@ -10,21 +10,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisCluster is a Redis Cluster whose nodes find out within some seconds that one of them is gone. A slot whose node is
-// gone for good keeps no other from being served.
+// RedisCluster is a Redis Cluster whose nodes detect a dead node within some seconds. If a node is gone for good, the
+// slots of the other nodes are still served.
 type RedisCluster struct {
-	Nodes []*RedisServer // masters first, as they were at the start
+	Nodes []*RedisServer // masters first; their roles at the start
 
 	t testing.TB
 }
 
-// Cluster starts one for this test, which takes some seconds, and ends it with the test.
+// Cluster starts a cluster for this test, which takes some seconds, and ends it with the test.
 func Cluster(t testing.TB, masters, replicasEach int) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{t: t}
 	var addrs []string
 	for range masters * (1 + replicasEach) {
-		bus, err := freePort() // the usual one, 10000 above, may be an outgoing connection's
+		bus, err := freePort() // an outgoing connection may have the default bus port, the node's port + 10000
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func (c *RedisCluster) awaitNode(node *RedisServer, replica bool) {
 	})
 }
 
-// URL names all nodes in the form of the settings.
+// URL returns the addresses of all nodes in the form of the settings.
 func (c *RedisCluster) URL() string {
 	urls := make([]string, len(c.Nodes))
 	for i, node := range c.Nodes {
@@ -77,7 +77,7 @@ func (c *RedisCluster) URL() string {
 	return strings.Join(urls, ",")
 }
 
-// Of gives the node that serves a key.
+// Of returns the node that serves a key.
 func (c *RedisCluster) Of(key string) *RedisServer {
 	c.t.Helper()
 	ctx := context.Background()

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Each of three masters serves some keys, and a replica takes the place of one that is killed.
+// Each of three masters serves some keys. When a master is killed, its replica takes its place.
 func TestClusterFailsOver(t *testing.T) {
 	t.Parallel()
-	logging.Disable() // a server that is gone is no news
+	logging.Disable() // connection errors to the killed server are expected
 	c := Cluster(t, 3, 1)
 	served := map[*RedisServer]bool{}
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
@@ -31,10 +31,10 @@ func TestClusterFailsOver(t *testing.T) {
 	})
 }
 
-// The sentinels make the replica the primary when that is killed.
+// When the primary is killed, the sentinels promote the replica.
 func TestSentinelsPromote(t *testing.T) {
 	t.Parallel()
-	logging.Disable() // a server that is gone is no news
+	logging.Disable() // connection errors to the killed server are expected
 	s := SentinelRedis(t)
 	s.Primary.Kill()
 	s.AwaitPromotion()

@@ -14,13 +14,13 @@ type Contents struct {
 	Of       model.Offer
 	Units    map[string]int           // live units by user
 	Requests map[string]model.Request // by the ids of orders and refusals
-	Owners   map[string]string        // the users of Requests, where it matters
+	Owners   map[string]string        // user by the ids of Requests; only where a test needs it
 }
 
-// contentsPage is small, so that few contents are several pages.
+// contentsPage is small, so that even little content takes several pages.
 const contentsPage = 2
 
-// ContentsOf is an offer that has sold nothing.
+// ContentsOf returns the contents of an offer that has sold nothing.
 func ContentsOf(o model.Offer) Contents {
 	return Contents{Of: o, Units: map[string]int{}, Requests: map[string]model.Request{}, Owners: map[string]string{}}
 }
@@ -48,15 +48,15 @@ func ReadContents(ctx context.Context, c model.GateContents) (Contents, error) {
 	return read, nil
 }
 
-// Offer is part of model.GateContents, as all other methods are.
+// Offer implements model.GateContents, as do the other methods.
 func (c Contents) Offer() model.Offer { return c.Of }
 
-// Buyers are Units.
+// Buyers yields Units in pages.
 func (c Contents) Buyers(context.Context) iter.Seq2[[]model.Buyer, error] {
 	return inPages(c.Units, func(user string, units int) model.Buyer { return model.Buyer{UserID: user, Units: units} })
 }
 
-// Known are Requests.
+// Known yields Requests in pages.
 func (c Contents) Known(context.Context) iter.Seq2[[]model.Known, error] {
 	return inPages(c.Requests, func(id string, r model.Request) model.Known {
 		return model.Known{ID: id, UserID: c.Owners[id], Request: r}

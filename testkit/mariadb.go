@@ -22,8 +22,8 @@ import (
 
 const (
 	mariadbPackage = "mariadb-server"
-	// redoLogSize keeps the data folder at 34 MB, copied in a tenth of a second; template and server
-	// share it, or the first start would write the log anew.
+	// redoLogSize keeps the data folder at 34 MB, which is copied in a tenth of a second. The template and the server
+	// use the same size, or the first start would rewrite the redo log.
 	redoLogSize = "--innodb-log-file-size=16M"
 	// installTimeout is far above the seconds that making a data folder takes on a slow disk.
 	installTimeout = 3 * time.Minute
@@ -34,16 +34,16 @@ const (
 // MariaDBServer is a mariadbd whose commits are durable: a Restart finds what was committed before a Kill.
 type MariaDBServer struct{ *server }
 
-// MariaDB starts a server for this test, which takes about half a second, and ends it with the test. The arguments
-// come after, and so over, those that every server has.
-// A test that doesn't harm its server is better served by SharedMariaDB.
+// MariaDB starts a server for this test, which takes about half a second, and ends it with the test. args follow the
+// default arguments and override them. A test that doesn't harm its server should use SharedMariaDB.
 func MariaDB(t testing.TB, args ...string) *MariaDBServer {
 	t.Helper()
 	return MariaDBIn(t, "", args...)
 }
 
-// MariaDBIn is MariaDB with all of the server's files below a folder that the test has, such as a small disk; the
-// name should be short, for the sake of the socket. Empty: where temp files are.
+// MariaDBIn is MariaDB with all of the server's files below folder, for example on a small disk. The folder's path
+// should be short, because the path of a socket is limited. If folder is empty, the files are in the default folder for
+// temporary files.
 func MariaDBIn(t testing.TB, folder string, args ...string) *MariaDBServer {
 	t.Helper()
 	s, err := startMariaDBIn(folder, args...)
@@ -59,10 +59,10 @@ func MariaDBIn(t testing.TB, folder string, args ...string) *MariaDBServer {
 	return s
 }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (s *MariaDBServer) PID() int { return s.cmd.Process.Pid }
 
-// Running says that the process has not ended, by itself or by a Kill.
+// Running reports whether the process still runs: it has neither exited nor been killed.
 func (s *MariaDBServer) Running() bool { return s.alive.Err() == nil }
 
 // NewDatabase makes an empty utf8mb4 database with a user of its own, and drops both when t ends.
@@ -79,7 +79,7 @@ func (s *MariaDBServer) NewDatabase(t testing.TB) string {
 	}
 	t.Cleanup(func() {
 		if s.alive.Err() != nil {
-			return // killed by its test, and the data folder goes with the server
+			return // the test killed the server, and the data folder is removed with the server
 		}
 		if err := s.admin("DROP DATABASE " + name + "; DROP USER " + account); err != nil {
 			t.Errorf("drop the test's database: %v", err)
@@ -88,7 +88,7 @@ func (s *MariaDBServer) NewDatabase(t testing.TB) string {
 	return fmt.Sprintf("mysql://%s:%s@%s/%s", name, password, s.Addr(), name)
 }
 
-// Root is a pool of connections with all rights, for what only an administrator can do. It closes with the test.
+// Root returns a connection pool with all privileges, for what only an administrator can do. It closes with the test.
 func (s *MariaDBServer) Root(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := s.root()
@@ -116,7 +116,7 @@ func (s *MariaDBServer) root() (*sql.DB, error) {
 	config := mysql.NewConfig()
 	config.User, config.Net, config.Addr = "root", "tcp", s.Addr()
 	config.MultiStatements = true
-	config.Logger = &mysql.NopLogger{} // a server that isn't up yet is no news
+	config.Logger = &mysql.NopLogger{} // connection errors before the server is up are expected
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
@@ -148,17 +148,17 @@ func startMariaDBIn(folder string, args ...string) (*MariaDBServer, error) {
 		args: slices.Concat(commonArgs(dir), []string{
 			"--socket=" + socket(dir),
 			"--bind-address=127.0.0.1",
-			"--skip-name-resolve", // root@127.0.0.1 is then found without asking any DNS
+			"--skip-name-resolve", // the server then matches root@127.0.0.1 without DNS
 			"--innodb-flush-log-at-trx-commit=1",
 			"--innodb-buffer-pool-size=128M",
-			"--max-connections=500", // several instances with full pools, run by parallel tests
+			"--max-connections=500", // enough for several instances with full pools in parallel tests
 		}, args),
 	}}
 	s.answers = s.ping
 	return s, s.start()
 }
 
-// ping asks for the socket as well: another server may have taken the port first.
+// ping also checks the path of the socket: another server may have taken the port first.
 func (s *MariaDBServer) ping(ctx context.Context) error {
 	db, err := s.root()
 	if err != nil {
@@ -175,8 +175,8 @@ func (s *MariaDBServer) ping(ctx context.Context) error {
 	return nil
 }
 
-// dataTemplate returns a data folder as mariadb-install-db makes it, made once a machine and version.
-// The rename publishes it whole, so test processes that run at the same time can't see half of one.
+// dataTemplate returns a data folder made by mariadb-install-db, which runs once per machine and version. The rename
+// publishes the folder as a whole, so test processes that run at the same time never see half of it.
 func dataTemplate(mariadbd string) (string, error) {
 	install, err := find("mariadb-install-db", mariadbPackage)
 	if err != nil {
@@ -190,7 +190,7 @@ func dataTemplate(mariadbd string) (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = os.TempDir() // no home
+		cache = os.TempDir() // no home directory
 	}
 	key := sha256.Sum256(append(version, redoLogSize...))
 	template := filepath.Join(cache, fmt.Sprintf("flashsale-mariadb-template-%x-%d", key[:6], os.Getuid()))
@@ -211,7 +211,7 @@ func dataTemplate(mariadbd string) (string, error) {
 	runtime.LockOSThread() // see runChild
 	defer runtime.UnlockOSThread()
 	dieWithParent(cmd)
-	cmd.WaitDelay = time.Second // when the time is up, what the script started may hold on to the output
+	cmd.WaitDelay = time.Second // after the timeout, child processes of the script may keep the output open
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w; it printed:\n%s", install, err, output)
 	}
@@ -221,11 +221,11 @@ func dataTemplate(mariadbd string) (string, error) {
 	return template, nil
 }
 
-// socket has a short name: the kernel takes about a hundred bytes of path.
+// socket returns a short path: the kernel limits the path of a socket to about a hundred bytes.
 func socket(dir string) string { return filepath.Join(dir, "s") }
 
-// commonArgs are for the server and the making of its data folder alike. They keep the machine's own
-// settings out. A folder for temporary tables isn't shared: a starting server removes what it finds there.
+// commonArgs returns the arguments that both the server and mariadb-install-db get. They exclude the machine's own
+// settings. Each server has a tmpdir of its own, because a starting server removes the files that it finds there.
 func commonArgs(dir string) []string {
 	args := []string{
 		"--no-defaults",
@@ -235,7 +235,7 @@ func commonArgs(dir string) []string {
 		redoLogSize,
 	}
 	if os.Getuid() == 0 {
-		args = append(args, "--user=root") // which MariaDB insists on when root starts it
+		args = append(args, "--user=root") // MariaDB refuses to run as root without it
 	}
 	return args
 }

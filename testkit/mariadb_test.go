@@ -12,7 +12,7 @@ func TestMariaDBTakesArgumentsOverItsOwn(t *testing.T) {
 	if server.Running() {
 		t.Error("a killed server is said to run")
 	}
-	server.Restart() // which has to keep the arguments
+	server.Restart() // must keep the arguments
 	if !server.Running() {
 		t.Error("a server that was started again is said not to run")
 	}

@@ -19,9 +19,9 @@ type NginxServer struct {
 	folder string
 }
 
-// Nginx starts one for this test, which takes some milliseconds, and ends it with the test. configure writes nginx.conf,
-// and what that includes, into the folder, and may be called again with another port if somebody takes the first one.
-// The configuration must say `pid nginx.pid;`, and must not say `daemon`.
+// Nginx starts nginx for this test, which takes some milliseconds, and ends it with the test. configure writes
+// nginx.conf and the files that it includes into folder. If another process takes the port, configure is called again
+// with another port. The configuration must contain `pid nginx.pid;` and must not contain `daemon`.
 func Nginx(t testing.TB, configure func(folder string, port int)) *NginxServer {
 	t.Helper()
 	s, err := startNginx(configure)
@@ -36,10 +36,10 @@ func Nginx(t testing.TB, configure func(folder string, port int)) *NginxServer {
 	return s
 }
 
-// Addr is the address of the port that configure was told.
+// Addr returns the address with the port that configure received.
 func (s *NginxServer) Addr() string { return s.server.Addr() }
 
-// Folder holds the configuration; paths in it that aren't absolute begin here.
+// Folder returns the folder of the configuration. nginx resolves relative paths against it.
 func (s *NginxServer) Folder() string { return s.folder }
 
 func startNginx(configure func(folder string, port int)) (*NginxServer, error) {
@@ -47,7 +47,7 @@ func startNginx(configure func(folder string, port int)) (*NginxServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A master that is killed leaves its workers behind, so when the tests die it has to be asked to end.
+	// If the master is killed, its workers keep running. So the master gets a SIGTERM when the test process dies.
 	setpriv, err := find("setpriv", "util-linux")
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func startNginx(configure func(folder string, port int)) (*NginxServer, error) {
 	return s, s.server.start()
 }
 
-// bound reads the master's number, which nginx writes when it has its ports.
+// bound checks that nginx.pid holds the master's process id. nginx writes the file when it has bound its ports.
 func (s *NginxServer) bound(context.Context) error {
 	pid, err := os.ReadFile(filepath.Join(s.folder, "nginx.pid"))
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *NginxServer) bound(context.Context) error {
 	return nil
 }
 
-// end asks the master to end its workers and itself.
+// end has the master end its workers and itself. A master that doesn't exit within startTimeout is killed.
 func (s *NginxServer) end() error {
 	_ = s.server.cmd.Process.Signal(syscall.SIGTERM) // fails only when it is gone already
 	timer := time.NewTimer(startTimeout)

@@ -4,8 +4,8 @@ package testkit
 
 import "os/exec"
 
-// dieWithParent does nothing here: elsewhere than on Linux a child outlives a test process that was killed.
+// dieWithParent does nothing: on systems other than Linux the child outlives a test process that is killed.
 func dieWithParent(*exec.Cmd) {}
 
-// awaitStopped doesn't wait here: the server may answer once more after SIGSTOP.
+// awaitStopped does not wait: the server may send one more answer after SIGSTOP.
 func awaitStopped(int) error { return nil }

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// PrometheusServer is a Prometheus that keeps its figures in a folder of its own.
+// PrometheusServer is a Prometheus that stores its data in a folder of its own.
 type PrometheusServer struct{ *server }
 
-// Prometheus starts one for this test, which takes a second, and ends it with the test. configuration is the text of
-// prometheus.yml.
+// Prometheus starts a server for this test, which takes a second, and ends it with the test. configuration is the text
+// of prometheus.yml.
 func Prometheus(t testing.TB, configuration string) *PrometheusServer {
 	t.Helper()
 	s, err := startPrometheus(configuration)
@@ -31,7 +31,7 @@ func Prometheus(t testing.TB, configuration string) *PrometheusServer {
 	return s
 }
 
-// URL is where it is asked.
+// URL returns the base URL of the server.
 func (s *PrometheusServer) URL() string { return "http://" + s.Addr() }
 
 func startPrometheus(configuration string) (*PrometheusServer, error) {
@@ -75,7 +75,7 @@ func (s *PrometheusServer) ready(ctx context.Context) error {
 	return nil
 }
 
-// Promtool runs Prometheus' own tool in a folder, and fails the test with what it printed if it finds fault.
+// Promtool runs promtool in folder. If promtool fails, the test fails with its output.
 func Promtool(t testing.TB, folder string, args ...string) {
 	t.Helper()
 	program, err := find("promtool", "prometheus")

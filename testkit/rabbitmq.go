@@ -15,16 +15,16 @@ import (
 
 const rabbitmqPackage = "rabbitmq-server"
 
-// debianRabbitMQ starts the broker as whoever calls it; the one on Debian's PATH would change the user and the folder.
+// debianRabbitMQ starts the broker as the calling user. Debian's script on PATH would change the user and the folder.
 const debianRabbitMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
-// RabbitMQServer is a broker that keeps durable queues over a Kill and a Restart.
+// RabbitMQServer is a broker whose durable queues survive a Kill and a Restart.
 type RabbitMQServer struct {
 	*server
-	epmd *server // where Erlang's nodes look each other up; a broker doesn't start without one
+	epmd *server // the name server of Erlang's nodes; a broker doesn't start without it
 }
 
-// RabbitMQ starts a broker for this test, which takes some seconds of Erlang, and ends it with the test.
+// RabbitMQ starts a broker for this test and ends it with the test. Erlang takes some seconds to start.
 func RabbitMQ(t testing.TB) *RabbitMQServer {
 	t.Helper()
 	s, err := startRabbitMQ()
@@ -40,7 +40,7 @@ func RabbitMQ(t testing.TB) *RabbitMQServer {
 	return s
 }
 
-// URL is the broker's address in the form of the settings, with the rights of its first user.
+// URL returns the broker's address in the form of the settings, with the credentials of its default user.
 func (s *RabbitMQServer) URL() string { return "amqp://guest:guest@" + s.Addr() + "/" }
 
 func startRabbitMQ() (*RabbitMQServer, error) {
@@ -60,13 +60,13 @@ func startRabbitMQ() (*RabbitMQServer, error) {
 	}
 	s := &RabbitMQServer{epmd: epmd}
 	s.server = &server{program: program, dir: dir, answers: s.ping, listen: func(port int) (args, env []string) {
-		nodes, _ := freePort() // 0, if there is none, is refused by the broker
+		nodes, _ := freePort() // without a free port it is 0, which the broker refuses
 		return nil, []string{
-			"HOME=" + dir, // of the cookie that nodes know each other by
+			"HOME=" + dir, // holds the cookie, by which nodes authenticate each other
 			"ERL_EPMD_PORT=" + strconv.Itoa(epmd.port),
 			"ERL_EPMD_ADDRESS=127.0.0.1",
-			"ERL_CRASH_DUMP_BYTES=0",     // else one that is killed at its start leaves a file in the test's folder
-			"RUNNING_UNDER_SYSTEMD=true", // the script becomes the broker, instead of waiting for it
+			"ERL_CRASH_DUMP_BYTES=0",     // otherwise a broker killed at its start leaves a file behind
+			"RUNNING_UNDER_SYSTEMD=true", // the script then execs the broker instead of waiting for it
 			"RABBITMQ_NODENAME=" + filepath.Base(dir) + "@localhost",
 			"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
 			"RABBITMQ_NODE_PORT=" + strconv.Itoa(port),
@@ -76,7 +76,7 @@ func startRabbitMQ() (*RabbitMQServer, error) {
 			"RABBITMQ_LOG_BASE=" + filepath.Join(dir, "log"),
 			"RABBITMQ_LOGS=-",
 			"RABBITMQ_LOG=error",
-			// The machine's own settings stay out.
+			// Exclude the machine's own settings.
 			"RABBITMQ_CONF_ENV_FILE=" + os.DevNull,
 			"RABBITMQ_CONFIG_FILE=" + filepath.Join(dir, "none"),
 			"RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(dir, "none"),
@@ -88,7 +88,7 @@ func startRabbitMQ() (*RabbitMQServer, error) {
 	return s, nil
 }
 
-// startEpmd keeps the one that Erlang would start by itself, and leave behind, from being needed.
+// startEpmd starts an epmd for the broker. Otherwise Erlang would start an epmd itself and leave it running.
 func startEpmd() (*server, error) {
 	program, err := find("epmd", rabbitmqPackage)
 	if err != nil {
@@ -111,7 +111,7 @@ func startEpmd() (*server, error) {
 	return s, s.start()
 }
 
-// ping reads the broker's first words, which name the node: another server may have taken the port first.
+// ping reads the broker's first frame, which contains the node's name: another server may have taken the port first.
 func (s *RabbitMQServer) ping(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *RabbitMQServer) ping(ctx context.Context) error {
 	if _, err := io.WriteString(conn, "AMQP\x00\x00\x09\x01"); err != nil {
 		return err
 	}
-	hello := make([]byte, 4096) // one frame, which comes at once and is far smaller
+	hello := make([]byte, 4096) // the first frame comes in one piece and is far smaller
 	n, err := conn.Read(hello)
 	if err != nil {
 		return err

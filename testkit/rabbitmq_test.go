@@ -34,7 +34,7 @@ func TestRabbitMQKeepsItsDataOverKill(t *testing.T) {
 	}
 }
 
-// A broker and what belongs to it end with the test process, also when that is killed.
+// The broker and its epmd end with the test process, also when the test process is killed.
 func TestRabbitMQEndsWithTheTestProcess(t *testing.T) {
 	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRabbitMQAsChild$")
 	process.Env = append(os.Environ(), asChild+"=1", "TMPDIR="+t.TempDir())
@@ -51,7 +51,7 @@ func TestRabbitMQEndsWithTheTestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = process.Process.Kill()
-	_ = process.Wait() // it was killed
+	_ = process.Wait() // returns an error, since the process was killed
 	if len(strings.Fields(addrs)) != 2 {
 		t.Fatalf("the child told %q", addrs)
 	}
@@ -60,7 +60,7 @@ func TestRabbitMQEndsWithTheTestProcess(t *testing.T) {
 	}
 }
 
-// TestRabbitMQAsChild is the process of TestRabbitMQEndsWithTheTestProcess; by itself it does nothing.
+// TestRabbitMQAsChild runs in the child process of TestRabbitMQEndsWithTheTestProcess. Otherwise it does nothing.
 func TestRabbitMQAsChild(t *testing.T) {
 	if os.Getenv(asChild) == "" {
 		return
@@ -69,10 +69,10 @@ func TestRabbitMQAsChild(t *testing.T) {
 	if _, err := io.WriteString(os.Stdout, broker.Addr()+" "+broker.epmd.Addr()+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	select {} // until it is killed
+	select {} // wait to be killed
 }
 
-// gone waits until nothing listens at an address, which nothing announces.
+// gone waits until nothing listens at an address. It polls, since no event announces that.
 func gone(t *testing.T, addr string) {
 	t.Helper()
 	deadline := time.After(startTimeout)

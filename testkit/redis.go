@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// RedisServer is a redis-server that keeps nothing on disk unless its arguments say so: a Restart starts it empty.
+// RedisServer is a redis-server that writes nothing to disk unless its arguments say so: a Restart starts it empty.
 type RedisServer struct{ *server }
 
-// Redis starts a server for this test, which takes about 15 ms, and ends it with the test. The arguments are of
-// redis-server; they come after, and so over, those that all have.
+// Redis starts a server for this test, which takes about 15 ms, and ends it with the test. args are arguments of
+// redis-server; they follow the default arguments and override them.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	s, err := startRedis(args)
@@ -30,10 +30,10 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	return s
 }
 
-// URL is the server's address in the form of the settings.
+// URL returns the server's address in the form of the settings.
 func (s *RedisServer) URL() string { return "redis://" + s.Addr() + "/0" }
 
-// Dir holds what the server writes to disk; it is the server's own.
+// Dir returns the server's own folder, which holds what the server writes to disk.
 func (s *RedisServer) Dir() string { return s.dir }
 
 func startRedis(more []string) (*RedisServer, error) {
@@ -54,13 +54,13 @@ func startRedis(more []string) (*RedisServer, error) {
 	return s, s.start()
 }
 
-// ping asks for the process id as well: another server may have taken the port first.
+// ping also checks the process id: another server may have taken the port first.
 func (s *RedisServer) ping(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
 	if err != nil {
 		return err
 	}
-	// The context also ends when the child exits, which a deadline alone wouldn't see.
+	// ctx also ends when the child exits, which a deadline alone would not detect.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\nQUIT\r\n"); err != nil {

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// primaryName is what the sentinels call the primary.
+	// primaryName is the name of the primary in the sentinels' configuration.
 	primaryName = "shop"
-	// sentinels are as few as can outvote one that is wrong.
+	// sentinels is the smallest number that outvotes one wrong sentinel.
 	sentinels = 3
-	// togetherTimeout is far above the seconds in which servers find each other.
+	// togetherTimeout is far longer than the seconds that servers need to find each other.
 	togetherTimeout = 30 * time.Second
 )
 
-// RedisBehindSentinels is a primary with a replica, and three sentinels that make the replica the primary half a second
-// after they have lost the primary, and some moments to agree.
+// RedisBehindSentinels is a primary with a replica and three sentinels. The sentinels promote the replica when the
+// primary has been gone for half a second and they have agreed on it.
 type RedisBehindSentinels struct {
-	Primary, Replica *RedisServer // as they were at the start
+	Primary, Replica *RedisServer // their roles at the start
 
 	t         testing.TB
 	sentinels []*RedisServer
 }
 
-// SentinelRedis starts them for this test, which takes some seconds, and ends them with the test.
+// SentinelRedis starts the servers for this test, which takes some seconds, and ends them with the test.
 func SentinelRedis(t testing.TB) *RedisBehindSentinels {
 	t.Helper()
 	s := &RedisBehindSentinels{t: t, Primary: Redis(t, "--repl-diskless-sync-delay", "0")}
@@ -64,7 +64,7 @@ func SentinelRedis(t testing.TB) *RedisBehindSentinels {
 	return s
 }
 
-// URL names the primary by its sentinels, in the form of the settings.
+// URL returns the sentinels' addresses and the primary's name, in the form of the settings.
 func (s *RedisBehindSentinels) URL() string {
 	hosts := make([]string, len(s.sentinels))
 	for i, one := range s.sentinels {
@@ -73,7 +73,7 @@ func (s *RedisBehindSentinels) URL() string {
 	return "redis+sentinel://" + strings.Join(hosts, ",") + "/" + primaryName + "/0"
 }
 
-// AwaitPromotion returns when the replica has become the primary, and the sentinels say so.
+// AwaitPromotion returns when every sentinel reports the replica as the primary.
 func (s *RedisBehindSentinels) AwaitPromotion() {
 	s.t.Helper()
 	for _, one := range s.sentinels {
@@ -89,7 +89,7 @@ func (s *RedisBehindSentinels) AwaitPromotion() {
 	}
 }
 
-// ReplicaOf starts a replica of a server, and returns when it has what the server has.
+// ReplicaOf starts a replica of a server and returns when the replica has copied the server's data.
 func ReplicaOf(t testing.TB, primary *RedisServer, args ...string) *RedisServer {
 	t.Helper()
 	replica := Redis(t, append([]string{"--replicaof", "127.0.0.1", fmt.Sprint(primary.Port())}, args...)...)
@@ -114,7 +114,7 @@ func startSentinel(primary *RedisServer) (*RedisServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a sentinel: %w", err)
 	}
-	settings := filepath.Join(dir, "sentinel.conf") // a sentinel keeps what it learns in it
+	settings := filepath.Join(dir, "sentinel.conf") // a sentinel stores its state in this file
 	text := fmt.Sprintf("dir %[1]s\nsentinel monitor %[2]s 127.0.0.1 %[3]d 2\nsentinel down-after-milliseconds %[2]s 500\nsentinel failover-timeout %[2]s 3000\n",
 		dir, primaryName, primary.Port())
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
@@ -125,7 +125,7 @@ func startSentinel(primary *RedisServer) (*RedisServer, error) {
 	return s, s.start()
 }
 
-// answersInfo is ping for a sentinel, which knows no QUIT.
+// answersInfo is ping for a sentinel, which does not support QUIT.
 func (s *RedisServer) answersInfo(ctx context.Context) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
@@ -136,7 +136,7 @@ func (s *RedisServer) answersInfo(ctx context.Context) error {
 	return err
 }
 
-// await calls check until it is content: for what servers make out among themselves, and announce to nobody.
+// await polls check until it returns nil, for states that servers reach among themselves and do not announce.
 func await(t testing.TB, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)

@@ -23,26 +23,26 @@ import (
 const (
 	// startTimeout is far above the seconds that a busy machine needs, and far below a test's own limit.
 	startTimeout = 2 * time.Minute
-	// pollEvery is how often a starting server is asked whether it answers: nothing announces that.
+	// pollEvery is the interval at which a starting server is polled: no event announces that it answers.
 	pollEvery = 5 * time.Millisecond
-	// startTries bounds the ports tried when others take them first.
+	// startTries is how many ports are tried if other processes take them first.
 	startTries = 3
 	// portTries bounds the search for one free port.
 	portTries = 100
-	// firstPort and ports give a range below the one that outgoing connections use, so that no client
-	// can take a killed server's port before its restart.
+	// firstPort and ports give a range below that of outgoing connections, so that no client can take a killed server's
+	// port before its restart.
 	firstPort, ports = 20000, 12000
 )
 
 var errExited = errors.New("exited")
 
-// server is one child process and all that is needed to start it again.
-// Its methods are for the goroutine of the test that owns it.
+// server is one child process and everything needed to start it again. Only the goroutine of the owning test may call
+// its methods.
 type server struct {
-	t       testing.TB // nil: shared by the tests of the process
+	t       testing.TB // the owner; nil: shared by the tests of the process
 	program string
 	args    []string                            // without the port
-	listen  func(port int) (args, env []string) // what tells it the port; nil: --port
+	listen  func(port int) (args, env []string) // returns what sets the port; nil: --port
 	dir     string                              // its own temp folder
 	answers func(context.Context) error
 
@@ -51,10 +51,10 @@ type server struct {
 	alive context.Context // ends when the child has been reaped
 }
 
-// Port is the same after a Restart.
+// Port returns the server's port, which is the same after a Restart.
 func (s *server) Port() int { return s.port }
 
-// Addr is the server's host:port, the same after a Restart.
+// Addr returns the server's host:port, which is the same after a Restart.
 func (s *server) Addr() string { return loopback(s.port) }
 
 // Kill ends the server with SIGKILL and returns when it is gone. A second Kill does nothing.
@@ -73,8 +73,8 @@ func (s *server) Restart() {
 	}
 }
 
-// Stop freezes the server with SIGSTOP: the kernel still takes its connections and bytes, nothing answers.
-// It returns when the server stands still.
+// Stop freezes the server with SIGSTOP: the kernel still accepts connections and data, but the server answers nothing.
+// Stop returns when the process has stopped.
 func (s *server) Stop() {
 	t := s.owner()
 	t.Helper()
@@ -95,7 +95,7 @@ func (s *server) Continue() {
 	}
 }
 
-// owner refuses to hand a server to one test that others rely on.
+// owner returns the test that owns the server. It panics if the server is shared, because other tests rely on it.
 func (s *server) owner() testing.TB {
 	if s.t == nil {
 		panic("testkit: a shared server has to keep running; start one for this test")
@@ -123,8 +123,8 @@ func (s *server) end() error {
 	return os.RemoveAll(s.dir)
 }
 
-// launch starts the child on the server's port and returns when it answers. The error of a child that
-// didn't come up holds what it printed, and is errExited when it gave up by itself.
+// launch starts the child on the server's port and returns when the child answers. If the child doesn't come up, the
+// error contains its output; it wraps errExited if the child exited by itself.
 func (s *server) launch() error {
 	logPath := filepath.Join(s.dir, "output")
 	log, err := os.Create(logPath)
@@ -167,8 +167,8 @@ func (s *server) launch() error {
 	return nil
 }
 
-// runChild stays on one OS thread from the start of the child to its end: the kernel's promise to kill
-// the child with its parent is bound to the thread that started it.
+// runChild stays on one OS thread from the start of the child to its end: the kernel kills the child when the thread
+// that started it ends.
 func runChild(cmd *exec.Cmd, started chan<- error, ended context.CancelCauseFunc) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -176,12 +176,12 @@ func runChild(cmd *exec.Cmd, started chan<- error, ended context.CancelCauseFunc
 	err := cmd.Start()
 	started <- err
 	if err == nil {
-		_ = cmd.Wait() // how a killed server ended says nothing
+		_ = cmd.Wait() // the exit status of a killed server is irrelevant
 	}
 }
 
 func (s *server) kill() {
-	if s.cmd.Process != nil { // nil: it couldn't even be started
+	if s.cmd.Process != nil { // nil: starting it failed
 		_ = s.cmd.Process.Kill() // fails only when the child is gone already
 	}
 	<-s.alive.Done()
@@ -204,7 +204,7 @@ func freePort() (int, error) {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// find looks for a program on PATH and where Debian keeps servers, which an ordinary user's PATH lacks.
+// find looks for a program on PATH and in the folders of Debian's servers, which an ordinary user's PATH lacks.
 func find(program, debianPackage string) (string, error) {
 	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin"} {
 		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// shared is what the tests of one process have in common; only Main, which ends it, opens it.
+// shared holds what the tests of one process have in common. Only Main opens it, because Main ends the servers.
 var shared struct {
 	sync.Mutex
 	open    bool
 	mariadb *MariaDBServer
 }
 
-// Main is for the TestMain of a package that uses SharedMariaDB: it runs the tests, ends the shared
-// servers, calls what is to be done after the tests, and exits.
+// Main is called by the TestMain of a package that uses SharedMariaDB. It runs the tests, calls the functions in after,
+// ends the shared servers, and exits.
 func Main(m *testing.M, after ...func()) {
 	shared.open = true
 	code := m.Run()
@@ -31,9 +31,9 @@ func Main(m *testing.M, after ...func()) {
 	os.Exit(code)
 }
 
-// SharedMariaDB is one server for all tests of the process, started by the first that asks. Each test
-// takes its own NewDatabase; none may kill or stop the server. A package whose tests look for leaked
-// goroutines has to ignore flashsale/testkit.runChild, which waits for the server's end.
+// SharedMariaDB returns one server for all tests of the process. The first call starts the server. Each test makes its
+// own database with NewDatabase; no test may kill or stop the server. A package whose tests check for leaked goroutines
+// has to ignore flashsale/testkit.runChild, which waits for the server's end.
 func SharedMariaDB(t testing.TB) *MariaDBServer {
 	t.Helper()
 	shared.Lock()

@@ -18,14 +18,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asChild makes a test of this binary, run again as a child, play the process that others watch.
+// asChild is the environment variable that makes this binary, run again as a child, act as the test process to watch.
 const asChild = "TESTKIT_AS_CHILD"
 
 func TestMain(m *testing.M) { Main(m) }
 
 func TestRedisRestartsEmptyOnItsPort(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, leaks) }) // after the server's own cleanup
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) }) // runs after the server's own cleanup
 	redis := Redis(t)
 	addr := redis.Addr()
 	if got := ask(t, addr, "SET unit held"); got != "+OK" {
@@ -79,7 +79,7 @@ func TestStoppedRedisAnswersOnceContinued(t *testing.T) {
 			t.Fatalf("a continued server answered %q", got)
 		}
 	}
-	redis.Stop() // a frozen server can be ended, too
+	redis.Stop() // a stopped server can be ended, too
 }
 
 func TestMariaDBKeepsCommittedRowsOverKill(t *testing.T) {
@@ -171,11 +171,11 @@ func TestFailedStartShowsWhatTheServerPrinted(t *testing.T) {
 	}
 }
 
-// Whatever ends a test process, its servers end with it; a regular end leaves no file behind either.
+// However a test process ends, its servers end with it. A regular end also leaves no files behind.
 func TestServersEndWithTheTestProcess(t *testing.T) {
 	for _, how := range []string{"regular", "killed"} {
 		t.Run(how, func(t *testing.T) {
-			folder, err := os.MkdirTemp("", "") //nolint:usetesting // whose folder has a long name, too long for MariaDB's socket
+			folder, err := os.MkdirTemp("", "") //nolint:usetesting // the path of t.TempDir is too long for the socket
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,13 +210,13 @@ func TestServersEndWithTheTestProcess(t *testing.T) {
 			if how == "killed" {
 				_ = process.Process.Kill()
 			}
-			_ = stdin.Close() // lets the child's test return
+			_ = stdin.Close() // makes the child's test return
 			err = process.Wait()
 			if (err == nil) != (how == "regular") {
 				t.Fatalf("the child ended with %v", err)
 			}
 			for _, conn := range conns {
-				// A connection that its server's end doesn't close runs into its deadline.
+				// If the server doesn't end, its connection stays open and the read reaches its deadline.
 				if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("the server on %s outlived the test process", conn.RemoteAddr())
 				}
@@ -228,7 +228,7 @@ func TestServersEndWithTheTestProcess(t *testing.T) {
 	}
 }
 
-// TestAsChild is the process of TestServersEndWithTheTestProcess; by itself it does nothing.
+// TestAsChild runs in the child process of TestServersEndWithTheTestProcess. Otherwise it does nothing.
 func TestAsChild(t *testing.T) {
 	if os.Getenv(asChild) == "" {
 		return

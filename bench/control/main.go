@@ -1,5 +1,5 @@
-// Command control is the bare Gin server that the engine is measured against: one route, which reads the same body
-// and headers as the engine's and gives an answer that the engine gave, byte for byte.
+// Command control is the bare Gin server with which the engine is compared. It has one route, which reads the same body
+// and headers as the engine's route and gives an answer of the engine, byte for byte.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// answer is what every request gets.
+// answer is the answer to every request.
 type answer struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header"`
@@ -60,10 +60,10 @@ func serve() error {
 		}
 		c.Data(a.Status, contentType, body)
 	})
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing ends it but the end of the process
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the listener lives as long as the process
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stdout, "control is at http://%s\n", listener.Addr())
-	return http.Serve(listener, engine) //nolint:gosec // bare on purpose: time-outs cost something
+	return http.Serve(listener, engine) //nolint:gosec // without time-outs on purpose: they cost time
 }

@@ -1,6 +1,6 @@
-// Command scaling simulates a rush: buyers who click within seconds of a start, instances, Redis, the settle. It is a
-// queueing model with the service times that were measured on one small machine, to see where the next bottleneck is;
-// docs/scaling.md says what it is worth.
+// Command scaling simulates a rush: buyers who click within seconds of a sale's start, instances, Redis and the settle.
+// It is a queueing model with service times that were measured on one small machine. It shows where the next bottleneck
+// is; docs/scaling.md describes how reliable it is.
 //
 //	go run ./bench/scaling -buyers 1000000 -quota 10000 -instances 8 -cores 4
 package main
@@ -34,8 +34,8 @@ func run(args []string, stdout, stderr io.Writer) error {
 	return r.print(stdout)
 }
 
-// parse reads the flags. The defaults were measured: docs/performance.md, docs/microbench.txt, and TestMeasure as in
-// docs/scaling.md.
+// parse reads the flags. The defaults were measured: see docs/performance.md, docs/microbench.txt, and TestMeasure as
+// described in docs/scaling.md.
 func parse(args []string, stderr io.Writer) (p plan, err error) {
 	f := flag.NewFlagSet("scaling", flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -114,7 +114,7 @@ func (p *plan) validate() error {
 	)
 }
 
-// print shows what came of it.
+// print writes the results of the run.
 func (r *rush) print(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	if r.Clients > 0 {

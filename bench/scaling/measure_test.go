@@ -32,12 +32,13 @@ const (
 	crowd      = 100
 	measured   = 3 * time.Second
 	warm       = 500 * time.Millisecond
-	tickSecond = 100 // clock ticks of /proc a second, on Linux everywhere
+	tickSecond = 100 // clock ticks per second in /proc, the same on every Linux
 	plenty     = 10_000_000
 )
 
-// TestMeasure prints what each kind of request costs in CPU of each process, and in bytes on the wire. CPU time is no
-// less true on a machine that is busy with other things, though caches then are: compare within one run.
+// TestMeasure prints what each kind of request costs: CPU time of each process, and bytes on the wire. CPU time is also
+// valid on a machine that is busy with other work, although that work affects the caches: compare figures of one run
+// only.
 //
 //	go test -tags bench -run TestMeasure -v ./bench/scaling
 func TestMeasure(t *testing.T) {
@@ -119,7 +120,8 @@ func request(t *testing.T, method, url string, tokens *service.Tokens, user, bod
 	return req
 }
 
-// storm asks with a crowd for so long, and gives how many answers there were, and the bytes read and written.
+// storm sends requests over crowd connections for the time d. It returns the number of answers and of bytes read and
+// written.
 func storm(t *testing.T, d time.Duration, next func() *http.Request, status int) (requests, in, out int64) {
 	t.Helper()
 	var read, written, answers atomic.Int64
@@ -157,7 +159,7 @@ func storm(t *testing.T, d time.Duration, next func() *http.Request, status int)
 	return answers.Load(), read.Load(), written.Load()
 }
 
-// counted is a connection whose bytes are counted.
+// counted is a connection that counts its bytes.
 type counted struct {
 	net.Conn
 	read, written *atomic.Int64
@@ -175,14 +177,14 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// cpu is the seconds that a process has computed.
+// cpu returns the seconds of CPU time that a process has used.
 func cpu(t *testing.T, pid int) float64 {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third on, as proc(5) counts
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // begins with field 3 of proc(5)
 	ticks := 0.0
 	for _, field := range fields[11:13] {
 		n, err := strconv.ParseFloat(string(field), 64)

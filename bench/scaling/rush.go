@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// plan is what is simulated. Times are in seconds unless their names say otherwise.
+// plan holds the parameters of a simulation. Times are in seconds unless their names say otherwise.
 type plan struct {
 	Buyers, Quota int
 	Rush          float64 // mean time from the start to a buyer's click
@@ -14,69 +14,69 @@ type plan struct {
 
 	Instances, Cores       int // cores of each instance
 	Shards, Parts          int // Redis processes, and parts that the sale's stock is in
-	Transactions           int // on one sale, that the database works on at once
+	Transactions           int // transactions on one sale that the database processes at once
 	GateBatch, SettleBatch int
-	Keyed                  bool // clicks come with a key, as those of the storefront do
+	Keyed                  bool // clicks have a request key, as those of the storefront
 
 	LimitRate, LimitBurst float64 // of each instance
 	AckWait               float64
-	Tries                 int // that a buyer's page makes in all after 429 and 503
+	Tries                 int // tries of a buyer's page in all, with those after 429 and 503
 
-	Clients int     // 0: buyers come once each; else so many ask over and over, of endless stock
-	Seconds float64 // for how long they do
+	Clients int     // 0: each buyer comes once; otherwise so many clients buy repeatedly, from endless stock
+	Seconds float64 // duration of a run with Clients
 
-	FrontUS    float64 // of CPU in the proxy, for a request; 0: left out
+	FrontUS    float64 // CPU of the proxy per request; 0: without a proxy
 	FrontCores int
-	PathUS     float64 // of CPU in an instance, to hand out a path
-	RefuseUS   float64 // to refuse from memory
-	EngineUS   float64 // for an attempt that is admitted, what its settle costs there included
-	KeyedUS    float64 // to refuse one with a key: Redis and the database are asked
-	TripUS     float64 // on the way to Redis and back
-	AdmitUS    float64 // of Redis, for an attempt that is admitted, what its settle costs there included
-	AskUS      float64 // of Redis, for one that is refused
-	LookUpUS   float64 // of the database, for a look whether a refused key is known
-	LookUps    int     // that it does at once: its cores
-	CommitUS   float64 // of a transaction by itself
-	OrderUS    float64 // of an order in it
+	PathUS     float64 // CPU of an instance to issue a path
+	RefuseUS   float64 // CPU of an instance to refuse from memory
+	EngineUS   float64 // CPU of an instance for an admitted attempt, its settle included
+	KeyedUS    float64 // CPU of an instance to refuse a keyed attempt, for which it asks Redis and the database
+	TripUS     float64 // round trip to Redis
+	AdmitUS    float64 // CPU of Redis for an admitted attempt, its settle included
+	AskUS      float64 // CPU of Redis for a refused attempt
+	LookUpUS   float64 // CPU of the database to look up a refused key
+	LookUps    int     // look-ups that the database processes at once: its cores
+	CommitUS   float64 // a transaction without its orders
+	OrderUS    float64 // an order in a transaction
 }
 
 const (
-	second = 1e-6 // of a microsecond
-	// callsUnderWay to Redis, attempts that wait for them, the deadline of a request and the writers of an instance: as in
-	// the engine (packages strategy, handler and worker).
+	second = 1e-6 // one microsecond
+	// These four are the engine's values (packages strategy, handler and worker): calls to Redis at once, the deadline
+	// of a request, attempts that may wait for a call, and writers of an instance.
 	callsUnderWay = 2
 	deadline      = 10 // seconds that a request may take
 	callsWaiting  = 8192
 	writers       = 2
-	// firstPause and morePause: a buyer whose try was turned away comes again after the first, and up to the second more.
+	// A buyer whose try was turned away tries again after firstPause and a random part of morePause.
 	firstPause, morePause = 1, 1
-	// peakBin is the time over which the peak rate is counted.
+	// peakBin is the length of the intervals in which requests are counted for the peak rate.
 	peakBin = 0.1
 )
 
-// outcome is how it ended for a buyer.
+// outcome is the result for a buyer.
 type outcome uint8
 
 const (
-	pending   outcome = iota // not yet
-	confirmed                // 201 within the wait
-	queued                   // 202, and an order after that
+	pending   outcome = iota // no result yet
+	confirmed                // 201 within AckWait
+	queued                   // 202 first, then an order
 	soldOut
-	gaveUp // after so many tries
+	gaveUp // after the last try
 	outcomes
 )
 
-// attempt is what a buyer is doing.
+// attempt is the state of a buyer's attempt.
 type attempt struct {
-	asked    float64 // the try that it is at
+	asked    float64 // time of the present try
 	tries    int
 	hasPath  bool
-	fromGate bool // the answer comes from the gate, not from memory
-	late     bool // the deadline was over before its turn had come
+	fromGate bool // the gate decides, not the instance's memory
+	late     bool // the deadline passed before the look-up began
 	ended    outcome
 }
 
-// rush is a run of a plan.
+// rush is one simulation of a plan.
 type rush struct {
 	plan
 	world    world
@@ -92,7 +92,7 @@ type rush struct {
 	looks  *station
 	ledger *station
 
-	batches [][]int // under way, by number
+	batches [][]int // batches in progress, by number
 	dones   []func()
 	free    []int
 
@@ -100,10 +100,10 @@ type rush struct {
 	soldOutAt    float64
 	lastCommit   float64
 	lastAnswer   float64
-	requests     map[int]int // that came, by tenth of a second
-	limited      int         // tries turned away by the limiter
-	busy         int         // tries turned away since too many waited for a store
-	inside       int         // attempts that wait for an answer
+	requests     map[int]int // number of requests, by tenth of a second
+	limited      int         // tries refused by the limiter
+	busy         int         // tries refused because a queue was full or the deadline had passed
+	inside       int         // attempts without an answer
 	insideSum    float64     // integral of inside over time
 	insideSince  float64
 	took         [outcomes][]float64
@@ -111,7 +111,7 @@ type rush struct {
 	settles      int
 }
 
-// newRush makes the stations of a plan.
+// newRush creates the stations of a plan.
 func newRush(p plan) *rush {
 	r := &rush{plan: p, left: p.Quota, requests: map[int]int{}}
 	r.world.rng = rand.New(rand.NewPCG(p.Seed, 0)) //nolint:gosec // the same seed, the same run
@@ -159,7 +159,7 @@ func newRush(p plan) *rush {
 	late := func(b int) bool { return w.now-r.attempts[b].asked > deadline }
 	r.looks = &station{name: "look-ups", world: w, servers: p.LookUps, cost: func(b int) float64 {
 		if r.attempts[b].late = late(b); r.attempts[b].late {
-			return 0 // nobody waits for it any more
+			return 0 // past the deadline nobody waits for the answer
 		}
 		return exponential(p.LookUpUS)
 	}, done: func(b int) {
@@ -173,7 +173,7 @@ func newRush(p plan) *rush {
 	return r
 }
 
-// run lets all of it happen.
+// run simulates the plan to its end.
 func (r *rush) run() {
 	if r.Clients > 0 {
 		r.left = math.MaxInt
@@ -195,7 +195,7 @@ func (r *rush) run() {
 	}
 }
 
-// keep gives a batch a number, under which a station can have it.
+// keep stores a batch and returns its number, which is the job of a station.
 func (r *rush) keep(batch []int, done func()) int {
 	if len(r.free) == 0 {
 		r.batches, r.dones = append(r.batches, nil), append(r.dones, nil)
@@ -214,13 +214,13 @@ func (r *rush) finish(n int) {
 	done()
 }
 
-// count notes that there are so many more, or fewer, who wait for an answer.
+// count adds change to the number of attempts that wait for an answer.
 func (r *rush) count(change int) {
 	r.insideSum += float64(r.inside) * (r.world.now - r.insideSince)
 	r.inside, r.insideSince = r.inside+change, r.world.now
 }
 
-// again is another click of a client that never stops.
+// again is the next click of a client, which clicks without end.
 func (r *rush) again(b int) {
 	r.attempts[b] = attempt{hasPath: true}
 	r.try(b)
@@ -233,7 +233,7 @@ func (r *rush) try(b int) {
 	r.request(b)
 }
 
-// request is one HTTP request: for the path at first, then for the order.
+// request simulates one HTTP request: first for the path, then for the order.
 func (r *rush) request(b int) {
 	r.requests[int(r.world.now/peakBin)]++
 	if r.front != nil {
@@ -253,7 +253,7 @@ func (r *rush) enter(b int) {
 	r.cores[i].arrive(b)
 }
 
-// turnAway has a buyer's page try again, so many times.
+// turnAway has a buyer's page try again, at most Tries times in all.
 func (r *rush) turnAway(b int) {
 	if r.Clients == 0 && r.attempts[b].tries >= r.Tries {
 		r.answer(b, gaveUp)
@@ -263,7 +263,7 @@ func (r *rush) turnAway(b int) {
 	r.world.after(firstPause+r.world.rng.Float64()*morePause, r.try, b)
 }
 
-// judged is where an instance is done with a request.
+// judged is called when an instance has processed a request.
 func (r *rush) judged(instance, b int) {
 	a := &r.attempts[b]
 	switch {
@@ -278,7 +278,7 @@ func (r *rush) judged(instance, b int) {
 	}
 }
 
-// admitted is where Redis has judged a batch of an instance's.
+// admitted is called when Redis has judged a batch of an instance.
 func (r *rush) admitted(instance int, batch []int) {
 	for _, b := range batch {
 		if r.left > 0 {
@@ -310,7 +310,7 @@ func (r *rush) committed(batch []int) {
 	}
 }
 
-// answer ends an attempt. Who heard 202 is counted until the order is there.
+// answer ends an attempt. An attempt answered with 202 ends here when its order is committed.
 func (r *rush) answer(b int, end outcome) {
 	a := &r.attempts[b]
 	a.ended = end
@@ -322,7 +322,7 @@ func (r *rush) answer(b int, end outcome) {
 	}
 }
 
-// peak is the highest rate of requests, a second.
+// peak returns the highest rate of requests per second.
 func (r *rush) peak() float64 {
 	most := 0
 	for _, n := range r.requests {
@@ -331,12 +331,12 @@ func (r *rush) peak() float64 {
 	return float64(most) / peakBin
 }
 
-// meanBatch is the mean number of orders in a transaction.
+// meanBatch returns the mean number of orders in a transaction.
 func (r *rush) meanBatch() float64 {
 	return float64(r.settledSizes) / float64(max(1, r.settles))
 }
 
-// stages sums up the stations of each kind; their waits are sorted.
+// stages combines the stations of each kind; their waits are sorted.
 func (r *rush) stages() (list []station) {
 	add := func(stations ...*station) {
 		sum := station{name: stations[0].name}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// planned reads a plan from flags.
+// planned parses a plan from flags.
 func planned(t *testing.T, args ...string) plan {
 	t.Helper()
 	p, err := parse(args, io.Discard)
@@ -24,7 +24,7 @@ func simulated(p plan) *rush {
 	return r
 }
 
-// erlangC is the mean wait before c servers of an M/M/c queue, in seconds: the known result.
+// erlangC returns the mean wait in an M/M/c queue with c servers, in seconds, by the Erlang C formula.
 func erlangC(arrivals, service float64, c int) float64 {
 	load := arrivals * service
 	sum, term := 0.0, 1.0 // load^k / k!
@@ -36,14 +36,14 @@ func erlangC(arrivals, service float64, c int) float64 {
 	return term / (sum + term) * service / (float64(c) - load)
 }
 
-// A station before which a crowd arrives as Poisson has it waits as Erlang has calculated.
+// At a station with Poisson arrivals the mean wait is that of the Erlang C formula.
 func TestStationIsErlangs(t *testing.T) {
-	if got := erlangC(0.8, 1, 1); math.Abs(got-4) > 1e-9 { // rho/(1-rho) services, for one server
+	if got := erlangC(0.8, 1, 1); math.Abs(got-4) > 1e-9 { // rho/(1-rho) service times, for one server
 		t.Fatalf("the formula gives %v for M/M/1 at 0.8, not 4", got)
 	}
 	for _, tc := range []struct {
 		servers int
-		load    float64 // part of the servers
+		load    float64 // utilisation of the servers
 	}{{1, 0.5}, {1, 0.8}, {2, 0.7}, {8, 0.85}} {
 		const service, jobs = 0.001, 150_000
 		arrivals := tc.load * float64(tc.servers) / service
@@ -77,7 +77,7 @@ func TestStationIsErlangs(t *testing.T) {
 		if want := erlangC(arrivals, service, tc.servers); math.Abs(mean-want) > 0.07*want {
 			t.Errorf("%d servers at %v: a wait of %.6f s, Erlang says %.6f", tc.servers, tc.load, mean, want)
 		}
-		// Little: how many are inside on average is how many come in a second times how long each stays.
+		// Little's law: the mean number inside is the arrival rate times the mean time inside.
 		if l, lw := area/w.now, float64(jobs)/w.now*(sojourn/jobs); math.Abs(l-lw) > 1e-6*l || s.served != jobs {
 			t.Errorf("%d servers at %v: %v inside, Little says %v; %d served", tc.servers, tc.load, l, lw, s.served)
 		}
@@ -94,7 +94,7 @@ func sum(values []float64) (s float64) {
 	return s
 }
 
-// Whatever the plan, each buyer hears one answer, each unit is sold once, and Little's law holds for the whole.
+// In every plan each buyer receives one answer, each unit is sold once, and Little's law holds for the whole.
 func TestEveryBuyerIsAnswered(t *testing.T) {
 	for name, args := range map[string][]string{
 		"as planned":           {},
@@ -129,7 +129,7 @@ func TestEveryBuyerIsAnswered(t *testing.T) {
 			if r.inside != 0 || r.settledSizes != sold {
 				t.Errorf("%d are inside at the end; %d settled, %d sold", r.inside, r.settledSizes, sold)
 			}
-			if r.limited+r.busy == 0 { // no pauses between tries: all the time is spent inside
+			if r.limited+r.busy == 0 { // without pauses between tries all the time is spent inside
 				total := 0.0
 				for _, took := range r.took {
 					total += sum(took)
@@ -142,7 +142,7 @@ func TestEveryBuyerIsAnswered(t *testing.T) {
 	}
 }
 
-// The plans above do reach what they are named for.
+// The plans above reach the situations that they are named for.
 func TestPlansReach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
@@ -168,7 +168,7 @@ func TestPlansReach(t *testing.T) {
 	}
 }
 
-// Where one server alone decides, what comes out can be calculated: a settle of full batches takes its own time for each.
+// Where one server is the bottleneck, the result can be calculated: each full batch takes the settle's service time.
 func TestBacklogTakesItsTime(t *testing.T) {
 	p := planned(t, "--buyers=51200", "--quota=51200", "--rush=0", "--instances=1", "--cores=100", "--limit-burst=1000000",
 		"--engine-us=0", "--path-us=0", "--admit-us=0", "--trip-us=0", "--commit-us=0", "--order-us=25", "--ack-wait=3600")
@@ -178,7 +178,7 @@ func TestBacklogTakesItsTime(t *testing.T) {
 	}
 }
 
-// Clients who ask over and over keep the slowest stage busy, and each waits for all the others: the interactive law.
+// Clients that buy without end keep the slowest stage busy, and the interactive response time law holds.
 func TestClients(t *testing.T) {
 	p := planned(t, "--clients=100", "--seconds=20", "--instances=1", "--gate-batch=1", "--settle-batch=1")
 	r := simulated(p)
@@ -193,7 +193,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// One seed is one run, to the last digit; another one is another.
+// The same seed gives an identical run; another seed gives another run.
 func TestSeeds(t *testing.T) {
 	shown := func(args ...string) string {
 		var out bytes.Buffer

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// world is the clock of a simulation, in seconds, and what is to happen.
+// world is the state of a simulation: its clock, in seconds, and the planned events.
 type world struct {
 	now    float64
 	events eventHeap
-	count  int // of events so far: those of one instant happen in the order in which they were planned
+	count  int // of events so far; events of the same time run in the order in which they were planned
 	rng    *rand.Rand
 }
 
@@ -37,13 +37,13 @@ func (h *eventHeap) Pop() any {
 	return e
 }
 
-// after has run(arg) happen so many seconds from now.
+// after plans run(arg) for so many seconds from now.
 func (w *world) after(seconds float64, run func(arg int), arg int) {
 	w.count++
 	heap.Push(&w.events, event{w.now + seconds, w.count, run, arg})
 }
 
-// run lets everything happen until nothing is planned any more, or the clock is at end.
+// run runs the events until none is planned, or the next one is after end.
 func (w *world) run(end float64) {
 	for len(w.events) > 0 && w.events[0].at <= end {
 		e := heap.Pop(&w.events).(event)
@@ -52,22 +52,22 @@ func (w *world) run(end float64) {
 	}
 }
 
-// random is a time that takes so long on average, spread as the times between arrivals of a crowd are.
+// random returns a random time with this mean, exponentially distributed as the times between Poisson arrivals are.
 func (w *world) random(mean float64) float64 { return w.rng.ExpFloat64() * mean }
 
-// station is a line before servers that all do the same: whoever came first is served first.
+// station is a queue in front of identical servers. Jobs are served in the order of arrival.
 type station struct {
 	name    string
 	world   *world
 	servers int
-	cost    func(job int) float64 // seconds that a server needs
+	cost    func(job int) float64 // service time in seconds
 	done    func(job int)
 
 	line   fifo
 	busy   int
 	served int
-	spent  []float64 // seconds of servers that were begun in each second of the clock
-	waits  []float64 // seconds in the line, one a job
+	spent  []float64 // service time of all servers, by the second of the clock in which the service began
+	waits  []float64 // seconds in the queue, one value per job
 }
 
 type waiting struct {
@@ -75,11 +75,11 @@ type waiting struct {
 	since float64
 }
 
-// fifo is a queue whose memory is used again.
+// fifo is a queue that reuses its memory.
 type fifo struct {
 	items []waiting
 	head  int
-	most  int // that ever waited
+	most  int // greatest length so far
 }
 
 func (f *fifo) len() int { return len(f.items) - f.head }
@@ -123,20 +123,20 @@ func (s *station) finish(job int) {
 	s.serve()
 }
 
-// gatherer sends what gathers: at most so many in a batch, at most so many batches under way. What comes meanwhile is
-// the next batch.
+// gatherer sends jobs in batches. The size of a batch and the number of batches in flight are bounded. Jobs that arrive
+// meanwhile form the next batch.
 type gatherer struct {
 	world    *world
-	most     int // in one batch
-	calls    int // under way at once
-	capacity int // that may wait; 0: any number
+	most     int // jobs in one batch
+	calls    int // batches in flight at once
+	capacity int // jobs that may wait; 0: any number
 	send     func(batch []int, done func())
 
 	line  []int
 	under int
 }
 
-// add says whether there was room.
+// add reports whether the queue had room for the job.
 func (g *gatherer) add(job int) bool {
 	if g.capacity > 0 && len(g.line) >= g.capacity {
 		return false
@@ -159,7 +159,7 @@ func (g *gatherer) start() {
 	}
 }
 
-// bucket is a token bucket that begins full.
+// bucket is a token bucket, which starts full.
 type bucket struct {
 	rate, burst, tokens, at float64
 }
@@ -174,7 +174,7 @@ func (b *bucket) take(now float64) bool {
 	return true
 }
 
-// percentile of values that are sorted; 0 of none.
+// percentile returns a percentile of sorted values, or 0 if there are none.
 func percentile(sorted []float64, part float64) float64 {
 	if len(sorted) == 0 {
 		return 0

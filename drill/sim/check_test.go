@@ -12,11 +12,11 @@ import (
 	"flashsale/model"
 )
 
-// books is the database as the checks read it: by their own statements, so that a fault of the engine's reading can't
-// hide one of its writing.
+// books is the database as the checks read it. They use their own statements, so that an error in the engine's reads
+// can't hide an error in its writes.
 type books struct {
 	db      *sql.DB
-	version int64 // of the file, as this connection has seen it
+	version int64 // data_version of the file at the last read
 	stocks  map[string]stock
 	orders  map[string]written
 	refused map[string]string
@@ -25,7 +25,7 @@ type books struct {
 
 type stock struct{ quota, available, held, paid, epoch int64 }
 
-// written is an order as it stands in the database.
+// written is an order as stored in the database.
 type written struct {
 	sale, user, key string
 	status          model.OrderStatus
@@ -34,8 +34,7 @@ type written struct {
 
 func (w written) live() bool { return w.status == model.OrderPending || w.status == model.OrderPaid }
 
-// look holds the books against the invariants whenever something has changed, and what buyers were told against the
-// books.
+// look checks the invariants whenever the books have changed, and compares the buyers' answers with the books.
 func (s *sim) look() {
 	var version int64
 	s.must(s.books.db.QueryRowContext(context.Background(), "PRAGMA data_version").Scan(&version))
@@ -55,7 +54,7 @@ func (s *sim) look() {
 	s.memory.fresh = nil
 }
 
-// read reads everything.
+// read reads all tables that the checks use.
 func (b *books) read() error {
 	b.stocks, b.orders, b.refused, b.buyers = map[string]stock{}, map[string]written{}, map[string]string{}, map[string]int64{}
 	each := func(query string, scan func(rows *sql.Rows) error) error {
@@ -86,7 +85,7 @@ func (b *books) read() error {
 		var w written
 		err := rows.Scan(&id, &w.sale, &w.user, &w.key, &w.status, &w.units)
 		if _, twice := b.orders[id]; twice {
-			id += " again" // so that it is seen
+			id += " again" // a second order under the id, which a check then finds
 		}
 		b.orders[id] = w
 		return err
@@ -112,7 +111,7 @@ func (b *books) read() error {
 	})
 }
 
-// balance checks what must be so at every instant.
+// balance checks the invariants that hold at every instant.
 func (s *sim) balance() {
 	pending, paid, units, keys := map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]string{}
 	for _, id := range sorted(s.books.orders) {
@@ -169,7 +168,7 @@ func (s *sim) balance() {
 	}
 }
 
-// moves checks that every order is still there, and that its status went along the arrows.
+// moves checks that no order has disappeared, and that every change of a status was allowed.
 func (s *sim) moves(before map[string]written) {
 	for _, id := range sorted(before) {
 		then, now := before[id].status, s.books.orders[id].status
@@ -179,15 +178,15 @@ func (s *sim) moves(before map[string]written) {
 	}
 }
 
-// owns checks that a buyer who was told so has an order.
+// owns checks that the order of a confirmed attempt exists.
 func (s *sim) owns(a *attempt) {
 	if w, ok := s.books.orders[a.id]; !ok || w.user != a.user || w.key != a.key {
 		s.fail("%s was told that there is an order; there is %+v", a.name, w)
 	}
 }
 
-// allEnded checks that every attempt that was queued before has ended: it is an order, or refused, or the gate doesn't
-// know it either.
+// allEnded checks that every attempt that was queued before a time has ended: it is an order, or refused, or the gate
+// doesn't know it either.
 func (s *sim) allEnded(before time.Time) {
 	if s.err != nil {
 		return
@@ -212,7 +211,8 @@ func (s *sim) allEnded(before time.Time) {
 	}
 }
 
-// agreement checks that all that is known of the sales is the same everywhere, when nothing is under way.
+// agreement checks, when nothing is in flight, that Redis, the database, the buyers and the provider agree about the
+// sales.
 func (s *sim) agreement() {
 	if s.err != nil {
 		return
@@ -243,8 +243,8 @@ func (s *sim) agreement() {
 	s.money()
 }
 
-// sameUnits reports whether the gates count for each user what the database does. What they did not hear of may cancel
-// out in their left, so that only a look at all users shows it.
+// sameUnits reports whether the gates hold the same units for each user as the database. Changes that a gate has missed
+// may cancel out in its left, so that only a comparison of all users finds them.
 func (s *sim) sameUnits() bool {
 	s.rest()
 	s.look()
@@ -255,7 +255,7 @@ func (s *sim) sameUnits() bool {
 		for user, text := range units {
 			n, err := strconv.ParseInt(text, 10, 64)
 			s.must(err)
-			if user != "" { // nobody's field
+			if user != "" { // a mark of the gate, not a user
 				counted[sale+"/"+user] = n
 			}
 		}
@@ -263,7 +263,7 @@ func (s *sim) sameUnits() bool {
 	return maps.Equal(counted, s.books.buyers)
 }
 
-// money checks that whoever paid has either the order or the money back.
+// money checks that every buyer who paid has either the order or the money back.
 func (s *sim) money() {
 	rows, err := s.books.db.QueryContext(context.Background(), "SELECT COALESCE(provider_txn_id, ''), order_id, status FROM payments")
 	s.must(err)
@@ -300,7 +300,7 @@ func (s *sim) money() {
 	}
 }
 
-// sellTheRest lets new buyers come: exactly what is left is sold to them, and the others are told that it is sold out.
+// sellTheRest starts new buyers: they must get exactly the units left, and the others must be refused.
 func (s *sim) sellTheRest() {
 	if s.err != nil {
 		return

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// refreshPeriod and ensurePeriod are those of worker.Controller.
+	// refreshPeriod and ensurePeriod are the periods of worker.Controller.
 	refreshPeriod = 250 * time.Millisecond
 	ensurePeriod  = time.Second
 	ackWait       = 800 * time.Millisecond
 )
 
-// instance is one run of the engine in a place. It has a name of its own, as each start has.
+// instance is one run of the engine in a place. Each start has a name of its own.
 type instance struct {
 	s     *sim
 	place int
 	name  string
 	ctx   context.Context
 	stop  context.CancelFunc
-	gone  chan struct{} // closed by its end
-	dead  bool          // under the world's lock
+	gone  chan struct{} // closed when the instance is killed
+	dead  bool          // guarded by turns.mu
 
 	desks    map[string]*desk // by sale
 	strategy strategy.Strategy
@@ -37,17 +37,17 @@ type instance struct {
 	log      *slog.Logger
 }
 
-// desk is what an instance has for one sale. With one for all sales, the order in which two gates are replaced would be
-// left to chance.
+// desk holds an instance's parts for one sale. If all sales shared them, the order in which two gates are replaced
+// would depend on chance.
 type desk struct {
 	sale    string
 	catalog *service.Catalog
 	gates   *service.Gates
 	changed chan struct{}
-	expired chan struct{} // orders of the sale have expired
+	expired chan struct{} // signals that orders of the sale have expired
 }
 
-// start runs a new instance in a place, when the database is there, without which none starts.
+// start runs a new instance in a place. While the database is away no instance can start, so start tries again later.
 func (s *sim) start(place int) {
 	if s.away(inDatabase, place) {
 		s.later(500*time.Millisecond, fmt.Sprintf("place %d starts", place), func(s *sim) { s.start(place) })
@@ -102,7 +102,7 @@ func (s *sim) start(place int) {
 	}
 }
 
-// kill ends an instance at once: what it has asked of the stores may happen or not, and nobody hears of it.
+// kill ends an instance at once. Its calls to the stores may still happen, but it gets no answers.
 func (s *sim) kill(place int) {
 	i := s.places[place]
 	if i == nil {
@@ -129,7 +129,7 @@ func (i *instance) redis(part string) gateView {
 }
 func (i *instance) database(part string) storeView { return storeView{i.s.db, i.view(part)} }
 
-// hear is what an announcement does.
+// hear handles an announcement.
 func (i *instance) hear() {
 	for _, d := range i.desks {
 		select {
@@ -139,25 +139,25 @@ func (i *instance) hear() {
 	}
 }
 
-// replace asks for a new gate. Requests of different reasons stand beside each other and have the same effect, so one
-// reason stands for all.
+// replace requests a new gate. Requests with different reasons would be separate, although they have the same effect,
+// so all have the same reason.
 func (i *instance) replace(sale string, epoch int64, _ string) {
 	what := fmt.Sprintf("%s replace the gate of %s of epoch %d", i.name, sale, epoch)
 	i.s.ask(what, func() { i.desks[sale].gates.ReplaceGate(sale, epoch, "it drifted") })
 }
 
-// teller tells gates of changes as a part of the instance that calls the stores by itself.
+// teller returns a service.Gates for a part of the instance that makes its own calls to the stores.
 func (i *instance) teller(part, sale string) *service.Gates {
 	return service.NewGates(i.database(part), i.redis(part), i.desks[sale].catalog, i.log)
 }
 
-// queued tells the settler of an admitted attempt.
+// queued notifies the settler of an admitted attempt.
 func (i *instance) queued(sale string) {
 	i.s.ask(i.name+" settle "+sale, func() { i.settler.Notify(sale) })
 }
 
-// expired has the gates of expired orders told. The expirer takes the sales in an order that is left to chance, so each
-// has a loop of its own, and the expirer waits for none.
+// expired has the releases of expired orders brought to the gates. The expirer takes the sales in a random order, so
+// each sale has a loop of its own, and the expirer waits for none of them.
 func (i *instance) expired(_ context.Context, sale string, _ []model.Release) error {
 	i.desks[sale].catalog.Unlatch(sale)
 	select {
@@ -174,21 +174,21 @@ func (i *instance) tellOfExpired(d *desk) {
 		case <-i.ctx.Done():
 			return
 		case <-d.expired:
-			_ = teller.CatchUp(i.ctx, d.sale) // the next look at the gates does what fails here
+			_ = teller.CatchUp(i.ctx, d.sale) // the next look at the gates repeats what fails here
 		}
 	}
 }
 
-// refresh and lookAfterGates are what worker.Controller does. It chooses by chance when a request and a period come
-// together; here the request goes first.
+// refresh and lookAfterGates do the work of worker.Controller. If a request and a period come together, the controller
+// chooses at random; here the request goes first.
 func (i *instance) refresh(d *desk) {
-	// Between the milliseconds at which all else happens, or what others read of the catalog at such an instant would
-	// be left to chance.
+	// No other timer ends at this offset within a millisecond. Otherwise what others read from the catalog at the same
+	// instant would depend on chance.
 	time.Sleep(111 * time.Microsecond) // of the bubble's clock
 	ticker := time.NewTicker(refreshPeriod)
 	defer ticker.Stop()
 	for {
-		_ = d.catalog.Refresh(i.ctx) // fails while the database is away, and is tried again
+		_ = d.catalog.Refresh(i.ctx) // fails while the database is away, and is repeated
 		select {
 		case <-i.ctx.Done():
 			return
@@ -201,7 +201,7 @@ func (i *instance) refresh(d *desk) {
 func (i *instance) lookAfterGates(d *desk) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()
-	_ = d.gates.Ensure(i.ctx) // what fails here and below is tried again
+	_ = d.gates.Ensure(i.ctx) // what fails here and below is repeated
 	for i.ctx.Err() == nil {
 		select {
 		case r := <-d.gates.Requests():
@@ -219,7 +219,7 @@ func (i *instance) lookAfterGates(d *desk) {
 	}
 }
 
-// control is the instance's control module as its strategy sees it.
+// control is the instance's control module as its strategy uses it.
 type control struct{ i *instance }
 
 func (c control) Epoch(sale string) int64         { return c.i.desks[sale].gates.Epoch(sale) }

@@ -19,7 +19,7 @@ import (
 	"flashsale/testkit"
 )
 
-// shelf is what the engine's books must say, in a few lines: a quota, a limit, and what became of each attempt.
+// shelf is a small model of the engine's books: a quota, a limit, and what became of each attempt.
 type shelf struct {
 	quota, limit int
 	lines        map[string]*line          // orders and durable refusals, by id
@@ -36,7 +36,7 @@ type line struct {
 	due      bool // its time to pay is over
 }
 
-// money is what came under a transaction.
+// money is a transaction's payment for an order.
 type money struct {
 	order  string
 	status model.PaymentStatus
@@ -55,7 +55,7 @@ func (s *shelf) sum(is func(*line) bool) (units int) {
 
 func (s *shelf) available() int { return s.quota - s.sum((*line).live) }
 
-// fits judges units for a user.
+// fits returns the verdict on so many units for a user.
 func (s *shelf) fits(user string, quantity int) model.Verdict {
 	switch {
 	case s.sum(func(l *line) bool { return l.live() && l.user == user })+quantity > s.limit:
@@ -66,7 +66,7 @@ func (s *shelf) fits(user string, quantity int) model.Verdict {
 	return model.Accepted
 }
 
-// buy decides an attempt; durable: its refusal is one for good.
+// buy decides an attempt. If durable is set, a refusal is stored for good.
 func (s *shelf) buy(a model.Attempt, durable bool) model.Verdict {
 	if known := s.lines[a.ID]; known != nil {
 		if known.status == model.OrderRejected {
@@ -84,11 +84,11 @@ func (s *shelf) buy(a model.Attempt, durable bool) model.Verdict {
 	return verdict
 }
 
-// pay decides money that came for an order.
+// pay decides a transaction for an order.
 func (s *shelf) pay(txn, order string, succeeded bool) {
 	m, l := s.payments[txn], s.lines[order]
 	if m != nil && (!succeeded || m.status != model.PaymentFailed) {
-		return // it is known
+		return // the transaction is known
 	}
 	m = &money{order, model.PaymentFailed}
 	s.payments[txn] = m
@@ -101,7 +101,7 @@ func (s *shelf) pay(txn, order string, succeeded bool) {
 	}
 }
 
-// machine does the same to the real repository and to the shelf.
+// machine applies the same actions to the real repository and to the shelf.
 type machine struct {
 	shelf
 	db   *repository.Store
@@ -111,8 +111,8 @@ type machine struct {
 	txns int
 }
 
-// TestOrders lets orders and stock live through all that may happen to them, in any order, and holds the repository
-// against the model after each step.
+// TestOrders applies all actions on orders and stock in random order, and compares the repository with the model after
+// each of them.
 func TestOrders(t *testing.T) {
 	template, folder, n := sound.template(t), t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,7 +160,7 @@ func same[T comparable](t *rapid.T, what string, got, want T) {
 	}
 }
 
-// attempt draws one of a few, so that many come again. What a key asks for never changes.
+// attempt draws one of a few attempts, so that many are repeated. The quantity under a key never changes.
 func (m *machine) attempt(t *rapid.T) model.Attempt {
 	user, key := rapid.SampledFrom([]string{"ann", "bob", "cy", "Ann"}).Draw(t, "user"), rapid.IntRange(1, 4).Draw(t, "key")
 	a := model.Attempt{SaleID: m.sale, UserID: user, RequestKey: fmt.Sprint("key-", key), Quantity: 1 + key/4}
@@ -168,7 +168,7 @@ func (m *machine) attempt(t *rapid.T) model.Attempt {
 	return a
 }
 
-// order draws one that is there. Without any, Skip has rapid draw another action: the test goes on.
+// order draws an existing order. If there is none, Skip makes rapid draw another action, and the test continues.
 func (m *machine) order(t *rapid.T) (id string, l *line) {
 	ids := slices.Sorted(maps.Keys(m.lines))
 	ids = slices.DeleteFunc(ids, func(id string) bool { return m.lines[id].status == model.OrderRejected })
@@ -198,7 +198,7 @@ func (m *machine) deduct(t *rapid.T) {
 	}
 	outcomes, err := m.db.Deduct(context.Background(), m.sale, attempts)
 	must(t, err)
-	// An attempt that stands twice in a batch is decided once.
+	// An attempt that occurs twice in a batch is decided once.
 	decided := map[string]model.Verdict{}
 	for i, a := range attempts {
 		want, ok := decided[a.ID]
@@ -232,7 +232,7 @@ func (m *machine) cancel(t *rapid.T) {
 	same(t, "cancel", verdict, want)
 }
 
-// due ends an order's time to pay, which expire doesn't do yet.
+// due ends an order's time to pay. The order stays pending until expire runs.
 func (m *machine) due(t *rapid.T) {
 	id, l := m.order(t)
 	l.due = true
@@ -272,7 +272,7 @@ func (m *machine) start(t *rapid.T) {
 	}
 }
 
-// payment draws one that was started. Without any, Skip has rapid draw another action.
+// payment draws a started payment. If there is none, Skip makes rapid draw another action.
 func (m *machine) payment(t *rapid.T) (order string, p model.Payment) {
 	if len(m.asked) == 0 {
 		t.Skip("no payment")
@@ -281,7 +281,7 @@ func (m *machine) payment(t *rapid.T) (order string, p model.Payment) {
 	return order, *m.asked[order]
 }
 
-// callback tells of a new transaction, or again of one that is known: in time, late, of this order or of another.
+// callback reports a new transaction, or repeats a known one: in time, late, of this order or of another.
 func (m *machine) callback(t *rapid.T) {
 	order, p := m.payment(t)
 	m.txns++
@@ -347,7 +347,7 @@ func (m *machine) addStock(t *rapid.T) {
 	same(t, "add stock", verdict, model.Accepted)
 }
 
-// check holds the whole of the books against the shelf.
+// check compares all of the books with the shelf.
 func (m *machine) check(t *rapid.T) {
 	books, ok, err := m.db.Books(context.Background(), m.sale)
 	must(t, err)

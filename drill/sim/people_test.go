@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// requestTime is how long the front door gives a request.
+	// requestTime is the engine's limit for the time of a request.
 	requestTime = 10 * time.Second
-	// mostTries bounds how often a buyer asks for the same thing; the last of them come when the faults are over.
+	// mostTries bounds how often a buyer repeats a request. The last tries come when the faults are over.
 	mostTries = 60
 )
 
-// memory is what all buyers were told.
+// memory holds what all buyers were told.
 type memory struct {
 	mu       sync.Mutex
-	names    map[string]string // of orders and sales, by id
+	names    map[string]string // of orders and sales, by id; for the trace
 	attempts map[string]*attempt
-	fresh    []*attempt // told that they have an order since the scheduler last looked
+	fresh    []*attempt // confirmed since the scheduler last looked
 	atHome   int
 	people   int
 }
 
-// attempt is what buyers asked for under one request key, and what they were told of it.
+// attempt is the purchase under one request key, and its answers.
 type attempt struct {
 	id, name, user, sale, key string
 	quantity                  int
 	confirmed                 bool
-	queuedAt                  time.Time // first told so; zero: never
+	queuedAt                  time.Time // first told that it is queued; zero: never
 	refused                   bool      // the last answer was a refusal
-	tries                     int       // under way or without an answer
+	tries                     int       // requests in flight or without an answer
 }
 
-// attempt gives the one under a key.
+// attempt returns the attempt under a key, which it makes if it is new.
 func (s *sim) attempt(user, sale, key string, quantity int) *attempt {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *sim) attempt(user, sale, key string, quantity int) *attempt {
 	return a
 }
 
-// tell notes an answer to a purchase.
+// tell records an answer to a purchase.
 func (s *sim) tell(a *attempt, outcome model.Outcome, err error) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *sim) tell(a *attempt, outcome model.Outcome, err error) {
 		if a.queuedAt.IsZero() {
 			a.queuedAt = time.Now()
 		}
-		return // it is not over
+		return // it is not decided
 	case outcome.Verdict == model.Accepted:
 		a.confirmed = true
 		s.memory.fresh = append(s.memory.fresh, a)
@@ -82,12 +82,13 @@ type buyer struct {
 	sale  string
 	rng   *rand.Rand
 	delay time.Duration
-	keys  []string // to ask under, one after the other, as long as no order comes of it
+	keys  []string // one for each purchase; the next is used when the buyer gave up an order and buys again
 	async bool
-	once  bool // asks once, and does nothing with the order
+	once  bool // buys once, and does nothing with the order
 }
 
-// gather brings the crowd: some are the same user twice, with the same key or another.
+// gather starts the buyers and the operator. Some buyers are the same user as the one before, with the same keys or
+// others.
 func (s *sim) gather() {
 	rng := rand.New(rand.NewPCG(s.seed, 2))
 	var last *buyer
@@ -112,7 +113,7 @@ func (s *sim) gather() {
 	s.send(s.operate(rand.New(rand.NewPCG(s.seed, 3))))
 }
 
-// send starts somebody's way.
+// send runs a person in a goroutine.
 func (s *sim) send(run func()) {
 	s.memory.mu.Lock()
 	s.memory.people++
@@ -131,7 +132,7 @@ func (s *sim) everybodyHome() bool {
 	return s.memory.atHome == s.memory.people
 }
 
-// wait lets time pass for one person; false: the world is over.
+// wait lets time pass for one person. It returns false if the world has ended.
 func (s *sim) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -143,7 +144,7 @@ func (s *sim) wait(d time.Duration) bool {
 	}
 }
 
-// at gives an instance to speak to, as a balancer does: the one in a place, or any other that runs. nil: none does.
+// at returns the instance for a request, as a load balancer does: the one in a place, or any other that runs, or nil.
 func (s *sim) at(place int) *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,13 +156,13 @@ func (s *sim) at(place int) *instance {
 	return nil
 }
 
-// turn is a step of a person's own: nothing of it goes on before the scheduler says so.
+// turn is a step of a person: it waits until the scheduler lets it happen.
 func (s *sim) turn(ctx context.Context, i *instance, name, what string) error {
 	return s.await(ctx, &call{label: name + ": " + what, store: nowhere, from: i, run: func(context.Context) error { return nil }})
 }
 
-// paced is a request's context. Whoever looks whether it is over waits for its turn, since what requests do next would
-// else be in an order that is left to chance.
+// paced is a request's context. Its Err waits for a turn, because the order of the requests' next steps would otherwise
+// depend on chance.
 type paced struct {
 	context.Context
 	turn func(context.Context) error
@@ -183,7 +184,7 @@ func (p paced) Err() error {
 
 var errNobody = errors.New("nobody serves")
 
-// call sends one request to an instance: it waits for its turn, and ends with the instance.
+// call sends one request to an instance. It waits for its turn, and returns errGone if the instance is killed.
 func (s *sim) call(name, what string, place int, do func(ctx context.Context, i *instance) error) error {
 	i := s.at(place)
 	if i == nil {
@@ -201,7 +202,7 @@ func (s *sim) call(name, what string, place int, do func(ctx context.Context, i 
 	return err
 }
 
-// persist calls until it is content, as often as a patient person does.
+// persist repeats a call until it succeeds, at most mostTries times.
 func (s *sim) persist(name, what string, rng *rand.Rand, do func(ctx context.Context, i *instance) error) bool {
 	for range mostTries {
 		if s.call(name, what, rng.IntN(len(s.places)), do) == nil {
@@ -234,7 +235,7 @@ func (b *buyer) run() {
 	}
 }
 
-// buy asks for an order until it is told yes or no; nil: no.
+// buy repeats a purchase until it is accepted or refused. It returns the order, or nil without one.
 func (b *buyer) buy(a *attempt) *model.Order {
 	var order *model.Order
 	told := b.s.persist(b.name, "buys "+a.name, b.rng, func(ctx context.Context, i *instance) error {
@@ -257,7 +258,7 @@ func (b *buyer) buy(a *attempt) *model.Order {
 	return order
 }
 
-// ask is one request for a purchase.
+// ask sends one purchase request.
 func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome, error) {
 	b.s.memory.mu.Lock()
 	a.tries++
@@ -274,7 +275,7 @@ func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome
 	})
 }
 
-// follow looks after a queued order until it is none any more; nil: it came to nothing.
+// follow polls a queued order until its status changes. It returns nil if no order comes of it.
 func (b *buyer) follow(a *attempt) (order *model.Order) {
 	for range mostTries {
 		var found model.Order
@@ -296,7 +297,7 @@ func (b *buyer) follow(a *attempt) (order *model.Order) {
 	return nil
 }
 
-// use decides about a pending order; true: the buyer would buy again.
+// use decides what the buyer does with a pending order. It returns true if the buyer then buys again.
 func (b *buyer) use(a *attempt) bool {
 	switch draw := b.rng.IntN(10); {
 	case draw < 2: // lets it expire
@@ -319,7 +320,8 @@ func (b *buyer) payments(i *instance, a *attempt) *service.Payments {
 	return &service.Payments{Store: i.database(b.name), IDs: b.s.ids, Gates: i.teller(b.name, a.sale), Catalog: i.desks[a.sale].catalog}
 }
 
-// pay pays an order, perhaps twice, perhaps too late. The provider calls back until it is heard, and sometimes again.
+// pay pays an order, perhaps twice, perhaps too late. The provider repeats a callback until it succeeds, and sometimes
+// once more.
 func (b *buyer) pay(a *attempt) {
 	var payment model.Payment
 	var verdict model.Verdict
@@ -346,12 +348,12 @@ func (b *buyer) pay(a *attempt) {
 	}
 }
 
-// ended notes how a queued attempt has ended.
+// ended records the end of a queued attempt.
 func (s *sim) ended(a *attempt, order model.Order) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	a.tries--
-	if order.Status == model.OrderRejected { // for good, also if the gate has lost it
+	if order.Status == model.OrderRejected { // final, even if the gate has lost the attempt
 		a.refused = true
 		return
 	}
@@ -359,7 +361,7 @@ func (s *sim) ended(a *attempt, order model.Order) {
 	s.memory.fresh = append(s.memory.fresh, a)
 }
 
-// till is what the payment provider knows.
+// till holds the data of the payment provider.
 type till struct {
 	mu      sync.Mutex
 	charges map[string]*charge // by transaction
@@ -367,7 +369,7 @@ type till struct {
 
 // charge is money that a buyer has paid.
 type charge struct {
-	verdict  model.Verdict // of the callback; empty: not heard
+	verdict  model.Verdict // of the callback; empty: no callback has succeeded
 	refunded bool
 }
 
@@ -383,7 +385,7 @@ func (t *till) hear(txn string, verdict model.Verdict) {
 	t.charges[txn].verdict = verdict
 }
 
-// refund sends money back. Asked again, the provider knows that it did.
+// refund sends money back. A repetition has no effect, because the provider recognises the transaction.
 func (s *sim) refund(_ context.Context, p model.Payment) error {
 	s.till.mu.Lock()
 	defer s.till.mu.Unlock()
@@ -395,7 +397,7 @@ func (s *sim) refund(_ context.Context, p model.Payment) error {
 	return nil
 }
 
-// operate is the operator's day: some more units, a pause, an order taken back.
+// operate returns the actions of the operator: some more units, a pause, a refund.
 func (s *sim) operate(rng *rand.Rand) func() {
 	return func() {
 		for range rng.IntN(4) {
@@ -430,7 +432,7 @@ func (s *sim) status(rng *rand.Rand, sale string, status model.SaleStatus) {
 	})
 }
 
-// takeBack refunds the first of the paid orders.
+// takeBack refunds a paid order.
 func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	var first string
 	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
@@ -453,7 +455,7 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	})
 }
 
-// desk is the operator's desk at an instance.
+// desk returns the operator's service at an instance.
 func (s *sim) desk(i *instance, sale string) *service.Sales {
 	return &service.Sales{Store: i.database("operator"), Gate: i.redis("operator"), Gates: i.teller("operator", sale), Catalog: i.desks[sale].catalog, Log: i.log}
 }

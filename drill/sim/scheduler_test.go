@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// store is what a call goes to.
+// store is the target of a call.
 type store string
 
 const (
@@ -27,34 +27,34 @@ var (
 	errGone     = errors.New("this instance was killed")
 )
 
-// patience is how long a caller waits for a store that is silent: the clients of the engine have such limits.
-// They end between two milliseconds, and so never together with one of the engine's own.
+// patience is how long a caller waits for a silent store; the engine's clients have such limits. The waits have a
+// fraction of a millisecond, so that none ends at the same time as a timer of the engine.
 var patience = map[store]time.Duration{
 	inRedis: 990*time.Millisecond + 137*time.Microsecond, inDatabase: 9900*time.Millisecond + 137*time.Microsecond, nowhere: time.Hour,
 }
 
-// call is something that wants to happen. Its caller is parked until the scheduler decides what becomes of it.
+// call is a pending action. Its caller is parked until the scheduler decides its fate.
 type call struct {
-	label  string // its kind, its caller and what it asks for; calls that are alike in all of it may change places
+	label  string // kind, caller and subject; calls with the same label are interchangeable
 	store  store
 	writes bool
 	from   *instance
-	run    func(context.Context) error // does it; only the scheduler runs it, so that stores are asked one thing at a time
-	odd    []error                     // what the store may answer besides, having done nothing
-	answer chan error                  // nil: what run has found; else the error that the caller hears instead
-	stuck  bool                        // it hangs until its caller loses patience
-	left   bool                        // its caller has gone; what was asked for may still happen
+	run    func(context.Context) error // executes the call; only the scheduler runs it, so that a store gets one at a time
+	odd    []error                     // errors that the store may return instead, without an effect
+	answer chan error                  // nil: run was executed; otherwise the error for the caller
+	stuck  bool                        // hangs until its caller gives up
+	left   bool                        // its caller has gone, but the call may still happen
 }
 
-// turns has the calls of all that goes on in one simulated world, and lets them happen one at a time.
+// turns holds the parked calls of one simulated world, which happen one at a time.
 type turns struct {
 	mu     sync.Mutex
 	parked []*call
-	asks   map[string]func()   // what instances ask of themselves, by what it is: they are done before the next call
-	logged map[string]struct{} // what the engine logged since the last step; many speak at once, so it is sorted
+	asks   map[string]func()   // requests of instances to themselves, by text; they run before the next call
+	logged map[string]struct{} // the engine's messages since the last step; a set, since their order depends on chance
 }
 
-// await parks a call. nil: the scheduler ran it; else what the caller hears.
+// await parks a call. It returns nil if the scheduler ran the call, otherwise the error for the caller.
 func (w *turns) await(ctx context.Context, c *call) error {
 	c.answer = make(chan error, 1)
 	w.mu.Lock()
@@ -83,7 +83,7 @@ func (w *turns) await(ctx context.Context, c *call) error {
 	return err
 }
 
-// post parks a call that nobody waits for: a message on its way.
+// post parks a call without a caller that waits: a message in flight.
 func (w *turns) post(c *call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,8 @@ func (w *turns) post(c *call) {
 	w.parked = append(w.parked, c)
 }
 
-// ask notes what an instance asks of itself. Those who ask for the same at once ask once, in whatever order they come.
+// ask stores a request of an instance to itself. Concurrent requests for the same become one, so their order does not
+// matter.
 func (w *turns) ask(what string, do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +106,7 @@ func silence(s store) error {
 	return errRedis
 }
 
-// rest waits until nobody moves, and does what was asked for meanwhile.
+// rest waits until all goroutines are blocked, and runs the stored requests until there are none.
 func (s *sim) rest() {
 	for {
 		synctest.Wait()
@@ -124,7 +125,7 @@ func (s *sim) rest() {
 	}
 }
 
-// tellLog brings what the engine has logged into the trace.
+// tellLog adds the engine's log messages to the trace.
 func (s *sim) tellLog() {
 	s.mu.Lock()
 	logged := s.logged
@@ -135,7 +136,7 @@ func (s *sim) tellLog() {
 	}
 }
 
-// waiting are the calls that may happen now, in an order that depends on nothing but what they are.
+// waiting returns the calls that may happen now. Their order depends on the calls alone.
 func (s *sim) waiting() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +166,7 @@ func (s *sim) take(c *call) {
 	s.parked = slices.DeleteFunc(s.parked, func(other *call) bool { return other == c })
 }
 
-// step lets one thing happen: what was planned for this time, a call, or the passing of a little time.
+// step lets one thing happen: a planned event, a call, or the passing of a little time.
 func (s *sim) step() {
 	s.rest()
 	s.look()
@@ -174,14 +175,14 @@ func (s *sim) step() {
 	}
 	calls := s.waiting()
 	if len(calls) == 0 || s.rng.IntN(100) < s.plan.idle {
-		// Never less than the pauses of a lost race, which are drawn by chance, can add up to.
+		// The pause is at least as long as the random pauses after lost races can be together.
 		time.Sleep(time.Duration(25+s.rng.IntN(30)) * time.Millisecond) // of the bubble's clock
 		return
 	}
 	s.decide(calls[s.rng.IntN(len(calls))])
 }
 
-// decide gives a call its fate.
+// decide draws the fate of a call and carries it out.
 func (s *sim) decide(c *call) {
 	fate := s.fate(c)
 	s.note("%s: %s", c.label, fate)
@@ -200,7 +201,7 @@ func (s *sim) decide(c *call) {
 	case hangs:
 		c.stuck = true
 	case late:
-		// The caller hears of a failure at once; what it asked for stays, and may happen later.
+		// The caller gets an error at once. The call stays parked and may happen later.
 		s.answer(c, silence(c.store))
 		s.mu.Lock()
 		c.left = true
@@ -222,7 +223,7 @@ func (s *sim) answer(c *call, err error) {
 	}
 }
 
-// run does a call. The stores themselves never fail here, so that what they say is the engine's doing.
+// run executes a call. The stores themselves never fail here, so an unexpected error is the engine's fault.
 func (s *sim) run(c *call) {
 	if err := c.run(context.Background()); err != nil {
 		s.fail("%s: %w", c.label, err)
@@ -245,7 +246,7 @@ const (
 	drops   fate = "never arrives"
 )
 
-// fate draws one. When the faults are over everything happens.
+// fate draws the fate of a call. When the faults are over, every call happens.
 func (s *sim) fate(c *call) fate {
 	switch {
 	case c.store == nowhere:

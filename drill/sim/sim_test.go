@@ -1,8 +1,8 @@
-// Package sim runs the engine in simulated worlds. A seed decides everything that chance decides elsewhere: which call
-// to a store is next, and whether it happens, fails, happens without an answer, hangs, or happens when nobody waits for
-// it any more; when an instance is killed, Redis is emptied or goes back in time, or a store can't be reached. The real
+// Package sim runs the engine in simulated worlds. A seed makes every choice that is random elsewhere: which call to a
+// store is next, and whether it happens, fails, happens without an answer, hangs, or happens after its caller has gone;
+// when an instance is killed, Redis is emptied or restored to an older state, or a store can't be reached. The real
 // purchases, gates, strategy and workers run over the real SQL on SQLite and the real scripts, in a bubble of
-// testing/synctest whose clock runs as fast as the machine allows. A seed that fails does so again.
+// testing/synctest whose clock runs as fast as the machine allows. A seed that fails always fails again.
 package sim
 
 import (
@@ -22,25 +22,26 @@ import (
 	gosqlite "github.com/glebarez/go-sqlite"
 )
 
-// seeds is how many worlds `go test` runs, in a quarter of a minute; SEEDS=n runs n, SEED=n runs the one world n and shows all that happens.
+// seeds is how many worlds `go test` runs, in a quarter of a minute. SEEDS=n runs n worlds. SEED=n runs only the world
+// n and prints its trace.
 const seeds = 150
 
 func TestMain(m *testing.M) {
-	// SQLite asks the machine for the time; in a bubble it has to be the bubble's.
+	// SQLite reads the machine's clock; in a bubble it has to read the bubble's clock.
 	gosqlite.MustRegisterScalarFunction("unixepoch", 1, func(*gosqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return float64(time.Now().UnixMicro()) / 1e6, nil
 	})
-	debug.SetGCPercent(400) // a world is small and makes much garbage: a fifth of the time is saved
+	debug.SetGCPercent(400) // a world is small and makes much garbage: this saves a fifth of the time
 	flag.Parse()
-	_ = flag.Set("rapid.nofailfile", "true") // what it prints is enough to see a failure again
+	_ = flag.Set("rapid.nofailfile", "true") // its output is enough to repeat a failure
 	os.Exit(inMemory(m.Run))
 }
 
-// inMemory has all temporary files where nothing waits for a disk, if there is such a place.
+// inMemory runs the tests with temporary files in /dev/shm, so that none waits for a disk.
 func inMemory(run func() int) int {
 	folder, err := os.MkdirTemp("/dev/shm", "flashsale-sim")
 	if err != nil {
-		return run() // slower, no more
+		return run() // without /dev/shm the tests are only slower
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	if err := os.Setenv("TMPDIR", folder); err != nil {
@@ -90,7 +91,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestOneSeedTwice shows that a seed decides everything.
+// TestOneSeedTwice checks that a seed decides everything.
 func TestOneSeedTwice(t *testing.T) {
 	for seed := range uint64(20) {
 		once, err := simulate(t, seed, sound)
@@ -101,7 +102,7 @@ func TestOneSeedTwice(t *testing.T) {
 	}
 }
 
-// difference shows where two traces part.
+// difference describes where two traces begin to differ.
 func difference(a, b []string) string {
 	for n := range min(len(a), len(b)) {
 		if a[n] != b[n] {

@@ -20,8 +20,8 @@ import (
 	"flashsale/testkit"
 )
 
-// pipe are the settings of a client that speaks to the Redis in the bubble. Keys don't end there by themselves: no
-// world lasts a minute, which is the shortest that any key lives.
+// pipe returns the settings of a client for the Redis in the bubble. Keys don't expire in this Redis: no world lasts a
+// minute, which is the shortest life of a key.
 func pipe(m *miniredis.Miniredis) *redis.Options {
 	return &redis.Options{
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
@@ -30,14 +30,14 @@ func pipe(m *miniredis.Miniredis) *redis.Options {
 	}
 }
 
-// view is a store as one part of one instance sees it: each call waits for the scheduler.
+// view is a store as one part of one instance uses it: each call waits for the scheduler.
 type view struct {
 	s    *sim
 	from *instance
 	part string
 }
 
-// ask makes a call of a function and gives what it found, or what the caller hears instead.
+// ask makes a call that runs do. It returns do's result, or the error that the scheduler gives the caller instead.
 func ask[T any](ctx context.Context, v view, to store, writes bool, what string, do func(context.Context) (T, error), odd ...error) (T, error) {
 	var value, none T
 	var failed error
@@ -56,17 +56,17 @@ func ask[T any](ctx context.Context, v view, to store, writes bool, what string,
 	return value, failed
 }
 
-// expected reports whether a sound store may answer so.
+// expected reports whether a sound store may return err.
 func expected(err error) bool {
 	return err == nil || errors.Is(err, model.ErrStreamMoved) || errors.Is(err, model.ErrNewerGate)
 }
 
-// nothing is the value of a call that gives none.
+// nothing is the result of a call that returns only an error.
 type nothing = struct{}
 
 func only(err error) (nothing, error) { return nothing{}, err }
 
-// gateView is Redis as a part of an instance sees it.
+// gateView is Redis as a part of an instance uses it.
 type gateView struct {
 	*gate.Gate
 	view
@@ -88,7 +88,7 @@ func (g gateView) Peek(ctx context.Context, sales ...string) ([]model.GateState,
 	})
 }
 
-// taken is what a read of the stream gives.
+// taken is the result of a read of the stream.
 type taken struct {
 	entries []model.Entry
 	bad     []string
@@ -119,7 +119,7 @@ func (g gateView) Settled(ctx context.Context, sale string, entries []model.Entr
 	return err
 }
 
-// Wake sends a message, which arrives some time or not at all. It has the ids alone, as over Redis.
+// Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
 func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model.Outcome) error {
 	ids := slices.Sorted(maps.Keys(outcomes))
 	names := make([]string, len(ids))
@@ -140,7 +140,7 @@ func (g gateView) Announce(_ context.Context, sale string) error {
 	return nil
 }
 
-// send brings a message to every instance that runs when it arrives.
+// send delivers a message to every instance that runs when the message arrives.
 func (g gateView) send(what string, deliver func(to *instance)) {
 	g.s.post(&call{label: g.from.name + " " + g.part + ": " + what, store: inRedis, writes: true, from: g.from, run: func(context.Context) error {
 		for _, to := range g.s.places {
@@ -206,7 +206,7 @@ func (g gateView) Configure(ctx context.Context, sale model.Sale) error {
 	return err
 }
 
-// storeView is the database as a part of an instance sees it.
+// storeView is the database as a part of an instance uses it.
 type storeView struct {
 	*repository.Store
 	view
@@ -250,7 +250,7 @@ func (d storeView) GateContents(ctx context.Context, sale string) (model.GateCon
 			return a, err
 		}
 		a.ok = true
-		a.contents, err = testkit.ReadContents(ctx, snapshot) // the answer may be lost, and must hold no connection then
+		a.contents, err = testkit.ReadContents(ctx, snapshot) // an answer may be lost, so it must not hold a connection
 		d.s.note("  %+v", a.contents.Of.Stock)
 		return a, err
 	})
@@ -291,7 +291,7 @@ func (d storeView) Lease(ctx context.Context, name, holder string, ttl time.Dura
 	})
 }
 
-// auditView is the database as the auditor of one sale reads it: anything may happen between two of its looks.
+// auditView is the database as the auditor of one sale reads it: other calls may happen between two of its reads.
 type auditView struct {
 	storeView
 	sale string
@@ -350,7 +350,7 @@ func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, err
 	return a.order, a.ok, err
 }
 
-// moved is what a step of an order's life gives.
+// moved is the result of a step in an order's life.
 type moved struct {
 	order   model.Order
 	verdict model.Verdict
@@ -443,8 +443,8 @@ func (d storeView) ChangeSale(ctx context.Context, change model.SaleChange) (mod
 	return a.offer, a.verdict, err
 }
 
-// catalogView is what the catalog of one sale reads. It reads all the time and changes nothing, so it doesn't wait for
-// the scheduler: only an absent database shows.
+// catalogView is the database as the catalog of one sale reads it. The catalog reads often and changes nothing, so it
+// doesn't wait for the scheduler. Its only fault is a database that can't be reached.
 type catalogView struct {
 	view
 	sale string
@@ -486,7 +486,7 @@ func (c catalogView) Now(context.Context) (time.Time, error) {
 	return time.Now().Truncate(time.Millisecond), c.here()
 }
 
-// offers gives the live sales, of which one is wanted. The database is only asked when something was written since.
+// offers returns the live offer of a sale. It queries the database only if something was written since the last query.
 func (s *sim) offers(ctx context.Context, sale string) ([]model.Offer, error) {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
@@ -500,7 +500,7 @@ func (s *sim) offers(ctx context.Context, sale string) ([]model.Offer, error) {
 	return slices.DeleteFunc(slices.Clone(s.known.list), func(o model.Offer) bool { return o.ID != sale }), nil
 }
 
-// snapshot is a copy of all that Redis holds.
+// snapshot is a copy of the contents of Redis.
 type snapshot struct {
 	hashes  map[string][]string
 	sets    map[string][]string
@@ -550,8 +550,8 @@ func (s *sim) copyRedis() *snapshot {
 	return c
 }
 
-// putBack makes Redis what it was when the copy was made. In life that is another process, from a disk or a replica,
-// with a run id of its own; the one in the bubble has none, so the gates get one that isn't its.
+// putBack restores Redis to a copy. In production such a Redis is another process, from a disk or a replica, with a run
+// id of its own. The Redis in the bubble has no run id, so putBack stores another one in the gates.
 func (s *sim) putBack(c *snapshot) {
 	ctx := context.Background()
 	s.redis.FlushAll()
@@ -581,7 +581,7 @@ func (s *sim) putBack(c *snapshot) {
 	}
 }
 
-// name gives the short name of an order's or a sale's id.
+// name returns the short name of an order's or a sale's id.
 func (s *sim) name(id string) string {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()

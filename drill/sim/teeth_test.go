@@ -16,7 +16,7 @@ import (
 	"flashsale/worker"
 )
 
-// mutation is what is taken out of the ledger, to see whether the checks find it.
+// mutation is a safeguard that is removed from the ledger, to test whether the checks find it.
 type mutation string
 
 const (
@@ -27,11 +27,11 @@ const (
 	beforeCommit mutation = "it says yes before the commit"
 )
 
-// mostSeeds is within how many worlds a mutation must be found.
+// mostSeeds is the number of worlds within which a mutation must be found.
 const mostSeeds = 300
 
-// TestTeeth shows that the checks find a ledger that has lost one of its conditions, for what it is and in a world in
-// which a sound one is right.
+// TestTeeth shows that the checks find a ledger without one of its conditions, by the expected symptom, and in a world
+// in which a sound ledger is right.
 func TestTeeth(t *testing.T) {
 	for m, symptom := range map[mutation]string{
 		noCondition: "the stock of", noID: "two orders under one key", noLimit: "and may have", beforeCommit: "was told that there is an order",
@@ -53,7 +53,7 @@ func TestTeeth(t *testing.T) {
 	}
 }
 
-// ledger gives an instance's settler its database.
+// ledger returns the database of an instance's settler.
 func (m mutation) ledger(i *instance) worker.Ledger {
 	whole := i.database("settler")
 	switch m {
@@ -66,7 +66,7 @@ func (m mutation) ledger(i *instance) worker.Ledger {
 	}
 }
 
-// hasty says yes to who waits before anything is written.
+// hasty confirms attempts to the waiting buyers before anything is written.
 type hasty struct {
 	storeView
 	waiters *service.Waiters
@@ -81,8 +81,8 @@ func (h hasty) Settle(ctx context.Context, sale string, entries []model.Entry) (
 	return h.storeView.Settle(ctx, sale, entries)
 }
 
-// careless settles as the database does, but for what it has lost. It needs a schema without the keys and checks that
-// would stop it.
+// careless settles as the database does, except for the condition that it has lost. Its schema lacks the keys and
+// constraints that would prevent the error.
 type careless struct {
 	storeView
 	lost mutation
@@ -154,10 +154,10 @@ func (c careless) settle(ctx context.Context, tx *sql.Tx, e model.Entry) (model.
 	return accepted, nil
 }
 
-// templates are databases with the schema and nothing else, made once.
+// templates are databases with the schema and no rows, made once.
 var templates sync.Map // of func() ([]byte, error), by mutation
 
-// template gives the bytes of a database that suits the mutation.
+// template returns the bytes of a database with the schema for the mutation.
 func (m mutation) template(t *testing.T) []byte {
 	t.Helper()
 	made, _ := templates.LoadOrStore(m, sync.OnceValues(func() ([]byte, error) { return m.schema(t.TempDir()) }))
@@ -189,7 +189,7 @@ func (m mutation) schema(folder string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// strip takes all keys and checks off a table.
+// strip removes all keys and constraints from a table.
 func strip(ctx context.Context, path, table string) error {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {

@@ -26,21 +26,21 @@ import (
 )
 
 const (
-	// recovery is how long after the last fault all must be right again.
+	// recovery is the time after the last fault within which everything must be right again.
 	recovery = 10 * time.Second
-	// audit is how long the auditor takes to see what is wrong although all sums agree.
+	// audit is how long the auditor takes to find an error although all sums agree.
 	audit = 45 * time.Second
 	// payTimeout and payGrace are short, so that orders expire while faults last.
 	payTimeout = 3 * time.Second
 	payGrace   = 500 * time.Millisecond
-	// mostSteps ends a world that doesn't come to rest.
+	// mostSteps is the longest trace: a world that doesn't come to rest fails there.
 	mostSteps = 30_000
-	// everywhere is the place of all instances.
+	// everywhere stands for the places of all instances.
 	everywhere = -1
 )
 
 // sim is one simulated world: real parts of the engine over a real SQLite file and the scripts of the gate, in a bubble
-// whose clock runs only when everybody waits. All chance comes from the seed.
+// whose clock advances only when all goroutines are blocked. All chance comes from the seed.
 type sim struct {
 	turns
 	seed     uint64
@@ -49,21 +49,21 @@ type sim struct {
 	mutation mutation
 
 	ctx      context.Context
-	work     sync.WaitGroup // all that the world has started
+	work     sync.WaitGroup // all goroutines of the world, except people
 	began    time.Time
 	db       *repository.Store
 	live     *repository.LiveSales
 	redis    *miniredis.Miniredis
 	client   *redis.Client
-	gate     *gate.Gate // the scheduler's own look
+	gate     *gate.Gate // for the scheduler's own checks
 	ids      model.OrderIDs
 	books    books
-	careless *sql.DB // what a careless ledger writes with
+	careless *sql.DB // the connection of a careless ledger
 	sales    []string
 
-	places    []*instance // who runs in each place; nil: nobody
-	starts    []int       // in each place so far
-	ahead     []happening // in the order of their times
+	places    []*instance // the instance in each place; nil: none
+	starts    []int       // number of starts in each place
+	ahead     []happening // planned events, in the order of their times
 	awayUntil map[store]map[int]time.Time
 	calm      bool // the faults are over
 	snapshot  *snapshot
@@ -77,13 +77,13 @@ type sim struct {
 	err   error
 }
 
-// plan is what a seed makes of a world.
+// plan holds what a seed decides about a world beforehand.
 type plan struct {
 	places, sales, crowd, limit int
 	quota                       int64
 	span                        time.Duration // of the faults
-	idle                        int           // of 100 steps, those in which time passes although calls wait
-	drop, silent                int           // of 100 late calls, those that never arrive; of 100 calls to an absent store, those that hang
+	idle                        int           // percentage of steps in which time passes although calls wait
+	drop, silent                int           // percentages: late calls that never arrive; calls to an absent store that hang
 	faults                      map[store][]chance
 	happenings                  []happening
 }
@@ -94,14 +94,14 @@ type chance struct {
 	perMille int
 }
 
-// happening is what befalls the world at a time after its beginning.
+// happening is an event at a time after the world's beginning.
 type happening struct {
 	at   time.Duration
 	what string
 	do   func(*sim)
 }
 
-// draw makes a plan. Each kind of fault is in some worlds and not in others, so that none hides another.
+// draw makes a plan. Each kind of fault occurs only in some worlds, so that none hides another.
 func draw(rng *rand.Rand) plan {
 	p := plan{
 		places: 1 + rng.IntN(3), sales: 1 + b2i(rng.IntN(4) == 0), limit: 1 + b2i(rng.IntN(3) == 0),
@@ -124,7 +124,7 @@ func draw(rng *rand.Rand) plan {
 	return p
 }
 
-// misfortunes are what may befall a world at some time.
+// misfortunes are the kinds of events that a plan may have.
 var misfortunes = []func(rng *rand.Rand, p plan, at time.Duration) []happening{
 	func(rng *rand.Rand, p plan, at time.Duration) []happening {
 		place, rest := rng.IntN(p.places), time.Duration(rng.IntN(3000))*time.Millisecond
@@ -154,7 +154,7 @@ var misfortunes = []func(rng *rand.Rand, p plan, at time.Duration) []happening{
 	},
 }
 
-// absence is a store that can't be reached for a while, by all instances or by those in one place.
+// absence makes a store unreachable for a while, for all instances or for those in one place.
 func absence(rng *rand.Rand, p plan, at time.Duration, from store) happening {
 	place, long := rng.IntN(p.places+1)-1, time.Duration(50+rng.IntN(2500))*time.Millisecond
 	return happening{at, fmt.Sprintf("%s is away from place %d for %s", from, place, long), func(s *sim) {
@@ -164,7 +164,7 @@ func absence(rng *rand.Rand, p plan, at time.Duration, from store) happening {
 	}}
 }
 
-// simulate runs the world of a seed to its end, and gives what happened in it and what was wrong.
+// simulate runs the world of a seed to its end. It returns the trace, and the first error.
 func simulate(t *testing.T, seed uint64, m mutation) (trace []string, err error) {
 	t.Helper()
 	template := m.template(t)
@@ -180,7 +180,7 @@ func simulate(t *testing.T, seed uint64, m mutation) (trace []string, err error)
 }
 
 func newSim(t *testing.T, seed uint64, m mutation, template []byte) *sim {
-	// Stores have milliseconds; in the middle of one, no rounding of theirs goes the other way.
+	// Stores round times to milliseconds. In the middle of a millisecond none of them rounds the other way.
 	time.Sleep(500 * time.Microsecond) // of the bubble's clock
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := &sim{
@@ -215,14 +215,14 @@ func newSim(t *testing.T, seed uint64, m mutation, template []byte) *sim {
 	return s
 }
 
-// must is for what can't fail in a bubble.
+// must panics on an error that can't occur in a bubble.
 func (s *sim) must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("seed %d: %v", s.seed, err))
 	}
 }
 
-// play is the whole story: a sale opens, things go wrong, the faults end, all comes right, and the rest is sold.
+// play runs the world: sales open, faults happen, the faults end, everything becomes right, and the rest is sold.
 func (s *sim) play() {
 	for n := range s.plan.sales {
 		s.sales = append(s.sales, s.openSale(n))
@@ -239,14 +239,14 @@ func (s *sim) play() {
 	s.pass(recovery)
 	s.allEnded(over)
 	s.until("everybody has gone home", time.Minute, s.everybodyHome)
-	// What is unpaid expires, and what the last release has left for the gate to hear of is heard of.
+	// Unpaid orders expire, and the gates get the last releases.
 	s.pass(payTimeout + payGrace + time.Second)
 	s.until("the gates count every user's units right", audit, s.sameUnits)
 	s.agreement()
 	s.sellTheRest()
 }
 
-// until steps until something is so, and fails the world if it doesn't become so in time.
+// until runs steps until the function so returns true. It fails the world after most.
 func (s *sim) until(what string, most time.Duration, so func() bool) {
 	start := time.Now()
 	for s.rest(); s.err == nil && !so(); s.rest() {
@@ -264,7 +264,7 @@ func (s *sim) pass(d time.Duration) {
 	s.until("time passes", d+time.Second, func() bool { return time.Since(start) >= d })
 }
 
-// happen lets the next of the happenings be whose time has come.
+// happen runs the next planned event if its time has come, and reports whether it did.
 func (s *sim) happen() bool {
 	if len(s.ahead) == 0 || time.Since(s.began) < s.ahead[0].at {
 		return false
@@ -276,13 +276,13 @@ func (s *sim) happen() bool {
 	return true
 }
 
-// later plans something.
+// later plans an event.
 func (s *sim) later(after time.Duration, what string, do func(*sim)) {
 	s.ahead = append(s.ahead, happening{time.Since(s.began) + after, what, do})
 	slices.SortStableFunc(s.ahead, func(a, b happening) int { return cmp.Compare(a.at, b.at) })
 }
 
-// endFaults: the stores are there again, nothing is lost any more, and an instance runs in every place.
+// endFaults ends all faults: the stores can be reached, no call is lost, and an instance runs in every place.
 func (s *sim) endFaults() {
 	if s.err != nil {
 		return
@@ -332,7 +332,7 @@ func (s *sim) openSale(n int) string {
 	return id
 }
 
-// offers are the live sales, until something is written.
+// offers caches the live sales until something is written.
 type offers struct {
 	mu   sync.Mutex
 	list []model.Offer
@@ -344,10 +344,10 @@ func (o *offers) forget() {
 	o.list = nil
 }
 
-// sorted gives the keys of a map in their order.
+// sorted returns the sorted keys of a map.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// logger keeps the messages of warnings and errors for the trace, without what may differ by chance.
+// logger stores the messages of warnings and errors for the trace. It omits the attributes, which may differ by chance.
 type logger struct {
 	s    *sim
 	from string

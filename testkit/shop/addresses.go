@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// Address is the n-th of those of this machine that stand for the addresses of buyers. No two share their first three
-// bytes, by which some proxies tell clients apart.
+// Address returns the n-th loopback address that stands for a buyer's address. No two addresses share their first three
+// bytes, because some proxies tell clients apart by these.
 func Address(n int) string { return fmt.Sprintf("127.%d.%d.1", 1+n>>8, n&255) }
 
-// Spread has the shop's requests come from so many addresses, connection by connection, as those of buyers do: who
-// stands in front of the instances counts by address.
+// Spread makes the shop's connections come from that many addresses in turn, as those of buyers do: a proxy in front of
+// the instances counts by address.
 func (s *Shop) Spread(addresses int) {
 	var next atomic.Int64
 	client := *s.client

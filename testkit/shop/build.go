@@ -13,19 +13,19 @@ import (
 	"flashsale/testkit"
 )
 
-// built are the programs that this process has built, or is building, by the flags of the build.
+// built holds the programs that this process has built, or is building, by the flags of the build.
 var built = struct {
 	sync.Mutex
 	folder string
 	paths  map[string]func() (string, error)
 }{paths: map[string]func() (string, error){}}
 
-// Main is for the TestMain of a package that builds the engine.
+// Main is called by the TestMain of a package that builds the engine. It removes the built programs at the end.
 func Main(m *testing.M) {
 	testkit.Main(m, func() { _ = os.RemoveAll(built.folder) })
 }
 
-// Build builds the engine, once for all tests that want it with these flags of `go build`, and gives its path.
+// Build builds the engine, once for all tests with the same flags of `go build`, and returns the program's path.
 func Build(t testing.TB, flags ...string) string {
 	t.Helper()
 	build, err := builder(flags)
@@ -39,7 +39,7 @@ func Build(t testing.TB, flags ...string) string {
 	return path
 }
 
-// builder gives the one build with these flags. Builds with others do not wait for it.
+// builder returns the one build with these flags. Builds with other flags do not wait for it.
 func builder(flags []string) (func() (string, error), error) {
 	built.Lock()
 	defer built.Unlock()
@@ -48,7 +48,7 @@ func builder(flags []string) (func() (string, error), error) {
 		return build, nil
 	}
 	if built.folder == "" {
-		folder, err := os.MkdirTemp("", "flashsale-built-") // it outlives the test that is first
+		folder, err := os.MkdirTemp("", "flashsale-built-") // it outlives the first test
 		if err != nil {
 			return nil, err
 		}
@@ -56,11 +56,11 @@ func builder(flags []string) (func() (string, error), error) {
 	}
 	path := filepath.Join(built.folder, fmt.Sprintf("flashsale-%d", len(built.paths)))
 	built.paths[key] = sync.OnceValues(func() (string, error) {
-		// Without the symbols, which no test reads, linking takes half as long.
+		// Without symbols, which no test reads, linking takes half as long.
 		args := append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...)
 		cmd := exec.CommandContext(context.Background(), "go", append(args, ".")...)
-		cmd.Dir = Root()                                // which need not be the module of the test
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+		cmd.Dir = Root()                                // the test may be in another module
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as in the shipped program
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w: %s", cmd, err, out)
 		}
@@ -69,7 +69,8 @@ func builder(flags []string) (func() (string, error), error) {
 	return built.paths[key], nil
 }
 
-// Root is the folder of the engine's source: the one above a test's own that has the file for Compose.
+// Root returns the folder of the engine's source: the nearest folder, upwards from the test's own, with a
+// docker-compose.yml.
 func Root() string {
 	dir, err := os.Getwd()
 	if err != nil {

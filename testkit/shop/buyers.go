@@ -10,26 +10,26 @@ import (
 	"flashsale/model"
 )
 
-// crowd is how many buyers of a rush are on their way at once.
+// crowd is the number of buyers that are active at once in a rush.
 const crowd = 100
 
-// Attempt is what one buyer did and was told.
+// Attempt is one buyer's request and its answer.
 type Attempt struct {
 	User    string
 	Key     string
 	URL     string
 	OrderID string // of a 201 or 202
-	Status  int    // 0: the answer never came
+	Status  int    // 0: no answer came
 	Code    string // of a refusal
 
 	Invoked, Answered time.Time
 }
 
-// Confirmed says that the order was promised.
+// Confirmed reports whether the order was confirmed with 201.
 func (a Attempt) Confirmed() bool { return a.Status == http.StatusCreated }
 
-// Rush lets buyers buy one unit each, spread over the instances, each under a key of its own. started, if given,
-// is called once when a tenth of them have their answer.
+// Rush lets buyers buy one unit each, spread over the instances, each under a request key of its own. If started is not
+// nil, it is called once when the first tenth of the buyers have their answers.
 func (s *Shop) Rush(saleID, prefix string, buyers int, started func(), urls ...string) []Attempt {
 	s.t.Helper()
 	attempts := make([]Attempt, buyers)
@@ -67,7 +67,8 @@ func (s *Shop) Rush(saleID, prefix string, buyers int, started func(), urls ...s
 	return attempts
 }
 
-// AskAgain lets the buyers who got no answer, as on a busy machine, ask again under their keys until they do.
+// AskAgain lets the buyers without an answer repeat their requests under the same keys until every buyer has an answer.
+// On a busy machine an answer may come too late.
 func (s *Shop) AskAgain(saleID string, attempts []Attempt) []Attempt {
 	s.t.Helper()
 	Recovered(s.t, "everybody gets an answer", func() error {
@@ -86,7 +87,7 @@ func (s *Shop) AskAgain(saleID string, attempts []Attempt) []Attempt {
 	return attempts
 }
 
-// Buy asks for a path and buys one unit, noting what was told.
+// Buy requests a path and buys one unit, and stores the answer in a.
 func (s *Shop) Buy(a *Attempt, saleID string) {
 	a.Invoked = time.Now()
 	defer func() { a.Answered = time.Now() }()
@@ -97,15 +98,15 @@ func (s *Shop) Buy(a *Attempt, saleID string) {
 		status, doc, err = s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/"+path+"/orders", token, Document{"quantity": 1}, "Idempotency-Key", a.Key)
 	}
 	if err != nil {
-		return // the instance is gone; whether it bought is not known
+		return // the instance is gone; whether the buyer bought is unknown
 	}
 	a.Status = status
 	a.OrderID, _ = doc["id"].(string)
 	a.Code, _ = doc["code"].(string)
 }
 
-// Check holds what buyers were told against the database: every confirmed order stands there exactly once, a
-// queued one has ended, and nobody has what nobody asked for. It gives the number of live orders.
+// Check compares the buyers' answers with the database: every confirmed order is stored, every queued order has ended,
+// the books balance, and at most the quota is sold. It returns the number of live units.
 func (s *Shop) Check(saleID string, attempts []Attempt, urls ...string) int {
 	s.t.Helper()
 	for _, a := range attempts {
@@ -133,8 +134,8 @@ func (s *Shop) Check(saleID string, attempts []Attempt, urls ...string) int {
 	return int(live)
 }
 
-// SellRest lets fresh buyers buy until the sale is sold out, within the time of a recovery, and checks that the
-// whole quota is sold then.
+// SellRest lets new buyers buy until the sale is sold out, within the time of Recovered, and checks that exactly the
+// quota is sold.
 func (s *Shop) SellRest(saleID string, quota int, attempts []Attempt, urls ...string) {
 	s.t.Helper()
 	round := 0

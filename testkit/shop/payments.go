@@ -15,13 +15,13 @@ import (
 	"flashsale/service"
 )
 
-// PriceCents is what a unit costs in the sales of SaleToPay.
+// PriceCents is the price of a unit in the sales of SaleToPay.
 const PriceCents = 100
 
-// resaleEvery is how often buyers come for what has expired: far more often than the expirer looks.
+// resaleEvery is how often buyers try to buy expired units: far more often than the expirer runs.
 const resaleEvery = 100 * time.Millisecond
 
-// SaleToPay makes an open sale of so many units, one for each user, that must be paid within seconds.
+// SaleToPay makes an open sale of quota units, one for each user. Orders must be paid within paySeconds.
 func (s *Shop) SaleToPay(url string, quota, paySeconds int) string {
 	s.t.Helper()
 	doc := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), Document{
@@ -32,7 +32,7 @@ func (s *Shop) SaleToPay(url string, quota, paySeconds int) string {
 	return id
 }
 
-// Payment is one that was started, and until when it may be made.
+// Payment is a started payment and its deadline.
 type Payment struct {
 	ID       string
 	Deadline time.Time
@@ -51,12 +51,12 @@ func (s *Shop) StartPayment(a Attempt) Payment {
 	return Payment{id, deadline}
 }
 
-// Callback tells an instance of a charge, signed as a provider signs it.
+// Callback sends an instance the callback for a charge, signed as a provider signs it.
 func (s *Shop) Callback(address, paymentID, txnID string, amountCents int64) (int, Document, error) {
 	return s.CallbackAt(time.Now(), Secret, address, paymentID, txnID, amountCents)
 }
 
-// CallbackAt tells an instance of a charge, signed with a secret at a time.
+// CallbackAt sends an instance the callback for a charge, signed with a given secret and time.
 func (s *Shop) CallbackAt(at time.Time, secret, address, paymentID, txnID string, amountCents int64) (int, Document, error) {
 	raw, err := json.Marshal(Document{"payment_id": paymentID, "provider_txn_id": txnID, "status": "succeeded", "amount_cents": amountCents})
 	if err != nil {
@@ -67,20 +67,20 @@ func (s *Shop) CallbackAt(at time.Time, secret, address, paymentID, txnID string
 		"X-Timestamp", timestamp, "X-Signature", service.SignCallback([]byte(secret), timestamp, raw))
 }
 
-// Transaction is the id of one of the two with which RacePayments pays an order.
+// Transaction returns the id of one of the two transactions with which RacePayments pays an order.
 func Transaction(order, n int) string { return fmt.Sprintf("txn-%d-%d", order, n) }
 
-// RacePayments pays orders in the very moments in which they expire, each twice, by the two instances, while others wait
-// for their units. It gives the payments, and those who were quicker to buy what had expired.
+// RacePayments pays each order twice, once through each instance, around the moment when the order expires, while other
+// buyers try to buy its unit. It returns the payments and the other buyers' attempts.
 func (s *Shop) RacePayments(saleID string, attempts []Attempt, urls [2]string) (payments []Payment, resold []Attempt) {
 	s.t.Helper()
 	var racers sync.WaitGroup
-	defer racers.Wait() // also after a failure: no callback outlives the test
+	defer racers.Wait() // also after a failure: no callback may outlive the test
 	for i, a := range attempts {
 		payment := s.StartPayment(a)
 		payments = append(payments, payment)
-		// The expirer looks every half second: these moments lie on both sides of its looks. Every other
-		// payment is so late that the unit has found another buyer.
+		// The expirer runs every half second, so these moments lie before and after its runs. Every other payment comes
+		// 3 seconds later, when another buyer has the unit.
 		moment := time.Until(payment.Deadline) + time.Duration(i%12)*50*time.Millisecond + time.Duration(i%2)*3*time.Second
 		for n, address := range urls {
 			racers.Add(1)
@@ -98,7 +98,7 @@ func (s *Shop) RacePayments(saleID string, attempts []Attempt, urls [2]string) (
 		defer close(raced)
 		racers.Wait()
 	}()
-	<-time.After(time.Until(payments[0].Deadline)) // before that every unit is held
+	<-time.After(time.Until(payments[0].Deadline)) // until then every unit is held
 	ticker := time.NewTicker(resaleEvery)
 	defer ticker.Stop()
 	for {
@@ -111,8 +111,9 @@ func (s *Shop) RacePayments(saleID string, attempts []Attempt, urls [2]string) (
 	}
 }
 
-// OneOutcome checks after RacePayments that each order is paid by one of its transactions, or is not and every one is
-// due to be refunded; and that both has happened. It gives how many are paid.
+// OneOutcome checks after RacePayments that each order is paid by one of its two transactions and the other is due to
+// be refunded, or that the order is not paid and both are due. It also checks that both outcomes occur. It returns the
+// number of paid orders.
 func (s *Shop) OneOutcome(saleID string, attempts []Attempt) (paid int) {
 	s.t.Helper()
 	refunds := s.Refunds()
@@ -137,7 +138,7 @@ func (s *Shop) OneOutcome(saleID string, attempts []Attempt) (paid int) {
 	return paid
 }
 
-// Refunds counts the transactions by order whose money goes, or went, back.
+// Refunds counts, by order, the transactions that are due to be refunded or have been refunded.
 func (s *Shop) Refunds() map[string]int {
 	s.t.Helper()
 	u, err := url.Parse(s.Database)

@@ -1,6 +1,5 @@
-// Package shop runs the built engine for tests, as its users and its bad luck do: instances are processes beside real
-// MariaDB and Redis servers, buyers come over HTTP, and what they were told is held against the books. Only tests
-// import it.
+// Package shop runs the built engine for tests, as in production, faults included: instances are processes beside real
+// MariaDB and Redis servers, buyers use HTTP, and the answers are compared with the books. Only tests import it.
 package shop
 
 import (
@@ -26,32 +25,33 @@ import (
 )
 
 const (
-	// Secret is that of every instance, so that tests sign buyers in and providers' callbacks.
+	// Secret is the secret of every instance. Tests sign buyers' tokens and providers' callbacks with it.
 	Secret        = "scenario-secret-of-thirty-two-bytes!"
 	adminPassword = "scenario-operator"
-	// startTimeout and Recovery bound the waits for events: a start, and what must be right after a fault.
+	// startTimeout bounds the start of an instance. Recovery is the longest time that a recovery from a fault may take.
 	startTimeout = time.Minute
 	Recovery     = 10 * time.Second
-	// patience bounds the same on a machine that is busy with other tests; the drill measures how long it takes.
+	// patience bounds requests and waits for a recovery on a machine that is busy with other tests. The drill measures
+	// how long a recovery takes.
 	patience = time.Minute
 )
 
-// Shop is a set of instances over the same stores. What can't go on fails its test.
+// Shop is a set of instances over the same stores. A method that cannot go on fails the test.
 type Shop struct {
 	Database string // its URL
 	Redis    *testkit.RedisServer
-	DB       *repository.Store // the test's own look at the truth
-	Binary   string            // what the instances run
+	DB       *repository.Store // the test's own connection to the database
+	Binary   string            // the program that the instances run
 
 	t      testing.TB
 	admin  string
 	client *http.Client
 }
 
-// Document is an answer's JSON object.
+// Document is a JSON object, of a request or an answer.
 type Document = map[string]any
 
-// New makes fresh stores: a database on the shared MariaDB, and a Redis of its own.
+// New makes a shop on fresh stores: a database on the shared MariaDB, and a Redis of its own.
 func New(t testing.TB) *Shop {
 	t.Helper()
 	return On(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t))
@@ -104,13 +104,13 @@ func (l *Log) String() string {
 	return l.buf.String()
 }
 
-// Start runs an instance and waits until it serves. The arguments come after, and so over, those that all have.
+// Start runs an instance and waits until it serves. args follow the default arguments and override them.
 func (s *Shop) Start(args ...string) *Instance {
 	s.t.Helper()
 	return s.StartWith(nil, args...)
 }
 
-// StartWith runs an instance with more in its environment.
+// StartWith is Start with additional environment variables.
 func (s *Shop) StartWith(env []string, args ...string) *Instance {
 	s.t.Helper()
 	args = append([]string{
@@ -154,7 +154,7 @@ func (s *Shop) StartWith(env []string, args ...string) *Instance {
 	return i
 }
 
-// OpsURL is where an instance with an --ops-addr shows its figures. It is to be asked for once.
+// OpsURL returns the address at which an instance with an --ops-addr serves its figures. It may be called once.
 func (i *Instance) OpsURL() string {
 	i.t.Helper()
 	select {
@@ -167,10 +167,10 @@ func (i *Instance) OpsURL() string {
 	return ""
 }
 
-// Exited is closed when the process is gone.
+// Exited returns a channel that is closed when the process is gone.
 func (i *Instance) Exited() <-chan struct{} { return i.done }
 
-// Signal sends one to the process.
+// Signal sends a signal to the process.
 func (i *Instance) Signal(sig os.Signal) {
 	i.t.Helper()
 	if err := i.cmd.Process.Signal(sig); err != nil {
@@ -178,10 +178,10 @@ func (i *Instance) Signal(sig os.Signal) {
 	}
 }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (i *Instance) PID() int { return i.cmd.Process.Pid }
 
-// Kill ends the instance without warning.
+// Kill ends the instance with SIGKILL.
 func (i *Instance) Kill() {
 	select {
 	case <-i.done:
@@ -192,7 +192,7 @@ func (i *Instance) Kill() {
 	<-i.done
 }
 
-// Stop ends the instance in order, which must take less than ten seconds and exit with 0.
+// Stop ends the instance with SIGTERM. The process must exit with 0 within Recovery, ten seconds.
 func (i *Instance) Stop() {
 	i.t.Helper()
 	i.Signal(syscall.SIGTERM)
@@ -206,7 +206,7 @@ func (i *Instance) Stop() {
 	}
 }
 
-// Call makes one request. An error means that nothing is known of its effect.
+// Call makes one request. After an error the request's effect is unknown.
 func (s *Shop) Call(method, url, token string, body any, headers ...string) (status int, doc Document, err error) {
 	var payload io.Reader = http.NoBody
 	if body != nil {
@@ -242,7 +242,7 @@ func (s *Shop) Call(method, url, token string, body any, headers ...string) (sta
 	return res.StatusCode, doc, nil
 }
 
-// Must makes a request that has to succeed with a status.
+// Must makes a request and fails the test unless the answer has the wanted status.
 func (s *Shop) Must(want int, method, url, token string, body any, headers ...string) Document {
 	s.t.Helper()
 	status, doc, err := s.Call(method, url, token, body, headers...)
@@ -252,7 +252,7 @@ func (s *Shop) Must(want int, method, url, token string, body any, headers ...st
 	return doc
 }
 
-// Operator signs the operator in.
+// Operator signs the operator in and returns the token.
 func (s *Shop) Operator(url string) string {
 	s.t.Helper()
 	if s.admin == "" {
@@ -262,7 +262,7 @@ func (s *Shop) Operator(url string) string {
 	return s.admin
 }
 
-// Sale makes an open sale of so many units, one for each user, and gives its id.
+// Sale makes an open sale of quota units, one for each user, and returns its id.
 func (s *Shop) Sale(url string, quota int) string {
 	s.t.Helper()
 	body := Document{
@@ -274,7 +274,7 @@ func (s *Shop) Sale(url string, quota int) string {
 	return id
 }
 
-// Token signs a buyer in, as any issuer with the Secret may.
+// Token returns a buyer's token, signed with Secret as by any issuer that has it.
 func (s *Shop) Token(user string) string {
 	token, _, err := service.NewTokens([]byte(Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, time.Hour)
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Shop) Books(saleID string) model.Books {
 	return books
 }
 
-// Recovered calls check until it is content.
+// Recovered polls check until it returns nil. It fails the test after patience.
 func Recovered(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -314,7 +314,7 @@ func Recovered(t testing.TB, what string, check func() error) {
 	}
 }
 
-// Audited waits until the gate agrees with the database and nothing is on its way.
+// Audited waits until the gate agrees with the database, its stream is empty and no attempt is in flight.
 func (s *Shop) Audited(url, saleID string) {
 	s.t.Helper()
 	Recovered(s.t, "the gate agrees with the database", func() error {
