@@ -118,11 +118,13 @@ func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made st
 	if err != nil {
 		return "", err
 	}
+	wanted := password
 	switch {
 	case password == "" && exists:
 		return "", nil
 	case password == "":
-		password, made = rand.Text()[:model.IDLength], "yes"
+		password = rand.Text()[:model.IDLength]
+		made = password
 	case exists:
 		if same, err := a.Passwords.Verify(ctx, account.PasswordHash, password); err != nil || same {
 			return "", err
@@ -136,11 +138,12 @@ func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made st
 		return "", a.Store.SetPassword(ctx, OperatorName, hash)
 	}
 	operator := model.Account{ID: OperatorName, Name: OperatorName, PasswordHash: hash, Role: model.RoleOperator}
-	if _, err := a.Store.CreateAccount(ctx, operator); err != nil {
+	created, err := a.Store.CreateAccount(ctx, operator)
+	if err != nil {
 		return "", err
 	}
-	if made != "" {
-		made = password
+	if !created { // another instance that starts now was first
+		return a.EnsureOperator(ctx, wanted)
 	}
 	return made, nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -16,9 +17,14 @@ type fakeAccounts struct {
 	byName map[string]model.Account
 	err    error
 	asked  int
+
+	beforeCreate func() // of an account; nil: nothing happens
 }
 
 func (f *fakeAccounts) CreateAccount(_ context.Context, a model.Account) (bool, error) {
+	if f.beforeCreate != nil {
+		f.beforeCreate()
+	}
 	if _, taken := f.byName[a.Name]; taken || f.err != nil {
 		return false, f.err
 	}
@@ -156,6 +162,20 @@ func TestEnsureOperator(t *testing.T) {
 	fresh, _ := newAccounts()
 	if got, err := fresh.EnsureOperator(t.Context(), "given by hand"); got != "" || err != nil {
 		t.Errorf("given at the first start: told %q, %v", got, err)
+	}
+	for _, given := range []string{"", "given by hand"} {
+		accounts, store = newAccounts()
+		other := &Accounts{Store: store, Passwords: accounts.Passwords, Tokens: accounts.Tokens}
+		store.beforeCreate = func() { // another instance starts at the same time
+			store.beforeCreate = nil
+			var err error
+			if made, err = other.EnsureOperator(t.Context(), ""); err != nil || made == "" {
+				t.Fatalf("the other instance made %q, %v", made, err)
+			}
+		}
+		if got := ensure(given); got != "" || !logsIn(cmp.Or(given, made)) {
+			t.Errorf("two first starts at once, given %q: the second was told %q", given, got)
+		}
 	}
 	store.err = errAway
 	if _, err := accounts.EnsureOperator(t.Context(), ""); !errors.Is(err, errAway) {
