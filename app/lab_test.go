@@ -287,3 +287,20 @@ func TestLabUsage(t *testing.T) {
 		})
 	}
 }
+
+// Operators see where the lab runs, and no password.
+func TestLabStoresHideCredentials(t *testing.T) {
+	for address, want := range map[string]string{
+		"embedded":                 "embedded",
+		"redis://127.0.0.1:6379/1": "redis://127.0.0.1:6379/1",
+		"rediss://user:p%40ss@host:6379/1?dial_timeout=1s":       "rediss://host:6379/1",
+		"redis://:secret@a:6379,redis://:secret@b:6379":          "redis://a:6379,redis://b:6379",
+		"redis+sentinel://:secret@a:26379,b:26379/shop":          "redis+sentinel://a:26379,b:26379/shop",
+		"redis+sentinel://user:sec@ret@a:26379,b:26379/shop?x=1": "redis+sentinel://a:26379,b:26379/shop",
+	} {
+		got := labStores(&config.Settings{LabDatabase: "mysql://user:secret@db:3306/lab", LabRedis: address})
+		if got.Redis != want || got.Database != "mysql://db:3306/lab" {
+			t.Errorf("%s is shown as %+v, want %s", address, got, want)
+		}
+	}
+}

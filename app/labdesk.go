@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"flashsale/config"
 	"flashsale/handler"
@@ -124,14 +126,15 @@ func (d *labDesk) WriteReport(w io.Writer, id string, page bool) (ok bool, err e
 	return true, report.WriteJSON(w)
 }
 
+// credentials is the user and password in each URL of an address, which may have several with commas between them.
+var credentials = regexp.MustCompile(`//[^/]*@`)
+
 // labStores returns the addresses of the lab's stores in a form that operators may see.
 func labStores(s *config.Settings) handler.LabStores {
-	names := handler.LabStores{Database: "SQLite", Redis: s.LabRedis}
+	names := handler.LabStores{Database: "SQLite"}
 	if u, err := url.Parse(s.LabDatabase); err == nil && u.Scheme == "mysql" {
 		names.Database = fmt.Sprintf("%s://%s%s", u.Scheme, u.Host, u.Path)
 	}
-	if u, err := url.Parse(s.LabRedis); err == nil && s.LabRedis != config.EmbeddedRedis {
-		names.Redis = fmt.Sprintf("%s://%s%s", u.Scheme, u.Host, u.Path)
-	}
+	names.Redis, _, _ = strings.Cut(credentials.ReplaceAllString(s.LabRedis, "//"), "?")
 	return names
 }
