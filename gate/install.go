@@ -250,7 +250,9 @@ func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) 
 		requests[e.ID] = requestValue(model.Request{Quantity: e.Quantity, Hash: e.RequestHash})
 		s.inflight[part] += int64(e.Quantity)
 	}
-	s.lengths[part] -= int64(len(settled))
+	if err := s.discard(ctx, part, settled); err != nil {
+		return err
+	}
 	return s.send(ctx, func(p redis.Pipeliner, at int) {
 		if at != part {
 			return
@@ -259,11 +261,25 @@ func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) 
 			p.HSet(ctx, s.units(part), units)
 			p.HSet(ctx, s.ids(part), requests)
 		}
-		if len(settled) > 0 {
-			p.XAck(ctx, streamKey(s.tags[part]), group, settled...)
-			p.XDel(ctx, streamKey(s.tags[part]), settled...)
-		}
 	})
+}
+
+// discard acknowledges and deletes entries of a part's stream in one transaction. Otherwise a settler could receive an
+// entry between the two commands, and settled.lua would then not count the other entries of that settler's batch.
+func (s *staging) discard(ctx context.Context, part int, streamIDs []string) error {
+	if len(streamIDs) == 0 {
+		return nil
+	}
+	s.lengths[part] -= int64(len(streamIDs))
+	_, err := s.gate.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.XAck(ctx, streamKey(s.tags[part]), group, streamIDs...)
+		p.XDel(ctx, streamKey(s.tags[part]), streamIDs...)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete settled entries: %w", err)
+	}
+	return nil
 }
 
 // install puts the staged keys in place. If there are several parts, they are opened only when all of them are
