@@ -23,10 +23,11 @@ const (
 	expirePatience = 100 * time.Millisecond
 	// clockStep is how far the database's clock may gain on this instance's clock between two readings. More is a step.
 	clockStep = 5 * time.Second
-	// expireRest is how long a sale is left out after its orders could not expire. It doubles with each failure in a row,
-	// up to expireRestMost.
-	expireRest     = expirePeriod
-	expireRestMost = 8 * expireRest
+	// expireRest is how long the expirer leaves a sale alone whose orders could not expire. It is longer than
+	// expirePeriod, so that the next look has room for other sales. It doubles with each failure in a row, up to
+	// expireRestMost.
+	expireRest     = 3 * expirePeriod / 2
+	expireRestMost = 8 * expirePeriod
 )
 
 // Expiry is what the expirer needs of the database.
@@ -126,18 +127,20 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 	e.mark(saleID, true)
 	e.running.Go(func() {
 		releases, err := e.expire(ctx, saleID, orderIDs)
-		if err != nil {
-			done <- end{}
-			e.failed(ctx, saleID, err)
-			e.mark(saleID, false)
-			return
-		}
-		if len(releases) > 0 { // an empty result is no success: another instance may have locked the orders
+		if err == nil && len(releases) > 0 {
 			e.works(saleID)
 			err = e.Released(ctx, saleID, releases)
+			e.mark(saleID, false)
+			done <- end{len(releases), err}
+			return
+		}
+		done <- end{}
+		if err != nil {
+			e.failed(ctx, saleID, err)
+		} else { // another instance has locked or expired the orders, so nothing is known of the sale's books
+			pause(ctx, expireRest)
 		}
 		e.mark(saleID, false)
-		done <- end{len(releases), err}
 	})
 	timer := time.NewTimer(expirePatience)
 	defer timer.Stop()

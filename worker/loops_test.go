@@ -261,6 +261,7 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 	tries := 0
 	for name, tc := range map[string]struct {
 		fails    func() error
+		logged   int
 		violated int
 	}{
 		"its books are wrong, and another instance tries as well": {func() error {
@@ -268,10 +269,11 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 				return errTaken
 			}
 			return model.ErrBroken
-		}, 1},
-		"its row is locked":             {func() error { time.Sleep(expireTimeout); return errAway }, 0}, // of the bubble's clock
-		"its books are wrong":           {func() error { return fmt.Errorf("wrapped: %w", model.ErrBroken) }, 1},
-		"its transactions fail for now": {func() error { return errAway }, 0},
+		}, 1, 1},
+		"another instance has locked its orders": {func() error { return errTaken }, 0, 0},
+		"its row is locked":                      {func() error { time.Sleep(expireTimeout); return errAway }, 1, 0}, // of the bubble's clock
+		"its books are wrong":                    {func() error { return fmt.Errorf("wrapped: %w", model.ErrBroken) }, 1, 1},
+		"its transactions fail for now":          {func() error { return errAway }, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -294,18 +296,18 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 							t.Errorf("%d of %d orders of the other sale have expired", e.of(saleB), i+1)
 						}
 					}
-					if n := e.log.count("the orders of a sale can't expire"); n != 1 || e.emptied != 0 || e.violated != tc.violated || len(store.logged) != tc.violated {
+					if n := e.log.count("the orders of a sale can't expire"); n != tc.logged || e.emptied != 0 || e.violated != tc.violated || len(store.logged) != tc.violated {
 						t.Errorf("%d lines, emptied %d, %d violations, logged %q", n, e.emptied, e.violated, store.logged)
 					}
 					store.mu.Lock()
 					tries := store.tries[saleA]
 					store.mu.Unlock()
-					if tries < 3 || tries > 8 {
+					if tries < 3 || tc.logged > 0 && tries > 8 {
 						t.Errorf("tried %d times in 20 s", tries)
 					}
 					free.Store(true)
 					pass(expireTimeout + expireRestMost + expirePeriod)
-					if e.of(saleA) != 2*expireBatch || e.log.count("expire again") != 1 || e.emptied == 0 {
+					if e.of(saleA) != 2*expireBatch || e.log.count("expire again") != tc.logged || e.emptied == 0 {
 						t.Errorf("%d of the sale have expired, emptied %d: %q", e.of(saleA), e.emptied, e.log.lines)
 					}
 				})
