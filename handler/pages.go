@@ -142,6 +142,9 @@ func (a *API) render(c *gin.Context) *prepared.Answer {
 	return prepared.New(said.status, said.header, said.body.Bytes())
 }
 
+// unknownPage is a path at which Home has no page.
+const unknownPage = "/missing"
+
 // missing answers a browser's request for an unknown page with Home's page for that case. The page is the same for
 // everybody and made once. Requests that do not accept HTML, and all requests below /api/, get the problem document
 // instead.
@@ -156,7 +159,9 @@ func (a *API) missing() gin.HandlerFunc {
 			return
 		}
 		once.Do(func() {
-			said := a.hear(c.Request)
+			nowhere := c.Request.Clone(c.Request.Context())
+			nowhere.URL.Path = unknownPage // Home may have a page at the path of this request, or need a store for it
+			said := a.hear(nowhere)
 			page = prepared.New(said.status, said.header, said.body.Bytes())
 		})
 		page.Send(c.Writer, c.Request)

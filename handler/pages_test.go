@@ -78,6 +78,25 @@ func TestPagesThatNeverChange(t *testing.T) {
 	}
 }
 
+// The page for unknown paths does not depend on the path that is asked for first.
+func TestMissingPage(t *testing.T) {
+	s := newShop(t)
+	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if strings.HasPrefix(r.URL.Path, "/console/sales/") {
+			_, _ = fmt.Fprint(w, "the console")
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, "nothing here")
+	})
+	for _, path := range []string{"/console/sales/a/b", "/nowhere"} {
+		if w := s.ask(path, "Accept", "text/html"); w.Code != http.StatusNotFound || w.Body.String() != "nothing here" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
 // What is prepared once is compressed once, for whoever takes that; what is made for one request alone is not.
 func TestPreparedAnswersAreCompressed(t *testing.T) {
 	s := newShop(t)
