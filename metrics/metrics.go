@@ -100,7 +100,7 @@ func New() *Metrics {
 		}),
 		drifts: drifts{seen: map[string]sighting{}},
 		violations: f.NewCounter(prometheus.CounterOpts{
-			Name: "flashsale_book_violations_total", Help: "Audits that found sums which disagree.",
+			Name: "flashsale_book_violations_total", Help: "Audits that found sums which disagree, and sales whose books did not let their orders expire.",
 		}),
 		counterFails: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_uncounted_requests_total", Help: "Requests that passed because the user's counter could not be reached.",

@@ -69,7 +69,7 @@ func (m *Metrics) Watch(s Sources) {
 		bypassed:  desc("flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them."),
 		queueAge:  desc("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none."),
 		drift:     desc("flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", "sale"),
-		look:      desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last audited, 0 if it never did: one instance at a time does."),
+		look:      desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it."),
 		expiryLag: desc("flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end."),
 	})
 }
