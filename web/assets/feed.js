@@ -25,6 +25,7 @@ export async function follow(path, { signal, hear, line }) {
     try {
       for await (const { event, data } of events(path, signal, () => line("live"))) {
         failures = 0;
+        broken = false;
         hear(event, JSON.parse(data));
       }
     } catch (refusal) {
