@@ -118,7 +118,11 @@ func strangeTexts(d *drill) {
 	}
 	defer func() { _ = books.db.Close() }()
 	for _, text := range strange {
+		titled := false
 		for _, fields := range [][]string{{"title", "description"}, {"description"}, {"image_url"}, {"currency"}} {
+			if titled && fields[0] == "description" {
+				continue // it was tried with the title
+			}
 			changes := shop.Document{}
 			for _, field := range fields {
 				changes[field] = text
@@ -134,9 +138,7 @@ func strangeTexts(d *drill) {
 			}
 			literal++
 			d.literally(client, s, books.db, a.URL, fields, text, r)
-			if len(fields) > 1 {
-				break // a text that is valid as a title is not tried in other fields
-			}
+			titled = titled || len(fields) > 1
 		}
 	}
 
