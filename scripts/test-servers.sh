@@ -25,6 +25,9 @@ need chromium-headless-shell chromium-headless-shell # shows the pages to the te
 need npm npm # fetches axe-core, which judges them
 need curl curl # asks for what ab needs
 need build-essential gcc # the race detector needs a C compiler
+need fontconfig fc-list
+# Without a font for them, Chinese characters are empty boxes in pictures of the pages.
+[[ -n $(fc-list :lang=zh 2>/dev/null) ]] || missing+=(fonts-wqy-zenhei)
 
 ((${#missing[@]})) || exit 0
 if ((EUID != 0)) || ! command -v apt-get >/dev/null; then
