@@ -45,18 +45,18 @@ test-engine:
 		-ldflags='-s -w' -p 2 -parallel 4 -vet=off -count=1 -timeout 20m $$(go list ./... | grep -vE '$(PROGRAM)')
 
 # Tests that only start the program: the race detector would see no more than the tests themselves.
-PROGRAM := /(scenario|loadtest)$$
+PROGRAM := /test/(e2e|load)$$
 test-program:
 	@go test -ldflags='-s -w' -parallel 4 -vet=off -count=1 -timeout 20m $$(go list ./... | grep -E '$(PROGRAM)')
 
 test-drill:
-	@cd drill && go test -ldflags='-s -w' -parallel 4 -vet=off -count=1 -timeout 20m ./...
+	@cd test/fault && go test -ldflags='-s -w' -parallel 4 -vet=off -count=1 -timeout 20m ./...
 
 test-browser:
-	@cd browsertest && go test -ldflags='-s -w' -parallel 3 -vet=off -count=1 -timeout 20m ./...
+	@cd test/browser && go test -ldflags='-s -w' -parallel 3 -vet=off -count=1 -timeout 20m ./...
 
 test-deploy:
-	@cd deploy/deploytest && go test -ldflags='-s -w' -vet=off -count=1 ./...
+	@cd test/deploy && go test -ldflags='-s -w' -vet=off -count=1 ./...
 
 # There is a loop for each core. The trap ends them, and each ends by itself when its shell was killed.
 test-busy: ## Run the tests while endless loops keep every core busy
@@ -66,7 +66,7 @@ test-busy: ## Run the tests while endless loops keep every core busy
 
 # Two windows at a time: with more, the one browser that they are of is too slow for what a page promises.
 browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots shows them in every look
-	cd browsertest && go vet ./... && SCREENS=full go test -parallel 2 -count=1 -timeout 20m ./...
+	cd test/browser && go vet ./... && SCREENS=full go test -parallel 2 -count=1 -timeout 20m ./...
 
 # axe-core judges whether a page can be used by everybody. It is fetched for the tests and is no part of the project.
 AXE := 4.14.1
@@ -76,9 +76,9 @@ build/axe.min.js: | servers
 
 lint: ## Check style, and the doors between the packages
 	$(LINT) run ./...
-	cd deploy/deploytest && go tool -modfile=../../tools/go.mod golangci-lint run ./...
-	cd drill && go tool -modfile=../tools/go.mod golangci-lint run ./...
-	cd browsertest && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd test/deploy && go tool -modfile=../../tools/go.mod golangci-lint run ./...
+	cd test/fault && go tool -modfile=../../tools/go.mod golangci-lint run ./...
+	cd test/browser && go tool -modfile=../../tools/go.mod golangci-lint run ./...
 
 fmt: ## Format the code
 	go tool -modfile=tools/go.mod gofumpt -l -w .
@@ -94,25 +94,25 @@ lab: ## Run every strategy on the same load; lab-report/report.html shows what e
 	go run . lab
 
 bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp; writes docs/performance.md
-	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./bench
+	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./test/bench
 
 drill: ## Break every part under load: half an hour, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too
-	cd drill && DRILL=full go test -count=1 -timeout 3h -run 'TestDrill/($(ROWS))'
-	@if [[ -n "$(SEEDS)" ]]; then cd drill && SEEDS=$(SEEDS) go test -count=1 -timeout 0 ./sim; fi
+	cd test/fault && DRILL=full go test -count=1 -timeout 3h -run 'TestDrill/($(ROWS))'
+	@if [[ -n "$(SEEDS)" ]]; then cd test/fault && SEEDS=$(SEEDS) go test -count=1 -timeout 0 ./sim; fi
 
 REPEAT ?= 20
 repairs: ## Kill the app at each of its steps, REPEAT (20) times, and measure how long the gate stays wrong; writes docs/drill.md
-	cd drill && REPEAT=$(REPEAT) go test -count=1 -timeout 3h -run 'TestDrill/^13'
+	cd test/fault && REPEAT=$(REPEAT) go test -count=1 -timeout 3h -run 'TestDrill/^13'
 
 nginx: ## Kill an instance behind nginx under 50,000 attempts; make test has a short form
-	DRILL=full go test -count=1 -timeout 20m -run TestNginx -v ./scenario
+	DRILL=full go test -count=1 -timeout 20m -run TestNginx -v ./test/e2e
 
 kits: build/k6 build/.newman ## Run the kits for testers: ab, Postman's newman and k6; docs/loadtest.md tells how to use them
-	go test -tags bench -count=1 -timeout 20m -v ./loadtest
+	go test -tags bench -count=1 -timeout 20m -v ./test/load
 
 # k6 is built, which takes some minutes, and newman fetched once. The folder is hidden, for Go looks into others.
-build/k6: loadtest/k6/go.mod
-	go build -C loadtest/k6 -o ../../build/k6 go.k6.io/k6
+build/k6: test/load/k6/go.mod
+	go build -C test/load/k6 -o ../../../build/k6 go.k6.io/k6
 
 NEWMAN := 6.2.2
 build/.newman:

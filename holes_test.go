@@ -128,7 +128,7 @@ func testFunctions(t *testing.T) map[string][]string {
 // drillRows are the numbers of the drill's rows.
 func drillRows(t *testing.T) []string {
 	t.Helper()
-	list, err := fs.Glob(os.DirFS("."), "drill/*_test.go")
+	list, err := fs.Glob(os.DirFS("."), "test/fault/*_test.go")
 	if err != nil || len(list) == 0 {
 		t.Fatalf("the drill's files: %v, %v", list, err)
 	}

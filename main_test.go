@@ -21,10 +21,10 @@ import (
 	_ "github.com/glebarez/go-sqlite" // the driver "sqlite"
 	"github.com/redis/go-redis/v9"
 
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { kit.Main(m) }
 
 const patience = time.Minute
 
@@ -171,7 +171,7 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
-	mariadb := testkit.MariaDB(t)
+	mariadb := kit.MariaDB(t)
 	away := "--database=" + mariadb.NewDatabase(t)
 	mariadb.Kill()
 	outside := []string{away, "--redis=redis://127.0.0.1:1/0", "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678"}
@@ -481,7 +481,7 @@ func TestTokens(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	_, sqlite := sqliteFile(t)
-	mysql := "--database=" + testkit.SharedMariaDB(t).NewDatabase(t)
+	mysql := "--database=" + kit.SharedMariaDB(t).NewDatabase(t)
 	for name, database := range map[string]string{"SQLite": sqlite, "MariaDB": mysql} {
 		t.Run(name, func(t *testing.T) {
 			steps := 0
@@ -585,7 +585,7 @@ func TestAudit(t *testing.T) {
 // With Redis outside, audit holds the gate against the database too, and says what it drifts by.
 func TestAuditOfTheGate(t *testing.T) {
 	_, database := sqliteFile(t)
-	outside := testkit.Redis(t)
+	outside := kit.Redis(t)
 	settings := []string{database, "--redis=" + outside.URL(), "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678", "--demo"}
 	s := serve(t, nil, settings...)
 	ann := s.ask(t, "", "POST", "/api/v1/users", map[string]any{"name": "Ann", "password": "correct horse"}, 201)["token"].(string)

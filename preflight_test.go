@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // Exit 0 when nothing has failed, 1 when something has, 2 for a question that makes no sense. No secret is shown.
@@ -19,9 +19,9 @@ func TestPreflight(t *testing.T) {
 	address := strings.TrimPrefix(s.url, "http://")
 	base := []string{"preflight", embedded, "--ops-addr=off", "--connections=100"}
 
-	away := testkit.Redis(t)
+	away := kit.Redis(t)
 	away.Kill()
-	redis, database := testkit.Redis(t), testkit.SharedMariaDB(t).NewDatabase(t)
+	redis, database := kit.Redis(t), kit.SharedMariaDB(t).NewDatabase(t)
 	stores := []string{"preflight", "--ops-addr=off", "--connections=100", "--redis=" + redis.URL(), "--database=" + database}
 	secret, password := strings.Repeat("S3cret", 8), "Passw0rd of the operator"
 	env := map[string]string{"FLASHSALE_SECRET": secret, "FLASHSALE_ADMIN_PASSWORD": password}

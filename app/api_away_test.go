@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // While the database is away, whoever needs it hears 503, without a word of why; what the memory knows is still
 // shown; and when it is back, all goes on.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	database := testkit.MariaDB(t)
+	database := kit.MariaDB(t)
 	address := database.NewDatabase(t)
 	s := start(t, func(c *config.Settings) { c.Database, c.LogLevel = address, "error" })
 	made := s.createSale(nil)
@@ -92,7 +92,7 @@ func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"hybrid", "redis", "local"} {
 		t.Run(strategy, func(t *testing.T) {
-			redis := testkit.Redis(t)
+			redis := kit.Redis(t)
 			s := start(t, func(c *config.Settings) { c.Redis, c.Strategy = redis.URL(), strategy })
 			made := s.createSale(nil)
 			ann := s.buyer("ann")

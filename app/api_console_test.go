@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // figures are what a console hears of a sale.
@@ -200,7 +200,7 @@ func TestLiveOfOtherSales(t *testing.T) {
 // Two instances are one to a console, whichever it asks; what is away shows, and what is back.
 func TestLiveOverTwoInstances(t *testing.T) {
 	t.Parallel()
-	database, redis := testkit.MariaDB(t), testkit.Redis(t)
+	database, redis := kit.MariaDB(t), kit.Redis(t)
 	address := database.NewDatabase(t)
 	outside := func(c *config.Settings) { c.Database, c.Redis = address, redis.URL() }
 	one, two := start(t, outside), start(t, outside)

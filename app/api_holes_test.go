@@ -12,7 +12,7 @@ import (
 
 	"flashsale/config"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // together runs n goroutines that begin at one instant, and waits for them.
@@ -217,7 +217,7 @@ func TestHole23_LostMessage(t *testing.T) {
 			}
 		},
 		"restarted empty": func(t *testing.T) (string, func(*server)) {
-			redis := testkit.Redis(t)
+			redis := kit.Redis(t)
 			return redis.URL(), func(*server) { redis.Restart() }
 		},
 	}

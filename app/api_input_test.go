@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // Whatever stands in a purchase's body, it is refused as what it is, and nothing is sold.
@@ -128,7 +128,7 @@ func TestBadPurchaseBodies(t *testing.T) {
 // requests go out at once, since the server takes its time before it says of a sale that there is none.
 func TestBadIDs(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]*server{"SQLite": start(t), "MariaDB": start(t, onMariaDB(t, testkit.Redis(t)))} {
+	for name, s := range map[string]*server{"SQLite": start(t), "MariaDB": start(t, onMariaDB(t, kit.Redis(t)))} {
 		t.Run(name, func(t *testing.T) {
 			s := s.in(t)
 			made := s.createSale(nil)

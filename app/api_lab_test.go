@@ -19,7 +19,7 @@ import (
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // labView is what GET /admin/lab says.
@@ -209,8 +209,8 @@ func TestLabForTheConsole(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *config.Settings){
 		"embedded": func(*testing.T, *config.Settings) {},
 		"servers": func(t *testing.T, c *config.Settings) {
-			onMariaDB(t, testkit.Redis(t))(c)
-			c.LabDatabase, c.LabRedis = testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL()
+			onMariaDB(t, kit.Redis(t))(c)
+			c.LabDatabase, c.LabRedis = kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL()
 		},
 		"a file that was named": func(t *testing.T, c *config.Settings) {
 			c.LabDatabase = "sqlite:" + filepath.Join(t.TempDir(), "x.db")
@@ -420,14 +420,14 @@ func TestLabLeftovers(t *testing.T) {
 // Whatever leads to the shop's stores under another name is found out before anything is written to them.
 func TestLabRefusesTheShopsStores(t *testing.T) {
 	t.Parallel()
-	redis := testkit.Redis(t)
+	redis := kit.Redis(t)
 	for name, change := range map[string]func(*config.Settings){
 		"its database": func(c *config.Settings) { c.LabDatabase = c.Database },
 		"its Redis":    func(c *config.Settings) { c.LabRedis = c.Redis },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, err := config.Parse([]string{
-				"--http-addr=127.0.0.1:0", "--ops-addr=", "--demo=false", "--database=" + testkit.SharedMariaDB(t).NewDatabase(t), "--redis=" + redis.URL(),
+				"--http-addr=127.0.0.1:0", "--ops-addr=", "--demo=false", "--database=" + kit.SharedMariaDB(t).NewDatabase(t), "--redis=" + redis.URL(),
 				"--secret=" + testSecret, "--admin-password=" + adminPassword, "--lab-reports=" + t.TempDir(), "--log-format=json", "--log-level=error",
 			}, func(string) string { return "" }, os.Stderr, os.Stderr)
 			if err != nil {

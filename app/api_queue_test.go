@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // by is a change of the settings: what brings admitted attempts to the database.
@@ -30,7 +30,7 @@ var queues = map[string]func(t *testing.T) func(*config.Settings){
 		t.Cleanup(cluster.Close)
 		return by("kafka", strings.Join(cluster.ListenAddrs(), ","))
 	},
-	"rabbitmq": func(t *testing.T) func(*config.Settings) { return by("rabbitmq", testkit.RabbitMQ(t).URL()) },
+	"rabbitmq": func(t *testing.T) func(*config.Settings) { return by("rabbitmq", kit.RabbitMQ(t).URL()) },
 }
 
 // Two instances sell out one sale by each queue, to the last unit and not one more; one of them stops in the middle.
@@ -42,7 +42,7 @@ func TestSellsOutByEachQueue(t *testing.T) {
 }
 
 func sellsOut(t *testing.T, queue func(*config.Settings)) {
-	outside := onMariaDB(t, testkit.Redis(t))
+	outside := onMariaDB(t, kit.Redis(t))
 	one, two := start(t, outside, queue), start(t, outside, queue)
 	saleID := one.createSale(fields{"quota": 40, "limit_per_user": 1}).ID
 	two.eventually("the other knows the sale", func() bool { return two.sale(saleID).State == "open" })
@@ -73,7 +73,7 @@ func sellsOut(t *testing.T, queue func(*config.Settings)) {
 // An instance sells without its broker, and says that it is away; with it again, all goes on.
 func TestSellsWithoutItsBroker(t *testing.T) {
 	t.Parallel()
-	broker := testkit.RabbitMQ(t)
+	broker := kit.RabbitMQ(t)
 	broker.Kill()
 	s := start(t, by("rabbitmq", broker.URL()), func(c *config.Settings) { c.PayGrace, c.OpsAddr = 0, "127.0.0.1:0" })
 	bypassed := func(entries string) bool {

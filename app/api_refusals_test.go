@@ -13,7 +13,7 @@ import (
 	"flashsale/config"
 	"flashsale/model"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // internals are what no client may ever see of the engine.
@@ -52,7 +52,7 @@ func TestEveryRefusal(t *testing.T) {
 	distant := start(t, func(c *config.Settings) { c.IPRate = 0.0001 })                          // one request of each address
 	strict := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow = 1, time.Hour }) // one of each buyer
 	counting := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow, c.Strategy = 1, time.Hour, "optimistic" })
-	redis := testkit.Redis(t)
+	redis := kit.Redis(t)
 	alone := start(t, func(c *config.Settings) { c.Redis, c.Strategy = redis.URL(), "redis" })
 
 	open := func(s *server) string { return s.createSale(nil).ID }

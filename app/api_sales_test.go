@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestETag(t *testing.T) {
@@ -224,7 +224,7 @@ func TestNewSaleDefaults(t *testing.T) {
 // Under one key an operator makes one sale, however often and at however many instances the request arrives.
 func TestNewSaleUnderAKey(t *testing.T) {
 	t.Parallel()
-	redis := testkit.Redis(t)
+	redis := kit.Redis(t)
 	stores := onMariaDB(t, redis)
 	s, other := start(t, stores), start(t, stores)
 	want := newSale(fields{"title": "Once"})

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // An app that was stopped leaves no goroutine behind, whatever it was busy with. Not parallel: others' would be
@@ -24,7 +24,7 @@ func TestStopLeavesNothingRunning(t *testing.T) {
 		"embedded":       nil,
 		"with figures":   func(c *config.Settings) { c.OpsAddr = "127.0.0.1:0" },
 		"optimistic":     func(c *config.Settings) { c.Strategy = "optimistic" },
-		"stores outside": onMariaDB(t, testkit.Redis(t)),
+		"stores outside": onMariaDB(t, kit.Redis(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaks := goleak.IgnoreCurrent()
@@ -128,7 +128,7 @@ func TestLogsKeepSecrets(t *testing.T) {
 // Two instances on the same stores: what one does, the other knows; and either may leave.
 func TestTwoInstances(t *testing.T) {
 	t.Parallel()
-	outside := onMariaDB(t, testkit.Redis(t))
+	outside := onMariaDB(t, kit.Redis(t))
 	one, two := start(t, outside), start(t, outside)
 	saleID := one.createSale(fields{"quota": 20, "limit_per_user": 3}).ID
 	two.eventually("the other knows the sale", func() bool { return two.sale(saleID).State == "open" })

@@ -14,7 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // The members of the API's documents: names and kinds; a question mark stands behind what may be missing.
@@ -466,7 +466,7 @@ func TestMetricsStaySmall(t *testing.T) {
 // Readiness follows what the strategy can't do without.
 func TestReadyz(t *testing.T) {
 	t.Parallel()
-	redis := testkit.Redis(t)
+	redis := kit.Redis(t)
 	redis.Kill()
 	for strategy, want := range map[string]struct {
 		status      int

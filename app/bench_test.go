@@ -11,7 +11,7 @@ import (
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 const (
@@ -45,7 +45,7 @@ func BenchmarkStrategies(b *testing.B) {
 		run(b, settings)
 	})
 	b.Run("stores=servers", func(b *testing.B) {
-		onMariaDB(b, testkit.Redis(b))(&settings)
+		onMariaDB(b, kit.Redis(b))(&settings)
 		run(b, settings)
 	})
 }

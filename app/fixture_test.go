@@ -28,10 +28,10 @@ import (
 	"flashsale/config"
 	"flashsale/model"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { kit.Main(m) }
 
 const (
 	testSecret    = "a secret of the tests, long enough to sign"
@@ -119,8 +119,8 @@ func (s *server) in(t testing.TB) *server {
 }
 
 // onMariaDB is a change of the settings: a new database on the shared MariaDB, and a Redis of the test's own.
-func onMariaDB(t testing.TB, redis *testkit.RedisServer) func(*config.Settings) {
-	database := testkit.SharedMariaDB(t).NewDatabase(t)
+func onMariaDB(t testing.TB, redis *kit.RedisServer) func(*config.Settings) {
+	database := kit.SharedMariaDB(t).NewDatabase(t)
 	return func(s *config.Settings) { s.Database, s.Redis = database, redis.URL() }
 }
 

@@ -21,7 +21,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/strategy"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // labRun is what a run of the command `lab` left.
@@ -97,9 +97,9 @@ func TestLab(t *testing.T) {
 	}{
 		"embedded":             {nil, nil},
 		"embedded, over HTTP":  {[]string{"--over-http"}, nil},
-		"servers":              {nil, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, testkit.Redis(t)) }},
-		"servers, over HTTP":   {[]string{"--over-http"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, testkit.Redis(t)) }},
-		"servers, a few buyer": {[]string{"--buyers=12", "--concurrency=12"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, testkit.Redis(t)) }},
+		"servers":              {nil, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, kit.Redis(t)) }},
+		"servers, over HTTP":   {[]string{"--over-http"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, kit.Redis(t)) }},
+		"servers, a few buyer": {[]string{"--buyers=12", "--concurrency=12"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, kit.Redis(t)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +155,7 @@ func TestLabKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"--strategies=local,redis,hybrid,pessimistic", "--buyers=300", "--stock=100", "--instances=2", "--kill"}, args...)
-			r := runTheLab(t.Context(), t, onMariaDB(t, testkit.Redis(t)), args...)
+			r := runTheLab(t.Context(), t, onMariaDB(t, kit.Redis(t)), args...)
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
@@ -171,7 +171,7 @@ func TestLabKill(t *testing.T) {
 
 // The lab leaves the stores that it was lent as they were.
 func TestLabLeavesNothing(t *testing.T) {
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	change := onMariaDB(t, server)
 	var settings config.Settings
 	change(&settings)
@@ -211,7 +211,7 @@ func TestLabLeavesNothing(t *testing.T) {
 // Stores that an instance serves from are not for playing.
 func TestLabRefusesBusyStores(t *testing.T) {
 	t.Parallel()
-	change := onMariaDB(t, testkit.Redis(t))
+	change := onMariaDB(t, kit.Redis(t))
 	s := start(t, change)
 	s.eventually("the instance is on the list", func() bool {
 		all, err := s.app.gate.Instances(t.Context(), time.Now())
@@ -226,7 +226,7 @@ func TestLabRefusesBusyStores(t *testing.T) {
 // Who stops the lab gets what it has measured by then.
 func TestLabInterrupted(t *testing.T) {
 	t.Parallel()
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	change := onMariaDB(t, server)
 	var settings config.Settings

@@ -25,7 +25,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // paymentSecret is another one than testSecret, which a preflight wants.
@@ -107,18 +107,18 @@ type fit struct {
 	root *sql.DB
 	db   *repository.Store
 
-	server *testkit.RedisServer
+	server *kit.RedisServer
 	redis  *redis.Client
 }
 
 func newFit(t *testing.T) *fit {
 	t.Helper()
-	return newFitOn(t, testkit.SharedMariaDB(t))
+	return newFitOn(t, kit.SharedMariaDB(t))
 }
 
-func newFitOn(t *testing.T, mariadb *testkit.MariaDBServer) *fit {
+func newFitOn(t *testing.T, mariadb *kit.MariaDBServer) *fit {
 	t.Helper()
-	server := testkit.Redis(t, "--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendonly", "yes")
+	server := kit.Redis(t, "--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendonly", "yes")
 	database := mariadb.NewDatabase(t)
 	db, err := repository.Open(t.Context(), database, preflightConns)
 	if err == nil {
@@ -194,7 +194,7 @@ func (f finding) timed() bool {
 // Every setting of the stores that is wrong for a sale turns its own line, and none does when all are right.
 func TestPreflightOfStores(t *testing.T) {
 	t.Parallel()
-	f := newFitOn(t, testkit.MariaDB(t, "--log-bin", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"))
+	f := newFitOn(t, kit.MariaDB(t, "--log-bin", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"))
 	f.sale(func(*model.Sale) {})
 	good := preflighted(t, f.args...)
 	for _, finding := range good.Findings {
@@ -306,14 +306,14 @@ func TestPreflightOfStores(t *testing.T) {
 // What is asked of one store is asked also when the other one is away.
 func TestPreflightWithoutAStore(t *testing.T) {
 	t.Parallel()
-	database := testkit.SharedMariaDB(t).NewDatabase(t)
-	away := testkit.Redis(t)
+	database := kit.SharedMariaDB(t).NewDatabase(t)
+	away := kit.Redis(t)
 	away.Kill()
 	r := preflighted(t, "--database="+database, "--redis="+away.URL())
 	if r.level("redis.reach") != isFail || r.level("database.reach") == isFail || r.level("database.schema") != isFail {
 		t.Errorf("Redis is away and the schema is missing: %+v", r.Findings)
 	}
-	here := testkit.Redis(t)
+	here := kit.Redis(t)
 	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestPreflightOfQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	away := testkit.Redis(t)
+	away := kit.Redis(t)
 	away.Kill()
 	f := newFit(t)
 	for name, tc := range map[string]struct {
@@ -361,15 +361,15 @@ func TestPreflightOfQueues(t *testing.T) {
 func TestPreflightOfReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
-	alone, lost, gone := testkit.Redis(t), testkit.Redis(t, "--replicaof", "127.0.0.1 1"), testkit.Redis(t)
+	alone, lost, gone := kit.Redis(t), kit.Redis(t, "--replicaof", "127.0.0.1 1"), kit.Redis(t)
 	gone.Kill()
-	look := func(server *testkit.RedisServer) report {
+	look := func(server *kit.RedisServer) report {
 		return preflighted(t, append(slices.Clone(f.args), "--redis-read="+server.URL())...)
 	}
-	if r := look(testkit.ReplicaOf(t, f.server)); r.level("replica") != isOK {
+	if r := look(kit.ReplicaOf(t, f.server)); r.level("replica") != isOK {
 		t.Errorf("a replica that is well: %+v", r.Findings)
 	}
-	for name, server := range map[string]*testkit.RedisServer{"a primary": alone, "one that has lost its primary": lost, "one that is gone": gone} {
+	for name, server := range map[string]*kit.RedisServer{"a primary": alone, "one that has lost its primary": lost, "one that is gone": gone} {
 		if r := look(server); r.level("replica") != isWarn || !r.OK {
 			t.Errorf("%s: %+v", name, r.Findings)
 		}
@@ -465,7 +465,7 @@ func TestPreflightOfInstances(t *testing.T) {
 	}
 	stranger := httptest.NewServer(http.NotFoundHandler())
 	defer stranger.Close()
-	closed := testkit.Redis(t)
+	closed := kit.Redis(t)
 	closed.Kill()
 	for name, tc := range map[string]struct {
 		arg, check string

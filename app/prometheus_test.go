@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // readFile gives a file of the repository.
@@ -83,7 +83,7 @@ func alertQueries(t *testing.T) map[string]string {
 }
 
 // prometheus starts one that is configured as the repository says, but for where the instances are and how often it asks.
-func prometheus(t *testing.T, instances ...*server) *testkit.PrometheusServer {
+func prometheus(t *testing.T, instances ...*server) *kit.PrometheusServer {
 	t.Helper()
 	alerts, err := filepath.Abs("../deploy/prometheus/alerts.yml")
 	if err != nil {
@@ -102,7 +102,7 @@ func prometheus(t *testing.T, instances ...*server) *testkit.PrometheusServer {
 		}
 		text = strings.ReplaceAll(text, old, with)
 	}
-	return testkit.Prometheus(t, text)
+	return kit.Prometheus(t, text)
 }
 
 // asked is the data of one of Prometheus' answers.
@@ -121,7 +121,7 @@ func asked[T any](t *testing.T, from *client, address string) (data T) {
 }
 
 // hasData reports whether a query finds a figure.
-func hasData(t *testing.T, from *client, prometheus *testkit.PrometheusServer, query string) bool {
+func hasData(t *testing.T, from *client, prometheus *kit.PrometheusServer, query string) bool {
 	t.Helper()
 	type vector struct {
 		Result []struct{ Value [2]any }
@@ -139,7 +139,7 @@ func hasData(t *testing.T, from *client, prometheus *testkit.PrometheusServer, q
 // each alert can be judged, and none fires.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	stores := onMariaDB(t, testkit.Redis(t))
+	stores := onMariaDB(t, kit.Redis(t))
 	figures := func(c *config.Settings) { c.OpsAddr = "127.0.0.1:0" }
 	one, other := start(t, stores, figures), start(t, stores, figures)
 	saleID := one.createSale(fields{"quota": 100_000, "limit_per_user": 1}).ID
@@ -232,9 +232,9 @@ func TestFiguresHaveTheirNames(t *testing.T) {
 // Prometheus' own tool reads the files, and shows for each alert when it fires and when not.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	testkit.Promtool(t, "../deploy/prometheus", "check", "config", "prometheus.yml")
-	testkit.Promtool(t, "../deploy/prometheus", "check", "rules", "alerts.yml")
-	testkit.Promtool(t, "../deploy/prometheus", "test", "rules", "alerts_test.yml")
+	kit.Promtool(t, "../deploy/prometheus", "check", "config", "prometheus.yml")
+	kit.Promtool(t, "../deploy/prometheus", "check", "rules", "alerts.yml")
+	kit.Promtool(t, "../deploy/prometheus", "test", "rules", "alerts_test.yml")
 
 	var file struct {
 		Tests []struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"flashsale/config"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // A database that was restored from a backup knows less than the gates in Redis, whose epochs may be ahead of its own.
@@ -26,7 +26,7 @@ func TestRestoredDatabase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redis := testkit.Redis(t)
+			redis := kit.Redis(t)
 			file := filepath.Join(t.TempDir(), "shop.db")
 			open := func() *server {
 				return start(t, func(s *config.Settings) { s.Database, s.Redis = "sqlite:"+file, redis.URL() })

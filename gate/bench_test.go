@@ -12,7 +12,7 @@ import (
 
 	"flashsale/embedded"
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // benchmarkBatch entries are settled or released in one call: about what gathers under load.
@@ -46,14 +46,14 @@ func BenchmarkScripts(b *testing.B) {
 		b.Cleanup(server.Close)
 		run(b, server.URL())
 	})
-	b.Run("redis=server", func(b *testing.B) { run(b, testkit.Redis(b).URL()) })
+	b.Run("redis=server", func(b *testing.B) { run(b, kit.Redis(b).URL()) })
 }
 
 // BenchmarkParts is a hot sale on a Cluster of three nodes: each line has two calls of a batch under way, as the strategies
 // have. With its gate in one part one node does it all. All of it shares the machine: the nodes are worth no more than the
 // cores that the callers leave them.
 func BenchmarkParts(b *testing.B) {
-	c := testkit.Cluster(b, 3, 0)
+	c := kit.Cluster(b, 3, 0)
 	client, err := Connect(c.URL())
 	if err != nil {
 		b.Fatal(err)

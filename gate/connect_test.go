@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestConnectToOne(t *testing.T) {
@@ -112,7 +112,7 @@ func TestConnectShowsNoPassword(t *testing.T) {
 // An attempt whose batch makes the connection itself, to a Redis that took over the gates of another one: nothing is
 // admitted, although nobody could know before.
 func TestGateOfAnotherRedisOnAFreshConnection(t *testing.T) {
-	before, after := testkit.Redis(t), testkit.Redis(t)
+	before, after := kit.Redis(t), kit.Redis(t)
 	b, stale := newBench(t, before.URL()), newBench(t, after.URL())
 	o := b.open(offer())
 	g := New(b.client, "here", partsOf)
@@ -135,7 +135,7 @@ func TestGateOfAnotherRedisOnAFreshConnection(t *testing.T) {
 
 // Who may not ask a Redis which process it is has to trust its gates, as of one that doesn't tell.
 func TestRedisThatWontSayWhoItIs(t *testing.T) {
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	operator := newBench(t, server.URL())
 	must(operator, operator.client.Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">word", "~*", "&*", "+@all", "-info"))
 	b := newBench(t, "redis://shop:word@"+server.Addr()+"/0")
@@ -152,7 +152,7 @@ func TestRedisThatWontSayWhoItIs(t *testing.T) {
 // A replica that is promoted has all that the primary had a moment ago. Its gates admit nothing before they are rebuilt.
 func TestPromotedReplica(t *testing.T) {
 	t.Parallel()
-	s := testkit.SentinelRedis(t)
+	s := kit.SentinelRedis(t)
 	client, err := Connect(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -195,8 +195,8 @@ func TestPromotedReplica(t *testing.T) {
 
 // Replicas say what the primary said a moment ago. One that lost it, or is gone, says nothing.
 func TestReplicas(t *testing.T) {
-	primary := testkit.Redis(t, "--repl-diskless-sync-delay", "0")
-	replica := testkit.ReplicaOf(t, primary)
+	primary := kit.Redis(t, "--repl-diskless-sync-delay", "0")
+	replica := kit.ReplicaOf(t, primary)
 	b := newBench(t, primary.URL())
 	one, several := b.open(offer()), b.open(offerIn(4))
 	b.admit(attempt(one, "u-1", 2))
@@ -265,7 +265,7 @@ func TestSilentReplicaIsBehind(t *testing.T) {
 // along what it has, and nothing else.
 func TestClusterLosesANode(t *testing.T) {
 	t.Parallel()
-	c := testkit.Cluster(t, 3, 0)
+	c := kit.Cluster(t, 3, 0)
 	client, err := Connect(c.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestClusterLosesANode(t *testing.T) {
 	b, g := newBench(t, c.Nodes[0].URL()), New(client, "here", partsOf)
 	several := offerIn(6)
 	several.Stock.Available = 60
-	of := map[*testkit.RedisServer][]model.Offer{} // sales by their node
+	of := map[*kit.RedisServer][]model.Offer{} // sales by their node
 	sales := []model.Offer{several}
 	for len(of) < 3 || len(sales) < 20 {
 		o := offer()
@@ -288,7 +288,7 @@ func TestClusterLosesANode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	homes := map[*testkit.RedisServer][]int{}
+	homes := map[*kit.RedisServer][]int{}
 	for part := range several.Parts {
 		node := c.Of(gateKey(tagOf(several.ID, part, several.Parts)))
 		homes[node] = append(homes[node], part)
@@ -393,7 +393,7 @@ func idsOf(sales []model.Offer) []string {
 // A node's replica that takes its place has its gates, and admits nothing by them.
 func TestClusterPromotesAReplica(t *testing.T) {
 	t.Parallel()
-	c := testkit.Cluster(t, 3, 1)
+	c := kit.Cluster(t, 3, 1)
 	client, err := Connect(c.URL())
 	if err != nil {
 		t.Fatal(err)

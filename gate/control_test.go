@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // ear hears what a gate listens to.
@@ -107,7 +107,7 @@ func TestListenOutlivesNonsense(t *testing.T) {
 }
 
 func TestListenOutlivesARestartOfRedis(t *testing.T) {
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	b := newBench(t, server.URL())
 	here := b.listen(b.gate)
 	server.Restart()

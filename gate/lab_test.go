@@ -8,7 +8,7 @@ import (
 
 	"flashsale/embedded"
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // busy is an open gate with something under each of its keys.
@@ -94,7 +94,7 @@ func TestNothingOfADeadRedis(t *testing.T) {
 			return newBench(t, server.URL())
 		},
 		"redis-server": func(t *testing.T) *bench {
-			server := testkit.Redis(t)
+			server := kit.Redis(t)
 			defer server.Kill()
 			return newBench(t, server.URL())
 		},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestPeek(t *testing.T) {
@@ -266,7 +266,7 @@ func TestInstallOfWhatHasEnded(t *testing.T) {
 
 // vanishing contents call vanish when the buyers are staged and the known attempts are not.
 type vanishing struct {
-	testkit.Contents
+	kit.Contents
 	vanish func()
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // of reads a field of a part's gate.
@@ -589,7 +589,7 @@ func TestReadFromParts(t *testing.T) {
 // Nobody who can't say in how many parts a gate is takes it for one that lacks what it looks for.
 func TestUnknownParts(t *testing.T) {
 	errUnknown := errors.New("the database is away")
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	b := newBench(t, server.URL())
 	o := b.open(offer())
 	g := New(b.client, "here", func(context.Context, string) (int, error) { return 0, errUnknown })
@@ -624,7 +624,7 @@ func FuzzParts(f *testing.F) {
 	f.Add(uint8(2), []byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbb"))
 	f.Add(uint8(16), []byte("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 	f.Add(uint8(3), []byte("\xff\xfe\x80\x81\xc0\xc1\xe0\xe1\x10\x90\x20\xa0\x30\xb0\xff\xfe\x80\x81\xc0\xc1\xe0\xe1\x10\x90\x20\xa0\x30\xb0"))
-	server := testkit.Redis(f)
+	server := kit.Redis(f)
 	f.Fuzz(func(t *testing.T, parts uint8, story []byte) {
 		b := newBench(t, server.URL())
 		one, several := newTeller(b, 1), newTeller(b, 2+int(parts)%(model.MaxParts-1))

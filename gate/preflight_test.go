@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // usedMemory is what Redis holds in all.
@@ -34,7 +34,7 @@ func (b *bench) usedMemory() int64 {
 // What the estimate says of each part holds, and is not far above what the part takes.
 func TestRoomIsEnough(t *testing.T) {
 	const units, perCall = 20_000, 250
-	b := newBench(t, testkit.Redis(t).URL())
+	b := newBench(t, kit.Redis(t).URL())
 	o := offer()
 	o.Stock.Quota, o.Stock.Available = units, units
 	b.open(o)
@@ -80,7 +80,7 @@ func TestRoomIsEnough(t *testing.T) {
 }
 
 func TestServers(t *testing.T) {
-	server := testkit.Redis(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes")
+	server := kit.Redis(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes")
 	b := newBench(t, server.URL())
 	list, err := b.gate.Servers(t.Context(), time.Now)
 	if err != nil || len(list) != 1 {
@@ -104,7 +104,7 @@ func TestServers(t *testing.T) {
 
 // Who rents a Redis out often keeps its settings for himself.
 func TestServersWithoutConfig(t *testing.T) {
-	b := newBench(t, testkit.Redis(t, "--rename-command", "CONFIG", "").URL())
+	b := newBench(t, kit.Redis(t, "--rename-command", "CONFIG", "").URL())
 	list, err := b.gate.Servers(t.Context(), time.Now)
 	if err != nil || len(list) != 1 || list[0].Config != nil || list[0].Info["role"] != "master" {
 		t.Errorf("%+v, %v", list, err)
@@ -112,7 +112,7 @@ func TestServersWithoutConfig(t *testing.T) {
 }
 
 func TestServersAway(t *testing.T) {
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	b := newBench(t, server.URL())
 	server.Kill()
 	_, err := b.gate.Servers(t.Context(), time.Now)
@@ -156,7 +156,7 @@ func TestServersOfMany(t *testing.T) {
 		return list
 	}
 	t.Run("a Cluster", func(t *testing.T) {
-		list := ask(t, testkit.Cluster(t, 3, 0).URL())
+		list := ask(t, kit.Cluster(t, 3, 0).URL())
 		if len(list) != 3 || list[0].Addr >= list[1].Addr || list[1].Addr >= list[2].Addr {
 			t.Fatalf("%+v", list)
 		}
@@ -167,7 +167,7 @@ func TestServersOfMany(t *testing.T) {
 		}
 	})
 	t.Run("sentinels", func(t *testing.T) {
-		list := ask(t, testkit.SentinelRedis(t).URL())
+		list := ask(t, kit.SentinelRedis(t).URL())
 		if len(list) != 1 || list[0].Info["role"] != "master" || list[0].Info["connected_slaves"] != "1" || list[0].Addr != "the sentinels' primary" {
 			t.Errorf("%+v", list)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // life uses every script on one sale, and calls forget before each.
@@ -77,7 +77,7 @@ func TestHole25_ScriptsAreLoadedAgain(t *testing.T) {
 
 // TestHole25_RedisRestarts: the same client goes on after Redis came back empty.
 func TestHole25_RedisRestarts(t *testing.T) {
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	b := newBench(t, server.URL())
 	o := b.open(offer())
 	b.admit(attempt(o, "u-1", 1))
@@ -95,7 +95,7 @@ func TestHole25_RedisRestarts(t *testing.T) {
 // TestHole42_RunsOnACluster runs the whole life of many sales over two nodes that share the slots, as a client
 // of a Redis Cluster sees them. Its hook refuses a script whose keys lie in two slots.
 func TestHole42_RunsOnACluster(t *testing.T) {
-	low, high := testkit.Redis(t), testkit.Redis(t)
+	low, high := kit.Redis(t), kit.Redis(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{

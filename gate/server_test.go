@@ -7,13 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // A gate that comes back from a disk or a replica may be older than what was sold since: it admits nobody until it is
 // installed anew, although all its keys are there and its epoch is the newest.
 func TestGateOfAnotherRedis(t *testing.T) {
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	opts, err := Options(server.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -16,12 +16,12 @@ import (
 
 	"flashsale/embedded"
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // every error is returned, and some are meant to happen
-	testkit.Main(m)
+	kit.Main(m)
 }
 
 // patience bounds each wait for an event that has to come.
@@ -46,7 +46,7 @@ func eachRedis(t *testing.T, run func(b *bench)) {
 		t.Cleanup(server.Close)
 		run(newBench(t, server.URL()))
 	})
-	t.Run("redis-server", func(t *testing.T) { run(newBench(t, testkit.Redis(t).URL())) })
+	t.Run("redis-server", func(t *testing.T) { run(newBench(t, kit.Redis(t).URL())) })
 }
 
 func newBench(t *testing.T, url string) *bench {
@@ -140,10 +140,10 @@ func offerIn(parts int) model.Offer {
 	return o
 }
 
-func contents(o model.Offer) testkit.Contents { return testkit.ContentsOf(o) }
+func contents(o model.Offer) kit.Contents { return kit.ContentsOf(o) }
 
 // install calls Install with the lengths that the streams have now.
-func install(g *Gate, epoch int64, c testkit.Contents) error {
+func install(g *Gate, epoch int64, c kit.Contents) error {
 	lengths, err := g.StreamLengths(context.Background(), c.Of.ID)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // twice sends every script a second time, as a client does whose first reply was lost, and tells what the second run
@@ -43,7 +43,7 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestHole54_ScriptsRunTwice(t *testing.T) {
 	for _, parts := range []int{1, 4} {
 		t.Run(fmt.Sprint(parts, " parts"), func(t *testing.T) {
-			b := newBench(t, testkit.Redis(t).URL())
+			b := newBench(t, kit.Redis(t).URL())
 			again := &bench{T: t, url: b.url, client: b.client, gate: b.instance("again")}
 			again.gate.client.AddHook(twice{})
 			one, two := newTeller(b, parts), newTeller(again, parts)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // BenchmarkSettle is how long an admitted attempt takes until it is an order, by each queue, when a rush has left them
@@ -23,7 +23,7 @@ func BenchmarkSettle(b *testing.B) {
 		b.Run(kind.name, func(b *testing.B) {
 			fresh := kind.start(b)
 			b.Run("orders", func(b *testing.B) {
-				e := newShop(b, testkit.SharedMariaDB(b).NewDatabase(b)).engine("here", fresh(b))
+				e := newShop(b, kit.SharedMariaDB(b).NewDatabase(b)).engine("here", fresh(b))
 				o := e.sale(int64(b.N))
 				const together = 256 // as many as the engine sends in one call
 				for i := 0; i < b.N; i += together {

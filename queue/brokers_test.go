@@ -15,14 +15,14 @@ import (
 
 	"flashsale/gate"
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // startRedisList gives each test a Redis of its own, which isn't that of its gate.
 func startRedisList(testing.TB) func(testing.TB) *broker {
 	return func(t testing.TB) *broker {
 		t.Helper()
-		server := testkit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+		server := kit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 		opts, err := gate.Options(server.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func startRedisList(testing.TB) func(testing.TB) *broker {
 
 // startRabbitMQ starts a server, on which each test has queues of its own.
 func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
-	server := testkit.RabbitMQ(t)
+	server := kit.RabbitMQ(t)
 	return func(t testing.TB) *broker {
 		t.Helper()
 		name := "test-" + model.NewSaleID()

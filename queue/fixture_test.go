@@ -18,7 +18,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 	"flashsale/worker"
 )
 
@@ -149,7 +149,7 @@ func newShop(t testing.TB, address string) *shop {
 	if err := db.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &shop{TB: t, db: db, redis: testkit.Redis(t).URL()}
+	return &shop{TB: t, db: db, redis: kit.Redis(t).URL()}
 }
 
 // engine is what an instance admits and settles with.

@@ -11,11 +11,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // rabbit is a queue of its own on a server, with a channel for the test.
-func rabbit(t *testing.T, server *testkit.RabbitMQServer) (*RabbitMQ, *amqp.Channel) {
+func rabbit(t *testing.T, server *kit.RabbitMQServer) (*RabbitMQ, *amqp.Channel) {
 	t.Helper()
 	q := NewRabbitMQ(server.URL(), slog.New(slog.DiscardHandler))
 	q.name = "test-" + model.NewSaleID()
@@ -50,8 +50,8 @@ func consuming(t *testing.T, q *RabbitMQ) {
 
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
-	server := testkit.RabbitMQ(t)
-	for name, test := range map[string]func(*testing.T, *testkit.RabbitMQServer){
+	server := kit.RabbitMQ(t)
+	for name, test := range map[string]func(*testing.T, *kit.RabbitMQServer){
 		"a delay wakes one instance, not too early": testDelayWakesOne,
 		"a queue of delays ends by itself":          testDelayQueueEnds,
 		"no queue to publish to":                    testNoQueueToPublishTo,
@@ -63,7 +63,7 @@ func TestRabbitMQ(t *testing.T) {
 	}
 }
 
-func testDelayWakesOne(t *testing.T, server *testkit.RabbitMQServer) {
+func testDelayWakesOne(t *testing.T, server *kit.RabbitMQServer) {
 	one, _ := rabbit(t, server)
 	two, _ := rabbit(t, server)
 	two.name = one.name
@@ -102,7 +102,7 @@ func testDelayWakesOne(t *testing.T, server *testkit.RabbitMQServer) {
 	}
 }
 
-func testDelayQueueEnds(t *testing.T, server *testkit.RabbitMQServer) {
+func testDelayQueueEnds(t *testing.T, server *kit.RabbitMQServer) {
 	q, channel := rabbit(t, server)
 	if err := q.Delay(t.Context(), 1234*time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func testDelayQueueEnds(t *testing.T, server *testkit.RabbitMQServer) {
 
 // testNoQueueToPublishTo: an operator has deleted the queue. The broker would confirm, and drop, what is published; that
 // must not count as published. The next call makes the queue again.
-func testNoQueueToPublishTo(t *testing.T, server *testkit.RabbitMQServer) {
+func testNoQueueToPublishTo(t *testing.T, server *kit.RabbitMQServer) {
 	q, channel := rabbit(t, server)
 	saleID := model.NewSaleID()
 	one := []model.Entry{entry(saleID, "u-1", "key", 1)}
@@ -141,7 +141,7 @@ func testNoQueueToPublishTo(t *testing.T, server *testkit.RabbitMQServer) {
 	}
 }
 
-func testQueueDeletedUnderItsConsumer(t *testing.T, server *testkit.RabbitMQServer) {
+func testQueueDeletedUnderItsConsumer(t *testing.T, server *kit.RabbitMQServer) {
 	q, channel := rabbit(t, server)
 	saleID := model.NewSaleID()
 	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
@@ -157,7 +157,7 @@ func testQueueDeletedUnderItsConsumer(t *testing.T, server *testkit.RabbitMQServ
 }
 
 // testPasswordsStaySecret: errors go to the log.
-func testPasswordsStaySecret(t *testing.T, server *testkit.RabbitMQServer) {
+func testPasswordsStaySecret(t *testing.T, server *kit.RabbitMQServer) {
 	for name, url := range map[string]string{
 		"refused": "amqp://guest:open-sesame@" + server.Addr() + "/",
 		"nobody":  "amqp://guest:open-sesame@127.0.0.1:1/",
@@ -175,7 +175,7 @@ func testPasswordsStaySecret(t *testing.T, server *testkit.RabbitMQServer) {
 	}
 }
 
-func testConfirmedMessagesAreDurable(t *testing.T, server *testkit.RabbitMQServer) {
+func testConfirmedMessagesAreDurable(t *testing.T, server *kit.RabbitMQServer) {
 	q, _ := rabbit(t, server)
 	saleID := model.NewSaleID()
 	want := make([]model.Entry, 100)

@@ -7,13 +7,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // To see whether a broker is there makes no queues in it.
 func TestReach(t *testing.T) {
 	t.Parallel()
-	server := testkit.RabbitMQ(t)
+	server := kit.RabbitMQ(t)
 	q := NewRabbitMQ(server.URL(), slog.New(slog.DiscardHandler))
 	if err := q.Reach(t.Context()); err != nil {
 		t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 
 	"flashsale/gate"
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // list is a queue on a Redis of its own, with a client for the test.
 func list(t *testing.T) (*RedisList, *redis.Client) {
 	t.Helper()
-	opts, err := gate.Options(testkit.Redis(t).URL())
+	opts, err := gate.Options(kit.Redis(t).URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,13 @@ import (
 
 	"flashsale/gate"
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 	"flashsale/worker"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // every error is returned, and some are meant to happen
-	testkit.Main(m)
+	kit.Main(m)
 }
 
 // patience bounds each wait for an event that has to come: far above a Kafka session and a broker's start, also on a
@@ -115,7 +115,7 @@ func TestQueues(t *testing.T) {
 // testRush: two instances admit on two sales, and each settles what the broker brings it. Every attempt becomes one
 // order, and whatever the broker took it has brought.
 func testRush(t *testing.T, b *broker) {
-	s := newShop(t, testkit.SharedMariaDB(t).NewDatabase(t))
+	s := newShop(t, kit.SharedMariaDB(t).NewDatabase(t))
 	here, there := s.engine("here", b), s.engine("there", b)
 	sales, warm := []model.Offer{here.sale(200), here.sale(100)}, here.sale(100_000)
 	there.refresh()

@@ -11,7 +11,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // BenchmarkWrites settles and deducts batches of attempts by ever new buyers: one transaction each.
@@ -20,7 +20,7 @@ func BenchmarkWrites(b *testing.B) {
 		b.Run("database="+kind, func(b *testing.B) {
 			address := "sqlite:" + filepath.Join(b.TempDir(), "shop.db")
 			if kind == "mariadb" {
-				address = testkit.SharedMariaDB(b).NewDatabase(b)
+				address = kit.SharedMariaDB(b).NewDatabase(b)
 			}
 			store, err := Open(b.Context(), address, 32)
 			if err != nil {
@@ -94,7 +94,7 @@ func BenchmarkRefusedWithKey(b *testing.B) {
 			b.Run(fmt.Sprintf("database=%s/crowd=%d", kind, crowd), func(b *testing.B) {
 				address := "sqlite:" + filepath.Join(b.TempDir(), "shop.db")
 				if kind == "mariadb" {
-					address = testkit.SharedMariaDB(b).NewDatabase(b)
+					address = kit.SharedMariaDB(b).NewDatabase(b)
 				}
 				store, err := Open(b.Context(), address, 32)
 				if err != nil {

@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -340,7 +340,7 @@ func TestTheDatabasesClockDecides(t *testing.T) {
 // grows by an hour each hour.
 func TestTheClockKnowsNoSummerTime(t *testing.T) {
 	t.Setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3") // which the server inherits
-	d := openDB(t, testkit.MariaDB(t).NewDatabase(t))
+	d := openDB(t, kit.MariaDB(t).NewDatabase(t))
 	at := openStore(t, d.address, 1)
 	for _, instant := range []time.Time{
 		time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC), // half past two, in summer time
@@ -376,7 +376,7 @@ func TestClosedStoreAnswersWithAnError(t *testing.T) {
 // verdict; what is broken isn't mistaken for it. When it is back, the same store goes on.
 func TestAnOutageIsUnavailable(t *testing.T) {
 	t.Parallel()
-	server := testkit.MariaDB(t)
+	server := kit.MariaDB(t)
 	d := openDB(t, server.NewDatabase(t))
 	sale := d.newSale(t, 5)
 	o := d.buy(t, sale.ID, "me", 1)
@@ -529,7 +529,7 @@ func TestTransactSurvivesADeadlock(t *testing.T) {
 // leaves all of them, since what they read may be out of date from then on; a ping tells; once the server takes writes
 // again, so does the store.
 func TestHole51_ReadOnlyServer(t *testing.T) {
-	server := testkit.MariaDB(t)
+	server := kit.MariaDB(t)
 	d := openStore(t, server.NewDatabase(t), suiteConns)
 	if err := d.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)

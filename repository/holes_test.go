@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // way is one of the two ways in which attempts become orders.
@@ -207,7 +207,7 @@ func TestHole18_WhatPassesIsNotBroken(t *testing.T) {
 	})
 	t.Run("the server dies", func(t *testing.T) {
 		t.Parallel()
-		server := testkit.MariaDB(t)
+		server := kit.MariaDB(t)
 		d := openDB(t, server.NewDatabase(t))
 		sale := d.newSale(t, 2)
 		list := attempts(sale.ID, "u", 3)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestServer(t *testing.T) {
@@ -73,7 +73,7 @@ func TestServerChangesNothing(t *testing.T) {
 
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	server := testkit.MariaDB(t)
+	server := kit.MariaDB(t)
 	d := openStore(t, server.NewDatabase(t), suiteConns)
 	server.Kill()
 	if _, err := d.Server(t.Context(), time.Now); err == nil {

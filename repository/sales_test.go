@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestCreateSale(t *testing.T) {
@@ -173,7 +173,7 @@ func TestLiveSalesReadOnce(t *testing.T) {
 // TestLiveSalesInAnOutage are unavailable, not gone, and there again when the database is.
 func TestLiveSalesInAnOutage(t *testing.T) {
 	t.Parallel()
-	server := testkit.MariaDB(t)
+	server := kit.MariaDB(t)
 	d := openDB(t, server.NewDatabase(t))
 	d.newSale(t, 5)
 	live := NewLiveSales(d.Store)

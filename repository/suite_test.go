@@ -18,7 +18,7 @@ import (
 	"gorm.io/gorm"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // suiteConns is small, so that the tests' crowds have to share connections as a rush does.
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	// Reading the migrations takes megabytes each time, and each test has databases of its own: the collector
 	// would be a sixth of all work.
 	debug.SetGCPercent(400)
-	testkit.Main(m)
+	kit.Main(m)
 }
 
 // driverLines takes what the MySQL driver writes by itself, past the errors that it returns.
@@ -74,7 +74,7 @@ func sqliteAddress(t *testing.T) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "folder", "shop.db")
 }
 
-func mariadbAddress(t *testing.T) string { return testkit.SharedMariaDB(t).NewDatabase(t) }
+func mariadbAddress(t *testing.T) string { return kit.SharedMariaDB(t).NewDatabase(t) }
 
 // openDB opens a store and brings its schema up to date.
 func openDB(t *testing.T, address string) *testDB {
@@ -503,13 +503,13 @@ func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (
 }
 
 // gateContents reads what a new gate must know.
-func (d *testDB) gateContents(t *testing.T, saleID string) testkit.Contents {
+func (d *testDB) gateContents(t *testing.T, saleID string) kit.Contents {
 	t.Helper()
 	c, ok, err := d.GateContents(t.Context(), saleID)
 	if err != nil || !ok {
 		t.Fatalf("no contents: %t, %v", ok, err)
 	}
-	read, err := testkit.ReadContents(t.Context(), c)
+	read, err := kit.ReadContents(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

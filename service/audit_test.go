@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // fakeBooks are the stores of an auditor: the stock of one sale, and its gate.
@@ -65,7 +65,7 @@ func (f *fakeBooks) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buye
 	if f.err != nil {
 		return func(yield func([]model.Buyer, error) bool) { yield(nil, f.err) }
 	}
-	return testkit.Contents{Units: f.units}.Buyers(ctx)
+	return kit.Contents{Units: f.units}.Buyers(ctx)
 }
 
 // TestMiscounts of a gate over a sale where u has one unit.

@@ -19,7 +19,7 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // patience bounds each wait for an event that has to come.
@@ -27,7 +27,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	logging.Disable() // every error is returned, and some are meant to happen
-	testkit.Main(m)
+	kit.Main(m)
 }
 
 // gatehouse is the database and the Redis of gates, in one; it notes the steps of rebuilds.
@@ -95,12 +95,12 @@ func (h *gatehouse) GateContents(_ context.Context, id string) (model.GateConten
 		return nil, false, err
 	}
 	i := slices.IndexFunc(h.offers, func(o model.Offer) bool { return o.ID == id })
-	return openContents{testkit.ContentsOf(h.offers[i]), h}, true, nil
+	return openContents{kit.ContentsOf(h.offers[i]), h}, true, nil
 }
 
 // openContents have to be closed, which is a step.
 type openContents struct {
-	testkit.Contents
+	kit.Contents
 	h *gatehouse
 }
 
@@ -579,7 +579,7 @@ func eachPair(t *testing.T, run func(s realStores)) {
 		run(start(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), server.URL()))
 	})
 	t.Run("MariaDB and redis-server", func(t *testing.T) {
-		run(start(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL()))
+		run(start(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL()))
 	})
 }
 

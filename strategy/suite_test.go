@@ -20,13 +20,13 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 	"flashsale/worker"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // every error is returned, and some are meant to happen
-	testkit.Main(m)
+	kit.Main(m)
 }
 
 const (
@@ -71,14 +71,14 @@ func eachPair(t *testing.T, run func(s *stores)) {
 func withServer(t *testing.T, address string) *stores {
 	t.Helper()
 	s := newStores(t, address)
-	server := testkit.Redis(t)
+	server := kit.Redis(t)
 	s.redisURL, s.killRedis, s.restartRedis = server.URL(), server.Kill, server.Restart
 	return s
 }
 
 func sqlite(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "test.db") }
 
-func mariadb(t *testing.T) string { return testkit.SharedMariaDB(t).NewDatabase(t) }
+func mariadb(t *testing.T) string { return kit.SharedMariaDB(t).NewDatabase(t) }
 
 func newStores(t *testing.T, address string) *stores {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 // TestEvery pins what every loop does: at once, each period, when poked; a failure is told when it begins and
@@ -459,7 +459,7 @@ func (f *fakeTruth) LiveOffers(context.Context, time.Duration) ([]model.Offer, e
 func (f *fakeTruth) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buyer, error] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return testkit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx)
+	return kit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx)
 }
 
 func (f *fakeTruth) Offer(context.Context, string) (model.Offer, bool, error) {
@@ -495,7 +495,7 @@ func (*fakeTruth) RenewEpoch(context.Context, string, int64) error { return nil 
 func (f *fakeTruth) GateContents(context.Context, string) (model.GateContents, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return testkit.ContentsOf(f.offer), true, nil
+	return kit.ContentsOf(f.offer), true, nil
 }
 
 // GateChanges are none.

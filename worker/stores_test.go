@@ -22,12 +22,12 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
-	"flashsale/testkit"
+	"flashsale/test/kit"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // every error is returned, and some are meant to happen
-	testkit.Main(m)
+	kit.Main(m)
 }
 
 // patience bounds each wait for an event that has to come.
@@ -53,7 +53,7 @@ func eachPair(t *testing.T, run func(s *stores)) {
 		run(newStores(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), server.URL()))
 	})
 	t.Run("MariaDB and redis-server", func(t *testing.T) {
-		run(newStores(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL()))
+		run(newStores(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL()))
 	})
 }
 
@@ -399,7 +399,7 @@ func (noMeter) Verdict(model.Verdict)       {}
 // TestPoisonedEntry: one attempt that this database can't hold, since its request key is longer than the column,
 // holds up no other and is refused for good in the end.
 func TestPoisonedEntry(t *testing.T) {
-	s := newStores(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL())
+	s := newStores(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL())
 	e := s.engine("here")
 	o := e.sale(10, 1)
 	good := e.admit(attempt(o, "u-1", "key"))
@@ -593,8 +593,8 @@ func (d deskBefore) Refuse(ctx context.Context, e model.Entry, reason model.Verd
 
 // TestDatabaseDies in the middle of the queue: nothing is acknowledged, and all is there when it is back.
 func TestDatabaseDies(t *testing.T) {
-	server := testkit.MariaDB(t)
-	s := newStores(t, server.NewDatabase(t), testkit.Redis(t).URL())
+	server := kit.MariaDB(t)
+	s := newStores(t, server.NewDatabase(t), kit.Redis(t).URL())
 	e := s.engine("here")
 	o := e.sale(50, 1)
 	e.running(e.settler.Run)
@@ -658,7 +658,7 @@ func admitOne(ctx context.Context, g *gate.Gate, a model.Attempt, epoch int64) (
 // Hole 49: another session keeps the stock row of a sale. Orders of another sale are settled and expire meanwhile, and
 // those of the locked sale once it is free.
 func TestHole49_LockedStockRow(t *testing.T) {
-	s := newStores(t, testkit.SharedMariaDB(t).NewDatabase(t), testkit.Redis(t).URL())
+	s := newStores(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL())
 	e := s.engine("here")
 	locked, other := e.sale(1000, 1), e.sale(1000, 1)
 	tx, err := s.raw.BeginTx(t.Context(), nil)

@@ -1,0 +1,213 @@
+package fault
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"flashsale/test/kit/shop"
+)
+
+// doorRows are attacks on the checks that run before all handlers.
+var doorRows = []row{
+	{31, "bodies of every form at every route: parts, without end, compressed", "refused or left unread; flat memory, no file left", formsOfBodies},
+	{32, "a flood of strangers: anonymous requests, callbacks unsigned, tokens forged", "429 or 401; signed callbacks, operators and /readyz get through", floodOfStrangers},
+}
+
+// formsOfBodies takes the routes from the engine's OpenAPI document, so that new routes are attacked as well.
+func formsOfBodies(d *drill) {
+	s := shop.New(d)
+	folder := d.TempDir()
+	a := s.StartWith(append([]string{"TMPDIR=" + folder}, leanly...))
+	const quota = 20
+	sale := s.Sale(a.URL, quota)
+	order := shop.Attempt{User: "owner", Key: "key", URL: a.URL}
+	s.Buy(&order, sale)
+	fill := strings.NewReplacer("{sale}", sale, "{id}", order.OrderID, "{payment}", s.StartPayment(order).ID, "{path}", pathOf(shop.Secret, time.Now(), "owner", sale, time.Hour))
+	tokens := map[bool]string{true: s.Operator(a.URL), false: s.Token("owner")}
+	described, err := ask(d.Context(), d.manyConnections(), http.MethodGet, a.URL+"/openapi.json", nil)
+	var document struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err != nil || json.Unmarshal(described.body, &document) != nil || len(document.Paths) < 40 {
+		d.Fatalf("the description: %d %v, %d paths", described.status, err, len(document.Paths))
+	}
+
+	const (
+		large = 96 << 20 // more than a multipart form keeps in memory
+		end   = "\r\n--b--\r\n"
+		part  = "--b\r\nContent-Disposition: form-data; name=\"choice\"; filename=\"f\"\r\n\r\n"
+	)
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	if _, err := io.Copy(w, io.LimitReader(filled(`{"quantity":1`, ' '), large)); err != nil || w.Close() != nil {
+		d.Fatal(err)
+	}
+	forms := map[string]struct {
+		contentType, encoding string
+		body                  func() io.Reader
+		announced             int64 // Content-Length; -1: in chunks
+	}{
+		"parts": {"multipart/form-data; boundary=b", "", func() io.Reader {
+			return io.MultiReader(io.LimitReader(filled(part, 'x'), large-int64(len(end))), strings.NewReader(end))
+		}, large},
+		"a form without end":    {"application/x-www-form-urlencoded", "", func() io.Reader { return filled("choice=", 'x') }, -1},
+		"an object without end": {"application/json", "", func() io.Reader { return filled(`{"quantity":1`, ' ') }, -1},
+		"a compressed object":   {"application/json", "gzip", func() io.Reader { return bytes.NewReader(bomb.Bytes()) }, int64(bomb.Len())},
+	}
+	parameter := regexp.MustCompile(`\{\w+\}`)
+	told, slowest := map[int]int{}, time.Duration(0)
+	attack := func() {
+		for path, operations := range document.Paths {
+			for method := range operations {
+				method = strings.ToUpper(method)
+				if method == "PARAMETERS" || strings.HasSuffix(path, "/close") { // the sale has to stay open
+					continue
+				}
+				where := a.URL + parameter.ReplaceAllString(fill.Replace(path), "AAAA")
+				for name, form := range forms {
+					start := time.Now()
+					status, err := push(d, method, where, tokens[strings.Contains(path, "/admin/")], form.body(), form.announced, "Content-Type", form.contentType, "Content-Encoding", form.encoding)
+					slowest = max(slowest, time.Since(start))
+					if err != nil || status >= http.StatusInternalServerError {
+						d.Errorf("%s %s, %s: %d %v", method, path, name, status, err)
+					}
+					told[status]++
+					if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
+						d.Fatalf("%s %s, %s: left %d files, %v", method, path, name, len(files), err)
+					}
+				}
+			}
+		}
+		s.Must(http.StatusOK, http.MethodPost, a.URL+"/api/v1/admin/sales/"+sale+"/resume", s.Operator(a.URL), nil)
+	}
+	d.flat(a, size(1, 10), attack)
+	d.result.Happened = fmt.Sprintf("%d forms at %d paths: %d times 413, %d times 415; the slowest answer after %s", len(forms), len(document.Paths), told[413], told[415], slowest.Round(time.Millisecond))
+	d.recovered(s, sale, quota, []shop.Attempt{order}, a.URL)
+}
+
+// filled returns a reader of head, followed by one letter without end.
+func filled(head string, letter byte) io.Reader {
+	return io.MultiReader(strings.NewReader(head), letters(letter))
+}
+
+type letters byte
+
+func (l letters) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(l)
+	}
+	return len(p), nil
+}
+
+// push sends a request on a connection of its own and returns the status of the answer. The answer may come long before
+// the end of the body.
+func push(d *drill, method, where, token string, body io.Reader, announced int64, headers ...string) (status int, err error) {
+	u, err := url.Parse(where)
+	if err != nil {
+		return 0, err
+	}
+	req := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{"Authorization": {"Bearer " + token}}, Body: io.NopCloser(body), ContentLength: announced}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	conn, err := (&net.Dialer{}).DialContext(d.Context(), "tcp", u.Host)
+	if err != nil {
+		return 0, err
+	}
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	writing.Go(func() { _ = req.Write(conn) }) // fails when the engine stops reading
+	res, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return 0, err
+	}
+	_ = conn.Close() // first, because closing a body without end would not return
+	_ = res.Body.Close()
+	return res.StatusCode, nil
+}
+
+// floodOfStrangers has clients without valid credentials send as many requests as they can to four routes, while
+// payments are confirmed and a sale is paused and resumed.
+func floodOfStrangers(d *drill) {
+	s := shop.New(d)
+	a := s.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50")
+	wide := s.Start() // for buyers and checks, without limits
+	const quota, rounds = 60, 60
+	sale := s.Sale(wide.URL, quota)
+	bought := s.Rush(sale, "payer", quota/2, nil, wide.URL)
+	var payments []shop.Payment
+	for _, b := range bought {
+		payments = append(payments, s.StartPayment(b))
+	}
+	operator := s.Operator(wide.URL)
+
+	client := d.manyConnections()
+	var mu sync.Mutex
+	strangers := map[int]int{}
+	ctx, end := context.WithCancel(d.Context())
+	var crowd sync.WaitGroup
+	for n := range 32 {
+		crowd.Go(func() {
+			for i := n; ctx.Err() == nil; i++ {
+				method, path, token := http.MethodGet, "/api/v1/time", ""
+				switch i % 4 {
+				case 1:
+					method, path = http.MethodPost, "/api/v1/payments/callback"
+				case 2:
+					path, token = "/api/v1/admin/stats", "forged"
+				case 3:
+					path = "/readyz"
+				}
+				r, err := ask(ctx, client, method, a.URL+path, strings.NewReader("{}"), "Content-Type", "application/json", "Authorization", "Bearer "+token)
+				if err == nil {
+					mu.Lock()
+					strangers[r.status]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	defer crowd.Wait()
+	defer end()
+	d.until(5*time.Second, "the flood is refused", func() (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return strangers[http.StatusTooManyRequests] > 100, nil
+	})
+	refused := map[string]int{}
+	want := func(what string, status int, doc shop.Document, err error) {
+		if err != nil || status != http.StatusOK {
+			refused[what]++
+			d.Errorf("%s: %d %v %v", what, status, doc["code"], err)
+		}
+	}
+	for i := range rounds {
+		n := i % len(payments)
+		status, doc, err := s.Callback(a.URL, payments[n].ID, shop.Transaction(n, 0), shop.PriceCents) // each of them twice
+		want("a callback", status, doc, err)
+		status, doc, err = s.Call(http.MethodPost, a.URL+"/api/v1/admin/sales/"+sale+"/"+[]string{"pause", "resume"}[i%2], operator, nil)
+		want("an operator", status, doc, err)
+		status, doc, err = s.Call(http.MethodGet, a.URL+"/readyz", "", nil)
+		want("/readyz", status, doc, err)
+	}
+	end()
+	crowd.Wait()
+	d.result.Happened = fmt.Sprintf("strangers: %d times 429, %d times 401; refused of %d each: %d callbacks, %d operators, %d /readyz",
+		strangers[http.StatusTooManyRequests], strangers[http.StatusUnauthorized], rounds, refused["a callback"], refused["an operator"], refused["/readyz"])
+	d.recovered(s, sale, quota, bought, wide.URL)
+}

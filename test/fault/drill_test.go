@@ -1,0 +1,136 @@
+// Package fault injects faults and attacks under load, and compares what the clients were told with the books. Each row
+// of the table is one fault or attack. `make drill` runs all rows in full and writes docs/drill.md; `make test` runs a
+// short form of each. The package is a module of its own, so that its dependencies stay out of the product's.
+package fault
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"flashsale/test/kit/shop"
+)
+
+// full is set by `make drill`: larger crowds, longer faults, and forms of rows that need additional rights.
+var full = os.Getenv("DRILL") == "full"
+
+// repeats is how often each row runs. If it is more than one, the short form of a row has to repair what a killed
+// instance left within the documented time, and the times are written to the document.
+var repeats = max(1, number(os.Getenv("REPEAT")))
+
+func number(text string) int {
+	n, _ := strconv.Atoi(text) // 0 if text is not a number
+	return n
+}
+
+// row is one fault or attack, the expected outcome, and the function that runs it.
+type row struct {
+	number   int
+	fault    string
+	expected string
+	run      func(d *drill)
+}
+
+func (r row) name() string { return fmt.Sprintf("%02d %s", r.number, r.fault) }
+
+// alone lists the rows that run alone, by number: they judge latencies, or count the requests to a shared server.
+var alone = []int{23, 26, 27, 28}
+
+// timed is set if the rows' times count; the rows then run one after the other.
+var timed = full || repeats > 1
+
+// recoveryTime is the longest that anything may stay wrong after a fault, and repairTime the longest that a gate may
+// stay wrong after a death. If the rows' times don't count, the machine may be busy with other work, and both are a
+// minute.
+var recoveryTime, repairTime = func() (time.Duration, time.Duration) {
+	if timed {
+		return shop.Recovery, 5 * time.Second
+	}
+	return time.Minute, time.Minute
+}()
+
+// together lets a test run beside others, because most tests wait most of the time.
+func together(t *testing.T) {
+	if !timed {
+		t.Parallel()
+	}
+}
+
+// rows returns all rows in the order of their numbers. Several rows may share a number.
+func rows() []row {
+	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows, endRows, sizeRows)
+	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
+	return list
+}
+
+func TestMain(m *testing.M) { shop.Main(m) }
+
+func TestDrill(t *testing.T) {
+	start := time.Now()
+	all := rows()
+	var results []result
+	for _, r := range slices.Repeat(all, repeats) {
+		t.Run(r.name(), func(t *testing.T) {
+			if !slices.Contains(alone, r.number) {
+				together(t)
+			}
+			d := &drill{T: t, result: result{Number: r.number, Fault: r.fault, Expected: r.expected}}
+			path := artifact(t, r.name(), ".jsonl")
+			t.Cleanup(func() { d.record.write(t, path) }) // runs after the row's own cleanups, which end its load
+			start := time.Now()
+			defer func() {
+				d.result.Took, d.result.Passed = time.Since(start), !t.Failed()
+				t.Log(d.result.line(), d.result.Happened)
+				progress(d.result.line())
+				if timed {
+					results = append(results, d.result)
+				}
+			}()
+			r.run(d)
+		})
+	}
+	var bites []bite
+	t.Run("teeth", func(t *testing.T) { bites = teeth(t) })
+	switch {
+	case repeats > 1:
+		reportRepairs(t, results)
+	case !full:
+	case len(results) < len(all) || len(bites) < len(mutations)+len(blindings):
+		progress("not all rows were run: " + reportPath + " stays as it is")
+	default:
+		report(t, results, bites, time.Since(start))
+	}
+}
+
+// progress prints a line to stdout in a timed run, also without -v.
+func progress(line string) {
+	if timed {
+		fmt.Fprintln(os.Stdout, line)
+	}
+}
+
+// drill is a running row.
+type drill struct {
+	*testing.T
+	result result
+	record record
+}
+
+// size returns the number for the short form or the full form.
+func size(short, whole int) int {
+	if full {
+		return whole
+	}
+	return short
+}
+
+// span returns the time for the short form or the full form.
+func span(short, whole time.Duration) time.Duration {
+	if full {
+		return whole
+	}
+	return short
+}

@@ -1,0 +1,545 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"flashsale/test/kit"
+	"flashsale/test/kit/shop"
+)
+
+// linearRows check small histories against a model that executes one operation at a time.
+var linearRows = []row{
+	{6, "Redis's reply lost, no unit in the database, and then one comes back", "who was told no gets none", refusedForGood},
+	{29, "linearizable: Redis killed in a small run of buys and cancels", "there is an order of all that happened, one at a time, that explains each answer", linearizable},
+}
+
+const (
+	// maxKeys is how many different request keys the history of a sale may have.
+	maxKeys = 512
+	// settling is how long the gate may hold the unit of a refused attempt after the answer, because the buyer is woken
+	// first.
+	settling = 250 * time.Millisecond
+	// decideWithin bounds the search for an order that explains a history.
+	decideWithin = 30 * time.Second
+	// never is the end of an operation whose answer didn't come.
+	never = math.MaxInt64
+)
+
+// world is the state of a sale in the model, by request key: 0 if the key has no order; otherwise twice the number of
+// the order's id, plus one while the order is live. The units left, and a user's units, follow from it.
+type world [maxKeys]uint8
+
+func (w *world) live() (n int64) {
+	for _, k := range w {
+		n += int64(k & 1)
+	}
+	return n
+}
+
+// question is a client's request to a sale.
+type question struct {
+	does   string // toBuy, toCancel or toRead
+	key    int    // the number of its request key
+	others []int  // the other keys of its user
+	on     *linearSale
+	again  bool // an earlier request had this key, which may have been refused for good
+	// early and earlyUser are units, of all users and of this user, that the gate may have missed at this moment: held
+	// by attempts that came to nothing, or released by a cancellation and not yet back.
+	early, earlyUser int64
+}
+
+// linearSale holds the constants of a sale.
+type linearSale struct{ quota, limit int64 }
+
+const toRead = "read"
+
+// told is the answer to a question: a code and the number of the order's id; or, to a read, all orders and the units
+// left.
+type told struct {
+	code      string // saidYes, saidNothing, or the code of a refusal
+	id        uint8
+	orders    []read
+	available int64
+}
+
+// read is an order as the final read of the database returns it.
+type read struct {
+	key  int // -1: no client used it
+	id   uint8
+	live bool
+}
+
+// next reports whether a sale in this state can give an answer, and returns the state after it.
+//
+// A purchase is accepted if a unit is left and the user's limit allows it. Under a key that has an order it returns
+// that order and changes nothing. A refusal as sold_out or limit_reached is right if it is true, or would be true if
+// attempts that came to nothing had held units at that moment, as attempts that wait at the gate do: Redis may refuse
+// too early, but never accept too early. A key that has an order is not refused. A cancelled order remains an order,
+// and its unit is free. The final read returns every order that was ever made, and no other.
+func (w world) next(q question, v told) (world, bool) {
+	k := w[q.key]
+	switch {
+	case q.does == toRead:
+		var seen world
+		for _, o := range v.orders {
+			if o.key < 0 || seen[o.key] != 0 {
+				return w, false
+			}
+			seen[o.key] = o.id * 2
+			if o.live {
+				seen[o.key]++
+			}
+		}
+		return w, seen == w && v.available == q.on.quota-w.live()
+	case q.does == toBuy && v.code == saidYes && k != 0:
+		return w, k/2 == v.id
+	case q.does == toBuy && v.code == saidYes:
+		fits := w.live() < q.on.quota && w.of(q.others) < q.on.limit
+		w[q.key] = 2*v.id + 1
+		return w, fits
+	case q.does == toBuy && v.code == "sold_out":
+		return w, k == 0 && (q.again || w.live()+q.early >= q.on.quota)
+	case q.does == toBuy && v.code == "limit_reached":
+		return w, k == 0 && (q.again || w.of(q.others)+q.earlyUser >= q.on.limit)
+	case q.does == toCancel && v.code == saidYes:
+		w[q.key] = 2 * v.id
+		return w, k == 2*v.id+1
+	case q.does == toCancel && v.code == saidNothing: // the order is cancelled, by this call or an earlier one
+		w[q.key] = 2 * v.id
+		return w, k/2 == v.id
+	case q.does == toCancel && v.code == "not_cancellable":
+		return w, k&1 == 0
+	}
+	return w, false
+}
+
+func (w *world) of(keys []int) (n int64) {
+	for _, k := range keys {
+		n += int64(w[k] & 1)
+	}
+	return n
+}
+
+// saleModel returns the model for histories of one sale.
+func saleModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return world{} },
+		Step: func(state, input, output any) (bool, any) {
+			before, _ := state.(world)
+			q, _ := input.(question)
+			v, _ := output.(told)
+			after, ok := before.next(q, v)
+			return ok, after
+		},
+		DescribeOperation: func(input, output any) string {
+			q, _ := input.(question)
+			v, _ := output.(told)
+			if q.does == toRead {
+				return fmt.Sprintf("read %d orders, %d available", len(v.orders), v.available)
+			}
+			return fmt.Sprintf("%s %d: %s %d (early %d, %d)", q.does, q.key, v.code, v.id, q.early, q.earlyUser)
+		},
+		DescribeState: func(state any) string {
+			w, _ := state.(world)
+			return fmt.Sprint(w.live(), " live")
+		},
+	}
+}
+
+// act is a deed of a client.
+type act struct {
+	deed
+	client int
+}
+
+func (a act) request() [2]string { return [2]string{a.User, a.Key} }
+
+// story holds everything that is known of one sale of a run.
+type story struct {
+	linearSale
+	acts      []act
+	orders    []written // after the run
+	available int64
+	fault     time.Time // from here on Redis may have lost its data, or may lack released units
+}
+
+// history turns a story into operations. If the outcome of a request is unknown and the orders show that it was done,
+// its operation ends at never. If they don't, it was not done and is left out; excuse still counts the unit that it may
+// have held.
+func (s *story) history() ([]porcupine.Operation, error) {
+	if len(s.acts) == 0 {
+		return nil, errors.New("nothing was asked")
+	}
+	start := s.acts[0].Invoked
+	for _, a := range s.acts {
+		if a.Invoked.Before(start) {
+			start = a.Invoked
+		}
+	}
+	n := s.number()
+	if len(n.keys) > maxKeys {
+		return nil, fmt.Errorf("%d request keys, at most %d fit", len(n.keys), maxKeys)
+	}
+	final := map[[2]string]written{}
+	last := told{available: s.available}
+	for _, w := range s.orders {
+		final[[2]string{w.user, w.key}] = w
+		key, asked := n.keys[[2]string{w.user, w.key}]
+		if !asked {
+			key = -1
+		}
+		last.orders = append(last.orders, read{key, n.ids[w.id], w.live()})
+	}
+	var ops []porcupine.Operation
+	end := start
+	for i, a := range s.acts {
+		if a.Answered.After(end) {
+			end = a.Answered
+		}
+		op := porcupine.Operation{ClientId: a.client, Call: int64(a.Invoked.Sub(start)), Return: int64(a.Answered.Sub(start))}
+		q := question{does: a.does, key: n.keys[a.request()], others: n.others(a), on: &s.linearSale}
+		v := told{code: said(a.Status), id: n.ids[a.OrderID]}
+		w, there := final[a.request()]
+		switch {
+		case v.code == saidNo:
+			v.code = a.Code
+			if a.does == toBuy {
+				s.excuse(&q, i)
+			}
+		case v.code == saidYes:
+		case a.does == toBuy && !there, a.does == toCancel && w.status != "cancelled":
+			continue // it was not done
+		case a.does == toBuy:
+			v.code, op.Return = saidYes, never
+			if a.OrderID == "" {
+				v.id = n.ids[w.id]
+			}
+		default:
+			op.Return = never
+		}
+		op.Input, op.Output = q, v
+		ops = append(ops, op)
+	}
+	over := int64(end.Sub(start)) + 1
+	return append(ops, porcupine.Operation{Call: over, Return: over + 1, Input: question{does: toRead, on: &s.linearSale}, Output: last}), nil
+}
+
+// numbers maps request keys to numbers, and the orders' ids under each key to numbers from 1.
+type numbers struct {
+	keys   map[[2]string]int
+	ofUser map[string][]int
+	ids    map[string]uint8
+}
+
+func (s *story) number() numbers {
+	n := numbers{keys: map[[2]string]int{}, ofUser: map[string][]int{}, ids: map[string]uint8{}}
+	under := map[[2]string]uint8{}
+	order := func(request [2]string, id string) {
+		if _, known := n.ids[id]; id != "" && !known {
+			under[request]++
+			n.ids[id] = under[request]
+		}
+	}
+	for _, a := range s.acts {
+		if _, known := n.keys[a.request()]; !known {
+			n.keys[a.request()] = len(n.keys)
+			n.ofUser[a.User] = append(n.ofUser[a.User], n.keys[a.request()])
+		}
+		order(a.request(), a.OrderID)
+	}
+	for _, w := range s.orders {
+		order([2]string{w.user, w.key}, w.id)
+	}
+	return n
+}
+
+// others returns the other keys of an act's user.
+func (n numbers) others(a act) (list []int) {
+	for _, key := range n.ofUser[a.User] {
+		if key != n.keys[a.request()] {
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+// excuse counts the units that may have made a refusal come too early, because other attempts held them at the gate.
+// These are, at any time, the attempts whose outcome is unknown. For a refusal before the fault they are also the
+// attempts that were in flight when the fault came. For a refusal after it, when both gate and database sell, they are
+// the attempts in flight at the same time as the refused one, and those refused shortly before. After the fault the
+// gate may also take as long as a recovery to get a cancelled order's unit back.
+func (s *story) excuse(q *question, refused int) {
+	r := s.acts[refused]
+	calm := s.fault.IsZero() || r.Answered.Before(s.fault)
+	for i, a := range s.acts {
+		if i == refused || a.Invoked.After(r.Answered) {
+			continue
+		}
+		held, answer, ago := false, said(a.Status), r.Invoked.Sub(a.Answered)
+		switch {
+		case a.request() == r.request():
+			q.again = true
+		case a.does == toCancel:
+			held = !calm && answer != saidNo && ago < shop.Recovery
+		case answer == saidNothing:
+			held = true
+		case calm:
+			held = !s.fault.IsZero() && a.Answered.After(s.fault)
+		default:
+			held = ago < 0 || answer == saidNo && ago < settling
+		}
+		if held {
+			q.early++
+			if a.User == r.User {
+				q.earlyUser++
+			}
+		}
+	}
+}
+
+// explained returns nil if one order of the operations explains a story. Otherwise it writes a page to path that shows
+// the longest explained part.
+func (s *story) explained(path string) error {
+	ops, err := s.history()
+	if err != nil {
+		return err
+	}
+	result, info := porcupine.CheckOperationsVerbose(saleModel(), ops, decideWithin)
+	if result == porcupine.Ok {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("%s, see %s: %s", result, path, stuck(ops, info)), porcupine.VisualizePath(saleModel(), info, path))
+}
+
+// stuck describes how far the longest partial order goes, and the next answer, which it can't explain.
+func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	var longest []porcupine.Operation
+	for _, partial := range info.PartialLinearizationsOperations()[0] {
+		if len(partial) > len(longest) {
+			longest = partial
+		}
+	}
+	type id struct {
+		call, end int64
+		client    int
+	}
+	explained, state := map[id]bool{}, saleModel().Init()
+	for _, op := range longest {
+		explained[id{op.Call, op.Return, op.ClientId}] = true
+		_, state = saleModel().Step(state, op.Input, op.Output)
+	}
+	var next *porcupine.Operation
+	for i, op := range ops {
+		if !explained[id{op.Call, op.Return, op.ClientId}] && (next == nil || op.Return < next.Return) {
+			next = &ops[i]
+		}
+	}
+	if next == nil {
+		return "no operation is left over"
+	}
+	return fmt.Sprintf("%d of %d operations are explained, then not %q at %s to %s, with %s", len(longest), len(ops),
+		saleModel().DescribeOperation(next.Input, next.Output), time.Duration(next.Call), time.Duration(next.Return), saleModel().DescribeState(state))
+}
+
+const (
+	linearClients = 20
+	linearSales   = 3
+	linearUsers   = 12 // of a sale; each may have one unit
+	linearQuota   = 8
+)
+
+// linearizable lets a few clients buy and cancel on a few sales of two instances, repeating some keys, and kills Redis
+// meanwhile. The answers on each sale are one history.
+func linearizable(d *drill) {
+	rounds, acts := size(1, 10), 0
+	for round := range rounds {
+		for i, story := range d.smallRun(uint64(round)) {
+			acts += len(story.acts)
+			if err := story.explained(artifact(d.T, fmt.Sprintf("linear-%d-%d", round, i), ".html")); err != nil {
+				d.Errorf("sale %d of run %d: %v", i, round, err)
+			}
+		}
+	}
+	d.result.Happened = fmt.Sprintf("%d histories of %d questions in all, each explained", rounds*linearSales, acts)
+	if d.Failed() {
+		d.result.Happened = "a history that no order explains"
+	}
+}
+
+// smallRun returns the stories of its sales.
+func (d *drill) smallRun(seed uint64) []*story {
+	d.Helper()
+	s := shop.New(d)
+	a, b := s.Start("--ack-wait", "800ms"), s.Start("--ack-wait", "800ms")
+	sales, stories := make([]string, linearSales), make([]*story, linearSales)
+	for i := range sales {
+		sales[i], stories[i] = s.Sale(a.URL, linearQuota), &story{linearSale: linearSale{quota: linearQuota, limit: 1}}
+	}
+	var mu sync.Mutex // protects the stories
+	questions := &load{d: d, shop: s, ended: make(chan struct{})}
+	var clients sync.WaitGroup
+	var keys atomic.Int64
+	for client := range linearClients {
+		c := &linearClient{
+			d: d, shop: s, rng: rand.New(rand.NewPCG(seed, uint64(client))), urls: []string{a.URL, b.URL},
+			key: func() string { return fmt.Sprint("key-", keys.Add(1)) }, note: func(sale int, it deed) {
+				mu.Lock()
+				stories[sale].acts = append(stories[sale].acts, act{it, client})
+				mu.Unlock()
+				d.record.add(it.does, it.Attempt)
+				questions.note(it.Attempt)
+			},
+		}
+		clients.Go(func() { c.ask(sales, questions.ended) })
+	}
+	questions.more(120, time.Minute)
+	fault := time.Now()
+	s.Redis.Kill()
+	questions.more(120, time.Minute)
+	s.Redis.Restart()
+	questions.more(240, time.Minute)
+	close(questions.ended)
+	clients.Wait()
+
+	books, err := openLedger(s.Database)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer books.close()
+	for i, story := range stories {
+		story.fault = fault
+		for _, it := range story.acts {
+			if it.does == toBuy && it.Status == http.StatusAccepted {
+				shop.Recovered(d, "the queued order ends", func() error {
+					if status := d.orderStatus(s, a.URL, it.Attempt); status == "queued" || strings.Contains(status, " ") {
+						return errors.New(status)
+					}
+					return nil
+				})
+			}
+		}
+		s.Audited(a.URL, sales[i])
+		balance, err := books.balance(d.Context(), sales[i])
+		if err == nil {
+			story.available = balance.available
+			story.orders, err = books.orders(d.Context(), sales[i])
+		}
+		if err != nil {
+			d.Fatal(err)
+		}
+		d.result.Confirmed += len(story.orders)
+	}
+	return stories
+}
+
+// linearClient sends one request after the other.
+type linearClient struct {
+	d    *drill
+	shop *shop.Shop
+	rng  *rand.Rand
+	urls []string
+	key  func() string
+	note func(sale int, it deed)
+}
+
+// ask goes on until ended is closed. Most requests are purchases under a new key, by one of a few users. While the
+// client holds orders, about every third request cancels the oldest one. A purchase with an unknown outcome is repeated
+// once, at a randomly chosen instance.
+func (c *linearClient) ask(sales []string, ended <-chan struct{}) {
+	type holding struct {
+		sale  int
+		order shop.Attempt
+	}
+	var held []holding
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		if len(held) > 0 && c.rng.IntN(3) == 0 {
+			h := held[0]
+			held = held[1:]
+			c.note(h.sale, c.cancel(h.order))
+			continue
+		}
+		sale := c.rng.IntN(len(sales))
+		a := shop.Attempt{User: fmt.Sprintf("u%d-%d", sale, c.rng.IntN(linearUsers)), Key: c.key()}
+		for range len(c.urls) {
+			a = shop.Attempt{User: a.User, Key: a.Key, URL: c.urls[c.rng.IntN(len(c.urls))]}
+			c.shop.Buy(&a, sales[sale])
+			c.note(sale, deed{toBuy, a})
+			if said(a.Status) != saidNothing {
+				break
+			}
+		}
+		if a.Confirmed() {
+			held = append(held, holding{sale, a})
+		}
+	}
+}
+
+func (c *linearClient) cancel(order shop.Attempt) deed {
+	return cancelOrder(c.shop, order, c.urls[c.rng.IntN(len(c.urls))])
+}
+
+// cancelOrder cancels an order as its buyer, and returns the answer.
+func cancelOrder(s *shop.Shop, order shop.Attempt, url string) deed {
+	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
+	status, doc, err := s.Call(http.MethodDelete, url+"/api/v1/orders/"+order.OrderID, s.Token(order.User), nil)
+	a.Answered = time.Now()
+	if err == nil {
+		a.Status = status
+		a.Code, _ = doc["code"].(string)
+	}
+	return deed{toCancel, a}
+}
+
+// refusedForGood has Redis admit an attempt and loses its reply; the database, asked instead, has no unit left. Then a
+// unit is released before the entry is settled. A buyer with a final refusal must not get that unit.
+func refusedForGood(d *drill) {
+	s := shop.New(d)
+	link := d.proxy(s.Redis.Addr())
+	none := kit.Redis(d)
+	gated, alone := s.Start("--redis", link.RedisURL()), s.Start("--redis", none.URL())
+	none.Kill()
+	s.Buy(&shop.Attempt{User: "before", Key: "k", URL: gated.URL}, s.Sale(gated.URL, 1)) // loads the script into Redis
+	sale := s.Sale(gated.URL, 1)
+	client := d.client(s.Redis)
+	reports := func() string { return d.tell(client, "HGETALL", "fs:instances") }
+	last := reports()
+	// An instance brings such an order to the gate once a second, and reports right after that.
+	d.until(recoveryTime, "the instance has just looked at its gates", func() (bool, error) { return reports() != last, nil })
+	first := shop.Attempt{User: "first", Key: "k1", URL: alone.URL} // the gate gets it at the next look
+	s.Buy(&first, sale)
+	link.LoseReplies()
+	second := shop.Attempt{User: "second", Key: "k2", URL: gated.URL}
+	s.Buy(&second, sale)
+	stream := func() string { return d.tell(client, "XLEN", "fs:{"+sale+"}:stream") }
+	if n := stream(); n != "1" || !first.Confirmed() || second.Confirmed() {
+		d.Fatalf("%s entries; the first was told %d, the second %d %s", n, first.Status, second.Status, second.Code)
+	}
+	back := cancelOrder(s, first, alone.URL)
+	if said(back.Status) != saidYes {
+		d.Fatalf("the order can't be cancelled: %d %s", back.Status, back.Code)
+	}
+	link.Restore()
+	shop.Recovered(d, "the entry is settled", func() error {
+		if n := stream(); n != "0" {
+			return errors.New(n + " entries")
+		}
+		return nil
+	})
+	d.result.Happened = d.tally([]shop.Attempt{second}) + ", and the entry was settled after that"
+	d.recovered(s, sale, 1, []shop.Attempt{first, second}, gated.URL, alone.URL)
+}

@@ -1,0 +1,289 @@
+package fault
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flashsale/test/kit/shop"
+)
+
+// crowd is how many buyers are active at once.
+const crowd = 50
+
+// load is a crowd of buyers who come until it is stopped. Each makes one attempt for one unit, under a key of its own,
+// and the answer is recorded.
+type load struct {
+	d     *drill
+	shop  *shop.Shop
+	sale  string
+	ended chan struct{}
+	work  sync.WaitGroup
+	next  atomic.Int64
+
+	mu       sync.Mutex
+	attempts []shop.Attempt
+	waiting  []waiting
+}
+
+// waiting is a wait for a number of answers. The channel there is closed when they have come.
+type waiting struct {
+	answers int
+	there   chan struct{}
+}
+
+// manner is how a crowd comes. In the zero value each buyer comes as soon as an earlier one has its answer.
+type manner struct {
+	every time.Duration          // one buyer of the whole crowd in this time
+	then  func(shop.Attempt)     // called after each answer
+	to    func(buyer int) string // the address of a buyer's instance
+}
+
+// rush starts a crowd at a sale, spread over the instances at the addresses.
+func (d *drill) rush(s *shop.Shop, sale string, urls ...string) *load {
+	return d.rushAs(s, sale, manner{to: func(buyer int) string { return urls[buyer%len(urls)] }})
+}
+
+// rushAs starts a crowd that comes in a given manner.
+func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
+	l := &load{d: d, shop: s, sale: sale, ended: make(chan struct{})}
+	prefix := fmt.Sprintf("u%d", time.Now().UnixNano())
+	turns := l.turns(m.every)
+	for range crowd {
+		l.work.Go(func() {
+			for {
+				select {
+				case <-l.ended:
+					return
+				case <-turns:
+				}
+				n := int(l.next.Add(1))
+				a := shop.Attempt{User: fmt.Sprintf("%s-%d", prefix, n), URL: m.to(n)}
+				a.Key = "key-" + a.User
+				s.Buy(&a, sale)
+				l.note(a)
+				if m.then != nil {
+					m.then(a)
+				}
+			}
+		})
+	}
+	d.Cleanup(func() { l.stop() })
+	return l
+}
+
+// turns lets one buyer come in each period, or, if every is 0, as many as can. If times don't count, every 0 lets the
+// whole crowd come four times a second instead: the concurrency is the same, but other rows get processor time. A turn
+// that no buyer takes is lost.
+func (l *load) turns(every time.Duration) <-chan struct{} {
+	together := 1
+	switch {
+	case every > 0:
+	case timed:
+		now := make(chan struct{})
+		close(now)
+		return now
+	default:
+		every, together = 250*time.Millisecond, crowd
+	}
+	turns := make(chan struct{}, together)
+	go func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			for range together {
+				select {
+				case turns <- struct{}{}:
+				default:
+				}
+			}
+			select {
+			case <-l.ended:
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return turns
+}
+
+func (l *load) note(a shop.Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempts = append(l.attempts, a)
+	for i := 0; i < len(l.waiting); i++ {
+		if len(l.attempts) >= l.waiting[i].answers {
+			close(l.waiting[i].there)
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			i--
+		}
+	}
+}
+
+// more waits until so many more attempts have ended, with any answer. After most the row fails.
+func (l *load) more(answers int, most time.Duration) {
+	l.d.Helper()
+	l.mu.Lock()
+	w := waiting{len(l.attempts) + answers, make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	l.mu.Unlock()
+	select {
+	case <-w.there:
+	case <-time.After(most):
+		l.d.Errorf("not %d answers in %s: %v", answers, most, shop.Tally(l.soFar()))
+	}
+}
+
+func (l *load) soFar() []shop.Attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]shop.Attempt(nil), l.attempts...)
+}
+
+// stop ends the load and returns all attempts.
+func (l *load) stop() []shop.Attempt {
+	select {
+	case <-l.ended:
+	default:
+		close(l.ended)
+	}
+	l.work.Wait()
+	attempts := l.soFar()
+	l.d.record.add(toBuy, attempts...)
+	return attempts
+}
+
+// Requests of a client.
+const (
+	toBuy    = "buy"
+	toCancel = "cancel"
+	toPay    = "pay"
+)
+
+// What an answer means to its client. After a 202, a 503 or no answer the outcome is unknown.
+const (
+	saidYes     = "ok"
+	saidNo      = "refused"
+	saidNothing = "unknown"
+)
+
+func said(status int) string {
+	switch {
+	case status == http.StatusOK || status == http.StatusCreated:
+		return saidYes
+	case status >= 400 && status < 500:
+		return saidNo
+	default:
+		return saidNothing
+	}
+}
+
+// deed is a request of a client, with its order and its answer.
+type deed struct {
+	does string
+	shop.Attempt
+}
+
+// record holds what the clients of a row did and were told. Adding the same deed twice stores it once.
+type record struct {
+	mu    sync.Mutex
+	deeds map[deed]struct{}
+	ends  map[end]struct{}
+}
+
+func (r *record) add(does string, attempts ...shop.Attempt) {
+	if does == toCancel {
+		for _, a := range attempts {
+			if said(a.Status) == saidYes {
+				r.ended(a, "cancelled")
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deeds == nil {
+		r.deeds = map[deed]struct{}{}
+	}
+	for _, a := range attempts {
+		r.deeds[deed{does, a}] = struct{}{}
+	}
+}
+
+// event is one line of a record: a client's request (invoke), or its answer (ok, refused, unknown).
+type event struct {
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Does   string    `json:"does"`
+	User   string    `json:"user"`
+	Key    string    `json:"key"`
+	URL    string    `json:"url,omitempty"`
+	Order  string    `json:"order,omitempty"`
+	Status int       `json:"status,omitempty"`
+	Code   string    `json:"code,omitempty"`
+}
+
+// events returns all events in the order of time.
+func (r *record) events() []event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]event, 0, 2*len(r.deeds))
+	for a := range r.deeds {
+		list = append(list,
+			event{At: a.Invoked, Event: "invoke", Does: a.does, User: a.User, Key: a.Key, URL: a.URL},
+			event{At: a.Answered, Event: said(a.Status), Does: a.does, User: a.User, Key: a.Key, Order: a.OrderID, Status: a.Status, Code: a.Code})
+	}
+	slices.SortFunc(list, func(a, b event) int {
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.User, b.User), strings.Compare(a.Key, b.Key), strings.Compare(a.Event, b.Event))
+	})
+	return list
+}
+
+// recordFolder is where the full form stores its records, relative to the folder of this package.
+const recordFolder = "../../build/drill"
+
+// unfit matches the characters of a row's name that a file name should not have.
+var unfit = regexp.MustCompile(`[^a-z0-9]+`)
+
+// artifact returns the path of a file that a row writes. The short form keeps none, unless `go test -artifacts` is set.
+func artifact(t *testing.T, name, ext string) string {
+	t.Helper()
+	folder := recordFolder
+	if !full {
+		folder = t.ArtifactDir()
+	} else if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Error(err)
+	}
+	return filepath.Join(folder, unfit.ReplaceAllString(strings.ToLower(name), "-")+ext)
+}
+
+// write writes the record to a file as JSON, one event per line.
+func (r *record) write(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	out := bufio.NewWriter(file)
+	lines := json.NewEncoder(out)
+	for _, e := range r.events() {
+		if err := lines.Encode(e); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(out.Flush(), file.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,174 @@
+package fault
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// result is the outcome of a row.
+type result struct {
+	Number    int
+	Fault     string
+	Expected  string
+	Happened  string // a summary with counts
+	Confirmed int
+	Lost      int
+	Doubled   int
+	Over      int
+	Recovery  time.Duration // from the end of the fault until exactly the rest is sold; 0: there was nothing to recover
+	Repair    time.Duration // from a death until the gate was right again, without traffic; 0: no gate was wrong
+	Took      time.Duration
+	Passed    bool
+}
+
+func verdict(passed bool) string {
+	if passed {
+		return "pass"
+	}
+	return "FAIL"
+}
+
+func (r result) line() string {
+	return fmt.Sprintf("%2d %-60s confirmed %6d  lost %d  doubled %d  over %d  recovery %6s  took %6s  %s", r.Number, r.Fault,
+		r.Confirmed, r.Lost, r.Doubled, r.Over, r.Recovery.Round(10*time.Millisecond), r.Took.Round(100*time.Millisecond), verdict(r.Passed))
+}
+
+// bite is the outcome of a run on a changed engine.
+type bite struct {
+	Change   string
+	Expected string
+	Found    findings
+	Passed   bool
+}
+
+func (b bite) line() string {
+	return fmt.Sprintf("teeth: %-40s confirmed %6d  lost %d  doubled %d  over %d  %s", b.Change,
+		b.Found.confirmed, len(b.Found.lost), len(b.Found.doubled), len(b.Found.over), verdict(b.Passed))
+}
+
+// reportPath is relative to the folder of this package.
+const reportPath = "../../docs/drill.md"
+
+// report writes the tables to the document, between its marks.
+func report(t *testing.T, results []result, bites []bite, took time.Duration) {
+	t.Helper()
+	page, err := os.ReadFile(reportPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s/%s, %d cores, %s, %s.\n\n", time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
+		took.Round(time.Minute), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), strings.Join(versions(t), ", "))
+	text, err := between(string(page), head+resultsTable(results)+"\n"+bitesTable(bites))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(reportPath, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reportRepairs writes how long gates stayed wrong after each kind of death. It writes nothing if a row has failed, or
+// if no gate was wrong.
+func reportRepairs(t *testing.T, results []result) {
+	t.Helper()
+	repairs, order := map[string][]time.Duration{}, []string(nil)
+	for _, r := range results {
+		if !r.Passed {
+			return
+		}
+		if r.Repair > 0 {
+			if len(repairs[r.Fault]) == 0 {
+				order = append(order, r.Fault)
+			}
+			repairs[r.Fault] = append(repairs[r.Fault], r.Repair)
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Run by `make repairs REPEAT=%d` on %s: %s/%s, %d cores, %s.\n\n", repeats, time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Fprint(&b, "| death | times | median | longest |\n|---|---:|---:|---:|\n")
+	for _, fault := range order {
+		list := repairs[fault]
+		slices.Sort(list)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(fault), len(list), list[len(list)/2].Round(10*time.Millisecond), list[len(list)-1].Round(10*time.Millisecond))
+	}
+	page, err := os.ReadFile(reportPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := enclosed(string(page), "repairs", b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(reportPath, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// between replaces the text between the marks that enclose the tables of a whole run.
+func between(page, text string) (string, error) { return enclosed(page, "drill", text) }
+
+// enclosed replaces the text between the marks of a name. It returns an error if a mark is missing.
+func enclosed(page, name, text string) (string, error) {
+	beginMark, endMark := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
+	before, rest, begins := strings.Cut(page, beginMark)
+	_, after, ends := strings.Cut(rest, endMark)
+	if !begins || !ends {
+		return "", fmt.Errorf("%s has no marks of %s", reportPath, name)
+	}
+	return before + beginMark + "\n" + text + "\n" + endMark + after, nil
+}
+
+func resultsTable(results []result) string {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "| # | fault or attack | expected | what happened | confirmed | lost | doubled | over | recovery | verdict |\n")
+	fmt.Fprint(&b, "|---:|---|---|---|---:|---:|---:|---:|---:|---|\n")
+	for _, r := range results {
+		recovery := "-"
+		if r.Recovery > 0 {
+			recovery = r.Recovery.Round(10 * time.Millisecond).String()
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %d | %d | %d | %d | %s | %s |\n", r.Number, cell(r.Fault), cell(r.Expected), cell(r.Happened),
+			r.Confirmed, r.Lost, r.Doubled, r.Over, recovery, verdict(r.Passed))
+	}
+	return b.String()
+}
+
+func bitesTable(bites []bite) string {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "| change of the engine | what has to be found | confirmed | lost | doubled | over | verdict |\n")
+	fmt.Fprint(&b, "|---|---|---:|---:|---:|---:|---|\n")
+	for _, t := range bites {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %s |\n", cell(t.Change), cell(t.Expected),
+			t.Found.confirmed, len(t.Found.lost), len(t.Found.doubled), len(t.Found.over), verdict(t.Passed))
+	}
+	return b.String()
+}
+
+// cell escapes a text for a cell of a Markdown table.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSpace(text))
+}
+
+// versions returns the versions of the servers.
+func versions(t *testing.T) (list []string) {
+	t.Helper()
+	for _, command := range [][]string{{"mariadbd", "--version"}, {"redis-server", "--version"}} {
+		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
+		if err != nil {
+			out = []byte(err.Error())
+		}
+		list = append(list, strings.TrimSpace(strings.SplitN(string(out), "\n", 2)[0]))
+	}
+	return list
+}

@@ -1,0 +1,326 @@
+package fault
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"flashsale/test/kit/shop"
+)
+
+// These tests check that the drill finds faults. One run, which the engine passes, is repeated on engines without one
+// of their safeguards, and must find each change. The constraints of the schema would hide two of the changes, so these
+// two also change the schema: the subject is what the drill finds.
+
+// edit replaces a text that occurs exactly once in a file of the engine.
+type edit struct{ file, before, after string }
+
+// mutation is a change that the run must find, and the expected findings.
+type mutation struct {
+	change   string
+	expected string
+	edits    []edit
+	shows    func(f findings) bool
+}
+
+const schema = "migrations/mysql/00001_engine.sql"
+
+var mutations = []mutation{
+	{
+		change: "settle without its condition", expected: "over: more sold than the quota",
+		edits: []edit{
+			{
+				"repository/stock.go",
+				"UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND available >= ?\",\n\t\tn, n, saleID, n)",
+				"UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?\",\n\t\tn, n, saleID)",
+			},
+			{schema, "  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),\n", ""},
+		},
+		shows: func(f findings) bool { return among(f.over, `^\d+ sold of \d+$`) && among(f.over, `^negative stock`) },
+	},
+	{
+		change: "no id check", expected: "doubled: two orders of one request key",
+		edits: []edit{
+			{
+				"repository/stock.go",
+				"\tknown, err := s.knownOutcomes(tx, attempts)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn newBatch(attempts, known), nil\n",
+				"\treturn newBatch(attempts, nil), nil\n",
+			},
+			{"repository/deduct.go", "\tknown, err := s.knownOutcomes(db, attempts)\n", "\tknown, err := map[string]model.Outcome(nil), error(nil)\n"},
+			{
+				schema, "  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,\n",
+				"  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n  KEY orders_id (id),\n",
+			},
+			{schema, "  UNIQUE KEY orders_request (", "  KEY orders_request ("},
+		},
+		shows: func(f findings) bool { return len(f.doubled) > 0 },
+	},
+	{
+		change: "no limit check", expected: "over: a user above the limit",
+		edits: []edit{
+			{
+				"repository/stock.go",
+				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > offer.LimitPerUser })", "",
+			},
+			{"repository/stock.go", "\t\tif !allNew {\n", "\t\tif !allNew && false {\n"},
+			{"repository/stock.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},
+		},
+		shows: func(f findings) bool { return among(f.over, fmt.Sprintf(`holds \d+ of %d$`, teethLimit)) },
+	},
+	{
+		change: "201 before the commit", expected: "lost: confirmed orders that are not there",
+		edits: []edit{
+			{"service/purchase.go", "Quantity: a.Quantity, Status: model.OrderQueued,", "Quantity: a.Quantity, Status: model.OrderPending,"},
+			{"service/purchase.go", "\twait := p.AckWait\n", "\twait := p.AckWait\n\tif !repeated {\n\t\treturn queued, nil\n\t}\n"},
+		},
+		shows: func(f findings) bool { return len(f.lost) > 0 },
+	},
+}
+
+// blinding is a change that a row of the drill, in its full form, or a test of the engine must find.
+type blinding struct {
+	change   string
+	expected string
+	edits    []edit
+	by       []string // a command in the engine's folder; empty: run the row
+	row      int
+	says     string // a regular expression that the failure's message must match
+}
+
+// blindings remove what keeps the answers, the isolation of sales, the size and the move of the database right.
+var blindings = []blinding{
+	{
+		change: "lost is told, and not written", expected: "a final answer that changes",
+		edits: []edit{{
+			"service/orders.go", "\te := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}\n",
+			"\te := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}\n" +
+				"\tif e.ID != \"\" {\n\t\treturn model.Order{ID: id, SaleID: e.SaleID, UserID: userID, Status: model.OrderRejected, Reason: model.ReasonLost}, model.Accepted, nil\n\t}\n",
+		}},
+		row: 47, says: `was told to be rejected, and is`,
+	},
+	{
+		change: "writers wait for a locked sale", expected: "another sale that is not confirmed",
+		edits: []edit{{"worker/settler.go", "writerPatience = 100 * time.Millisecond", "writerPatience = time.Hour"}},
+		row:   49, says: `202|the slowest in a hundred waited`,
+	},
+	{
+		change: "connections to a read-only server stay", expected: "no sales after the move",
+		edits: []edit{
+			{"repository/db.go", "cfg.RejectReadOnly = true ", "cfg.RejectReadOnly = false "},
+			{"repository/db.go", "return errors.Join(errReadOnly, s.renew())", "return errReadOnly"},
+		},
+		row: 51, says: `FAIL`,
+	},
+	{
+		change: "a rebuild in one page", expected: "too much memory, or too long a pause",
+		edits: []edit{{"repository/contents.go", "pageRows = 1000", "pageRows = 10_000_000"}},
+		row:   53, says: `MiB more, a command of Redis took|the gate is replaced: not within`,
+	},
+	{
+		change: "an install that was done is refused", expected: "a second run that answers otherwise",
+		edits: []edit{{"gate/lua/install.lua", "return epoch == new and 1 or 2 ", "return 2 "}},
+		by:    []string{"go", "test", "-count=1", "-run", "^TestHole54_", "./gate"}, says: `the stream moved`,
+	},
+}
+
+// found runs the row or the test that must find the change, and reports whether it did.
+func (b blinding) found(t *testing.T) bool {
+	t.Helper()
+	by, folder := b.by, shop.Root()
+	if len(by) == 0 {
+		by, folder = []string{os.Args[0], "-test.count=1", "-test.timeout=20m", fmt.Sprintf("-test.run=^TestDrill$/^%02d ", b.row)}, "."
+	}
+	cmd := exec.CommandContext(t.Context(), by[0], by[1:]...)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay(t, b.edits))
+	out, err := cmd.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); !failed || !regexp.MustCompile(b.says).Match(out) {
+		t.Errorf("not found (%s): %v\n%s", b.expected, err, out)
+		return false
+	}
+	return true
+}
+
+func among(list []string, pattern string) bool {
+	return slices.ContainsFunc(list, regexp.MustCompile(pattern).MatchString)
+}
+
+// teeth runs the engine as it is, which must pass, and with each of the changes, which must not.
+func teeth(t *testing.T) (bites []bite) {
+	together(t)
+	t.Run("the engine as it is", func(t *testing.T) {
+		together(t)
+		d := &drill{T: t}
+		if f, err := d.bothWays(shop.Build(t)); err != nil || !f.clean() {
+			t.Fatalf("%s: %v", f, err)
+		}
+	})
+	for _, m := range mutations {
+		t.Run(m.change, func(t *testing.T) {
+			together(t)
+			d, b := &drill{T: t}, bite{Change: m.change, Expected: m.expected}
+			defer func() {
+				progress(b.line())
+				if full {
+					bites = append(bites, b)
+				}
+			}()
+			var err error
+			b.Found, err = d.bothWays(shop.Build(t, "-overlay", overlay(t, m.edits)))
+			b.Passed = m.shows(b.Found)
+			t.Log(b.Found)
+			if !b.Passed {
+				t.Errorf("not found (%s): %s: %v", m.expected, b.Found, err)
+			}
+		})
+	}
+	if !full {
+		return bites
+	}
+	for _, blind := range blindings {
+		t.Run(blind.change, func(t *testing.T) {
+			b := bite{Change: blind.change, Expected: blind.expected}
+			b.Passed = blind.found(t)
+			progress(b.line())
+			bites = append(bites, b)
+		})
+	}
+	return bites
+}
+
+// overlay writes changed copies of the engine's files, and returns the overlay file for `go build`.
+func overlay(t *testing.T, edits []edit) string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, e := range edits {
+		text, ok := texts[e.file]
+		if !ok {
+			raw, err := os.ReadFile(filepath.Join(shop.Root(), e.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(raw)
+		}
+		changed, err := replaceOnce(text, e.before, e.after)
+		if err != nil {
+			t.Fatalf("the engine has changed, and this mutation must follow it: %s %v", e.file, err)
+		}
+		texts[e.file] = changed
+	}
+	folder := t.TempDir()
+	replace := map[string]string{}
+	for file, text := range texts {
+		path := filepath.Join(folder, strings.ReplaceAll(file, "/", "-"))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(shop.Root(), file)] = path
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "overlay.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func replaceOnce(text, before, after string) (string, error) {
+	if n := strings.Count(text, before); n != 1 {
+		return "", fmt.Errorf("has %q %d times, not once", before, n)
+	}
+	return strings.Replace(text, before, after, 1), nil
+}
+
+// teethLimit is how many units a user may have in the run below: enough that a second order under the same key does not
+// fail at the limit.
+const teethLimit = 2
+
+// bothWays sells on two instances, through Redis on one and from the database alone on the other, which has no Redis,
+// until more is asked for than is left. Meanwhile Redis is wiped twice. Some users ask on both instances under the same
+// key, and some ask for more than they may have.
+func (d *drill) bothWays(binary string) (findings, error) {
+	d.Helper()
+	s := shop.New(d)
+	s.Binary = binary
+	gated, alone := d.gatedAndAlone(s)
+	groups := size(40, 400)     // groups of buyers for each wipe
+	quota := int64(25 * groups) // the wiped groups buy less than half of it; the last ones ask for more than the rest
+	sale := d.openSale(s, gated.URL, shop.Document{"quota": quota, "limit_per_user": teethLimit})
+	var attempts []shop.Attempt
+	for wipe := range 2 {
+		attempts = append(attempts, d.send(s, sale, groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() { d.tell(d.client(s.Redis), "FLUSHALL") })...)
+		d.gateThere(s, sale, gated.URL)
+	}
+	attempts = append(attempts, d.send(s, sale, groupsOf(4*groups, "last", gated.URL, alone.URL), nil)...)
+	return d.sellRest(s, sale, terms{quota: quota, limit: teethLimit, within: recoveryTime}, attempts, gated.URL, alone.URL)
+}
+
+// groupsOf returns n groups of four buyers: one asks on both instances under one key; one asks for more than a user may
+// have, also on both; and one on each instance asks once. A group may have five units.
+func groupsOf(n int, prefix, gated, alone string) (list []shop.Attempt) {
+	for i := range n {
+		asks := func(kind string, key int, url string) {
+			user := fmt.Sprintf("%s-%s%d", prefix, kind, i)
+			list = append(list, shop.Attempt{User: user, Key: fmt.Sprintf("%s-%d", user, key), URL: url})
+		}
+		asks("twice", 1, gated)
+		asks("twice", 1, alone)
+		asks("greedy", 1, gated)
+		asks("greedy", 2, alone)
+		asks("greedy", 3, gated)
+		asks("modest", 1, gated)
+		asks("frugal", 1, alone)
+	}
+	return list
+}
+
+// send lets buyers buy in the given order, a crowd at once, and calls half when half of them have their answers.
+func (d *drill) send(s *shop.Shop, sale string, attempts []shop.Attempt, half func()) []shop.Attempt {
+	d.Helper()
+	var next, answered atomic.Int64
+	var buyers sync.WaitGroup
+	halfway := make(chan struct{})
+	for range crowd {
+		buyers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(attempts)); i = next.Add(1) - 1 {
+				s.Buy(&attempts[i], sale)
+				if answered.Add(1) == int64(len(attempts)/2) {
+					close(halfway)
+				}
+			}
+		})
+	}
+	<-halfway
+	if half != nil {
+		half()
+	}
+	buyers.Wait()
+	return attempts
+}
+
+// gateThere waits until a sale has a gate.
+func (d *drill) gateThere(s *shop.Shop, sale, url string) {
+	d.Helper()
+	shop.Recovered(d, "the gate is there again", func() error {
+		status, doc, err := s.Call("GET", url+"/api/v1/admin/sales/"+sale+"/audit", s.Operator(url), nil)
+		if err != nil {
+			return err
+		}
+		if gate, _ := doc["gate"].(shop.Document); status != 200 || gate["epoch"] == 0.0 {
+			return fmt.Errorf("status %d: %v", status, doc)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,81 @@
+package kit
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+
+	"flashsale/model"
+)
+
+// Contents implements model.GateContents with maps, for tests of a rebuild without a database.
+type Contents struct {
+	Of       model.Offer
+	Units    map[string]int           // live units by user
+	Requests map[string]model.Request // by the ids of orders and refusals
+	Owners   map[string]string        // user by the ids of Requests; only where a test needs it
+}
+
+// contentsPage is small, so that even little content takes several pages.
+const contentsPage = 2
+
+// ContentsOf returns the contents of an offer that has sold nothing.
+func ContentsOf(o model.Offer) Contents {
+	return Contents{Of: o, Units: map[string]int{}, Requests: map[string]model.Request{}, Owners: map[string]string{}}
+}
+
+// ReadContents copies contents into memory, and closes them.
+func ReadContents(ctx context.Context, c model.GateContents) (Contents, error) {
+	defer c.Close()
+	read := ContentsOf(c.Offer())
+	for page, err := range c.Buyers(ctx) {
+		if err != nil {
+			return read, err
+		}
+		for _, b := range page {
+			read.Units[b.UserID] = b.Units
+		}
+	}
+	for page, err := range c.Known(ctx) {
+		if err != nil {
+			return read, err
+		}
+		for _, k := range page {
+			read.Requests[k.ID], read.Owners[k.ID] = k.Request, k.UserID
+		}
+	}
+	return read, nil
+}
+
+// Offer implements model.GateContents, as do the other methods.
+func (c Contents) Offer() model.Offer { return c.Of }
+
+// Buyers yields Units in pages.
+func (c Contents) Buyers(context.Context) iter.Seq2[[]model.Buyer, error] {
+	return inPages(c.Units, func(user string, units int) model.Buyer { return model.Buyer{UserID: user, Units: units} })
+}
+
+// Known yields Requests in pages.
+func (c Contents) Known(context.Context) iter.Seq2[[]model.Known, error] {
+	return inPages(c.Requests, func(id string, r model.Request) model.Known {
+		return model.Known{ID: id, UserID: c.Owners[id], Request: r}
+	})
+}
+
+// Close does nothing.
+func (Contents) Close() {}
+
+func inPages[V, R any](all map[string]V, row func(key string, value V) R) iter.Seq2[[]R, error] {
+	return func(yield func([]R, error) bool) {
+		for keys := range slices.Chunk(slices.Sorted(maps.Keys(all)), contentsPage) {
+			page := make([]R, len(keys))
+			for i, key := range keys {
+				page[i] = row(key, all[key])
+			}
+			if !yield(page, nil) {
+				return
+			}
+		}
+	}
+}
