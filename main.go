@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"flashsale/app"
-	"flashsale/config"
+	"flashsale/internal/config"
 )
 
 // version is set by the linker.

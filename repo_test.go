@@ -19,7 +19,7 @@ import (
 	"strings"
 	"testing"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/strategy"
 )
 
@@ -35,7 +35,7 @@ func TestStrategiesAreTheSameEverywhere(t *testing.T) {
 		t.Fatal("config.Settings has no Strategy")
 	}
 	want := sorted(strategy.Names())
-	same(t, "the enum in config/settings.go", sorted(strings.Split(field.Tag.Get("enum"), ",")), "strategy.Names()", want)
+	same(t, "the enum in internal/config/settings.go", sorted(strings.Split(field.Tag.Get("enum"), ",")), "strategy.Names()", want)
 	rows := found(section(t, read(t, "README.md"), "## Strategies"), regexp.MustCompile("(?m)^\\| `([a-z]+)`"))
 	same(t, "the table in README.md", rows, "strategy.Names()", want)
 	for _, name := range want {
@@ -247,7 +247,7 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 func TestMetricsInDocumentsExist(t *testing.T) {
 	metric := regexp.MustCompile(`^flashsale_[a-z_]+$`)
 	made := map[string]bool{}
-	for _, file := range slices.Concat(files(t, "metrics", ".go"), files(t, "app", ".go")) {
+	for _, file := range slices.Concat(files(t, "internal/metrics", ".go"), files(t, "app", ".go")) {
 		for _, text := range literals(t, file) {
 			if metric.MatchString(text) {
 				made[text] = true

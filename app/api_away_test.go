@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/test/kit"
 )
 

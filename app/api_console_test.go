@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/test/kit"
 )
 

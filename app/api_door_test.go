@@ -21,7 +21,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 )
 
 // door is a registered route: a path of it that leads somewhere, and the token that it asks for.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/service"
 	"flashsale/test/kit"
 )

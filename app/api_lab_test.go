@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 )
 
 const (

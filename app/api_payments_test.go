@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 )
 
 // paid makes a callback's body for a payment of 9.90 that went well, with these members changed.

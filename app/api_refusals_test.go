@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit"

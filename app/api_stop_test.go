@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/test/kit"
 )
 

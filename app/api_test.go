@@ -13,7 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/test/kit"
 )
 
@@ -415,7 +415,7 @@ func TestOpsAddress(t *testing.T) {
 	saleID := s.createSale(fields{"pay_timeout_seconds": 1}).ID
 	s.buyer("ann").buy(saleID, 1)
 
-	source, err := os.ReadFile("../metrics/metrics.go")
+	source, err := os.ReadFile("../internal/metrics/metrics.go")
 	if err != nil {
 		t.Fatal(err)
 	}

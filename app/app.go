@@ -17,18 +17,18 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/gate"
 	"flashsale/handler"
 	"flashsale/lab"
-	"flashsale/metrics"
+	"flashsale/internal/metrics"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/sandbox"
+	"flashsale/internal/sandbox"
 	"flashsale/service"
 	"flashsale/strategy"
-	"flashsale/tracing"
+	"flashsale/internal/tracing"
 	"flashsale/web"
 	"flashsale/worker"
 )

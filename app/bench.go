@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/gate"
 	"flashsale/lab"
 	"flashsale/model"

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"

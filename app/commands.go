@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"

@@ -25,7 +25,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/redis/go-redis/v9"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit"

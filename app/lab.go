@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/strategy"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/repository"

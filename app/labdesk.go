@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"strings"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/handler"
 	"flashsale/lab"
 	"flashsale/service"

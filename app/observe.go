@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"flashsale/metrics"
+	"flashsale/internal/metrics"
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/worker"

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 
-	"flashsale/metrics"
+	"flashsale/internal/metrics"
 	"flashsale/model"
 )
 

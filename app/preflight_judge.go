@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"

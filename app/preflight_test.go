@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"

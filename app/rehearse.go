@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/service"
 )

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 	"flashsale/test/kit"
 )
 

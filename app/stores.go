@@ -17,12 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"flashsale/config"
-	"flashsale/embedded"
+	"flashsale/internal/config"
+	"flashsale/internal/embedded"
 	"flashsale/gate"
 	"flashsale/queue"
 	"flashsale/repository"
-	"flashsale/tracing"
+	"flashsale/internal/tracing"
 	"flashsale/worker"
 )
 

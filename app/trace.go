@@ -9,7 +9,7 @@ import (
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/strategy"
-	"flashsale/tracing"
+	"flashsale/internal/tracing"
 	"flashsale/worker"
 )
 

@@ -15,7 +15,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"flashsale/config"
+	"flashsale/internal/config"
 )
 
 // collector takes spans as an OpenTelemetry collector does.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"flashsale/embedded"
+	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/test/kit"
 )

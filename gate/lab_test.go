@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"flashsale/embedded"
+	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/test/kit"
 )

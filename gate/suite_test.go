@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"flashsale/embedded"
+	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/test/kit"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/metrics"
+	"flashsale/internal/metrics"
 	"flashsale/model"
 	"flashsale/service"
 )

@@ -14,7 +14,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/prepared"
+	"flashsale/internal/prepared"
 )
 
 // maxSalePages bounds each of the two caches of sales, one with their JSON and one with their HTML pages. An entry

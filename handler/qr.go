@@ -12,7 +12,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"flashsale/middleware"
-	"flashsale/prepared"
+	"flashsale/internal/prepared"
 )
 
 const (

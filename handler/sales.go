@@ -12,7 +12,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/prepared"
+	"flashsale/internal/prepared"
 )
 
 const (

@@ -27,7 +27,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
-	"flashsale/gather"
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -62,7 +62,7 @@ type Store struct {
 	lock   chan struct{}       // held by each writing transaction; nil: no lock, see Exclusive
 	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
 
-	lookUps *gather.Gatherer[model.Attempt, *model.Order] // the calls of Order, in batches
+	lookUps *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
@@ -83,7 +83,7 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, err
 	}
-	s.lookUps = gather.New(lookUpLimits, s.lookUp)
+	s.lookUps = batch.New(lookUpLimits, s.lookUp)
 	return s, nil
 }
 

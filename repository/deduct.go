@@ -103,10 +103,10 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 }
 
 // consider reads the sale and decides the attempts that can be decided without a transaction.
-func (s *Store) consider(ctx context.Context, saleID string, attempts []model.Attempt) (offer model.Offer, now time.Time, b *batch, err error) {
+func (s *Store) consider(ctx context.Context, saleID string, attempts []model.Attempt) (offer model.Offer, now time.Time, b *attemptBatch, err error) {
 	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
 	if err != nil {
-		return offer, now, &batch{}, err
+		return offer, now, &attemptBatch{}, err
 	}
 	b, err = s.judgeOutside(ctx, attempts, offer, now, ok)
 	return offer, now, b, err
@@ -115,11 +115,11 @@ func (s *Store) consider(ctx context.Context, saleID string, attempts []model.At
 // judgeOutside decides attempts from an offer that was read before, without a transaction. Known attempts get their
 // outcome. If the sale does not exist, does not sell now or has no units left, all others are refused. So a refusal,
 // the most frequent answer in a rush, writes nothing.
-func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, ok bool) (*batch, error) {
+func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, ok bool) (*attemptBatch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)
 	if err != nil {
-		return &batch{}, err
+		return &attemptBatch{}, err
 	}
 	verdict := model.NotFound
 	if ok {
@@ -132,7 +132,7 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 	case offer.Stock.Available == 0:
 		units, err := s.unitsOf(db, offer.ID, b.users())
 		if err != nil {
-			return &batch{}, err
+			return &attemptBatch{}, err
 		}
 		b.judge(units, offer.LimitPerUser, 0)
 	}
@@ -146,7 +146,7 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 // each attempt that fits, all in one transaction. take moves the units in the stock row. take runs late, because that
 // row is the most contended one.
 func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, available int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
-	var b *batch
+	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
 		if b, err = s.lockBatch(tx, offer.ID, attempts); err != nil {
 			return err

@@ -69,7 +69,7 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) erro
 
 // tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before, but its epoch is
 // still valid if take checked the version of the stock: a new epoch changes the version.
-func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *batch) error {
+func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) error {
 	if offer.Stock.Epoch == 0 {
 		return nil
 	}

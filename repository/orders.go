@@ -13,7 +13,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"flashsale/gather"
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -121,7 +121,7 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 // lookUpLimits bounds the look-ups of Order. A statement has each id twice, for orders and for refusals, so a batch has
 // half of sqliteParameters. Two statements may run at a time, so that one that hangs does not delay everybody. As many
 // calls may wait as for a gate. A statement has as much time as the database allows it.
-var lookUpLimits = gather.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
+var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
 // closeGrace is how long Close waits for look-ups under way before it cancels them. They change nothing, so that is
 // safe.
@@ -133,7 +133,7 @@ const closeGrace = time.Second
 // many calls wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
-	if errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed) {
+	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
 		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 	}
 	if err != nil || found == nil {

@@ -50,7 +50,7 @@ var errNotNew = errors.New("not all entries are new and fit")
 // insertNew inserts an order for every attempt of a batch, or changes nothing. It returns errNotNew if not all attempts
 // are new and fit. take moves the units in the stock row; insertNew also returns the error of take. It takes the locks
 // in the same order as settle and deduct: buyers, new orders, stock.
-func (s *Store) insertNew(ctx context.Context, saleID string, b *batch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
+func (s *Store) insertNew(ctx context.Context, saleID string, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
 	}
@@ -138,7 +138,7 @@ func idsOf(attempts []model.Attempt) []string {
 
 func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry, stockFirst bool) ([]model.Outcome, error) {
 	attempts := attemptsOf(entries)
-	var b *batch
+	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
 		if b, err = s.lockBatch(tx, saleID, attempts); err != nil {
 			return err
@@ -188,7 +188,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 // Refuse writes a durable refusal of an admitted attempt that cannot be settled, unless the attempt already has an
 // outcome. It returns the outcome that holds.
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	var b *batch
+	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
 		if b, err = s.lockBatch(tx, e.SaleID, []model.Attempt{e.Attempt}); err != nil {
 			return err
@@ -201,7 +201,7 @@ func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict)
 	return b.answered()[0], nil
 }
 
-func (s *Store) refuseBatch(tx *gorm.DB, b *batch, reason model.Verdict) error {
+func (s *Store) refuseBatch(tx *gorm.DB, b *attemptBatch, reason model.Verdict) error {
 	now, err := s.nowOn(tx)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *batch, reason model.Verdict) error {
 // lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
 // are known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is
 // decided once.
-func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) (*batch, error) {
+func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) (*attemptBatch, error) {
 	none := make([]userUnits, len(attempts))
 	for i, a := range attempts {
 		none[i].user = a.UserID
@@ -230,7 +230,7 @@ func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) 
 
 // admitBatch judges the open attempts of a locked batch. It adds the units of those that stay open to the rows of their
 // users.
-func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *batch, limit int, available int64) error {
+func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *attemptBatch, limit int, available int64) error {
 	units, err := s.unitsOf(tx, saleID, b.users())
 	if err != nil {
 		return err
@@ -348,8 +348,8 @@ func (s *Store) returnUnits(tx *gorm.DB, saleID string, units []userUnits) error
 	return wrap("return buyers' units", err)
 }
 
-// batch divides attempts into those with an outcome and those still open, in the order of arrival.
-type batch struct {
+// attemptBatch divides attempts into those with an outcome and those still open, in the order of arrival.
+type attemptBatch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
 	open     []int // indexes of attempts
@@ -358,8 +358,8 @@ type batch struct {
 }
 
 // newBatch makes a batch in which every known attempt has its earlier outcome. An id that occurs twice is decided once.
-func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
-	b := &batch{
+func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *attemptBatch {
+	b := &attemptBatch{
 		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
 		open: make([]int, 0, len(attempts)), first: make(map[string]int, len(attempts)),
 	}
@@ -377,10 +377,10 @@ func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *batch {
 	return b
 }
 
-func (b *batch) users() []string { return usersOf(b.unitsByUser()) }
+func (b *attemptBatch) users() []string { return usersOf(b.unitsByUser()) }
 
 // unitsByUser returns the units of the open attempts by user.
-func (b *batch) unitsByUser() []userUnits {
+func (b *attemptBatch) unitsByUser() []userUnits {
 	units := make([]userUnits, len(b.open))
 	for at, i := range b.open {
 		units[at] = userUnits{b.attempts[i].UserID, b.attempts[i].Quantity}
@@ -388,7 +388,7 @@ func (b *batch) unitsByUser() []userUnits {
 	return byUser(units)
 }
 
-func (b *batch) units() (n int64) {
+func (b *attemptBatch) units() (n int64) {
 	for _, i := range b.open {
 		n += int64(b.attempts[i].Quantity)
 	}
@@ -397,7 +397,7 @@ func (b *batch) units() (n int64) {
 
 // judge refuses open attempts that exceed the limit or the available units, in the order of arrival. units is what each
 // user holds; judge adds the units of the attempts that fit, which stay open.
-func (b *batch) judge(units map[string]int, limit int, available int64) {
+func (b *attemptBatch) judge(units map[string]int, limit int, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
 		switch {
@@ -414,12 +414,12 @@ func (b *batch) judge(units map[string]int, limit int, available int64) {
 	})
 }
 
-func (b *batch) refuse(i int, verdict model.Verdict) {
+func (b *attemptBatch) refuse(i int, verdict model.Verdict) {
 	b.outcomes[i] = model.Outcome{Verdict: verdict}
 	b.closed = append(b.closed, i)
 }
 
-func (b *batch) refuseRest(verdict model.Verdict) {
+func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 	for _, i := range b.open {
 		b.refuse(i, verdict)
 	}
@@ -427,7 +427,7 @@ func (b *batch) refuseRest(verdict model.Verdict) {
 }
 
 // accept makes an order of every open attempt. epoch returns the epoch of the attempt at an index.
-func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
+func (b *attemptBatch) accept(offer model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
 		a := b.attempts[i]
@@ -445,7 +445,7 @@ func (b *batch) accept(offer model.Offer, now time.Time, source model.Source, ep
 
 // answered returns the outcomes of a decided batch. An attempt that occurs twice in it gets the outcome of the first
 // occurrence.
-func (b *batch) answered() []model.Outcome {
+func (b *attemptBatch) answered() []model.Outcome {
 	for i, a := range b.attempts {
 		if first, ok := b.first[a.ID]; ok && first != i {
 			b.outcomes[i] = a.Replay(b.outcomes[first])
@@ -454,7 +454,7 @@ func (b *batch) answered() []model.Outcome {
 	return b.outcomes
 }
 
-func (b *batch) refused() []refusalRow {
+func (b *attemptBatch) refused() []refusalRow {
 	rows := make([]refusalRow, 0, len(b.closed))
 	for _, i := range b.closed {
 		a := b.attempts[i]

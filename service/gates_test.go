@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"flashsale/embedded"
+	"flashsale/internal/embedded"
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"flashsale/model"
-	"flashsale/tracing"
+	"flashsale/internal/tracing"
 )
 
 // traced is the context of request-1, whose trace has this id.

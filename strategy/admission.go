@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"flashsale/gather"
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
 // admissionLimits bounds the calls of the gate. Batch: a script with a few hundred attempts takes a millisecond or
 // two, and Redis serves no other client meanwhile. Calls: the second call keeps Redis busy while the reply to the
 // first one is on its way.
-var admissionLimits = gather.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
+var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
 // errUnsure means that the gate did not admit the attempt, and that not all of its parts could be asked for units.
 var errUnsure = errors.New("not all parts of the gate could be asked")
@@ -22,7 +22,7 @@ var errUnsure = errors.New("not all parts of the gate could be asked")
 // next call.
 type admission struct {
 	needs    Needs
-	gatherer *gather.Gatherer[model.Attempt, model.Outcome]
+	batcher *batch.Batcher[model.Attempt, model.Outcome]
 }
 
 // newAdmission makes an admission. guard may be nil. If it is not, it wraps every call to a node of Redis: it decides
@@ -36,7 +36,7 @@ func newAdmission(n Needs, guard func(node string, call func() ([]model.Outcome,
 		}
 		return guard(n.Gate.Node(ctx, line), call)
 	}
-	return &admission{needs: n, gatherer: gather.New(n.batched(admissionLimits), admit)}
+	return &admission{needs: n, batcher: batch.New(n.batched(admissionLimits), admit)}
 }
 
 // deduct returns the gate's outcome. It returns model.ErrNoGate if the sale has no open gate, after it has asked for
@@ -48,9 +48,9 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	if err != nil {
 		return model.Outcome{}, err
 	}
-	outcome, err := ad.gatherer.Do(ctx, line, a)
+	outcome, err := ad.batcher.Do(ctx, line, a)
 	switch {
-	case errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed):
+	case errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed):
 		return model.Outcome{}, fmt.Errorf("%w: admit: %w", model.ErrUnavailable, err)
 	case err == nil && outcome.Verdict == model.NoGate:
 		ad.needs.Control.NeedGate(a.SaleID, "missing at an attempt")
@@ -61,4 +61,4 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-func (ad *admission) close() { ad.gatherer.Close(closeGrace) }
+func (ad *admission) close() { ad.batcher.Close(closeGrace) }

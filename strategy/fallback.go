@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"flashsale/gather"
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
 // fallbackLimits bounds the transactions of the fallback. Calls: one transaction at a time for each sale, so that an
 // instance does not race against itself. Queue: a few batches, so that no attempt waits long for a refusal.
-var fallbackLimits = gather.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
+var fallbackLimits = batch.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
 
 // closeGrace is how long Close waits for the batches under way before it cancels them. A cancelled batch may have
 // taken effect or not; its buyers learn the outcome when they repeat their requests under the same keys.
@@ -21,11 +21,11 @@ const closeGrace = time.Second
 // fallback takes units in the database for attempts that the gate cannot judge. Attempts on one sale that gather
 // while a transaction is under way share the next transaction.
 type fallback struct {
-	gatherer *gather.Gatherer[model.Attempt, model.Outcome]
+	batcher *batch.Batcher[model.Attempt, model.Outcome]
 }
 
 func newFallback(n Needs) *fallback {
-	return &fallback{gatherer: gather.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
+	return &fallback{batcher: batch.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 		outcomes, err := race(ctx, n, batchTries, saleID, attempts)
 		if errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrLostRace) {
 			// The transaction may have committed before its connection broke. Then the second try finds the ids known.
@@ -43,11 +43,11 @@ func newFallback(n Needs) *fallback {
 // the order under the request key. deduct returns model.ErrUnavailable if the database could not take the attempt,
 // too many attempts wait, or the strategy is closed.
 func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := f.gatherer.Do(ctx, a.SaleID, a)
-	if errors.Is(err, gather.ErrFull) || errors.Is(err, gather.ErrClosed) {
+	outcome, err := f.batcher.Do(ctx, a.SaleID, a)
+	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
 		err = fmt.Errorf("%w: wait for the database: %w", model.ErrUnavailable, err)
 	}
 	return outcome, err
 }
 
-func (f *fallback) close() { f.gatherer.Close(closeGrace) }
+func (f *fallback) close() { f.batcher.Close(closeGrace) }

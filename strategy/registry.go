@@ -15,7 +15,7 @@ import (
 	"log/slog"
 	"time"
 
-	"flashsale/gather"
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -79,7 +79,7 @@ const callsAlone = 64
 
 // batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at
 // once.
-func (n Needs) batched(l gather.Limits) gather.Limits {
+func (n Needs) batched(l batch.Limits) batch.Limits {
 	if n.Batch > 0 {
 		l.Batch = min(l.Batch, n.Batch)
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"flashsale/prepared"
+	"flashsale/internal/prepared"
 )
 
 //go:embed assets

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
-	"flashsale/embedded"
+	"flashsale/internal/embedded"
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"

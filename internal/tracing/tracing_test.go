@@ -22,7 +22,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"flashsale/embedded"
+	"flashsale/internal/embedded"
 	"flashsale/middleware"
 )
 

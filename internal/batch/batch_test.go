@@ -1,4 +1,4 @@
-package gather
+package batch
 
 import (
 	"context"
@@ -58,7 +58,7 @@ type answer struct {
 }
 
 // ask puts an item in beside the test, after those before it are in their places.
-func ask(ctx context.Context, g *Gatherer[int, string], key string, item int) <-chan answer {
+func ask(ctx context.Context, g *Batcher[int, string], key string, item int) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
 		value, err := g.Do(ctx, key, item)

@@ -1,6 +1,6 @@
-// Package gather turns single calls into batches: the calls that arrive while a batch is under way are the next
+// Package batch turns single calls into batches: the calls that arrive while a batch is under way are the next
 // batch. No timer delays a call. So a lone call is as fast as without batching, and batches grow with the load.
-package gather
+package batch
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 // ErrFull means that as many items wait under the key as Limits.Queue allows.
 var ErrFull = errors.New("too many wait")
 
-// ErrClosed means that the Gatherer takes no more items.
+// ErrClosed means that the Batcher takes no more items.
 var ErrClosed = errors.New("closed")
 
-// Limits bound a Gatherer.
+// Limits bound a Batcher.
 type Limits struct {
 	Batch int           // items in one batch
 	Queue int           // items that wait under one key, beside those in batches under way
@@ -23,8 +23,8 @@ type Limits struct {
 	Time  time.Duration // time-out of one batch
 }
 
-// Gatherer batches items by key. Its methods are safe for concurrent use.
-type Gatherer[T, R any] struct {
+// Batcher batches items by key. Its methods are safe for concurrent use.
+type Batcher[T, R any] struct {
 	limits Limits
 	do     func(ctx context.Context, key string, items []T) ([]R, error)
 
@@ -51,17 +51,17 @@ type result[R any] struct {
 	err   error
 }
 
-// New makes a gatherer that processes each batch with do. do returns the results in the order of the items. An error
+// New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
 // of do is the result of every item of the batch.
-func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Gatherer[T, R] {
-	g := &Gatherer[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
+func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Batcher[T, R] {
+	g := &Batcher[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return g
 }
 
 // Do puts an item into the next batch of its key and returns the item's result. If ctx ends while the item waits, Do
 // returns, but the item is still processed. ErrFull and ErrClosed mean that the item was not taken.
-func (g *Gatherer[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
+func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
 	if err := ctx.Err(); err != nil {
 		return value, err
 	}
@@ -77,7 +77,7 @@ func (g *Gatherer[T, R]) Do(ctx context.Context, key string, item T) (value R, e
 	}
 }
 
-func (g *Gatherer[T, R]) enqueue(key string, c call[T, R]) error {
+func (g *Batcher[T, R]) enqueue(key string, c call[T, R]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -100,7 +100,7 @@ func (g *Gatherer[T, R]) enqueue(key string, c call[T, R]) error {
 }
 
 // run processes batches of a key until no item waits.
-func (g *Gatherer[T, R]) run(key string, q *queue[T, R]) {
+func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 	for {
 		batch := g.next(key, q)
 		if len(batch) == 0 {
@@ -125,7 +125,7 @@ func (g *Gatherer[T, R]) run(key string, q *queue[T, R]) {
 
 // next removes the next batch from the queue. It returns nil if no item waits, and deletes the queue if no other
 // batch of the key is under way either.
-func (g *Gatherer[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
+func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := min(len(q.waiting), g.limits.Batch)
@@ -142,7 +142,7 @@ func (g *Gatherer[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 
 // Close refuses new items and waits for those that were taken, for at most grace. Then it cancels the contexts of the
 // batches under way. The callers of a cancelled batch can't tell whether the batch took effect.
-func (g *Gatherer[T, R]) Close(grace time.Duration) {
+func (g *Batcher[T, R]) Close(grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
