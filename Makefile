@@ -28,7 +28,7 @@ test: servers build/axe.min.js ## Run all tests with the race detector; they sta
 	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-program test-deploy
 
 servers:
-	scripts/test-servers.sh
+	tools/test-servers.sh
 
 # The tests start some eighty databases whose data nobody needs after a power cut. They are in memory where there is enough
 # of it, and programs may be run from there.

@@ -17,18 +17,18 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/internal/config"
 	"flashsale/gate"
 	"flashsale/handler"
-	"flashsale/lab"
+	"flashsale/internal/config"
 	"flashsale/internal/metrics"
+	"flashsale/internal/sandbox"
+	"flashsale/internal/tracing"
+	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/internal/sandbox"
 	"flashsale/service"
 	"flashsale/strategy"
-	"flashsale/internal/tracing"
 	"flashsale/web"
 	"flashsale/worker"
 )

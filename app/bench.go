@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"flashsale/internal/config"
 	"flashsale/gate"
+	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/service"

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"time"
 
-	"flashsale/internal/config"
 	"flashsale/gate"
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"

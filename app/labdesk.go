@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"strings"
 
-	"flashsale/internal/config"
 	"flashsale/handler"
+	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/service"
 	"flashsale/strategy"

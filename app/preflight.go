@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"flashsale/internal/config"
 	"flashsale/gate"
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"

@@ -20,8 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"flashsale/internal/config"
 	"flashsale/gate"
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"

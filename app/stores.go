@@ -17,13 +17,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/internal/embedded"
-	"flashsale/gate"
-	"flashsale/queue"
-	"flashsale/repository"
 	"flashsale/internal/tracing"
+	"flashsale/repository"
 	"flashsale/worker"
+	"flashsale/worker/queue"
 )
 
 // stores are the database, the Redis and the queue of one app.

@@ -5,11 +5,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/tracing"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/strategy"
-	"flashsale/internal/tracing"
 	"flashsale/worker"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/maypok86/otter/v2"
 
+	"flashsale/internal/prepared"
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/internal/prepared"
 )
 
 // maxSalePages bounds each of the two caches of sales, one with their JSON and one with their HTML pages. An entry

@@ -11,8 +11,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/maypok86/otter/v2"
 
-	"flashsale/middleware"
 	"flashsale/internal/prepared"
+	"flashsale/middleware"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/prepared"
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/internal/prepared"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"flashsale/model"
 	"flashsale/internal/tracing"
+	"flashsale/model"
 )
 
 // traced is the context of request-1, whose trace has this id.

@@ -21,7 +21,7 @@ var errUnsure = errors.New("not all parts of the gate could be asked")
 // admission brings attempts to the gate. Attempts of one line that gather while its calls are under way share the
 // next call.
 type admission struct {
-	needs    Needs
+	needs   Needs
 	batcher *batch.Batcher[model.Attempt, model.Outcome]
 }
 

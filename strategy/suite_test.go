@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"flashsale/internal/embedded"
 	"flashsale/gate"
+	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
-	"flashsale/internal/embedded"
 	"flashsale/gate"
+	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
