@@ -11,7 +11,7 @@ SEEDS ?=
 export CGO_ENABLED := 0
 # Without the paths of this folder, what was compiled serves every other clone as well.
 export GOFLAGS := $(GOFLAGS) -trimpath
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || sed -n 's/^var version = "\(.*\)"/\1/p' main.go)
 # The tools are built once, into Go's build cache.
 LINT := go tool -modfile=tools/go.mod golangci-lint
 

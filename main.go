@@ -15,8 +15,8 @@ import (
 	"flashsale/internal/config"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version is the newest version in CHANGELOG.md. A build from a tag or a commit may set another by the linker.
+var version = "0.1.0"
 
 // The exit codes.
 const (

@@ -187,7 +187,7 @@ func TestExitCodes(t *testing.T) {
 		stdout string // a pattern; empty: nothing
 		stderr string
 	}{
-		"version":               {nil, []string{"version"}, 0, `^flashsale dev\n$`, ""},
+		"version":               {nil, []string{"version"}, 0, `^flashsale 0\.1\.0\n$`, ""},
 		"help":                  {nil, []string{"--help"}, 0, `--http-addr`, ""},
 		"help of a command":     {nil, []string{"tokens", "--help"}, 0, `--users`, ""},
 		"an unknown command":    {nil, []string{"sell"}, 2, "", `sell`},
