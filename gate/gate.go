@@ -20,10 +20,10 @@ import (
 var (
 	//go:embed lua/frequency.lua
 	frequencySource string
-	//go:embed lua/here.lua
-	hereSource string
-	//go:embed lua/standing.lua
-	standingSource string
+	//go:embed lua/run_id.lua
+	runIDSource string
+	//go:embed lua/window.lua
+	windowSource string
 	//go:embed lua/admit.lua
 	admitSource string
 	//go:embed lua/count.lua
@@ -45,14 +45,14 @@ var (
 	//go:embed lua/configure.lua
 	configureSource string
 
-	admitScript     = redis.NewScript(frequencySource + hereSource + standingSource + admitSource)
+	admitScript     = redis.NewScript(frequencySource + runIDSource + windowSource + admitSource)
 	countScript     = redis.NewScript(frequencySource + countSource)
 	settledScript   = redis.NewScript(settledSource)
 	catchUpScript   = redis.NewScript(catchUpSource)
 	closeScript     = redis.NewScript(closeSource)
-	installScript   = redis.NewScript(hereSource + installSource)
+	installScript   = redis.NewScript(runIDSource + installSource)
 	openScript      = redis.NewScript(openSource)
-	lendScript      = redis.NewScript(hereSource + lendSource)
+	lendScript      = redis.NewScript(runIDSource + lendSource)
 	borrowScript    = redis.NewScript(borrowSource)
 	configureScript = redis.NewScript(configureSource)
 )

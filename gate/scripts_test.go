@@ -238,13 +238,13 @@ func TestScriptsHaveHeaders(t *testing.T) {
 }
 
 // functions are files that other scripts start with.
-var functions = map[string]bool{"frequency.lua": true, "here.lua": true, "standing.lua": true}
+var functions = map[string]bool{"frequency.lua": true, "run_id.lua": true, "window.lua": true}
 
 // TestAdmitHeaderNamesEveryCode holds the header of admit.lua against the codes that Go reads.
 func TestAdmitHeaderNamesEveryCode(t *testing.T) {
 	header, _, _ := strings.Cut(scripts(t)["admit.lua"], "local ")
 	_, returns, _ := strings.Cut(header, "Returns")
-	code := scripts(t)["admit.lua"] + scripts(t)["standing.lua"]
+	code := scripts(t)["admit.lua"] + scripts(t)["window.lua"]
 	for want := codeAdmitted; want <= codeSoldOut; want++ {
 		if !regexp.MustCompile(`\b` + strconv.Itoa(want) + ` \w`).MatchString(returns) {
 			t.Errorf("the header does not say what %d means", want)

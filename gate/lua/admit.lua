@@ -18,7 +18,7 @@ end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
   'server', 'inflight')
-local code = standing(gate, tonumber(ARGV[2])) -- for attempts whose id is not known
+local code = window(gate, tonumber(ARGV[2])) -- for attempts whose id is not known
 local limit, left = tonumber(gate[6]), tonumber(gate[7])
 local known, units = {}, {} -- the attempts that this call admits are added
 if code ~= 3 and code ~= 4 then

@@ -26,7 +26,7 @@ redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) -- not left to RENAME, which wou
 for i = 6, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', here())
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', run_id())
 redis.call('RENAME', KEYS[5], KEYS[2])
 redis.call('RENAME', KEYS[6], KEYS[3])
 redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error means that the group exists

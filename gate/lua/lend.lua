@@ -9,7 +9,7 @@
 -- units that are on their way, or lost.
 local mover = 'lent:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'server', mover)
-if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= here() then
+if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= run_id() then
   return -1
 end
 local number, before = string.match(gate[5] or '', '^(%d+):(%d+)$')

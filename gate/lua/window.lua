@@ -2,11 +2,11 @@
 -- gate: the fields epoch, open, status, starts_ms and ends_ms, and server as the eighth
 -- least_epoch: an older gate admits nothing, and neither does one that was installed on another Redis process.
 -- Gives 0 if the sale admits attempts, else the code of admit.lua for every attempt whose id is not known.
-local function standing(gate, least_epoch)
+local function window(gate, least_epoch)
   local epoch = tonumber(gate[1])
   if not epoch then
     return 3
-  elseif gate[2] ~= '1' or epoch < least_epoch or gate[8] ~= here() then
+  elseif gate[2] ~= '1' or epoch < least_epoch or gate[8] ~= run_id() then
     return 4
   elseif gate[3] == 'closed' then
     return 7
