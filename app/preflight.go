@@ -238,19 +238,19 @@ func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 
 // lookAtReplicas checks the replicas that are to supply the stock on pages.
 func (p *preflight) lookAtReplicas(ctx context.Context) {
-	if p.settings.RedisRead == "" {
+	if p.settings.RedisReplicas == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var servers []gate.Server
-	replicas, err := gate.ConnectReplicas(p.settings.RedisRead)
+	replicas, err := gate.ConnectReplicas(p.settings.RedisReplicas)
 	if err == nil {
 		p.stores.replicas = replicas
 		servers, err = gate.New(replicas, "preflight").Servers(ctx, p.now)
 	}
 	if err != nil {
-		p.add(isWarn.of("replica", "start it, or mend --redis-read or the network", "pages show the database's stock: %s", oneLine(err)))
+		p.add(isWarn.of("replica", "start it, or mend --redis-replicas or the network", "pages show the database's stock: %s", oneLine(err)))
 		return
 	}
 	for _, s := range servers {

@@ -317,14 +317,14 @@ func judgeRole(r gate.Server) (list []finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis that --redis-read names. With a Cluster or sentinels the client finds the replicas by
+// judgeReplica checks a Redis that --redis-replicas names. With a Cluster or sentinels the client finds the replicas by
 // itself.
 func judgeReplica(r gate.Server) finding {
 	const check = "replica"
 	silent := number(r.Info["master_last_io_seconds_ago"])
 	switch {
 	case r.Info["role"] != "slave" && r.Info["cluster_enabled"] != "1":
-		return isWarn.of(check, "name a replica in --redis-read, or none", "%s is a primary", r.Addr)
+		return isWarn.of(check, "name a replica in --redis-replicas, or none", "%s is a primary", r.Addr)
 	case r.Info["role"] == "slave" && (r.Info["master_link_status"] != "up" || silent > laggingSeconds):
 		return isWarn.of(check, "look at it; until then pages show the database's stock", "%s has lost its primary", r.Addr)
 	}

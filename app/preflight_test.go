@@ -364,7 +364,7 @@ func TestPreflightOfReplicas(t *testing.T) {
 	alone, lost, gone := kit.Redis(t), kit.Redis(t, "--replicaof", "127.0.0.1 1"), kit.Redis(t)
 	gone.Kill()
 	look := func(server *kit.RedisServer) report {
-		return preflighted(t, append(slices.Clone(f.args), "--redis-read="+server.URL())...)
+		return preflighted(t, append(slices.Clone(f.args), "--redis-replicas="+server.URL())...)
 	}
 	if r := look(kit.ReplicaOf(t, f.server)); r.level("replica") != isOK {
 		t.Errorf("a replica that is well: %+v", r.Findings)

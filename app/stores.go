@@ -47,9 +47,9 @@ func openStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 	if err := traced.WatchRedis(st.redis); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
-	if s.RedisRead != "" {
-		if st.replicas, err = gate.ConnectReplicas(s.RedisRead); err != nil {
-			return nil, errors.Join(fmt.Errorf("--redis-read: %w", err), st.close())
+	if s.RedisReplicas != "" {
+		if st.replicas, err = gate.ConnectReplicas(s.RedisReplicas); err != nil {
+			return nil, errors.Join(fmt.Errorf("--redis-replicas: %w", err), st.close())
 		}
 	}
 	return st, nil

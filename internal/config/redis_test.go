@@ -19,7 +19,7 @@ func TestRedisAddresses(t *testing.T) {
 		"redis+sentinel://a:1/shop/x", "redis+sentinel://a:1/shop/0/1", "redis+sentinel://a:1/shop?other=1", "redis+sentinel://a:1/shop?sentinel_username=u",
 		"http+sentinel://a:1/shop",
 	}
-	for setting, base := range map[string][]string{"--redis": {}, "--redis-read": {"--redis=redis://host:6379"}} {
+	for setting, base := range map[string][]string{"--redis": {}, "--redis-replicas": {"--redis=redis://host:6379"}} {
 		for _, address := range good {
 			cmd, _, _, err := parse(nil, append(base, setting+"="+address)...)
 			if err != nil {
@@ -30,7 +30,7 @@ func TestRedisAddresses(t *testing.T) {
 			}
 		}
 		for _, address := range bad {
-			if address == "" && setting == "--redis-read" {
+			if address == "" && setting == "--redis-replicas" {
 				continue // none
 			}
 			cmd, _, _, err := parse(nil, append(base, setting+"="+address)...)
@@ -51,7 +51,7 @@ func TestRedisErrorsShowNoPassword(t *testing.T) {
 		{"--redis=redis://user:hunter2@host:x"},
 		{"--redis=redis://user:hunter2@a:1,b"},
 		{"--redis=redis+sentinel://user:hunter2@a:1"},
-		{"--redis=redis://host:1", "--redis-read=redis://user:hunter2@a:1,b"},
+		{"--redis=redis://host:1", "--redis-replicas=redis://user:hunter2@a:1,b"},
 	} {
 		cmd, _, _, err := parse(nil, args...)
 		if err != nil {
@@ -64,11 +64,11 @@ func TestRedisErrorsShowNoPassword(t *testing.T) {
 }
 
 func TestEmbeddedRedisHasNoReplicas(t *testing.T) {
-	cmd, _, _, err := parse(nil, "--redis-read=redis://host:6379")
+	cmd, _, _, err := parse(nil, "--redis-replicas=redis://host:6379")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Settings.ValidateStores(); err == nil || !strings.HasPrefix(err.Error(), "--redis-read: ") {
+	if err := cmd.Settings.ValidateStores(); err == nil || !strings.HasPrefix(err.Error(), "--redis-replicas: ") {
 		t.Error(err)
 	}
 }

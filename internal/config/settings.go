@@ -26,12 +26,12 @@ type Settings struct {
 	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
 	PublicURL string `help:"URL under which buyers reach the server, for links; default: http:// and the address."`
 
-	Database   string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db."`
-	DBMaxConns int    `name:"db-max-conns" default:"32" help:"Most connections to MySQL."`
-	Redis      string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
-	RedisRead  string `help:"Replicas that say what stock pages show, in the same forms; default: the database does."`
-	Queue      string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"What brings admitted attempts to the database: ${enum}."`
-	QueueURL   string `name:"queue-url" help:"Its broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
+	Database      string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db."`
+	DBMaxConns    int    `name:"db-max-conns" default:"32" help:"Most connections to MySQL."`
+	Redis         string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
+	RedisReplicas string `help:"Replicas that say what stock pages show, in the same forms; default: the database does."`
+	Queue         string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"What brings admitted attempts to the database: ${enum}."`
+	QueueURL      string `name:"queue-url" help:"Its broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
 
 	Strategy      string        `default:"hybrid" enum:"hybrid,naive,mutex,pessimistic,optimistic,redis,local" help:"How units are taken from stock: ${enum}."`
 	AllowOversell bool          `help:"Let the strategy naive start, which sells units twice."`
@@ -106,10 +106,10 @@ func (s *Settings) ValidateStores() error {
 		return err
 	}
 	switch {
-	case s.RedisRead != "" && !redisAddress(s.RedisRead):
-		return errors.New("--redis-read: want " + redisForms)
-	case s.RedisRead != "" && s.Redis == EmbeddedRedis:
-		return errors.New("--redis-read: the embedded Redis has no replicas")
+	case s.RedisReplicas != "" && !redisAddress(s.RedisReplicas):
+		return errors.New("--redis-replicas: want " + redisForms)
+	case s.RedisReplicas != "" && s.Redis == EmbeddedRedis:
+		return errors.New("--redis-replicas: the embedded Redis has no replicas")
 	}
 	if s.DBMaxConns < 4 || s.DBMaxConns > 10_000 {
 		return errors.New("--db-max-conns: must be 4 to 10000")

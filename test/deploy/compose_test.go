@@ -195,7 +195,7 @@ func TestStoresKeepWhatTheyAccepted(t *testing.T) {
 func TestNamesInURLsAreServices(t *testing.T) {
 	eachProfile(t, func(t *testing.T, project *types.Project) {
 		for name, service := range project.Services {
-			for _, setting := range []string{"FLASHSALE_DATABASE", "FLASHSALE_REDIS", "FLASHSALE_REDIS_READ"} {
+			for _, setting := range []string{"FLASHSALE_DATABASE", "FLASHSALE_REDIS", "FLASHSALE_REDIS_REPLICAS"} {
 				text := values(service.Environment)[setting]
 				if text == "" {
 					continue

@@ -185,7 +185,7 @@ func TestPagesReadFromAReplica(t *testing.T) {
 	logging.Disable() // a server that is gone is no news
 	s := shop.New(t)
 	replica := kit.ReplicaOf(t, s.Redis)
-	a := s.Start("--redis-read", replica.URL(), "--log-level", "info")
+	a := s.Start("--redis-replicas", replica.URL(), "--log-level", "info")
 	const quota = 300
 	sale := s.Sale(a.URL, quota)
 	// shown waits until pages show so many; before, if given, comes before each look.
