@@ -268,7 +268,7 @@ func (a *told) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &res, nil
 }
 
-// The inspector has teeth: each answer or request is wrong in one thing.
+// The inspector finds its faults: each answer or request is wrong in one thing.
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	const (

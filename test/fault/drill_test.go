@@ -92,16 +92,16 @@ func TestDrill(t *testing.T) {
 			r.run(d)
 		})
 	}
-	var bites []bite
-	t.Run("teeth", func(t *testing.T) { bites = teeth(t) })
+	var runs []mutationRun
+	t.Run("mutations", func(t *testing.T) { runs = mutate(t) })
 	switch {
 	case repeats > 1:
 		reportRepairs(t, results)
 	case !full:
-	case len(results) < len(all) || len(bites) < len(mutations)+len(blindings):
+	case len(results) < len(all) || len(runs) < len(mutations)+len(blindings):
 		progress("not all rows were run: " + reportPath + " stays as it is")
 	default:
-		report(t, results, bites, time.Since(start))
+		report(t, results, runs, time.Since(start))
 	}
 }
 

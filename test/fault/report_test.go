@@ -40,16 +40,16 @@ func (r result) line() string {
 		r.Confirmed, r.Lost, r.Doubled, r.Over, r.Recovery.Round(10*time.Millisecond), r.Took.Round(100*time.Millisecond), verdict(r.Passed))
 }
 
-// bite is the outcome of a run on a changed engine.
-type bite struct {
+// mutationRun is the outcome of a run on a changed engine.
+type mutationRun struct {
 	Change   string
 	Expected string
 	Found    findings
 	Passed   bool
 }
 
-func (b bite) line() string {
-	return fmt.Sprintf("teeth: %-40s confirmed %6d  lost %d  doubled %d  over %d  %s", b.Change,
+func (b mutationRun) line() string {
+	return fmt.Sprintf("mutation: %-40s confirmed %6d  lost %d  doubled %d  over %d  %s", b.Change,
 		b.Found.confirmed, len(b.Found.lost), len(b.Found.doubled), len(b.Found.over), verdict(b.Passed))
 }
 
@@ -57,7 +57,7 @@ func (b bite) line() string {
 const reportPath = "../../docs/drill.md"
 
 // report writes the tables to the document, between its marks.
-func report(t *testing.T, results []result, bites []bite, took time.Duration) {
+func report(t *testing.T, results []result, runs []mutationRun, took time.Duration) {
 	t.Helper()
 	page, err := os.ReadFile(reportPath)
 	if err != nil {
@@ -65,7 +65,7 @@ func report(t *testing.T, results []result, bites []bite, took time.Duration) {
 	}
 	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s/%s, %d cores, %s, %s.\n\n", time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
 		took.Round(time.Minute), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), strings.Join(versions(t), ", "))
-	text, err := between(string(page), head+resultsTable(results)+"\n"+bitesTable(bites))
+	text, err := between(string(page), head+resultsTable(results)+"\n"+mutationsTable(runs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +144,11 @@ func resultsTable(results []result) string {
 	return b.String()
 }
 
-func bitesTable(bites []bite) string {
+func mutationsTable(runs []mutationRun) string {
 	var b bytes.Buffer
 	fmt.Fprint(&b, "| change of the engine | what has to be found | confirmed | lost | doubled | over | verdict |\n")
 	fmt.Fprint(&b, "|---|---|---:|---:|---:|---:|---|\n")
-	for _, t := range bites {
+	for _, t := range runs {
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %s |\n", cell(t.Change), cell(t.Expected),
 			t.Found.confirmed, len(t.Found.lost), len(t.Found.doubled), len(t.Found.over), verdict(t.Passed))
 	}

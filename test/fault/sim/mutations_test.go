@@ -30,9 +30,9 @@ const (
 // mostSeeds is the number of worlds within which a mutation must be found.
 const mostSeeds = 300
 
-// TestTeeth shows that the checks find a ledger without one of its conditions, by the expected symptom, and in a world
+// TestMutations shows that the checks find a ledger without one of its conditions, by the expected symptom, and in a world
 // in which a sound ledger is right.
-func TestTeeth(t *testing.T) {
+func TestMutations(t *testing.T) {
 	for m, symptom := range map[mutation]string{
 		noCondition: "the stock of", noID: "two orders under one key", noLimit: "and may have", beforeCommit: "was told that there is an order",
 	} {

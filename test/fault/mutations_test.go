@@ -74,7 +74,7 @@ var mutations = []mutation{
 			{"repository/stock.go", "\t\tif !allNew {\n", "\t\tif !allNew && false {\n"},
 			{"repository/stock.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},
 		},
-		shows: func(f findings) bool { return among(f.over, fmt.Sprintf(`holds \d+ of %d$`, teethLimit)) },
+		shows: func(f findings) bool { return among(f.over, fmt.Sprintf(`holds \d+ of %d$`, mutationLimit)) },
 	},
 	{
 		change: "201 before the commit", expected: "lost: confirmed orders that are not there",
@@ -154,8 +154,8 @@ func among(list []string, pattern string) bool {
 	return slices.ContainsFunc(list, regexp.MustCompile(pattern).MatchString)
 }
 
-// teeth runs the engine as it is, which must pass, and with each of the changes, which must not.
-func teeth(t *testing.T) (bites []bite) {
+// mutate runs the engine as it is, which must pass, and with each of the changes, which must not.
+func mutate(t *testing.T) (runs []mutationRun) {
 	together(t)
 	t.Run("the engine as it is", func(t *testing.T) {
 		together(t)
@@ -167,11 +167,11 @@ func teeth(t *testing.T) (bites []bite) {
 	for _, m := range mutations {
 		t.Run(m.change, func(t *testing.T) {
 			together(t)
-			d, b := &drill{T: t}, bite{Change: m.change, Expected: m.expected}
+			d, b := &drill{T: t}, mutationRun{Change: m.change, Expected: m.expected}
 			defer func() {
 				progress(b.line())
 				if full {
-					bites = append(bites, b)
+					runs = append(runs, b)
 				}
 			}()
 			var err error
@@ -184,17 +184,17 @@ func teeth(t *testing.T) (bites []bite) {
 		})
 	}
 	if !full {
-		return bites
+		return runs
 	}
 	for _, blind := range blindings {
 		t.Run(blind.change, func(t *testing.T) {
-			b := bite{Change: blind.change, Expected: blind.expected}
+			b := mutationRun{Change: blind.change, Expected: blind.expected}
 			b.Passed = blind.found(t)
 			progress(b.line())
-			bites = append(bites, b)
+			runs = append(runs, b)
 		})
 	}
-	return bites
+	return runs
 }
 
 // overlay writes changed copies of the engine's files, and returns the overlay file for `go build`.
@@ -243,9 +243,9 @@ func replaceOnce(text, before, after string) (string, error) {
 	return strings.Replace(text, before, after, 1), nil
 }
 
-// teethLimit is how many units a user may have in the run below: enough that a second order under the same key does not
+// mutationLimit is how many units a user may have in the run below: enough that a second order under the same key does not
 // fail at the limit.
-const teethLimit = 2
+const mutationLimit = 2
 
 // bothWays sells on two instances, through Redis on one and from the database alone on the other, which has no Redis,
 // until more is asked for than is left. Meanwhile Redis is wiped twice. Some users ask on both instances under the same
@@ -257,14 +257,14 @@ func (d *drill) bothWays(binary string) (findings, error) {
 	gated, alone := d.gatedAndAlone(s)
 	groups := size(40, 400)     // groups of buyers for each wipe
 	quota := int64(25 * groups) // the wiped groups buy less than half of it; the last ones ask for more than the rest
-	sale := d.openSale(s, gated.URL, shop.Document{"quota": quota, "limit_per_user": teethLimit})
+	sale := d.openSale(s, gated.URL, shop.Document{"quota": quota, "limit_per_user": mutationLimit})
 	var attempts []shop.Attempt
 	for wipe := range 2 {
 		attempts = append(attempts, d.send(s, sale, groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() { d.tell(d.client(s.Redis), "FLUSHALL") })...)
 		d.gateThere(s, sale, gated.URL)
 	}
 	attempts = append(attempts, d.send(s, sale, groupsOf(4*groups, "last", gated.URL, alone.URL), nil)...)
-	return d.sellRest(s, sale, terms{quota: quota, limit: teethLimit, within: recoveryTime}, attempts, gated.URL, alone.URL)
+	return d.sellRest(s, sale, terms{quota: quota, limit: mutationLimit, within: recoveryTime}, attempts, gated.URL, alone.URL)
 }
 
 // groupsOf returns n groups of four buyers: one asks on both instances under one key; one asks for more than a user may
