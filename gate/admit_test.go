@@ -309,8 +309,8 @@ func TestCountAndAdmitShareACounter(t *testing.T) {
 	})
 }
 
-// TestHole37_CounterAlwaysExpires looks at the counter after every request, and at one that some crash, or an
-// older program, has left without an end.
+// TestHole37_CounterAlwaysExpires looks at the counter after every request, and at one that a crash has left
+// without an end.
 func TestHole37_CounterAlwaysExpires(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		ctx := b.Context()

@@ -179,18 +179,15 @@ func (g *Gate) parse(ctx context.Context, saleID, tag string, messages []redis.X
 	return entries, bad, nil
 }
 
-// entryFields are the fields of an entry in the order in which admit.lua writes them, separated by spaces. The
-// request key is last because it may contain spaces itself.
-var entryFields = [...]string{"id", "user", "n", "hash", "epoch", "instance", "key"}
+// entryFields is the number of fields of an entry as admit.lua writes them, separated by spaces: id, user, quantity,
+// request hash, epoch, instance, request key. The request key is last because it may contain spaces itself.
+const entryFields = 7
 
 func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
-	var parts [len(entryFields)]string
-	if text, packed := m.Values["attempt"].(string); packed {
-		copy(parts[:], strings.SplitN(text, " ", len(parts)))
-	} else { // an older version of the engine wrote a stream field for each
-		for i, name := range entryFields {
-			parts[i], _ = m.Values[name].(string)
-		}
+	text, _ := m.Values["attempt"].(string)
+	parts := strings.SplitN(text, " ", entryFields)
+	if len(parts) != entryFields {
+		return model.Entry{}, false
 	}
 	n, errN := strconv.Atoi(parts[2])
 	epoch, errEpoch := strconv.ParseInt(parts[4], 10, 64)
