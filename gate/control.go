@@ -82,21 +82,37 @@ func (g *Gate) Leave(ctx context.Context) error {
 // Instances reads the figures of the running instances by their ids, and deletes those of instances that have stopped
 // reporting.
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
+	running, stopped, err := g.reports(ctx, now)
+	if err != nil || len(stopped) == 0 {
+		return running, err
+	}
+	if err := g.client.HDel(ctx, instancesKey, stopped...).Err(); err != nil {
+		return nil, fmt.Errorf("forget instances: %w", err)
+	}
+	return running, nil
+}
+
+// Running reads the figures of the running instances as Instances does, but deletes none.
+func (g *Gate) Running(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
+	running, _, err := g.reports(ctx, now)
+	return running, err
+}
+
+// reports reads the figures of the running instances, and the ids of those that have stopped reporting.
+func (g *Gate) reports(ctx context.Context, now time.Time) (running map[string]model.Instance, stopped []string, err error) {
 	all, err := g.client.HGetAll(ctx, instancesKey).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the instances: %w", err)
+		return nil, nil, fmt.Errorf("read the instances: %w", err)
 	}
-	running := make(map[string]model.Instance, len(all))
+	running = make(map[string]model.Instance, len(all))
 	for id, payload := range all {
 		var figures model.Instance
 		_ = json.Unmarshal([]byte(payload), &figures) // unreadable figures have no time of report and count as expired
 		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) > instanceTTL {
-			if err := g.client.HDel(ctx, instancesKey, id).Err(); err != nil {
-				return nil, fmt.Errorf("forget an instance: %w", err)
-			}
+			stopped = append(stopped, id)
 			continue
 		}
 		running[id] = figures
 	}
-	return running, nil
+	return running, stopped, nil
 }

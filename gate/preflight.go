@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,21 +161,4 @@ func configOf(ctx context.Context, client *redis.Client) (map[string]string, err
 		values[name] = got[name]
 	}
 	return values, nil
-}
-
-// Running reads the figures of the running instances as Instances does, but deletes none.
-func (g *Gate) Running(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
-	all, err := g.client.HGetAll(ctx, instancesKey).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read the instances: %w", err)
-	}
-	running := map[string]model.Instance{}
-	for id, payload := range all {
-		var figures model.Instance
-		_ = json.Unmarshal([]byte(payload), &figures) // unreadable figures have no time of report and count as expired
-		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) <= instanceTTL {
-			running[id] = figures
-		}
-	}
-	return running, nil
 }
