@@ -251,7 +251,7 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 		case !ok || order.UserID != userID:
 			order = model.Order{} // the caller must not see another user's order
 			return model.NotFound, nil
-		case order.Status != model.OrderPending:
+		case !order.Status.CanBecome(model.OrderCancelled):
 			return model.NotCancellable, nil
 		}
 		counted := tx.Exec("UPDATE buyers SET cancelled = cancelled + 1 WHERE sale_id = ? AND user_id = ? AND cancelled < ?",
@@ -334,7 +334,7 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 			return "", err
 		case !ok:
 			return model.NotFound, nil
-		case order.Status != model.OrderPaid:
+		case !order.Status.CanBecome(model.OrderRefunded):
 			return model.NotRefundable, nil
 		}
 		order.Status = model.OrderRefunded
@@ -370,6 +370,9 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	ids := make([]string, len(list))
 	units, total := make([]userUnits, len(list)), int64(0)
 	for i, o := range list {
+		if !from.CanBecome(o.Status) {
+			return fmt.Errorf("release orders: order %s cannot go from %s to %s", o.ID, from, o.Status)
+		}
 		ids[i] = o.ID
 		units[i] = userUnits{o.UserID, o.Quantity}
 		total += int64(o.Quantity)

@@ -154,16 +154,15 @@ func findPayment(tx *gorm.DB, where string, args ...any) (row paymentRow, ok boo
 // keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a
 // refund.
 func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, err error) {
-	kept := false
-	switch order.Status {
-	case model.OrderPending:
-		kept = true
+	if !order.Status.CanBecome(model.OrderPaid) { // it is cancelled, refunded, or paid by another transaction
+		return model.PaymentRefundDue, nil
+	}
+	kept := true
+	if order.Status == model.OrderExpired {
+		kept, err = s.reinstate(tx, *order)
+	} else {
 		err = tx.Exec("UPDATE stock SET held = held - ?, paid = paid + ?, version = version + 1 WHERE sale_id = ?",
 			order.Quantity, order.Quantity, order.SaleID).Error
-	case model.OrderExpired:
-		kept, err = s.reinstate(tx, *order)
-	default:
-		// The order is cancelled, refunded, or paid by another transaction: no order keeps the money.
 	}
 	if err != nil {
 		return "", fmt.Errorf("pay order: %w", err)
