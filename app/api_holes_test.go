@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"flashsale/internal/config"
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit"
 )
 
@@ -415,7 +415,7 @@ func TestHole33_PathsOfOthers(t *testing.T) {
 	good := five.path(one)
 	now := time.Now()
 	issue := func(at time.Time, secret, user, saleID string) string {
-		path, _ := service.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, saleID, time.Minute)
+		path, _ := auth.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, saleID, time.Minute)
 		return path
 	}
 	flip := func(i int) string {

@@ -28,6 +28,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/strategy"
 	"flashsale/web"
 	"flashsale/worker"
@@ -235,7 +236,7 @@ func (a *App) wire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.accounts = &service.Accounts{Store: db, Passwords: service.NewPasswords(), Tokens: service.NewTokens(secret, a.now)}
+	a.accounts = &service.Accounts{Store: db, Passwords: auth.NewPasswords(), Tokens: auth.NewTokens(secret, a.now)}
 	provider := &sandbox.Provider{
 		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.catalog.Now, Log: a.log,
 		Sign: func(timestamp string, body []byte) string {
@@ -259,7 +260,7 @@ func (a *App) wire(ctx context.Context) error {
 		},
 		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog, Streams: a.streams,
 		Lab: a.lab, LabStores: labStores(&a.settings), LabPolicy: lab.PagePolicy(),
-		Paths: service.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
+		Paths: auth.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
 		Sandbox: provider, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",

@@ -20,7 +20,7 @@ import (
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/strategy"
 )
 
@@ -218,8 +218,8 @@ type labInstance struct {
 	app    *App
 	dead   chan struct{}
 	stop   func() error // an orderly stop
-	tokens *service.Tokens
-	paths  *service.Paths
+	tokens *auth.Tokens
+	paths  *auth.Paths
 	client *http.Client
 }
 
@@ -231,7 +231,7 @@ func runInstance(ctx context.Context, a *App, connections int) *labInstance {
 	go func() { done <- a.Run(ctx) }()
 	secret := []byte(a.settings.Secret)
 	return &labInstance{
-		app: a, dead: make(chan struct{}), tokens: service.NewTokens(secret, time.Now), paths: service.NewPaths(secret, a.catalog.Now),
+		app: a, dead: make(chan struct{}), tokens: auth.NewTokens(secret, time.Now), paths: auth.NewPaths(secret, a.catalog.Now),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: 2 * labPatience},
 		stop: func() error {
 			cancel()

@@ -18,6 +18,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
+	"flashsale/service/auth"
 )
 
 // ErrViolation means that an audit found units that are not accounted for.
@@ -148,7 +149,7 @@ func printTokens(cmd config.Command, stdout io.Writer) (err error) {
 			return err
 		}
 	}
-	tokens := service.NewTokens([]byte(secret), time.Now)
+	tokens := auth.NewTokens([]byte(secret), time.Now)
 	w := bufio.NewWriter(stdout)
 	fmt.Fprintln(w, "user_id,token")
 	for i := range cmd.Tokens.Users {

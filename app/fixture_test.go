@@ -28,6 +28,7 @@ import (
 	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit"
 )
 
@@ -178,7 +179,7 @@ func (s *server) operator() *client { return s.as(service.OperatorName, model.Ro
 
 func (s *server) as(user string, role model.Role) *client {
 	s.t.Helper()
-	token, _, err := service.NewTokens([]byte(testSecret), time.Now).Sign(model.Identity{UserID: user, Role: role}, time.Hour)
+	token, _, err := auth.NewTokens([]byte(testSecret), time.Now).Sign(model.Identity{UserID: user, Role: role}, time.Hour)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -499,7 +500,7 @@ func (c *client) path(saleID string) string {
 
 // forgedPath is a good path that the server did not issue: what a buyer may have from before.
 func (c *client) forgedPath(saleID string) string {
-	path, _ := service.NewPaths([]byte(testSecret), time.Now).Issue(c.user, saleID, time.Hour)
+	path, _ := auth.NewPaths([]byte(testSecret), time.Now).Issue(c.user, saleID, time.Hour)
 	return path
 }
 

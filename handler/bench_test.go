@@ -15,6 +15,7 @@ import (
 	"flashsale/internal/metrics"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/service/auth"
 )
 
 const (
@@ -77,7 +78,7 @@ func benchAPI(tb testing.TB, soldOut bool) *API {
 			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
 			Queued: func(string) {}, Meter: meter, Now: time.Now,
 		},
-		Catalog: catalog, Paths: service.NewPaths(benchSecret, catalog.Now), Tokens: service.NewTokens(benchSecret, time.Now),
+		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Tokens: auth.NewTokens(benchSecret, time.Now),
 		Sandbox: http.NotFoundHandler(), Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(), PublicURL: func() string { return "http://localhost" },
 		Limits: Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
 		Tally:  service.NewTally(catalog),

@@ -14,6 +14,7 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/service/auth"
 )
 
 // requestLimit is how long a request may take. It equals the longest wait that a buyer may ask for, and is well within
@@ -43,8 +44,8 @@ type API struct {
 	Catalog   *service.Catalog
 	Streams   *Streams
 	Lab       *service.Lab
-	Paths     *service.Paths
-	Tokens    *service.Tokens
+	Paths     *auth.Paths
+	Tokens    *auth.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
 	Home      http.Handler // the HTML pages, the same for everybody
 	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME

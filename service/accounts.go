@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"flashsale/model"
+	"flashsale/service/auth"
 )
 
 // OperatorName is the built-in operator's name and user id.
@@ -38,8 +39,8 @@ type AccountStore interface {
 // Accounts registers built-in users and logs them in.
 type Accounts struct {
 	Store     AccountStore
-	Passwords *Passwords
-	Tokens    *Tokens
+	Passwords *auth.Passwords
+	Tokens    *auth.Tokens
 }
 
 // Session is a user with a token.

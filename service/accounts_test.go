@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/service/auth"
 )
 
 // fakeAccounts keeps accounts by their names.
@@ -47,7 +48,7 @@ func (f *fakeAccounts) SetPassword(_ context.Context, name, hash string) error {
 
 func newAccounts() (*Accounts, *fakeAccounts) {
 	store := &fakeAccounts{byName: map[string]model.Account{}}
-	return &Accounts{Store: store, Passwords: NewPasswords(), Tokens: NewTokens(tokenSecret, time.Now)}, store
+	return &Accounts{Store: store, Passwords: auth.NewPasswords(), Tokens: auth.NewTokens([]byte("0123456789abcdef0123456789abcdef"), time.Now)}, store
 }
 
 const goodPassword = "correct horse"

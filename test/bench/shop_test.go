@@ -26,7 +26,7 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit"
 )
 
@@ -65,8 +65,8 @@ type shop struct {
 	engine    *process
 	url, ops  string
 	client    *http.Client
-	tokens    *service.Tokens
-	paths     *service.Paths
+	tokens    *auth.Tokens
+	paths     *auth.Paths
 	admin     string
 	troubles  int
 }
@@ -75,8 +75,8 @@ type shop struct {
 func newStores(t *testing.T, embedded bool) *shop {
 	t.Helper()
 	s := &shop{
-		t: t, client: &http.Client{Timeout: time.Minute}, tokens: service.NewTokens([]byte(secret), time.Now),
-		paths: service.NewPaths([]byte(secret), time.Now),
+		t: t, client: &http.Client{Timeout: time.Minute}, tokens: auth.NewTokens([]byte(secret), time.Now),
+		paths: auth.NewPaths([]byte(secret), time.Now),
 	}
 	t.Cleanup(s.client.CloseIdleConnections)
 	if embedded {
@@ -393,7 +393,7 @@ func (s *shop) balance(r *Result, seen, gone int64, sales ...string) {
 type wallet struct{ tokens []string }
 
 // token returns the token of buyer number i.
-func (w *wallet) token(t *testing.T, signer *service.Tokens, i int) string {
+func (w *wallet) token(t *testing.T, signer *auth.Tokens, i int) string {
 	t.Helper()
 	for n := len(w.tokens); n <= i; n++ {
 		token, _, err := signer.Sign(model.Identity{UserID: userID(n), Role: model.RoleBuyer}, tokenLife)

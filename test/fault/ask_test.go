@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit/shop"
 )
 
@@ -49,7 +49,7 @@ func ask(ctx context.Context, client *http.Client, method, url string, body io.R
 
 // knock buys one unit with a path that it issues itself: one request, where shop.Buy makes two. a receives the answer.
 func knock(ctx context.Context, client *http.Client, s *shop.Shop, a *shop.Attempt, sale string, headers ...string) (reply, error) {
-	path, _ := service.NewPaths([]byte(shop.Secret), time.Now).Issue(a.User, sale, time.Minute)
+	path, _ := auth.NewPaths([]byte(shop.Secret), time.Now).Issue(a.User, sale, time.Minute)
 	a.Invoked = time.Now()
 	r, err := ask(ctx, client, http.MethodPost, a.URL+"/api/v1/sales/"+sale+"/"+path+"/orders", strings.NewReader(`{"quantity":1}`),
 		append([]string{"Authorization", "Bearer " + s.Token(a.User), "Content-Type", "application/json", "Idempotency-Key", a.Key}, headers...)...)

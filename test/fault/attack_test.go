@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit/shop"
 )
 
@@ -39,7 +39,7 @@ func saleOf(changes shop.Document) shop.Document {
 
 // pathOf returns a user's path for a sale, issued at an instant and valid for ttl.
 func pathOf(secret string, at time.Time, user, sale string, ttl time.Duration) string {
-	path, _ := service.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, sale, ttl)
+	path, _ := auth.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, sale, ttl)
 	return path
 }
 

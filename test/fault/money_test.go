@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit/shop"
 )
 
@@ -70,7 +70,7 @@ const longLife = 24 * time.Hour
 // tokenFor returns a buyer's token that is valid for life.
 func tokenFor(d *drill, user string, life time.Duration) string {
 	d.Helper()
-	token, _, err := service.NewTokens([]byte(shop.Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, life)
+	token, _, err := auth.NewTokens([]byte(shop.Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, life)
 	if err != nil {
 		d.Error(err)
 	}
@@ -114,7 +114,7 @@ func (d *drill) windows(s *shop.Shop, operator string, instances map[string]stri
 		"starts_at": starts.Format(time.RFC3339Nano), "ends_at": ends.Format(time.RFC3339Nano),
 	})
 	sale, _ := doc["id"].(string)
-	paths := service.NewPaths([]byte(shop.Secret), time.Now)
+	paths := auth.NewPaths([]byte(shop.Secret), time.Now)
 	var knocking sync.WaitGroup
 	for name, url := range instances {
 		knocking.Go(func() {

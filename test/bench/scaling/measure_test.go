@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit"
 	"flashsale/test/kit/shop"
 )
@@ -48,8 +48,8 @@ func TestMeasure(t *testing.T) {
 	instance := s.Start()
 	client := redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	tokens := service.NewTokens([]byte(shop.Secret), time.Now)
-	paths := service.NewPaths([]byte(shop.Secret), time.Now)
+	tokens := auth.NewTokens([]byte(shop.Secret), time.Now)
+	paths := auth.NewPaths([]byte(shop.Secret), time.Now)
 	open, gone := s.Sale(instance.URL, plenty), s.Sale(instance.URL, 1)
 	if a := s.Rush(gone, "first", 2, nil, instance.URL); shop.Tally(a)["409 sold_out"] != 1 {
 		t.Fatalf("%v", shop.Tally(a))
@@ -101,7 +101,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func request(t *testing.T, method, url string, tokens *service.Tokens, user, body string) *http.Request {
+func request(t *testing.T, method, url string, tokens *auth.Tokens, user, body string) *http.Request {
 	req, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

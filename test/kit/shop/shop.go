@@ -20,7 +20,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/service"
+	"flashsale/service/auth"
 	"flashsale/test/kit"
 )
 
@@ -276,7 +276,7 @@ func (s *Shop) Sale(url string, quota int) string {
 
 // Token returns a buyer's token, signed with Secret as by any issuer that has it.
 func (s *Shop) Token(user string) string {
-	token, _, err := service.NewTokens([]byte(Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, time.Hour)
+	token, _, err := auth.NewTokens([]byte(Secret), time.Now).Sign(model.Identity{UserID: user, Role: model.RoleBuyer}, time.Hour)
 	if err != nil {
 		s.t.Error(err)
 	}
