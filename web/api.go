@@ -292,7 +292,7 @@ func (d *apiDocument) curl(op *apiOperation, base string) string {
 			_ = json.Compact(&line, []byte(example)) // made from valid JSON
 			headers += " \\\n  -H \"Content-Type: application/json\""
 			text = line.String()
-		default: // a form
+		default: // the body is a form
 			text = strings.NewReplacer(`{`, "", `}`, "", `"`, "", ":", "=", " ", "", "\n", "").Replace(string(example))
 		}
 		headers += " \\\n  -d '" + text + "'"

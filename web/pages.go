@@ -187,7 +187,7 @@ func (o offer) Choices() []int {
 // Key returns the key of the words for the sale's state.
 func (o offer) Key() string { return "state_" + string(o.State) }
 
-// moment is a time, with the key of its words.
+// moment is an instant that a page shows, with the key of the text around it.
 type moment struct{ Key, Time string }
 
 // Clock returns when the sale starts, ends or ended, or nil if the operator has closed it.
