@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test servers test-busy test-engine test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits check build clean
+.PHONY: help run test servers test-busy test-engine test-stores test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -25,7 +25,7 @@ run: ## Start the server with embedded stores
 # ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
 test: servers build/axe.min.js ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
 	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-program test-deploy
+	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-stores test-program test-deploy
 
 servers:
 	tools/test-servers.sh
@@ -40,9 +40,15 @@ MEMORY := $(shell [[ $$(df --output=avail /dev/shm | tail -n 1) -gt 6000000 && $
 # takes half as long. Two packages with four tests each run at a time: most of the tests wait, but with three packages the
 # drill beside them took half as long again.
 UNRACED := modernc.org/sqlite/lib compress/flate golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b
+RACE = CGO_ENABLED=1 GOGC=400 go test -race -gcflags=all=-d=checkptr=0 $(UNRACED:%='-gcflags=%=-race=false -d=checkptr=0') \
+	-ldflags='-s -w' -p 2 -parallel 4 -vet=off -count=1 -timeout 20m
 test-engine:
-	@CGO_ENABLED=1 GOGC=400 go test -race -gcflags=all=-d=checkptr=0 $(UNRACED:%='-gcflags=%=-race=false -d=checkptr=0') \
-		-ldflags='-s -w' -p 2 -parallel 4 -vet=off -count=1 -timeout 20m $$(go list ./... | grep -vE '$(PROGRAM)')
+	@$(RACE) $$(go list ./... | grep -vE '$(PROGRAM)|$(STORES)')
+
+# The packages that test most on real stores. They are a part of their own, so that both processors have work to the end.
+STORES := ^flashsale/(repository|strategy|worker/queue)$$
+test-stores:
+	@$(RACE) $$(go list ./... | grep -E '$(STORES)')
 
 # Tests that only start the program: the race detector would see no more than the tests themselves.
 PROGRAM := /test/(e2e|load)$$
