@@ -21,7 +21,7 @@ import (
 // crashRows are faults of the engine's own processes, and of the entries that they read from the stream.
 var crashRows = slices.Concat(
 	deaths(diesSelling, "the app is killed",
-		death{"admitted", "after the admit"}, death{"committed", "after the commit"}, death{answered, "before the acknowledgement"}),
+		death{admitted, "after the admit"}, death{"committed", "after the commit"}, death{"acknowledging", "before the acknowledgement"}),
 	deaths(diesRebuilding, "the app is killed in a rebuild,",
 		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"measured", "after measuring the stream"},
 		death{"contents", "after its snapshot of the database"}, death{"staged", "when half is staged"}, death{"installed", "after the install"}),
@@ -37,9 +37,9 @@ var crashRows = slices.Concat(
 	},
 )
 
-// answered is the failpoint that an instance passes after it has woken the buyers of a batch. All of them may have their
-// answers by then.
-const answered = "acknowledging"
+// admitted is the failpoint after the gate has admitted an attempt, whose buyer waits at this instance. The other points
+// may be passed for entries of another instance's buyers alone, or when all buyers have their answers.
+const admitted = "admitted"
 
 // death is a failpoint of app, and where it lies in words.
 type death struct{ point, where string }
@@ -125,7 +125,7 @@ func diesSelling(d *drill, point string) {
 	attempts := load.stop()
 	d.repaired(s, sale, time.Now())
 	again := d.askAgain(s, sale, attempts, died, survivor.URL)
-	if len(again) == 0 && point != answered {
+	if len(again) == 0 && point == admitted {
 		d.Error("nobody's connection broke")
 	}
 	attempts = append(attempts, again...)
