@@ -174,12 +174,15 @@ func mutate(t *testing.T) (runs []mutationRun) {
 					runs = append(runs, b)
 				}
 			}()
-			var err error
-			b.Found, err = d.bothWays(shop.Build(t, "-overlay", overlay(t, m.edits)))
-			b.Passed = m.shows(b.Found)
-			t.Log(b.Found)
+			binary := shop.Build(t, "-overlay", overlay(t, m.edits))
+			for run := 1; run <= mutationRuns && !b.Passed; run++ {
+				var err error
+				b.Found, err = d.bothWays(binary)
+				b.Passed = m.shows(b.Found)
+				t.Logf("run %d: %s: %v", run, b.Found, err)
+			}
 			if !b.Passed {
-				t.Errorf("not found (%s): %s: %v", m.expected, b.Found, err)
+				t.Errorf("not found in %d runs: %s", mutationRuns, m.expected)
 			}
 		})
 	}
@@ -242,6 +245,10 @@ func replaceOnce(text, before, after string) (string, error) {
 	}
 	return strings.Replace(text, before, after, 1), nil
 }
+
+// mutationRuns bounds the runs on each changed engine. Some changes do harm only if both instances sell the last units at
+// the same moment, which one run may miss.
+const mutationRuns = 4
 
 // mutationLimit is how many units a user may have in the run below: enough that a second order under the same key does not
 // fail at the limit.
