@@ -1,18 +1,18 @@
 package gate
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"flashsale/model"
 )
 
-// TestBatchIsAsOneByOne: what a batch of attempts gets and leaves is what the same attempts get and leave one after the
-// other: with users and ids that come twice, quantities of all kinds, and counters that run full.
+// TestBatchIsAsOneByOne sends random attempts in one batch to one gate, and one by one to another: with users and ids
+// that occur twice, all kinds of quantities, and counters that reach their limit. Both gates answer and end alike.
 func TestBatchIsAsOneByOne(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		for seed := range uint64(30) {
@@ -24,83 +24,76 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 			}
 			var batch []model.Attempt
 			for range 1 + random.IntN(60) {
-				a := attemptUnder(together, "u-"+strconv.Itoa(random.IntN(12)), random.IntN(5), "key-"+strconv.Itoa(random.IntN(20)))
+				a := attemptUnder(together, fmt.Sprint("u-", random.IntN(12)), random.IntN(5), fmt.Sprint("key-", random.IntN(20)))
 				a.Frequency = model.Frequency{Limit: random.IntN(8), Window: time.Hour}
 				batch = append(batch, a)
 			}
 			got, err := b.gate.Admit(b.Context(), together.ID, batch, 1)
-			if err != nil {
-				b.Fatal(err)
-			}
+			b.check(err)
 			for i, a := range batch {
 				a.ID, a.SaleID = ids.Derive(a.UserID, alone.ID, a.RequestKey), alone.ID
-				want, err := admitOne(b.Context(), b.gate, a, 1)
-				if err != nil {
-					b.Fatal(err)
+				want := b.judge(a, 1)
+				if (got[i].RetryAfter > 0) == (want.RetryAfter > 0) { // the time that passed in between differs
+					got[i].RetryAfter = want.RetryAfter
 				}
-				later := got[i].RetryAfter > 0 == (want.RetryAfter > 0) // the times differ by what passed in between
-				got[i].RetryAfter = want.RetryAfter
-				if got[i] != want || !later {
-					b.Fatalf("seed %d, attempt %d, %+v: %+v, alone %+v", seed, i, a, got[i], want)
+				if got[i] != want {
+					b.Fatalf("seed %d, attempt %d, %+v: in a batch %+v, alone %+v", seed, i, a, got[i], want)
 				}
 			}
-			states, err := b.gate.Peek(b.Context(), together.ID, alone.ID)
-			if err != nil || states[0] != states[1] {
-				b.Errorf("seed %d: the gates are %+v, %v", seed, states, err)
+			if x, y := b.peek(together), b.peek(alone); x != y {
+				b.Errorf("seed %d: the gates are %+v and %+v", seed, x, y)
 			}
-			if a, c := b.units(together), b.units(alone); !maps.Equal(a, c) {
-				b.Errorf("seed %d: the users hold %v, alone %v", seed, a, c)
+			if x, y := b.units(together), b.units(alone); !maps.Equal(x, y) {
+				b.Errorf("seed %d: the units of users are %v and %v", seed, x, y)
 			}
 			queued := func(o model.Offer) (list []string) {
-				for _, e := range b.read(b.gate, o.ID) {
-					list = append(list, e.UserID+" "+e.RequestKey+" "+strconv.Itoa(e.Quantity)+" "+e.RequestHash)
+				for _, e := range b.read(o, all) {
+					list = append(list, fmt.Sprint(e.UserID, e.RequestKey, e.Quantity, e.RequestHash))
 				}
 				return list
 			}
-			if a, c := queued(together), queued(alone); !slices.Equal(a, c) {
-				b.Errorf("seed %d: queued are %q, alone %q", seed, a, c)
+			if x, y := queued(together), queued(alone); !slices.Equal(x, y) {
+				b.Errorf("seed %d: the entries are %q and %q", seed, x, y)
 			}
 		}
 	})
 }
 
-// TestBatchWithoutGate: nobody is admitted, but requests are counted.
+// TestBatchWithoutGate: no attempt is admitted, but requests are counted.
 func TestBatchWithoutGate(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := offer()
-		f := model.Frequency{Limit: 1, Window: time.Hour}
+	eachGate(t, func(b *bench) {
+		o := b.offer()
 		var batch []model.Attempt
 		for _, user := range []string{"u-1", "u-1", "u-2"} {
 			a := attempt(o, user, 1)
-			a.Frequency = f
+			a.Frequency = model.Frequency{Limit: 1, Window: time.Hour}
 			batch = append(batch, a)
 		}
 		got, err := b.gate.Admit(b.Context(), o.ID, batch, 0)
 		if err != nil || got[0].Verdict != model.NoGate || got[1].Verdict != model.TooFrequent || got[2].Verdict != model.NoGate {
 			b.Errorf("%+v, %v", got, err)
 		}
-		if n := must(b, b.client.Exists(b.Context(), gateKey(o.ID), streamKey(o.ID), idsKey(o.ID), unitsKey(o.ID))); n != 0 {
-			b.Errorf("%d keys were made", n)
+		if text := b.dump(); text != "" {
+			b.Errorf("the batch made keys:\n%s", text)
 		}
 	})
 }
 
-// TestBatchOfTheLargest that callers make fits into one call.
-func TestBatchOfTheLargest(t *testing.T) {
+// TestBatchOfParts: attempts of one part are judged in their order, with the units of all parts, and each request is
+// counted once.
+func TestBatchOfParts(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		o := offer()
-		o.Stock.Available = 1000
-		b.open(o)
-		batch := make([]model.Attempt, 512)
-		for i := range batch {
-			batch[i] = attemptUnder(o, "u-"+strconv.Itoa(i), 1, "key")
+		o := b.open(offerIn(2)) // 5 units in each part
+		var batch []model.Attempt
+		for i := range 14 {
+			a := attemptUnder(o, userAt(o, 1, i), 1, "key")
+			a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
+			batch = append(batch, a)
 		}
-		got, err := b.gate.Admit(b.Context(), o.ID, batch, 1)
-		if err != nil || slices.ContainsFunc(got, func(o model.Outcome) bool { return !o.Queued() }) {
-			b.Fatal(err)
-		}
-		if entries := b.read(b.gate, o.ID); len(entries) != len(batch) {
-			b.Errorf("%d entries", len(entries))
+		got, err := b.gate.Admit(b.Context(), o.ID, batch, 0)
+		want := slices.Concat(slices.Repeat([]model.Outcome{accepted}, 10), slices.Repeat([]model.Outcome{soldOut}, 4))
+		if err != nil || !slices.Equal(got, want) {
+			b.Errorf("%+v, %v", got, err)
 		}
 	})
 }

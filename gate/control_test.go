@@ -14,94 +14,90 @@ import (
 	"flashsale/test/kit"
 )
 
-// ear hears what a gate listens to.
+// ear has what Listen has received.
 type ear struct {
 	changed chan string
 	woken   chan []string
 }
 
-// listen has a gate listen until the test ends, and returns when Redis has taken its subscription.
-func (b *bench) listen(g *Gate) ear {
+// listen calls Listen until the test ends or stop is called, and returns when Redis has the subscription.
+func (b *bench) listen() (e ear, stop func()) {
 	b.Helper()
-	e := ear{changed: make(chan string, 10), woken: make(chan []string, 10)}
+	e = ear{changed: make(chan string, 10), woken: make(chan []string, 10)}
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.Listen(ctx, func(id string) { e.changed <- id }, func(ids []string) { e.woken <- ids })
+		b.gate.Listen(ctx, func(id string) { e.changed <- id }, func(ids []string) { e.woken <- ids })
 	}()
-	b.Cleanup(func() { cancel(); <-done })
-	b.subscribed(wakeChannel(g.instance))
-	return e
+	stop = func() { cancel(); receive(b, done) }
+	b.Cleanup(stop)
+	b.awaitSubscribers(wakeChannel(b.gate.instance), 1)
+	return e, stop
 }
 
-func (b *bench) subscribed(channel string) {
+func (b *bench) awaitSubscribers(channel string, want int64) {
 	b.Helper()
-	eventually(b.T, "the subscription", func() bool {
+	eventually(b, "the subscription changes", func() bool {
 		counts, err := b.client.PubSubNumSub(b.Context(), channel).Result()
-		return err == nil && counts[channel] == 1
+		return err == nil && counts[channel] == want
 	})
 }
 
-func hear[T any](b *bench, from <-chan T) (heard T) {
+func (b *bench) announce(saleID string) {
+	b.Helper()
+	b.check(b.gate.Announce(b.Context(), saleID))
+}
+
+func (b *bench) wake(instance string, outcomes map[string]model.Outcome) {
+	b.Helper()
+	b.check(b.gate.Wake(b.Context(), instance, outcomes))
+}
+
+func receive[T any](b *bench, from <-chan T) (value T) {
 	b.Helper()
 	select {
-	case heard = <-from:
+	case value = <-from:
 	case <-time.After(patience):
-		b.Fatal("nothing was heard")
+		b.Fatal("nothing was received")
 	}
-	return heard
+	return value
 }
 
 func TestInstancesHearEachOther(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		here, there := b.listen(b.gate), b.listen(b.instance("there"))
-		outcomes := map[string]model.Outcome{
-			"order-1": {Verdict: model.Accepted, Order: &model.Order{ID: "order-1"}},
-			"order-2": {Verdict: model.SoldOut}, "order-3": {Verdict: model.LimitReached, Repeated: true},
-		}
-		if err := b.gate.Wake(b.Context(), "there", outcomes); err != nil {
-			b.Fatal(err)
-		}
-		if got := slices.Sorted(slices.Values(hear(b, there.woken))); !slices.Equal(got, []string{"order-1", "order-2", "order-3"}) {
+		here, _ := b.listen()
+		there, _ := b.as("there").listen()
+		b.wake("there", map[string]model.Outcome{"order-1": {Verdict: model.Accepted, Order: &model.Order{}}, "order-2": soldOut})
+		if got := slices.Sorted(slices.Values(receive(b, there.woken))); !slices.Equal(got, []string{"order-1", "order-2"}) {
 			b.Errorf("woken with %v", got)
 		}
-		// What is said last is heard last, so whoever hears this has heard all that was for it.
-		if err := b.gate.Announce(b.Context(), "sale-1"); err != nil {
-			b.Fatal(err)
-		}
+		b.announce("sale-1") // after its arrival nothing else is on the way
 		for name, e := range map[string]ear{"here": here, "there": there} {
-			if got := hear(b, e.changed); got != "sale-1" {
-				b.Errorf("%s heard of %q", name, got)
+			if got := receive(b, e.changed); got != "sale-1" {
+				b.Errorf("%s received a change of %q", name, got)
 			}
 			if len(e.woken) != 0 {
-				b.Errorf("%s was woken with what is another's", name)
+				b.Errorf("%s received the wake-up of another instance", name)
 			}
 		}
 	})
 }
 
-// TestListenOutlivesNonsense: what nobody of ours says must not end the listening.
-func TestListenOutlivesNonsense(t *testing.T) {
+// TestListenSkipsInvalidMessages: a message that Wake did not send does not end Listen.
+func TestListenSkipsInvalidMessages(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		here := b.listen(b.gate)
+		here, _ := b.listen()
 		for _, payload := range []string{"", "{", "{}", `{"order-2": {"Verdict": "accepted"}}`, "[1]", "[]", "null"} {
-			if err := b.client.Publish(b.Context(), wakeChannel("here"), payload).Err(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, b.client.Publish(b.Context(), wakeChannel("here"), payload))
 		}
-		if err := b.gate.Wake(b.Context(), "here", map[string]model.Outcome{"order-1": {Verdict: model.Paused}}); err != nil {
-			b.Fatal(err)
+		b.wake("here", map[string]model.Outcome{"order-1": {Verdict: model.Paused}})
+		got := receive(b, here.woken)
+		for len(got) == 0 { // from [] and null
+			got = receive(b, here.woken)
 		}
-		for {
-			got := hear(b, here.woken)
-			if len(got) == 0 {
-				continue // null is an empty list
-			}
-			if !slices.Equal(got, []string{"order-1"}) {
-				b.Errorf("woken with %v", got)
-			}
-			return
+		if !slices.Equal(got, []string{"order-1"}) {
+			b.Errorf("woken with %v", got)
 		}
 	})
 }
@@ -109,45 +105,32 @@ func TestListenOutlivesNonsense(t *testing.T) {
 func TestListenOutlivesARestartOfRedis(t *testing.T) {
 	server := kit.Redis(t)
 	b := newBench(t, server.URL())
-	here := b.listen(b.gate)
+	here, _ := b.listen()
 	server.Restart()
-	b.subscribed(controlChannel)
-	if err := b.gate.Announce(t.Context(), "sale-1"); err != nil {
-		t.Fatal(err)
-	}
-	if got := hear(b, here.changed); got != "sale-1" {
-		t.Errorf("heard of %q", got)
+	b.awaitSubscribers(controlChannel, 1)
+	b.announce("sale-1")
+	if got := receive(b, here.changed); got != "sale-1" {
+		t.Errorf("received a change of %q", got)
 	}
 }
 
 func TestListenEndsWithItsContext(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		leaks := goleak.IgnoreCurrent()
-		ctx, cancel := context.WithCancel(b.Context())
-		g := b.instance("short")
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			g.Listen(ctx, func(string) {}, func([]string) {})
-		}()
-		b.subscribed(wakeChannel("short"))
-		cancel()
-		hear(b, done)
-		_ = g.client.Close()
-		eventually(b.T, "the end of the subscription", func() bool {
-			counts, err := b.client.PubSubNumSub(b.Context(), wakeChannel("short")).Result()
-			return err == nil && counts[wakeChannel("short")] == 0
-		})
-		// The embedded server has its own for each connection of the test's client.
+		short := b.as("short")
+		_, stop := short.listen()
+		stop()
+		_ = short.client.Close()
+		b.awaitSubscribers(wakeChannel("short"), 0)
+		// The embedded server has goroutines of its own for each connection of the test's client.
 		const server = "github.com/alicebob/miniredis/v2/server.(*Server).servePeer"
-		goleak.VerifyNone(b.T, leaks, goleak.IgnoreAnyFunction(server), goleak.IgnoreAnyFunction(server+".func2"))
+		goleak.VerifyNone(b, leaks, goleak.IgnoreAnyFunction(server), goleak.IgnoreAnyFunction(server+".func2"))
 	})
 }
 
 func TestInstancesReport(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		ctx := b.Context()
-		there := b.instance("there")
+		ctx, there := b.Context(), b.as("there")
 		now := time.UnixMilli(1_800_000_000_000)
 		figures := func(at time.Time, purchases int64) model.Instance {
 			return model.Instance{
@@ -157,41 +140,34 @@ func TestInstancesReport(t *testing.T) {
 				Stages:    map[string][]uint64{"deduct": {0, 1, 1 << 60}},
 			}
 		}
-		report := func(g *Gate, at time.Time, purchases int64) {
+		report := func(b *bench, at time.Time, purchases int64) {
 			b.Helper()
-			if err := g.Report(ctx, figures(at, purchases)); err != nil {
-				b.Fatal(err)
-			}
+			b.check(b.gate.Report(ctx, figures(at, purchases)))
 		}
-		want := func(what string, at time.Time, want ...string) map[string]model.Instance {
+		type figuresOf = map[string]model.Instance
+		want := func(when string, read func(context.Context, time.Time) (figuresOf, error), at time.Time, want figuresOf) {
 			b.Helper()
-			all, err := b.gate.Instances(ctx, at)
-			if err != nil {
-				b.Fatal(err)
+			got, err := read(ctx, at)
+			if err != nil || !maps.EqualFunc(got, want, func(x, y model.Instance) bool { return reflect.DeepEqual(x, y) }) {
+				b.Errorf("%s the instances are %+v, %v; want %+v", when, got, err, want)
 			}
-			if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
-				b.Errorf("%s: %v run, want %v", what, got, want)
-			}
-			return all
 		}
-		want("before any report", now)
-		report(b.gate, now, 1)
-		report(there, now.Add(instanceTTL), 2)
-		all := want("both report", now.Add(instanceTTL), "here", "there")
-		if !reflect.DeepEqual(all["here"], figures(now, 1)) || !reflect.DeepEqual(all["there"], figures(now.Add(instanceTTL), 2)) {
-			b.Errorf("the figures are %v", all)
-		}
-		want("one has fallen silent", now.Add(instanceTTL+time.Millisecond), "there")
-		want("it is forgotten, not hidden", now, "there")
-		report(b.gate, now, 3)
-		if all := want("it is back", now, "here", "there"); all["here"].Purchases[model.SoldOut] != 3 {
-			b.Errorf("the figures are %v", all)
-		}
-		if err := there.Leave(ctx); err != nil {
-			b.Fatal(err)
-		}
-		want("the other left", now, "here")
+		later := now.Add(instanceTTL)
+		both := figuresOf{"here": figures(now, 1), "there": figures(later, 2)}
+		oneIsSilent := figuresOf{"there": both["there"]}
+
+		want("before any report", b.gate.Instances, now, figuresOf{})
+		report(b, now, 1)
+		report(there, later, 2)
+		want("when both report", b.gate.Instances, later, both)
+		want("when one is silent", b.gate.Running, later.Add(time.Millisecond), oneIsSilent)
+		want("after Running, which deletes nothing,", b.gate.Running, later, both)
+		want("when one is silent", b.gate.Instances, later.Add(time.Millisecond), oneIsSilent)
+		want("after Instances, which deletes the silent one,", b.gate.Instances, now, oneIsSilent)
+		report(b, now, 3)
+		want("when the silent one reports again", b.gate.Instances, now, figuresOf{"here": figures(now, 3), "there": both["there"]})
+		b.check(there.gate.Leave(ctx))
 		must(b, b.client.HSet(ctx, instancesKey, "broken", "{"))
-		want("a report that nobody can read", now, "here")
+		want("when one has left and one report is broken", b.gate.Instances, now, figuresOf{"here": figures(now, 3)})
 	})
 }

@@ -3,13 +3,11 @@ package gate
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,81 +17,74 @@ import (
 	"flashsale/test/kit"
 )
 
-// life uses every script on one sale, and calls forget before each.
-func (b *bench) life(g *Gate, forget func()) {
+// life runs the scripts of a gate in one part on a new sale.
+func (b *bench) life() model.Offer {
 	b.Helper()
-	ctx := b.Context()
-	check := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
+	o := b.open(offer())
+	limit := model.Frequency{Limit: 9, Window: time.Minute}
+	if _, ok := b.count(o.ID, "u-1", limit); !ok {
+		b.Error("the first request is refused")
 	}
-	o := offer()
-	forget()
-	check(install(g, 1, contents(o)))
-	forget()
-	_, ok, err := g.Count(ctx, o.ID, "u-1", model.Frequency{Limit: 9, Window: time.Minute})
-	check(err)
-	if !ok {
-		b.Error("the first request came too soon")
-	}
-	forget()
 	a := attempt(o, "u-1", 2)
-	a.Frequency = model.Frequency{Limit: 9, Window: time.Minute}
-	outcome, err := admitOne(ctx, g, a, 1)
-	check(err)
-	if !outcome.Queued() {
-		b.Errorf("admit: %+v", outcome)
-	}
-	entries := b.read(g, o.ID)
-	forget()
-	check(g.Settled(ctx, o.ID, entries, []model.Outcome{{Verdict: model.Accepted}}))
-	forget()
-	check(g.CatchUp(ctx, o.ID, 5, 6, []model.GateChange{{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 1}}))
-	forget()
+	a.Frequency = limit
+	b.admit(a)
+	b.settle(o, b.read(o, all), accepted)
+	b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 1})
 	sale := o.Sale
 	sale.Revision, sale.LimitPerUser = 2, 5
-	check(g.Configure(ctx, sale))
-	forget()
-	ok, err = g.Close(ctx, o.ID, 2)
-	check(err)
-	if !ok {
-		b.Error("the gate can't be closed")
+	b.configure(sale)
+	if !b.close(o, 2) {
+		b.Error("the gate was not closed")
 	}
-	states, err := g.Peek(ctx, o.ID)
-	check(err)
-	if want := (model.GateState{Exists: true, Epoch: 1, Left: 9}); core(states[0]) != want {
-		b.Errorf("the gate is %+v, want %+v", states[0], want)
-	}
+	b.want(o, model.GateState{Exists: true, Epoch: 1, Left: 9})
+	return o
 }
 
-// TestHole25_ScriptsAreLoadedAgain flushes the scripts before each call.
+// TestHole25_ScriptsAreLoadedAgain removes all scripts from Redis before each call of one.
 func TestHole25_ScriptsAreLoadedAgain(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		b.life(b.gate, func() { must(b, b.client.ScriptFlush(b.Context())) })
+		flushing := b.as("flushing")
+		flushing.client.AddHook(scriptHook(func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error {
+			if script.Name() == "evalsha" {
+				must(b, b.client.ScriptFlush(ctx))
+			}
+			return run(ctx, script)
+		}))
+		flushing.life()
 	})
 }
 
-// TestHole25_RedisRestarts: the same client goes on after Redis came back empty.
+// TestHole25_RedisRestarts: without Redis there are errors, and no answer that there is no gate. The same client works again
+// after Redis has restarted without data.
 func TestHole25_RedisRestarts(t *testing.T) {
 	server := kit.Redis(t)
 	b := newBench(t, server.URL())
-	o := b.open(offer())
+	o := b.sale()
 	b.admit(attempt(o, "u-1", 1))
 	server.Kill()
-	if got, err := admitOne(t.Context(), b.gate, attempt(o, "u-2", 1), 1); err == nil || errors.Is(err, model.ErrNoGate) {
-		t.Errorf("without Redis: %+v, %v", got, err)
+	for range 3 {
+		if got, err := b.tryAdmit(attempt(o, "u-2", 1), 1); err == nil {
+			t.Errorf("admit without Redis: %+v", got)
+		}
+	}
+	if states, err := b.gate.Peek(t.Context(), o.ID); err == nil || errors.Is(err, redis.Nil) {
+		t.Errorf("peek without Redis: %+v, %v", states, err)
+	}
+	if version, err := b.gate.Version(t.Context()); err == nil || version != "" {
+		t.Errorf("the version without Redis: %q, %v", version, err)
+	}
+	if err := b.gate.Erase(t.Context(), o.ID); err == nil {
+		t.Error("erase without Redis: no error")
 	}
 	server.Restart()
-	if got, err := admitOne(t.Context(), b.gate, attempt(o, "u-2", 1), 1); !errors.Is(err, model.ErrNoGate) {
-		t.Errorf("an empty Redis: %+v, %v, want ErrNoGate", got, err)
+	if got := b.judge(attempt(o, "u-2", 1), 1); got.Verdict != model.NoGate {
+		t.Errorf("with an empty Redis: %+v", got)
 	}
-	b.life(b.gate, func() {})
+	b.life()
 }
 
-// TestHole42_RunsOnACluster runs the whole life of many sales over two nodes that share the slots, as a client
-// of a Redis Cluster sees them. Its hook refuses a script whose keys lie in two slots.
+// TestHole42_RunsOnACluster runs the scripts of many sales on two nodes that share the slots. The hook oneTag refuses a
+// script whose keys are in two slots.
 func TestHole42_RunsOnACluster(t *testing.T) {
 	low, high := kit.Redis(t), kit.Redis(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -104,28 +95,21 @@ func TestHole42_RunsOnACluster(t *testing.T) {
 			}, nil
 		},
 	})
-	client.AddHook(oneTag{t})
+	client.AddHook(oneTag(t))
 	t.Cleanup(func() { _ = client.Close() })
-	g := New(client, "here")
-	nodes := []*bench{newBench(t, low.URL()), newBench(t, high.URL())}
-	for _, node := range nodes {
-		for range 20 {
-			node.life(g, func() {})
-		}
-	}
+	b := newBench(t, low.URL()).over(client)
 	var sales []string
-	for i, node := range nodes {
-		keys := must(node, node.client.Keys(t.Context(), "fs:{*}:gate"))
-		if len(keys) == 0 {
-			t.Errorf("node %d has no sale of %d", i, 40)
-		}
-		for _, key := range keys {
-			sales = append(sales, hashTag(key))
+	for range 40 {
+		sales = append(sales, b.life().ID)
+	}
+	for _, node := range []*kit.RedisServer{low, high} {
+		if keys := newBench(t, node.URL()).keys("fs:{*}:gate"); len(keys) == 0 || len(keys) == len(sales) {
+			t.Errorf("a node has %d gates of %d", len(keys), len(sales))
 		}
 	}
-	states, err := g.Peek(t.Context(), sales...)
-	if err != nil || len(states) != 40 {
-		t.Fatalf("%d gates over both nodes, %v", len(states), err)
+	states, err := b.gate.Peek(t.Context(), sales...)
+	if err != nil || len(states) != len(sales) {
+		t.Fatalf("%d gates on both nodes, %v", len(states), err)
 	}
 	for i, s := range states {
 		if core(s) != (model.GateState{Exists: true, Epoch: 1, Left: 9}) {
@@ -134,226 +118,111 @@ func TestHole42_RunsOnACluster(t *testing.T) {
 	}
 }
 
-// TestHole42_ScriptsTouchOnlyDeclaredKeys reads every script: each key that it names is one of its KEYS, or the
-// parameter of a function that was given one.
-func TestHole42_ScriptsTouchOnlyDeclaredKeys(t *testing.T) {
-	declared := regexp.MustCompile(`^(KEYS\[[^\]]+\]|key)$`)
-	keysOf := func(command string, args []string) []string {
-		switch command {
-		case "TIME", "INFO":
-			return nil
-		case "UNLINK", "RENAME":
-			return args
-		case "XGROUP": // behind its subcommand
-			return args[1:2]
-		}
-		return args[:1]
+// scripts returns the text of each Lua file by its name.
+func scripts(t *testing.T) map[string]string {
+	t.Helper()
+	return texts(t, "lua/*.lua")
+}
+
+func texts(t *testing.T, pattern string) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files %s: %v", pattern, err)
 	}
+	list := make(map[string]string, len(paths))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[filepath.Base(path)] = string(text)
+	}
+	return list
+}
+
+// TestHole42_ScriptsTouchOnlyDeclaredKeys: each key in a call of Redis is one of KEYS, or the parameter of a function.
+func TestHole42_ScriptsTouchOnlyDeclaredKeys(t *testing.T) {
+	const one = `^, (KEYS\[[^\]]+\]|key)[,)]`
+	arguments := map[string]string{ // of the commands whose key is not their first argument, or not their only key
+		"TIME": `^\)`, "INFO": `^, 'server'\)`, "XGROUP": `^, 'CREATE', KEYS\[\d\],`,
+		"UNLINK": `^(, KEYS\[\d\])+\)`, "RENAME": `^(, KEYS\[\d\]){2}\)`,
+	}
+	call := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	calls := 0
 	for name, source := range scripts(t) {
 		code := regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(source, "")
-		for _, call := range luaCalls(t, code) {
-			calls++
-			command := strings.Trim(call[0], "'")
-			for _, key := range keysOf(command, call[1:]) {
-				if !declared.MatchString(key) {
-					t.Errorf("%s: %s touches %s, which is not declared", name, command, key)
-				}
+		found := call.FindAllStringSubmatchIndex(code, -1)
+		for _, at := range found {
+			command, rest := code[at[2]:at[3]], code[at[1]:]
+			want, special := arguments[command]
+			if !special {
+				want = one
+			}
+			if !regexp.MustCompile(want).MatchString(rest) {
+				t.Errorf("%s: %s has a key that is not declared: %.40s", name, command, rest)
 			}
 		}
-		if strings.Contains(code, "fs:") {
-			t.Errorf("%s makes a key by itself", name)
+		if n := strings.Count(code, "redis."); n != len(found) || strings.Contains(code, "fs:") {
+			t.Errorf("%s uses Redis %d times, %d of them in the form that this test reads, or makes a key", name, n, len(found))
 		}
-		if n := strings.Count(code, "redis."); n != len(luaCalls(t, code)) {
-			t.Errorf("%s uses more of Redis than calls", name)
-		}
+		calls += len(found)
 	}
 	if calls < 20 {
 		t.Errorf("only %d calls were found", calls)
 	}
 }
 
-// luaCalls gives the arguments of each redis.call and redis.pcall.
-func luaCalls(t *testing.T, code string) (calls [][]string) {
-	t.Helper()
-	for _, at := range regexp.MustCompile(`redis\.p?call\(`).FindAllStringIndex(code, -1) {
-		var args []string
-		depth, start := 0, at[1]
-		for i := at[1]; ; i++ {
-			if i == len(code) {
-				t.Fatalf("a call does not end: %.40q", code[at[0]:])
-			}
-			c := code[i]
-			if (c == ',' || c == ')') && depth == 0 {
-				args = append(args, strings.TrimSpace(code[start:i]))
-				start = i + 1
-				if c == ')' {
-					break
-				}
-			}
-			switch c {
-			case '(', '[':
-				depth++
-			case ')', ']':
-				depth--
-			}
-		}
-		calls = append(calls, args)
-	}
-	return calls
-}
-
-// TestScriptsHaveHeaders: what goes in and what comes out stands above every script.
+// TestScriptsHaveHeaders: each file begins with a comment that names its keys, arguments and results, and that of
+// admit.lua every code that Go knows.
 func TestScriptsHaveHeaders(t *testing.T) {
+	functions := map[string]bool{"frequency.lua": true, "run_id.lua": true, "window.lua": true} // parts of other scripts
+	header := regexp.MustCompile(`^(-- .*\n)+`)
 	for name, source := range scripts(t) {
-		t.Run(name, func(t *testing.T) {
-			var header []string
-			for line := range strings.Lines(source) {
-				if !strings.HasPrefix(line, "-- ") {
-					break
-				}
-				header = append(header, line)
-			}
-			text := strings.Join(header, "")
-			code := strings.TrimPrefix(source, text)
-			words := []string{"KEYS[1]", "ARGV", "Returns"}
-			if functions[name] {
-				words = []string{": ", "Gives"}
-			}
-			for _, word := range words {
-				if !strings.Contains(text, word) {
-					t.Errorf("the header lacks %s", word)
-				}
-			}
-			for _, used := range regexp.MustCompile(`KEYS\[\d\]`).FindAllString(code, -1) {
-				if !strings.Contains(text, used) {
-					t.Errorf("the header does not say what %s is", used)
-				}
-			}
-			if n := strings.Count(code, "\n"); n > 60 {
-				t.Errorf("%d lines of code", n)
-			}
-		})
-	}
-}
-
-// functions are files that other scripts start with.
-var functions = map[string]bool{"frequency.lua": true, "run_id.lua": true, "window.lua": true}
-
-// TestAdmitHeaderNamesEveryCode holds the header of admit.lua against the codes that Go reads.
-func TestAdmitHeaderNamesEveryCode(t *testing.T) {
-	header, _, _ := strings.Cut(scripts(t)["admit.lua"], "local ")
-	_, returns, _ := strings.Cut(header, "Returns")
-	code := scripts(t)["admit.lua"] + scripts(t)["window.lua"]
-	for want := codeAdmitted; want <= codeSoldOut; want++ {
-		if !regexp.MustCompile(`\b` + strconv.Itoa(want) + ` \w`).MatchString(returns) {
-			t.Errorf("the header does not say what %d means", want)
+		text := header.FindString(source)
+		code := strings.TrimPrefix(source, text)
+		words := []string{`KEYS\[1\]`, "ARGV", "Returns"}
+		if functions[name] {
+			words = []string{": ", "Gives"}
 		}
-	}
-	for _, m := range regexp.MustCompile(`(?:return|reply\[2 \* at - 1\] =) (\d+)`).FindAllStringSubmatch(code, -1) {
-		if n, err := strconv.Atoi(m[1]); err != nil || n > codeSoldOut {
-			t.Errorf("a code that Go does not read: %s", m[1])
+		for _, key := range regexp.MustCompile(`KEYS\[\d\]`).FindAllString(code, -1) {
+			words = append(words, regexp.QuoteMeta(key))
+		}
+		for want := codeAdmitted; name == "admit.lua" && want <= codeSoldOut; want++ {
+			words = append(words, fmt.Sprintf(`(?s)Codes:.*\b%d \w`, want))
+		}
+		for _, word := range words {
+			if !regexp.MustCompile(word).MatchString(text) {
+				t.Errorf("the header of %s lacks %s", name, word)
+			}
+		}
+		if n := strings.Count(code, "\n"); n > 60 {
+			t.Errorf("%s has %d lines of code", name, n)
 		}
 	}
 }
 
-// scripts are all the Lua files by their names.
-func scripts(t *testing.T) map[string]string {
-	t.Helper()
-	paths, err := filepath.Glob("lua/*.lua")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	all := make(map[string]string, len(paths))
-	for _, path := range paths {
-		source, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[filepath.Base(path)] = string(source)
-	}
-	return all
-}
-
-// TestHole42_KeysHaveTheSalesTag: every key is made in keys.go, and those of a sale carry its id in braces.
+// TestHole42_KeysHaveTheSalesTag: only keys.go makes keys, and all keys of a sale have the sale's tag.
 func TestHole42_KeysHaveTheSalesTag(t *testing.T) {
-	source, err := os.ReadFile("keys.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	makers := regexp.MustCompile(`(?m)^func (\w+Key)\(tag.*\{ return (.*) \}$`).FindAllStringSubmatch(string(source), -1)
-	if want := strings.Count(string(source), "(tag"); len(makers) != want || want < 5 {
-		t.Errorf("%d functions make keys of a sale, %d of them in the form that this test reads", want, len(makers))
-	}
-	for _, m := range makers {
-		if !strings.HasPrefix(m[2], `"fs:{" + tag + "}:`) {
-			t.Errorf("%s gives %s: it is not under the tag", m[1], m[2])
+	for path, text := range texts(t, "*.go") {
+		if strings.Contains(text, `"fs:`) && path != "keys.go" && !strings.HasSuffix(path, "_test.go") {
+			t.Errorf("%s makes a key", path)
 		}
 	}
-	if got := tagOf("S", 0, 1); got != "S" {
-		t.Errorf("the only part of a sale's gate has the tag %s", got)
-	}
-	if got := stagedKey(unitsKey("S"), "7"); hashTag(got) != "S" || got == unitsKey("S") {
-		t.Errorf("a staged key is %s", got)
-	}
-	// Whatever a user's id is made of, the tag stays the sale's: the first braces decide.
-	if got := counterKey("S", "a{b}c"); hashTag(got) != "S" {
-		t.Errorf("a counter's key is %s", got)
-	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		if path == "keys.go" || strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), `"fs:`) {
-			t.Errorf("%s makes a key by itself", path)
+	keys := map[string]bool{}
+	for _, key := range []string{
+		gateKey("S"), unitsKey("S"), idsKey("S"), streamKey("S"), stagedKey(unitsKey("S"), "7"), stagedKey(idsKey("S"), "7"),
+		counterKey("S", "a{b}c"), // the first braces of a key decide
+	} {
+		keys[key] = true
+		if hashTag(key) != "S" {
+			t.Errorf("the key %s is in the slot of %q", key, hashTag(key))
 		}
 	}
-}
-
-func TestOptions(t *testing.T) {
-	opts, err := Options("redis://user:pass@example.com:6380/3")
-	if err != nil {
-		t.Fatal(err)
+	if made := strings.Count(texts(t, "keys.go")["keys.go"], `"fs:{`); len(keys) != 7 || made != 5 {
+		t.Errorf("%d different keys, and %d functions make keys; does this test know all of them?", len(keys), made)
 	}
-	if opts.Addr != "example.com:6380" || opts.DB != 3 || opts.Username != "user" || opts.Password != "pass" {
-		t.Errorf("the options are %+v", opts)
-	}
-	if opts.DialTimeout <= 0 || opts.ReadTimeout <= 0 || opts.WriteTimeout <= 0 || opts.PoolSize <= 0 ||
-		opts.PoolTimeout <= 0 || opts.MaxRetries > 1 || !opts.ContextTimeoutEnabled {
-		t.Errorf("a wait or the pool has no bound: %+v", opts)
-	}
-	for _, url := range []string{"", "embedded", "http://example.com", "redis://example.com/x"} {
-		if _, err := Options(url); err == nil {
-			t.Errorf("%q passes", url)
-		}
-	}
-}
-
-// TestUnreachableRedisIsToldSoon: each dial may take a second where packets vanish, and a buyer waits for all.
-func TestUnreachableRedisIsToldSoon(t *testing.T) {
-	opts, err := Options("redis://example.invalid:6379/0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dials atomic.Int64
-	opts.Dialer = func(context.Context, string, string) (net.Conn, error) {
-		dials.Add(1)
-		return nil, errors.New("no way there")
-	}
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { _ = client.Close() })
-	if got, err := admitOne(t.Context(), New(client, "here"), attempt(offer(), "u-1", 1), 1); err == nil || errors.Is(err, model.ErrNoGate) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if n := dials.Load(); n > 1+retries {
-		t.Errorf("one attempt dialled %d times, want at most %d", n, 1+retries)
+	if got := tagsOf("S", 1); got[0] != "S" {
+		t.Errorf("the tag of the only part is %s", got[0])
 	}
 }

@@ -2,84 +2,69 @@ package gate
 
 import (
 	"errors"
+	"regexp"
+	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
 	"flashsale/test/kit"
 )
 
-// A gate that comes back from a disk or a replica may be older than what was sold since: it admits nobody until it is
-// installed anew, although all its keys are there and its epoch is the newest.
+// TestGateOfAnotherRedis copies a gate to another Redis process, like a restart from disk or a failover to a replica. The
+// copy may be older than the last sales. So it admits nothing until it is installed again, on any connection.
 func TestGateOfAnotherRedis(t *testing.T) {
 	server := kit.Redis(t)
-	opts, err := Options(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { _ = client.Close() })
-	g, o := New(client, "here"), offer()
-	if err := install(g, 1, contents(o)); err != nil {
-		t.Fatal(err)
-	}
-	state := func() model.GateState {
-		t.Helper()
-		states, err := g.Peek(t.Context(), o.ID)
-		if err != nil {
-			t.Fatal(err)
+	b := newBench(t, server.URL())
+	for _, o := range []model.Offer{offer(), offerIn(2)} {
+		b.open(o)
+		b.admit(attempt(o, "u-1", 1))
+		kept := map[string]string{}
+		for _, key := range b.keys("*") {
+			kept[key] = must(b, b.client.Dump(t.Context(), key))
 		}
-		return states[0]
-	}
-	admitted := func(user string) model.Verdict {
-		t.Helper()
-		got, err := g.Admit(t.Context(), o.ID, []model.Attempt{attemptUnder(o, user, 1, "key")}, 1)
-		if err != nil {
-			t.Fatal(err)
+		server.Restart()
+		for key, value := range kept {
+			must(b, b.client.RestoreReplace(t.Context(), key, 0, value))
 		}
-		return got[0].Verdict
+		b.want(o, model.GateState{Exists: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
+		b.unchanged(func() {
+			for _, instance := range []*bench{b, b.as("here"), b.as("there")} {
+				if got := instance.judge(attempt(o, "u-2", 1), 1); got.Verdict != model.NoGate {
+					t.Errorf("the gate of another Redis says %+v", got)
+				}
+			}
+			if _, err := b.gate.lend(t.Context(), tags(o.ID)[0], 1, 1); !errors.Is(err, errClosed) {
+				t.Errorf("the gate of another Redis lends: %v", err)
+			}
+		})
+		b.install(2, contents(o))
+		b.admit(attempt(o, "u-2", 1))
 	}
-	if got := admitted("u-1"); got != model.Accepted || !state().Open {
-		t.Fatalf("the gate as installed: %s, %+v", got, state())
-	}
+}
 
-	kept := map[string]string{}
-	for _, key := range []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID)} {
-		if kept[key], err = client.Dump(t.Context(), key).Result(); err != nil {
-			t.Fatal(err)
-		}
+// TestRedisWithoutInfo: if a Redis user may not run INFO, gates on that Redis are trusted.
+func TestRedisWithoutInfo(t *testing.T) {
+	server := kit.Redis(t)
+	operator := newBench(t, server.URL())
+	must(operator, operator.client.Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">word", "~*", "&*", "+@all", "-info"))
+	b := newBench(t, "redis://shop:word@"+server.Addr()+"/0")
+	for _, o := range []model.Offer{b.sale(), b.open(offerIn(2))} {
+		b.admit(attempt(o, "u-1", 1))
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
 	}
-	server.Restart()
-	for key, value := range kept {
-		if err := client.RestoreReplace(t.Context(), key, 0, value).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before := state()
-	if before.Open || !before.Exists || before.Epoch != 1 {
-		t.Errorf("on another Redis the gate is %+v", before)
-	}
-	if got := admitted("u-2"); got != model.NoGate {
-		t.Errorf("admitted by the gate of another Redis: %s", got)
-	}
-	if after := state(); after != before {
-		t.Errorf("the gate went from %+v to %+v", before, after)
-	}
-	if err := install(g, 2, contents(o)); err != nil {
-		t.Fatal(err)
-	}
-	if got := admitted("u-2"); got != model.Accepted || !state().Open {
-		t.Errorf("after a new install: %s, %+v", got, state())
-	}
+}
 
-	server.Kill()
-	for range 3 { // whoever it is that doesn't answer is not guessed
-		if got, err := admitOne(t.Context(), g, attemptUnder(o, "u-3", 1, "key"), 2); err == nil {
-			t.Errorf("without Redis: %+v", got)
+// TestVersion: the version is that of INFO; the embedded Redis has none.
+func TestVersion(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		got, err := b.gate.Version(b.Context())
+		info, unsupported := b.client.Info(b.Context(), "server").Result()
+		good := got == ""
+		if unsupported == nil {
+			good = regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(got) && strings.Contains(info, "redis_version:"+got+"\r\n")
 		}
-	}
-	if _, err := g.Peek(t.Context(), o.ID); err == nil || errors.Is(err, redis.Nil) {
-		t.Errorf("a look without Redis: %v", err)
-	}
+		if err != nil || !good {
+			b.Errorf("%q, %v, and INFO says %q", got, err, info)
+		}
+	})
 }

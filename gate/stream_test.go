@@ -2,9 +2,7 @@ package gate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,449 +12,346 @@ import (
 	"flashsale/model"
 )
 
-func TestReadGivesEachEntryOnce(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		if got := b.read(b.gate, o.ID); len(got) != 0 {
-			b.Fatalf("an empty stream gave %v", got)
-		}
-		var want []string
-		for i := range 5 {
-			a := attempt(o, fmt.Sprint("u-", i), 1)
-			b.admit(a)
-			want = append(want, a.ID)
-		}
-		var got []string
-		for _, step := range []struct {
-			gate  *Gate
-			count int
-		}{{b.gate, 2}, {b.instance("there"), 2}, {b.gate, 100}} {
-			entries, _, err := step.gate.Read(b.Context(), o.ID, step.count)
-			if err != nil || len(entries) > step.count {
-				b.Fatalf("%d entries of at most %d, %v", len(entries), step.count, err)
-			}
-			for _, e := range entries {
-				got = append(got, e.ID)
-			}
-		}
-		if !slices.Equal(got, want) {
-			b.Errorf("read %v, want %v", got, want)
-		}
-	})
-}
-
-// TestNoStreamIsNoError: a Redis that lost everything has nothing to settle.
-func TestNoStreamIsNoError(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		id := model.NewSaleID()
-		if entries, bad, err := b.gate.Read(b.Context(), id, 10); err != nil || len(entries)+len(bad) != 0 {
-			b.Errorf("read: %v %v %v", entries, bad, err)
-		}
-		if entries, bad, err := b.gate.Claim(b.Context(), id, 0, 10); err != nil || len(entries)+len(bad) != 0 {
-			b.Errorf("claim: %v %v %v", entries, bad, err)
-		}
-		if lengths, err := b.gate.StreamLengths(b.Context(), id); err != nil || !slices.Equal(lengths, []int64{0}) {
-			b.Errorf("lengths: %v %v", lengths, err)
-		}
-	})
-}
-
-// TestStreamLostAlone: of a gate's keys only the stream is gone, by an eviction or by hand, and the next attempt
-// makes a new one, that has no consumer group. To answer that there is nothing to settle would leave its buyer
-// waiting for ever.
-func TestStreamLostAlone(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		must(b, b.client.Del(b.Context(), streamKey(o.ID)))
-		b.admit(attempt(o, "u-1", 1))
-		if entries, _, err := b.gate.Read(b.Context(), o.ID, 10); err == nil && len(entries) == 0 {
-			b.Error("an admitted attempt is neither read nor missed")
-		}
-	})
-}
-
-func TestClaimTakesWhatOthersLeft(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		ctx := b.Context()
-		o := b.open(offer())
-		for i := range 3 {
-			b.admit(attempt(o, fmt.Sprint("u-", i), 1))
-		}
-		dead := b.instance("dead")
-		left, _, err := dead.Read(ctx, o.ID, 2) // and it never comes back to them
-		if err != nil || len(left) != 2 {
-			b.Fatalf("the dead one read %v, %v", left, err)
-		}
-		if got, _, err := b.gate.Claim(ctx, o.ID, time.Hour, 10); err != nil || len(got) != 0 {
-			b.Errorf("claimed before the time: %v, %v", got, err)
-		}
-		// Time passes for the first of them alone.
-		b.idle(o, "dead", left[0].StreamID, 2*time.Hour)
-		got, _, err := b.gate.Claim(ctx, o.ID, time.Hour, 10)
-		if err != nil || len(got) != 1 || got[0].Attempt != left[0].Attempt {
-			b.Fatalf("claimed %v, %v, want %v", got, err, left[0])
-		}
-		if again, _, err := b.gate.Claim(ctx, o.ID, time.Hour, 10); err != nil || len(again) != 0 {
-			b.Errorf("what was just claimed is idle again: %v, %v", again, err)
-		}
-		if fresh := b.read(b.gate, o.ID); len(fresh) != 1 {
-			b.Errorf("read %d entries that nobody had, want 1", len(fresh))
-		}
-	})
-}
-
-// idle makes an entry look as if its consumer had not touched it for so long.
-func (b *bench) idle(o model.Offer, consumer, streamID string, d time.Duration) {
+// admitted sends attempts of one unit by n users.
+func (b *bench) admitted(o model.Offer, n int) (attempts []model.Attempt) {
 	b.Helper()
-	args := []any{"XCLAIM", streamKey(o.ID), group, consumer, 0, streamID, "IDLE", d.Milliseconds(), "JUSTID"}
-	if err := b.client.Do(b.Context(), args...).Err(); err != nil {
-		b.Fatal(err)
+	for i := range n {
+		attempts = append(attempts, attempt(o, fmt.Sprint("u-", i), 1))
 	}
+	b.admitAll(attempts)
+	return attempts
 }
 
-func TestDeliveriesAreCounted(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		b.admit(attempt(o, "u-1", 1))
-		other := b.instance("there")
-		entry := b.read(b.gate, o.ID)[0]
-		for want := int64(1); want <= 4; want++ {
-			if entry.Deliveries != want {
-				b.Fatalf("delivery %d counts as %d", want, entry.Deliveries)
+// TestNoStreamIsNoError: a Redis that has lost its data has no entries.
+func TestNoStreamIsNoError(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.offer()
+		for name, entries := range map[string][]model.Entry{
+			"read": b.read(o, all), "claim": b.claim(o, 0, all), "own": b.own(o, all),
+			"unsettled": b.unsettled(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}),
+		} {
+			if len(entries) != 0 {
+				b.Errorf("%s: %v", name, entries)
 			}
-			claimer := []*Gate{b.gate, other}[want%2]
-			entries, _, err := claimer.Claim(b.Context(), o.ID, 0, 10)
-			if err != nil || len(entries) != 1 {
-				b.Fatalf("claimed %v, %v", entries, err)
-			}
-			entry = entries[0]
+		}
+		if lengths, err := b.gate.StreamLengths(b.Context(), o.ID); err != nil || !slices.Equal(lengths, make([]int64, b.parts)) {
+			b.Errorf("the lengths are %v, %v", lengths, err)
 		}
 	})
 }
 
-func TestClaimIsBounded(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		for i := range 5 {
-			b.admit(attempt(o, fmt.Sprint("u-", i), 1))
+// TestStreamLostAlone: only the stream of a gate is lost, and the next attempt creates it again, without a consumer
+// group. Its entry must be read all the same, since its buyer waits.
+func TestStreamLostAlone(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		for _, tag := range tags(o.ID) {
+			must(b, b.client.Del(b.Context(), streamKey(tag)))
 		}
-		b.read(b.instance("dead"), o.ID)
-		if got, _, err := b.gate.Claim(b.Context(), o.ID, 0, 3); err != nil || len(got) != 3 {
-			b.Errorf("claimed %d entries, %v, want 3", len(got), err)
+		a := attempt(o, "u-1", 1)
+		b.admit(a)
+		if got := b.read(o, all); len(got) != 1 || got[0].Attempt != a {
+			b.Errorf("read %v, want %v", got, a)
 		}
 	})
 }
 
-// TestBadEntries come from a hand, a bug or another version: nobody can settle them.
+// setIdle makes an entry look as if its consumer had not touched it for so long.
+func (b *bench) setIdle(e model.Entry, consumer string, d time.Duration) {
+	b.Helper()
+	stream := streamKey(home(e.SaleID, e.UserID))
+	b.check(b.client.Do(b.Context(), "XCLAIM", stream, group, consumer, 0, e.StreamID, "IDLE", d.Milliseconds(), "JUSTID").Err())
+}
+
+func TestClaimTakesEntriesOfDeadInstances(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		b.admitted(o, 3)
+		left := b.as("dead").read(o, all)
+		fresh := b.admitted(o, 1)
+		if len(left) != 3 {
+			b.Fatalf("the dead instance has read %v", left)
+		}
+		if got := b.claim(o, time.Hour, all); len(got) != 0 {
+			b.Errorf("claimed too early: %v", got)
+		}
+		b.setIdle(left[0], "dead", 2*time.Hour)
+		got := b.claim(o, time.Hour, all)
+		if len(got) != 1 || got[0].Attempt != left[0].Attempt {
+			b.Fatalf("claimed %v, want %v", got, left[0])
+		}
+		if again := b.claim(o, time.Hour, all); len(again) != 0 {
+			b.Errorf("claimed again at once: %v", again)
+		}
+		if got := b.read(o, all); len(got) != 1 || got[0].Attempt != fresh[0] {
+			b.Errorf("read %v, want the entry that no instance had", got)
+		}
+	})
+}
+
+func TestClaimIsBoundedAndCountsDeliveries(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.sale()
+		b.admitted(o, 5)
+		b.as("dead").read(o, all)
+		for i, tc := range []struct {
+			by    *bench
+			count int
+			want  []int64
+		}{{b, 3, []int64{2, 2, 2}}, {b.as("there"), all, []int64{3, 3, 3, 2, 2}}, {b, all, []int64{4, 4, 4, 3, 3}}} {
+			var deliveries []int64
+			for _, e := range tc.by.claim(o, 0, tc.count) {
+				deliveries = append(deliveries, e.Deliveries)
+			}
+			if !slices.Equal(deliveries, tc.want) {
+				b.Errorf("claim %d: the entries were delivered %v times, want %v", i, deliveries, tc.want)
+			}
+		}
+	})
+}
+
+// TestBadEntries: an entry that can't be settled is deleted and reported, in every way in which entries are read.
 func TestBadEntries(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := offer()
-		good := attempt(o, "u-1", 1)
-		fields := func(change map[string]string) []any {
-			all := map[string]string{
-				"id": good.ID, "user": "u-1", "n": "1", "hash": good.RequestHash, "epoch": "1", "instance": "here", "key": good.RequestKey,
-			}
-			maps.Copy(all, change)
-			var parts []string
-			for _, name := range []string{"id", "user", "n", "hash", "epoch", "instance", "key"} {
-				if all[name] != "-" {
-					parts = append(parts, all[name])
+	for _, way := range []string{"read", "claim", "rebuild"} {
+		t.Run(way, func(t *testing.T) {
+			eachGate(t, func(b *bench) {
+				o := b.sale()
+				good := attempt(o, "u-1", 1)
+				stream, hash := streamKey(home(o.ID, "u-1")), good.RequestHash
+				foreign := ids.Derive("u-1", model.NewSaleID(), "key")
+				names := map[string]string{} // by stream id
+				for name, text := range map[string]string{
+					"no text":                   "",
+					"an id only":                good.ID,
+					"no quantity":               good.ID + " u-1",
+					"no id":                     " u-1 1 " + hash + " 1 here key",
+					"an id without an order":    o.ID + " u-1 1 " + hash + " 1 here key",
+					"an id of another sale":     foreign + " u-1 1 " + hash + " 1 here key",
+					"no user":                   good.ID + "  1 " + hash + " 1 here key",
+					"a user with a space":       good.ID + " u 1 1 " + hash + " 1 here key",
+					"quantity zero":             good.ID + " u-1 0 " + hash + " 1 here key",
+					"a negative quantity":       good.ID + " u-1 -1 " + hash + " 1 here key",
+					"half a unit":               good.ID + " u-1 1.5 " + hash + " 1 here key",
+					"a quantity in words":       good.ID + " u-1 one " + hash + " 1 here key",
+					"a quantity out of range":   good.ID + " u-1 99999999999999999999 " + hash + " 1 here key",
+					"no request hash":           good.ID + " u-1 1  1 here key",
+					"no epoch":                  good.ID + " u-1 1 " + hash + "  here key",
+					"an epoch in words":         good.ID + " u-1 1 " + hash + " first here key",
+					"no request key":            good.ID + " u-1 1 " + hash + " 1 here",
+					"an empty request key":      good.ID + " u-1 1 " + hash + " 1 here ",
+					"another name than attempt": "another name",
+				} {
+					values := []any{"attempt", text}
+					if text == "another name" {
+						values[0] = "x"
+					}
+					names[must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: stream, Values: values}))] = name
 				}
-			}
-			if len(parts) == 0 {
-				return []any{"x", "y"}
-			}
-			return []any{"attempt", strings.Join(parts, " ")}
-		}
-		tests := map[string]map[string]string{
-			"no id":                     {"id": "-"},
-			"short id":                  {"id": o.ID},
-			"id of another sale":        {"id": ids.Derive("u-1", model.NewSaleID(), "key")},
-			"no user":                   {"user": "-"},
-			"a user's id with a space":  {"user": "u 1"},
-			"no quantity":               {"n": "-"},
-			"quantity zero":             {"n": "0"},
-			"negative quantity":         {"n": "-1"},
-			"half a unit":               {"n": "1.5"},
-			"quantity in words":         {"n": "one"},
-			"quantity past any number":  {"n": "99999999999999999999"},
-			"no epoch":                  {"epoch": "-"},
-			"epoch in words":            {"epoch": "first"},
-			"no request key":            {"key": ""},
-			"no request hash":           {"hash": "-"},
-			"nothing that an entry has": {"id": "-", "user": "-", "n": "-", "hash": "-", "key": "-", "instance": "-", "epoch": "-"},
-		}
-		for _, way := range []string{"read", "claimed", "found by a rebuild"} {
-			for name, change := range tests {
-				must(b, b.client.FlushAll(b.Context()))
-				b.open(o)
-				add := &redis.XAddArgs{Stream: streamKey(o.ID), Values: fields(change)}
-				badID := must(b, b.client.XAdd(b.Context(), add))
 				b.admit(good)
+
 				var entries []model.Entry
 				var bad []string
 				var err error
 				switch way {
 				case "read":
-					entries, bad, err = b.gate.Read(b.Context(), o.ID, 10)
-				case "claimed":
-					taken := &redis.XReadGroupArgs{Group: group, Consumer: "dead", Streams: []string{streamKey(o.ID), ">"}, Count: 10}
-					must(b, b.client.XReadGroup(b.Context(), taken))
-					entries, bad, err = b.gate.Claim(b.Context(), o.ID, 0, 10)
-				default:
-					bad, err = b.gate.Install(b.Context(), 2, []int64{2}, contents(o))
+					entries, bad, err = b.gate.Read(b.Context(), o.ID, all)
+				case "claim":
+					args := &redis.XReadGroupArgs{Group: group, Consumer: "dead", Streams: []string{stream, ">"}}
+					must(b, b.client.XReadGroup(b.Context(), args))
+					entries, bad, err = b.gate.Claim(b.Context(), o.ID, 0, all)
+				case "rebuild":
+					var lengths []int64
+					lengths, err = b.gate.StreamLengths(b.Context(), o.ID)
+					b.check(err)
+					bad, err = b.gate.Install(b.Context(), 2, lengths, contents(o))
 					entries = b.entries(o)
 				}
 				if err != nil || len(entries) != 1 || entries[0].Attempt != good {
-					b.Errorf("%s, %s: entries %+v, %v, want the good one", name, way, entries, err)
+					b.Errorf("the entries are %+v, %v, want the good one", entries, err)
 				}
-				if len(bad) != 1 || !strings.HasPrefix(bad[0], badID) {
-					b.Errorf("%s, %s: bad %q, want %s", name, way, bad, badID)
+				for _, text := range bad {
+					id, _, _ := strings.Cut(text, " ")
+					delete(names, id)
 				}
-				if n := must(b, b.client.XLen(b.Context(), streamKey(o.ID))); n != 1 {
-					b.Errorf("%s, %s: the stream has %d entries, want 1", name, way, n)
+				if len(names) > 0 {
+					b.Errorf("not reported: %v", names)
 				}
-			}
-		}
-	})
+				if n := must(b, b.client.XLen(b.Context(), stream)); n != 1 {
+					b.Errorf("the stream has %d entries, want 1", n)
+				}
+			})
+		})
+	}
 }
 
-// TestEntryOfKeyWithSpaces: the fields of an entry have spaces between them, and a request key may contain spaces.
-func TestEntryOfKeyWithSpaces(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		a := attemptUnder(o, "u-2", 2, " a key with spaces ")
-		b.admit(a)
-		entries := b.read(b.gate, o.ID)
-		if len(entries) != 1 || entries[0].Attempt != a || entries[0].Instance != "here" || entries[0].Epoch != 1 {
-			b.Fatalf("%+v, want %+v", entries, a)
-		}
-	})
-}
-
-// TestBadPackedEntries are deleted as those are that lack a field.
-func TestBadPackedEntries(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		good := attempt(o, "u-1", 1)
-		rest := " " + good.RequestHash + " 1 here key"
-		for name, text := range map[string]string{
-			"nothing":           "",
-			"no quantity":       good.ID + " u-1",
-			"quantity zero":     good.ID + " u-1 0" + rest,
-			"quantity in words": good.ID + " u-1 one" + rest,
-			"no user":           good.ID + "  1" + rest,
-			"of another sale":   ids.Derive("u-1", model.NewSaleID(), "key") + " u-1 1" + rest,
-			"epoch in words":    good.ID + " u-1 1 " + good.RequestHash + " first here key",
-			"no request hash":   good.ID + " u-1 1  1 here key",
-			"no request key":    good.ID + " u-1 1 " + good.RequestHash + " 1 here",
-		} {
-			must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: streamKey(o.ID), Values: []any{"attempt", text}}))
-			if entries, bad, err := b.gate.Read(b.Context(), o.ID, 10); err != nil || len(entries) != 0 || len(bad) != 1 {
-				b.Errorf("%s: entries %+v, bad %q, %v", name, entries, bad, err)
-			}
-		}
-		if n := must(b, b.client.XLen(b.Context(), streamKey(o.ID))); n != 0 {
-			b.Errorf("%d entries stay", n)
-		}
-	})
-}
-
-// TestHole53_InstallReadsEveryPage of a stream, of which the database knows some entries, and takes nothing from its consumers.
+// TestHole53_InstallReadsEveryPage of a stream of which the database knows some entries.
 func TestHole53_InstallReadsEveryPage(t *testing.T) {
 	eachRedis(t, func(b *bench) {
+		const n = 2*page + 7
 		o := offer()
 		o.Stock.Available, o.LimitPerUser = 3000, 3000
 		b.open(o)
-		pipe := b.client.Pipeline()
-		const n = 2*page + 7
-		for i := range n {
-			a := attemptUnder(o, "u-1", 1, fmt.Sprint("key-", i))
-			text := strings.Join([]string{a.ID, a.UserID, "1", a.RequestHash, "1", "here", a.RequestKey}, " ")
-			pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: streamKey(o.ID), Values: []any{"attempt", text}})
-			if i%100 == 0 || i == n-1 { // few enough for the time that one answer may take on a busy machine
-				if _, err := pipe.Exec(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
+		attempts := make([]model.Attempt, n)
+		for i := range attempts {
+			attempts[i] = attemptUnder(o, "u-1", 1, fmt.Sprint("key-", i))
 		}
+		b.admitAll(attempts)
 		c := contents(o)
-		for i, e := range b.entries(o) {
+		for i, a := range attempts {
 			if i%page == 2 {
-				c.Requests[e.ID] = model.Request{Quantity: 1, Hash: e.RequestHash}
+				c.Requests[a.ID] = request(a)
 				c.Units["u-1"]++
 				c.Of.Stock.Available--
 			}
 		}
 		c.Units["u-2"] = 1
-		if err := install(b.gate, 2, c); err != nil {
-			b.Fatal(err)
-		}
+		b.install(2, c)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 3000 - n, Inflight: n - 3, Stream: n - 3})
-		b.wantUnits(o, map[string]string{"u-1": strconv.Itoa(n), "u-2": "1"})
-		if got := b.read(b.gate, o.ID); len(got) != 1000 || slices.ContainsFunc(got, func(e model.Entry) bool { return e.RequestKey == "key-2" }) {
-			b.Errorf("then read %d entries, want 1000", len(got))
+		b.wantUnits(o, map[string]int{"u-1": n, "u-2": 1})
+		settled := func(e model.Entry) bool { return e.RequestKey == "key-2" }
+		if got := b.read(o, all); len(got) != all || slices.ContainsFunc(got, settled) {
+			b.Errorf("read %d entries, want %d without the settled one", len(got), all)
 		}
 	})
 }
 
-// TestSettledCredits shows for every outcome what the gate gets back, and that a second time gives nothing.
+// TestSettledCredits shows what the gate gets back for each outcome, and that a second call gives nothing back.
 func TestSettledCredits(t *testing.T) {
 	order := &model.Order{ID: "any"}
-	tests := map[string]struct {
-		outcome model.Outcome
-		left    int64 // of 10, after 2 were admitted
-		units   string
-	}{
-		"an order":                    {model.Outcome{Verdict: model.Accepted, Order: order}, 8, "2"},
-		"an order made before":        {model.Outcome{Verdict: model.Accepted, Order: order, Repeated: true}, 8, "2"},
-		"sold out":                    {model.Outcome{Verdict: model.SoldOut}, 8, ""},
-		"sold out, told before":       {model.Outcome{Verdict: model.SoldOut, Repeated: true}, 8, ""},
-		"limit reached":               {model.Outcome{Verdict: model.LimitReached}, 10, ""},
-		"sale not found":              {model.Outcome{Verdict: model.NotFound}, 10, ""},
-		"can't be settled":            {model.Outcome{Verdict: model.ReasonFailed}, 10, ""},
-		"another request, other path": {model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}, 10, ""},
-	}
-	eachRedis(t, func(b *bench) {
-		for name, tc := range tests {
-			o := b.open(offer())
+	eachGate(t, func(b *bench) {
+		for _, tc := range []struct {
+			outcome model.Outcome
+			left    int64 // of 10 units, after 2 were admitted
+			units   map[string]int
+		}{
+			{model.Outcome{Verdict: model.Accepted, Order: order}, 8, map[string]int{"u-1": 2}},
+			{model.Outcome{Verdict: model.Accepted, Order: order, Repeated: true}, 8, map[string]int{"u-1": 2}},
+			{soldOut, 8, map[string]int{}},
+			{model.Outcome{Verdict: model.SoldOut, Repeated: true}, 8, map[string]int{}},
+			{limitReached, 10, map[string]int{}},
+			{model.Outcome{Verdict: model.NotFound}, 10, map[string]int{}},
+			{model.Outcome{Verdict: model.ReasonFailed}, 10, map[string]int{}},
+			{mismatch, 10, map[string]int{}},
+		} {
+			o := b.sale()
 			b.admit(attempt(o, "u-1", 2))
-			entries := b.read(b.gate, o.ID)
-			for _, time := range []string{"once", "twice"} {
-				b.settled(o, entries, tc.outcome)
-				want := model.GateState{Exists: true, Open: true, Epoch: 1, Left: tc.left}
-				if got := b.peek(o.ID); got != want {
-					b.Errorf("%s, %s: %+v, want %+v", name, time, got, want)
+			entries := b.read(o, all)
+			for _, times := range []string{"once", "twice"} {
+				b.settle(o, entries, tc.outcome)
+				if got, want := b.peek(o), (model.GateState{Exists: true, Open: true, Epoch: 1, Left: tc.left}); got != want {
+					b.Errorf("%+v, %s: the gate is %+v, want %+v", tc.outcome, times, got, want)
 				}
-				if got := b.units(o)["u-1"]; got != tc.units {
-					b.Errorf("%s, %s: the user has %q units, want %q", name, time, got, tc.units)
-				}
+				b.wantUnits(o, tc.units)
 			}
-			if pending := must(b, b.client.XPending(b.Context(), streamKey(o.ID), group)); pending.Count != 0 {
-				b.Errorf("%s: %d entries are not acknowledged", name, pending.Count)
+			if pending := must(b, b.client.XPending(b.Context(), streamKey(home(o.ID, "u-1")), group)); pending.Count != 0 {
+				b.Errorf("%+v: %d entries are not acknowledged", tc.outcome, pending.Count)
 			}
 		}
 	})
 }
 
-// TestSettledBatch settles many at once, of which some were acknowledged before.
+// TestSettledBatch settles entries with several outcomes, of which one was settled before.
 func TestSettledBatch(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		for _, user := range []string{"u-1", "u-2", "u-2", "u-3"} {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		outcomes := map[string]model.Outcome{"a": soldOut, "b": accepted, "c": limitReached, "d": accepted}
+		for _, user := range []string{"a", "b", "c", "d", "d"} {
 			b.admit(attempt(o, user, 1))
 		}
-		entries := b.read(b.gate, o.ID)
-		yes, full, limit := model.Outcome{Verdict: model.Accepted}, model.Outcome{Verdict: model.SoldOut}, model.Outcome{Verdict: model.LimitReached}
-		b.settled(o, entries[1:2], yes)
-		b.settled(o, entries, full, yes, limit, yes)
-		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 7})
-		b.wantUnits(o, map[string]string{"u-2": "1", "u-3": "1"})
-		b.settled(o, nil)
-	})
-}
-
-// TestSettledWithoutAGate: only the stream is left of a gate. Nothing else may come into being.
-func TestSettledWithoutAGate(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		b.admit(attempt(o, "u-1", 1))
-		entries := b.read(b.gate, o.ID)
-		must(b, b.client.Del(b.Context(), gateKey(o.ID), unitsKey(o.ID)))
-		b.settled(o, entries, model.Outcome{Verdict: model.LimitReached})
-		b.want(o, model.GateState{})
-		b.wantUnits(o, map[string]string{})
-	})
-}
-
-// TestHole13_FailedAttemptGivesItsUnitBackOnce: the same refusal is brought to the gate again and again, by the
-// consumer that settled it and by one that claimed it meanwhile.
-func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offer())
-		b.admit(attempt(o, "u-1", 1))
-		b.admit(attempt(o, "u-2", 1))
-		entries := b.read(b.gate, o.ID)
-		other := b.instance("there")
-		claimed, _, err := other.Claim(b.Context(), o.ID, 0, 10)
-		if err != nil || len(claimed) != 2 {
-			b.Fatalf("claimed %v, %v", claimed, err)
-		}
-		refused := []model.Outcome{{Verdict: model.LimitReached}}
-		for range 3 {
-			b.settled(o, entries[:1], refused...)
-			if err := other.Settled(b.Context(), o.ID, claimed[:1], refused); err != nil {
-				b.Fatal(err)
+		var entries []model.Entry
+		var list []model.Outcome
+		for _, e := range b.read(o, all) {
+			if e.UserID == "b" {
+				b.settle(o, []model.Entry{e}, accepted)
 			}
+			entries, list = append(entries, e), append(list, outcomes[e.UserID])
+		}
+		b.settle(o, entries, list...)
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 6})
+		b.wantUnits(o, map[string]int{"b": 1, "d": 2})
+		b.settle(o, nil)
+	})
+}
+
+// TestSettledWithoutAGate: only the stream of a gate exists. To settle its entries creates no other key.
+func TestSettledWithoutAGate(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		b.admit(attempt(o, "u-1", 1))
+		entries := b.read(o, all)
+		for _, tag := range tags(o.ID) {
+			must(b, b.client.Del(b.Context(), gateKey(tag), unitsKey(tag)))
+		}
+		b.settle(o, entries, limitReached)
+		b.want(o, model.GateState{})
+		b.wantUnits(o, map[string]int{})
+	})
+}
+
+// TestHole13_FailedAttemptGivesItsUnitBackOnce: the same refusal is settled again and again, by the instance that has
+// read the entry and by one that has claimed it.
+func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		b.admitted(o, 2)
+		there := b.as("there")
+		of := func(user string, entries []model.Entry) []model.Entry {
+			return slices.DeleteFunc(entries, func(e model.Entry) bool { return e.UserID != user })
+		}
+		read, claimed := of("u-0", b.read(o, all)), of("u-0", there.claim(o, 0, all))
+		for range 3 {
+			b.settle(o, read, limitReached)
+			there.settle(o, claimed, limitReached)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
-		b.wantUnits(o, map[string]string{"u-2": "1"})
+		b.wantUnits(o, map[string]int{"u-1": 1})
 	})
 }
 
-// TestUnsettled: of entries that came another way than by the stream, those count that the stream still has, each once,
-// and nobody claims them meanwhile.
+// TestUnsettled: of entries that a queue has delivered, those are settled that the stream still has, each once, and no
+// other instance claims them meanwhile.
 func TestUnsettled(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		ctx := b.Context()
-		o := b.open(offer())
-		for i := range 4 {
-			b.admit(attempt(o, fmt.Sprint("u-", i), 1))
+		o := b.sale()
+		b.admitted(o, 4)
+		there := b.as("there")
+		entries := there.read(o, 3) // no instance has the fourth
+		b.settle(o, entries[:1], accepted)
+		b.setIdle(entries[1], "there", time.Hour)
+		if got := b.unsettled(o, slices.Concat(entries, b.entries(o)[2:], entries)); !slices.Equal(got, entries[1:]) {
+			b.Errorf("unsettled are %v, want %v", got, entries[1:])
 		}
-		there := b.instance("there")
-		entries, _, err := there.Read(ctx, o.ID, 3) // the fourth is new, and nobody's
-		if err != nil || len(entries) != 3 {
-			b.Fatalf("%v, %v", entries, err)
+		if claimed := there.claim(o, time.Minute, all); len(claimed) != 0 {
+			b.Errorf("claimed although another instance settles them: %v", claimed)
 		}
-		b.settled(o, entries[:1], model.Outcome{Verdict: model.Accepted})
-		b.idle(o, "there", entries[1].StreamID, time.Hour)
-		asked := slices.Concat(entries, b.entries(o)[2:], entries)
-		got, err := b.gate.Unsettled(ctx, o.ID, asked)
-		if err != nil || !slices.Equal(got, entries[1:]) {
-			b.Errorf("unsettled are %v, %v; want %v", got, err, entries[1:])
-		}
-		if claimed, _, err := there.Claim(ctx, o.ID, time.Minute, 10); err != nil || len(claimed) != 0 {
-			b.Errorf("claimed what is being settled: %v, %v", claimed, err)
-		}
-		b.settled(o, entries[1:], model.Outcome{Verdict: model.Accepted}, model.Outcome{Verdict: model.Accepted})
-		if got, err := b.gate.Unsettled(ctx, o.ID, entries); err != nil || len(got) != 0 {
-			b.Errorf("unsettled after all are settled: %v, %v", got, err)
-		}
-		must(b, b.client.Del(ctx, streamKey(o.ID)))
-		if got, err := b.gate.Unsettled(ctx, o.ID, entries); err != nil || len(got) != 0 {
-			b.Errorf("unsettled without a stream: %v, %v", got, err)
+		b.settle(o, entries[1:], accepted)
+		if got := b.unsettled(o, entries); len(got) != 0 {
+			b.Errorf("unsettled after all are settled: %v", got)
 		}
 	})
 }
 
-// TestOwn: an instance finds what it has taken and nobody has settled; not what is new, or another's.
-func TestOwn(t *testing.T) {
+// TestReadAndOwn: each entry is read once, in the order of the stream. An instance finds the entries that it has read and
+// that are not settled.
+func TestReadAndOwn(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		ctx := b.Context()
-		o := b.open(offer())
-		if got, _, err := b.gate.Own(ctx, o.ID, 10); err != nil || len(got) != 0 {
-			b.Errorf("own of an empty stream: %v, %v", got, err)
+		o := b.sale()
+		attempts := b.admitted(o, 5)
+		mine := b.read(o, 3)
+		for i, e := range slices.Concat(mine, b.as("there").read(o, 1), b.as("elsewhere").read(o, all)) {
+			if e.Attempt != attempts[i] {
+				b.Errorf("entry %d is %+v, want %+v", i, e.Attempt, attempts[i])
+			}
 		}
-		for i := range 5 {
-			b.admit(attempt(o, fmt.Sprint("u-", i), 1))
+		if len(mine) != 3 {
+			b.Errorf("%d entries of at most 3", len(mine))
 		}
-		mine, _, err := b.gate.Read(ctx, o.ID, 3)
-		if err != nil {
-			b.Fatal(err)
+		b.settle(o, mine[:1], accepted)
+		if got := b.own(o, all); !slices.Equal(got, mine[1:]) {
+			b.Errorf("own entries are %v, want %v", got, mine[1:])
 		}
-		others, _, err := b.instance("there").Read(ctx, o.ID, 1)
-		if err != nil || len(others) != 1 {
-			b.Fatalf("%v, %v", others, err)
-		}
-		b.settled(o, mine[:1], model.Outcome{Verdict: model.Accepted})
-		if got, bad, err := b.gate.Own(ctx, o.ID, 10); err != nil || len(bad) != 0 || !slices.Equal(got, mine[1:]) {
-			b.Errorf("own are %v, %q, %v; want %v", got, bad, err, mine[1:])
-		}
-		if got, _, err := b.gate.Own(ctx, o.ID, 1); err != nil || !slices.Equal(got, mine[1:2]) {
-			b.Errorf("the oldest of the own is %v, %v; want %v", got, err, mine[1])
-		}
-		if got, _, err := b.gate.Own(ctx, model.NewSaleID(), 10); err != nil || len(got) != 0 {
-			b.Errorf("own without a stream: %v, %v", got, err)
+		if got := b.own(o, 1); !slices.Equal(got, mine[1:2]) {
+			b.Errorf("the oldest own entry is %v, want %v", got, mine[1])
 		}
 	})
 }

@@ -20,94 +20,145 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // every error is returned, and some are meant to happen
+	logging.Disable() // go-redis would log the broken connections that tests cause on purpose
 	kit.Main(m)
 }
 
-// patience bounds each wait for an event that has to come.
-const patience = time.Minute
+const (
+	// patience bounds each wait for an event that must come.
+	patience = time.Minute
+	// all is more entries than any of these tests reads at a time.
+	all = 1000
+)
 
-// bench is one Redis with a gate on it, and the test's own look behind the gate.
+var (
+	accepted     = model.Outcome{Verdict: model.Accepted}
+	repeated     = model.Outcome{Verdict: model.Accepted, Repeated: true}
+	mismatch     = model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
+	soldOut      = model.Outcome{Verdict: model.SoldOut}
+	limitReached = model.Outcome{Verdict: model.LimitReached}
+)
+
+// bench is one Redis, the gates of one instance on it, and a client for what a test reads or changes behind the gates.
 type bench struct {
-	*testing.T
+	testing.TB
 	url    string
 	client *redis.Client
 	gate   *Gate
+	parts  int // of the gates of the offers that sale and offer return
 }
 
-// eachRedis runs a test on every kind of Redis that the engine runs on.
+// eachRedis runs a test on every kind of Redis that the engine supports.
 func eachRedis(t *testing.T, run func(b *bench)) {
 	t.Helper()
-	t.Run("embedded", func(t *testing.T) {
-		server, err := embedded.StartRedis()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Close)
-		run(newBench(t, server.URL()))
-	})
-	t.Run("redis-server", func(t *testing.T) { run(newBench(t, kit.Redis(t).URL())) })
+	onEach(t, 1, run)
 }
 
-func newBench(t *testing.T, url string) *bench {
+// eachGate runs a test on every kind of Redis, with gates in one part and in three parts.
+func eachGate(t *testing.T, run func(b *bench)) {
 	t.Helper()
-	b := &bench{T: t, url: url}
-	b.client = b.connect()
-	b.gate = New(b.client, "here", partsOf)
-	return b
+	for _, parts := range []int{1, 3} {
+		t.Run(fmt.Sprint("parts=", parts), func(t *testing.T) { onEach(t, parts, run) })
+	}
 }
 
-// inParts are the sales of these tests whose gates are in several parts, with their number.
-var inParts sync.Map
-
-func partsOf(_ context.Context, saleID string) (int, error) {
-	n, several := inParts.Load(saleID)
-	if !several {
-		return 1, nil
+func onEach(t *testing.T, parts int, run func(b *bench)) {
+	t.Helper()
+	on := func(t *testing.T, url string) {
+		b := newBench(t, url)
+		b.parts = parts
+		run(b)
 	}
-	return n.(int), nil
+	t.Run("embedded", func(t *testing.T) { on(t, embeddedRedis(t)) })
+	t.Run("redis-server", func(t *testing.T) { on(t, kit.Redis(t).URL()) })
+}
+
+// embeddedRedis starts a Redis inside the process, which ends with the test.
+func embeddedRedis(t testing.TB) (url string) {
+	t.Helper()
+	server, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server.URL()
+}
+
+func newBench(t testing.TB, url string) *bench {
+	t.Helper()
+	return (&bench{TB: t, url: url, parts: 1}).as("here")
+}
+
+// as returns the bench of another instance of the engine on the same Redis.
+func (b *bench) as(instance string) *bench {
+	b.Helper()
+	other := *b
+	other.client = b.connect()
+	other.gate = New(other.client, instance, partsOf)
+	return &other
+}
+
+// over returns a bench whose gates are reached by another client.
+func (b *bench) over(client redis.UniversalClient) *bench {
+	other := *b
+	other.gate = New(client, "here", partsOf)
+	return &other
 }
 
 func (b *bench) connect() *redis.Client {
 	b.Helper()
 	opts, err := Options(b.url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.check(err)
 	opts.ReadTimeout = patience // a test may read more at once than the engine does, on a busy machine
 	client := redis.NewClient(opts)
-	client.AddHook(oneTag{b.T})
+	client.AddHook(oneTag(b))
 	b.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// instance is the gate of another instance of the engine on the same Redis.
-func (b *bench) instance(name string) *Gate { return New(b.connect(), name, partsOf) }
+// dial returns a client that Connect or ConnectReplicas has made.
+func dial(t testing.TB, connect func(address string) (redis.UniversalClient, error), address string) redis.UniversalClient {
+	t.Helper()
+	client, err := connect(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
 
-// oneTag fails the test when a script gets keys that a Redis Cluster would not let it have together.
-type oneTag struct{ t *testing.T }
+// scriptHook replaces each run of a script.
+type scriptHook func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error
 
-func (oneTag) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (oneTag) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (h oneTag) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			n, _ := cmd.Args()[2].(int)
-			for _, key := range cmd.Args()[3 : 3+n] {
-				if first := cmd.Args()[3]; hashTag(key) == "" || hashTag(key) != hashTag(first) {
-					h.t.Errorf("one script with the keys %v and %v", first, key)
-				}
-			}
+		if name := cmd.Name(); name != "evalsha" && name != "eval" {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		return h(ctx, cmd.(*redis.Cmd), next)
 	}
 }
 
-// hashTag is the part of a key that decides its slot, empty if the whole key would.
+// oneTag fails the test if a script gets keys of several slots, which a Redis Cluster would refuse.
+func oneTag(t testing.TB) scriptHook {
+	return func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error {
+		keys := script.Args()[3 : 3+script.Args()[2].(int)]
+		for _, key := range keys {
+			if hashTag(key) == "" || hashTag(key) != hashTag(keys[0]) {
+				t.Errorf("one script has the keys %v and %v", keys[0], key)
+			}
+		}
+		return run(ctx, script)
+	}
+}
+
+// hashTag returns the part of a key in braces, which decides the key's slot, or an empty string if the key has none.
 func hashTag(key any) string {
 	_, rest, _ := strings.Cut(fmt.Sprint(key), "{")
 	tag, _, found := strings.Cut(rest, "}")
@@ -119,7 +170,18 @@ func hashTag(key any) string {
 
 var ids = model.NewOrderIDs([]byte("a key for tests"))
 
-// offer is an open sale of 10 units, at most 2 for each user, at version 5 of its stock.
+// inParts has the number of parts of each sale whose gate has several.
+var inParts sync.Map
+
+func partsOf(_ context.Context, saleID string) (int, error) {
+	n, several := inParts.Load(saleID)
+	if !several {
+		return 1, nil
+	}
+	return n.(int), nil
+}
+
+// offer returns an open sale of 10 units, at most 2 for each user, at version 5 of its stock.
 func offer() model.Offer {
 	now := time.Now().Truncate(time.Millisecond)
 	id := model.NewSaleID()
@@ -132,7 +194,7 @@ func offer() model.Offer {
 	}
 }
 
-// offerIn is an offer whose gate is in parts.
+// offerIn returns an offer whose gate has several parts.
 func offerIn(parts int) model.Offer {
 	o := offer()
 	o.Parts = parts
@@ -140,43 +202,40 @@ func offerIn(parts int) model.Offer {
 	return o
 }
 
-func contents(o model.Offer) kit.Contents { return kit.ContentsOf(o) }
-
-// install calls Install with the lengths that the streams have now.
-func install(g *Gate, epoch int64, c kit.Contents) error {
-	lengths, err := g.StreamLengths(context.Background(), c.Of.ID)
-	if err != nil {
-		return err
+// offer returns an offer whose gate has as many parts as the bench says.
+func (b *bench) offer() model.Offer {
+	if b.parts == 1 {
+		return offer()
 	}
-	_, err = g.Install(context.Background(), epoch, lengths, c)
-	return err
+	return offerIn(b.parts)
 }
 
-// entries are all of a sale's streams, taken by nobody.
-func (b *bench) entries(o model.Offer) (entries []model.Entry) {
-	b.Helper()
-	for _, tag := range tagsOf(o.ID, max(o.Parts, 1)) {
-		for _, m := range must(b, b.client.XRange(b.Context(), streamKey(tag), "-", "+")) {
-			e, ok := parseEntry(o.ID, m)
-			if !ok {
-				b.Fatalf("no entry: %v", m)
+// tags returns the hash tags of the parts of a sale's gate.
+func tags(saleID string) []string {
+	parts, _ := partsOf(context.Background(), saleID)
+	return tagsOf(saleID, parts)
+}
+
+// home returns the hash tag of the part that holds the data of a user.
+func home(saleID, user string) string {
+	of := tags(saleID)
+	return of[homeOf(user, len(of))]
+}
+
+// userAt returns the n-th user whose data is in a part of a sale's gate.
+func userAt(o model.Offer, part, n int) string {
+	for i := 0; ; i++ {
+		if user := fmt.Sprint("u-", i); homeOf(user, len(tags(o.ID))) == part {
+			if n--; n < 0 {
+				return user
 			}
-			entries = append(entries, e)
 		}
 	}
-	return entries
 }
 
-// open installs the gate of an offer with epoch 1.
-func (b *bench) open(o model.Offer) model.Offer {
-	b.Helper()
-	if err := install(b.gate, 1, contents(o)); err != nil {
-		b.Fatal(err)
-	}
-	return o
-}
+func contents(o model.Offer) kit.Contents { return kit.ContentsOf(o) }
 
-// attempt is a user's wish for n units, under a request key of its own.
+// attempt returns a purchase of n units under a request key of its own.
 func attempt(o model.Offer, user string, n int) model.Attempt {
 	return attemptUnder(o, user, n, "key-"+strconv.FormatInt(time.Now().UnixNano(), 36))
 }
@@ -188,87 +247,212 @@ func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	}
 }
 
-// told tells the gate of changes that follow each other behind what it was installed with.
-func (b *bench) told(o model.Offer, changes ...model.GateChange) {
+// request returns what the gate stores about an attempt.
+func request(a model.Attempt) model.Request {
+	return model.Request{Quantity: a.Quantity, Hash: a.RequestHash}
+}
+
+func (b *bench) check(err error) {
 	b.Helper()
-	if err := b.gate.CatchUp(b.Context(), o.ID, o.Stock.Version, changes[len(changes)-1].Version, changes); err != nil {
+	if err != nil {
 		b.Fatal(err)
 	}
+}
+
+// must returns the result of a command that has to succeed.
+func must[T any](b *bench, cmd interface{ Result() (T, error) }) T {
+	b.Helper()
+	value, err := cmd.Result()
+	b.check(err)
+	return value
+}
+
+// tryInstall calls Install with the present lengths of the streams.
+func (b *bench) tryInstall(epoch int64, c kit.Contents) error {
+	lengths, err := b.gate.StreamLengths(b.Context(), c.Of.ID)
+	if err != nil {
+		return err
+	}
+	_, err = b.gate.Install(b.Context(), epoch, lengths, c)
+	return err
+}
+
+func (b *bench) install(epoch int64, c kit.Contents) {
+	b.Helper()
+	b.check(b.tryInstall(epoch, c))
+}
+
+// open installs the gate of an offer with epoch 1.
+func (b *bench) open(o model.Offer) model.Offer {
+	b.Helper()
+	b.install(1, contents(o))
+	return o
+}
+
+// sale returns an offer with an open gate.
+func (b *bench) sale() model.Offer {
+	b.Helper()
+	return b.open(b.offer())
+}
+
+func (b *bench) close(o model.Offer, epoch int64) (ok bool) {
+	b.Helper()
+	ok, err := b.gate.Close(b.Context(), o.ID, epoch)
+	b.check(err)
+	return ok
+}
+
+func (b *bench) configure(sale model.Sale) {
+	b.Helper()
+	b.check(b.gate.Configure(b.Context(), sale))
+}
+
+// catchUp applies changes to a gate, from the version with which it was installed to that of the last change.
+func (b *bench) catchUp(o model.Offer, changes ...model.GateChange) {
+	b.Helper()
+	b.check(b.gate.CatchUp(b.Context(), o.ID, o.Stock.Version, changes[len(changes)-1].Version, changes))
+}
+
+// tryAdmit judges one attempt.
+func (b *bench) tryAdmit(a model.Attempt, epoch int64) (model.Outcome, error) {
+	outcomes, err := b.gate.Admit(b.Context(), a.SaleID, []model.Attempt{a}, epoch)
+	if err != nil {
+		return model.Outcome{}, err
+	}
+	return outcomes[0], nil
+}
+
+func (b *bench) judge(a model.Attempt, epoch int64) model.Outcome {
+	b.Helper()
+	got, err := b.tryAdmit(a, epoch)
+	b.check(err)
+	return got
+}
+
+func (b *bench) verdict(a model.Attempt) model.Verdict {
+	b.Helper()
+	return b.judge(a, 0).Verdict
 }
 
 // admit sends an attempt that has to be admitted.
 func (b *bench) admit(a model.Attempt) {
 	b.Helper()
-	got, err := admitOne(b.Context(), b.gate, a, 0)
-	if err != nil || got != (model.Outcome{Verdict: model.Accepted}) {
-		b.Fatalf("admit: %+v, %v", got, err)
+	if got := b.judge(a, 0); got != accepted {
+		b.Fatalf("admit: %+v", got)
 	}
 }
 
-// code runs admit.lua itself; the quantity goes in as it is.
-func (b *bench) code(a model.Attempt, quantity any, epoch int64) int64 {
+// admitAll sends attempts that have to be admitted, in batches of the largest size that callers use.
+func (b *bench) admitAll(attempts []model.Attempt) {
 	b.Helper()
-	keys := []string{gateKey(a.SaleID), unitsKey(a.SaleID), idsKey(a.SaleID), streamKey(a.SaleID), counterKey(a.SaleID, a.UserID)}
-	reply, err := admitScript.Run(b.Context(), b.client, keys, "here", epoch,
-		a.ID, a.UserID, quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds()).Int64Slice()
-	if err != nil || len(reply) != 2 {
-		b.Fatalf("admit.lua: %v, %v", reply, err)
+	for some := range slices.Chunk(attempts, 512) {
+		outcomes, err := b.gate.Admit(b.Context(), some[0].SaleID, some, 1)
+		b.check(err)
+		for i, got := range outcomes {
+			if !got.Queued() {
+				b.Fatalf("attempt %s: %+v", some[i].RequestKey, got)
+			}
+		}
 	}
-	return reply[0]
 }
 
-// read takes all new entries of a sale for the gate's instance.
-func (b *bench) read(g *Gate, saleID string) []model.Entry {
+func (b *bench) count(saleID, user string, limit model.Frequency) (retryAfter time.Duration, ok bool) {
 	b.Helper()
-	entries, bad, err := g.Read(b.Context(), saleID, 1000)
+	retryAfter, ok, err := b.gate.Count(b.Context(), saleID, user, limit)
+	b.check(err)
+	return retryAfter, ok
+}
+
+// good returns entries, after a check that the call succeeded and deleted none that it could not parse.
+func (b *bench) good(entries []model.Entry, bad []string, err error) []model.Entry {
+	b.Helper()
 	if err != nil || len(bad) > 0 {
-		b.Fatalf("read: bad %q, %v", bad, err)
+		b.Fatalf("unreadable entries: %q, error: %v", bad, err)
 	}
 	return entries
 }
 
-func (b *bench) settled(o model.Offer, entries []model.Entry, outcomes ...model.Outcome) {
+func (b *bench) read(o model.Offer, count int) []model.Entry {
 	b.Helper()
-	if err := b.gate.Settled(b.Context(), o.ID, entries, outcomes); err != nil {
-		b.Fatal(err)
-	}
+	return b.good(b.gate.Read(b.Context(), o.ID, count))
 }
 
-func (b *bench) peek(saleID string) model.GateState {
+func (b *bench) claim(o model.Offer, idle time.Duration, count int) []model.Entry {
 	b.Helper()
-	states, err := b.gate.Peek(b.Context(), saleID)
-	if err != nil {
-		b.Fatal(err)
+	return b.good(b.gate.Claim(b.Context(), o.ID, idle, count))
+}
+
+func (b *bench) own(o model.Offer, count int) []model.Entry {
+	b.Helper()
+	return b.good(b.gate.Own(b.Context(), o.ID, count))
+}
+
+func (b *bench) unsettled(o model.Offer, entries []model.Entry) []model.Entry {
+	b.Helper()
+	rest, err := b.gate.Unsettled(b.Context(), o.ID, entries)
+	b.check(err)
+	return rest
+}
+
+// settle settles entries with the outcomes in the same order; a single outcome is that of all entries.
+func (b *bench) settle(o model.Offer, entries []model.Entry, outcomes ...model.Outcome) {
+	b.Helper()
+	if len(outcomes) == 1 {
+		outcomes = slices.Repeat(outcomes, len(entries))
 	}
+	b.check(b.gate.Settled(b.Context(), o.ID, entries, outcomes))
+}
+
+// entries returns the entries of a sale's streams, and takes none.
+func (b *bench) entries(o model.Offer) (entries []model.Entry) {
+	b.Helper()
+	for _, tag := range tags(o.ID) {
+		for _, m := range must(b, b.client.XRange(b.Context(), streamKey(tag), "-", "+")) {
+			e, ok := parseEntry(o.ID, m)
+			if !ok {
+				b.Fatalf("not an entry: %v", m)
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// peek returns the state of a gate without revision and version.
+func (b *bench) peek(o model.Offer) model.GateState {
+	b.Helper()
+	states, err := b.gate.Peek(b.Context(), o.ID)
+	b.check(err)
 	return core(states[0])
 }
 
-// core leaves of a gate's state what the tests here speak of.
+// core returns the fields of a state that these tests compare.
 func core(s model.GateState) model.GateState {
-	return model.GateState{Exists: s.Exists, Open: s.Open, Epoch: s.Epoch, Left: s.Left, Inflight: s.Inflight, Stream: s.Stream}
+	s.Revision, s.Version = 0, 0
+	return s
 }
 
-// want compares the gate with the state that it should have.
 func (b *bench) want(o model.Offer, want model.GateState) {
 	b.Helper()
-	if got := b.peek(o.ID); got != want {
+	if got := b.peek(o); got != want {
 		b.Errorf("the gate is %+v, want %+v", got, want)
 	}
 }
 
-// units are the users' live units as the gate counts them.
-func (b *bench) units(o model.Offer) map[string]string {
+// wantKnown checks whether a gate knows the request of an attempt.
+func (b *bench) wantKnown(a model.Attempt, want bool) {
 	b.Helper()
-	units := must(b, b.client.HGetAll(b.Context(), unitsKey(o.ID)))
-	delete(units, "") // nobody: a gate may keep its hash alive by such a field
-	return units
+	got, known, err := b.gate.Knows(b.Context(), a.ID)
+	if err != nil || known != want || known && got != request(a) {
+		b.Errorf("the request of %s is %+v, known: %t, %v; want %+v, %t", a.UserID, got, known, err, request(a), want)
+	}
 }
 
-// unitsOf gives the units by user of all parts.
-func (b *bench) unitsOf(o model.Offer) map[string]int {
+// units returns the live units of users in all parts of a gate.
+func (b *bench) units(o model.Offer) map[string]int {
 	b.Helper()
 	units := map[string]int{}
-	for _, tag := range tagsOf(o.ID, max(o.Parts, 1)) {
+	for _, tag := range tags(o.ID) {
 		for user, n := range must(b, b.client.HGetAll(b.Context(), unitsKey(tag))) {
 			if user != nobody {
 				units[user] = int(number(n))
@@ -278,36 +462,35 @@ func (b *bench) unitsOf(o model.Offer) map[string]int {
 	return units
 }
 
-func (b *bench) wantUnits(o model.Offer, want map[string]string) {
+func (b *bench) wantUnits(o model.Offer, want map[string]int) {
 	b.Helper()
 	if got := b.units(o); !maps.Equal(got, want) {
-		b.Errorf("units by user are %v, want %v", got, want)
+		b.Errorf("the units of users are %v, want %v", got, want)
 	}
 }
 
-// dump is all that Redis holds, but for the counters of requests.
+func (b *bench) keys(pattern string) []string {
+	b.Helper()
+	return slices.Sorted(slices.Values(must(b, b.client.Keys(b.Context(), pattern))))
+}
+
+// dump returns the contents of Redis, except the counters of requests.
 func (b *bench) dump() string {
 	b.Helper()
 	ctx := b.Context()
-	keys := must(b, b.client.Keys(ctx, "*"))
-	slices.Sort(keys)
 	var text strings.Builder
-	for _, key := range keys {
+	for _, key := range b.keys("*") {
 		var value any
 		switch kind := must(b, b.client.Type(ctx, key)); kind {
 		case "hash":
 			value = must(b, b.client.HGetAll(ctx, key))
-		case "set":
-			members := must(b, b.client.SMembers(ctx, key))
-			slices.Sort(members)
-			value = members
 		case "stream":
 			value = must(b, b.client.XRange(ctx, key, "-", "+"))
 		case "string":
-			if strings.Contains(key, ":requests:") {
-				continue
+			if !strings.Contains(key, ":requests:") {
+				b.Fatalf("%s is a string", key)
 			}
-			value = must(b, b.client.Get(ctx, key))
+			continue
 		default:
 			b.Fatalf("%s is a %s", key, kind)
 		}
@@ -316,37 +499,29 @@ func (b *bench) dump() string {
 	return text.String()
 }
 
-// unchanged runs fn, which must change nothing in Redis.
+// unchanged runs fn, which must not change the contents of Redis.
 func (b *bench) unchanged(fn func()) {
 	b.Helper()
 	before := b.dump()
 	fn()
 	if after := b.dump(); after != before {
-		b.Errorf("it changed\n%sto\n%s", before, after)
+		b.Errorf("Redis contained\n%sand contains\n%s", before, after)
 	}
 }
 
-// must gives the value of a command that has to succeed.
-func must[T any](b *bench, cmd interface{ Result() (T, error) }) T {
+// ends checks that keys expire a day after the end of the sale.
+func (b *bench) ends(o model.Offer, keys ...string) {
 	b.Helper()
-	value, err := cmd.Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	return value
-}
-
-// ends checks that a key ends with the sale's linger.
-func (b *bench) ends(key string, o model.Offer) {
-	b.Helper()
-	got := must(b, b.client.PExpireTime(b.Context(), key)).Milliseconds()
-	if want := o.EndsAt.Add(24 * time.Hour).UnixMilli(); got < want-1 || got > want+1 {
-		b.Errorf("%s ends at %d ms, want %d", key, got, want)
+	for _, key := range keys {
+		got := must(b, b.client.PExpireTime(b.Context(), key)).Milliseconds()
+		if want := o.EndsAt.Add(24 * time.Hour).UnixMilli(); got < want-1 || got > want+1 {
+			b.Errorf("%s expires at %d ms, want %d", key, got, want)
+		}
 	}
 }
 
-// eventually waits until check is content: for what nothing announces.
-func eventually(t *testing.T, what string, check func() bool) {
+// eventually waits until check is true, for states that nothing announces.
+func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
 	ticker := time.NewTicker(2 * time.Millisecond)
@@ -360,14 +535,19 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
-// admitOne admits an attempt by itself.
-func admitOne(ctx context.Context, g *Gate, a model.Attempt, epoch int64) (model.Outcome, error) {
-	outcomes, err := g.Admit(ctx, a.SaleID, []model.Attempt{a}, epoch)
-	if err != nil {
-		return model.Outcome{}, err
+// atOnce runs call for 0 to n-1 concurrently. No call begins before all goroutines run.
+func atOnce(n int, call func(i int)) {
+	start := make(chan struct{})
+	var ready, running sync.WaitGroup
+	ready.Add(n)
+	for i := range n {
+		running.Go(func() {
+			ready.Done()
+			<-start
+			call(i)
+		})
 	}
-	if outcomes[0].Verdict == model.NoGate {
-		return model.Outcome{}, model.ErrNoGate
-	}
-	return outcomes[0], nil
+	ready.Wait()
+	close(start)
+	running.Wait()
 }
