@@ -13,70 +13,39 @@ import (
 	"flashsale/model"
 )
 
-// fakeDatabase accepts every attempt, and notes the batches that it gets.
+var errNoReply = errors.New("the reply was lost")
+
+// fakeDatabase gives every attempt the same verdict, and records the batches that it gets.
 type fakeDatabase struct {
-	before func(ctx context.Context, saleID string, attempts []model.Attempt) error // may block, may fail
+	Database // the methods that the fallback does not call
+	before   func(ctx context.Context) error
+	verdict  model.Verdict // empty: accepted
 
 	mu      sync.Mutex
-	batches map[string][][]string // by sale: the attempts' request keys
-	inside  map[string]int        // calls under way by sale
-	overlap bool                  // two calls of one sale were under way at once
-	most    int                   // calls that were under way at once
-}
-
-func newFakeDatabase() *fakeDatabase {
-	return &fakeDatabase{batches: map[string][][]string{}, inside: map[string]int{}}
+	batches map[string][][]string // request keys by sale
 }
 
 func (d *fakeDatabase) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
-	d.enter(saleID, attempts)
-	defer d.leave(saleID)
+	keys, outcomes := make([]string, len(attempts)), make([]model.Outcome, len(attempts))
+	for i, a := range attempts {
+		keys[i], outcomes[i] = a.RequestKey, model.Outcome{Verdict: d.verdict}
+		if d.verdict == "" {
+			order := &model.Order{ID: a.ID, UserID: a.UserID, Status: model.OrderPending}
+			outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: order}
+		}
+	}
+	d.mu.Lock()
+	if d.batches == nil {
+		d.batches = map[string][][]string{}
+	}
+	d.batches[saleID] = append(d.batches[saleID], keys)
+	d.mu.Unlock()
 	if d.before != nil {
-		if err := d.before(ctx, saleID, attempts); err != nil {
+		if err := d.before(ctx); err != nil {
 			return nil, err
 		}
 	}
-	outcomes := make([]model.Outcome, len(attempts))
-	for i, a := range attempts {
-		outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: a.ID, UserID: a.UserID, Status: model.OrderPending}}
-	}
 	return outcomes, nil
-}
-
-// DeductLocked, Look and Overwrite are for the strategies that have tests of their own.
-func (*fakeDatabase) DeductLocked(context.Context, model.Attempt) (model.Outcome, error) {
-	panic("the fallback locks no rows")
-}
-
-func (*fakeDatabase) Look(context.Context, model.Attempt) (model.Look, error) {
-	panic("the fallback never looks first")
-}
-
-func (*fakeDatabase) Overwrite(context.Context, model.Attempt, model.Look) (model.Outcome, error) {
-	panic("the fallback never overwrites")
-}
-
-func (d *fakeDatabase) enter(saleID string, attempts []model.Attempt) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	keys := make([]string, len(attempts))
-	for i, a := range attempts {
-		keys[i] = a.RequestKey
-	}
-	d.batches[saleID] = append(d.batches[saleID], keys)
-	d.inside[saleID]++
-	d.overlap = d.overlap || d.inside[saleID] > 1
-	all := 0
-	for _, n := range d.inside {
-		all += n
-	}
-	d.most = max(d.most, all)
-}
-
-func (d *fakeDatabase) leave(saleID string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.inside[saleID]--
 }
 
 func (d *fakeDatabase) of(saleID string) [][]string {
@@ -85,45 +54,52 @@ func (d *fakeDatabase) of(saleID string) [][]string {
 	return slices.Clone(d.batches[saleID])
 }
 
-// fakeGate answers what it is told to.
-type fakeGate func(a model.Attempt, epoch int64) (model.Outcome, error)
+// fakeGate answers as the test says.
+type fakeGate struct {
+	admit func() (model.Outcome, error)
+	line  error // of Line
+}
 
-func (g fakeGate) Admit(_ context.Context, _ string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+func (g fakeGate) Admit(_ context.Context, _ string, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
 	outcomes := make([]model.Outcome, len(attempts))
-	for i, a := range attempts {
+	for i := range attempts {
 		var err error
-		if outcomes[i], err = g(a, epoch); err != nil {
+		if outcomes[i], err = g.admit(); err != nil {
 			return nil, err
 		}
 	}
 	return outcomes, nil
 }
 
-// Peek finds an open gate with units.
 func (fakeGate) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
 	return slices.Repeat([]model.GateState{{Exists: true, Open: true, Left: 100}}, len(saleIDs)), nil
 }
 
-// Line is the sale.
-func (fakeGate) Line(_ context.Context, saleID, _ string) (string, error) { return saleID, nil }
+func (g fakeGate) Line(_ context.Context, saleID, _ string) (string, error) { return saleID, g.line }
 
-// Node is the only one.
 func (fakeGate) Node(context.Context, string) string { return "" }
 
-// noGate is a Redis that has no gate of any sale.
-func noGate(model.Attempt, int64) (model.Outcome, error) {
-	return model.Outcome{Verdict: model.NoGate}, nil
+// gateThat returns a gate that gives every attempt the same answer.
+func gateThat(v model.Verdict, err error) fakeGate {
+	return fakeGate{admit: func() (model.Outcome, error) { return model.Outcome{Verdict: v}, err }}
 }
 
-// fakeControl notes what is asked of it.
+var noGate = gateThat(model.NoGate, nil)
+
+// fakeEpoch is the newest epoch of every sale.
+const fakeEpoch = 7
+
+// fakeControl records for which sales a gate was demanded, and how many races were lost.
 type fakeControl struct {
-	mu   sync.Mutex
-	need []string
+	mu      sync.Mutex
+	need    []string
+	races   int
+	verdict model.Verdict
 }
 
-func (*fakeControl) Epoch(string) int64 { return 7 }
+func (*fakeControl) Epoch(string) int64 { return fakeEpoch }
 
-func (*fakeControl) Judge(string) model.Verdict { return model.Accepted }
+func (c *fakeControl) Judge(string) model.Verdict { return c.verdict }
 
 func (c *fakeControl) NeedGate(saleID, _ string) {
 	c.mu.Lock()
@@ -131,338 +107,201 @@ func (c *fakeControl) NeedGate(saleID, _ string) {
 	c.need = append(c.need, saleID)
 }
 
-func fakeNeeds(gate fakeGate, db Database) (n Needs, control *fakeControl, races *int) {
-	control, races = &fakeControl{}, new(int)
-	return Needs{Gate: gate, Database: db, Control: control, Log: discard, Retried: func() { *races++ }}, control, races
+func fakeNeeds(gate Gate, db Database) (Needs, *fakeControl) {
+	control := &fakeControl{verdict: model.Accepted}
+	return Needs{
+		Gate: gate, Database: db, Control: control, Log: discard, Retried: func() { control.races++ }, Now: time.Now,
+		Lock: make(chan struct{}, 1),
+	}, control
 }
 
+// fakeAttempt returns a purchase of one unit of a fake sale.
 func fakeAttempt(sale, user, key string) model.Attempt {
-	o := model.Offer{Sale: model.Sale{ID: sale}}
-	return attempt(o, user, 1, key)
+	return attemptUnder(model.Offer{Sale: model.Sale{ID: sale}}, user, 1, key)
 }
 
-// outcomeOf is what a caller got.
-type outcomeOf struct {
+// result is what Deduct returned.
+type result struct {
 	got model.Outcome
 	err error
 }
 
-// call runs Deduct beside the test.
-func call(ctx context.Context, s Strategy, a model.Attempt) <-chan outcomeOf {
-	done := make(chan outcomeOf, 1)
+// call runs Deduct in another goroutine.
+func call(ctx context.Context, s Strategy, a model.Attempt) <-chan result {
+	done := make(chan result, 1)
 	go func() {
 		got, err := s.Deduct(ctx, a)
-		done <- outcomeOf{got, err}
+		done <- result{got, err}
 	}()
 	return done
 }
 
-func wantOrder(t *testing.T, who string, r outcomeOf) {
+func wantOrder(t *testing.T, user string, r result) {
 	t.Helper()
-	if r.err != nil || r.got.Verdict != model.Accepted || r.got.Order == nil || r.got.Order.UserID != who {
-		t.Errorf("%s got %+v, %v", who, r.got, r.err)
+	if r.err != nil || r.got.Verdict != model.Accepted || r.got.Order == nil || r.got.Order.UserID != user {
+		t.Errorf("%s got %+v, %v", user, r.got, r.err)
 	}
 }
 
-// TestFallbackGathers: what comes while one transaction runs is the next one, in the order of arrival.
-func TestFallbackGathers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sale, release := model.NewSaleID(), make(chan struct{})
-		db := newFakeDatabase()
-		db.before = func(context.Context, string, []model.Attempt) error { <-release; return nil }
-		n, _, _ := fakeNeeds(noGate, db)
-		h := NewHybrid(n)
-		var calls []<-chan outcomeOf
-		var keys []string
-		for i := range fallbackLimits.Batch + 3 {
-			key := fmt.Sprint("key-", i)
-			calls, keys = append(calls, call(t.Context(), h, fakeAttempt(sale, key, key))), append(keys, key)
-			synctest.Wait()
-		}
-		close(release)
-		for i, c := range calls {
-			wantOrder(t, keys[i], <-c)
-		}
-		want := [][]string{keys[:1], keys[1 : fallbackLimits.Batch+1], keys[fallbackLimits.Batch+1:]}
-		if got := db.of(sale); !slices.EqualFunc(got, want, slices.Equal) {
-			t.Errorf("the batches are %v, want %v", got, want)
-		}
-		h.Close()
-	})
+func wantUnavailable(t *testing.T, r result) {
+	t.Helper()
+	if !errors.Is(r.err, model.ErrUnavailable) || r.got != (model.Outcome{}) {
+		t.Errorf("%+v, %v, want ErrUnavailable", r.got, r.err)
+	}
 }
 
-// TestFallbackIsBounded fills the queue behind a database that stands still: the next attempt is told so at once,
-// and one of another sale isn't.
-func TestFallbackIsBounded(t *testing.T) {
+// departures are the ways in which a caller leaves after a second, with the error that it gets. They need synctest.
+var departures = map[string]struct {
+	leave func(ctx context.Context) (context.Context, context.CancelFunc)
+	want  error
+}{
+	"the deadline passes": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, time.Second)
+	}, context.DeadlineExceeded},
+	"the client leaves": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(time.Second, cancel)
+		return ctx, cancel
+	}, context.Canceled},
+}
+
+// The tests of internal/batch show how calls become batches. The tests here show that the fallback uses its limits.
+
+// TestFallbackGathers: attempts on a sale that come while a transaction runs are in the next one, in their order. At most
+// fallbackLimits.Queue wait, and another sale does not wait for them.
+func TestFallbackGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		full, other, release := model.NewSaleID(), model.NewSaleID(), make(chan struct{})
-		db := newFakeDatabase()
-		db.before = func(context.Context, string, []model.Attempt) error { <-release; return nil }
-		n, _, _ := fakeNeeds(noGate, db)
+		release := make(chan struct{})
+		db := &fakeDatabase{before: func(context.Context) error { <-release; return nil }}
+		n, _ := fakeNeeds(noGate, db)
 		h := NewHybrid(n)
-		var calls []<-chan outcomeOf
+		var calls []<-chan result
+		var keys []string
 		for i := range 1 + fallbackLimits.Queue { // one is in the database, the others wait
-			calls = append(calls, call(t.Context(), h, fakeAttempt(full, "u", fmt.Sprint(i))))
-			if i == 0 {
-				synctest.Wait()
-			}
+			keys = append(keys, fmt.Sprint("key-", i))
+			calls = append(calls, call(t.Context(), h, fakeAttempt("full", "u", keys[i])))
+			synctest.Wait()
 		}
+		wantUnavailable(t, <-call(t.Context(), h, fakeAttempt("full", "u", "one too many")))
+		calls = append(calls, call(t.Context(), h, fakeAttempt("other", "u", "elsewhere")))
 		synctest.Wait()
-		got, err := h.Deduct(t.Context(), fakeAttempt(full, "u", "one too many"))
-		if !errors.Is(err, model.ErrUnavailable) {
-			t.Errorf("beyond the queue: %+v, %v, want ErrUnavailable", got, err)
-		}
-		calls = append(calls, call(t.Context(), h, fakeAttempt(other, "u", "elsewhere")))
-		synctest.Wait()
-		if len(db.of(other)) != 1 {
-			t.Error("an attempt on another sale has to wait")
+		if len(db.of("other")) != 1 {
+			t.Error("an attempt on another sale waits")
 		}
 		close(release)
 		for _, c := range calls {
 			wantOrder(t, "u", <-c)
 		}
-		if again := <-call(t.Context(), h, fakeAttempt(full, "u", "again")); again.err != nil {
-			t.Errorf("with room again: %v", again.err)
-		}
+		wantOrder(t, "u", <-call(t.Context(), h, fakeAttempt("full", "u", "again")))
 		h.Close()
-		for i, batch := range db.of(full) {
-			if len(batch) > fallbackLimits.Batch {
-				t.Errorf("batch %d has %d attempts", i, len(batch))
-			}
+		want := slices.Concat([][]string{keys[:1]}, slices.Collect(slices.Chunk(keys[1:], fallbackLimits.Batch)), [][]string{{"again"}})
+		if got := db.of("full"); !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("%d batches: %.200v, want %d: %.200v", len(got), got, len(want), want)
 		}
 	})
 }
 
-// TestOneWriterASale: transactions of one sale never overlap, those of two sales do.
-func TestOneWriterASale(t *testing.T) {
+// TestCloseCancels the transactions that take longer than closeGrace, and no more attempts are taken.
+func TestCloseCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := newFakeDatabase()
-		db.before = func(context.Context, string, []model.Attempt) error { time.Sleep(time.Millisecond); return nil } // of the bubble's clock
-		n, _, _ := fakeNeeds(noGate, db)
+		n, _ := fakeNeeds(noGate, &fakeDatabase{before: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
 		h := NewHybrid(n)
-		sales := []string{model.NewSaleID(), model.NewSaleID()}
-		crowd(200, func(i int) {
-			for j := range 5 {
-				a := fakeAttempt(sales[i%2], "u", fmt.Sprint(i, "-", j))
-				if got, err := h.Deduct(t.Context(), a); err != nil || got.Order.ID != a.ID {
-					t.Errorf("%+v, %v", got, err)
-				}
-			}
-		})
-		h.Close()
-		if db.overlap {
-			t.Error("two transactions of one sale were under way at once")
-		}
-		if db.most != 2 {
-			t.Errorf("%d transactions at once over two sales, want 2", db.most)
-		}
-		for _, sale := range sales {
-			keys := slices.Concat(db.of(sale)...)
-			slices.Sort(keys)
-			if n := len(slices.Compact(keys)); n != 500 || len(keys) != 500 {
-				t.Errorf("%d attempts of 500 were decided, %d of them different", len(keys), n)
-			}
-		}
-	})
-}
-
-// TestCallersWhoLeave: their attempts are decided all the same, and nobody else's suffers.
-func TestCallersWhoLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sale, release := model.NewSaleID(), make(chan struct{})
-		db := newFakeDatabase()
-		db.before = func(ctx context.Context, _ string, _ []model.Attempt) error {
-			<-release
-			return ctx.Err()
-		}
-		n, _, _ := fakeNeeds(noGate, db)
-		h := NewHybrid(n)
-		ctx, leave := context.WithCancel(t.Context())
-		first := call(ctx, h, fakeAttempt(sale, "leaves-1", "1"))
+		first := call(t.Context(), h, fakeAttempt("sale", "u", "1"))
 		synctest.Wait()
-		second := call(ctx, h, fakeAttempt(sale, "leaves-2", "2"))
+		second := call(t.Context(), h, fakeAttempt("sale", "u", "2"))
 		synctest.Wait()
-		third := call(t.Context(), h, fakeAttempt(sale, "stays", "3"))
-		synctest.Wait()
-		leave()
-		for _, c := range []<-chan outcomeOf{first, second} {
-			if r := <-c; !errors.Is(r.err, context.Canceled) {
-				t.Errorf("who left got %+v, %v", r.got, r.err)
-			}
-		}
-		close(release)
-		wantOrder(t, "stays", <-third)
-		h.Close()
-		if got := slices.Concat(db.of(sale)...); !slices.Equal(got, []string{"1", "2", "3"}) {
-			t.Errorf("decided %v", got)
-		}
-	})
-}
-
-// TestCloseWaits until what is queued is decided, and takes nothing more.
-func TestCloseWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sale, release := model.NewSaleID(), make(chan struct{})
-		db := newFakeDatabase()
-		db.before = func(context.Context, string, []model.Attempt) error { <-release; return nil }
-		n, _, _ := fakeNeeds(noGate, db)
-		h := NewHybrid(n)
-		first := call(t.Context(), h, fakeAttempt(sale, "u-1", "1"))
-		synctest.Wait()
-		second := call(t.Context(), h, fakeAttempt(sale, "u-2", "2"))
-		synctest.Wait()
-		closed := make(chan struct{})
-		go func() { defer close(closed); h.Close() }()
-		synctest.Wait()
-		select {
-		case <-closed:
-			t.Fatal("closed while attempts are under way")
-		default:
-		}
-		if got, err := h.Deduct(t.Context(), fakeAttempt(sale, "u-3", "3")); !errors.Is(err, model.ErrUnavailable) {
-			t.Errorf("after the close: %+v, %v", got, err)
-		}
-		close(release)
-		<-closed
-		wantOrder(t, "u-1", <-first)
-		wantOrder(t, "u-2", <-second)
-		h.Close() // and twice is once
-	})
-}
-
-// TestCloseCutsOff what the database does not finish in time: a stop must end.
-func TestCloseCutsOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sale := model.NewSaleID()
-		db := newFakeDatabase()
-		db.before = func(ctx context.Context, _ string, _ []model.Attempt) error { <-ctx.Done(); return ctx.Err() }
-		n, _, _ := fakeNeeds(noGate, db)
-		h := NewHybrid(n)
-		var calls []<-chan outcomeOf
-		for i := range 3 {
-			calls = append(calls, call(t.Context(), h, fakeAttempt(sale, "u", fmt.Sprint(i))))
-			synctest.Wait()
-		}
 		start := time.Now()
 		h.Close()
 		if waited := time.Since(start); waited != closeGrace {
-			t.Errorf("it took %s, want %s", waited, closeGrace)
+			t.Errorf("closed after %s, want %s", waited, closeGrace)
 		}
-		for _, c := range calls {
-			if r := <-c; !errors.Is(r.err, model.ErrUnavailable) {
-				t.Errorf("a caller got %+v, %v", r.got, r.err)
-			}
+		for _, c := range []<-chan result{first, second, call(t.Context(), h, fakeAttempt("sale", "u", "late"))} {
+			wantUnavailable(t, <-c)
 		}
+		h.Close() // once more changes nothing
 	})
 }
 
-// TestFallbackErrors: what the database can't take is unavailable for all of the batch, and the next one is tried.
-func TestFallbackErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sale := model.NewSaleID()
-		failing := true
-		db := newFakeDatabase()
-		db.before = func(context.Context, string, []model.Attempt) error {
-			if failing {
-				return errors.New("the disk is full")
+// TestTries shows how often a transaction is tried. An error of the last try makes the attempt unavailable.
+func TestTries(t *testing.T) {
+	fallback, optimistic := func(n Needs) Strategy { return NewHybrid(n) }, func(n Needs) Strategy { return NewOptimistic(n) }
+	times := func(failures int, err error) func(context.Context, int) error {
+		return func(_ context.Context, try int) error {
+			if try <= failures {
+				return fmt.Errorf("wrapped: %w", err)
 			}
 			return nil
 		}
-		n, _, races := fakeNeeds(noGate, db)
-		h := NewHybrid(n)
-		if got, err := h.Deduct(t.Context(), fakeAttempt(sale, "u", "1")); !errors.Is(err, model.ErrUnavailable) {
-			t.Errorf("%+v, %v, want ErrUnavailable", got, err)
-		}
-		if len(db.of(sale)) != 1 || *races != 0 {
-			t.Errorf("%d tries, %d lost races", len(db.of(sale)), *races)
-		}
-		failing = false
-		wantOrder(t, "u", <-call(t.Context(), h, fakeAttempt(sale, "u", "2")))
-		h.Close()
-	})
-}
-
-// TestFallbackTimesOut: a database that never answers holds nobody longer than its time.
-func TestFallbackTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sale := model.NewSaleID()
-		db := newFakeDatabase()
-		db.before = func(ctx context.Context, _ string, _ []model.Attempt) error { <-ctx.Done(); return ctx.Err() }
-		n, _, _ := fakeNeeds(noGate, db)
-		h := NewHybrid(n)
-		start := time.Now()
-		if got, err := h.Deduct(t.Context(), fakeAttempt(sale, "u", "1")); !errors.Is(err, model.ErrUnavailable) {
-			t.Errorf("%+v, %v, want ErrUnavailable", got, err)
-		}
-		if waited := time.Since(start); waited != fallbackLimits.Time {
-			t.Errorf("waited %s, want %s", waited, fallbackLimits.Time)
-		}
-		h.Close()
-	})
-}
-
-// TestLostRaces are run again, the whole batch, a bounded number of times.
-func TestLostRaces(t *testing.T) {
-	tests := map[string]struct {
-		strategy func(Needs) Strategy
-		losses   int
-		tries    int
-		wins     bool
-	}{
-		"fallback wins at last":   {func(n Needs) Strategy { return NewHybrid(n) }, batchTries - 1, batchTries, true},
-		"fallback gives up":       {func(n Needs) Strategy { return NewHybrid(n) }, batchTries, batchTries, false},
-		"optimistic at once":      {func(n Needs) Strategy { return NewOptimistic(n) }, 0, 1, true},
-		"optimistic wins at last": {func(n Needs) Strategy { return NewOptimistic(n) }, optimisticTries - 1, optimisticTries, true},
-		"optimistic gives up":     {func(n Needs) Strategy { return NewOptimistic(n) }, optimisticTries, optimisticTries, false},
 	}
-	for name, tc := range tests {
+	lost := func(races int) func(context.Context, int) error { return times(races, model.ErrLostRace) }
+	silent := func(ctx context.Context, try int) error {
+		if try == 1 {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+	for name, tc := range map[string]struct {
+		strategy func(Needs) Strategy
+		fail     func(ctx context.Context, try int) error
+		tries    int
+		sold     bool
+		takes    time.Duration // 0: a bounded time
+	}{
+		"fallback, the last race is won":         {fallback, lost(batchTries - 1), batchTries, true, 0},
+		"fallback, every race is lost":           {fallback, lost(batchTries), batchTries, false, 0},
+		"fallback, an error":                     {fallback, times(1, errNoReply), 1, false, 0},
+		"fallback, a broken connection":          {fallback, times(1, model.ErrUnavailable), 2, true, 0},
+		"fallback, two broken connections":       {fallback, times(2, model.ErrUnavailable), 2, false, 0},
+		"fallback, the database does not answer": {fallback, silent, 1, false, fallbackLimits.Time},
+		"optimistic, no race is lost":            {optimistic, lost(0), 1, true, 0},
+		"optimistic, the last race is won":       {optimistic, lost(optimisticTries - 1), optimisticTries, true, 0},
+		"optimistic, every race is lost":         {optimistic, lost(optimisticTries), optimisticTries, false, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sale := model.NewSaleID()
-				db := newFakeDatabase()
-				lost := 0
-				db.before = func(context.Context, string, []model.Attempt) error {
-					if lost < tc.losses {
-						lost++
-						return fmt.Errorf("wrapped: %w", model.ErrLostRace)
+				tries, races, db := 0, 0, &fakeDatabase{}
+				db.before = func(ctx context.Context) error {
+					tries++
+					err := tc.fail(ctx, tries)
+					if errors.Is(err, model.ErrLostRace) {
+						races++
 					}
-					return nil
+					return err
 				}
-				n, _, races := fakeNeeds(noGate, db)
+				n, control := fakeNeeds(noGate, db)
 				s := tc.strategy(n)
 				start := time.Now()
-				got, err := s.Deduct(t.Context(), fakeAttempt(sale, "u", "1"))
-				if tc.wins {
-					wantOrder(t, "u", outcomeOf{got, err})
-				} else if !errors.Is(err, model.ErrUnavailable) {
-					t.Errorf("%+v, %v, want ErrUnavailable", got, err)
+				r := <-call(t.Context(), s, fakeAttempt("sale", "u", "1"))
+				if tc.sold {
+					wantOrder(t, "u", r)
+				} else {
+					wantUnavailable(t, r)
 				}
-				if tries := len(db.of(sale)); tries != tc.tries || *races != tc.losses {
-					t.Errorf("%d tries, %d lost races; want %d, %d", tries, *races, tc.tries, tc.losses)
+				if tries != tc.tries || control.races != races {
+					t.Errorf("%d tries, %d lost races; want %d, %d", tries, control.races, tc.tries, races)
 				}
-				if waited, most := time.Since(start), time.Duration(tc.tries)*2*optimisticMaxPause; waited > most {
-					t.Errorf("it took %s, at most %s is bearable", waited, most)
+				most := max(tc.takes, time.Duration(tc.tries)*2*optimisticMaxPause)
+				if took := time.Since(start); took < tc.takes || took > most {
+					t.Errorf("it took %s, want %s to %s", took, tc.takes, most)
 				}
+				wantOrder(t, "u", <-call(t.Context(), s, fakeAttempt("sale", "u", "2"))) // the failures are over
 				s.Close()
 			})
 		})
 	}
 }
 
-// TestRaceEndsWithItsCaller: one who leaves in mid-race is let go.
 func TestRaceEndsWithItsCaller(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	db := newFakeDatabase()
-	db.before = func(context.Context, string, []model.Attempt) error {
+	db := &fakeDatabase{before: func(context.Context) error {
 		leave()
 		return model.ErrLostRace
-	}
-	n, _, _ := fakeNeeds(noGate, db)
-	sale := model.NewSaleID()
-	if got, err := NewOptimistic(n).Deduct(ctx, fakeAttempt(sale, "u", "1")); !errors.Is(err, context.Canceled) {
+	}}
+	n, _ := fakeNeeds(noGate, db)
+	if got, err := NewOptimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1")); !errors.Is(err, context.Canceled) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if tries := len(db.of(sale)); tries != 1 {
+	if tries := len(db.of("sale")); tries != 1 {
 		t.Errorf("%d tries", tries)
 	}
 }

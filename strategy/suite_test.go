@@ -3,20 +3,20 @@ package strategy
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"flashsale/gate"
-	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
@@ -25,125 +25,108 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // every error is returned, and some are meant to happen
+	logging.Disable() // go-redis would log the broken connections that tests cause on purpose
 	kit.Main(m)
 }
 
 const (
-	// patience bounds each wait for an event that has to come.
+	// patience bounds each wait for an event that must come.
 	patience = time.Minute
-	// longWait is a buyer's who waits until the order is settled.
-	longWait = 10 * time.Second
+	// ackWait is how long a purchase waits until its order is settled.
+	ackWait = 10 * time.Second
 )
 
-// stores are a database and a Redis, as a server would have them.
+// stores are a database and a Redis, as one server of the engine uses them.
 type stores struct {
 	*testing.T
-	db       *repository.Store
-	raw      *sql.DB // the test's own way into the database
-	redisURL string
-	parts    int // of the gates of its sales; 0: one
-	killRedis,
-	restartRedis func() // nil: it can't come back
+	kit.Stores
+	db    *repository.Store
+	raw   *sql.DB // for what a test reads or changes behind the engine
+	parts int     // of the gates of new sales
 }
 
-// eachPair runs a test on both pairs of stores that servers run on, side by side.
+// eachPair runs a test on both pairs of stores, in parallel.
 func eachPair(t *testing.T, run func(s *stores)) {
 	t.Helper()
-	t.Run("SQLite and embedded Redis", func(t *testing.T) {
+	kit.EachStores(t, func(t *testing.T, of kit.Stores) {
 		t.Parallel()
-		s := newStores(t, sqlite(t))
-		server, err := embedded.StartRedis()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Close)
-		s.redisURL, s.killRedis = server.URL(), server.Close
-		run(s)
-	})
-	t.Run("MariaDB and redis-server", func(t *testing.T) {
-		t.Parallel()
-		run(withServer(t, mariadb(t)))
+		run(open(t, of))
 	})
 }
 
-// withServer adds a redis-server, which can be killed and restarted.
-func withServer(t *testing.T, address string) *stores {
+func open(t *testing.T, of kit.Stores) *stores {
 	t.Helper()
-	s := newStores(t, address)
-	server := kit.Redis(t)
-	s.redisURL, s.killRedis, s.restartRedis = server.URL(), server.Kill, server.Restart
-	return s
-}
-
-func sqlite(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "test.db") }
-
-func mariadb(t *testing.T) string { return kit.SharedMariaDB(t).NewDatabase(t) }
-
-func newStores(t *testing.T, address string) *stores {
-	t.Helper()
-	db, err := repository.Open(t.Context(), address, 32)
+	db, err := repository.Open(t.Context(), of.Database, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if err := db.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := openRaw(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = raw.Close() })
-	return &stores{T: t, db: db, raw: raw}
+	s := &stores{T: t, Stores: of, db: db, raw: kit.OpenSQL(t, of.Database), parts: 1}
+	s.check(db.MigrateUp(t.Context()))
+	return s
 }
 
-func openRaw(address string) (*sql.DB, error) {
-	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
-		return sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
-	}
-	address = strings.Replace(strings.TrimPrefix(address, "mysql://"), "@", "@tcp(", 1)
-	cfg, err := mysqldriver.ParseDSN(strings.Replace(address, "/", ")/", 1))
-	if err != nil {
-		return nil, err
-	}
-	connector, err := mysqldriver.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
+// with returns the stores for a subtest.
+func (s *stores) with(t *testing.T) *stores {
+	one := *s
+	one.T = t
+	return &one
 }
 
-// forgetRebuild makes the last rebuild of a sale's gate look as if it were long ago.
-func (s *stores) forgetRebuild(saleID string) {
+func (s *stores) check(err error) {
 	s.Helper()
-	if _, err := s.raw.ExecContext(s.Context(), "UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", saleID); err != nil {
+	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-// books reads a sale's sums, which must add up.
-func (s *stores) books(saleID string) model.Books {
+// allowRebuild removes the pause after the last rebuild of a sale's gate.
+func (s *stores) allowRebuild(o model.Offer) {
 	s.Helper()
-	books, ok, err := s.db.Books(context.WithoutCancel(s.Context()), saleID)
-	if err != nil || !ok {
-		s.Fatalf("the books of %s: found %t, %v", saleID, ok, err)
-	}
-	if v := books.Violations(); len(v) > 0 {
-		s.Errorf("the books don't balance: %v", v)
+	_, err := s.raw.ExecContext(s.Context(), "UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
+	s.check(err)
+}
+
+// sums reads the sums of a sale, which may disagree.
+func (s *stores) sums(o model.Offer) model.Books {
+	s.Helper()
+	books, found, err := s.db.Books(context.WithoutCancel(s.Context()), o.ID)
+	if err != nil || !found {
+		s.Fatalf("the books: found %t, %v", found, err)
 	}
 	return books
 }
 
+// books reads the sums of a sale, which must agree.
+func (s *stores) books(o model.Offer) model.Books {
+	s.Helper()
+	books := s.sums(o)
+	if v := books.Violations(); len(v) > 0 {
+		s.Errorf("the books do not balance: %q", v)
+	}
+	return books
+}
+
+// wantOrders checks the pending and the rejected orders of a sale, and the units of the pending ones.
+func (s *stores) wantOrders(o model.Offer, pending, rejected, units int64) {
+	s.Helper()
+	b := s.books(o)
+	if b.Orders[model.OrderPending] != pending || b.Orders[model.OrderRejected] != rejected ||
+		b.Stock.Held != units || b.BuyersUnits != units {
+		s.Errorf("the orders are %v of %d units, the stock is %+v; want %d pending orders of %d units and %d rejected orders",
+			b.Orders, b.BuyersUnits, b.Stock, pending, units, rejected)
+	}
+}
+
 var discard = slog.New(slog.DiscardHandler)
 
-// orderIDs are one key for all engines of a test, as in one database.
+// orderIDs are the same for all engines, as on instances with one database.
 var orderIDs = model.NewOrderIDs([]byte("a key for tests"))
 
-// engine is one instance, put together as the app does it, but for HTTP.
+// engine is one instance, put together as in app, without HTTP.
 type engine struct {
 	*stores
-	name      string
+	name      string // of the strategy
 	gate      *gate.Gate
 	client    *redis.Client
 	catalog   *service.Catalog
@@ -155,30 +138,25 @@ type engine struct {
 	orders    *service.Orders
 	sales     *service.Sales
 	changed   chan struct{}
-	keys      int
-	mu        sync.Mutex
 }
 
-// engine makes an instance of a strategy; change, if any, replaces what the strategy is made of.
+// engine makes an instance with a strategy. The functions in change replace dependencies of the strategy.
 func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Helper()
-	opts, err := gate.Options(s.redisURL)
-	if err != nil {
-		s.Fatal(err)
-	}
+	opts, err := gate.Options(s.Redis)
+	s.check(err)
 	e := &engine{stores: s, name: strategyName, client: redis.NewClient(opts), changed: make(chan struct{}, 1)}
 	s.Cleanup(func() { _ = e.client.Close() })
 	instance := strings.ToLower(model.NewSaleID())
-	log := discard
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gate = gate.New(e.client, instance, func(ctx context.Context, saleID string) (int, error) {
 		offer, _, err := e.catalog.Sale(ctx, saleID)
 		return offer.Parts, err
 	})
-	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
+	e.gates = service.NewGates(s.db, e.gate, e.catalog, discard)
 	e.waiters = service.NewWaiters()
 	needs := Needs{
-		Gate: e.gate, Database: s.db, Control: e.gates, Log: log, Retried: func() {}, Now: time.Now,
+		Gate: e.gate, Database: s.db, Control: e.gates, Log: discard, Retried: func() {}, Now: time.Now,
 		Lock: make(chan struct{}, 1), LocalShare: 0.5, LocalBuffer: 4,
 	}
 	for _, f := range change {
@@ -188,29 +166,24 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	if strategyName == "mutex" {
 		db = db.Exclusive(needs.Lock)
 	}
-	if e.strategy, err = New(strategyName, needs); err != nil {
-		s.Fatal(err)
-	}
+	e.strategy, err = New(strategyName, needs)
+	s.check(err)
 	s.Cleanup(e.strategy.Close)
 	if !e.strategy.UsesGate() {
 		e.gates.Retire()
 	}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: e.gate, Outbox: e.gate, Ledger: db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
-		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
+		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: discard,
 	})
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
-		Queued: e.settler.Notify, Meter: noMeter{}, Now: time.Now, AckWait: longWait,
+		Queued: e.settler.Notify, Meter: noMeter{}, Now: time.Now, AckWait: ackWait,
 	}
 	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
-	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: log}
-	if err := e.catalog.Refresh(s.Context()); err != nil {
-		s.Fatal(err)
-	}
-	if err := e.gates.Ensure(s.Context()); err != nil {
-		s.Fatal(err)
-	}
+	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: discard}
+	e.refresh()
+	s.check(e.gates.Ensure(s.Context()))
 	return e
 }
 
@@ -219,7 +192,13 @@ type noMeter struct{}
 func (noMeter) Stage(string, time.Duration) {}
 func (noMeter) Verdict(model.Verdict)       {}
 
-// run starts what runs beside the requests: it ends with the test.
+// refresh reads the sales that other instances have made.
+func (e *engine) refresh() {
+	e.Helper()
+	e.check(e.catalog.Refresh(e.Context()))
+}
+
+// run starts the loops that run beside the requests. They end with the test.
 func (e *engine) run() *engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -247,7 +226,7 @@ func (e *engine) sale(quota int64, limit int) model.Offer {
 	now := time.Now()
 	offer, invalid, err := e.sales.Create(e.Context(), model.Sale{
 		Title: "a sale", PriceCents: 100, Currency: "CNY", LimitPerUser: limit, PayTimeoutSeconds: 600,
-		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Parts: max(e.parts, 1),
+		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Parts: e.parts,
 	}, quota, "tester")
 	if err != nil || invalid != nil {
 		e.Fatalf("make a sale: %+v, %v", invalid, err)
@@ -255,36 +234,68 @@ func (e *engine) sale(quota int64, limit int) model.Offer {
 	return offer
 }
 
-// attempt is a user's wish under a request key of its own, made with the ids that the server makes.
-func (e *engine) attempt(o model.Offer, user string, n int) model.Attempt {
-	e.mu.Lock()
-	e.keys++
-	key := fmt.Sprint("key-", e.keys)
-	e.mu.Unlock()
-	return attempt(o, user, n, key)
+func (e *engine) setStatus(o model.Offer, status model.SaleStatus) {
+	e.Helper()
+	if _, verdict, err := e.sales.SetStatus(e.Context(), o.ID, status, "test", "tester"); verdict != model.Accepted || err != nil {
+		e.Fatalf("set the status %s: %s, %v", status, verdict, err)
+	}
 }
 
-func attempt(o model.Offer, user string, n int, key string) model.Attempt {
+var keys atomic.Int64
+
+// attempt returns a purchase of n units under a request key of its own.
+func attempt(o model.Offer, user string, n int) model.Attempt {
+	return attemptUnder(o, user, n, fmt.Sprint("key-", keys.Add(1)))
+}
+
+func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: n,
 		RequestKey: key, RequestHash: model.HashRequest(n),
 	}
 }
 
-// deduct runs the strategy, which has to answer.
+// keyless returns a purchase of one unit whose request key the engine made.
+func keyless(o model.Offer, user string) model.Attempt {
+	a := attempt(o, user, 1)
+	a.Keyless = true
+	return a
+}
+
+// number returns the name of the i-th user.
+func number(i int) string { return fmt.Sprint("u-", i) }
+
+func (e *engine) try(a model.Attempt) (model.Outcome, error) {
+	return e.strategy.Deduct(e.Context(), a)
+}
+
+// deduct runs the strategy, which must not return an error.
 func (e *engine) deduct(a model.Attempt) model.Outcome {
 	e.Helper()
-	outcome, err := e.strategy.Deduct(e.Context(), a)
-	if err != nil {
-		e.Fatalf("deduct: %v", err)
-	}
+	outcome, err := e.try(a)
+	e.check(err)
 	return outcome
 }
 
-// buy has a user take n units, durably.
+// purchase has a user buy one unit through the use case. An empty key is one that the engine makes.
+func (e *engine) purchase(o model.Offer, user, key string) (model.Outcome, error) {
+	return e.purchases.Purchase(e.Context(), service.Request{UserID: user, SaleID: o.ID, Quantity: 1, Key: key})
+}
+
+// queue has a user queue an attempt of one unit at the gate.
+func (e *engine) queue(o model.Offer, user string) model.Attempt {
+	e.Helper()
+	a := attempt(o, user, 1)
+	if got := e.deduct(a); !got.Queued() || got.Repeated {
+		e.Fatalf("%s was not queued: %+v", user, got)
+	}
+	return a
+}
+
+// buy has a user buy n units, and settles the attempt.
 func (e *engine) buy(o model.Offer, user string, n int) model.Attempt {
 	e.Helper()
-	a := e.attempt(o, user, n)
+	a := attempt(o, user, n)
 	if got := e.deduct(a); got.Verdict != model.Accepted {
 		e.Fatalf("%s buys %d: %+v", user, n, got)
 	}
@@ -292,64 +303,123 @@ func (e *engine) buy(o model.Offer, user string, n int) model.Attempt {
 	return a
 }
 
-// drain settles all that is queued.
+// cancel has a user cancel an order.
+func (e *engine) cancel(a model.Attempt) {
+	e.Helper()
+	if _, verdict, err := e.orders.Cancel(e.Context(), a.UserID, a.ID); err != nil || verdict != model.Accepted {
+		e.Errorf("cancel: %s, %v", verdict, err)
+	}
+}
+
+// drain settles all queued attempts.
 func (e *engine) drain() {
 	e.Helper()
-	if err := e.settler.Drain(e.Context()); err != nil {
-		e.Fatal(err)
-	}
+	e.check(e.settler.Drain(e.Context()))
 }
 
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
 	states, err := e.gate.Peek(e.Context(), o.ID)
-	if err != nil {
-		e.Fatal(err)
-	}
+	e.check(err)
 	return states[0]
 }
 
-// agree checks that nothing is on its way and that the gate has what the database has.
+// agree checks that no attempt is queued, and that a strategy's gate has as many units as the database.
 func (e *engine) agree(o model.Offer) {
 	e.Helper()
-	books, state := e.books(o.ID), e.peek(o)
-	if !state.Open || state.Stream != 0 || state.Inflight != 0 || state.Left != books.Stock.Available {
+	e.drain()
+	if !e.strategy.UsesGate() {
+		return
+	}
+	eventually(e.T, "the stream is empty", func() bool { return e.peek(o).Stream == 0 }) // another instance may settle
+	books, state := e.books(o), e.peek(o)
+	if !state.Open || state.Inflight != 0 || state.Left != books.Stock.Available {
 		e.Errorf("the gate is %+v, the stock %+v", state, books.Stock)
 	}
 }
 
-// replaceGate has a new gate installed, as the auditor would ask for.
+// wantSold checks the orders of a sale, each of one unit, and the gate.
+func (e *engine) wantSold(o model.Offer, pending, rejected int64) {
+	e.Helper()
+	e.agree(o)
+	e.wantOrders(o, pending, rejected, pending)
+}
+
+// replaceGate installs a new gate, as the auditor would demand.
 func (e *engine) replaceGate(o model.Offer) {
 	e.Helper()
 	before := e.peek(o).Epoch
-	eventually(e.T, "a new gate", func() bool { // the controller, if it runs, may be at one
-		e.forgetRebuild(o.ID)
-		if err := e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "test", Epoch: before}); err != nil {
-			e.Fatal(err)
-		}
+	eventually(e.T, "a new gate", func() bool { // the controller may be installing one
+		e.allowRebuild(o)
+		e.check(e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "test", Epoch: before}))
 		after := e.peek(o)
 		return after.Open && after.Epoch > before
 	})
 }
 
-// crowd runs n calls at once: all wait behind one gate, which opens when the last of them is there.
-func crowd(n int, call func(i int)) {
-	start := make(chan struct{})
+// loseGate deletes some of a gate's keys, and lets a rebuild begin at once.
+func (e *engine) loseGate(o model.Offer, names ...string) {
+	e.Helper()
+	for _, name := range names {
+		found, err := e.client.Keys(e.Context(), "fs:{"+o.ID+"*}:"+name).Result()
+		e.check(err)
+		e.check(e.client.Del(e.Context(), found...).Err())
+	}
+	e.allowRebuild(o)
+}
+
+// atOnce runs n calls that begin at the same moment, and returns their outcomes. The outcome of a call that returned
+// model.ErrUnavailable is unavailable; any other error fails the test.
+func (s *stores) atOnce(n int, call func(i int) (model.Outcome, error)) []model.Outcome {
+	s.Helper()
+	outcomes, start := make([]model.Outcome, n), make(chan struct{})
 	var ready, running sync.WaitGroup
 	ready.Add(n)
 	for i := range n {
 		running.Go(func() {
 			ready.Done()
 			<-start
-			call(i)
+			got, err := call(i)
+			switch {
+			case errors.Is(err, model.ErrUnavailable):
+				got = model.Outcome{Verdict: model.Unavailable}
+			case err != nil:
+				s.Errorf("call %d: %v", i, err)
+			}
+			outcomes[i] = got
 		})
 	}
 	ready.Wait()
 	close(start)
 	running.Wait()
+	return outcomes
 }
 
-// eventually waits until check is content: for what nothing announces.
+// rush has n users try to buy one unit each at once, each at one of the engines.
+func rush(o model.Offer, n int, engines ...*engine) []model.Outcome {
+	return engines[0].atOnce(n, func(i int) (model.Outcome, error) {
+		return engines[i%len(engines)].try(keyless(o, number(i)))
+	})
+}
+
+type verdicts map[model.Verdict]int
+
+func count(outcomes []model.Outcome) verdicts {
+	counts := verdicts{}
+	for _, o := range outcomes {
+		counts[o.Verdict]++
+	}
+	return counts
+}
+
+func (s *stores) wantVerdicts(outcomes []model.Outcome, want verdicts) {
+	s.Helper()
+	if got := count(outcomes); !maps.Equal(got, want) {
+		s.Errorf("the verdicts are %v, want %v", got, want)
+	}
+}
+
+// eventually waits until check is true, for states that nothing announces.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
