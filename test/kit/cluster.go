@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -15,83 +16,62 @@ import (
 type RedisCluster struct {
 	Nodes []*RedisServer // masters first; their roles at the start
 
-	t testing.TB
+	t     testing.TB
+	addrs []string
 }
 
 // Cluster starts a cluster for this test, which takes some seconds, and ends it with the test.
 func Cluster(t testing.TB, masters, replicasEach int) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{t: t}
-	var addrs []string
 	for range masters * (1 + replicasEach) {
 		bus, err := freePort() // an outgoing connection may have the default bus port, the node's port + 10000
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, "choose a bus port", err)
 		node := Redis(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(bus), "--cluster-node-timeout", "1500",
 			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
-		c.Nodes, addrs = append(c.Nodes, node), append(addrs, node.Addr())
+		c.Nodes, c.addrs = append(c.Nodes, node), append(c.addrs, node.Addr())
 	}
-	program, err := find("redis-cli", "redis-tools")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+	program := find(t, "redis-cli", "redis-tools")
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	args := append([]string{"--cluster", "create"}, addrs...)
+	args := append([]string{"--cluster", "create"}, c.addrs...)
 	args = append(args, "--cluster-replicas", fmt.Sprint(replicasEach), "--cluster-yes")
 	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
 		t.Fatalf("make a cluster: %v: %s", err, out)
 	}
 	for i, node := range c.Nodes {
-		c.awaitNode(node, i >= masters)
+		client := redis.NewClient(&redis.Options{Addr: node.Addr()})
+		await(t, "the cluster is whole", func(ctx context.Context) error {
+			known := fmt.Sprintf("cluster_known_nodes:%d", len(c.Nodes))
+			info, err := client.ClusterInfo(ctx).Result()
+			if err == nil && (!strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, known)) {
+				err = errors.New(info)
+			}
+			if err != nil || i < masters {
+				return err
+			}
+			return follows(ctx, client)
+		})
+		_ = client.Close()
 	}
 	return c
 }
 
-func (c *RedisCluster) awaitNode(node *RedisServer, replica bool) {
-	c.t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: node.Addr()})
-	defer func() { _ = client.Close() }()
-	await(c.t, "the cluster is whole", func(ctx context.Context) error {
-		info, err := client.ClusterInfo(ctx).Result()
-		if err == nil && (!strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", len(c.Nodes)))) {
-			err = fmt.Errorf("%s", info)
-		}
-		if err != nil || !replica {
-			return err
-		}
-		if info, err = client.Info(ctx, "replication").Result(); err == nil && !strings.Contains(info, "master_link_status:up") {
-			err = fmt.Errorf("%s", info)
-		}
-		return err
-	})
-}
-
 // URL returns the addresses of all nodes in the form of the settings.
-func (c *RedisCluster) URL() string {
-	urls := make([]string, len(c.Nodes))
-	for i, node := range c.Nodes {
-		urls[i] = "redis://" + node.Addr()
-	}
-	return strings.Join(urls, ",")
-}
+func (c *RedisCluster) URL() string { return "redis://" + strings.Join(c.addrs, ",redis://") }
 
 // Of returns the node that serves a key.
 func (c *RedisCluster) Of(key string) *RedisServer {
 	c.t.Helper()
-	ctx := context.Background()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(strings.ReplaceAll(c.URL(), "redis://", ""), ",")})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs})
 	defer func() { _ = client.Close() }()
-	master, err := client.MasterForKey(ctx, key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	master, err := client.MasterForKey(context.Background(), key)
+	must(c.t, "find the node of "+key, err)
 	for _, node := range c.Nodes {
 		if node.Addr() == master.Options().Addr {
 			return node
 		}
 	}
-	c.t.Fatalf("%s is none of ours", master.Options().Addr)
+	c.t.Fatalf("%s is not a node of this cluster", master.Options().Addr)
 	return nil
 }

@@ -46,21 +46,10 @@ func MariaDB(t testing.TB, args ...string) *MariaDBServer {
 // temporary files.
 func MariaDBIn(t testing.TB, folder string, args ...string) *MariaDBServer {
 	t.Helper()
-	s, err := startMariaDBIn(folder, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.t = t
-	t.Cleanup(func() {
-		if err := s.end(); err != nil {
-			t.Errorf("end MariaDB: %v", err)
-		}
-	})
+	s := newMariaDB(t, folder, args...)
+	s.startFor(t)
 	return s
 }
-
-// PID returns the process id.
-func (s *MariaDBServer) PID() int { return s.cmd.Process.Pid }
 
 // Running reports whether the process still runs: it has neither exited nor been killed.
 func (s *MariaDBServer) Running() bool { return s.alive.Err() == nil }
@@ -72,11 +61,9 @@ func (s *MariaDBServer) NewDatabase(t testing.TB) string {
 	name := "flashsale_" + strings.ToLower(rand.Text())[:12]
 	password := rand.Text()
 	account := name + "@'127.0.0.1'"
-	if err := s.admin("CREATE DATABASE " + name + " CHARACTER SET utf8mb4;" +
-		"CREATE USER " + account + " IDENTIFIED BY '" + password + "';" +
-		"GRANT ALL ON " + name + ".* TO " + account); err != nil {
-		t.Fatalf("make a database: %v", err)
-	}
+	must(t, "make a database", s.admin("CREATE DATABASE "+name+" CHARACTER SET utf8mb4;"+
+		"CREATE USER "+account+" IDENTIFIED BY '"+password+"';"+
+		"GRANT ALL ON "+name+".* TO "+account))
 	t.Cleanup(func() {
 		if s.alive.Err() != nil {
 			return // the test killed the server, and the data folder is removed with the server
@@ -92,9 +79,7 @@ func (s *MariaDBServer) NewDatabase(t testing.TB) string {
 func (s *MariaDBServer) Root(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := s.root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "connect as root", err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -124,38 +109,23 @@ func (s *MariaDBServer) root() (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-func startMariaDB() (*MariaDBServer, error) { return startMariaDBIn("") }
-
-func startMariaDBIn(folder string, args ...string) (*MariaDBServer, error) {
-	program, err := find("mariadbd", mariadbPackage)
-	if err != nil {
-		return nil, err
+// newMariaDB returns a server that is not started yet.
+func newMariaDB(t testing.TB, folder string, args ...string) *MariaDBServer {
+	t.Helper()
+	s := &MariaDBServer{newServer(t, "mariadbd", mariadbPackage, folder)}
+	if err := os.CopyFS(filepath.Join(s.dir, "data"), os.DirFS(dataTemplate(t, s.program))); err != nil {
+		t.Fatalf("copy the data folder: %v", errors.Join(err, os.RemoveAll(s.dir)))
 	}
-	template, err := dataTemplate(program)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(folder, "flashsale-mariadb-")
-	if err != nil {
-		return nil, fmt.Errorf("start MariaDB: %w", err)
-	}
-	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(template)); err != nil {
-		return nil, errors.Join(fmt.Errorf("copy the data folder: %w", err), os.RemoveAll(dir))
-	}
-	s := &MariaDBServer{&server{
-		program: program,
-		dir:     dir,
-		args: slices.Concat(commonArgs(dir), []string{
-			"--socket=" + socket(dir),
-			"--bind-address=127.0.0.1",
-			"--skip-name-resolve", // the server then matches root@127.0.0.1 without DNS
-			"--innodb-flush-log-at-trx-commit=1",
-			"--innodb-buffer-pool-size=128M",
-			"--max-connections=500", // enough for several instances with full pools in parallel tests
-		}, args),
-	}}
 	s.answers = s.ping
-	return s, s.start()
+	s.args = slices.Concat(commonArgs(s.dir), []string{
+		"--socket=" + socket(s.dir),
+		"--bind-address=127.0.0.1",
+		"--skip-name-resolve", // the server then matches root@127.0.0.1 without DNS
+		"--innodb-flush-log-at-trx-commit=1",
+		"--innodb-buffer-pool-size=128M",
+		"--max-connections=500", // enough for several instances with full pools in parallel tests
+	}, args)
+	return s
 }
 
 // ping also checks the path of the socket: another server may have taken the port first.
@@ -177,17 +147,13 @@ func (s *MariaDBServer) ping(ctx context.Context) error {
 
 // dataTemplate returns a data folder made by mariadb-install-db, which runs once per machine and version. The rename
 // publishes the folder as a whole, so test processes that run at the same time never see half of it.
-func dataTemplate(mariadbd string) (string, error) {
-	install, err := find("mariadb-install-db", mariadbPackage)
-	if err != nil {
-		return "", err
-	}
+func dataTemplate(t testing.TB, mariadbd string) string {
+	t.Helper()
+	install := find(t, "mariadb-install-db", mariadbPackage)
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
 	defer cancel()
 	version, err := exec.CommandContext(ctx, mariadbd, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", mariadbd, err)
-	}
+	must(t, "ask MariaDB for its version", err)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir() // no home directory
@@ -195,16 +161,12 @@ func dataTemplate(mariadbd string) (string, error) {
 	key := sha256.Sum256(append(version, redoLogSize...))
 	template := filepath.Join(cache, fmt.Sprintf("flashsale-mariadb-template-%x-%d", key[:6], os.Getuid()))
 	if _, err := os.Stat(template); err == nil {
-		return template, nil
+		return template
 	}
 
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", fmt.Errorf("make the MariaDB template: %w", err)
-	}
+	must(t, "make the folder of the MariaDB template", os.MkdirAll(cache, 0o700))
 	building, err := os.MkdirTemp(cache, "flashsale-mariadb-building-")
-	if err != nil {
-		return "", fmt.Errorf("make the MariaDB template: %w", err)
-	}
+	must(t, "make the MariaDB template", err)
 	defer func() { _ = os.RemoveAll(building) }()
 	cmd := exec.CommandContext(ctx, install,
 		append(commonArgs(building), "--auth-root-authentication-method=normal", "--skip-test-db")...)
@@ -213,12 +175,12 @@ func dataTemplate(mariadbd string) (string, error) {
 	dieWithParent(cmd)
 	cmd.WaitDelay = time.Second // after the timeout, child processes of the script may keep the output open
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w; it printed:\n%s", install, err, output)
+		t.Fatalf("%s: %v; it printed:\n%s", install, err, output)
 	}
-	if err := os.Rename(filepath.Join(building, "data"), template); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("publish the MariaDB template: %w", err)
+	if err := os.Rename(filepath.Join(building, "data"), template); !errors.Is(err, fs.ErrExist) {
+		must(t, "publish the MariaDB template", err)
 	}
-	return template, nil
+	return template
 }
 
 // socket returns a short path: the kernel limits the path of a socket to about a hundred bytes.

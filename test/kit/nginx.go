@@ -15,7 +15,7 @@ import (
 
 // NginxServer is an nginx with a master and workers of its own.
 type NginxServer struct {
-	server *server
+	server *server // not embedded: the workers of a killed master keep running
 	folder string
 }
 
@@ -24,15 +24,22 @@ type NginxServer struct {
 // with another port. The configuration must contain `pid nginx.pid;` and must not contain `daemon`.
 func Nginx(t testing.TB, configure func(folder string, port int)) *NginxServer {
 	t.Helper()
-	s, err := startNginx(configure)
-	if err != nil {
-		t.Fatal(err)
+	// setpriv sends the master a SIGTERM when the test process dies, so that the master ends its workers.
+	setpriv := find(t, "setpriv", "util-linux")
+	s := &NginxServer{server: newServer(t, "nginx", "nginx", "")}
+	s.folder = filepath.Join(s.server.dir, "etc")
+	must(t, "make nginx's folder", os.Mkdir(s.folder, 0o700))
+	s.server.args = []string{
+		"--pdeathsig", "TERM", s.server.program,
+		"-p", s.folder, "-c", filepath.Join(s.folder, "nginx.conf"), "-e", "stderr", "-g", "daemon off;",
 	}
-	t.Cleanup(func() {
-		if err := s.end(); err != nil {
-			t.Errorf("end nginx: %v", err)
-		}
-	})
+	s.server.program = setpriv
+	s.server.answers, s.server.quit = s.bound, s.quit
+	s.server.listen = func(port int) (args, env []string) {
+		configure(s.folder, port)
+		return nil, nil
+	}
+	s.server.startFor(t)
 	return s
 }
 
@@ -42,61 +49,22 @@ func (s *NginxServer) Addr() string { return s.server.Addr() }
 // Folder returns the folder of the configuration. nginx resolves relative paths against it.
 func (s *NginxServer) Folder() string { return s.folder }
 
-func startNginx(configure func(folder string, port int)) (*NginxServer, error) {
-	nginx, err := find("nginx", "nginx")
-	if err != nil {
-		return nil, err
-	}
-	// If the master is killed, its workers keep running. So the master gets a SIGTERM when the test process dies.
-	setpriv, err := find("setpriv", "util-linux")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "flashsale-nginx-")
-	if err != nil {
-		return nil, fmt.Errorf("start nginx: %w", err)
-	}
-	s := &NginxServer{folder: filepath.Join(dir, "etc")}
-	if err := os.Mkdir(s.folder, 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("start nginx: %w", err), os.RemoveAll(dir))
-	}
-	s.server = &server{
-		program: setpriv,
-		dir:     dir,
-		args: []string{
-			"--pdeathsig", "TERM", nginx,
-			"-p", s.folder, "-c", filepath.Join(s.folder, "nginx.conf"), "-e", "stderr", "-g", "daemon off;",
-		},
-		answers: s.bound,
-		listen: func(port int) (args, env []string) {
-			configure(s.folder, port)
-			return nil, nil
-		},
-	}
-	return s, s.server.start()
-}
-
 // bound checks that nginx.pid holds the master's process id. nginx writes the file when it has bound its ports.
 func (s *NginxServer) bound(context.Context) error {
 	pid, err := os.ReadFile(filepath.Join(s.folder, "nginx.pid"))
-	if err != nil {
-		return err
+	if err == nil && strings.TrimSpace(string(pid)) != strconv.Itoa(s.server.PID()) {
+		err = fmt.Errorf("nginx.pid holds %q", pid)
 	}
-	if strings.TrimSpace(string(pid)) != strconv.Itoa(s.server.cmd.Process.Pid) {
-		return fmt.Errorf("nginx.pid holds %q", pid)
-	}
-	return nil
+	return err
 }
 
-// end has the master end its workers and itself. A master that doesn't exit within startTimeout is killed.
-func (s *NginxServer) end() error {
-	_ = s.server.cmd.Process.Signal(syscall.SIGTERM) // fails only when it is gone already
-	timer := time.NewTimer(startTimeout)
-	defer timer.Stop()
+// quit has the master end its workers and itself.
+func (s *NginxServer) quit() error {
+	_ = s.server.cmd.Process.Signal(syscall.SIGTERM) // fails only when the master is gone already
 	select {
 	case <-s.server.alive.Done():
-	case <-timer.C:
-		return errors.Join(errors.New("it did not end when it was asked to"), s.server.end())
+		return nil
+	case <-time.After(startTimeout):
+		return errors.New("nginx did not end after SIGTERM")
 	}
-	return s.server.end()
 }

@@ -3,7 +3,6 @@ package kit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,46 +17,18 @@ type PrometheusServer struct{ *server }
 // of prometheus.yml.
 func Prometheus(t testing.TB, configuration string) *PrometheusServer {
 	t.Helper()
-	s, err := startPrometheus(configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.t = t
-	t.Cleanup(func() {
-		if err := s.end(); err != nil {
-			t.Errorf("end Prometheus: %v", err)
-		}
-	})
+	s := &PrometheusServer{newServer(t, "prometheus", "prometheus", "")}
+	file := filepath.Join(s.dir, "prometheus.yml")
+	must(t, "configure Prometheus", os.WriteFile(file, []byte(configuration), 0o600))
+	s.args = []string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(s.dir, "data")}
+	s.listen = func(port int) (args, env []string) { return []string{"--web.listen-address=" + loopback(port)}, nil }
+	s.answers = s.ready
+	s.startFor(t)
 	return s
 }
 
 // URL returns the base URL of the server.
 func (s *PrometheusServer) URL() string { return "http://" + s.Addr() }
-
-func startPrometheus(configuration string) (*PrometheusServer, error) {
-	program, err := find("prometheus", "prometheus")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "flashsale-prometheus-")
-	if err != nil {
-		return nil, fmt.Errorf("start Prometheus: %w", err)
-	}
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("start Prometheus: %w", err), os.RemoveAll(dir))
-	}
-	s := &PrometheusServer{&server{
-		program: program,
-		dir:     dir,
-		args:    []string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data")},
-		listen: func(port int) (args, env []string) {
-			return []string{"--web.listen-address=" + loopback(port)}, nil
-		},
-	}}
-	s.answers = s.ready
-	return s, s.start()
-}
 
 func (s *PrometheusServer) ready(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/-/ready", nil)
@@ -78,11 +49,7 @@ func (s *PrometheusServer) ready(ctx context.Context) error {
 // Promtool runs promtool in folder. If promtool fails, the test fails with its output.
 func Promtool(t testing.TB, folder string, args ...string) {
 	t.Helper()
-	program, err := find("promtool", "prometheus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd := exec.CommandContext(t.Context(), find(t, "promtool", "prometheus"), args...)
 	cmd.Dir = folder
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, output)

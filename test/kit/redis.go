@@ -1,11 +1,10 @@
 package kit
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"strings"
 	"testing"
 )
@@ -17,16 +16,17 @@ type RedisServer struct{ *server }
 // redis-server; they follow the default arguments and override them.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	s, err := startRedis(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.t = t
-	t.Cleanup(func() {
-		if err := s.end(); err != nil {
-			t.Errorf("end Redis: %v", err)
-		}
-	})
+	s := newRedis(t)
+	s.args = append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir}, args...)
+	s.startFor(t)
+	return s
+}
+
+// newRedis returns a server that lacks its arguments.
+func newRedis(t testing.TB) *RedisServer {
+	t.Helper()
+	s := &RedisServer{newServer(t, "redis-server", "redis-server", "")}
+	s.answers = s.ping
 	return s
 }
 
@@ -36,43 +36,17 @@ func (s *RedisServer) URL() string { return "redis://" + s.Addr() + "/0" }
 // Dir returns the server's own folder, which holds what the server writes to disk.
 func (s *RedisServer) Dir() string { return s.dir }
 
-func startRedis(more []string) (*RedisServer, error) {
-	program, err := find("redis-server", "redis-server")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "flashsale-redis-")
-	if err != nil {
-		return nil, fmt.Errorf("start Redis: %w", err)
-	}
-	s := &RedisServer{&server{
-		program: program,
-		dir:     dir,
-		args:    append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir}, more...),
-	}}
-	s.answers = s.ping
-	return s, s.start()
-}
-
-// ping also checks the process id: another server may have taken the port first.
+// ping also checks the process id: another server may have taken the port first. A server that still loads its data
+// answers PING with an error.
 func (s *RedisServer) ping(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
-	if err != nil {
-		return err
-	}
-	// ctx also ends when the child exits, which a deadline alone would not detect.
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\nQUIT\r\n"); err != nil {
-		return err
-	}
-	reply, err := io.ReadAll(conn)
-	if err != nil {
-		return err
-	}
-	id := fmt.Sprintf("\r\nprocess_id:%d\r\n", s.cmd.Process.Pid)
-	if !strings.HasPrefix(string(reply), "+PONG\r\n") || !strings.Contains(string(reply), id) {
-		return fmt.Errorf("not our Redis on %s: %.100q", s.Addr(), reply)
-	}
-	return nil
+	return s.exchange(ctx, "PING\r\nINFO server\r\n", func(answer io.Reader) error {
+		id := fmt.Sprintf("process_id:%d", s.PID())
+		lines := bufio.NewScanner(answer)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "-") {
+			if lines.Text() == id {
+				return nil
+			}
+		}
+		return fmt.Errorf("not our Redis on %s: %.100q", s.Addr(), lines.Text())
+	})
 }

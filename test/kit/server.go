@@ -1,5 +1,5 @@
-// Package kit starts real servers for tests: child processes in fresh temp folders, on free
-// loopback ports. Only tests import it. A test whose server isn't installed fails; it doesn't skip.
+// Package kit starts real servers for tests: child processes in new temporary folders, on free ports of the loopback
+// address. Only tests import it. A test whose server is not installed fails; it does not skip.
 package kit
 
 import (
@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -43,12 +44,36 @@ type server struct {
 	program string
 	args    []string                            // without the port
 	listen  func(port int) (args, env []string) // returns what sets the port; nil: --port
-	dir     string                              // its own temp folder
+	dir     string                              // its own temporary folder
 	answers func(context.Context) error
+	quit    func() error // asks the server to end, and waits; nil: the server is killed
 
 	port  int
 	cmd   *exec.Cmd
 	alive context.Context // ends when the child has been reaped
+}
+
+// newServer finds a program and makes a server with a folder of its own below folder, or below the default folder for
+// temporary files.
+func newServer(t testing.TB, program, debianPackage, folder string) *server {
+	t.Helper()
+	s := &server{program: find(t, program, debianPackage)}
+	var err error
+	s.dir, err = os.MkdirTemp(folder, "flashsale-"+filepath.Base(program)+"-")
+	must(t, "make a folder for "+program, err)
+	return s
+}
+
+// startFor starts the server for a test, and ends it with the test.
+func (s *server) startFor(t testing.TB) {
+	t.Helper()
+	s.t = t
+	t.Cleanup(func() {
+		if err := s.end(); err != nil {
+			t.Errorf("end %s: %v", s.program, err)
+		}
+	})
+	must(t, "start a server", s.start())
 }
 
 // Port returns the server's port, which is the same after a Restart.
@@ -56,6 +81,9 @@ func (s *server) Port() int { return s.port }
 
 // Addr returns the server's host:port, which is the same after a Restart.
 func (s *server) Addr() string { return loopback(s.port) }
+
+// PID returns the process id.
+func (s *server) PID() int { return s.cmd.Process.Pid }
 
 // Kill ends the server with SIGKILL and returns when it is gone. A second Kill does nothing.
 func (s *server) Kill() {
@@ -68,9 +96,7 @@ func (s *server) Restart() {
 	t := s.owner()
 	t.Helper()
 	s.kill()
-	if err := s.launch(); err != nil {
-		t.Fatalf("restart: %v", err)
-	}
+	must(t, "restart", s.launch())
 }
 
 // Stop freezes the server with SIGSTOP: the kernel still accepts connections and data, but the server answers nothing.
@@ -78,21 +104,15 @@ func (s *server) Restart() {
 func (s *server) Stop() {
 	t := s.owner()
 	t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatalf("stop %s: %v", s.program, err)
-	}
-	if err := awaitStopped(s.cmd.Process.Pid); err != nil {
-		t.Fatalf("wait until %s stands still: %v", s.program, err)
-	}
+	must(t, "stop "+s.program, s.cmd.Process.Signal(syscall.SIGSTOP))
+	must(t, "wait for the stop of "+s.program, awaitStopped(s.PID()))
 }
 
 // Continue wakes a stopped server.
 func (s *server) Continue() {
 	t := s.owner()
 	t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatalf("continue %s: %v", s.program, err)
-	}
+	must(t, "continue "+s.program, s.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // owner returns the test that owns the server. It panics if the server is shared, because other tests rely on it.
@@ -117,10 +137,13 @@ func (s *server) start() error {
 	return nil
 }
 
-// end kills the server and removes its folder.
-func (s *server) end() error {
+// end ends the server and removes its folder.
+func (s *server) end() (err error) {
+	if s.cmd != nil && s.quit != nil {
+		err = s.quit()
+	}
 	s.kill()
-	return os.RemoveAll(s.dir)
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // launch starts the child on the server's port and returns when the child answers. If the child doesn't come up, the
@@ -181,10 +204,28 @@ func runChild(cmd *exec.Cmd, started chan<- error, ended context.CancelCauseFunc
 }
 
 func (s *server) kill() {
+	if s.cmd == nil { // never started
+		return
+	}
 	if s.cmd.Process != nil { // nil: starting it failed
 		_ = s.cmd.Process.Kill() // fails only when the child is gone already
 	}
 	<-s.alive.Done()
+}
+
+// exchange sends text to the server and lets read judge the answer. The connection closes when ctx ends, which includes
+// the end of the child.
+func (s *server) exchange(ctx context.Context, text string, read func(answer io.Reader) error) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, text); err != nil {
+		return err
+	}
+	return read(conn)
 }
 
 func freePort() (int, error) {
@@ -205,11 +246,39 @@ func freePort() (int, error) {
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // find looks for a program on PATH and in the folders of Debian's servers, which an ordinary user's PATH lacks.
-func find(program, debianPackage string) (string, error) {
+func find(t testing.TB, program, debianPackage string) string {
+	t.Helper()
 	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin"} {
 		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
-			return path, nil
+			return path
 		}
 	}
-	return "", fmt.Errorf("%s not found: install the Debian package %s", program, debianPackage)
+	t.Fatalf("%s not found: install the Debian package %s", program, debianPackage)
+	return ""
+}
+
+// await polls check until it returns nil, for states that servers reach among themselves and do not announce.
+func await(t testing.TB, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, startTimeout, err)
+		}
+	}
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
 }

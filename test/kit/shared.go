@@ -42,10 +42,8 @@ func SharedMariaDB(t testing.TB) *MariaDBServer {
 		t.Fatal("a package that shares a server needs func TestMain(m *testing.M) { kit.Main(m) }")
 	}
 	if shared.mariadb == nil {
-		s, err := startMariaDB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newMariaDB(t, "")
+		must(t, "start the shared MariaDB", s.start())
 		shared.mariadb = s
 	}
 	return shared.mariadb

@@ -32,9 +32,7 @@ func EachStores(t *testing.T, test func(t *testing.T, s Stores)) {
 func EmbeddedStores(t *testing.T) Stores {
 	t.Helper()
 	redis, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "start the embedded Redis", err)
 	t.Cleanup(redis.Close)
 	return Stores{Database: SQLite(t), Redis: redis.URL(), KillRedis: redis.Close}
 }
@@ -59,15 +57,11 @@ func OpenSQL(t testing.TB, address string) *sql.DB {
 	driver, source := "sqlite", strings.TrimPrefix(address, "sqlite:")+"?_pragma=busy_timeout(5000)"
 	if rest, ok := strings.CutPrefix(address, "mysql://"); ok {
 		cfg, err := mysqldriver.ParseDSN(strings.Replace(strings.Replace(rest, "@", "@tcp(", 1), "/", ")/", 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, "read the database's address", err)
 		driver, source = "mysql", cfg.FormatDSN()
 	}
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "open the database", err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
