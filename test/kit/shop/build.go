@@ -20,22 +20,19 @@ var built = struct {
 	paths  map[string]func() (string, error)
 }{paths: map[string]func() (string, error){}}
 
-// Main is called by the TestMain of a package that builds the engine. It removes the built programs at the end.
-func Main(m *testing.M) {
-	kit.Main(m, func() { _ = os.RemoveAll(built.folder) })
+// Main is called by the TestMain of a package that builds the engine. At the end it removes the built programs and
+// calls the functions in after.
+func Main(m *testing.M, after ...func()) {
+	kit.Main(m, append(after, func() { _ = os.RemoveAll(built.folder) })...)
 }
 
 // Build builds the engine, once for all tests with the same flags of `go build`, and returns the program's path.
 func Build(t testing.TB, flags ...string) string {
 	t.Helper()
 	build, err := builder(flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 

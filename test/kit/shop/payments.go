@@ -2,17 +2,16 @@ package shop
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit"
 )
 
 // PriceCents is the price of a unit in the sales of SaleToPay.
@@ -24,9 +23,10 @@ const resaleEvery = 100 * time.Millisecond
 // SaleToPay makes an open sale of quota units, one for each user. Orders must be paid within paySeconds.
 func (s *Shop) SaleToPay(url string, quota, paySeconds int) string {
 	s.t.Helper()
+	now := time.Now().UTC()
 	doc := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), Document{
-		"title": "race", "price_cents": PriceCents, "quota": quota, "limit_per_user": 1, "pay_timeout_seconds": paySeconds,
-		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "ends_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		"title": "scenario", "price_cents": PriceCents, "quota": quota, "limit_per_user": 1, "pay_timeout_seconds": paySeconds,
+		"starts_at": now.Add(-time.Minute).Format(time.RFC3339), "ends_at": now.Add(time.Hour).Format(time.RFC3339),
 	})
 	id, _ := doc["id"].(string)
 	return id
@@ -45,9 +45,7 @@ func (s *Shop) StartPayment(a Attempt) Payment {
 	id, _ := doc["payment_id"].(string)
 	text, _ := doc["expires_at"].(string)
 	deadline, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return Payment{id, deadline}
 }
 
@@ -141,31 +139,17 @@ func (s *Shop) OneOutcome(saleID string, attempts []Attempt) (paid int) {
 // Refunds counts, by order, the transactions that are due to be refunded or have been refunded.
 func (s *Shop) Refunds() map[string]int {
 	s.t.Helper()
-	u, err := url.Parse(s.Database)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", fmt.Sprintf("%s@tcp(%s)%s", u.User, u.Host, u.Path))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	rows, err := db.QueryContext(s.t.Context(), "SELECT order_id, COUNT(*) FROM payments WHERE status IN ('refund_due', 'refunded') GROUP BY order_id")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	rows, err := kit.OpenSQL(s.t, s.Database).QueryContext(s.t.Context(), `SELECT order_id, COUNT(*) FROM payments
+		WHERE status IN ('refund_due', 'refunded') GROUP BY order_id`)
+	must(s.t, err)
 	defer func() { _ = rows.Close() }()
 	counts := map[string]int{}
 	for rows.Next() {
 		var id string
 		var n int
-		if err := rows.Scan(&id, &n); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, rows.Scan(&id, &n))
 		counts[id] = n
 	}
-	if err := rows.Err(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, rows.Err())
 	return counts
 }

@@ -3,18 +3,13 @@
 package shop
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,11 +21,11 @@ import (
 
 const (
 	// Secret is the secret of every instance. Tests sign buyers' tokens and providers' callbacks with it.
-	Secret        = "scenario-secret-of-thirty-two-bytes!"
-	adminPassword = "scenario-operator"
-	// startTimeout bounds the start of an instance. Recovery is the longest time that a recovery from a fault may take.
-	startTimeout = time.Minute
-	Recovery     = 10 * time.Second
+	Secret = "scenario-secret-of-thirty-two-bytes!"
+	// OperatorPassword is the password of the operator, whose name is admin.
+	OperatorPassword = "scenario-operator"
+	// Recovery is the longest time that a recovery from a fault may take.
+	Recovery = 10 * time.Second
 	// patience bounds requests and waits for a recovery on a machine that is busy with other tests. The drill measures
 	// how long a recovery takes.
 	patience = time.Minute
@@ -38,8 +33,8 @@ const (
 
 // Shop is a set of instances over the same stores. A method that cannot go on fails the test.
 type Shop struct {
-	Database string // its URL
-	Redis    *kit.RedisServer
+	Database string            // its URL
+	Redis    *kit.RedisServer  // nil: the instance has its own
 	DB       *repository.Store // the test's own connection to the database
 	Binary   string            // the program that the instances run
 
@@ -57,51 +52,31 @@ func New(t testing.TB) *Shop {
 	return On(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t))
 }
 
+// Embedded makes a shop for one instance with embedded stores. Its DB is nil.
+func Embedded(t testing.TB) *Shop {
+	t.Helper()
+	return newShop(t, kit.SQLite(t), nil)
+}
+
 // On makes a shop on stores that the test has started.
 func On(t testing.TB, database string, redis *kit.RedisServer) *Shop {
 	t.Helper()
-	s := &Shop{
-		Database: database, Redis: redis, Binary: Build(t), t: t,
-		client: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}},
-	}
-	t.Cleanup(s.client.CloseIdleConnections)
+	s := newShop(t, database, redis)
 	db, err := repository.Open(t.Context(), database, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.DB = db
 	return s
 }
 
-// Instance is one process of the engine.
-type Instance struct {
-	URL string
-	Log *Log
-
-	t    testing.TB
-	cmd  *exec.Cmd
-	ops  chan string
-	done chan struct{}
-}
-
-// Log keeps what an instance writes to its standard error.
-type Log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write adds to the log.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+func newShop(t testing.TB, database string, redis *kit.RedisServer) *Shop {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Shop{
+		Database: database, Redis: redis, Binary: Build(t), t: t,
+		client: &http.Client{Timeout: patience, Transport: transport},
+	}
 }
 
 // Start runs an instance and waits until it serves. args follow the default arguments and override them.
@@ -113,97 +88,15 @@ func (s *Shop) Start(args ...string) *Instance {
 // StartWith is Start with additional environment variables.
 func (s *Shop) StartWith(env []string, args ...string) *Instance {
 	s.t.Helper()
-	args = append([]string{
-		"serve", "--http-addr", "127.0.0.1:0", "--ops-addr", "off", "--database", s.Database, "--redis", s.Redis.URL(),
-		"--secret", Secret, "--admin-password", adminPassword, "--ip-rate", "0", "--user-requests", "0",
+	own := []string{
+		"serve", "--http-addr", "127.0.0.1:0", "--ops-addr", "off", "--database", s.Database,
+		"--secret", Secret, "--admin-password", OperatorPassword, "--ip-rate", "0", "--user-requests", "0",
 		"--limit-rate", "1000000", "--ack-wait", "5s", "--limit-burst", "1000000", "--log-level", "warn",
-	}, args...)
-	i := &Instance{t: s.t, cmd: exec.CommandContext(context.Background(), s.Binary, args...), Log: &Log{}, ops: make(chan string, 1), done: make(chan struct{})}
-	i.cmd.Env = append(os.Environ(), env...)
-	i.cmd.Stderr = i.Log
-	out, err := i.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
 	}
-	if err := i.cmd.Start(); err != nil {
-		s.t.Fatal(err)
+	if s.Redis != nil {
+		own = append(own, "--redis", s.Redis.URL())
 	}
-	s.t.Cleanup(i.Kill)
-	served := make(chan struct{})
-	go func() {
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if _, url, ok := strings.Cut(lines.Text(), " is at "); ok {
-				i.URL = url
-				close(served)
-			}
-			if url, ok := strings.CutPrefix(lines.Text(), "figures for operators: "); ok {
-				i.ops <- strings.TrimSuffix(url, "/metrics")
-			}
-		}
-		_ = i.cmd.Wait()
-		close(i.done)
-	}()
-	select {
-	case <-served:
-	case <-i.done:
-		s.t.Fatalf("the instance ended at its start: %s", i.Log)
-	case <-time.After(startTimeout):
-		s.t.Fatalf("the instance did not start: %s", i.Log)
-	}
-	return i
-}
-
-// OpsURL returns the address at which an instance with an --ops-addr serves its figures. It may be called once.
-func (i *Instance) OpsURL() string {
-	i.t.Helper()
-	select {
-	case url := <-i.ops:
-		return url
-	case <-i.done:
-	case <-time.After(startTimeout):
-	}
-	i.t.Fatalf("the instance shows no figures: %s", i.Log)
-	return ""
-}
-
-// Exited returns a channel that is closed when the process is gone.
-func (i *Instance) Exited() <-chan struct{} { return i.done }
-
-// Signal sends a signal to the process.
-func (i *Instance) Signal(sig os.Signal) {
-	i.t.Helper()
-	if err := i.cmd.Process.Signal(sig); err != nil {
-		i.t.Fatal(err)
-	}
-}
-
-// PID returns the process id.
-func (i *Instance) PID() int { return i.cmd.Process.Pid }
-
-// Kill ends the instance with SIGKILL.
-func (i *Instance) Kill() {
-	select {
-	case <-i.done:
-		return
-	default:
-	}
-	_ = i.cmd.Process.Kill()
-	<-i.done
-}
-
-// Stop ends the instance with SIGTERM. The process must exit with 0 within Recovery, ten seconds.
-func (i *Instance) Stop() {
-	i.t.Helper()
-	i.Signal(syscall.SIGTERM)
-	select {
-	case <-i.done:
-	case <-time.After(Recovery):
-		i.t.Fatalf("the instance did not stop in %s: %s", Recovery, i.Log)
-	}
-	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
-		i.t.Errorf("exit code %d: %s", code, i.Log)
-	}
+	return Launch(s.t, s.Binary, env, append(own, args...)...)
 }
 
 // Call makes one request. After an error the request's effect is unknown.
@@ -256,7 +149,7 @@ func (s *Shop) Must(want int, method, url, token string, body any, headers ...st
 func (s *Shop) Operator(url string) string {
 	s.t.Helper()
 	if s.admin == "" {
-		doc := s.Must(http.StatusOK, "POST", url+"/api/v1/sessions", "", Document{"name": "admin", "password": adminPassword})
+		doc := s.Must(http.StatusOK, "POST", url+"/api/v1/sessions", "", Document{"name": "admin", "password": OperatorPassword})
 		s.admin, _ = doc["token"].(string)
 	}
 	return s.admin
@@ -265,13 +158,7 @@ func (s *Shop) Operator(url string) string {
 // Sale makes an open sale of quota units, one for each user, and returns its id.
 func (s *Shop) Sale(url string, quota int) string {
 	s.t.Helper()
-	body := Document{
-		"title": "scenario", "price_cents": 100, "quota": quota, "limit_per_user": 1, "pay_timeout_seconds": 600,
-		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "ends_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-	}
-	doc := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), body)
-	id, _ := doc["id"].(string)
-	return id
+	return s.SaleToPay(url, quota, 600)
 }
 
 // Token returns a buyer's token, signed with Secret as by any issuer that has it.
@@ -330,11 +217,20 @@ func (s *Shop) Audited(url, saleID string) {
 	})
 }
 
-// AuditCommand runs `flashsale audit`, which must exit with 0.
-func (s *Shop) AuditCommand() {
+// AuditCommand runs `flashsale audit`, which must exit with 0. args override the addresses of the stores.
+func (s *Shop) AuditCommand(args ...string) {
 	s.t.Helper()
-	out, err := exec.CommandContext(s.t.Context(), s.Binary, "audit", "--database", s.Database, "--redis", s.Redis.URL()).CombinedOutput()
+	args = append([]string{"audit", "--database", s.Database, "--redis", s.Redis.URL()}, args...)
+	out, err := exec.CommandContext(s.t.Context(), s.Binary, args...).CombinedOutput()
 	if err != nil {
 		s.t.Errorf("audit: %v\n%s", err, out)
+	}
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
