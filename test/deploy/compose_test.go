@@ -16,9 +16,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-const composeFile = root + "/docker-compose.yml"
-
-// secrets is a sample environment with all that the file insists on.
+// secrets is a sample environment with every variable that the file requires.
 var secrets = map[string]string{
 	"FLASHSALE_SECRET":         "0123456789abcdef0123456789abcdef",
 	"FLASHSALE_PAYMENT_SECRET": "fedcba9876543210fedcba9876543210",
@@ -26,7 +24,7 @@ var secrets = map[string]string{
 	"MYSQL_PASSWORD":           "stock",
 }
 
-// profiles are the ways to run it, and what runs then.
+// profiles maps each profile to its services.
 var profiles = map[string][]string{
 	"default": {"app", "mysql", "redis"},
 	"scale": {
@@ -41,57 +39,49 @@ func load(t *testing.T, profile string, env map[string]string, more ...string) (
 	for name, value := range env {
 		pairs = append(pairs, name+"="+value)
 	}
-	options, err := cli.NewProjectOptions(append([]string{composeFile}, more...), cli.WithEnv(pairs), cli.WithDefaultProfiles(profile))
+	files := append([]string{filepath.Join(root, "docker-compose.yml")}, more...)
+	options, err := cli.NewProjectOptions(files, cli.WithEnv(pairs), cli.WithDefaultProfiles(profile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return options.LoadProject(t.Context())
 }
 
-func mustLoad(t *testing.T, profile string, more ...string) *types.Project {
+func mustLoad(t *testing.T, profile string) *types.Project {
 	t.Helper()
-	project, err := load(t, profile, secrets, more...)
+	project, err := load(t, profile, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return project
 }
 
-// eachProfile runs a test on what runs in each.
-func eachProfile(t *testing.T, test func(t *testing.T, project *types.Project)) {
-	for name := range profiles {
-		t.Run(name, func(t *testing.T) { test(t, mustLoad(t, name)) })
+// eachService runs a test on the services of each profile.
+func eachService(t *testing.T, test func(t *testing.T, project *types.Project, name string, service types.ServiceConfig)) {
+	for profile := range profiles {
+		project := mustLoad(t, profile)
+		for name, service := range project.Services {
+			t.Run(profile+" "+name, func(t *testing.T) { test(t, project, name, service) })
+		}
 	}
 }
 
 func TestServicesOfAProfile(t *testing.T) {
-	for name, want := range profiles {
-		project := mustLoad(t, name)
-		if got := slices.Sorted(maps.Keys(project.Services)); !slices.Equal(got, want) {
-			t.Errorf("%s runs %v, want %v", name, got, want)
+	for profile, want := range profiles {
+		if got := slices.Sorted(maps.Keys(mustLoad(t, profile).Services)); !slices.Equal(got, want) {
+			t.Errorf("%s runs %v, want %v", profile, got, want)
 		}
 	}
 }
 
-func TestImagesArePinned(t *testing.T) {
-	eachProfile(t, func(t *testing.T, project *types.Project) {
-		for name, service := range project.Services {
-			if !pinned(service.Image) {
-				t.Errorf("%s runs whatever %s may be", name, service.Image)
-			}
-		}
-	})
-}
-
 func TestInstancesTakeTheirSettings(t *testing.T) {
-	alone := values(mustLoad(t, "default").Services["app"].Environment)
-	takesSettings(t, alone)
-	scaled := mustLoad(t, "scale")
-	one := values(scaled.Services["app-1"].Environment)
+	takesSettings(t, values(mustLoad(t, "default").Services["app"]))
+	scaled := mustLoad(t, "scale").Services
+	one := values(scaled["app-1"])
 	takesSettings(t, one)
 	for _, other := range []string{"app-2", "app-3"} {
-		if !maps.Equal(values(scaled.Services[other].Environment), one) {
-			t.Errorf("%s is told something else than app-1", other)
+		if !maps.Equal(values(scaled[other]), one) {
+			t.Errorf("the settings of %s differ from those of app-1", other)
 		}
 	}
 }
@@ -99,62 +89,56 @@ func TestInstancesTakeTheirSettings(t *testing.T) {
 func TestEveryInstanceIsWatched(t *testing.T) {
 	targets := read(t, "deploy/prometheus/prometheus.yml")
 	for name, service := range mustLoad(t, "scale").Services {
-		if _, port, ok := strings.Cut(values(service.Environment)["FLASHSALE_OPS_ADDR"], ":"); ok && !strings.Contains(targets, name+":"+port) {
+		_, port, ok := strings.Cut(values(service)["FLASHSALE_OPS_ADDR"], ":")
+		if ok && !strings.Contains(targets, name+":"+port) {
 			t.Errorf("Prometheus doesn't ask %s:%s", name, port)
 		}
 	}
 }
 
 func TestEachServiceIsBoundedWatchedAndComesBack(t *testing.T) {
-	eachProfile(t, func(t *testing.T, project *types.Project) {
-		for name, service := range project.Services {
-			if service.Restart != "unless-stopped" {
-				t.Errorf("%s: restart %q", name, service.Restart)
+	eachService(t, func(t *testing.T, _ *types.Project, name string, service types.ServiceConfig) {
+		files, logging, check := service.Ulimits["nofile"], service.Logging, service.HealthCheck
+		hold(t, service.Image, map[string]bool{
+			"the image is pinned":     pinned(service.Image),
+			"it is restarted":         service.Restart == "unless-stopped",
+			"memory is limited":       service.MemLimit > 0,
+			"processors are limited":  service.CPUS > 0,
+			"processes are limited":   service.PidsLimit > 0,
+			"files are enough":        files != nil && files.Soft >= 65536 && files.Hard >= files.Soft,
+			"the log is limited":      logging != nil && logging.Options["max-size"] != "" && logging.Options["max-file"] != "",
+			"its health is checked":   check != nil && !check.Disable && len(check.Test) >= 2,
+			"health checks are timed": check != nil && check.Interval != nil && check.Timeout != nil,
+		})
+		for other, on := range service.DependsOn {
+			if on.Condition != types.ServiceConditionHealthy || !on.Required {
+				t.Errorf("it doesn't wait until %s is healthy", other)
 			}
-			if service.MemLimit <= 0 || service.CPUS <= 0 || service.PidsLimit <= 0 {
-				t.Errorf("%s: limits: %d bytes, %g cores, %d processes", name, service.MemLimit, service.CPUS, service.PidsLimit)
-			}
-			if files := service.Ulimits["nofile"]; files == nil || files.Soft < 65536 || files.Hard < files.Soft {
-				t.Errorf("%s: nofile %+v", name, files)
-			}
-			if service.Logging == nil || service.Logging.Options["max-size"] == "" || service.Logging.Options["max-file"] == "" {
-				t.Errorf("%s: its log has no end", name)
-			}
-			if check := service.HealthCheck; check == nil || check.Disable || len(check.Test) < 2 || check.Interval == nil || check.Timeout == nil {
-				t.Errorf("%s: health check %+v", name, check)
-			}
-			for other, on := range service.DependsOn {
-				if on.Condition != types.ServiceConditionHealthy || !on.Required {
-					t.Errorf("%s doesn't wait until %s is healthy", name, other)
-				}
-			}
-			if strings.HasPrefix(name, "app") {
-				if want := append([]string{"CMD"}, healthCheck(t)...); !slices.Equal(service.HealthCheck.Test, want) {
-					t.Errorf("%s: health check %q; the image's is %q", name, service.HealthCheck.Test, want)
-				}
-				if !service.ReadOnly || service.StopGracePeriod == nil || !slices.Contains(service.CapDrop, "ALL") {
-					t.Errorf("%s: %+v", name, service)
-				}
-			}
+		}
+		if strings.HasPrefix(name, "app") {
+			hold(t, service.Image, map[string]bool{
+				"the health check is the image's": slices.Equal(check.Test, append([]string{"CMD"}, healthCheck(t)...)),
+				"its files are read-only":         service.ReadOnly,
+				"it has time to stop":             service.StopGracePeriod != nil,
+				"it has no capabilities":          slices.Contains(service.CapDrop, "ALL"),
+			})
 		}
 	})
 }
 
 func TestMountedFilesAreThere(t *testing.T) {
 	mounted := 0
-	eachProfile(t, func(t *testing.T, project *types.Project) {
-		for name, service := range project.Services {
-			for _, volume := range service.Volumes {
-				switch volume.Type {
-				case types.VolumeTypeBind:
-					mounted++
-					if _, err := os.Stat(volume.Source); err != nil || !volume.ReadOnly {
-						t.Errorf("%s: %s, read only %t: %v", name, volume.Source, volume.ReadOnly, err)
-					}
-				case types.VolumeTypeVolume:
-					if _, ok := project.Volumes[volume.Source]; !ok {
-						t.Errorf("%s: there is no volume %s", name, volume.Source)
-					}
+	eachService(t, func(t *testing.T, project *types.Project, _ string, service types.ServiceConfig) {
+		for _, volume := range service.Volumes {
+			switch volume.Type {
+			case types.VolumeTypeBind:
+				mounted++
+				if _, err := os.Stat(volume.Source); err != nil || !volume.ReadOnly {
+					t.Errorf("%s, read only %t: %v", volume.Source, volume.ReadOnly, err)
+				}
+			case types.VolumeTypeVolume:
+				if _, ok := project.Volumes[volume.Source]; !ok {
+					t.Errorf("the volume %s is not defined", volume.Source)
 				}
 			}
 		}
@@ -166,15 +150,16 @@ func TestMountedFilesAreThere(t *testing.T) {
 
 func TestStoresKeepWhatTheyAccepted(t *testing.T) {
 	project := mustLoad(t, "scale")
+	durable := []string{"--appendonly yes", "--maxmemory-policy noeviction"}
 	for store, wants := range map[string][]string{
 		"mysql":         {"--transaction-isolation=READ-COMMITTED", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"},
-		"redis":         {"--appendonly yes", "--maxmemory-policy noeviction", "--replica-announce-ip redis"},
-		"redis-replica": {"--appendonly yes", "--maxmemory-policy noeviction", "--replica-announce-ip redis-replica", "--replicaof redis 6379"},
+		"redis":         append(durable, "--replica-announce-ip redis"),
+		"redis-replica": append(durable, "--replica-announce-ip redis-replica", "--replicaof redis 6379"),
 	} {
 		service := project.Services[store]
-		command := strings.Join(service.Command, " ")
+		command := strings.Join(service.Command, " ") + " "
 		for _, want := range wants {
-			if !strings.Contains(command+" ", want+" ") {
+			if !strings.Contains(command, want+" ") {
 				t.Errorf("%s: no %s in %q", store, want, command)
 			}
 		}
@@ -182,7 +167,7 @@ func TestStoresKeepWhatTheyAccepted(t *testing.T) {
 			t.Errorf("%s: no named volume", store)
 		}
 	}
-	// All instances with all their connections, and somebody to look.
+	// Enough for all connections of three instances, and for administrators.
 	match := regexp.MustCompile(`--max-connections=(\d+)`).FindStringSubmatch(strings.Join(project.Services["mysql"].Command, " "))
 	if match == nil {
 		t.Fatal("mysql: no --max-connections")
@@ -193,45 +178,45 @@ func TestStoresKeepWhatTheyAccepted(t *testing.T) {
 }
 
 func TestNamesInURLsAreServices(t *testing.T) {
-	eachProfile(t, func(t *testing.T, project *types.Project) {
-		for name, service := range project.Services {
-			for _, setting := range []string{"FLASHSALE_DATABASE", "FLASHSALE_REDIS", "FLASHSALE_REDIS_REPLICAS"} {
-				text := values(service.Environment)[setting]
-				if text == "" {
-					continue
+	sentinel := read(t, "deploy/redis/sentinel.conf")
+	eachService(t, func(t *testing.T, project *types.Project, _ string, service types.ServiceConfig) {
+		for _, setting := range []string{"FLASHSALE_DATABASE", "FLASHSALE_REDIS", "FLASHSALE_REDIS_REPLICAS"} {
+			text := values(service)[setting]
+			if text == "" {
+				continue
+			}
+			_, rest, _ := strings.Cut(text, "://")
+			hosts, path, _ := strings.Cut(rest[strings.LastIndex(rest, "@")+1:], "/")
+			for host := range strings.SplitSeq(hosts, ",") {
+				host, _, _ = strings.Cut(host, ":")
+				shared := maps.Clone(project.Services[host].Networks)
+				maps.DeleteFunc(shared, func(network string, _ *types.ServiceNetworkConfig) bool {
+					_, both := service.Networks[network]
+					return !both
+				})
+				if len(shared) == 0 {
+					t.Errorf("%s: %s can't be reached", setting, host)
 				}
-				_, rest, _ := strings.Cut(text, "://")
-				hosts, path, _ := strings.Cut(rest[strings.LastIndex(rest, "@")+1:], "/")
-				for host := range strings.SplitSeq(hosts, ",") {
-					host, _, _ = strings.Cut(host, ":")
-					other, ok := project.Services[host]
-					if !ok || !slices.ContainsFunc(slices.Collect(maps.Keys(other.Networks)), func(n string) bool {
-						_, both := service.Networks[n]
-						return both
-					}) {
-						t.Errorf("%s: %s: %s can't be reached", name, setting, host)
-					}
-				}
-				if strings.HasPrefix(text, "redis+sentinel://") && !strings.Contains(read(t, "deploy/redis/sentinel.conf"), "\nsentinel monitor "+strings.TrimSuffix(path, "/0")+" redis 6379 2\n") {
-					t.Errorf("%s: the sentinels don't watch %s", name, path)
-				}
+			}
+			monitor := "\nsentinel monitor " + strings.TrimSuffix(path, "/0") + " redis 6379 2\n"
+			if strings.HasPrefix(text, "redis+sentinel://") && !strings.Contains(sentinel, monitor) {
+				t.Errorf("the sentinels don't watch %s", path)
 			}
 		}
 	})
-	mysql, app := mustLoad(t, "default").Services["mysql"], mustLoad(t, "default").Services["app"]
-	database, err := url.Parse(values(app.Environment)["FLASHSALE_DATABASE"])
+	project := mustLoad(t, "default")
+	mysql := values(project.Services["mysql"])
+	database, err := url.Parse(values(project.Services["app"])["FLASHSALE_DATABASE"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	password, _ := database.User.Password()
-	env := values(mysql.Environment)
-	if database.User.Username() != env["MYSQL_USER"] || password != env["MYSQL_PASSWORD"] || database.Path != "/"+env["MYSQL_DATABASE"] {
-		t.Errorf("%s doesn't fit %v", database, env)
+	user := url.UserPassword(mysql["MYSQL_USER"], mysql["MYSQL_PASSWORD"])
+	if database.User.String() != user.String() || database.Path != "/"+mysql["MYSQL_DATABASE"] {
+		t.Errorf("%s doesn't fit %v", database, mysql)
 	}
 }
 
-// nginx sends to every instance, by names that are looked up once and so stand for addresses that stay; the instances
-// believe it and nobody else.
+// nginx looks up the instances' names once, so their addresses are fixed. Instances trust only nginx.
 func TestNginxAndItsInstancesKnowEachOther(t *testing.T) {
 	project := mustLoad(t, "scale")
 	front := project.Networks["front"].Ipam.Config[0]
@@ -249,15 +234,16 @@ func TestNginxAndItsInstancesKnowEachOther(t *testing.T) {
 	}
 	nginx := address("nginx")
 	var named []string
-	for _, match := range regexp.MustCompile(`(?m)^server (\S+):8080 weight=\d+ `).FindAllStringSubmatch(read(t, "deploy/compose/instances.conf"), -1) {
+	lines := regexp.MustCompile(`(?m)^server (\S+):8080 weight=\d+ `)
+	for _, match := range lines.FindAllStringSubmatch(read(t, "deploy/compose/instances.conf"), -1) {
 		named = append(named, match[1])
 		address(match[1])
-		if trusted := values(project.Services[match[1]].Environment)["FLASHSALE_TRUSTED_PROXIES"]; trusted != nginx {
+		if trusted := values(project.Services[match[1]])["FLASHSALE_TRUSTED_PROXIES"]; trusted != nginx {
 			t.Errorf("%s trusts %q, nginx is %s", match[1], trusted, nginx)
 		}
 	}
 	if !slices.Equal(named, []string{"app-1", "app-2", "app-3"}) {
-		t.Errorf("nginx sends to %v", named)
+		t.Errorf("nginx sends requests to %v", named)
 	}
 }
 
@@ -272,10 +258,9 @@ func TestOnlyFrontDoorsArePublished(t *testing.T) {
 			for _, port := range service.Ports {
 				got = append(got, name+" "+port.HostIP+":"+port.Published+"->"+strconv.Itoa(int(port.Target)))
 			}
-			if strings.HasPrefix(service.Image, "mysql:") || strings.HasPrefix(service.Image, "redis:") {
-				if len(service.Networks) != 1 || !project.Networks["back"].Internal {
-					t.Errorf("%s is in networks %v", name, service.Networks)
-				}
+			store := strings.HasPrefix(service.Image, "mysql:") || strings.HasPrefix(service.Image, "redis:")
+			if store && (len(service.Networks) != 1 || !project.Networks["back"].Internal) {
+				t.Errorf("%s is in networks %v", name, service.Networks)
 			}
 		}
 		slices.Sort(got)
@@ -286,24 +271,25 @@ func TestOnlyFrontDoorsArePublished(t *testing.T) {
 }
 
 func TestChoicesOfNginx(t *testing.T) {
-	mount := func(project *types.Project, target string) string {
+	// mounted maps a file of /etc/nginx to the name of its source.
+	mounted := func(project *types.Project, targets ...string) map[string]string {
 		t.Helper()
-		found := ""
+		found := map[string]string{}
 		for _, volume := range project.Services["nginx"].Volumes {
-			if volume.Target == target {
-				if found != "" {
+			if target := strings.TrimPrefix(volume.Target, "/etc/nginx/"); slices.Contains(targets, target) {
+				if found[target] != "" {
 					t.Errorf("%s is mounted twice", target)
 				}
-				found = volume.Source
+				if _, err := os.Stat(volume.Source); err != nil {
+					t.Error(err)
+				}
+				found[target] = filepath.Base(volume.Source)
 			}
 		}
-		if _, err := os.Stat(found); err != nil {
-			t.Errorf("%s: %v", target, err)
-		}
-		return filepath.Base(found)
+		return found
 	}
-	if got := mount(mustLoad(t, "scale"), "/etc/nginx/balance.conf"); got != "weighted.conf" {
-		t.Errorf("balanced by %s", got)
+	if got := mounted(mustLoad(t, "scale"), "balance.conf"); got["balance.conf"] != "weighted.conf" {
+		t.Errorf("by default: %v", got)
 	}
 	env := maps.Clone(secrets)
 	env["BALANCE"], env["TLS_FOLDER"] = "ip-hash", t.TempDir()
@@ -311,14 +297,9 @@ func TestChoicesOfNginx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := mount(project, "/etc/nginx/balance.conf"); got != "ip-hash.conf" {
-		t.Errorf("balanced by %s", got)
-	}
-	if got := mount(project, "/etc/nginx/front.conf"); got != "tls.conf" {
-		t.Errorf("TLS by %s", got)
-	}
-	if got := mount(project, "/etc/nginx/tls"); got != filepath.Base(env["TLS_FOLDER"]) {
-		t.Errorf("certificates from %s", got)
+	want := map[string]string{"balance.conf": "ip-hash.conf", "front.conf": "tls.conf", "tls": filepath.Base(env["TLS_FOLDER"])}
+	if got := mounted(project, "balance.conf", "front.conf", "tls"); !maps.Equal(got, want) {
+		t.Errorf("mounted %v, want %v", got, want)
 	}
 	var ports []string
 	for _, port := range project.Services["nginx"].Ports {
@@ -336,21 +317,20 @@ func TestMissingSecretIsAnError(t *testing.T) {
 				"absent": func(env map[string]string) { delete(env, name) },
 				"empty":  func(env map[string]string) { env[name] = "" },
 			} {
-				t.Run(profile+" "+name+" "+how, func(t *testing.T) {
-					env := maps.Clone(secrets)
-					change(env)
-					if _, err := load(t, profile, env); err == nil || !strings.Contains(err.Error(), "set "+name) {
-						t.Errorf("got %v, want an error that says to set %s", err, name)
-					}
-				})
+				env := maps.Clone(secrets)
+				change(env)
+				if _, err := load(t, profile, env); err == nil || !strings.Contains(err.Error(), "set "+name) {
+					t.Errorf("%s, %s %s: got %v, want an error that says to set %[2]s", profile, name, how, err)
+				}
 			}
 		}
 	}
 }
 
-func values(env types.MappingWithEquals) map[string]string {
+// values returns the environment of a service.
+func values(service types.ServiceConfig) map[string]string {
 	set := map[string]string{}
-	for name, value := range env {
+	for name, value := range service.Environment {
 		if value != nil {
 			set[name] = *value
 		}

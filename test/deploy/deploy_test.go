@@ -1,4 +1,4 @@
-// Package deploy holds the files with which the engine is deployed against what they promise, as far as that goes
+// Package deploy compares the files with which the engine is deployed with what they promise, as far as that goes
 // without Docker, without a cluster and without a machine's systemd. It is a module of its own, so that the engine
 // doesn't depend on the libraries of Compose and Kubernetes.
 package deploy
@@ -13,42 +13,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/shop"
 )
 
 // root is the repository's folder.
 const root = "../.."
 
-// exitUsage is how the engine ends when its settings are wrong.
+// exitUsage is the exit code of the engine if its settings are wrong.
 const exitUsage = 2
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	_ = os.RemoveAll(engine.folder)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shop.Main(m, func() { _ = os.RemoveAll(imageFolder) }) }
 
-// engine is the program as the image has it, built once.
-var engine struct {
-	once   sync.Once
-	folder string
-	err    error
-}
-
-// flashsale gives the engine's path. It is built from what .dockerignore leaves of the repository, by the Dockerfile's
-// own command.
-func flashsale(t *testing.T) string {
-	t.Helper()
-	engine.once.Do(func() { engine.folder, engine.err = buildImage() })
-	if engine.err != nil {
-		t.Fatal(engine.err)
-	}
-	return filepath.Join(engine.folder, "image", "flashsale")
-}
-
-// knownSettings are the names of the environment that the engine says it reads.
+// knownSettings returns the environment variables that the engine's help names.
 func knownSettings(t *testing.T) []string {
 	t.Helper()
 	help, err := exec.CommandContext(t.Context(), flashsale(t), "--help").Output()
@@ -65,9 +44,9 @@ func knownSettings(t *testing.T) []string {
 	return names
 }
 
-// takesSettings checks that the engine reads each of these, and starts with all of them together: it fails only because
-// there are no such stores here. Among them is a secret of payments' own, or who signs callbacks could sign operators'
-// tokens.
+// takesSettings checks that the engine knows each of these settings, and accepts all of them together: it fails only
+// because the stores do not exist here. Payments must have a secret of their own, or the signer of callbacks could sign
+// operators' tokens.
 func takesSettings(t *testing.T, env map[string]string) {
 	t.Helper()
 	secrets := map[string]string{"secret": env["FLASHSALE_SECRET"], "payment-secret": env["FLASHSALE_PAYMENT_SECRET"]}
@@ -90,10 +69,10 @@ func takesSettings(t *testing.T, env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		pairs = append(pairs, name+"="+env[name])
 		if strings.HasPrefix(name, "FLASHSALE_") && !slices.Contains(known, name) {
-			t.Errorf("the engine reads no %s", name)
+			t.Errorf("the engine has no setting %s", name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // they are judged at once; then it looks for its stores
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // settings are checked at once, before the stores
 	defer cancel()
 	cmd := exec.CommandContext(ctx, flashsale(t), "serve")
 	cmd.Dir, cmd.Env = t.TempDir(), pairs
@@ -101,7 +80,7 @@ func takesSettings(t *testing.T, env map[string]string) {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		t.Error("it found the stores, of which there are none")
+		t.Error("the engine has found stores that do not exist")
 	case !errors.As(err, &exit):
 		t.Error(err)
 	case exit.ExitCode() == exitUsage:
@@ -118,7 +97,20 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// pinned reports whether an image's tag can't come to mean another major or minor version. Ours is built here.
+// pinned reports whether the tag of an image fixes its major and minor version. The engine's own image is built here.
 func pinned(image string) bool {
 	return image == "flashsale:dev" || regexp.MustCompile(`^[a-z0-9./-]+:v?\d+\.\d+(\.\d+)?[a-z0-9.-]*$`).MatchString(image)
 }
+
+// hold fails the test for each condition that does not hold.
+func hold(t *testing.T, of string, conditions map[string]bool) {
+	t.Helper()
+	for condition, holds := range conditions {
+		if !holds {
+			t.Errorf("%s: not: %s", of, condition)
+		}
+	}
+}
+
+// is reports whether an optional value is set to a wanted value.
+func is[T comparable](value *T, want T) bool { return value != nil && *value == want }

@@ -12,44 +12,60 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
+
+	"flashsale/test/kit"
+	"flashsale/test/kit/shop"
 )
 
-// buildImage copies the build context as Docker takes it, runs the Dockerfile's go build in it, and gives the folder in
-// which the image's files are in image/.
-func buildImage() (folder string, err error) {
+// imageFolder contains the build context in src/ and the image's files in image/, once image has been called.
+var imageFolder string
+
+// image builds the image's files once.
+var image = sync.OnceValue(buildImage)
+
+// flashsale returns the path of the program as the image has it.
+func flashsale(t *testing.T) string {
+	t.Helper()
+	if err := image(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(imageFolder, "image", "flashsale")
+}
+
+// buildImage copies the build context as Docker does, and runs the Dockerfile's go build there.
+func buildImage() (err error) {
 	dockerfile, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	// go build ... -ldflags "..." -o /image/flashsale .
 	build := regexp.MustCompile(`(?m)go build (.*) -ldflags "(.*)" -o /image/flashsale \.$`).FindSubmatch(dockerfile)
 	if build == nil || !strings.Contains(string(dockerfile), "CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \\\n") {
-		return "", errors.New("the Dockerfile builds in a way that this test doesn't know")
+		return errors.New("the test does not know the Dockerfile's way to build")
 	}
-	if folder, err = os.MkdirTemp("", "flashsale-image-"); err != nil {
-		return "", err
+	if imageFolder, err = os.MkdirTemp("", "flashsale-image-"); err != nil {
+		return err
 	}
-	source := filepath.Join(folder, "src")
+	source := filepath.Join(imageFolder, "src")
 	if err := copyContext(source); err != nil {
-		return folder, err
+		return err
 	}
 	args := append([]string{"build"}, strings.Fields(string(build[1]))...)
-	args = append(args, "-ldflags", strings.ReplaceAll(string(build[2]), "$VERSION", "of-the-test"), "-o", filepath.Join(folder, "image", "flashsale"), ".")
+	args = append(args, "-ldflags", strings.ReplaceAll(string(build[2]), "$VERSION", "of-the-test"),
+		"-o", filepath.Join(imageFolder, "image", "flashsale"), ".")
 	cmd := exec.Command("go", args...) //nolint:noctx // the test's own limit is enough
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return folder, fmt.Errorf("%s: %w: %s", cmd, err, out)
+		return fmt.Errorf("%s: %w: %s", cmd, err, out)
 	}
-	return folder, nil
+	return nil
 }
 
-// copyContext copies what .dockerignore leaves of the repository.
+// copyContext copies the files of the repository that .dockerignore does not exclude.
 func copyContext(to string) error {
 	file, err := os.Open(filepath.Join(root, ".dockerignore"))
 	if err != nil {
@@ -64,27 +80,24 @@ func copyContext(to string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name, err := filepath.Rel(root, path)
-		if err != nil || name == "." {
+		if err != nil {
 			return err
 		}
 		skip, err := ignored.MatchesOrParentMatches(name)
 		switch {
 		case err != nil:
 			return err
-		case skip && entry.IsDir(): // no pattern takes anything back
+		case skip && entry.IsDir() && name != ".": // no pattern includes anything again
 			return fs.SkipDir
-		case skip:
-			return nil
 		case entry.IsDir():
 			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		case skip:
+			return nil
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -96,7 +109,7 @@ func copyContext(to string) error {
 
 func TestContextHoldsNothingButTheProgram(t *testing.T) {
 	flashsale(t)
-	err := filepath.WalkDir(filepath.Join(engine.folder, "src"), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(imageFolder, "src"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -104,7 +117,7 @@ func TestContextHoldsNothingButTheProgram(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if name := filepath.Base(path); strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, ".") || info.Size() > 1<<20 {
+		if name := entry.Name(); strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, ".") || info.Size() > 1<<20 {
 			t.Errorf("%s, %d bytes, is sent to the builder", path, info.Size())
 		}
 		return nil
@@ -122,15 +135,12 @@ func TestProgramNeedsNothingOfTheImage(t *testing.T) {
 	defer func() { _ = program.Close() }()
 	for _, part := range program.Progs {
 		if part.Type == elf.PT_INTERP {
-			t.Error("it is linked dynamically")
+			t.Error("the program is linked dynamically")
 		}
 	}
 	info, err := os.Stat(flashsale(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if megabytes := info.Size() >> 20; megabytes > 60 {
-		t.Errorf("it has %d MiB", megabytes)
+	if err != nil || info.Size()>>20 > 60 {
+		t.Errorf("the program: %+v, %v", info, err)
 	}
 	version, err := exec.CommandContext(t.Context(), flashsale(t), "version").Output()
 	if err != nil || string(version) != "flashsale of-the-test\n" {
@@ -139,13 +149,15 @@ func TestProgramNeedsNothingOfTheImage(t *testing.T) {
 }
 
 func TestImageIsScratchWithoutRoot(t *testing.T) {
-	steps := regexp.MustCompile(`(?m)^FROM .*$`).FindAllString(read(t, "Dockerfile"), -1)
+	dockerfile := read(t, "Dockerfile")
+	steps := regexp.MustCompile(`(?m)^FROM .*$`).FindAllString(dockerfile, -1)
 	if len(steps) != 2 || steps[1] != "FROM scratch" {
 		t.Fatalf("stages: %q", steps)
 	}
-	_, image, _ := strings.Cut(read(t, "Dockerfile"), "\nFROM scratch\n")
+	_, image, _ := strings.Cut(dockerfile, "\nFROM scratch\n")
 	for _, line := range []string{
-		"COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/", "COPY --from=build /usr/local/go/lib/time/zoneinfo.zip /", "USER 65532:65532", "VOLUME /data",
+		"COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/",
+		"COPY --from=build /usr/local/go/lib/time/zoneinfo.zip /", "USER 65532:65532", "VOLUME /data",
 		`ENTRYPOINT ["/flashsale"]`, "ENV FLASHSALE_HTTP_ADDR=0.0.0.0:8080 ZONEINFO=/zoneinfo.zip",
 	} {
 		if !strings.Contains("\n"+image, "\n"+line+"\n") {
@@ -153,20 +165,20 @@ func TestImageIsScratchWithoutRoot(t *testing.T) {
 		}
 	}
 	if strings.Contains(image, "RUN ") {
-		t.Error("there is nothing in the image that could run anything")
+		t.Error("the image has no program that RUN could use")
 	}
 	built := regexp.MustCompile(` golang:(\d+\.\d+)-`).FindStringSubmatch(steps[0])
 	if built == nil || !strings.Contains(read(t, "go.mod"), "\ngo "+built[1]+".") {
-		t.Errorf("%s, and go.mod says otherwise", steps[0])
+		t.Errorf("%s is not the version in go.mod", steps[0])
 	}
 }
 
-// healthCheck is the command of the Dockerfile's HEALTHCHECK.
+// healthCheck returns the command of the Dockerfile's HEALTHCHECK.
 func healthCheck(t *testing.T) (command []string) {
 	t.Helper()
 	match := regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD (\[.*\])$`).FindStringSubmatch(read(t, "Dockerfile"))
 	if match == nil {
-		t.Fatal("there is no health check without a shell")
+		t.Fatal("the Dockerfile has no health check without a shell")
 	}
 	if err := json.Unmarshal([]byte(match[1]), &command); err != nil {
 		t.Fatal(err)
@@ -183,43 +195,22 @@ func TestHealthCheckTellsWhetherItServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"FLASHSALE_HTTP_ADDR=0.0.0.0:" + fmt.Sprint(listener.Addr().(*net.TCPAddr).Port), "FLASHSALE_OPS_ADDR=off"}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check := func() error {
+	env := []string{"FLASHSALE_HTTP_ADDR=0.0.0.0:" + port, "FLASHSALE_OPS_ADDR=off"}
+	healthy := func(want bool) {
+		t.Helper()
 		cmd := exec.CommandContext(t.Context(), flashsale(t), command[1:]...)
 		cmd.Env = env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	}
-	if check() == nil {
-		t.Fatal("healthy before it runs")
-	}
-	server := exec.CommandContext(t.Context(), flashsale(t), "serve")
-	server.Dir, server.Env = t.TempDir(), env
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // nothing announces it
-		if err = check(); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("not healthy though it runs: %v", err)
-			break
+		if out, err := cmd.CombinedOutput(); (err == nil) != want {
+			t.Errorf("healthy %t, want %t: %s", !want, want, out)
 		}
 	}
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Wait(); err != nil {
-		t.Error(err)
-	}
-	if check() == nil {
-		t.Error("healthy after its end")
-	}
+	healthy(false)
+	server := shop.Launch(t, flashsale(t), env, "serve", "--database", kit.SQLite(t))
+	healthy(true)
+	server.Stop()
+	healthy(false)
 }

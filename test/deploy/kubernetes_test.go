@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// longestStop is how long an instance needs to finish what it accepted, and the air that a supervisor should give it.
+// longestStop is the time that an instance needs to finish accepted requests, with a margin.
 const longestStop = 15 * time.Second
 
-// sampleSecrets are what an operator puts into secrets.env.
+// sampleSecrets is an operator's secrets.env.
 var sampleSecrets = map[string]string{
 	"FLASHSALE_DATABASE":       "mysql://flashsale:stock@mysql:3306/flashsale",
 	"FLASHSALE_SECRET":         "0123456789abcdef0123456789abcdef",
@@ -35,7 +35,7 @@ var sampleSecrets = map[string]string{
 	"FLASHSALE_ADMIN_PASSWORD": "operator",
 }
 
-// cluster is what `kubectl apply -k deploy/kubernetes` would send, by kind and name.
+// cluster is what `kubectl apply -k deploy/kubernetes` sends, by kind and name.
 type cluster struct {
 	deployments map[string]*apps.Deployment
 	services    map[string]*core.Service
@@ -46,7 +46,7 @@ type cluster struct {
 	policies    map[string]*networking.NetworkPolicy
 }
 
-// buildCluster runs kustomize and reads what it gives as the API would: strictly, into the API's own types.
+// buildCluster runs kustomize and decodes the output as the API does: strictly, into the API's own types.
 func buildCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,68 +62,69 @@ func buildCluster(t *testing.T) *cluster {
 	if err := os.WriteFile(filepath.Join(dir, "kubernetes", "secrets.env"), []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, "kubernetes"))
+	kustomizer := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
+	resources, err := kustomizer.Run(filesys.MakeFsOnDisk(), filepath.Join(dir, "kubernetes"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{
-		map[string]*apps.Deployment{},
-		map[string]*core.Service{},
-		map[string]*core.ConfigMap{},
-		map[string]*core.Secret{},
-		map[string]*policy.PodDisruptionBudget{},
-		map[string]*autoscaling.HorizontalPodAutoscaler{},
-		map[string]*networking.NetworkPolicy{},
-	}
+	c := &cluster{}
 	for _, resource := range resources.Resources() {
 		text, err := resource.AsYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
+		name := resource.GetName()
 		switch id := resource.GetApiVersion() + " " + resource.GetKind(); id {
 		case "apps/v1 Deployment":
-			add(t, c.deployments, resource.GetName(), text)
+			add(t, &c.deployments, name, text)
 		case "v1 Service":
-			add(t, c.services, resource.GetName(), text)
+			add(t, &c.services, name, text)
 		case "v1 ConfigMap":
-			add(t, c.configs, resource.GetName(), text)
+			add(t, &c.configs, name, text)
 		case "v1 Secret":
-			add(t, c.secrets, resource.GetName(), text)
+			add(t, &c.secrets, name, text)
 		case "policy/v1 PodDisruptionBudget":
-			add(t, c.budgets, resource.GetName(), text)
+			add(t, &c.budgets, name, text)
 		case "autoscaling/v2 HorizontalPodAutoscaler":
-			add(t, c.scalers, resource.GetName(), text)
+			add(t, &c.scalers, name, text)
 		case "networking.k8s.io/v1 NetworkPolicy":
-			add(t, c.policies, resource.GetName(), text)
+			add(t, &c.policies, name, text)
 		default:
-			t.Errorf("nobody checks a %s", id)
+			t.Errorf("no test checks a %s", id)
 		}
 	}
 	return c
 }
 
-func add[T any](t *testing.T, to map[string]*T, name string, text []byte) {
+func add[T any](t *testing.T, to *map[string]*T, name string, text []byte) {
 	t.Helper()
 	object := new(T)
 	if err := yaml.UnmarshalStrict(text, object); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
-	to[name] = object
+	if *to == nil {
+		*to = map[string]*T{}
+	}
+	(*to)[name] = object
 }
 
-// pods are the templates of the deployments that a selector finds.
-func (c *cluster) pods(t *testing.T, selector *meta.LabelSelector) (found []*core.PodTemplateSpec) {
+// only returns the template of the one deployment that a selector finds.
+func (c *cluster) only(t *testing.T, what string, selector *meta.LabelSelector) *core.PodTemplateSpec {
 	t.Helper()
 	chosen, err := meta.LabelSelectorAsSelector(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var found []*core.PodTemplateSpec
 	for _, deployment := range c.deployments {
 		if !chosen.Empty() && chosen.Matches(labels.Set(deployment.Spec.Template.Labels)) {
 			found = append(found, &deployment.Spec.Template)
 		}
 	}
-	return found
+	if len(found) != 1 {
+		t.Fatalf("%s finds the pods of %d deployments", what, len(found))
+	}
+	return found[0]
 }
 
 // hasPort reports whether a container of the pod has a port of this name.
@@ -135,70 +136,67 @@ func hasPort(pod *core.PodTemplateSpec, port intstr.IntOrString) bool {
 
 func TestKubernetesHasAllThatItNames(t *testing.T) {
 	c := buildCluster(t)
-	if len(c.deployments) != 2 || len(c.services) != 3 || len(c.budgets) != 2 || len(c.scalers) != 1 || len(c.policies) != 1 || len(c.secrets) != 1 {
-		t.Fatalf("%+v", c)
+	got := []int{len(c.deployments), len(c.services), len(c.budgets), len(c.scalers), len(c.policies), len(c.secrets)}
+	if want := []int{2, 3, 2, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Fatalf("%d objects of each kind, want %d", got, want)
 	}
 	for name, d := range c.deployments {
-		if found := c.pods(t, d.Spec.Selector); len(found) != 1 || found[0] != &d.Spec.Template {
-			t.Errorf("%s selects %d deployments' pods", name, len(found))
+		if c.only(t, name, d.Spec.Selector) != &d.Spec.Template {
+			t.Errorf("%s selects other pods", name)
 		}
 		for _, spread := range d.Spec.Template.Spec.TopologySpreadConstraints {
-			if len(c.pods(t, spread.LabelSelector)) != 1 {
-				t.Errorf("%s is not spread by its own pods", name)
-			}
+			c.only(t, "the spread of "+name, spread.LabelSelector)
 		}
 		c.checkVolumes(t, name, d.Spec.Template.Spec)
 	}
 	for name, s := range c.services {
-		found := c.pods(t, &meta.LabelSelector{MatchLabels: s.Spec.Selector})
-		if len(found) != 1 {
-			t.Fatalf("service %s finds %d deployments' pods", name, len(found))
-		}
+		pod := c.only(t, "service "+name, &meta.LabelSelector{MatchLabels: s.Spec.Selector})
 		for _, port := range s.Spec.Ports {
-			if !hasPort(found[0], port.TargetPort) {
+			if !hasPort(pod, port.TargetPort) {
 				t.Errorf("service %s: no container has the port %s", name, port.TargetPort.String())
 			}
 		}
 	}
 	for name, b := range c.budgets {
-		if len(c.pods(t, b.Spec.Selector)) != 1 || b.Spec.MaxUnavailable == nil || b.Spec.MaxUnavailable.IntValue() != 1 {
+		c.only(t, "budget "+name, b.Spec.Selector)
+		if most := b.Spec.MaxUnavailable; most == nil || most.IntValue() != 1 {
 			t.Errorf("budget %s: %+v", name, b.Spec)
 		}
 	}
 	for name, s := range c.scalers {
-		target := s.Spec.ScaleTargetRef
-		d, ok := c.deployments[target.Name]
-		if !ok || target.Kind != "Deployment" || d.Spec.Replicas != nil || s.Spec.MinReplicas == nil || *s.Spec.MinReplicas < 2 || s.Spec.MaxReplicas <= *s.Spec.MinReplicas {
-			t.Errorf("scaler %s: %+v", name, s.Spec)
+		d := c.deployments[s.Spec.ScaleTargetRef.Name]
+		if d == nil || s.Spec.MinReplicas == nil {
+			t.Fatalf("scaler %s: %+v", name, s.Spec)
 		}
-		if d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().IsZero() {
-			t.Errorf("scaler %s: a part of nothing is asked for", name)
-		}
+		hold(t, "scaler "+name, map[string]bool{
+			"it scales a deployment":            s.Spec.ScaleTargetRef.Kind == "Deployment",
+			"the deployment fixes no number":    d.Spec.Replicas == nil,
+			"there are at least two":            *s.Spec.MinReplicas >= 2,
+			"it may add instances":              s.Spec.MaxReplicas > *s.Spec.MinReplicas,
+			"the load is relative to a request": !d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().IsZero(),
+		})
 	}
 	for name, p := range c.policies {
-		guarded := c.pods(t, &p.Spec.PodSelector)
-		if len(guarded) != 1 {
-			t.Fatalf("policy %s guards %d deployments", name, len(guarded))
-		}
+		guarded := c.only(t, "policy "+name, &p.Spec.PodSelector)
 		for _, rule := range p.Spec.Ingress {
 			for _, port := range rule.Ports {
-				if !hasPort(guarded[0], *port.Port) {
+				if !hasPort(guarded, *port.Port) {
 					t.Errorf("policy %s: no port %s", name, port.Port.String())
 				}
 			}
 			for _, peer := range rule.From {
-				if peer.PodSelector != nil && len(c.pods(t, peer.PodSelector)) != 1 {
-					t.Errorf("policy %s lets in %v, which isn't there", name, peer.PodSelector)
+				if peer.PodSelector != nil {
+					c.only(t, "a peer of policy "+name, peer.PodSelector)
 				}
 			}
 		}
 	}
 }
 
-// fromElsewhere are the secrets that something else makes, and their keys.
+// fromElsewhere maps the secrets that are made by others to their keys.
 var fromElsewhere = map[string][]string{"flashsale-tls": {"tls.crt", "tls.key"}}
 
-// checkVolumes checks that each mount has a volume, each volume a mount and a source, each source the keys.
+// checkVolumes checks that each mount has a volume, each volume a mount and a source, and each source the keys.
 func (c *cluster) checkVolumes(t *testing.T, name string, pod core.PodSpec) {
 	t.Helper()
 	keys := map[string][]string{} // by volume; nil: any file
@@ -208,13 +206,12 @@ func (c *cluster) checkVolumes(t *testing.T, name string, pod core.PodSpec) {
 		case v.ConfigMap != nil:
 			config, ok := c.configs[v.ConfigMap.Name]
 			if !ok {
-				t.Fatalf("%s: there is no config map %s", name, v.ConfigMap.Name)
+				t.Fatalf("%s: the config map %s is missing", name, v.ConfigMap.Name)
 			}
 			keys[v.Name] = slices.Collect(maps.Keys(config.Data))
 		case v.Secret != nil:
-			has := fromElsewhere[v.Secret.SecretName]
 			for _, item := range v.Secret.Items {
-				if !slices.Contains(has, item.Key) {
+				if !slices.Contains(fromElsewhere[v.Secret.SecretName], item.Key) {
 					t.Errorf("%s: %s has no %s", name, v.Secret.SecretName, item.Key)
 				}
 				keys[v.Name] = append(keys[v.Name], item.Path)
@@ -264,26 +261,27 @@ func TestKubernetesInstances(t *testing.T) {
 		if !slices.ContainsFunc(container.Ports, func(p core.ContainerPort) bool {
 			return p.Name == port && env[setting] == fmt.Sprintf("0.0.0.0:%d", p.ContainerPort)
 		}) {
-			t.Errorf("no port %s is where %s=%s is", port, setting, env[setting])
+			t.Errorf("the port %s is not the port of %s=%s", port, setting, env[setting])
 		}
 	}
 
 	routes := read(t, "handler/router.go")
-	for what, probe := range map[string]*core.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != what || probe.HTTPGet.Port.StrVal != "http" || !strings.Contains(routes, `.GET("`+what+`", `) {
-			t.Errorf("%s is asked by %+v", what, probe)
+	for path, probe := range map[string]*core.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path || probe.HTTPGet.Port.StrVal != "http" ||
+			!strings.Contains(routes, `.GET("`+path+`", `) {
+			t.Errorf("%s is asked by %+v", path, probe)
 		}
 	}
 	if start := container.StartupProbe; start == nil || start.HTTPGet.Path != "/healthz" || start.PeriodSeconds*start.FailureThreshold < 60 {
 		t.Errorf("start: %+v", start)
 	}
-	stop := time.Duration(container.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < stop+longestStop {
-		t.Errorf("it is killed after %s, and needs %s", grace, stop+longestStop)
+	needed := longestStop + time.Duration(container.Lifecycle.PreStop.Sleep.Seconds)*time.Second
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < needed {
+		t.Errorf("an instance is killed after %s, and needs %s", grace, needed)
 	}
-	// The scaler's most instances, all asking MySQL, are told to the operator in numbers that must be right.
-	if most := c.scalers["flashsale"].Spec.MaxReplicas; !strings.Contains(read(t, "docs/deploy.md"), fmt.Sprintf("%d connections", most*32)) {
-		t.Errorf("docs/deploy.md doesn't say that %d instances open %d connections", most, most*32)
+	connections := fmt.Sprintf("%d connections", 32*c.scalers["flashsale"].Spec.MaxReplicas)
+	if !strings.Contains(read(t, "docs/deploy.md"), connections) {
+		t.Errorf("docs/deploy.md doesn't say that MySQL needs %s", connections)
 	}
 }
 
@@ -291,68 +289,63 @@ func TestKubernetesPodsAreShut(t *testing.T) {
 	composed := mustLoad(t, "scale").Services["nginx"].Image
 	for name, d := range buildCluster(t).deployments {
 		pod := d.Spec.Template.Spec
-		if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 || s.SeccompProfile == nil {
-			t.Errorf("%s: %+v", name, s)
-		}
-		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
-			t.Errorf("%s is given what it doesn't need", name)
-		}
+		user := pod.SecurityContext
+		hold(t, name, map[string]bool{
+			"it does not run as root":   user != nil && is(user.RunAsNonRoot, true) && user.RunAsUser != nil && *user.RunAsUser != 0,
+			"system calls are filtered": user != nil && user.SeccompProfile != nil,
+			"it has no API token":       is(pod.AutomountServiceAccountToken, false),
+			"it has no service links":   is(pod.EnableServiceLinks, false),
+		})
 		for _, container := range pod.Containers {
 			s := container.SecurityContext
-			if s == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) {
-				t.Errorf("%s: %+v", name, s)
-			}
-			if container.Resources.Limits.Memory().IsZero() || container.Resources.Requests.Memory().IsZero() {
-				t.Errorf("%s: memory %+v", name, container.Resources)
-			}
-			if !pinned(container.Image) || name == "flashsale-nginx" && container.Image != composed {
-				t.Errorf("%s runs %s", name, container.Image)
-			}
-			if container.LivenessProbe == nil || container.ReadinessProbe == nil {
-				t.Errorf("%s: nobody asks whether it lives", name)
-			}
+			hold(t, name+" "+container.Image, map[string]bool{
+				"its files are read-only":    s != nil && is(s.ReadOnlyRootFilesystem, true),
+				"it gains no privileges":     s != nil && is(s.AllowPrivilegeEscalation, false),
+				"it has no capabilities":     s != nil && slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}),
+				"memory is limited":          !container.Resources.Limits.Memory().IsZero(),
+				"memory is requested":        !container.Resources.Requests.Memory().IsZero(),
+				"the image is pinned":        pinned(container.Image),
+				"nginx's image is Compose's": name != "flashsale-nginx" || container.Image == composed,
+				"its health is checked":      container.LivenessProbe != nil && container.ReadinessProbe != nil,
+			})
 		}
 	}
 }
 
-// Each file that nginx includes is where it looks for it.
+// Each file that nginx includes is mounted at the included path.
 func TestKubernetesNginxHasItsFiles(t *testing.T) {
 	c := buildCluster(t)
 	pod := c.deployments["flashsale-nginx"].Spec.Template.Spec
-	volumes := map[string]string{} // by name, the config map
+	data := map[string]map[string]string{} // of config maps, by volume
 	for _, v := range pod.Volumes {
 		if v.ConfigMap != nil {
-			volumes[v.Name] = v.ConfigMap.Name
+			data[v.Name] = c.configs[v.ConfigMap.Name].Data
 		}
 	}
-	there := map[string]string{} // by path below /etc/nginx, the text
+	files := map[string]string{} // by path below /etc/nginx
 	for _, m := range pod.Containers[0].VolumeMounts {
-		data := map[string]string{}
-		if config := c.configs[volumes[m.Name]]; config != nil {
-			data = config.Data
-		}
 		at := strings.TrimPrefix(m.MountPath, "/etc/nginx/")
 		if m.SubPath != "" {
-			there[at] = data[m.SubPath]
+			files[at] = data[m.Name][m.SubPath]
 			continue
 		}
-		for key, text := range data {
-			there[at+"/"+key] = text
+		for key, text := range data[m.Name] {
+			files[at+"/"+key] = text
 		}
 	}
 	checked := 0
-	for path, text := range there {
+	for path, text := range files {
 		for _, match := range regexp.MustCompile(`(?m)^\s*include (\S+);`).FindAllStringSubmatch(text, -1) {
 			checked++
-			if there[match[1]] == "" {
-				t.Errorf("%s includes %s, which isn't there", path, match[1])
+			if files[match[1]] == "" {
+				t.Errorf("%s includes %s, which is missing", path, match[1])
 			}
 		}
 	}
 	if checked < 8 {
 		t.Errorf("only %d files are included", checked)
 	}
-	if !strings.Contains(there["instances.conf"], "server flashsale:80 ") || c.services["flashsale"].Spec.Ports[0].Port != 80 {
-		t.Errorf("nginx sends to %q", there["instances.conf"])
+	if !strings.Contains(files["instances.conf"], "server flashsale:80 ") || c.services["flashsale"].Spec.Ports[0].Port != 80 {
+		t.Errorf("nginx sends requests to %q", files["instances.conf"])
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"testing"
 )
 
-// mostExposed is in tenths of systemd's own mark, of which 100 is a service without any protection.
+// mostExposed is the highest permitted mark of `systemd-analyze security`, in tenths. 100 is a service without any
+// protection.
 const mostExposed = "15"
 
-// TestUnitIsSoundAndShut asks systemd-analyze. Nothing is started: that takes a machine that runs systemd.
+// systemd-analyze finds no mistake in the unit, and no lack of protection. The unit is not started, which needs a
+// machine that runs systemd.
 func TestUnitIsSoundAndShut(t *testing.T) {
 	unit := read(t, "deploy/systemd/flashsale.service")
 	const installed = "ExecStart=/usr/local/bin/flashsale serve\n"
@@ -25,10 +27,9 @@ func TestUnitIsSoundAndShut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"verify", path},
+		{"verify", path}, // prints mistakes only
 		{"security", "--offline=yes", "--no-pager", "--threshold=" + mostExposed, path},
 	} {
-		// What is said about a sound unit is nothing, or a table.
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput()
 		if err != nil || args[0] == "verify" && len(out) > 0 {
 			t.Errorf("%s: %v\n%s", args[0], err, out)
@@ -36,12 +37,13 @@ func TestUnitIsSoundAndShut(t *testing.T) {
 	}
 }
 
-// The example files in the document are what the unit reads.
+// The engine takes the settings of the example files in the document.
 func TestExampleSettingsOfTheUnitAreTaken(t *testing.T) {
 	document := read(t, "docs/deploy.md")
 	example := func(name string) string {
 		t.Helper()
-		match := regexp.MustCompile("(?s)`/etc/flashsale/" + regexp.QuoteMeta(name) + "`[^`]*```[a-z]*\n(.*?)```").FindStringSubmatch(document)
+		text := regexp.MustCompile("(?s)`/etc/flashsale/" + regexp.QuoteMeta(name) + "`[^`]*```[a-z]*\n(.*?)```")
+		match := text.FindStringSubmatch(document)
 		if match == nil {
 			t.Fatalf("docs/deploy.md has no example of %s", name)
 		}
