@@ -7,15 +7,14 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// A dialog that is opened anew before the browser has told of its end: what ended the one says nothing about the other.
+// A dialog may be opened again before the browser has reported that it was closed. The answer to the first dialog must
+// not count for the second.
 func TestDialogsApart(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	sale := s.sale(fields{"limit_per_user": 2})
 
-	// Whoever leaves the log-in and wants it again in the same breath still buys.
-	w := s.open(phone)
-	w.visit("/sales/" + sale)
+	w := s.open(phone, "/sales/"+sale)
 	w.see("#line", "Live")
 	w.click("#button")
 	w.see("#account-title", "Create an account")
@@ -24,44 +23,32 @@ func TestDialogsApart(t *testing.T) {
 	w.register("ann")
 	w.see("#yours-pay", "¥9.90")
 
-	// A no to one question is no answer to the next.
-	s.buy(sale, s.logIn("ann", buyersPassword), 1)
+	const first, last = "#orders li:first-child ", "#orders li:last-child "
+	s.buy(sale, s.logIn("ann"), 1)
 	w.visit("/orders")
-	w.see("#orders li:last-child .state", "To be paid")
-	w.click("#orders li:first-child .cancel")
+	w.see(last+".state", "To be paid")
+	w.click(first + ".cancel")
 	w.see("#ask", "Cancel this order?")
 	js[bool](w, `document.getElementById("ask-no").click(), document.querySelector("#orders li:last-child .cancel").click(), true`)
 	w.see("#ask", "Cancel this order?")
 	w.click("#ask-yes")
-	w.see("#orders li:last-child .state", "Cancelled")
-	if state := w.text("#orders li:first-child .state"); state != "To be paid" {
-		t.Errorf("the order that was to be kept is %q", state)
-	}
-	if times := w.text("#orders li:last-child dl"); times == "" || len(js[[]bool](w, `[...document.querySelectorAll("#orders li:last-child dt")].map(() => true)`)) != 1 {
-		t.Errorf("a cancelled order still has a time to pay: %q", times)
+	w.sees(texts{last + ".state": "Cancelled", first + ".state": "To be paid"})
+	if n := js[int](w, `document.querySelectorAll("#orders li:last-child dt").length`); n != 1 || !w.holds(last+"dl") {
+		t.Errorf("a cancelled order still has a time to pay: %q", w.text(last+"dl"))
 	}
 }
 
-// While an answer to the log-in is awaited nobody leaves the dialog, so that whoever asked for it hears how it ended.
+// While the answer to a log-in is awaited, the dialog cannot be closed.
 func TestLogInIsAwaited(t *testing.T) {
 	t.Parallel()
 	s, road := roadTo(t)
-	sale := s.sale(nil)
-	w := s.open(phone)
-	w.visit("/sales/" + sale)
+	w := s.open(phone, "/sales/"+s.sale(nil))
 	w.see("#line", "Live")
 	w.click("#button")
 	answer := make(chan struct{})
-	road.obey(func(r *http.Request) fate {
-		if r.URL.Path == "/api/v1/users" {
-			return fate{held: answer}
-		}
-		return fate{}
-	})
+	road.meet(fate{held: answer}, func(r *http.Request) bool { return r.URL.Path == "/api/v1/users" })
 	w.register("ann")
-	w.until("the answer is awaited", func() (string, bool) {
-		return "", js[bool](w, `document.getElementById("account-submit").getAttribute("aria-busy") === "true"`)
-	})
+	w.becomes("the answer is awaited", `document.getElementById("account-submit").getAttribute("aria-busy") === "true"`)
 	w.press(kb.Escape)
 	w.click("#account-close")
 	w.see("#account-title", "Create an account")

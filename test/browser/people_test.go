@@ -13,65 +13,47 @@ func (w *window) logInAs(name string) {
 	if strings.Contains(w.text("#account-title"), "Create") {
 		w.click("#account-switch")
 	}
-	js[bool](w, `document.getElementById("name").value = "", true`)
-	w.write("#name", name)
-	w.write("#password", buyersPassword)
-	w.click("#account-submit")
+	w.enter(name, buyersPassword)
 	w.see("#account-button", name)
 }
 
-// orders are those of a buyer, as the server has them.
-func (s *server) orders(name string) []any {
-	s.t.Helper()
-	list, _ := s.call("GET", "/orders", s.logIn(name, buyersPassword), fields{}, 200)["orders"].([]any)
-	return list
+// enter fills in and sends the form of an account.
+func (w *window) enter(name, password string) {
+	w.t.Helper()
+	js[bool](w, `document.getElementById("name").value = document.getElementById("password").value = "", true`)
+	w.write("#name", name)
+	w.write("#password", password)
+	w.click("#account-submit")
 }
 
-// What is wrong with a form stands beside its field, and nothing that was typed is lost.
+// A mistake in a form is explained beside its field, and nothing that was typed is lost. The log-in outlasts the page.
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.buyer("taken")
 	s.sale(nil)
-	w := s.open(phone)
-	w.allow("status of 401", "status of 409")
-	w.visit("/")
+	w := s.open(phone, "/", "status of 401", "status of 409")
 	w.see(".card", "Teapot")
-	value := func(selector string) string {
-		return js[string](w, fmt.Sprintf(`document.querySelector(%q).value`, selector))
-	}
-	fill := func(name, password string) {
-		t.Helper()
-		js[bool](w, `document.getElementById("name").value = document.getElementById("password").value = "", true`)
-		w.write("#name", name)
-		w.write("#password", password)
-		w.click("#account-submit")
-	}
-
 	w.click("#account-button")
 	w.see("#account-title", "Create an account")
-	fill("x!", buyersPassword)
+	w.enter("x!", buyersPassword)
 	w.see("#name-error", "3 to 32")
-	if value("#name") != "x!" || value("#password") != buyersPassword {
-		t.Errorf("what was typed is lost: %q %q", value("#name"), value("#password"))
-	}
-	w.becomes("the keyboard is in the field that is wrong", `document.activeElement.id === "name" && document.activeElement.getAttribute("aria-invalid") === "true"`)
-	fill("taken", "another password")
+	w.keeps(texts{"#name": "x!", "#password": buyersPassword})
+	w.focused("name")
+	w.becomes("the field is marked", `document.activeElement.getAttribute("aria-invalid") === "true"`)
+	typed := texts{"#name": "taken", "#password": "another password"}
+	w.enter("taken", "another password")
 	w.see("#name-error", "Somebody has this name already")
-	if value("#name") != "taken" || value("#password") != "another password" {
-		t.Error("what was typed is lost")
-	}
+	w.keeps(typed)
 	w.click("#account-switch")
 	w.see("#account-title", "Log in")
-	if w.holds("#name-error") || value("#name") != "taken" || value("#password") != "another password" {
-		t.Error("the switch to logging in has lost what was typed, or kept the reason")
-	}
+	w.lacks("#name-error")
+	w.keeps(typed)
 	w.click("#account-submit")
 	w.see("#password-error", "The name or the password is wrong")
-	fill("taken", buyersPassword)
+	w.enter("taken", buyersPassword)
 	w.see("#account-button", "taken")
 
-	// It lasts: on another page, and after a reload.
 	w.visit("/orders")
 	w.see("#none", "You have no orders yet")
 	w.click("#account-button")
@@ -79,25 +61,17 @@ func TestAccount(t *testing.T) {
 	w.click("#account-out")
 	w.see("#outside", "Log in to see your orders")
 	w.click("#enter")
-	w.see("#account-title", "Log in") // and not: create an account
-	if value("#name") != "taken" {
-		t.Error("the name is forgotten")
-	}
+	w.see("#account-title", "Log in") // not "Create an account"
+	w.keeps(texts{"#name": "taken"})
 }
 
-// A log-in that is over is asked for anew, in place, and the purchase goes on.
+// When the log-in has expired, the page asks for the password, and the purchase goes on.
 func TestLogInIsOver(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	sale := s.sale(nil)
-	w := s.open(phone)
-	w.allow("status of 401")
-	w.visit("/sales/" + sale)
-	w.see("#button", "Buy")
-	w.click("#account-button")
-	w.register("ann")
-	w.see("#account-button", "ann")
-	js[bool](w, `{ const s = JSON.parse(localStorage.session); s.token = s.token.slice(0, -4) + "AAAA"; localStorage.session = JSON.stringify(s); true }`)
+	w := s.open(phone, "/sales/"+s.sale(nil), "status of 401")
+	w.signUp("ann")
+	w.forgetToken()
 	w.click("#button")
 	w.see("#account-reason", "Your log-in is over")
 	w.write("#password", buyersPassword)
@@ -105,7 +79,7 @@ func TestLogInIsOver(t *testing.T) {
 	w.see("#yours-title", "Yours until")
 }
 
-// The orders of a buyer: the newest first, a page at a time, cancelled only when asked back.
+// Orders are listed the newest first, a page at a time. An order is cancelled only after a question.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -115,97 +89,73 @@ func TestOrders(t *testing.T) {
 	for range 24 {
 		s.buy(sale, ann, 1)
 	}
-	w := s.open(phone)
-	w.visit("/orders")
+	w := s.open(phone, "/orders")
 	w.see("#outside", "Log in to see your orders")
 	w.logInAs("ann")
-	count := func() int { return js[int](w, `document.querySelectorAll(".order").length`) }
 	w.see("#more", "Show more")
-	if n := count(); n != 20 {
-		t.Errorf("%d orders at first", n)
-	}
+	w.becomes("20 orders are listed", `document.querySelectorAll(".order").length === 20`)
 	w.click("#more")
-	w.until("all are there", func() (string, bool) { return fmt.Sprint(count()), count() == 25 })
-	if w.holds("#more") {
-		t.Error("there is still more")
-	}
+	w.becomes("all orders are listed", `document.querySelectorAll(".order").length === 25`)
+	w.lacks("#more")
 	last := fmt.Sprintf(`.order[id=%q]`, oldest)
 	w.see(last, "2 × ¥9.90")
 	w.see(last, "¥19.80")
 
-	w.click(last + " .cancel")
-	w.click("#ask-no")
+	w.click(last+" .cancel", "#ask-no")
 	w.see(last+" .state", "To be paid")
-	w.click(last + " .cancel")
-	w.click("#ask-yes")
+	w.click(last+" .cancel", "#ask-yes")
 	w.see(last+" .state", "Cancelled")
-	if w.holds(last + " .pay") {
-		t.Error("a cancelled order can be paid")
-	}
+	w.lacks(last + " .pay")
 
-	// Back from a payment, the order that it was for is shown, however old.
-	w.visit("/orders#" + oldest)
-	w.do()
+	// A link to an order shows the order, however old it is.
 	w.visit("/")
 	w.visit("/orders#" + oldest)
 	w.see(last+" .state", "Cancelled")
 	w.becomes("the order is marked", fmt.Sprintf(`document.querySelector(%q).matches(".wanted")`, last))
 	w.visit("/")
+	w.allowed = append(w.allowed, "status of 404")
 	w.visit("/orders#NOBODYS")
-	w.allow("status of 404")
 	w.see("#notice", "not among yours")
 }
 
-// A payment that is declined leaves the order as it is; what the page says is what happened.
+// A declined payment leaves the order as it is, and the page does not speak of a failure after a later payment.
 func TestDecline(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	sale := s.sale(nil)
-	s.buy(sale, s.buyer("ann"), 1)
-	w := s.open(phone)
-	w.visit("/orders")
+	s.buy(s.sale(nil), s.buyer("ann"), 1)
+	w := s.open(phone, "/orders")
 	w.click("#enter")
 	w.see("#account-title", "Create")
 	w.press("\x1b")
 	w.logInAs("ann")
-	w.click(".order .pay")
-	w.click(`button[value="decline"]`)
+	w.click(".order .pay", `button[value="decline"]`)
 	w.see("[role=status]", "You declined. Nothing was charged.")
 	w.click("a.button")
 	w.see(".order .state", "To be paid")
-	w.click(".order .pay")
-	w.click(`button[value="pay"]`)
+	w.click(".order .pay", `button[value="pay"]`)
 	w.see("[role=status]", "Paid. Thank you")
 	if said := w.text("main"); strings.Contains(strings.ToLower(said), "fail") || strings.Contains(said, "declined") {
 		t.Error(said)
 	}
 }
 
-// A Chinese browser gets Chinese from the first paint on; who chooses another language keeps it.
+// A Chinese browser gets Chinese from the first paint. A chosen language is kept.
 func TestLanguage(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	sale := s.sale(nil)
-	w := s.open(look{width: 375, language: "zh-CN,zh,en"})
-	w.allow("status of 409")
-	w.visit("/sales/" + sale)
-	w.see("#button", "立即抢购 ¥9.90")
-	w.see("#left", "剩余 10 / 10")
-	w.see("#line", "实时")
+	w := s.open(look{width: 375, language: "zh-CN,zh,en"}, "/sales/"+sale, "status of 409")
+	w.sees(texts{"#button": "立即抢购 ¥9.90", "#left": "剩余 10 / 10", "#line": "实时"})
 	if language := js[string](w, `document.documentElement.lang`); language != "zh" {
 		t.Errorf("lang=%s", language)
 	}
 	w.click("#button")
 	w.see("#account-title", "注册账号")
-	w.write("#name", "ann")
-	w.write("#password", buyersPassword)
-	w.click("#account-submit")
+	w.enter("ann", buyersPassword)
 	w.see("#yours-title", "为您保留至")
 
 	w.click("button.language[value=en]")
-	w.see("#yours-title", "Yours until")
-	w.see("#left", "9 of 10 left")
-	w.see("#state", "On sale now")
+	w.sees(texts{"#yours-title": "Yours until", "#left": "9 of 10 left", "#state": "On sale now"})
 	w.visit("/sales/" + sale)
 	w.see("#yours-title", "Yours until")
 	w.visit("/orders")
@@ -215,30 +165,32 @@ func TestLanguage(t *testing.T) {
 	w.visit("/orders")
 	w.click("button.language[value=zh]")
 	w.see(".order .state", "待付款")
-	for _, text := range []string{"Orders", "Log in", "Paid", "Flash sale"} {
-		if strings.Contains(w.text("body"), text) {
-			t.Errorf("%q among Chinese: %s", text, w.text("body"))
+	w.hasNo("body", "Orders", "Log in", "Paid", "Flash sale")
+}
+
+// hasNo fails the test if an element shows one of several English words.
+func (w *window) hasNo(selector string, words ...string) {
+	w.t.Helper()
+	text := w.text(selector)
+	for _, word := range words {
+		if strings.Contains(text, word) {
+			w.t.Errorf("%q among Chinese: %s", word, text)
 		}
 	}
 }
 
-// The list follows what is sold, what comes and what goes.
+// The list of sales shows new sales, what is sold and what is paused, without a reload.
 func TestSalesFollow(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	w := s.open(desktop)
-	w.visit("/")
+	w := s.open(desktop, "/")
 	w.see("#none", "There is no sale")
 	sale := s.sale(nil)
-	w.see(".card h2", "Teapot")
-	w.see(".card .left", "10 of 10 left")
-	if w.holds("#none") {
-		t.Error("there is a sale, and none")
-	}
-	w.see(".card .price", "¥49.90")
+	w.sees(texts{".card h2": "Teapot", ".card .left": "10 of 10 left", ".card .price": "¥49.90"})
+	w.lacks("#none")
 	s.buy(sale, s.buyer("ann"), 1)
 	w.see(".card .left", "9 of 10 left")
-	s.call("POST", "/admin/sales/"+sale+"/pause", s.operator, fields{}, 200)
+	s.act("pause", sale)
 	w.see(".card .state", "Paused")
 	w.click(".card a")
 	w.see("h1", "Teapot")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// road is a way to the server that a test can break.
+// road is a proxy in front of the server that can lose requests and answers.
 type road struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -20,15 +20,15 @@ type road struct {
 	to   http.Handler
 }
 
-// fate is what becomes of a request on the road.
+// fate is what happens to a request on the road.
 type fate struct {
-	lost    bool            // it never reaches the server
+	lost    bool            // the request is lost
 	unheard bool            // the server's answer is lost
-	held    <-chan struct{} // the answer waits for this to be closed
-	status  int             // it is answered on the way
+	held    <-chan struct{} // the answer waits until this is closed
+	status  int             // the road itself answers with this status
 }
 
-// roadTo starts a server, and a road to it that is taken instead of the server's own address.
+// roadTo starts a server with a road in front of it, whose address replaces the server's own.
 func roadTo(t *testing.T, args ...string) (*server, *road) {
 	t.Helper()
 	s := serve(t, args...)
@@ -39,7 +39,8 @@ func roadTo(t *testing.T, args ...string) (*server, *road) {
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.FlushInterval = -1
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	r := &road{rule: func(*http.Request) fate { return fate{} }, to: proxy}
+	r := &road{to: proxy}
+	r.free()
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(func() {
 		r.CloseClientConnections()
@@ -55,6 +56,28 @@ func (r *road) obey(rule func(*http.Request) fate) {
 	defer r.mu.Unlock()
 	r.rule = rule
 }
+
+// free lets all requests pass from now on.
+func (r *road) free() { r.obey(func(*http.Request) fate { return fate{} }) }
+
+// meet sets the fate of the requests that a function chooses, from now on. Other requests pass.
+func (r *road) meet(f fate, chosen func(*http.Request) bool) {
+	r.obey(func(req *http.Request) fate {
+		if chosen(req) {
+			return f
+		}
+		return fate{}
+	})
+}
+
+// closed answers the chosen requests with 503 from now on, and breaks all connections.
+func (r *road) closed(chosen func(*http.Request) bool) {
+	r.meet(fate{status: http.StatusServiceUnavailable}, chosen)
+	r.CloseClientConnections()
+}
+
+// brokenRoad are parts of the messages that Chromium writes when a road is closed.
+var brokenRoad = []string{"status of 503", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE"}
 
 func (r *road) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
@@ -97,154 +120,99 @@ func hangUp(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-func isPurchase(r *http.Request) bool {
-	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/orders")
-}
+func isPost(r *http.Request) bool { return r.Method == http.MethodPost }
 
-// An answer that is lost on its way makes no second order: the page asks again under the same key.
+func isPurchase(r *http.Request) bool { return isPost(r) && strings.HasSuffix(r.URL.Path, "/orders") }
+
+// The page repeats a purchase without an answer under the same key, so there is one order.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(fields{"limit_per_user": 5})
-	w := s.open(phone)
-	w.allow("ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "status of 503")
-	w.visit("/sales/" + sale)
-	w.see("#button", "Buy")
-	w.click("#account-button")
-	w.register("ann")
-	w.see("#account-button", "ann")
-
+	w := s.open(phone, "/sales/"+sale, brokenRoad...)
+	w.signUp("ann")
 	var keys []string
+	fates := []fate{{unheard: true}, {lost: true}, {status: http.StatusServiceUnavailable}, {}}
 	road.obey(func(r *http.Request) fate {
 		if !isPurchase(r) {
 			return fate{}
 		}
 		keys = append(keys, r.Header.Get("Idempotency-Key"))
-		switch len(keys) {
-		case 1:
-			return fate{unheard: true}
-		case 2:
-			return fate{lost: true}
-		case 3:
-			return fate{status: http.StatusServiceUnavailable}
-		}
-		return fate{}
+		return fates[min(len(keys), len(fates))-1]
 	})
 	w.click("#button")
 	w.see("#hold-title", "You are in line")
 	w.see("#hold-more", "asked for again in")
-	w.see("#yours-title", "Yours until")
-	w.see("#left", "9 of 10 left")
-	if orders := s.orders("ann"); len(orders) != 1 {
-		t.Errorf("%d orders", len(orders))
-	}
+	w.sees(texts{"#yours-title": "Yours until", "#left": "9 of 10 left"})
+	s.hasOrders("ann", 1)
 	if len(keys) != 4 || keys[0] == "" || keys[1] != keys[0] || keys[2] != keys[0] || keys[3] != keys[0] {
 		t.Errorf("keys %q", keys)
 	}
 }
 
-// Who reloads the page while the answer is under way finds the same order.
+// A buyer who reloads the page before or after the answer finds the same order.
 func TestReloadWhileWaiting(t *testing.T) {
 	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(fields{"limit_per_user": 5})
-	w := s.open(phone)
-	w.visit("/sales/" + sale)
-	w.see("#button", "Buy")
-	w.click("#account-button")
-	w.register("ann")
-	w.see("#account-button", "ann")
-
+	w := s.open(phone, "/sales/"+sale)
+	w.signUp("ann")
 	never := make(chan struct{})
 	defer close(never)
-	road.obey(func(r *http.Request) fate {
-		if isPurchase(r) {
-			return fate{held: never}
-		}
-		return fate{}
-	})
+	road.meet(fate{held: never}, isPurchase)
 	w.click("#button")
 	w.see("#hold-title", "You are in line")
-	w.screens("hold")
-	w.see("#left", "9 of 10 left") // the server has sold it
-	road.obey(func(*http.Request) fate { return fate{} })
-	w.visit("/sales/" + sale)
-	w.see("#yours-title", "Yours until")
-	if orders := s.orders("ann"); len(orders) != 1 {
-		t.Errorf("%d orders", len(orders))
+	w.show("hold")
+	w.see("#left", "9 of 10 left") // the server has sold the unit
+	road.free()
+	for range 2 {
+		w.visit("/sales/" + sale)
+		w.see("#yours-title", "Yours until")
+		s.hasOrders("ann", 1)
 	}
-	// And once it is known, a reload shows it again.
-	w.visit("/sales/" + sale)
-	w.see("#yours-title", "Yours until")
 }
 
 // A queued attempt is followed until it is an order.
 func TestQueued(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--ack=queued")
-	sale := s.sale(nil)
-	w := s.open(phone)
-	w.visit("/sales/" + sale)
-	w.wakes("#button")
-	w.click("#button")
-	w.register("ann")
+	w := s.open(phone, "/sales/"+s.sale(nil))
+	w.buyAs("ann")
 	w.see("#yours-title", "Yours until")
-	if orders := s.orders("ann"); len(orders) != 1 {
-		t.Errorf("%d orders", len(orders))
-	}
+	s.hasOrders("ann", 1)
 }
 
-// When no answer comes at all, the buyer decides, and it is still one attempt.
+// When no answer comes at all, the buyer can try again.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	s, road := roadTo(t)
-	sale := s.sale(fields{"limit_per_user": 5})
-	w := s.open(phone)
-	w.allow("status of 503")
-	w.visit("/sales/" + sale)
-	w.see("#button", "Buy")
-	w.click("#account-button")
-	w.register("ann")
-	w.see("#account-button", "ann")
-	road.obey(func(r *http.Request) fate {
-		if isPurchase(r) {
-			return fate{status: http.StatusServiceUnavailable}
-		}
-		return fate{}
-	})
+	w := s.open(phone, "/sales/"+s.sale(fields{"limit_per_user": 5}), "status of 503")
+	w.signUp("ann")
+	road.meet(fate{status: http.StatusServiceUnavailable}, isPurchase)
 	w.click("#button")
 	w.see("#hold-more", "still no answer")
-	road.obey(func(*http.Request) fate { return fate{} })
+	road.free()
 	w.click("#hold-again")
 	w.see("#yours-title", "Yours until")
 }
 
-// The page says when its figures are no longer live, and mends that by itself.
+// The page says when its figures are no longer live, and connects again.
 func TestStreamHeals(t *testing.T) {
 	t.Parallel()
 	s, road := roadTo(t)
 	sale := s.sale(nil)
-	w := s.open(phone)
-	w.allow("status of 503", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
-	w.visit("/sales/" + sale)
+	w := s.open(phone, "/sales/"+sale, brokenRoad...)
 	w.see("#line", "Live")
-	isStream := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") }
-	road.obey(func(r *http.Request) fate {
-		if isStream(r) {
-			return fate{status: http.StatusServiceUnavailable}
-		}
-		return fate{}
-	})
-	road.CloseClientConnections()
+	road.closed(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
 	w.see("#line", "Connection lost")
 	s.buy(sale, s.buyer("ben"), 1)
 	w.see("#left", "9 of 10 left") // read without the stream
-	road.obey(func(*http.Request) fate { return fate{} })
+	road.free()
 	w.see("#line", "Live")
 	s.buy(sale, s.buyer("eve"), 1)
 	began := time.Now()
 	w.see("#left", "8 of 10 left")
-	if took := time.Since(began); took > 4*time.Second { // without a stream the page looks every five seconds
+	if took := time.Since(began); took > 4*time.Second { // without a stream the page reads every five seconds
 		t.Errorf("the stream took %s", took)
 	}
 }

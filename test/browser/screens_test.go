@@ -4,107 +4,160 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"testing"
 	"time"
 )
 
-// Every page and stage, small and wide, light and dark, in both languages: build/screenshots is for people to look at.
-func TestScreens(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	teapot := s.sale(fields{"title": "The last hundred teapots", "limit_per_user": 2, "quota": 100})
-	gone := s.sale(fields{"title": "Enamel kettle, 1.5 litres, in the green that was out for years", "quota": 1, "original_price_cents": 0})
-	later := s.sale(fields{"title": "Gaiwan 盖碗", "currency": "EUR", "price_cents": 123456, "starts_at": time.Now().Add(26 * time.Hour), "ends_at": time.Now().Add(50 * time.Hour)})
-	others := s.buyer("other")
-	s.buy(gone, others, 1)
-	for range 18 {
-		s.buy(teapot, s.buyer(fmt.Sprintf("crowd-%d", time.Now().UnixNano())), 2)
-	}
+// axePath is where the Makefile puts axe-core, which judges the accessibility of pages. It is no part of this project.
+const axePath = "../../build/axe.min.js"
 
-	w := s.open(desktop)
-	w.allow("status of 404", "status of 409", "status of 401")
-	w.visit("/")
-	w.see(".card", "64 of 100 left")
-	w.screens("sales")
-	w.visit("/sales/" + later)
-	w.see("#button", "Starts in")
-	w.see("#line", "Live")
-	w.screens("sale-upcoming")
-	w.visit("/sales/" + gone)
-	w.see("#notice", "Units of unpaid orders come back")
-	w.see("#line", "Live")
-	w.screens("sale-sold-out")
-	w.visit("/sales/" + teapot)
-	w.see("#line", "Live")
-	w.screens("sale-open")
-	w.click("#button")
-	w.see("#account-title", "Create an account")
-	w.write("#name", "ann.who.has.the.longest.of.names")
-	w.write("#password", "short")
-	w.click("#account-submit")
-	w.see("#password-error", "at least 8")
-	w.screens("account")
-	w.write("#password", " but longer")
-	w.click("#account-submit")
-	w.see("#yours-title", "Yours until")
-	w.screens("yours")
-	w.click("#yours-cancel")
-	w.see("#ask", "Cancel this order?")
-	w.screens("ask")
-	w.click("#ask-no")
-	w.visit("/orders")
-	w.see(".order", "To be paid")
-	w.screens("orders")
-	w.click(".order .pay")
-	w.see(".payment .amount", "9.90 CNY")
-	w.screens("payment")
-	w.click(`button[value="pay"]`)
-	w.see("[role=status]", "Paid. Thank you")
-	w.screens("payment-paid")
-	w.visit("/sales/NONE")
-	w.see("h1", "nothing here")
-	w.screens("missing")
+var axe = sync.OnceValues(func() (string, error) {
+	raw, err := os.ReadFile(axePath)
+	return string(raw), err
+})
+
+// judge fails the test for everything that axe-core finds in the page as it is.
+func (w *window) judge(what string) {
+	w.t.Helper()
+	script, err := axe()
+	if err != nil {
+		w.t.Fatalf("%v: `make browser` fetches axe-core", err)
+	}
+	js[bool](w, script+";true")
+	for _, finding := range js[[]string](w, `axe.run({resultTypes: ["violations"]}).then(({violations}) => violations.flatMap(
+		(v) => v.nodes.map((node) => v.impact + " " + v.id + ": " + v.help + ": " + node.html + " " + node.failureSummary)))`) {
+		w.t.Errorf("%s: %s", what, finding)
+	}
 }
 
-// full is set by `make browser`: pages are shown in every look, in `make test` as a phone shows them by day.
+// full is set by `make browser`: pictures are taken in every look, and otherwise only of a light phone.
 var full = os.Getenv("SCREENS") == "full"
 
-// screens keeps the page as it is in every look. On a phone, nothing may have to be scrolled sideways.
-func (w *window) screens(name string) {
+// show keeps pictures of the page as it is in build/screenshots: small and wide, light and dark, in both languages. It
+// judges the page on a light phone in English and on a dark desktop in Chinese. A phone must not have to scroll
+// sideways.
+func (w *window) show(name string) {
 	w.t.Helper()
 	for _, language := range []string{"en", "zh"} {
-		js[bool](w, fmt.Sprintf(`document.querySelector("button.language[value=%s]")?.click() ?? (document.documentElement.lang = %q), document.querySelector(".language:focus")?.blur(), true`, language, language))
+		w.speak(language)
 		for _, dark := range []bool{false, true} {
-			for _, width := range []int64{375, 1440} {
-				if !full && (dark || width != 375) {
+			for _, width := range []int64{phone.width, desktop.width} {
+				small := width == phone.width
+				pictured := full || small && !dark
+				judged := small && !dark && language == "en" || !small && dark && language == "zh"
+				if !pictured && !judged {
 					continue
 				}
 				w.like(look{width: width, dark: dark, language: "en-GB"})
-				scheme := map[bool]string{false: "light", true: "dark"}[dark]
-				w.shot(fmt.Sprintf("%s-%d-%s-%s", name, width, scheme, language))
-				if wide := w.wide(); width < 500 && len(wide) > 0 {
-					w.t.Errorf("%s, %s: wider than the screen: %q", name, language, wide)
+				what := fmt.Sprintf("%s-%d-%s-%s", name, width, map[bool]string{false: "light", true: "dark"}[dark], language)
+				if pictured {
+					w.shot(what)
+				}
+				if judged {
+					w.judge(what)
+				}
+				if wide := w.wide(); small && len(wide) > w.mayScroll {
+					w.t.Errorf("%s: wider than the screen: %q", what, wide)
 				}
 			}
 		}
 	}
 	w.like(desktop)
-	js[bool](w, `document.querySelector("button.language[value=en]")?.click() ?? (document.documentElement.lang = "en"), true`)
+	w.speak("en")
 }
 
-// wide lists what has to be scrolled sideways to be read.
+// speak changes the language of the page.
+func (w *window) speak(language string) {
+	w.t.Helper()
+	js[bool](w, fmt.Sprintf(`document.querySelector("button.language[value=%[1]s]")?.click() ?? (document.documentElement.lang = %[1]q),
+		document.querySelector(".language:focus")?.blur(), true`, language))
+}
+
+// wide lists the elements that have to be scrolled sideways.
 func (w *window) wide() []string {
 	w.t.Helper()
 	return js[[]string](w, `[...document.querySelectorAll("*")].filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth &&
 		(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX))).map((e) => e.outerHTML.slice(0, 100))`)
 }
 
-// trade buys a unit some times a second, also when nothing is left, and pays each third.
+// tomorrow is a sale that begins tomorrow.
+func tomorrow() fields {
+	return fields{
+		"title": "Gaiwan 盖碗", "currency": "EUR", "price_cents": 123456,
+		"starts_at": time.Now().Add(26 * time.Hour), "ends_at": time.Now().Add(50 * time.Hour),
+	}
+}
+
+// Every page and stage of the storefront is accessible and fits on a phone.
+func TestScreens(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	teapot := s.sale(fields{"title": "The last hundred teapots", "limit_per_user": 40, "quota": 100})
+	gone := s.sale(fields{
+		"title": "Enamel kettle, 1.5 litres, in the green that was out for years", "quota": 1, "original_price_cents": 0,
+	})
+	later := s.sale(tomorrow())
+	other := s.buyer("other")
+	s.buy(gone, other, 1)
+	s.buy(teapot, other, 36)
+
+	w := s.open(desktop, "/", "status of 404", "status of 409", "status of 401")
+	w.see(".card", "64 of 100 left")
+	w.show("sales")
+	for _, sale := range []struct{ id, name, selector, text string }{
+		{later, "upcoming", "#button", "Starts in"},
+		{gone, "sold-out", "#notice", "Units of unpaid orders come back"},
+		{teapot, "open", "#button", "Buy"},
+	} {
+		w.visit("/sales/" + sale.id)
+		w.sees(texts{sale.selector: sale.text, "#line": "Live"})
+		w.show("sale-" + sale.name)
+	}
+	w.click("#button")
+	w.see("#account-title", "Create an account")
+	w.write("#name", "ann.who.has.the.longest.of.names")
+	w.write("#password", "short")
+	w.click("#account-submit")
+	w.see("#password-error", "at least 8")
+	w.show("account")
+	w.write("#password", " but longer")
+	w.click("#account-submit")
+	w.see("#yours-title", "Yours until")
+	w.show("yours")
+	w.click("#yours-cancel")
+	w.see("#ask", "Cancel this order?")
+	w.show("ask")
+	w.click("#ask-no")
+	w.visit("/orders")
+	w.see(".order", "To be paid")
+	w.show("orders")
+	w.click(".order .pay")
+	w.see(".payment .amount", "9.90 CNY")
+	w.show("payment")
+	w.click(`button[value="pay"]`)
+	w.see("[role=status]", "Paid. Thank you")
+	w.show("payment-paid")
+	w.visit("/sales/NONE")
+	w.see("h1", "nothing here")
+	w.show("missing")
+	w.visit("/api")
+	w.see("h1", "")
+	w.show("api")
+	if wide := w.wide(); len(wide) > 0 {
+		t.Errorf("the API's page is wider than a desktop's screen: %q", wide)
+	}
+}
+
+// trade buys a unit some times a second, also when none is left, and pays each third order.
 func (s *server) trade(saleID, token string, attempts int) {
 	s.t.Helper()
-	path := text(s.call("POST", "/sales/"+saleID+"/path", token, fields{}, http.StatusOK)["path"])
+	path := s.path(saleID, token)
 	for i := range attempts {
-		status, order := s.try("POST", "/sales/"+saleID+"/"+path+"/orders", token, fields{"quantity": 1})
+		status, order, err := s.Call("POST", s.url+"/api/v1"+path, token, fields{"quantity": 1})
+		if err != nil {
+			s.t.Fatal(err)
+		}
 		if status == http.StatusCreated && i%3 == 0 {
 			s.pay(text(order["id"]), token)
 		}
@@ -112,28 +165,25 @@ func (s *server) trade(saleID, token string, attempts int) {
 	}
 }
 
-// The same of the console.
+// Every page and stage of the console is accessible and fits on a phone.
 func TestConsoleScreens(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.sale(fields{"title": "Enamel kettle", "starts_at": time.Now().Add(-50 * time.Hour), "quota": 1})
-	s.sale(fields{"title": "Gaiwan 盖碗", "currency": "EUR", "price_cents": 123456, "starts_at": time.Now().Add(26 * time.Hour), "ends_at": time.Now().Add(50 * time.Hour)})
+	s.sale(tomorrow())
 	teapot := s.sale(fields{"title": "The last hundred teapots", "limit_per_user": 500, "quota": 100})
-	w := s.open(desktop)
-	w.allow("status of 409")
-	w.visit("/console")
+	w := s.open(desktop, "/console", "status of 409")
 	w.see("#outside-why", "")
-	w.screens("console-outside")
+	w.show("console-outside")
 	w.operate()
-	w.see("#sales", "Gaiwan")
-	w.see("#instances", "hybrid")
-	w.screens("console")
+	w.sees(texts{"#sales": "Gaiwan", "#instances": "hybrid"})
+	w.show("console")
 	w.click("#new")
 	w.write("#title", "A teapot that will never be sold at this price")
 	w.write("#price_cents", "12.505")
 	w.click("#form-send")
 	w.see("#price_cents-error", "")
-	w.screens("console-form")
+	w.show("console-form")
 	w.visit("/console/sales/" + teapot)
 	w.see("#line", "Live")
 	attempts := 180
@@ -141,18 +191,25 @@ func TestConsoleScreens(t *testing.T) {
 		attempts = 40
 	}
 	s.trade(teapot, s.buyer("ann"), attempts)
-	w.see("#orders", "Paid")
-	w.screens("console-sale")
+	w.sees(texts{"#orders": "Paid", "#orders button": "", "#verdicts td.n": ""})
+	w.show("console-sale")
 	w.click("#add")
-	w.write("#confirm-value", "50")
-	w.screens("console-ask")
+	w.write("#confirm-value", "x")
+	w.click("#confirm-yes")
+	w.see("#confirm-error", "")
+	w.show("console-ask")
 	w.click("#confirm-no")
 
 	w.visit("/console/lab")
-	w.see("#strategies", "hybrid")
-	w.screens("console-lab")
-	w.compare(500, 50, 20, "naive", "mutex", "optimistic", "hybrid")
-	w.click("#confirm-yes")
+	w.compare(500, 0, 20, "naive", "mutex", "optimistic", "hybrid")
+	w.see("#stock-error", "")
+	w.show("console-lab")
+	w.fill("#stock", "50")
+	w.click("#start", "#confirm-yes")
 	w.see("#run-title", "Report of")
-	w.screens("console-lab-report")
+	w.show("console-lab-report")
+	w.mayScroll = 1 // the command is one line, to be copied
+	w.click("#run-report")
+	w.see("table", "hybrid")
+	w.show("console-lab-full-report")
 }

@@ -3,40 +3,22 @@
 package browser
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/shop"
 )
 
-const (
-	operatorPassword = "the operator of the tests"
-	// patience is how long a test waits for what must come: far above what a slow machine needs.
-	patience = time.Minute
-)
+// patience is how long a test waits for a page to change: far above what a slow machine needs.
+const patience = time.Minute
 
-// build builds the server once and gives the path of its binary.
-var build = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "flashsale")
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".") // no test reads the symbols, and linking them takes as long again
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", cmd, err, out)
-	}
-	return path, nil
-})
+// buyersPassword is the password of every buyer.
+const buyersPassword = "correct horse"
 
 // scratch is a folder of this run.
 var scratch string
@@ -47,132 +29,120 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	closeBrowser()
-	_ = os.RemoveAll(scratch)
-	os.Exit(code)
+	shop.Main(m, func() {
+		closeBrowser()
+		_ = os.RemoveAll(scratch)
+	})
 }
 
 // server is a running server with embedded stores and no sale.
 type server struct {
+	*shop.Shop
 	t        *testing.T
 	url      string
 	operator string // a token
-	process  *os.Process
+	instance *shop.Instance
 }
 
-type fields = map[string]any
+type fields = shop.Document
 
-// serve starts a server, which ends with the test. The arguments come after, and so over, those that all have.
+// serve starts a server, which ends with the test. args override the usual arguments.
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args = append([]string{
-		"serve", "--http-addr=127.0.0.1:0", "--ops-addr=off", "--demo=false", "--log-level=warn", "--user-requests=0",
-		"--database=sqlite:" + filepath.Join(t.TempDir(), "flashsale.db"), "--admin-password=" + operatorPassword,
-	}, args...)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	s := &server{Shop: shop.Embedded(t), t: t}
+	s.instance = s.Start(append([]string{"--demo=false"}, args...)...)
+	s.url = s.instance.URL
+	s.operator = s.Operator(s.url)
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil || t.Failed() {
-			t.Logf("the server: %v\n%s", err, &log)
+		if t.Failed() {
+			t.Logf("the server: %s", s.instance.Log)
 		}
 	})
-	s := &server{t: t, process: cmd.Process}
-	for lines := bufio.NewScanner(out); s.url == ""; {
-		if !lines.Scan() {
-			t.Fatalf("the server did not start: %s", &log)
-		}
-		_, s.url, _ = strings.Cut(lines.Text(), " is at ")
-	}
-	s.operator = s.logIn("admin", operatorPassword)
 	return s
 }
 
-// call makes a request and gives what the answer's JSON says. It must be answered with this status.
+// call makes a request to the API and returns the answer, which must have the wanted status.
 func (s *server) call(method, path, token string, body any, want int) fields {
 	s.t.Helper()
-	status, doc := s.try(method, path, token, body)
-	if status != want {
-		s.t.Fatalf("%s %s: %d %v, want %d", method, path, status, doc, want)
-	}
-	return doc
+	return s.Must(want, method, s.url+"/api/v1"+path, token, body)
 }
 
-// try makes a request, however it may be answered.
-func (s *server) try(method, path, token string, body any) (status int, doc fields) {
+func (s *server) logIn(name string) (token string) {
 	s.t.Helper()
-	raw, err := json.Marshal(body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+"/api/v1"+path, bytes.NewReader(raw))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err = io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		s.t.Fatalf("%s %s: %s: %v", method, path, raw, err)
-	}
-	return res.StatusCode, doc
+	return text(s.call("POST", "/sessions", "", fields{"name": name, "password": buyersPassword}, http.StatusOK)["token"])
 }
 
-func (s *server) logIn(name, password string) (token string) {
-	s.t.Helper()
-	return text(s.call("POST", "/sessions", "", fields{"name": name, "password": password}, http.StatusOK)["token"])
-}
-
-// buyer makes an account and gives its token.
+// buyer makes an account and returns its token.
 func (s *server) buyer(name string) (token string) {
 	s.t.Helper()
 	return text(s.call("POST", "/users", "", fields{"name": name, "password": buyersPassword}, http.StatusCreated)["token"])
 }
 
-const buyersPassword = "correct horse"
-
-// sale makes a sale that is open for an hour, with these changes, and gives its id.
+// sale makes a sale that is open for an hour, with these changes, and returns its id.
 func (s *server) sale(changes fields) string {
 	s.t.Helper()
 	sale := fields{
-		"title": "Teapot", "description": "Cast iron, 800 ml, with a sieve.\nKeeps tea warm for an hour.", "price_cents": 990, "original_price_cents": 4990, "currency": "CNY",
+		"title": "Teapot", "description": "Cast iron, 800 ml, with a sieve.\nKeeps tea warm for an hour.",
+		"price_cents": 990, "original_price_cents": 4990, "currency": "CNY",
 		"quota": 10, "limit_per_user": 1, "pay_timeout_seconds": 600,
-		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339Nano), "ends_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano),
+		"starts_at": time.Now().Add(-time.Minute), "ends_at": time.Now().Add(time.Hour),
 	}
-	for name, value := range changes {
-		sale[name] = value
-	}
+	maps.Copy(sale, changes)
 	return text(s.call("POST", "/admin/sales", s.operator, sale, http.StatusCreated)["id"])
 }
 
-// buy buys without a browser, and gives the order's id.
+// act lets the operator pause, resume or close a sale by the API.
+func (s *server) act(action, saleID string) {
+	s.t.Helper()
+	s.call("POST", "/admin/sales/"+saleID+"/"+action, s.operator, fields{}, http.StatusOK)
+}
+
+// path returns a buyer's hidden path of a sale.
+func (s *server) path(saleID, token string) string {
+	s.t.Helper()
+	hidden := text(s.call("POST", "/sales/"+saleID+"/path", token, fields{}, http.StatusOK)["path"])
+	return "/sales/" + saleID + "/" + hidden + "/orders"
+}
+
+// buy buys by the API and returns the order's id.
 func (s *server) buy(saleID, token string, quantity int) string {
 	s.t.Helper()
-	path := text(s.call("POST", "/sales/"+saleID+"/path", token, fields{}, http.StatusOK)["path"])
-	return text(s.call("POST", "/sales/"+saleID+"/"+path+"/orders", token, fields{"quantity": quantity}, http.StatusCreated)["id"])
+	return text(s.call("POST", s.path(saleID, token), token, fields{"quantity": quantity}, http.StatusCreated)["id"])
+}
+
+// pay pays an order at the sandbox.
+func (s *server) pay(orderID, token string) {
+	s.t.Helper()
+	page := text(s.call("POST", "/orders/"+orderID+"/payments", token, fields{}, http.StatusCreated)["pay_url"])
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, page, strings.NewReader("choice=pay"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if order := s.call("GET", "/orders/"+orderID, token, nil, http.StatusOK); order["status"] != "paid" {
+		s.t.Fatalf("the order is %s after %s", order["status"], res.Status)
+	}
+}
+
+// hasOrders checks the number of a buyer's orders.
+func (s *server) hasOrders(name string, want int) {
+	s.t.Helper()
+	if list, _ := s.call("GET", "/orders", s.logIn(name), nil, http.StatusOK)["orders"].([]any); len(list) != want {
+		s.t.Errorf("%s has %d orders, want %d", name, len(list), want)
+	}
+}
+
+// hasSales checks the number of sales.
+func (s *server) hasSales(want int) {
+	s.t.Helper()
+	if list, _ := s.call("GET", "/admin/sales", s.operator, nil, http.StatusOK)["sales"].([]any); len(list) != want {
+		s.t.Errorf("there are %d sales, want %d", len(list), want)
+	}
 }
 
 func text(value any) string {

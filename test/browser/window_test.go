@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,9 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"flashsale/test/kit/shop"
 )
 
 // headlessShell is Chromium without the parts that only a desktop needs, so it takes half the processor time.
@@ -20,7 +24,8 @@ const headlessShell = "chromium-headless-shell"
 
 // browser is one Chromium for all tests; each window has storage of its own.
 var browser = sync.OnceValues(func() (context.Context, error) {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(headlessShell), chromedp.UserDataDir(filepath.Join(scratch, "chromium")))
+	profile := chromedp.UserDataDir(filepath.Join(scratch, "chromium"))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(headlessShell), profile)
 	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(alloc)
 	closeBrowser = func() {
@@ -30,10 +35,10 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// closeBrowser ends the browser, if there is one.
+// closeBrowser ends the browser, if it was started.
 var closeBrowser = func() {}
 
-// look is how somebody looks at a page.
+// look is the device and the language of a visitor.
 type look struct {
 	width    int64
 	dark     bool
@@ -45,25 +50,27 @@ var (
 	phone   = look{width: 375, language: "en-GB"}
 )
 
-// window is a browser's window with storage of its own, as of a person of their own.
+// window is a browser's window with storage of its own.
 type window struct {
-	t       *testing.T
-	ctx     context.Context
-	url     string // of the server
-	mu      sync.Mutex
-	console []string // errors and warnings
-	allowed []string
+	t         *testing.T
+	ctx       context.Context
+	url       string // of the server
+	mu        sync.Mutex
+	console   []string // errors and warnings
+	allowed   []string
+	mayScroll int // how many elements of a page may be wider than a phone
 }
 
-// open opens a window. When the test ends, nothing may stand in its console but what was allowed.
-func (s *server) open(look look) *window {
+// open opens a window at a path. When the test ends, its console may contain only messages with one of the allowed
+// parts: Chromium reports each refusal there.
+func (s *server) open(look look, path string, allowed ...string) *window {
 	s.t.Helper()
 	parent, err := browser()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
-	w := &window{t: s.t, ctx: ctx, url: s.url}
+	w := &window{t: s.t, ctx: ctx, url: s.url, allowed: allowed}
 	messages := chromedp.Console(ctx)
 	var read sync.WaitGroup
 	read.Go(func() {
@@ -84,13 +91,20 @@ func (s *server) open(look look) *window {
 		}
 		cancel()
 		read.Wait()
-		w.quiet()
+		for _, message := range w.console {
+			if !slices.ContainsFunc(w.allowed, func(part string) bool { return strings.Contains(message, part) }) {
+				w.t.Errorf("console: %s", message)
+			}
+		}
 	})
 	w.like(look)
+	if path != "" {
+		w.visit(path)
+	}
 	return w
 }
 
-// like changes how the window is looked at.
+// like changes the look of the window.
 func (w *window) like(l look) {
 	w.t.Helper()
 	scheme := "light"
@@ -105,10 +119,13 @@ func (w *window) like(l look) {
 	}
 	w.do(chromedp.EmulateViewport(l.width, height, mobile...))
 	w.must(chromedp.Call(w.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
+		Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		},
 	}))
 	w.must(chromedp.Call(w.ctx, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{
-		UserAgent: "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36", AcceptLanguage: l.language,
+		UserAgent:      "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36",
+		AcceptLanguage: l.language,
 	}))
 	w.must(chromedp.Call(w.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Shanghai"}))
 }
@@ -120,7 +137,7 @@ func (w *window) must(_ any, err error) {
 	}
 }
 
-// do takes steps, each of which must be possible within patience.
+// do takes steps, which must be possible within patience.
 func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -135,10 +152,12 @@ func (w *window) visit(path string) {
 	w.do(chromedp.Navigate(w.url + path))
 }
 
-// click presses what a selector finds with the mouse, once it can be seen.
-func (w *window) click(selector string) {
+// click clicks on elements with the mouse, one after the other, each once it is visible.
+func (w *window) click(selectors ...string) {
 	w.t.Helper()
-	w.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	for _, selector := range selectors {
+		w.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	}
 }
 
 // write types into a field.
@@ -147,10 +166,46 @@ func (w *window) write(selector, text string) {
 	w.do(chromedp.SendKeys(chromedp.CSS(selector), text, chromedp.NodeVisible))
 }
 
-// press presses keys where the keyboard is.
-func (w *window) press(keys string) {
+// fill types into a field in place of its text.
+func (w *window) fill(selector, text string) {
 	w.t.Helper()
-	w.do(chromedp.KeyEvent(keys))
+	js[bool](w, fmt.Sprintf(`document.querySelector(%q).select(), true`, selector))
+	w.write(selector, kb.Backspace+text)
+}
+
+// value returns the text of a field.
+func (w *window) value(selector string) string {
+	w.t.Helper()
+	return js[string](w, fmt.Sprintf(`document.querySelector(%q).value`, selector))
+}
+
+// keeps checks that fields have the texts that were typed.
+func (w *window) keeps(typed map[string]string) {
+	w.t.Helper()
+	for selector, want := range typed {
+		if got := w.value(selector); got != want {
+			w.t.Errorf("%s is %q, want %q as typed", selector, got, want)
+		}
+	}
+}
+
+// press presses keys where the focus is.
+func (w *window) press(keys ...string) {
+	w.t.Helper()
+	for _, key := range keys {
+		w.do(chromedp.KeyEvent(key))
+	}
+}
+
+func (w *window) focus(selector string) {
+	w.t.Helper()
+	js[bool](w, fmt.Sprintf(`document.querySelector(%q).focus(), true`, selector))
+}
+
+// focused waits until an element, given by its id, has the focus.
+func (w *window) focused(id string) {
+	w.t.Helper()
+	w.becomes("the focus is on "+id, fmt.Sprintf(`document.activeElement.id === %q`, id))
 }
 
 // js evaluates an expression.
@@ -165,7 +220,7 @@ func js[T any](w *window, expression string) T {
 	return value
 }
 
-// text is what can be read of what a selector finds; empty if nothing, or if the page is just being left.
+// text returns the visible text of an element. It is empty if there is no such element, or the page is being left.
 func (w *window) text(selector string) string {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -180,7 +235,7 @@ func (w *window) text(selector string) string {
 	return text
 }
 
-// see waits until a text can be read in what a selector finds.
+// see waits until an element shows a text.
 func (w *window) see(selector, want string) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%s says %q", selector, want), func() (string, bool) {
@@ -189,10 +244,21 @@ func (w *window) see(selector, want string) {
 	})
 }
 
-// lookEvery is how often a page is looked at: each look takes the browser a millisecond.
+// texts are texts by the selectors of the elements that show them.
+type texts map[string]string
+
+// sees waits until each of several elements shows its text.
+func (w *window) sees(all texts) {
+	w.t.Helper()
+	for selector, want := range all {
+		w.see(selector, want)
+	}
+}
+
+// lookEvery is how often a page is looked at. Each look takes the browser a millisecond.
 const lookEvery = 25 * time.Millisecond
 
-// until looks until something is so, since a page announces nothing to the outside. got says how it is instead.
+// until waits until a condition holds. It polls, since a page announces no change. got says what holds instead.
 func (w *window) until(what string, is func() (got string, ok bool)) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -208,7 +274,7 @@ func (w *window) until(what string, is func() (got string, ok bool)) {
 	}
 }
 
-// becomes waits until an expression is true: what a page does after a click need not be done when the click is.
+// becomes waits until an expression is true: a page may need time after a click.
 func (w *window) becomes(what, expression string) {
 	w.t.Helper()
 	w.until(what, func() (string, bool) { return expression, js[bool](w, expression) })
@@ -225,13 +291,31 @@ func (w *window) wakes(selector string) {
 	w.until(selector+" is live", func() (string, bool) { return w.text(selector), !w.grey(selector) })
 }
 
-// holds says whether what a selector finds is there to be seen.
+// gone waits until elements are no longer visible.
+func (w *window) gone(selectors ...string) {
+	w.t.Helper()
+	for _, selector := range selectors {
+		w.until(selector+" is gone", func() (string, bool) { return w.text(selector), !w.holds(selector) })
+	}
+}
+
+// lacks fails the test if one of several elements is visible.
+func (w *window) lacks(selectors ...string) {
+	w.t.Helper()
+	for _, selector := range selectors {
+		if text := w.text(selector); text != "" {
+			w.t.Errorf("%s is visible: %q", selector, text)
+		}
+	}
+}
+
+// holds reports whether an element is visible.
 func (w *window) holds(selector string) bool {
 	w.t.Helper()
 	return w.text(selector) != ""
 }
 
-// grey says whether a button rests.
+// grey reports whether a button is grey.
 func (w *window) grey(selector string) bool {
 	w.t.Helper()
 	return js[bool](w, fmt.Sprintf(`document.querySelector(%q).getAttribute("aria-disabled") === "true"`, selector))
@@ -246,26 +330,54 @@ func (w *window) register(name string) {
 	w.click("#account-submit")
 }
 
-// allow names parts of messages that the test provokes: Chromium notes each refusal in the console.
-func (w *window) allow(parts ...string) { w.allowed = append(w.allowed, parts...) }
-
-// quiet fails the test if there is anything else in the console.
-func (w *window) quiet() {
+// signUp makes an account and logs in, before the buyer clicks on Buy.
+func (w *window) signUp(name string) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-next:
-	for _, message := range w.console {
-		for _, part := range w.allowed {
-			if strings.Contains(message, part) {
-				continue next
-			}
-		}
-		w.t.Errorf("console: %s", message)
-	}
+	w.see("#button", "Buy")
+	w.click("#account-button")
+	w.register(name)
+	w.see("#account-button", name)
 }
 
-// shots is where the pictures of pages are kept.
+// buyAs clicks on Buy and makes an account on the way.
+func (w *window) buyAs(name string) {
+	w.t.Helper()
+	w.wakes("#button")
+	w.click("#button")
+	w.register(name)
+}
+
+// confirm clicks on an action and answers its question, which contains a text, with yes.
+func (w *window) confirm(action, question string) {
+	w.t.Helper()
+	w.click(action)
+	w.see("#confirm-more", question)
+	w.click("#confirm-yes")
+}
+
+// operate logs in as the operator, in place.
+func (w *window) operate() {
+	w.t.Helper()
+	w.click("#outside-enter")
+	w.see("#account-title", "")
+	w.fill("#name", "admin")
+	w.write("#password", shop.OperatorPassword)
+	w.click("#account-submit")
+	w.see("#account-button", "admin")
+}
+
+// forgetToken makes the window's log-in invalid.
+func (w *window) forgetToken() {
+	w.t.Helper()
+	js[bool](w, `{
+		const session = JSON.parse(localStorage.session);
+		session.token = session.token.slice(0, -4) + "AAAA";
+		localStorage.session = JSON.stringify(session);
+		true;
+	}`)
+}
+
+// shots is the folder of the pictures of pages.
 const shots = "../../build/screenshots"
 
 // shot keeps a picture of the whole page.
