@@ -1,16 +1,17 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
-	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,63 +26,60 @@ import (
 type door struct {
 	URL    string
 	folder string
+	roots  *x509.CertPool // with TLS: what a client has to trust
 }
 
-// choices are what an operator decides about a door.
-type choices struct {
-	balance   string   // the file with the way to balance
-	front     string   // the file with or without TLS
-	instances []string // lines of instances.conf
-}
-
-// A client on the visitor's address may say in a header which address it has instead: one that this machine has not.
+// A client on the address visitor may claim any other address in the header visitorHeader.
 const (
 	visitor       = "127.250.0.1"
 	visitorHeader = "X-Test-Address"
 )
 
-// openDoor starts nginx. The files of deploy/nginx are used as they are, but for ports and paths of this machine.
-// more, if given, adds to the folder of nginx.conf.
-func openDoor(t *testing.T, c choices, more ...func(folder string)) *door {
+// openDoor starts an nginx that balances by weight, without TLS. instances are lines of instances.conf.
+func openDoor(t *testing.T, instances ...string) *door {
+	t.Helper()
+	return openDoorWith(t, "weighted.conf", "plain.conf", instances...)
+}
+
+// openDoorWith starts an nginx with one of the files for balancing, and the file with or without TLS. The files of
+// deploy/nginx are used as they are, except for ports and paths of this machine.
+func openDoorWith(t *testing.T, balance, front string, instances ...string) *door {
 	t.Helper()
 	source := filepath.Join(shop.Root(), "deploy", "nginx")
 	d := &door{URL: "http://"}
-	if c.front == "tls.conf" {
-		d.URL = "https://"
-	}
 	server := kit.Nginx(t, func(folder string, port int) {
 		d.folder = folder
 		link(t, source, filepath.Join(folder, "flashsale"))
-		link(t, filepath.Join(source, c.balance), filepath.Join(folder, "balance.conf"))
-		write(t, filepath.Join(folder, "instances.conf"), strings.Join(c.instances, "\n"))
-		for _, name := range []string{"log", "cache"} {
+		link(t, filepath.Join(source, balance), filepath.Join(folder, "balance.conf"))
+		write(t, filepath.Join(folder, "instances.conf"), strings.Join(instances, "\n"))
+		for _, name := range []string{"log", "cache", "tls"} {
 			if err := os.MkdirAll(filepath.Join(folder, name), 0o700); err != nil {
 				t.Error(err)
 			}
 		}
 		write(t, filepath.Join(folder, "nginx.conf"), fill(t, filepath.Join(source, "nginx.conf"),
-			"user www-data;", "user root;", // else the workers may not look into the test's folder
+			"user www-data;", "user root;", // other users may not read the test's folder
 			"pid /run/nginx.pid;", "pid nginx.pid;",
 			"/var/log/nginx/error.log", "log/error.log",
 			"/var/log/nginx/access.log", "log/access.log",
 			"/var/cache/nginx/assets", "cache/assets",
 			"/var/cache/nginx/pages", "cache/pages",
-			"http {", "http {\nclient_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; scgi_temp_path scgi; "+
-				"uwsgi_temp_path uwsgi;\nset_real_ip_from "+visitor+"; real_ip_header "+visitorHeader+";",
+			"http {", "http {\nclient_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; "+
+				"scgi_temp_path scgi; uwsgi_temp_path uwsgi;\n"+
+				"set_real_ip_from "+visitor+"; real_ip_header "+visitorHeader+";",
 		))
-		// The ports for everybody become one of the loopback. A door has one, so with TLS the other is a socket.
-		plain, tls := fmt.Sprintf("listen 127.0.0.1:%d ", port), ""
-		if c.front == "tls.conf" {
-			plain, tls = "listen unix:"+d.socket()+" ", plain
+		// kit.Nginx gives one port. With TLS, that port is the one for TLS, and the other one becomes a socket.
+		listen := []string{"listen [::]:80 default_server backlog=4096;", ""}
+		address := fmt.Sprintf("listen 127.0.0.1:%d ", port)
+		if front == "tls.conf" {
+			d.URL = "https://"
+			d.roots = makeCertificate(t, filepath.Join(folder, "tls"))
+			listen = append(listen, "listen 80 ", "listen unix:"+d.socket()+" ",
+				"listen [::]:443 ssl http2 default_server backlog=4096;", "", "listen 443 ", address)
+		} else {
+			listen = append(listen, "listen 80 ", address)
 		}
-		listen := []string{"listen [::]:80 default_server backlog=4096;", "", "listen 80 ", plain}
-		if tls != "" {
-			listen = append(listen, "listen [::]:443 ssl http2 default_server backlog=4096;", "", "listen 443 ", tls)
-		}
-		write(t, filepath.Join(folder, "front.conf"), fill(t, filepath.Join(source, c.front), listen...))
-		for _, add := range more {
-			add(folder)
-		}
+		write(t, filepath.Join(folder, "front.conf"), fill(t, filepath.Join(source, front), listen...))
 	})
 	d.URL += server.Addr()
 	t.Cleanup(func() {
@@ -93,11 +91,10 @@ func openDoor(t *testing.T, c choices, more ...func(folder string)) *door {
 	return d
 }
 
-// socket is where a door with TLS listens without it.
+// socket is the address without TLS of a door with TLS.
 func (d *door) socket() string { return filepath.Join(d.folder, "plain.sock") }
 
-// fill reads a configuration and replaces texts by others. Each must be there once, or the test would no longer do what
-// it says.
+// fill reads a configuration and replaces texts. Each text must occur once; otherwise the test has to be updated.
 func fill(t *testing.T, path string, replacements ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -107,7 +104,7 @@ func fill(t *testing.T, path string, replacements ...string) string {
 	text := string(raw)
 	for i := 0; i < len(replacements); i += 2 {
 		if n := strings.Count(text, replacements[i]); n != 1 {
-			t.Errorf("%s: %q is there %d times", path, replacements[i], n)
+			t.Errorf("%s: %q occurs %d times", path, replacements[i], n)
 		}
 		text = strings.Replace(text, replacements[i], replacements[i+1], 1)
 	}
@@ -128,16 +125,38 @@ func link(t *testing.T, to, from string) {
 	}
 }
 
+// makeCertificate writes a certificate for the loopback address and its key into a folder. It returns what a client has
+// to trust.
+func makeCertificate(t *testing.T, folder string) *x509.CertPool {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Error(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"certificate.pem": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		"key.pem":         {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		write(t, filepath.Join(folder, name), string(pem.EncodeToMemory(block)))
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	return roots
+}
+
 // logged is a line of the access log.
 type logged struct {
 	Client   string `json:"client"`
 	Path     string `json:"path"`
 	Status   int    `json:"status"`
-	Upstream string `json:"upstream"` // all that were asked, comma-separated
+	Upstream string `json:"upstream"` // all instances that were asked, comma-separated
 }
 
-// log gives the lines of the access log about requests with ids that begin so, once as many are there.
-func (d *door) log(t *testing.T, ids string, want int) (lines []logged) {
+// log waits for the lines of the access log about requests whose ids begin with a prefix. Their number must be want.
+func (d *door) log(t *testing.T, prefix string, want int) (lines []logged) {
 	t.Helper()
 	shop.Recovered(t, "the access log is written", func() error {
 		raw, err := os.ReadFile(filepath.Join(d.folder, "log", "access.log"))
@@ -146,7 +165,7 @@ func (d *door) log(t *testing.T, ids string, want int) (lines []logged) {
 		}
 		lines = nil
 		for text := range bytes.Lines(raw) {
-			if !bytes.Contains(text, []byte(`"request_id":"`+ids)) {
+			if !bytes.Contains(text, []byte(`"request_id":"`+prefix)) {
 				continue
 			}
 			var line logged
@@ -161,28 +180,35 @@ func (d *door) log(t *testing.T, ids string, want int) (lines []logged) {
 		return nil
 	})
 	if len(lines) != want {
-		t.Fatalf("%d lines for %d requests %s", len(lines), want, ids)
+		t.Fatalf("%d lines for %d requests %s", len(lines), want, prefix)
 	}
 	return lines
 }
 
-// from is a client on an address of this machine.
-func from(t *testing.T, address string, change ...func(*http.Transport)) *http.Client {
+// client sends requests from one address of this machine. It does not follow redirects.
+type client struct {
+	t    *testing.T
+	http *http.Client
+}
+
+func from(t *testing.T, address string, change ...func(*http.Transport)) client {
 	t.Helper()
 	transport := &http.Transport{
 		DialContext:        (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext,
-		DisableCompression: true, // an Accept-Encoding is the test's own
+		DisableCompression: true, // only the tests set Accept-Encoding
 	}
 	for _, do := range change {
 		do(transport)
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client{t, &http.Client{Transport: transport, Timeout: 15 * time.Second, CheckRedirect: stay}}
 }
 
-// answer is what a client got.
+// onePerConnection makes a client send each request on a new connection.
+func onePerConnection(transport *http.Transport) { transport.DisableKeepAlives = true }
+
+// answer is a response that was read. It is zero if no answer came.
 type answer struct {
 	status int
 	proto  string
@@ -190,53 +216,83 @@ type answer struct {
 	body   string
 }
 
-func (a answer) code() string {
-	var doc struct{ Code string }
-	_ = json.Unmarshal([]byte(a.body), &doc) // a body that isn't JSON has no code
-	return doc.Code
+func (c client) get(url string, headers ...string) answer {
+	c.t.Helper()
+	return c.do(http.MethodGet, url, "", headers...)
 }
 
-// ask makes a request that has to be answered.
-func ask(t *testing.T, client *http.Client, method, url, body string, headers ...string) answer {
-	t.Helper()
-	a, err := try(t.Context(), client, method, url, body, headers...)
-	if err != nil {
-		t.Fatal(err)
+func (c client) post(url, body string, headers ...string) answer {
+	c.t.Helper()
+	return c.do(http.MethodPost, url, body, headers...)
+}
+
+// do makes a request. The test fails if no answer comes.
+func (c client) do(method, url, body string, headers ...string) answer {
+	c.t.Helper()
+	res := c.send(method, url, body, headers...)
+	if res == nil {
+		return answer{}
 	}
-	return a
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Error(err)
+	}
+	return answer{res.StatusCode, res.Proto, res.Header, string(raw)}
 }
 
-// try makes a request.
-func try(ctx context.Context, client *http.Client, method, url, body string, headers ...string) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+// send makes a request and returns the response, whose body is not read yet, or nil.
+func (c client) send(method, url, body string, headers ...string) *http.Response {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
-		return answer{}, err
+		c.t.Error(err)
+		return nil
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := client.Do(req)
+	res, err := c.http.Do(req)
 	if err != nil {
-		return answer{}, err
+		c.t.Error(err)
+		return nil
 	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, res.Proto, res.Header, string(raw)}, err
+	return res
 }
 
-// event waits for the next event of a stream and decodes its data.
-func event(t *testing.T, stream *bufio.Reader) (doc shop.Document) {
+func (a answer) code() string {
+	var doc struct{ Code string }
+	_ = json.Unmarshal([]byte(a.body), &doc) // a body that is not JSON has no code
+	return doc.Code
+}
+
+// is checks the status.
+func (a answer) is(t *testing.T, status int) {
 	t.Helper()
-	for {
-		line, err := stream.ReadString('\n')
-		if err != nil {
-			t.Fatalf("the stream ended: %v", err)
-		}
-		if data, ok := strings.CutPrefix(line, "data: "); ok {
-			if err := json.Unmarshal([]byte(data), &doc); err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			return doc
-		}
+	if a.status != status {
+		t.Errorf("status %d, want %d: %v %s", a.status, status, a.header, a.body)
 	}
+}
+
+// refusal checks a refusal that nginx makes itself.
+func (a answer) refusal(t *testing.T, status int, code string) {
+	t.Helper()
+	a.is(t, status)
+	retry := status != http.StatusRequestEntityTooLarge // which another try does not change
+	if a.code() != code || a.header.Get("Content-Type") != "application/problem+json" ||
+		a.header.Get("Cache-Control") != "no-store" || retry != (a.header.Get("Retry-After") != "") ||
+		!strings.Contains(a.body, `"request_id":"`+a.header.Get("X-Request-Id")+`"`) {
+		t.Errorf("%v %s, want code %s", a.header, a.body, code)
+	}
+}
+
+// stream requests a stream as a browser does. The stream ends with the test, or with the client's timeout.
+func (c client) stream(url string) *http.Response {
+	c.t.Helper()
+	res := c.send(http.MethodGet, url, "", "Accept-Encoding", "gzip")
+	if res == nil {
+		c.t.FailNow()
+	}
+	c.t.Cleanup(func() { _ = res.Body.Close() })
+	return res
 }
