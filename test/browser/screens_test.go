@@ -70,7 +70,8 @@ func (w *window) show(name string) {
 // speak changes the language of the page.
 func (w *window) speak(language string) {
 	w.t.Helper()
-	js[bool](w, fmt.Sprintf(`document.querySelector("button.language[value=%[1]s]")?.click() ?? (document.documentElement.lang = %[1]q),
+	js[bool](w, fmt.Sprintf(`
+		document.querySelector("button.language[value=%[1]s]")?.click() ?? (document.documentElement.lang = %[1]q),
 		document.querySelector(".language:focus")?.blur(), true`, language))
 }
 
@@ -78,7 +79,8 @@ func (w *window) speak(language string) {
 func (w *window) wide() []string {
 	w.t.Helper()
 	return js[[]string](w, `[...document.querySelectorAll("*")].filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth &&
-		(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX))).map((e) => e.outerHTML.slice(0, 100))`)
+		(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX)),
+	).map((e) => e.outerHTML.slice(0, 100))`)
 }
 
 // tomorrow is a sale that begins tomorrow.

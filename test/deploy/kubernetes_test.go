@@ -272,7 +272,8 @@ func TestKubernetesInstances(t *testing.T) {
 			t.Errorf("%s is asked by %+v", path, probe)
 		}
 	}
-	if start := container.StartupProbe; start == nil || start.HTTPGet.Path != "/healthz" || start.PeriodSeconds*start.FailureThreshold < 60 {
+	start := container.StartupProbe
+	if start == nil || start.HTTPGet.Path != "/healthz" || start.PeriodSeconds*start.FailureThreshold < 60 {
 		t.Errorf("start: %+v", start)
 	}
 	needed := longestStop + time.Duration(container.Lifecycle.PreStop.Sleep.Seconds)*time.Second

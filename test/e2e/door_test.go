@@ -286,13 +286,20 @@ func (a answer) refusal(t *testing.T, status int, code string) {
 	}
 }
 
+// stream is a response that does not end.
+type stream struct {
+	status int
+	header http.Header
+	body   io.Reader
+}
+
 // stream requests a stream as a browser does. The stream ends with the test, or with the client's timeout.
-func (c client) stream(url string) *http.Response {
+func (c client) stream(url string) stream {
 	c.t.Helper()
 	res := c.send(http.MethodGet, url, "", "Accept-Encoding", "gzip")
 	if res == nil {
 		c.t.FailNow()
 	}
 	c.t.Cleanup(func() { _ = res.Body.Close() })
-	return res
+	return stream{res.StatusCode, res.Header, res.Body}
 }

@@ -299,13 +299,13 @@ func TestNginxBoundsConnections(t *testing.T) {
 	d := openDoor(t, line(newStream(t).URL, ""))
 	c, counts := from(t, shop.Address(1)), map[int]int{}
 	for range most + more {
-		counts[c.stream(d.URL+"/api/v1/sales/S/events").StatusCode]++
+		counts[c.stream(d.URL+"/api/v1/sales/S/events").status]++
 	}
 	if counts[http.StatusOK] != most || counts[http.StatusTooManyRequests] != more {
 		t.Errorf("%v, want %d streams", counts, most)
 	}
-	if other := from(t, shop.Address(2)).stream(d.URL + "/api/v1/sales/S/events"); other.StatusCode != http.StatusOK {
-		t.Errorf("from another address: %s", other.Status)
+	if other := from(t, shop.Address(2)).stream(d.URL + "/api/v1/sales/S/events"); other.status != http.StatusOK {
+		t.Errorf("from another address: %d", other.status)
 	}
 }
 
@@ -338,10 +338,10 @@ func TestNginxForgedAddresses(t *testing.T) {
 func TestNginxBuffersNoStream(t *testing.T) {
 	d := openDoor(t, line(newStream(t).URL, ""))
 	for _, path := range []string{"/api/v1/sales/S/events", "/api/v1/admin/sales/S/live", "/api/v1/admin/lab/events"} {
-		res := from(t, shop.Address(1)).stream(d.URL + path)
-		event, err := bufio.NewReader(res.Body).ReadString('\n')
-		if err != nil || event != streamed || res.Header.Get("Content-Type") != "text/event-stream" {
-			t.Errorf("%s sent %q, %v: %v", path, event, err, res.Header)
+		s := from(t, shop.Address(1)).stream(d.URL + path)
+		event, err := bufio.NewReader(s.body).ReadString('\n')
+		if err != nil || event != streamed || s.header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%s sent %q, %v: %v", path, event, err, s.header)
 		}
 	}
 }

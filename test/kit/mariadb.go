@@ -165,7 +165,7 @@ func dataTemplate(t testing.TB, mariadbd string) string {
 	}
 
 	must(t, "make the folder of the MariaDB template", os.MkdirAll(cache, 0o700))
-	building, err := os.MkdirTemp(cache, "flashsale-mariadb-building-")
+	building, err := os.MkdirTemp(cache, "flashsale-mariadb-building-") //nolint:usetesting // it is renamed into the cache
 	must(t, "make the MariaDB template", err)
 	defer func() { _ = os.RemoveAll(building) }()
 	cmd := exec.CommandContext(ctx, install,

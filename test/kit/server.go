@@ -59,6 +59,7 @@ func newServer(t testing.TB, program, debianPackage, folder string) *server {
 	t.Helper()
 	s := &server{program: find(t, program, debianPackage)}
 	var err error
+	//nolint:usetesting // a shared server outlives the test, and the path of t.TempDir is too long for a socket
 	s.dir, err = os.MkdirTemp(folder, "flashsale-"+filepath.Base(program)+"-")
 	must(t, "make a folder for "+program, err)
 	return s

@@ -95,7 +95,8 @@ func (s *Shop) Buy(a *Attempt, saleID string) {
 	status, doc, err := s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/path", token, nil)
 	if err == nil && status == http.StatusOK {
 		path, _ := doc["path"].(string)
-		status, doc, err = s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/"+path+"/orders", token, Document{"quantity": 1}, "Idempotency-Key", a.Key)
+		url := a.URL + "/api/v1/sales/" + saleID + "/" + path + "/orders"
+		status, doc, err = s.Call("POST", url, token, Document{"quantity": 1}, "Idempotency-Key", a.Key)
 	}
 	if err != nil {
 		return // the instance is gone; whether the buyer bought is unknown

@@ -56,7 +56,9 @@ func (s *Shop) Callback(address, paymentID, txnID string, amountCents int64) (in
 
 // CallbackAt sends an instance the callback for a charge, signed with a given secret and time.
 func (s *Shop) CallbackAt(at time.Time, secret, address, paymentID, txnID string, amountCents int64) (int, Document, error) {
-	raw, err := json.Marshal(Document{"payment_id": paymentID, "provider_txn_id": txnID, "status": "succeeded", "amount_cents": amountCents})
+	raw, err := json.Marshal(Document{
+		"payment_id": paymentID, "provider_txn_id": txnID, "status": "succeeded", "amount_cents": amountCents,
+	})
 	if err != nil {
 		return 0, nil, err
 	}
