@@ -13,14 +13,18 @@ import (
 )
 
 // forgeries are the headers in which various proxies forward a client's address.
-var forgeries = []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-Forwarded-Host", "Via"}
+var forgeries = []string{
+	"X-Forwarded-For", "X-Real-Ip", "Forwarded", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-Forwarded-Host", "Via",
+}
 
 func forgedAddresses(d *drill) {
 	const each, total = 20.0, 100
-	s := shop.New(d)
-	open := s.StartWith(leanly, "--ip-rate", fmt.Sprint(each))
-	behind := s.StartWith(leanly, "--ip-rate", fmt.Sprint(each), "--trusted-proxies", "127.0.0.1", "--limit-rate", fmt.Sprint(total), "--limit-burst", fmt.Sprint(total))
-	byUser := s.StartWith(leanly, "--user-requests", "5", "--user-window", "1h")
+	d.stores()
+	rate := []string{"--ip-rate", fmt.Sprint(each)}
+	open := d.StartWith(leanly, rate...)
+	behind := d.StartWith(leanly, append(rate, "--trusted-proxies", "127.0.0.1",
+		"--limit-rate", fmt.Sprint(total), "--limit-burst", fmt.Sprint(total))...)
+	byUser := d.StartWith(leanly, "--user-requests", "5", "--user-window", "1h")
 	client := d.manyConnections()
 	requests := size(1_000, 5_000)
 
@@ -31,9 +35,7 @@ func forgedAddresses(d *drill) {
 		passed, start := 0, time.Now()
 		for i := range requests {
 			r, err := ask(d.Context(), from, http.MethodGet, url+"/api/v1/time", http.NoBody, header(i)...)
-			if err != nil {
-				d.Fatal(err)
-			}
+			d.ok(err)
 			if r.status == http.StatusOK {
 				passed++
 			} else if wrong := again(r); wrong != "" {
@@ -44,7 +46,7 @@ func forgedAddresses(d *drill) {
 		if passed < 1 || passed > most {
 			d.Errorf("%s: %d of %d passed, want 1 to %d", what, passed, requests, most)
 		}
-		return fmt.Sprintf("%s: %d of %d passed (at most %d); ", what, passed, requests, most)
+		return fmt.Sprintf("%s: %d of %d passed (at most %d)", what, passed, requests, most)
 	}
 	spoofed := func(i int) (headers []string) {
 		address := fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)
@@ -63,40 +65,36 @@ func forgedAddresses(d *drill) {
 		}
 	})
 
-	var alone, proxied string
-	d.flat(open, 2, func() { alone = letIn("forged headers", each, open.URL, client, spoofed) })
+	told := make([]string, 4)
+	d.flat(open, 2, func() { told[0] = letIn("forged headers", each, open.URL, client, spoofed) })
 	// A client at another address is not limited by the flood.
 	if r, err := ask(d.Context(), elsewhere, http.MethodGet, open.URL+"/api/v1/time", http.NoBody); err != nil || r.status != http.StatusOK {
 		d.Errorf("from another address: %d, %v", r.status, err)
 	}
 	// The proxy appends the true address to the addresses that its client claims.
-	one := letIn("one address behind a proxy", each, behind.URL, client, func(i int) []string {
+	told[1] = letIn("one address behind a proxy", each, behind.URL, client, func(i int) []string {
 		return []string{"X-Forwarded-For", fmt.Sprintf("10.0.%d.%d, 192.0.2.7", i>>8&255, i&255)}
 	})
 	d.flat(behind, 2, func() {
-		proxied = letIn("1,000 addresses behind a proxy", total, behind.URL, client, func(i int) []string {
+		told[2] = letIn("1,000 addresses behind a proxy", total, behind.URL, client, func(i int) []string {
 			return []string{"X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", i%1_000/250, i%250)}
 		})
 	})
-	true1000 := letIn("1,000 true addresses", total, behind.URL, elsewhere, func(int) []string { return nil })
-	d.result.Happened = strings.TrimSuffix(alone+one+proxied+true1000, "; ")
+	told[3] = letIn("1,000 true addresses", total, behind.URL, elsewhere, func(int) []string { return nil })
 
 	// The requests of one buyer count together, from whatever addresses they come.
-	sale := s.Sale(byUser.URL, 10)
-	attempts, counts := make([]shop.Attempt, size(50, 1_000)), map[string]int{}
-	for i := range attempts {
-		attempts[i] = shop.Attempt{User: "everywhere", Key: fmt.Sprint("key-", i), URL: byUser.URL}
-		r, err := knock(d.Context(), elsewhere, s, &attempts[i], sale, spoofed(i)...)
-		if err != nil {
-			d.Fatal(err)
-		}
-		counts[fmt.Sprint(r.status, " ", r.code())]++
+	d.sell(10, byUser)
+	d.attempts = make([]shop.Attempt, size(50, 1_000))
+	for i := range d.attempts {
+		d.attempts[i] = shop.Attempt{User: "everywhere", Key: fmt.Sprint("key-", i), URL: byUser.URL}
+		r, err := d.knock(elsewhere, &d.attempts[i], d.sale, spoofed(i)...)
+		d.ok(err)
 		if wrong := again(r); i >= 5 && wrong != "" {
 			d.Errorf("request %d of one buyer: %s", i, wrong)
 		}
 	}
-	if counts["201 "] != 1 || counts["409 limit_reached"] != 4 {
+	if counts := shop.Tally(d.attempts); counts["201 "] != 1 || counts["409 limit_reached"] != 4 {
 		d.Errorf("one buyer at limit 1 with five requests allowed: %v", counts)
 	}
-	d.recovered(s, sale, 10, attempts, byUser.URL)
+	d.finish("%s", strings.Join(told, "; "))
 }

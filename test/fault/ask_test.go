@@ -2,11 +2,15 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
+	"flashsale/service"
 	"flashsale/service/auth"
 	"flashsale/test/kit/shop"
 )
@@ -25,6 +29,8 @@ func (r reply) code() string {
 	code, _, _ := strings.Cut(after, `"`)
 	return code
 }
+
+func (r reply) String() string { return strings.TrimSpace(fmt.Sprint(r.status, " ", r.code())) }
 
 // ask makes a request with these headers, given as names and values in turn.
 func ask(ctx context.Context, client *http.Client, method, url string, body io.Reader, headers ...string) (r reply, err error) {
@@ -47,12 +53,31 @@ func ask(ctx context.Context, client *http.Client, method, url string, body io.R
 	return r, err
 }
 
+// called makes a request with a buyer's token. A request without an answer fails the row.
+func (d *drill) called(client *http.Client, method, address, token, body string, headers ...string) reply {
+	d.Helper()
+	headers = append([]string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}, headers...)
+	r, err := ask(d.Context(), client, method, address, strings.NewReader(body), headers...)
+	if err != nil {
+		d.Fatalf("%s %.100s: %v", method, address, err)
+	}
+	return r
+}
+
+// pathOf returns a user's path for a sale, issued at an instant and valid for ttl.
+func pathOf(secret string, at time.Time, user, sale string, ttl time.Duration) string {
+	path, _ := auth.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, sale, ttl)
+	return path
+}
+
 // knock buys one unit with a path that it issues itself: one request, where shop.Buy makes two. a receives the answer.
-func knock(ctx context.Context, client *http.Client, s *shop.Shop, a *shop.Attempt, sale string, headers ...string) (reply, error) {
-	path, _ := auth.NewPaths([]byte(shop.Secret), time.Now).Issue(a.User, sale, time.Minute)
+func (d *drill) knock(client *http.Client, a *shop.Attempt, sale string, headers ...string) (reply, error) {
+	url := a.URL + "/api/v1/sales/" + sale + "/" + pathOf(shop.Secret, time.Now(), a.User, sale, time.Minute) + "/orders"
+	headers = append([]string{
+		"Authorization", "Bearer " + d.Token(a.User), "Content-Type", "application/json", "Idempotency-Key", a.Key,
+	}, headers...)
 	a.Invoked = time.Now()
-	r, err := ask(ctx, client, http.MethodPost, a.URL+"/api/v1/sales/"+sale+"/"+path+"/orders", strings.NewReader(`{"quantity":1}`),
-		append([]string{"Authorization", "Bearer " + s.Token(a.User), "Content-Type", "application/json", "Idempotency-Key", a.Key}, headers...)...)
+	r, err := ask(d.Context(), client, http.MethodPost, url, strings.NewReader(`{"quantity":1}`), headers...)
 	a.Answered = time.Now()
 	if err != nil {
 		return r, err
@@ -64,6 +89,12 @@ func knock(ctx context.Context, client *http.Client, s *shop.Shop, a *shop.Attem
 	return r, nil
 }
 
+// signed returns the headers that sign a callback's body.
+func signed(secret, body string) []string {
+	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+	return []string{"X-Timestamp", timestamp, "X-Signature", service.SignCallback([]byte(secret), timestamp, []byte(body))}
+}
+
 // manyConnections returns a client that opens as many connections as its requests need.
 func (d *drill) manyConnections(change ...func(*http.Transport)) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 20_000}
@@ -72,4 +103,36 @@ func (d *drill) manyConnections(change ...func(*http.Transport)) *http.Client {
 	}
 	d.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+// raw sends the bytes of a request to an instance, since Go's client refuses some requests. It returns the status of the
+// answer, or 0 without an answer.
+func (d *drill) raw(address, request string) int {
+	d.Helper()
+	conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", strings.TrimPrefix(address, "http://"))
+	d.ok(err)
+	d.ok(conn.SetDeadline(time.Now().Add(recoveryTime)))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.WriteString(conn, request) // the server may read only the beginning
+	}()
+	answer := make([]byte, len("HTTP/1.1 400"))
+	_, err = io.ReadFull(conn, answer)
+	_ = conn.Close()
+	<-sent
+	if err != nil {
+		return 0
+	}
+	return number(string(answer[9:]))
+}
+
+// again returns what is wrong with a refusal for lack of capacity: it must be 429 or 503, with a Retry-After of at
+// least 1.
+func again(r reply) string {
+	after := r.header.Get("Retry-After")
+	if r.status != http.StatusTooManyRequests && r.status != http.StatusServiceUnavailable || number(after) < 1 {
+		return fmt.Sprintf("%s with Retry-After %q", r, after)
+	}
+	return ""
 }

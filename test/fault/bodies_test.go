@@ -2,14 +2,11 @@ package fault
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
-	"flashsale/service"
 	"flashsale/test/kit/shop"
 )
 
@@ -70,54 +67,51 @@ func badBodyList(taken int) []badBody {
 }
 
 func badBodies(d *drill) {
-	s := shop.New(d)
-	a := s.StartWith(leanly)
-	const quota = 50
-	sale := s.Sale(a.URL, quota)
+	d.stores()
+	a := d.StartWith(leanly)
+	d.sell(50, a)
 	client := d.manyConnections()
-	user, operator := s.Token("writer"), s.Operator(a.URL)
-	order := shop.Attempt{User: "owner", Key: "key", URL: a.URL}
-	s.Buy(&order, sale)
+	user, operator := d.Token("writer"), d.Operator(a.URL)
+	d.attempts = []shop.Attempt{d.buy("owner", "key", a.URL)}
 	entered, err := json.Marshal(saleOf(nil))
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.ok(err)
+	path := "/sales/" + d.sale + "/" + pathOf(shop.Secret, time.Now(), "writer", d.sale, time.Hour)
 	// doubled is a valid body of the route, except that it has one key twice.
 	routes := map[string]struct {
 		method, path, token, doubled string
 		taken                        int
 	}{
-		"purchase": {http.MethodPost, "/sales/" + sale + "/" + pathOf(shop.Secret, time.Now(), "writer", sale, time.Hour) + "/orders", user, `{"quantity":1, "quantity":1}`, buyersBody},
+		"purchase": {http.MethodPost, path + "/orders", user, `{"quantity":1, "quantity":1}`, buyersBody},
 		"account":  {http.MethodPost, "/users", "", `{"name":"dora","name":"dora","password":"correct horse"}`, buyersBody},
 		"log-in":   {http.MethodPost, "/sessions", "", `{"name":"admin","password":"guess","password":"guess"}`, buyersBody},
 		"sale":     {http.MethodPost, "/admin/sales", operator, `{"title":"drill",` + string(entered[1:]), operatorsBody},
-		"change":   {http.MethodPatch, "/admin/sales/" + sale, operator, `{"title":"drill","title":"drill"}`, operatorsBody},
-		"callback": {http.MethodPost, "/payments/callback", "", `{"payment_id":"A","provider_txn_id":"t","status":"failed","status":"succeeded","amount_cents":1}`, buyersBody},
+		"change":   {http.MethodPatch, "/admin/sales/" + d.sale, operator, `{"title":"drill","title":"drill"}`, operatorsBody},
+		"callback": {
+			http.MethodPost, "/payments/callback", "",
+			`{"payment_id":"A","provider_txn_id":"t","status":"failed","status":"succeeded","amount_cents":1}`, buyersBody,
+		},
 	}
-	told := map[string]int{}
+	told := map[int]int{}
 	attack := func() {
 		for name, route := range routes {
 			for _, b := range append(badBodyList(route.taken), badBody{"its own with a key twice", route.doubled, false, 400}) {
-				timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 				var body io.Reader = strings.NewReader(b.text)
 				if b.chunked {
 					body = io.MultiReader(body) // hides the length from net/http
 				}
-				r, err := ask(d.Context(), client, route.method, a.URL+"/api/v1"+route.path, body,
-					"Authorization", "Bearer "+route.token, "Content-Type", "application/json",
-					"X-Timestamp", timestamp, "X-Signature", service.SignCallback([]byte(shop.Secret), timestamp, []byte(b.text)))
-				want := map[int]string{400: "bad_request", 413: "too_large"}[b.status]
-				if err != nil || r.status != b.status || r.code() != want {
-					d.Errorf("%s, %s: %d %s %v, want %d %s", name, b.what, r.status, r.code(), err, b.status, want)
+				headers := append(signed(shop.Secret, b.text), "Authorization", "Bearer "+route.token, "Content-Type", "application/json")
+				r, err := ask(d.Context(), client, route.method, a.URL+"/api/v1"+route.path, body, headers...)
+				want := map[int]string{400: "400 bad_request", 413: "413 too_large"}[b.status]
+				if err != nil || r.String() != want {
+					d.Errorf("%s, %s: %s %v, want %s", name, b.what, r, err, want)
 				}
 				if len(r.body) > 1<<10 {
 					d.Errorf("%s, %s: an answer of %d bytes", name, b.what, len(r.body))
 				}
-				told[fmt.Sprint(r.status)]++
+				told[r.status]++
 			}
 		}
 	}
 	d.flat(a, size(3, 50), attack)
-	d.result.Happened = fmt.Sprintf("%d bodies at %d routes: %d times 400, %d times 413", len(badBodyList(buyersBody))+1, len(routes), told["400"], told["413"])
-	d.recovered(s, sale, quota, []shop.Attempt{order}, a.URL)
+	d.finish("%d bodies at %d routes: %d times 400, %d times 413", len(badBodyList(buyersBody))+1, len(routes), told[400], told[413])
 }

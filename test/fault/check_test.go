@@ -1,20 +1,17 @@
 package fault
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
+	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
+	"flashsale/test/kit"
 	"flashsale/test/kit/shop"
 )
 
@@ -24,7 +21,7 @@ const lookPeriod = 100 * time.Millisecond
 // written is an order as stored in the database.
 type written struct {
 	id, user, key, status string
-	units                 int64
+	units                 int
 }
 
 func (w written) live() bool { return w.status == "pending" || w.status == "paid" }
@@ -33,24 +30,10 @@ func (w written) live() bool { return w.status == "pending" || w.status == "paid
 // writes.
 type ledger struct{ db *sql.DB }
 
-func openLedger(database string) (*ledger, error) {
-	u, err := url.Parse(database)
-	if err != nil {
-		return nil, err
-	}
-	config, err := mysql.ParseDSN(fmt.Sprintf("%s@tcp(%s)%s?timeout=1s&readTimeout=5s", u.User, u.Host, u.Path))
-	if err != nil {
-		return nil, err
-	}
-	config.Logger = &mysql.NopLogger{} // connection errors are expected, since a row may kill the database
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	return &ledger{sql.OpenDB(connector)}, nil
+func openLedger(t testing.TB, database string) *ledger {
+	t.Helper()
+	return &ledger{kit.OpenSQL(t, database+"?timeout=1s&readTimeout=5s")}
 }
-
-func (l *ledger) close() { _ = l.db.Close() }
 
 func (l *ledger) orders(ctx context.Context, sale string) (orders []written, err error) {
 	rows, err := l.db.QueryContext(ctx, "SELECT id, user_id, request_key, status, quantity FROM orders WHERE sale_id = ?", sale)
@@ -70,9 +53,9 @@ func (l *ledger) orders(ctx context.Context, sale string) (orders []written, err
 
 // balance holds the figures of a sale at one instant: the stock row, and the sums over orders and buyers.
 type balance struct {
-	quota, available, held, paid int64
-	pendingOrders, paidOrders    int64
-	buyers                       int64
+	quota, available, held, paid int
+	pendingOrders, paidOrders    int
+	buyers                       int
 }
 
 func (l *ledger) balance(ctx context.Context, sale string) (b balance, err error) {
@@ -103,20 +86,20 @@ func (l *ledger) imbalance(ctx context.Context, sale string) (string, error) {
 	return "", nil
 }
 
-// firstImbalance checks the books every lookPeriod and returns the first imbalance, or "" when ctx ends. It ignores
-// read errors, because the database may be down.
-func (l *ledger) firstImbalance(ctx context.Context, sale string) string {
-	ticker := time.NewTicker(lookPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ""
-		case <-ticker.C:
+// watch checks a sale's books every lookPeriod, until the returned function is called, which looks once more and returns
+// the first imbalance, or "". It ignores read errors, because the database may be down.
+func (d *drill) watch(sale string) (end func() string) {
+	first := ""
+	look := func(int, int) {
+		if wrong, err := d.books.imbalance(d.Context(), sale); err == nil && first == "" {
+			first = wrong
 		}
-		if wrong, err := l.imbalance(ctx, sale); err == nil && wrong != "" {
-			return wrong
-		}
+	}
+	stop := d.meanwhile(1, lookPeriod, look)
+	return func() string {
+		stop()
+		look(0, 0)
+		return first
 	}
 }
 
@@ -145,9 +128,9 @@ func some(list []string) string {
 // exactly once and belongs to its buyer. An attempt without an answer has at most one order. An attempt that was only
 // ever refused has none. No user's units exceed the limit, and the units of the sale do not exceed the quota. A queued
 // attempt has ended. status asks the engine for the status of a queued order that is not in the database.
-func judge(attempts []shop.Attempt, orders []written, quota int64, limit int64, status func(a shop.Attempt) string) (f findings) {
-	byID, byKey, unitsOf := map[string]written{}, map[[2]string]bool{}, map[string]int64{}
-	total := int64(0)
+func judge(attempts []shop.Attempt, orders []written, quota, limit int, status func(a shop.Attempt) string) (f findings) {
+	byID, byKey, unitsOf := map[string]written{}, map[[2]string]bool{}, map[string]int{}
+	total := 0
 	for _, w := range orders {
 		if _, twice := byID[w.id]; twice || byKey[[2]string{w.user, w.key}] {
 			f.doubled = append(f.doubled, w.id+" of "+w.user)
@@ -226,72 +209,40 @@ func kept(orders []written, deeds []deed) (broken []string) {
 	return broken
 }
 
-// watch checks the books until the returned function is called. That function fails the row if the books were ever
-// wrong.
-func (d *drill) watch(s *shop.Shop, sale string) (end func()) {
-	d.Helper()
-	books, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(d.Context())
-	seen := make(chan string, 1)
-	go func() { seen <- books.firstImbalance(ctx, sale) }()
-	return func() {
-		cancel()
-		if wrong := <-seen; wrong != "" {
-			d.Errorf("while it lasted: %s", wrong)
-			d.result.Over++
-		}
-		books.close()
-	}
+// terms are the quota and the limit of a sale, and the time in which its rest has to be sold.
+type terms struct {
+	quota, limit int
+	within       time.Duration
 }
 
 // recovered ends most rows, when the fault is over. Within the time of a recovery new buyers buy exactly the rest,
 // every queued attempt ends, and gate and database agree. Nothing may be lost, doubled or over.
-func (d *drill) recovered(s *shop.Shop, sale string, quota int64, attempts []shop.Attempt, urls ...string) {
-	d.Helper()
-	d.recoveredOn(s, sale, terms{quota: quota, limit: 1, within: recoveryTime}, attempts, urls...)
-}
-
-// recoveredOn is recovered for a sale with other terms.
-func (d *drill) recoveredOn(s *shop.Shop, sale string, t terms, attempts []shop.Attempt, urls ...string) {
+func (d *drill) recovered(sale string, quota int, attempts []shop.Attempt) {
 	d.Helper()
 	start := time.Now()
-	f, err := d.sellRest(s, sale, t, attempts, urls...)
+	f, err := d.sellRest(sale, terms{quota, 1, recoveryTime}, attempts)
 	d.result.Recovery = time.Since(start)
 	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
-	f.over = append(f.over, d.record.changed(func(a shop.Attempt) string { return d.settledStatus(s, urls[0], a) })...)
+	f.over = append(f.over, d.record.changed(func(a shop.Attempt) string { return d.settledStatus(d.urls[0], a) })...)
 	d.result.Over += len(f.over)
 	if err != nil {
-		d.Errorf("not within %s: %v", t.within, err)
+		d.Errorf("not within %s: %v", recoveryTime, err)
 	}
 	if !f.clean() {
 		d.Errorf("%s", f)
 	}
-	s.Audited(urls[0], sale)
-}
-
-// terms are the quota and the limit of a sale, and the time in which its rest has to be sold.
-type terms struct {
-	quota, limit int64
-	within       time.Duration
+	d.Audited(d.urls[0], sale)
 }
 
 // sellRest lets new buyers buy until the quota is sold and no queued attempt is open, or the time is over.
-func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Attempt, urls ...string) (f findings, err error) {
+func (d *drill) sellRest(sale string, t terms, attempts []shop.Attempt) (f findings, err error) {
 	d.record.add(toBuy, attempts...)
-	books, err := openLedger(s.Database)
-	if err != nil {
-		return f, err
-	}
-	defer books.close()
 	rejected := map[string]bool{} // final: the engine must not take a rejection back
 	status := func(a shop.Attempt) string {
 		if rejected[a.OrderID] {
 			return "rejected"
 		}
-		status := d.orderStatus(s, urls[0], a)
+		status := d.orderStatus(d.urls[0], a)
 		rejected[a.OrderID] = status == "rejected"
 		return status
 	}
@@ -299,13 +250,10 @@ func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Att
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for round := 0; ; round++ {
-		wrong, err := books.imbalance(d.Context(), sale)
-		var orders []written
-		if err == nil {
-			orders, err = books.orders(d.Context(), sale)
-		}
-		live := int64(0)
-		if err == nil {
+		live := 0
+		wrong, err := d.books.imbalance(d.Context(), sale)
+		orders, errOrders := d.books.orders(d.Context(), sale)
+		if err = errors.Join(err, errOrders); err == nil {
 			f = judge(attempts, orders, t.quota, t.limit, status)
 			if wrong != "" {
 				f.over = append(f.over, wrong)
@@ -326,39 +274,11 @@ func (d *drill) sellRest(s *shop.Shop, sale string, t terms, attempts []shop.Att
 			return f, errors.Join(err, fmt.Errorf("%d of %d sold: %s", live, t.quota, f))
 		}
 		if live < t.quota {
-			fresh := s.Rush(sale, fmt.Sprintf("rest%d-%d", round, time.Now().UnixNano()), int(min(t.quota-live, 2000))+10, nil, urls...)
+			prefix := fmt.Sprintf("rest%d-%d", round, time.Now().UnixNano())
+			fresh := d.Rush(sale, prefix, min(t.quota-live, 2000)+10, nil, d.urls...)
 			d.record.add(toBuy, fresh...)
 			attempts = append(attempts, fresh...)
 		}
 		<-ticker.C
 	}
-}
-
-// orderStatus asks the engine for the status of an attempt's order. It returns the status, or the error as text. It
-// records a final status.
-func (d *drill) orderStatus(s *shop.Shop, url string, a shop.Attempt) string {
-	code, doc, err := s.Call(http.MethodGet, url+"/api/v1/orders/"+a.OrderID, s.Token(a.User), nil)
-	if err != nil {
-		return err.Error()
-	}
-	if code != http.StatusOK {
-		return fmt.Sprint(code, " ", doc["code"])
-	}
-	text, _ := doc["status"].(string)
-	d.record.ended(a, text)
-	return text
-}
-
-// tally formats the counts of the answers for the report, the most frequent first.
-func (d *drill) tally(attempts []shop.Attempt) string {
-	counts := shop.Tally(attempts)
-	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	for i, k := range keys {
-		name := strings.TrimSpace(k)
-		if name == "0" {
-			name = "no answer"
-		}
-		keys[i] = fmt.Sprintf("%d × %s", counts[k], name)
-	}
-	return strings.Join(keys, ", ")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,9 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -36,136 +33,79 @@ var databaseRows = []row{
 	{17, "pools of 64 connections, MySQL has 20", "success, or 503 at once; recovers", poolsTooLarge},
 }
 
-const (
-	// fast is how soon a buyer gets 503 or 202 while the database is down, on a machine that has other work.
-	fast = 5 * time.Second
-	// feltTries bounds the polls for the first sign of a fault.
-	feltTries = 100
-)
+// mostAnswers are the answers that buyers may get in these rows.
+var mostAnswers = []string{"201", "202", "409 sold_out", "503 unavailable"}
 
-// gatedAndAlone starts an instance that sells through the gate, and one that has lost Redis and sells from the database
-// alone. So a fault of the database meets both ways of selling. --ack-wait is short, so that no buyer waits long for an
-// order that doesn't come.
-func (d *drill) gatedAndAlone(s *shop.Shop, args ...string) (gated, alone *shop.Instance) {
-	d.Helper()
-	args = append(args, "--ack-wait", "300ms")
-	down := kit.Redis(d)
-	gated = s.Start(args...)
-	alone = s.Start(append(args, "--redis", down.URL())...)
-	down.Kill()
-	return gated, alone
-}
-
-// told fails the row if a buyer got any other answer than these.
-func (d *drill) told(attempts []shop.Attempt, answers ...string) {
-	d.Helper()
-	for answer, n := range shop.Tally(attempts) {
-		if !slices.Contains(answers, strings.TrimSpace(answer)) {
-			d.Errorf("%d × %q, want only %q", n, answer, answers)
-		}
-	}
-}
-
-// within returns the attempts that were both sent and answered between two times.
-func within(attempts []shop.Attempt, from, to time.Time) []shop.Attempt {
-	return slices.DeleteFunc(attempts, func(a shop.Attempt) bool { return a.Invoked.Before(from) || a.Answered.After(to) })
-}
-
-// slowest returns the longest wait for an answer, and the 99th percentile of the waits.
-func slowest(attempts []shop.Attempt) (longest, p99 time.Duration) {
-	waits := make([]time.Duration, len(attempts))
-	for i, a := range attempts {
-		waits[i] = a.Answered.Sub(a.Invoked)
-	}
-	if len(waits) == 0 {
-		return 0, 0
-	}
-	slices.Sort(waits)
-	return waits[len(waits)-1], waits[len(waits)*99/100]
-}
-
-// execute runs statements that have to succeed.
-func (d *drill) execute(db *sql.DB, statements ...string) {
-	d.Helper()
-	for _, statement := range statements {
-		if _, err := db.ExecContext(d.Context(), statement); err != nil {
-			d.Fatalf("%s: %v", statement, err)
-		}
-	}
+// refusedWith reports whether MariaDB refused a statement with an error of this number.
+func refusedWith(err error, number uint16) bool {
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && refused.Number == number
 }
 
 func databaseKilled(d *drill) {
-	db := kit.MariaDB(d)
-	s := shop.On(d, db.NewDatabase(d), kit.Redis(d))
-	gated, alone := d.gatedAndAlone(s)
-	quota := size(1_200, 25_000)
-	sale := s.Sale(gated.URL, quota)
-	books := d.watch(s, sale)
-	load := d.rush(s, sale, gated.URL, alone.URL)
+	db := d.ownDatabase()
+	gated, alone := d.gatedAndAlone()
+	d.open(size(1_200, 25_000), gated, alone)
+	d.rush()
 	var meanwhile []shop.Attempt
 	for range size(1, 3) {
-		load.more(size(300, 5_000), time.Minute)
+		d.more(size(300, 5_000))
 		db.Kill()
 		killed := time.Now()
-		load.more(size(200, 1_000), time.Minute)
-		meanwhile = append(meanwhile, within(load.soFar(), killed, time.Now())...)
+		d.more(size(200, 1_000))
+		meanwhile = append(meanwhile, d.since(killed)...)
 		db.Restart()
 	}
-	load.more(size(300, 5_000), time.Minute)
-	attempts := load.stop()
-	books()
+	d.more(size(300, 5_000))
+	all := d.stop(mostAnswers...)
 	d.told(meanwhile, "202", "503 unavailable")
-	d.told(attempts, "201", "202", "409 sold_out", "503 unavailable")
 	longest, _ := slowest(meanwhile)
 	if longest > fast {
 		d.Errorf("a buyer waited %s for a no", longest)
 	}
-	d.result.Happened = fmt.Sprintf("without a database: %s, within %s; in all: %s", d.tally(meanwhile), longest.Round(time.Millisecond), d.tally(attempts))
-	alone.Stop()
-	d.recovered(s, sale, int64(quota), attempts, gated.URL)
+	d.retire(alone)
+	d.finish("without a database: %s, within %s; in all: %s", tally(meanwhile), ms(longest), all)
 }
 
 // commitReplyLost loses the replies to commits one by one, with their connections, and then all replies for a while:
 // the engine can't know whether it has committed. Buyers who got 503 ask again under their keys.
 func commitReplyLost(d *drill) {
-	s := shop.New(d)
-	u, err := url.Parse(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	first, second := d.proxy(u.Host), d.proxy(u.Host)
-	behind := func(p *proxy) string { return strings.Replace(s.Database, u.Host, p.Addr(), 1) }
+	d.stores()
+	host := d.databaseURL().Host
+	links := [2]*proxy{d.proxy(host), d.proxy(host)}
 	down := kit.Redis(d)
-	gated := s.Start("--ack-wait", "300ms", "--database", behind(first))
-	alone := s.Start("--ack-wait", "300ms", "--database", behind(second), "--redis", down.URL())
+	behind := func(p *proxy, args ...string) *shop.Instance {
+		return d.Start(append(args, "--ack-wait", "300ms", "--database", strings.Replace(d.Database, host, p.addr, 1))...)
+	}
+	gated, alone := behind(links[0]), behind(links[1], "--redis", down.URL())
 	down.Kill()
-	quota := size(900, 8_000)
-	sale := s.Sale(gated.URL, quota)
-	books := d.watch(s, sale)
-	load := d.rush(s, sale, gated.URL, alone.URL)
-	load.more(200, time.Minute)
+	d.open(size(900, 8_000), gated, alone)
+	d.rush()
+	d.more(200)
 
 	lose := size(5, 20) // after each loss a settler pauses for longer
-	for _, p := range []*proxy{first, second} {
+	for _, p := range links {
 		p.LoseReplyTo("\x03COMMIT", lose) // as the driver sends it: the command byte and the statement
 	}
-	for tries := 0; first.Lost() < int64(lose) || second.Lost() < int64(lose); tries++ {
+	for tries := 0; min(links[0].Lost(), links[1].Lost()) < int64(lose); tries++ {
 		if tries == feltTries {
-			d.Fatalf("%d and %d commits lost their replies, want %d each", first.Lost(), second.Lost(), lose)
+			d.Fatalf("%d and %d commits lost their replies, want %d each", links[0].Lost(), links[1].Lost(), lose)
 		}
-		load.more(50, time.Minute)
+		d.more(50)
 	}
 	silent := time.Now()
-	first.LoseReplies()
-	second.LoseReplies()
-	load.more(size(20, 500), time.Minute)
-	queued := slices.DeleteFunc(load.soFar(), func(a shop.Attempt) bool { return a.Status != http.StatusAccepted || a.Answered.Before(silent) })
-	first.Restore()
-	second.Restore()
-	load.more(200, time.Minute)
-	attempts := load.stop()
-	books()
-	d.told(attempts, "201", "202", "409 sold_out", "503 unavailable")
+	for _, p := range links {
+		p.LoseReplies()
+	}
+	d.more(size(20, 500))
+	queued := slices.DeleteFunc(d.soFar(), func(a shop.Attempt) bool {
+		return a.Status != http.StatusAccepted || a.Answered.Before(silent)
+	})
+	for _, p := range links {
+		p.Restore()
+	}
+	d.more(200)
+	d.stop(mostAnswers...)
 	longest, _ := slowest(queued)
 	if len(queued) == 0 || longest > fast {
 		d.Errorf("while the database was silent %d heard that they are queued, the last after %s", len(queued), longest)
@@ -175,29 +115,21 @@ func commitReplyLost(d *drill) {
 		d.Errorf("no settle has lost the reply to its commit: %s", log)
 	}
 
-	ledger, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer ledger.close()
-	orders, err := ledger.orders(d.Context(), sale)
-	if err != nil {
-		d.Fatal(err)
-	}
+	orders, err := d.books.orders(d.Context(), d.sale)
+	d.ok(err)
 	idOf := map[string]string{}
 	for _, w := range orders {
 		idOf[w.user] = w.id
 	}
-	alone.Stop()
+	d.retire(alone)
 	refused, had := 0, 0
-	for _, a := range slices.Clone(attempts) {
+	for _, a := range slices.Clone(d.attempts) {
 		if a.Status != http.StatusServiceUnavailable {
 			continue
 		}
 		refused++
-		again := shop.Attempt{User: a.User, Key: a.Key, URL: gated.URL}
-		s.Buy(&again, sale)
-		attempts = append(attempts, again)
+		again := d.buy(a.User, a.Key, gated.URL)
+		d.attempts = append(d.attempts, again)
 		if id, ok := idOf[a.User]; ok {
 			had++
 			if !again.Confirmed() || again.OrderID != id {
@@ -205,99 +137,61 @@ func commitReplyLost(d *drill) {
 			}
 		}
 	}
-	d.result.Happened = fmt.Sprintf("%d replies lost; %d of %d buyers who heard 503 had an order, and found it under their keys; 202 within %s; %s",
-		first.Lost()+second.Lost(), had, refused, longest.Round(time.Millisecond), d.tally(attempts))
-	d.recovered(s, sale, int64(quota), attempts, gated.URL)
+	d.finish("%d replies lost; %d of %d buyers who heard 503 had an order, and found it under their keys; 202 within %s; %s",
+		links[0].Lost()+links[1].Lost(), had, refused, ms(longest), tally(d.attempts))
 }
 
 // lockedAndDeadlocked runs other sessions on the engine's tables: one that holds the lock on the stock row, and some
 // that lock the stock first and then its buyers, against the engine's order.
 func lockedAndDeadlocked(d *drill) {
-	db := kit.MariaDB(d)
-	s := shop.On(d, db.NewDatabase(d), kit.Redis(d))
-	a, b := s.Start(), s.Start()
-	quota := size(1_000, 8_000)
-	sale := s.Sale(a.URL, quota)
-	books := d.watch(s, sale)
-	load := d.rush(s, sale, a.URL, b.URL)
-	load.more(300, time.Minute)
-	others, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer others.close()
-
+	root := d.ownDatabase().Root(d)
+	d.open(size(1_000, 8_000), d.Start(), d.Start())
+	d.rush()
+	d.more(300)
 	for range size(1, 10) {
-		d.transact(others.db, func(tx *sql.Tx) error {
-			var available int
-			if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available); err != nil {
-				return err
-			}
+		d.whileLocked(d.sale, func(tx *sql.Tx) {
 			_, err := tx.ExecContext(d.Context(), "DO SLEEP(2)")
-			return err
+			d.ok(err)
 		})
-		load.more(100, time.Minute)
+		d.more(100)
 	}
-	victims := d.deadlocks(others.db, db.Root(d), sale, size(3, 30))
-	load.more(200, time.Minute)
-	attempts := load.stop()
-	books()
-	d.told(attempts, "201", "202", "409 sold_out")
-	longest, p99 := slowest(attempts)
+	victims := d.deadlocks(root, size(3, 30))
+	d.more(200)
+	all := d.stop("201", "202", "409 sold_out")
+	longest, p99 := slowest(d.attempts)
 	if p99 > 2*fast {
 		d.Errorf("the slowest in a hundred waited %s", p99)
 	}
-	d.result.Happened = fmt.Sprintf("%d deadlocks that the engine lost; p99 %s, longest %s; %s", victims,
-		p99.Round(time.Millisecond), longest.Round(time.Millisecond), d.tally(attempts))
-	d.recovered(s, sale, int64(quota), attempts, a.URL, b.URL)
-}
-
-// transact runs a transaction and rolls it back.
-func (d *drill) transact(db *sql.DB, do func(tx *sql.Tx) error) {
-	d.Helper()
-	tx, err := db.BeginTx(d.Context(), nil)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }() // after a deadlock it is rolled back already
-	if err := do(tx); err != nil {
-		d.Fatal(err)
-	}
+	d.finish("%d deadlocks that the engine lost; p99 %s, longest %s; %s", victims, ms(p99), ms(longest), all)
 }
 
 // deadlocks provokes deadlocks until the engine has been the victim of so many, and returns their number.
-func (d *drill) deadlocks(db, root *sql.DB, sale string, victims int) (lost int) {
+func (d *drill) deadlocks(root *sql.DB, victims int) (lost int) {
 	d.Helper()
-	counter := func() (n int) {
-		var name string
-		if err := root.QueryRowContext(d.Context(), "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n); err != nil {
-			d.Fatal(err)
-		}
+	counter := func() int {
+		n, err := d.status(root, "Innodb_deadlocks")
+		d.ok(err)
 		return n
 	}
-	d.execute(db, "CREATE TABLE ballast (n INT PRIMARY KEY) ENGINE=InnoDB")
+	d.execute(d.books.db, "CREATE TABLE ballast (n INT PRIMARY KEY) ENGINE=InnoDB")
 	before, ours := counter(), 0
 	for range feltTries {
 		if lost = counter() - before - ours; lost >= victims {
 			return lost
 		}
-		d.transact(db, func(tx *sql.Tx) error {
+		d.whileLocked(d.sale, func(tx *sql.Tx) {
 			// InnoDB rolls back the lighter transaction of a deadlock: this one has changed more rows than a batch
 			// does.
-			if _, err := tx.ExecContext(d.Context(), "INSERT INTO ballast SELECT seq FROM seq_1_to_5000"); err != nil {
-				return err
-			}
-			var n int
-			if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&n); err != nil {
-				return err
-			}
+			_, err := tx.ExecContext(d.Context(), "INSERT INTO ballast SELECT seq FROM seq_1_to_5000")
+			d.ok(err)
 			d.until(recoveryTime, "a settle waits for the stock", func() (bool, error) { return d.waiting(root) })
-			err := tx.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM buyers WHERE sale_id = ? FOR UPDATE", sale).Scan(&n)
-			if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1213 {
+			var n int
+			err = tx.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM buyers WHERE sale_id = ? FOR UPDATE", d.sale).Scan(&n)
+			if refusedWith(err, 1213) {
 				ours++
-				return nil
+			} else {
+				d.ok(err)
 			}
-			return err
 		})
 	}
 	d.Fatalf("the engine lost %d deadlocks, the drill %d; want %d lost by the engine", lost, ours, victims)
@@ -306,100 +200,76 @@ func (d *drill) deadlocks(db, root *sql.DB, sale string, victims int) (lost int)
 
 // waiting reports whether a transaction waits for a lock of another.
 func (d *drill) waiting(root *sql.DB) (bool, error) {
-	var name string
-	var waits int
-	err := root.QueryRowContext(d.Context(), "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'").Scan(&name, &waits)
+	waits, err := d.status(root, "Innodb_row_lock_current_waits")
 	return waits > 0, err
-}
-
-// until polls the function there until it returns true without an error. It fails the row after most.
-func (d *drill) until(most time.Duration, what string, there func() (bool, error)) {
-	d.Helper()
-	deadline := time.Now().Add(most)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		ok, err := there()
-		if ok && err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			d.Fatalf("%s: not within %s: %v", what, most, err)
-		}
-		<-ticker.C
-	}
 }
 
 func diskFull(d *drill) {
 	db, fill, free := smallDisk(d)
-	s := shop.On(d, db.NewDatabase(d), kit.Redis(d))
-	gated, alone := d.gatedAndAlone(s)
-	quota := size(1_000, 8_000)
-	sale := s.Sale(gated.URL, quota)
-	books := d.watch(s, sale)
-	load := d.rush(s, sale, gated.URL, alone.URL)
-	load.more(200, time.Minute)
-	fill(s.Database)
+	d.on(db.NewDatabase(d), kit.Redis(d))
+	gated, alone := d.gatedAndAlone()
+	d.open(size(1_000, 8_000), gated, alone)
+	d.rush()
+	d.more(200)
+	fill()
 	// The first inserts still fit: they use the free space in the tables' files.
 	filled := time.Now()
-	for tries := 0; shop.Tally(within(load.soFar(), filled, time.Now()))["503 unavailable"] < 20; tries++ {
+	for tries := 0; shop.Tally(d.since(filled))["503 unavailable"] < 20; tries++ {
 		if tries == feltTries {
-			d.Fatalf("nobody heard of the full disk: %s", d.tally(load.soFar()))
+			d.Fatalf("nobody heard of the full disk: %s", tally(d.soFar()))
 		}
-		load.more(50, time.Minute)
+		d.more(50)
 	}
 	from := time.Now()
-	load.more(size(200, 2_000), time.Minute)
-	meanwhile := within(load.soFar(), from, time.Now())
+	d.more(size(200, 2_000))
+	meanwhile := d.since(from)
 	free()
 	held := "MariaDB held out"
 	if !db.Running() { // "Out of disk space in rollback" is fatal to InnoDB; in production a supervisor restarts it
 		held = "MariaDB gave up and was started again"
 		db.Restart()
 	}
-	load.more(size(200, 2_000), time.Minute)
-	attempts := load.stop()
-	books()
-	d.told(attempts, "201", "202", "409 sold_out", "503 unavailable")
-	d.result.Happened = fmt.Sprintf("%s; with a full disk: %s; in all: %s", held, d.tally(meanwhile), d.tally(attempts))
-	alone.Stop()
-	d.recovered(s, sale, int64(quota), attempts, gated.URL)
+	d.more(size(200, 2_000))
+	all := d.stop(mostAnswers...)
+	d.retire(alone)
+	d.finish("%s; with a full disk: %s; in all: %s", held, tally(meanwhile), all)
 }
 
 // smallDisk starts a server whose disk can be made full. In the full form the disk is a tmpfs of 120 MB of its own,
 // which takes root, and a file fills it. The short form needs no root: a resource limit makes the kernel refuse the
 // server any write past a file's first 16 MB. Old orders fill the table of orders up to there, so that the next order
 // gets the same error.
-func smallDisk(d *drill) (db *kit.MariaDBServer, fill func(database string), free func()) {
+func smallDisk(d *drill) (db *kit.MariaDBServer, fill, free func()) {
 	d.Helper()
 	if !full {
 		signal.Ignore(syscall.SIGXFSZ) // inherited by the server, whose writes past the limit then return an error
 		db = kit.MariaDB(d)
 		signal.Reset(syscall.SIGXFSZ)
-		fill = func(database string) {
-			d.limitFiles(db.PID(), "16777216")
-			d.fillOrders(database)
+		limit := func(most string) { d.command("prlimit", "--pid", strconv.Itoa(db.PID()), "--fsize="+most+":") }
+		fill = func() {
+			limit("16777216")
+			d.fillOrders()
 		}
-		return db, fill, func() { d.limitFiles(db.PID(), "unlimited") }
+		return db, fill, func() { limit("unlimited") }
 	}
 	disk, err := os.MkdirTemp("", "drill-")
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.ok(err)
 	d.Cleanup(func() { _ = os.Remove(disk) })
-	if out, err := exec.CommandContext(d.Context(), "mount", "-t", "tmpfs", "-o", "size=120m", "tmpfs", disk).CombinedOutput(); err != nil {
-		d.Fatalf("the full form of this row mounts a small disk, which takes root: %v: %s", err, out)
-	}
+	d.command("mount", "-t", "tmpfs", "-o", "size=120m", "tmpfs", disk)
 	d.Cleanup(func() {
 		if out, err := exec.CommandContext(context.Background(), "umount", disk).CombinedOutput(); err != nil {
 			d.Errorf("unmount %s: %v: %s", disk, err, out)
 		}
 	})
 	filler := filepath.Join(disk, "filler")
-	return kit.MariaDBIn(d, disk), func(string) { d.fillDisk(filler) }, func() {
-		if err := os.Remove(filler); err != nil {
-			d.Fatal(err)
-		}
+	return kit.MariaDBIn(d, disk), func() { d.fillDisk(filler) }, func() { d.ok(os.Remove(filler)) }
+}
+
+// command runs a program that has to succeed.
+func (d *drill) command(name string, args ...string) {
+	d.Helper()
+	if out, err := exec.CommandContext(d.Context(), name, args...).CombinedOutput(); err != nil {
+		d.Fatalf("%s (the full form of this row mounts a small disk, which takes root): %v: %s", name, err, out)
 	}
 }
 
@@ -407,9 +277,7 @@ func smallDisk(d *drill) (db *kit.MariaDBServer, fill func(database string), fre
 func (d *drill) fillDisk(path string) {
 	d.Helper()
 	file, err := os.Create(path)
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.ok(err)
 	defer func() { _ = file.Close() }()
 	for piece := make([]byte, 1<<16); err == nil; {
 		_, err = file.Write(piece)
@@ -419,30 +287,18 @@ func (d *drill) fillDisk(path string) {
 	}
 }
 
-// limitFiles sets how large a process may make its files, in bytes.
-func (d *drill) limitFiles(pid int, most string) {
-	d.Helper()
-	out, err := exec.CommandContext(d.Context(), "prlimit", "--pid", strconv.Itoa(pid), "--fsize="+most+":").CombinedOutput()
-	if err != nil {
-		d.Fatalf("prlimit: %v: %s", err, out)
-	}
-}
-
 // fillOrders adds orders of an old sale until the table is full.
-func (d *drill) fillOrders(database string) {
+func (d *drill) fillOrders() {
 	d.Helper()
-	others, err := openLedger(database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer others.close()
 	added := 0
 	for _, rows := range []int{1000, 100, 10, 1} { // smaller and smaller steps
-		for err = nil; err == nil; added += rows {
-			_, err = others.db.ExecContext(d.Context(), `INSERT INTO orders SELECT CONCAT('PAST', LPAD(seq + ?, 44, '0')), 'PAST', CONCAT('u', seq + ?), 1, 100, 'CNY',
-				'expired', 'stream', 1, REPEAT('k', 128), REPEAT('0', 32), 0, 0, NULL FROM seq_1_to_1000 LIMIT ?`, added, added, rows)
+		var err error
+		for ; err == nil; added += rows {
+			_, err = d.books.db.ExecContext(d.Context(), `INSERT INTO orders SELECT CONCAT('PAST', LPAD(seq + ?, 44, '0')), 'PAST',
+				CONCAT('u', seq + ?), 1, 100, 'CNY', 'expired', 'stream', 1, REPEAT('k', 128), REPEAT('0', 32), 0, 0, NULL
+				FROM seq_1_to_1000 LIMIT ?`, added, added, rows)
 		}
-		if refused, ok := errors.AsType[*mysql.MySQLError](err); !ok || refused.Number != 1114 {
+		if !refusedWith(err, 1114) {
 			d.Fatalf("fill the orders: %v", err)
 		}
 	}
@@ -450,28 +306,18 @@ func (d *drill) fillOrders(database string) {
 
 // connectionsTaken lets other clients take every connection of MySQL, also those that the engine had.
 func connectionsTaken(d *drill) {
-	db := kit.MariaDB(d)
-	s := shop.On(d, db.NewDatabase(d), kit.Redis(d))
-	gated, alone := d.gatedAndAlone(s)
-	quota := size(800, 7_000)
-	sale := s.Sale(gated.URL, quota)
-	books := d.watch(s, sale)
-	load := d.rush(s, sale, gated.URL, alone.URL)
-	load.more(200, time.Minute)
+	root := d.ownDatabase().Root(d)
+	gated, alone := d.gatedAndAlone()
+	d.open(size(800, 7_000), gated, alone)
+	d.rush()
+	d.more(200)
 
-	root := db.Root(d)
 	d.execute(root, "SET GLOBAL max_connections = 20")
-	u, err := url.Parse(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
 	admin, err := root.Conn(d.Context())
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.ok(err)
 	var others []*sql.Conn
 	d.until(recoveryTime, "others have every connection", func() (bool, error) {
-		left, err := d.disconnect(admin, u.User.Username())
+		left, err := d.disconnect(admin)
 		if err == nil && left == 0 && len(others) >= 19 { // the administrator has the twentieth
 			return true, nil
 		}
@@ -481,53 +327,47 @@ func connectionsTaken(d *drill) {
 				others = append(others, c)
 			}
 		}
-		if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1040 {
+		if refusedWith(err, 1040) {
 			err = nil
 		}
 		return false, err
 	})
 	from := time.Now()
-	load.more(size(200, 2_000), time.Minute)
-	meanwhile := within(load.soFar(), from, time.Now())
+	d.more(size(200, 2_000))
+	meanwhile := d.since(from)
 	for _, c := range append(others, admin) {
 		_ = c.Close() // whether or not the connection still works
 	}
-	load.more(size(200, 2_000), time.Minute)
-	attempts := load.stop()
-	books()
+	d.more(size(200, 2_000))
+	all := d.stop(mostAnswers...)
 	d.told(meanwhile, "202", "503 unavailable")
-	d.told(attempts, "201", "202", "409 sold_out", "503 unavailable")
 	longest, p99 := slowest(meanwhile)
 	if p99 > fast {
 		d.Errorf("the slowest in a hundred waited %s for a no", p99)
 	}
-	d.result.Happened = fmt.Sprintf("without a connection: %s, p99 %s, longest %s; in all: %s", d.tally(meanwhile),
-		p99.Round(time.Millisecond), longest.Round(time.Millisecond), d.tally(attempts))
-	alone.Stop()
-	d.recovered(s, sale, int64(quota), attempts, gated.URL)
+	d.retire(alone)
+	d.finish("without a connection: %s, p99 %s, longest %s; in all: %s", tally(meanwhile), ms(p99), ms(longest), all)
 }
 
-// disconnect ends a user's connections and returns how many there were.
-func (d *drill) disconnect(admin *sql.Conn, user string) (n int, err error) {
-	rows, err := admin.QueryContext(d.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", user)
+// disconnect ends the connections of the engine's user and returns how many there were.
+func (d *drill) disconnect(admin *sql.Conn) (n int, err error) {
+	rows, err := admin.QueryContext(d.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", d.databaseURL().User.Username())
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = rows.Close() }()
 	var ids []int64
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		ids = append(ids, 0)
+		if err := rows.Scan(&ids[len(ids)-1]); err != nil {
 			return 0, err
 		}
-		ids = append(ids, id)
 	}
 	if err := rows.Err(); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {
-		_, err := admin.ExecContext(d.Context(), fmt.Sprintf("KILL %d", id))
-		if refused, ok := errors.AsType[*mysql.MySQLError](err); err != nil && (!ok || refused.Number != 1094) { // gone already
+		if _, err := admin.ExecContext(d.Context(), fmt.Sprintf("KILL %d", id)); err != nil && !refusedWith(err, 1094) { // gone already
 			return 0, err
 		}
 	}
@@ -536,103 +376,50 @@ func (d *drill) disconnect(admin *sql.Conn, user string) (n int, err error) {
 
 // poolsTooLarge has so many buyers list their orders that each instance needs more connections than MySQL allows.
 func poolsTooLarge(d *drill) {
-	db := kit.MariaDB(d)
-	s := shop.On(d, db.NewDatabase(d), kit.Redis(d))
-	gated, alone := d.gatedAndAlone(s, "--db-max-conns", "64")
-	quota := size(800, 8_000)
-	sale := s.Sale(gated.URL, quota)
-	root := db.Root(d)
+	root := d.ownDatabase().Root(d)
+	gated, alone := d.gatedAndAlone("--db-max-conns", "64")
+	d.sell(size(800, 8_000), gated, alone)
 	admin, err := root.Conn(d.Context())
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.ok(err)
 	defer func() { _ = admin.Close() }()
 	d.execute(root, "SET GLOBAL max_connections = 20")
-	u, err := url.Parse(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	if _, err := d.disconnect(admin, u.User.Username()); err != nil {
-		d.Fatal(err)
-	}
-	books := d.watch(s, sale)
-	looks := d.lookers(s, gated.URL, alone.URL)
-	load := d.rush(s, sale, gated.URL, alone.URL)
-	load.more(size(500, 5_000), time.Minute)
-	attempts := load.stop()
-	answers, longest := looks()
-	books()
-	d.told(attempts, "201", "202", "409 sold_out", "503 unavailable")
+	_, err = d.disconnect(admin)
+	d.ok(err)
+	d.watched = d.watch(d.sale)
+	var mu sync.Mutex
+	answers, longest := map[int]int{}, time.Duration(0)
+	stopLooking := d.meanwhile(2*crowd, time.Millisecond, func(buyer, _ int) {
+		start := time.Now()
+		status, _, err := d.Call(http.MethodGet, d.urls[buyer%2]+"/api/v1/orders", d.Token("looker"), nil)
+		if err != nil {
+			d.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		answers[status]++
+		longest = max(longest, time.Since(start))
+	})
+	d.rush()
+	d.more(size(500, 5_000))
+	d.pause()
+	stopLooking()
+	all := d.stop(mostAnswers...)
 	for answer, n := range answers {
 		if answer != http.StatusOK && answer != http.StatusServiceUnavailable {
 			d.Errorf("%d who looked at their orders heard %d", n, answer)
 		}
 	}
-	if answers[http.StatusServiceUnavailable] == 0 {
+	short := answers[http.StatusServiceUnavailable]
+	if short == 0 {
 		d.Errorf("nobody felt the lack of connections: %v", answers)
 	}
-	if wait, _ := slowest(attempts); max(longest, wait) > 2*fast {
+	if wait, _ := slowest(d.attempts); max(longest, wait) > 2*fast {
 		d.Errorf("somebody waited %s", max(longest, wait))
 	}
-	d.result.Happened = fmt.Sprintf("%d looks at orders, %d × 503, longest %s; %s", answers[http.StatusOK]+answers[http.StatusServiceUnavailable],
-		answers[http.StatusServiceUnavailable], longest.Round(time.Millisecond), d.tally(attempts))
-	alone.Stop()
+	d.retire(alone)
 	// The fault ends here. Otherwise the remaining instance could hold every connection, and the books could not be
 	// read.
-	if _, err := admin.ExecContext(d.Context(), "SET GLOBAL max_connections = 500"); err != nil {
-		d.Fatal(err)
-	}
-	d.recovered(s, sale, int64(quota), attempts, gated.URL)
-}
-
-// lookers are buyers who list their orders again and again until the returned function is called. It returns the
-// answers by status, and the longest wait.
-func (d *drill) lookers(s *shop.Shop, urls ...string) (end func() (map[int]int, time.Duration)) {
-	var ended atomic.Bool
-	var looking sync.WaitGroup
-	d.Cleanup(func() {
-		ended.Store(true)
-		looking.Wait()
-	})
-	var mu sync.Mutex
-	answers, longest := map[int]int{}, time.Duration(0)
-	for i := range 2 * crowd {
-		looking.Go(func() {
-			for !ended.Load() {
-				start := time.Now()
-				status, _, err := s.Call(http.MethodGet, urls[i%len(urls)]+"/api/v1/orders", s.Token("looker"), nil)
-				if err != nil {
-					d.Error(err)
-					return
-				}
-				mu.Lock()
-				answers[status]++
-				longest = max(longest, time.Since(start))
-				mu.Unlock()
-			}
-		})
-	}
-	return func() (map[int]int, time.Duration) {
-		ended.Store(true)
-		looking.Wait()
-		return answers, longest
-	}
-}
-
-// TestSlowest tests how the rows measure waits.
-func TestSlowest(t *testing.T) {
-	start := time.Now()
-	var attempts []shop.Attempt
-	for i := range 200 {
-		attempts = append(attempts, shop.Attempt{Invoked: start, Answered: start.Add(time.Duration(i) * time.Millisecond)})
-	}
-	if longest, p99 := slowest(attempts); longest != 199*time.Millisecond || p99 != 198*time.Millisecond {
-		t.Errorf("longest %s, p99 %s", longest, p99)
-	}
-	if longest, p99 := slowest(nil); longest != 0 || p99 != 0 {
-		t.Errorf("of nobody: longest %s, p99 %s", longest, p99)
-	}
-	if got := within(attempts, start, start.Add(9*time.Millisecond)); len(got) != 10 {
-		t.Errorf("%d were answered within 9 ms, want 10", len(got))
-	}
+	_, err = admin.ExecContext(d.Context(), "SET GLOBAL max_connections = 500")
+	d.ok(err)
+	d.finish("%d looks at orders, %d × 503, longest %s; %s", answers[http.StatusOK]+short, short, ms(longest), all)
 }

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -28,15 +26,15 @@ var doorRows = []row{
 
 // formsOfBodies takes the routes from the engine's OpenAPI document, so that new routes are attacked as well.
 func formsOfBodies(d *drill) {
-	s := shop.New(d)
+	d.stores()
 	folder := d.TempDir()
-	a := s.StartWith(append([]string{"TMPDIR=" + folder}, leanly...))
-	const quota = 20
-	sale := s.Sale(a.URL, quota)
-	order := shop.Attempt{User: "owner", Key: "key", URL: a.URL}
-	s.Buy(&order, sale)
-	fill := strings.NewReplacer("{sale}", sale, "{id}", order.OrderID, "{payment}", s.StartPayment(order).ID, "{path}", pathOf(shop.Secret, time.Now(), "owner", sale, time.Hour))
-	tokens := map[bool]string{true: s.Operator(a.URL), false: s.Token("owner")}
+	a := d.StartWith(append([]string{"TMPDIR=" + folder}, leanly...))
+	d.sell(20, a)
+	order := d.buy("owner", "key", a.URL)
+	d.attempts = []shop.Attempt{order}
+	fill := strings.NewReplacer("{sale}", d.sale, "{id}", order.OrderID, "{payment}", d.StartPayment(order).ID,
+		"{path}", pathOf(shop.Secret, time.Now(), "owner", d.sale, time.Hour))
+	tokens := map[bool]string{true: d.Operator(a.URL), false: d.Token("owner")}
 	described, err := ask(d.Context(), d.manyConnections(), http.MethodGet, a.URL+"/openapi.json", nil)
 	var document struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
@@ -79,7 +77,10 @@ func formsOfBodies(d *drill) {
 				where := a.URL + parameter.ReplaceAllString(fill.Replace(path), "AAAA")
 				for name, form := range forms {
 					start := time.Now()
-					status, err := push(d, method, where, tokens[strings.Contains(path, "/admin/")], form.body(), form.announced, "Content-Type", form.contentType, "Content-Encoding", form.encoding)
+					status, err := push(d, method, where, form.body(), form.announced, http.Header{
+						"Authorization": {"Bearer " + tokens[strings.Contains(path, "/admin/")]},
+						"Content-Type":  {form.contentType}, "Content-Encoding": {form.encoding},
+					})
 					slowest = max(slowest, time.Since(start))
 					if err != nil || status >= http.StatusInternalServerError {
 						d.Errorf("%s %s, %s: %d %v", method, path, name, status, err)
@@ -91,11 +92,11 @@ func formsOfBodies(d *drill) {
 				}
 			}
 		}
-		s.Must(http.StatusOK, http.MethodPost, a.URL+"/api/v1/admin/sales/"+sale+"/resume", s.Operator(a.URL), nil)
+		d.Must(http.StatusOK, http.MethodPost, a.URL+"/api/v1/admin/sales/"+d.sale+"/resume", d.Operator(a.URL), nil)
 	}
 	d.flat(a, size(1, 10), attack)
-	d.result.Happened = fmt.Sprintf("%d forms at %d paths: %d times 413, %d times 415; the slowest answer after %s", len(forms), len(document.Paths), told[413], told[415], slowest.Round(time.Millisecond))
-	d.recovered(s, sale, quota, []shop.Attempt{order}, a.URL)
+	d.finish("%d forms at %d paths: %d times 413, %d times 415; the slowest answer after %s",
+		len(forms), len(document.Paths), told[413], told[415], ms(slowest))
 }
 
 // filled returns a reader of head, followed by one letter without end.
@@ -114,15 +115,12 @@ func (l letters) Read(p []byte) (int, error) {
 
 // push sends a request on a connection of its own and returns the status of the answer. The answer may come long before
 // the end of the body.
-func push(d *drill, method, where, token string, body io.Reader, announced int64, headers ...string) (status int, err error) {
+func push(d *drill, method, where string, body io.Reader, announced int64, header http.Header) (status int, err error) {
 	u, err := url.Parse(where)
 	if err != nil {
 		return 0, err
 	}
-	req := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{"Authorization": {"Bearer " + token}}, Body: io.NopCloser(body), ContentLength: announced}
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
+	req := &http.Request{Method: method, URL: u, Host: u.Host, Header: header, Body: io.NopCloser(body), ContentLength: announced}
 	conn, err := (&net.Dialer{}).DialContext(d.Context(), "tcp", u.Host)
 	if err != nil {
 		return 0, err
@@ -144,46 +142,36 @@ func push(d *drill, method, where, token string, body io.Reader, announced int64
 // floodOfStrangers has clients without valid credentials send as many requests as they can to four routes, while
 // payments are confirmed and a sale is paused and resumed.
 func floodOfStrangers(d *drill) {
-	s := shop.New(d)
-	a := s.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50")
-	wide := s.Start() // for buyers and checks, without limits
-	const quota, rounds = 60, 60
-	sale := s.Sale(wide.URL, quota)
-	bought := s.Rush(sale, "payer", quota/2, nil, wide.URL)
+	d.stores()
+	a := d.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50")
+	const rounds = 60
+	d.sell(60, d.Start()) // for buyers and checks, without limits
+	d.attempts = d.Rush(d.sale, "payer", d.quota/2, nil, d.urls...)
 	var payments []shop.Payment
-	for _, b := range bought {
-		payments = append(payments, s.StartPayment(b))
+	for _, b := range d.attempts {
+		payments = append(payments, d.StartPayment(b))
 	}
-	operator := s.Operator(wide.URL)
+	operator := d.Operator(d.urls[0])
 
 	client := d.manyConnections()
 	var mu sync.Mutex
 	strangers := map[int]int{}
-	ctx, end := context.WithCancel(d.Context())
-	var crowd sync.WaitGroup
-	for n := range 32 {
-		crowd.Go(func() {
-			for i := n; ctx.Err() == nil; i++ {
-				method, path, token := http.MethodGet, "/api/v1/time", ""
-				switch i % 4 {
-				case 1:
-					method, path = http.MethodPost, "/api/v1/payments/callback"
-				case 2:
-					path, token = "/api/v1/admin/stats", "forged"
-				case 3:
-					path = "/readyz"
-				}
-				r, err := ask(ctx, client, method, a.URL+path, strings.NewReader("{}"), "Content-Type", "application/json", "Authorization", "Bearer "+token)
-				if err == nil {
-					mu.Lock()
-					strangers[r.status]++
-					mu.Unlock()
-				}
-			}
-		})
+	attacks := []struct{ method, path, token string }{
+		{http.MethodGet, "/api/v1/time", ""},
+		{http.MethodPost, "/api/v1/payments/callback", ""},
+		{http.MethodGet, "/api/v1/admin/stats", "forged"},
+		{http.MethodGet, "/readyz", ""},
 	}
-	defer crowd.Wait()
-	defer end()
+	end := d.meanwhile(32, time.Nanosecond, func(stranger, round int) {
+		at := attacks[(stranger+round)%len(attacks)]
+		r, err := ask(d.Context(), client, at.method, a.URL+at.path, strings.NewReader("{}"),
+			"Content-Type", "application/json", "Authorization", "Bearer "+at.token)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			strangers[r.status]++
+		}
+	})
 	d.until(5*time.Second, "the flood is refused", func() (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -198,16 +186,16 @@ func floodOfStrangers(d *drill) {
 	}
 	for i := range rounds {
 		n := i % len(payments)
-		status, doc, err := s.Callback(a.URL, payments[n].ID, shop.Transaction(n, 0), shop.PriceCents) // each of them twice
+		status, doc, err := d.Callback(a.URL, payments[n].ID, shop.Transaction(n, 0), shop.PriceCents) // each of them twice
 		want("a callback", status, doc, err)
-		status, doc, err = s.Call(http.MethodPost, a.URL+"/api/v1/admin/sales/"+sale+"/"+[]string{"pause", "resume"}[i%2], operator, nil)
+		change := a.URL + "/api/v1/admin/sales/" + d.sale + "/" + []string{"pause", "resume"}[i%2]
+		status, doc, err = d.Call(http.MethodPost, change, operator, nil)
 		want("an operator", status, doc, err)
-		status, doc, err = s.Call(http.MethodGet, a.URL+"/readyz", "", nil)
+		status, doc, err = d.Call(http.MethodGet, a.URL+"/readyz", "", nil)
 		want("/readyz", status, doc, err)
 	}
 	end()
-	crowd.Wait()
-	d.result.Happened = fmt.Sprintf("strangers: %d times 429, %d times 401; refused of %d each: %d callbacks, %d operators, %d /readyz",
-		strangers[http.StatusTooManyRequests], strangers[http.StatusUnauthorized], rounds, refused["a callback"], refused["an operator"], refused["/readyz"])
-	d.recovered(s, sale, quota, bought, wide.URL)
+	d.finish("strangers: %d times 429, %d times 401; refused of %d each: %d callbacks, %d operators, %d /readyz",
+		strangers[http.StatusTooManyRequests], strangers[http.StatusUnauthorized], rounds,
+		refused["a callback"], refused["an operator"], refused["/readyz"])
 }

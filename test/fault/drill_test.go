@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"flashsale/test/kit/shop"
 )
 
@@ -20,24 +22,6 @@ var full = os.Getenv("DRILL") == "full"
 // repeats is how often each row runs. If it is more than one, the short form of a row has to repair what a killed
 // instance left within the documented time, and the times are written to the document.
 var repeats = max(1, number(os.Getenv("REPEAT")))
-
-func number(text string) int {
-	n, _ := strconv.Atoi(text) // 0 if text is not a number
-	return n
-}
-
-// row is one fault or attack, the expected outcome, and the function that runs it.
-type row struct {
-	number   int
-	fault    string
-	expected string
-	run      func(d *drill)
-}
-
-func (r row) name() string { return fmt.Sprintf("%02d %s", r.number, r.fault) }
-
-// alone lists the rows that run alone, by number: they judge latencies, or count the requests to a shared server.
-var alone = []int{23, 26, 27, 28}
 
 // timed is set if the rows' times count; the rows then run one after the other.
 var timed = full || repeats > 1
@@ -52,6 +36,48 @@ var recoveryTime, repairTime = func() (time.Duration, time.Duration) {
 	return time.Minute, time.Minute
 }()
 
+func number(text string) int {
+	n, _ := strconv.Atoi(text) // 0 if text is not a number
+	return n
+}
+
+// size returns the number for the short form or the full form of a row.
+func size(short, whole int) int {
+	if full {
+		return whole
+	}
+	return short
+}
+
+// span returns the time for the short form or the full form of a row.
+func span(short, whole time.Duration) time.Duration {
+	if full {
+		return whole
+	}
+	return short
+}
+
+// row is one fault or attack, the expected outcome, and the function that runs it.
+type row struct {
+	number   int
+	fault    string
+	expected string
+	run      func(d *drill)
+}
+
+func (r row) name() string { return fmt.Sprintf("%02d %s", r.number, r.fault) }
+
+// rows returns all rows in the order of their numbers. Several rows may share a number.
+func rows() []row {
+	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows,
+		marathonRows, neighbourRows, failoverRows, endRows, sizeRows)
+	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
+	return list
+}
+
+// alone lists the rows that run alone, by number: they judge latencies, or count the requests to a shared server.
+var alone = []int{23, 26, 27, 28}
+
 // together lets a test run beside others, because most tests wait most of the time.
 func together(t *testing.T) {
 	if !timed {
@@ -59,14 +85,10 @@ func together(t *testing.T) {
 	}
 }
 
-// rows returns all rows in the order of their numbers. Several rows may share a number.
-func rows() []row {
-	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows, marathonRows, neighbourRows, failoverRows, endRows, sizeRows)
-	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
-	return list
+func TestMain(m *testing.M) {
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // connection errors are expected, since a row may kill the database
+	shop.Main(m)
 }
-
-func TestMain(m *testing.M) { shop.Main(m) }
 
 func TestDrill(t *testing.T) {
 	start := time.Now()
@@ -110,27 +132,4 @@ func progress(line string) {
 	if timed {
 		fmt.Fprintln(os.Stdout, line)
 	}
-}
-
-// drill is a running row.
-type drill struct {
-	*testing.T
-	result result
-	record record
-}
-
-// size returns the number for the short form or the full form.
-func size(short, whole int) int {
-	if full {
-		return whole
-	}
-	return short
-}
-
-// span returns the time for the short form or the full form.
-func span(short, whole time.Duration) time.Duration {
-	if full {
-		return whole
-	}
-	return short
 }

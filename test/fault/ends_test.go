@@ -52,19 +52,14 @@ func (r *record) ended(a shop.Attempt, status string) {
 // the present one.
 func (r *record) changed(now func(a shop.Attempt) string) (changed []string) {
 	r.mu.Lock()
-	told := slices.SortedFunc(maps.Keys(r.ends), func(a, b end) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.status, b.status)) })
+	told := slices.SortedFunc(maps.Keys(r.ends), func(a, b end) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.status, b.status))
+	})
 	r.mu.Unlock()
 	is := make([]string, len(told))
-	var next atomic.Int64
-	var asking sync.WaitGroup
-	for range min(crowd, len(told)) {
-		asking.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(told); i = int(next.Add(1)) - 1 {
-				is[i] = now(shop.Attempt{User: told[i].user, OrderID: told[i].order})
-			}
-		})
-	}
-	asking.Wait()
+	inParallel(crowd, len(told), func(i int) {
+		is[i] = now(shop.Attempt{User: told[i].user, OrderID: told[i].order})
+	})
 	for i, e := range told {
 		if !slices.Contains(ends[e.status], is[i]) {
 			changed = append(changed, fmt.Sprintf("%s was told to be %s, and is %q", e.order, e.status, is[i]))
@@ -74,11 +69,11 @@ func (r *record) changed(now func(a shop.Attempt) string) (changed []string) {
 }
 
 // settledStatus asks for an order until its status is no longer queued, or the time of a recovery is over.
-func (d *drill) settledStatus(s *shop.Shop, url string, a shop.Attempt) (status string) {
+func (d *drill) settledStatus(url string, a shop.Attempt) (status string) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for end := time.Now().Add(recoveryTime); time.Now().Before(end); <-ticker.C {
-		if status = d.orderStatus(s, url, a); ends[status] != nil || status == "pending" || status == "paid" {
+		if status = d.orderStatus(url, a); ends[status] != nil || status == "pending" || status == "paid" {
 			break
 		}
 	}
@@ -88,139 +83,104 @@ func (d *drill) settledStatus(s *shop.Shop, url string, a shop.Attempt) (status 
 // lostWhilePolled wipes Redis while settlers hold entries and wait for the locked stock row. At the same time every
 // buyer polls the status of the attempt.
 func lostWhilePolled(d *drill) {
-	s := shop.New(d)
-	urls := []string{s.Start("--ack", "queued").URL, s.Start("--ack", "queued").URL}
-	quota := size(100, 1_000)
-	sale := s.Sale(urls[0], quota)
-	books := d.watch(s, sale)
-	others, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer others.close()
-	var attempts []shop.Attempt
+	d.stores()
+	d.open(size(100, 1_000), d.Start("--ack", "queued"), d.Start("--ack", "queued"))
 	var lost atomic.Int64
 	var polling sync.WaitGroup
-	d.transact(others.db, func(tx *sql.Tx) error {
-		var available int
-		if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available); err != nil {
-			return err
-		}
-		attempts = s.Rush(sale, "queued", quota/2, nil, urls...)
-		d.tell(d.client(s.Redis), "FLUSHALL")
-		for _, a := range attempts {
+	d.whileLocked(d.sale, func(*sql.Tx) {
+		d.attempts = d.Rush(d.sale, "queued", d.quota/2, nil, d.urls...)
+		d.tell(d.client(d.Redis), "FLUSHALL")
+		for _, a := range d.attempts {
 			polling.Go(func() {
-				if a.Status == http.StatusAccepted && d.settledStatus(s, a.URL, a) == "rejected" {
+				if a.Status == http.StatusAccepted && d.settledStatus(a.URL, a) == "rejected" {
 					lost.Add(1)
 				}
 			})
 		}
 		d.until(recoveryTime, "somebody is told that the attempt is lost", func() (bool, error) { return lost.Load() > 0, nil })
-		return nil // the rollback unlocks the stock row, and the settlers go on
-	})
+	}) // the settlers go on
 	polling.Wait()
-	books()
-	d.result.Happened = fmt.Sprintf("%s; %d were told to be lost", d.tally(attempts), lost.Load())
-	d.recovered(s, sale, int64(quota), attempts, urls...)
+	d.finish("%s; %d were told to be lost", d.stop(), lost.Load())
 }
 
 // notSoldOut lets an instance die after it has admitted an attempt. Another instance, which can't ask Redis, sells the
 // whole quota from the database. The attempt becomes an order after another order's unit is released.
 func notSoldOut(d *drill) {
-	s := shop.New(d)
-	s.Binary = shop.Build(d, "-tags", "failpoints")
-	doomed, down := mortal(s, "admitted", 1), kit.Redis(d)
+	d.stores()
+	d.failpoints()
+	doomed, down := d.mortal(admitted, 1), kit.Redis(d)
 	quota := size(20, 100)
-	sale := s.Sale(doomed.URL, quota)
-	books := d.watch(s, sale)
-	alone := s.Start("--redis", down.URL())
+	d.open(quota, doomed)
+	alone := d.Start("--redis", down.URL())
 	down.Kill()
-	first := shop.Attempt{User: "first", Key: "first", URL: doomed.URL}
-	s.Buy(&first, sale)
+	first := d.buy("first", "first", doomed.URL)
 	d.dead(doomed)
-	attempts := append(d.away(alone, s, sale), s.Rush(sale, "u", 2*quota, nil, alone.URL)...)
-	if live := s.Check(sale, attempts, alone.URL); live != quota {
-		d.Errorf("%d of %d sold", live, quota)
+	attempts := append(d.away(alone), d.Rush(d.sale, "u", 2*quota, nil, alone.URL)...)
+	soldOut := func(attempts []shop.Attempt, url string) {
+		d.Helper()
+		if live := d.Check(d.sale, attempts, url); live != quota {
+			d.Errorf("%d of %d sold", live, quota)
+		}
 	}
-	again := shop.Attempt{User: first.User, Key: first.Key, URL: alone.URL}
-	s.Buy(&again, sale)
+	soldOut(attempts, alone.URL)
+	again := d.buy(first.User, first.Key, alone.URL)
 	d.told([]shop.Attempt{again}, "503 unavailable")
 
 	bought := attempts[slices.IndexFunc(attempts, shop.Attempt.Confirmed)]
-	if cancelled := cancelOrder(s, bought, alone.URL); cancelled.Status != http.StatusOK {
+	if cancelled := d.cancel(bought, alone.URL); cancelled.Status != http.StatusOK {
 		d.Errorf("cancel: %+v", cancelled)
 	}
-	survivor := s.Start()
+	survivor := d.Start()
 	d.until(recoveryTime, "the first try becomes an order", func() (bool, error) {
-		again.URL = survivor.URL
-		s.Buy(&again, sale)
+		again = d.buy(first.User, first.Key, survivor.URL)
 		return again.Confirmed(), nil
 	})
-	books()
-	d.result.Happened = d.tally(attempts) + "; the repeated key heard 503, and then 201"
-	if live := s.Check(sale, append(attempts, again), survivor.URL); live != quota {
-		d.Errorf("%d of %d sold", live, quota)
-	}
-	s.Audited(survivor.URL, sale)
-	s.AuditCommand()
+	d.stop()
+	d.result.Happened = tally(attempts) + "; the repeated key heard 503, and then 201"
+	soldOut(append(attempts, again), survivor.URL)
+	d.Audited(survivor.URL, d.sale)
+	d.AuditCommand()
 }
 
 // forgedWakeUps publishes wake-ups for buyers whose orders can't be made, because the stock row is locked. It uses the
 // format of this engine, and that of an older one whose wake-ups contained the verdict.
 func forgedWakeUps(d *drill) {
-	s := shop.New(d)
-	url := s.Start("--ack-wait", "2s").URL
-	quota := size(20, 200)
-	sale := s.Sale(url, quota)
-	client := d.client(s.Redis)
-	others, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer others.close()
-	var attempts []shop.Attempt
+	d.stores()
+	d.sell(size(20, 200), d.Start("--ack-wait", "2s"))
+	client := d.client(d.Redis)
 	forged := 0
-	d.transact(others.db, func(tx *sql.Tx) error {
-		var available int
-		if err := tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available); err != nil {
-			return err
+	forge := func() {
+		entries, err := client.XRange(d.Context(), gateKey(d.sale, "stream"), "-", "+").Result()
+		d.ok(err)
+		channels, err := client.PubSubChannels(d.Context(), "fs:wake:*").Result()
+		d.ok(err)
+		for _, e := range entries {
+			id, _, _ := strings.Cut(fmt.Sprint(e.Values["attempt"]), " ")
+			for _, channel := range channels {
+				for _, words := range []string{`["%s"]`, `{"%s":{"Verdict":"accepted","Order":{"ID":"x","Status":"pending"}}}`} {
+					forged++
+					d.ok(client.Publish(d.Context(), channel, fmt.Sprintf(words, id)).Err())
+				}
+			}
 		}
+	}
+	d.whileLocked(d.sale, func(*sql.Tx) {
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			attempts = s.Rush(sale, "u", quota, nil, url)
+			d.attempts = d.Rush(d.sale, "u", d.quota, nil, d.urls...)
 		}()
 		for {
 			select {
 			case <-answered:
-				return nil
+				return
 			case <-time.After(10 * time.Millisecond):
-			}
-			entries, err := client.XRange(d.Context(), streamOf(sale), "-", "+").Result()
-			if err != nil {
-				return err
-			}
-			channels, err := client.PubSubChannels(d.Context(), "fs:wake:*").Result()
-			if err != nil {
-				return err
-			}
-			for _, e := range entries {
-				id, _, _ := strings.Cut(fmt.Sprint(e.Values["attempt"]), " ")
-				for _, channel := range channels {
-					for _, words := range []string{`["%s"]`, `{"%s":{"Verdict":"accepted","Order":{"ID":"x","Status":"pending"}}}`} {
-						forged++
-						if err := client.Publish(d.Context(), channel, fmt.Sprintf(words, id)).Err(); err != nil {
-							return err
-						}
-					}
-				}
+				forge()
 			}
 		}
 	})
 	if forged == 0 {
 		d.Error("no wake-up was forged")
 	}
-	d.told(attempts, "202")
-	d.result.Happened = fmt.Sprintf("%s; %d wake-ups forged", d.tally(attempts), forged)
-	d.recovered(s, sale, int64(quota), attempts, url)
+	d.finish("%s; %d wake-ups forged", d.stop("202"), forged)
 }

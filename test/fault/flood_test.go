@@ -11,7 +11,6 @@ import (
 
 // flood holds the results of requests that were sent at a fixed rate, however fast they were answered.
 type flood struct {
-	attempts []shop.Attempt
 	accepted []time.Duration
 	refused  []time.Duration
 	wrong    []string
@@ -19,11 +18,13 @@ type flood struct {
 	lasted   time.Duration
 }
 
+func (f flood) sent() int { return len(f.accepted) + len(f.refused) }
+
 // senders is how many requests of a flood may be in flight at once.
 const senders = 400
 
 // flood sends perSecond purchases a second, each by another buyer.
-func (d *drill) flood(client *http.Client, s *shop.Shop, sale, url, prefix string, perSecond int, lasts time.Duration) (f flood) {
+func (d *drill) flood(client *http.Client, url, prefix string, perSecond int, lasts time.Duration) (f flood) {
 	d.Helper()
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -33,9 +34,9 @@ func (d *drill) flood(client *http.Client, s *shop.Shop, sale, url, prefix strin
 			for n := range due {
 				a := shop.Attempt{User: fmt.Sprint(prefix, n), URL: url}
 				a.Key = "key-" + a.User
-				r, err := knock(d.Context(), client, s, &a, sale)
+				r, err := d.knock(client, &a, d.sale)
 				mu.Lock()
-				f.attempts = append(f.attempts, a)
+				d.attempts = append(d.attempts, a)
 				switch {
 				case err != nil:
 					f.wrong = append(f.wrong, err.Error())
@@ -72,85 +73,64 @@ func (d *drill) flood(client *http.Client, s *shop.Shop, sale, url, prefix strin
 func tenTimesTheRate(d *drill) {
 	const burst = 50
 	rate := size(100, 200)
-	s := shop.New(d)
-	a := s.StartWith(leanly, "--limit-rate", fmt.Sprint(rate), "--limit-burst", fmt.Sprint(burst))
-	wide := s.Start() // for the setup and the checks
+	d.stores()
+	a := d.StartWith(leanly, "--limit-rate", fmt.Sprint(rate), "--limit-burst", fmt.Sprint(burst))
 	lasts := span(4*time.Second, time.Minute)
-	quota := int(lasts.Seconds())*rate + burst + 900 // 900 for the floods before and after
-	sale := s.Sale(wide.URL, quota)
+	seconds := int(lasts.Seconds())
+	d.sell(seconds*rate+burst+900, d.Start()) // for the setup and the checks; 900 for the floods before and after
 	client := d.manyConnections()
 
-	calm := d.flood(client, s, sale, a.URL, "calm", rate/2, span(time.Second, 2*time.Second))
+	calm := d.flood(client, a.URL, "calm", rate/2, span(time.Second, 2*time.Second))
 	if len(calm.refused) > 0 || len(calm.wrong) > 0 {
-		d.Fatalf("half of what it takes: %d refused, %q", len(calm.refused), calm.wrong[:min(3, len(calm.wrong))])
+		d.Fatalf("half of what it takes: %d refused, %s", len(calm.refused), some(calm.wrong))
 	}
 	normal := max(3*percentile(calm.accepted, 99), 250*time.Millisecond)
 
-	type look struct{ at, bytes int64 }
-	var looks []look
-	ended := make(chan struct{})
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		ticker := time.NewTicker(100 * time.Millisecond)
-		defer ticker.Stop()
-		for start := time.Now(); ; {
-			select {
-			case <-ended:
-				return
-			case <-ticker.C:
-				looks = append(looks, look{int64(time.Since(start)), d.resident(a)})
-			}
+	early, late := int64(0), int64(0) // its peak memory in the second and in the last quarter
+	start := time.Now()
+	endLooks := d.meanwhile(1, 100*time.Millisecond, func(int, int) {
+		switch quarter := 4 * time.Since(start) / lasts; {
+		case quarter == 1:
+			early = max(early, d.resident(a))
+		case quarter >= 3:
+			late = max(late, d.resident(a))
 		}
 	})
-	f := d.flood(client, s, sale, a.URL, "flood", 10*rate, lasts)
-	close(ended)
-	looking.Wait()
+	f := d.flood(client, a.URL, "flood", 10*rate, lasts)
+	endLooks()
 
 	// What counts is how many requests were sent: a busy machine may not manage ten times the rate.
-	sent := len(f.attempts)
-	if few := 5 * rate * int(lasts.Seconds()); sent < few {
-		d.Errorf("this machine has sent %d requests of %d, too few to be an overload", sent, 10*rate*int(lasts.Seconds()))
+	if f.sent() < 5*rate*seconds {
+		d.Errorf("this machine has sent %d requests of %d, too few to be an overload", f.sent(), 10*rate*seconds)
 	}
 	if most := burst + int(float64(rate)*f.lasted.Seconds()) + 1; len(f.accepted) > most || len(f.accepted) < most/2 {
 		d.Errorf("%d were accepted, want about %d", len(f.accepted), most)
 	}
 	if len(f.wrong) > 0 {
-		d.Errorf("%d wrong answers, such as %q", len(f.wrong), f.wrong[0])
+		d.Errorf("wrong answers: %s", some(f.wrong))
 	}
 	taken, turned := percentile(f.accepted, 99), percentile(f.refused, 99)
 	if bound := max(2*time.Second, 4*normal); taken > bound || turned > bound {
 		d.Errorf("99 of 100 that were taken had their answer in %s, of those that were not in %s", taken, turned)
-	}
-	early, late := int64(0), int64(0) // its peak memory in the second and in the last quarter
-	for _, l := range looks {
-		switch quarter := 4 * l.at / int64(lasts); {
-		case quarter == 1:
-			early = max(early, l.bytes)
-		case quarter >= 3:
-			late = max(late, l.bytes)
-		}
 	}
 	if early == 0 || late == 0 || late-early > flatSlack {
 		d.Errorf("its memory went from %d MiB to %d MiB", early>>20, late>>20)
 	}
 
 	// The latency must be normal again within five seconds.
-	over, n := time.Now(), 0
-	var after flood
-	for {
-		after = d.flood(client, s, sale, a.URL, fmt.Sprintf("after%d-", n), rate/2, 500*time.Millisecond)
-		f.attempts = append(f.attempts, after.attempts...)
-		if len(after.refused)+len(after.wrong) == 0 && percentile(after.accepted, 95) <= normal {
+	over := time.Now()
+	for n := 0; ; n++ {
+		after := d.flood(client, a.URL, fmt.Sprintf("after%d-", n), rate/2, 500*time.Millisecond)
+		p95 := percentile(after.accepted, 95)
+		if len(after.refused)+len(after.wrong) == 0 && p95 <= normal {
 			break
 		}
-		if n++; time.Since(over) > 5*time.Second {
-			d.Errorf("after five seconds: %d refused, %q, 95 of 100 within %s, normal is %s", len(after.refused), after.wrong[:min(3, len(after.wrong))], percentile(after.accepted, 95), normal)
+		if time.Since(over) > 5*time.Second {
+			d.Errorf("after five seconds: %d refused, %s, 95 of 100 within %s, normal is %s", len(after.refused), some(after.wrong), p95, normal)
 			break
 		}
 	}
 	calmed := time.Since(over)
-	d.result.Happened = fmt.Sprintf("%d requests a second, %d taken: %d accepted, 99 of 100 within %s; %d times 429, 99 of 100 within %s; %d MiB, %+d; normal after %s",
-		sent/int(lasts.Seconds()), rate, len(f.accepted), taken.Round(time.Millisecond), len(f.refused), turned.Round(time.Millisecond),
-		late>>20, (late-early)>>20, calmed.Round(100*time.Millisecond))
-	d.recovered(s, sale, int64(quota), append(calm.attempts, f.attempts...), wide.URL)
+	d.finish("%d requests a second, %d taken: %d accepted, 99 of 100 within %s; %d times 429, 99 of 100 within %s; %d MiB, %+d; normal after %s",
+		f.sent()/seconds, rate, len(f.accepted), ms(taken), len(f.refused), ms(turned), late>>20, (late-early)>>20, calmed.Round(100*time.Millisecond))
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,9 +40,9 @@ const (
 // the order's id, plus one while the order is live. The units left, and a user's units, follow from it.
 type world [maxKeys]uint8
 
-func (w *world) live() (n int64) {
+func (w *world) live() (n int) {
 	for _, k := range w {
-		n += int64(k & 1)
+		n += int(k & 1)
 	}
 	return n
 }
@@ -55,11 +56,11 @@ type question struct {
 	again  bool // an earlier request had this key, which may have been refused for good
 	// early and earlyUser are units, of all users and of this user, that the gate may have missed at this moment: held
 	// by attempts that came to nothing, or released by a cancellation and not yet back.
-	early, earlyUser int64
+	early, earlyUser int
 }
 
 // linearSale holds the constants of a sale.
-type linearSale struct{ quota, limit int64 }
+type linearSale struct{ quota, limit int }
 
 const toRead = "read"
 
@@ -69,7 +70,7 @@ type told struct {
 	code      string // saidYes, saidNothing, or the code of a refusal
 	id        uint8
 	orders    []read
-	available int64
+	available int
 }
 
 // read is an order as the final read of the database returns it.
@@ -123,9 +124,9 @@ func (w world) next(q question, v told) (world, bool) {
 	return w, false
 }
 
-func (w *world) of(keys []int) (n int64) {
+func (w *world) of(keys []int) (n int) {
 	for _, k := range keys {
-		n += int64(w[k] & 1)
+		n += int(w[k] & 1)
 	}
 	return n
 }
@@ -169,7 +170,7 @@ type story struct {
 	linearSale
 	acts      []act
 	orders    []written // after the run
-	available int64
+	available int
 	fault     time.Time // from here on Redis may have lost its data, or may lack released units
 }
 
@@ -180,12 +181,11 @@ func (s *story) history() ([]porcupine.Operation, error) {
 	if len(s.acts) == 0 {
 		return nil, errors.New("nothing was asked")
 	}
-	start := s.acts[0].Invoked
-	for _, a := range s.acts {
-		if a.Invoked.Before(start) {
-			start = a.Invoked
-		}
+	byTime := func(time func(a act) time.Time) func(a, b act) int {
+		return func(a, b act) int { return time(a).Compare(time(b)) }
 	}
+	start := slices.MinFunc(s.acts, byTime(func(a act) time.Time { return a.Invoked })).Invoked
+	end := slices.MaxFunc(s.acts, byTime(func(a act) time.Time { return a.Answered })).Answered
 	n := s.number()
 	if len(n.keys) > maxKeys {
 		return nil, fmt.Errorf("%d request keys, at most %d fit", len(n.keys), maxKeys)
@@ -201,11 +201,7 @@ func (s *story) history() ([]porcupine.Operation, error) {
 		last.orders = append(last.orders, read{key, n.ids[w.id], w.live()})
 	}
 	var ops []porcupine.Operation
-	end := start
 	for i, a := range s.acts {
-		if a.Answered.After(end) {
-			end = a.Answered
-		}
 		op := porcupine.Operation{ClientId: a.client, Call: int64(a.Invoked.Sub(start)), Return: int64(a.Answered.Sub(start))}
 		q := question{does: a.does, key: n.keys[a.request()], others: n.others(a), on: &s.linearSale}
 		v := told{code: said(a.Status), id: n.ids[a.OrderID]}
@@ -379,20 +375,20 @@ func linearizable(d *drill) {
 // smallRun returns the stories of its sales.
 func (d *drill) smallRun(seed uint64) []*story {
 	d.Helper()
-	s := shop.New(d)
-	a, b := s.Start("--ack-wait", "800ms"), s.Start("--ack-wait", "800ms")
+	d.stores()
+	urls := []string{d.Start(ackWait).URL, d.Start(ackWait).URL}
 	sales, stories := make([]string, linearSales), make([]*story, linearSales)
 	for i := range sales {
-		sales[i], stories[i] = s.Sale(a.URL, linearQuota), &story{linearSale: linearSale{quota: linearQuota, limit: 1}}
+		sales[i], stories[i] = d.Sale(urls[0], linearQuota), &story{linearSale: linearSale{linearQuota, 1}}
 	}
 	var mu sync.Mutex // protects the stories
-	questions := &load{d: d, shop: s, ended: make(chan struct{})}
-	var clients sync.WaitGroup
+	questions, ended := d.newLoad()
 	var keys atomic.Int64
 	for client := range linearClients {
 		c := &linearClient{
-			d: d, shop: s, rng: rand.New(rand.NewPCG(seed, uint64(client))), urls: []string{a.URL, b.URL},
-			key: func() string { return fmt.Sprint("key-", keys.Add(1)) }, note: func(sale int, it deed) {
+			drill: d, rng: rand.New(rand.NewPCG(seed, uint64(client))), urls: urls, sales: sales,
+			key: func() string { return fmt.Sprint("key-", keys.Add(1)) },
+			note: func(sale int, it deed) {
 				mu.Lock()
 				stories[sale].acts = append(stories[sale].acts, act{it, client})
 				mu.Unlock()
@@ -400,43 +396,37 @@ func (d *drill) smallRun(seed uint64) []*story {
 				questions.note(it.Attempt)
 			},
 		}
-		clients.Go(func() { c.ask(sales, questions.ended) })
+		questions.work.Go(func() {
+			for ended.Err() == nil {
+				c.ask()
+			}
+		})
 	}
-	questions.more(120, time.Minute)
+	questions.more(120)
 	fault := time.Now()
-	s.Redis.Kill()
-	questions.more(120, time.Minute)
-	s.Redis.Restart()
-	questions.more(240, time.Minute)
-	close(questions.ended)
-	clients.Wait()
+	d.Redis.Kill()
+	questions.more(120)
+	d.Redis.Restart()
+	questions.more(240)
+	questions.end()
+	questions.work.Wait()
 
-	books, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer books.close()
 	for i, story := range stories {
 		story.fault = fault
 		for _, it := range story.acts {
 			if it.does == toBuy && it.Status == http.StatusAccepted {
-				shop.Recovered(d, "the queued order ends", func() error {
-					if status := d.orderStatus(s, a.URL, it.Attempt); status == "queued" || strings.Contains(status, " ") {
-						return errors.New(status)
-					}
-					return nil
+				d.until(time.Minute, "the queued order ends", func() (bool, error) {
+					status := d.orderStatus(urls[0], it.Attempt)
+					return status != "queued" && !strings.Contains(status, " "), nil
 				})
 			}
 		}
-		s.Audited(a.URL, sales[i])
-		balance, err := books.balance(d.Context(), sales[i])
-		if err == nil {
-			story.available = balance.available
-			story.orders, err = books.orders(d.Context(), sales[i])
-		}
-		if err != nil {
-			d.Fatal(err)
-		}
+		d.Audited(urls[0], sales[i])
+		balance, err := d.books.balance(d.Context(), sales[i])
+		d.ok(err)
+		story.available = balance.available
+		story.orders, err = d.books.orders(d.Context(), sales[i])
+		d.ok(err)
 		d.result.Confirmed += len(story.orders)
 	}
 	return stories
@@ -444,102 +434,74 @@ func (d *drill) smallRun(seed uint64) []*story {
 
 // linearClient sends one request after the other.
 type linearClient struct {
-	d    *drill
-	shop *shop.Shop
-	rng  *rand.Rand
-	urls []string
-	key  func() string
-	note func(sale int, it deed)
+	*drill
+	rng   *rand.Rand
+	urls  []string
+	sales []string
+	held  []holding
+	key   func() string
+	note  func(sale int, it deed)
 }
 
-// ask goes on until ended is closed. Most requests are purchases under a new key, by one of a few users. While the
-// client holds orders, about every third request cancels the oldest one. A purchase with an unknown outcome is repeated
-// once, at a randomly chosen instance.
-func (c *linearClient) ask(sales []string, ended <-chan struct{}) {
-	type holding struct {
-		sale  int
-		order shop.Attempt
+// holding is an order of a client that it has not cancelled.
+type holding struct {
+	sale  int
+	order shop.Attempt
+}
+
+// ask sends one request. While the client holds orders, about every third one cancels the oldest order. The others are
+// purchases under a new key, by one of a few users; after an unknown outcome the purchase is repeated once, at a randomly
+// chosen instance.
+func (c *linearClient) ask() {
+	anyURL := func() string { return c.urls[c.rng.IntN(len(c.urls))] }
+	if len(c.held) > 0 && c.rng.IntN(3) == 0 {
+		h := c.held[0]
+		c.held = c.held[1:]
+		c.note(h.sale, c.cancel(h.order, anyURL()))
+		return
 	}
-	var held []holding
-	for {
-		select {
-		case <-ended:
-			return
-		default:
-		}
-		if len(held) > 0 && c.rng.IntN(3) == 0 {
-			h := held[0]
-			held = held[1:]
-			c.note(h.sale, c.cancel(h.order))
-			continue
-		}
-		sale := c.rng.IntN(len(sales))
-		a := shop.Attempt{User: fmt.Sprintf("u%d-%d", sale, c.rng.IntN(linearUsers)), Key: c.key()}
-		for range len(c.urls) {
-			a = shop.Attempt{User: a.User, Key: a.Key, URL: c.urls[c.rng.IntN(len(c.urls))]}
-			c.shop.Buy(&a, sales[sale])
-			c.note(sale, deed{toBuy, a})
-			if said(a.Status) != saidNothing {
-				break
-			}
-		}
+	sale := c.rng.IntN(len(c.sales))
+	user, key := fmt.Sprintf("u%d-%d", sale, c.rng.IntN(linearUsers)), c.key()
+	for range 2 {
+		a := shop.Attempt{User: user, Key: key, URL: anyURL()}
+		c.Buy(&a, c.sales[sale])
+		c.note(sale, deed{toBuy, a})
 		if a.Confirmed() {
-			held = append(held, holding{sale, a})
+			c.held = append(c.held, holding{sale, a})
+		}
+		if said(a.Status) != saidNothing {
+			return
 		}
 	}
-}
-
-func (c *linearClient) cancel(order shop.Attempt) deed {
-	return cancelOrder(c.shop, order, c.urls[c.rng.IntN(len(c.urls))])
-}
-
-// cancelOrder cancels an order as its buyer, and returns the answer.
-func cancelOrder(s *shop.Shop, order shop.Attempt, url string) deed {
-	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
-	status, doc, err := s.Call(http.MethodDelete, url+"/api/v1/orders/"+order.OrderID, s.Token(order.User), nil)
-	a.Answered = time.Now()
-	if err == nil {
-		a.Status = status
-		a.Code, _ = doc["code"].(string)
-	}
-	return deed{toCancel, a}
 }
 
 // refusedForGood has Redis admit an attempt and loses its reply; the database, asked instead, has no unit left. Then a
 // unit is released before the entry is settled. A buyer with a final refusal must not get that unit.
 func refusedForGood(d *drill) {
-	s := shop.New(d)
-	link := d.proxy(s.Redis.Addr())
+	d.stores()
+	link := d.proxy(d.Redis.Addr())
 	none := kit.Redis(d)
-	gated, alone := s.Start("--redis", link.RedisURL()), s.Start("--redis", none.URL())
+	gated, alone := d.Start("--redis", link.RedisURL()), d.Start("--redis", none.URL())
 	none.Kill()
-	s.Buy(&shop.Attempt{User: "before", Key: "k", URL: gated.URL}, s.Sale(gated.URL, 1)) // loads the script into Redis
-	sale := s.Sale(gated.URL, 1)
-	client := d.client(s.Redis)
+	d.sell(1, gated)
+	d.buy("before", "k", gated.URL) // loads the script into Redis
+	d.sell(1, alone)
+	client := d.client(d.Redis)
 	reports := func() string { return d.tell(client, "HGETALL", "fs:instances") }
 	last := reports()
 	// An instance brings such an order to the gate once a second, and reports right after that.
 	d.until(recoveryTime, "the instance has just looked at its gates", func() (bool, error) { return reports() != last, nil })
-	first := shop.Attempt{User: "first", Key: "k1", URL: alone.URL} // the gate gets it at the next look
-	s.Buy(&first, sale)
+	first := d.buy("first", "k1", alone.URL) // the gate gets it at the next look
 	link.LoseReplies()
-	second := shop.Attempt{User: "second", Key: "k2", URL: gated.URL}
-	s.Buy(&second, sale)
-	stream := func() string { return d.tell(client, "XLEN", "fs:{"+sale+"}:stream") }
-	if n := stream(); n != "1" || !first.Confirmed() || second.Confirmed() {
+	second := d.buy("second", "k2", gated.URL)
+	if n := d.tell(client, "XLEN", gateKey(d.sale, "stream")); n != "1" || !first.Confirmed() || second.Confirmed() {
 		d.Fatalf("%s entries; the first was told %d, the second %d %s", n, first.Status, second.Status, second.Code)
 	}
-	back := cancelOrder(s, first, alone.URL)
-	if said(back.Status) != saidYes {
+	if back := d.cancel(first, alone.URL); said(back.Status) != saidYes {
 		d.Fatalf("the order can't be cancelled: %d %s", back.Status, back.Code)
 	}
 	link.Restore()
-	shop.Recovered(d, "the entry is settled", func() error {
-		if n := stream(); n != "0" {
-			return errors.New(n + " entries")
-		}
-		return nil
-	})
-	d.result.Happened = d.tally([]shop.Attempt{second}) + ", and the entry was settled after that"
-	d.recovered(s, sale, 1, []shop.Attempt{first, second}, gated.URL, alone.URL)
+	d.until(time.Minute, "the entry is settled", d.streamEmpty(client))
+	d.attempts = []shop.Attempt{first, second}
+	d.finish("%s, and the entry was settled after that", tally(d.attempts[1:]))
 }

@@ -3,6 +3,7 @@ package fault
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,56 +24,54 @@ import (
 // crowd is how many buyers are active at once.
 const crowd = 50
 
-// load is a crowd of buyers who come until it is stopped. Each makes one attempt for one unit, under a key of its own,
-// and the answer is recorded.
+// load holds the answers of buyers who come until it is stopped.
 type load struct {
-	d     *drill
-	shop  *shop.Shop
-	sale  string
-	ended chan struct{}
-	work  sync.WaitGroup
-	next  atomic.Int64
+	d    *drill
+	end  context.CancelFunc
+	work sync.WaitGroup
 
 	mu       sync.Mutex
+	answered sync.Cond // an attempt was added
 	attempts []shop.Attempt
-	waiting  []waiting
 }
 
-// waiting is a wait for a number of answers. The channel there is closed when they have come.
-type waiting struct {
-	answers int
-	there   chan struct{}
-}
-
-// manner is how a crowd comes. In the zero value each buyer comes as soon as an earlier one has its answer.
+// manner is how a crowd comes. If every is 0, each buyer comes as soon as an earlier one has its answer.
 type manner struct {
 	every time.Duration          // one buyer of the whole crowd in this time
 	then  func(shop.Attempt)     // called after each answer
 	to    func(buyer int) string // the address of a buyer's instance
 }
 
-// rush starts a crowd at a sale, spread over the instances at the addresses.
-func (d *drill) rush(s *shop.Shop, sale string, urls ...string) *load {
-	return d.rushAs(s, sale, manner{to: func(buyer int) string { return urls[buyer%len(urls)] }})
+// inTurn spreads the buyers over these instances.
+func inTurn(urls ...string) func(buyer int) string {
+	return func(buyer int) string { return urls[buyer%len(urls)] }
 }
 
-// rushAs starts a crowd that comes in a given manner.
-func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
-	l := &load{d: d, shop: s, sale: sale, ended: make(chan struct{})}
+func (d *drill) newLoad() (*load, context.Context) {
+	ctx, end := context.WithCancel(d.Context())
+	l := &load{d: d, end: end}
+	l.answered.L = &l.mu
+	return l, ctx
+}
+
+// comes starts a crowd at a sale. Each buyer makes one attempt for one unit, under a key of its own.
+func (d *drill) comes(sale string, m manner) *load {
+	l, ctx := d.newLoad()
 	prefix := fmt.Sprintf("u%d", time.Now().UnixNano())
-	turns := l.turns(m.every)
+	turns := turns(ctx, m.every)
+	var next atomic.Int64
 	for range crowd {
 		l.work.Go(func() {
 			for {
 				select {
-				case <-l.ended:
+				case <-ctx.Done():
 					return
 				case <-turns:
 				}
-				n := int(l.next.Add(1))
+				n := int(next.Add(1))
 				a := shop.Attempt{User: fmt.Sprintf("%s-%d", prefix, n), URL: m.to(n)}
 				a.Key = "key-" + a.User
-				s.Buy(&a, sale)
+				d.Buy(&a, sale)
 				l.note(a)
 				if m.then != nil {
 					m.then(a)
@@ -87,7 +86,7 @@ func (d *drill) rushAs(s *shop.Shop, sale string, m manner) *load {
 // turns lets one buyer come in each period, or, if every is 0, as many as can. If times don't count, every 0 lets the
 // whole crowd come four times a second instead: the concurrency is the same, but other rows get processor time. A turn
 // that no buyer takes is lost.
-func (l *load) turns(every time.Duration) <-chan struct{} {
+func turns(ctx context.Context, every time.Duration) <-chan struct{} {
 	together := 1
 	switch {
 	case every > 0:
@@ -110,7 +109,7 @@ func (l *load) turns(every time.Duration) <-chan struct{} {
 				}
 			}
 			select {
-			case <-l.ended:
+			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
@@ -123,46 +122,36 @@ func (l *load) note(a shop.Attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempts = append(l.attempts, a)
-	for i := 0; i < len(l.waiting); i++ {
-		if len(l.attempts) >= l.waiting[i].answers {
-			close(l.waiting[i].there)
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			i--
-		}
-	}
+	l.answered.Broadcast()
 }
 
-// more waits until so many more attempts have ended, with any answer. After most the row fails.
-func (l *load) more(answers int, most time.Duration) {
+// more waits until so many more attempts have ended, with any answer. After a minute the row fails.
+func (l *load) more(answers int) {
 	l.d.Helper()
+	deadline := time.Now().Add(time.Minute)
+	defer time.AfterFunc(time.Minute, l.answered.Broadcast).Stop()
 	l.mu.Lock()
-	w := waiting{len(l.attempts) + answers, make(chan struct{})}
-	l.waiting = append(l.waiting, w)
-	l.mu.Unlock()
-	select {
-	case <-w.there:
-	case <-time.After(most):
-		l.d.Errorf("not %d answers in %s: %v", answers, most, shop.Tally(l.soFar()))
+	defer l.mu.Unlock()
+	for want := len(l.attempts) + answers; len(l.attempts) < want; l.answered.Wait() {
+		if !time.Now().Before(deadline) {
+			l.d.Errorf("not %d answers in a minute: %v", answers, shop.Tally(l.attempts))
+			return
+		}
 	}
 }
 
 func (l *load) soFar() []shop.Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]shop.Attempt(nil), l.attempts...)
+	return slices.Clone(l.attempts)
 }
 
 // stop ends the load and returns all attempts.
 func (l *load) stop() []shop.Attempt {
-	select {
-	case <-l.ended:
-	default:
-		close(l.ended)
-	}
+	l.end()
 	l.work.Wait()
-	attempts := l.soFar()
-	l.d.record.add(toBuy, attempts...)
-	return attempts
+	l.d.record.add(toBuy, l.attempts...)
+	return l.attempts
 }
 
 // Requests of a client.
@@ -204,11 +193,9 @@ type record struct {
 }
 
 func (r *record) add(does string, attempts ...shop.Attempt) {
-	if does == toCancel {
-		for _, a := range attempts {
-			if said(a.Status) == saidYes {
-				r.ended(a, "cancelled")
-			}
+	for _, a := range attempts {
+		if does == toCancel && said(a.Status) == saidYes {
+			r.ended(a, "cancelled")
 		}
 	}
 	r.mu.Lock()
@@ -235,17 +222,18 @@ type event struct {
 }
 
 // events returns all events in the order of time.
-func (r *record) events() []event {
+func (r *record) events() (list []event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]event, 0, 2*len(r.deeds))
 	for a := range r.deeds {
-		list = append(list,
-			event{At: a.Invoked, Event: "invoke", Does: a.does, User: a.User, Key: a.Key, URL: a.URL},
-			event{At: a.Answered, Event: said(a.Status), Does: a.does, User: a.User, Key: a.Key, Order: a.OrderID, Status: a.Status, Code: a.Code})
+		invoked := event{At: a.Invoked, Event: "invoke", Does: a.does, User: a.User, Key: a.Key, URL: a.URL}
+		answered := invoked
+		answered.At, answered.Event, answered.URL = a.Answered, said(a.Status), ""
+		answered.Order, answered.Status, answered.Code = a.OrderID, a.Status, a.Code
+		list = append(list, invoked, answered)
 	}
 	slices.SortFunc(list, func(a, b event) int {
-		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.User, b.User), strings.Compare(a.Key, b.Key), strings.Compare(a.Event, b.Event))
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.User, b.User), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Event, b.Event))
 	})
 	return list
 }
@@ -279,11 +267,9 @@ func (r *record) write(t *testing.T, path string) {
 	out := bufio.NewWriter(file)
 	lines := json.NewEncoder(out)
 	for _, e := range r.events() {
-		if err := lines.Encode(e); err != nil {
-			t.Error(err)
-		}
+		err = errors.Join(err, lines.Encode(e))
 	}
-	if err := errors.Join(out.Flush(), file.Close()); err != nil {
+	if err := errors.Join(err, out.Flush(), file.Close()); err != nil {
 		t.Error(err)
 	}
 }

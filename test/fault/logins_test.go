@@ -1,81 +1,50 @@
 package fault
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
-
-	"flashsale/test/kit/shop"
 )
 
 func loginsWithoutEnd(d *drill) {
-	s := shop.New(d)
-	a := s.StartWith(leanly)
-	quota := size(1_000, 5_000)
-	sale := s.Sale(a.URL, quota)
+	d.stores()
+	a := d.StartWith(leanly)
+	d.sell(size(1_000, 5_000), a)
 	client := d.manyConnections()
 	lasts := span(3*time.Second, 20*time.Second)
 	const perSecond = 50
-	calm := d.flood(client, s, sale, a.URL, "calm", perSecond, span(time.Second, 2*time.Second))
+	calm := d.flood(client, a.URL, "calm", perSecond, span(time.Second, 2*time.Second))
 	before := d.resident(a)
 
-	ended := make(chan struct{})
-	var crowd sync.WaitGroup
 	var mu sync.Mutex
 	counts, most := map[string]int{}, int64(0)
-	for n := range 200 {
-		crowd.Go(func() {
-			ticker := time.NewTicker(100 * time.Millisecond)
-			defer ticker.Stop()
-			for try := 0; ; try++ {
-				select {
-				case <-ended:
-					return
-				case <-ticker.C:
-				}
-				name := []string{"admin", fmt.Sprint("stranger-", n)}[try%2] // one exists, the other does not
-				body := fmt.Appendf(nil, `{"name":%q,"password":"guess number %d"}`, name, try)
-				r, err := ask(d.Context(), client, http.MethodPost, a.URL+"/api/v1/sessions", bytes.NewReader(body), "Content-Type", "application/json")
-				what := fmt.Sprint(r.status, " ", r.code())
-				if err != nil {
-					what = err.Error()
-				} else if wrong := again(r); r.status != http.StatusUnauthorized && wrong != "" {
-					what = wrong
-				}
-				mu.Lock()
-				counts[what]++
-				mu.Unlock()
-			}
-		})
-	}
-	crowd.Go(func() {
-		ticker := time.NewTicker(50 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-ticker.C:
-				most = max(most, d.resident(a))
-			}
+	endGuesses := d.meanwhile(200, 100*time.Millisecond, func(guesser, try int) {
+		name := []string{"admin", fmt.Sprint("stranger-", guesser)}[try%2] // one exists, the other does not
+		body := strings.NewReader(fmt.Sprintf(`{"name":%q,"password":"guess number %d"}`, name, try))
+		r, err := ask(d.Context(), client, http.MethodPost, a.URL+"/api/v1/sessions", body, "Content-Type", "application/json")
+		what := r.String()
+		if err != nil {
+			what = err.Error()
+		} else if wrong := again(r); r.status != http.StatusUnauthorized && wrong != "" {
+			what = wrong
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		counts[what]++
 	})
-	f := d.flood(client, s, sale, a.URL, "buyer", perSecond, lasts)
-	close(ended)
-	crowd.Wait()
+	endLooks := d.meanwhile(1, 50*time.Millisecond, func(int, int) { most = max(most, d.resident(a)) })
+	f := d.flood(client, a.URL, "buyer", perSecond, lasts)
+	endGuesses()
+	endLooks()
 
-	for what := range counts {
-		if what != "401 unauthenticated" && what != "503 unavailable" {
-			d.Errorf("a log-in heard %s, %d times", what, counts[what])
-		}
-	}
-	if counts["401 unauthenticated"] == 0 || counts["503 unavailable"] == 0 {
-		d.Errorf("log-ins heard %v, want both a no and that there are too many", counts)
+	no, tooMany := counts["401 unauthenticated"], counts["503 unavailable"]
+	if no == 0 || tooMany == 0 || len(counts) > 2 {
+		d.Errorf("log-ins heard %v, want both a no and that there are too many, and nothing else", counts)
 	}
 	if len(f.wrong) > 0 || len(f.refused) > 0 || f.skipped > 0 || len(f.accepted) < perSecond*int(lasts.Seconds())/2 {
-		d.Errorf("buyers: %d accepted, %d refused, %d could not be sent; %q", len(f.accepted), len(f.refused), f.skipped, f.wrong[:min(3, len(f.wrong))])
+		d.Errorf("buyers: %d accepted, %d refused, %d could not be sent; %s", len(f.accepted), len(f.refused), f.skipped, some(f.wrong))
 	}
 	was, is := percentile(calm.accepted, 95), percentile(f.accepted, 95)
 	if is > max(10*was, time.Second) {
@@ -85,7 +54,6 @@ func loginsWithoutEnd(d *drill) {
 	if most-before > 192<<20 {
 		d.Errorf("its memory went from %d MiB to %d MiB", before>>20, most>>20)
 	}
-	d.result.Happened = fmt.Sprintf("200 guessers: %d times 401, %d times 503; buyers' p95 %s, before %s; %d MiB, before %d",
-		counts["401 unauthenticated"], counts["503 unavailable"], is.Round(time.Millisecond), was.Round(time.Millisecond), most>>20, before>>20)
-	d.recovered(s, sale, int64(quota), append(calm.attempts, f.attempts...), a.URL)
+	d.finish("200 guessers: %d times 401, %d times 503; buyers' p95 %s, before %s; %d MiB, before %d",
+		no, tooMany, ms(is), ms(was), most>>20, before>>20)
 }

@@ -8,11 +8,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"flashsale/test/kit"
 	"flashsale/test/kit/shop"
 )
 
@@ -77,14 +77,12 @@ func schedule(seed uint64, total, longestPause, longest time.Duration, faults []
 
 // marathonSeed returns the seed of DRILL_SEED, or a new one.
 func marathonSeed(d *drill) uint64 {
-	text, given := os.LookupEnv("DRILL_SEED")
-	if !given || text == "" {
+	text := os.Getenv("DRILL_SEED")
+	if text == "" {
 		return rand.Uint64()
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		d.Fatalf("DRILL_SEED: %v", err)
-	}
+	d.ok(err)
 	return seed
 }
 
@@ -92,164 +90,132 @@ func marathonSeed(d *drill) uint64 {
 // out, another buyer cancels an order, so that the sale stays at its last units.
 func marathon(d *drill) {
 	seed := marathonSeed(d)
-	db, redis := kit.MariaDB(d), kit.Redis(d)
-	s := shop.On(d, db.NewDatabase(d), redis)
+	db := d.ownDatabase()
 	faults := []fault{
 		{"MariaDB", "MariaDB killed", db.Kill, db.Restart},
 		{"MariaDB", "MariaDB frozen", db.Stop, db.Continue},
-		{"Redis", "Redis killed", redis.Kill, redis.Restart},
-		{"Redis", "Redis frozen", redis.Stop, redis.Continue},
-		{"Redis", "Redis wiped", func() { d.tell(d.client(redis), "FLUSHALL") }, func() {}},
+		{"Redis", "Redis killed", d.Redis.Kill, d.Redis.Restart},
+		{"Redis", "Redis frozen", d.Redis.Stop, d.Redis.Continue},
+		{"Redis", "Redis wiped", func() { d.tell(d.client(d.Redis), "FLUSHALL") }, func() {}},
 	}
-	m := &runners{d: d, shop: s, quota: int64(size(400, 4_000))}
+	m := &runners{drill: d}
 	var deaths, cuts []fault
 	for i := range marathonInstances {
-		link := d.proxy(redis.Addr())
+		link := d.proxy(d.Redis.Addr())
 		instance := m.start(i, link.RedisURL())
-		deaths = append(deaths, fault{fmt.Sprint("instance ", i), "an instance killed", func() { instance.Kill() }, func() { instance = m.start(i, link.RedisURL()) }})
+		restart := func() { instance = m.start(i, link.RedisURL()) }
+		deaths = append(deaths, fault{fmt.Sprint("instance ", i), "an instance killed", func() { instance.Kill() }, restart})
 		cuts = append(cuts, fault{fmt.Sprint("link ", i), "an instance cut off from Redis", link.Cut, link.Restore})
 	}
 	faults = slices.Concat(faults, cuts, deaths) // they end in this order: an instance needs all other parts
-	m.sale = s.SaleToPay(m.address(0), int(m.quota), 3600)
+	d.quota = size(400, 4_000)
+	d.sale = d.SaleToPay(m.address(0), d.quota, 3600)
 	episodes := schedule(seed, span(12*time.Second, 10*time.Minute), span(time.Second, 4*time.Second), span(1500*time.Millisecond, 8*time.Second), faults)
 	note := fmt.Sprintf("DRILL_SEED=%d repeats these faults", seed)
 	d.Log(note)
 	progress(note)
 
-	books := d.watch(s, m.sale)
-	load := d.rushAs(s, m.sale, manner{every: marathonPace, to: m.address, then: m.goOn})
+	d.watched = d.watch(d.sale)
+	d.load = d.comes(d.sale, manner{every: marathonPace, to: m.address, then: m.goOn})
 	counts := map[string]int{}
 	for _, e := range episodes {
-		d.pass(e.pause)
+		<-time.After(e.pause)
 		for _, i := range e.faults {
 			counts[faults[i].name]++
-			d.Logf("%s for %s", faults[i].name, e.lasts.Round(time.Millisecond))
+			d.Logf("%s for %s", faults[i].name, ms(e.lasts))
 			faults[i].begin()
 		}
-		d.pass(e.lasts)
+		<-time.After(e.lasts)
 		for _, i := range e.faults {
 			faults[i].end()
 		}
 	}
-	attempts := load.stop()
-	books()
-	d.recovered(s, m.sale, m.quota, attempts, m.address(0), m.address(1), m.address(2))
-	m.check()
-	d.result.Happened = fmt.Sprintf("seed %d; %s; %s; %d cancelled, %d paid", seed, listed(counts), d.tally(attempts), m.count(toCancel), m.count(toPay))
-}
-
-// pass waits for a time of the schedule.
-func (d *drill) pass(t time.Duration) {
-	d.Helper()
-	select {
-	case <-time.After(t):
-	case <-d.Context().Done():
-		d.Fatal(d.Context().Err())
+	all := d.stop()
+	d.urls = []string{m.address(0), m.address(1), m.address(2)}
+	d.finish("seed %d; %s; %s; %d cancelled, %d paid", seed, listed(counts), all, m.count(toCancel), m.count(toPay))
+	orders, err := d.books.orders(d.Context(), d.sale)
+	d.ok(err)
+	if broken := kept(orders, m.deeds); len(broken) > 0 {
+		d.result.Lost += len(broken)
+		d.Errorf("orders are not as they were left: %s", some(broken))
 	}
 }
 
 // listed formats counts, in the order of their names.
 func listed(counts map[string]int) string {
-	text := ""
-	for i, name := range slices.Sorted(maps.Keys(counts)) {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d × %s", counts[name], name)
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[name], name))
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // runners are the buyers of a marathon, and what they do after their purchases.
 type runners struct {
-	d     *drill
-	shop  *shop.Shop
-	sale  string
-	quota int64
-	urls  [marathonInstances]atomic.Pointer[string]
+	*drill
+	addresses [marathonInstances]atomic.Pointer[string]
 
-	mu        sync.Mutex
-	held      []shop.Attempt // confirmed orders that are neither paid nor cancelled, the oldest first
-	confirmed int
-	deeds     []deed
+	mu    sync.Mutex
+	held  []shop.Attempt // confirmed orders that are neither paid nor cancelled, the oldest first
+	sold  int
+	deeds []deed
 }
 
 // start runs an instance and stores its address for the buyers.
 func (m *runners) start(i int, redis string) *shop.Instance {
-	m.d.Helper()
-	instance := m.shop.Start("--redis", redis, "--ack-wait", "800ms")
-	m.urls[i].Store(&instance.URL)
+	m.Helper()
+	instance := m.Start("--redis", redis, "--ack-wait", "800ms")
+	m.addresses[i].Store(&instance.URL)
 	return instance
 }
 
 // address returns the address of a buyer's instance, which may be down.
-func (m *runners) address(buyer int) string { return *m.urls[buyer%marathonInstances].Load() }
+func (m *runners) address(buyer int) string { return *m.addresses[buyer%marathonInstances].Load() }
 
 // goOn is called after each answer. A buyer with an order pays or keeps it. If the sale is sold out, the oldest kept
 // order is cancelled.
 func (m *runners) goOn(a shop.Attempt) {
 	m.mu.Lock()
-	var todo func(order shop.Attempt, url string) (deed, bool)
+	var todo func(order shop.Attempt, url string) deed
 	switch {
 	case a.Confirmed():
-		m.confirmed++
-		if m.confirmed%marathonPays == 0 && int64(m.confirmed/marathonPays) < m.quota/2 {
+		m.sold++
+		if m.sold%marathonPays == 0 && m.sold/marathonPays < m.quota/2 {
 			todo = m.pay
-			break
+		} else {
+			m.held = append(m.held, a)
 		}
-		m.held = append(m.held, a)
 	case a.Code == "sold_out" && len(m.held) > 0:
 		a, m.held = m.held[0], m.held[1:]
-		todo = func(order shop.Attempt, url string) (deed, bool) { return cancelOrder(m.shop, order, url), true }
+		todo = m.cancel
 	}
-	url := m.address(m.confirmed + len(m.deeds))
+	url := m.address(m.sold + len(m.deeds))
 	m.mu.Unlock()
 	if todo == nil {
 		return
 	}
-	it, done := todo(a, url)
-	if !done {
-		return
+	if it := todo(a, url); it.does != "" {
+		m.mu.Lock()
+		m.deeds = append(m.deeds, it)
+		m.mu.Unlock()
+		m.record.add(it.does, it.Attempt)
 	}
-	m.mu.Lock()
-	m.deeds = append(m.deeds, it)
-	m.mu.Unlock()
-	m.d.record.add(it.does, it.Attempt)
 }
 
-// pay pays an order, and returns the provider's callback with its answer. If no payment was started, nothing was paid.
-func (m *runners) pay(order shop.Attempt, url string) (it deed, started bool) {
-	status, doc, err := m.shop.Call(http.MethodPost, url+"/api/v1/orders/"+order.OrderID+"/payments", m.shop.Token(order.User), nil)
-	id, _ := doc["payment_id"].(string)
+// pay pays an order, and returns the provider's callback with its answer. It does nothing if no payment was started.
+func (m *runners) pay(order shop.Attempt, url string) deed {
+	status, doc, err := m.Call(http.MethodPost, url+"/api/v1/orders/"+order.OrderID+"/payments", m.Token(order.User), nil)
+	id := text(doc, "payment_id")
 	if err != nil || status != http.StatusCreated || id == "" {
-		return it, false
+		return deed{}
 	}
 	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
-	status, doc, err = m.shop.Callback(url, id, "txn-"+order.User, shop.PriceCents)
+	status, doc, err = m.Callback(url, id, "txn-"+order.User, shop.PriceCents)
 	a.Answered = time.Now()
 	if err == nil {
-		a.Status = status
-		a.Code, _ = doc["code"].(string)
+		a.Status, a.Code = status, text(doc, "code")
 	}
-	return deed{toPay, a}, true
-}
-
-// check compares the orders with what was done to them.
-func (m *runners) check() {
-	m.d.Helper()
-	books, err := openLedger(m.shop.Database)
-	if err != nil {
-		m.d.Fatal(err)
-	}
-	defer books.close()
-	orders, err := books.orders(m.d.Context(), m.sale)
-	if err != nil {
-		m.d.Fatal(err)
-	}
-	if broken := kept(orders, m.deeds); len(broken) > 0 {
-		m.d.result.Lost += len(broken)
-		m.d.Errorf("orders are not as they were left: %s", some(broken))
-	}
+	return deed{toPay, a}
 }
 
 // count returns the number of such deeds that succeeded.

@@ -159,15 +159,14 @@ func mutate(t *testing.T) (runs []mutationRun) {
 	together(t)
 	t.Run("the engine as it is", func(t *testing.T) {
 		together(t)
-		d := &drill{T: t}
-		if f, err := d.bothWays(shop.Build(t)); err != nil || !f.clean() {
+		if f, err := (&drill{T: t}).bothWays(shop.Build(t)); err != nil || !f.clean() {
 			t.Fatalf("%s: %v", f, err)
 		}
 	})
 	for _, m := range mutations {
 		t.Run(m.change, func(t *testing.T) {
 			together(t)
-			d, b := &drill{T: t}, mutationRun{Change: m.change, Expected: m.expected}
+			b := mutationRun{Change: m.change, Expected: m.expected}
 			defer func() {
 				progress(b.line())
 				if full {
@@ -177,7 +176,7 @@ func mutate(t *testing.T) (runs []mutationRun) {
 			binary := shop.Build(t, "-overlay", overlay(t, m.edits))
 			for run := 1; run <= mutationRuns && !b.Passed; run++ {
 				var err error
-				b.Found, err = d.bothWays(binary)
+				b.Found, err = (&drill{T: t}).bothWays(binary)
 				b.Passed = m.shows(b.Found)
 				t.Logf("run %d: %s: %v", run, b.Found, err)
 			}
@@ -203,47 +202,36 @@ func mutate(t *testing.T) (runs []mutationRun) {
 // overlay writes changed copies of the engine's files, and returns the overlay file for `go build`.
 func overlay(t *testing.T, edits []edit) string {
 	t.Helper()
-	texts := map[string]string{}
-	for _, e := range edits {
-		text, ok := texts[e.file]
-		if !ok {
-			raw, err := os.ReadFile(filepath.Join(shop.Root(), e.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = string(raw)
-		}
-		changed, err := replaceOnce(text, e.before, e.after)
-		if err != nil {
-			t.Fatalf("the engine has changed, and this mutation must follow it: %s %v", e.file, err)
-		}
-		texts[e.file] = changed
-	}
-	folder := t.TempDir()
-	replace := map[string]string{}
-	for file, text := range texts {
-		path := filepath.Join(folder, strings.ReplaceAll(file, "/", "-"))
+	folder, replace := t.TempDir(), map[string]string{}
+	write := func(path, text string) {
+		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		replace[filepath.Join(shop.Root(), file)] = path
+	}
+	for _, e := range edits {
+		source := filepath.Join(shop.Root(), e.file)
+		current, changed := source, filepath.Join(folder, strings.ReplaceAll(e.file, "/", "-"))
+		if _, again := replace[source]; again {
+			current = changed
+		}
+		text, err := os.ReadFile(current)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), e.before); n != 1 {
+			t.Fatalf("the engine has changed, and this mutation must follow it: %s has %q %d times, not once", e.file, e.before, n)
+		}
+		write(changed, strings.Replace(string(text), e.before, e.after, 1))
+		replace[source] = changed
 	}
 	raw, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder, "overlay.json")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(path, string(raw))
 	return path
-}
-
-func replaceOnce(text, before, after string) (string, error) {
-	if n := strings.Count(text, before); n != 1 {
-		return "", fmt.Errorf("has %q %d times, not once", before, n)
-	}
-	return strings.Replace(text, before, after, 1), nil
 }
 
 // mutationRuns bounds the runs on each changed engine. Some changes do harm only if both instances sell the last units at
@@ -259,75 +247,61 @@ const mutationLimit = 2
 // key, and some ask for more than they may have.
 func (d *drill) bothWays(binary string) (findings, error) {
 	d.Helper()
-	s := shop.New(d)
-	s.Binary = binary
-	gated, alone := d.gatedAndAlone(s)
-	groups := size(40, 400)     // groups of buyers for each wipe
-	quota := int64(25 * groups) // the wiped groups buy less than half of it; the last ones ask for more than the rest
-	sale := d.openSale(s, gated.URL, shop.Document{"quota": quota, "limit_per_user": mutationLimit})
-	var attempts []shop.Attempt
+	d.stores()
+	d.Binary = binary
+	gated, alone := d.gatedAndAlone()
+	d.urls = []string{gated.URL, alone.URL}
+	groups := size(40, 400) // groups of buyers for each wipe
+	d.quota = 25 * groups   // the wiped groups buy less than half of it; the last ones ask for more than the rest
+	d.sale = d.saleWith(gated.URL, shop.Document{"quota": d.quota, "limit_per_user": mutationLimit})
 	for wipe := range 2 {
-		attempts = append(attempts, d.send(s, sale, groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() { d.tell(d.client(s.Redis), "FLUSHALL") })...)
-		d.gateThere(s, sale, gated.URL)
+		d.send(groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() { d.tell(d.client(d.Redis), "FLUSHALL") })
+		d.gateThere(d.sale, gated.URL)
 	}
-	attempts = append(attempts, d.send(s, sale, groupsOf(4*groups, "last", gated.URL, alone.URL), nil)...)
-	return d.sellRest(s, sale, terms{quota: quota, limit: mutationLimit, within: recoveryTime}, attempts, gated.URL, alone.URL)
+	d.send(groupsOf(4*groups, "last", gated.URL, alone.URL), func() {})
+	return d.sellRest(d.sale, terms{d.quota, mutationLimit, recoveryTime}, d.attempts)
 }
 
 // groupsOf returns n groups of four buyers: one asks on both instances under one key; one asks for more than a user may
 // have, also on both; and one on each instance asks once. A group may have five units.
 func groupsOf(n int, prefix, gated, alone string) (list []shop.Attempt) {
 	for i := range n {
-		asks := func(kind string, key int, url string) {
-			user := fmt.Sprintf("%s-%s%d", prefix, kind, i)
-			list = append(list, shop.Attempt{User: user, Key: fmt.Sprintf("%s-%d", user, key), URL: url})
+		for _, asks := range []struct {
+			kind string
+			key  int
+			url  string
+		}{
+			{"twice", 1, gated},
+			{"twice", 1, alone},
+			{"greedy", 1, gated},
+			{"greedy", 2, alone},
+			{"greedy", 3, gated},
+			{"modest", 1, gated},
+			{"frugal", 1, alone},
+		} {
+			user := fmt.Sprintf("%s-%s%d", prefix, asks.kind, i)
+			list = append(list, shop.Attempt{User: user, Key: fmt.Sprintf("%s-%d", user, asks.key), URL: asks.url})
 		}
-		asks("twice", 1, gated)
-		asks("twice", 1, alone)
-		asks("greedy", 1, gated)
-		asks("greedy", 2, alone)
-		asks("greedy", 3, gated)
-		asks("modest", 1, gated)
-		asks("frugal", 1, alone)
 	}
 	return list
 }
 
 // send lets buyers buy in the given order, a crowd at once, and calls half when half of them have their answers.
-func (d *drill) send(s *shop.Shop, sale string, attempts []shop.Attempt, half func()) []shop.Attempt {
+func (d *drill) send(attempts []shop.Attempt, half func()) {
 	d.Helper()
-	var next, answered atomic.Int64
-	var buyers sync.WaitGroup
+	var answered atomic.Int64
 	halfway := make(chan struct{})
-	for range crowd {
-		buyers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(attempts)); i = next.Add(1) - 1 {
-				s.Buy(&attempts[i], sale)
-				if answered.Add(1) == int64(len(attempts)/2) {
-					close(halfway)
-				}
+	var buyers sync.WaitGroup
+	buyers.Go(func() {
+		inParallel(crowd, len(attempts), func(i int) {
+			d.Buy(&attempts[i], d.sale)
+			if answered.Add(1) == int64(len(attempts)/2) {
+				close(halfway)
 			}
 		})
-	}
-	<-halfway
-	if half != nil {
-		half()
-	}
-	buyers.Wait()
-	return attempts
-}
-
-// gateThere waits until a sale has a gate.
-func (d *drill) gateThere(s *shop.Shop, sale, url string) {
-	d.Helper()
-	shop.Recovered(d, "the gate is there again", func() error {
-		status, doc, err := s.Call("GET", url+"/api/v1/admin/sales/"+sale+"/audit", s.Operator(url), nil)
-		if err != nil {
-			return err
-		}
-		if gate, _ := doc["gate"].(shop.Document); status != 200 || gate["epoch"] == 0.0 {
-			return fmt.Errorf("status %d: %v", status, doc)
-		}
-		return nil
 	})
+	<-halfway
+	half()
+	buyers.Wait()
+	d.attempts = append(d.attempts, attempts...)
 }

@@ -4,16 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"flashsale/test/kit"
 	"flashsale/test/kit/shop"
@@ -51,410 +45,273 @@ const ackWait = "--ack-wait=800ms"
 // onDisk makes Redis write every command to disk before it answers.
 var onDisk = []string{"--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"}
 
-// units returns a quota that leaves a rest after so many phases.
-func units(phases int) int { return phases*redisPhase + redisRest }
-
-// scene is the start of these rows: a sale, watched books, and a crowd that buys.
-type scene struct {
-	*drill
-	shop  *shop.Shop
-	urls  []string
-	sale  string
-	quota int
-
-	watched  func()
-	load     *load // nil: no crowd
-	attempts []shop.Attempt
-}
-
-// scene makes a sale and waits for the first phase.
-func (d *drill) scene(s *shop.Shop, quota int, instances ...*shop.Instance) *scene {
+// scene starts most of these rows: two instances, and a sale whose quota leaves a rest after so many phases. The first
+// phase is over.
+func (d *drill) scene(phases int, redisArgs ...string) {
 	d.Helper()
-	sc := &scene{drill: d, shop: s, quota: quota}
-	for _, i := range instances {
-		sc.urls = append(sc.urls, i.URL)
-	}
-	sc.sale = s.Sale(sc.urls[0], quota)
-	sc.watched = d.watch(s, sc.sale)
-	sc.resume()
-	sc.phase()
-	return sc
+	d.stores(redisArgs...)
+	d.sceneOf(phases*redisPhase+redisRest, d.Start(ackWait), d.Start(ackWait))
 }
 
-// resume starts a crowd; pause stops it and waits until every buyer has an answer.
-func (sc *scene) resume() { sc.load = sc.rush(sc.shop, sc.sale, sc.urls...) }
-
-func (sc *scene) pause() {
-	if sc.load != nil {
-		sc.attempts = append(sc.attempts, sc.load.stop()...)
-		sc.load = nil
-	}
+func (d *drill) sceneOf(quota int, instances ...*shop.Instance) {
+	d.Helper()
+	d.open(quota, instances...)
+	d.rush()
+	d.phase()
 }
 
 // phase waits until the crowd has redisPhase more answers.
-func (sc *scene) phase() {
-	sc.Helper()
-	sc.load.more(redisPhase, time.Minute)
+func (d *drill) phase() {
+	d.Helper()
+	d.more(redisPhase)
 }
 
-// soFar returns all attempts so far.
-func (sc *scene) soFar() []shop.Attempt {
-	if sc.load == nil {
-		return sc.attempts
-	}
-	return append(slices.Clone(sc.attempts), sc.load.soFar()...)
-}
-
-// trickle lets buyers come slowly for as long as a fault is to last: a crowd would buy all units meanwhile.
-func (sc *scene) trickle(lasts time.Duration) {
-	few := sc.rushAs(sc.shop, sc.sale, manner{every: 50 * time.Millisecond, to: func(buyer int) string { return sc.urls[buyer%len(sc.urls)] }})
+// trickle lets buyers come slowly for as long as a fault is to last: a crowd would buy all units meanwhile. Then the
+// fault ends, and a phase follows.
+func (d *drill) trickle(lasts time.Duration, end func()) {
+	d.Helper()
+	d.pause()
+	d.load = d.comes(d.sale, manner{every: 50 * time.Millisecond, to: inTurn(d.urls...)})
 	<-time.After(lasts)
-	sc.attempts = append(sc.attempts, few.stop()...)
+	d.pause()
+	end()
+	d.rush()
+	d.phase()
 }
 
 // confirmed returns the attempts that were both sent and confirmed between two times.
-func (sc *scene) confirmed(from, to time.Time) (list []shop.Attempt) {
-	for _, a := range sc.soFar() {
-		if a.Confirmed() && a.Invoked.After(from) && a.Answered.Before(to) {
+func (d *drill) confirmed(from, to time.Time) (list []shop.Attempt) {
+	for _, a := range within(d.soFar(), from, to) {
+		if a.Confirmed() {
 			list = append(list, a)
 		}
 	}
 	return list
 }
 
-// askAgain has some buyers who hold an order ask twice more: under its key, which gives the same order, and under
-// another key, which is above their limit.
-func (sc *scene) askAgain(holders []shop.Attempt) {
-	sc.Helper()
+// holdersAskAgain has some buyers who hold an order ask twice more: under its key, which gives the same order, and under
+// another key, which is above their limit. Then a phase follows.
+func (d *drill) holdersAskAgain(holders []shop.Attempt) {
+	d.Helper()
 	if len(holders) == 0 {
-		sc.Fatal("nobody was confirmed on what Redis has lost: the row shows nothing")
+		d.Fatal("nobody was confirmed on what Redis has lost: the row shows nothing")
 	}
-	var asking sync.WaitGroup
-	for i, held := range holders[:min(len(holders), 20)] {
-		asking.Go(func() {
-			same := shop.Attempt{User: held.User, Key: held.Key, URL: sc.urls[i%len(sc.urls)]}
-			sc.shop.Buy(&same, sc.sale)
-			if same.OrderID != held.OrderID {
-				sc.Errorf("%s asked again and was told %d %s %s; the order is %s", held.User, same.Status, same.Code, same.OrderID, held.OrderID)
-			}
-			other := shop.Attempt{User: held.User, Key: "other-" + held.Key, URL: sc.urls[(i+1)%len(sc.urls)]}
-			sc.shop.Buy(&other, sc.sale)
-			for end := time.Now().Add(recoveryTime); other.Code == "unavailable" && time.Now().Before(end); { // there is no gate yet
-				sc.shop.Buy(&other, sc.sale)
-			}
-			if other.Code != "limit_reached" {
-				sc.Errorf("%s asked for more and was told %d %s", held.User, other.Status, other.Code)
-			}
-			sc.record.add(toBuy, same, other)
-		})
-	}
-	asking.Wait()
+	d.pause()
+	inParallel(20, min(len(holders), 20), func(i int) {
+		held, url := holders[i], inTurn(d.urls...)
+		same := d.buy(held.User, held.Key, url(i))
+		if same.OrderID != held.OrderID {
+			d.Errorf("%s asked again and was told %d %s %s; the order is %s", held.User, same.Status, same.Code, same.OrderID, held.OrderID)
+		}
+		other := d.buy(held.User, "other-"+held.Key, url(i+1))
+		for end := time.Now().Add(recoveryTime); other.Code == "unavailable" && time.Now().Before(end); { // there is no gate yet
+			other = d.buy(held.User, other.Key, other.URL)
+		}
+		if other.Code != "limit_reached" {
+			d.Errorf("%s asked for more and was told %d %s", held.User, other.Status, other.Code)
+		}
+		d.record.add(toBuy, same, other)
+	})
+	d.rush()
+	d.phase()
 }
 
-// finish ends rows in which the database was up and units were left: every buyer got 201 or 202, and new buyers buy
-// exactly the rest. detail is added to the report.
-func (sc *scene) finish(detail string) {
-	sc.Helper()
-	sc.nothingElse(http.StatusCreated, http.StatusAccepted)
-	sc.settle(detail)
-}
-
-// nothingElse fails the row if an answer had another status.
-func (sc *scene) nothingElse(statuses ...int) {
-	sc.Helper()
-	sc.pause()
-	others := slices.DeleteFunc(slices.Clone(sc.attempts), func(a shop.Attempt) bool { return slices.Contains(statuses, a.Status) })
-	if len(others) > 0 {
-		sc.Errorf("buyers were told: %s", sc.tally(others))
-	}
-}
-
-// settle ends a row.
-func (sc *scene) settle(detail string) {
-	sc.Helper()
-	sc.pause()
-	sc.watched()
-	slowest := time.Duration(0)
-	for _, a := range sc.attempts {
-		slowest = max(slowest, a.Answered.Sub(a.Invoked))
-	}
+// settle ends these rows. If no answers are given, the database was up and units were left: every buyer got 201 or 202.
+// detail is added to the report.
+func (d *drill) settle(detail string, answers ...string) {
+	d.Helper()
 	if detail != "" {
 		detail += "; "
 	}
-	sc.result.Happened = fmt.Sprintf("%s; %sslowest answer %s", sc.tally(sc.attempts), detail, slowest.Round(10*time.Millisecond))
+	all := d.stop(append(answers, "201", "202")...)
+	longest, _ := slowest(d.attempts)
 	start := time.Now()
-	sc.recovered(sc.shop, sc.sale, int64(sc.quota), sc.attempts, sc.urls...)
+	d.finish("%s; %sslowest answer %s", all, detail, longest.Round(10*time.Millisecond))
 	agreed := time.Since(start)
-	gate, alone := sc.ways()
-	sc.result.Happened += fmt.Sprintf("; %d sold by the gate, %d by the database alone; gates: %s; gate and database agreed after %s",
-		gate, alone, strings.Join(sc.gates(), ", "), agreed.Round(10*time.Millisecond))
+	gate, alone := d.ways()
+	d.result.Happened += fmt.Sprintf("; %d sold by the gate, %d by the database alone; gates: %s; gate and database agreed after %s",
+		gate, alone, strings.Join(d.gates(), ", "), agreed.Round(10*time.Millisecond))
 	if agreed > recoveryTime {
-		sc.Errorf("gate and database agreed after %s", agreed)
+		d.Errorf("gate and database agreed after %s", agreed)
 	}
 }
 
 // ways counts the orders by their source: admitted by the gate, or sold by the database alone.
-func (sc *scene) ways() (gate, alone int) {
-	sc.Helper()
-	sc.ask("SELECT COALESCE(SUM(source = 'stream'), 0), COALESCE(SUM(source = 'database'), 0) FROM orders WHERE sale_id = ?", &gate, &alone)
+func (d *drill) ways() (gate, alone int) {
+	d.Helper()
+	d.ok(d.sql("SELECT COALESCE(SUM(source = 'stream'), 0), COALESCE(SUM(source = 'database'), 0) FROM orders WHERE sale_id = ?",
+		d.sale).Scan(&gate, &alone))
 	return gate, alone
 }
 
 // gates returns the reasons for all gates that the sale has had, in order.
-func (sc *scene) gates() []string {
-	sc.Helper()
+func (d *drill) gates() []string {
+	d.Helper()
 	var reasons string
-	sc.ask("SELECT COALESCE(GROUP_CONCAT(SUBSTRING_INDEX(detail, ': ', -1) ORDER BY id SEPARATOR ', '), '') FROM operations WHERE action = 'install_gate' AND subject = ?", &reasons)
+	d.ok(d.sql(`SELECT COALESCE(GROUP_CONCAT(SUBSTRING_INDEX(detail, ': ', -1) ORDER BY id SEPARATOR ', '), '')
+		FROM operations WHERE action = 'install_gate' AND subject = ?`, d.sale).Scan(&reasons))
 	return strings.Split(reasons, ", ")
 }
 
-// ask reads one row about the sale from the database.
-func (sc *scene) ask(query string, into ...any) {
-	sc.Helper()
-	books, err := openLedger(sc.shop.Database)
-	if err != nil {
-		sc.Fatal(err)
-	}
-	defer books.close()
-	if err := books.db.QueryRowContext(sc.Context(), query, sc.sale).Scan(into...); err != nil {
-		sc.Fatal(err)
-	}
-}
-
-// rebuilt waits until the gate has been replaced, which is recorded a moment after the new gate is open.
-func (sc *scene) rebuilt() {
-	sc.Helper()
-	shop.Recovered(sc, "the gate is replaced", func() error {
-		if gates := sc.gates(); len(gates) < 2 {
-			return fmt.Errorf("gates: %q", gates)
-		}
-		return nil
-	})
-}
-
-// newGate waits until the sale has had more gates than before, also without any buyer.
-func (sc *scene) newGate(before int) {
-	sc.Helper()
-	shop.Recovered(sc, "a new gate", func() error {
-		if gates := sc.gates(); len(gates) == before {
-			return fmt.Errorf("there is none after %q", gates)
-		}
-		return nil
-	})
-}
-
-// client returns a client for a Redis, besides those of the engine, with one connection.
-func (d *drill) client(r *kit.RedisServer) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: r.Addr(), MaxRetries: -1, PoolSize: 1, ReadTimeout: 2 * time.Minute})
-	d.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// tell runs a command that must succeed, and returns its reply.
-func (d *drill) tell(c *redis.Client, command ...any) string {
+// newGate waits until the sale has had more gates than before, which are recorded a moment after they are open.
+func (d *drill) newGate(before int) {
 	d.Helper()
-	reply, err := c.Do(d.Context(), command...).Result()
-	if err != nil {
-		d.Fatalf("%v: %v", command, err)
-	}
-	return fmt.Sprint(reply)
-}
-
-// figure reads one figure of a section of INFO. It returns 0 if the figure is missing, as is a count of errors that
-// have not happened.
-func (d *drill) figure(c *redis.Client, section, name string) int {
-	d.Helper()
-	for line := range strings.Lines(d.tell(c, "INFO", section)) {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
-			n, err := strconv.Atoi(strings.TrimPrefix(text, "count="))
-			if err != nil {
-				d.Fatal(err)
-			}
-			return n
-		}
-	}
-	return 0
+	d.until(time.Minute, "a new gate", func() (bool, error) { return len(d.gates()) > before, nil })
 }
 
 func killedAndEmpty(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	s.Redis.Kill()
-	sc.phase()
-	s.Redis.Restart()
-	sc.phase()
-	sc.finish("")
-	sc.rebuilt()
+	d.scene(3)
+	d.killAndRestart()
 }
 
 func killedAndBack(d *drill) {
-	s := shop.On(d, kit.SharedMariaDB(d).NewDatabase(d), kit.Redis(d, onDisk...))
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	s.Redis.Kill()
-	sc.phase()
-	s.Redis.Restart()
-	sc.phase()
-	sc.finish("")
-	sc.rebuilt()
+	d.scene(3, onDisk...)
+	d.killAndRestart()
+}
+
+func (d *drill) killAndRestart() {
+	d.Redis.Kill()
+	d.phase()
+	d.Redis.Restart()
+	d.phase()
+	d.settle("")
+	d.newGate(1)
 }
 
 // appended returns the file to which Redis appends its commands, and its size.
-func (d *drill) appended(r *kit.RedisServer) (path string, bytes int64) {
+func (d *drill) appended() (path string, bytes int64) {
 	d.Helper()
-	files, err := filepath.Glob(filepath.Join(r.Dir(), "appendonlydir", "*.incr.aof"))
+	files, err := filepath.Glob(filepath.Join(d.Redis.Dir(), "appendonlydir", "*.incr.aof"))
 	if err != nil || len(files) != 1 {
 		d.Fatalf("the AOF is %q, %v", files, err)
 	}
 	info, err := os.Stat(files[0])
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.ok(err)
 	return files[0], info.Size()
 }
 
 // killAndCut kills Redis, truncates its AOF a few bytes after the size kept, in the middle of a command, and restarts
 // it.
-func (d *drill) killAndCut(r *kit.RedisServer, kept int64) (lost string) {
+func (d *drill) killAndCut(kept int64) (lost string) {
 	d.Helper()
-	r.Kill()
-	path, had := d.appended(r)
+	d.Redis.Kill()
+	path, had := d.appended()
 	const torn = 9 // bytes of the first lost command
 	if had <= kept+torn {
 		d.Fatalf("the AOF had %d bytes and has %d: nothing to cut", kept, had)
 	}
-	if err := os.Truncate(path, kept+torn); err != nil {
-		d.Fatal(err)
-	}
-	r.Restart()
+	d.ok(os.Truncate(path, kept+torn))
+	d.Redis.Restart()
 	return fmt.Sprintf("%d of %d bytes of the AOF cut", had-kept-torn, had)
 }
 
 func tailLost(d *drill) {
-	s := shop.On(d, kit.SharedMariaDB(d).NewDatabase(d), kit.Redis(d, onDisk...))
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	_, kept := d.appended(s.Redis)
+	d.scene(3, onDisk...)
+	_, kept := d.appended()
 	from := time.Now()
-	sc.phase()
+	d.phase()
 	to := time.Now()
-	cut := d.killAndCut(s.Redis, kept)
-	forgotten := sc.confirmed(from, to)
-	sc.pause()
-	sc.askAgain(forgotten)
-	sc.resume()
-	sc.phase()
-	sc.finish(fmt.Sprintf("%s, on which %d were confirmed", cut, len(forgotten)))
-	sc.rebuilt()
+	cut := d.killAndCut(kept)
+	forgotten := d.confirmed(from, to)
+	d.holdersAskAgain(forgotten)
+	d.settle(fmt.Sprintf("%s, on which %d were confirmed", cut, len(forgotten)))
+	d.newGate(1)
 }
 
 func tailLostInSilence(d *drill) {
-	s := shop.On(d, kit.SharedMariaDB(d).NewDatabase(d), kit.Redis(d, onDisk...))
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	sc.pause()
-	s.Audited(sc.urls[0], sc.sale)
-	_, kept := d.appended(s.Redis)
+	d.scene(3, onDisk...)
+	d.pause()
+	d.Audited(d.urls[0], d.sale)
+	_, kept := d.appended()
 	from := time.Now()
-	sc.resume()
-	sc.phase()
-	sc.pause()
-	s.Audited(sc.urls[0], sc.sale)
-	before := len(sc.gates())
-	cut := d.killAndCut(s.Redis, kept)
+	d.rush()
+	d.phase()
+	d.pause()
+	d.Audited(d.urls[0], d.sale)
+	before := len(d.gates())
+	cut := d.killAndCut(kept)
 	to := time.Now()
-	sc.newGate(before)
+	d.newGate(before)
 	found := time.Since(to)
-	s.Audited(sc.urls[0], sc.sale)
-	forgotten := sc.confirmed(from, to)
-	sc.askAgain(forgotten)
-	sc.resume()
-	sc.phase()
-	sc.finish(fmt.Sprintf("%s, on which %d were confirmed; found and repaired in %s", cut, len(forgotten), found.Round(10*time.Millisecond)))
+	d.Audited(d.urls[0], d.sale)
+	forgotten := d.confirmed(from, to)
+	d.holdersAskAgain(forgotten)
+	d.settle(fmt.Sprintf("%s, on which %d were confirmed; found and repaired in %s", cut, len(forgotten), found.Round(10*time.Millisecond)))
 }
 
 func staleReplica(d *drill) {
-	primary := kit.Redis(d, "--repl-diskless-sync-delay", "0")
-	link, front := d.proxy(primary.Addr()), d.proxy(primary.Addr())
-	host, port, err := net.SplitHostPort(link.Addr())
-	if err != nil {
-		d.Fatal(err)
-	}
+	d.stores("--repl-diskless-sync-delay", "0")
+	link, front := d.proxy(d.Redis.Addr()), d.proxy(d.Redis.Addr())
+	host, port, err := net.SplitHostPort(link.addr)
+	d.ok(err)
 	replica := kit.Redis(d, "--replicaof", host, port)
-	s := shop.On(d, kit.SharedMariaDB(d).NewDatabase(d), primary)
 	to := d.client(replica)
-	shop.Recovered(d, "the replica follows", func() error {
-		if info := d.tell(to, "INFO", "replication"); !strings.Contains(info, "master_link_status:up") {
-			return fmt.Errorf("%s", info)
-		}
-		return nil
+	d.until(time.Minute, "the replica follows", func() (bool, error) {
+		return strings.Contains(d.tell(to, "INFO", "replication"), "master_link_status:up"), nil
 	})
-	sc := d.scene(s, units(3), s.Start(ackWait, "--redis", front.RedisURL()), s.Start(ackWait, "--redis", front.RedisURL()))
+	d.sceneOf(3*redisPhase+redisRest, d.Start(ackWait, "--redis", front.RedisURL()), d.Start(ackWait, "--redis", front.RedisURL()))
 	link.Cut()
 	cut := time.Now()
-	sc.phase()
+	d.phase()
 	killed := time.Now()
-	primary.Kill()
+	d.Redis.Kill()
 	d.tell(to, "REPLICAOF", "NO", "ONE")
 	front.Point(replica.Addr())
-	forgotten := sc.confirmed(cut, killed)
-	sc.pause()
-	sc.askAgain(forgotten)
-	sc.resume()
-	sc.phase()
-	sc.finish(fmt.Sprintf("%d were confirmed on what the replica has never heard of", len(forgotten)))
-	sc.rebuilt()
+	forgotten := d.confirmed(cut, killed)
+	d.holdersAskAgain(forgotten)
+	d.settle(fmt.Sprintf("%d were confirmed on what the replica has never heard of", len(forgotten)))
+	d.newGate(1)
 }
 
 func flushedAll(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(4), s.Start(ackWait), s.Start(ackWait))
-	to := d.client(s.Redis)
+	d.scene(4)
+	to := d.client(d.Redis)
 	for range 2 {
-		before := len(sc.gates())
+		before := len(d.gates())
 		d.tell(to, "FLUSHALL")
-		sc.phase()
-		sc.pause()
-		sc.newGate(before)
-		sc.resume()
+		d.phase()
+		d.pause()
+		d.newGate(before)
+		d.rush()
 	}
-	sc.phase()
-	sc.finish("")
+	d.phase()
+	d.settle("")
 }
 
 func flushedScripts(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	to := d.client(s.Redis)
+	d.scene(3)
+	to := d.client(d.Redis)
 	const times = 20
 	for range times {
 		d.tell(to, "SCRIPT", "FLUSH")
-		sc.load.more(2*redisPhase/times, time.Minute)
+		d.more(2 * redisPhase / times)
 	}
 	loaded := d.figure(to, "errorstats", "errorstat_NOSCRIPT")
-	sc.finish(fmt.Sprintf("%d calls met no script", loaded))
+	d.settle(fmt.Sprintf("%d calls met no script", loaded))
 	if loaded < times {
 		d.Errorf("%d flushes, but only %d calls met no script", times, loaded)
 	}
-	if gate, alone := sc.ways(); len(sc.gates()) != 1 || alone > gate/100 {
-		d.Errorf("it was noticed: %d sold by the gate, %d by the database alone; gates: %q", gate, alone, sc.gates())
+	if gate, alone := d.ways(); len(d.gates()) != 1 || alone > gate/100 {
+		d.Errorf("it was noticed: %d sold by the gate, %d by the database alone; gates: %q", gate, alone, d.gates())
 	}
 }
 
 func oneCutOff(d *drill) {
-	s := shop.New(d)
-	link := d.proxy(s.Redis.Addr())
-	near, far := s.Start(ackWait), s.Start(ackWait, "--redis", link.RedisURL())
-	sc := d.scene(s, units(3), near, far)
+	d.stores()
+	link := d.proxy(d.Redis.Addr())
+	near, far := d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
+	d.sceneOf(3*redisPhase+redisRest, near, far)
 	from := time.Now()
 	link.Cut()
-	sc.phase()
+	d.phase()
 	sold := map[string]int{}
-	for _, a := range sc.confirmed(from, time.Now()) {
+	for _, a := range d.confirmed(from, time.Now()) {
 		sold[a.URL]++
 	}
 	link.Restore()
-	sc.phase()
+	d.phase()
 	// The instance without Redis may lose too many races against the other one.
-	sc.nothingElse(http.StatusCreated, http.StatusAccepted, http.StatusServiceUnavailable)
-	sc.settle(fmt.Sprintf("meanwhile %d were confirmed by the one with Redis, %d by the other", sold[near.URL], sold[far.URL]))
+	d.settle(fmt.Sprintf("meanwhile %d were confirmed by the one with Redis, %d by the other", sold[near.URL], sold[far.URL]), "503 unavailable")
 	if sold[near.URL] == 0 || sold[far.URL] == 0 {
 		d.Errorf("not both have sold: %v", sold)
 	}
@@ -462,130 +319,121 @@ func oneCutOff(d *drill) {
 
 // oneCutOffToTheEnd sells to the last unit. The gate has too many units, since the other instance sells without it.
 func oneCutOffToTheEnd(d *drill) {
-	s := shop.New(d)
-	link := d.proxy(s.Redis.Addr())
-	near, far := s.Start(ackWait), s.Start(ackWait, "--redis", link.RedisURL())
-	sc := d.scene(s, 3*redisPhase, near, far)
+	d.stores()
+	link := d.proxy(d.Redis.Addr())
+	near, far := d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
+	d.sceneOf(3*redisPhase, near, far)
 	link.Cut()
 	// A buyer with a request key gets a refusal only where the gate can be asked.
 	for told := map[string]bool{}; len(told) < 2 && !d.Failed(); {
-		sc.phase()
-		for _, a := range sc.load.soFar() {
+		d.phase()
+		for _, a := range d.soFar() {
 			if a.URL == near.URL && a.Code == "sold_out" || a.URL == far.URL && a.Code == "unavailable" {
 				told[a.URL] = true
 			}
 		}
 	}
 	link.Restore()
-	sc.phase()
-	sc.nothingElse(http.StatusCreated, http.StatusAccepted, http.StatusConflict, http.StatusServiceUnavailable)
-	sc.settle(fmt.Sprintf("%d units", sc.quota))
+	d.phase()
+	d.settle(fmt.Sprintf("%d units", d.quota), "409 sold_out", "503 unavailable")
 }
 
 func repliesLost(d *drill) {
-	s := shop.New(d)
-	link := d.proxy(s.Redis.Addr())
-	sc := d.scene(s, units(5), s.Start(ackWait, "--redis", link.RedisURL()), s.Start(ackWait, "--redis", link.RedisURL()))
-	whole := sc.watchGate()
+	d.stores()
+	link := d.proxy(d.Redis.Addr())
+	d.sceneOf(5*redisPhase+redisRest, d.Start(ackWait, "--redis", link.RedisURL()), d.Start(ackWait, "--redis", link.RedisURL()))
+	whole := d.watchGate()
 	times := size(30, 200)
 	for range times { // one at a time: the client repeats the call, and the script meets its own effects
 		link.LoseReplyTo("evalsha", 1)
-		sc.load.more(redisPhase/times, time.Minute)
+		d.more(redisPhase / times)
 	}
 	broken := link.Lost()
 	for range 2 {
 		link.LoseReplies()
-		sc.phase()
+		d.phase()
 		link.Restore()
 	}
 	silent := link.Lost() - broken
-	sc.phase()
+	d.phase()
 	whole()
-	sc.finish(fmt.Sprintf("%d replies lost with their connections, %d in silence", broken, silent))
+	d.settle(fmt.Sprintf("%d replies lost with their connections, %d in silence", broken, silent))
 	if broken == 0 || silent == 0 {
 		d.Error("no reply was lost: the row shows nothing")
 	}
 }
 
 func stopped(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	whole := sc.watchGate()
+	d.scene(3)
+	whole := d.watchGate()
 	over := time.Now().Add(span(4*time.Second, 10*time.Second))
-	s.Redis.Stop()
-	sc.phase()
-	sc.pause()
-	sc.trickle(time.Until(over))
-	s.Redis.Continue()
-	sc.resume()
-	sc.phase()
+	d.Redis.Stop()
+	d.phase()
+	d.trickle(time.Until(over), d.Redis.Continue)
 	whole()
-	sc.finish("")
+	d.settle("")
 }
 
 func outOfMemory(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(4), s.Start(ackWait), s.Start(ackWait))
-	whole := sc.watchGate()
-	to := d.client(s.Redis)
+	d.scene(4)
+	whole := d.watchGate()
+	to := d.client(d.Redis)
 	// At first some commands still fit into the memory, then none does.
-	d.tell(to, "CONFIG", "SET", "maxmemory", d.figure(to, "memory", "used_memory"))
-	sc.phase()
-	d.tell(to, "CONFIG", "SET", "maxmemory", d.figure(to, "memory", "used_memory")/2)
-	sc.phase()
+	for _, share := range []int{1, 2} {
+		d.tell(to, "CONFIG", "SET", "maxmemory", d.figure(to, "memory", "used_memory")/share)
+		d.phase()
+	}
 	refused := d.figure(to, "errorstats", "errorstat_OOM")
 	d.tell(to, "CONFIG", "SET", "maxmemory", 0)
-	sc.phase()
+	d.phase()
 	whole()
-	sc.finish(fmt.Sprintf("%d commands refused for want of memory", refused))
+	d.settle(fmt.Sprintf("%d commands refused for want of memory", refused))
+	d.shown(refused)
+}
+
+// shown fails a row whose fault Redis did not notice.
+func (d *drill) shown(refused int) {
+	d.Helper()
 	if refused == 0 {
-		d.Error("there was memory enough: the row shows nothing")
+		d.Error("Redis has refused nothing: the row shows nothing")
 	}
 }
 
 func busy(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	whole := sc.watchGate()
-	to, loop := d.client(s.Redis), d.client(s.Redis)
+	d.scene(3)
+	whole := d.watchGate()
+	to, loop := d.client(d.Redis), d.client(d.Redis)
 	d.tell(to, "CONFIG", "SET", "busy-reply-threshold", 50)
 	ended := make(chan error, 1)
 	go func() { ended <- loop.Do(context.WithoutCancel(d.Context()), "EVAL", "while true do end", 0).Err() }()
-	sc.phase()
-	sc.pause()
-	sc.trickle(span(time.Second, 5*time.Second))
-	d.tell(to, "SCRIPT", "KILL")
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
-		d.Errorf("the script ended with %v", err)
-	}
-	refused := d.figure(to, "errorstats", "errorstat_BUSY")
-	sc.resume()
-	sc.phase()
+	d.phase()
+	refused := 0
+	d.trickle(span(time.Second, 5*time.Second), func() {
+		d.tell(to, "SCRIPT", "KILL")
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+			d.Errorf("the script ended with %v", err)
+		}
+		refused = d.figure(to, "errorstats", "errorstat_BUSY")
+	})
 	whole()
-	sc.finish(fmt.Sprintf("%d commands refused as busy", refused))
-	if refused == 0 {
-		d.Error("Redis was never busy: the row shows nothing")
-	}
+	d.settle(fmt.Sprintf("%d commands refused as busy", refused))
+	d.shown(refused)
 }
 
 func fewClients(d *drill) {
-	s := shop.New(d)
-	sc := d.scene(s, units(3), s.Start(ackWait), s.Start(ackWait))
-	to := d.client(s.Redis)
+	d.scene(3)
+	to := d.client(d.Redis)
 	d.tell(to, "CONFIG", "SET", "maxclients", 3)
 	d.tell(to, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	d.tell(to, "CLIENT", "KILL", "TYPE", "pubsub")
-	sc.phase()
-	sc.pause()
-	sc.trickle(span(time.Second, 5*time.Second))
-	refused := d.figure(to, "stats", "rejected_connections")
-	d.tell(to, "CONFIG", "SET", "maxclients", 10_000)
-	sc.resume()
-	sc.phase()
-	sc.finish(fmt.Sprintf("%d connections refused", refused))
-	if refused == 0 {
-		d.Error("there was room for all: the row shows nothing")
-	}
+	d.phase()
+	refused := 0
+	d.trickle(span(time.Second, 5*time.Second), func() {
+		refused = d.figure(to, "stats", "rejected_connections")
+		d.tell(to, "CONFIG", "SET", "maxclients", 10_000)
+	})
+	d.settle(fmt.Sprintf("%d connections refused", refused))
+	d.shown(refused)
 }
 
 // wholeness reads a gate at one instant: units left, in flight, entries of the stream, and fields of the hash of users.
@@ -597,40 +445,30 @@ return {tonumber(gate[1]), tonumber(gate[2]), redis.call('XLEN', KEYS[2]), redis
 // watchGate checks the gate until the returned function is called. That function fails the row if an admit or an
 // acknowledgement was ever half done: every unit is left or belongs to a user, and every unit in flight has an entry.
 // Each buyer must buy one unit.
-func (sc *scene) watchGate() (end func()) {
-	sc.Helper()
-	c := sc.client(sc.shop.Redis)
-	key := func(name string) string { return "fs:{" + sc.sale + "}:" + name }
-	ctx, cancel := context.WithCancel(sc.Context())
+func (d *drill) watchGate() (end func()) {
+	d.Helper()
+	client := d.client(d.Redis)
+	keys := []string{gateKey(d.sale, "gate"), gateKey(d.sale, "stream"), gateKey(d.sale, "units")}
 	looks, wrong := 0, ""
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		for wrong == "" {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			v, err := c.Eval(ctx, wholeness, []string{key("gate"), key("stream"), key("units")}).Int64Slice()
-			if err != nil { // no gate, or no answer from Redis
-				continue
-			}
-			looks++
-			// One field of the users' hash is a mark of the gate, not a user.
-			if left, inflight, stream, users := v[0], v[1], v[2], v[3]-1; left+users != int64(sc.quota) || inflight != stream {
-				wrong = fmt.Sprintf("%d left and %d with users, of %d; %d in flight in %d entries", left, users, sc.quota, inflight, stream)
-			}
+	ctx, cancel := context.WithCancel(d.Context())
+	stop := d.meanwhile(1, 20*time.Millisecond, func(int, int) {
+		v, err := client.Eval(ctx, wholeness, keys).Int64Slice()
+		if err != nil { // no gate, or no answer from Redis
+			return
 		}
-	}()
+		looks++
+		// One field of the users' hash is a mark of the gate, not a user.
+		left, inflight, stream, users := v[0], v[1], v[2], v[3]-1
+		if wrong == "" && (left+users != int64(d.quota) || inflight != stream) {
+			wrong = fmt.Sprintf("%d left and %d with users, of %d; %d in flight in %d entries", left, users, d.quota, inflight, stream)
+		}
+	})
 	return func() {
-		sc.Helper()
+		d.Helper()
 		cancel()
-		<-done
+		stop()
 		if wrong != "" || looks == 0 {
-			sc.Errorf("the gate, looked at %d times: %s", looks, wrong)
+			d.Errorf("the gate, looked at %d times: %s", looks, wrong)
 		}
 	}
 }

@@ -59,19 +59,14 @@ const reportPath = "../../docs/drill.md"
 // report writes the tables to the document, between its marks.
 func report(t *testing.T, results []result, runs []mutationRun, took time.Duration) {
 	t.Helper()
-	page, err := os.ReadFile(reportPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s/%s, %d cores, %s, %s.\n\n", time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
-		took.Round(time.Minute), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), strings.Join(versions(t), ", "))
-	text, err := between(string(page), head+resultsTable(results)+"\n"+mutationsTable(runs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(reportPath, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s, %s.\n\n", now(), took.Round(time.Minute), machine(), strings.Join(versions(t), ", "))
+	enclose(t, "drill", head+resultsTable(results)+"\n"+mutationsTable(runs))
+}
+
+func now() string { return time.Now().UTC().Format("2 January 2006, 15:04 UTC") }
+
+func machine() string {
+	return fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
 // reportRepairs writes how long gates stayed wrong after each kind of death. It writes nothing if a row has failed, or
@@ -94,39 +89,32 @@ func reportRepairs(t *testing.T, results []result) {
 		return
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Run by `make repairs REPEAT=%d` on %s: %s/%s, %d cores, %s.\n\n", repeats, time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Fprintf(&b, "Run by `make repairs REPEAT=%d` on %s: %s.\n\n", repeats, now(), machine())
 	fmt.Fprint(&b, "| death | times | median | longest |\n|---|---:|---:|---:|\n")
 	for _, fault := range order {
 		list := repairs[fault]
 		slices.Sort(list)
 		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(fault), len(list), list[len(list)/2].Round(10*time.Millisecond), list[len(list)-1].Round(10*time.Millisecond))
 	}
+	enclose(t, "repairs", b.String())
+}
+
+// enclose writes a text to the document, between the marks of a name.
+func enclose(t *testing.T, name, text string) {
+	t.Helper()
 	page, err := os.ReadFile(reportPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := enclosed(string(page), "repairs", b.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(reportPath, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// between replaces the text between the marks that enclose the tables of a whole run.
-func between(page, text string) (string, error) { return enclosed(page, "drill", text) }
-
-// enclosed replaces the text between the marks of a name. It returns an error if a mark is missing.
-func enclosed(page, name, text string) (string, error) {
 	beginMark, endMark := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
-	before, rest, begins := strings.Cut(page, beginMark)
+	before, rest, begins := strings.Cut(string(page), beginMark)
 	_, after, ends := strings.Cut(rest, endMark)
 	if !begins || !ends {
-		return "", fmt.Errorf("%s has no marks of %s", reportPath, name)
+		t.Fatalf("%s has no marks of %s", reportPath, name)
 	}
-	return before + beginMark + "\n" + text + "\n" + endMark + after, nil
+	if err := os.WriteFile(reportPath, []byte(before+beginMark+"\n"+text+"\n"+endMark+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func resultsTable(results []result) string {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"flashsale/test/kit"
 	"flashsale/test/kit/shop"
 )
 
@@ -26,62 +25,52 @@ const (
 )
 
 func largeGate(d *drill) {
-	db := kit.MariaDB(d, "--innodb-buffer-pool-size=1G", "--innodb-max-dirty-pages-pct=0") // settings for so many orders
-	s := shop.On(d, db.NewDatabase(d), kit.Redis(d))
-	collecting := []string{"GOGC=100"} // at the engine's 400 the garbage of one log-in would count for the rebuild
-	instances := []*shop.Instance{s.StartWith(collecting), s.StartWith(collecting)}
-	urls := []string{instances[0].URL, instances[1].URL}
+	d.ownDatabase("--innodb-buffer-pool-size=1G", "--innodb-max-dirty-pages-pct=0") // settings for so many orders
+	collecting := []string{"GOGC=100"}                                              // at the engine's 400 the garbage of one log-in would count for the rebuild
+	instances := []*shop.Instance{d.StartWith(collecting), d.StartWith(collecting)}
 	orders, rest := size(20_000, 1_000_000), 20
-	sale := s.Sale(urls[0], orders+rest)
-	books, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer books.close()
-	d.gateThere(s, sale, urls[0])
+	d.sell(orders+rest, instances...)
+	d.gateThere(d.sale, d.urls[0])
 	// All units but the rest belong to orders of one unit each; some buyers have another, cancelled order.
-	const insert = `INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash, created_at_ms, expires_at_ms)
-		SELECT CONCAT('%[1]s', LPAD(seq, 32, '%[2]s')), '%[1]s', CONCAT('buyer-', seq), 1, 100, 'CNY', '%[3]s', 'stream', 1, CONCAT('%[2]s', seq), REPEAT('0', 32), seq, %[4]d FROM seq_%[5]d_to_%[6]d`
+	const insert = `INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
+		request_key, request_hash, created_at_ms, expires_at_ms)
+		SELECT CONCAT('%[1]s', LPAD(seq, 32, '%[2]s')), '%[1]s', CONCAT('buyer-', seq), 1, 100, 'CNY', '%[3]s', 'stream', 1,
+		CONCAT('%[2]s', seq), REPEAT('0', 32), seq, %[4]d FROM seq_%[5]d_to_%[6]d`
 	const atOnce = 20_000
 	for from := 1; from <= orders; from += atOnce {
 		to := from + atOnce - 1
-		d.execute(books.db,
-			fmt.Sprintf(insert, sale, "A", "pending", time.Now().Add(time.Hour).UnixMilli(), from, to),
-			fmt.Sprintf(insert, sale, "B", "cancelled", 0, from, from+atOnce/10-1),
-			fmt.Sprintf("INSERT INTO buyers (sale_id, user_id, units) SELECT '%s', CONCAT('buyer-', seq), 1 FROM seq_%d_to_%d", sale, from, to))
+		d.execute(d.books.db,
+			fmt.Sprintf(insert, d.sale, "A", "pending", time.Now().Add(time.Hour).UnixMilli(), from, to),
+			fmt.Sprintf(insert, d.sale, "B", "cancelled", 0, from, from+atOnce/10-1),
+			fmt.Sprintf("INSERT INTO buyers (sale_id, user_id, units) SELECT '%s', CONCAT('buyer-', seq), 1 FROM seq_%d_to_%d", d.sale, from, to))
 	}
-	d.until(2*time.Minute, "what was written is on the disk", func() (dirty bool, err error) {
-		var name string
-		var pages int
-		err = books.db.QueryRowContext(d.Context(), "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'").Scan(&name, &pages)
-		return pages < 1000, err
+	d.until(2*time.Minute, "what was written is on the disk", func() (bool, error) {
+		dirty, err := d.status(d.books.db, "Innodb_buffer_pool_pages_dirty")
+		return dirty < 1000, err
 	})
-	d.execute(books.db, fmt.Sprintf("UPDATE stock SET available = available - %[1]d, held = held + %[1]d, version = version + 1 WHERE sale_id = '%[2]s'", orders, sale))
-	client := d.client(s.Redis)
+	d.execute(d.books.db, fmt.Sprintf(
+		"UPDATE stock SET available = available - %[1]d, held = held + %[1]d, version = version + 1 WHERE sale_id = '%[2]s'", orders, d.sale))
+	client, gate := d.client(d.Redis), gateKey(d.sale, "gate")
 	d.tell(client, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(int(gatePause.Microseconds())))
 
 	var told []string
-	for _, spoil := range [][]any{{"FLUSHALL", "ASYNC"}, {"HINCRBY", "fs:{" + sale + "}:gate", "left", "3"}} {
-		d.gateThere(s, sale, urls[0])
+	for _, spoil := range [][]any{{"FLUSHALL", "ASYNC"}, {"HINCRBY", gate, "left", "3"}} {
+		d.gateThere(d.sale, d.urls[0])
 		d.tell(client, "SLOWLOG", "RESET")
 		before := make([]int64, len(instances))
 		for i, instance := range instances {
 			before[i] = d.resident(instance)
-			if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", instance.PID()), []byte("5"), 0); err != nil { // resets VmHWM
-				d.Fatal(err)
-			}
+			d.ok(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", instance.PID()), []byte("5"), 0)) // resets VmHWM
 		}
-		epoch := number(d.tell(client, "HGET", "fs:{"+sale+"}:gate", "epoch"))
+		epoch := number(d.tell(client, "HGET", gate, "epoch"))
 		d.tell(client, spoil...)
-		took := d.replaced(client, sale, epoch)
+		took := d.replaced(client, epoch)
 		more := int64(0)
 		for i, instance := range instances {
 			more = max(more, d.memory(instance, "VmHWM")-before[i])
 		}
 		slow, err := client.SlowLogGet(d.Context(), 100).Result()
-		if err != nil {
-			d.Fatal(err)
-		}
+		d.ok(err)
 		longest := time.Duration(0)
 		for _, entry := range slow {
 			longest = max(longest, entry.Duration)
@@ -89,16 +78,17 @@ func largeGate(d *drill) {
 		if timed && (took > gateTime || more > gateMemory || longest > gatePause) {
 			d.Errorf("%s: %s, %d MiB more, a command of Redis took %s", spoil[0], took, more>>20, longest)
 		}
-		told = append(told, fmt.Sprintf("after %s not open for %s, %d MiB more, commands of Redis %s", spoil[0], took.Round(10*time.Millisecond), more>>20, atMost(longest)))
-		d.repaired(s, sale, time.Now())
+		told = append(told, fmt.Sprintf("after %s not open for %s, %d MiB more, commands of Redis %s",
+			spoil[0], took.Round(10*time.Millisecond), more>>20, atMost(longest)))
+		d.repaired(time.Now())
 	}
 	d.result.Happened = fmt.Sprintf("%d orders, %d of them cancelled. %s", orders+orders/10, orders/10, strings.Join(told, "; "))
-	s.Audited(urls[1], sale)
-	s.AuditCommand()
-	if sold := s.Rush(sale, "late", 2*rest, nil, urls...); shop.Tally(sold)["201 "] != rest {
+	d.Audited(d.urls[1], d.sale)
+	d.AuditCommand()
+	if sold := d.Rush(d.sale, "late", 2*rest, nil, d.urls...); shop.Tally(sold)["201 "] != rest {
 		d.Errorf("%d were left, and sold are %v", rest, shop.Tally(sold))
 	}
-	if left := s.Books(sale).Stock.Available; left != 0 {
+	if left := d.Books(d.sale).Stock.Available; left != 0 {
 		d.Errorf("%d are left", left)
 	}
 }
@@ -111,11 +101,11 @@ func atMost(longest time.Duration) string {
 }
 
 // replaced waits until the gate has a newer epoch, and returns how long it was not open.
-func (d *drill) replaced(client *redis.Client, sale string, than int) time.Duration {
+func (d *drill) replaced(client *redis.Client, than int) time.Duration {
 	d.Helper()
 	var closed, opened time.Time
 	d.until(2*time.Minute, "the gate is replaced", func() (bool, error) {
-		fields, err := client.HMGet(d.Context(), "fs:{"+sale+"}:gate", "open", "epoch").Result()
+		fields, err := client.HMGet(d.Context(), gateKey(d.sale, "gate"), "open", "epoch").Result()
 		if err != nil {
 			return false, err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -26,8 +25,14 @@ const (
 // hoard is a set of connections that send little or nothing, and how long each of them lived.
 type hoard struct {
 	what  string
+	n     int
+	first string        // what each connection sends when it is open
+	drip  string        // what it sends each second
+	least time.Duration // the server cuts no connection before
+	most  time.Duration // the server has cut every connection
+
+	mu    sync.Mutex
 	lives []time.Duration // of the connections that the server cut
-	kept  int             // connections that the server did not cut within the patience
 	err   error
 	done  chan struct{}
 }
@@ -35,46 +40,33 @@ type hoard struct {
 // dialers is how many connections are opened at once, because a listener's backlog is small.
 const dialers = 64
 
-// hoard opens n connections to an address, sends first on each, and then drip each second, until the server cuts the
-// connection or patience is over. It calls opened when all connections are open.
-func (d *drill) hoard(what string, n int, address, first, drip string, patience time.Duration, opened func()) *hoard {
-	h := &hoard{what: what, done: make(chan struct{})}
-	var mu sync.Mutex
-	var all, dialled sync.WaitGroup
-	dialled.Add(n)
-	slots := make(chan struct{}, dialers)
-	for range n {
+// open opens the connections, and keeps each until the server cuts it or h.most is over. It returns when all are open.
+func (h *hoard) open(d *drill, address string) {
+	h.done = make(chan struct{})
+	var all sync.WaitGroup
+	inParallel(dialers, h.n, func(int) {
+		dialer := net.Dialer{Timeout: 10 * time.Second}
+		conn, err := dialer.DialContext(d.Context(), "tcp", address)
+		if err != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.err = errors.Join(h.err, err)
+			return
+		}
 		all.Go(func() {
-			slots <- struct{}{}
-			dialer := net.Dialer{Timeout: 10 * time.Second}
-			conn, err := dialer.DialContext(d.Context(), "tcp", address)
-			<-slots
-			dialled.Done()
+			defer func() { _ = conn.Close() }()
 			start := time.Now()
-			cut := false
-			if err == nil {
-				cut = sit(conn, first, drip, start.Add(patience))
-				_ = conn.Close()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				h.err = errors.Join(h.err, err)
-			case cut:
+			if cut := sit(conn, h.first, h.drip, start.Add(h.most)); cut {
+				h.mu.Lock()
+				defer h.mu.Unlock()
 				h.lives = append(h.lives, time.Since(start))
-			default:
-				h.kept++
 			}
 		})
-	}
+	})
 	go func() {
 		defer close(h.done)
-		dialled.Wait()
-		opened()
 		all.Wait()
 	}()
-	return h
 }
 
 // sit keeps a connection open and reports whether the other side has cut it.
@@ -97,74 +89,74 @@ func sit(conn net.Conn, first, drip string, until time.Time) bool {
 	return false
 }
 
-// cut checks that every connection of a hoard was cut, and none before least.
-func (d *drill) cut(h *hoard, least, most time.Duration) {
+// cut checks that every connection of a hoard was cut, in time and not too early.
+func (d *drill) cut(h *hoard) {
 	d.Helper()
 	<-h.done
-	if h.err != nil || h.kept > 0 {
-		d.Errorf("%s: %d were not cut in %s (%v)", h.what, h.kept, most, h.err)
+	if h.err != nil || len(h.lives) != h.n || slices.Min(h.lives) < h.least {
+		d.Errorf("%s: %d of %d were cut in %s, the first after %s, the time-out is %s (%v)",
+			h.what, len(h.lives), h.n, h.most, percentile(h.lives, 0), h.least, h.err)
 	}
-	if len(h.lives) == 0 {
-		return
-	}
-	if shortest := slices.Min(h.lives); shortest < least {
-		d.Errorf("%s: one was cut after %s, the time-out is %s", h.what, shortest, least)
-	}
-	d.Logf("%s: %d cut after %s to %s", h.what, len(h.lives), slices.Min(h.lives).Round(time.Millisecond), slices.Max(h.lives).Round(time.Millisecond))
+	d.Logf("%s: %d cut after %s to %s", h.what, len(h.lives), ms(percentile(h.lives, 0)), ms(percentile(h.lives, 100)))
 }
 
 func slowAndIdle(d *drill) {
 	slow, idle := size(50, 500), size(1_000, 10_000)
 	d.openFiles(uint64(2*slow + idle + 1_000))
-	s := shop.New(d)
-	a := s.StartWith(leanly)
-	quota := size(500, 2_000)
-	sale := s.Sale(a.URL, quota)
-	address := strings.TrimPrefix(a.URL, "http://")
-	calm := s.Rush(sale, "calm", 100, nil, a.URL)
-	_, usual := slowest(calm)
+	d.stores()
+	a := d.StartWith(leanly)
+	d.sell(size(500, 2_000), a)
+	d.attempts = d.Rush(d.sale, "calm", 100, nil, a.URL)
+	_, usual := slowest(d.attempts)
 	before := d.resident(a)
 
+	// The server may start to count a moment before the client.
+	const request = " HTTP/1.1\r\nHost: shop\r\n"
+	headers := &hoard{
+		what: "slow headers", n: slow, first: "GET /api/v1/time" + request, drip: "X-More: and more\r\n",
+		least: headersCut - time.Second, most: headersCut + cutSlack,
+	}
+	bodies := &hoard{
+		what: "slow bodies", n: slow, drip: " ", least: headersCut, most: bodyCut + cutSlack,
+		first: "POST /api/v1/users" + request + "Content-Type: application/json\r\nContent-Length: 4000\r\n\r\n{",
+	}
+	silent := &hoard{what: "silent", n: idle / 2, least: headersCut - time.Second, most: headersCut + cutSlack}
+	kept := &hoard{
+		what: "idle after a request", n: idle - idle/2, first: "GET /healthz" + request + "\r\n",
+		least: idleCut - time.Second, most: span(bodyCut, idleCut+cutSlack),
+	}
 	var opened sync.WaitGroup
-	opened.Add(4)
-	headers := d.hoard("slow headers", slow, address, "GET /api/v1/time HTTP/1.1\r\nHost: shop\r\n", "X-More: and more\r\n", headersCut+cutSlack, opened.Done)
-	bodies := d.hoard("slow bodies", slow, address, "POST /api/v1/users HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n{", " ", bodyCut+cutSlack, opened.Done)
-	silent := d.hoard("silent", idle/2, address, "", "", headersCut+cutSlack, opened.Done)
-	kept := d.hoard("idle after a request", idle-idle/2, address, "GET /healthz HTTP/1.1\r\nHost: shop\r\n\r\n", "", span(bodyCut, idleCut+cutSlack), opened.Done)
+	for _, h := range []*hoard{headers, bodies, silent, kept} {
+		opened.Go(func() { h.open(d, strings.TrimPrefix(a.URL, "http://")) })
+	}
 	opened.Wait()
 	held := d.resident(a)
 
-	attempts := calm
-	var waits []time.Duration
+	var visitors []shop.Attempt
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for round, sitting := 0, true; sitting; round++ {
-		for _, at := range s.Rush(sale, fmt.Sprintf("visitor%d", round), 20, nil, a.URL) {
-			if at.Status != http.StatusCreated && at.Code != "sold_out" {
-				d.Errorf("%s was told %d %s", at.User, at.Status, at.Code)
-			}
-			attempts, waits = append(attempts, at), append(waits, at.Answered.Sub(at.Invoked))
-		}
+		visitors = append(visitors, d.Rush(d.sale, fmt.Sprintf("visitor%d", round), 20, nil, a.URL)...)
 		select {
 		case <-bodies.done:
 			sitting = false
 		case <-ticker.C:
 		}
 	}
-	// The server may start to count a moment before the client.
-	d.cut(headers, headersCut-time.Second, headersCut+cutSlack)
-	d.cut(silent, headersCut-time.Second, headersCut+cutSlack)
-	d.cut(bodies, headersCut, bodyCut+cutSlack)
-	if full {
-		d.cut(kept, idleCut-time.Second, idleCut+cutSlack)
-	} else if <-kept.done; kept.kept != idle-idle/2 {
-		d.Errorf("%d of %d that had made a request were cut before %s", len(kept.lives), idle-idle/2, idleCut)
+	d.told(visitors, "201", "409 sold_out")
+	d.attempts = append(d.attempts, visitors...)
+	for _, h := range []*hoard{headers, silent, bodies} {
+		d.cut(h)
 	}
-	p99 := percentile(waits, 99)
+	if full {
+		d.cut(kept)
+	} else if <-kept.done; len(kept.lives) > 0 || kept.err != nil {
+		d.Errorf("%d of %d that had made a request were cut before %s (%v)", len(kept.lives), kept.n, idleCut, kept.err)
+	}
+	_, p99 := slowest(visitors)
 	if p99 > max(2*time.Second, 5*usual) {
 		d.Errorf("the slowest of a hundred visitors waited %s, and %s before", p99, usual)
 	}
-	d.result.Happened = fmt.Sprintf("%d slow and %d idle connections held %d MiB; meanwhile %d visitors were served, 99 of 100 within %s",
-		2*slow, idle, (held-before)>>20, len(attempts), p99.Round(time.Millisecond))
-	d.recovered(s, sale, int64(quota), attempts, a.URL)
+	d.finish("%d slow and %d idle connections held %d MiB; meanwhile %d visitors were served, 99 of 100 within %s",
+		2*slow, idle, (held-before)>>20, len(d.attempts), ms(p99))
 }

@@ -2,17 +2,14 @@ package fault
 
 import (
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,16 +38,17 @@ var foldedKeys = []string{
 }
 
 func strangeTexts(d *drill) {
-	s := shop.New(d)
-	a := s.Start()
-	quota := len(folded) + 50
-	sale, keysSale := s.Sale(a.URL, quota), d.openSale(s, a.URL, shop.Document{"limit_per_user": len(foldedKeys)})
+	d.stores()
+	a := d.Start()
+	d.sell(len(folded)+50, a)
+	keysSale := d.saleWith(a.URL, shop.Document{"limit_per_user": len(foldedKeys)})
 	client := d.manyConnections()
 	refused, literal := 0, 0
 
 	// Users: a token with an invalid user id is refused.
 	for _, text := range slices.Concat(strange, folded) {
-		token := signedToken(sha256.New, `{"alg":"HS256","typ":"JWT"}`, claimsOf(d, text, "buyer", time.Now().Add(time.Hour)), shop.Secret)
+		claims := claimsOf(text, "buyer", time.Now().Add(time.Hour))
+		token := signedToken(sha256.New, `{"alg":"HS256","typ":"JWT"}`, claims, shop.Secret)
 		r := d.called(client, http.MethodGet, a.URL+"/api/v1/orders", token, "")
 		want := http.StatusUnauthorized
 		if model.ValidUserID(text) {
@@ -69,23 +67,22 @@ func strangeTexts(d *drill) {
 	bought := func(sale, user, key string) shop.Attempt {
 		d.Helper()
 		at := shop.Attempt{User: user, Key: key, URL: a.URL}
-		r, err := knock(d.Context(), client, s, &at, sale)
+		r, err := d.knock(client, &at, sale)
 		if err != nil || r.status != http.StatusCreated {
 			d.Fatalf("%q under the key %q: %d %s %v", user, key, r.status, r.body, err)
 		}
 		return at
 	}
-	orders := map[string][]shop.Attempt{}
+	ofKeys := []shop.Attempt{}
 	for _, user := range folded {
-		orders[sale] = append(orders[sale], bought(sale, user, "key"))
+		d.attempts = append(d.attempts, bought(d.sale, user, "key"))
 	}
 	for _, key := range foldedKeys {
-		orders[keysSale] = append(orders[keysSale], bought(keysSale, "keys", key))
+		ofKeys = append(ofKeys, bought(keysSale, "keys", key))
 	}
-	seen := map[string]shop.Attempt{}
 	repeat := func(where string) {
 		d.Helper()
-		for sale, attempts := range orders {
+		for sale, attempts := range map[string][]shop.Attempt{d.sale: d.attempts, keysSale: ofKeys} {
 			for _, at := range attempts {
 				if same := bought(sale, at.User, at.Key); same.OrderID != at.OrderID {
 					d.Errorf("%s: %q under %q has %s and %s", where, at.User, at.Key, at.OrderID, same.OrderID)
@@ -93,7 +90,8 @@ func strangeTexts(d *drill) {
 			}
 		}
 	}
-	for _, at := range slices.Concat(orders[sale], orders[keysSale]) {
+	seen := map[string]shop.Attempt{}
+	for _, at := range slices.Concat(d.attempts, ofKeys) {
 		if other, ok := seen[at.OrderID]; ok {
 			d.Errorf("%q under %q and %q under %q have the order %s", at.User, at.Key, other.User, other.Key, at.OrderID)
 		}
@@ -105,18 +103,16 @@ func strangeTexts(d *drill) {
 		if !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.Contains(key, "\n") {
 			continue // a valid key, or one that would be two lines
 		}
-		if status := d.rawKey(a, s, sale, key); status != http.StatusBadRequest {
+		request := fmt.Sprintf("POST /api/v1/sales/%s/%s/orders HTTP/1.0\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 14\r\nIdempotency-Key: x%sx\r\n\r\n{\"quantity\":1}",
+			d.sale, pathOf(shop.Secret, time.Now(), "reader", d.sale, time.Hour), d.Token("reader"), key)
+		if status := d.raw(a.URL, request); status != http.StatusBadRequest {
 			d.Errorf("the key %q: %d, want 400", key, status)
 		}
 		refused++
 	}
 
 	// Sales: the operator's texts are returned unchanged, in JSON, in the page and from the database, or are refused.
-	books, err := openLedger(s.Database)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer func() { _ = books.db.Close() }()
 	for _, text := range strange {
 		titled := false
 		for _, fields := range [][]string{{"title", "description"}, {"description"}, {"image_url"}, {"currency"}} {
@@ -128,36 +124,30 @@ func strangeTexts(d *drill) {
 				changes[field] = text
 			}
 			body, err := json.Marshal(saleOf(changes))
-			if err != nil {
-				d.Fatal(err)
-			}
-			r := d.called(client, http.MethodPost, a.URL+"/api/v1/admin/sales", s.Operator(a.URL), string(body))
-			if r.status == http.StatusBadRequest && r.code() == "bad_request" {
+			d.ok(err)
+			r := d.called(client, http.MethodPost, a.URL+"/api/v1/admin/sales", d.Operator(a.URL), string(body))
+			if r.String() == "400 bad_request" {
 				refused++
 				continue
 			}
 			literal++
-			d.literally(client, s, books.db, a.URL, fields, text, r)
+			d.literally(client, a.URL, fields, text, r)
 			titled = titled || len(fields) > 1
 		}
 	}
 
 	// Ids in a URL, queries and names: not found, or refused.
-	refused += d.inURLs(client, s, a.URL, sale)
+	refused += d.inURLs(client, a.URL)
 	for _, text := range strange {
 		if plainName(text) {
 			continue
 		}
-		name, err := json.Marshal(text)
-		if err != nil {
-			d.Fatal(err)
-		}
-		if r := d.called(client, http.MethodPost, a.URL+"/api/v1/users", "", fmt.Sprintf(`{"name":%s,"password":"correct horse"}`, name)); r.status != http.StatusBadRequest {
+		if r := d.account(client, a.URL+"/api/v1/users", text, "correct horse"); r.status != http.StatusBadRequest {
 			d.Errorf("the name %q: %d %s", text, r.status, r.body)
 		}
 		refused++
 	}
-	for _, id := range []string{strings.ToLower(sale), sale + " ", sale + "%20", sale + "\x00"} {
+	for _, id := range []string{strings.ToLower(d.sale), d.sale + " ", d.sale + "%20", d.sale + "\x00"} {
 		if r := d.called(client, http.MethodGet, a.URL+"/api/v1/sales/"+url.PathEscape(id), "", ""); r.status != http.StatusNotFound {
 			d.Errorf("sale %q: %d", id, r.status)
 		}
@@ -165,23 +155,22 @@ func strangeTexts(d *drill) {
 	d.accounts(client, a.URL)
 
 	// Both stores hold the same users and orders, and the database alone finds the same order for each.
-	for _, id := range []string{sale, keysSale} {
-		s.Audited(a.URL, id)
-		d.storesAgree(s, books.db, id)
+	for _, id := range []string{d.sale, keysSale} {
+		d.Audited(a.URL, id)
+		d.storesAgree(id)
 	}
-	s.Redis.Kill()
+	d.Redis.Kill()
 	repeat("without Redis")
-	s.Redis.Restart()
-	d.result.Happened = fmt.Sprintf("%d texts taken literally, %d refused; %d users and %d keys that look alike are as many orders, in both stores",
+	d.Redis.Restart()
+	d.finish("%d texts taken literally, %d refused; %d users and %d keys that look alike are as many orders, in both stores",
 		literal, refused, len(folded), len(foldedKeys))
-	d.recovered(s, sale, int64(quota), orders[sale], a.URL)
 }
 
 // inURLs puts each text in the place of an id, a path or a query, and returns the number of these requests, all
 // refused.
-func (d *drill) inURLs(client *http.Client, s *shop.Shop, address, sale string) (refused int) {
+func (d *drill) inURLs(client *http.Client, address string) (refused int) {
 	d.Helper()
-	good := pathOf(shop.Secret, time.Now(), "reader", sale, time.Hour)
+	good := pathOf(shop.Secret, time.Now(), "reader", d.sale, time.Hour)
 	var readers sync.WaitGroup // all at once, because a request for an unknown sale waits for a look for new sales
 	for _, text := range strange {
 		if text == "" || strings.Contains(text, "/") {
@@ -195,7 +184,7 @@ func (d *drill) inURLs(client *http.Client, s *shop.Shop, address, sale string) 
 			{http.MethodGet, "/sales/" + in, 404},
 			{http.MethodPost, "/sales/" + in + "/path", 404},
 			{http.MethodPost, "/sales/" + in + "/" + good + "/orders", 403},
-			{http.MethodPost, "/sales/" + sale + "/" + in + "/orders", 403},
+			{http.MethodPost, "/sales/" + d.sale + "/" + in + "/orders", 403},
 			{http.MethodGet, "/orders/" + in, 404},
 			{http.MethodDelete, "/orders/" + in, 404},
 			{http.MethodPost, "/orders/" + in + "/payments", 404},
@@ -206,7 +195,7 @@ func (d *drill) inURLs(client *http.Client, s *shop.Shop, address, sale string) 
 		readers.Go(func() {
 			for _, tc := range tests {
 				r, err := ask(d.Context(), client, tc.method, address+"/api/v1"+tc.path, strings.NewReader(`{"quantity":1}`),
-					"Authorization", "Bearer "+s.Token("reader"), "Content-Type", "application/json")
+					"Authorization", "Bearer "+d.Token("reader"), "Content-Type", "application/json")
 				if err != nil || r.status != tc.want {
 					d.Errorf("%s %q: %d %.100s %v, want %d", tc.method, tc.path, r.status, r.body, err, tc.want)
 				}
@@ -223,42 +212,18 @@ func plainName(name string) bool {
 	return len(name) >= 3 && len(name) <= 32 && strings.Trim(name, letters) == ""
 }
 
-// rawKey sends a request key as raw bytes, since Go's client refuses some keys, and returns the answer's status.
-func (d *drill) rawKey(i *shop.Instance, s *shop.Shop, sale, key string) int {
-	d.Helper()
-	conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", strings.TrimPrefix(i.URL, "http://"))
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	request := fmt.Sprintf("POST /api/v1/sales/%s/%s/orders HTTP/1.0\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 14\r\nIdempotency-Key: x%sx\r\n\r\n{\"quantity\":1}",
-		sale, pathOf(shop.Secret, time.Now(), "reader", sale, time.Hour), s.Token("reader"), key)
-	if _, err := io.WriteString(conn, request); err != nil {
-		d.Fatal(err)
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(recoveryTime))
-	answer, _ := io.ReadAll(conn) // the connection may be cut after a refusal
-	if len(answer) < len("HTTP/1.0 400") {
-		d.Fatalf("the key %q: the answer is %q", key, answer)
-	}
-	status, _ := strconv.Atoi(string(answer[9:12]))
-	return status
-}
-
 // literally checks that a sale shows a text exactly as entered.
-func (d *drill) literally(client *http.Client, s *shop.Shop, db *sql.DB, address string, fields []string, text string, made reply) {
+func (d *drill) literally(client *http.Client, address string, fields []string, text string, made reply) {
 	d.Helper()
 	var doc shop.Document
 	if err := json.Unmarshal(made.body, &doc); err != nil || made.status != http.StatusCreated {
 		d.Fatalf("%s %q: %d %s %v", fields, text, made.status, made.body, err)
 	}
 	id, _ := doc["id"].(string)
-	shown := s.Must(http.StatusOK, http.MethodGet, address+"/api/v1/sales/"+id, "", nil)
+	shown := d.Must(http.StatusOK, http.MethodGet, address+"/api/v1/sales/"+id, "", nil)
 	for _, field := range fields {
 		var kept string
-		if err := db.QueryRowContext(d.Context(), "SELECT "+field+" FROM sales WHERE id = ?", id).Scan(&kept); err != nil {
-			d.Fatal(err)
-		}
+		d.ok(d.sql("SELECT "+field+" FROM sales WHERE id = ?", id).Scan(&kept))
 		if doc[field] != text || shown[field] != text || kept != text {
 			d.Errorf("%s %q became %q, %q and, in the database, %q", field, text, doc[field], shown[field], kept)
 		}
@@ -280,20 +245,20 @@ func (d *drill) literally(client *http.Client, s *shop.Shop, db *sql.DB, address
 	}
 }
 
+// account sends a name and a password.
+func (d *drill) account(client *http.Client, address, name, password string) reply {
+	d.Helper()
+	body, err := json.Marshal(shop.Document{"name": name, "password": password})
+	d.ok(err)
+	return d.called(client, http.MethodPost, address, "", string(body))
+}
+
 // accounts checks that names that differ by case are two accounts, and that every byte of a password counts.
 func (d *drill) accounts(client *http.Client, address string) {
 	d.Helper()
-	call := func(path, name, password string) reply {
-		d.Helper()
-		body, err := json.Marshal(shop.Document{"name": name, "password": password})
-		if err != nil {
-			d.Fatal(err)
-		}
-		return d.called(client, http.MethodPost, address+"/api/v1"+path, "", string(body))
-	}
 	const secret = "pässwörd\x00🍵' --"
 	for _, name := range []string{"carol", "Carol"} {
-		if r := call("/users", name, secret+name); r.status != http.StatusCreated {
+		if r := d.account(client, address+"/api/v1/users", name, secret+name); r.status != http.StatusCreated {
 			d.Errorf("the account %q: %d %s", name, r.status, r.body)
 		}
 	}
@@ -311,54 +276,39 @@ func (d *drill) accounts(client *http.Client, address string) {
 		{"carol ", secret + "carol", 401},
 		{"' OR '1'='1", secret, 401},
 	} {
-		if r := call("/sessions", tc.name, tc.password); r.status != tc.want {
+		if r := d.account(client, address+"/api/v1/sessions", tc.name, tc.password); r.status != tc.want {
 			d.Errorf("%q with %q: %d, want %d", tc.name, tc.password, r.status, tc.want)
 		}
 	}
 	for _, name := range []string{"Admin", "ADMIN"} {
-		if r := call("/users", name, secret); r.status != http.StatusConflict {
+		if r := d.account(client, address+"/api/v1/users", name, secret); r.status != http.StatusConflict {
 			d.Errorf("a second operator %q: %d", name, r.status)
 		}
 	}
 }
 
 // storesAgree compares a sale's users and orders in Redis with those in the database.
-func (d *drill) storesAgree(s *shop.Shop, db *sql.DB, sale string) {
+func (d *drill) storesAgree(sale string) {
 	d.Helper()
-	client := d.client(s.Redis)
+	client := d.client(d.Redis)
 	for key, query := range map[string]string{
 		"units": "SELECT user_id, units FROM buyers WHERE sale_id = ? AND units > 0",
 		"ids":   "SELECT id, CONCAT(quantity, ':', request_hash) FROM orders WHERE sale_id = ?",
 	} {
-		atGate, err := client.HGetAll(d.Context(), "fs:{"+sale+"}:"+key).Result()
-		if err != nil {
-			d.Fatal(err)
-		}
+		atGate, err := client.HGetAll(d.Context(), gateKey(sale, key)).Result()
+		d.ok(err)
 		delete(atGate, "") // a mark of the gate, which belongs to no user
-		if kept := d.pairs(db, query, sale); len(kept) == 0 || !maps.Equal(atGate, kept) {
+		rows, err := d.books.db.QueryContext(d.Context(), query, sale)
+		d.ok(err)
+		kept := map[string]string{}
+		for rows.Next() {
+			var name, value string
+			d.ok(rows.Scan(&name, &value))
+			kept[name] = value
+		}
+		d.ok(errors.Join(rows.Err(), rows.Close()))
+		if len(kept) == 0 || !maps.Equal(atGate, kept) {
 			d.Errorf("%s of %s: Redis has %v, the database %v", key, sale, atGate, kept)
 		}
 	}
-}
-
-// pairs reads rows of two texts into a map.
-func (d *drill) pairs(db *sql.DB, query string, args ...any) map[string]string {
-	d.Helper()
-	rows, err := db.QueryContext(d.Context(), query, args...)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	found := map[string]string{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			d.Fatal(err)
-		}
-		found[name] = value
-	}
-	if err := rows.Err(); err != nil {
-		d.Fatal(err)
-	}
-	return found
 }

@@ -1,0 +1,457 @@
+package fault
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/test/kit"
+	"flashsale/test/kit/shop"
+)
+
+const (
+	// fast is how soon a buyer gets 503 or 202 while the database is down, on a machine that has other work.
+	fast = 5 * time.Second
+	// feltTries bounds the polls for the first sign of a fault.
+	feltTries = 100
+)
+
+// drill is a running row: its stores and instances, its sale, and what its buyers did and were told.
+type drill struct {
+	*testing.T
+	*shop.Shop
+	result result
+	record record
+
+	books    *ledger
+	sale     string
+	quota    int
+	urls     []string       // of the instances that sell
+	load     *load          // nil: nobody comes
+	attempts []shop.Attempt // of all loads that were stopped, and of other buyers that the row has added
+	watched  func() string  // ends the watch over the books, see watch; nil: nobody watches
+}
+
+// on makes the row's shop on these stores.
+func (d *drill) on(database string, redis *kit.RedisServer) {
+	d.Helper()
+	d.Shop = shop.On(d, database, redis)
+	d.books = openLedger(d, database)
+}
+
+// stores makes the row's shop on a database in the shared MariaDB, and a Redis of its own.
+func (d *drill) stores(redisArgs ...string) {
+	d.Helper()
+	d.on(kit.SharedMariaDB(d).NewDatabase(d), kit.Redis(d, redisArgs...))
+}
+
+// ownDatabase makes the row's shop on servers of its own.
+func (d *drill) ownDatabase(args ...string) *kit.MariaDBServer {
+	d.Helper()
+	db := kit.MariaDB(d, args...)
+	d.on(db.NewDatabase(d), kit.Redis(d))
+	return db
+}
+
+// databaseURL returns the parts of the database's URL.
+func (d *drill) databaseURL() *url.URL {
+	d.Helper()
+	u, err := url.Parse(d.Database)
+	d.ok(err)
+	return u
+}
+
+// sell makes a sale, which these instances sell.
+func (d *drill) sell(quota int, instances ...*shop.Instance) {
+	d.Helper()
+	for _, i := range instances {
+		d.urls = append(d.urls, i.URL)
+	}
+	d.quota, d.sale = quota, d.Sale(d.urls[0], quota)
+}
+
+// open makes a sale, which these instances sell, and watches its books until stop.
+func (d *drill) open(quota int, instances ...*shop.Instance) {
+	d.Helper()
+	d.sell(quota, instances...)
+	d.watched = d.watch(d.sale)
+}
+
+// saleOf returns the operator's request for a sale of a thousand units, one for each user, with changes.
+func saleOf(changes shop.Document) shop.Document {
+	body := shop.Document{
+		"title": "drill", "price_cents": shop.PriceCents, "quota": 1_000, "limit_per_user": 1, "pay_timeout_seconds": 600,
+		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339),
+		"ends_at":   time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+	}
+	maps.Copy(body, changes)
+	return body
+}
+
+// saleWith makes a sale through the operator's API, with changes to saleOf's defaults, and returns its id.
+func (d *drill) saleWith(url string, changes shop.Document) string {
+	d.Helper()
+	return text(d.Must(http.StatusCreated, http.MethodPost, url+"/api/v1/admin/sales", d.Operator(url), saleOf(changes)), "id")
+}
+
+// gatedAndAlone starts an instance that sells through the gate, and one that has lost Redis and sells from the database
+// alone. So a fault of the database meets both ways of selling. --ack-wait is short, so that no buyer waits long for an
+// order that doesn't come.
+func (d *drill) gatedAndAlone(args ...string) (gated, alone *shop.Instance) {
+	d.Helper()
+	args = append(args, "--ack-wait", "300ms")
+	down := kit.Redis(d)
+	gated = d.Start(args...)
+	alone = d.Start(append(args, "--redis", down.URL())...)
+	down.Kill()
+	return gated, alone
+}
+
+// retire stops an instance. The row goes on with the others.
+func (d *drill) retire(i *shop.Instance) {
+	d.Helper()
+	i.Stop()
+	d.urls = slices.DeleteFunc(d.urls, func(url string) bool { return url == i.URL })
+}
+
+// rush starts a crowd at the sale, spread over the instances at these addresses, or over all that sell.
+func (d *drill) rush(urls ...string) {
+	if len(urls) == 0 {
+		urls = slices.Clone(d.urls)
+	}
+	d.load = d.comes(d.sale, manner{to: inTurn(urls...)})
+}
+
+// more waits until so many more attempts have ended, with any answer.
+func (d *drill) more(answers int) {
+	d.Helper()
+	d.load.more(answers)
+}
+
+// pause stops the crowd and waits until every buyer has an answer.
+func (d *drill) pause() {
+	if d.load != nil {
+		d.attempts = append(d.attempts, d.load.stop()...)
+		d.load = nil
+	}
+}
+
+// soFar returns all attempts so far.
+func (d *drill) soFar() []shop.Attempt {
+	if d.load == nil {
+		return d.attempts
+	}
+	return append(slices.Clone(d.attempts), d.load.soFar()...)
+}
+
+// since returns the attempts that were both sent and answered after a time.
+func (d *drill) since(from time.Time) []shop.Attempt { return within(d.soFar(), from, time.Now()) }
+
+// stop ends the crowd and the watch over the books, which were never wrong. If answers are given, every buyer of the row
+// got one of them. It returns how often each answer came.
+func (d *drill) stop(answers ...string) string {
+	d.Helper()
+	d.pause()
+	if d.watched != nil {
+		if wrong := d.watched(); wrong != "" {
+			d.Errorf("while the fault lasted: %s", wrong)
+			d.result.Over++
+		}
+	}
+	if len(answers) > 0 {
+		d.told(d.attempts, answers...)
+	}
+	return tally(d.attempts)
+}
+
+// finish ends a row once the fault is over: it describes what happened and checks that the sale recovers.
+func (d *drill) finish(format string, args ...any) {
+	d.Helper()
+	d.pause()
+	d.result.Happened = fmt.Sprintf(format, args...)
+	d.recovered(d.sale, d.quota, d.attempts)
+}
+
+// told fails the row if a buyer got any other answer than these.
+func (d *drill) told(attempts []shop.Attempt, answers ...string) {
+	d.Helper()
+	for answer, n := range shop.Tally(attempts) {
+		if !slices.Contains(answers, strings.TrimSpace(answer)) {
+			d.Errorf("%d × %q, want only %q", n, answer, answers)
+		}
+	}
+}
+
+// tally formats the counts of the answers for the report, the most frequent first.
+func tally(attempts []shop.Attempt) string {
+	counts := shop.Tally(attempts)
+	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
+	})
+	for i, k := range keys {
+		keys[i] = fmt.Sprintf("%d × %s", counts[k], cmp.Or(strings.TrimPrefix(strings.TrimSpace(k), "0"), "no answer"))
+	}
+	return strings.Join(keys, ", ")
+}
+
+// within returns the attempts that were both sent and answered between two times.
+func within(attempts []shop.Attempt, from, to time.Time) []shop.Attempt {
+	return slices.DeleteFunc(slices.Clone(attempts), func(a shop.Attempt) bool {
+		return a.Invoked.Before(from) || a.Answered.After(to)
+	})
+}
+
+// slowest returns the longest wait for an answer, and the 99th percentile of the waits.
+func slowest(attempts []shop.Attempt) (longest, p99 time.Duration) {
+	var waits []time.Duration
+	for _, a := range attempts {
+		waits = append(waits, a.Answered.Sub(a.Invoked))
+	}
+	return percentile(waits, 100), percentile(waits, 99)
+}
+
+// percentile returns the time within which so many of a hundred were answered.
+func percentile(times []time.Duration, percent int) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[min(len(times)*percent/100, len(times)-1)]
+}
+
+func TestSlowest(t *testing.T) {
+	start := time.Now()
+	var attempts []shop.Attempt
+	for i := range 200 {
+		attempts = append(attempts, shop.Attempt{Invoked: start, Answered: start.Add(time.Duration(i) * time.Millisecond)})
+	}
+	if longest, p99 := slowest(attempts); longest != 199*time.Millisecond || p99 != 198*time.Millisecond {
+		t.Errorf("longest %s, p99 %s", longest, p99)
+	}
+	if got := within(attempts, start, start.Add(9*time.Millisecond)); len(got) != 10 {
+		t.Errorf("%d were answered within 9 ms, want 10", len(got))
+	}
+}
+
+// ms rounds a time for the report.
+func ms(t time.Duration) time.Duration { return t.Round(time.Millisecond) }
+
+// text returns a text field of a document, or "".
+func text(doc shop.Document, field string) string {
+	value, _ := doc[field].(string)
+	return value
+}
+
+// ok fails the row after an error.
+func (d *drill) ok(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// until polls the function there until it returns true without an error. It fails the row after most.
+func (d *drill) until(most time.Duration, what string, there func() (bool, error)) {
+	d.Helper()
+	deadline := time.Now().Add(most)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		ok, err := there()
+		if ok && err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			d.Fatalf("%s: not within %s: %v", what, most, err)
+		}
+		<-ticker.C
+	}
+}
+
+// inParallel calls do with each number below n, at most so many at once.
+func inParallel(atOnce, n int, do func(i int)) {
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range min(atOnce, n) {
+		work.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// meanwhile lets some workers call do again and again, each once in a period, until the returned function is called.
+func (d *drill) meanwhile(workers int, period time.Duration, do func(worker, round int)) (end func()) {
+	ctx, cancel := context.WithCancel(d.Context())
+	var work sync.WaitGroup
+	for worker := range workers {
+		work.Go(func() {
+			ticker := time.NewTicker(period)
+			defer ticker.Stop()
+			for round := 0; ; round++ {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+					do(worker, round)
+				}
+			}
+		})
+	}
+	end = sync.OnceFunc(func() {
+		cancel()
+		work.Wait()
+	})
+	d.Cleanup(end)
+	return end
+}
+
+// sql reads one row from the database.
+func (d *drill) sql(query string, args ...any) *sql.Row {
+	return d.books.db.QueryRowContext(d.Context(), query, args...)
+}
+
+// count reads one number from the database.
+func (d *drill) count(query string, args ...any) (n int, err error) {
+	err = d.sql(query, args...).Scan(&n)
+	return n, err
+}
+
+// execute runs statements that have to succeed.
+func (d *drill) execute(db *sql.DB, statements ...string) {
+	d.Helper()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(d.Context(), statement); err != nil {
+			d.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// status reads a counter of a MariaDB server.
+func (d *drill) status(db *sql.DB, name string) (n int, err error) {
+	err = db.QueryRowContext(d.Context(), "SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &n)
+	return n, err
+}
+
+// whileLocked locks the stock row of a sale while do runs.
+func (d *drill) whileLocked(sale string, do func(tx *sql.Tx)) {
+	d.Helper()
+	tx, err := d.books.db.BeginTx(d.Context(), nil)
+	d.ok(err)
+	defer func() { _ = tx.Rollback() }() // after a deadlock the transaction is rolled back already
+	var available int
+	d.ok(tx.QueryRowContext(d.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", sale).Scan(&available))
+	do(tx)
+}
+
+// client returns a client for a Redis, besides those of the engine, with one connection.
+func (d *drill) client(r *kit.RedisServer) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: r.Addr(), MaxRetries: -1, PoolSize: 1, ReadTimeout: 2 * time.Minute})
+	d.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// tell runs a command that must succeed, and returns its reply.
+func (d *drill) tell(c *redis.Client, command ...any) string {
+	d.Helper()
+	reply, err := c.Do(d.Context(), command...).Result()
+	if err != nil {
+		d.Fatalf("%v: %v", command, err)
+	}
+	return fmt.Sprint(reply)
+}
+
+// figure reads one figure of a section of INFO. It returns 0 if the figure is missing, as is a count of errors that
+// have not happened.
+func (d *drill) figure(c *redis.Client, section, name string) int {
+	d.Helper()
+	for line := range strings.Lines(d.tell(c, "INFO", section)) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return number(strings.TrimPrefix(text, "count="))
+		}
+	}
+	return 0
+}
+
+// gateKey returns the name of a key of a sale's gate.
+func gateKey(sale, name string) string { return "fs:{" + sale + "}:" + name }
+
+// streamEmpty reports whether all admitted attempts of the sale are settled.
+func (d *drill) streamEmpty(c *redis.Client) func() (bool, error) {
+	return func() (bool, error) {
+		n, err := c.XLen(d.Context(), gateKey(d.sale, "stream")).Result()
+		return n == 0, err
+	}
+}
+
+// gateThere waits until a sale has a gate.
+func (d *drill) gateThere(sale, url string) {
+	d.Helper()
+	d.until(time.Minute, "the sale has a gate", func() (bool, error) {
+		status, doc, err := d.Call(http.MethodGet, url+"/api/v1/admin/sales/"+sale+"/audit", d.Operator(url), nil)
+		gate, _ := doc["gate"].(shop.Document)
+		return status == http.StatusOK && gate["epoch"] != 0.0, err
+	})
+}
+
+// orderStatus asks the engine for the status of an attempt's order. It returns the status, or the error as text. It
+// records a final status.
+func (d *drill) orderStatus(url string, a shop.Attempt) string {
+	code, doc, err := d.Call(http.MethodGet, url+"/api/v1/orders/"+a.OrderID, d.Token(a.User), nil)
+	if err != nil {
+		return err.Error()
+	}
+	if code != http.StatusOK {
+		return fmt.Sprint(code, " ", doc["code"])
+	}
+	status := text(doc, "status")
+	d.record.ended(a, status)
+	return status
+}
+
+// buy makes one purchase under a key.
+func (d *drill) buy(user, key, url string) shop.Attempt {
+	a := shop.Attempt{User: user, Key: key, URL: url}
+	d.Buy(&a, d.sale)
+	return a
+}
+
+// cancel cancels an order as its buyer, and returns the answer.
+func (d *drill) cancel(order shop.Attempt, url string) deed {
+	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
+	status, doc, err := d.Call(http.MethodDelete, url+"/api/v1/orders/"+order.OrderID, d.Token(order.User), nil)
+	a.Answered = time.Now()
+	if err == nil {
+		a.Status, a.Code = status, text(doc, "code")
+	}
+	return deed{toCancel, a}
+}
+
+// openFiles makes sure that this process, and those that it starts, may have so many files open.
+func (d *drill) openFiles(need uint64) {
+	d.Helper()
+	var limit syscall.Rlimit
+	d.ok(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if limit.Max < need {
+		d.Fatalf("this row needs %d open files, and no process here may have more than %d (ulimit -Hn)", need, limit.Max)
+	}
+	if limit.Cur < need {
+		limit.Cur = limit.Max
+		d.ok(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	}
+}
