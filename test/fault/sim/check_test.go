@@ -42,7 +42,7 @@ func (s *sim) look() {
 	if changed {
 		before := s.books.orders
 		s.books.version = version
-		s.must(s.books.read())
+		s.read()
 		s.balance()
 		s.moves(before)
 	}
@@ -54,75 +54,59 @@ func (s *sim) look() {
 	s.memory.fresh = nil
 }
 
-// read reads all tables that the checks use.
-func (b *books) read() error {
-	b.stocks, b.orders, b.refused, b.buyers = map[string]stock{}, map[string]written{}, map[string]string{}, map[string]int64{}
-	each := func(query string, scan func(rows *sql.Rows) error) error {
-		rows, err := b.db.QueryContext(context.Background(), query)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			if err := scan(rows); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
+// each runs a query of the checks and calls row for each row of the answer.
+func (s *sim) each(query string, row func(scan func(into ...any))) {
+	rows, err := s.books.db.QueryContext(context.Background(), query)
+	s.must(err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		row(func(into ...any) { s.must(rows.Scan(into...)) })
 	}
-	err := each("SELECT sale_id, quota, available, held, paid, epoch FROM stock", func(rows *sql.Rows) error {
+	s.must(rows.Err())
+}
+
+// read reads all tables that the checks use.
+func (s *sim) read() {
+	b := &s.books
+	b.stocks, b.orders, b.refused, b.buyers = map[string]stock{}, map[string]written{}, map[string]string{}, map[string]int64{}
+	s.each("SELECT sale_id, quota, available, held, paid, epoch FROM stock", func(scan func(into ...any)) {
 		var sale string
 		var st stock
-		err := rows.Scan(&sale, &st.quota, &st.available, &st.held, &st.paid, &st.epoch)
+		scan(&sale, &st.quota, &st.available, &st.held, &st.paid, &st.epoch)
 		b.stocks[sale] = st
-		return err
 	})
-	if err != nil {
-		return err
-	}
-	err = each("SELECT id, sale_id, user_id, request_key, status, quantity FROM orders", func(rows *sql.Rows) error {
+	s.each("SELECT id, sale_id, user_id, request_key, status, quantity FROM orders", func(scan func(into ...any)) {
 		var id string
 		var w written
-		err := rows.Scan(&id, &w.sale, &w.user, &w.key, &w.status, &w.units)
+		scan(&id, &w.sale, &w.user, &w.key, &w.status, &w.units)
 		if _, twice := b.orders[id]; twice {
 			id += " again" // a second order under the id, which a check then finds
 		}
 		b.orders[id] = w
-		return err
 	})
-	if err != nil {
-		return err
-	}
-	err = each("SELECT order_id, reason FROM refusals", func(rows *sql.Rows) error {
+	s.each("SELECT order_id, reason FROM refusals", func(scan func(into ...any)) {
 		var id, reason string
-		err := rows.Scan(&id, &reason)
+		scan(&id, &reason)
 		b.refused[id] = reason
-		return err
 	})
-	if err != nil {
-		return err
-	}
-	return each("SELECT sale_id, user_id, units FROM buyers WHERE units <> 0", func(rows *sql.Rows) error {
+	s.each("SELECT sale_id, user_id, units FROM buyers WHERE units <> 0", func(scan func(into ...any)) {
 		var sale, user string
 		var units int64
-		err := rows.Scan(&sale, &user, &units)
+		scan(&sale, &user, &units)
 		b.buyers[sale+"/"+user] = units
-		return err
 	})
 }
 
 // balance checks the invariants that hold at every instant.
 func (s *sim) balance() {
-	pending, paid, units, keys := map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]string{}
+	type in struct {
+		sale   string
+		status model.OrderStatus
+	}
+	sums, units, keys := map[in]int64{}, map[string]int64{}, map[string]string{}
 	for _, id := range sorted(s.books.orders) {
 		w := s.books.orders[id]
-		switch w.status {
-		case model.OrderPending:
-			pending[w.sale] += w.units
-		case model.OrderPaid:
-			paid[w.sale] += w.units
-		default:
-		}
+		sums[in{w.sale, w.status}] += w.units
 		if w.live() {
 			units[w.sale+"/"+w.user] += w.units
 		}
@@ -143,28 +127,24 @@ func (s *sim) balance() {
 	}
 	for _, sale := range s.sales {
 		st, name := s.books.stocks[sale], s.name(sale)
+		pending, paid := sums[in{sale, model.OrderPending}], sums[in{sale, model.OrderPaid}]
 		if st.available < 0 || st.held < 0 || st.paid < 0 || st.available+st.held+st.paid != st.quota {
 			s.fail("the stock of %s: %+v", name, st)
 		}
-		if st.held != pending[sale] || st.paid != paid[sale] {
-			s.fail("the stock of %s says held %d and paid %d, its orders %d and %d", name, st.held, st.paid, pending[sale], paid[sale])
+		if st.held != pending || st.paid != paid {
+			s.fail("the stock of %s says held %d and paid %d, its orders %d and %d", name, st.held, st.paid, pending, paid)
 		}
-		if pending[sale]+paid[sale] > st.quota {
-			s.fail("%d units of %s sold, of %d", pending[sale]+paid[sale], name, st.quota)
+		if pending+paid > st.quota {
+			s.fail("%d units of %s sold, of %d", pending+paid, name, st.quota)
 		}
 	}
 	for _, who := range sorted(units) {
 		if units[who] > int64(s.plan.limit) {
 			s.fail("%s has %d units, and may have %d", who, units[who], s.plan.limit)
 		}
-		if s.books.buyers[who] != units[who] {
-			s.fail("%s has %d units, and is counted with %d", who, units[who], s.books.buyers[who])
-		}
 	}
-	for _, who := range sorted(s.books.buyers) {
-		if s.books.buyers[who] != units[who] {
-			s.fail("%s has %d units, and is counted with %d", who, units[who], s.books.buyers[who])
-		}
+	if !maps.Equal(units, s.books.buyers) {
+		s.fail("users have %v units, and are counted with %v", units, s.books.buyers)
 	}
 }
 
@@ -265,17 +245,11 @@ func (s *sim) sameUnits() bool {
 
 // money checks that every buyer who paid has either the order or the money back.
 func (s *sim) money() {
-	rows, err := s.books.db.QueryContext(context.Background(), "SELECT COALESCE(provider_txn_id, ''), order_id, status FROM payments")
-	s.must(err)
-	defer func() { _ = rows.Close() }()
 	keeping, seen := map[string]int{}, map[string]bool{}
-	for rows.Next() {
+	s.each("SELECT provider_txn_id, order_id, status FROM payments WHERE provider_txn_id <> ''", func(scan func(into ...any)) {
 		var txn, order string
 		var status model.PaymentStatus
-		s.must(rows.Scan(&txn, &order, &status))
-		if txn == "" {
-			continue
-		}
+		scan(&txn, &order, &status)
 		seen[txn] = true
 		refunded := s.till.charges[txn] != nil && s.till.charges[txn].refunded
 		if status == model.PaymentSucceeded {
@@ -284,8 +258,7 @@ func (s *sim) money() {
 		if refunded != (status == model.PaymentRefunded) || status != model.PaymentSucceeded && status != model.PaymentRefunded {
 			s.fail("%s is %s; sent back: %t", txn, status, refunded)
 		}
-	}
-	s.must(rows.Err())
+	})
 	for _, id := range sorted(s.books.orders) {
 		if paid := s.books.orders[id].status == model.OrderPaid; keeping[id] != b2i(paid) {
 			s.fail("the order of %s is %s, and %d payments of it are kept", s.books.orders[id].user, s.books.orders[id].status, keeping[id])

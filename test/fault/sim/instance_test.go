@@ -65,7 +65,7 @@ func (s *sim) start(place int) {
 	i.log = slog.New(logger{s, i.name})
 	for _, sale := range s.sales {
 		d := &desk{sale: sale, changed: make(chan struct{}, 1), expired: make(chan struct{}, 1)}
-		d.catalog = service.NewCatalog(catalogView{i.view("catalog"), sale}, time.Now)
+		d.catalog = service.NewCatalog(catalogView{i.database("catalog").view, sale}, time.Now)
 		d.gates = service.NewGates(i.database("gates "+s.name(sale)), i.redis("gates "+s.name(sale)), d.catalog, i.log)
 		s.must(d.catalog.Refresh(i.ctx))
 		i.desks[sale] = d
@@ -123,11 +123,13 @@ func (i *instance) killed() bool {
 	return i.dead
 }
 
-func (i *instance) view(part string) view { return view{i.s, i, part} }
 func (i *instance) redis(part string) gateView {
-	return gateView{gate.New(i.s.client, i.name), i.view(part)}
+	return gateView{gate.New(i.s.client, i.name), view{i.s, i, part, inRedis}}
 }
-func (i *instance) database(part string) storeView { return storeView{i.s.db, i.view(part)} }
+
+func (i *instance) database(part string) storeView {
+	return storeView{i.s.db, view{i.s, i, part, inDatabase}}
+}
 
 // hear handles an announcement.
 func (i *instance) hear() {

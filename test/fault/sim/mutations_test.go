@@ -3,7 +3,7 @@ package sim
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +34,8 @@ const mostSeeds = 300
 // in which a sound ledger is right.
 func TestMutations(t *testing.T) {
 	for m, symptom := range map[mutation]string{
-		noCondition: "the stock of", noID: "two orders under one key", noLimit: "and may have", beforeCommit: "was told that there is an order",
+		noCondition: "the stock of", noID: "two orders under one key",
+		noLimit: "and may have", beforeCommit: "was told that there is an order",
 	} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +90,8 @@ type careless struct {
 }
 
 func (c careless) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
-	return ask(ctx, c.view, inDatabase, true, "settle carelessly "+c.s.entries(entries), func(ctx context.Context) (outcomes []model.Outcome, err error) {
+	settle := c.writes("settle carelessly %s", c.s.entries(entries))
+	return ask(ctx, settle, func(ctx context.Context) (outcomes []model.Outcome, err error) {
 		tx, err := c.s.careless.BeginTx(ctx, nil)
 		if err != nil {
 			return nil, err
@@ -129,29 +131,19 @@ func (c careless) settle(ctx context.Context, tx *sql.Tx, e model.Entry) (model.
 		return model.Outcome{Verdict: model.SoldOut}, nil
 	}
 	const now = "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
-	for _, statement := range []struct {
-		text string
-		args []any
-	}{
-		{
-			`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash,
-			created_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, 100, 'EUR', 'pending', 'stream', ?, ?, ?, ` + now + `, ` + now + ` + ?)`,
-			[]any{e.ID, e.SaleID, e.UserID, e.Quantity, e.Epoch, e.RequestKey, e.RequestHash, payTimeout.Milliseconds()},
-		},
-		{
-			`INSERT INTO buyers (sale_id, user_id, units) VALUES (?, ?, ?) ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units`,
-			[]any{e.SaleID, e.UserID, e.Quantity},
-		},
-		{
-			`UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?`,
-			[]any{e.Quantity, e.Quantity, e.SaleID},
-		},
-	} {
-		if _, err := tx.ExecContext(ctx, statement.text, statement.args...); err != nil {
-			return model.Outcome{}, err
-		}
+	var failed error
+	execute := func(statement string, args ...any) {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		failed = errors.Join(failed, err)
 	}
-	return accepted, nil
+	execute(`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash,
+		created_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, 100, 'EUR', 'pending', 'stream', ?, ?, ?, `+now+`, `+now+` + ?)`,
+		e.ID, e.SaleID, e.UserID, e.Quantity, e.Epoch, e.RequestKey, e.RequestHash, payTimeout.Milliseconds())
+	execute(`INSERT INTO buyers (sale_id, user_id, units) VALUES (?, ?, ?)
+		ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units`, e.SaleID, e.UserID, e.Quantity)
+	execute(`UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?`,
+		e.Quantity, e.Quantity, e.SaleID)
+	return accepted, failed
 }
 
 // templates are databases with the schema and no rows, made once.
@@ -174,17 +166,12 @@ func (m mutation) schema(folder string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.MigrateUp(ctx); err != nil {
-		return nil, err
+	err = errors.Join(db.MigrateUp(ctx), db.Close())
+	if bare := map[mutation]string{noCondition: "stock", noID: "orders"}[m]; bare != "" {
+		err = errors.Join(err, strip(ctx, path, bare))
 	}
-	if err := db.Close(); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	bare := map[mutation]string{noCondition: "stock", noID: "orders"}[m]
-	if bare != "" {
-		if err := strip(ctx, path, bare); err != nil {
-			return nil, fmt.Errorf("strip %s: %w", bare, err)
-		}
 	}
 	return os.ReadFile(path)
 }
@@ -195,9 +182,7 @@ func strip(ctx context.Context, path, table string) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, strings.ReplaceAll("CREATE TABLE bare AS SELECT * FROM it; DROP TABLE it; ALTER TABLE bare RENAME TO it", "it", table))
-	if err != nil {
-		return err
-	}
-	return db.Close()
+	const statements = "CREATE TABLE bare AS SELECT * FROM it; DROP TABLE it; ALTER TABLE bare RENAME TO it"
+	_, err = db.ExecContext(ctx, strings.ReplaceAll(statements, "it", table))
+	return errors.Join(err, db.Close())
 }

@@ -356,17 +356,14 @@ func (m *machine) check(t *rapid.T) {
 	is := func(status model.OrderStatus) func(*line) bool {
 		return func(l *line) bool { return l.status == status }
 	}
-	same(t, "quota", books.Stock.Quota, int64(m.quota))
-	same(t, "available", books.Stock.Available, int64(m.available()))
-	same(t, "held", books.Stock.Held, int64(m.sum(is(model.OrderPending))))
-	same(t, "paid", books.Stock.Paid, int64(m.sum(is(model.OrderPaid))))
+	st := books.Stock
+	same(t, "quota, available, held and paid", fmt.Sprint(st.Quota, st.Available, st.Held, st.Paid),
+		fmt.Sprint(m.quota, m.available(), m.sum(is(model.OrderPending)), m.sum(is(model.OrderPaid))))
 	for id, l := range m.lines {
 		order, ok, err := m.db.Order(context.Background(), id)
 		must(t, err)
-		same(t, "the order is there", ok, true)
-		same(t, "its status", order.Status, l.status)
-		same(t, "its reason", order.Reason, l.reason)
-		same(t, "its user and units", fmt.Sprint(order.UserID, order.Quantity), fmt.Sprint(l.user, l.quantity))
+		same(t, "the order", fmt.Sprint(ok, order.Status, order.Reason, order.UserID, order.Quantity),
+			fmt.Sprint(true, l.status, l.reason, l.user, l.quantity))
 	}
 	snapshot, _, err := m.db.GateContents(context.Background(), m.sale)
 	must(t, err)

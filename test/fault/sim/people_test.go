@@ -280,7 +280,7 @@ func (b *buyer) follow(a *attempt) (order *model.Order) {
 	for range mostTries {
 		var found model.Order
 		err := b.s.call(b.name, "looks for "+a.name, b.rng.IntN(len(b.s.places)), func(ctx context.Context, i *instance) (err error) {
-			found, _, err = b.orders(i, a).Order(ctx, a.user, a.id)
+			found, _, err = i.orders(b.name, a.sale).Order(ctx, a.user, a.id)
 			return err
 		})
 		if err == nil && found.Status != model.OrderQueued {
@@ -304,7 +304,7 @@ func (b *buyer) use(a *attempt) bool {
 		return b.s.wait(time.Duration(b.rng.IntN(6000)) * time.Millisecond)
 	case draw < 5:
 		return b.s.persist(b.name, "cancels "+a.name, b.rng, func(ctx context.Context, i *instance) error {
-			_, _, err := b.orders(i, a).Cancel(ctx, a.user, a.id)
+			_, _, err := i.orders(b.name, a.sale).Cancel(ctx, a.user, a.id)
 			return err
 		})
 	}
@@ -312,8 +312,12 @@ func (b *buyer) use(a *attempt) bool {
 	return false
 }
 
-func (b *buyer) orders(i *instance, a *attempt) *service.Orders {
-	return &service.Orders{Desk: i.database(b.name), Ledger: i.database(b.name), IDs: b.s.ids, Catalog: i.desks[a.sale].catalog, Gate: i.redis(b.name), Gates: i.teller(b.name, a.sale)}
+// orders returns the service of orders, as a part of the instance calls it.
+func (i *instance) orders(part, sale string) *service.Orders {
+	db := i.database(part)
+	return &service.Orders{
+		Desk: db, Ledger: db, IDs: i.s.ids, Catalog: i.desks[sale].catalog, Gate: i.redis(part), Gates: i.teller(part, sale),
+	}
 }
 
 func (b *buyer) payments(i *instance, a *attempt) *service.Payments {
@@ -436,7 +440,7 @@ func (s *sim) status(rng *rand.Rand, sale string, status model.SaleStatus) {
 func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	var first string
 	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
-		list, err := ask(ctx, i.view("operator"), inDatabase, false, "paid orders", func(ctx context.Context) ([]model.Order, error) {
+		list, err := ask(ctx, i.database("operator").reads("paid orders"), func(ctx context.Context) ([]model.Order, error) {
 			list, _, err := s.db.Orders(ctx, model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
 			return list, err
 		})
@@ -449,15 +453,17 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 		return
 	}
 	s.persist("operator", "refunds "+s.name(first), rng, func(ctx context.Context, i *instance) error {
-		orders := &service.Orders{Desk: i.database("operator"), IDs: s.ids, Catalog: i.desks[sale].catalog, Gate: i.redis("operator"), Gates: i.teller("operator", sale)}
-		_, _, err := orders.Refund(ctx, first, "operator")
+		_, _, err := i.orders("operator", sale).Refund(ctx, first, "operator")
 		return err
 	})
 }
 
 // desk returns the operator's service at an instance.
 func (s *sim) desk(i *instance, sale string) *service.Sales {
-	return &service.Sales{Store: i.database("operator"), Gate: i.redis("operator"), Gates: i.teller("operator", sale), Catalog: i.desks[sale].catalog, Log: i.log}
+	const operator = "operator"
+	return &service.Sales{
+		Store: i.database(operator), Gate: i.redis(operator), Gates: i.teller(operator, sale), Catalog: i.desks[sale].catalog, Log: i.log,
+	}
 }
 
 // noMeter measures nothing.

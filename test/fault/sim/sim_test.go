@@ -84,7 +84,7 @@ func TestSeeds(t *testing.T) {
 			t.Parallel()
 			for seed := next.Add(1); seed <= last; seed = next.Add(1) {
 				if _, err := simulate(t, seed, sound); err != nil {
-					t.Errorf("seed %d: %v\nagain, with all that happened: SEED=%d go test -C drill -run TestSeeds ./sim", seed, err, seed)
+					t.Errorf("seed %d: %v\nagain, with all that happened: SEED=%d go test -C test/fault -run TestSeeds ./sim", seed, err, seed)
 				}
 			}
 		})

@@ -35,36 +35,68 @@ type view struct {
 	s    *sim
 	from *instance
 	part string
+	to   store
 }
 
-// ask makes a call that runs do. It returns do's result, or the error that the scheduler gives the caller instead.
-func ask[T any](ctx context.Context, v view, to store, writes bool, what string, do func(context.Context) (T, error), odd ...error) (T, error) {
-	var value, none T
+// reads returns a call that changes nothing.
+func (v view) reads(format string, args ...any) *call {
+	return &call{label: v.from.name + " " + v.part + ": " + fmt.Sprintf(format, args...), store: v.to, from: v.from}
+}
+
+func (v view) writes(format string, args ...any) *call {
+	c := v.reads(format, args...)
+	c.writes = true
+	return c
+}
+
+// nothing stands for a result that a call does not have.
+type nothing struct{}
+
+// ask3 makes a call that runs do. It returns do's results, or the error that the scheduler gives the caller instead.
+func ask3[A, B, C any](ctx context.Context, c *call, do func(context.Context) (A, B, C, error)) (a A, b B, d C, err error) {
+	var first A
+	var second B
+	var third C
 	var failed error
-	err := v.s.await(ctx, &call{
-		label: v.from.name + " " + v.part + ": " + what, store: to, writes: writes, from: v.from, odd: odd,
-		run: func(ctx context.Context) error {
-			if value, failed = do(ctx); expected(failed) {
-				return nil
-			}
-			return failed
-		},
-	})
-	if err != nil {
-		return none, err
+	c.run = func(ctx context.Context) error {
+		first, second, third, failed = do(ctx)
+		c.from.s.told(first, second, third, failed)
+		if expected(failed) {
+			return nil
+		}
+		return failed
 	}
-	return value, failed
+	if err := c.from.s.await(ctx, c); err != nil {
+		return a, b, d, err
+	}
+	return first, second, third, failed
+}
+
+func ask2[A, B any](ctx context.Context, c *call, do func(context.Context) (A, B, error)) (A, B, error) {
+	a, b, _, err := ask3(ctx, c, func(ctx context.Context) (A, B, nothing, error) {
+		a, b, err := do(ctx)
+		return a, b, nothing{}, err
+	})
+	return a, b, err
+}
+
+func ask[A any](ctx context.Context, c *call, do func(context.Context) (A, error)) (A, error) {
+	a, _, err := ask2(ctx, c, func(ctx context.Context) (A, nothing, error) {
+		a, err := do(ctx)
+		return a, nothing{}, err
+	})
+	return a, err
+}
+
+func ask0(ctx context.Context, c *call, do func(context.Context) error) error {
+	_, err := ask(ctx, c, func(ctx context.Context) (nothing, error) { return nothing{}, do(ctx) })
+	return err
 }
 
 // expected reports whether a sound store may return err.
 func expected(err error) bool {
 	return err == nil || errors.Is(err, model.ErrStreamMoved) || errors.Is(err, model.ErrNewerGate)
 }
-
-// nothing is the result of a call that returns only an error.
-type nothing = struct{}
-
-func only(err error) (nothing, error) { return nothing{}, err }
 
 // gateView is Redis as a part of an instance uses it.
 type gateView struct {
@@ -73,50 +105,33 @@ type gateView struct {
 }
 
 func (g gateView) Admit(ctx context.Context, sale string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	return ask(ctx, g.view, inRedis, true, fmt.Sprintf("admit %s of epoch %d", g.s.attempts(attempts), epoch), func(ctx context.Context) ([]model.Outcome, error) {
-		outcomes, err := g.Gate.Admit(ctx, sale, attempts, epoch)
-		g.s.tellOutcomes(outcomes)
-		return outcomes, err
+	return ask(ctx, g.writes("admit %s of epoch %d", g.s.attempts(attempts), epoch), func(ctx context.Context) ([]model.Outcome, error) {
+		return g.Gate.Admit(ctx, sale, attempts, epoch)
 	})
 }
 
 func (g gateView) Peek(ctx context.Context, sales ...string) ([]model.GateState, error) {
-	return ask(ctx, g.view, inRedis, false, "peek "+g.s.names(sales), func(ctx context.Context) ([]model.GateState, error) {
-		states, err := g.Gate.Peek(ctx, sales...)
-		g.s.note("  %+v", states)
-		return states, err
+	return ask(ctx, g.reads("peek %s", listed(sales, g.s.name)), func(ctx context.Context) ([]model.GateState, error) {
+		return g.Gate.Peek(ctx, sales...)
 	})
-}
-
-// taken is the result of a read of the stream.
-type taken struct {
-	entries []model.Entry
-	bad     []string
 }
 
 func (g gateView) Read(ctx context.Context, sale string, count int) ([]model.Entry, []string, error) {
-	t, err := ask(ctx, g.view, inRedis, true, "read "+g.s.name(sale), func(ctx context.Context) (t taken, err error) {
-		t.entries, t.bad, err = g.Gate.Read(ctx, sale, count)
-		g.s.tellEntries(t.entries)
-		return t, err
+	return ask2(ctx, g.writes("read %s", g.s.name(sale)), func(ctx context.Context) ([]model.Entry, []string, error) {
+		return g.Gate.Read(ctx, sale, count)
 	})
-	return t.entries, t.bad, err
 }
 
 func (g gateView) Claim(ctx context.Context, sale string, idle time.Duration, count int) ([]model.Entry, []string, error) {
-	t, err := ask(ctx, g.view, inRedis, true, "claim "+g.s.name(sale), func(ctx context.Context) (t taken, err error) {
-		t.entries, t.bad, err = g.Gate.Claim(ctx, sale, idle, count)
-		g.s.tellEntries(t.entries)
-		return t, err
+	return ask2(ctx, g.writes("claim %s", g.s.name(sale)), func(ctx context.Context) ([]model.Entry, []string, error) {
+		return g.Gate.Claim(ctx, sale, idle, count)
 	})
-	return t.entries, t.bad, err
 }
 
 func (g gateView) Settled(ctx context.Context, sale string, entries []model.Entry, outcomes []model.Outcome) error {
-	_, err := ask(ctx, g.view, inRedis, true, "settled "+g.s.entries(entries), func(ctx context.Context) (nothing, error) {
-		return only(g.Gate.Settled(ctx, sale, entries, outcomes))
+	return ask0(ctx, g.writes("settled %s", g.s.entries(entries)), func(ctx context.Context) error {
+		return g.Gate.Settled(ctx, sale, entries, outcomes)
 	})
-	return err
 }
 
 // Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
@@ -127,7 +142,7 @@ func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model
 		names[i] = g.s.name(id)
 	}
 	slices.Sort(names)
-	g.send(fmt.Sprintf("wake %s of %s", name, names), func(to *instance) {
+	g.send(g.writes("wake %s of %s", name, names), func(to *instance) {
 		if to.name == name {
 			to.waiters.Look(ids)
 		}
@@ -136,74 +151,57 @@ func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model
 }
 
 func (g gateView) Announce(_ context.Context, sale string) error {
-	g.send("announce "+g.s.name(sale), func(to *instance) { to.hear() })
+	g.send(g.writes("announce %s", g.s.name(sale)), (*instance).hear)
 	return nil
 }
 
 // send delivers a message to every instance that runs when the message arrives.
-func (g gateView) send(what string, deliver func(to *instance)) {
-	g.s.post(&call{label: g.from.name + " " + g.part + ": " + what, store: inRedis, writes: true, from: g.from, run: func(context.Context) error {
+func (g gateView) send(c *call, deliver func(to *instance)) {
+	c.run = func(context.Context) error {
 		for _, to := range g.s.places {
 			if to != nil {
 				deliver(to)
 			}
 		}
 		return nil
-	}})
+	}
+	g.s.post(c)
 }
 
 func (g gateView) Close(ctx context.Context, sale string, epoch int64) (bool, error) {
-	return ask(ctx, g.view, inRedis, true, fmt.Sprintf("close %s for epoch %d", g.s.name(sale), epoch), func(ctx context.Context) (bool, error) {
-		ok, err := g.Gate.Close(ctx, sale, epoch)
-		g.s.note("  %t", ok)
-		return ok, err
+	return ask(ctx, g.writes("close %s for epoch %d", g.s.name(sale), epoch), func(ctx context.Context) (bool, error) {
+		return g.Gate.Close(ctx, sale, epoch)
 	})
 }
 
 func (g gateView) StreamLengths(ctx context.Context, sale string) ([]int64, error) {
-	return ask(ctx, g.view, inRedis, false, "measure "+g.s.name(sale), func(ctx context.Context) ([]int64, error) {
-		lengths, err := g.Gate.StreamLengths(ctx, sale)
-		g.s.note("  %v", lengths)
-		return lengths, err
+	return ask(ctx, g.reads("measure %s", g.s.name(sale)), func(ctx context.Context) ([]int64, error) {
+		return g.Gate.StreamLengths(ctx, sale)
 	})
 }
 
 func (g gateView) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
 	o := c.Offer()
-	what := fmt.Sprintf("install %s of epoch %d, %d available, over %v entries", g.s.name(o.ID), epoch, o.Stock.Available, lengths)
-	return ask(ctx, g.view, inRedis, true, what, func(ctx context.Context) ([]string, error) {
-		bad, err := g.Gate.Install(ctx, epoch, lengths, c)
-		if err != nil {
-			g.s.note("  %v", err)
-		}
-		return bad, err
-	})
+	install := g.writes("install %s of epoch %d, %d available, over %v entries", g.s.name(o.ID), epoch, o.Stock.Available, lengths)
+	return ask(ctx, install, func(ctx context.Context) ([]string, error) { return g.Gate.Install(ctx, epoch, lengths, c) })
 }
 
 func (g gateView) CatchUp(ctx context.Context, sale string, after, upTo int64, changes []model.GateChange) error {
-	_, err := ask(ctx, g.view, inRedis, true, fmt.Sprintf("tell %s of %s", g.s.name(sale), g.s.changes(changes)), func(ctx context.Context) (nothing, error) {
-		return only(g.Gate.CatchUp(ctx, sale, after, upTo, changes))
+	return ask0(ctx, g.writes("tell %s of %s", g.s.name(sale), g.s.changes(changes)), func(ctx context.Context) error {
+		return g.Gate.CatchUp(ctx, sale, after, upTo, changes)
 	})
-	return err
 }
 
 func (g gateView) Knows(ctx context.Context, orderID string) (model.Request, bool, error) {
-	type answer struct {
-		request model.Request
-		known   bool
-	}
-	a, err := ask(ctx, g.view, inRedis, false, "knows "+g.s.name(orderID), func(ctx context.Context) (a answer, err error) {
-		a.request, a.known, err = g.Gate.Knows(ctx, orderID)
-		return a, err
+	return ask2(ctx, g.reads("knows %s", g.s.name(orderID)), func(ctx context.Context) (model.Request, bool, error) {
+		return g.Gate.Knows(ctx, orderID)
 	})
-	return a.request, a.known, err
 }
 
 func (g gateView) Configure(ctx context.Context, sale model.Sale) error {
-	_, err := ask(ctx, g.view, inRedis, true, fmt.Sprintf("configure %s revision %d", g.s.name(sale.ID), sale.Revision), func(ctx context.Context) (nothing, error) {
-		return only(g.Gate.Configure(ctx, sale))
+	return ask0(ctx, g.writes("configure %s revision %d", g.s.name(sale.ID), sale.Revision), func(ctx context.Context) error {
+		return g.Gate.Configure(ctx, sale)
 	})
-	return err
 }
 
 // storeView is the database as a part of an instance uses it.
@@ -213,80 +211,50 @@ type storeView struct {
 }
 
 func (d storeView) Offer(ctx context.Context, sale string) (model.Offer, bool, error) {
-	type answer struct {
-		offer model.Offer
-		ok    bool
-	}
-	a, err := ask(ctx, d.view, inDatabase, false, "offer "+d.s.name(sale), func(ctx context.Context) (a answer, err error) {
-		a.offer, a.ok, err = d.Store.Offer(ctx, sale)
-		d.s.note("  %+v", a.offer.Stock)
-		return a, err
+	return ask2(ctx, d.reads("offer %s", d.s.name(sale)), func(ctx context.Context) (model.Offer, bool, error) {
+		return d.Store.Offer(ctx, sale)
 	})
-	return a.offer, a.ok, err
 }
 
 func (d storeView) NextEpoch(ctx context.Context, sale string, seen, gates int64, pause time.Duration) (int64, bool, error) {
-	type answer struct {
-		epoch int64
-		won   bool
-	}
-	what := fmt.Sprintf("next epoch of %s after %d, the gate's is %d", d.s.name(sale), seen, gates)
-	a, err := ask(ctx, d.view, inDatabase, true, what, func(ctx context.Context) (a answer, err error) {
-		a.epoch, a.won, err = d.Store.NextEpoch(ctx, sale, seen, gates, pause)
-		d.s.note("  %+v", a)
-		return a, err
+	next := d.writes("next epoch of %s after %d, the gate's is %d", d.s.name(sale), seen, gates)
+	return ask2(ctx, next, func(ctx context.Context) (int64, bool, error) {
+		return d.Store.NextEpoch(ctx, sale, seen, gates, pause)
 	})
-	return a.epoch, a.won, err
 }
 
 func (d storeView) GateContents(ctx context.Context, sale string) (model.GateContents, bool, error) {
-	type answer struct {
-		contents kit.Contents
-		ok       bool
-	}
-	a, err := ask(ctx, d.view, inDatabase, false, "contents of "+d.s.name(sale), func(ctx context.Context) (a answer, err error) {
+	return ask2(ctx, d.reads("contents of %s", d.s.name(sale)), func(ctx context.Context) (model.GateContents, bool, error) {
 		snapshot, ok, err := d.Store.GateContents(ctx, sale)
 		if !ok || err != nil {
-			return a, err
+			return kit.Contents{}, false, err
 		}
-		a.ok = true
-		a.contents, err = kit.ReadContents(ctx, snapshot) // an answer may be lost, so it must not hold a connection
-		d.s.note("  %+v", a.contents.Of.Stock)
-		return a, err
+		contents, err := kit.ReadContents(ctx, snapshot) // an answer may be lost, so it must not hold a connection
+		return contents, true, err
 	})
-	return a.contents, a.ok, err
 }
 
 func (d storeView) GateChanges(ctx context.Context, sale string, after int64, limit int) ([]model.GateChange, int64, bool, error) {
-	type answer struct {
-		changes []model.GateChange
-		upTo    int64
-		more    bool
-	}
-	a, err := ask(ctx, d.view, inDatabase, false, fmt.Sprintf("changes of %s after %d", d.s.name(sale), after), func(ctx context.Context) (a answer, err error) {
-		a.changes, a.upTo, a.more, err = d.Store.GateChanges(ctx, sale, after, limit)
-		d.s.note("  %s", d.s.changes(a.changes))
-		return a, err
+	changes := d.reads("changes of %s after %d", d.s.name(sale), after)
+	return ask3(ctx, changes, func(ctx context.Context) ([]model.GateChange, int64, bool, error) {
+		return d.Store.GateChanges(ctx, sale, after, limit)
 	})
-	return a.changes, a.upTo, a.more, err
 }
 
 func (d storeView) ForgetGateChanges(ctx context.Context, sale string, upTo int64) error {
-	_, err := ask(ctx, d.view, inDatabase, true, fmt.Sprintf("forget the changes of %s up to %d", d.s.name(sale), upTo), func(ctx context.Context) (nothing, error) {
-		return only(d.Store.ForgetGateChanges(ctx, sale, upTo))
+	return ask0(ctx, d.writes("forget the changes of %s up to %d", d.s.name(sale), upTo), func(ctx context.Context) error {
+		return d.Store.ForgetGateChanges(ctx, sale, upTo)
 	})
-	return err
 }
 
 func (d storeView) Log(ctx context.Context, actor, action, subject, detail string) error {
-	_, err := ask(ctx, d.view, inDatabase, true, "log "+action, func(ctx context.Context) (nothing, error) {
-		return only(d.Store.Log(ctx, actor, action, subject, detail))
+	return ask0(ctx, d.writes("log %s", action), func(ctx context.Context) error {
+		return d.Store.Log(ctx, actor, action, subject, detail)
 	})
-	return err
 }
 
 func (d storeView) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
-	return ask(ctx, d.view, inDatabase, true, "lease "+name, func(ctx context.Context) (bool, error) {
+	return ask(ctx, d.writes("lease %s", name), func(ctx context.Context) (bool, error) {
 		return d.Store.Lease(ctx, name, holder, ttl)
 	})
 }
@@ -298,149 +266,93 @@ type auditView struct {
 }
 
 func (a auditView) LiveOffers(ctx context.Context, _ time.Duration) ([]model.Offer, error) {
-	return ask(ctx, a.view, inDatabase, false, "live offers", func(ctx context.Context) ([]model.Offer, error) {
-		return a.s.offers(ctx, a.sale)
-	})
+	return ask(ctx, a.reads("live offers"), func(ctx context.Context) ([]model.Offer, error) { return a.s.offers(ctx, a.sale) })
 }
 
 func (d storeView) Books(ctx context.Context, sale string) (model.Books, bool, error) {
-	type answer struct {
-		books model.Books
-		ok    bool
-	}
-	a, err := ask(ctx, d.view, inDatabase, false, "books of "+d.s.name(sale), func(ctx context.Context) (a answer, err error) {
-		a.books, a.ok, err = d.Store.Books(ctx, sale)
-		return a, err
+	return ask2(ctx, d.reads("books of %s", d.s.name(sale)), func(ctx context.Context) (model.Books, bool, error) {
+		return d.Store.Books(ctx, sale)
 	})
-	return a.books, a.ok, err
 }
 
 func (d storeView) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
-	return ask(ctx, d.view, inDatabase, true, "settle "+d.s.entries(entries), func(ctx context.Context) ([]model.Outcome, error) {
-		outcomes, err := d.Store.Settle(ctx, sale, entries)
-		d.s.tellOutcomes(outcomes)
-		return outcomes, err
-	}, model.ErrBroken)
+	settle := d.writes("settle %s", d.s.entries(entries))
+	settle.odd = []error{model.ErrBroken}
+	return ask(ctx, settle, func(ctx context.Context) ([]model.Outcome, error) { return d.Store.Settle(ctx, sale, entries) })
 }
 
 func (d storeView) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	return ask(ctx, d.view, inDatabase, true, "refuse "+d.s.name(e.ID), func(ctx context.Context) (model.Outcome, error) {
+	return ask(ctx, d.writes("refuse %s", d.s.name(e.ID)), func(ctx context.Context) (model.Outcome, error) {
 		return d.Store.Refuse(ctx, e, reason)
 	})
 }
 
 func (d storeView) Deduct(ctx context.Context, sale string, attempts []model.Attempt) ([]model.Outcome, error) {
-	return ask(ctx, d.view, inDatabase, true, "deduct "+d.s.attempts(attempts), func(ctx context.Context) ([]model.Outcome, error) {
-		outcomes, err := d.Store.Deduct(ctx, sale, attempts)
-		d.s.tellOutcomes(outcomes)
-		return outcomes, err
-	}, model.ErrLostRace)
+	deduct := d.writes("deduct %s", d.s.attempts(attempts))
+	deduct.odd = []error{model.ErrLostRace}
+	return ask(ctx, deduct, func(ctx context.Context) ([]model.Outcome, error) { return d.Store.Deduct(ctx, sale, attempts) })
 }
 
 func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, error) {
-	type answer struct {
-		order model.Order
-		ok    bool
-	}
-	a, err := ask(ctx, d.view, inDatabase, false, "order "+d.s.name(id), func(ctx context.Context) (a answer, err error) {
-		a.order, a.ok, err = d.Store.Order(ctx, id)
-		d.s.note("  %t %s %s", a.ok, a.order.Status, a.order.Reason)
-		return a, err
+	return ask2(ctx, d.reads("order %s", d.s.name(id)), func(ctx context.Context) (model.Order, bool, error) {
+		return d.Store.Order(ctx, id)
 	})
-	return a.order, a.ok, err
-}
-
-// moved is the result of a step in an order's life.
-type moved struct {
-	order   model.Order
-	verdict model.Verdict
 }
 
 func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, model.Verdict, error) {
-	m, err := ask(ctx, d.view, inDatabase, true, "cancel "+d.s.name(id), func(ctx context.Context) (m moved, err error) {
-		m.order, m.verdict, err = d.Store.Cancel(ctx, user, id)
-		d.s.note("  %s", m.verdict)
-		return m, err
+	return ask2(ctx, d.writes("cancel %s", d.s.name(id)), func(ctx context.Context) (model.Order, model.Verdict, error) {
+		return d.Store.Cancel(ctx, user, id)
 	})
-	return m.order, m.verdict, err
 }
 
 func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
-	m, err := ask(ctx, d.view, inDatabase, true, "refund "+d.s.name(id), func(ctx context.Context) (m moved, err error) {
-		m.order, m.verdict, err = d.Store.RefundOrder(ctx, id, actor)
-		d.s.note("  %s", m.verdict)
-		return m, err
+	return ask2(ctx, d.writes("refund %s", d.s.name(id)), func(ctx context.Context) (model.Order, model.Verdict, error) {
+		return d.Store.RefundOrder(ctx, id, actor)
 	})
-	return m.order, m.verdict, err
 }
 
 func (d storeView) StartPayment(ctx context.Context, user, id, provider string) (model.Payment, model.Verdict, error) {
-	type answer struct {
-		payment model.Payment
-		verdict model.Verdict
-	}
-	a, err := ask(ctx, d.view, inDatabase, true, "start payment of "+d.s.name(id), func(ctx context.Context) (a answer, err error) {
-		a.payment, a.verdict, err = d.Store.StartPayment(ctx, user, id, provider)
-		d.s.note("  %s", a.verdict)
-		return a, err
+	return ask2(ctx, d.writes("start payment of %s", d.s.name(id)), func(ctx context.Context) (model.Payment, model.Verdict, error) {
+		return d.Store.StartPayment(ctx, user, id, provider)
 	})
-	return a.payment, a.verdict, err
 }
 
 func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, bool, model.Verdict, error) {
-	type answer struct {
-		order      model.Order
-		reinstated bool
-		verdict    model.Verdict
-	}
-	a, err := ask(ctx, d.view, inDatabase, true, "callback of "+cb.ProviderTxnID, func(ctx context.Context) (a answer, err error) {
-		a.order, a.reinstated, a.verdict, err = d.Store.ApplyCallback(ctx, provider, cb)
-		d.s.note("  %s %s, taken again: %t", a.verdict, a.order.Status, a.reinstated)
-		return a, err
+	callback := d.writes("callback of %s", cb.ProviderTxnID)
+	return ask3(ctx, callback, func(ctx context.Context) (model.Order, bool, model.Verdict, error) {
+		return d.Store.ApplyCallback(ctx, provider, cb)
 	})
-	return a.order, a.reinstated, a.verdict, err
 }
 
-func (d storeView) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (map[string][]string, error) {
-	return ask(ctx, d.view, inDatabase, false, "look for overdue orders", func(ctx context.Context) (map[string][]string, error) {
+func (d storeView) Overdue(
+	ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string,
+) (map[string][]string, error) {
+	return ask(ctx, d.reads("look for overdue orders"), func(ctx context.Context) (map[string][]string, error) {
 		return d.Store.Overdue(ctx, grace, step, limit, except)
 	})
 }
 
 func (d storeView) Expire(ctx context.Context, sale string, orders []string) ([]model.Release, error) {
-	return ask(ctx, d.view, inDatabase, true, "expire on "+d.s.name(sale), func(ctx context.Context) ([]model.Release, error) {
-		released, err := d.Store.Expire(ctx, sale, orders)
-		if len(released) > 0 {
-			d.s.note("  %s", d.s.releases(released))
-		}
-		return released, err
+	return ask(ctx, d.writes("expire on %s", d.s.name(sale)), func(ctx context.Context) ([]model.Release, error) {
+		return d.Store.Expire(ctx, sale, orders)
 	})
 }
 
 func (d storeView) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
-	return ask(ctx, d.view, inDatabase, false, "refunds due", func(ctx context.Context) ([]model.Payment, error) {
+	return ask(ctx, d.reads("refunds due"), func(ctx context.Context) ([]model.Payment, error) {
 		return d.Store.RefundsDue(ctx, limit)
 	})
 }
 
 func (d storeView) MarkRefunded(ctx context.Context, payment string) error {
-	_, err := ask(ctx, d.view, inDatabase, true, "mark a payment refunded", func(ctx context.Context) (nothing, error) {
-		return only(d.Store.MarkRefunded(ctx, payment))
+	return ask0(ctx, d.writes("mark a payment refunded"), func(ctx context.Context) error {
+		return d.Store.MarkRefunded(ctx, payment)
 	})
-	return err
 }
 
 func (d storeView) ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error) {
-	type answer struct {
-		offer   model.Offer
-		verdict model.Verdict
-	}
-	a, err := ask(ctx, d.view, inDatabase, true, fmt.Sprintf("%s %s by %d", change.Action, d.s.name(change.SaleID), change.AddQuota), func(ctx context.Context) (a answer, err error) {
-		a.offer, a.verdict, err = d.Store.ChangeSale(ctx, change)
-		d.s.note("  %s, revision %d", a.verdict, a.offer.Revision)
-		return a, err
-	})
-	return a.offer, a.verdict, err
+	what := d.writes("%s %s by %d", change.Action, d.s.name(change.SaleID), change.AddQuota)
+	return ask2(ctx, what, func(ctx context.Context) (model.Offer, model.Verdict, error) { return d.Store.ChangeSale(ctx, change) })
 }
 
 // catalogView is the database as the catalog of one sale reads it. The catalog reads often and changes nothing, so it
@@ -521,6 +433,7 @@ func (s *sim) copyRedis() *snapshot {
 	ctx := context.Background()
 	c := &snapshot{hashes: map[string][]string{}, sets: map[string][]string{}, streams: map[string]streamCopy{}}
 	for _, key := range s.redis.Keys() {
+		var err error
 		switch kind := s.redis.Type(key); kind {
 		case "hash":
 			fields, err := s.redis.HKeys(key)
@@ -529,17 +442,18 @@ func (s *sim) copyRedis() *snapshot {
 				c.hashes[key] = append(c.hashes[key], f, s.redis.HGet(key, f))
 			}
 		case "set":
-			members, err := s.redis.Members(key)
+			c.sets[key], err = s.redis.Members(key)
 			s.must(err)
-			c.sets[key] = members
 		case "stream":
-			list, err := s.redis.Stream(key)
+			copied := streamCopy{at: time.Now()}
+			entries, err := s.redis.Stream(key)
 			s.must(err)
-			groups, err := s.client.XInfoGroups(ctx, key).Result()
+			copied.entries = slices.Clone(entries)
+			copied.groups, err = s.client.XInfoGroups(ctx, key).Result()
 			s.must(err)
-			copied := streamCopy{entries: slices.Clone(list), groups: groups, at: time.Now()}
-			if len(groups) > 0 {
-				copied.pending, err = s.client.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: key, Group: settlers, Start: "-", End: "+", Count: 1000}).Result()
+			if len(copied.groups) > 0 {
+				all := &redis.XPendingExtArgs{Stream: key, Group: settlers, Start: "-", End: "+", Count: 1000}
+				copied.pending, err = s.client.XPendingExt(ctx, all).Result()
 				s.must(err)
 			}
 			c.streams[key] = copied
@@ -575,8 +489,9 @@ func (s *sim) putBack(c *snapshot) {
 			s.must(s.client.XGroupCreateMkStream(ctx, key, g.Name, g.LastDeliveredID).Err())
 		}
 		for _, p := range stream.pending {
-			idle := p.Idle + time.Since(stream.at)
-			s.must(s.client.Do(ctx, "XCLAIM", key, settlers, p.Consumer, 0, p.ID, "IDLE", idle.Milliseconds(), "RETRYCOUNT", p.RetryCount, "FORCE", "JUSTID").Err())
+			idle := (p.Idle + time.Since(stream.at)).Milliseconds()
+			s.must(s.client.Do(ctx, "XCLAIM", key, settlers, p.Consumer, 0, p.ID,
+				"IDLE", idle, "RETRYCOUNT", p.RetryCount, "FORCE", "JUSTID").Err())
 		}
 	}
 }
@@ -588,59 +503,58 @@ func (s *sim) name(id string) string {
 	return s.memory.names[id]
 }
 
-func (s *sim) names(ids []string) string {
-	list := make([]string, len(ids))
-	for i, id := range ids {
-		list[i] = s.name(id)
+// listed formats the elements of a list.
+func listed[T any](list []T, show func(T) string) string {
+	texts := make([]string, len(list))
+	for i, element := range list {
+		texts[i] = show(element)
 	}
-	return strings.Join(list, " ")
+	return "[" + strings.Join(texts, ", ") + "]"
 }
 
 func (s *sim) attempts(list []model.Attempt) string {
-	ids := make([]string, len(list))
-	for i, a := range list {
-		ids[i] = a.ID
-	}
-	return "[" + s.names(ids) + "]"
+	return listed(list, func(a model.Attempt) string { return s.name(a.ID) })
 }
 
 func (s *sim) entries(list []model.Entry) string {
-	ids := make([]string, len(list))
-	for i, e := range list {
-		ids[i] = e.ID
-	}
-	return "[" + s.names(ids) + "]"
-}
-
-func (s *sim) releases(list []model.Release) string {
-	parts := make([]string, len(list))
-	for i, r := range list {
-		parts[i] = fmt.Sprintf("%s %d", s.name(r.OrderID), r.Units)
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
+	return listed(list, func(e model.Entry) string { return s.name(e.ID) })
 }
 
 func (s *sim) changes(list []model.GateChange) string {
-	parts := make([]string, len(list))
-	for i, c := range list {
-		parts[i] = fmt.Sprintf("%s %d by version %d", s.name(c.OrderID), c.Units, c.Version)
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
+	return listed(list, func(c model.GateChange) string {
+		return fmt.Sprintf("%s %d by version %d", s.name(c.OrderID), c.Units, c.Version)
+	})
 }
 
-func (s *sim) tellEntries(list []model.Entry) {
-	if len(list) > 0 {
-		s.note("  %s", s.entries(list))
-	}
-}
-
-func (s *sim) tellOutcomes(list []model.Outcome) {
-	for _, o := range list {
-		switch {
-		case o.Order != nil:
-			s.note("  %s %s, known before: %t", o.Verdict, o.Order.Status, o.Repeated)
-		default:
-			s.note("  %s, known before: %t", o.Verdict, o.Repeated)
+// told adds the results of a call to the trace.
+func (s *sim) told(results ...any) {
+	var texts []string
+	for _, result := range results {
+		switch r := result.(type) {
+		case []model.Outcome:
+			texts = append(texts, listed(r, func(o model.Outcome) string {
+				if o.Order == nil {
+					return fmt.Sprintf("%s, known before: %t", o.Verdict, o.Repeated)
+				}
+				return fmt.Sprintf("%s %s, known before: %t", o.Verdict, o.Order.Status, o.Repeated)
+			}))
+		case []model.Entry:
+			texts = append(texts, s.entries(r))
+		case []model.GateChange:
+			texts = append(texts, s.changes(r))
+		case []model.Release:
+			texts = append(texts, listed(r, func(r model.Release) string { return fmt.Sprintf("%s %d", s.name(r.OrderID), r.Units) }))
+		case model.Offer:
+			texts = append(texts, fmt.Sprintf("%+v, revision %d", r.Stock, r.Revision))
+		case model.GateContents:
+			texts = append(texts, fmt.Sprintf("%+v", r.Offer().Stock))
+		case model.Order:
+			texts = append(texts, fmt.Sprintf("%s %s", r.Status, r.Reason))
+		case []model.GateState, []int64, int64, bool, model.Verdict, error:
+			texts = append(texts, fmt.Sprintf("%+v", r))
 		}
+	}
+	if len(texts) > 0 {
+		s.note("  %s", strings.Join(texts, "; "))
 	}
 }

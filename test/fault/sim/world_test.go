@@ -133,12 +133,8 @@ var misfortunes = []func(rng *rand.Rand, p plan, at time.Duration) []happening{
 			s.later(rest, "it starts again", func(s *sim) { s.start(place) })
 		}}}
 	},
-	func(rng *rand.Rand, p plan, at time.Duration) []happening {
-		return []happening{absence(rng, p, at, inRedis)}
-	},
-	func(rng *rand.Rand, p plan, at time.Duration) []happening {
-		return []happening{absence(rng, p, at, inDatabase)}
-	},
+	absence(inRedis),
+	absence(inDatabase),
 	func(_ *rand.Rand, _ plan, at time.Duration) []happening {
 		return []happening{{at, "redis is emptied", func(s *sim) { s.redis.FlushAll() }}}
 	},
@@ -155,13 +151,15 @@ var misfortunes = []func(rng *rand.Rand, p plan, at time.Duration) []happening{
 }
 
 // absence makes a store unreachable for a while, for all instances or for those in one place.
-func absence(rng *rand.Rand, p plan, at time.Duration, from store) happening {
-	place, long := rng.IntN(p.places+1)-1, time.Duration(50+rng.IntN(2500))*time.Millisecond
-	return happening{at, fmt.Sprintf("%s is away from place %d for %s", from, place, long), func(s *sim) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.awayUntil[from][place] = time.Now().Add(long)
-	}}
+func absence(from store) func(rng *rand.Rand, p plan, at time.Duration) []happening {
+	return func(rng *rand.Rand, p plan, at time.Duration) []happening {
+		place, long := rng.IntN(p.places+1)-1, time.Duration(50+rng.IntN(2500))*time.Millisecond
+		return []happening{{at, fmt.Sprintf("%s is away from place %d for %s", from, place, long), func(s *sim) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.awayUntil[from][place] = time.Now().Add(long)
+		}}}
+	}
 }
 
 // simulate runs the world of a seed to its end. It returns the trace, and the first error.
@@ -203,11 +201,11 @@ func newSim(t *testing.T, seed uint64, m mutation, template []byte) *sim {
 	s.db, err = repository.Open(context.Background(), "sqlite:"+path, 1)
 	s.must(err)
 	s.live = repository.NewLiveSales(s.db)
-	s.books.db, err = sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)&_txlock=immediate")
-	s.must(err)
+	for _, db := range []**sql.DB{&s.books.db, &s.careless} {
+		*db, err = sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)&_txlock=immediate")
+		s.must(err)
+	}
 	s.books.db.SetMaxOpenConns(1)
-	s.careless, err = sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)&_txlock=immediate")
-	s.must(err)
 
 	s.redis = miniredis.NewMiniRedis()
 	s.client = redis.NewClient(pipe(s.redis))
