@@ -150,7 +150,8 @@ func TestImbalance(t *testing.T) {
 	d.execute(d.books.db, "CREATE TABLE stock (sale_id CHAR(1), quota BIGINT, available BIGINT, held BIGINT, paid BIGINT)",
 		"CREATE TABLE orders (id CHAR(1), sale_id CHAR(1), user_id CHAR(1), request_key CHAR(1), status VARCHAR(9), quantity INT)",
 		"CREATE TABLE buyers (sale_id CHAR(1), user_id CHAR(1), units INT)",
-		"INSERT INTO orders VALUES ('1', 's', 'a', 'k', 'pending', 2), ('2', 's', 'b', 'k', 'paid', 1), ('3', 's', 'c', 'k', 'expired', 1)",
+		"INSERT INTO orders VALUES ('1', 's', 'a', 'k', 'pending', 2), ('2', 's', 'b', 'k', 'paid', 1)",
+		"INSERT INTO orders VALUES ('3', 's', 'c', 'k', 'expired', 1)",
 		"INSERT INTO buyers VALUES ('s', 'b', 1), ('s', 'c', 0), ('t', 'a', 5)")
 	for name, tc := range map[string]struct {
 		sale, stock string // quota, available, held, paid

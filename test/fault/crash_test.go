@@ -126,7 +126,7 @@ func diesSelling(d *drill, point string) {
 // slowly lets so few buyers come to an instance that units are left when it dies: a gate is rebuilt at most once a
 // second.
 func (d *drill) slowly(to *shop.Instance) *load {
-	return d.comes(d.sale, manner{every: 2 * time.Millisecond, to: inTurn(to.URL)})
+	return d.crowdAt(d.sale, manner{every: 2 * time.Millisecond, to: inTurn(to.URL)})
 }
 
 // diesRebuilding restarts Redis empty and kills the only instance while it rebuilds the gate. Then another instance is
@@ -404,8 +404,8 @@ func poisonedEntries(d *drill) {
 	var deleted, refused, orders int
 	look := func() error {
 		return d.sql(`SELECT (SELECT COUNT(*) FROM operations WHERE subject = ? AND action = 'delete_entry'),
-			(SELECT COUNT(*) FROM refusals WHERE sale_id = ? AND user_id = 'poisoner'), (SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner')`,
-			d.sale, d.sale).Scan(&deleted, &refused, &orders)
+			(SELECT COUNT(*) FROM refusals WHERE sale_id = ? AND user_id = 'poisoner'),
+			(SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner')`, d.sale, d.sale).Scan(&deleted, &refused, &orders)
 	}
 	d.until(recoveryTime, "what nobody can read is deleted, and noted", func() (bool, error) {
 		err := look()
@@ -418,8 +418,8 @@ func poisonedEntries(d *drill) {
 	d.until(3*recoveryTime, "nothing is left in the stream", d.streamEmpty(client))
 	took := time.Since(begun)
 	d.ok(look())
-	if orders > 0 || deleted+refused != len(garbage)+len(poison) {
-		d.Errorf("of %d bad entries %d were deleted and %d refused, %d became orders", len(garbage)+len(poison), deleted, refused, orders)
+	if bad := len(garbage) + len(poison); orders > 0 || deleted+refused != bad {
+		d.Errorf("of %d bad entries %d were deleted and %d refused, %d became orders", bad, deleted, refused, orders)
 	}
 	d.finish("%d deleted, %d refused for good, within %s; %s", deleted, refused, took.Round(time.Second), all)
 }

@@ -133,7 +133,7 @@ func commitReplyLost(d *drill) {
 		if id, ok := idOf[a.User]; ok {
 			had++
 			if !again.Confirmed() || again.OrderID != id {
-				d.Errorf("%s has order %s, asks again under the same key and is told %d %s %s", a.User, id, again.Status, again.Code, again.OrderID)
+				d.Errorf("%s has order %s, asks again under the same key and is told %+v", a.User, id, again)
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func (d *drill) waiting(root *sql.DB) (bool, error) {
 
 func diskFull(d *drill) {
 	db, fill, free := smallDisk(d)
-	d.on(db.NewDatabase(d), kit.Redis(d))
+	d.useStores(db.NewDatabase(d), kit.Redis(d))
 	gated, alone := d.gatedAndAlone()
 	d.open(size(1_000, 8_000), gated, alone)
 	d.rush()
@@ -351,7 +351,8 @@ func connectionsTaken(d *drill) {
 
 // disconnect ends the connections of the engine's user and returns how many there were.
 func (d *drill) disconnect(admin *sql.Conn) (n int, err error) {
-	rows, err := admin.QueryContext(d.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", d.databaseURL().User.Username())
+	const connections = "SELECT id FROM information_schema.processlist WHERE user = ?"
+	rows, err := admin.QueryContext(d.Context(), connections, d.databaseURL().User.Username())
 	if err != nil {
 		return 0, err
 	}

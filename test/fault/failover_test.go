@@ -31,7 +31,7 @@ func plannedFailover(d *drill) {
 	link := d.proxy(first.Addr())
 	gated, alone := d.gatedAndAlone("--database", strings.Replace(d.Database, first.Addr(), link.addr, 1))
 	d.sell(size(900, 12_000), gated, alone)
-	d.load = d.comes(d.sale, manner{every: 4 * time.Millisecond, to: inTurn(d.urls...)})
+	d.load = d.crowdAt(d.sale, manner{every: 4 * time.Millisecond, to: inTurn(d.urls...)})
 	d.more(200)
 
 	d.execute(first.Root(d), "SET GLOBAL read_only = ON")

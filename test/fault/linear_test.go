@@ -232,13 +232,12 @@ func (s *story) history() ([]porcupine.Operation, error) {
 
 // numbers maps request keys to numbers, and the orders' ids under each key to numbers from 1.
 type numbers struct {
-	keys   map[[2]string]int
-	ofUser map[string][]int
-	ids    map[string]uint8
+	keys map[[2]string]int
+	ids  map[string]uint8
 }
 
 func (s *story) number() numbers {
-	n := numbers{keys: map[[2]string]int{}, ofUser: map[string][]int{}, ids: map[string]uint8{}}
+	n := numbers{keys: map[[2]string]int{}, ids: map[string]uint8{}}
 	under := map[[2]string]uint8{}
 	order := func(request [2]string, id string) {
 		if _, known := n.ids[id]; id != "" && !known {
@@ -249,7 +248,6 @@ func (s *story) number() numbers {
 	for _, a := range s.acts {
 		if _, known := n.keys[a.request()]; !known {
 			n.keys[a.request()] = len(n.keys)
-			n.ofUser[a.User] = append(n.ofUser[a.User], n.keys[a.request()])
 		}
 		order(a.request(), a.OrderID)
 	}
@@ -261,8 +259,8 @@ func (s *story) number() numbers {
 
 // others returns the other keys of an act's user.
 func (n numbers) others(a act) (list []int) {
-	for _, key := range n.ofUser[a.User] {
-		if key != n.keys[a.request()] {
+	for request, key := range n.keys {
+		if request[0] == a.User && request != a.request() {
 			list = append(list, key)
 		}
 	}

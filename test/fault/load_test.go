@@ -54,8 +54,8 @@ func (d *drill) newLoad() (*load, context.Context) {
 	return l, ctx
 }
 
-// comes starts a crowd at a sale. Each buyer makes one attempt for one unit, under a key of its own.
-func (d *drill) comes(sale string, m manner) *load {
+// crowdAt starts a crowd at a sale. Each buyer makes one attempt for one unit, under a key of its own.
+func (d *drill) crowdAt(sale string, m manner) *load {
 	l, ctx := d.newLoad()
 	prefix := fmt.Sprintf("u%d", time.Now().UnixNano())
 	turns := turns(ctx, m.every)

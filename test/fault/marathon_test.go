@@ -110,13 +110,14 @@ func marathon(d *drill) {
 	faults = slices.Concat(faults, cuts, deaths) // they end in this order: an instance needs all other parts
 	d.quota = size(400, 4_000)
 	d.sale = d.SaleToPay(m.address(0), d.quota, 3600)
-	episodes := schedule(seed, span(12*time.Second, 10*time.Minute), span(time.Second, 4*time.Second), span(1500*time.Millisecond, 8*time.Second), faults)
+	episodes := schedule(seed, span(12*time.Second, 10*time.Minute), span(time.Second, 4*time.Second),
+		span(1500*time.Millisecond, 8*time.Second), faults)
 	note := fmt.Sprintf("DRILL_SEED=%d repeats these faults", seed)
 	d.Log(note)
 	progress(note)
 
 	d.watched = d.watch(d.sale)
-	d.load = d.comes(d.sale, manner{every: marathonPace, to: m.address, then: m.goOn})
+	d.load = d.crowdAt(d.sale, manner{every: marathonPace, to: m.address, then: m.goOn})
 	counts := map[string]int{}
 	for _, e := range episodes {
 		<-time.After(e.pause)

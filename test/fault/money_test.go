@@ -258,7 +258,8 @@ func (d *drill) refund(attempts []shop.Attempt, payments []shop.Payment) {
 	d.Must(http.StatusOK, http.MethodPost, d.urls[0]+path, d.Operator(d.urls[0]), nil)
 	d.Must(http.StatusConflict, http.MethodPost, d.urls[1]+path, d.Operator(d.urls[1]), nil)
 	for n, url := range d.urls {
-		d.want(http.StatusOK, "", "a callback of a refunded order")(d.Callback(url, payments[i].ID, shop.Transaction(i, n), shop.PriceCents))
+		d.want(http.StatusOK, "", "a callback of a refunded order")(
+			d.Callback(url, payments[i].ID, shop.Transaction(i, n), shop.PriceCents))
 	}
 	order := orderOf(attempts[i])
 	if due := d.Refunds()[order.ID]; order.Status != model.OrderRefunded || due != 2 {

@@ -37,7 +37,7 @@ func (d *drill) neighbours() *neighbours {
 	d.sell(size(1_000, 12_000), d.Start("--pay-grace", "0s"), d.Start("--pay-grace", "0s"))
 	n := &neighbours{drill: d, troubled: d.sale, other: d.Sale(d.urls[0], d.quota)}
 	for i, sale := range []string{n.troubled, n.other} {
-		n.crowds[i] = d.comes(sale, manner{every: unhurried, to: inTurn(d.urls...)})
+		n.crowds[i] = d.crowdAt(sale, manner{every: unhurried, to: inTurn(d.urls...)})
 		n.crowds[i].more(50)
 	}
 	return n
@@ -46,7 +46,8 @@ func (d *drill) neighbours() *neighbours {
 // overdue ends the time to pay of some orders of a sale. The returned function reports whether they have expired.
 func (n *neighbours) overdue(sale string, orders int) (gone func() (bool, error)) {
 	n.Helper()
-	n.execute(n.books.db, fmt.Sprintf("UPDATE orders SET expires_at_ms = 1 WHERE sale_id = '%s' AND status = 'pending' LIMIT %d", sale, orders))
+	const end = "UPDATE orders SET expires_at_ms = 1 WHERE sale_id = '%s' AND status = 'pending' LIMIT %d"
+	n.execute(n.books.db, fmt.Sprintf(end, sale, orders))
 	return func() (bool, error) {
 		left, err := n.count("SELECT COUNT(*) FROM orders WHERE sale_id = ? AND status = 'pending' AND expires_at_ms = 1", sale)
 		return left == 0, err
@@ -113,7 +114,8 @@ func wrongNeighbour(d *drill) {
 	gone := n.overdue(n.troubled, 10)
 	n.bear(span(3*time.Second, 30*time.Second))
 	n.stillThere(gone)
-	reports, err := d.count("SELECT COUNT(*) FROM operations WHERE actor = 'expirer' AND action = 'violation' AND subject = ?", n.troubled)
+	const violations = "SELECT COUNT(*) FROM operations WHERE actor = 'expirer' AND action = 'violation' AND subject = ?"
+	reports, err := d.count(violations, n.troubled)
 	if err != nil || reports < 1 || reports > len(d.urls) {
 		d.Errorf("%d reports of two instances, %v", reports, err)
 	}

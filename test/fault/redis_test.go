@@ -71,7 +71,7 @@ func (d *drill) phase() {
 func (d *drill) trickle(lasts time.Duration, end func()) {
 	d.Helper()
 	d.pause()
-	d.load = d.comes(d.sale, manner{every: 50 * time.Millisecond, to: inTurn(d.urls...)})
+	d.load = d.crowdAt(d.sale, manner{every: 50 * time.Millisecond, to: inTurn(d.urls...)})
 	<-time.After(lasts)
 	d.pause()
 	end()
@@ -101,7 +101,7 @@ func (d *drill) holdersAskAgain(holders []shop.Attempt) {
 		held, url := holders[i], inTurn(d.urls...)
 		same := d.buy(held.User, held.Key, url(i))
 		if same.OrderID != held.OrderID {
-			d.Errorf("%s asked again and was told %d %s %s; the order is %s", held.User, same.Status, same.Code, same.OrderID, held.OrderID)
+			d.Errorf("%s has order %s, asks again and is told %+v", held.User, held.OrderID, same)
 		}
 		other := d.buy(held.User, "other-"+held.Key, url(i+1))
 		for end := time.Now().Add(recoveryTime); other.Code == "unavailable" && time.Now().Before(end); { // there is no gate yet
@@ -236,7 +236,8 @@ func tailLostInSilence(d *drill) {
 	d.Audited(d.urls[0], d.sale)
 	forgotten := d.confirmed(from, to)
 	d.holdersAskAgain(forgotten)
-	d.settle(fmt.Sprintf("%s, on which %d were confirmed; found and repaired in %s", cut, len(forgotten), found.Round(10*time.Millisecond)))
+	d.settle(fmt.Sprintf("%s, on which %d were confirmed; found and repaired in %s",
+		cut, len(forgotten), found.Round(10*time.Millisecond)))
 }
 
 func staleReplica(d *drill) {
@@ -311,7 +312,8 @@ func oneCutOff(d *drill) {
 	link.Restore()
 	d.phase()
 	// The instance without Redis may lose too many races against the other one.
-	d.settle(fmt.Sprintf("meanwhile %d were confirmed by the one with Redis, %d by the other", sold[near.URL], sold[far.URL]), "503 unavailable")
+	detail := fmt.Sprintf("meanwhile %d were confirmed by the one with Redis, %d by the other", sold[near.URL], sold[far.URL])
+	d.settle(detail, "503 unavailable")
 	if sold[near.URL] == 0 || sold[far.URL] == 0 {
 		d.Errorf("not both have sold: %v", sold)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +35,8 @@ func verdict(passed bool) string {
 }
 
 func (r result) line() string {
-	return fmt.Sprintf("%2d %-60s confirmed %6d  lost %d  doubled %d  over %d  recovery %6s  took %6s  %s", r.Number, r.Fault,
-		r.Confirmed, r.Lost, r.Doubled, r.Over, r.Recovery.Round(10*time.Millisecond), r.Took.Round(100*time.Millisecond), verdict(r.Passed))
+	return fmt.Sprintf("%2d %-60s confirmed %6d  lost %d  doubled %d  over %d  recovery %6s  took %6s  %s",
+		r.Number, r.Fault, r.Confirmed, r.Lost, r.Doubled, r.Over, r.Recovery.Round(10*time.Millisecond), r.Took.Round(100*time.Millisecond), verdict(r.Passed))
 }
 
 // mutationRun is the outcome of a run on a changed engine.
@@ -59,7 +58,8 @@ const reportPath = "../../docs/drill.md"
 // report writes the tables to the document, between its marks.
 func report(t *testing.T, results []result, runs []mutationRun, took time.Duration) {
 	t.Helper()
-	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s, %s.\n\n", now(), took.Round(time.Minute), machine(), strings.Join(versions(t), ", "))
+	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s, %s.\n\n",
+		now(), took.Round(time.Minute), machine(), strings.Join(versions(t), ", "))
 	enclose(t, "drill", head+resultsTable(results)+"\n"+mutationsTable(runs))
 }
 
@@ -93,8 +93,9 @@ func reportRepairs(t *testing.T, results []result) {
 	fmt.Fprint(&b, "| death | times | median | longest |\n|---|---:|---:|---:|\n")
 	for _, fault := range order {
 		list := repairs[fault]
-		slices.Sort(list)
-		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(fault), len(list), list[len(list)/2].Round(10*time.Millisecond), list[len(list)-1].Round(10*time.Millisecond))
+		median, longest := percentile(list, 50), percentile(list, 100)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(fault), len(list),
+			median.Round(10*time.Millisecond), longest.Round(10*time.Millisecond))
 	}
 	enclose(t, "repairs", b.String())
 }

@@ -99,7 +99,8 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 
 	shown := map[string]string{}
-	for _, page := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1"} {
+	const profiles = "/debug/pprof/"
+	for _, page := range []string{"/metrics", profiles, profiles + "cmdline", profiles + "goroutine?debug=2", profiles + "heap?debug=1"} {
 		r, err := ask(t.Context(), client, http.MethodGet, ops+page, http.NoBody)
 		d.ok(err)
 		shown[page] = string(r.body)

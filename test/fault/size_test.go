@@ -42,7 +42,8 @@ func largeGate(d *drill) {
 		d.execute(d.books.db,
 			fmt.Sprintf(insert, d.sale, "A", "pending", time.Now().Add(time.Hour).UnixMilli(), from, to),
 			fmt.Sprintf(insert, d.sale, "B", "cancelled", 0, from, from+atOnce/10-1),
-			fmt.Sprintf("INSERT INTO buyers (sale_id, user_id, units) SELECT '%s', CONCAT('buyer-', seq), 1 FROM seq_%d_to_%d", d.sale, from, to))
+			fmt.Sprintf("INSERT INTO buyers (sale_id, user_id, units) SELECT '%s', CONCAT('buyer-', seq), 1 FROM seq_%d_to_%d",
+				d.sale, from, to))
 	}
 	d.until(2*time.Minute, "what was written is on the disk", func() (bool, error) {
 		dirty, err := d.status(d.books.db, "Innodb_buffer_pool_pages_dirty")

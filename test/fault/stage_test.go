@@ -45,8 +45,8 @@ type drill struct {
 	watched  func() string  // ends the watch over the books, see watch; nil: nobody watches
 }
 
-// on makes the row's shop on these stores.
-func (d *drill) on(database string, redis *kit.RedisServer) {
+// useStores makes the row's shop on these stores.
+func (d *drill) useStores(database string, redis *kit.RedisServer) {
 	d.Helper()
 	d.Shop = shop.On(d, database, redis)
 	d.books = openLedger(d, database)
@@ -55,14 +55,14 @@ func (d *drill) on(database string, redis *kit.RedisServer) {
 // stores makes the row's shop on a database in the shared MariaDB, and a Redis of its own.
 func (d *drill) stores(redisArgs ...string) {
 	d.Helper()
-	d.on(kit.SharedMariaDB(d).NewDatabase(d), kit.Redis(d, redisArgs...))
+	d.useStores(kit.SharedMariaDB(d).NewDatabase(d), kit.Redis(d, redisArgs...))
 }
 
 // ownDatabase makes the row's shop on servers of its own.
 func (d *drill) ownDatabase(args ...string) *kit.MariaDBServer {
 	d.Helper()
 	db := kit.MariaDB(d, args...)
-	d.on(db.NewDatabase(d), kit.Redis(d))
+	d.useStores(db.NewDatabase(d), kit.Redis(d))
 	return db
 }
 
@@ -132,7 +132,7 @@ func (d *drill) rush(urls ...string) {
 	if len(urls) == 0 {
 		urls = slices.Clone(d.urls)
 	}
-	d.load = d.comes(d.sale, manner{to: inTurn(urls...)})
+	d.load = d.crowdAt(d.sale, manner{to: inTurn(urls...)})
 }
 
 // more waits until so many more attempts have ended, with any answer.
