@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,35 +13,29 @@ import (
 	"flashsale/test/kit"
 )
 
-// BenchmarkWrites settles and deducts batches of attempts by ever new buyers: one transaction each.
+func benchmarkStore(b *testing.B, kind string) *Store {
+	b.Helper()
+	address := kit.SQLite
+	if kind == "mariadb" {
+		address = mariaDB
+	}
+	store, err := Open(b.Context(), address(b), 32)
+	noError(b, err)
+	b.Cleanup(func() { _ = store.Close() })
+	noError(b, store.MigrateUp(b.Context()))
+	return store
+}
+
+// BenchmarkWrites settles and deducts batches of attempts by new buyers, each batch in one transaction.
 func BenchmarkWrites(b *testing.B) {
 	for _, kind := range []string{"sqlite", "mariadb"} {
 		b.Run("database="+kind, func(b *testing.B) {
-			address := "sqlite:" + filepath.Join(b.TempDir(), "shop.db")
-			if kind == "mariadb" {
-				address = kit.SharedMariaDB(b).NewDatabase(b)
-			}
-			store, err := Open(b.Context(), address, 32)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = store.Close() })
-			if err := store.MigrateUp(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			store := benchmarkStore(b, kind)
 			for _, size := range []int{1, 50, 250} {
-				b.Run(fmt.Sprintf("settle/size=%d", size), func(b *testing.B) {
-					store.benchmark(b, size, func(saleID string, entries []model.Entry) ([]model.Outcome, error) {
-						return store.Settle(b.Context(), saleID, entries)
-					})
-				})
+				b.Run(fmt.Sprintf("settle/size=%d", size), func(b *testing.B) { store.benchmark(b, size, store.Settle) })
 				b.Run(fmt.Sprintf("deduct/size=%d", size), func(b *testing.B) {
-					store.benchmark(b, size, func(saleID string, entries []model.Entry) ([]model.Outcome, error) {
-						attempts := make([]model.Attempt, len(entries))
-						for i, e := range entries {
-							attempts[i] = e.Attempt
-						}
-						return store.Deduct(b.Context(), saleID, attempts)
+					store.benchmark(b, size, func(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
+						return store.Deduct(ctx, saleID, attemptsOf(entries))
 					})
 				})
 			}
@@ -50,10 +43,10 @@ func BenchmarkWrites(b *testing.B) {
 	}
 }
 
-func (s *Store) benchmark(b *testing.B, size int, write func(saleID string, entries []model.Entry) ([]model.Outcome, error)) {
-	ids := model.NewOrderIDs([]byte("a key for benchmarks"))
-	sale := s.benchmarkSale(b)
-	hash, n := model.HashRequest(1), 0
+type batchWrite func(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error)
+
+func (s *Store) benchmark(b *testing.B, size int, write batchWrite) {
+	sale, hash, n := s.benchmarkSale(b), model.HashRequest(1), 0
 	entries := make([]model.Entry, size)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -61,10 +54,10 @@ func (s *Store) benchmark(b *testing.B, size int, write func(saleID string, entr
 			n++
 			user := "u-" + strconv.Itoa(n)
 			entries[i].Attempt = model.Attempt{
-				ID: ids.Derive(user, sale.ID, "key"), SaleID: sale.ID, UserID: user, Quantity: 1, RequestKey: "key", RequestHash: hash,
+				ID: orderIDs.Derive(user, sale.ID, "key"), SaleID: sale.ID, UserID: user, Quantity: 1, RequestKey: "key", RequestHash: hash,
 			}
 		}
-		outcomes, err := write(sale.ID, entries)
+		outcomes, err := write(b.Context(), sale.ID, entries)
 		if err != nil || outcomes[size-1].Verdict != model.Accepted {
 			b.Fatal(outcomes, err)
 		}
@@ -72,7 +65,7 @@ func (s *Store) benchmark(b *testing.B, size int, write func(saleID string, entr
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*size), "µs/order")
 }
 
-// benchmarkSale makes a sale that is open and has units for all.
+// benchmarkSale makes an open sale with units for everybody.
 func (s *Store) benchmarkSale(b *testing.B) model.Sale {
 	b.Helper()
 	sale := model.Sale{
@@ -80,31 +73,16 @@ func (s *Store) benchmarkSale(b *testing.B) model.Sale {
 		StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), Status: model.SaleLive, Revision: 1,
 	}
 	sale.Code = sale.ID[:8]
-	if err := s.CreateSale(b.Context(), sale, 1<<30, "tester"); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, s.CreateSale(b.Context(), sale, 1<<30, "tester"))
 	return sale
 }
 
-// BenchmarkRefusedWithKey is the way of a purchase that is refused under a key: a crowd whose every request asks the
-// database whether the key is known.
+// BenchmarkRefusedWithKey measures refused purchases with a key: each request asks the database whether the key is known.
 func BenchmarkRefusedWithKey(b *testing.B) {
 	for _, kind := range []string{"sqlite", "mariadb"} {
 		for _, crowd := range []int{1, 100} {
 			b.Run(fmt.Sprintf("database=%s/crowd=%d", kind, crowd), func(b *testing.B) {
-				address := "sqlite:" + filepath.Join(b.TempDir(), "shop.db")
-				if kind == "mariadb" {
-					address = kit.SharedMariaDB(b).NewDatabase(b)
-				}
-				store, err := Open(b.Context(), address, 32)
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.Cleanup(func() { _ = store.Close() })
-				if err := store.MigrateUp(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				store.benchmarkRefusals(b, crowd)
+				benchmarkStore(b, kind).benchmarkRefusals(b, crowd)
 			})
 		}
 	}
@@ -113,11 +91,9 @@ func BenchmarkRefusedWithKey(b *testing.B) {
 func (s *Store) benchmarkRefusals(b *testing.B, crowd int) {
 	sale := s.benchmarkSale(b)
 	catalog := service.NewCatalog(NewLiveSales(s), time.Now)
-	if err := catalog.Refresh(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, catalog.Refresh(b.Context()))
 	purchases := &service.Purchases{
-		Catalog: catalog, IDs: model.NewOrderIDs([]byte("a key for benchmarks")), Strategy: soldOut{}, Orders: s,
+		Catalog: catalog, IDs: orderIDs, Strategy: soldOut{}, Orders: s,
 		Waiters: service.NewWaiters(), Meter: soldOut{}, Now: time.Now,
 	}
 	requests := make(chan string, crowd)
@@ -141,7 +117,7 @@ func (s *Store) benchmarkRefusals(b *testing.B, crowd int) {
 	buyers.Wait()
 }
 
-// soldOut is a strategy that has nothing left, and a meter that nobody reads.
+// soldOut is a strategy without units and a meter that nobody reads.
 type soldOut struct{}
 
 func (soldOut) Deduct(context.Context, model.Attempt) (model.Outcome, error) {

@@ -3,6 +3,7 @@ package repository
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -10,425 +11,495 @@ import (
 	"flashsale/model"
 )
 
-func TestDeductWritesTheOrder(t *testing.T) {
+func TestEachWayWritesTheOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 10, limit(3))
-		if _, won, err := d.NextEpoch(t.Context(), sale.ID, 1, 1, 0); err != nil || !won {
-			t.Fatalf("no new epoch: %v", err)
-		}
-		before, a := d.now(t), attempt(sale.ID, "alice", "k", 2)
-		got := d.deduct(t, sale.ID, a)[0]
-		after := d.now(t)
-		if got.Verdict != model.Accepted || got.Repeated || got.Order == nil {
-			t.Fatalf("alice got %+v", got)
-		}
-		made := got.Order.CreatedAt
-		if made.Before(before) || made.After(after) {
-			t.Errorf("made at %s, not from %s to %s", made, before, after)
-		}
-		want := model.Order{
-			ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
-			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
-			CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
-		}
-		if *got.Order != want {
-			t.Errorf("the outcome's order is\n%+v, want\n%+v", *got.Order, want)
-		}
-		if stored := d.order(t, a.ID); stored != want {
-			t.Errorf("the stored order is\n%+v, want\n%+v", stored, want)
-		}
-		d.wantUnits(t, sale.ID, units{available: 8, held: 2})
-		if n := d.live(t, sale.ID, "alice"); n != 2 {
-			t.Errorf("alice has %d units", n)
-		}
-	})
-}
-
-// Each row says which of several reasons to refuse is told, and so in which order they are judged.
-func TestDeductRefuses(t *testing.T) {
-	upcoming := func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(2*time.Hour), s.EndsAt.Add(2*time.Hour) }
-	over := func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(-2*time.Hour), s.EndsAt.Add(-2*time.Hour) }
-	paused := func(s *model.Sale) { s.Status = model.SalePaused }
-	closed := func(s *model.Sale) { s.Status = model.SaleClosed }
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			quota        int64
-			mine, others int // units sold before, at a limit of 2
-			asked        int
-			edits        []func(*model.Sale)
-			want         model.Verdict
-		}{
-			"before the start":                             {9, 0, 0, 1, []func(*model.Sale){upcoming}, model.NotStarted},
-			"before the start of a paused sale":            {9, 0, 0, 1, []func(*model.Sale){upcoming, paused}, model.NotStarted},
-			"before the start, at the limit":               {9, 2, 0, 1, []func(*model.Sale){upcoming}, model.NotStarted},
-			"before the start of a sale without units":     {2, 0, 2, 1, []func(*model.Sale){upcoming}, model.NotStarted},
-			"before the start of a closed sale":            {9, 0, 0, 1, []func(*model.Sale){upcoming, closed}, model.Ended},
-			"after the end":                                {9, 0, 0, 1, []func(*model.Sale){over}, model.Ended},
-			"after the end of a paused sale":               {9, 0, 0, 1, []func(*model.Sale){over, paused}, model.Ended},
-			"after the end, at the limit":                  {9, 2, 0, 1, []func(*model.Sale){over}, model.Ended},
-			"after the end, sold out":                      {2, 0, 2, 1, []func(*model.Sale){over}, model.Ended},
-			"closed":                                       {9, 0, 0, 1, []func(*model.Sale){closed}, model.Ended},
-			"closed, at the limit":                         {9, 2, 0, 1, []func(*model.Sale){closed}, model.Ended},
-			"paused":                                       {9, 0, 0, 1, []func(*model.Sale){paused}, model.Paused},
-			"paused, at the limit":                         {9, 2, 0, 1, []func(*model.Sale){paused}, model.Paused},
-			"paused and sold out":                          {2, 0, 2, 1, []func(*model.Sale){paused}, model.Paused},
-			"more than the limit at once":                  {9, 0, 0, 3, nil, model.LimitReached},
-			"at the limit":                                 {9, 2, 0, 1, nil, model.LimitReached},
-			"over the limit with what is held":             {9, 1, 0, 2, nil, model.LimitReached},
-			"at the limit of a sale without units":         {4, 2, 2, 1, nil, model.LimitReached},
-			"over the limit, and more than is left":        {4, 1, 2, 2, nil, model.LimitReached},
-			"more than the limit, and nothing is left":     {2, 0, 2, 3, nil, model.LimitReached},
-			"nothing is left":                              {2, 0, 2, 1, nil, model.SoldOut},
-			"nothing is left, and the user has room":       {3, 1, 2, 1, nil, model.SoldOut},
-			"fewer are left than asked for":                {3, 0, 2, 2, nil, model.SoldOut},
-			"fewer are left, and the user just has room":   {4, 0, 3, 2, nil, model.SoldOut},
-			"all is well":                                  {3, 1, 1, 1, nil, model.Accepted},
-			"the last units, up to the limit, all at once": {4, 0, 2, 2, nil, model.Accepted},
-		} {
+		for name, take := range allWays {
 			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.quota, limit(2))
-				if tc.mine > 0 {
-					d.buy(t, sale.ID, "me", tc.mine)
+				sale := d.newSale(t, 10, limit(3))
+				d.nextEpoch(t, sale.ID, 1)
+				version := d.stock(t, sale.ID).Version
+				before, a := d.now(t), attempt(sale.ID, "alice", "k", 2)
+				got := d.take(t, take, a)[0]
+				after := d.now(t)
+				if got.Verdict != model.Accepted || got.Repeated || got.Order == nil {
+					t.Fatalf("alice got %+v", got)
 				}
-				for i := range tc.others {
-					d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
+				made := got.Order.CreatedAt
+				if made.Before(before) || made.After(after) {
+					t.Errorf("the order was made at %s, not from %s to %s", made, before, after)
 				}
-				for _, edit := range tc.edits {
-					d.change(t, sale.ID, 0, edit)
+				want := model.Order{
+					ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
+					Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
+					CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
 				}
-				before := d.stock(t, sale.ID)
-				a := attempt(sale.ID, "me", "k", tc.asked)
-				for i, place := range []string{"first", "again"} {
-					got := d.deduct(t, sale.ID, a)[0]
-					if got.Verdict != tc.want {
-						t.Fatalf("%s: got %s, want %s", place, got.Verdict, tc.want)
-					}
-					if tc.want == model.Accepted {
-						if got.Repeated != (i > 0) {
-							t.Errorf("%s: repeated is %t", place, got.Repeated)
-						}
-						continue
-					}
-					if got != (model.Outcome{Verdict: tc.want}) {
-						t.Errorf("%s: a refusal at the door carries more than its verdict: %+v", place, got)
-					}
+				if name == "settle" {
+					want.Source, want.Epoch = model.FromStream, 1 // the epoch of the entry
 				}
-				if tc.want == model.Accepted {
-					return
-				}
-				if after := d.stock(t, sale.ID); after != before {
-					t.Errorf("the stock was %+v and is %+v", before, after)
-				}
-				if _, ok, err := d.Order(t.Context(), a.ID); ok || err != nil {
-					t.Errorf("a refusal at the door left something: %t, %v", ok, err)
-				}
-				if n := d.live(t, sale.ID, "me"); n != tc.mine {
-					t.Errorf("the user has %d units against the limit, not %d", n, tc.mine)
-				}
+				equal(t, "the outcome's order", *got.Order, want)
+				equal(t, "the stored order", d.order(t, a.ID), want)
+				d.wantUnits(t, sale.ID, units{available: 8, held: 2})
+				equal(t, "version of the stock", d.stock(t, sale.ID).Version, version+1)
+				equal(t, "alice's units", d.live(t, sale.ID, "alice"), 2)
 			})
 		}
 	})
 }
 
-func TestDeductOnAnUnknownSale(t *testing.T) {
+// Each row says which of several reasons to refuse the buyer is told, and so in which order they are judged. A refusal
+// changes nothing.
+func TestEachWayRefuses(t *testing.T) {
+	upcoming, over := shift(2*time.Hour), shift(-2*time.Hour)
+	paused, closed := status(model.SalePaused), status(model.SaleClosed)
+	type edits = []func(*model.Sale)
+	const notStarted, ended, full, out = model.NotStarted, model.Ended, model.LimitReached, model.SoldOut
+	tests := map[string]struct {
+		quota        int64
+		mine, others int // units sold before, at a limit of 2
+		asked        int
+		edits        edits
+		want         model.Verdict
+	}{
+		"before the start":                              {9, 0, 0, 1, edits{upcoming}, notStarted},
+		"before the start of a paused sale":             {9, 0, 0, 1, edits{upcoming, paused}, notStarted},
+		"before the start, at the limit":                {9, 2, 0, 1, edits{upcoming}, notStarted},
+		"before the start of a sale without units":      {2, 0, 2, 1, edits{upcoming}, notStarted},
+		"before the start of a closed sale":             {9, 0, 0, 1, edits{upcoming, closed}, ended},
+		"after the end":                                 {9, 0, 0, 1, edits{over}, ended},
+		"after the end of a paused sale":                {9, 0, 0, 1, edits{over, paused}, ended},
+		"after the end, at the limit":                   {9, 2, 0, 1, edits{over}, ended},
+		"after the end, sold out":                       {2, 0, 2, 1, edits{over}, ended},
+		"closed":                                        {9, 0, 0, 1, edits{closed}, ended},
+		"closed, at the limit":                          {9, 2, 0, 1, edits{closed}, ended},
+		"paused":                                        {9, 0, 0, 1, edits{paused}, model.Paused},
+		"paused, at the limit":                          {9, 2, 0, 1, edits{paused}, model.Paused},
+		"paused and sold out":                           {2, 0, 2, 1, edits{paused}, model.Paused},
+		"more than the limit at once":                   {9, 0, 0, 3, nil, full},
+		"at the limit":                                  {9, 2, 0, 1, nil, full},
+		"over the limit with the held units":            {9, 1, 0, 2, nil, full},
+		"at the limit of a sale without units":          {4, 2, 2, 1, nil, full},
+		"over the limit, and more than is left":         {4, 1, 2, 2, nil, full},
+		"more than the limit, and nothing is left":      {2, 0, 2, 3, nil, full},
+		"nothing is left":                               {2, 0, 2, 1, nil, out},
+		"nothing is left, and the limit allows a unit":  {3, 1, 2, 1, nil, out},
+		"fewer are left than asked for":                 {3, 0, 2, 2, nil, out},
+		"fewer are left, and the limit just allows all": {4, 0, 3, 2, nil, out},
+		"units and limit suffice":                       {3, 1, 1, 1, nil, model.Accepted},
+		"the last units, up to the limit, all at once":  {4, 0, 2, 2, nil, model.Accepted},
+	}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		id := model.NewSaleID()
-		got := d.deduct(t, id, attempt(id, "me", "k", 1), attempt(id, "me", "k", 1), attempt(id, "you", "k", 9))
-		wantVerdicts(t, got, model.NotFound, model.NotFound, model.NotFound)
+		for wayName, take := range fromDatabase {
+			for name, tc := range tests {
+				t.Run(wayName+"/"+name, func(t *testing.T) {
+					sale := d.newSale(t, tc.quota, limit(2))
+					if tc.mine > 0 {
+						d.buy(t, sale.ID, "me", tc.mine)
+					}
+					for i := range tc.others {
+						d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
+					}
+					for _, edit := range tc.edits {
+						d.change(t, sale.ID, 0, edit)
+					}
+					before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", tc.asked)
+					first, again := d.take(t, take, a)[0], d.take(t, take, a)[0]
+					if tc.want == model.Accepted {
+						wantVerdicts(t, []model.Outcome{first, again}, tc.want, tc.want)
+						wantRepeated(t, []model.Outcome{first, again}, false, true)
+						return
+					}
+					equal(t, "the first outcome", first, model.Outcome{Verdict: tc.want})
+					equal(t, "the second outcome", again, model.Outcome{Verdict: tc.want})
+					equal(t, "the stock after it", d.stock(t, sale.ID), before)
+					d.noOrder(t, a)
+					equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.mine)
+					equal(t, "rows of the user", d.buyers(t, a), int64(min(tc.mine, 1)))
+				})
+			}
+			id := model.NewSaleID()
+			got := d.take(t, take, attempt(id, "me", "k", 1), attempt(id, "me", "k", 1), attempt(id, "you", "k", 9))
+			wantVerdicts(t, got, model.NotFound, model.NotFound, model.NotFound)
+		}
 	})
 }
 
-// A refusal at the door isn't remembered: the same key is judged anew.
-func TestDeductJudgesARefusedKeyAnew(t *testing.T) {
+// buyers counts the rows of the user of an attempt.
+func (d *testDB) buyers(t *testing.T, a model.Attempt) int64 {
+	t.Helper()
+	return d.count(t, "SELECT COUNT(*) FROM buyers WHERE sale_id = ? AND user_id = ?", a.SaleID, a.UserID)
+}
+
+// Only a settle stores its refusals: without a gate, the same key is judged again.
+func TestRefusedKeyIsJudgedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 1)
-		taken := d.buy(t, sale.ID, "first", 1)
-		a := attempt(sale.ID, "second", "k", 1)
-		wantVerdicts(t, d.deduct(t, sale.ID, a), model.SoldOut)
-		if _, verdict, err := d.Cancel(t.Context(), "first", taken.ID); err != nil || verdict != model.Accepted {
-			t.Fatalf("cancel: %s, %v", verdict, err)
-		}
-		got := d.deduct(t, sale.ID, a)[0]
-		if got.Verdict != model.Accepted || got.Repeated {
-			t.Errorf("the second try got %+v", got)
+		for name, take := range fromDatabase {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, 1)
+				taken, a := d.buy(t, sale.ID, "first", 1), attempt(sale.ID, "second", "k", 1)
+				wantVerdicts(t, d.take(t, take, a), model.SoldOut)
+				d.cancel(t, taken)
+				got := d.take(t, take, a)
+				wantVerdicts(t, got, model.Accepted)
+				wantRepeated(t, got, false)
+			})
 		}
 	})
 }
 
-func TestDeductDecidesInOrderOfArrival(t *testing.T) {
+// The attempts of a batch get units in the order of their arrival. The refusals of a settle are durable.
+func TestBatchesAreDecidedInOrder(t *testing.T) {
 	type ask struct {
 		user     string
 		quantity int
 	}
+	type list = []model.Verdict
 	const yes, full, out = model.Accepted, model.LimitReached, model.SoldOut
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			quota int64
-			limit int
-			asks  []ask
-			want  []model.Verdict
-		}{
-			"the first come":                       {2, 1, []ask{{"a", 1}, {"b", 1}, {"c", 1}}, []model.Verdict{yes, yes, out}},
-			"the other way round":                  {2, 1, []ask{{"c", 1}, {"b", 1}, {"a", 1}}, []model.Verdict{yes, yes, out}},
-			"a user twice at limit 1":              {5, 1, []ask{{"a", 1}, {"b", 1}, {"a", 1}}, []model.Verdict{yes, yes, full}},
-			"a user's smaller wish still fits":     {9, 3, []ask{{"a", 2}, {"a", 2}, {"a", 1}}, []model.Verdict{yes, full, yes}},
-			"a smaller wish takes the last unit":   {3, 2, []ask{{"a", 2}, {"b", 2}, {"c", 1}}, []model.Verdict{yes, out, yes}},
-			"a unit refused leaves room":           {2, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}}, []model.Verdict{yes, full, yes}},
-			"what was sold out is not held":        {1, 2, []ask{{"a", 2}, {"a", 1}}, []model.Verdict{out, yes}},
-			"a wish above the limit comes first":   {2, 2, []ask{{"a", 3}, {"a", 2}}, []model.Verdict{full, yes}},
-			"all refused":                          {1, 2, []ask{{"a", 2}, {"b", 2}, {"c", 3}}, []model.Verdict{out, out, full}},
-			"limit before sold out, for each user": {1, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}}, []model.Verdict{yes, full, out, full}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.quota, limit(tc.limit))
-				list := make([]model.Attempt, len(tc.asks))
-				for i, a := range tc.asks {
-					list[i] = attempt(sale.ID, a.user, fmt.Sprint("k", i), a.quantity)
-				}
-				got := d.deduct(t, sale.ID, list...)
-				wantVerdicts(t, got, tc.want...)
-				held := int64(0)
-				for i, o := range got {
-					if o.Verdict != model.Accepted {
-						continue
-					}
-					held += int64(list[i].Quantity)
-					if o.Order == nil || o.Order.ID != list[i].ID {
-						t.Errorf("place %d has the order %+v", i, o.Order)
-					}
-				}
-				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
-			})
-		}
-	})
-}
-
-func TestDeductTheSameIDTwiceInABatch(t *testing.T) {
-	const yes, full, out, other = model.Accepted, model.LimitReached, model.SoldOut, model.IdempotencyMismatch
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			quota      int64
-			quantities []int // of one key; the limit is 2
-			want       []model.Verdict
-			live       int
-		}{
-			"accepted":                   {5, []int{1, 1, 1}, []model.Verdict{yes, yes, yes}, 1},
-			"with another wish":          {5, []int{1, 2}, []model.Verdict{yes, other}, 1},
-			"over the limit":             {5, []int{3, 3}, []model.Verdict{full, full}, 0},
-			"more than is left":          {1, []int{2, 2}, []model.Verdict{out, out}, 0},
-			"nothing is left":            {0, []int{1, 1}, []model.Verdict{out, out}, 0},
-			"over it where none is left": {0, []int{3, 3}, []model.Verdict{full, full}, 0},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, max(tc.quota, 1), limit(2))
-				if tc.quota == 0 {
-					d.buy(t, sale.ID, "first", 1)
-				}
-				list := make([]model.Attempt, len(tc.quantities))
-				for i, n := range tc.quantities {
-					list[i] = attempt(sale.ID, "me", "k", n)
-				}
-				got := d.deduct(t, sale.ID, list...)
-				wantVerdicts(t, got, tc.want...)
-				for i, o := range got {
-					if o.Repeated != (i > 0) {
-						t.Errorf("place %d: repeated is %t", i, o.Repeated)
-					}
-				}
-				if n := d.live(t, sale.ID, "me"); n != tc.live {
-					t.Errorf("the user has %d units, want %d", n, tc.live)
-				}
-			})
-		}
-	})
-}
-
-// A known id gets its earlier answer, before any refusal that would now apply.
-func TestDeductReplaysAKnownID(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, change := range map[string]func(t *testing.T, sale model.Sale, order model.Order){
-			"as it was": func(*testing.T, model.Sale, model.Order) {},
-			"sold out meanwhile": func(t *testing.T, sale model.Sale, _ model.Order) {
-				d.buy(t, sale.ID, "you", 1)
-			},
-			"paused meanwhile": func(t *testing.T, sale model.Sale, _ model.Order) {
-				d.change(t, sale.ID, 0, func(s *model.Sale) { s.Status = model.SalePaused })
-			},
-			"ended meanwhile": func(t *testing.T, sale model.Sale, _ model.Order) {
-				d.change(t, sale.ID, 0, func(s *model.Sale) { s.EndsAt = s.StartsAt.Add(time.Second) })
-			},
-			"cancelled meanwhile": func(t *testing.T, _ model.Sale, order model.Order) {
-				if _, verdict, err := d.Cancel(t.Context(), "me", order.ID); err != nil || verdict != model.Accepted {
-					t.Fatalf("cancel: %s, %v", verdict, err)
-				}
-			},
-			"paid meanwhile": func(t *testing.T, _ model.Sale, order model.Order) {
-				d.pay(t, d.startPayment(t, order), "txn "+order.ID[:20])
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 2)
-				a := attempt(sale.ID, "me", "k", 1)
-				first := d.deduct(t, sale.ID, a)[0]
-				change(t, sale, *first.Order)
-				stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
-				again := d.deduct(t, sale.ID, a)[0]
-				if again.Verdict != model.Accepted || !again.Repeated || again.Order == nil || *again.Order != order {
-					t.Errorf("again: %+v, of the order %+v", again, order)
-				}
-				other := a
-				other.Quantity, other.RequestHash = 7, model.HashRequest(7)
-				if got := d.deduct(t, sale.ID, other)[0]; got != (model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}) {
-					t.Errorf("another wish under the same key got %+v", got)
-				}
-				if now := d.stock(t, sale.ID); now != stock {
-					t.Errorf("repeats moved the stock from %+v to %+v", stock, now)
-				}
-			})
-		}
-	})
-}
-
-// A durable refusal is known too, and is told again although units have come back.
-func TestDeductReplaysADurableRefusal(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 1)
-		list := attempts(sale.ID, "u", 2)
-		wantVerdicts(t, d.settle(t, sale.ID, list...), model.Accepted, model.SoldOut)
-		d.change(t, sale.ID, 5, nil)
-		fresh := attempt(sale.ID, "new", "k", 1)
-		got := d.deduct(t, sale.ID, list[1], fresh, list[0])
-		wantVerdicts(t, got, model.SoldOut, model.Accepted, model.Accepted)
-		for i, repeated := range []bool{true, false, true} {
-			if got[i].Repeated != repeated {
-				t.Errorf("place %d: repeated is %t", i, got[i].Repeated)
-			}
-		}
-		if o := got[0].Order; o == nil || o.Status != model.OrderRejected || o.Reason != model.SoldOut || o.UserID != list[1].UserID {
-			t.Errorf("the durable refusal carries %+v", o)
-		}
-		d.wantUnits(t, sale.ID, units{available: 4, held: 2})
-	})
-}
-
-// Whatever another writer did after the read, the transaction writes nothing, and the next one sees it. If it was
-// this very attempt that the other one decided, there is no race to repeat: its outcome is told at once.
-func TestDeductLosesTheRace(t *testing.T) {
-	type scene struct {
-		d, other *testDB
-		sale     model.Sale
-		mine     model.Attempt
-		held     model.Order // of somebody else
+	tests := map[string]struct {
+		quota int64
+		limit int
+		asks  []ask
+		want  list
+	}{
+		"all fit":                                   {3, 1, []ask{{"a", 1}, {"b", 1}, {"c", 1}}, list{yes, yes, yes}},
+		"the first attempts get the units":          {2, 1, []ask{{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}}, list{yes, yes, out, out}},
+		"the first attempts, by descending users":   {2, 1, []ask{{"c", 1}, {"b", 1}, {"a", 1}}, list{yes, yes, out}},
+		"a user twice at limit 1":                   {5, 1, []ask{{"a", 1}, {"b", 1}, {"a", 1}}, list{yes, yes, full}},
+		"a smaller quantity is within the limit":    {9, 3, []ask{{"a", 2}, {"a", 2}, {"a", 1}}, list{yes, full, yes}},
+		"a smaller quantity takes the last unit":    {3, 2, []ask{{"a", 2}, {"b", 2}, {"c", 1}}, list{yes, out, yes}},
+		"a refused attempt leaves its unit":         {2, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}}, list{yes, full, yes}},
+		"a sold-out attempt uses no limit":          {1, 2, []ask{{"a", 2}, {"a", 1}}, list{out, yes}},
+		"a quantity above the limit comes first":    {2, 2, []ask{{"a", 3}, {"a", 2}}, list{full, yes}},
+		"nothing fits":                              {1, 2, []ask{{"a", 2}, {"b", 2}, {"c", 3}}, list{out, out, full}},
+		"over both, each user is told of the limit": {1, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}}, list{yes, full, out, full}},
 	}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			meanwhile func(t *testing.T, s scene)
-			want      model.Verdict // of the next try
-			decided   bool          // by the other writer
-		}{
-			"another buyer": {func(t *testing.T, s scene) { s.other.buy(t, s.sale.ID, "rival", 1) }, model.Accepted, false},
-			"the last units are sold": {func(t *testing.T, s scene) {
-				s.other.buy(t, s.sale.ID, "rival", 2)
-				s.other.buy(t, s.sale.ID, "rival2", 2)
-			}, model.SoldOut, false},
-			"a settled batch": {func(t *testing.T, s scene) {
-				s.other.settle(t, s.sale.ID, attempts(s.sale.ID, "u", 4)...)
-			}, model.SoldOut, false},
-			"a release": {func(t *testing.T, s scene) {
-				if _, verdict, err := s.other.Cancel(t.Context(), s.held.UserID, s.held.ID); err != nil || verdict != model.Accepted {
-					t.Errorf("cancel: %s, %v", verdict, err)
-				}
-			}, model.Accepted, false},
-			"a payment": {func(t *testing.T, s scene) {
-				s.other.pay(t, s.other.startPayment(t, s.held), "txn")
-			}, model.Accepted, false},
-			"the operator pauses": {func(t *testing.T, s scene) {
-				s.other.change(t, s.sale.ID, 0, func(s *model.Sale) { s.Status = model.SalePaused })
-			}, model.Paused, false},
-			"the operator lowers the limit": {func(t *testing.T, s scene) {
-				s.other.change(t, s.sale.ID, 0, limit(1))
-			}, model.LimitReached, false},
-			"the operator adds units": {func(t *testing.T, s scene) { s.other.change(t, s.sale.ID, 3, nil) }, model.Accepted, false},
-			"this attempt is settled": {func(t *testing.T, s scene) {
-				s.other.settle(t, s.sale.ID, s.mine)
-			}, model.Accepted, true},
-			"this attempt is taken by another fallback": {func(t *testing.T, s scene) {
-				s.other.deduct(t, s.sale.ID, s.mine)
-			}, model.Accepted, true},
-			"this attempt is refused as sold out": {func(t *testing.T, s scene) {
-				s.other.settle(t, s.sale.ID, append(attempts(s.sale.ID, "u", 4), s.mine)...)
-			}, model.SoldOut, true},
-			"this attempt is refused as failed": {func(t *testing.T, s scene) {
-				if _, err := s.other.Refuse(t.Context(), entries(s.mine)[0], model.ReasonFailed); err != nil {
-					t.Errorf("refuse: %v", err)
-				}
-			}, model.ReasonFailed, true},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 5, limit(2))
-				s := scene{d: d, other: d.another(t), sale: sale, mine: attempt(sale.ID, "me", "k", 2)}
-				s.held = d.buy(t, sale.ID, "holder", 1)
-				var between model.Stock
-				d.between(t, func() {
-					tc.meanwhile(t, s)
-					between = s.other.stock(t, sale.ID)
+		for wayName, take := range inBatches {
+			for name, tc := range tests {
+				t.Run(wayName+"/"+name, func(t *testing.T) {
+					sale := d.newSale(t, tc.quota, limit(tc.limit))
+					list := make([]model.Attempt, len(tc.asks))
+					for i, a := range tc.asks {
+						list[i] = attempt(sale.ID, a.user, fmt.Sprint("k", i), a.quantity)
+					}
+					got := d.take(t, take, list...)
+					wantVerdicts(t, got, tc.want...)
+					held := int64(0)
+					for i, a := range list {
+						switch {
+						case tc.want[i] == model.Accepted:
+							held += int64(a.Quantity)
+							equal(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
+						case wayName == "deduct":
+							d.noOrder(t, a)
+						default:
+							o := d.order(t, a.ID)
+							if o.Status != model.OrderRejected || o.Reason != tc.want[i] || o.Quantity != a.Quantity ||
+								o.CreatedAt.Before(sale.StartsAt) {
+								t.Errorf("attempt %d has the refusal %+v, want the reason %s", i, o, tc.want[i])
+							}
+						}
+					}
+					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
+					if wayName == "settle" {
+						before := d.stock(t, sale.ID)
+						wantVerdicts(t, d.settle(t, list...), tc.want...)
+						equal(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
+					}
 				})
-				got, err := d.Deduct(t.Context(), sale.ID, []model.Attempt{s.mine})
-				switch {
-				case !tc.decided && !errors.Is(err, model.ErrLostRace):
-					t.Errorf("got %+v, %v, want a lost race", got, err)
-				case tc.decided && (err != nil || got[0].Verdict != tc.want || !got[0].Repeated):
-					t.Errorf("got %+v, %v, want %s, repeated", got, err, tc.want)
+			}
+		}
+	})
+}
+
+func TestTheSameIDTwiceInABatch(t *testing.T) {
+	type list = []model.Verdict
+	const yes, full, out, other = model.Accepted, model.LimitReached, model.SoldOut, model.IdempotencyMismatch
+	tests := map[string]struct {
+		quota      int64
+		quantities []int // under one key; the limit is 2
+		want       list
+		live       int
+	}{
+		"accepted":                          {5, []int{1, 1, 1}, list{yes, yes, yes}, 1},
+		"with another quantity":             {5, []int{1, 2}, list{yes, other}, 1},
+		"over the limit":                    {5, []int{3, 3}, list{full, full}, 0},
+		"more than is left":                 {1, []int{2, 2}, list{out, out}, 0},
+		"nothing is left":                   {0, []int{1, 1}, list{out, out}, 0},
+		"over the limit, and none are left": {0, []int{3, 3}, list{full, full}, 0},
+	}
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for wayName, take := range inBatches {
+			for name, tc := range tests {
+				t.Run(wayName+"/"+name, func(t *testing.T) {
+					sale := d.newSale(t, max(tc.quota, 1), limit(2))
+					if tc.quota == 0 {
+						d.buy(t, sale.ID, "first", 1)
+					}
+					list := make([]model.Attempt, len(tc.quantities))
+					for i, n := range tc.quantities {
+						list[i] = attempt(sale.ID, "me", "k", n)
+					}
+					got := d.take(t, take, list...)
+					wantVerdicts(t, got, tc.want...)
+					for i, o := range got {
+						if o.Repeated != (i > 0) {
+							t.Errorf("attempt %d: repeated is %t", i, o.Repeated)
+						}
+					}
+					equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.live)
+				})
+			}
+		}
+	})
+}
+
+// A known id gets its earlier answer, before any refusal that would apply now, and moves nothing.
+func TestEachWayReplaysAKnownID(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		changes := map[string]func(t *testing.T, order model.Order){
+			"as it was":           func(*testing.T, model.Order) {},
+			"sold out meanwhile":  func(t *testing.T, o model.Order) { d.buy(t, o.SaleID, "you", 1) },
+			"paused meanwhile":    func(t *testing.T, o model.Order) { d.change(t, o.SaleID, 0, status(model.SalePaused)) },
+			"ended meanwhile":     func(t *testing.T, o model.Order) { d.change(t, o.SaleID, 0, shift(-2*time.Hour)) },
+			"cancelled meanwhile": func(t *testing.T, o model.Order) { d.cancel(t, o) },
+			"paid meanwhile":      func(t *testing.T, o model.Order) { d.payFor(t, o) },
+		}
+		for wayName, take := range allWays {
+			for name, change := range changes {
+				t.Run(wayName+"/"+name, func(t *testing.T) {
+					sale := d.newSale(t, 2)
+					a := attempt(sale.ID, "me", "k", 1)
+					change(t, *d.take(t, take, a)[0].Order)
+					stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
+					equal(t, "the repeat", d.take(t, take, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
+					other := a
+					other.Quantity, other.RequestHash = 7, model.HashRequest(7)
+					mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
+					equal(t, "another request under the same key", d.take(t, take, other)[0], mismatch)
+					equal(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
+				})
+			}
+		}
+	})
+}
+
+// A durable refusal is repeated, although units are available again.
+func TestEachWayReplaysADurableRefusal(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for name, take := range allWays {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, 1)
+				list := attempts(sale.ID, "u", 2)
+				wantVerdicts(t, d.settle(t, list...), model.Accepted, model.SoldOut)
+				d.change(t, sale.ID, 5)
+				got := d.take(t, take, list[1], attempt(sale.ID, "new", "k", 1), list[0])
+				wantVerdicts(t, got, model.SoldOut, model.Accepted, model.Accepted)
+				wantRepeated(t, got, true, false, true)
+				o := got[0].Order
+				if o == nil || o.Status != model.OrderRejected || o.Reason != model.SoldOut || o.UserID != list[1].UserID {
+					t.Errorf("the durable refusal has the order %+v", o)
 				}
-				if after := d.stock(t, sale.ID); after != between {
-					t.Errorf("the loser moved the stock from %+v to %+v", between, after)
-				}
-				then := d.deduct(t, sale.ID, s.mine)[0]
-				if then.Verdict != tc.want || then.Repeated != tc.decided {
-					t.Errorf("then got %s, repeated %t, want %s, %t", then.Verdict, then.Repeated, tc.want, tc.decided)
-				}
+				d.wantUnits(t, sale.ID, units{available: 4, held: 2})
 			})
 		}
 	})
 }
 
-// The commonest answers of a rush, refusals and repeats, need no transaction: they write nothing and wait for no
-// writer.
-func TestDeductAnswersWithoutATransaction(t *testing.T) {
+// The schema refuses quantities that the checks of a request let pass.
+func TestNoUnitsChangeNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		soldOut, paused, open := d.newSale(t, 1), d.newSale(t, 1), d.newSale(t, 1)
-		known := attempt(soldOut.ID, "first", "k", 1)
-		d.deduct(t, soldOut.ID, known)
-		d.change(t, paused.ID, 0, func(s *model.Sale) { s.Status = model.SalePaused })
+		for name, take := range fromDatabase {
+			for _, quantity := range []int{0, -1, -5} {
+				t.Run(fmt.Sprint(name, "/", quantity), func(t *testing.T) {
+					sale := d.newSale(t, 5)
+					d.buy(t, sale.ID, "you", 1)
+					before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", quantity)
+					got, err := take(t.Context(), d, a)
+					if err == nil || slices.ContainsFunc(got, func(o model.Outcome) bool { return o != model.Outcome{} }) {
+						t.Errorf("got %+v, %v", got, err)
+					}
+					equal(t, "the stock", d.stock(t, sale.ID), before)
+					d.noOrder(t, a)
+					equal(t, "rows of the user", d.buyers(t, a), 0)
+				})
+			}
+		}
+	})
+}
+
+// meanwhile is what another writer does between the reads and the transaction of an attempt for 2 units, at a limit of 2.
+type meanwhile struct {
+	quota   int64 // another user holds one unit of it
+	do      func(t *testing.T, s scene)
+	want    model.Verdict // of the attempt, judged after that
+	decided bool          // the other writer has decided the attempt
+}
+
+type scene struct {
+	other *testDB
+	sale  string
+	mine  model.Attempt
+	held  model.Order // of another user
+}
+
+// meanwhiles matter to all attempts in the same way.
+var meanwhiles = map[string]meanwhile{
+	"another buyer":          {5, func(t *testing.T, s scene) { s.other.buy(t, s.sale, "rival", 1) }, model.Accepted, false},
+	"all but these are sold": {5, func(t *testing.T, s scene) { s.other.buy(t, s.sale, "rival", 2) }, model.Accepted, false},
+	"all but one are sold": {5, func(t *testing.T, s scene) {
+		s.other.buy(t, s.sale, "rival", 2)
+		s.other.buy(t, s.sale, "rival2", 1)
+	}, model.SoldOut, false},
+	"the last units are sold": {5, func(t *testing.T, s scene) {
+		s.other.buy(t, s.sale, "rival", 2)
+		s.other.buy(t, s.sale, "rival2", 2)
+	}, model.SoldOut, false},
+	"a settled batch takes all units": {5, func(t *testing.T, s scene) {
+		s.other.settle(t, attempts(s.sale, "u", 4)...)
+	}, model.SoldOut, false},
+	"units are sold, and one is released": {5, func(t *testing.T, s scene) {
+		s.other.buy(t, s.sale, "rival", 2)
+		s.other.buy(t, s.sale, "rival2", 1)
+		s.other.cancel(t, s.held)
+	}, model.Accepted, false},
+	"a release":                {5, func(t *testing.T, s scene) { s.other.cancel(t, s.held) }, model.Accepted, false},
+	"a payment":                {5, func(t *testing.T, s scene) { s.other.payFor(t, s.held) }, model.Accepted, false},
+	"the operator adds units":  {5, func(t *testing.T, s scene) { s.other.change(t, s.sale, 3) }, model.Accepted, false},
+	"this attempt is settled":  {5, func(t *testing.T, s scene) { s.other.settle(t, s.mine) }, model.Accepted, true},
+	"this attempt is deducted": {5, func(t *testing.T, s scene) { s.other.deduct(t, s.mine) }, model.Accepted, true},
+	"this attempt is refused as sold out": {5, func(t *testing.T, s scene) {
+		s.other.settle(t, append(attempts(s.sale, "u", 4), s.mine)...)
+	}, model.SoldOut, true},
+	"this attempt is refused as failed": {5, func(t *testing.T, s scene) {
+		s.other.refuse(t, s.mine, model.ReasonFailed)
+	}, model.ReasonFailed, true},
+}
+
+// arrange makes a sale and lets the other writer act before the next transaction of d. It returns the stock and the
+// number of the buyer's rows that the other writer leaves.
+func (d *testDB) arrange(t *testing.T, m meanwhile) (s scene, stock *model.Stock, buyers *int64) {
+	t.Helper()
+	sale := d.newSale(t, m.quota, limit(2))
+	s = scene{other: d.another(t), sale: sale.ID, mine: attempt(sale.ID, "me", "k", 2), held: d.buy(t, sale.ID, "holder", 1)}
+	stock, buyers = new(model.Stock), new(int64)
+	d.between(t, func() {
+		m.do(t, s)
+		*stock, *buyers = s.other.stock(t, s.sale), s.other.buyers(t, s.mine)
+	})
+	return s, stock, buyers
+}
+
+// A Deduct that loses the race writes nothing, and the next one sees the change. If the other writer has decided this
+// attempt, its outcome is told at once.
+func TestDeductLosesTheRace(t *testing.T) {
+	rows := maps.Clone(meanwhiles)
+	rows["the operator pauses"] = meanwhile{5, func(t *testing.T, s scene) {
+		s.other.change(t, s.sale, 0, status(model.SalePaused))
+	}, model.Paused, false}
+	rows["the operator lowers the limit"] = meanwhile{5, func(t *testing.T, s scene) {
+		s.other.change(t, s.sale, 0, limit(1))
+	}, model.LimitReached, false}
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for name, row := range rows {
+			t.Run(name, func(t *testing.T) {
+				s, left, _ := d.arrange(t, row)
+				got, err := deducting(t.Context(), d, s.mine)
+				switch {
+				case !row.decided && !errors.Is(err, model.ErrLostRace):
+					t.Errorf("got %+v, %v, want a lost race", got, err)
+				case row.decided && (err != nil || got[0].Verdict != row.want || !got[0].Repeated):
+					t.Errorf("got %+v, %v, want %s, repeated", got, err, row.want)
+				}
+				equal(t, "the stock", d.stock(t, s.sale), *left)
+				next := d.deduct(t, s.mine)
+				wantVerdicts(t, next, row.want)
+				wantRepeated(t, next, row.decided)
+			})
+		}
+	})
+}
+
+// DeductLocked decides by the units in the locked row, and by the status and the limit that it has read before.
+func TestLockedDecidesByTheLockedRow(t *testing.T) {
+	rows := maps.Clone(meanwhiles)
+	rows["the operator pauses"] = meanwhile{5, func(t *testing.T, s scene) {
+		s.other.change(t, s.sale, 0, status(model.SalePaused))
+	}, model.Accepted, false}
+	rows["too few are left, and the operator adds one"] = meanwhile{2, func(t *testing.T, s scene) {
+		s.other.change(t, s.sale, 1)
+	}, model.Accepted, false}
+	rows["the user buys elsewhere"] = meanwhile{5, func(t *testing.T, s scene) {
+		s.other.buy(t, s.sale, "me", 1)
+	}, model.LimitReached, false}
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for name, row := range rows {
+			t.Run(name, func(t *testing.T) {
+				s, left, buyers := d.arrange(t, row)
+				got := d.take(t, locking, s.mine)
+				wantVerdicts(t, got, row.want)
+				wantRepeated(t, got, row.decided)
+				want := *left
+				if row.want == model.Accepted && !row.decided {
+					want.Available, want.Held, want.Version = want.Available-2, want.Held+2, want.Version+1
+					want.GateVersion = want.Version
+				} else {
+					equal(t, "rows of the buyer", d.buyers(t, s.mine), *buyers)
+				}
+				equal(t, "the stock", d.stock(t, s.sale), want)
+			})
+		}
+	})
+}
+
+// Refusals and repeats, the most frequent answers of a rush, need no transaction: they write nothing and wait for no
+// writer.
+func TestRefusalsAndRepeatsNeedNoTransaction(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		open, soldOut, paused := d.newSale(t, 5), d.newSale(t, 1), d.newSale(t, 1)
+		known, last := attempt(open.ID, "me", "k", 1), attempt(soldOut.ID, "first", "k", 1)
+		d.deduct(t, known)
+		d.deduct(t, last)
+		d.change(t, paused.ID, 0, status(model.SalePaused))
 		began := false
 		d.between(t, func() { began = true })
-		for _, tc := range []struct {
-			name   string
-			saleID string
-			list   []model.Attempt
-			want   []model.Verdict
+		for name, tc := range map[string]struct {
+			attempt  model.Attempt
+			want     model.Verdict
+			repeated bool
 		}{
-			{"an unknown sale", known.ID[16:32], []model.Attempt{attempt(known.ID[16:32], "me", "k", 1)}, []model.Verdict{model.NotFound}},
-			{"a paused sale", paused.ID, []model.Attempt{attempt(paused.ID, "me", "k", 1)}, []model.Verdict{model.Paused}},
-			{"sold out", soldOut.ID, attempts(soldOut.ID, "u", 2), []model.Verdict{model.SoldOut, model.SoldOut}},
-			{"at the limit, sold out", soldOut.ID, []model.Attempt{attempt(soldOut.ID, "first", "k2", 1)}, []model.Verdict{model.LimitReached}},
-			{"a repeat", soldOut.ID, []model.Attempt{known}, []model.Verdict{model.Accepted}},
-			{"nobody", soldOut.ID, nil, []model.Verdict{}},
+			"an unknown sale":        {attempt(model.NewSaleID(), "me", "k", 1), model.NotFound, false},
+			"a paused sale":          {attempt(paused.ID, "me", "k", 1), model.Paused, false},
+			"sold out":               {attempt(soldOut.ID, "you", "k", 1), model.SoldOut, false},
+			"at the limit, sold out": {attempt(soldOut.ID, "first", "k2", 1), model.LimitReached, false},
+			"a repeat":               {known, model.Accepted, true},
+			"a repeat, sold out":     {last, model.Accepted, true},
 		} {
-			t.Run(tc.name, func(t *testing.T) {
-				wantVerdicts(t, d.deduct(t, tc.saleID, tc.list...), tc.want...)
-				if began {
-					t.Error("it began a transaction")
+			for wayName, take := range fromDatabase {
+				if wayName == "deduct" && name == "a repeat" {
+					continue // while units are left, Deduct first assumes that all attempts are new
 				}
-			})
+				t.Run(wayName+"/"+name, func(t *testing.T) {
+					got := d.take(t, take, tc.attempt)
+					wantVerdicts(t, got, tc.want)
+					wantRepeated(t, got, tc.repeated)
+					if began {
+						t.Error("a transaction began")
+					}
+				})
+			}
 		}
-		if began = false; d.race(t, open.ID, attempts(open.ID, "u", 1)...)[0].Verdict != model.Accepted || !began {
-			t.Errorf("it sells no more, or without a transaction: %t", began)
+		wantVerdicts(t, d.deduct(t, attempts(soldOut.ID, "u", 2)...), model.SoldOut, model.SoldOut)
+		if got, err := d.Deduct(t.Context(), open.ID, nil); len(got) > 0 || err != nil || began {
+			t.Errorf("no attempts got %+v, %v; a transaction began: %t", got, err, began)
+		}
+		wantVerdicts(t, d.retry(t, deducting, attempts(open.ID, "u", 1)...), model.Accepted)
+		if !began {
+			t.Error("an order was written without a transaction")
 		}
 	})
 }
 
-// The units of a rush are sold to the last one and no further, however its attempts are batched.
+// Exactly the units of a sale are sold to a crowd, however its attempts are batched.
 func TestDeductSellsExactlyTheQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for name, tc := range map[string]struct {
@@ -437,63 +508,53 @@ func TestDeductSellsExactlyTheQuota(t *testing.T) {
 			batch    int // attempts that one goroutine deducts at once
 			quantity int
 		}{
-			"one at a time":            {quota: 20, crowd: 40, batch: 1, quantity: 1},
-			"in batches":               {quota: 65, crowd: 12, batch: 7, quantity: 1},
-			"pairs of an odd quota":    {quota: 31, crowd: 20, batch: 1, quantity: 2},
-			"fewer buyers than units":  {quota: 50, crowd: 10, batch: 2, quantity: 2},
-			"a single unit, all at it": {quota: 1, crowd: 50, batch: 1, quantity: 1},
+			"one at a time":           {quota: 20, crowd: 40, batch: 1, quantity: 1},
+			"in batches":              {quota: 65, crowd: 12, batch: 7, quantity: 1},
+			"pairs of an odd quota":   {quota: 31, crowd: 20, batch: 1, quantity: 2},
+			"fewer buyers than units": {quota: 50, crowd: 10, batch: 2, quantity: 2},
+			"a single unit":           {quota: 1, crowd: 50, batch: 1, quantity: 1},
 		} {
 			t.Run(name, func(t *testing.T) {
-				sale, stores := d.newSale(t, tc.quota, limit(3)), []*testDB{d, d.peer(t)}
-				outcomes := make([][]model.Outcome, tc.crowd)
-				together(tc.crowd, func(i int) {
-					list := attempts(sale.ID, fmt.Sprint("crowd-", i), tc.batch)
+				sale, stores := d.newSale(t, tc.quota, limit(3)), d.pair(t)
+				outcomes := collect(tc.crowd, func(i int) []model.Outcome {
+					list := make([]model.Attempt, tc.batch)
 					for j := range list {
-						list[j] = attempt(sale.ID, list[j].UserID, "k", tc.quantity)
+						list[j] = attempt(sale.ID, fmt.Sprint("crowd-", i, "-", j), "k", tc.quantity)
 					}
-					outcomes[i] = stores[i%2].race(t, sale.ID, list...)
+					return stores[i%2].retry(t, deducting, list...)
 				})
-				counts := tally(slices.Concat(outcomes...))
-				wishes := tc.crowd * tc.batch
-				want := min(wishes, int(tc.quota)/tc.quantity)
-				if counts[model.Accepted] != want || counts[model.SoldOut] != wishes-want {
-					t.Errorf("%d wishes for %d of %d units ended as %v", wishes, tc.quantity, tc.quota, counts)
-				}
-				held := int64(want * tc.quantity)
+				asked := tc.crowd * tc.batch
+				sold := min(asked, int(tc.quota)/tc.quantity)
+				want := map[model.Verdict]int{model.Accepted: sold, model.SoldOut: asked - sold}
+				maps.DeleteFunc(want, func(_ model.Verdict, n int) bool { return n == 0 })
+				equal(t, "outcomes", tally(slices.Concat(outcomes...)), want)
+				held := int64(sold * tc.quantity)
 				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
 			})
 		}
 	})
 }
 
-// One user's parallel requests: under other keys only the limit is bought, under one key all meet at one order.
+// Parallel requests of one user buy no more than the limit under several keys, and one order under one key.
 func TestDeductOneUserInParallel(t *testing.T) {
 	const requests = 20
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for name, tc := range map[string]struct {
-			key  func(i int) string
+			keys int
 			want map[model.Verdict]int
 		}{
-			"under a key each": {func(i int) string { return fmt.Sprint("k", i) }, map[model.Verdict]int{model.Accepted: 1, model.LimitReached: requests - 1}},
-			"under one key":    {func(int) string { return "k" }, map[model.Verdict]int{model.Accepted: requests}},
+			"under a key each": {requests, map[model.Verdict]int{model.Accepted: 1, model.LimitReached: requests - 1}},
+			"under one key":    {1, map[model.Verdict]int{model.Accepted: requests}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				sale, stores := d.newSale(t, 100), []*testDB{d, d.peer(t)}
-				outcomes := make([]model.Outcome, requests)
-				together(requests, func(i int) {
-					outcomes[i] = stores[i%2].race(t, sale.ID, attempt(sale.ID, "me", tc.key(i), 1))[0]
+				sale, stores := d.newSale(t, 100), d.pair(t)
+				outcomes := collect(requests, func(i int) model.Outcome {
+					return stores[i%2].retry(t, deducting, attempt(sale.ID, "me", fmt.Sprint("k", i%tc.keys), 1))[0]
 				})
-				if got := tally(outcomes); fmt.Sprint(got) != fmt.Sprint(tc.want) {
-					t.Errorf("got %v, want %v", got, tc.want)
-				}
-				first := 0
-				for _, o := range outcomes {
-					if o.Verdict == model.Accepted && !o.Repeated {
-						first++
-					}
-				}
-				if first != 1 {
-					t.Errorf("%d answers say that they made the order", first)
+				equal(t, "outcomes", tally(outcomes), tc.want)
+				made := slices.DeleteFunc(outcomes, func(o model.Outcome) bool { return o.Verdict != model.Accepted || o.Repeated })
+				if len(made) != 1 {
+					t.Errorf("%d outcomes say that they made the order", len(made))
 				}
 				d.wantUnits(t, sale.ID, units{available: 99, held: 1})
 			})
@@ -501,44 +562,20 @@ func TestDeductOneUserInParallel(t *testing.T) {
 	})
 }
 
-// Identifiers that differ in their case only belong to two users and two requests, as they do in Redis.
+// As in Redis, identifiers that differ only in case belong to different users and requests.
 func TestIdentifiersCompareByteByByte(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 9, limit(2))
-		got := d.deduct(t, sale.ID, attempt(sale.ID, "alice", "key", 2), attempt(sale.ID, "Alice", "key", 1), attempt(sale.ID, "Alice", "KEY", 1))
+		lower := attempt(sale.ID, "alice", "key", 2)
+		got := d.deduct(t, lower, attempt(sale.ID, "Alice", "key", 1), attempt(sale.ID, "Alice", "KEY", 1))
 		wantVerdicts(t, got, model.Accepted, model.Accepted, model.Accepted)
 		for user, want := range map[string]int{"alice": 2, "Alice": 2, "ALICE": 0} {
-			if n := d.live(t, sale.ID, user); n != want {
-				t.Errorf("%s has %d units, want %d", user, n, want)
-			}
+			equal(t, "units of "+user, d.live(t, sale.ID, user), want)
 			list, _, err := d.Orders(t.Context(), model.OrderFilter{UserID: user, Limit: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for _, o := range list {
-				if o.UserID != user {
-					t.Errorf("%s sees an order of %s", user, o.UserID)
-				}
+				equal(t, "the owner of an order of "+user, o.UserID, user)
 			}
-		}
-	})
-}
-
-// What slips past the front door stops at the schema.
-func TestDeductOfNoUnitsChangesNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for _, quantity := range []int{0, -1, -5} {
-			t.Run(fmt.Sprint(quantity), func(t *testing.T) {
-				sale := d.newSale(t, 5)
-				d.buy(t, sale.ID, "you", 1)
-				before := d.stock(t, sale.ID)
-				if got, err := d.Deduct(t.Context(), sale.ID, []model.Attempt{attempt(sale.ID, "me", "k", quantity)}); err == nil {
-					t.Errorf("got %+v", got)
-				}
-				if after := d.stock(t, sale.ID); after != before {
-					t.Errorf("the stock was %+v and is %+v", before, after)
-				}
-			})
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,21 +12,22 @@ import (
 	"gorm.io/gorm"
 
 	"flashsale/model"
+	"flashsale/test/kit"
 )
 
-// lookUps are those that the suite holds up: each statement that looks for orders waits for letGo, and is counted.
+// lookUps are calls of Order. Each of their statements is counted and waits for letGo.
 type lookUps struct {
 	db    *testDB
 	held  chan struct{}
 	mu    sync.Mutex
-	began []int // how many ids each statement looks for
+	began []int // the number of ids in each statement
 	calls sync.WaitGroup
 }
 
 func (d *testDB) holdLookUps(t *testing.T) *lookUps {
 	t.Helper()
 	l := &lookUps{db: d, held: make(chan struct{})}
-	err := d.read.Callback().Row().Before("gorm:row").Register("suite:lookups", func(tx *gorm.DB) {
+	noError(t, d.read.Callback().Row().Before("gorm:row").Register("suite:lookups", func(tx *gorm.DB) {
 		if !strings.Contains(tx.Statement.SQL.String(), "FROM refusals WHERE order_id IN") {
 			return
 		}
@@ -33,23 +35,32 @@ func (d *testDB) holdLookUps(t *testing.T) *lookUps {
 		l.began = append(l.began, (len(tx.Statement.Vars)-1)/2) // each id twice, and a status
 		l.mu.Unlock()
 		<-l.held
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return l
 }
 
-func (l *lookUps) letGo() { close(l.held) }
+// letGo lets all statements run and waits for the calls.
+func (l *lookUps) letGo() {
+	close(l.held)
+	l.calls.Wait()
+}
 
-// found is what a look-up gave.
+// ids returns the number of ids in all statements.
+func (l *lookUps) ids() (sum int) {
+	for _, n := range l.began {
+		sum += n
+	}
+	return sum
+}
+
+// found is the result of a call.
 type found struct {
 	order model.Order
 	ok    bool
 	err   error
 }
 
-// noticed is a context that says when somebody begins to wait for its end, as a caller does who is in a batch.
+// noticed is a context that reports when a caller begins to wait for its end, as each call in a batch does.
 type noticed struct {
 	context.Context
 	waits func()
@@ -60,31 +71,29 @@ func (c noticed) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// ask looks an order up beside the test, and returns when the call waits for its batch.
+// ask starts a call of Order and returns when the call waits for its batch.
 func (l *lookUps) ask(ctx context.Context, id string) *found {
 	f := &found{}
 	inside := make(chan struct{})
 	asking := noticed{ctx, sync.OnceFunc(func() { close(inside) })}
-	l.calls.Go(func() { f.order, f.ok, f.err = l.db.Order(asking, id) }) //nolint:contextcheck // it is ctx, and tells when somebody waits for its end
+	l.calls.Go(func() { f.order, f.ok, f.err = l.db.Order(asking, id) }) //nolint:contextcheck // asking wraps ctx
 	<-inside
 	return f
 }
 
-// Look-ups that come while others are under way share a statement, and each gets what stands under its own id.
+// Calls that arrive while others are under way share a statement, and each gets the order with its own id.
 func TestLookUpsShareAStatement(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale, other := d.newSale(t, 10), d.newSale(t, 10)
 		bought, elsewhere := attempt(sale.ID, "ann", "k", 1), attempt(other.ID, "ann", "k", 1)
-		d.deduct(t, sale.ID, bought)
-		d.settle(t, other.ID, elsewhere)
-		refused := entries(attempt(sale.ID, "ben", "k", 1))[0]
-		if _, err := d.Refuse(t.Context(), refused, model.ReasonFailed); err != nil {
-			t.Fatal(err)
-		}
+		refused := attempt(sale.ID, "ben", "k", 1)
+		d.deduct(t, bought)
+		d.settle(t, elsewhere)
+		d.refuse(t, refused, model.ReasonFailed)
 		want := map[string]model.OrderStatus{
 			bought.ID: model.OrderPending, elsewhere.ID: model.OrderPending, refused.ID: model.OrderRejected,
-			attempt(sale.ID, "carol", "k", 1).ID:   "", // the same key of another user
-			attempt(sale.ID, "ann", "other", 1).ID: "", attempt(other.ID, "ben", "k", 1).ID: "", "no id at all": "",
+			attempt(sale.ID, "carol", "k", 1).ID: "", attempt(sale.ID, "ann", "other", 1).ID: "",
+			attempt(other.ID, "ben", "k", 1).ID: "", "not an id": "",
 		}
 		l := d.holdLookUps(t)
 		asked := map[string][]*found{}
@@ -94,76 +103,62 @@ func TestLookUpsShareAStatement(t *testing.T) {
 			}
 		}
 		l.letGo()
-		l.calls.Wait()
 		for id, answers := range asked {
 			for _, f := range answers {
 				if f.err != nil || f.ok != (want[id] != "") || f.order.Status != want[id] || f.ok && f.order.ID != id {
-					t.Errorf("%s is %+v, want %q", id, *f, want[id])
+					t.Errorf("the order %s is %+v, want %q", id, *f, want[id])
 				}
 			}
 		}
 		if f := asked[refused.ID][0]; f.order.Reason != model.ReasonFailed || f.order.UserID != "ben" {
 			t.Errorf("the refusal is %+v", f.order)
 		}
-		// The first came alone; what came while it was under way is the next.
-		calls, ids := 4*len(want), 0
-		for _, n := range l.began {
-			ids += n
-		}
-		if ids != calls || len(l.began) > lookUpLimits.Calls+1 {
-			t.Errorf("%d calls became statements for %v ids", calls, l.began)
+		// The first calls have statements of their own; the others share the next one.
+		if l.ids() != 4*len(want) || len(l.began) > lookUpLimits.Calls+1 {
+			t.Errorf("%d calls became statements for %v ids", 4*len(want), l.began)
 		}
 	})
 }
 
-// A statement has no more ids than may be: a crowd becomes several.
+// The calls of a crowd become several statements, each with a limited number of ids.
 func TestLookUpsOfACrowd(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		l := d.holdLookUps(t)
 		crowd := 2*lookUpLimits.Batch + lookUpLimits.Calls
 		for i := range crowd {
-			l.ask(t.Context(), fmt.Sprint("nobody's ", i))
+			l.ask(t.Context(), fmt.Sprint("unknown ", i))
 		}
 		l.letGo()
-		l.calls.Wait()
-		ids := 0
-		for _, n := range l.began {
-			if ids += n; n > lookUpLimits.Batch {
-				t.Errorf("a statement looks for %d", n)
-			}
-		}
-		if ids != crowd {
-			t.Errorf("%d of %d were looked for", ids, crowd)
+		equal(t, "ids in all statements", l.ids(), crowd)
+		if most := slices.Max(l.began); most > lookUpLimits.Batch {
+			t.Errorf("a statement has %d ids", most)
 		}
 	})
 }
 
-// Who leaves takes nobody along.
+// A caller that leaves does not cancel the calls of others.
 func TestLookUpWhoseCallerLeaves(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		order := d.buy(t, d.newSale(t, 10).ID, "ann", 1)
 		l := d.holdLookUps(t)
 		ctx, leave := context.WithCancel(t.Context())
 		var leavers []*found
-		for range lookUpLimits.Calls + 1 { // the first in the statements under way, the last in the next, with who stays
+		for range lookUpLimits.Calls + 1 { // the last one waits for the same batch as the stayer
 			leavers = append(leavers, l.ask(ctx, order.ID))
 		}
 		stayer := l.ask(t.Context(), order.ID)
 		leave()
 		l.letGo()
-		l.calls.Wait()
-		if stayer.err != nil || !stayer.ok || stayer.order.ID != order.ID {
-			t.Errorf("who stayed got %+v", *stayer)
-		}
+		equal(t, "the result of the stayer", *stayer, found{order: order, ok: true})
 		for _, f := range leavers {
-			if f.err != nil && !errors.Is(f.err, context.Canceled) { // or the answer was there first
-				t.Errorf("who left got %+v", *f)
+			if f.err != nil && !errors.Is(f.err, context.Canceled) { // a leaver may get its answer first
+				t.Errorf("a leaver got %+v", *f)
 			}
 		}
 	})
 }
 
-// What breaks a statement is told to all who wait for it, and nobody is told that there is no order.
+// All calls of a failed statement get its error, and none is told that the order does not exist.
 func TestLookUpsThatFail(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		order := d.buy(t, d.newSale(t, 10).ID, "ann", 1)
@@ -174,26 +169,21 @@ func TestLookUpsThatFail(t *testing.T) {
 		}
 		d.exec(t, "ALTER TABLE refusals RENAME TO elsewhere")
 		l.letGo()
-		l.calls.Wait()
 		d.exec(t, "ALTER TABLE elsewhere RENAME TO refusals")
 		for _, f := range asked {
 			if f.err == nil || f.ok {
-				t.Errorf("a statement that can't be answered gave %+v", *f)
+				t.Errorf("a failed statement gave %+v", *f)
 			}
 		}
-		if got := d.order(t, order.ID); got.ID != order.ID {
-			t.Errorf("afterwards it is %+v", got)
-		}
+		equal(t, "the order afterwards", d.order(t, order.ID), order)
 	})
 }
 
-// After the end nothing is looked up, and nobody is told that there is no order.
+// A closed store returns an error rather than no order.
 func TestLookUpAfterClose(t *testing.T) {
-	d := openStore(t, sqliteAddress(t), suiteConns)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d := openStore(t, kit.SQLite(t), suiteConns)
+	noError(t, d.Close())
 	if _, ok, err := d.Order(t.Context(), "any"); ok || !errors.Is(err, model.ErrUnavailable) {
-		t.Errorf("%t, %v", ok, err)
+		t.Errorf("got %t, %v", ok, err)
 	}
 }

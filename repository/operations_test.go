@@ -4,91 +4,66 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"flashsale/model"
 )
 
+// A long detail is cut to the length of its column, in characters.
 func TestLog(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		before := d.now(t).UnixMilli()
 		for name, tc := range map[string]struct{ detail, want string }{
-			"short":                       {"a unit repaired", "a unit repaired"},
-			"empty":                       {"", ""},
-			"as long as the column":       {strings.Repeat("x", detailLength), strings.Repeat("x", detailLength)},
-			"longer than the column":      {strings.Repeat("x", detailLength+1), strings.Repeat("x", detailLength)},
-			"longer, several bytes each":  {strings.Repeat("补", 3*detailLength), strings.Repeat("补", detailLength)},
-			"longer, with an astral sign": {strings.Repeat("🛒", detailLength+7), strings.Repeat("🛒", detailLength)},
+			"short":                   {"a unit repaired", "a unit repaired"},
+			"empty":                   {"", ""},
+			"as long as the column":   {strings.Repeat("x", detailLength), strings.Repeat("x", detailLength)},
+			"longer than the column":  {strings.Repeat("x", detailLength+1), strings.Repeat("x", detailLength)},
+			"longer, in 3 bytes each": {strings.Repeat("补", 3*detailLength), strings.Repeat("补", detailLength)},
+			"longer, in 4 bytes each": {strings.Repeat("🛒", detailLength+7), strings.Repeat("🛒", detailLength)},
 		} {
-			t.Run(name, func(t *testing.T) {
-				if err := d.Log(t.Context(), "engine", "repair", name, tc.detail); err != nil {
-					t.Fatal(err)
-				}
-				var rows []struct {
-					AtMs                  int64
-					Actor, Action, Detail string
-				}
-				if err := d.read.WithContext(t.Context()).Raw("SELECT at_ms, actor, action, detail FROM operations WHERE subject = ?", name).Scan(&rows).Error; err != nil {
-					t.Fatal(err)
-				}
-				if len(rows) != 1 || rows[0].Actor != "engine" || rows[0].Action != "repair" || rows[0].Detail != tc.want || rows[0].AtMs < before {
-					t.Errorf("%d rows, of %d characters", len(rows), utf8.RuneCountInString(fmt.Sprint(rows)))
-				}
-			})
+			noError(t, d.Log(t.Context(), "engine", "repair", name, tc.detail))
+			if n := d.logged(t, "engine", "repair", name, tc.want); n != 1 {
+				t.Errorf("%s: %d rows in the log", name, n)
+			}
 		}
 	})
 }
 
-// What was done to a subject in pages, the newest first, and nothing that was done to another.
+// The operations on a subject come in pages, the newest first.
 func TestOperations(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		before := d.now(t)
 		for i := range 5 {
 			for _, subject := range []string{"A", "a", "B"} {
-				if err := d.Log(t.Context(), "op", "patch", subject, fmt.Sprint(subject, i)); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, d.Log(t.Context(), "op", "patch", subject, fmt.Sprint(subject, i)))
 			}
 		}
+		after := d.now(t)
 		for _, size := range []int{0, 1, 2, 4, 5, 6} {
-			var got []string
-			for cursor := ""; len(got) <= 5; {
-				list, next, err := d.Operations(t.Context(), "A", cursor, size)
-				if err != nil || len(list) > max(1, size) {
-					t.Fatalf("%d on a page of %d: %v", len(list), size, err)
+			wantPages(t, max(1, size), func(cursor string) ([]model.Operation, string, error) {
+				return d.Operations(t.Context(), "A", cursor, size)
+			}, func(o model.Operation) string {
+				if o.Actor != "op" || o.Action != "patch" || o.At.Before(before) || o.At.After(after) {
+					t.Errorf("read %+v", o)
 				}
-				for _, o := range list {
-					got = append(got, o.Detail)
-					if o.Actor != "op" || o.Action != "patch" || o.At.Before(before) || o.At.After(d.now(t)) {
-						t.Errorf("read %+v", o)
-					}
-				}
-				if cursor = next; cursor == "" {
-					break
-				}
-			}
-			if want := []string{"A4", "A3", "A2", "A1", "A0"}; !slices.Equal(got, want) {
-				t.Errorf("pages of %d: %v, want %v", size, got, want)
-			}
+				return o.Detail
+			}, []string{"A4", "A3", "A2", "A1", "A0"})
 		}
 		for _, cursor := range []string{"x", "1.5", "' OR 1=1", "99999999999999999999"} {
-			if list, next, err := d.Operations(t.Context(), "A", cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
-				t.Errorf("behind %q: %v, %q, %v", cursor, list, next, err)
+			list, next, err := d.Operations(t.Context(), "A", cursor, 5)
+			if !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
+				t.Errorf("after %q: %v, %q, %v", cursor, list, next, err)
 			}
 		}
 		if list, next, err := d.Operations(t.Context(), "nothing", "", 5); err != nil || len(list) != 0 || next != "" {
-			t.Errorf("of nothing: %v, %q, %v", list, next, err)
+			t.Errorf("of an unknown subject: %v, %q, %v", list, next, err)
 		}
 	})
 }
 
 func TestLease(t *testing.T) {
-	const over = -time.Second // a lease that is over as soon as it is given
+	const over = -time.Second // the lease is over at once
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for _, step := range []struct {
 			name, lease, holder string
@@ -96,86 +71,89 @@ func TestLease(t *testing.T) {
 			want                bool
 		}{
 			{"it is free", "audit", "a", time.Hour, true},
-			{"another one has it", "audit", "b", time.Hour, false},
-			{"its holder prolongs it", "audit", "a", time.Hour, true},
+			{"another holder has it", "audit", "b", time.Hour, false},
+			{"its holder extends it", "audit", "a", time.Hour, true},
 			{"another lease is free", "expire", "b", time.Hour, true},
 			{"its holder lets it end", "audit", "a", over, true},
 			{"it is over", "audit", "b", time.Hour, true},
-			{"the old holder lost it", "audit", "a", time.Hour, false},
+			{"the old holder has lost it", "audit", "a", time.Hour, false},
 			{"the new holder has it", "audit", "b", time.Hour, true},
 			{"holders compare byte by byte", "audit", "B", time.Hour, false},
 		} {
-			t.Run(step.name, func(t *testing.T) {
-				if got, err := d.Lease(t.Context(), step.lease, step.holder, step.ttl); got != step.want || err != nil {
-					t.Errorf("got it: %t, %v", got, err)
-				}
-			})
+			if got, err := d.Lease(t.Context(), step.lease, step.holder, step.ttl); got != step.want || err != nil {
+				t.Errorf("%s: %t, %v", step.name, got, err)
+			}
 		}
 	})
 }
 
-// TestHole52_LeaseFromTheFuture: nobody gives a lease for so long, so the clock was set back, and the lease is over.
+// A lease that ends later than any holder may ask for was given before the clock was set back. It is over.
 func TestHole52_LeaseFromTheFuture(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for _, tc := range []struct {
-			left time.Duration
-			got  bool
-		}{{time.Minute, false}, {time.Hour, true}} {
+		for left, want := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
 			d.exec(t, "DELETE FROM leases")
-			d.exec(t, "INSERT INTO leases (name, holder, until_ms) VALUES ('audit', 'a', "+d.nowMillis()+" + ?)", tc.left.Milliseconds())
-			if got, err := d.Lease(t.Context(), "audit", "b", 2*time.Minute); got != tc.got || err != nil {
-				t.Errorf("of a lease for another %s: got it %t, %v", tc.left, got, err)
+			d.exec(t, "INSERT INTO leases (name, holder, until_ms) VALUES ('audit', 'a', "+d.nowMillis()+" + ?)", left.Milliseconds())
+			if got, err := d.Lease(t.Context(), "audit", "b", 2*time.Minute); got != want || err != nil {
+				t.Errorf("a lease for another %s: %t, %v", left, got, err)
 			}
 		}
 	})
 }
 
 func TestOneOfManyGetsTheLease(t *testing.T) {
-	const crowd = 20
 	onBoth(t, func(t *testing.T, d *testDB) {
-		stores := []*testDB{d, d.peer(t)}
-		for round, ttl := range []time.Duration{time.Hour, time.Hour} { // a fresh one, then one that is over
-			var holders atomic.Int32
-			together(crowd, func(i int) {
-				got, err := stores[i%2].Lease(t.Context(), "audit", fmt.Sprint("instance ", round, "-", i), ttl)
+		stores := d.pair(t)
+		for _, round := range []string{"a new lease", "a lease that is over"} {
+			got := collect(20, func(i int) bool {
+				got, err := stores[i%2].Lease(t.Context(), "audit", fmt.Sprint(round, i), time.Hour)
 				if err != nil {
 					t.Errorf("lease: %v", err)
 				}
-				if got {
-					holders.Add(1)
-				}
+				return got
 			})
-			if n := holders.Load(); n != 1 {
-				t.Errorf("round %d has %d holders", round, n)
-			}
+			equal(t, "holders of "+round, trues(got), 1)
 			d.exec(t, "UPDATE leases SET until_ms = 0")
 		}
 	})
 }
 
-// All instances derive orders' ids with one key, whoever made it.
+func trues(list []bool) (n int) {
+	for _, b := range list {
+		if b {
+			n++
+		}
+	}
+	return n
+}
+
+// All instances derive orders' ids with one key, whichever of them made it.
 func TestDataKey(t *testing.T) {
-	const crowd = 16
 	onBoth(t, func(t *testing.T, d *testDB) {
-		stores, keys := []*testDB{d, d.peer(t)}, make([][]byte, crowd)
-		together(crowd, func(i int) {
-			var err error
-			if keys[i], err = stores[i%2].DataKey(t.Context(), "order_ids"); err != nil {
+		if key, err := d.KeptKey(t.Context(), "order_ids"); key != nil || err != nil {
+			t.Errorf("before the key is made: %x, %v", key, err)
+		}
+		equal(t, "keys made by KeptKey", d.count(t, "SELECT COUNT(*) FROM data_keys"), 0)
+		stores := d.pair(t)
+		keys := collect(16, func(i int) []byte {
+			key, err := stores[i%2].DataKey(t.Context(), "order_ids")
+			if err != nil {
 				t.Errorf("data key: %v", err)
 			}
+			return key
 		})
-		for i, key := range keys {
-			if len(key) != 32 || !bytes.Equal(key, keys[0]) {
-				t.Errorf("caller %d got %d other bytes", i, len(key))
+		for name, read := range map[string]func() ([]byte, error){
+			"DataKey": func() ([]byte, error) { return d.DataKey(t.Context(), "order_ids") },
+			"KeptKey": func() ([]byte, error) { return d.KeptKey(t.Context(), "order_ids") },
+		} {
+			later, err := read()
+			noError(t, err)
+			for _, key := range keys {
+				equal(t, "the key, and the key that "+name+" returns later", key, later)
 			}
 		}
-		again, err := d.DataKey(t.Context(), "order_ids")
-		if err != nil || !bytes.Equal(again, keys[0]) {
-			t.Errorf("later it is another key: %v", err)
-		}
 		other, err := d.DataKey(t.Context(), "path_tokens")
-		if err != nil || len(other) != 32 || bytes.Equal(other, keys[0]) {
-			t.Errorf("another name has the same key: %v", err)
+		if err != nil || len(other) != 32 || len(keys[0]) != 32 || bytes.Equal(other, keys[0]) {
+			t.Errorf("under another name: %x, %v; the first key is %x", other, err, keys[0])
 		}
 	})
 }

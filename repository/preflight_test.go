@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 	"time"
@@ -13,20 +12,16 @@ import (
 func TestServer(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		f, err := d.Server(t.Context(), time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		steps := int64(len(d.applied(t)))
 		if f.Applied != steps || f.Newest != steps || f.RoundTrip <= 0 || f.Clock.Sub(f.At).Abs() > time.Second {
 			t.Errorf("%+v, want %d steps", f, steps)
 		}
-		if version, _ := d.Version(t.Context()); version == "" || f.Version != version {
-			t.Errorf("version %q, want %q", f.Version, version)
-		}
+		version, err := d.Version(t.Context())
+		noError(t, err)
+		equal(t, "version", f.Version, version)
 		if d.sqlite {
-			if f.Variables != nil {
-				t.Errorf("SQLite has the variables %v", f.Variables)
-			}
+			equal(t, "variables of SQLite", f.Variables, nil)
 			return
 		}
 		for name, want := range map[string]string{
@@ -34,40 +29,30 @@ func TestServer(t *testing.T) {
 			"tx_isolation": "READ-COMMITTED", "time_zone": "+00:00", "idle_transaction_timeout": "4",
 			"sql_mode": "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
 		} {
-			if f.Variables[name] != want {
-				t.Errorf("%s: %q, want %q", name, f.Variables[name], want)
-			}
+			equal(t, name, f.Variables[name], want)
 		}
 		if f.Connections < 1 {
-			t.Errorf("%d connections, and this is one", f.Connections)
+			t.Errorf("%d connections, want at least the one of this test", f.Connections)
 		}
 	})
 }
 
-// To look at an empty database makes nothing in it, and a step that is missing shows.
+// Server makes no table in an empty database, and shows a missing step.
 func TestServerChangesNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, migrated *testDB) {
-		address := sqliteAddress(t)
-		if !migrated.sqlite {
-			address = mariadbAddress(t)
-		}
-		d := openStore(t, address, suiteConns)
+		d := migrated.empty(t)
 		f, err := d.Server(t.Context(), time.Now)
 		if err != nil || f.Applied != 0 || f.Newest == 0 {
-			t.Errorf("%+v, %v", f, err)
+			t.Errorf("got %+v, %v", f, err)
 		}
 		if d.read.Migrator().HasTable("goose_db_version") || len(d.tables(t)) > 0 {
-			t.Errorf("there are tables now: %v", d.tables(t))
+			t.Errorf("the database has the tables %v", d.tables(t))
 		}
-		if err := migrated.MigrateDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, migrated.MigrateDown(t.Context()))
 		if f, err = migrated.Server(t.Context(), time.Now); err != nil || f.Applied != f.Newest-1 {
-			t.Errorf("a step was taken back: %+v, %v", f, err)
+			t.Errorf("after a step was reverted: %+v, %v", f, err)
 		}
-		if err := migrated.MigrateUp(t.Context()); err != nil { // balanced looks at the tables
-			t.Fatal(err)
-		}
+		noError(t, migrated.MigrateUp(t.Context())) // balanced reads the tables
 	})
 }
 
@@ -77,41 +62,24 @@ func TestServerAway(t *testing.T) {
 	d := openStore(t, server.NewDatabase(t), suiteConns)
 	server.Kill()
 	if _, err := d.Server(t.Context(), time.Now); err == nil {
-		t.Error("a dead server was looked at")
+		t.Error("a dead server answers")
 	}
-}
-
-func TestKeptKey(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		if key, err := d.KeptKey(t.Context(), "order-ids"); key != nil || err != nil {
-			t.Errorf("before there is one: %x, %v", key, err)
-		}
-		if n := d.count(t, "SELECT COUNT(*) FROM data_keys"); n != 0 {
-			t.Errorf("asking has made %d keys", n)
-		}
-		made, err := d.DataKey(t.Context(), "order-ids")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if key, err := d.KeptKey(t.Context(), "order-ids"); !bytes.Equal(key, made) || err != nil {
-			t.Errorf("%x, %v, want %x", key, err, made)
-		}
-	})
 }
 
 func TestShadowSales(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
+		wantIDs := func(want ...string) {
+			t.Helper()
+			ids, err := d.ShadowSales(t.Context())
+			if err != nil || !slices.Equal(ids, want) {
+				t.Errorf("shadow sales are %v, %v, want %v", ids, err, want)
+			}
+		}
 		d.newSale(t, 1)
-		if ids, err := d.ShadowSales(t.Context()); len(ids) > 0 || err != nil {
-			t.Errorf("%v, %v", ids, err)
-		}
-		hidden := d.newSale(t, 1, func(s *model.Sale) { s.Status = model.SaleShadow })
-		if ids, err := d.ShadowSales(t.Context()); !slices.Equal(ids, []string{hidden.ID}) || err != nil {
-			t.Errorf("%v, %v, want %s", ids, err, hidden.ID)
-		}
+		wantIDs()
+		wantIDs(d.newSale(t, 1, status(model.SaleShadow)).ID)
 		live, err := d.LiveOffers(t.Context(), 0)
-		if err != nil || len(live) != 2 {
-			t.Errorf("%d sales are live, %v", len(live), err)
-		}
+		noError(t, err)
+		equal(t, "number of live sales", len(live), 2)
 	})
 }

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,28 +18,30 @@ func TestCreateSale(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 42, limit(3))
 		sale.Status, sale.Revision = model.SaleLive, 1
-		want := model.Offer{Sale: sale, Stock: model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1, Epoch: 1}}
-		got, ok, err := d.Offer(t.Context(), sale.ID)
-		if err != nil || !ok || got != want {
-			t.Errorf("the offer is\n%+v, %v, want\n%+v", got, err, want)
-		}
+		stock := model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1, Epoch: 1}
+		equal(t, "the offer", d.offer(t, sale.ID), model.Offer{Sale: sale, Stock: stock})
 		for code, want := range map[string]string{sale.Code: sale.ID, "nothing": "", "": ""} {
 			if id, err := d.SaleByCode(t.Context(), code); id != want || err != nil {
-				t.Errorf("behind %q is %q, %v, want %q", code, id, err, want)
+				t.Errorf("the sale of %q is %q, %v, want %q", code, id, err, want)
 			}
 		}
 		if got, ok, err := d.Offer(t.Context(), model.NewSaleID()); ok || err != nil || got != (model.Offer{}) {
-			t.Errorf("an unknown sale is offered: %+v, %v", got, err)
+			t.Errorf("an unknown sale has the offer %+v, %v", got, err)
 		}
-		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'create' AND subject = ? AND detail = ?", sale.ID,
-			`title "猫咪 mug"; quota 42; price_cents 1990; currency CNY; limit_per_user 3; pay_timeout_seconds 900; starts_at `+
-				instant(sale.StartsAt)+"; ends_at "+instant(sale.EndsAt)); n != 1 {
-			t.Errorf("%d rows in the log", n)
-		}
+		detail := `title "猫咪 mug"; quota 42; price_cents 1990; currency CNY; limit_per_user 3; pay_timeout_seconds 900; starts_at ` +
+			instant(sale.StartsAt) + "; ends_at " + instant(sale.EndsAt)
+		equal(t, "rows in the log", d.logged(t, "op", "create", sale.ID, detail), 1)
 	})
 }
 
-// A sale that the schema refuses leaves no half of itself.
+// logged counts the rows of an operation in the log.
+func (d *testDB) logged(t *testing.T, actor, action, subject, detail string) int64 {
+	t.Helper()
+	return d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = ? AND action = ? AND subject = ? AND detail = ?",
+		actor, action, subject, detail)
+}
+
+// A sale that the schema refuses leaves no row.
 func TestCreateSaleRefusesAndLeavesNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		taken := d.newSale(t, 1)
@@ -49,149 +52,148 @@ func TestCreateSaleRefusesAndLeavesNothing(t *testing.T) {
 			"a code that is taken":    {func(s *model.Sale) { s.Code = taken.Code }, 1},
 			"an id that is taken":     {func(s *model.Sale) { s.ID = taken.ID }, 1},
 			"an end before its start": {func(s *model.Sale) { s.EndsAt = s.StartsAt }, 1},
-			"a limit of nothing":      {limit(0), 1},
+			"a limit of 0":            {limit(0), 1},
 			"no time to pay":          {func(s *model.Sale) { s.PayTimeoutSeconds = 0 }, 1},
-			"a price below zero":      {func(s *model.Sale) { s.PriceCents = -1 }, 1},
-			"an old price below zero": {func(s *model.Sale) { s.OriginalPriceCents = -1 }, 1},
-			"a quota below zero":      {func(*model.Sale) {}, -1},
-			"stock of a lost other one": {func(s *model.Sale) {
-				d.exec(t, "INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms) VALUES (?, 1, 1, 0, 0, 1, 0, 0)", s.ID)
+			"a negative price":        {func(s *model.Sale) { s.PriceCents = -1 }, 1},
+			"a negative old price":    {func(s *model.Sale) { s.OriginalPriceCents = -1 }, 1},
+			"a negative quota":        {func(*model.Sale) {}, -1},
+			"an id that has a row of stock": {func(s *model.Sale) {
+				d.exec(t, `INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms)
+					VALUES (?, 1, 1, 0, 0, 1, 0, 0)`, s.ID)
 			}, 1},
 		} {
-			t.Run(name, func(t *testing.T) {
-				sale := taken
-				sale.ID = model.NewSaleID()
-				sale.Code = sale.ID[:8]
-				tc.edit(&sale)
-				if err := d.CreateSale(t.Context(), sale, tc.quota, "op"); err == nil {
-					t.Error("it was created")
-				}
-				if n := d.count(t, "SELECT COUNT(*) FROM sales") + d.count(t, "SELECT COUNT(*) FROM operations"); n != 2 {
-					t.Errorf("%d rows of sales and the log, want those of the first sale", n)
-				}
-			})
+			sale := taken
+			sale.ID = model.NewSaleID()
+			sale.Code = sale.ID[:8]
+			tc.edit(&sale)
+			if err := d.CreateSale(t.Context(), sale, tc.quota, "op"); err == nil {
+				t.Errorf("a sale with %s was created", name)
+			}
+			equal(t, "rows of sales", d.count(t, "SELECT COUNT(*) FROM sales"), 1)
+			equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM operations"), 1)
+		}
+	})
+}
+
+// A sale keeps the number of parts of its gate, which the database limits.
+func TestSaleInParts(t *testing.T) {
+	inParts := func(n int) func(*model.Sale) { return func(s *model.Sale) { s.Parts = n } }
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for parts, want := range map[int]int{0: 1, 1: 1, 2: 2, model.MaxParts: model.MaxParts} {
+			sale := d.newSale(t, 3, inParts(parts))
+			equal(t, "parts", d.offer(t, sale.ID).Parts, want)
+			d.change(t, sale.ID, 0, inParts(9))
+			equal(t, "parts after a change", d.offer(t, sale.ID).Parts, want)
+		}
+		sale := d.newSale(t, 1)
+		for _, parts := range []int{-1, 0, model.MaxParts + 1} {
+			if err := d.write.WithContext(t.Context()).Exec("UPDATE sales SET parts = ? WHERE id = ?", parts, sale.ID).Error; err == nil {
+				t.Errorf("the database accepts %d parts", parts)
+			}
 		}
 	})
 }
 
 func TestLiveOffers(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		at := func(start, end time.Duration) func(*model.Sale) {
+		at := func(start, end time.Duration) string {
 			now := d.now(t)
-			return func(s *model.Sale) { s.StartsAt, s.EndsAt = now.Add(start), now.Add(end) }
+			return d.newSale(t, 1, func(s *model.Sale) { s.StartsAt, s.EndsAt = now.Add(start), now.Add(end) }).ID
 		}
-		upcoming := d.newSale(t, 1, at(time.Hour, 2*time.Hour))
-		running := d.newSale(t, 1, at(-time.Hour, time.Minute))
-		justOver := d.newSale(t, 1, at(-3*time.Hour, -time.Minute))
-		longOver := d.newSale(t, 1, at(-9*time.Hour, -8*time.Hour))
-		d.change(t, running.ID, 0, func(s *model.Sale) { s.Status = model.SaleClosed })
+		upcoming, running := at(time.Hour, 2*time.Hour), at(-time.Hour, time.Minute)
+		justOver, longOver := at(-3*time.Hour, -time.Minute), at(-9*time.Hour, -8*time.Hour)
+		d.change(t, running, 0, status(model.SaleClosed))
 		for linger, want := range map[time.Duration][]string{
-			0:                {running.ID, upcoming.ID},
-			10 * time.Minute: {justOver.ID, running.ID, upcoming.ID},
-			24 * time.Hour:   {longOver.ID, justOver.ID, running.ID, upcoming.ID},
+			0:                {running, upcoming},
+			10 * time.Minute: {justOver, running, upcoming},
+			24 * time.Hour:   {longOver, justOver, running, upcoming},
 		} {
 			list, err := d.LiveOffers(t.Context(), linger)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			var got []string
 			for _, o := range list {
 				got = append(got, o.ID)
-				if o.Stock.SaleID != o.ID || o.Stock.Quota != 1 {
-					t.Errorf("sale %s has the stock %+v", o.ID, o.Stock)
-				}
+				equal(t, "the offer", o, d.offer(t, o.ID))
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("lingering for %s: %v, want %v", linger, got, want)
-			}
+			equal(t, fmt.Sprintf("sales that linger for %s", linger), got, want)
 		}
 	})
 }
 
-// TestLiveSales: whatever changes, by an operator, a buyer, a rebuild or time, they are what a whole read gives.
+// Whatever an operator, a buyer, a rebuild or time changes, LiveSales returns the same as a full read.
 func TestLiveSales(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		first, second := d.newSale(t, 5, limit(2)), d.newSale(t, 7)
 		live := NewLiveSales(d.Store)
-		agrees := func(stage string, linger time.Duration, size int) {
-			t.Helper()
-			want, err := d.LiveOffers(t.Context(), linger)
-			if err != nil {
-				t.Fatal(err)
+		for _, step := range []struct {
+			name   string
+			do     func()
+			linger time.Duration
+			size   int
+		}{
+			{"at first", func() {}, 0, 2},
+			{"after a purchase", func() { d.buy(t, first.ID, "me", 2) }, 0, 2},
+			{"after a change", func() {
+				d.change(t, second.ID, 3, status(model.SalePaused), func(s *model.Sale) { s.Title = "another title" })
+			}, 0, 2},
+			{"in another order", func() { d.change(t, second.ID, 0, shift(-time.Minute)) }, 0, 2},
+			{"after a new epoch", func() { d.nextEpoch(t, first.ID, 1) }, 0, 2},
+			{"after a new sale", func() { d.newSale(t, 9) }, 0, 3},
+			{"beside a sale that is over", func() { d.newSale(t, 9, shift(-2*time.Hour)) }, 0, 3},
+			{"with sales that linger", func() {}, 24 * time.Hour, 4},
+			{"without sales that linger", func() {}, 0, 3},
+		} {
+			step.do()
+			want, err := d.LiveOffers(t.Context(), step.linger)
+			noError(t, err)
+			for range 2 { // by a full read, and from the cache
+				got, err := live.LiveOffers(t.Context(), step.linger)
+				noError(t, err)
+				equal(t, step.name, got, want)
 			}
-			for range 2 { // whole and by memory
-				if got, err := live.LiveOffers(t.Context(), linger); err != nil || len(got) != size || !slices.Equal(got, want) {
-					t.Errorf("%s: %+v, %v; want %d: %+v", stage, got, err, size, want)
-				}
-			}
+			equal(t, "number of sales "+step.name, len(want), step.size)
 		}
-		agrees("at first", 0, 2)
-		d.buy(t, first.ID, "me", 2)
-		agrees("after a purchase", 0, 2)
-		d.change(t, second.ID, 3, func(s *model.Sale) { s.Title, s.Status = "another title", model.SalePaused })
-		agrees("after a change", 0, 2)
-		d.change(t, second.ID, 0, func(s *model.Sale) { s.StartsAt = first.StartsAt.Add(-time.Minute) })
-		agrees("in another order", 0, 2)
-		if _, won, err := d.NextEpoch(t.Context(), first.ID, 1, 1, 0); err != nil || !won {
-			t.Fatal(won, err)
-		}
-		agrees("after a new epoch", 0, 2)
-		d.newSale(t, 9)
-		agrees("after a new sale", 0, 3)
-		d.newSale(t, 9, func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(-time.Hour), s.StartsAt })
-		agrees("beside one that is over", 0, 3)
-		agrees("lingering", 24*time.Hour, 4)
-		agrees("not lingering", 0, 3)
 	})
 }
 
-// TestLiveSalesReadOnce: what operators write is not read again while it stays as it is.
+// The columns that operators write are read again only after a change by an operator.
 func TestLiveSalesReadOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 5)
 		live := NewLiveSales(d.Store)
-		title := func() string {
+		wantTitle := func(want string) {
 			t.Helper()
 			list, err := live.LiveOffers(t.Context(), 0)
-			if err != nil || len(list) != 1 {
-				t.Fatal(list, err)
+			if err != nil || len(list) != 1 || list[0].Title != want {
+				t.Fatalf("got %+v, %v, want %q", list, err, want)
 			}
-			return list[0].Title
 		}
-		before := title()
+		wantTitle(sale.Title)
 		d.exec(t, "UPDATE sales SET title = 'changed past the engine' WHERE id = ?", sale.ID)
-		if got := title(); got != before {
-			t.Errorf("it was read again: %q", got)
-		}
-		d.change(t, sale.ID, 0, func(s *model.Sale) { s.LimitPerUser++ })
-		if got := title(); got != "changed past the engine" {
-			t.Errorf("a change by an operator left %q", got)
-		}
+		wantTitle(sale.Title)
+		d.change(t, sale.ID, 0, limit(2))
+		wantTitle("changed past the engine")
 	})
 }
 
-// TestLiveSalesInAnOutage are unavailable, not gone, and there again when the database is.
+// During an outage the sales are unavailable rather than gone.
 func TestLiveSalesInAnOutage(t *testing.T) {
 	t.Parallel()
 	server := kit.MariaDB(t)
 	d := openDB(t, server.NewDatabase(t))
 	d.newSale(t, 5)
 	live := NewLiveSales(d.Store)
-	read := func() (int, error) {
-		list, err := live.LiveOffers(t.Context(), 0)
-		return len(list), err
+	read := func(stage string, want int, wantErr error) {
+		t.Helper()
+		if list, err := live.LiveOffers(t.Context(), 0); len(list) != want || !errors.Is(err, wantErr) {
+			t.Errorf("%s: %+v, %v, want %d sales, %v", stage, list, err, want, wantErr)
+		}
 	}
-	if n, err := read(); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	read("before", 1, nil)
 	server.Kill()
-	if n, err := read(); !errors.Is(err, model.ErrUnavailable) {
-		t.Errorf("while it is away: %d, %v", n, err)
-	}
+	read("during the outage", 0, model.ErrUnavailable)
 	server.Restart()
-	if n, err := read(); n != 1 || err != nil {
-		t.Errorf("when it is back: %d, %v", n, err)
-	}
+	read("after the outage", 1, nil)
 }
 
 func TestSaleCodes(t *testing.T) {
@@ -218,172 +220,153 @@ func TestChangeSale(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 10)
 		d.buy(t, sale.ID, "me", 1)
-		before, _, err := d.Offer(t.Context(), sale.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := d.change(t, sale.ID, 5, func(s *model.Sale) {
+		before := d.offer(t, sale.ID)
+		edit := func(s *model.Sale) {
 			s.Title, s.Description, s.ImageURL = "狗 bowl", "A bowl", "/bowl.webp"
 			s.LimitPerUser, s.Status = 4, model.SalePaused
 			s.StartsAt, s.EndsAt = s.StartsAt.Add(time.Minute), s.EndsAt.Add(time.Hour)
-		})
+		}
 		want := before
-		want.Title, want.Description, want.ImageURL = "狗 bowl", "A bowl", "/bowl.webp"
-		want.LimitPerUser, want.Status = 4, model.SalePaused
-		want.StartsAt, want.EndsAt = sale.StartsAt.Add(time.Minute), sale.EndsAt.Add(time.Hour)
+		edit(&want.Sale)
 		want.Revision++
 		want.Stock.Quota, want.Stock.Available, want.Stock.Version = 15, 14, before.Stock.Version+1
 		want.Stock.GateVersion = want.Stock.Version
-		if got != want {
-			t.Errorf("changed to\n%+v, want\n%+v", got, want)
-		}
-		if stored, _, err := d.Offer(t.Context(), sale.ID); err != nil || stored != want {
-			t.Errorf("stored is\n%+v, %v, want\n%+v", stored, err, want)
-		}
-		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'op' AND action = 'patch' AND subject = ? AND detail = ?", sale.ID,
-			"status: live -> paused; quota: 10 -> 15; limit_per_user: 1 -> 4; starts_at: "+instant(before.StartsAt)+" -> "+instant(want.StartsAt)+
-				"; ends_at: "+instant(before.EndsAt)+" -> "+instant(want.EndsAt)+`; title: "猫咪 mug" -> "狗 bowl"; image_url: "/mug.webp" -> "/bowl.webp"; description: "A mug" -> "A bowl"`); n != 1 {
-			t.Errorf("%d rows in the log", n)
-		}
+		equal(t, "the returned offer", d.change(t, sale.ID, 5, edit), want)
+		equal(t, "the stored offer", d.offer(t, sale.ID), want)
+		detail := "status: live -> paused; quota: 10 -> 15; limit_per_user: 1 -> 4; " +
+			"starts_at: " + instant(before.StartsAt) + " -> " + instant(want.StartsAt) +
+			"; ends_at: " + instant(before.EndsAt) + " -> " + instant(want.EndsAt) +
+			`; title: "猫咪 mug" -> "狗 bowl"; image_url: "/mug.webp" -> "/bowl.webp"; description: "A mug" -> "A bowl"`
+		equal(t, "rows in the log", d.logged(t, "op", "patch", sale.ID, detail), 1)
 	})
 }
 
-// The log says what is another now, and of long texts no more than fits.
+// The log describes what differs, and shortens long texts.
 func TestChanges(t *testing.T) {
 	long := strings.Repeat("长", 200)
 	for name, tc := range map[string]struct {
 		edit func(*model.Offer)
 		want string
 	}{
-		"nothing":                {func(*model.Offer) {}, "nothing changed"},
-		"units":                  {func(o *model.Offer) { o.Stock.Quota += 5 }, "quota: 10 -> 15"},
-		"an end":                 {func(o *model.Offer) { o.EndsAt = time.UnixMilli(1_800_000_000_123) }, "ends_at: 0001-01-01T00:00:00.000Z -> 2027-01-15T08:00:00.123Z"},
-		"a long text":            {func(o *model.Offer) { o.Title = long }, `title: "tea" -> "` + long[:3*excerptLength] + `…"`},
-		"two lines":              {func(o *model.Offer) { o.Description = "a\nb" }, `description: "" -> "a\nb"`},
-		"the end of a long text": {func(o *model.Offer) { o.ImageURL = "/" + long + "x" }, `image_url: "" -> "/` + long[:3*(excerptLength-1)] + `…"`},
-		"what no operator wrote": {func(o *model.Offer) { o.Stock.Available, o.Stock.Held, o.Revision = 1, 9, 7 }, "nothing changed"},
+		"nothing": {func(*model.Offer) {}, "nothing changed"},
+		"units":   {func(o *model.Offer) { o.Stock.Quota += 5 }, "quota: 10 -> 15"},
+		"an end": {func(o *model.Offer) {
+			o.EndsAt = time.UnixMilli(1_800_000_000_123)
+		}, "ends_at: 0001-01-01T00:00:00.000Z -> 2027-01-15T08:00:00.123Z"},
+		"a long text": {func(o *model.Offer) { o.Title = long }, `title: "tea" -> "` + long[:3*excerptLength] + `…"`},
+		"two lines":   {func(o *model.Offer) { o.Description = "a\nb" }, `description: "" -> "a\nb"`},
+		"the end of a long text": {func(o *model.Offer) {
+			o.ImageURL = "/" + long + "x"
+		}, `image_url: "" -> "/` + long[:3*(excerptLength-1)] + `…"`},
+		"fields that no operator writes": {func(o *model.Offer) {
+			o.Stock.Available, o.Stock.Held, o.Revision = 1, 9, 7
+		}, "nothing changed"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			before := model.Offer{Sale: model.Sale{Title: "tea", LimitPerUser: 1}, Stock: model.Stock{Quota: 10}}
-			after := before
-			tc.edit(&after)
-			if got := changes(before, after); got != tc.want {
-				t.Errorf("%s, want %s", got, tc.want)
-			}
-		})
+		before := model.Offer{Sale: model.Sale{Title: "tea", LimitPerUser: 1}, Stock: model.Stock{Quota: 10}}
+		after := before
+		tc.edit(&after)
+		equal(t, name, changes(before, after), tc.want)
 	}
 }
 
-// All sales in pages, the newest first, also those that were made in one millisecond and those that are long over.
+// The pages show all sales, the newest first, also sales of the same millisecond and sales that ended long ago.
 func TestSalesPages(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		var want []string
 		for i := range 7 {
-			sale := d.newSale(t, 1, func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(-99*time.Hour), s.EndsAt.Add(-98*time.Hour) })
+			sale := d.newSale(t, 1, shift(-99*time.Hour))
 			d.exec(t, "UPDATE sales SET created_at_ms = ? WHERE id = ?", 1000+i/3, sale.ID)
 			want = append(want, sale.ID)
 		}
-		slices.SortFunc(want[:3], descending)
-		slices.SortFunc(want[3:6], descending)
-		want = []string{want[6], want[3], want[4], want[5], want[0], want[1], want[2]}
+		slices.Sort(want[:3])
+		slices.Sort(want[3:6])
+		slices.Reverse(want)
 		for _, size := range []int{0, 1, 2, 3, 6, 7, 8} {
-			var got []string
-			for cursor := ""; len(got) <= len(want); {
-				list, next, err := d.Sales(t.Context(), cursor, size)
-				if err != nil || len(list) > max(1, size) {
-					t.Fatalf("%d on a page of %d: %v", len(list), size, err)
-				}
-				for _, o := range list {
-					got = append(got, o.ID)
-					if o.Stock.SaleID != o.ID || o.Stock.Quota != 1 || o.Title == "" {
-						t.Errorf("read %+v", o)
-					}
-				}
-				if cursor = next; cursor == "" {
-					break
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("pages of %d: %v, want %v", size, got, want)
-			}
+			wantPages(t, max(1, size), func(cursor string) ([]model.Offer, string, error) {
+				return d.Sales(t.Context(), cursor, size)
+			}, func(o model.Offer) string {
+				equal(t, "the offer", o, d.offer(t, o.ID))
+				return o.ID
+			}, want)
 		}
 		for _, cursor := range []string{"!", cursorOf(1, "short"), cursorOf(1, strings.Repeat("A", model.OrderIDLength))} {
 			if list, next, err := d.Sales(t.Context(), cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
-				t.Errorf("behind %q: %v, %q, %v", cursor, list, next, err)
+				t.Errorf("after %q: %v, %q, %v", cursor, list, next, err)
 			}
 		}
 	})
 }
 
-func descending(a, b string) int { return strings.Compare(b, a) }
-
-// A change that is refused or can't be is taken back as a whole, its units included.
+// A change that is refused is taken back, with its units.
 func TestChangeSaleTakenBack(t *testing.T) {
+	accept := func(*model.Sale) model.Verdict { return model.Accepted }
+	const fails = model.Verdict("an error")
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 3)
 		d.buy(t, sale.ID, "me", 1)
-		before, _, err := d.Offer(t.Context(), sale.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before, three, two := d.offer(t, sale.ID), int64(3), int64(2)
 		for name, tc := range map[string]struct {
-			saleID   string
-			addQuota int64
-			edit     func(*model.Sale) model.Verdict
-			want     model.Verdict
-			fails    bool
+			change model.SaleChange
+			want   model.Verdict
 		}{
-			"refused by the edit": {sale.ID, 5, func(s *model.Sale) model.Verdict { s.Title = "no"; return model.BadRequest }, model.BadRequest, false},
-			"closed for good":     {sale.ID, 0, func(*model.Sale) model.Verdict { return model.Ended }, model.Ended, false},
-			"an unknown sale":     {model.NewSaleID(), 5, func(*model.Sale) model.Verdict { return model.Accepted }, model.NotFound, false},
-			"refused by the schema": {sale.ID, 5, func(s *model.Sale) model.Verdict {
+			"refused by the edit": {model.SaleChange{AddQuota: 5, Edit: func(s *model.Sale) model.Verdict {
+				s.Title = "no"
+				return model.BadRequest
+			}}, model.BadRequest},
+			"closed for good":  {model.SaleChange{Edit: func(*model.Sale) model.Verdict { return model.Ended }}, model.Ended},
+			"an unknown sale":  {model.SaleChange{SaleID: model.NewSaleID(), AddQuota: 5, Edit: accept}, model.NotFound},
+			"of another quota": {model.SaleChange{AddQuota: 5, IfQuota: &two, Edit: accept}, model.QuotaChanged},
+			"refused by an edit of the same quota": {model.SaleChange{AddQuota: 5, IfQuota: &three, Edit: func(*model.Sale) model.Verdict {
+				return model.Ended
+			}}, model.Ended},
+			"refused by the schema": {model.SaleChange{AddQuota: 5, Edit: func(s *model.Sale) model.Verdict {
 				s.EndsAt = s.StartsAt
 				return model.Accepted
-			}, "", true},
-			"more units taken than are free": {sale.ID, -3, func(*model.Sale) model.Verdict { return model.Accepted }, "", true},
+			}}, fails},
+			"more units taken than are available": {model.SaleChange{AddQuota: -3, Edit: accept}, fails},
 		} {
 			t.Run(name, func(t *testing.T) {
-				_, verdict, err := d.ChangeSale(t.Context(), model.SaleChange{SaleID: tc.saleID, Actor: "mallory", Action: "patch", Edit: tc.edit, AddQuota: tc.addQuota})
-				if (err != nil) != tc.fails || !tc.fails && verdict != tc.want {
+				tc.change.SaleID, tc.change.Actor, tc.change.Action = cmp.Or(tc.change.SaleID, sale.ID), "mallory", "patch"
+				_, verdict, err := d.ChangeSale(t.Context(), tc.change)
+				if err != nil {
+					verdict = fails
+				}
+				if verdict != tc.want {
 					t.Errorf("got %s, %v, want %s", verdict, err, tc.want)
 				}
-				if after, _, err := d.Offer(t.Context(), sale.ID); err != nil || after != before {
-					t.Errorf("the offer was\n%+v and is\n%+v, %v", before, after, err)
-				}
+				equal(t, "the offer", d.offer(t, sale.ID), before)
 			})
 		}
-		if n := d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'mallory'"); n != 0 {
-			t.Errorf("%d rows in the log", n)
-		}
+		equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'mallory'"), 0)
 	})
 }
 
-// Units that are added while others sell are all there, and all are sold.
+// Units that are added during a rush are all sold.
 func TestChangeSaleInMidRush(t *testing.T) {
 	const added, crowd = 8, 20
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale, operator := d.newSale(t, 5), d.peer(t)
+		sale, operator := d.newSale(t, 5), d.pair(t)[1]
+		buy := func(i int) model.Outcome {
+			return d.retry(t, deducting, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
+		}
 		outcomes := make([]model.Outcome, crowd)
 		together(crowd+added, func(i int) {
-			if i >= crowd {
-				operator.change(t, sale.ID, 1, func(s *model.Sale) { s.Description += "." })
+			if i < crowd {
+				outcomes[i] = buy(i)
 				return
 			}
-			outcomes[i] = d.race(t, sale.ID, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
+			operator.change(t, sale.ID, 1, func(s *model.Sale) { s.Description += "." })
 		})
-		for i := range crowd { // who came before the units asks again
+		for i := range crowd { // users who came before the units ask again
 			if outcomes[i].Verdict == model.SoldOut {
-				outcomes[i] = d.race(t, sale.ID, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
+				outcomes[i] = buy(i)
 			}
 		}
-		want := map[model.Verdict]int{model.Accepted: 5 + added, model.SoldOut: crowd - 5 - added}
-		if got := tally(outcomes); !maps.Equal(got, want) {
-			t.Errorf("sold %v, want %v", got, want)
-		}
+		equal(t, "outcomes", tally(outcomes), map[model.Verdict]int{model.Accepted: 5 + added, model.SoldOut: crowd - 5 - added})
 		d.wantUnits(t, sale.ID, units{held: 5 + added})
-		offer, _, err := d.Offer(t.Context(), sale.ID)
-		if err != nil || offer.Revision != 1+added || offer.Stock.Quota != 5+added || len(offer.Description) != len("A mug")+added {
-			t.Errorf("the offer is %+v, %v", offer, err)
+		offer := d.offer(t, sale.ID)
+		if offer.Revision != 1+added || offer.Stock.Quota != 5+added || offer.Description != "A mug"+strings.Repeat(".", added) {
+			t.Errorf("the offer is %+v", offer)
 		}
 	})
 }

@@ -11,52 +11,37 @@ func TestSandboxBooks(t *testing.T) {
 		charged := model.SandboxTransaction{ID: "t1", PaymentID: "P1", AmountCents: 1990, Status: model.SandboxCharged}
 		declined := model.SandboxTransaction{ID: "t2", PaymentID: "P2", AmountCents: 5, Status: model.SandboxDeclined}
 		again := charged
-		again.AmountCents, again.Status = 7, model.SandboxDeclined // the provider has it already
+		again.AmountCents, again.Status = 7, model.SandboxDeclined // is ignored: the transaction is recorded already
 		for _, c := range []model.SandboxTransaction{charged, declined, again} {
-			if err := d.SandboxCharge(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, d.SandboxCharge(t.Context(), c))
 		}
 		wantUnreported := func(limit int, want ...model.SandboxTransaction) {
 			t.Helper()
 			got, err := d.SandboxUnreported(t.Context(), limit)
-			if err != nil || len(got) != len(want) {
-				t.Fatalf("unreported are %+v, %v, want %+v", got, err, want)
-			}
-			for i := range got {
-				if got[i] != want[i] {
-					t.Errorf("unreported is %+v, want %+v", got[i], want[i])
-				}
-			}
+			noError(t, err)
+			equal(t, "transactions that are not reported", got, want)
 		}
 		wantUnreported(9, charged, declined)
 		wantUnreported(1, charged)
-		if err := d.SandboxReported(t.Context(), "t1"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, d.SandboxReported(t.Context(), "t1"))
 		wantUnreported(9, declined)
-		unheard := model.SandboxTransaction{ID: "t3", PaymentID: "P3", AmountCents: 8, Status: model.SandboxDeclined}
+		byHand := model.SandboxTransaction{ID: "t3", PaymentID: "P3", AmountCents: 8, Status: model.SandboxDeclined}
 		for _, step := range []struct {
 			name string
 			txn  model.SandboxTransaction
 			want model.SandboxStatus
 		}{
-			{"a charged one", charged, model.SandboxRefunded},
-			{"the same again", charged, model.SandboxRefunded},
-			{"a declined one has no money to send back", declined, model.SandboxDeclined},
-			{"one that came by hand counts as charged", unheard, model.SandboxRefunded},
+			{"a charged transaction", charged, model.SandboxRefunded},
+			{"the same transaction again", charged, model.SandboxRefunded},
+			{"a declined transaction has no money to refund", declined, model.SandboxDeclined},
+			{"an unknown transaction counts as charged", byHand, model.SandboxRefunded},
 		} {
-			t.Run(step.name, func(t *testing.T) {
-				if err := d.SandboxRefund(t.Context(), step.txn); err != nil {
-					t.Fatal(err)
-				}
-				n := d.count(t, "SELECT COUNT(*) FROM sandbox_transactions WHERE txn_id = ? AND payment_id = ? AND amount_cents = ? AND status = ?",
-					step.txn.ID, step.txn.PaymentID, step.txn.AmountCents, string(step.want))
-				if n != 1 {
-					t.Errorf("%d rows of it are %s", n, step.want)
-				}
-			})
+			noError(t, d.SandboxRefund(t.Context(), step.txn))
+			rows := d.count(t, `SELECT COUNT(*) FROM sandbox_transactions
+				WHERE txn_id = ? AND payment_id = ? AND amount_cents = ? AND status = ?`,
+				step.txn.ID, step.txn.PaymentID, step.txn.AmountCents, string(step.want))
+			equal(t, "rows of "+step.name, rows, 1)
 		}
-		wantUnreported(9, declined) // what is refunded needs no report
+		wantUnreported(9, declined) // a refunded transaction needs no report
 	})
 }

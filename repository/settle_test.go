@@ -2,7 +2,6 @@ package repository
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -10,107 +9,38 @@ import (
 	"flashsale/model"
 )
 
-func TestSettleWritesTheOrder(t *testing.T) {
+// A gate may be replaced while entries wait, so each entry has an epoch of its own.
+func TestSettleKeepsTheEpochOfEachEntry(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 10, limit(3))
-		list := entries(attempt(sale.ID, "alice", "k", 2), attempt(sale.ID, "bob", "k", 1))
-		list[0].Epoch, list[1].Epoch = 3, 4 // a gate was replaced between them
-		before := d.now(t)
-		outcomes, err := d.Settle(t.Context(), sale.ID, list)
-		if err != nil {
-			t.Fatal(err)
+		sale := d.newSale(t, 10)
+		list := entries(attempts(sale.ID, "u", 4)...)
+		for i := range list {
+			list[i].Epoch = int64(3 + i)
 		}
-		after := d.now(t)
-		wantVerdicts(t, outcomes, model.Accepted, model.Accepted)
+		for _, batch := range [][]model.Entry{list[:2], list[1:]} { // all entries are new; one entry is known
+			_, err := d.Settle(t.Context(), sale.ID, batch)
+			noError(t, err)
+		}
 		for i, e := range list {
-			made := outcomes[i].Order.CreatedAt
-			if made.Before(before) || made.After(after) {
-				t.Errorf("made at %s, not from %s to %s", made, before, after)
-			}
-			want := model.Order{
-				ID: e.ID, SaleID: sale.ID, UserID: e.UserID, Quantity: e.Quantity, AmountCents: int64(e.Quantity) * 1990,
-				Currency: "CNY", Status: model.OrderPending, Source: model.FromStream, Epoch: e.Epoch, RequestKey: "k",
-				RequestHash: e.RequestHash, CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
-			}
-			if *outcomes[i].Order != want {
-				t.Errorf("the outcome's order is\n%+v, want\n%+v", *outcomes[i].Order, want)
-			}
-			if stored := d.order(t, e.ID); stored != want {
-				t.Errorf("the stored order is\n%+v, want\n%+v", stored, want)
-			}
-		}
-		d.wantUnits(t, sale.ID, units{available: 7, held: 3})
-	})
-}
-
-// The gate may have admitted too much: the database has the last word, and its no lasts.
-func TestSettleDecides(t *testing.T) {
-	type ask struct {
-		user     string
-		quantity int
-	}
-	const yes, full, out = model.Accepted, model.LimitReached, model.SoldOut
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			quota int64
-			limit int
-			asks  []ask
-			want  []model.Verdict
-		}{
-			"all fit":                            {3, 1, []ask{{"a", 1}, {"b", 1}, {"c", 1}}, []model.Verdict{yes, yes, yes}},
-			"more than the stock":                {2, 1, []ask{{"c", 1}, {"a", 1}, {"b", 1}, {"d", 1}}, []model.Verdict{yes, yes, out, out}},
-			"a smaller wish takes the last unit": {3, 2, []ask{{"a", 2}, {"b", 2}, {"c", 1}}, []model.Verdict{yes, out, yes}},
-			"a user twice at limit 1":            {5, 1, []ask{{"a", 1}, {"b", 1}, {"a", 1}}, []model.Verdict{yes, yes, full}},
-			"a smaller wish within the limit":    {9, 3, []ask{{"a", 2}, {"a", 2}, {"a", 1}}, []model.Verdict{yes, full, yes}},
-			"over both: the limit is told":       {1, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}}, []model.Verdict{yes, full, out, full}},
-			"what was sold out is not held":      {1, 2, []ask{{"a", 2}, {"a", 1}}, []model.Verdict{out, yes}},
-			"nothing fits":                       {1, 2, []ask{{"a", 2}, {"b", 2}, {"c", 3}}, []model.Verdict{out, out, full}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.quota, limit(tc.limit))
-				list := make([]model.Attempt, len(tc.asks))
-				for i, a := range tc.asks {
-					list[i] = attempt(sale.ID, a.user, fmt.Sprint("k", i), a.quantity)
-				}
-				wantVerdicts(t, d.settle(t, sale.ID, list...), tc.want...)
-				held := int64(0)
-				for i, want := range tc.want {
-					o := d.order(t, list[i].ID)
-					if want == model.Accepted {
-						held += int64(list[i].Quantity)
-						if o.Status != model.OrderPending {
-							t.Errorf("place %d is %s", i, o.Status)
-						}
-					} else if o.Status != model.OrderRejected || o.Reason != want || o.Quantity != list[i].Quantity || o.CreatedAt.Before(sale.StartsAt) {
-						t.Errorf("place %d left the refusal %+v, want the reason %s", i, o, want)
-					}
-				}
-				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
-				before := d.stock(t, sale.ID)
-				wantVerdicts(t, d.settle(t, sale.ID, list...), tc.want...)
-				if after := d.stock(t, sale.ID); after != before {
-					t.Errorf("a second delivery moved the stock from %+v to %+v", before, after)
-				}
-			})
+			equal(t, fmt.Sprint("epoch of order ", i), d.order(t, e.ID).Epoch, e.Epoch)
 		}
 	})
 }
 
-// A buyer's window closed after the gate had let the buyer in: what was admitted is settled.
+// What was admitted in time is settled, although the sale has ended meanwhile.
 func TestSettleAfterTheEnd(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 2)
-		d.change(t, sale.ID, 0, func(s *model.Sale) { s.EndsAt, s.Status = s.StartsAt.Add(time.Second), model.SaleClosed })
-		wantVerdicts(t, d.settle(t, sale.ID, attempts(sale.ID, "u", 2)...), model.Accepted, model.Accepted)
+		d.change(t, sale.ID, 0, shift(-2*time.Hour), status(model.SaleClosed))
+		wantVerdicts(t, d.settle(t, attempts(sale.ID, "u", 2)...), model.Accepted, model.Accepted)
 	})
 }
 
 func TestSettleOfAnUnknownSaleIsRefusedForGood(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		id, before := model.NewSaleID(), d.now(t)
-		a := attempt(id, "me", "k", 1)
+		before, a := d.now(t), attempt(model.NewSaleID(), "me", "k", 1)
 		for range 2 {
-			wantVerdicts(t, d.settle(t, id, a, a), model.NotFound, model.NotFound)
+			wantVerdicts(t, d.settle(t, a, a), model.NotFound, model.NotFound)
 		}
 		if o := d.order(t, a.ID); o.Status != model.OrderRejected || o.Reason != model.NotFound || o.CreatedAt.Before(before) {
 			t.Errorf("the refusal is %+v", o)
@@ -118,12 +48,12 @@ func TestSettleOfAnUnknownSaleIsRefusedForGood(t *testing.T) {
 	})
 }
 
-// Entries come again whole, in part, and mixed with new ones; each id is decided once.
+// However entries are delivered again, each id keeps its outcome.
 func TestSettleRedelivery(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 4)
 		list := attempts(sale.ID, "u", 6)
-		first := d.settle(t, sale.ID, list[:5]...)
+		first := d.settle(t, list[:5]...)
 		wantVerdicts(t, first, model.Accepted, model.Accepted, model.Accepted, model.Accepted, model.SoldOut)
 		before := d.stock(t, sale.ID)
 		for name, places := range map[string][]int{
@@ -136,52 +66,48 @@ func TestSettleRedelivery(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				var again []model.Attempt
-				for _, i := range places {
-					again = append(again, list[i])
+				for _, place := range places {
+					again = append(again, list[place])
 				}
-				got := d.settle(t, sale.ID, again...)
-				for at, i := range places {
-					if i == 5 { // was new in one of the subtests
-						if got[at].Verdict != model.SoldOut {
-							t.Errorf("the new one got %s", got[at].Verdict)
-						}
+				for i, got := range d.settle(t, again...) {
+					if places[i] == 5 {
+						equal(t, "the new one", got, model.Outcome{Verdict: model.SoldOut})
 						continue
 					}
-					if got[at].Verdict != first[i].Verdict || !got[at].Repeated {
-						t.Errorf("place %d got %+v, first %+v", i, got[at], first[i])
+					want := first[places[i]]
+					if got.Verdict != want.Verdict || !got.Repeated {
+						t.Errorf("place %d got %+v, first %+v", places[i], got, want)
 					}
-					if first[i].Order != nil && *got[at].Order != *first[i].Order {
-						t.Errorf("place %d has the order %+v, first %+v", i, *got[at].Order, *first[i].Order)
+					if want.Order != nil {
+						equal(t, "the order", got.Order, want.Order)
 					}
 				}
-				if after := d.stock(t, sale.ID); after != before {
-					t.Errorf("the stock moved from %+v to %+v", before, after)
-				}
+				equal(t, "the stock", d.stock(t, sale.ID), before)
 			})
 		}
-		d.wantUnits(t, sale.ID, units{held: 4})
 	})
 }
 
-// One batch is with several settlers at once, as after a claim from a consumer that was only slow.
+// Several settlers have the same batch, as after a claim from a consumer that was only slow.
 func TestSettleOfOneBatchBySeveralAtOnce(t *testing.T) {
 	const settlers, rounds = 5, 4
+	type counts = map[model.Verdict]int
 	onBoth(t, func(t *testing.T, d *testDB) {
+		stores := d.pair(t)
 		for name, tc := range map[string]struct {
 			quota       int64
 			limit       int
-			users, each int // attempts of one unit
-			want        map[model.Verdict]int
+			users, each int // attempts for one unit
+			want        counts
 		}{
-			"all fit":                {20, 1, 20, 1, map[model.Verdict]int{model.Accepted: 20}},
-			"all fit, below limit":   {20, 3, 20, 1, map[model.Verdict]int{model.Accepted: 20}},
-			"more than the stock":    {15, 1, 20, 1, map[model.Verdict]int{model.Accepted: 15, model.SoldOut: 5}},
-			"more than the limit":    {50, 1, 10, 2, map[model.Verdict]int{model.Accepted: 10, model.LimitReached: 10}},
-			"more than both":         {15, 2, 10, 3, map[model.Verdict]int{model.Accepted: 15, model.LimitReached: 5, model.SoldOut: 10}},
-			"a single unit, limit 3": {1, 3, 4, 1, map[model.Verdict]int{model.Accepted: 1, model.SoldOut: 3}},
+			"all fit":                {20, 1, 20, 1, counts{model.Accepted: 20}},
+			"all fit, below limit":   {20, 3, 20, 1, counts{model.Accepted: 20}},
+			"more than the stock":    {15, 1, 20, 1, counts{model.Accepted: 15, model.SoldOut: 5}},
+			"more than the limit":    {50, 1, 10, 2, counts{model.Accepted: 10, model.LimitReached: 10}},
+			"more than both":         {15, 2, 10, 3, counts{model.Accepted: 15, model.LimitReached: 5, model.SoldOut: 10}},
+			"a single unit, limit 3": {1, 3, 4, 1, counts{model.Accepted: 1, model.SoldOut: 3}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				stores := []*testDB{d, d.peer(t)}
 				for range rounds {
 					sale := d.newSale(t, tc.quota, limit(tc.limit))
 					var list []model.Attempt
@@ -190,20 +116,10 @@ func TestSettleOfOneBatchBySeveralAtOnce(t *testing.T) {
 							list = append(list, attempt(sale.ID, fmt.Sprint("u", user), fmt.Sprint("k", key), 1))
 						}
 					}
-					got := make([][]model.Outcome, settlers)
-					together(settlers, func(i int) {
-						var err error
-						if got[i], err = stores[i%2].Settle(t.Context(), sale.ID, entries(list...)); err != nil {
-							t.Errorf("settle: %v", err)
-						}
-					})
-					if counts := tally(got[0]); !maps.Equal(counts, tc.want) {
-						t.Errorf("settled as %v, want %v", counts, tc.want)
-					}
+					got := collect(settlers, func(i int) []model.Outcome { return stores[i%2].retry(t, settling, list...) })
+					equal(t, "outcomes", tally(got[0]), tc.want)
 					for i := range got {
-						if !slices.Equal(verdicts(got[i]), verdicts(got[0])) {
-							t.Errorf("settler %d says %v, settler 0 %v", i, tally(got[i]), tally(got[0]))
-						}
+						equal(t, fmt.Sprintf("verdicts of settler %d and settler 0", i), verdicts(got[i]), verdicts(got[0]))
 					}
 					held := int64(tc.want[model.Accepted])
 					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
@@ -213,185 +129,149 @@ func TestSettleOfOneBatchBySeveralAtOnce(t *testing.T) {
 	})
 }
 
-// Settlers of several streams and fallbacks draw on the same stock: exactly the quota is sold.
+// Settlers and fallbacks take units of the same stock, and sell exactly the quota.
 func TestSettleAndDeductSellExactlyTheQuota(t *testing.T) {
 	const writers, each, quota = 12, 10, 77
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale, stores := d.newSale(t, quota), []*testDB{d, d.peer(t)}
-		outcomes := make([][]model.Outcome, writers)
-		together(writers, func(i int) {
-			list := attempts(sale.ID, fmt.Sprint("w", i), each)
+		sale, stores := d.newSale(t, quota), d.pair(t)
+		outcomes := collect(writers, func(i int) []model.Outcome {
+			by := settling
 			if i%3 == 0 {
-				outcomes[i] = stores[i%2].race(t, sale.ID, list...)
-				return
+				by = deducting
 			}
-			var err error
-			if outcomes[i], err = stores[i%2].Settle(t.Context(), sale.ID, entries(list...)); err != nil {
-				t.Errorf("settle: %v", err)
-			}
+			return stores[i%2].retry(t, by, attempts(sale.ID, fmt.Sprint("w", i), each)...)
 		})
 		want := map[model.Verdict]int{model.Accepted: quota, model.SoldOut: writers*each - quota}
-		if got := tally(slices.Concat(outcomes...)); !maps.Equal(got, want) {
-			t.Errorf("sold %v, want %v", got, want)
-		}
+		equal(t, "outcomes", tally(slices.Concat(outcomes...)), want)
 		d.wantUnits(t, sale.ID, units{held: quota})
 	})
 }
 
-// After an ambiguous reply of the gate the same attempt is in the stream and with the fallback: both ways
-// meet at one order, and both say so.
+// After an ambiguous reply of the gate, the same attempt is in the stream and with the fallback. Both ways tell of the
+// same order.
 func TestSettleAndDeductOfTheSameAttempt(t *testing.T) {
 	const rounds, each = 12, 4
-	for _, max := range []int{1, 2} {
-		t.Run(fmt.Sprint("limit ", max), func(t *testing.T) {
-			onBoth(t, func(t *testing.T, d *testDB) {
-				other := d.peer(t)
-				sale := d.newSale(t, rounds*each, limit(max))
-				for round := range rounds {
-					list := attempts(sale.ID, fmt.Sprint("r", round), each)
-					got := make([][]model.Outcome, 3)
-					together(3, func(i int) {
-						switch i {
-						case 0:
-							var err error
-							if got[i], err = other.Settle(t.Context(), sale.ID, entries(list...)); err != nil {
-								t.Errorf("settle: %v", err)
-							}
-						default:
-							got[i] = d.race(t, sale.ID, list...)
-						}
-					})
-					for i, outcomes := range got {
-						for place, o := range outcomes {
-							if o.Verdict != model.Accepted || o.Order == nil || o.Order.ID != list[place].ID {
-								t.Errorf("way %d tells attempt %d: %+v", i, place, o)
-							}
+	onBoth(t, func(t *testing.T, d *testDB) {
+		stores := d.pair(t)
+		for _, most := range []int{1, 2} {
+			sale := d.newSale(t, rounds*each, limit(most))
+			for round := range rounds {
+				list := attempts(sale.ID, fmt.Sprint("r", round), each)
+				got := collect(3, func(i int) []model.Outcome {
+					if i == 0 {
+						return stores[1].retry(t, settling, list...)
+					}
+					return stores[0].retry(t, deducting, list...)
+				})
+				for i, outcomes := range got {
+					for place, o := range outcomes {
+						if o.Verdict != model.Accepted || o.Order == nil || o.Order.ID != list[place].ID {
+							t.Errorf("limit %d: way %d tells attempt %d: %+v", most, i, place, o)
 						}
 					}
 				}
-				d.wantUnits(t, sale.ID, units{held: rounds * each})
-			})
-		})
-	}
+			}
+			d.wantUnits(t, sale.ID, units{held: rounds * each})
+		}
+	})
 }
 
 func TestRefuse(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 5)
-		ordered := d.buy(t, sale.ID, "owner", 1)
-		owner := model.Attempt{ID: ordered.ID, SaleID: sale.ID, UserID: "owner", Quantity: 1, RequestKey: ordered.RequestKey, RequestHash: ordered.RequestHash}
-		soldOut := attempt(sale.ID, "greedy", "k", 1)
-		wantVerdicts(t, d.settle(t, sale.ID, attempt(sale.ID, "greedy", "k0", 1), soldOut), model.Accepted, model.LimitReached)
-		for _, tc := range []struct {
-			name    string
+		ordered, fresh := attempt(sale.ID, "owner", "k", 1), attempt(sale.ID, "me", "k", 1)
+		refused := attempt(sale.ID, "greedy", "k", 2)
+		wantVerdicts(t, d.settle(t, ordered, refused), model.Accepted, model.LimitReached)
+		for name, tc := range map[string]struct {
 			attempt model.Attempt
 			want    model.Verdict
 			status  model.OrderStatus
 		}{
-			{"an attempt that can't be settled", attempt(sale.ID, "me", "k", 1), model.ReasonFailed, model.OrderRejected},
-			{"an attempt with an order", owner, model.Accepted, model.OrderPending},
-			{"an attempt that was refused before", soldOut, model.LimitReached, model.OrderRejected},
+			"an attempt without an outcome":       {fresh, model.ReasonFailed, model.OrderRejected},
+			"an attempt with an order":            {ordered, model.Accepted, model.OrderPending},
+			"an attempt that was refused earlier": {refused, model.LimitReached, model.OrderRejected},
 		} {
-			t.Run(tc.name, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				before := d.stock(t, sale.ID)
 				for range 2 {
-					got, err := d.Refuse(t.Context(), entries(tc.attempt)[0], model.ReasonFailed)
-					if err != nil || got.Verdict != tc.want {
-						t.Errorf("got %+v, %v, want %s", got, err, tc.want)
-					}
+					equal(t, "the verdict", d.refuse(t, tc.attempt, model.ReasonFailed).Verdict, tc.want)
 				}
-				wantVerdicts(t, d.settle(t, sale.ID, tc.attempt), tc.want)
-				if o := d.order(t, tc.attempt.ID); o.Status != tc.status || o.Status == model.OrderRejected && o.Reason != tc.want {
-					t.Errorf("it is %s, %q", o.Status, o.Reason)
+				wantVerdicts(t, d.settle(t, tc.attempt), tc.want)
+				o := d.order(t, tc.attempt.ID)
+				if o.Status != tc.status || o.Status == model.OrderRejected && o.Reason != tc.want {
+					t.Errorf("the order is %s, %q", o.Status, o.Reason)
 				}
-				if after := d.stock(t, sale.ID); after != before {
-					t.Errorf("the stock moved from %+v to %+v", before, after)
-				}
+				equal(t, "the stock", d.stock(t, sale.ID), before)
 			})
 		}
-		if n := d.live(t, sale.ID, "me"); n != 0 {
-			t.Errorf("the refused user has %d units", n)
-		}
+		equal(t, "units of the refused user", d.live(t, sale.ID, "me"), 0)
 	})
 }
 
-// A settler gives up on an attempt while another one gets it through: one of the two is true, for everybody.
+// One settler gives an attempt up while another one settles it. Both tell of the same outcome.
 func TestRefuseAgainstSettle(t *testing.T) {
 	const rounds, each = 10, 6
 	onBoth(t, func(t *testing.T, d *testDB) {
-		other, sale := d.peer(t), d.newSale(t, rounds*each)
+		stores, sale := d.pair(t), d.newSale(t, rounds*each)
 		for round := range rounds {
 			list := attempts(sale.ID, fmt.Sprint("r", round), each)
-			told := make([]model.Verdict, 2*each)
-			together(2*each, func(i int) {
-				e := entries(list[i/2])
+			told := collect(2*each, func(i int) model.Verdict {
 				if i%2 == 0 {
-					o, err := d.Refuse(t.Context(), e[0], model.ReasonFailed)
-					if err != nil {
-						t.Errorf("refuse: %v", err)
-					}
-					told[i] = o.Verdict
-					return
+					return stores[0].refuse(t, list[i/2], model.ReasonFailed).Verdict
 				}
-				o, err := other.Settle(t.Context(), sale.ID, e)
-				if err != nil {
-					t.Errorf("settle: %v", err)
-					return
-				}
-				told[i] = o[0].Verdict
+				return stores[1].retry(t, settling, list[i/2])[0].Verdict
 			})
 			for i := range list {
-				if told[2*i] != told[2*i+1] {
-					t.Errorf("one was told %q, the other %q", told[2*i], told[2*i+1])
-				}
+				equal(t, "the verdicts of refuse and settle", told[2*i], told[2*i+1])
 			}
 		}
 	})
 }
 
-// TestSettleManyStatements settles batches that take SQLite many statements, by users who are new and who are not; the
-// one entry that is not as the others stands in the last statement.
+// Batches that take SQLite many statements, by users with and without a row. The last entry of a batch is unlike the
+// others.
 func TestSettleManyStatements(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		const n = sqliteParameters/3 + 15 // a row of a buyer has three values
 		sale := d.newSale(t, 5*n, limit(2))
-		batch := func(key string, odd model.Attempt) []model.Attempt {
+		batch := func(key string, last model.Attempt) []model.Attempt {
 			list := make([]model.Attempt, 0, n)
 			for i := range n - 1 {
 				list = append(list, attempt(sale.ID, fmt.Sprint("u-", key[:1], (i*7919)%n), key, 1))
 			}
-			return append(list, odd)
+			return append(list, last)
 		}
-		accepted := make([]model.Verdict, n)
+		known := attempt(sale.ID, "zz", "k1", 2)
+		refused := batch("b1", attempt(sale.ID, "zz", "k2", 1))
+		accepted := make([]model.Verdict, n-1)
 		for i := range accepted {
 			accepted[i] = model.Accepted
 		}
-		settles := func(list []model.Attempt, last model.Verdict, repeated bool) {
-			t.Helper()
-			got := d.settle(t, sale.ID, list...)
-			wantVerdicts(t, got, append(slices.Clone(accepted[:n-1]), last)...)
-			for i, o := range got {
-				if o.Repeated != repeated {
-					t.Fatalf("entry %d: repeated is %t", i, o.Repeated)
-				}
+		for _, step := range []struct {
+			name     string
+			list     []model.Attempt
+			last     model.Verdict
+			repeated bool
+		}{
+			{"all users are new", batch("a1", known), model.Accepted, false},
+			{"nearly all users have a row", batch("a2", attempt(sale.ID, "y", "k1", 2)), model.Accepted, false},
+			{"the last user is at the limit", refused, model.LimitReached, false},
+			{"the refusal is durable", refused, model.LimitReached, true},
+			{"new users beside a refusal", batch("c1", attempt(sale.ID, "x", "k1", 1)), model.Accepted, false},
+		} {
+			got := d.settle(t, step.list...)
+			wantVerdicts(t, got, append(slices.Clone(accepted), step.last)...)
+			if slices.ContainsFunc(got, func(o model.Outcome) bool { return o.Repeated != step.repeated }) {
+				t.Errorf("%s: want repeated %t: %+v", step.name, step.repeated, got)
 			}
 		}
-		bought := attempt(sale.ID, "zz", "k1", 2)
-		settles(batch("a1", bought), model.Accepted, false)                         // all are new
-		settles(batch("a2", attempt(sale.ID, "y", "k1", 2)), model.Accepted, false) // nearly all have a row, and room
-		refused := batch("b1", attempt(sale.ID, "zz", "k2", 1))                     // the last has its limit
-		settles(refused, model.LimitReached, false)                                 // and is refused
-		settles(refused, model.LimitReached, true)                                  // for good
-		settles(batch("c1", attempt(sale.ID, "x", "k1", 1)), model.Accepted, false) // new ones beside a refusal
-		got := d.settle(t, sale.ID, batch("d1", bought)...)                         // one is an order
-		wantVerdicts(t, got, accepted...)
-		if last := got[n-1]; !last.Repeated || last.Order.ID != bought.ID {
-			t.Errorf("the known one got %+v", last)
+		got := d.settle(t, batch("d1", known)...)
+		wantVerdicts(t, got, append(slices.Clone(accepted), model.Accepted)...)
+		if last := got[n-1]; !last.Repeated || last.Order.ID != known.ID {
+			t.Errorf("the known attempt got %+v", last)
 		}
 		held := int64(5*(n-1)) + 2 + 2 + 1
 		d.wantUnits(t, sale.ID, units{available: 5*n - held, held: held})
-		if orders := d.count(t, "SELECT COUNT(*) FROM orders WHERE sale_id = ?", sale.ID); orders != 5*(n-1)+3 {
-			t.Errorf("%d orders", orders)
-		}
+		equal(t, "orders", d.count(t, "SELECT COUNT(*) FROM orders WHERE sale_id = ?", sale.ID), 5*(n-1)+3)
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -21,20 +21,20 @@ import (
 	"flashsale/test/kit"
 )
 
-// suiteConns is small, so that the tests' crowds have to share connections as a rush does.
+// suiteConns is small, so that crowds share connections as the buyers of a rush do.
 const suiteConns = 8
 
 func TestMain(m *testing.M) {
 	if err := mysqldriver.SetLogger(driverLines); err != nil {
 		panic(err)
 	}
-	// Reading the migrations takes megabytes each time, and each test has databases of its own: the collector
-	// would be a sixth of all work.
+	// Each test migrates databases of its own, which allocates megabytes. By default, the garbage collector would do a
+	// sixth of all work.
 	debug.SetGCPercent(400)
 	kit.Main(m)
 }
 
-// driverLines takes what the MySQL driver writes by itself, past the errors that it returns.
+// driverLines records the first line that the MySQL driver logs by itself.
 var driverLines = make(lineRecorder, 1)
 
 type lineRecorder chan string
@@ -42,12 +42,33 @@ type lineRecorder chan string
 func (r lineRecorder) Print(v ...any) {
 	select {
 	case r <- fmt.Sprint(v...):
-	default: // one line is enough to complain about
+	default:
 	}
 }
 
-// orderIDs has the key of all tests.
-var orderIDs = model.NewOrderIDs([]byte("the key of the suite"))
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// accepted fails the test unless the verdict is Accepted. It does not end the test, because crowds call it too.
+func accepted(t testing.TB, verdict model.Verdict, err error) {
+	t.Helper()
+	if err != nil || verdict != model.Accepted {
+		t.Errorf("got %q, %v, want accepted", verdict, err)
+	}
+}
+
+// equal fails the test if got differs from want; what names the value.
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got\n%+v, want\n%+v", what, got, want)
+	}
+}
 
 // testDB is a store over a database of its own.
 type testDB struct {
@@ -55,34 +76,26 @@ type testDB struct {
 	address string
 }
 
-// onBoth runs a test over each kind of database. Whatever the test did, the books of all its sales have
-// to balance afterwards.
+// onBoth runs a test on each kind of database.
 func onBoth(t *testing.T, test func(t *testing.T, d *testDB)) {
 	t.Helper()
 	t.Parallel()
-	for name, address := range map[string]func(*testing.T) string{"SQLite": sqliteAddress, "MariaDB": mariadbAddress} {
+	for name, address := range map[string]func(testing.TB) string{"SQLite": kit.SQLite, "MariaDB": mariaDB} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := openDB(t, address(t))
-			t.Cleanup(func() { d.balanced(t) })
-			test(t, d)
+			test(t, openDB(t, address(t)))
 		})
 	}
 }
 
-func sqliteAddress(t *testing.T) string {
-	return "sqlite:" + filepath.Join(t.TempDir(), "folder", "shop.db")
-}
+func mariaDB(t testing.TB) string { return kit.SharedMariaDB(t).NewDatabase(t) }
 
-func mariadbAddress(t *testing.T) string { return kit.SharedMariaDB(t).NewDatabase(t) }
-
-// openDB opens a store and brings its schema up to date.
+// openDB opens a store with the newest schema. When the test ends, the books of all sales must balance.
 func openDB(t *testing.T, address string) *testDB {
 	t.Helper()
 	d := openStore(t, address, suiteConns)
-	if err := d.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.MigrateUp(t.Context()))
+	t.Cleanup(func() { d.balanced(t) })
 	return d
 }
 
@@ -90,9 +103,7 @@ func openDB(t *testing.T, address string) *testDB {
 func openStore(t *testing.T, address string, conns int) *testDB {
 	t.Helper()
 	store, err := Open(t.Context(), address, conns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -101,31 +112,64 @@ func openStore(t *testing.T, address string, conns int) *testDB {
 	return &testDB{Store: store, address: address}
 }
 
-// another is the store of one more instance over the same database.
+// empty opens a new database of the same kind, which has no tables.
+func (d *testDB) empty(t *testing.T) *testDB {
+	t.Helper()
+	if d.sqlite {
+		return openStore(t, kit.SQLite(t), suiteConns)
+	}
+	return openStore(t, mariaDB(t), suiteConns)
+}
+
+// another opens the store of another instance on the same database.
 func (d *testDB) another(t *testing.T) *testDB {
 	t.Helper()
 	return openStore(t, d.address, suiteConns)
 }
 
-// peer is for crowds: another instance's store, or this one over SQLite, whose file one instance has to itself.
-func (d *testDB) peer(t *testing.T) *testDB {
+// pair returns the stores of two instances on the same database. On SQLite it returns the same store twice, because
+// in production only one instance uses the file.
+func (d *testDB) pair(t *testing.T) [2]*testDB {
 	t.Helper()
 	if d.sqlite {
-		return d
+		return [2]*testDB{d, d}
 	}
-	return d.another(t)
+	return [2]*testDB{d, d.another(t)}
 }
 
-// balanced holds every sale's books against the invariants: I1 and I2 by the sums of Books, I4 and the sums of
-// each buyer, and I5: no attempt has both an order and a refusal.
+// wrongRows are queries for rows that contradict each other, by what they find.
+var wrongRows = map[string]string{
+	"attempts with an order and a refusal": `SELECT id FROM orders JOIN refusals ON order_id = id`,
+	"sales whose gate is not told of all changes": `SELECT sale_id FROM stock WHERE epoch > 0 AND available <> quota
+		+ COALESCE((SELECT SUM(units) FROM gate_changes c WHERE c.sale_id = stock.sale_id AND order_id <> ''), 0)
+		- COALESCE((SELECT SUM(quantity) FROM orders o WHERE o.sale_id = stock.sale_id AND source = 'stream'), 0)`,
+	"buyers above the limit": `SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN sales ON sales.id = sale_id
+		WHERE units > limit_per_user`,
+	"buyers whose units differ from those of their orders": `SELECT CONCAT(buyers.user_id, ': ', units) FROM buyers LEFT JOIN
+		(SELECT sale_id, user_id, SUM(quantity) AS had FROM orders WHERE status IN ('pending', 'paid') GROUP BY sale_id, user_id)
+		AS live ON live.sale_id = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
+	"orders whose user is not a buyer": `SELECT orders.id FROM orders LEFT JOIN buyers ON buyers.sale_id = orders.sale_id
+		AND buyers.user_id = orders.user_id WHERE units IS NULL`,
+	"paid orders without a time or a payment": `SELECT id FROM orders WHERE status = 'paid' AND (paid_at_ms IS NULL OR NOT EXISTS
+		(SELECT 1 FROM payments WHERE order_id = orders.id AND payments.status = 'succeeded'
+			AND payments.amount_cents = orders.amount_cents))`,
+	"orders paid by two transactions": `SELECT order_id FROM payments WHERE status = 'succeeded'
+		GROUP BY order_id HAVING COUNT(*) > 1`,
+	"payments kept for an order that is not paid": `SELECT payments.id FROM payments JOIN orders ON orders.id = order_id
+		WHERE payments.status = 'succeeded' AND orders.status <> 'paid'`,
+}
+
+// balanced checks the invariants of all sales: I1 and I2 by the sums of Books, the others by wrongRows.
 func (d *testDB) balanced(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	var sales []string
-	if err := d.read.WithContext(ctx).Raw("SELECT id FROM sales").Scan(&sales).Error; err != nil {
-		t.Errorf("list the sales: %v", err)
+	read := func(query string) (list []string) {
+		if err := d.read.WithContext(ctx).Raw(query).Scan(&list).Error; err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+		return list
 	}
-	for _, id := range sales {
+	for _, id := range read("SELECT id FROM sales") {
 		books, ok, err := d.Books(ctx, id)
 		if err != nil || !ok {
 			t.Errorf("sale %s has no books: %v", id, err)
@@ -135,38 +179,17 @@ func (d *testDB) balanced(t *testing.T) {
 			t.Errorf("sale %s: %s", id, v)
 		}
 		if s := books.Stock; min(s.Available, s.Held, s.Paid) < 0 {
-			t.Errorf("sale %s owes units: %+v", id, s)
+			t.Errorf("sale %s has negative units: %+v", id, s)
 		}
 	}
-	for what, query := range map[string]string{
-		"attempts that are both an order and refused": `SELECT id FROM orders JOIN refusals ON order_id = id`,
-		"sales whose gate is not told all that it has to know": `SELECT sale_id FROM stock WHERE epoch > 0 AND available <> quota
-			+ COALESCE((SELECT SUM(units) FROM gate_changes c WHERE c.sale_id = stock.sale_id AND order_id <> ''), 0)
-			- COALESCE((SELECT SUM(quantity) FROM orders o WHERE o.sale_id = stock.sale_id AND source = 'stream'), 0)`,
-		"buyers above the limit": `SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN sales ON sales.id = sale_id
-			WHERE units > limit_per_user`,
-		"buyers whose units are not those of their orders": `SELECT CONCAT(buyers.user_id, ': ', units) FROM buyers LEFT JOIN
-			(SELECT sale_id, user_id, SUM(quantity) AS had FROM orders WHERE status IN ('pending', 'paid') GROUP BY sale_id, user_id) AS live
-			ON live.sale_id = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
-		"orders whose user is no buyer": `SELECT orders.id FROM orders LEFT JOIN buyers ON buyers.sale_id = orders.sale_id
-			AND buyers.user_id = orders.user_id WHERE units IS NULL`,
-		"paid orders without the time or the money": `SELECT id FROM orders WHERE status = 'paid' AND (paid_at_ms IS NULL OR NOT EXISTS
-			(SELECT 1 FROM payments WHERE order_id = orders.id AND payments.status = 'succeeded' AND payments.amount_cents = orders.amount_cents))`,
-		"orders paid by two transactions": `SELECT order_id FROM payments WHERE status = 'succeeded' GROUP BY order_id HAVING COUNT(*) > 1`,
-		"payments kept for an order that is not paid": `SELECT payments.id FROM payments JOIN orders ON orders.id = order_id
-			WHERE payments.status = 'succeeded' AND orders.status <> 'paid'`,
-	} {
-		var found []string
-		if err := d.read.WithContext(ctx).Raw(query).Scan(&found).Error; err != nil {
-			t.Errorf("look for %s: %v", what, err)
-		}
-		if len(found) > 0 {
-			t.Errorf("%d %s, the first is %s", len(found), what, found[0])
+	for what, query := range wrongRows {
+		if found := read(query); len(found) > 0 {
+			t.Errorf("%d %s; the first is %s", len(found), what, found[0])
 		}
 	}
 }
 
-// newSale creates a sale that is open, at limit 1, unless an edit says otherwise.
+// newSale creates an open sale with limit 1, unless an edit changes that.
 func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) model.Sale {
 	t.Helper()
 	now := d.now(t)
@@ -179,14 +202,46 @@ func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) 
 	for _, edit := range edits {
 		edit(&sale)
 	}
-	if err := d.CreateSale(t.Context(), sale, quota, "op"); err != nil {
-		t.Fatal(err)
-	}
-	d.exec(t, "UPDATE stock SET epoch = 1 WHERE sale_id = ?", sale.ID) // it has a gate, which has to be told of changes
+	noError(t, d.CreateSale(t.Context(), sale, quota, "op"))
+	d.exec(t, "UPDATE stock SET epoch = 1 WHERE sale_id = ?", sale.ID) // the sale has a gate, which must be told of changes
 	return sale
 }
 
-// told are the changes behind a version that the sale's gate has to be told.
+func limit(n int) func(*model.Sale) { return func(s *model.Sale) { s.LimitPerUser = n } }
+
+func status(status model.SaleStatus) func(*model.Sale) {
+	return func(s *model.Sale) { s.Status = status }
+}
+
+// shift moves the window of a sale.
+func shift(by time.Duration) func(*model.Sale) {
+	return func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(by), s.EndsAt.Add(by) }
+}
+
+// change applies an operator's edit. It does not end the test, because crowds call it too.
+func (d *testDB) change(t *testing.T, saleID string, addQuota int64, edits ...func(*model.Sale)) model.Offer {
+	t.Helper()
+	offer, verdict, err := d.ChangeSale(t.Context(), model.SaleChange{
+		SaleID: saleID, Actor: "op", Action: "patch", AddQuota: addQuota,
+		Edit: func(s *model.Sale) model.Verdict {
+			for _, edit := range edits {
+				edit(s)
+			}
+			return model.Accepted
+		},
+	})
+	accepted(t, verdict, err)
+	return offer
+}
+
+func (d *testDB) nextEpoch(t *testing.T, saleID string, seen int64) {
+	t.Helper()
+	if _, won, err := d.NextEpoch(t.Context(), saleID, seen, seen, 0); err != nil || !won {
+		t.Fatalf("no epoch after %d: %v", seen, err)
+	}
+}
+
+// told returns the changes after a version that the sale's gate must be told.
 func (d *testDB) told(t *testing.T, saleID string, after int64) []model.GateChange {
 	t.Helper()
 	changes, _, more, err := d.GateChanges(t.Context(), saleID, after, 1<<20)
@@ -196,33 +251,11 @@ func (d *testDB) told(t *testing.T, saleID string, after int64) []model.GateChan
 	return changes
 }
 
-func limit(n int) func(*model.Sale) { return func(s *model.Sale) { s.LimitPerUser = n } }
-
 func (d *testDB) now(t *testing.T) time.Time {
 	t.Helper()
 	now, err := d.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return now
-}
-
-// change applies an operator's edit.
-func (d *testDB) change(t *testing.T, saleID string, addQuota int64, edit func(*model.Sale)) model.Offer {
-	t.Helper()
-	offer, verdict, err := d.ChangeSale(t.Context(), model.SaleChange{
-		SaleID: saleID, Actor: "op", Action: "patch", AddQuota: addQuota,
-		Edit: func(s *model.Sale) model.Verdict {
-			if edit != nil {
-				edit(s)
-			}
-			return model.Accepted
-		},
-	})
-	if err != nil || verdict != model.Accepted { // no Fatal: crowds call this, too
-		t.Errorf("change sale %s: %s, %v", saleID, verdict, err)
-	}
-	return offer
 }
 
 func attempt(saleID, user, key string, quantity int) model.Attempt {
@@ -232,7 +265,9 @@ func attempt(saleID, user, key string, quantity int) model.Attempt {
 	}
 }
 
-// attempts are of n users, one each, for one unit.
+var orderIDs = model.NewOrderIDs([]byte("the key of the suite"))
+
+// attempts returns attempts of n users, one each, for one unit.
 func attempts(saleID, users string, n int) []model.Attempt {
 	list := make([]model.Attempt, n)
 	for i := range list {
@@ -249,95 +284,180 @@ func entries(list ...model.Attempt) []model.Entry {
 	return es
 }
 
-func (d *testDB) deduct(t *testing.T, saleID string, list ...model.Attempt) []model.Outcome {
-	t.Helper()
-	outcomes, err := d.Deduct(t.Context(), saleID, list)
-	if err != nil {
-		t.Fatal(err)
+// A way decides attempts on one sale.
+type way func(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error)
+
+var (
+	// inBatches are the ways that decide several attempts in one transaction.
+	inBatches = map[string]way{"deduct": deducting, "settle": settling}
+	// fromDatabase are the ways that don't use a gate.
+	fromDatabase = map[string]way{"deduct": deducting, "locked": locking, "look and overwrite": looking}
+	allWays      = map[string]way{"deduct": deducting, "settle": settling, "locked": locking, "look and overwrite": looking}
+)
+
+func deducting(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
+	return d.Deduct(ctx, list[0].SaleID, list)
+}
+
+func settling(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
+	return d.Settle(ctx, list[0].SaleID, entries(list...))
+}
+
+func locking(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
+	return oneByOne(list, func(a model.Attempt) (model.Outcome, error) { return d.DeductLocked(ctx, a) })
+}
+
+func looking(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
+	return oneByOne(list, func(a model.Attempt) (model.Outcome, error) {
+		look, err := d.Look(ctx, a)
+		switch {
+		case err != nil:
+			return model.Outcome{}, err
+		case look.Decided != nil:
+			return *look.Decided, nil
+		}
+		return d.Overwrite(ctx, a, look)
+	})
+}
+
+func oneByOne(list []model.Attempt, decide func(model.Attempt) (model.Outcome, error)) (outcomes []model.Outcome, err error) {
+	for _, a := range list {
+		outcome, err := decide(a)
+		outcomes = append(outcomes, outcome)
+		if err != nil {
+			return outcomes, err
+		}
 	}
+	return outcomes, nil
+}
+
+// take decides attempts by a way, which must succeed.
+func (d *testDB) take(t *testing.T, by way, list ...model.Attempt) []model.Outcome {
+	t.Helper()
+	outcomes, err := by(t.Context(), d, list...)
+	noError(t, err)
 	return outcomes
 }
 
-// race deducts until no other writer comes between.
-func (d *testDB) race(t *testing.T, saleID string, list ...model.Attempt) []model.Outcome {
+func (d *testDB) deduct(t *testing.T, list ...model.Attempt) []model.Outcome {
+	t.Helper()
+	return d.take(t, deducting, list...)
+}
+
+func (d *testDB) settle(t *testing.T, list ...model.Attempt) []model.Outcome {
+	t.Helper()
+	return d.take(t, settling, list...)
+}
+
+// retry decides attempts by a way, again and again while other writers win the race. It does not end the test, because
+// crowds call it.
+func (d *testDB) retry(t *testing.T, by way, list ...model.Attempt) []model.Outcome {
 	t.Helper()
 	for {
-		outcomes, err := d.Deduct(t.Context(), saleID, list)
+		outcomes, err := by(t.Context(), d, list...)
 		switch {
 		case err == nil:
 			return outcomes
 		case !errors.Is(err, model.ErrLostRace):
-			t.Errorf("deduct: %v", err)
+			t.Errorf("decide: %v", err)
 			return make([]model.Outcome, len(list))
 		}
 	}
 }
 
-func (d *testDB) settle(t *testing.T, saleID string, list ...model.Attempt) []model.Outcome {
+func (d *testDB) refuse(t *testing.T, a model.Attempt, reason model.Verdict) model.Outcome {
 	t.Helper()
-	outcomes, err := d.Settle(t.Context(), saleID, entries(list...))
+	outcome, err := d.Refuse(t.Context(), entries(a)[0], reason)
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("refuse: %v", err)
 	}
-	return outcomes
+	return outcome
 }
 
 // buy gives a user a pending order.
 func (d *testDB) buy(t *testing.T, saleID, user string, quantity int) model.Order {
 	t.Helper()
-	o := d.deduct(t, saleID, attempt(saleID, user, model.NewSaleID(), quantity))[0]
+	o := d.deduct(t, attempt(saleID, user, model.NewSaleID(), quantity))[0]
 	if o.Verdict != model.Accepted || o.Order == nil {
 		t.Fatalf("%s could not buy %d: %+v", user, quantity, o)
 	}
 	return *o.Order
 }
 
-// pay lets a provider report a transaction of a payment.
-func (d *testDB) pay(t *testing.T, p model.Payment, txn string) (order model.Order, reinstated bool) {
+func (d *testDB) cancel(t *testing.T, o model.Order) model.Order {
 	t.Helper()
-	order, reinstated, verdict, err := d.ApplyCallback(t.Context(), p.Provider, model.Callback{
-		PaymentID: p.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: p.AmountCents,
-	})
-	if err != nil || verdict != model.Accepted {
-		t.Errorf("pay: %s, %v", verdict, err)
-	}
-	return order, reinstated
+	order, verdict, err := d.Cancel(t.Context(), o.UserID, o.ID)
+	accepted(t, verdict, err)
+	return order
+}
+
+func (d *testDB) refund(t *testing.T, o model.Order) model.Order {
+	t.Helper()
+	order, verdict, err := d.RefundOrder(t.Context(), o.ID, "op")
+	accepted(t, verdict, err)
+	return order
 }
 
 func (d *testDB) startPayment(t *testing.T, o model.Order) model.Payment {
 	t.Helper()
 	p, verdict, err := d.StartPayment(t.Context(), o.UserID, o.ID, "bank")
-	if err != nil || verdict != model.Accepted {
-		t.Errorf("start the payment of %s: %s, %v", o.ID, verdict, err)
-	}
+	accepted(t, verdict, err)
 	return p
 }
 
-// overdue moves the end of the orders' time to pay back by the database's clock.
+// paidBy is the report of a transaction that pays a payment.
+func paidBy(p model.Payment, txn string) model.Callback {
+	return model.Callback{PaymentID: p.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: p.AmountCents}
+}
+
+// pay reports a transaction that pays a payment.
+func (d *testDB) pay(t *testing.T, p model.Payment, txn string) (order model.Order, reinstated bool) {
+	t.Helper()
+	order, reinstated, verdict, err := d.ApplyCallback(t.Context(), p.Provider, paidBy(p, txn))
+	accepted(t, verdict, err)
+	return order, reinstated
+}
+
+// payFor pays an order by a transaction that is named after the order.
+func (d *testDB) payFor(t *testing.T, o model.Order) model.Order {
+	t.Helper()
+	order, _ := d.pay(t, d.startPayment(t, o), "txn "+o.ID)
+	return order
+}
+
+// overdue sets how long ago, by the database's clock, the orders' time to pay ended.
 func (d *testDB) overdue(t *testing.T, by time.Duration, ids ...string) {
 	t.Helper()
 	d.exec(t, "UPDATE orders SET expires_at_ms = "+d.nowMillis()+" - ? WHERE id IN ?", by.Milliseconds(), ids)
 }
 
-// expireAll expires what is due and gives the releases by order.
-func (d *testDB) expireAll(t *testing.T) map[string]model.Release {
-	t.Helper()
-	byOrder := map[string]model.Release{}
-	for {
-		bySale, err := d.ExpireDue(t.Context(), 0, 100)
+// expireDue expires at most limit overdue orders and returns their releases by sale.
+func (d *testDB) expireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
+	bySale, err := d.Overdue(ctx, grace, model.ClockStep{}, limit, nil)
+	if err != nil {
+		return nil, err
+	}
+	released := map[string][]model.Release{}
+	for saleID, orderIDs := range bySale {
+		releases, err := d.Expire(ctx, saleID, orderIDs)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		if len(bySale) == 0 {
-			return byOrder
+		if len(releases) > 0 {
+			released[saleID] = releases
 		}
-		for _, list := range bySale {
-			for _, r := range list {
-				if _, twice := byOrder[r.OrderID]; twice {
-					t.Fatalf("order %s expired twice", r.OrderID)
-				}
-				byOrder[r.OrderID] = r
-			}
+	}
+	return released, nil
+}
+
+// expire makes orders overdue and expires them.
+func (d *testDB) expire(t *testing.T, orders ...model.Order) {
+	t.Helper()
+	for _, o := range orders {
+		d.overdue(t, time.Second, o.ID)
+		released, err := d.Expire(t.Context(), o.SaleID, []string{o.ID})
+		if err != nil || len(released) != 1 {
+			t.Fatalf("expire order %s: %v, %v", o.ID, released, err)
 		}
 	}
 }
@@ -346,38 +466,46 @@ func (d *testDB) order(t *testing.T, id string) model.Order {
 	t.Helper()
 	o, ok, err := d.Order(t.Context(), id)
 	if err != nil || !ok {
-		t.Fatalf("no order %s: %v", id, err)
+		t.Fatalf("order %s does not exist: %v", id, err)
 	}
 	return o
 }
 
-func (d *testDB) stock(t *testing.T, saleID string) model.Stock {
+// noOrder checks that an attempt has neither an order nor a refusal.
+func (d *testDB) noOrder(t *testing.T, a model.Attempt) {
+	t.Helper()
+	if o, ok, err := d.Order(t.Context(), a.ID); ok || err != nil {
+		t.Errorf("%s has the order %+v, %v", a.UserID, o, err)
+	}
+}
+
+func (d *testDB) offer(t *testing.T, saleID string) model.Offer {
 	t.Helper()
 	offer, ok, err := d.Offer(t.Context(), saleID)
 	if err != nil || !ok {
-		t.Fatalf("no sale %s: %v", saleID, err)
+		t.Fatalf("sale %s does not exist: %v", saleID, err)
 	}
-	return offer.Stock
+	return offer
 }
 
-// units are available, held and paid ones.
+func (d *testDB) stock(t *testing.T, saleID string) model.Stock {
+	t.Helper()
+	return d.offer(t, saleID).Stock
+}
+
 type units struct{ available, held, paid int64 }
 
 func (d *testDB) wantUnits(t *testing.T, saleID string, want units) {
 	t.Helper()
 	s := d.stock(t, saleID)
-	if got := (units{s.Available, s.Held, s.Paid}); got != want {
-		t.Errorf("available, held and paid are %v, want %v", got, want)
-	}
+	equal(t, "available, held and paid units", units{s.Available, s.Held, s.Paid}, want)
 }
 
-// live is how many units a user has against the limit.
+// live returns how many units of a user count against the limit.
 func (d *testDB) live(t *testing.T, saleID, user string) int {
 	t.Helper()
 	byUser, err := d.unitsOf(d.read.WithContext(t.Context()), saleID, []string{user})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return byUser[user]
 }
 
@@ -388,13 +516,28 @@ func (d *testDB) exec(t *testing.T, query string, args ...any) {
 	}
 }
 
-// count gives the single number that a query answers with.
+// count returns the single number that a query answers.
 func (d *testDB) count(t *testing.T, query string, args ...any) (n int64) {
 	t.Helper()
 	if err := d.read.WithContext(t.Context()).Raw(query, args...).Scan(&n).Error; err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
+}
+
+// dump returns all rows of all tables as text.
+func (d *testDB) dump(t *testing.T) string {
+	t.Helper()
+	var lines []string
+	for _, table := range d.tables(t) {
+		var rows []map[string]any
+		noError(t, d.read.WithContext(t.Context()).Table(table).Find(&rows).Error)
+		for _, r := range rows {
+			lines = append(lines, fmt.Sprintf("%s %q", table, fmt.Sprint(r)))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 func verdicts(outcomes []model.Outcome) []model.Verdict {
@@ -407,9 +550,17 @@ func verdicts(outcomes []model.Outcome) []model.Verdict {
 
 func wantVerdicts(t *testing.T, got []model.Outcome, want ...model.Verdict) {
 	t.Helper()
-	if !slices.Equal(verdicts(got), want) {
-		t.Errorf("the outcomes are %q, want %q", verdicts(got), want)
+	equal(t, "verdicts", fmt.Sprint(verdicts(got)), fmt.Sprint(want))
+}
+
+// wantRepeated checks which outcomes say that the attempt was known before.
+func wantRepeated(t *testing.T, got []model.Outcome, want ...bool) {
+	t.Helper()
+	list := make([]bool, len(got))
+	for i, o := range got {
+		list[i] = o.Repeated
 	}
+	equal(t, "repeated", list, want)
 }
 
 func tally(outcomes []model.Outcome) map[model.Verdict]int {
@@ -420,7 +571,7 @@ func tally(outcomes []model.Outcome) map[model.Verdict]int {
 	return counts
 }
 
-// together runs n goroutines that one closed channel lets go, and waits for them.
+// together runs n goroutines that start at the same time, and waits for them.
 func together(n int, run func(i int)) {
 	gate := make(chan struct{})
 	var ready, done sync.WaitGroup
@@ -437,19 +588,43 @@ func together(n int, run func(i int)) {
 	done.Wait()
 }
 
-// between runs fn once, in the middle of this store's next Deduct: after its reads, which judge without writing,
-// and before its transaction.
+// collect is together for a function with a result.
+func collect[T any](n int, run func(i int) T) []T {
+	results := make([]T, n)
+	together(n, func(i int) { results[i] = run(i) })
+	return results
+}
+
+// wantPages reads a list in pages and checks their rows by their ids. All pages but the last must be full.
+func wantPages[T any](t *testing.T, size int, read func(cursor string) ([]T, string, error), id func(T) string, want []string) {
+	t.Helper()
+	var got []string
+	pages, cursor := 0, ""
+	for more := true; more && pages <= len(want); pages++ {
+		list, next, err := read(cursor)
+		noError(t, err)
+		if len(list) > size || next != "" && len(list) < size {
+			t.Errorf("page %d of size %d has %d rows; the next is at %q", pages, size, len(list), next)
+		}
+		for _, row := range list {
+			got = append(got, id(row))
+		}
+		cursor, more = next, next != ""
+	}
+	equal(t, fmt.Sprintf("%d rows in pages of %d", len(want), size), got, want)
+	equal(t, fmt.Sprintf("number of pages of %d", size), pages, max(1, (len(want)+size-1)/size))
+}
+
+// between runs fn once, just before this store's next writing transaction. Deduct has read the sale by then.
 func (d *testDB) between(t *testing.T, fn func()) {
 	t.Helper()
 	pool, err := d.write.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	hooked := &hookedPool{DB: pool, before: fn}
 	d.write.ConnPool, d.write.Statement.ConnPool = hooked, hooked
 }
 
-// hookedPool is a pool that does something before its first transaction.
+// hookedPool is a pool that calls before once, before its first transaction.
 type hookedPool struct {
 	*sql.DB
 	once   sync.Once
@@ -461,45 +636,23 @@ func (p *hookedPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx,
 	return p.DB.BeginTx(ctx, opts)
 }
 
-// GetDBConn gives GORM what it wants for everything else.
+// GetDBConn is what GORM uses for everything else.
 func (p *hookedPool) GetDBConn() (*sql.DB, error) { return p.DB, nil }
 
-// afterStockMoves runs what is armed once, when a transaction has moved units of the stock row and has not
-// committed.
+// afterStockMoves returns a function that arms fn. The next transaction that changes a stock row runs fn after that
+// change and before its commit.
 func (d *testDB) afterStockMoves(t *testing.T) (arm func(fn func())) {
 	t.Helper()
 	var armed atomic.Pointer[func()]
-	err := d.write.Callback().Raw().After("gorm:raw").Register("suite:stock", func(tx *gorm.DB) {
+	noError(t, d.write.Callback().Raw().After("gorm:raw").Register("suite:stock", func(tx *gorm.DB) {
 		if !strings.HasPrefix(tx.Statement.SQL.String(), "UPDATE stock SET ") {
 			return
 		}
 		if fn := armed.Swap(nil); fn != nil {
 			(*fn)()
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return func(fn func()) { armed.Store(&fn) }
-}
-
-// ExpireDue expires at most limit orders that are overdue, of all sales.
-func (s *Store) ExpireDue(ctx context.Context, grace time.Duration, limit int) (map[string][]model.Release, error) {
-	bySale, err := s.Overdue(ctx, grace, model.ClockStep{}, limit, nil)
-	if err != nil {
-		return nil, err
-	}
-	released := map[string][]model.Release{}
-	for saleID, orderIDs := range bySale {
-		releases, err := s.Expire(ctx, saleID, orderIDs)
-		if err != nil {
-			return nil, err
-		}
-		if len(releases) > 0 {
-			released[saleID] = releases
-		}
-	}
-	return released, nil
 }
 
 // gateContents reads what a new gate must know.
@@ -507,11 +660,9 @@ func (d *testDB) gateContents(t *testing.T, saleID string) kit.Contents {
 	t.Helper()
 	c, ok, err := d.GateContents(t.Context(), saleID)
 	if err != nil || !ok {
-		t.Fatalf("no contents: %t, %v", ok, err)
+		t.Fatalf("sale %s has no contents: %t, %v", saleID, ok, err)
 	}
 	read, err := kit.ReadContents(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return read
 }
