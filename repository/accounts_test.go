@@ -46,9 +46,7 @@ func TestOneOfManyGetsAName(t *testing.T) {
 		created := collect(12, func(i int) bool {
 			a := model.Account{ID: fmt.Sprint("u", i), Name: "alice", PasswordHash: "h", Role: model.RoleBuyer}
 			ok, err := stores[i%2].CreateAccount(t.Context(), a)
-			if err != nil {
-				t.Errorf("create: %v", err)
-			}
+			check(t, err)
 			return ok
 		})
 		equal(t, "accounts of the name", trues(created), 1)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"flashsale/model"
-	"flashsale/service"
 	"flashsale/test/kit"
 )
 
@@ -76,53 +74,3 @@ func (s *Store) benchmarkSale(b *testing.B) model.Sale {
 	noError(b, s.CreateSale(b.Context(), sale, 1<<30, "tester"))
 	return sale
 }
-
-// BenchmarkRefusedWithKey measures refused purchases with a key: each request asks the database whether the key is known.
-func BenchmarkRefusedWithKey(b *testing.B) {
-	for _, kind := range []string{"sqlite", "mariadb"} {
-		for _, crowd := range []int{1, 100} {
-			b.Run(fmt.Sprintf("database=%s/crowd=%d", kind, crowd), func(b *testing.B) {
-				benchmarkStore(b, kind).benchmarkRefusals(b, crowd)
-			})
-		}
-	}
-}
-
-func (s *Store) benchmarkRefusals(b *testing.B, crowd int) {
-	sale := s.benchmarkSale(b)
-	catalog := service.NewCatalog(NewLiveSales(s), time.Now)
-	noError(b, catalog.Refresh(b.Context()))
-	purchases := &service.Purchases{
-		Catalog: catalog, IDs: orderIDs, Strategy: soldOut{}, Orders: s,
-		Waiters: service.NewWaiters(), Meter: soldOut{}, Now: time.Now,
-	}
-	requests := make(chan string, crowd)
-	b.ReportAllocs()
-	b.ResetTimer()
-	var buyers sync.WaitGroup
-	for range crowd {
-		buyers.Go(func() {
-			for user := range requests {
-				r := service.Request{UserID: user, SaleID: sale.ID, Quantity: 1, Key: "key"}
-				if outcome, err := purchases.Purchase(b.Context(), r); err != nil || outcome.Verdict != model.SoldOut {
-					b.Error(outcome, err)
-				}
-			}
-		})
-	}
-	for i := range b.N {
-		requests <- "u-" + strconv.Itoa(i)
-	}
-	close(requests)
-	buyers.Wait()
-}
-
-// soldOut is a strategy without units and a meter that nobody reads.
-type soldOut struct{}
-
-func (soldOut) Deduct(context.Context, model.Attempt) (model.Outcome, error) {
-	return model.Outcome{Verdict: model.SoldOut}, nil
-}
-
-func (soldOut) Stage(string, time.Duration) {}
-func (soldOut) Verdict(model.Verdict)       {}

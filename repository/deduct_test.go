@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,37 +13,33 @@ import (
 )
 
 func TestEachWayWritesTheOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, take := range allWays {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 10, limit(3))
-				d.nextEpoch(t, sale.ID, 1)
-				version := d.stock(t, sale.ID).Version
-				before, a := d.now(t), attempt(sale.ID, "alice", "k", 2)
-				got := d.take(t, take, a)[0]
-				after := d.now(t)
-				if got.Verdict != model.Accepted || got.Repeated || got.Order == nil {
-					t.Fatalf("alice got %+v", got)
-				}
-				made := got.Order.CreatedAt
-				if made.Before(before) || made.After(after) {
-					t.Errorf("the order was made at %s, not from %s to %s", made, before, after)
-				}
-				want := model.Order{
-					ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
-					Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
-					CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
-				}
-				if name == "settle" {
-					want.Source, want.Epoch = model.FromStream, 1 // the epoch of the entry
-				}
-				equal(t, "the outcome's order", *got.Order, want)
-				equal(t, "the stored order", d.order(t, a.ID), want)
-				d.wantUnits(t, sale.ID, units{available: 8, held: 2})
-				equal(t, "version of the stock", d.stock(t, sale.ID).Version, version+1)
-				equal(t, "alice's units", d.live(t, sale.ID, "alice"), 2)
-			})
+	onEach(t, allWays, func(t *testing.T, d *testDB, by way) {
+		sale := d.newSale(t, 10, limit(3))
+		d.nextEpoch(t, sale.ID, 1)
+		version := d.stock(t, sale.ID).Version
+		before, a := d.now(t), attempt(sale.ID, "alice", "k", 2)
+		got := d.take(t, by, a)[0]
+		after := d.now(t)
+		if got.Verdict != model.Accepted || got.Repeated || got.Order == nil {
+			t.Fatalf("alice got %+v", got)
 		}
+		made := got.Order.CreatedAt
+		if made.Before(before) || made.After(after) {
+			t.Errorf("the order was made at %s, not from %s to %s", made, before, after)
+		}
+		want := model.Order{
+			ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
+			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
+			CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
+		}
+		if by.name == "settle" {
+			want.Source, want.Epoch = model.FromStream, 1 // the epoch of the entry
+		}
+		equal(t, "the outcome's order", *got.Order, want)
+		equal(t, "the stored order", d.order(t, a.ID), want)
+		d.wantUnits(t, sale.ID, units{available: 8, held: 2})
+		equal(t, "version of the stock", d.stock(t, sale.ID).Version, version+1)
+		equal(t, "alice's units", d.live(t, sale.ID, "alice"), 2)
 	})
 }
 
@@ -60,18 +57,14 @@ func TestEachWayRefuses(t *testing.T) {
 		edits        edits
 		want         model.Verdict
 	}{
-		"before the start":                              {9, 0, 0, 1, edits{upcoming}, notStarted},
 		"before the start of a paused sale":             {9, 0, 0, 1, edits{upcoming, paused}, notStarted},
 		"before the start, at the limit":                {9, 2, 0, 1, edits{upcoming}, notStarted},
 		"before the start of a sale without units":      {2, 0, 2, 1, edits{upcoming}, notStarted},
 		"before the start of a closed sale":             {9, 0, 0, 1, edits{upcoming, closed}, ended},
-		"after the end":                                 {9, 0, 0, 1, edits{over}, ended},
 		"after the end of a paused sale":                {9, 0, 0, 1, edits{over, paused}, ended},
 		"after the end, at the limit":                   {9, 2, 0, 1, edits{over}, ended},
 		"after the end, sold out":                       {2, 0, 2, 1, edits{over}, ended},
-		"closed":                                        {9, 0, 0, 1, edits{closed}, ended},
 		"closed, at the limit":                          {9, 2, 0, 1, edits{closed}, ended},
-		"paused":                                        {9, 0, 0, 1, edits{paused}, model.Paused},
 		"paused, at the limit":                          {9, 2, 0, 1, edits{paused}, model.Paused},
 		"paused and sold out":                           {2, 0, 2, 1, edits{paused}, model.Paused},
 		"more than the limit at once":                   {9, 0, 0, 3, nil, full},
@@ -87,39 +80,37 @@ func TestEachWayRefuses(t *testing.T) {
 		"units and limit suffice":                       {3, 1, 1, 1, nil, model.Accepted},
 		"the last units, up to the limit, all at once":  {4, 0, 2, 2, nil, model.Accepted},
 	}
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for wayName, take := range fromDatabase {
-			for name, tc := range tests {
-				t.Run(wayName+"/"+name, func(t *testing.T) {
-					sale := d.newSale(t, tc.quota, limit(2))
-					if tc.mine > 0 {
-						d.buy(t, sale.ID, "me", tc.mine)
-					}
-					for i := range tc.others {
-						d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
-					}
-					for _, edit := range tc.edits {
-						d.change(t, sale.ID, 0, edit)
-					}
-					before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", tc.asked)
-					first, again := d.take(t, take, a)[0], d.take(t, take, a)[0]
-					if tc.want == model.Accepted {
-						wantVerdicts(t, []model.Outcome{first, again}, tc.want, tc.want)
-						wantRepeated(t, []model.Outcome{first, again}, false, true)
-						return
-					}
-					equal(t, "the first outcome", first, model.Outcome{Verdict: tc.want})
-					equal(t, "the second outcome", again, model.Outcome{Verdict: tc.want})
-					equal(t, "the stock after it", d.stock(t, sale.ID), before)
-					d.noOrder(t, a)
-					equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.mine)
-					equal(t, "rows of the user", d.buyers(t, a), int64(min(tc.mine, 1)))
-				})
-			}
-			id := model.NewSaleID()
-			got := d.take(t, take, attempt(id, "me", "k", 1), attempt(id, "me", "k", 1), attempt(id, "you", "k", 9))
-			wantVerdicts(t, got, model.NotFound, model.NotFound, model.NotFound)
+	onEach(t, fromDatabase, func(t *testing.T, d *testDB, by way) {
+		for name, tc := range tests {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, tc.quota, limit(2))
+				if tc.mine > 0 {
+					d.buy(t, sale.ID, "me", tc.mine)
+				}
+				for i := range tc.others {
+					d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
+				}
+				for _, edit := range tc.edits {
+					d.change(t, sale.ID, 0, edit)
+				}
+				before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", tc.asked)
+				first, again := d.take(t, by, a)[0], d.take(t, by, a)[0]
+				if tc.want == model.Accepted {
+					wantVerdicts(t, []model.Outcome{first, again}, tc.want, tc.want)
+					wantRepeated(t, []model.Outcome{first, again}, false, true)
+					return
+				}
+				equal(t, "the first outcome", first, model.Outcome{Verdict: tc.want})
+				equal(t, "the second outcome", again, model.Outcome{Verdict: tc.want})
+				equal(t, "the stock after it", d.stock(t, sale.ID), before)
+				d.noOrder(t, a)
+				equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.mine)
+				equal(t, "rows of the user", d.buyers(t, a), int64(min(tc.mine, 1)))
+			})
 		}
+		id := model.NewSaleID()
+		got := d.take(t, by, attempt(id, "me", "k", 1), attempt(id, "me", "k", 1), attempt(id, "you", "k", 9))
+		wantVerdicts(t, got, model.NotFound, model.NotFound, model.NotFound)
 	})
 }
 
@@ -131,18 +122,14 @@ func (d *testDB) buyers(t *testing.T, a model.Attempt) int64 {
 
 // Only a settle stores its refusals: without a gate, the same key is judged again.
 func TestRefusedKeyIsJudgedAgain(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, take := range fromDatabase {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 1)
-				taken, a := d.buy(t, sale.ID, "first", 1), attempt(sale.ID, "second", "k", 1)
-				wantVerdicts(t, d.take(t, take, a), model.SoldOut)
-				d.cancel(t, taken)
-				got := d.take(t, take, a)
-				wantVerdicts(t, got, model.Accepted)
-				wantRepeated(t, got, false)
-			})
-		}
+	onEach(t, fromDatabase, func(t *testing.T, d *testDB, by way) {
+		sale := d.newSale(t, 1)
+		taken, a := d.buy(t, sale.ID, "first", 1), attempt(sale.ID, "second", "k", 1)
+		wantVerdicts(t, d.take(t, by, a), model.SoldOut)
+		d.cancel(t, taken)
+		got := d.take(t, by, a)
+		wantVerdicts(t, got, model.Accepted)
+		wantRepeated(t, got, false)
 	})
 }
 
@@ -172,41 +159,39 @@ func TestBatchesAreDecidedInOrder(t *testing.T) {
 		"nothing fits":                              {1, 2, []ask{{"a", 2}, {"b", 2}, {"c", 3}}, list{out, out, full}},
 		"over both, each user is told of the limit": {1, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}}, list{yes, full, out, full}},
 	}
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for wayName, take := range inBatches {
-			for name, tc := range tests {
-				t.Run(wayName+"/"+name, func(t *testing.T) {
-					sale := d.newSale(t, tc.quota, limit(tc.limit))
-					list := make([]model.Attempt, len(tc.asks))
-					for i, a := range tc.asks {
-						list[i] = attempt(sale.ID, a.user, fmt.Sprint("k", i), a.quantity)
-					}
-					got := d.take(t, take, list...)
-					wantVerdicts(t, got, tc.want...)
-					held := int64(0)
-					for i, a := range list {
-						switch {
-						case tc.want[i] == model.Accepted:
-							held += int64(a.Quantity)
-							equal(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
-						case wayName == "deduct":
-							d.noOrder(t, a)
-						default:
-							o := d.order(t, a.ID)
-							if o.Status != model.OrderRejected || o.Reason != tc.want[i] || o.Quantity != a.Quantity ||
-								o.CreatedAt.Before(sale.StartsAt) {
-								t.Errorf("attempt %d has the refusal %+v, want the reason %s", i, o, tc.want[i])
-							}
+	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
+		for name, tc := range tests {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, tc.quota, limit(tc.limit))
+				list := make([]model.Attempt, len(tc.asks))
+				for i, a := range tc.asks {
+					list[i] = attempt(sale.ID, a.user, fmt.Sprint("k", i), a.quantity)
+				}
+				got := d.take(t, by, list...)
+				wantVerdicts(t, got, tc.want...)
+				held := int64(0)
+				for i, a := range list {
+					switch {
+					case tc.want[i] == model.Accepted:
+						held += int64(a.Quantity)
+						equal(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
+					case by.name == "deduct":
+						d.noOrder(t, a)
+					default:
+						o := d.order(t, a.ID)
+						if o.Status != model.OrderRejected || o.Reason != tc.want[i] || o.Quantity != a.Quantity ||
+							o.CreatedAt.Before(sale.StartsAt) {
+							t.Errorf("attempt %d has the refusal %+v, want the reason %s", i, o, tc.want[i])
 						}
 					}
-					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
-					if wayName == "settle" {
-						before := d.stock(t, sale.ID)
-						wantVerdicts(t, d.settle(t, list...), tc.want...)
-						equal(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
-					}
-				})
-			}
+				}
+				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
+				if by.name == "settle" {
+					before := d.stock(t, sale.ID)
+					wantVerdicts(t, d.settle(t, list...), tc.want...)
+					equal(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
+				}
+			})
 		}
 	})
 }
@@ -227,35 +212,33 @@ func TestTheSameIDTwiceInABatch(t *testing.T) {
 		"nothing is left":                   {0, []int{1, 1}, list{out, out}, 0},
 		"over the limit, and none are left": {0, []int{3, 3}, list{full, full}, 0},
 	}
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for wayName, take := range inBatches {
-			for name, tc := range tests {
-				t.Run(wayName+"/"+name, func(t *testing.T) {
-					sale := d.newSale(t, max(tc.quota, 1), limit(2))
-					if tc.quota == 0 {
-						d.buy(t, sale.ID, "first", 1)
+	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
+		for name, tc := range tests {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, max(tc.quota, 1), limit(2))
+				if tc.quota == 0 {
+					d.buy(t, sale.ID, "first", 1)
+				}
+				list := make([]model.Attempt, len(tc.quantities))
+				for i, n := range tc.quantities {
+					list[i] = attempt(sale.ID, "me", "k", n)
+				}
+				got := d.take(t, by, list...)
+				wantVerdicts(t, got, tc.want...)
+				for i, o := range got {
+					if o.Repeated != (i > 0) {
+						t.Errorf("attempt %d: repeated is %t", i, o.Repeated)
 					}
-					list := make([]model.Attempt, len(tc.quantities))
-					for i, n := range tc.quantities {
-						list[i] = attempt(sale.ID, "me", "k", n)
-					}
-					got := d.take(t, take, list...)
-					wantVerdicts(t, got, tc.want...)
-					for i, o := range got {
-						if o.Repeated != (i > 0) {
-							t.Errorf("attempt %d: repeated is %t", i, o.Repeated)
-						}
-					}
-					equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.live)
-				})
-			}
+				}
+				equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.live)
+			})
 		}
 	})
 }
 
 // A known id gets its earlier answer, before any refusal that would apply now, and moves nothing.
 func TestEachWayReplaysAKnownID(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
+	onEach(t, allWays, func(t *testing.T, d *testDB, by way) {
 		changes := map[string]func(t *testing.T, order model.Order){
 			"as it was":           func(*testing.T, model.Order) {},
 			"sold out meanwhile":  func(t *testing.T, o model.Order) { d.buy(t, o.SaleID, "you", 1) },
@@ -264,65 +247,55 @@ func TestEachWayReplaysAKnownID(t *testing.T) {
 			"cancelled meanwhile": func(t *testing.T, o model.Order) { d.cancel(t, o) },
 			"paid meanwhile":      func(t *testing.T, o model.Order) { d.payFor(t, o) },
 		}
-		for wayName, take := range allWays {
-			for name, change := range changes {
-				t.Run(wayName+"/"+name, func(t *testing.T) {
-					sale := d.newSale(t, 2)
-					a := attempt(sale.ID, "me", "k", 1)
-					change(t, *d.take(t, take, a)[0].Order)
-					stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
-					equal(t, "the repeat", d.take(t, take, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
-					other := a
-					other.Quantity, other.RequestHash = 7, model.HashRequest(7)
-					mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
-					equal(t, "another request under the same key", d.take(t, take, other)[0], mismatch)
-					equal(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
-				})
-			}
+		for name, change := range changes {
+			t.Run(name, func(t *testing.T) {
+				sale := d.newSale(t, 2)
+				a := attempt(sale.ID, "me", "k", 1)
+				change(t, *d.take(t, by, a)[0].Order)
+				stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
+				equal(t, "the repeat", d.take(t, by, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
+				other := a
+				other.Quantity, other.RequestHash = 7, model.HashRequest(7)
+				mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
+				equal(t, "another request under the same key", d.take(t, by, other)[0], mismatch)
+				equal(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
+			})
 		}
 	})
 }
 
 // A durable refusal is repeated, although units are available again.
 func TestEachWayReplaysADurableRefusal(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, take := range allWays {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 1)
-				list := attempts(sale.ID, "u", 2)
-				wantVerdicts(t, d.settle(t, list...), model.Accepted, model.SoldOut)
-				d.change(t, sale.ID, 5)
-				got := d.take(t, take, list[1], attempt(sale.ID, "new", "k", 1), list[0])
-				wantVerdicts(t, got, model.SoldOut, model.Accepted, model.Accepted)
-				wantRepeated(t, got, true, false, true)
-				o := got[0].Order
-				if o == nil || o.Status != model.OrderRejected || o.Reason != model.SoldOut || o.UserID != list[1].UserID {
-					t.Errorf("the durable refusal has the order %+v", o)
-				}
-				d.wantUnits(t, sale.ID, units{available: 4, held: 2})
-			})
+	onEach(t, allWays, func(t *testing.T, d *testDB, by way) {
+		sale := d.newSale(t, 1)
+		list := attempts(sale.ID, "u", 2)
+		wantVerdicts(t, d.settle(t, list...), model.Accepted, model.SoldOut)
+		d.change(t, sale.ID, 5)
+		got := d.take(t, by, list[1], attempt(sale.ID, "new", "k", 1), list[0])
+		wantVerdicts(t, got, model.SoldOut, model.Accepted, model.Accepted)
+		wantRepeated(t, got, true, false, true)
+		o := got[0].Order
+		if o == nil || o.Status != model.OrderRejected || o.Reason != model.SoldOut || o.UserID != list[1].UserID {
+			t.Errorf("the durable refusal has the order %+v", o)
 		}
+		d.wantUnits(t, sale.ID, units{available: 4, held: 2})
 	})
 }
 
 // The schema refuses quantities that the checks of a request let pass.
 func TestNoUnitsChangeNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, take := range fromDatabase {
-			for _, quantity := range []int{0, -1, -5} {
-				t.Run(fmt.Sprint(name, "/", quantity), func(t *testing.T) {
-					sale := d.newSale(t, 5)
-					d.buy(t, sale.ID, "you", 1)
-					before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", quantity)
-					got, err := take(t.Context(), d, a)
-					if err == nil || slices.ContainsFunc(got, func(o model.Outcome) bool { return o != model.Outcome{} }) {
-						t.Errorf("got %+v, %v", got, err)
-					}
-					equal(t, "the stock", d.stock(t, sale.ID), before)
-					d.noOrder(t, a)
-					equal(t, "rows of the user", d.buyers(t, a), 0)
-				})
+	onEach(t, fromDatabase, func(t *testing.T, d *testDB, by way) {
+		for _, quantity := range []int{0, -1, -5} {
+			sale := d.newSale(t, 5)
+			d.buy(t, sale.ID, "you", 1)
+			before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", quantity)
+			got, err := by.try(t.Context(), d, a)
+			if err == nil || slices.ContainsFunc(got, func(o model.Outcome) bool { return o != model.Outcome{} }) {
+				t.Errorf("%d units: got %+v, %v", quantity, got, err)
 			}
+			equal(t, "the stock", d.stock(t, sale.ID), before)
+			d.noOrder(t, a)
+			equal(t, "rows of the user", d.buyers(t, a), 0)
 		}
 	})
 }
@@ -350,10 +323,6 @@ var meanwhiles = map[string]meanwhile{
 		s.other.buy(t, s.sale, "rival", 2)
 		s.other.buy(t, s.sale, "rival2", 1)
 	}, model.SoldOut, false},
-	"the last units are sold": {5, func(t *testing.T, s scene) {
-		s.other.buy(t, s.sale, "rival", 2)
-		s.other.buy(t, s.sale, "rival2", 2)
-	}, model.SoldOut, false},
 	"a settled batch takes all units": {5, func(t *testing.T, s scene) {
 		s.other.settle(t, attempts(s.sale, "u", 4)...)
 	}, model.SoldOut, false},
@@ -363,8 +332,6 @@ var meanwhiles = map[string]meanwhile{
 		s.other.cancel(t, s.held)
 	}, model.Accepted, false},
 	"a release":                {5, func(t *testing.T, s scene) { s.other.cancel(t, s.held) }, model.Accepted, false},
-	"a payment":                {5, func(t *testing.T, s scene) { s.other.payFor(t, s.held) }, model.Accepted, false},
-	"the operator adds units":  {5, func(t *testing.T, s scene) { s.other.change(t, s.sale, 3) }, model.Accepted, false},
 	"this attempt is settled":  {5, func(t *testing.T, s scene) { s.other.settle(t, s.mine) }, model.Accepted, true},
 	"this attempt is deducted": {5, func(t *testing.T, s scene) { s.other.deduct(t, s.mine) }, model.Accepted, true},
 	"this attempt is refused as sold out": {5, func(t *testing.T, s scene) {
@@ -403,7 +370,7 @@ func TestDeductLosesTheRace(t *testing.T) {
 		for name, row := range rows {
 			t.Run(name, func(t *testing.T) {
 				s, left, _ := d.arrange(t, row)
-				got, err := deducting(t.Context(), d, s.mine)
+				got, err := deducting.try(t.Context(), d, s.mine)
 				switch {
 				case !row.decided && !errors.Is(err, model.ErrLostRace):
 					t.Errorf("got %+v, %v, want a lost race", got, err)
@@ -474,18 +441,14 @@ func TestRefusalsAndRepeatsNeedNoTransaction(t *testing.T) {
 			"a repeat":               {known, model.Accepted, true},
 			"a repeat, sold out":     {last, model.Accepted, true},
 		} {
-			for wayName, take := range fromDatabase {
-				if wayName == "deduct" && name == "a repeat" {
+			for _, by := range fromDatabase {
+				if by.name == "deduct" && name == "a repeat" {
 					continue // while units are left, Deduct first assumes that all attempts are new
 				}
-				t.Run(wayName+"/"+name, func(t *testing.T) {
-					got := d.take(t, take, tc.attempt)
-					wantVerdicts(t, got, tc.want)
-					wantRepeated(t, got, tc.repeated)
-					if began {
-						t.Error("a transaction began")
-					}
-				})
+				got := d.take(t, by, tc.attempt)[0]
+				if got.Verdict != tc.want || got.Repeated != tc.repeated || began {
+					t.Errorf("%s, %s: got %+v; a transaction began: %t", by.name, name, got, began)
+				}
 			}
 		}
 		wantVerdicts(t, d.deduct(t, attempts(soldOut.ID, "u", 2)...), model.SoldOut, model.SoldOut)
@@ -499,64 +462,92 @@ func TestRefusalsAndRepeatsNeedNoTransaction(t *testing.T) {
 	})
 }
 
-// Exactly the units of a sale are sold to a crowd, however its attempts are batched.
-func TestDeductSellsExactlyTheQuota(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			quota    int64
-			crowd    int
-			batch    int // attempts that one goroutine deducts at once
-			quantity int
-		}{
-			"one at a time":           {quota: 20, crowd: 40, batch: 1, quantity: 1},
-			"in batches":              {quota: 65, crowd: 12, batch: 7, quantity: 1},
-			"pairs of an odd quota":   {quota: 31, crowd: 20, batch: 1, quantity: 2},
-			"fewer buyers than units": {quota: 50, crowd: 10, batch: 2, quantity: 2},
-			"a single unit":           {quota: 1, crowd: 50, batch: 1, quantity: 1},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale, stores := d.newSale(t, tc.quota, limit(3)), d.pair(t)
-				outcomes := collect(tc.crowd, func(i int) []model.Outcome {
-					list := make([]model.Attempt, tc.batch)
-					for j := range list {
-						list[j] = attempt(sale.ID, fmt.Sprint("crowd-", i, "-", j), "k", tc.quantity)
-					}
-					return stores[i%2].retry(t, deducting, list...)
-				})
-				asked := tc.crowd * tc.batch
-				sold := min(asked, int(tc.quota)/tc.quantity)
-				want := map[model.Verdict]int{model.Accepted: sold, model.SoldOut: asked - sold}
-				maps.DeleteFunc(want, func(_ model.Verdict, n int) bool { return n == 0 })
-				equal(t, "outcomes", tally(slices.Concat(outcomes...)), want)
-				held := int64(sold * tc.quantity)
-				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
-			})
+// Crowds decide batches at the same time, on two instances. Exactly the quota is sold. All outcomes of an attempt agree,
+// and one of them says that it made the order.
+func TestCrowds(t *testing.T) {
+	type counts = map[model.Verdict]int
+	type batches = func(saleID string, i int) (by way, list []model.Attempt)
+	const yes, full, out = model.Accepted, model.LimitReached, model.SoldOut
+	// own gives each goroutine n attempts of users of its own.
+	own := func(n, quantity int, ways ...way) batches {
+		return func(saleID string, i int) (by way, list []model.Attempt) {
+			for j := range n {
+				list = append(list, attempt(saleID, fmt.Sprint("u", i, "-", j), "k", quantity))
+			}
+			return ways[i%len(ways)], list
 		}
-	})
-}
-
-// Parallel requests of one user buy no more than the limit under several keys, and one order under one key.
-func TestDeductOneUserInParallel(t *testing.T) {
-	const requests = 20
-	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
-			keys int
-			want map[model.Verdict]int
-		}{
-			"under a key each": {requests, map[model.Verdict]int{model.Accepted: 1, model.LimitReached: requests - 1}},
-			"under one key":    {1, map[model.Verdict]int{model.Accepted: requests}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale, stores := d.newSale(t, 100), d.pair(t)
-				outcomes := collect(requests, func(i int) model.Outcome {
-					return stores[i%2].retry(t, deducting, attempt(sale.ID, "me", fmt.Sprint("k", i%tc.keys), 1))[0]
-				})
-				equal(t, "outcomes", tally(outcomes), tc.want)
-				made := slices.DeleteFunc(outcomes, func(o model.Outcome) bool { return o.Verdict != model.Accepted || o.Repeated })
-				if len(made) != 1 {
-					t.Errorf("%d outcomes say that they made the order", len(made))
+	}
+	// same gives all goroutines the same attempts, for one unit each.
+	same := func(users, keys int, ways ...way) batches {
+		return func(saleID string, i int) (by way, list []model.Attempt) {
+			for key := range keys {
+				for user := range users {
+					list = append(list, attempt(saleID, fmt.Sprint("u", user), fmt.Sprint("k", key), 1))
 				}
-				d.wantUnits(t, sale.ID, units{available: 99, held: 1})
+			}
+			return ways[i%len(ways)], list
+		}
+	}
+	keyEach := func(saleID string, i int) (by way, list []model.Attempt) {
+		return deducting, []model.Attempt{attempt(saleID, "me", fmt.Sprint("k", i), 1)}
+	}
+	tests := map[string]struct {
+		rounds  int
+		quota   int64
+		limit   int
+		crowd   int
+		batches batches
+		want    counts
+	}{
+		"one at a time":                     {1, 20, 3, 40, own(1, 1, deducting), counts{yes: 20, out: 20}},
+		"in batches":                        {1, 65, 3, 12, own(7, 1, deducting), counts{yes: 65, out: 19}},
+		"pairs of an odd quota":             {1, 31, 3, 20, own(1, 2, deducting), counts{yes: 15, out: 5}},
+		"fewer buyers than units":           {1, 50, 3, 10, own(2, 2, deducting), counts{yes: 20}},
+		"a single unit":                     {1, 1, 3, 50, own(1, 1, deducting), counts{yes: 1, out: 49}},
+		"deducted and settled":              {1, 77, 1, 12, own(10, 1, deducting, settling, settling), counts{yes: 77, out: 43}},
+		"one user, a key each":              {1, 100, 1, 20, keyEach, counts{yes: 1, full: 19}},
+		"one user, one key":                 {1, 100, 1, 20, same(1, 1, deducting), counts{yes: 20}},
+		"the same, both ways":               {12, 48, 1, 3, same(4, 1, deducting, deducting, settling), counts{yes: 12}},
+		"the same, both ways, below limit":  {12, 48, 2, 3, same(4, 1, deducting, deducting, settling), counts{yes: 12}},
+		"the same batch":                    {4, 20, 1, 5, same(20, 1, settling), counts{yes: 5 * 20}},
+		"the same batch, below the limit":   {4, 20, 3, 5, same(20, 1, settling), counts{yes: 5 * 20}},
+		"the same batch, above the stock":   {4, 15, 1, 5, same(20, 1, settling), counts{yes: 5 * 15, out: 5 * 5}},
+		"the same batch, above the limit":   {4, 50, 1, 5, same(10, 2, settling), counts{yes: 5 * 10, full: 5 * 10}},
+		"the same batch, above both":        {4, 15, 2, 5, same(10, 3, settling), counts{yes: 5 * 15, full: 5 * 5, out: 5 * 10}},
+		"the same batch, for a single unit": {4, 1, 3, 5, same(4, 1, settling), counts{yes: 5, out: 5 * 3}},
+	}
+	onBoth(t, func(t *testing.T, d *testDB) {
+		stores := d.pair(t)
+		for name, tc := range tests {
+			t.Run(name, func(t *testing.T) {
+				for range tc.rounds {
+					sale := d.newSale(t, tc.quota, limit(tc.limit))
+					outcomes := collect(tc.crowd, func(i int) []model.Outcome {
+						by, list := tc.batches(sale.ID, i)
+						return stores[i%2].retry(t, by, list...)
+					})
+					equal(t, "outcomes", tally(slices.Concat(outcomes...)), tc.want)
+					verdicts, made, held := map[string]model.Verdict{}, map[string]int{}, int64(0)
+					for i := range outcomes {
+						_, list := tc.batches(sale.ID, i)
+						for j, o := range outcomes[i] {
+							a := list[j]
+							equal(t, "an outcome and an earlier one", o.Verdict, cmp.Or(verdicts[a.ID], o.Verdict))
+							verdicts[a.ID] = o.Verdict
+							if o.Verdict == yes {
+								equal(t, "the order", o.Order.ID, a.ID)
+							}
+							if o.Verdict == yes && !o.Repeated {
+								made[a.ID]++
+								held += int64(a.Quantity)
+							}
+						}
+					}
+					for id, verdict := range verdicts {
+						equal(t, "how often an order was made", made[id], map[bool]int{true: 1}[verdict == yes])
+					}
+					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
+				}
 			})
 		}
 	})

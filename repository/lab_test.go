@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -41,17 +40,5 @@ func TestEraseSale(t *testing.T) {
 			equal(t, "all rows", d.dump(t), before)
 		}
 		wantVerdicts(t, d.deduct(t, attempt(sale.ID, "buyer", "k", 1)), model.NotFound)
-	})
-}
-
-func TestVersion(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		want := `^MariaDB \d+\.\d+\.\d+$`
-		if d.sqlite {
-			want = `^SQLite \d+\.\d+\.\d+$`
-		}
-		if got, err := d.Version(t.Context()); err != nil || !regexp.MustCompile(want).MatchString(got) {
-			t.Errorf("got %q, %v", got, err)
-		}
 	})
 }

@@ -75,13 +75,6 @@ func TestOverwriteStopsAtTheSchema(t *testing.T) {
 			d.noOrder(t, a)
 			equal(t, "rows of the buyer", d.buyers(t, a), 0)
 		})
-		t.Run("more units than the look saw", func(t *testing.T) {
-			sale := d.newSale(t, 1, limit(2))
-			a := attempt(sale.ID, "me", "k", 2)
-			equal(t, "the outcome", d.overwrite(t, a, d.look(t, a)), model.Outcome{Verdict: model.SoldOut})
-			d.noOrder(t, a)
-			equal(t, "rows of the buyer", d.buyers(t, a), 0)
-		})
 		t.Run("a buyer's limit", func(t *testing.T) {
 			sale := d.newSale(t, 5)
 			first, second := attempt(sale.ID, "me", "k1", 1), attempt(sale.ID, "me", "k2", 1)
@@ -116,7 +109,7 @@ func TestExclusive(t *testing.T) {
 		},
 	}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		check := func(t *testing.T, write func(x *testDB)) {
+		holdsLock := func(t *testing.T, write func(x *testDB)) {
 			t.Helper()
 			lock := make(chan struct{}, 1)
 			exclusive := &testDB{Store: d.Exclusive(lock), address: d.address}
@@ -134,13 +127,13 @@ func TestExclusive(t *testing.T) {
 		for name, write := range writers {
 			t.Run(name, func(t *testing.T) {
 				sale := d.newSale(t, 5)
-				check(t, func(x *testDB) { write(t, x, sale) })
+				holdsLock(t, func(x *testDB) { write(t, x, sale) })
 			})
 		}
 		for name, act := range acts {
 			t.Run(name, func(t *testing.T) {
 				a, p := d.orderIn(t, d.newSale(t, 2), act.from)
-				check(t, func(x *testDB) { noError(t, act.do(t.Context(), x, a, p)) })
+				holdsLock(t, func(x *testDB) { noError(t, act.do(t.Context(), x, a, p)) })
 				equal(t, "status", d.order(t, a.ID).Status, act.to)
 			})
 		}

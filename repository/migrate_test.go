@@ -3,9 +3,9 @@ package repository
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,9 +78,7 @@ func TestMigrateUpFromSeveralAtOnce(t *testing.T) {
 	first := openStore(t, mariaDB(t), suiteConns)
 	stores := []*testDB{first, first.another(t), first.another(t), first.another(t)}
 	together(len(stores), func(i int) {
-		if err := stores[i].MigrateUp(t.Context()); err != nil {
-			t.Errorf("instance %d: %v", i, err)
-		}
+		check(t, stores[i].MigrateUp(t.Context()))
 		equal(t, "sales", stores[i].count(t, "SELECT COUNT(*) FROM sales"), 0)
 	})
 	applied := first.applied(t)
@@ -120,49 +118,26 @@ func TestMigrateUpWaitsItsTurn(t *testing.T) {
 	case <-time.After(ioTimeout + time.Second): // no event marks the end of the time limits
 	}
 	close(unlock)
-	if err := errors.Join(<-holder, <-waiter); err != nil {
-		t.Error(err)
-	}
+	check(t, errors.Join(<-holder, <-waiter))
 }
 
-// files returns the texts of a folder's migrations by their names.
-func files(t *testing.T, folder string) map[string]string {
-	t.Helper()
-	names, err := fs.Glob(migrations.FS, folder+"/*")
-	noError(t, err)
-	list := map[string]string{}
-	for _, name := range names {
-		text, err := fs.ReadFile(migrations.FS, name)
-		noError(t, err)
-		list[strings.TrimPrefix(name, folder+"/")] = string(text)
-	}
-	return list
-}
-
-// Each numbered file exists for both databases, with the same checks, and can be reverted.
-func TestMigrationFilesAreTwins(t *testing.T) {
+// The migrations of both databases have the same checks.
+func TestChecksAreTwins(t *testing.T) {
 	t.Parallel()
 	constraint := regexp.MustCompile(`CONSTRAINT \w+ CHECK \(.*\),?\n`)
-	mysql, sqlite := files(t, "mysql"), files(t, "sqlite")
-	names := slices.Sorted(maps.Keys(mysql))
-	equal(t, "files", names, slices.Sorted(maps.Keys(sqlite)))
-	for i, name := range names {
-		if number := fmt.Sprintf("%05d_", i+1); !strings.HasPrefix(name, number) {
-			t.Errorf("%s does not begin with %s", name, number)
+	checks := func(file string) (list []string) {
+		text, err := fs.ReadFile(migrations.FS, file)
+		noError(t, err)
+		for _, check := range constraint.FindAllString(string(text), -1) {
+			list = append(list, strings.TrimRight(check, ",\n"))
 		}
-		checks := func(text string) (list []string) {
-			for _, check := range constraint.FindAllString(text, -1) {
-				list = append(list, strings.TrimRight(check, ",\n"))
-			}
-			if strings.Count(text, "CHECK") != len(list) {
-				t.Errorf("%s has a check without a name and a line of its own", name)
-			}
-			if strings.Count(text, "-- +goose Up\n") != 1 || strings.Count(text, "-- +goose Down\n") != 1 {
-				t.Errorf("%s has not exactly one way up and one way down", name)
-			}
-			return list
-		}
-		equal(t, "checks in "+name, checks(mysql[name]), checks(sqlite[name]))
+		equal(t, "checks with a name and a line of their own in "+file, len(list), strings.Count(string(text), "CHECK"))
+		return list
+	}
+	files, err := fs.Glob(migrations.FS, "mysql/*")
+	noError(t, err)
+	for _, file := range files {
+		equal(t, "checks in "+file, checks(file), checks("sqlite/"+path.Base(file)))
 	}
 }
 

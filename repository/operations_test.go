@@ -106,9 +106,7 @@ func TestOneOfManyGetsTheLease(t *testing.T) {
 		for _, round := range []string{"a new lease", "a lease that is over"} {
 			got := collect(20, func(i int) bool {
 				got, err := stores[i%2].Lease(t.Context(), "audit", fmt.Sprint(round, i), time.Hour)
-				if err != nil {
-					t.Errorf("lease: %v", err)
-				}
+				check(t, err)
 				return got
 			})
 			equal(t, "holders of "+round, trues(got), 1)
@@ -136,9 +134,7 @@ func TestDataKey(t *testing.T) {
 		stores := d.pair(t)
 		keys := collect(16, func(i int) []byte {
 			key, err := stores[i%2].DataKey(t.Context(), "order_ids")
-			if err != nil {
-				t.Errorf("data key: %v", err)
-			}
+			check(t, err)
 			return key
 		})
 		for name, read := range map[string]func() ([]byte, error){

@@ -1,12 +1,12 @@
 package repository
 
 import (
+	"regexp"
 	"slices"
 	"testing"
 	"time"
 
 	"flashsale/model"
-	"flashsale/test/kit"
 )
 
 func TestServer(t *testing.T) {
@@ -17,9 +17,13 @@ func TestServer(t *testing.T) {
 		if f.Applied != steps || f.Newest != steps || f.RoundTrip <= 0 || f.Clock.Sub(f.At).Abs() > time.Second {
 			t.Errorf("%+v, want %d steps", f, steps)
 		}
-		version, err := d.Version(t.Context())
-		noError(t, err)
-		equal(t, "version", f.Version, version)
+		version := `^MariaDB \d+\.\d+\.\d+$`
+		if d.sqlite {
+			version = `^SQLite \d+\.\d+\.\d+$`
+		}
+		if !regexp.MustCompile(version).MatchString(f.Version) {
+			t.Errorf("the version is %q", f.Version)
+		}
 		if d.sqlite {
 			equal(t, "variables of SQLite", f.Variables, nil)
 			return
@@ -54,16 +58,6 @@ func TestServerChangesNothing(t *testing.T) {
 		}
 		noError(t, migrated.MigrateUp(t.Context())) // balanced reads the tables
 	})
-}
-
-func TestServerAway(t *testing.T) {
-	t.Parallel()
-	server := kit.MariaDB(t)
-	d := openStore(t, server.NewDatabase(t), suiteConns)
-	server.Kill()
-	if _, err := d.Server(t.Context(), time.Now); err == nil {
-		t.Error("a dead server answers")
-	}
 }
 
 func TestShadowSales(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/test/kit"
 )
 
 func TestCreateSale(t *testing.T) {
@@ -174,26 +173,6 @@ func TestLiveSalesReadOnce(t *testing.T) {
 		d.change(t, sale.ID, 0, limit(2))
 		wantTitle("changed past the engine")
 	})
-}
-
-// During an outage the sales are unavailable rather than gone.
-func TestLiveSalesInAnOutage(t *testing.T) {
-	t.Parallel()
-	server := kit.MariaDB(t)
-	d := openDB(t, server.NewDatabase(t))
-	d.newSale(t, 5)
-	live := NewLiveSales(d.Store)
-	read := func(stage string, want int, wantErr error) {
-		t.Helper()
-		if list, err := live.LiveOffers(t.Context(), 0); len(list) != want || !errors.Is(err, wantErr) {
-			t.Errorf("%s: %+v, %v, want %d sales, %v", stage, list, err, want, wantErr)
-		}
-	}
-	read("before", 1, nil)
-	server.Kill()
-	read("during the outage", 0, model.ErrUnavailable)
-	server.Restart()
-	read("after the outage", 1, nil)
 }
 
 func TestSaleCodes(t *testing.T) {

@@ -48,162 +48,25 @@ func TestSettleOfAnUnknownSaleIsRefusedForGood(t *testing.T) {
 	})
 }
 
-// However entries are delivered again, each id keeps its outcome.
-func TestSettleRedelivery(t *testing.T) {
-	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 4)
-		list := attempts(sale.ID, "u", 6)
-		first := d.settle(t, list[:5]...)
-		wantVerdicts(t, first, model.Accepted, model.Accepted, model.Accepted, model.Accepted, model.SoldOut)
-		before := d.stock(t, sale.ID)
-		for name, places := range map[string][]int{
-			"whole":            {0, 1, 2, 3, 4},
-			"one":              {2},
-			"the refused one":  {4},
-			"in another order": {4, 3, 0},
-			"with a new one":   {5, 0, 4},
-			"twice in a batch": {1, 4, 1, 4},
-		} {
-			t.Run(name, func(t *testing.T) {
-				var again []model.Attempt
-				for _, place := range places {
-					again = append(again, list[place])
-				}
-				for i, got := range d.settle(t, again...) {
-					if places[i] == 5 {
-						equal(t, "the new one", got, model.Outcome{Verdict: model.SoldOut})
-						continue
-					}
-					want := first[places[i]]
-					if got.Verdict != want.Verdict || !got.Repeated {
-						t.Errorf("place %d got %+v, first %+v", places[i], got, want)
-					}
-					if want.Order != nil {
-						equal(t, "the order", got.Order, want.Order)
-					}
-				}
-				equal(t, "the stock", d.stock(t, sale.ID), before)
-			})
-		}
-	})
-}
-
-// Several settlers have the same batch, as after a claim from a consumer that was only slow.
-func TestSettleOfOneBatchBySeveralAtOnce(t *testing.T) {
-	const settlers, rounds = 5, 4
-	type counts = map[model.Verdict]int
-	onBoth(t, func(t *testing.T, d *testDB) {
-		stores := d.pair(t)
-		for name, tc := range map[string]struct {
-			quota       int64
-			limit       int
-			users, each int // attempts for one unit
-			want        counts
-		}{
-			"all fit":                {20, 1, 20, 1, counts{model.Accepted: 20}},
-			"all fit, below limit":   {20, 3, 20, 1, counts{model.Accepted: 20}},
-			"more than the stock":    {15, 1, 20, 1, counts{model.Accepted: 15, model.SoldOut: 5}},
-			"more than the limit":    {50, 1, 10, 2, counts{model.Accepted: 10, model.LimitReached: 10}},
-			"more than both":         {15, 2, 10, 3, counts{model.Accepted: 15, model.LimitReached: 5, model.SoldOut: 10}},
-			"a single unit, limit 3": {1, 3, 4, 1, counts{model.Accepted: 1, model.SoldOut: 3}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				for range rounds {
-					sale := d.newSale(t, tc.quota, limit(tc.limit))
-					var list []model.Attempt
-					for key := range tc.each {
-						for user := range tc.users {
-							list = append(list, attempt(sale.ID, fmt.Sprint("u", user), fmt.Sprint("k", key), 1))
-						}
-					}
-					got := collect(settlers, func(i int) []model.Outcome { return stores[i%2].retry(t, settling, list...) })
-					equal(t, "outcomes", tally(got[0]), tc.want)
-					for i := range got {
-						equal(t, fmt.Sprintf("verdicts of settler %d and settler 0", i), verdicts(got[i]), verdicts(got[0]))
-					}
-					held := int64(tc.want[model.Accepted])
-					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
-				}
-			})
-		}
-	})
-}
-
-// Settlers and fallbacks take units of the same stock, and sell exactly the quota.
-func TestSettleAndDeductSellExactlyTheQuota(t *testing.T) {
-	const writers, each, quota = 12, 10, 77
-	onBoth(t, func(t *testing.T, d *testDB) {
-		sale, stores := d.newSale(t, quota), d.pair(t)
-		outcomes := collect(writers, func(i int) []model.Outcome {
-			by := settling
-			if i%3 == 0 {
-				by = deducting
-			}
-			return stores[i%2].retry(t, by, attempts(sale.ID, fmt.Sprint("w", i), each)...)
-		})
-		want := map[model.Verdict]int{model.Accepted: quota, model.SoldOut: writers*each - quota}
-		equal(t, "outcomes", tally(slices.Concat(outcomes...)), want)
-		d.wantUnits(t, sale.ID, units{held: quota})
-	})
-}
-
-// After an ambiguous reply of the gate, the same attempt is in the stream and with the fallback. Both ways tell of the
-// same order.
-func TestSettleAndDeductOfTheSameAttempt(t *testing.T) {
-	const rounds, each = 12, 4
-	onBoth(t, func(t *testing.T, d *testDB) {
-		stores := d.pair(t)
-		for _, most := range []int{1, 2} {
-			sale := d.newSale(t, rounds*each, limit(most))
-			for round := range rounds {
-				list := attempts(sale.ID, fmt.Sprint("r", round), each)
-				got := collect(3, func(i int) []model.Outcome {
-					if i == 0 {
-						return stores[1].retry(t, settling, list...)
-					}
-					return stores[0].retry(t, deducting, list...)
-				})
-				for i, outcomes := range got {
-					for place, o := range outcomes {
-						if o.Verdict != model.Accepted || o.Order == nil || o.Order.ID != list[place].ID {
-							t.Errorf("limit %d: way %d tells attempt %d: %+v", most, i, place, o)
-						}
-					}
-				}
-			}
-			d.wantUnits(t, sale.ID, units{held: rounds * each})
-		}
-	})
-}
-
+// A refusal is durable, and changes no earlier outcome.
 func TestRefuse(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 5)
-		ordered, fresh := attempt(sale.ID, "owner", "k", 1), attempt(sale.ID, "me", "k", 1)
-		refused := attempt(sale.ID, "greedy", "k", 2)
+		fresh, ordered, refused := attempt(sale.ID, "me", "k", 1), attempt(sale.ID, "owner", "k", 1), attempt(sale.ID, "greedy", "k", 2)
 		wantVerdicts(t, d.settle(t, ordered, refused), model.Accepted, model.LimitReached)
-		for name, tc := range map[string]struct {
-			attempt model.Attempt
-			want    model.Verdict
-			status  model.OrderStatus
-		}{
-			"an attempt without an outcome":       {fresh, model.ReasonFailed, model.OrderRejected},
-			"an attempt with an order":            {ordered, model.Accepted, model.OrderPending},
-			"an attempt that was refused earlier": {refused, model.LimitReached, model.OrderRejected},
+		before := d.stock(t, sale.ID)
+		for want, a := range map[model.Verdict]model.Attempt{
+			model.ReasonFailed: fresh, model.Accepted: ordered, model.LimitReached: refused,
 		} {
-			t.Run(name, func(t *testing.T) {
-				before := d.stock(t, sale.ID)
-				for range 2 {
-					equal(t, "the verdict", d.refuse(t, tc.attempt, model.ReasonFailed).Verdict, tc.want)
-				}
-				wantVerdicts(t, d.settle(t, tc.attempt), tc.want)
-				o := d.order(t, tc.attempt.ID)
-				if o.Status != tc.status || o.Status == model.OrderRejected && o.Reason != tc.want {
-					t.Errorf("the order is %s, %q", o.Status, o.Reason)
-				}
-				equal(t, "the stock", d.stock(t, sale.ID), before)
-			})
+			for range 2 {
+				equal(t, "the verdict of refuse", d.refuse(t, a, model.ReasonFailed).Verdict, want)
+			}
+			wantVerdicts(t, d.settle(t, a), want)
+			if o := d.order(t, a.ID); want != model.Accepted && (o.Status != model.OrderRejected || o.Reason != want) {
+				t.Errorf("the order is %s, %q", o.Status, o.Reason)
+			}
 		}
+		equal(t, "the stock", d.stock(t, sale.ID), before)
 		equal(t, "units of the refused user", d.live(t, sale.ID, "me"), 0)
 	})
 }

@@ -54,7 +54,15 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// accepted fails the test unless the verdict is Accepted. It does not end the test, because crowds call it too.
+// check is noError for crowds: it does not end the test.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// accepted fails the test unless the verdict is Accepted. It does not end the test.
 func accepted(t testing.TB, verdict model.Verdict, err error) {
 	t.Helper()
 	if err != nil || verdict != model.Accepted {
@@ -105,9 +113,7 @@ func openStore(t *testing.T, address string, conns int) *testDB {
 	store, err := Open(t.Context(), address, conns)
 	noError(t, err)
 	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		check(t, store.Close())
 	})
 	return &testDB{Store: store, address: address}
 }
@@ -285,30 +291,22 @@ func entries(list ...model.Attempt) []model.Entry {
 }
 
 // A way decides attempts on one sale.
-type way func(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error)
+type way struct {
+	name string
+	try  func(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error)
+}
 
 var (
-	// inBatches are the ways that decide several attempts in one transaction.
-	inBatches = map[string]way{"deduct": deducting, "settle": settling}
-	// fromDatabase are the ways that don't use a gate.
-	fromDatabase = map[string]way{"deduct": deducting, "locked": locking, "look and overwrite": looking}
-	allWays      = map[string]way{"deduct": deducting, "settle": settling, "locked": locking, "look and overwrite": looking}
-)
-
-func deducting(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
-	return d.Deduct(ctx, list[0].SaleID, list)
-}
-
-func settling(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
-	return d.Settle(ctx, list[0].SaleID, entries(list...))
-}
-
-func locking(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
-	return oneByOne(list, func(a model.Attempt) (model.Outcome, error) { return d.DeductLocked(ctx, a) })
-}
-
-func looking(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
-	return oneByOne(list, func(a model.Attempt) (model.Outcome, error) {
+	deducting = way{"deduct", func(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
+		return d.Deduct(ctx, list[0].SaleID, list)
+	}}
+	settling = way{"settle", func(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Outcome, error) {
+		return d.Settle(ctx, list[0].SaleID, entries(list...))
+	}}
+	locking = oneByOne("deduct locked", func(ctx context.Context, d *testDB, a model.Attempt) (model.Outcome, error) {
+		return d.DeductLocked(ctx, a)
+	})
+	looking = oneByOne("look and overwrite", func(ctx context.Context, d *testDB, a model.Attempt) (model.Outcome, error) {
 		look, err := d.Look(ctx, a)
 		switch {
 		case err != nil:
@@ -318,23 +316,39 @@ func looking(ctx context.Context, d *testDB, list ...model.Attempt) ([]model.Out
 		}
 		return d.Overwrite(ctx, a, look)
 	})
+
+	inBatches    = []way{deducting, settling}         // decide several attempts in one transaction
+	fromDatabase = []way{deducting, locking, looking} // don't use a gate
+	allWays      = []way{deducting, settling, locking, looking}
+)
+
+func oneByOne(name string, decide func(ctx context.Context, d *testDB, a model.Attempt) (model.Outcome, error)) way {
+	return way{name, func(ctx context.Context, d *testDB, list ...model.Attempt) (outcomes []model.Outcome, err error) {
+		for _, a := range list {
+			outcome, err := decide(ctx, d, a)
+			outcomes = append(outcomes, outcome)
+			if err != nil {
+				return outcomes, err
+			}
+		}
+		return outcomes, nil
+	}}
 }
 
-func oneByOne(list []model.Attempt, decide func(model.Attempt) (model.Outcome, error)) (outcomes []model.Outcome, err error) {
-	for _, a := range list {
-		outcome, err := decide(a)
-		outcomes = append(outcomes, outcome)
-		if err != nil {
-			return outcomes, err
+// onEach runs a test for each of the ways on each kind of database.
+func onEach(t *testing.T, ways []way, test func(t *testing.T, d *testDB, by way)) {
+	t.Helper()
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for _, by := range ways {
+			t.Run(by.name, func(t *testing.T) { test(t, d, by) })
 		}
-	}
-	return outcomes, nil
+	})
 }
 
 // take decides attempts by a way, which must succeed.
 func (d *testDB) take(t *testing.T, by way, list ...model.Attempt) []model.Outcome {
 	t.Helper()
-	outcomes, err := by(t.Context(), d, list...)
+	outcomes, err := by.try(t.Context(), d, list...)
 	noError(t, err)
 	return outcomes
 }
@@ -354,7 +368,7 @@ func (d *testDB) settle(t *testing.T, list ...model.Attempt) []model.Outcome {
 func (d *testDB) retry(t *testing.T, by way, list ...model.Attempt) []model.Outcome {
 	t.Helper()
 	for {
-		outcomes, err := by(t.Context(), d, list...)
+		outcomes, err := by.try(t.Context(), d, list...)
 		switch {
 		case err == nil:
 			return outcomes
@@ -368,9 +382,7 @@ func (d *testDB) retry(t *testing.T, by way, list ...model.Attempt) []model.Outc
 func (d *testDB) refuse(t *testing.T, a model.Attempt, reason model.Verdict) model.Outcome {
 	t.Helper()
 	outcome, err := d.Refuse(t.Context(), entries(a)[0], reason)
-	if err != nil {
-		t.Errorf("refuse: %v", err)
-	}
+	check(t, err)
 	return outcome
 }
 
