@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestValidEntries: what no column could take is no entry.
+// An entry is valid only if the columns of its order could store it.
 func TestValidEntries(t *testing.T) {
 	saleID := NewSaleID()
 	for name, tc := range map[string]struct {
@@ -23,7 +23,7 @@ func TestValidEntries(t *testing.T) {
 		"no user":                 {func(e *Entry) { e.UserID = "" }, false},
 		"a user with a space":     {func(e *Entry) { e.UserID = "u 1" }, false},
 		"no units":                {func(e *Entry) { e.Quantity = 0 }, false},
-		"units below none":        {func(e *Entry) { e.Quantity = -1 }, false},
+		"negative units":          {func(e *Entry) { e.Quantity = -1 }, false},
 		"too many units":          {func(e *Entry) { e.Quantity = math.MaxInt32 + 1 }, false},
 		"no request key":          {func(e *Entry) { e.RequestKey = "" }, false},
 		"no hash":                 {func(e *Entry) { e.RequestHash = "" }, false},
@@ -31,14 +31,12 @@ func TestValidEntries(t *testing.T) {
 		"a hash with a space":     {func(e *Entry) { e.RequestHash = "a b" }, false},
 		"a hash of other letters": {func(e *Entry) { e.RequestHash = "ü" }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			e := Entry{Attempt: Attempt{
-				ID: NewOrderIDs([]byte("key")).Derive("u-1", saleID, "key"), SaleID: saleID, UserID: "u-1",
-				Quantity: 1, RequestKey: "key", RequestHash: HashRequest(1),
-			}, StreamID: "1-1"}
-			if tc.edit(&e); e.Valid() != tc.valid {
-				t.Errorf("valid: %t", e.Valid())
-			}
-		})
+		e := Entry{Attempt: Attempt{
+			ID: NewOrderIDs([]byte("key")).Derive("u-1", saleID, "key"), SaleID: saleID, UserID: "u-1",
+			Quantity: 1, RequestKey: "key", RequestHash: HashRequest(1),
+		}, StreamID: "1-1"}
+		if tc.edit(&e); e.Valid() != tc.valid {
+			t.Errorf("%s: valid is %t", name, e.Valid())
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestIDsStayTheSame: orders exist under the ids that these once gave.
+// Existing orders have ids that were derived in this way.
 func TestIDsStayTheSame(t *testing.T) {
 	const key = "the key that never changes"
 	tests := map[string]struct{ key, user, sale, request, want string }{
@@ -23,12 +23,12 @@ func TestIDsStayTheSame(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			ids := NewOrderIDs([]byte(tc.key))
-			for range 2 { // the second time with a used state
+			for range 2 { // the second time, the state of the hash is a used one
 				if got := ids.Derive(tc.user, tc.sale, tc.request); got != tc.want {
-					t.Errorf("Derive gives %s, want %s", got, tc.want)
+					t.Errorf("Derive returns %s, want %s", got, tc.want)
 				}
 				if !ids.Issued(tc.user, tc.want) || ids.Issued(tc.user+"x", tc.want) {
-					t.Error("the owner is not told from another user")
+					t.Error("Issued does not distinguish the owner from another user")
 				}
 			}
 		})

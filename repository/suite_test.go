@@ -112,9 +112,7 @@ func openStore(t *testing.T, address string, conns int) *testDB {
 	t.Helper()
 	store, err := Open(t.Context(), address, conns)
 	noError(t, err)
-	t.Cleanup(func() {
-		check(t, store.Close())
-	})
+	t.Cleanup(func() { check(t, store.Close()) })
 	return &testDB{Store: store, address: address}
 }
 
