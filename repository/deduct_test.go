@@ -133,106 +133,109 @@ func TestRefusedKeyIsJudgedAgain(t *testing.T) {
 	})
 }
 
-// The attempts of a batch get units in the order of their arrival. The refusals of a settle are durable.
-func TestBatchesAreDecidedInOrder(t *testing.T) {
-	type ask struct {
-		user     string
-		quantity int
-	}
-	type list = []model.Verdict
-	const yes, full, out = model.Accepted, model.LimitReached, model.SoldOut
-	tests := map[string]struct {
-		quota int64
-		limit int
-		asks  []ask
-		want  list
-	}{
-		"all fit":                                   {3, 1, []ask{{"a", 1}, {"b", 1}, {"c", 1}}, list{yes, yes, yes}},
-		"the first attempts get the units":          {2, 1, []ask{{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}}, list{yes, yes, out, out}},
-		"the first attempts, by descending users":   {2, 1, []ask{{"c", 1}, {"b", 1}, {"a", 1}}, list{yes, yes, out}},
-		"a user twice at limit 1":                   {5, 1, []ask{{"a", 1}, {"b", 1}, {"a", 1}}, list{yes, yes, full}},
-		"a smaller quantity is within the limit":    {9, 3, []ask{{"a", 2}, {"a", 2}, {"a", 1}}, list{yes, full, yes}},
-		"a smaller quantity takes the last unit":    {3, 2, []ask{{"a", 2}, {"b", 2}, {"c", 1}}, list{yes, out, yes}},
-		"a refused attempt leaves its unit":         {2, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}}, list{yes, full, yes}},
-		"a sold-out attempt uses no limit":          {1, 2, []ask{{"a", 2}, {"a", 1}}, list{out, yes}},
-		"a quantity above the limit comes first":    {2, 2, []ask{{"a", 3}, {"a", 2}}, list{full, yes}},
-		"nothing fits":                              {1, 2, []ask{{"a", 2}, {"b", 2}, {"c", 3}}, list{out, out, full}},
-		"over both, each user is told of the limit": {1, 1, []ask{{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}}, list{yes, full, out, full}},
-	}
+type verdictList = []model.Verdict
+
+// batchCase is a batch of attempts on a sale of which some units are sold.
+type batchCase struct {
+	sold, left int64
+	limit      int
+	asks       []ask
+	want       verdictList
+}
+
+type ask struct {
+	user, key string
+	quantity  int
+}
+
+// testBatches decides each batch by each way. Refused attempts keep nothing: once units are available again, the users who
+// were told that all are sold buy up to the limit.
+func testBatches(t *testing.T, tests map[string]batchCase) {
+	t.Helper()
 	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
 		for name, tc := range tests {
 			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.quota, limit(tc.limit))
+				sale := d.newSale(t, tc.sold+tc.left, limit(tc.limit))
+				for i := range tc.sold {
+					d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
+				}
 				list := make([]model.Attempt, len(tc.asks))
 				for i, a := range tc.asks {
-					list[i] = attempt(sale.ID, a.user, fmt.Sprint("k", i), a.quantity)
+					list[i] = attempt(sale.ID, a.user, a.key, a.quantity)
 				}
 				got := d.take(t, by, list...)
 				wantVerdicts(t, got, tc.want...)
-				held := int64(0)
+				live, held, seen := map[string]int{}, 0, map[string]bool{}
 				for i, a := range list {
+					equal(t, fmt.Sprintf("repeated of attempt %d", i), got[i].Repeated, seen[a.ID])
 					switch {
 					case tc.want[i] == model.Accepted:
-						held += int64(a.Quantity)
 						equal(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
+						if !seen[a.ID] {
+							live[a.UserID], held = live[a.UserID]+a.Quantity, held+a.Quantity
+						}
+					case tc.want[i] == model.IdempotencyMismatch:
 					case by.name == "deduct":
 						d.noOrder(t, a)
-					default:
+					default: // the refusals of a settle are durable
 						o := d.order(t, a.ID)
 						if o.Status != model.OrderRejected || o.Reason != tc.want[i] || o.Quantity != a.Quantity ||
 							o.CreatedAt.Before(sale.StartsAt) {
 							t.Errorf("attempt %d has the refusal %+v, want the reason %s", i, o, tc.want[i])
 						}
 					}
+					seen[a.ID] = true
 				}
-				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
+				d.wantUnits(t, sale.ID, units{available: tc.left - int64(held), held: tc.sold + int64(held)})
 				if by.name == "settle" {
 					before := d.stock(t, sale.ID)
 					wantVerdicts(t, d.settle(t, list...), tc.want...)
 					equal(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
+				}
+				d.change(t, sale.ID, 20)
+				for i, a := range list {
+					equal(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), live[a.UserID])
+					if room := tc.limit - live[a.UserID]; tc.want[i] == model.SoldOut && room > 0 {
+						wantVerdicts(t, d.take(t, by, attempt(sale.ID, a.UserID, "again", room)), model.Accepted)
+						live[a.UserID] = tc.limit
+					}
 				}
 			})
 		}
 	})
 }
 
+// The attempts of a batch get units in the order of their arrival.
+func TestBatchesAreDecidedInOrder(t *testing.T) {
+	const yes, full, out = model.Accepted, model.LimitReached, model.SoldOut
+	a1, b1, c1, d1 := ask{"a", "1", 1}, ask{"b", "1", 1}, ask{"c", "1", 1}, ask{"d", "1", 1}
+	a2, b2, a3 := ask{"a", "2", 1}, ask{"b", "2", 2}, ask{"a", "3", 1}
+	double, twice := ask{"a", "1", 2}, ask{"a", "2", 2}
+	testBatches(t, map[string]batchCase{
+		"all fit":                                   {0, 3, 1, []ask{a1, b1, c1}, verdictList{yes, yes, yes}},
+		"the first attempts get the units":          {0, 2, 1, []ask{a1, b1, c1, d1}, verdictList{yes, yes, out, out}},
+		"the first attempts, by descending users":   {0, 2, 1, []ask{c1, b1, a1}, verdictList{yes, yes, out}},
+		"a user twice at limit 1":                   {0, 5, 1, []ask{a1, b1, a2}, verdictList{yes, yes, full}},
+		"a smaller quantity is within the limit":    {0, 9, 3, []ask{double, twice, a3}, verdictList{yes, full, yes}},
+		"a smaller quantity takes the last unit":    {0, 3, 2, []ask{double, b2, c1}, verdictList{yes, out, yes}},
+		"a refused attempt leaves its unit":         {0, 2, 1, []ask{a1, a2, b1}, verdictList{yes, full, yes}},
+		"a sold-out attempt uses no limit":          {0, 1, 2, []ask{double, a2}, verdictList{out, yes}},
+		"a quantity above the limit comes first":    {0, 2, 2, []ask{{"a", "1", 3}, twice}, verdictList{full, yes}},
+		"nothing fits":                              {0, 1, 2, []ask{double, b2, {"c", "1", 3}}, verdictList{out, out, full}},
+		"over both, each user is told of the limit": {0, 1, 1, []ask{a1, a2, b1, b2}, verdictList{yes, full, out, full}},
+	})
+}
+
 func TestTheSameIDTwiceInABatch(t *testing.T) {
-	type list = []model.Verdict
 	const yes, full, out, other = model.Accepted, model.LimitReached, model.SoldOut, model.IdempotencyMismatch
-	tests := map[string]struct {
-		quota      int64
-		quantities []int // under one key; the limit is 2
-		want       list
-		live       int
-	}{
-		"accepted":                          {5, []int{1, 1, 1}, list{yes, yes, yes}, 1},
-		"with another quantity":             {5, []int{1, 2}, list{yes, other}, 1},
-		"over the limit":                    {5, []int{3, 3}, list{full, full}, 0},
-		"more than is left":                 {1, []int{2, 2}, list{out, out}, 0},
-		"nothing is left":                   {0, []int{1, 1}, list{out, out}, 0},
-		"over the limit, and none are left": {0, []int{3, 3}, list{full, full}, 0},
-	}
-	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
-		for name, tc := range tests {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, max(tc.quota, 1), limit(2))
-				if tc.quota == 0 {
-					d.buy(t, sale.ID, "first", 1)
-				}
-				list := make([]model.Attempt, len(tc.quantities))
-				for i, n := range tc.quantities {
-					list[i] = attempt(sale.ID, "me", "k", n)
-				}
-				got := d.take(t, by, list...)
-				wantVerdicts(t, got, tc.want...)
-				for i, o := range got {
-					if o.Repeated != (i > 0) {
-						t.Errorf("attempt %d: repeated is %t", i, o.Repeated)
-					}
-				}
-				equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.live)
-			})
-		}
+	one, two, three := ask{"me", "k", 1}, ask{"me", "k", 2}, ask{"me", "k", 3}
+	testBatches(t, map[string]batchCase{
+		"accepted":                          {0, 5, 2, []ask{one, one, one}, verdictList{yes, yes, yes}},
+		"with another quantity":             {0, 5, 2, []ask{one, two}, verdictList{yes, other}},
+		"over the limit":                    {0, 5, 2, []ask{three, three}, verdictList{full, full}},
+		"more than is left":                 {0, 1, 2, []ask{two, two}, verdictList{out, out}},
+		"nothing is left":                   {1, 0, 2, []ask{one, one}, verdictList{out, out}},
+		"over the limit, and none are left": {1, 0, 2, []ask{three, three}, verdictList{full, full}},
 	})
 }
 

@@ -14,41 +14,22 @@ import (
 	"flashsale/test/kit"
 )
 
-// A user who was told that all units are sold keeps nothing of the limit, and buys when units are available again.
+// A user who was told that all units are sold buys when units are available again, see testBatches.
 func TestHole07_SoldOutInsideTheTransactionKeepsNoLimit(t *testing.T) {
 	const yes, out = model.Accepted, model.SoldOut
-	type list = []model.Verdict
-	tests := map[string]struct {
-		left       int64
-		quantities []int // of u0, u1, ... at a limit of 2
-		want       list
-	}{
-		"nothing left":                           {0, []int{1}, list{out}},
-		"alone, more than is left":               {1, []int{2}, list{out}},
-		"several, more than is left":             {1, []int{2, 2}, list{out, out}},
-		"beside a user who gets the last unit":   {1, []int{1, 1}, list{yes, out}},
-		"before a user who gets the last unit":   {1, []int{2, 1}, list{out, yes}},
-		"among several users, in the same batch": {3, []int{2, 2, 1, 2, 1}, list{yes, out, yes, out, out}},
-	}
-	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
-		for name, tc := range tests {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.left+1, limit(2))
-				d.buy(t, sale.ID, "first", 1)
-				list := make([]model.Attempt, len(tc.quantities))
-				for i, n := range tc.quantities {
-					list[i] = attempt(sale.ID, fmt.Sprint("u", i), "k", n)
-				}
-				wantVerdicts(t, d.take(t, by, list...), tc.want...)
-				d.change(t, sale.ID, 20)
-				for i, a := range list {
-					if tc.want[i] == out {
-						equal(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), 0)
-						wantVerdicts(t, d.take(t, by, attempt(sale.ID, a.UserID, "k2", a.Quantity)), yes)
-					}
-				}
-			})
+	asks := func(quantities ...int) (list []ask) {
+		for i, n := range quantities {
+			list = append(list, ask{fmt.Sprint("u", i), "k", n})
 		}
+		return list
+	}
+	testBatches(t, map[string]batchCase{
+		"nothing left":                           {1, 0, 2, asks(1), verdictList{out}},
+		"alone, more than is left":               {1, 1, 2, asks(2), verdictList{out}},
+		"several, more than is left":             {1, 1, 2, asks(2, 2), verdictList{out, out}},
+		"beside a user who gets the last unit":   {1, 1, 2, asks(1, 1), verdictList{yes, out}},
+		"before a user who gets the last unit":   {1, 1, 2, asks(2, 1), verdictList{out, yes}},
+		"among several users, in the same batch": {1, 3, 2, asks(2, 2, 1, 2, 1), verdictList{yes, out, yes, out, out}},
 	})
 }
 
