@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,18 +12,37 @@ import (
 	"testing"
 )
 
-// holes is how many there are. Their numbers rise; some are missing.
-const holes = 46 + 14
+const (
+	// holes is the number of rows in docs/holes.md. Their numbers rise; some are missing.
+	holes = 46 + 14
+	// features is the number of rows in docs/features.md: 27 of the articles, and nine beyond them.
+	features = 27 + 9
+)
 
 // listedTest is how a document names a test.
 var listedTest = regexp.MustCompile("`([a-z0-9_/]+_test\\.go): (Test[A-Za-z0-9_]+)`")
 
-// Every hole has a test that exists, and every test that is named after a hole stands in its row.
+// listed returns the tests that a cell of a table names, each as file and name. All of them must exist.
+func listed(t *testing.T, row, cell string, tests map[string][]string) (list []string) {
+	t.Helper()
+	entries := listedTest.FindAllStringSubmatch(cell, -1)
+	if len(entries) == 0 || len(entries) != strings.Count(cell, "`")/2 {
+		t.Errorf("%s: no test can be read from %q", row, cell)
+	}
+	for _, e := range entries {
+		if !slices.Contains(tests[e[1]], e[2]) {
+			t.Errorf("%s: %s has no %s", row, e[1], e[2])
+		}
+		list = append(list, e[1]+" "+e[2])
+	}
+	return list
+}
+
+// Each hole has a test that exists, and each test that is named after a hole is in the hole's row.
 func TestHolesHaveTests(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]+) \| (.*) \| ([0-9, ]*) ?\|$`)
-	tests := testFunctions(t)
-	drilled := drillRows(t)
-	listed := map[string]string{}
+	tests, drilled := testFunctions(t), drillRows(t)
+	holeOf := map[string]string{}
 	last, count := 0, 0
 	for _, cells := range row.FindAllStringSubmatch(read(t, "docs/holes.md"), -1) {
 		number, err := strconv.Atoi(cells[1])
@@ -34,21 +51,10 @@ func TestHolesHaveTests(t *testing.T) {
 		}
 		last = number
 		count++
-		entries := listedTest.FindAllStringSubmatch(cells[3], -1)
-		if len(entries) == 0 || len(entries) != strings.Count(cells[3], "`")/2 {
-			t.Errorf("hole %s: no test can be read from %q", cells[1], cells[3])
+		for _, test := range listed(t, "hole "+cells[1], cells[3], tests) {
+			holeOf[test] = cells[1]
 		}
-		for _, e := range entries {
-			if !slices.Contains(tests[e[1]], e[2]) {
-				t.Errorf("hole %s: there is no %s in %s", cells[1], e[2], e[1])
-			}
-			listed[e[1]+" "+e[2]] = cells[1]
-		}
-		for _, number := range found(cells[4], regexp.MustCompile(`\d+`)) {
-			if !slices.Contains(drilled, number) {
-				t.Errorf("hole %s: the drill has no row %s", cells[1], number)
-			}
-		}
+		subset(t, "hole "+cells[1], found(cells[4], regexp.MustCompile(`\d+`)), "a row of the drill", drilled)
 	}
 	if count != holes {
 		t.Errorf("docs/holes.md has %d rows, want %d", count, holes)
@@ -56,84 +62,55 @@ func TestHolesHaveTests(t *testing.T) {
 	named := regexp.MustCompile(`^TestHole0*(\d+)_`)
 	for file, names := range tests {
 		for _, name := range names {
-			number := named.FindStringSubmatch(name)
-			if number != nil && listed[file+" "+name] != number[1] {
+			if number := named.FindStringSubmatch(name); number != nil && holeOf[file+" "+name] != number[1] {
 				t.Errorf("%s in %s is not in row %s of docs/holes.md", name, file, number[1])
 			}
 		}
 	}
 }
 
-// features is how many rows there are: 27 of the articles, and nine beyond them.
-const features = 27 + 9
-
-// Every feature is made in files that exist, and shown by tests that exist.
+// Each feature is made in files that exist, and shown by tests that exist.
 func TestFeaturesHaveTests(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| ([MN]\d+) \| [^|]+ \| ([^|]+) \| ([^|]+) \|$`)
-	made := regexp.MustCompile("`([^`]+)`")
 	tests := testFunctions(t)
 	rows := row.FindAllStringSubmatch(read(t, "docs/features.md"), -1)
 	if len(rows) != features {
 		t.Errorf("docs/features.md has %d rows, want %d", len(rows), features)
 	}
 	for _, cells := range rows {
-		files, entries := found(cells[2], made), listedTest.FindAllStringSubmatch(cells[3], -1)
-		if len(files) == 0 || len(entries) == 0 || len(entries) != strings.Count(cells[3], "`")/2 {
-			t.Errorf("feature %s: not a file and a test in %q and %q", cells[1], cells[2], cells[3])
+		listed(t, "feature "+cells[1], cells[3], tests)
+		made := found(cells[2], regexp.MustCompile("`([^`]+)`"))
+		if len(made) == 0 {
+			t.Errorf("feature %s: no file in %q", cells[1], cells[2])
 		}
-		for _, file := range files {
+		for _, file := range made {
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("feature %s: %v", cells[1], err)
-			}
-		}
-		for _, e := range entries {
-			if !slices.Contains(tests[e[1]], e[2]) {
-				t.Errorf("feature %s: there is no %s in %s", cells[1], e[2], e[1])
 			}
 		}
 	}
 }
 
-// testFunctions are the tests of the tree, other modules' included, by file.
+// testFunctions returns the tests of the tree by file, including those of other modules.
 func testFunctions(t *testing.T) map[string][]string {
 	t.Helper()
 	tests := map[string][]string{}
-	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
-		base := path.Base(name)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && (strings.HasPrefix(base, ".") || base == "data" || base == "build" || base == "testdata"):
-			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
+	for _, name := range walk(t, ".", "_test.go") {
 		tree, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+		noError(t, err)
 		for _, declared := range tree.Decls {
 			if f, ok := declared.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
 				tests[name] = append(tests[name], f.Name.Name)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return tests
 }
 
-// drillRows are the numbers of the drill's rows.
-func drillRows(t *testing.T) []string {
+// drillRows returns the numbers of the drill's rows.
+func drillRows(t *testing.T) (numbers []string) {
 	t.Helper()
-	list, err := fs.Glob(os.DirFS("."), "test/fault/*_test.go")
-	if err != nil || len(list) == 0 {
-		t.Fatalf("the drill's files: %v, %v", list, err)
-	}
-	var numbers []string
-	for _, file := range list {
+	for _, file := range walk(t, "test/fault", "_test.go") {
 		numbers = append(numbers, found(read(t, file), regexp.MustCompile(`(?m)(?:^\t+|\brow)\{(\d+), `))...)
 	}
 	return numbers
