@@ -1,8 +1,7 @@
 package app
 
 import (
-	"maps"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,76 +9,16 @@ import (
 	"flashsale/test/kit"
 )
 
-// While the database is away, whoever needs it hears 503, without a word of why; what the memory knows is still
-// shown; and when it is back, all goes on.
-func TestDatabaseAway(t *testing.T) {
-	t.Parallel()
-	database := kit.MariaDB(t)
-	address := database.NewDatabase(t)
-	s := start(t, func(c *config.Settings) { c.Database, c.LogLevel = address, "error" })
-	made := s.createSale(nil)
-	ann := s.buyer("ann")
-	bought := ann.buy(made.ID, 1)
-	callback := paid(ann.startPayment(bought.ID), nil)
-
-	database.Kill()
-	for name, tc := range map[string]struct {
-		who          *client
-		method, path string
-		body         any
-		status       int
-	}{
-		"a new buyer":       {s.anyone(), "POST", "/api/v1/users", fields{"name": "carol", "password": "correct horse"}, 503},
-		"a log-in":          {s.anyone(), "POST", "/api/v1/sessions", fields{"name": "admin", "password": adminPassword}, 503},
-		"an order":          {ann, "GET", "/api/v1/orders/" + bought.ID, nil, 503},
-		"the orders":        {ann, "GET", "/api/v1/orders", nil, 503},
-		"a cancel":          {ann, "DELETE", "/api/v1/orders/" + bought.ID, nil, 503},
-		"a payment":         {ann, "POST", "/api/v1/orders/" + bought.ID + "/payments", nil, 503},
-		"a callback":        {s.signed(callback), "POST", "/api/v1/payments/callback", callback, 503},
-		"a new sale":        {s.operator(), "POST", "/api/v1/admin/sales", newSale(nil), 503},
-		"a changed sale":    {s.operator(), "PATCH", "/api/v1/admin/sales/" + made.ID, fields{"title": "T"}, 503},
-		"a pause":           {s.operator(), "POST", "/api/v1/admin/sales/" + made.ID + "/pause", nil, 503},
-		"an audit":          {s.operator(), "GET", "/api/v1/admin/sales/" + made.ID + "/audit", nil, 503},
-		"a sale's orders":   {s.operator(), "GET", "/api/v1/admin/sales/" + made.ID + "/orders", nil, 503},
-		"the same, a sheet": {s.operator(), "GET", "/api/v1/admin/sales/" + made.ID + "/orders.csv", nil, 503},
-		"what was done":     {s.operator(), "GET", "/api/v1/admin/sales/" + made.ID + "/operations", nil, 503},
-		"all sales":         {s.operator(), "GET", "/api/v1/admin/sales", nil, 503},
-		"a refund":          {s.operator(), "POST", "/api/v1/admin/orders/" + bought.ID + "/refund", nil, 503},
-		"a sale's page":     {s.anyone(), "GET", made.ShortURL, nil, 503},
-		"the sales":         {s.anyone(), "GET", "/api/v1/sales", nil, 200},
-		"one sale":          {s.anyone(), "GET", "/api/v1/sales/" + made.ID, nil, 200},
-		"the time":          {s.anyone(), "GET", "/api/v1/time", nil, 200},
-		"a path":            {ann, "POST", "/api/v1/sales/" + made.ID + "/path", nil, 200},
-		"life":              {s.anyone(), "GET", "/healthz", nil, 200},
-		"a guessed order":   {ann, "GET", "/api/v1/orders/AAAA", nil, 404},
-		"a stranger":        {s.anyone(), "GET", "/api/v1/orders", nil, 401},
-		"a forged path":     {ann, "POST", "/api/v1/sales/" + made.ID + "/" + "00000000000000000000000000000000" + "/orders", fields{"quantity": 1}, 403},
-		"a bad quantity":    {ann, "POST", "/api/v1/sales/" + made.ID + "/" + ann.forgedPath(made.ID) + "/orders", fields{"quantity": 0}, 400},
-		"an unsigned word":  {s.anyone(), "POST", "/api/v1/payments/callback", callback, 401},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := tc.who.in(t).call(tc.method, tc.path, tc.body)
-			a.want(tc.status)
-			if tc.status == 503 {
-				checkUnavailable(a)
-			}
-		})
-	}
-	s.anyone().call("GET", "/readyz", nil).want(503)
-
-	// Admitted while the database was away: no yes before it is back.
-	var queued order
-	ann.purchase(made.ID, 1, "Prefer", "wait=1").want(202).read(&queued)
-	database.Restart()
-	ann.becomes(queued.ID, "pending")
-	ann.pay(bought.ID)
-	s.anyone().call("GET", "/readyz", nil).want(200)
-	if books := s.balanced(made.ID); books.Paid != 1 || books.Held != 1 || books.Available != 8 {
-		t.Errorf("books %+v", books)
-	}
+// probe is a request and the statuses that its answer may have.
+type probe struct {
+	who          *client
+	method, path string
+	body         any
+	want         []int
 }
 
-func checkUnavailable(a *answer) {
+// unavailable checks the refusal of a request that needs a store which is away.
+func (a *answer) unavailable() {
 	a.t.Helper()
 	a.clean().refused(503, "unavailable")
 	if a.header.Get("Retry-After") == "" {
@@ -87,86 +26,144 @@ func checkUnavailable(a *answer) {
 	}
 }
 
-// While Redis is away the database sells. What only Redis knows is unavailable, and said quickly.
+// While the database is away, each request that needs the database gets 503, which does not say why. Requests that the
+// memory can answer get their answers. When the database is back, everything works again.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	database := kit.MariaDB(t)
+	address := database.NewDatabase(t)
+	s := start(t, func(c *config.Settings) { c.Database = address })
+	made := s.createSale(nil)
+	ann, anyone, operator := s.buyer("ann"), s.anyone(), s.operator()
+	bought := ann.buy(made.ID, 1)
+	callback := paid(ann.startPayment(bought.ID).PaymentID, nil)
+	desk, orderURL, saleURL := adminSales+"/"+made.ID, "/api/v1/orders/"+bought.ID, "/api/v1/sales/"+made.ID
+	away, forged := []int{503}, saleURL+"/"+strings.Repeat("0", 32)+"/orders"
+
+	database.Kill()
+	for _, p := range []probe{
+		{anyone, "POST", "/api/v1/users", fields{"name": "carol", "password": "correct horse"}, away},
+		{anyone, "POST", "/api/v1/sessions", fields{"name": "admin", "password": adminPassword}, away},
+		{ann, "GET", orderURL, nil, away},
+		{ann, "GET", "/api/v1/orders", nil, away},
+		{ann, "DELETE", orderURL, nil, away},
+		{ann, "POST", orderURL + "/payments", nil, away},
+		{s.signed(callback), "POST", callbackURL, callback, away},
+		{operator, "POST", adminSales, newSale(nil), away},
+		{operator, "PATCH", desk, fields{"title": "T"}, away},
+		{operator, "POST", desk + "/pause", nil, away},
+		{operator, "GET", desk + "/audit", nil, away},
+		{operator, "GET", desk + "/orders", nil, away},
+		{operator, "GET", desk + "/orders.csv", nil, away},
+		{operator, "GET", desk + "/operations", nil, away},
+		{operator, "GET", adminSales, nil, away},
+		{operator, "POST", "/api/v1/admin/orders/" + bought.ID + "/refund", nil, away},
+		{anyone, "GET", made.ShortURL, nil, away},
+		{anyone, "GET", "/api/v1/sales", nil, []int{200}},
+		{anyone, "GET", saleURL, nil, []int{200}},
+		{anyone, "GET", "/api/v1/time", nil, []int{200}},
+		{ann, "POST", saleURL + "/path", nil, []int{200}},
+		{anyone, "GET", "/healthz", nil, []int{200}},
+		{ann, "GET", "/api/v1/orders/AAAA", nil, []int{404}},
+		{anyone, "GET", "/api/v1/orders", nil, []int{401}},
+		{ann, "POST", forged, fields{"quantity": 1}, []int{403}},
+		{ann, "POST", ann.orderURL(made.ID), fields{"quantity": 0}, []int{400}},
+		{anyone, "POST", callbackURL, callback, []int{401}},
+	} {
+		if a := p.who.call(p.method, p.path, p.body).want(p.want[0]); a.status == 503 {
+			a.unavailable()
+		}
+	}
+	anyone.call("GET", "/readyz", nil).want(503)
+
+	// The gate admits an attempt while the database is away. The attempt is confirmed after the database is back.
+	queued := ann.purchased(202, made.ID, 1, "Prefer", "wait=1")
+	database.Restart()
+	ann.becomes(queued.ID, "pending")
+	ann.pay(bought.ID)
+	anyone.get("/readyz")
+	s.wantStock(made.ID, stock{available: 8, held: 1, paid: 1})
+}
+
+// While Redis is away, hybrid sells by the database; redis and local answer 503 at once. Only what Redis alone knows is
+// unavailable.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"hybrid", "redis", "local"} {
 		t.Run(strategy, func(t *testing.T) {
 			redis := kit.Redis(t)
 			s := start(t, func(c *config.Settings) { c.Redis, c.Strategy = redis.URL(), strategy })
-			made := s.createSale(nil)
+			saleID := s.createSale(nil).ID
 			ann := s.buyer("ann")
-			bought := ann.buy(made.ID, 1)
+			bought := ann.buy(saleID, 1)
 			redis.Kill()
 
-			checkUnavailable(s.operator().call("GET", "/api/v1/admin/sales/"+made.ID+"/audit", nil))
-			s.operator().call("GET", "/api/v1/admin/stats", nil).want(200)
+			s.operator().call("GET", adminSales+"/"+saleID+"/audit", nil).unavailable()
+			s.operator().get("/api/v1/admin/stats")
 			ann.pay(bought.ID)
-			s.setStatus(made.ID, "pause")
-			s.setStatus(made.ID, "resume")
-			if strategy != "hybrid" {
+			s.setStatus(saleID, "pause")
+			s.setStatus(saleID, "resume")
+			if strategy == "hybrid" {
+				s.buyer("ben").buy(saleID, 1)
+			} else {
 				least := patience
 				for range 3 {
 					asked := time.Now()
-					checkUnavailable(s.buyer("ben").purchase(made.ID, 1))
+					s.buyer("ben").purchase(saleID, 1).unavailable()
 					least = min(least, time.Since(asked))
 				}
 				if least > 400*time.Millisecond {
-					t.Errorf("a refused connection is answered after %v at best", least)
+					t.Errorf("the quickest of three refusals took %v", least)
 				}
-			} else {
-				s.buyer("ben").buy(made.ID, 1)
 			}
 			redis.Restart()
-			s.buyer("carol").eventually("sales go on", func() bool { return s.buyer("carol").purchase(made.ID, 1, "Idempotency-Key", "k").status == 201 })
-			if books := s.balanced(made.ID); books.Paid != 1 || books.Available+books.Held != 9 {
+			s.eventually("sales go on", func() bool {
+				return s.buyer("carol").purchase(saleID, 1, "Idempotency-Key", "k").status == 201
+			})
+			if books := s.balanced(saleID); books.Paid != 1 || books.Available+books.Held != 9 {
 				t.Errorf("books %+v", books)
 			}
 		})
 	}
 }
 
-// A database that takes no writes keeps nobody waiting for long: whoever needs one hears 503 well before the server
-// cuts the connection, and nothing was changed.
+// A database that takes no writes keeps nobody waiting for long: a request that must write gets 503 well before the
+// server cuts its connection after thirty seconds, and nothing is changed. A callback that got 503 is repeated, and counts.
+// The stream of a listener outlives the server's time-outs: after 15 seconds it repeats the stock.
 func TestDatabaseLocked(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	saleID := s.createSale(nil).ID
 	ann := s.buyer("ann")
 	bought, other := ann.buy(saleID, 1), ann.buy(saleID, 1)
-	callback := paid(ann.startPayment(bought.ID), nil)
+	callback := paid(ann.startPayment(bought.ID).PaymentID, nil)
 	before := s.balanced(saleID)
+	heard := s.events(saleID)
+	opened := hearUntil(heard, "both units are sold", func(e stockEvent) bool { return e.Available == 8 })
 	letGo := s.hold()
-	asked := map[string]probe{
-		"a callback":  {"", s.signed(callback), "POST", "/api/v1/payments/callback", callback, nil},
-		"a cancel":    {"", ann, "DELETE", "/api/v1/orders/" + other.ID, nil, nil},
-		"a payment":   {"", ann, "POST", "/api/v1/orders/" + other.ID + "/payments", nil, nil},
-		"a new buyer": {"", s.anyone(), "POST", "/api/v1/users", fields{"name": "carol", "password": "correct horse"}, nil},
-		"a new sale":  {"", s.operator(), "POST", "/api/v1/admin/sales", newSale(nil), nil},
-	}
-	names := slices.Sorted(maps.Keys(asked))
-	answers, errs := make([]*answer, len(names)), make([]error, len(names))
 	began := time.Now()
-	together(len(names), func(i int) {
-		p := asked[names[i]]
-		answers[i], errs[i] = p.who.try(t.Context(), p.method, p.path, p.body)
-	})
-	if took := time.Since(began); took > 25*time.Second { // the server cuts the connection after thirty
+	probes := []probe{
+		{s.signed(callback), "POST", callbackURL, callback, nil},
+		{ann, "DELETE", "/api/v1/orders/" + other.ID, nil, nil},
+		{ann, "POST", "/api/v1/orders/" + other.ID + "/payments", nil, nil},
+		{s.anyone(), "POST", "/api/v1/users", fields{"name": "carol", "password": "correct horse"}, nil},
+		{s.operator(), "POST", adminSales, newSale(nil), nil},
+	}
+	answers := askAll(t, probes)
+	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("the last answer came after %v", took)
 	}
-	for i, name := range names {
-		t.Run(name, func(t *testing.T) {
-			if errs[i] != nil {
-				t.Fatal(errs[i])
-			}
-			answers[i].t = t
-			checkUnavailable(answers[i])
-		})
+	for _, a := range answers {
+		a.unavailable()
 	}
 	letGo()
-	if after := s.balanced(saleID); !sameBooks(after, before) {
-		t.Errorf("books %+v became %+v", before, after)
+	s.wantBooks(saleID, before)
+	for range 2 {
+		s.callback(callback).want(200)
 	}
-	s.callback(callback).want(200)
+	ann.wantStatus(bought.ID, "paid")
+	if again := hear[stockEvent](heard); again.Available != 8 || again.Now.Sub(opened.Now) < 14*time.Second {
+		t.Errorf("the stream said %+v, then %+v", opened, again)
+	}
 	ann.cancel(other.ID)
 }

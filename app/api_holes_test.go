@@ -1,96 +1,62 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"flashsale/internal/config"
-	"flashsale/service/auth"
-	"flashsale/test/kit"
 )
 
-// together runs n goroutines that begin at one instant, and waits for them.
-func together(n int, do func(i int)) {
-	gate := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-gate
-			do(i)
-		})
-	}
-	close(gate)
-	all.Wait()
-}
-
-// tally counts answers by status and code; what never came counts as an error.
-type tally struct {
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func (c *tally) add(a *answer, err error) {
-	what := "error"
-	if err == nil {
-		what = fmt.Sprint(a.status)
-		if code, _, found := strings.Cut(afterCode(a.body), `"`); found {
-			what += " " + code
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = map[string]int{}
-	}
-	c.counts[what]++
-}
-
-func afterCode(body []byte) string {
-	_, after, _ := strings.Cut(string(body), `"code":"`)
-	return after
-}
-
-func (c *tally) want(t *testing.T, want map[string]int) {
-	t.Helper()
-	if fmt.Sprint(c.counts) != fmt.Sprint(want) {
-		t.Errorf("answers %v, want %v", c.counts, want)
-	}
-}
-
+// Purchase bodies with odd quantities, and bodies that are not one JSON object, sell nothing. TestDecodeRefuses of the
+// package handler has every form of a bad body.
 func TestHole05_OddQuantities(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := usual(t)
 	saleID := s.createSale(fields{"limit_per_user": 5}).ID
 	ann := s.buyer("ann")
 	url := "/api/v1/sales/" + saleID + "/" + ann.path(saleID) + "/orders"
 	before := s.balanced(saleID)
-	for _, quantity := range []string{"-5", "0", "1.5", "6", "2147483648", "-2147483649", "4294967297", "9007199254740993", "1e309", "1e2", `"1"`, "null"} {
-		t.Run(quantity, func(t *testing.T) {
-			ann := ann.in(t)
-			ann.call("POST", url, `{"quantity":`+quantity+`}`).refused(400, "bad_request")
-			ann.call("POST", url, `{"quantity":`+quantity+`}`, "Idempotency-Key", "k").refused(400, "bad_request")
-			if after := ann.balanced(saleID); !sameBooks(after, before) {
-				t.Errorf("books %+v became %+v", before, after)
-			}
-		})
+	for _, quantity := range []string{
+		"-5", "0", "-0", "1.5", "1.0", "1e0", "1e2", "6", "2147483648", "-2147483649", "4294967297", "9007199254740993",
+		"9223372036854775808",
+		"18446744073709551617", "1e309", strings.Repeat("9", 1000), "NaN", "0x1", "01", `"1"`, "true", "null", "[1]", "{}",
+	} {
+		body := `{"quantity":` + quantity + `}`
+		ann.call("POST", url, body).clean().refused(400, "bad_request")
+		ann.call("POST", url, body, "Idempotency-Key", "k").refused(400, "bad_request")
 	}
-	ann.purchase(saleID, 5, "Idempotency-Key", "k").want(201)
+	for _, body := range []string{
+		``, `{}`, `{"Quantity":1}`, `{"quantıty":1}`, `{"quantity":1,"user_id":"ben"}`, `{"quantity":1,"quantity":2}`,
+		`{"quantity":1}{"quantity":2}`,
+		`{"quantity":1`, `{"quantity":1}` + "\x00", "{\"quantity\":1,\"\xff\":1}", strings.Repeat("[", 4000),
+	} {
+		if a := ann.call("POST", url, body).clean(); a.refused(400, "bad_request").Detail == "" || len(a.body) > 1000 {
+			t.Errorf("%.100s: the refusal has %d bytes", body, len(a.body))
+		}
+	}
+	ann.call("POST", url, `{"quantity":1}`+strings.Repeat(" ", 4083)).refused(413, "too_large") // 4 KiB and a byte
+	s.wantBooks(saleID, before)
+	for _, body := range []string{
+		" \r\n\t{ \"quantity\" : 1 }\r\n", `{"quantity":1}` + strings.Repeat(" ", 4082),
+		`{"quantit\u0079":1}`,
+	} {
+		ann.call("POST", url, body).want(201)
+	}
+	s.buyer("ben").purchase(saleID, 5, "Idempotency-Key", "k").want(201)
 }
 
-// As soon as the server says that a sale has begun, it sells: to buyers who hammer at the door, sale by sale at
-// another fraction of a second.
+// As soon as the server says that a sale has begun, it sells: to buyers who ask without a pause, sale by sale at another
+// fraction of a second.
 func TestHole14_NoFalseNotStarted(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	const sales = 10
-	// The engine knows the database's clock, here the machine's, to half of the time in which it reads it, which on a busy
-	// machine is long. So far its clock may be ahead.
+	// The engine knows the database's clock, here the machine's, to half of the time that a read takes, which is long on a
+	// busy machine. The engine's clock may be ahead by so much.
 	ahead := func() time.Duration {
 		now := time.Now()
 		return s.app.catalog.Now().Sub(now)
@@ -122,10 +88,9 @@ func TestHole14_NoFalseNotStarted(t *testing.T) {
 			if early := time.Until(starts); early > max(clockError, ahead(), 0)+time.Millisecond {
 				t.Errorf("a path %v before the start", early)
 			}
-			path, _ := a.object()["path"].(string)
-			a, err = c.try(t.Context(), "POST", "/api/v1/sales/"+id+"/"+path+"/orders", fields{"quantity": 1})
+			a, err = c.try(t.Context(), "POST", "/api/v1/sales/"+id+"/"+a.text("path")+"/orders", fields{"quantity": 1})
 			if err != nil || a.status != http.StatusCreated {
-				t.Errorf("right after the start: %v, %d %s", err, a.status, a.body)
+				t.Errorf("right after the start: %v, %+v", err, a)
 			}
 			if asked > 0 {
 				waited.add(a, err)
@@ -140,24 +105,25 @@ func TestHole14_NoFalseNotStarted(t *testing.T) {
 
 func TestHole19_BuyAgainAfterExpiry(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := usual(t)
 	saleID := s.createSale(fields{"quota": 1, "limit_per_user": 1}).ID
 	ann := s.buyer("ann")
 	first := ann.buy(saleID, 1)
 	ann.purchase(saleID, 1).refused(409, "limit_reached")
 	ann.overdue(first.ID)
 	second := ann.buy(saleID, 1)
-	if second.ID == first.ID || ann.order(second.ID).Status != "pending" || ann.order(first.ID).Status != "expired" {
-		t.Errorf("%+v, then %+v", first, second)
+	if second.ID == first.ID {
+		t.Errorf("order %s a second time", first.ID)
 	}
+	ann.wantStatus(second.ID, "pending")
 	ann.pay(second.ID)
-	if books := s.balanced(saleID); books.Paid != 1 || books.Available != 0 || books.Orders["expired"] != 1 {
-		t.Errorf("books %+v", books)
+	ann.wantStatus(first.ID, "expired")
+	if books := s.wantStock(saleID, stock{paid: 1}); books.Orders["expired"] != 1 {
+		t.Errorf("orders %v", books.Orders)
 	}
 }
 
-// However fast the settler is: from the first answer on an order is queued or what became of it, and its polling
-// ends.
+// However fast the settler is: from the first answer on, an order is queued or has its final status, and polling ends.
 func TestHole22_PollingEndsHoweverFastTheSettlerIs(t *testing.T) {
 	t.Parallel()
 	for _, ack := range []string{"queued", "confirmed"} {
@@ -165,113 +131,21 @@ func TestHole22_PollingEndsHoweverFastTheSettlerIs(t *testing.T) {
 			s := start(t, func(c *config.Settings) { c.Ack, c.AckWait = ack, 0 })
 			const buyers = 30
 			saleID := s.createSale(fields{"quota": buyers / 2, "limit_per_user": 1}).ID
-			clients, paths := make([]*client, buyers), make([]string, buyers)
-			for i := range clients {
-				clients[i] = s.buyer(fmt.Sprint("u", i))
-				paths[i] = clients[i].path(saleID)
-			}
-			var mu sync.Mutex
-			ends := map[string]int{}
+			var ends tally
 			together(buyers, func(i int) {
-				c := clients[i]
-				a, err := c.try(t.Context(), "POST", "/api/v1/sales/"+saleID+"/"+paths[i]+"/orders", fields{"quantity": 1})
-				if err != nil {
-					t.Error(err)
-					return
+				c := s.buyer(fmt.Sprint("u", i))
+				a, err := c.tryPurchase(saleID)
+				for err == nil && a.status < 300 && a.text("status") == "queued" {
+					a, err = c.try(t.Context(), "GET", "/api/v1/orders/"+a.text("id"), nil)
 				}
-				status := fmt.Sprint(a.status)
-				for a.status == http.StatusAccepted || a.status == http.StatusOK {
-					id, _ := a.object()["id"].(string)
-					if status, _ = a.object()["status"].(string); status != "queued" {
-						break
-					}
-					if a, err = c.try(t.Context(), "GET", "/api/v1/orders/"+id, nil); err != nil || a.status != http.StatusOK {
-						t.Errorf("a queued order: %v, %d %s", err, a.status, a.body)
-						return
-					}
+				if err == nil && a.status == http.StatusOK && a.text("status") == "pending" {
+					a.status = http.StatusCreated
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				ends[status]++
+				ends.add(a, err)
 			})
-			if ends["pending"]+ends["201"] != buyers/2 || ends["409"] != buyers/2 {
-				t.Errorf("ends %v", ends)
-			}
-			if books := s.balanced(saleID); books.Held != buyers/2 || books.Orders["pending"] != buyers/2 {
-				t.Errorf("books %+v", books)
-			}
-		})
-	}
-}
-
-// A queued order whose message is gone is told to be lost, as soon as both stores say so. Its key is refused from then on,
-// and a new one buys.
-func TestHole23_LostMessage(t *testing.T) {
-	t.Parallel()
-	flushes := map[string]func(t *testing.T) (redisURL string, flush func(s *server)){
-		"embedded": func(t *testing.T) (string, func(*server)) {
-			return config.EmbeddedRedis, func(s *server) {
-				if err := s.app.stores.redis.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		},
-		"restarted empty": func(t *testing.T) (string, func(*server)) {
-			redis := kit.Redis(t)
-			return redis.URL(), func(*server) { redis.Restart() }
-		},
-	}
-	for name, prepare := range flushes {
-		t.Run(name, func(t *testing.T) {
-			url, flush := prepare(t)
-			s := start(t, func(c *config.Settings) { c.Redis = url })
-			saleID := s.createSale(fields{"quota": 3, "limit_per_user": 1}).ID
-			ann, ben := s.buyer("ann"), s.buyer("ben")
-			letGo := s.hold()
-			// The settler takes the first entry and waits for the database with it; the second stays in the stream.
-			var anns, bens order
-			ann.purchase(saleID, 1, "Prefer", "respond-async").want(202).read(&anns)
-			s.eventually("the settler is busy", func() bool {
-				groups, err := s.app.stores.redis.XInfoGroups(t.Context(), "fs:{"+saleID+"}:stream").Result()
-				return err == nil && len(groups) == 1 && groups[0].Pending == 1
-			})
-			ben.purchase(saleID, 1, "Idempotency-Key", "k", "Prefer", "respond-async").want(202).read(&bens)
-			if queued := ben.order(bens.ID); queued.Status != "queued" {
-				t.Fatalf("%+v", queued)
-			}
-			flush(s)
-			letGo() // that an attempt was lost is written before it is told
-			var end order
-			s.eventually("Ben's attempt ends", func() bool {
-				end = ben.order(bens.ID)
-				return end.Status != "queued"
-			})
-			s.buyer("carol").call("GET", "/api/v1/orders/"+bens.ID, nil).refused(404, "not_found")
-			if end.Status == "pending" { // the settler's second writer had read the entry already
-				var again order
-				if ben.purchase(saleID, 1, "Idempotency-Key", "k").want(201).read(&again); again.ID != bens.ID {
-					t.Errorf("the key gives %+v, the order is %s", again, bens.ID)
-				}
-			} else {
-				if end.Status != "rejected" || end.Reason != "lost" || end.SaleID != saleID {
-					t.Errorf("%+v", end)
-				}
-				ben.eventually("a new key buys", func() bool {
-					return ben.purchase(saleID, 1, "Idempotency-Key", "new").status == http.StatusCreated
-				})
-				ben.eventually("the same key is refused", func() bool {
-					a := ben.purchase(saleID, 1, "Idempotency-Key", "k")
-					return a.status == http.StatusConflict && a.object()["code"] == "lost"
-				})
-			}
-			if still := ben.order(bens.ID); still.Status != end.Status || still.Reason != end.Reason {
-				t.Errorf("%+v, and was told to be %+v", still, end)
-			}
-			// What the settler had read before is Ann's.
-			ann.becomes(anns.ID, "pending")
-			s.buyer("dan").buy(saleID, 1)
-			if books := s.balanced(saleID); books.Held != 3 || books.Available != 0 {
-				t.Errorf("books %+v", books)
+			ends.want(t, map[string]int{"201": buyers / 2, "409 sold_out": buyers / 2})
+			if books := s.wantStock(saleID, stock{held: buyers / 2}); books.Orders["pending"] != buyers/2 {
+				t.Errorf("orders %v", books.Orders)
 			}
 		})
 	}
@@ -279,513 +153,242 @@ func TestHole23_LostMessage(t *testing.T) {
 
 func TestHole27_OnlyItsOwnerPaysAndOnlyWhatStands(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := usual(t)
 	saleID := s.createSale(nil).ID
-	ann, ben := s.buyer("ann"), s.buyer("ben")
+	ann := s.buyer("ann")
 	made := ann.buy(saleID, 1)
 	p := ann.startPayment(made.ID)
-	for name, c := range map[string]*client{"another buyer": ben, "the operator": s.operator()} {
-		t.Run(name, func(t *testing.T) {
-			c := c.in(t)
-			c.call("POST", "/api/v1/orders/"+made.ID+"/payments", nil).refused(404, "not_found")
-			c.call("DELETE", "/api/v1/orders/"+made.ID, nil).refused(404, "not_found")
-		})
+	for _, c := range []*client{s.buyer("ben"), s.operator()} {
+		c.call("POST", "/api/v1/orders/"+made.ID+"/payments", nil).refused(404, "not_found")
+		c.call("DELETE", "/api/v1/orders/"+made.ID, nil).refused(404, "not_found")
 	}
 	ann.cancel(made.ID)
 	ann.call("POST", "/api/v1/orders/"+made.ID+"/payments", nil).refused(409, "not_payable")
-	// Who pays on a page that was open already gets the money back, not the unit.
-	ann.choose(p, "pay")
-	if now := ann.order(made.ID); now.Status != "cancelled" {
-		t.Errorf("%+v", now)
-	}
-	db := s.database()
-	s.eventually("the money goes back", func() bool {
-		var status string
-		if err := db.QueryRowContext(t.Context(), "SELECT status FROM sandbox_transactions").Scan(&status); err != nil {
-			t.Fatal(err)
-		}
-		return status == "refunded"
-	})
-	if books := s.balanced(saleID); books.Paid != 0 || books.Held != 0 || books.Available != 10 {
-		t.Errorf("books %+v", books)
-	}
+	ann.choose(p, "pay") // on a page that was open already: the money goes back
+	ann.wantStatus(made.ID, "cancelled")
+	s.refunded(p.PaymentID)
+	s.wantStock(saleID, stock{available: 10})
 }
 
-// A provider hears 200 only when the payment is in the database; else it says it again, and then it counts once.
-func TestHole28_CallbackThatCantBeKept(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	saleID := s.createSale(nil).ID
-	ann := s.buyer("ann")
-	t.Run("the database is locked", func(t *testing.T) {
-		s, ann := s.in(t), ann.in(t)
-		made := ann.buy(saleID, 1)
-		body := paid(ann.startPayment(made.ID), nil)
-		letGo := s.hold()
-		ctx, hangUp := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer hangUp()
-		if a, err := s.signed(body).try(ctx, "POST", "/api/v1/payments/callback", body); err == nil && a.status < 500 {
-			t.Errorf("%d %s while nothing could be written", a.status, a.body)
-		}
-		letGo()
-		// Whether the callback is applied after the provider has hung up is open; it may be repeated in either case.
-		if now := ann.order(made.ID); now.Status != "pending" && now.Status != "paid" {
-			t.Errorf("the callback that was given up has made the order %s", now.Status)
-		}
-		for range 2 {
-			s.callback(body).want(200)
-		}
-		if now := ann.order(made.ID); now.Status != "paid" {
-			t.Errorf("%+v", now)
-		}
-	})
-	t.Run("the database is broken", func(t *testing.T) {
-		s, ann := s.in(t), ann.in(t)
-		made := ann.buy(saleID, 1)
-		p := ann.startPayment(made.ID)
-		s.exec("ALTER TABLE payments RENAME COLUMN provider_txn_id TO elsewhere")
-		if a := s.callback(paid(p, nil)).clean(); a.status < 500 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-		page := ann.choose(p, "pay") // the sandbox is answered no better, and will say it again
-		if !strings.Contains(string(page.body), "will be told again") && !strings.Contains(string(page.body), "can&#39;t be shown") {
-			t.Errorf("%s", page.body)
-		}
-		s.exec("ALTER TABLE payments RENAME COLUMN elsewhere TO provider_txn_id")
-		ann.becomes(made.ID, "paid")
-	})
-	if books := s.balanced(saleID); books.Paid != 2 || books.Held != 0 {
-		t.Errorf("books %+v", books)
-	}
-}
-
+// Callbacks that are unsigned, stale, changed or of another payment change nothing. A signature holds for its body and its
+// time, within five minutes either way. A repeated callback counts once.
 func TestHole29_CallbacksThatAreNone(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := usual(t)
 	saleID := s.createSale(nil).ID
 	ann, ben := s.buyer("ann"), s.buyer("ben")
 	anns, bens := ann.buy(saleID, 1), ben.buy(saleID, 1)
-	body, bensBody := paid(ann.startPayment(anns.ID), nil), paid(ben.startPayment(bens.ID), nil)
+	id, bensID := ann.startPayment(anns.ID).PaymentID, ben.startPayment(bens.ID).PaymentID
+	text := func(id string) string {
+		return `{"payment_id":"` + id + `","provider_txn_id":"t","status":"succeeded","amount_cents":990}`
+	}
+	body := text(id)
+	at := func(ago time.Duration) string { return fmt.Sprint(time.Now().Add(-ago).Unix()) }
+	now, old, ahead := at(0), at(310*time.Second), at(-310*time.Second)
 	before := s.balanced(saleID)
-	old := s.signed(body)
-	for name, tc := range map[string]struct {
-		who    *client
-		body   fields
-		status int
-		code   string
-	}{
-		"unsigned":         {s.anyone(), body, 401, "bad_signature"},
-		"with a token":     {ann, body, 401, "bad_signature"},
-		"stale":            {old.with("X-Timestamp", fmt.Sprint(time.Now().Add(-time.Hour).Unix())), body, 401, "bad_signature"},
-		"of another order": {old, bensBody, 401, "bad_signature"},
-		"a wrong amount":   {s.signed(paid(payment{PaymentID: body["payment_id"].(string)}, fields{"amount_cents": 1})), paid(payment{PaymentID: body["payment_id"].(string)}, fields{"amount_cents": 1}), 409, "amount_mismatch"},
-		"of no payment":    {s.signed(paid(payment{PaymentID: anns.ID}, nil)), paid(payment{PaymentID: anns.ID}, nil), 404, "not_found"},
+	for name, tc := range map[string]struct{ body, timestamp, signature string }{
+		"unsigned":              {body, now, ""},
+		"310 seconds old":       {body, old, sign(old, body)},
+		"310 seconds ahead":     {body, ahead, sign(ahead, body)},
+		"at the epoch":          {body, "0", sign("0", body)},
+		"the largest time":      {body, "9223372036854775807", sign("9223372036854775807", body)},
+		"the smallest time":     {body, "-9223372036854775808", sign("-9223372036854775808", body)},
+		"no number for a time":  {body, "now", sign("now", body)},
+		"no time":               {body, "", sign("", body)},
+		"milliseconds":          {body, now + "000", sign(now+"000", body)},
+		"a stale one, new time": {body, now, sign(old, body)},
+		"no hex":                {body, now, "zz"},
+		"a short signature":     {body, now, sign(now, body)[:62]},
+		"of another payment":    {text(bensID), now, sign(now, body)},
+		"of the body alone":     {body, now, sign("", body)},
+		"a moved separator":     {body, now, sign(now+".", body)},
+		"a scheme in front":     {body, now, "sha256=" + sign(now, body)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			tc.who.in(t).call("POST", "/api/v1/payments/callback", tc.body).refused(tc.status, tc.code)
-			if after := s.in(t).balanced(saleID); !sameBooks(after, before) {
-				t.Errorf("books %+v became %+v", before, after)
-			}
-		})
+		a := ann.call("POST", callbackURL, tc.body, "X-Timestamp", tc.timestamp, "X-Signature", tc.signature) // her token does not help
+		a.what = name
+		a.refused(401, "bad_signature")
 	}
-	// Once, and then replayed as often as one likes: one payment.
-	for range 5 {
-		old.call("POST", "/api/v1/payments/callback", body).want(200)
+	for name, tc := range map[string]struct {
+		changes fields
+		status  int
+		code    string
+	}{
+		"another status":       {fields{"status": "maybe"}, 400, "bad_request"},
+		"no status":            {fields{"status": nil}, 400, "bad_request"},
+		"a status in capitals": {fields{"status": "SUCCEEDED"}, 400, "bad_request"},
+		"no transaction":       {fields{"provider_txn_id": ""}, 400, "bad_request"},
+		"an odd transaction":   {fields{"provider_txn_id": "a b"}, 400, "bad_request"},
+		"a long transaction":   {fields{"provider_txn_id": strings.Repeat("x", 65)}, 400, "bad_request"},
+		"an unknown member":    {fields{"currency": "CNY"}, 400, "bad_request"},
+		"a fraction of a cent": {fields{"amount_cents": 990.5}, 400, "bad_request"},
+		"an amount as text":    {fields{"amount_cents": "990"}, 400, "bad_request"},
+		"a cent too little":    {fields{"amount_cents": 989}, 409, "amount_mismatch"},
+		"a cent too much":      {fields{"amount_cents": 991}, 409, "amount_mismatch"},
+		"no amount":            {fields{"amount_cents": 0}, 409, "amount_mismatch"},
+		"a negative amount":    {fields{"amount_cents": -990}, 409, "amount_mismatch"},
+		"no payment":           {fields{"payment_id": ""}, 404, "not_found"},
+		"an absent payment":    {fields{"payment_id": strings.Repeat("A", 26)}, 404, "not_found"},
+		"an order's id":        {fields{"payment_id": anns.ID}, 404, "not_found"},
+	} {
+		a := s.callback(paid(id, tc.changes))
+		a.what = name
+		a.refused(tc.status, tc.code)
 	}
-	if books := s.balanced(saleID); books.Paid != 1 || books.Held != 1 {
-		t.Errorf("books %+v", books)
+	s.wantBooks(saleID, before)
+
+	soon, late := at(-290*time.Second), at(290*time.Second)
+	for _, signature := range []string{sign(soon, body), strings.ToUpper(sign(soon, body))} {
+		s.anyone().call("POST", callbackURL, body, "X-Timestamp", soon, "X-Signature", signature).want(200)
 	}
-	// A replay after the order has gone on takes it nowhere back.
-	s.operator().call("POST", "/api/v1/admin/orders/"+anns.ID+"/refund", nil).want(200)
-	old.call("POST", "/api/v1/payments/callback", body).want(200)
-	if now := ann.order(anns.ID); now.Status != "refunded" {
-		t.Errorf("a replay made the refunded order %s", now.Status)
+	replay := func() {
+		t.Helper()
+		s.anyone().call("POST", callbackURL, body, "X-Timestamp", late, "X-Signature", sign(late, body)).want(200)
 	}
-	if books := s.balanced(saleID); books.Paid != 0 || books.Held != 1 || books.Available != 9 {
-		t.Errorf("books %+v", books)
-	}
+	replay()
+	s.wantStock(saleID, stock{available: 8, held: 1, paid: 1})
+	s.refund(anns.ID).want(200)
+	replay()
+	ann.wantStatus(anns.ID, "refunded")
+	s.wantStock(saleID, stock{available: 9, held: 1})
 }
 
-// A path is good for one buyer in one sale until it ends, and no other path is.
-func TestHole33_PathsOfOthers(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	one, two := s.createSale(nil).ID, s.createSale(nil).ID
-	five, four, fiftyThree := s.buyer("5"), s.buyer("4"), s.buyer("53")
-	good := five.path(one)
-	now := time.Now()
-	issue := func(at time.Time, secret, user, saleID string) string {
-		path, _ := auth.NewPaths([]byte(secret), func() time.Time { return at }).Issue(user, saleID, time.Minute)
-		return path
-	}
-	flip := func(i int) string {
-		digit := byte('0')
-		if good[i] == digit {
-			digit = '1'
-		}
-		return good[:i] + string(digit) + good[i+1:]
-	}
-	forged := map[string]string{
-		"of the other sale":             five.path(two),
-		"of another buyer":              four.path(one),
-		"of both others":                four.path(two),
-		"of user and sale run together": issue(now, testSecret, "5"+one[:1], one[1:]),
-		"expired":                       issue(now.Add(-2*time.Minute), testSecret, "5", one),
-		"of another secret":             issue(now, strings.Repeat("s", 32), "5", one),
-		"with a later expiry":           "7fffffff" + good[8:],
-		"with a digit more":             good + "0",
-		"with a digit less":             good[:31],
-		"in capitals":                   strings.ToUpper(good),
-		"all zeros":                     strings.Repeat("0", 32),
-		"no hex":                        strings.Repeat("g", 32),
-		"the word path":                 "path",
-	}
-	for i := range good {
-		forged[fmt.Sprint("with digit ", i, " changed")] = flip(i)
-	}
-	before := s.balanced(one)
-	for name, path := range forged {
-		t.Run(name, func(t *testing.T) {
-			five.in(t).call("POST", "/api/v1/sales/"+one+"/"+path+"/orders", fields{"quantity": 1}).refused(403, "bad_path")
-		})
-	}
-	t.Run("in another buyer's hands", func(t *testing.T) {
-		for _, c := range []*client{four, fiftyThree, s.operator(), s.buyer("05"), s.buyer("5.")} {
-			c.in(t).call("POST", "/api/v1/sales/"+one+"/"+good+"/orders", fields{"quantity": 1}).refused(403, "bad_path")
-		}
-	})
-	if after := s.balanced(one); !sameBooks(after, before) {
-		t.Errorf("books %+v became %+v", before, after)
-	}
-	if again := five.path(one); again[8:] == five.path(two)[8:] || len(again) != 32 {
-		t.Errorf("paths %s and %s", again, five.path(two))
-	}
-	five.call("POST", "/api/v1/sales/"+one+"/"+good+"/orders", fields{"quantity": 1}).want(201)
-}
-
-// The server judges the sale's time and state itself, for buyers who have a good path from whenever.
+// The server judges a sale's time and state itself, for buyers who have a good path. It shows the same state to everybody.
+// TestRefusalOrder of the package strategy has each pair of refusals for each strategy.
 func TestHole34_OutsideOfTheSale(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "local", "optimistic", "pessimistic", "mutex", "naive"} {
-		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
-			now, hour := time.Now(), time.Hour
-			tests := map[string]struct {
-				starts, ends time.Time
-				then         func(id string)
-				want         string
-			}{
-				"before the start":     {now.Add(hour), now.Add(2 * hour), nil, "not_started"},
-				"paused before it":     {now.Add(hour), now.Add(2 * hour), func(id string) { s.setStatus(id, "pause") }, "not_started"},
-				"closed before it":     {now.Add(hour), now.Add(2 * hour), func(id string) { s.setStatus(id, "close") }, "ended"},
-				"paused":               {now.Add(-hour), now.Add(hour), func(id string) { s.setStatus(id, "pause") }, "paused"},
-				"closed":               {now.Add(-hour), now.Add(hour), func(id string) { s.setStatus(id, "close") }, "ended"},
-				"paused, then closed":  {now.Add(-hour), now.Add(hour), func(id string) { s.setStatus(id, "pause"); s.setStatus(id, "close") }, "ended"},
-				"the end moved here":   {now.Add(-hour), now.Add(hour), func(id string) { s.patchSale(id, fields{"ends_at": now.Add(-time.Minute)}) }, "ended"},
-				"the start moved away": {now.Add(-hour), now.Add(hour), func(id string) { s.patchSale(id, fields{"starts_at": now.Add(hour / 2)}) }, "not_started"},
-				"over while paused": {now.Add(-hour), now.Add(hour), func(id string) {
-					s.setStatus(id, "pause")
-					s.patchSale(id, fields{"ends_at": now.Add(-time.Minute)})
-				}, "ended"},
+	eachStrategy(t, func(t *testing.T, s *server) {
+		now, hour := time.Now(), time.Hour
+		set := func(actions ...string) func(string) {
+			return func(id string) {
+				for _, action := range actions {
+					s.setStatus(id, action)
+				}
 			}
-			for name, tc := range tests {
-				t.Run(name, func(t *testing.T) {
-					s := s.in(t)
-					made := s.createSale(fields{"starts_at": tc.starts, "ends_at": tc.ends})
-					if tc.then != nil {
-						tc.then(made.ID)
-					}
-					ann := s.buyer("ann")
-					ann.purchase(made.ID, 1).refused(409, tc.want)
-					ann.purchase(made.ID, 1, "Idempotency-Key", "k").refused(409, tc.want)
-					ann.call("POST", "/api/v1/sales/"+made.ID+"/path", nil).refused(409, tc.want)
-					if books := s.sums(made.ID); books.Held != 0 || books.Available != 10 {
-						t.Errorf("books %+v", books)
-					}
-				})
-			}
-			t.Run("a pause ends in mid-rush", func(t *testing.T) {
+		}
+		past := fields{"ends_at": now.Add(-time.Minute)}
+		for name, tc := range map[string]struct {
+			opens time.Duration // from now on
+			then  func(id string)
+			state string
+			code  string // of the refusal; empty: the sale sells
+		}{
+			"open": {-hour, set(), "open", ""},
+			"resumed": {-hour, func(id string) {
+				s.setStatus(id, "pause")
+				s.buyer("ann").purchase(id, 1).refused(409, "paused")
+				s.setStatus(id, "resume")
+			}, "open", ""},
+			"before the start":    {hour, set(), "upcoming", "not_started"},
+			"paused before it":    {hour, set("pause"), "upcoming", "not_started"},
+			"closed before it":    {hour, set("close"), "ended", "ended"},
+			"paused":              {-hour, set("pause"), "paused", "paused"},
+			"paused twice":        {-hour, set("pause", "pause"), "paused", "paused"},
+			"closed":              {-hour, set("close"), "ended", "ended"},
+			"paused, then closed": {-hour, set("pause", "close", "close"), "ended", "ended"},
+			"the end moved":       {-hour, func(id string) { s.patchSale(id, past) }, "ended", "ended"},
+			"the start moved away": {
+				-hour, func(id string) { s.patchSale(id, fields{"starts_at": now.Add(hour / 2)}) }, "upcoming",
+				"not_started",
+			},
+			"over while paused": {-hour, func(id string) { s.setStatus(id, "pause"); s.patchSale(id, past) }, "ended", "ended"},
+			"sold out":          {-hour, func(id string) { s.buyer("ben").buy(id, 2) }, "sold_out", "sold_out"},
+			"sold out, paused":  {-hour, func(id string) { s.buyer("ben").buy(id, 2); s.setStatus(id, "pause") }, "paused", "paused"},
+			"sold out, closed":  {-hour, func(id string) { s.buyer("ben").buy(id, 2); s.setStatus(id, "close") }, "ended", "ended"},
+		} {
+			t.Run(name, func(t *testing.T) {
 				s := s.in(t)
-				saleID := s.createSale(nil).ID
-				s.setStatus(saleID, "pause")
-				s.buyer("ann").purchase(saleID, 1).refused(409, "paused")
-				s.setStatus(saleID, "resume")
-				s.buyer("ann").buy(saleID, 1)
+				made := s.createSale(fields{"quota": 2, "starts_at": now.Add(tc.opens), "ends_at": now.Add(tc.opens + 2*hour)})
+				tc.then(made.ID)
+				s.eventually("the sale is "+tc.state, func() bool { return s.sale(made.ID).State == tc.state })
+				s.anyone().get("/api/v1/sales").contains(made.ID)
+				ann := s.buyer("ann")
+				if tc.code == "" {
+					ann.buy(made.ID, 2)
+					return
+				}
+				before := s.balanced(made.ID)
+				ann.purchase(made.ID, 1).refused(409, tc.code)
+				ann.purchase(made.ID, 1, "Idempotency-Key", "k").refused(409, tc.code)
+				if tc.code != "sold_out" {
+					ann.call("POST", "/api/v1/sales/"+made.ID+"/path", nil).refused(409, tc.code)
+				}
+				s.wantBooks(made.ID, before)
 			})
-		})
-	}
+		}
+	}, "redis", "pessimistic", "mutex")
 }
 
 func TestHole35_TenAtOnceOfOneBuyer(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "redis", "local", "optimistic", "pessimistic", "mutex", "naive"} {
-		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
-			saleID := s.createSale(fields{"limit_per_user": 1}).ID
-			ann := s.buyer("ann")
-			url := "/api/v1/sales/" + saleID + "/" + ann.path(saleID) + "/orders"
-			var got tally
-			together(10, func(int) { got.add(ann.try(t.Context(), "POST", url, fields{"quantity": 1})) })
-			got.want(t, map[string]int{"201": 1, "409 limit_reached": 9})
-
-			var keyed tally
-			ben := s.buyer("ben")
-			url = "/api/v1/sales/" + saleID + "/" + ben.path(saleID) + "/orders"
-			together(10, func(int) { keyed.add(ben.try(t.Context(), "POST", url, fields{"quantity": 1}, "Idempotency-Key", "k")) })
-			keyed.want(t, map[string]int{"201": 10}) // one order, told ten times
-			if books := s.sums(saleID); books.Held != 2 || books.Orders["pending"] != 2 {
-				t.Errorf("books %+v", books)
-			}
-		})
-	}
+	eachStrategy(t, func(t *testing.T, s *server) {
+		saleID := s.createSale(fields{"limit_per_user": 1}).ID
+		buyTogether(saleID, 10, func(int) *client { return s.buyer("ann") }).want(t, map[string]int{"201": 1, "409 limit_reached": 9})
+		same := buyTogether(saleID, 10, func(int) *client { return s.buyer("ben") }, "Idempotency-Key", "k")
+		same.want(t, map[string]int{"201": 10}) // one order in ten answers
+		if books := s.wantStock(saleID, stock{available: 8, held: 2}); books.Orders["pending"] != 2 {
+			t.Errorf("orders %v", books.Orders)
+		}
+	})
 }
 
 func TestHole36_CancelThenBuyAgain(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "optimistic", "pessimistic", "mutex", "naive"} {
-		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
-			saleID := s.createSale(fields{"quota": 1, "limit_per_user": 1}).ID
-			ann := s.buyer("ann")
-			seen := map[string]bool{}
-			for range 5 {
-				made := ann.buy(saleID, 1)
-				if seen[made.ID] {
-					t.Fatalf("order %s a second time", made.ID)
-				}
-				seen[made.ID] = true
-				ann.cancel(made.ID)
-				ann.call("DELETE", "/api/v1/orders/"+made.ID, nil).refused(409, "not_cancellable")
-			}
-			s.buyer("ben").buy(saleID, 1) // the unit came back once each time
-			ann.purchase(saleID, 1).refused(409, "sold_out")
-			if books := s.sums(saleID); books.Held != 1 || books.Available != 0 || books.Orders["cancelled"] != 5 {
-				t.Errorf("books %+v", books)
-			}
-		})
-	}
-}
-
-// Whoever is not a trusted proxy may say in X-Forwarded-For what it likes.
-func TestHole38_ForgedAddresses(t *testing.T) {
-	t.Parallel()
-	const limit = 20
-	t.Run("from a stranger", func(t *testing.T) {
-		s := start(t, func(c *config.Settings) { c.IPRate, c.OpsAddr = limit, "127.0.0.1:0" })
-		var got tally
-		began := time.Now()
-		for i := range 1000 {
-			forged := fmt.Sprintf("10.%d.%d.1", i/250, i%250)
-			got.add(s.anyone().try(t.Context(), "GET", "/api/v1/time", nil, "X-Forwarded-For", forged, "X-Real-IP", forged, "Forwarded", "for="+forged, "CF-Connecting-IP", forged))
-		}
-		most := limit + int(time.Since(began).Seconds()*limit) + 1
-		if got.counts["200"] > most || got.counts["200"]+got.counts["429 rate_limited"] != 1000 {
-			t.Errorf("%v, want at most %d let through", got.counts, most)
-		}
-		s.anyone().at("127.0.0.77").call("GET", "/api/v1/time", nil).want(200) // others are served
-		if figures := s.anyone().call("GET", s.app.OpsURL()+"/metrics", nil).want(200); len(figures.body) > 64<<10 {
-			t.Errorf("the figures have grown to %d bytes", len(figures.body))
-		}
-	})
-	t.Run("through a trusted proxy", func(t *testing.T) {
-		s := start(t, func(c *config.Settings) { c.IPRate, c.TrustedProxies = limit, []string{"127.0.0.0/8"} })
-		var got tally
-		began := time.Now()
-		for i := range 300 { // the proxy has put the true address behind what the client said
-			got.add(s.anyone().try(t.Context(), "GET", "/api/v1/time", nil, "X-Forwarded-For", fmt.Sprintf("10.0.%d.%d, 192.0.2.7", i/250, i%250)))
-		}
-		if most := limit + int(time.Since(began).Seconds()*limit) + 1; got.counts["200"] > most {
-			t.Errorf("%v, want at most %d let through", got.counts, most)
-		}
-		s.anyone().call("GET", "/api/v1/time", nil, "X-Forwarded-For", "192.0.2.8").want(200)
-	})
-}
-
-// What is someone else's can't be told from what is not there: the same bytes but for the request's id.
-func TestHole43_GuessedIDs(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	saleID := s.createSale(nil).ID
-	ann, ben := s.buyer("ann"), s.buyer("ben")
-	pending, paidOrder, cancelled := ann.buy(saleID, 1).ID, ann.buy(saleID, 1).ID, ""
-	ann.pay(paidOrder)
-	s.patchSale(saleID, fields{"limit_per_user": 5})
-	cancelled = ann.buy(saleID, 1).ID
-	ann.cancel(cancelled)
-	bens := ben.buy(saleID, 1).ID
-	before := s.balanced(saleID)
-
-	absent := strings.Repeat("A", 48)
-	guesses := map[string]string{
-		"another's pending order": pending, "another's paid order": paidOrder, "another's cancelled order": cancelled,
-		"one letter off one's own": bens[:47] + otherLetter(bens[47]), "one's own, of another sale": strings.Repeat("A", 16) + bens[16:],
-		"another's with one's own tag": pending[:32] + bens[32:], "one's own with another's tag": bens[:32] + pending[32:],
-		"too short": bens[:47], "a sale's": saleID,
-	}
-	for _, r := range []struct{ method, tail string }{{"GET", ""}, {"DELETE", ""}, {"POST", "/payments"}} {
-		ask := func(t *testing.T, id string) string {
-			a := ben.in(t).call(r.method, "/api/v1/orders/"+id+r.tail, nil, "X-Request-ID", "same")
-			a.refused(404, "not_found")
-			header := a.header.Clone()
-			header.Del("Date")
-			return fmt.Sprint(header, string(a.body))
-		}
-		want := ask(t, absent)
-		for name, id := range guesses {
-			t.Run(r.method+r.tail+" "+name, func(t *testing.T) {
-				if got := ask(t, id); got != want {
-					t.Errorf("got  %s\nwant %s", got, want)
-				}
-			})
-		}
-	}
-	if after := s.balanced(saleID); !sameBooks(after, before) {
-		t.Errorf("books %+v became %+v", before, after)
-	}
-	t.Run("ids tell nothing of their number", func(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, s *server) {
+		saleID := s.createSale(fields{"quota": 1, "limit_per_user": 1}).ID
+		ann := s.buyer("ann")
 		seen := map[string]bool{}
-		for range 20 {
-			id := s.in(t).createSale(nil).ID
-			if seen[id[:4]] {
-				t.Errorf("two sales of twenty begin with %s", id[:4])
+		for range 5 {
+			made := ann.buy(saleID, 1)
+			if seen[made.ID] {
+				t.Fatalf("order %s a second time", made.ID)
 			}
-			seen[id[:4]] = true
+			seen[made.ID] = true
+			ann.cancel(made.ID)
+			ann.call("DELETE", "/api/v1/orders/"+made.ID, nil).refused(409, "not_cancellable")
+		}
+		s.buyer("ben").buy(saleID, 1) // each cancel gave the unit back once
+		ann.purchase(saleID, 1).refused(409, "sold_out")
+		if books := s.wantStock(saleID, stock{held: 1}); books.Orders["cancelled"] != 5 || books.Drift != 0 {
+			t.Errorf("books %+v", books)
 		}
 	})
 }
 
-func otherLetter(b byte) string {
-	if b == 'A' {
-		return "B"
-	}
-	return "A"
-}
-
-// Buyers who take everything and never pay: the units come back by themselves, and others buy them.
-func TestHole44_BuyersWhoNeverPay(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range []string{"hybrid", "local", "optimistic", "pessimistic", "mutex"} {
-		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
-			const quota = 15
-			saleID := s.createSale(fields{"quota": quota, "limit_per_user": 1}).ID
-			bots, paths := make([]*client, quota), make([]string, quota)
-			for i := range bots {
-				bots[i] = s.buyer(fmt.Sprint("bot", i))
-				paths[i] = bots[i].path(saleID)
-			}
-			var got tally
-			together(quota, func(i int) {
-				got.add(bots[i].try(t.Context(), "POST", "/api/v1/sales/"+saleID+"/"+paths[i]+"/orders", fields{"quantity": 1}))
-			})
-			got.want(t, map[string]int{"201": quota})
-			s.buyer("ann").purchase(saleID, 1).refused(409, "sold_out")
-
-			// Ten minutes later, and past the grace:
-			s.exec("UPDATE orders SET expires_at_ms = created_at_ms - 100000000 WHERE sale_id = ?", saleID)
-			// Each asks until it has one, as a page does that shows the stock; and then it pays.
-			for i := range quota {
-				c := s.buyer(fmt.Sprint("u", i))
-				var made order
-				s.eventually("a unit for "+c.user, func() bool {
-					a := c.purchase(saleID, 1)
-					if a.status == http.StatusCreated {
-						a.read(&made)
-					}
-					return a.status == http.StatusCreated
-				})
-				c.pay(made.ID)
-			}
-			books := s.sums(saleID)
-			if books.Paid != quota || books.Held != 0 || books.Available != 0 || books.Orders["expired"] != quota {
-				t.Errorf("books %+v", books)
-			}
-			s.buyer("ann").purchase(saleID, 1).refused(409, "sold_out")
-		})
-	}
-}
-
-// One buyer with many addresses is held by the limit of the buyer, one address with many buyers by that of the
-// address.
-func TestHole45_ManyAddressesManyBuyers(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range []string{"hybrid", "optimistic"} {
-		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) {
-				c.Strategy, c.UserRequests, c.UserWindow, c.IPRate = strategy, 3, time.Hour, 8
-			})
-			saleID := s.createSale(fields{"limit_per_user": 20, "quota": 200}).ID
-			ann := s.buyer("ann")
-			url := func(c *client) string { return "/api/v1/sales/" + saleID + "/" + c.forgedPath(saleID) + "/orders" }
-			var got tally
-			for i := range 20 {
-				got.add(ann.at(fmt.Sprint("127.0.1.", i+1)).try(t.Context(), "POST", url(ann), fields{"quantity": 1}))
-			}
-			got.want(t, map[string]int{"201": 3, "429 too_frequent": 17})
-
-			var crowd tally
-			began := time.Now()
-			for i := range 100 {
-				c := s.buyer(fmt.Sprint("u", i))
-				c.from = ann.at("127.0.2.1").from
-				crowd.add(c.try(t.Context(), "POST", url(c), fields{"quantity": 1}))
-			}
-			most := 8 + int(time.Since(began).Seconds()*8) + 1
-			if crowd.counts["201"] > most || crowd.counts["201"] < 8 || crowd.counts["201"]+crowd.counts["429 rate_limited"] != 100 {
-				t.Errorf("%v from one address, want 8 to %d served", crowd.counts, most)
-			}
-			// In another sale Ann's count is another; and in time she may ask again.
-			other := s.operator().at("127.0.3.1").createSale(nil)
-			ann.at("127.0.3.2").purchase(other.ID, 1).want(201)
-		})
-	}
-}
-
-// Hole 45, the window of time: the count ends with it.
+// A buyer's count of requests ends with its window.
 func TestHole45_WindowEnds(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *config.Settings) { c.UserRequests, c.UserWindow = 2, time.Second })
 	saleID := s.createSale(fields{"limit_per_user": 100, "quota": 100}).ID
 	ann := s.buyer("ann")
 	var statuses []int
-	for len(statuses) < 3 || statuses[len(statuses)-1] == http.StatusCreated {
+	for !slices.Contains(statuses, http.StatusTooManyRequests) && len(statuses) < 100 {
 		a := ann.purchase(saleID, 1)
 		statuses = append(statuses, a.status)
 		if a.status == http.StatusTooManyRequests && a.header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After: %s", a.header.Get("Retry-After"))
 		}
-		if len(statuses) > 99 {
-			t.Fatalf("never too frequent: %v", statuses)
-		}
 	}
-	if !slices.Contains(statuses, http.StatusCreated) || statuses[len(statuses)-1] != http.StatusTooManyRequests {
+	if last := len(statuses) - 1; last < 2 || statuses[last] != http.StatusTooManyRequests || statuses[0] != http.StatusCreated {
 		t.Errorf("statuses %v", statuses)
 	}
 	s.eventually("the window ends", func() bool { return ann.purchase(saleID, 1).status == http.StatusCreated })
 }
 
-// Hole 60: after the limit of a sale was lowered a repeated key still gets the order that it had.
+// After the limit of a sale was lowered, a repeated key still gets its order.
 func TestHole60_LimitLowered(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"hybrid", "redis", "local", "optimistic", "pessimistic", "mutex", "naive"} {
-		t.Run(strategy, func(t *testing.T) {
-			s := start(t, func(c *config.Settings) { c.Strategy, c.AllowOversell = strategy, true })
-			saleID := s.createSale(fields{"quota": 9, "limit_per_user": 3}).ID
-			ann := s.buyer("ann")
-			var made, again order
-			ann.purchase(saleID, 3, "Idempotency-Key", "k").want(201).read(&made)
-			s.patchSale(saleID, fields{"limit_per_user": 1})
-			ann.purchase(saleID, 3, "Idempotency-Key", "k").want(201).read(&again)
-			if again.ID != made.ID || again.Quantity != 3 {
-				t.Errorf("%+v became %+v", made, again)
-			}
-			ann.purchase(saleID, 2, "Idempotency-Key", "k").refused(422, "idempotency_mismatch")
-			ann.purchase(saleID, 3, "Idempotency-Key", "new").refused(400, "bad_request")
-			ann.purchase(saleID, 3).refused(400, "bad_request")
-			s.buyer("ben").purchase(saleID, 2, "Idempotency-Key", "k").refused(400, "bad_request")
-			if books := s.sums(saleID); books.Held != 3 {
-				t.Errorf("books %+v", books)
-			}
-		})
-	}
+	eachStrategy(t, func(t *testing.T, s *server) {
+		saleID := s.createSale(fields{"quota": 9, "limit_per_user": 3}).ID
+		ann := s.buyer("ann")
+		made := ann.purchased(201, saleID, 3, "Idempotency-Key", "k")
+		s.patchSale(saleID, fields{"limit_per_user": 1})
+		if again := ann.purchased(201, saleID, 3, "Idempotency-Key", "k"); again.ID != made.ID || again.Quantity != 3 {
+			t.Errorf("%+v became %+v", made, again)
+		}
+		ann.purchase(saleID, 2, "Idempotency-Key", "k").refused(422, "idempotency_mismatch")
+		ann.purchase(saleID, 3, "Idempotency-Key", "new").refused(400, "bad_request")
+		ann.purchase(saleID, 3).refused(400, "bad_request")
+		s.buyer("ben").purchase(saleID, 2, "Idempotency-Key", "k").refused(400, "bad_request")
+		s.wantStock(saleID, stock{available: 6, held: 3})
+	})
 }

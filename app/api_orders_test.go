@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,420 +12,294 @@ import (
 	"flashsale/internal/config"
 )
 
-const (
-	patient   = 10 * time.Second
-	impatient = 10 * time.Millisecond
-)
-
-// Who waits how long for the order: the setting says it, and Prefer says otherwise.
+// The setting says how long a purchase waits for its order, and the header Prefer overrides the setting. TestParsePrefer of
+// the package handler has more headers.
 func TestWaitingForTheOrder(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		ack    string
-		wait   time.Duration // the server's own
-		prefer string
-		slow   bool // the database takes no writes meanwhile
-		want   int
+	const patient, impatient = 10 * time.Second, 10 * time.Millisecond
+	for _, server := range []struct {
+		ack   string
+		wait  time.Duration
+		cases map[string]int // the status by the value of Prefer, after "slow" if the database takes no writes meanwhile
 	}{
-		"confirmed":                        {ack: "confirmed", wait: patient, want: 201},
-		"confirmed, too slow":              {ack: "confirmed", wait: impatient, slow: true, want: 202},
-		"queued":                           {ack: "queued", wait: patient, slow: true, want: 202},
-		"the buyer won't wait":             {ack: "confirmed", wait: patient, prefer: "respond-async", slow: true, want: 202},
-		"the buyer waits no second":        {ack: "confirmed", wait: patient, prefer: "wait=0", slow: true, want: 202},
-		"the buyer waits one second":       {ack: "confirmed", wait: patient, prefer: "wait=1", slow: true, want: 202},
-		"the buyer waits although queued":  {ack: "queued", wait: impatient, prefer: "wait=9", want: 201},
-		"waiting goes before not waiting":  {ack: "queued", wait: impatient, prefer: "respond-async, wait=9", want: 201},
-		"in capitals, with other wishes":   {ack: "queued", wait: impatient, prefer: "handling=lenient, WAIT=9", want: 201},
-		"a wish that nobody knows":         {ack: "confirmed", wait: patient, prefer: "handling=lenient", want: 201},
-		"the buyer's wait is not a number": {ack: "confirmed", wait: patient, prefer: "wait=long", want: 400},
-		"the buyer's wait is negative":     {ack: "confirmed", wait: patient, prefer: "wait=-1", want: 400},
-		"the buyer's wait is a fraction":   {ack: "confirmed", wait: patient, prefer: "wait=0.5", want: 400},
-	}
-	type kind struct {
-		ack  string
-		wait time.Duration
-	}
-	servers := map[kind]*server{}
-	for _, tc := range tests {
-		if k := (kind{tc.ack, tc.wait}); servers[k] == nil {
-			servers[k] = start(t, func(c *config.Settings) { c.Ack, c.AckWait = k.ack, k.wait })
-		}
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := servers[kind{tc.ack, tc.wait}].in(t)
-			saleID := s.createSale(nil).ID
-			letGo := func() {}
-			if tc.slow {
-				letGo = s.hold()
-			}
-			ann := s.buyer("ann")
-			if tc.prefer != "" {
-				ann = ann.with("Prefer", tc.prefer)
-			}
-			a := ann.purchase(saleID, 2, "Idempotency-Key", "k")
-			if tc.want == 400 {
-				a.refused(400, "bad_request")
-				return
-			}
-			// On a machine with much else to do the gate may be too slow for once: the buyer asks again, as told.
-			first := true
-			s.eventually("an answer", func() bool {
-				if a.status == 503 {
-					a, first = ann.purchase(saleID, 2, "Idempotency-Key", "k"), false
+		{"confirmed", patient, map[string]int{
+			"": 201, "handling=lenient": 201, "slow respond-async": 202, "slow wait=0": 202, "slow wait=1": 202, "wait=long": 400,
+			"wait=-1": 400,
+		}},
+		{"confirmed", impatient, map[string]int{"slow": 202}},
+		{"queued", patient, map[string]int{"slow": 202}},
+		{"queued", impatient, map[string]int{"wait=9": 201, "respond-async, wait=9": 201, "handling=lenient, WAIT=9": 201}},
+	} {
+		s := start(t, func(c *config.Settings) { c.Ack, c.AckWait = server.ack, server.wait })
+		for prefer, want := range server.cases {
+			t.Run(fmt.Sprintf("%s %v %q", server.ack, server.wait, prefer), func(t *testing.T) {
+				s := s.in(t)
+				saleID := s.createSale(nil).ID
+				letGo := func() {}
+				prefer, slow := strings.CutPrefix(prefer, "slow")
+				if slow {
+					letGo = s.hold()
 				}
-				return a.status != 503
+				ann := s.buyer("ann")
+				if prefer = strings.TrimSpace(prefer); prefer != "" {
+					ann = ann.with("Prefer", prefer)
+				}
+				a := ann.purchase(saleID, 2, "Idempotency-Key", "k")
+				if want == 400 {
+					a.refused(400, "bad_request")
+					return
+				}
+				// On a busy machine the gate may answer too late: the buyer asks again, as the 503 says.
+				first := true
+				s.eventually("an answer", func() bool {
+					if a.status == 503 {
+						a, first = ann.purchase(saleID, 2, "Idempotency-Key", "k"), false
+					}
+					return a.status != 503
+				})
+				var made order
+				a.want(want).read(&made)
+				if location := a.header.Get("Location"); location != "/api/v1/orders/"+made.ID {
+					t.Errorf("Location: %s", location)
+				}
+				if want == 202 && (made.Status != "queued" || a.header.Get("Retry-After") != "1" || first && a.replayed()) {
+					t.Errorf("%s with %v", a.body, a.header)
+				}
+				if slow { // the order has no row: only the gate knows it
+					if queued := ann.order(made.ID); queued.Status != "queued" || queued.Quantity != 2 || queued.AmountCents != 1980 {
+						t.Errorf("the queued order is %+v", queued)
+					}
+				}
+				letGo()
+				if pending := ann.becomes(made.ID, "pending"); pending.Quantity != 2 || pending.AmountCents != 1980 ||
+					pending.ExpiresAt == nil {
+					t.Errorf("the order is %+v", pending)
+				}
 			})
-			var made order
-			a.want(tc.want).read(&made)
-			if want := "/api/v1/orders/" + made.ID; a.header.Get("Location") != want {
-				t.Errorf("Location: %s, want %s", a.header.Get("Location"), want)
-			}
-			if tc.want == 202 {
-				if made.Status != "queued" || a.header.Get("Retry-After") != "1" {
-					t.Errorf("%s, Retry-After %q", a.body, a.header.Get("Retry-After"))
-				}
-				if first && a.header.Get("Idempotent-Replayed") != "" {
-					t.Error("a first answer says that it is a repeat")
-				}
-			}
-			if tc.slow {
-				// Without its row the order is known by the gate alone.
-				if queued := ann.order(made.ID); queued.Status != "queued" || queued.Quantity != 2 || queued.AmountCents != 1980 {
-					t.Errorf("%+v", queued)
-				}
-			}
-			letGo()
-			if pending := ann.becomes(made.ID, "pending"); pending.Quantity != 2 || pending.AmountCents != 1980 || pending.ExpiresAt == nil {
-				t.Errorf("%+v", pending)
-			}
-		})
+		}
 	}
 }
 
-// A wait that is longer than the server's own ends with the order, not with the time.
-func TestPreferWaitOutlastsTheServersOwn(t *testing.T) {
+// A buyer's wait may be longer than the server's own, and ends with the order. The order of a buyer who leaves meanwhile is
+// the order of the same key later.
+func TestWaitEndsWithTheOrder(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *config.Settings) { c.AckWait = time.Millisecond })
 	saleID := s.createSale(nil).ID
+	ann, ben := s.buyer("ann").with("Prefer", "wait=10"), s.buyer("ben").with("Prefer", "wait=10")
 	letGo := s.hold()
-	got := make(chan *answer, 1)
-	ann := s.buyer("ann").with("Prefer", "wait=10")
-	path := ann.path(saleID)
+	answers, errs := make(chan *answer, 1), make(chan error, 1)
 	go func() {
-		defer close(got)
-		if a, err := ann.try(t.Context(), "POST", "/api/v1/sales/"+saleID+"/"+path+"/orders", fields{"quantity": 1}); err == nil {
-			got <- a
+		defer close(answers)
+		if a, err := ann.tryPurchase(saleID); err == nil {
+			answers <- a
 		}
 	}()
-	s.eventually("the attempt is queued", func() bool { return s.audit(saleID).Gate.Inflight == 1 })
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		_, err := ben.try(ctx, "POST", ben.orderURL(saleID), fields{"quantity": 1}, "Idempotency-Key", "k")
+		errs <- err
+	}()
+	s.eventually("both attempts are queued", func() bool { return s.audit(saleID).Gate.Inflight == 2 })
+	leave()
+	if err := <-errs; err == nil {
+		t.Error("Ben got an answer although he left")
+	}
 	letGo()
-	a, ok := <-got
+	a, ok := <-answers
 	if !ok {
-		t.Fatal("no answer")
+		t.Fatal("Ann got no answer")
 	}
-	var made order
-	a.want(http.StatusCreated).read(&made)
-	if made.Status != "pending" {
-		t.Errorf("%+v", made)
+	a.want(http.StatusCreated).contains(`"status":"pending"`)
+	if again := ben.purchase(saleID, 1, "Idempotency-Key", "k").want(201); !again.replayed() {
+		t.Errorf("%s is not the order of Ben's first request", again.body)
 	}
+	s.wantStock(saleID, stock{available: 8, held: 2})
 }
 
+// A request under the key of an earlier one gets the order of the earlier one. A key belongs to one user and one sale.
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	key := func(k string) []string { return []string{"Idempotency-Key", k} }
-	tests := map[string]func(t *testing.T, s *server, saleID string){
-		"the same request again": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
+	for name, run := range map[string]func(s *server, ann *client, saleID string){
+		"the same request again": func(s *server, ann *client, saleID string) {
 			var one, two order
-			first := ann.purchase(saleID, 1, key("k")...)
+			first, again := ann.purchase(saleID, 1, key("k")...), ann.purchase(saleID, 1, key("k")...)
 			first.want(201).read(&one)
-			again := ann.purchase(saleID, 1, key("k")...)
 			again.want(201).read(&two)
-			if one.ID != two.ID || first.header.Get("Idempotent-Replayed") != "" || again.header.Get("Idempotent-Replayed") != "true" ||
-				again.header.Get("Location") != first.header.Get("Location") {
-				t.Errorf("%s, then %s %v", first.body, again.body, again.header)
+			if one.ID != two.ID || first.replayed() || !again.replayed() || again.header.Get("Location") != first.header.Get("Location") {
+				s.t.Errorf("%s, then %s %v", first.body, again.body, again.header)
 			}
-			if held := s.balanced(saleID).Held; held != 1 {
-				t.Errorf("%d units held", held)
+			spaced := ann.call("POST", ann.orderURL(saleID), " {\n\t\"quantity\" : 1 } ", key("k")...).want(201)
+			if spaced.text("id") != one.ID {
+				s.t.Error("white space in the body made a new order")
 			}
+			ann.purchase(saleID, 2, key("k")...).refused(422, "idempotency_mismatch")
+			s.wantStock(saleID, stock{available: 9, held: 1})
 		},
-		"again while it is queued": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
+		"again while the order is queued": func(s *server, ann *client, saleID string) {
 			letGo := s.hold()
-			var one, two, three order
 			hasty := ann.with("Prefer", "respond-async")
-			hasty.purchase(saleID, 1, key("k")...).want(202).read(&one)
-			again := hasty.purchase(saleID, 1, key("k")...)
-			again.want(202).read(&two)
+			one := hasty.purchased(202, saleID, 1, key("k")...)
+			again := hasty.purchase(saleID, 1, key("k")...).want(202)
 			hasty.purchase(saleID, 2, key("k")...).refused(422, "idempotency_mismatch")
 			letGo()
 			ann.becomes(one.ID, "pending")
-			ann.purchase(saleID, 1, key("k")...).want(201).read(&three)
-			if one.ID != two.ID || one.ID != three.ID || again.header.Get("Idempotent-Replayed") != "true" {
-				t.Errorf("orders %s, %s, %s", one.ID, two.ID, three.ID)
+			settled := ann.purchased(201, saleID, 1, key("k")...)
+			if again.text("id") != one.ID || settled.ID != one.ID || !again.replayed() {
+				s.t.Errorf("orders %s, %s, %s", one.ID, again.body, settled.ID)
 			}
-			if books := s.balanced(saleID); books.Held != 1 || books.Orders["pending"] != 1 {
-				t.Errorf("books %+v", books)
+			if books := s.wantStock(saleID, stock{available: 9, held: 1}); books.Orders["pending"] != 1 {
+				s.t.Errorf("orders %v", books.Orders)
 			}
 		},
-		"another body": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
+		"another user, sale or letter case": func(s *server, ann *client, saleID string) {
 			ann.purchase(saleID, 1, key("k")...).want(201)
-			ann.purchase(saleID, 2, key("k")...).refused(422, "idempotency_mismatch")
-			ann.purchase(saleID, 1, key("k")...).want(201)
-		},
-		"the same body in other words": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
-			var one, two order
-			ann.purchase(saleID, 1, key("k")...).want(201).read(&one)
-			ann.call("POST", "/api/v1/sales/"+saleID+"/"+ann.path(saleID)+"/orders", " {\n\t\"quantity\" : 1 } ", key("k")...).want(201).read(&two)
-			if one.ID != two.ID {
-				t.Errorf("white space made a new order")
+			for _, other := range []*answer{
+				s.buyer("ben").purchase(saleID, 2, key("k")...),
+				ann.purchase(s.createSale(nil).ID, 2, key("k")...),
+				ann.purchase(saleID, 1, key("K")...),
+			} {
+				if other.want(201).replayed() {
+					s.t.Errorf("%s repeats another order: %s", other.what, other.body)
+				}
 			}
 		},
-		"another user's key": func(t *testing.T, s *server, saleID string) {
-			var anns, bens order
-			s.buyer("ann").purchase(saleID, 1, key("k")...).want(201).read(&anns)
-			b := s.buyer("ben").purchase(saleID, 2, key("k")...)
-			b.want(201).read(&bens)
-			if anns.ID == bens.ID || b.header.Get("Idempotent-Replayed") != "" || bens.Quantity != 2 {
-				t.Errorf("%+v and %+v", anns, bens)
-			}
-		},
-		"the key in another sale": func(t *testing.T, s *server, saleID string) {
-			ann, other := s.buyer("ann"), s.createSale(nil).ID
-			ann.purchase(saleID, 1, key("k")...).want(201)
-			if b := ann.purchase(other, 2, key("k")...).want(201); b.header.Get("Idempotent-Replayed") != "" {
-				t.Error("a key reached over into another sale")
-			}
-		},
-		"keys that differ by case": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
-			ann.purchase(saleID, 1, key("k")...).want(201)
-			if b := ann.purchase(saleID, 1, key("K")...).want(201); b.header.Get("Idempotent-Replayed") != "" {
-				t.Error("k and K are one key")
-			}
-		},
-		"a refused key is judged anew": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
+		"a refused key is judged anew": func(s *server, ann *client, saleID string) {
 			s.setStatus(saleID, "pause")
 			ann.purchase(saleID, 1, key("k")...).refused(409, "paused")
 			s.setStatus(saleID, "resume")
-			if a := ann.purchase(saleID, 2, key("k")...).want(201); a.header.Get("Idempotent-Replayed") != "" {
-				t.Error("a refusal was replayed")
+			if a := ann.purchase(saleID, 2, key("k")...).want(201); a.replayed() {
+				s.t.Error("a refusal was replayed")
 			}
 		},
-		"sold out, then a unit comes back": func(t *testing.T, s *server, saleID string) {
-			small := s.createSale(fields{"quota": 1, "limit_per_user": 1}).ID
-			ann, ben := s.buyer("ann"), s.buyer("ben")
+		"sold out, then a unit comes back": func(s *server, ann *client, _ string) {
+			small, ben := s.createSale(fields{"quota": 1, "limit_per_user": 1}).ID, s.buyer("ben")
 			anns := ann.buy(small, 1)
 			ben.purchase(small, 1, key("k")...).refused(409, "sold_out")
 			ann.cancel(anns.ID)
 			ben.purchase(small, 1, key("k")...).want(201)
 		},
-		"after the sale's end": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
-			var one, two order
-			ann.purchase(saleID, 1, key("k")...).want(201).read(&one)
-			s.setStatus(saleID, "close")
-			ann.purchase(saleID, 1, key("k")...).want(201).read(&two)
-			ann.purchase(saleID, 1, key("k2")...).refused(409, "ended")
-			if one.ID != two.ID {
-				t.Errorf("%s, then %s", one.ID, two.ID)
-			}
-		},
-		"of a cancelled order": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
-			var one, two order
-			ann.purchase(saleID, 1, key("k")...).want(201).read(&one)
+		"after the cancel and the end of the sale": func(s *server, ann *client, saleID string) {
+			one := ann.purchased(201, saleID, 1, key("k")...)
 			ann.cancel(one.ID)
-			ann.purchase(saleID, 1, key("k")...).want(201).read(&two)
-			if two.ID != one.ID || two.Status != "cancelled" {
-				t.Errorf("%+v", two)
+			cancelled := ann.purchased(201, saleID, 1, key("k")...)
+			s.setStatus(saleID, "close")
+			ended := ann.purchased(201, saleID, 1, key("k")...)
+			ann.purchase(saleID, 1, key("k2")...).refused(409, "ended")
+			if cancelled.ID != one.ID || cancelled.Status != "cancelled" || ended.ID != one.ID {
+				s.t.Errorf("%+v, then %+v, then %+v", one, cancelled, ended)
 			}
-			if books := s.balanced(saleID); books.Held != 0 {
-				t.Errorf("books %+v", books)
-			}
+			s.wantStock(saleID, stock{available: 10})
 		},
-		"128 signs": func(t *testing.T, s *server, saleID string) {
-			s.buyer("ann").purchase(saleID, 1, key(strings.Repeat("~", 128))...).want(201)
-		},
-		"129 signs": func(t *testing.T, s *server, saleID string) {
-			s.buyer("ann").purchase(saleID, 1, key(strings.Repeat("k", 129))...).refused(400, "bad_request")
-		},
-		"a space within": func(t *testing.T, s *server, saleID string) {
-			s.buyer("ann").purchase(saleID, 1, key("a b")...).refused(400, "bad_request")
-		},
-		"not ASCII": func(t *testing.T, s *server, saleID string) {
-			s.buyer("ann").purchase(saleID, 1, key("clé")...).refused(400, "bad_request")
-		},
-		"none": func(t *testing.T, s *server, saleID string) {
-			ann := s.buyer("ann")
-			var one, two order
-			ann.purchase(saleID, 1).want(201).read(&one)
-			ann.purchase(saleID, 1).want(201).read(&two)
-			if one.ID == two.ID {
-				t.Error("two requests without a key are one order")
+		"the form of a key": func(s *server, ann *client, saleID string) {
+			ann.purchase(saleID, 1, key(strings.Repeat("~", 128))...).want(201)
+			for _, bad := range []string{strings.Repeat("k", 129), "a b", "clé"} {
+				ann.purchase(saleID, 1, key(bad)...).refused(400, "bad_request")
 			}
 		},
-	}
-	for name, run := range tests {
-		t.Run(name, func(t *testing.T) { run(t, s.in(t), s.in(t).createSale(nil).ID) })
+		"no key": func(s *server, ann *client, saleID string) {
+			if one, two := ann.purchased(201, saleID, 1), ann.purchased(201, saleID, 1); one.ID == two.ID {
+				s.t.Error("two requests without a key are one order")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			run(s, s.buyer("ann"), s.createSale(nil).ID)
+		})
 	}
 }
 
-// A buyer's list: the newest first, in pages, and nobody else's orders on any of them.
+// A buyer's list has the newest order first, comes in pages, and has nobody else's orders.
 func TestListOfOrders(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	saleID := s.createSale(fields{"quota": 100, "limit_per_user": 50}).ID
-	other := s.createSale(nil).ID
-	ann, ben := s.buyer("ann"), s.buyer("ben")
-	var made []string // the oldest first
+	s := usual(t)
+	saleID, other := s.createSale(fields{"quota": 100, "limit_per_user": 50}).ID, s.createSale(nil).ID
+	lister, another, nobody := s.buyer("lister"), s.buyer("another-lister"), s.buyer("lister-of-nothing")
+	var want []string
 	for i := range 7 {
 		in := saleID
 		if i == 3 {
 			in = other
 		}
-		made = append(made, ann.buy(in, 1).ID)
-		ben.buy(saleID, 1)
+		want = append(want, lister.buy(in, 1).ID)
+		another.buy(saleID, 1)
 	}
+	slices.Sort(want)
 	for _, limit := range []int{1, 2, 3, 6, 7, 8, 500} {
-		t.Run(fmt.Sprint("pages of ", limit), func(t *testing.T) {
-			ann := ann.in(t)
-			var got []string
-			times := []time.Time{}
-			for cursor, pages := "", 0; ; pages++ {
-				var page orders
-				ann.call("GET", fmt.Sprintf("/api/v1/orders?limit=%d&cursor=%s", limit, cursor), nil).want(200).read(&page)
-				if len(page.Orders) > limit || pages > 7 {
-					t.Fatalf("page %d has %d orders", pages, len(page.Orders))
-				}
-				for _, o := range page.Orders {
-					got, times = append(got, o.ID), append(times, *o.CreatedAt)
-				}
-				if cursor = page.NextCursor; cursor == "" {
-					break
-				}
+		list := pages[order](lister, "/api/v1/orders", "orders", limit)
+		var got []string
+		for i, o := range list {
+			if got = append(got, o.ID); i > 0 && o.CreatedAt.After(*list[i-1].CreatedAt) {
+				t.Errorf("pages of %d: not the newest first: %+v", limit, list)
 			}
-			if !slices.IsSortedFunc(times, func(a, b time.Time) int { return b.Compare(a) }) {
-				t.Errorf("not the newest first: %v", times)
-			}
-			slices.Sort(got)
-			if want := slices.Sorted(slices.Values(made)); !slices.Equal(got, want) {
-				t.Errorf("%d orders %v, want Ann's %v", len(got), got, want)
-			}
-		})
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("pages of %d: orders %v, want %v", limit, got, want)
+		}
 	}
-	t.Run("nothing bought", func(t *testing.T) {
-		a := s.in(t).buyer("carol").call("GET", "/api/v1/orders", nil).want(200)
-		if string(a.body) != `{"orders":[],"next_cursor":""}` {
-			t.Errorf("%s", a.body)
-		}
-	})
-	t.Run("another buyer's cursor shows nothing of theirs", func(t *testing.T) {
-		var page orders
-		ben.in(t).call("GET", "/api/v1/orders?limit=1", nil).want(200).read(&page)
-		var rest orders
-		s.in(t).buyer("carol").call("GET", "/api/v1/orders?limit=500&cursor="+page.NextCursor, nil).want(200).read(&rest)
-		if len(rest.Orders) != 0 {
-			t.Errorf("Carol sees %v", rest.Orders)
-		}
-	})
-	for name, query := range map[string]string{
-		"limit 0":            "limit=0",
-		"limit negative":     "limit=-1",
-		"limit above 500":    "limit=501",
-		"limit no number":    "limit=ten",
-		"limit overflow":     "limit=99999999999999999999",
-		"cursor no base64":   "cursor=%3F%3F",
-		"cursor of nothing":  "cursor=AAAA",
-		"cursor of SQL":      "cursor=" + "JyBPUiAxPTE7LS0",
-		"cursor no order id": "cursor=MS54", // 1.x
+	if a := nobody.get("/api/v1/orders"); string(a.body) != `{"orders":[],"next_cursor":""}` {
+		t.Errorf("who has bought nothing gets %s", a.body)
+	}
+	cursor := another.get("/api/v1/orders?limit=1").text("next_cursor")
+	if a := nobody.get("/api/v1/orders?limit=500&cursor=" + cursor); string(a.body) != `{"orders":[],"next_cursor":""}` {
+		t.Errorf("another buyer's cursor shows %s", a.body)
+	}
+	for _, query := range []string{
+		"limit=0", "limit=-1", "limit=501", "limit=ten", "limit=99999999999999999999", "cursor=%3F%3F", "cursor=AAAA",
+		"cursor=JyBPUiAxPTE7LS0",
+		"cursor=MS54", // 1.x
 	} {
-		t.Run(name, func(t *testing.T) {
-			ann.in(t).call("GET", "/api/v1/orders?"+query, nil).refused(400, "bad_request")
-		})
+		lister.call("GET", "/api/v1/orders?"+query, nil).refused(400, "bad_request")
 	}
 }
 
-// Where an order may go from each status, and that everything else is refused without a change.
+// A step that an order's status does not allow is refused and changes nothing.
 func TestOrderStatuses(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := usual(t)
 	ann := s.buyer("ann")
 	saleID := s.createSale(fields{"quota": 20, "limit_per_user": 20}).ID
-	made := map[string]string{
-		"pending": ann.buy(saleID, 1).ID, "cancelled": ann.buy(saleID, 1).ID,
-		"paid": ann.buy(saleID, 1).ID, "refunded": ann.buy(saleID, 1).ID, "expired": ann.buy(saleID, 1).ID,
+	made := map[string]string{}
+	for _, status := range []string{"pending", "cancelled", "paid", "refunded", "expired"} {
+		made[status] = ann.buy(saleID, 1).ID
 	}
 	ann.cancel(made["cancelled"])
 	ann.pay(made["paid"])
 	ann.pay(made["refunded"])
-	s.operator().call("POST", "/api/v1/admin/orders/"+made["refunded"]+"/refund", nil).want(200)
+	s.refund(made["refunded"]).want(200)
 	ann.overdue(made["expired"])
-
+	before := s.balanced(saleID)
 	for status, id := range made {
-		for name, step := range map[string]struct {
-			who          *client
-			method, path string
-			from         string // the status that allows it
-			code         string
-		}{
-			"cancel": {ann, "DELETE", "/api/v1/orders/" + id, "pending", "not_cancellable"},
-			"pay":    {ann, "POST", "/api/v1/orders/" + id + "/payments", "pending", "not_payable"},
-			"refund": {s.operator(), "POST", "/api/v1/admin/orders/" + id + "/refund", "paid", "not_refundable"},
-		} {
-			if status == step.from {
-				continue // the other tests go these ways
-			}
-			t.Run(name+" a "+status+" order", func(t *testing.T) {
-				s, ann := s.in(t), ann.in(t)
-				books := s.balanced(saleID)
-				step.who.in(t).call(step.method, step.path, nil).refused(409, step.code)
-				if after := ann.order(id); after.Status != status {
-					t.Errorf("it is %s now", after.Status)
-				}
-				if after := s.balanced(saleID); !sameBooks(after, books) {
-					t.Errorf("books %+v became %+v", books, after)
-				}
-			})
+		if status != "pending" {
+			ann.call("DELETE", "/api/v1/orders/"+id, nil).refused(409, "not_cancellable")
+			ann.call("POST", "/api/v1/orders/"+id+"/payments", nil).refused(409, "not_payable")
 		}
+		if status != "paid" {
+			s.refund(id).refused(409, "not_refundable")
+		}
+		ann.wantStatus(id, status)
 	}
+	s.wantBooks(saleID, before)
 }
 
-// An order that is still queued is the buyer's own, but nothing can be done with it yet.
+// A queued order can be neither paid nor cancelled. To other buyers it does not exist.
 func TestQueuedOrderCantBePaidOrCancelled(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	saleID := s.createSale(nil).ID
-	ann := s.buyer("ann")
+	ann, ben := s.buyer("ann"), s.buyer("ben")
 	// The settler can't write orders without this table, while everything else goes on.
 	s.exec("ALTER TABLE buyers RENAME TO elsewhere")
-	var queued order
-	ann.purchase(saleID, 1, "Prefer", "respond-async").want(202).read(&queued)
-	if now := ann.order(queued.ID); now.Status != "queued" {
-		t.Fatalf("%+v", now)
-	}
-	for who, tc := range map[string]struct {
-		client        *client
-		status        int
-		noPay, noBack string
-	}{
-		"its buyer":     {ann, 409, "not_payable", "not_cancellable"},
-		"another buyer": {s.buyer("ben"), 404, "not_found", "not_found"},
-	} {
-		t.Run(who, func(t *testing.T) {
-			c := tc.client.in(t)
-			c.call("POST", "/api/v1/orders/"+queued.ID+"/payments", nil).refused(tc.status, tc.noPay)
-			c.call("DELETE", "/api/v1/orders/"+queued.ID, nil).refused(tc.status, tc.noBack)
-		})
-	}
+	queued := ann.purchased(202, saleID, 1, "Prefer", "respond-async")
+	ann.wantStatus(queued.ID, "queued")
+	url := "/api/v1/orders/" + queued.ID
+	ann.call("POST", url+"/payments", nil).refused(409, "not_payable")
+	ann.call("DELETE", url, nil).refused(409, "not_cancellable")
+	ben.call("POST", url+"/payments", nil).refused(404, "not_found")
+	ben.call("DELETE", url, nil).refused(404, "not_found")
 	s.exec("ALTER TABLE elsewhere RENAME TO buyers")
 	ann.becomes(queued.ID, "pending")
 }
-
-// sameBooks compares two audits member by member.
-func sameBooks(a, b audit) bool { return fmt.Sprintf("%+v", a) == fmt.Sprintf("%+v", b) }

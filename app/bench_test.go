@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -21,19 +20,13 @@ const (
 	benchmarkStock = 100_000_000
 )
 
-// BenchmarkStrategies runs each strategy as the lab does, straight and until the order is committed: with stock for
-// all, and with none left.
+// BenchmarkStrategies runs each strategy as the lab does, without HTTP and until the order is committed: with stock for every
+// buyer, and with no stock.
 func BenchmarkStrategies(b *testing.B) {
 	run := func(b *testing.B, settings config.Settings) {
 		bench, err := openBench(b.Context(), settings)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := bench.close(); err != nil {
-				b.Error(err)
-			}
-		})
+		noError(b, err)
+		b.Cleanup(func() { noError(b, bench.close()) })
 		for _, name := range strategy.Names() {
 			b.Run("strategy="+name+"/accepted", func(b *testing.B) { bench.measure(b, name, benchmarkStock, model.Accepted) })
 			b.Run("strategy="+name+"/sold-out", func(b *testing.B) { bench.measure(b, name, 1, model.SoldOut) })
@@ -41,20 +34,18 @@ func BenchmarkStrategies(b *testing.B) {
 	}
 	settings := config.Settings{Redis: config.EmbeddedRedis, DBMaxConns: 32, LocalShare: 0.5, LocalBuffer: 64}
 	b.Run("stores=embedded", func(b *testing.B) {
-		settings.Database = "sqlite:" + filepath.Join(b.TempDir(), "x.db")
+		settings.Database = kit.SQLite(b)
 		run(b, settings)
 	})
 	b.Run("stores=servers", func(b *testing.B) {
-		onMariaDB(b, kit.Redis(b))(&settings)
+		settings.Database, settings.Redis = kit.SharedMariaDB(b).NewDatabase(b), kit.Redis(b).URL()
 		run(b, settings)
 	})
 }
 
 func (b *bench) measure(t *testing.B, name string, stock int, want model.Verdict) {
 	round, err := b.Start(t.Context(), name, lab.Plan{Stock: stock, Instances: 1, Concurrency: benchmarkCrowd})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if got, err := round.Buy(t.Context(), 0, "first"); err != nil || got != model.Accepted {
 		t.Fatal(got, err)
 	}
@@ -77,9 +68,7 @@ func (b *bench) measure(t *testing.B, name string, stock int, want model.Verdict
 	})
 	t.StopTimer()
 	tally, err := round.Finish(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	wantSold := int64(1)
 	if want == model.Accepted {
 		wantSold += buyers.Load()

@@ -24,64 +24,51 @@ import (
 	"flashsale/test/kit"
 )
 
-// labRun is what a run of the command `lab` left.
-type labRun struct {
+// labCommand is what a run of the command `lab` has left.
+type labCommand struct {
 	report lab.Report
 	stdout string
 	page   string
 	err    error
 }
 
-func (r labRun) of(t *testing.T, strategy string) *lab.Result {
+func (r labCommand) of(t *testing.T, strategy string) *lab.Result {
 	t.Helper()
-	for _, result := range r.report.Strategies {
-		if result.Strategy == strategy {
-			return result
-		}
+	i := slices.IndexFunc(r.report.Strategies, func(result *lab.Result) bool { return result.Strategy == strategy })
+	if i < 0 {
+		t.Fatalf("the report has no %s: %v, %s", strategy, r.err, r.stdout)
 	}
-	t.Fatalf("the report has no %s: %s", strategy, r.stdout)
-	return nil
+	return r.report.Strategies[i]
 }
 
-// runTheLab runs the command as a user would, but for the process.
-func runTheLab(ctx context.Context, t *testing.T, change func(*config.Settings), args ...string) (r labRun) {
+// runTheLab runs the command in this process.
+func runTheLab(ctx context.Context, t *testing.T, change func(*config.Settings), args ...string) (r labCommand) {
 	t.Helper()
 	dir := t.TempDir()
-	cmd, err := config.Parse(append([]string{
-		"lab", "--database=sqlite:" + filepath.Join(dir, "data", "flashsale.db"), "--out=" + filepath.Join(dir, "out"),
-	}, args...), func(string) string { return "" }, io.Discard, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if change != nil {
-		change(&cmd.Settings)
-	}
-	if err := Validate(&cmd); err != nil {
-		t.Fatal(err)
-	}
+	data, out := filepath.Join(dir, "data", "flashsale.db"), filepath.Join(dir, "out")
+	cmd := parsed(t, append([]string{"lab", "--database=sqlite:" + data, "--out=" + out}, args...)...)
+	change(&cmd.Settings)
 	var stdout, stderr bytes.Buffer
 	r.err = Execute(ctx, cmd, "test", &stdout, &stderr)
 	r.stdout = stdout.String()
 	if stderr.Len() > 0 {
-		t.Errorf("what is no terminal got: %s", &stderr)
+		t.Errorf("the progress was shown although stderr is no terminal: %s", &stderr)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "data", "*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("the lab has left %v, %v", left, err)
 	}
-	figures, err := os.ReadFile(filepath.Join(dir, "out", "report.json"))
+	figures, err := os.ReadFile(filepath.Join(out, "report.json"))
 	if errors.Is(err, os.ErrNotExist) {
 		return r
 	}
-	page, pageErr := os.ReadFile(filepath.Join(dir, "out", "report.html"))
-	if err := errors.Join(err, pageErr, json.Unmarshal(figures, &r.report)); err != nil {
-		t.Fatal(err)
-	}
+	page, pageErr := os.ReadFile(filepath.Join(out, "report.html"))
+	noError(t, err, pageErr, json.Unmarshal(figures, &r.report))
 	r.page = string(page)
 	return r
 }
 
 // exact checks that a strategy sold all of the stock, and to no more buyers than there were units.
-func (r labRun) exact(t *testing.T, strategy string, stock int64) {
+func (r labCommand) exact(t *testing.T, strategy string, stock int64) {
 	t.Helper()
 	got := r.of(t, strategy)
 	if got.Sold != stock || got.Oversold != 0 || got.Undersold != 0 || got.Lost != 0 || got.Verdict != lab.Exact {
@@ -91,167 +78,117 @@ func (r labRun) exact(t *testing.T, strategy string, stock int64) {
 
 func TestLab(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		args []string
-		on   func(*testing.T) func(*config.Settings)
-	}{
-		"embedded":             {nil, nil},
-		"embedded, over HTTP":  {[]string{"--over-http"}, nil},
-		"servers":              {nil, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, kit.Redis(t)) }},
-		"servers, over HTTP":   {[]string{"--over-http"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, kit.Redis(t)) }},
-		"servers, a few buyer": {[]string{"--buyers=12", "--concurrency=12"}, func(t *testing.T) func(*config.Settings) { return onMariaDB(t, kit.Redis(t)) }},
+	for name, args := range map[string][]string{
+		"straight": nil, "over HTTP": {"--over-http"}, "a few buyers": {"--buyers=12", "--concurrency=12"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var change func(*config.Settings)
-			if tc.on != nil {
-				change = tc.on(t)
-			}
-			args := append([]string{"--buyers=150", "--stock=20", "--concurrency=30"}, tc.args...)
-			r := runTheLab(t.Context(), t, change, args...)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
-			buyers := r.report.Buyers
-			for _, name := range strategy.Names() {
-				got := r.of(t, name)
-				if got.Requests != buyers || got.RequestsPerSecond <= 0 || got.P99MS < got.P50MS {
-					t.Errorf("%s: %+v", name, got)
+		kit.EachStores(t, func(t *testing.T, stores kit.Stores) {
+			t.Run(name, func(t *testing.T) {
+				change := withStores(stores)
+				if stores.RestartRedis == nil {
+					change = asTheyAre // the lab's own embedded stores
 				}
-				if !strings.Contains(r.stdout, name) || !strings.Contains(r.page, strategy.LessonOf(name).Costs[:20]) {
-					t.Errorf("%s is missing in the table or on the page", name)
+				r := runTheLab(t.Context(), t, change, append([]string{"--buyers=150", "--stock=20", "--concurrency=30"}, args...)...)
+				noError(t, r.err)
+				buyers := r.report.Buyers
+				for _, name := range strategy.Names() {
+					got := r.of(t, name)
+					if got.Requests != buyers || got.RequestsPerSecond <= 0 || got.P99MS < got.P50MS {
+						t.Errorf("%s: %+v", name, got)
+					}
+					if !strings.Contains(r.stdout, name) || !strings.Contains(r.page, strategy.LessonOf(name).Costs[:20]) {
+						t.Errorf("%s is missing in the table or on the page", name)
+					}
+					if name != "naive" {
+						r.exact(t, name, int64(min(20, buyers)))
+					} else if buyers > 20 && (got.Oversold == 0 || got.Verdict != lab.Oversold) {
+						t.Errorf("naive did not oversell: %+v", got)
+					}
 				}
-				if name != "naive" {
-					r.exact(t, name, int64(min(20, buyers)))
-				}
-			}
-			if got := r.of(t, "naive"); buyers > 20 && (got.Oversold == 0 || got.Verdict != lab.Oversold) {
-				t.Errorf("naive did not oversell: %+v", got)
-			}
+			})
 		})
 	}
 }
 
-// With two instances a lock in the process guards nothing, and the report says why.
-func TestLabTwoInstances(t *testing.T) {
-	t.Parallel()
-	r := runTheLab(t.Context(), t, nil, "--strategies=mutex,pessimistic,local,hybrid", "--buyers=300", "--stock=100", "--instances=2")
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	mutex := r.of(t, "mutex")
-	if mutex.Oversold == 0 || mutex.Verdict != lab.Oversold || !strings.Contains(mutex.Explanation, "a second instance") {
-		t.Errorf("%+v", mutex)
-	}
-	for _, name := range []string{"pessimistic", "local", "hybrid"} {
-		r.exact(t, name, 100)
-	}
-}
-
-// An instance that dies in the middle takes no unit along, whatever it knew, was doing or had queued.
+// An instance that dies in the middle takes no unit with it, whatever it had in memory or in the queue.
 func TestLabKill(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"straight": nil, "over HTTP": {"--over-http"}} {
+	for name, tc := range map[string]struct {
+		strategies []string
+		args       []string
+	}{
+		"straight":  {[]string{"local", "redis", "hybrid", "pessimistic"}, []string{"--instances=2"}},
+		"over HTTP": {[]string{"local", "hybrid"}, []string{"--instances=2", "--over-http"}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{"--strategies=local,redis,hybrid,pessimistic", "--buyers=300", "--stock=100", "--instances=2", "--kill"}, args...)
-			r := runTheLab(t.Context(), t, onMariaDB(t, kit.Redis(t)), args...)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
-			for _, name := range []string{"local", "redis", "hybrid", "pessimistic"} {
-				r.exact(t, name, 100)
-				if !r.of(t, name).Killed {
-					t.Errorf("%s: nobody was killed", name)
+			args := append(tc.args, "--strategies="+strings.Join(tc.strategies, ","), "--buyers=300", "--stock=100", "--kill")
+			r := runTheLab(t.Context(), t, withStores(kit.ServerStores(t)), args...)
+			noError(t, r.err)
+			for _, name := range tc.strategies {
+				if r.exact(t, name, 100); !r.of(t, name).Killed {
+					t.Errorf("%s: no instance was killed", name)
 				}
 			}
 		})
 	}
 }
 
-// The lab leaves the stores that it was lent as they were.
+// The lab leaves the stores that it was given as they were. Not parallel: the goroutines of other tests would be counted.
 func TestLabLeavesNothing(t *testing.T) {
-	server := kit.Redis(t)
-	change := onMariaDB(t, server)
-	var settings config.Settings
-	change(&settings)
-	db, err := repository.Open(t.Context(), settings.Database, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stores := kit.ServerStores(t)
+	db, err := repository.Open(t.Context(), stores.Database, 4)
+	noError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	leaks := goleak.IgnoreCurrent()
-	r := runTheLab(t.Context(), t, change, "--buyers=60", "--stock=10", "--concurrency=10")
+	r := runTheLab(t.Context(), t, withStores(stores), "--buyers=60", "--stock=10", "--concurrency=10")
 	goleak.VerifyNone(t, leaks)
-	if r.err != nil {
-		t.Fatal(r.err)
+	noError(t, r.err)
+	codes, _, errSales := db.SaleCodes(t.Context(), time.Time{})
+	orders, _, errOrders := db.Orders(t.Context(), model.OrderFilter{Limit: 10})
+	account, found, errAccount := db.Account(t.Context(), "admin")
+	if err := errors.Join(errSales, errOrders, errAccount); err != nil || len(codes) > 0 || len(orders) > 0 || found {
+		t.Errorf("the lab has left sales %v, orders %v, an account %+v, %v", codes, orders, account, err)
 	}
-	if codes, _, err := db.SaleCodes(t.Context(), time.Time{}); err != nil || len(codes) > 0 {
-		t.Errorf("sales: %v, %v", codes, err)
-	}
-	if page, _, err := db.Orders(t.Context(), model.OrderFilter{Limit: 10}); err != nil || len(page) > 0 {
-		t.Errorf("orders: %v, %v", page, err)
-	}
-	if account, ok, err := db.Account(t.Context(), "admin"); ok || err != nil {
-		t.Errorf("an account was made: %+v, %v", account, err)
-	}
-	opts, err := redis.ParseURL(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	opts, err := redis.ParseURL(stores.Redis)
+	noError(t, err)
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
 	keys, err := client.Keys(t.Context(), "*").Result()
 	keys = slices.DeleteFunc(keys, func(key string) bool { return client.TTL(t.Context(), key).Val() > 0 })
 	if err != nil || len(keys) > 0 {
-		t.Errorf("keys without an end: %v, %v", keys, err)
+		t.Errorf("keys that do not expire: %v, %v", keys, err)
 	}
 }
 
-// Stores that an instance serves from are not for playing.
+// The lab does not run on stores that an instance uses.
 func TestLabRefusesBusyStores(t *testing.T) {
 	t.Parallel()
-	change := onMariaDB(t, kit.Redis(t))
-	s := start(t, change)
-	s.eventually("the instance is on the list", func() bool {
-		all, err := s.app.gate.Instances(t.Context(), time.Now())
-		return err == nil && len(all) > 0
-	})
-	r := runTheLab(t.Context(), t, change, "--buyers=5", "--stock=5")
+	stores := withStores(kit.ServerStores(t))
+	s := start(t, stores)
+	s.listed()
+	r := runTheLab(t.Context(), t, stores, "--buyers=5", "--stock=5")
 	if r.err == nil || !strings.Contains(r.err.Error(), s.url) || len(r.report.Strategies) > 0 {
 		t.Errorf("%v, %s", r.err, r.stdout)
 	}
 }
 
-// Who stops the lab gets what it has measured by then.
+// An interrupted lab reports what it has measured.
 func TestLabInterrupted(t *testing.T) {
 	t.Parallel()
-	server := kit.Redis(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	change := onMariaDB(t, server)
-	var settings config.Settings
-	change(&settings)
-	db, err := repository.Open(t.Context(), settings.Database, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stores := kit.ServerStores(t)
+	db, err := repository.Open(t.Context(), stores.Database, 4)
+	noError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	go func() { // when somebody has bought
 		defer interrupt()
-		deadline := time.After(patience)
-		for {
-			select {
-			case <-deadline:
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(pollEvery) {
+			page, _, err := db.Orders(context.WithoutCancel(ctx), model.OrderFilter{Limit: 1})
+			if err == nil && len(page) > 0 {
 				return
-			case <-time.After(pollEvery):
-				page, _, err := db.Orders(context.WithoutCancel(ctx), model.OrderFilter{Limit: 1})
-				if err == nil && len(page) > 0 {
-					return
-				}
 			}
 		}
 	}()
-	r := runTheLab(ctx, t, change, "--strategies=pessimistic,hybrid", "--buyers=1000000", "--stock=1000000")
+	r := runTheLab(ctx, t, withStores(stores), "--strategies=pessimistic,hybrid", "--buyers=1000000", "--stock=1000000")
 	if !errors.Is(r.err, ErrInterrupted) || !r.report.Interrupted || len(r.report.Strategies) != 1 {
 		t.Fatalf("%v, %s", r.err, r.stdout)
 	}
@@ -262,33 +199,22 @@ func TestLabInterrupted(t *testing.T) {
 }
 
 func TestLabUsage(t *testing.T) {
-	for says, args := range map[string][]string{
-		"--strategies":   {"--strategies=luck"},
-		"each once":      {"--strategies=redis,redis"},
-		"want all, or":   {"--strategies=all,redis"},
-		"--buyers":       {"--buyers=0"},
-		"--stock":        {"--stock=-1"},
-		"--concurrency":  {"--concurrency=0"},
-		"--instances":    {"--instances=9"},
-		"--kill":         {"--kill"},
-		"--out":          {"--out="},
-		"--database":     {"--database=postgres://x"},
-		"--local-share":  {"--local-share=2"},
-		"--local-buffer": {"--local-buffer=-1"},
+	for says, arg := range map[string]string{
+		"--strategies": "--strategies=luck", "each once": "--strategies=redis,redis", "want all, or": "--strategies=all,redis",
+		"--buyers": "--buyers=0", "--stock": "--stock=-1", "--concurrency": "--concurrency=0", "--instances": "--instances=9",
+		"--kill": "--kill",
+		"--out":  "--out=", "--database": "--database=postgres://x", "--local-share": "--local-share=2",
+		"--local-buffer": "--local-buffer=-1",
 	} {
-		t.Run(says, func(t *testing.T) {
-			cmd, err := config.Parse(append([]string{"lab"}, args...), func(string) string { return "" }, io.Discard, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Validate(&cmd); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v", err)
-			}
-		})
+		cmd, err := config.Parse([]string{"lab", arg}, func(string) string { return "" }, io.Discard, io.Discard)
+		noError(t, err)
+		if err := Validate(&cmd); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", arg, err)
+		}
 	}
 }
 
-// Operators see where the lab runs, and no password.
+// Operators see which stores the lab uses, and no password.
 func TestLabStoresHideCredentials(t *testing.T) {
 	for address, want := range map[string]string{
 		"embedded":                 "embedded",

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,44 +15,35 @@ import (
 	"flashsale/service"
 )
 
-// rehearsed are the arguments of a rehearsal whose buyers all wait for their orders.
-func (f *fit) rehearsed(more ...string) []string {
-	return slices.Concat(f.args, []string{"--rehearse", "--ack-wait=10s"}, more)
+// rehearse runs the command with a rehearsal whose buyers all wait for their orders.
+func (f *fit) rehearse(t testing.TB, args ...string) report {
+	t.Helper()
+	return f.preflighted(t, append([]string{"--rehearse", "--ack-wait=10s"}, args...)...)
 }
 
-// in is the same shop for a subtest.
-func (f *fit) in(t *testing.T) *fit {
-	other := *f
-	other.t = t
-	return &other
-}
-
-// shadows lists the shadow sales that are there.
+// shadows lists the shadow sales.
 func (f *fit) shadows() []string {
 	f.t.Helper()
 	ids, err := f.db.ShadowSales(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	noError(f.t, err)
 	return ids
 }
 
-// count gives the one number that a query on the fit's database gives; SHOP is its name.
+// count returns the number that a query on the fit's database gives; SHOP is the database's name.
 func (f *fit) count(query string) (n int) {
 	f.t.Helper()
-	if err := f.root.QueryRowContext(f.t.Context(), strings.ReplaceAll(query, "SHOP", f.name)).Scan(&n); err != nil {
-		f.t.Fatal(err)
-	}
+	noError(f.t, f.root.QueryRowContext(f.t.Context(), "SELECT COUNT(*) FROM "+strings.ReplaceAll(query, "SHOP", f.name)).Scan(&n))
 	return n
 }
 
-// nothingLeft says that a rehearsal has left no more than its line in the log.
-func (f *fit) nothingLeft(sales, rehearsals int) {
+const rehearsals = "SHOP.operations WHERE action = 'rehearse'"
+
+// nothingLeft checks that the rehearsals have left no more than their lines in the log of operations.
+func (f *fit) nothingLeft(sales, rehearsed int) {
 	f.t.Helper()
 	for query, want := range map[string]int{
-		"SELECT COUNT(*) FROM SHOP.sales": sales, "SELECT COUNT(*) FROM SHOP.stock": sales,
-		"SELECT COUNT(*) FROM SHOP.orders": 0, "SELECT COUNT(*) FROM SHOP.buyers": 0, "SELECT COUNT(*) FROM SHOP.users WHERE name <> 'admin'": 0,
-		"SELECT COUNT(*) FROM SHOP.operations WHERE action = 'rehearse'": rehearsals,
+		"SHOP.sales": sales, "SHOP.stock": sales, "SHOP.orders": 0, "SHOP.buyers": 0, "SHOP.users WHERE name <> 'admin'": 0,
+		rehearsals: rehearsed,
 	} {
 		if n := f.count(query); n != want {
 			f.t.Errorf("%s: %d, want %d", query, n, want)
@@ -64,7 +55,7 @@ func (f *fit) nothingLeft(sales, rehearsals int) {
 	}
 }
 
-// A rehearsal sells a whole sale through the engine beside a running instance, and no buyer sees anything of it.
+// A rehearsal sells a whole sale through the engine beside a running instance, and no buyer sees the sale.
 func TestRehearsal(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
@@ -73,7 +64,7 @@ func TestRehearsal(t *testing.T) {
 	coming := s.createSale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
 
 	ended := make(chan report, 1)
-	go func() { ended <- preflighted(t, f.rehearsed("--rehearsal-buyers=500")...) }()
+	go func() { ended <- f.rehearse(t, "--rehearsal-buyers=500") }()
 	seen := ""
 	var r report
 	for r.Findings == nil {
@@ -83,110 +74,92 @@ func TestRehearsal(t *testing.T) {
 		}
 		ids := f.shadows()
 		var list struct{ Sales []sale }
-		s.anyone().call("GET", "/api/v1/sales", nil).want(http.StatusOK).read(&list)
-		if len(list.Sales) != 1 || list.Sales[0].ID != coming.ID {
-			t.Fatalf("buyers see %+v", list.Sales)
-		}
-		if page := s.anyone().call("GET", "/", nil).want(http.StatusOK); bytes.Contains(page.body, []byte("Rehearsal")) {
-			t.Fatalf("buyers see %s", page.body)
+		s.anyone().get("/api/v1/sales").read(&list)
+		if page := s.anyone().get("/"); len(list.Sales) != 1 || list.Sales[0].ID != coming.ID ||
+			bytes.Contains(page.body, []byte("Rehearsal")) {
+			t.Fatalf("buyers see %+v and %s", list.Sales, page.body)
 		}
 		for _, id := range ids {
 			if _, known := s.app.catalog.InMemory(id); known {
-				seen = id // the running instance knows the sale, and had it to show
+				seen = id // the running instance knows the sale, and could have shown it
 			}
 		}
 	}
 	if seen == "" {
-		t.Error("the sale was never there while it was looked for")
+		t.Error("the running instance never knew the shadow sale")
 	}
 	if !r.OK || r.level("rehearsal.books") != isOK || r.level("rehearsal.rate") != isOK {
-		t.Fatalf("%+v", r.Findings)
+		t.Fatalf("findings %+v", r.Findings)
 	}
-	got := r.Rehearsal
+	got, want := r.Rehearsal, map[model.Verdict]int{model.Accepted: 100, model.SoldOut: 400}
 	if got.Buyers != 500 || got.Units != 100 || got.RequestsPerSecond <= 0 || got.P50MS <= 0 || got.P99MS < got.P50MS ||
-		got.Verdicts[model.Accepted] != 100 || got.Verdicts[model.SoldOut] != 400 || len(got.Verdicts) != 2 {
-		t.Errorf("%+v", got)
+		!maps.Equal(got.Verdicts, want) {
+		t.Errorf("the rehearsal %+v", got)
 	}
 	f.nothingLeft(1, 1)
-	s.eventually("the running instance forgets it", func() bool {
+	s.eventually("the running instance forgets the shadow sale", func() bool {
 		_, known := s.app.catalog.InMemory(seen)
 		return !known
 	})
-	s.anyone().call("GET", "/api/v1/sales/"+coming.ID, nil).want(http.StatusOK)
+	s.anyone().get("/api/v1/sales/" + coming.ID)
 }
 
-// Whatever speaks against a rehearsal is said, and then nothing is done.
+// A rehearsal that would do harm is refused, and the refusal gives the reason.
 func TestRehearsalRefused(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
-	opens := func(in time.Duration) func(*fit) {
-		return func(f *fit) {
-			id := f.sale(func(s *model.Sale) { s.StartsAt = time.Now().Add(in) })
-			f.t.Cleanup(func() {
-				if err := f.db.EraseSale(context.WithoutCancel(f.t.Context()), id); err != nil {
-					f.t.Error(err)
-				}
-			})
+	refused := func(says string, args ...string) {
+		t.Helper()
+		r := f.rehearse(t, args...)
+		last := r.Findings[len(r.Findings)-1]
+		if last.Check != rehearsalName || last.Level != isFail || !strings.Contains(last.Found, says) || r.Rehearsal != nil {
+			t.Errorf("%+v, want %q", last, says)
+		}
+		if f.count(rehearsals) != 0 {
+			t.Error("there was a rehearsal")
 		}
 	}
-	for name, tc := range map[string]struct {
-		before func(*fit)
-		args   []string
-		says   string
-	}{
-		"a check that failed": {func(*fit) {}, []string{"--instances=1"}, "checks failed"},
-		"a sale that is open": {opens(-time.Minute), nil, "is open"},
-		"one that opens soon": {opens(4 * time.Minute), nil, "opens within"},
-		"another rehearsal": {func(f *fit) {
-			lease := func(ttl time.Duration) {
-				if ours, err := f.db.Lease(context.WithoutCancel(f.t.Context()), rehearsalName, "another", ttl); err != nil || !ours {
-					f.t.Fatalf("%t, %v", ours, err)
-				}
-			}
-			lease(rehearsalTime + 2*clearTime) // as a rehearsal itself takes it
-			f.t.Cleanup(func() { lease(time.Millisecond) })
-		}, nil, "another one runs"},
-		"an instance of another version": {func(f *fit) {
-			s := f.instance()
-			s.app.version = "older"
-			s.eventually("it reports", func() bool {
-				running, err := s.app.gate.Running(f.t.Context(), time.Now())
-				return err == nil && running[s.app.instance].Version == "older"
-			})
-		}, nil, "of version"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tc.before(f.in(t))
-			r := preflighted(t, f.rehearsed(tc.args...)...)
-			last := r.Findings[len(r.Findings)-1]
-			if last.Check != rehearsalName || last.Level != isFail || !strings.Contains(last.Found, tc.says) || r.Rehearsal != nil {
-				t.Errorf("%+v, want %q", last, tc.says)
-			}
-			if f.in(t).count("SELECT COUNT(*) FROM SHOP.operations WHERE action = 'rehearse'") != 0 {
-				t.Error("there was a rehearsal")
-			}
-		})
+	refused("checks failed", "--instances=1")
+	for says, opens := range map[string]time.Duration{"is open": -time.Minute, "opens within": 4 * time.Minute} {
+		id := f.sale(func(s *model.Sale) { s.StartsAt = time.Now().Add(opens) })
+		refused(says)
+		noError(t, f.db.EraseSale(t.Context(), id))
 	}
+	lease := func(ttl time.Duration) {
+		if ours, err := f.db.Lease(t.Context(), rehearsalName, "another", ttl); err != nil || !ours {
+			t.Fatalf("%t, %v", ours, err)
+		}
+	}
+	lease(rehearsalTime + 2*clearTime) // as another rehearsal takes it
+	refused("another one runs")
+	lease(time.Millisecond)
+	s := f.instance()
+	s.app.version = "older"
+	s.eventually("the instance reports", func() bool {
+		running, err := s.app.gate.Running(t.Context(), time.Now())
+		return err == nil && running[s.app.instance].Version == "older"
+	})
+	refused("of version")
 }
 
-// A sale that a killed rehearsal has left is hidden, and the next one removes it.
+// A rehearsal removes the hidden sale of one that was killed, and can be repeated.
 func TestRehearsalClearsUp(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	left := f.sale(func(s *model.Sale) { s.Status, s.StartsAt = model.SaleShadow, time.Now().Add(-time.Minute) })
 	if ids := f.shadows(); !slices.Equal(ids, []string{left}) {
-		t.Fatalf("%v", ids)
+		t.Fatalf("shadow sales %v", ids)
 	}
-	if r := preflighted(t, f.rehearsed("--rehearsal-buyers=10")...); !r.OK || r.Rehearsal == nil || r.Rehearsal.Units != 2 {
-		t.Errorf("%+v", r)
+	if r := f.rehearse(t, "--rehearsal-buyers=10"); !r.OK || r.Rehearsal == nil || r.Rehearsal.Units != 2 {
+		t.Errorf("the first rehearsal: %+v", r)
 	}
 	f.nothingLeft(0, 1)
-	if r := preflighted(t, f.rehearsed("--rehearsal-buyers=10")...); !r.OK {
-		t.Errorf("a second one: %+v", r.Findings)
+	if r := f.rehearse(t, "--rehearsal-buyers=10"); !r.OK {
+		t.Errorf("the second rehearsal: %+v", r.Findings)
 	}
 }
 
-// Whoever is told to stop in the middle of it removes the sale first.
+// A rehearsal that is stopped in the middle removes its sale first.
 func TestRehearsalIsStopped(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
@@ -199,7 +172,7 @@ func TestRehearsalIsStopped(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Execute(ctx, cmd, "test", io.Discard, io.Discard) }()
 	deadline := time.After(patience)
-	for f.count("SELECT COUNT(*) FROM SHOP.orders") == 0 {
+	for f.count("SHOP.orders") == 0 {
 		select {
 		case <-deadline:
 			t.Fatal("nobody buys")
@@ -215,35 +188,37 @@ func TestRehearsalIsStopped(t *testing.T) {
 	f.nothingLeft(0, 1)
 }
 
-// What buyers were told is held against the books.
+// The judgement compares what buyers were told with the books.
 func TestRehearsalJudge(t *testing.T) {
-	audit := func(held int64) service.Audit {
-		return service.Audit{Books: model.Books{Stock: model.Stock{Quota: 10, Available: 10 - held, Held: held}}}
-	}
-	drifting := audit(10)
-	drifting.Drift = 1
-	broken := audit(10)
-	broken.Violations = []string{"held"}
+	type verdicts = map[model.Verdict]int
 	for name, tc := range map[string]struct {
-		verdicts    map[model.Verdict]int
-		audit       service.Audit
+		verdicts    verdicts
+		held        int64
+		change      func(*service.Audit)
 		books, rate level
 	}{
-		"exact":               {map[model.Verdict]int{model.Accepted: 10, model.SoldOut: 40}, audit(10), isOK, isOK},
-		"some were queued":    {map[model.Verdict]int{model.Accepted: 8, verdictQueued: 2, model.SoldOut: 40}, audit(10), isOK, isWarn},
-		"a unit is left":      {map[model.Verdict]int{model.Accepted: 9, model.SoldOut: 41}, audit(9), isFail, isOK},
-		"a confirmed is lost": {map[model.Verdict]int{model.Accepted: 11, model.SoldOut: 39}, audit(10), isFail, isOK},
-		"one nobody heard of": {map[model.Verdict]int{model.Accepted: 9, model.SoldOut: 41}, audit(10), isFail, isOK},
-		"one failed":          {map[model.Verdict]int{model.Accepted: 10, verdictFailed: 1, model.SoldOut: 39}, audit(10), isFail, isOK},
-		"the gate drifts":     {map[model.Verdict]int{model.Accepted: 10, model.SoldOut: 40}, drifting, isFail, isOK},
-		"the books don't":     {map[model.Verdict]int{model.Accepted: 10, model.SoldOut: 40}, broken, isFail, isOK},
+		"exact":             {verdicts{model.Accepted: 10, model.SoldOut: 40}, 10, nil, isOK, isOK},
+		"some were queued":  {verdicts{model.Accepted: 8, verdictQueued: 2, model.SoldOut: 40}, 10, nil, isOK, isWarn},
+		"a unit is left":    {verdicts{model.Accepted: 9, model.SoldOut: 41}, 9, nil, isFail, isOK},
+		"an order is lost":  {verdicts{model.Accepted: 11, model.SoldOut: 39}, 10, nil, isFail, isOK},
+		"an order too many": {verdicts{model.Accepted: 9, model.SoldOut: 41}, 10, nil, isFail, isOK},
+		"a request failed":  {verdicts{model.Accepted: 10, verdictFailed: 1, model.SoldOut: 39}, 10, nil, isFail, isOK},
+		"the gate drifts": {
+			verdicts{model.Accepted: 10, model.SoldOut: 40},
+			10, func(a *service.Audit) { a.Drift = 1 }, isFail,
+			isOK,
+		},
+		"the books are wrong": {
+			verdicts{model.Accepted: 10, model.SoldOut: 40}, 10, func(a *service.Audit) { a.Violations = []string{"held"} }, isFail, isOK,
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := rehearsal{Buyers: 50, Units: 10, Verdicts: tc.verdicts}
-			list := r.judge(tc.audit, time.Second)
-			if gravest(list, "rehearsal.books") != tc.books || gravest(list, "rehearsal.rate") != tc.rate {
-				t.Errorf("%+v", list)
-			}
-		})
+		audit := service.Audit{Books: model.Books{Stock: model.Stock{Quota: 10, Available: 10 - tc.held, Held: tc.held}}}
+		if tc.change != nil {
+			tc.change(&audit)
+		}
+		r := rehearsal{Buyers: 50, Units: 10, Verdicts: tc.verdicts}
+		if list := r.judge(audit, time.Second); worst(list, "rehearsal.books") != tc.books || worst(list, "rehearsal.rate") != tc.rate {
+			t.Errorf("%s: %+v", name, list)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -18,7 +17,7 @@ import (
 	"flashsale/internal/config"
 )
 
-// collector takes spans as an OpenTelemetry collector does.
+// collector receives spans as an OpenTelemetry collector does.
 type collector struct {
 	url   string
 	mu    sync.Mutex
@@ -51,29 +50,27 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// named gives the only span of a name.
-func (c *collector) named(t *testing.T, name string) *tracepb.Span {
-	t.Helper()
-	var found []*tracepb.Span
+// named returns the spans of a name.
+func (c *collector) named(name string) (found []*tracepb.Span) {
 	for _, span := range c.spans {
 		if span.GetName() == name {
 			found = append(found, span)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d spans are named %q", len(found), name)
-	}
-	return found[0]
+	return found
 }
 
-// under gives the names of the spans whose parent this is.
-func (c *collector) under(parent *tracepb.Span) (names []string) {
-	for _, span := range c.spans {
-		if bytes.Equal(span.GetParentSpanId(), parent.GetSpanId()) {
-			names = append(names, span.GetName())
+// calls checks that spans of these names have this parent.
+func (c *collector) calls(t *testing.T, parent *tracepb.Span, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if !slices.ContainsFunc(c.named(name), func(s *tracepb.Span) bool {
+			return bytes.Equal(s.GetParentSpanId(),
+				parent.GetSpanId())
+		}) {
+			t.Errorf("%s has no span %s", parent.GetName(), name)
 		}
 	}
-	return names
 }
 
 func linked(from, to *tracepb.Span) bool {
@@ -81,8 +78,6 @@ func linked(from, to *tracepb.Span) bool {
 		return bytes.Equal(l.GetSpanId(), to.GetSpanId()) && bytes.Equal(l.GetTraceId(), to.GetTraceId())
 	})
 }
-
-const purchaseSpan = "POST /api/v1/sales/:sale/:path/orders"
 
 // A purchase is one trace, from the request through gate and settle to Redis and the database.
 func TestTraceOfAPurchase(t *testing.T) {
@@ -93,12 +88,20 @@ func TestTraceOfAPurchase(t *testing.T) {
 	buyer := s.buyer("ann-whom-nobody-may-know")
 	path := buyer.path(saleID)
 	buyer.call("POST", "/api/v1/sales/"+saleID+"/"+path+"/orders", fields{"quantity": 1}).want(201)
-	s.stop() // which sends what is left
+	s.stop() // which sends the rest
 
-	request, deduct, admit, settle := to.named(t, purchaseSpan), to.named(t, "deduct"), to.named(t, "admit"), to.named(t, "settle")
+	only := func(name string) *tracepb.Span {
+		t.Helper()
+		found := to.named(name)
+		if len(found) != 1 {
+			t.Fatalf("%d spans are named %q", len(found), name)
+		}
+		return found[0]
+	}
+	request, deduct, admit, settle := only("POST /api/v1/sales/:sale/:path/orders"), only("deduct"), only("admit"), only("settle")
 	for _, span := range []*tracepb.Span{deduct, admit, settle} {
 		if !bytes.Equal(span.GetParentSpanId(), request.GetSpanId()) || !bytes.Equal(span.GetTraceId(), request.GetTraceId()) {
-			t.Errorf("%s is not of the request", span.GetName())
+			t.Errorf("%s does not belong to the request", span.GetName())
 		}
 	}
 	for _, batch := range []*tracepb.Span{admit, settle} {
@@ -106,58 +109,48 @@ func TestTraceOfAPurchase(t *testing.T) {
 			t.Errorf("%s and the request have no links to each other", batch.GetName())
 		}
 	}
-	if calls := to.under(admit); !slices.Contains(calls, "evalsha") {
-		t.Errorf("the gate called %q", calls)
-	}
-	if calls := to.under(settle); !slices.Contains(calls, "sql.conn.begin_tx") || !slices.Contains(calls, "sql.conn.exec") {
-		t.Errorf("the settle called %q", calls)
-	}
+	to.calls(t, admit, "evalsha")
+	to.calls(t, settle, "sql.conn.begin_tx", "sql.conn.exec")
 	for _, span := range to.spans {
 		if len(span.GetParentSpanId()) == 0 && span.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
 			t.Errorf("a trace begins with %s, which is no request", span.GetName())
 		}
 	}
-	for what, secret := range map[string]string{"the user's id": buyer.user, "the path token": path, "the bearer token": buyer.token, "a statement": "INSERT"} {
+	for what, secret := range map[string]string{
+		"the user's id": buyer.user, "the path token": path, "the bearer token": buyer.token,
+		"a statement": "INSERT",
+	} {
 		if bytes.Contains(to.bytes, []byte(secret)) {
 			t.Errorf("%s was sent", what)
 		}
 	}
 }
 
-// A client's traceparent says whether its request is traced, and under what.
+// A client's traceparent decides whether its request is traced, and under which id.
 func TestTraceparent(t *testing.T) {
 	t.Parallel()
 	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-	for name, tc := range map[string]struct {
-		ratio  float64
-		header string
-		want   string
-	}{
-		"sampled by the client":    {0, "00-" + id + "-" + parent + "-01", id},
-		"left out by the client":   {1, "00-" + id + "-" + parent + "-00", ""},
-		"nothing, and all sampled": {1, "", "any"},
-		"nothing, and none":        {0, "", ""},
-		"nonsense, and none":       {0, "00-xyz", ""},
+	for ratio, wants := range map[float64]map[string]string{ // the trace's id by the header
+		0: {"00-" + id + "-" + parent + "-01": id, "": "", "00-xyz": ""},
+		1: {"00-" + id + "-" + parent + "-00": "", "": "any"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for header, want := range wants {
 			to := newCollector(t)
-			s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, tc.ratio })
-			s.anyone().call("GET", "/api/v1/time", nil, "traceparent", tc.header).want(200)
+			s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, ratio })
+			s.anyone().call("GET", "/api/v1/time", nil, "traceparent", header).want(200)
 			s.stop()
-			traces := []string{}
-			for _, span := range to.spans {
-				if span.GetName() == "GET /api/v1/time" {
-					traces = append(traces, hex.EncodeToString(span.GetTraceId()))
-				}
+			got := ""
+			for _, span := range to.named("GET /api/v1/time") {
+				got += hex.EncodeToString(span.GetTraceId())
 			}
-			if got := strings.Join(traces, " "); got != tc.want && (tc.want != "any" || len(got) != len(id)) {
-				t.Errorf("traces %q, want %q", got, tc.want)
+			if got != want && (want != "any" || len(got) != len(id)) {
+				t.Errorf("ratio %v, traceparent %q: the trace %q, want %q", ratio, header, got, want)
 			}
-		})
+		}
 	}
 }
 
-// A collector that is away costs spans, and nothing else.
+// Without its collector an instance loses spans, and nothing else.
 func TestTraceWithoutCollector(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = "http://127.0.0.1:1", 1 })
