@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"runtime"
 	"testing"
@@ -13,57 +14,28 @@ import (
 
 func TestPasswords(t *testing.T) {
 	passwords := NewPasswords()
-	phc, err := passwords.Hash(t.Context(), "correct horse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	phc := must(passwords.Hash(t.Context(), "correct horse"))
 	if !regexp.MustCompile(`^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`).MatchString(phc) {
 		t.Errorf("%q is not in PHC string format", phc)
 	}
-	tests := map[string]struct {
-		password string
-		good     bool
-	}{
-		"the password":     {"correct horse", true},
-		"another":          {"correct horsf", false},
-		"its beginning":    {"correct hors", false},
-		"none":             {"", false},
-		"the hash itself":  {phc, false},
-		"in another case":  {"Correct horse", false},
-		"with a null byte": {"correct horse\x00", false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if good, err := passwords.Verify(t.Context(), phc, tc.password); err != nil || good != tc.good {
-				t.Errorf("good: %v, %v; want %v", good, err, tc.good)
-			}
-		})
+	same(t, "a second hash is the same", must(passwords.Hash(t.Context(), "correct horse")) == phc, false)
+	for password, good := range map[string]bool{
+		"correct horse": true, "correct horsf": false, "correct hors": false, "": false, phc: false, "Correct horse": false,
+		"correct horse\x00": false,
+	} {
+		same(t, password, must(passwords.Verify(t.Context(), phc, password)), good)
 	}
 }
 
-func TestPasswordsAreSalted(t *testing.T) {
-	passwords := NewPasswords()
-	first, err1 := passwords.Hash(t.Context(), "the same")
-	second, err2 := passwords.Hash(t.Context(), "the same")
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	if first == second {
-		t.Errorf("one password gave %q twice", first)
-	}
-}
-
-// TestVerifyForeignHash takes a hash at another cost, as the reference implementation makes it.
+// The hash is at another cost, as the reference implementation makes it.
 func TestVerifyForeignHash(t *testing.T) {
 	const phc = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	if good, err := NewPasswords().Verify(t.Context(), phc, "password"); err != nil || !good {
-		t.Errorf("good: %v, %v; want true", good, err)
-	}
+	same(t, "good", must(NewPasswords().Verify(t.Context(), phc, "password")), true)
 }
 
 func TestVerifyMalformedHash(t *testing.T) {
 	const salt, hash = "$c29tZXNhbHQ", "$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	tests := map[string]string{
+	for name, phc := range map[string]string{
 		"empty":           "",
 		"plain text":      "password",
 		"bcrypt":          "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy",
@@ -79,17 +51,14 @@ func TestVerifyMalformedHash(t *testing.T) {
 		"a broken hash":   "$argon2id$v=19$m=256,t=2,p=1" + salt + "$!",
 		"no hash":         "$argon2id$v=19$m=256,t=2,p=1" + salt + "$",
 		"a part too many": "$argon2id$v=19$m=256,t=2,p=1" + salt + hash + "$",
-	}
-	for name, phc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if good, err := NewPasswords().Verify(t.Context(), phc, "password"); good || !errors.Is(err, errPasswordHash) {
-				t.Errorf("good: %v, %v; want an error", good, err)
-			}
-		})
+	} {
+		if good, err := NewPasswords().Verify(t.Context(), phc, "password"); good || !errors.Is(err, errPasswordHash) {
+			t.Errorf("%s: good: %v, %v; want an error", name, good, err)
+		}
 	}
 }
 
-// callers are the three ways in; each must keep to the bound.
+// callers are the three calls that hash, which share a bound.
 var callers = map[string]func(*Passwords, context.Context) error{
 	"Hash": func(p *Passwords, ctx context.Context) error {
 		_, err := p.Hash(ctx, "x")
@@ -108,7 +77,7 @@ func TestPasswordsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				passwords := NewPasswords()
 				for range cap(passwords.running) {
-					passwords.running <- struct{}{} // so many hashings that don't end
+					passwords.running <- struct{}{} // hashings that do not end
 					passwords.inside <- struct{}{}
 				}
 				ctx, leave := context.WithCancel(t.Context())
@@ -134,26 +103,22 @@ func TestPasswordsAreBounded(t *testing.T) {
 					t.Errorf("with a place free: %v", err)
 				}
 				if busy := cap(passwords.running) - 1; len(passwords.running) != busy || len(passwords.inside) != busy {
-					t.Errorf("%d running, %d inside; a place was not given back", len(passwords.running), len(passwords.inside))
+					t.Errorf("%d running, %d inside: a place was not given back", len(passwords.running), len(passwords.inside))
 				}
 			})
 		})
 	}
 }
 
-// However few cores there are, hashing takes no more than half of them, but for a single one.
+// Hashing takes at most half of the cores, or the only one.
 func TestHashingsLeaveCores(t *testing.T) {
 	for cores, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 8: maxHashings, 128: maxHashings} {
-		if got := hashings(cores); got != want {
-			t.Errorf("%d at once on %d cores, want %d", got, cores, want)
-		}
+		same(t, fmt.Sprint("hashings at once on ", cores, " cores"), hashings(cores), want)
 	}
-	if got, want := cap(NewPasswords().running), hashings(runtime.GOMAXPROCS(0)); got != want {
-		t.Errorf("%d at once here, want %d", got, want)
-	}
+	same(t, "hashings at once here", cap(NewPasswords().running), hashings(runtime.GOMAXPROCS(0)))
 }
 
-// TestVerifyNothingSpendsTheSame goes by the memory, most of a hashing's cost and steadier than its time.
+// VerifyNothing costs as much as a hashing. The test measures memory, which is most of the cost and steadier than time.
 func TestVerifyNothingSpendsTheSame(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -164,4 +129,23 @@ func TestVerifyNothingSpendsTheSame(t *testing.T) {
 	if used := after.TotalAlloc - before.TotalAlloc; used < argonMemoryKiB<<10 {
 		t.Errorf("%d bytes were used, a hashing takes %d", used, argonMemoryKiB<<10)
 	}
+}
+
+// No stored hash makes a log-in cost more work or memory than the bounds allow.
+func FuzzPasswordHash(f *testing.F) {
+	const salt, hash = "$c29tZXNhbHQ", "$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+	for _, cost := range []string{
+		"m=19456,t=2,p=1", "m=0,t=1,p=1", "m=65537,t=1,p=1", "m=8,t=17,p=1", "m=8,t=1,p=256", "m=-1,t=1,p=1", "m=8,t=1,p=1,x=1",
+		"m=8, t=1,p=1", "",
+	} {
+		f.Add("$argon2id$v=19$" + cost + salt + hash)
+	}
+	f.Add("$argon2id$v=19$m=8,t=1,p=1$$")
+	f.Fuzz(func(t *testing.T, phc string) {
+		a, hash, err := parsePHC(phc)
+		if err == nil &&
+			(a.memoryKiB > maxStoredMemoryKiB || a.passes == 0 || a.passes > maxStoredPasses || a.lanes == 0 || len(hash) == 0) {
+			t.Errorf("%q is accepted as %+v with a hash of %d bytes", phc, a, len(hash))
+		}
+	})
 }

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,127 +12,61 @@ const pathTTL = time.Minute
 
 func TestPathRoundTrip(t *testing.T) {
 	path, expiresAt := NewPaths(tokenSecret, at(tokenTime)).Issue("u-1", "S1", pathTTL)
-	if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(path) {
-		t.Errorf("path %q is not 32 hex digits", path)
-	}
-	if want := tokenTime.Add(pathTTL).Truncate(time.Second); !expiresAt.Equal(want) || expiresAt.Location() != time.UTC {
-		t.Errorf("expires at %s, want %s", expiresAt, want)
-	}
-	if want := fmt.Sprintf("%08x", expiresAt.Unix()); path[:8] != want {
-		t.Errorf("path begins with %s, want the expiry, %s", path[:8], want)
-	}
-	for _, moment := range []struct {
-		name string
-		now  time.Time
-		good bool
-	}{
-		{"when issued", tokenTime, true},
-		{"at the last", expiresAt.Add(-1), true},
-		{"expired", expiresAt, false},
-		{"long expired", expiresAt.Add(24 * time.Hour), false},
+	same(t, "expiry", expiresAt, tokenTime.Add(pathTTL).Truncate(time.Second))
+	// Instances of two versions must agree on the form. The value was computed without this code.
+	same(t, "path", path, "6af4c97cc71ca7048d1fe595efcbe9a8")
+	for now, want := range map[time.Time]bool{
+		tokenTime: true, expiresAt.Add(-1): true, expiresAt: false, expiresAt.Add(24 * time.Hour): false,
 	} {
-		t.Run(moment.name, func(t *testing.T) {
-			if got := NewPaths(tokenSecret, at(moment.now)).Check(path, "u-1", "S1"); got != moment.good {
-				t.Errorf("good: %v, want %v", got, moment.good)
-			}
-		})
+		same(t, fmt.Sprint("valid at ", now), NewPaths(tokenSecret, at(now)).Check(path, "u-1", "S1"), want)
 	}
-}
-
-// TestPathsDiffer takes pairs that a sum, or a plain joining, of the ids takes for one.
-func TestPathsDiffer(t *testing.T) {
-	paths := NewPaths(tokenSecret, at(tokenTime))
-	tests := map[string]struct{ user, sale, otherUser, otherSale string }{
-		"equal sums":           {"5", "3", "4", "4"},
-		"equal when joined":    {"53", "", "5", "3"},
-		"swapped":              {"5", "3", "3", "5"},
-		"another user":         {"u-1", "S1", "u-2", "S1"},
-		"another sale":         {"u-1", "S1", "u-1", "S2"},
-		"a separator within":   {"u:1", "S1", "u", "1:S1"},
-		"a length's own bytes": {"u\x00\x00\x00\x00\x00\x00\x00\x02", "S1", "u", "\x02S1"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			path, _ := paths.Issue(tc.user, tc.sale, pathTTL)
-			other, _ := paths.Issue(tc.otherUser, tc.otherSale, pathTTL)
-			if path == other {
-				t.Errorf("both get %s", path)
-			}
-			if !paths.Check(path, tc.user, tc.sale) || !paths.Check(other, tc.otherUser, tc.otherSale) {
-				t.Error("refused to its owner")
-			}
-			if paths.Check(path, tc.otherUser, tc.otherSale) || paths.Check(other, tc.user, tc.sale) {
-				t.Error("taken from the other")
-			}
-		})
-	}
+	same(t, "valid under another secret", NewPaths([]byte("another secret"), at(tokenTime)).Check(path, "u-1", "S1"), false)
 }
 
 func TestPathRefuses(t *testing.T) {
 	paths := NewPaths(tokenSecret, at(tokenTime))
 	path, _ := paths.Issue("u-1", "S1", pathTTL)
-	tests := map[string]string{
-		"empty":              "",
-		"a digit short":      path[:31],
-		"a digit long":       path + "0",
-		"twice":              path + path,
-		"upper case":         strings.ToUpper(path),
-		"upper case, expiry": strings.ToUpper(path[:8]) + path[8:],
-		"not hex":            "zzzzzzzz" + path[8:],
-		"a sign":             "+" + path[1:],
-		"no MAC":             path[:8] + strings.Repeat("0", 24),
-		"a later expiry":     "ffffffff" + path[8:],
-		"no expiry":          "00000000" + path[8:],
+	wrong := []string{
+		"", path[:31], path + "0", path + path, strings.ToUpper(path), strings.ToUpper(path[:8]) + path[8:], "zzzzzzzz" + path[8:],
+		"+" + path[1:], path[:8] + strings.Repeat("0", 24), "ffffffff" + path[8:], "00000000" + path[8:],
 	}
 	for i, digit := range path {
 		for _, changed := range "0123456789abcdef" {
 			if changed != digit {
-				tests[fmt.Sprintf("digit %d is %c", i, changed)] = path[:i] + string(changed) + path[i+1:]
+				wrong = append(wrong, path[:i]+string(changed)+path[i+1:])
 			}
 		}
 	}
-	for name, tc := range tests {
-		if paths.Check(tc, "u-1", "S1") {
-			t.Errorf("%s: %q is taken", name, tc)
-		}
-	}
-	if other := NewPaths([]byte("another secret"), at(tokenTime)); other.Check(path, "u-1", "S1") {
-		t.Error("taken under another secret")
+	for _, text := range wrong {
+		same(t, fmt.Sprintf("%q is valid", text), paths.Check(text, "u-1", "S1"), false)
 	}
 }
 
-// TestPathStaysTheSame pins the form: instances of two versions, behind one proxy, must agree on it. The
-// value was worked out apart from this code.
-func TestPathStaysTheSame(t *testing.T) {
-	path, _ := NewPaths(tokenSecret, at(tokenTime)).Issue("u-1", "S1", pathTTL)
-	if want := "6af4c97cc71ca7048d1fe595efcbe9a8"; path != want {
-		t.Errorf("path %s, want %s", path, want)
-	}
-}
-
+// A path is valid for its user and sale only, and no other text is valid for them. The seeds are pairs of ids that are equal
+// as a sum or when joined.
 func FuzzPathCheck(f *testing.F) {
 	paths := NewPaths(tokenSecret, at(tokenTime))
-	genuine, expiresAt := paths.Issue("u-1", "S1", pathTTL)
-	f.Add(genuine, "u-1", "S1")
-	f.Add(genuine, "u-1S", "1")
-	f.Add(strings.ToUpper(genuine), "u-1", "S1")
-	f.Add("", "", "")
-	f.Fuzz(func(t *testing.T, path, userID, saleID string) {
-		own, _ := paths.Issue(userID, saleID, pathTTL)
-		if !paths.Check(own, userID, saleID) {
-			t.Errorf("%q is refused to %q in %q", own, userID, saleID)
-		}
-		// Whatever is taken was issued: no other text stands for it, and it stands for no one else.
-		if paths.Check(path, userID, saleID) && path != own {
-			t.Errorf("%q is taken from %q in %q, which was issued %q", path, userID, saleID, own)
-		}
-		if (userID != "u-1" || saleID != "S1") && paths.Check(genuine, userID, saleID) {
-			t.Errorf("%q, good until %s, is taken from %q in %q", genuine, expiresAt, userID, saleID)
-		}
+	genuine, _ := paths.Issue("u-1", "S1", pathTTL)
+	f.Add(genuine, "u-1", "S1", "u-1S", "1")
+	f.Add(strings.ToUpper(genuine), "u-1", "S1", "u-2", "S1")
+	f.Add("", "", "", "u-1", "S2")
+	f.Add("", "5", "3", "4", "4")
+	f.Add("", "53", "", "5", "3")
+	f.Add("", "5", "3", "3", "5")
+	f.Add("", "u:1", "S1", "u", "1:S1")
+	f.Add("", "u\x00\x00\x00\x00\x00\x00\x00\x02", "S1", "u", "\x02S1")
+	f.Fuzz(func(t *testing.T, path, user, sale, otherUser, otherSale string) {
+		own, _ := paths.Issue(user, sale, pathTTL)
+		other, _ := paths.Issue(otherUser, otherSale, pathTTL)
+		equal := user == otherUser && sale == otherSale
+		same(t, "the own path is valid", paths.Check(own, user, sale), true)
+		same(t, "another text is valid", paths.Check(path, user, sale), path == own)
+		same(t, "the path is the other's", own == other, equal)
+		same(t, "the other's path is valid", paths.Check(other, user, sale), equal)
 	})
 }
 
-// The MACs are shared: no request may see another's.
+// Concurrent requests share the MACs, and must not see each other's.
 func TestPathsAtOnce(t *testing.T) {
 	paths := NewPaths(tokenSecret, at(tokenTime))
 	start := make(chan struct{})
@@ -145,7 +78,7 @@ func TestPathsAtOnce(t *testing.T) {
 				user := fmt.Sprint("u-", caller, "-", i)
 				path, _ := paths.Issue(user, "S1", pathTTL)
 				if !paths.Check(path, user, "S1") || paths.Check(path, user, "S2") || paths.Check(path, user+"0", "S1") {
-					t.Errorf("%s's path %s is taken for another's", user, path)
+					t.Errorf("%s's path %s is valid for another user or sale", user, path)
 				}
 			}
 		})
