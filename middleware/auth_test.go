@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -9,7 +10,7 @@ import (
 	"flashsale/model"
 )
 
-// tokens knows who has which token.
+// tokens are the valid tokens with their users.
 type tokens map[string]model.Identity
 
 func (k tokens) Verify(token string) (model.Identity, error) {
@@ -20,54 +21,37 @@ func (k tokens) Verify(token string) (model.Identity, error) {
 	return who, nil
 }
 
-func TestAuthenticate(t *testing.T) {
-	buyer := model.Identity{UserID: "u-1", Role: model.RoleBuyer}
-	tests := map[string]struct {
-		authorization string
-		want          string
-		identity      model.Identity
-	}{
-		"a good token":         {"Bearer good", "ok", buyer},
-		"the scheme's case":    {"bEARER good", "ok", buyer},
-		"none":                 {"", "unauthenticated after 0s", model.Identity{}},
-		"a bad token":          {"Bearer bad", "unauthenticated after 0s", model.Identity{}},
-		"no scheme":            {"good", "unauthenticated after 0s", model.Identity{}},
-		"another scheme":       {"Basic good", "unauthenticated after 0s", model.Identity{}},
-		"a scheme and no more": {"Bearer", "unauthenticated after 0s", model.Identity{}},
-		"two spaces":           {"Bearer  good", "unauthenticated after 0s", model.Identity{}},
+// Only a valid token behind the scheme Bearer, in any case, is accepted.
+func FuzzAuthorization(f *testing.F) {
+	for _, seed := range []string{
+		"Bearer good", "bEARER good", "", "Bearer bad", "good", "Basic good", "Bearer", "Bearer  good", "Bearer good ", "Bearer\tgood",
+		"Bearer good, Bearer good", "Bearer\x00good",
+	} {
+		f.Add(seed)
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var identity model.Identity
-			engine := newEngine(t, func(c *gin.Context) {
-				c.Next()
-				identity = IdentityOf(c)
-			}, Authenticate(tokens{"good": buyer}))
-			if got := serve(engine, newRequest(t, "Authorization", tc.authorization)).Body.String(); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
-			if identity != tc.identity {
-				t.Errorf("identity %+v, want %+v", identity, tc.identity)
-			}
-		})
-	}
+	f.Fuzz(func(t *testing.T, header string) {
+		var who model.Identity
+		engine := newEngine(func(c *gin.Context) {
+			c.Next()
+			who = IdentityOf(c)
+		}, Authenticate(tokens{"good": buyer}))
+		r := newRequest(t)
+		r.Header["Authorization"] = []string{header}
+		body, want := serve(engine, r).Body.String(), "unauthenticated after 0s"
+		valid := len(header) == len("Bearer good") && strings.EqualFold(header[:6], "bearer") && header[6:] == " good"
+		if valid {
+			want = "ok"
+		}
+		same(t, header, body, want)
+		same(t, header+": the user is known", who == buyer, valid)
+		same(t, header+": no user", who == model.Identity{}, !valid)
+	})
 }
 
 func TestRequireRole(t *testing.T) {
-	tests := map[string]struct {
-		who  model.Identity
-		want string
-	}{
-		"an operator": {model.Identity{UserID: "admin", Role: model.RoleOperator}, "ok"},
-		"a buyer":     {model.Identity{UserID: "admin", Role: model.RoleBuyer}, "forbidden after 0s"},
-		"nobody":      {model.Identity{}, "forbidden after 0s"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			engine := newEngine(t, as(tc.who), RequireRole(model.RoleOperator))
-			if got := serve(engine, newRequest(t)).Body.String(); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
-		})
+	const forbidden = "forbidden after 0s"
+	for role, want := range map[model.Role]string{model.RoleOperator: "ok", model.RoleBuyer: forbidden, "": forbidden} {
+		engine := newEngine(as(model.Identity{UserID: "admin", Role: role}), RequireRole(model.RoleOperator))
+		same(t, string(role), answer(t, engine), want)
 	}
 }

@@ -16,7 +16,6 @@ import (
 // BenchmarkStages measures each stage alone, gin's own work included (see "none").
 func BenchmarkStages(b *testing.B) {
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
-	buyer := model.Identity{UserID: "u-1", Role: model.RoleBuyer}
 	for name, stages := range map[string][]gin.HandlerFunc{
 		"none":          nil,
 		"request_id":    {RequestID()},

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,158 +9,134 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// TestBucketsShape shows what becomes of eight who come at once after a lull: the leaky bucket lets them through one
-// by one, the token bucket hands on as many as its burst.
-func TestBucketsShape(t *testing.T) {
-	const rate, size, wait = 10, 8, time.Minute
-	const gap = time.Second / rate
-	tests := map[string]struct {
-		stage gin.HandlerFunc
-		want  []time.Duration // after they came
-	}{
-		"leaky": {LeakyBucket(rate, size, wait), []time.Duration{0, gap, 2 * gap, 3 * gap, 4 * gap, 5 * gap, 6 * gap, 7 * gap}},
-		"token": {TokenBucket(rate, size, wait), make([]time.Duration, size)},
+// gap is the time between two requests at a rate of 10 per second.
+const gap = 100 * time.Millisecond
+
+// gaps are the times at which n requests pass one by one.
+func gaps(n int) (passed []time.Duration) {
+	for i := range n {
+		passed = append(passed, time.Duration(i)*gap)
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				engine := newEngine(t, tc.stage)
-				for _, lull := range []time.Duration{0, time.Minute} { // at the start, and when it has been used
-					<-time.After(lull)
-					if got := arrive(t, engine, len(tc.want)).passed; !slices.Equal(got, tc.want) {
-						t.Errorf("after a lull of %s they passed after %v, want %v", lull, got, tc.want)
-					}
-				}
-			})
-		})
-	}
+	return passed
 }
 
-// arrivals are how requests that came at once ended.
-type arrivals struct {
-	passed  []time.Duration // in order
-	refused map[string]int  // by what they were told; all at once
-}
-
-// arrive sends n requests at one instant, one after the other.
-func arrive(t *testing.T, engine *gin.Engine, n int) arrivals {
+// arrive sends n requests at one instant. It returns after which time each passed, and the other answers, which come at once.
+func arrive(t *testing.T, engine *gin.Engine, n int) (passed []time.Duration, refused map[string]int) {
 	t.Helper()
-	type answer struct {
+	type reply struct {
 		body  string
 		after time.Duration
 	}
-	answers := make(chan answer, n)
+	replies := make(chan reply, n)
 	start := time.Now()
 	for range n {
-		go func() {
-			body := serve(engine, newRequest(t)).Body.String()
-			answers <- answer{body, time.Since(start)}
-		}()
-		synctest.Wait() // until it waits or has its answer
+		go func() { replies <- reply{answer(t, engine), time.Since(start)} }()
+		synctest.Wait() // until the request waits or is answered
 	}
-	all := arrivals{refused: map[string]int{}}
+	refused = map[string]int{}
 	for range n {
-		switch a := <-answers; {
-		case a.body == "ok":
-			all.passed = append(all.passed, a.after)
-		case a.after != 0:
-			t.Errorf("%q only after %s", a.body, a.after)
-		default:
-			all.refused[a.body]++
+		r := <-replies
+		if r.body == "ok" {
+			passed = append(passed, r.after)
+			continue
 		}
+		same(t, r.body+": time until the answer", r.after, 0)
+		refused[r.body]++
 	}
-	return all
+	return passed, refused
 }
 
-func TestLeakyBucketTriesOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := newEngine(t, LeakyBucket(2, 3, 0))
-		steps := []struct {
-			name  string
-			pause time.Duration
-			want  string
-		}{
-			{"the first", 0, "ok"},
-			{"at once behind it", 0, "rate_limited after 500ms"},
-			{"a refusal takes no turn", 0, "rate_limited after 500ms"},
-			{"too early", 250 * time.Millisecond, "rate_limited after 250ms"},
-			{"just too early", 249 * time.Millisecond, "rate_limited after 1ms"},
-			{"in time", time.Millisecond, "ok"},
-			{"and no more", 0, "rate_limited after 500ms"},
-			{"after a lull", time.Minute, "ok"},
-			{"a lull saves nothing up", 0, "rate_limited after 500ms"},
-		}
-		for _, step := range steps {
-			<-time.After(step.pause)
-			if got := serve(engine, newRequest(t)).Body.String(); got != step.want {
-				t.Errorf("%s: %q, want %q", step.name, got, step.want)
+// Of eight requests at one instant after a pause, the leaky bucket passes one by one, and the token bucket all of its burst.
+func TestBucketsShape(t *testing.T) {
+	type test struct {
+		bucket func(float64, int, time.Duration) gin.HandlerFunc
+		want   []time.Duration
+	}
+	each(t, map[string]test{
+		"leaky": {LeakyBucket, gaps(8)},
+		"token": {TokenBucket, make([]time.Duration, 8)},
+	}, func(t *testing.T, tc test) {
+		synctest.Test(t, func(t *testing.T) {
+			engine := newEngine(tc.bucket(10, 8, time.Minute))
+			for _, pause := range []time.Duration{0, time.Minute} { // at the start, and after use
+				time.Sleep(pause)
+				passed, _ := arrive(t, engine, 8)
+				same(t, "passed", passed, tc.want)
 			}
-		}
+		})
 	})
 }
 
-// TestLeakyBucketIsBounded by how many wait, and by how long each of them does.
-func TestLeakyBucketIsBounded(t *testing.T) {
-	const rate, gap = 10, 100 * time.Millisecond
-	tests := map[string]struct {
-		capacity int
-		wait     time.Duration
-		passed   []time.Duration
-		refused  string // what the others are told, all at once
-	}{
-		"room for three":         {3, time.Minute, []time.Duration{0, gap, 2 * gap, 3 * gap}, "rate_limited after 400ms"},
-		"room for one":           {1, time.Minute, []time.Duration{0, gap}, "rate_limited after 200ms"},
-		"time for three":         {100, 350 * time.Millisecond, []time.Duration{0, gap, 2 * gap, 3 * gap}, "rate_limited after 400ms"},
-		"time for two and room":  {4, 200 * time.Millisecond, []time.Duration{0, gap, 2 * gap}, "rate_limited after 300ms"},
-		"time for five, no room": {2, 500 * time.Millisecond, []time.Duration{0, gap, 2 * gap}, "rate_limited after 300ms"},
-		"no time":                {100, 0, []time.Duration{0}, "rate_limited after 100ms"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const all = 20
-				engine := newEngine(t, LeakyBucket(rate, tc.capacity, tc.wait))
-				got := arrive(t, engine, all)
-				if !slices.Equal(got.passed, tc.passed) {
-					t.Errorf("passed after %v, want %v", got.passed, tc.passed)
-				}
-				if got.refused[tc.refused] != all-len(tc.passed) {
-					t.Errorf("refused were %v, want %q alone", got.refused, tc.refused)
-				}
-				<-time.After(gap)
-				if again := arrive(t, engine, all); !slices.Equal(again.passed, tc.passed) {
-					t.Errorf("when all have left, passed after %v, want %v", again.passed, tc.passed)
-				}
-			})
-		})
-	}
+func TestLeakyBucketTriesOnce(t *testing.T) {
+	const ms = time.Millisecond
+	inSteps(t, func() gin.HandlerFunc { return LeakyBucket(2, 3, 0) }, []step{
+		{"first", 0, "ok", ""},
+		{"at once", 0, "rate_limited after 500ms", ""},
+		{"a refusal takes no turn", 0, "rate_limited after 500ms", ""},
+		{"too early", 250 * ms, "rate_limited after 250ms", ""},
+		{"just too early", 249 * ms, "rate_limited after 1ms", ""},
+		{"in time", ms, "ok", ""},
+		{"at once again", 0, "rate_limited after 500ms", ""},
+		{"after a pause", time.Minute, "ok", ""},
+		{"a pause saves no turns", 0, "rate_limited after 500ms", ""},
+	})
 }
 
-// TestLeakyBucketClientLeaves: its place in the bucket and its turn go to the next.
-func TestLeakyBucketClientLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := newEngine(t, LeakyBucket(1, 1, 10*time.Second))
-		start := time.Now()
-		serve(engine, newRequest(t))
+// The leaky bucket bounds how many requests wait, and how long each waits.
+func TestLeakyBucketIsBounded(t *testing.T) {
+	type test struct {
+		capacity int
+		wait     time.Duration
+		passed   int
+		refused  string // the answer to the other requests
+	}
+	each(t, map[string]test{
+		"room for three":              {3, time.Minute, 4, "rate_limited after 400ms"},
+		"room for one":                {1, time.Minute, 2, "rate_limited after 200ms"},
+		"time for three":              {100, 350 * time.Millisecond, 4, "rate_limited after 400ms"},
+		"room for four, time for two": {4, 200 * time.Millisecond, 3, "rate_limited after 300ms"},
+		"room for two, time for five": {2, 500 * time.Millisecond, 3, "rate_limited after 300ms"},
+		"no time":                     {100, 0, 1, "rate_limited after 100ms"},
+	}, func(t *testing.T, tc test) {
+		synctest.Test(t, func(t *testing.T) {
+			const all = 20
+			engine := newEngine(LeakyBucket(10, tc.capacity, tc.wait))
+			for range 2 { // again when all have left
+				passed, refused := arrive(t, engine, all)
+				same(t, "passed", passed, gaps(tc.passed))
+				same(t, "refused", refused, map[string]int{tc.refused: all - tc.passed})
+				time.Sleep(gap)
+			}
+		})
+	})
+}
 
-		ctx, leave := context.WithCancel(t.Context())
-		leaver := newRequest(t).WithContext(ctx)
-		left := make(chan string)
-		go func() { left <- serve(engine, leaver).Body.String() }()
-		synctest.Wait()
-		if got, want := serve(engine, newRequest(t)).Body.String(), "rate_limited after 2s"; got != want {
-			t.Errorf("while the bucket is full: %q, want %q", got, want)
-		}
-		leave()
-		if got, want := <-left, "failed: context canceled"; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-
-		if got := serve(engine, newRequest(t)).Body.String(); got != "ok" {
-			t.Errorf("the next one: %q", got)
-		}
-		if waited := time.Since(start); waited != time.Second {
-			t.Errorf("the next one waited for %s; the turn of the one who left was not given back", waited)
-		}
+// A client that leaves while it waits gives its turn, and its place in the bucket, to the next request.
+func TestBucketsClientLeaves(t *testing.T) {
+	type test struct {
+		bucket func(float64, int, time.Duration) gin.HandlerFunc
+		full   string // the answer to another request meanwhile, if not empty
+	}
+	each(t, map[string]test{
+		"leaky": {LeakyBucket, "rate_limited after 2s"},
+		"token": {TokenBucket, ""},
+	}, func(t *testing.T, tc test) {
+		synctest.Test(t, func(t *testing.T) {
+			engine := newEngine(tc.bucket(1, 1, 10*time.Second))
+			start := time.Now()
+			answer(t, engine)
+			ctx, leave := context.WithCancel(t.Context())
+			leaver := newRequest(t).WithContext(ctx)
+			left := make(chan string)
+			go func() { left <- serve(engine, leaver).Body.String() }()
+			synctest.Wait()
+			if tc.full != "" {
+				same(t, "while the bucket is full", answer(t, engine), tc.full)
+			}
+			leave()
+			same(t, "the client that left", <-left, "failed: context canceled")
+			same(t, "the next request", answer(t, engine), "ok")
+			same(t, "time until the next request passed", time.Since(start), time.Second)
+		})
 	})
 }

@@ -11,32 +11,20 @@ import (
 	"flashsale/model"
 )
 
+// A panic becomes a failure with a stack, and never an error after which a client may try again.
 func TestRecovery(t *testing.T) {
-	tests := map[string]any{
-		"a string":               "boom",
-		"an error":               errors.New("boom"),
-		"an error of the domain": model.ErrUnavailable,
-	}
-	for name, value := range tests {
-		t.Run(name, func(t *testing.T) {
-			var failure error
-			engine := newEngine(t, func(c *gin.Context) {
-				c.Next()
-				failure = FailureOf(c)
-			}, Recovery(), func(*gin.Context) { panic(value) })
-			serve(engine, newRequest(t))
-
-			if failure == nil {
-				t.Fatal("no failure recorded")
-			}
-			if !strings.Contains(failure.Error(), "recovery_test.go") {
-				t.Errorf("no stack in %q", failure)
-			}
-			if errors.Is(failure, model.ErrUnavailable) {
-				t.Error("the panic passes for an error that is answered by a retry")
-			}
-		})
-	}
+	each(t, map[string]any{
+		"a string": "boom", "an error": errors.New("boom"), "ErrUnavailable": model.ErrUnavailable,
+	}, func(t *testing.T, value any) {
+		var failure error
+		serve(newEngine(func(c *gin.Context) {
+			c.Next()
+			failure = FailureOf(c)
+		}, Recovery(), func(*gin.Context) { panic(value) }), newRequest(t))
+		if failure == nil || !strings.Contains(failure.Error(), "recovery_test.go") || errors.Is(failure, model.ErrUnavailable) {
+			t.Errorf("the failure is %v", failure)
+		}
+	})
 }
 
 func TestRecoveryLetsAbortPass(t *testing.T) {
@@ -45,5 +33,5 @@ func TestRecoveryLetsAbortPass(t *testing.T) {
 			t.Errorf("recovered %v, want %v", p, http.ErrAbortHandler)
 		}
 	}()
-	serve(newEngine(t, Recovery(), func(*gin.Context) { panic(http.ErrAbortHandler) }), newRequest(t))
+	serve(newEngine(Recovery(), func(*gin.Context) { panic(http.ErrAbortHandler) }), newRequest(t))
 }

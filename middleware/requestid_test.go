@@ -10,58 +10,37 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-func TestRequestID(t *testing.T) {
-	tests := map[string]struct {
-		incoming string
-		taken    bool
-	}{
-		"taken over":           {"edge-7.a_B", true},
-		"64 characters":        {strings.Repeat("x", 64), true},
-		"65 characters":        {strings.Repeat("x", 65), false},
-		"none":                 {"", false},
-		"a space":              {"a b", false},
-		"a forged log line":    {"a\nlevel=ERROR", false},
-		"a line break at last": {"a\n", false},
-		"not ASCII":            {"号", false},
-		"markup":               {"<b>", false},
+// The client's id is taken if it is valid. Otherwise each request gets a valid id of its own.
+func FuzzRequestID(f *testing.F) {
+	for _, seed := range []string{
+		"", "edge-7.a_B", strings.Repeat("x", 64), strings.Repeat("x", 65), "a b", "a\nlevel=ERROR", "a\n", "号", "\x00", "<b>",
+	} {
+		f.Add(seed)
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var seen string
-			engine := newEngine(t, RequestID(), func(c *gin.Context) { seen = RequestIDOf(c) })
-			w := serve(engine, newRequest(t, "X-Request-ID", tc.incoming))
-
-			if (seen == tc.incoming) != tc.taken {
-				t.Errorf("id %q of %q, taken over: want %v", seen, tc.incoming, tc.taken)
-			}
-			if !validRequestID(seen) {
-				t.Errorf("id %q is malformed", seen)
-			}
-			if sent := w.Header().Get("X-Request-ID"); sent != seen {
-				t.Errorf("sent %q, kept %q", sent, seen)
-			}
-		})
-	}
-}
-
-func TestRequestIDsDiffer(t *testing.T) {
-	engine := newEngine(t, RequestID())
-	first := serve(engine, newRequest(t)).Header().Get("X-Request-ID")
-	second := serve(engine, newRequest(t)).Header().Get("X-Request-ID")
-	if first == second {
-		t.Errorf("two requests share the id %q", first)
-	}
+	form := regexp.MustCompile(`\A[A-Za-z0-9._-]{1,64}\z`)
+	f.Fuzz(func(t *testing.T, given string) {
+		var ids []string
+		engine := newEngine(RequestID(), func(c *gin.Context) { ids = append(ids, RequestIDOf(c)) })
+		for i := range 2 {
+			r := newRequest(t)
+			r.Header["X-Request-Id"] = []string{given}
+			same(t, "the id in the answer", serve(engine, r).Header().Get("X-Request-ID"), ids[i])
+			same(t, ids[i]+" is valid", form.MatchString(ids[i]), true)
+			same(t, given+" is taken", ids[i] == given, form.MatchString(given))
+		}
+		same(t, given+" gives one id twice", ids[0] == ids[1], form.MatchString(given))
+	})
 }
 
 func TestRequestIDsOfManyRequests(t *testing.T) {
-	const callers, each = 8, 1000
+	const callers, requests = 8, 1000
 	form := regexp.MustCompile(`^[A-Z2-7]{26}$`)
 	ids := []*requestIDs{newRequestIDs(), newRequestIDs()} // of two processes
 	made := make([][]string, callers)
 	var running sync.WaitGroup
 	for i := range made {
 		running.Go(func() {
-			for range each {
+			for range requests {
 				made[i] = append(made[i], ids[i%2].next())
 			}
 		})
@@ -74,10 +53,6 @@ func TestRequestIDsOfManyRequests(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	if len(seen) != callers*each {
-		t.Errorf("%d ids of %d requests", len(seen), callers*each)
-	}
-	if ids[0].prefix == ids[1].prefix {
-		t.Errorf("two processes share the prefix %q", ids[0].prefix)
-	}
+	same(t, "different ids", len(seen), callers*requests)
+	same(t, "two processes share a prefix", ids[0].prefix == ids[1].prefix, false)
 }

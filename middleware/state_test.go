@@ -10,10 +10,10 @@ import (
 	"flashsale/model"
 )
 
-// What stages leave is there for those behind and around them, and gone with the next request.
+// The state of a request is there for the inner and the outer stages, and not for the next request.
 func TestStateIsOfOneRequest(t *testing.T) {
 	first := true
-	engine := newEngine(t, func(c *gin.Context) {
+	engine := newEngine(func(c *gin.Context) {
 		if got := IdentityOf(c); got != (model.Identity{}) {
 			t.Errorf("a new request is %+v's", got)
 		}
@@ -35,40 +35,30 @@ func TestLaps(t *testing.T) {
 	now := time.Unix(0, 0)
 	read := func() time.Time { return now }
 	pass := func(d time.Duration) { now = now.Add(d) }
-	engine := newEngine(t, func(c *gin.Context) {
+	serve(newEngine(func(c *gin.Context) {
 		Begin(c, read)
 		pass(1)
 		Begin(c, read) // too late
-		for _, want := range []time.Duration{3, 4} {
-			pass(want)
-			if want == 3 {
-				want++ // with what passed before the first stage
-			}
-			if got := Lap(c, now); got != want {
-				t.Errorf("lap of %d, want %d", got, want)
-			}
-		}
+		pass(3)
+		same(t, "first lap", Lap(c, now), 4)
+		pass(4)
+		same(t, "second lap", Lap(c, now), 4)
 		for range 2 {
-			if got := Took(c, read); got != 8 {
-				t.Errorf("took %d, want 8, whoever asks", got)
-			}
+			same(t, "time of the request, also later", Took(c, read), 8)
 			pass(1)
 		}
-	})
-	serve(engine, newRequest(t))
+	}), newRequest(t))
 }
 
-// A stream needs to reach the server's own writer.
+// http.ResponseController reaches the server's writer.
 func TestStateUnwraps(t *testing.T) {
-	engine := newEngine(t, RequestID(), func(c *gin.Context) {
+	w := serve(newEngine(RequestID(), func(c *gin.Context) {
 		if err := http.NewResponseController(c.Writer).Flush(); err != nil {
 			t.Error(err)
 		}
 		if inner := c.Writer.(*state).Unwrap(); inner == http.ResponseWriter(c.Writer) {
-			t.Error("the writer is around itself")
+			t.Error("the writer wraps itself")
 		}
-	})
-	if w := serve(engine, newRequest(t)); !w.Flushed {
-		t.Error("nothing was flushed")
-	}
+	}), newRequest(t))
+	same(t, "flushed", w.Flushed, true)
 }
