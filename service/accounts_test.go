@@ -3,8 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -48,138 +46,119 @@ func (f *fakeAccounts) SetPassword(_ context.Context, name, hash string) error {
 
 func newAccounts() (*Accounts, *fakeAccounts) {
 	store := &fakeAccounts{byName: map[string]model.Account{}}
-	return &Accounts{Store: store, Passwords: auth.NewPasswords(), Tokens: auth.NewTokens([]byte("0123456789abcdef0123456789abcdef"), time.Now)}, store
+	tokens := auth.NewTokens([]byte("0123456789abcdef0123456789abcdef"), time.Now)
+	return &Accounts{Store: store, Passwords: auth.NewPasswords(), Tokens: tokens}, store
 }
 
 const goodPassword = "correct horse"
 
 func TestRegisterAndLogIn(t *testing.T) {
 	accounts, store := newAccounts()
-	session, verdict, invalid, err := accounts.Register(t.Context(), "alice", goodPassword)
-	if err != nil || verdict != model.Accepted || invalid != nil {
-		t.Fatal(verdict, invalid, err)
+	first, verdict, invalid, err := accounts.Register(t.Context(), "alice", goodPassword)
+	if err != nil || verdict != model.Accepted || invalid != nil || !model.ValidUserID(first.Account.ID) {
+		t.Fatal(first, verdict, invalid, err)
 	}
-	if session.Account.Role != model.RoleBuyer || !model.ValidUserID(session.Account.ID) || strings.Contains(store.byName["alice"].PasswordHash, goodPassword) {
-		t.Errorf("made %+v", session.Account)
+	if strings.Contains(store.byName["alice"].PasswordHash, goodPassword) {
+		t.Errorf("the password is stored: %+v", first.Account)
 	}
 	again, verdict, err := accounts.LogIn(t.Context(), "alice", goodPassword)
-	if err != nil || verdict != model.Accepted || again.Account.ID != session.Account.ID || !again.ExpiresAt.After(time.Now()) {
+	if err != nil || verdict != model.Accepted || !again.ExpiresAt.After(time.Now()) {
 		t.Fatal(again, verdict, err)
 	}
-	for _, s := range []Session{session, again} {
-		if who, err := accounts.Tokens.Verify(s.Token); err != nil || who.UserID != session.Account.ID || who.Role != model.RoleBuyer {
-			t.Errorf("the token is %+v's, %v", who, err)
-		}
+	for _, s := range []Session{first, again} {
+		same(t, "account", s.Account, store.byName["alice"])
+		same(t, "token", must(accounts.Tokens.Verify(s.Token)), model.Identity{UserID: first.Account.ID, Role: model.RoleBuyer})
 	}
 	if _, verdict, _, err := accounts.Register(t.Context(), "alice", goodPassword); verdict != model.NameTaken || err != nil {
-		t.Errorf("the name again: %s, %v", verdict, err)
+		t.Errorf("the same name: %s, %v", verdict, err)
 	}
 	for name, tc := range map[string]struct{ name, password string }{
 		"wrong password":    {"alice", "incorrect horse"},
 		"no password":       {"alice", ""},
 		"password too long": {"alice", strings.Repeat("x", maxPassword+1)},
-		"another name":      {"alicia", goodPassword},
-		"a strange name":    {"alice ", goodPassword},
-		"a name too long":   {strings.Repeat("a", 500), goodPassword},
+		"unknown name":      {"alicia", goodPassword},
+		"invalid name":      {"alice ", goodPassword},
+		"name too long":     {strings.Repeat("a", 500), goodPassword},
 	} {
 		if got, verdict, err := accounts.LogIn(t.Context(), tc.name, tc.password); verdict != model.Unauthenticated || err != nil || got.Token != "" {
 			t.Errorf("%s: %s, %v", name, verdict, err)
 		}
 	}
 	store.err = errAway
-	if _, _, err := accounts.LogIn(t.Context(), "alice", goodPassword); !errors.Is(err, errAway) {
-		t.Errorf("no database: %v", err)
-	}
-	if _, _, _, err := accounts.Register(t.Context(), "bob", goodPassword); !errors.Is(err, errAway) {
-		t.Errorf("no database: %v", err)
-	}
+	_, _, err = accounts.LogIn(t.Context(), "alice", goodPassword)
+	failed(t, "log-in without a database", err, errAway)
+	_, _, _, err = accounts.Register(t.Context(), "bob", goodPassword)
+	failed(t, "registration without a database", err, errAway)
 }
 
 func TestRegisterRefuses(t *testing.T) {
 	badName := &Invalid{Field: "name", Reason: BadName, Min: 3, Max: 32}
 	badPassword := &Invalid{Field: "password", Reason: BadPassword, Min: 8, Max: 128}
-	tests := map[string]struct {
+	type test struct {
 		name, password string
 		verdict        model.Verdict
 		want           *Invalid
-	}{
-		"a short name":         {"al", goodPassword, model.BadRequest, badName},
-		"a long name":          {strings.Repeat("a", 33), goodPassword, model.BadRequest, badName},
-		"a name with a space":  {"al ice", goodPassword, model.BadRequest, badName},
-		"a name in Greek":      {"αλίκη", goodPassword, model.BadRequest, badName},
-		"a short password":     {"alice", "1234567", model.BadRequest, badPassword},
-		"a long password":      {"alice", strings.Repeat("x", maxPassword+1), model.BadRequest, badPassword},
-		"a password in rags":   {"alice", "12345678\xff", model.BadRequest, badPassword},
-		"the operator":         {"admin", goodPassword, model.NameTaken, nil},
-		"the operator, louder": {"ADMIN", goodPassword, model.NameTaken, nil},
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			accounts, store := newAccounts()
-			_, verdict, invalid, err := accounts.Register(t.Context(), tc.name, tc.password)
-			if err != nil || verdict != tc.verdict || !reflect.DeepEqual(invalid, tc.want) {
-				t.Errorf("%s, %+v, %v", verdict, invalid, err)
-			}
-			if len(store.byName) != 0 {
-				t.Error("made nevertheless")
-			}
-		})
-	}
+	each(t, map[string]test{
+		"name too short":           {"al", goodPassword, model.BadRequest, badName},
+		"name too long":            {strings.Repeat("a", 33), goodPassword, model.BadRequest, badName},
+		"name with a space":        {"al ice", goodPassword, model.BadRequest, badName},
+		"name in Greek":            {"αλίκη", goodPassword, model.BadRequest, badName},
+		"password too short":       {"alice", "1234567", model.BadRequest, badPassword},
+		"password too long":        {"alice", strings.Repeat("x", maxPassword+1), model.BadRequest, badPassword},
+		"password not UTF-8":       {"alice", "12345678\xff", model.BadRequest, badPassword},
+		"the operator":             {"admin", goodPassword, model.NameTaken, nil},
+		"the operator in capitals": {"ADMIN", goodPassword, model.NameTaken, nil},
+	}, func(t *testing.T, tc test) {
+		accounts, store := newAccounts()
+		_, verdict, invalid, err := accounts.Register(t.Context(), tc.name, tc.password)
+		failed(t, "registration", err, nil)
+		same(t, "verdict", verdict, tc.verdict)
+		same(t, "invalid field", invalid, tc.want)
+		same(t, "accounts", len(store.byName), 0)
+	})
 }
 
-// TestEnsureOperator at the first start, at a later one, with a password that was given, and with a new one.
 func TestEnsureOperator(t *testing.T) {
 	accounts, store := newAccounts()
 	logsIn := func(password string) bool {
 		t.Helper()
 		session, verdict, err := accounts.LogIn(t.Context(), OperatorName, password)
-		if err != nil {
-			t.Fatal(err)
-		}
+		done(err)
 		return verdict == model.Accepted && session.Account.Role == model.RoleOperator && session.Account.ID == OperatorName
 	}
 	ensure := func(password string) string {
 		t.Helper()
-		made, err := accounts.EnsureOperator(t.Context(), password)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return made
+		return must(accounts.EnsureOperator(t.Context(), password))
 	}
 	made := ensure("")
 	if len(made) < minPassword || !logsIn(made) {
-		t.Errorf("made %q", made)
+		t.Errorf("the first start made %q", made)
 	}
 	if again := ensure(""); again != "" || !logsIn(made) {
 		t.Errorf("the second start made %q", again)
 	}
 	if got := ensure("given by hand"); got != "" || !logsIn("given by hand") || logsIn(made) {
-		t.Errorf("a password that was given: told %q", got)
+		t.Errorf("a start with a given password made %q", got)
 	}
 	hash := store.byName[OperatorName].PasswordHash
-	if got := ensure("given by hand"); got != "" || store.byName[OperatorName].PasswordHash != hash {
-		t.Errorf("the same again: told %q", got)
-	}
-	fresh, _ := newAccounts()
-	if got, err := fresh.EnsureOperator(t.Context(), "given by hand"); got != "" || err != nil {
-		t.Errorf("given at the first start: told %q, %v", got, err)
-	}
-	for _, given := range []string{"", "given by hand"} {
+	same(t, "password made at a start with the same password", ensure("given by hand"), "")
+	same(t, "hash after a start with the same password", store.byName[OperatorName].PasswordHash, hash)
+	accounts, _ = newAccounts()
+	same(t, "password made at a first start with a given password", ensure("given by hand"), "")
+
+	for _, given := range []string{"", "given by hand"} { // and another instance starts at the same time
 		accounts, store = newAccounts()
 		other := &Accounts{Store: store, Passwords: accounts.Passwords, Tokens: accounts.Tokens}
-		store.beforeCreate = func() { // another instance starts at the same time
+		store.beforeCreate = func() {
 			store.beforeCreate = nil
-			var err error
-			if made, err = other.EnsureOperator(t.Context(), ""); err != nil || made == "" {
-				t.Fatalf("the other instance made %q, %v", made, err)
-			}
+			made = must(other.EnsureOperator(t.Context(), ""))
 		}
-		if got := ensure(given); got != "" || !logsIn(cmp.Or(given, made)) {
-			t.Errorf("two first starts at once, given %q: the second was told %q", given, got)
+		if got := ensure(given); got != "" || made == "" || !logsIn(cmp.Or(given, made)) {
+			t.Errorf("two first starts at once, one with the password %q: they made %q and %q", given, got, made)
 		}
 	}
 	store.err = errAway
-	if _, err := accounts.EnsureOperator(t.Context(), ""); !errors.Is(err, errAway) {
-		t.Errorf("no database: %v", err)
-	}
+	_, err := accounts.EnsureOperator(t.Context(), "")
+	failed(t, "without a database", err, errAway)
 }

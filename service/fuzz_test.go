@@ -16,17 +16,14 @@ var (
 	callbackTime   = time.Date(2026, 11, 11, 20, 0, 0, 123456789, time.UTC)
 )
 
-// FuzzCallbackSignature holds that a callback is signed only by the signature over its very bytes, and only for a while.
+// A callback is accepted only with the signature of exactly its bytes, and only within the window.
 func FuzzCallbackSignature(f *testing.F) {
-	now := strconv.FormatInt(callbackTime.Unix(), 10)
-	body := []byte(`{"payment_id":"A"}`)
-	f.Add(now, SignCallback(callbackSecret, now, body), body)
+	now, body := strconv.FormatInt(callbackTime.Unix(), 10), []byte(`{"payment_id":"A"}`)
+	for _, timestamp := range []string{now, "0" + now, "+" + now, "9223372036854775807", "-9223372036854775808"} {
+		f.Add(timestamp, SignCallback(callbackSecret, timestamp, body), body)
+	}
 	f.Add(now, strings.ToUpper(SignCallback(callbackSecret, now, body)), body)
-	f.Add("0"+now, SignCallback(callbackSecret, "0"+now, body), body)
-	f.Add("+"+now, SignCallback(callbackSecret, "+"+now, body), body)
 	f.Add(now+".", SignCallback(callbackSecret, now, body), body)
-	f.Add("9223372036854775807", SignCallback(callbackSecret, "9223372036854775807", body), body)
-	f.Add("-9223372036854775808", SignCallback(callbackSecret, "-9223372036854775808", body), body)
 	f.Add(now, "", body)
 	f.Add(now, strings.Repeat("0", 64), []byte(nil))
 	payments := &Payments{Secret: callbackSecret, Catalog: NewCatalog(nil, func() time.Time { return callbackTime })}
@@ -39,11 +36,11 @@ func FuzzCallbackSignature(f *testing.F) {
 			mac.Write([]byte(timestamp + "." + string(body)))
 			given, err := hex.DecodeString(tc)
 			if err != nil || !bytes.Equal(given, mac.Sum(nil)) {
-				t.Errorf("%q is taken for the signature of %q at %q", tc, body, timestamp)
+				t.Errorf("%q is accepted as the signature of %q at %q", tc, body, timestamp)
 			}
 			unix, err := strconv.ParseInt(timestamp, 10, 64)
 			if age := callbackTime.Sub(time.Unix(unix, 0)).Abs(); err != nil || age > callbackWindow || unix != time.Unix(unix, 0).Unix() {
-				t.Errorf("the timestamp %q is taken, %s off", timestamp, age)
+				t.Errorf("the timestamp %q is accepted %s away", timestamp, age)
 			}
 		}
 	})

@@ -2,21 +2,16 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"flashsale/gate"
-	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/test/kit"
@@ -25,32 +20,32 @@ import (
 // patience bounds each wait for an event that has to come.
 const patience = time.Minute
 
-func TestMain(m *testing.M) {
-	logging.Disable() // every error is returned, and some are meant to happen
-	kit.Main(m)
-}
-
-// gatehouse is the database and the Redis of gates, in one; it notes the steps of rebuilds.
+// gatehouse adds to fakeStores the steps of a rebuild, which it notes.
 type gatehouse struct {
-	*fakeSales
-	mu      sync.Mutex // gates are rebuilt side by side
-	states  map[string]model.GateState
-	lost    bool // another caller wins the epoch
-	newer   bool // the gate there is newer than the one to come
-	moves   int  // how often the stream moves under an install
-	failing string
+	*fakeStores
+	failing string // the step that fails
+	lost    bool   // another caller wins the epoch
+	newer   bool   // the present gate is newer than the new one
+	moves   int    // how often the stream moves during an install
 	steps   []string
 	pause   time.Duration
-	renewed chan int64                    // epochs, if anybody listens
+	renewed chan int64                    // receives the renewed epochs, if not nil
 	bad     []string                      // entries that can't be read
 	changes map[string][]model.GateChange // by sale
 }
 
 func newGatehouse(offers ...model.Offer) *gatehouse {
-	return &gatehouse{fakeSales: newFakeSales(offers...), states: map[string]model.GateState{}, changes: map[string][]model.GateChange{}}
+	return &gatehouse{fakeStores: newFakeStores(offers...), changes: map[string][]model.GateChange{}}
 }
 
-// step notes a step, and fails if it is the one that is to fail.
+// newGates returns a service of gates over a new gatehouse.
+func newGates(t *testing.T, offers ...model.Offer) (*Gates, *gatehouse) {
+	t.Helper()
+	h := newGatehouse(offers...)
+	return NewGates(h, h, refreshed(t, h), discard), h
+}
+
+// step notes a step, and fails if it is the failing one. The caller holds mu.
 func (h *gatehouse) step(name string) error {
 	h.steps = append(h.steps, name)
 	if h.failing == name {
@@ -59,15 +54,8 @@ func (h *gatehouse) step(name string) error {
 	return nil
 }
 
-func (h *gatehouse) Offer(ctx context.Context, id string) (model.Offer, bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.fakeSales.Offer(ctx, id)
-}
-
 func (h *gatehouse) NextEpoch(_ context.Context, id string, seen, gates int64, pause time.Duration) (int64, bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	h.pause = pause
 	for i := range h.offers {
 		if h.offers[i].ID == id && !h.lost {
@@ -89,8 +77,7 @@ func (h *gatehouse) RenewEpoch(ctx context.Context, _ string, epoch int64) error
 }
 
 func (h *gatehouse) GateContents(_ context.Context, id string) (model.GateContents, bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	if err := h.step("contents"); err != nil {
 		return nil, false, err
 	}
@@ -98,19 +85,18 @@ func (h *gatehouse) GateContents(_ context.Context, id string) (model.GateConten
 	return openContents{kit.ContentsOf(h.offers[i]), h}, true, nil
 }
 
-// openContents have to be closed, which is a step.
+// openContents must be closed, which is a step.
 type openContents struct {
 	kit.Contents
 	h *gatehouse
 }
 
 func (c openContents) Close() {
-	c.h.mu.Lock()
-	defer c.h.mu.Unlock()
+	defer c.h.locked()()
 	_ = c.h.step("end")
 }
 
-// record notes a change of a sale for its gate.
+// record stores a change of a sale for its gate.
 func (h *gatehouse) record(id string, version int64) {
 	for i := range h.offers {
 		if h.offers[i].ID == id {
@@ -120,10 +106,9 @@ func (h *gatehouse) record(id string, version int64) {
 	h.changes[id] = append(h.changes[id], model.GateChange{Version: version, Units: 1})
 }
 
-// GateChanges gives one change at a time.
+// GateChanges returns one change at a time.
 func (h *gatehouse) GateChanges(_ context.Context, id string, after int64, _ int) ([]model.GateChange, int64, bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	rest := slices.DeleteFunc(slices.Clone(h.changes[id]), func(c model.GateChange) bool { return c.Version <= after })
 	if len(rest) == 0 {
 		return nil, after, false, nil
@@ -132,61 +117,46 @@ func (h *gatehouse) GateChanges(_ context.Context, id string, after int64, _ int
 }
 
 func (h *gatehouse) ForgetGateChanges(_ context.Context, id string, upTo int64) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	h.changes[id] = slices.DeleteFunc(h.changes[id], func(c model.GateChange) bool { return c.Version <= upTo })
 	return h.step(fmt.Sprint("forget ", upTo))
 }
 
 func (h *gatehouse) CatchUp(_ context.Context, id string, after, upTo int64, changes []model.GateChange) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.step(fmt.Sprintf("tell %d to %d", after, upTo)); err != nil {
-		return err
-	}
+	defer h.locked()()
 	state := h.states[id]
 	for _, c := range changes {
 		state.Left += c.Units
 	}
 	state.Version = upTo
 	h.states[id] = state
-	return nil
+	return h.step(fmt.Sprintf("tell %d to %d", after, upTo))
 }
 
 func (h *gatehouse) Log(_ context.Context, actor, action, subject, detail string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	return h.step(strings.Join([]string{"log", actor, action, subject, detail}, " "))
 }
 
-func (h *gatehouse) Peek(_ context.Context, ids ...string) ([]model.GateState, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	states := make([]model.GateState, len(ids))
-	for i, id := range ids {
-		states[i] = h.states[id]
-	}
+func (h *gatehouse) Peek(ctx context.Context, ids ...string) ([]model.GateState, error) {
 	if h.failing == "peek" {
 		return nil, errAway
 	}
-	return states, nil
+	return h.fakeStores.Peek(ctx, ids...)
 }
 
 func (h *gatehouse) Close(_ context.Context, _ string, epoch int64) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	return !h.newer, h.step(fmt.Sprint("close for ", epoch))
 }
 
 func (h *gatehouse) StreamLengths(context.Context, string) ([]int64, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	return []int64{7}, h.step("measure")
 }
 
 func (h *gatehouse) Install(_ context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.locked()()
 	h.bad, bad = nil, h.bad
 	switch {
 	case h.moves > 0:
@@ -203,100 +173,96 @@ func (h *gatehouse) Install(_ context.Context, epoch int64, lengths []int64, c m
 	return bad, h.step(fmt.Sprint("install ", epoch))
 }
 
-// TestRebuild shows every way through a rebuild of a gate whose sale is at epoch 3.
+// Every course of a rebuild of a gate whose sale is at epoch 3.
 func TestRebuild(t *testing.T) {
-	whole := []string{"epoch", "close for 4", "measure", "contents", "install 4", "end", "log"}
-	open := func(epoch int64) model.GateState { return model.GateState{Exists: true, Open: true, Epoch: epoch} }
-	tests := map[string]struct {
+	steps := func(epoch int) []string {
+		return []string{
+			"epoch", fmt.Sprint("close for ", epoch), "measure", "contents", fmt.Sprint("install ", epoch), "end",
+			fmt.Sprintf("log engine install_gate SALE epoch %d: a test", epoch),
+		}
+	}
+	whole := steps(4)
+	type test struct {
 		state   model.GateState
 		replace int64 // gates up to this epoch
 		retired bool
 		change  func(h *gatehouse)
 		steps   []string
 		err     error
-	}{
-		"no gate":                   {steps: whole},
-		"an open one":               {state: open(3)},
-		"an open one, to replace":   {state: open(3), replace: 3, steps: whole},
-		"replaced by now":           {state: open(3), replace: 2},
-		"an older one":              {state: open(2), steps: whole},
-		"a closed one":              {state: model.GateState{Exists: true, Epoch: 3}, steps: whole},
-		"one newer than known here": {state: open(9), replace: 9, steps: []string{"epoch", "close for 10", "measure", "contents", "install 10", "end", "log"}},
-		"another caller won":        {change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
-		"overtaken at the close":    {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
+	}
+	closed := model.GateState{Exists: true, Epoch: 3}
+	failing := func(step string) func(*gatehouse) { return func(h *gatehouse) { h.failing = step } }
+	lost := func(h *gatehouse) { h.lost = true }
+	each(t, map[string]test{
+		"no gate":                  {steps: whole},
+		"an open gate":             {state: openGate(3, 0)},
+		"an open gate, to replace": {state: openGate(3, 0), replace: 3, steps: whole},
+		"replaced meanwhile":       {state: openGate(3, 0), replace: 2},
+		"an older gate":            {state: openGate(2, 0), steps: whole},
+		"a closed gate":            {state: closed, steps: whole},
+		"a newer gate than known":  {state: openGate(9, 0), replace: 9, steps: steps(10)},
+		"another caller wins":      {change: lost, steps: whole[:1]},
+		"overtaken at the close":   {change: func(h *gatehouse) { h.newer = true }, steps: whole[:2]},
 		"entries that can't be read": {
 			change: func(h *gatehouse) { h.bad = []string{"1-1 x", "1-2 y"} },
-			steps:  slices.Concat(whole[:5], []string{"log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y", "end", "log"}),
+			steps:  slices.Insert(steps(4), 5, "log engine delete_entry SALE 1-1 x", "log engine delete_entry SALE 1-2 y"),
 		},
-		"entries that can't be read, and no more": {
+		"an entry that can't be read, and no install": {
 			change: func(h *gatehouse) { h.bad, h.failing = []string{"1-1 x"}, "install 4" }, err: errAway,
 			steps: slices.Concat(whole[:5], []string{"log engine delete_entry SALE 1-1 x", "end"}),
 		},
 		"the database sells meanwhile": {
 			change: func(h *gatehouse) { h.record(h.offers[0].ID, 7); h.record(h.offers[0].ID, 8) },
-			steps:  slices.Concat(whole[:6], []string{"changes", "tell 1 to 7", "changes", "tell 7 to 8", "log"}),
+			steps:  slices.Insert(steps(4), 6, "changes", "tell 1 to 7", "changes", "tell 7 to 8"),
 		},
 		"the stream moves often": {
 			change: func(h *gatehouse) { h.moves = 50 },
 			steps:  slices.Concat(whole[:2], slices.Repeat([]string{"measure", "contents", "moved", "end"}, 50), whole[2:]),
 		},
-		"no Redis":                 {change: func(h *gatehouse) { h.failing = "peek" }, err: errAway},
-		"no epoch":                 {change: func(h *gatehouse) { h.failing = "epoch" }, steps: whole[:1], err: errAway},
-		"no close":                 {change: func(h *gatehouse) { h.failing = "close for 4" }, steps: whole[:2], err: errAway},
-		"no stream":                {change: func(h *gatehouse) { h.failing = "measure" }, steps: whole[:3], err: errAway},
-		"no contents":              {change: func(h *gatehouse) { h.failing = "contents" }, steps: whole[:4], err: errAway},
-		"no install":               {change: func(h *gatehouse) { h.failing = "install 4" }, steps: whole[:6], err: errAway},
-		"no such sale":             {change: func(h *gatehouse) { h.offers = nil }},
-		"retired, none":            {retired: true, replace: 3},
-		"retired, a closed one":    {retired: true, state: model.GateState{Exists: true, Epoch: 3}},
-		"retired, but open":        {retired: true, state: open(3), steps: whole[:2]},
-		"retired, and another won": {retired: true, state: open(3), change: func(h *gatehouse) { h.lost = true }, steps: whole[:1]},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			o := openOffer()
-			o.Stock.Epoch = 3
-			h := newGatehouse(o)
-			h.states[o.ID] = tc.state
-			g := NewGates(h, h, refreshed(t, h), discard)
-			if tc.retired {
-				g.Retire()
-			}
-			if tc.change != nil {
-				tc.change(h)
-			}
-			err := g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Epoch: tc.replace})
-			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
-				t.Errorf("%v, want %v", err, tc.err)
-			}
-			steps := slices.Clone(h.steps)
-			for i := range steps {
-				if strings.HasPrefix(steps[i], "log engine delete_entry ") {
-					steps[i] = strings.Replace(steps[i], o.ID, "SALE", 1)
-				}
-			}
-			if n := len(steps); n > 0 && strings.HasPrefix(steps[n-1], "log engine install_gate "+o.ID+" epoch ") && strings.HasSuffix(steps[n-1], ": a test") {
-				steps[n-1] = "log"
-			}
-			if !slices.Equal(steps, tc.steps) {
-				t.Errorf("the steps are %q, want %q", steps, tc.steps)
-			}
-			if len(steps) > 0 && h.pause != rebuildPause {
-				t.Errorf("rebuilds may follow each other after %s", h.pause)
-			}
-		})
-	}
+		"no Redis":              {change: failing("peek"), err: errAway},
+		"no epoch":              {change: failing("epoch"), steps: whole[:1], err: errAway},
+		"no close":              {change: failing("close for 4"), steps: whole[:2], err: errAway},
+		"no stream":             {change: failing("measure"), steps: whole[:3], err: errAway},
+		"no contents":           {change: failing("contents"), steps: whole[:4], err: errAway},
+		"no install":            {change: failing("install 4"), steps: whole[:6], err: errAway},
+		"no sale":               {change: func(h *gatehouse) { h.offers = nil }},
+		"retired, no gate":      {retired: true, replace: 3},
+		"retired, a closed one": {retired: true, state: closed},
+		"retired, an open one":  {retired: true, state: openGate(3, 0), steps: whole[:2]},
+		"retired, and another caller wins": {
+			retired: true, state: openGate(3, 0), change: lost, steps: whole[:1],
+		},
+	}, func(t *testing.T, tc test) {
+		o := openOffer()
+		o.Stock.Epoch = 3
+		g, h := newGates(t, o)
+		h.states[o.ID] = tc.state
+		if tc.retired {
+			g.Retire()
+		}
+		if tc.change != nil {
+			tc.change(h)
+		}
+		failed(t, "rebuild", g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Epoch: tc.replace}), tc.err)
+		var steps []string
+		for _, step := range h.steps {
+			steps = append(steps, strings.ReplaceAll(step, o.ID, "SALE"))
+		}
+		same(t, "steps", steps, tc.steps)
+		if len(steps) > 0 {
+			same(t, "pause between rebuilds", h.pause, rebuildPause)
+		}
+	})
 }
 
-// TestHole53_LongRebuildIsRenewed: a rebuild of a large gate keeps other instances from starting a newer one, and stops doing so
-// with its end.
+// The rebuild of a large gate keeps other instances from starting a newer one, until the rebuild ends.
 func TestHole53_LongRebuildIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newGatehouse(openOffer())
 		h.renewed = make(chan int64)
 		g := NewGates(h, slowGate{h, 10 * rebuildPause}, refreshed(t, h), discard)
-		done := make(chan error, 1)
-		go func() { done <- g.Serve(t.Context(), GateRequest{SaleID: h.offers[0].ID}) }()
+		ended := make(chan error, 1)
+		go func() { ended <- g.Serve(t.Context(), GateRequest{SaleID: h.offers[0].ID}) }()
 		for renewals, last := 0, time.Now(); ; renewals++ {
 			select {
 			case epoch := <-h.renewed:
@@ -305,7 +271,7 @@ func TestHole53_LongRebuildIsRenewed(t *testing.T) {
 				}
 				last = time.Now()
 				continue
-			case err := <-done:
+			case err := <-ended:
 				if err != nil || renewals < 10 {
 					t.Errorf("%v after %d renewals", err, renewals)
 				}
@@ -315,7 +281,7 @@ func TestHole53_LongRebuildIsRenewed(t *testing.T) {
 	})
 }
 
-// slowGate takes long to be installed.
+// slowGate takes a while to be installed.
 type slowGate struct {
 	*gatehouse
 	time.Duration
@@ -326,75 +292,60 @@ func (g slowGate) Install(ctx context.Context, epoch int64, lengths []int64, c m
 	return g.gatehouse.Install(ctx, epoch, lengths, c)
 }
 
-// TestRequestsAreAskedOnce: a thousand attempts that meet a missing gate ask for one.
+// A thousand attempts that meet a missing gate cause one request.
 func TestRequestsAreAskedOnce(t *testing.T) {
 	o := openOffer()
-	h := newGatehouse(o)
-	g := NewGates(h, h, refreshed(t, h), discard)
+	g, _ := newGates(t, o)
 	for range 1000 {
 		g.NeedGate(o.ID, "missing")
 	}
-	if n := len(g.Requests()); n != 1 {
-		t.Fatalf("%d requests, want 1", n)
-	}
-	if err := g.Serve(t.Context(), <-g.Requests()); err != nil {
-		t.Error(err)
-	}
+	same(t, "requests", len(g.Requests()), 1)
+	done(g.Serve(t.Context(), <-g.Requests()))
 	g.NeedGate(o.ID, "missing")
-	if n := len(g.Requests()); n != 1 {
-		t.Errorf("asked again after it was served: %d requests", n)
-	}
-	if g.Epoch(o.ID) != 1 {
-		t.Errorf("epoch %d", g.Epoch(o.ID))
-	}
+	same(t, "requests after the first was served", len(g.Requests()), 1)
+	same(t, "epoch", g.Epoch(o.ID), 1)
 }
 
-// TestReplacementIsKept until it is done, however often Redis or the database fails meanwhile.
+// A replacement is done once, after all failures of Redis and the database.
 func TestReplacementIsKept(t *testing.T) {
 	o := openOffer()
-	h := newGatehouse(o)
+	g, h := newGates(t, o)
 	h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: 1, Revision: o.Revision}
-	g := NewGates(h, h, refreshed(t, h), discard)
 	for range 1000 {
 		g.ReplaceGate(o.ID, 1, "wrong")
 	}
-	for _, failing := range []string{"peek", "contents", ""} {
+	for _, failing := range []string{"peek", "contents", "", ""} {
 		h.failing = failing
 		if err := g.Ensure(t.Context()); (err != nil) != (failing != "") {
 			t.Errorf("failing %q: %v", failing, err)
 		}
 	}
-	installed := func() (n int) {
-		for _, s := range h.steps {
-			if strings.HasSuffix(s, ": wrong") {
-				n++
-			}
-		}
-		return n
-	}
-	if err := g.Ensure(t.Context()); err != nil || installed() != 1 {
-		t.Errorf("%v; the steps are %q", err, h.steps)
-	}
+	same(t, "installed for", h.installed(), []string{"wrong"})
 }
 
-// TestRequestsNeverBlock: more ask than anybody serves.
+// installed returns the reasons of the gates that were installed.
+func (h *gatehouse) installed() (reasons []string) {
+	for _, step := range h.steps {
+		if _, reason, ok := strings.Cut(step, ": "); ok {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons
+}
+
+// Requests that find no room are dropped, and may be asked again.
 func TestRequestsNeverBlock(t *testing.T) {
-	h := newGatehouse(openOffer())
-	g := NewGates(h, h, refreshed(t, h), discard)
+	g, _ := newGates(t, openOffer())
 	for i := range 2 * gateRequests {
 		g.NeedGate(fmt.Sprint("SALE-", i), "missing")
 	}
-	if n := len(g.Requests()); n != gateRequests {
-		t.Errorf("%d requests wait, want %d", n, gateRequests)
-	}
+	same(t, "requests", len(g.Requests()), gateRequests)
 	<-g.Requests()
-	g.NeedGate(fmt.Sprint("SALE-", 2*gateRequests-1), "missing") // what found no room was not marked as asked
-	if n := len(g.Requests()); n != gateRequests {
-		t.Errorf("%d requests wait, want %d", n, gateRequests)
-	}
+	g.NeedGate(fmt.Sprint("SALE-", 2*gateRequests-1), "missing")
+	same(t, "requests", len(g.Requests()), gateRequests)
 }
 
-// TestEnsure looks at every sale that has not ended, and one that fails keeps no other from its gate.
+// Ensure checks every sale that has not ended. A sale that fails keeps no other from its gate.
 func TestEnsure(t *testing.T) {
 	fine, missing, older, closed, ended, broken := openOffer(), openOffer(), openOffer(), openOffer(), openOffer(), openOffer()
 	older.Stock.Epoch = 5
@@ -403,76 +354,51 @@ func TestEnsure(t *testing.T) {
 	for i := range h.offers {
 		h.offers[i].Revision = 0 // no change that a gate could have missed
 	}
-	catalog := refreshed(t, h)
-	h.states[fine.ID] = model.GateState{Exists: true, Open: true, Epoch: 1}
-	h.states[older.ID] = model.GateState{Exists: true, Open: true, Epoch: 4}
+	g := NewGates(h, h, refreshed(t, h), discard)
+	g.atOnce = 1 // the fake notes steps in their order
+	h.states[fine.ID] = openGate(1, 0)
+	h.states[older.ID] = openGate(4, 0)
 	h.states[closed.ID] = model.GateState{Exists: true, Epoch: 1}
 	h.failing = "install 2"
-	h.offers = slices.DeleteFunc(h.offers, func(o model.Offer) bool { return o.ID == broken.ID }) // gone meanwhile
-	g := NewGates(h, h, catalog, discard)
-	g.atOnce = 1 // the fake notes steps in their order
-	if err := g.Ensure(t.Context()); !errors.Is(err, errAway) {
-		t.Errorf("%v", err)
-	}
-	var reasons []string
-	for _, s := range h.steps {
-		if _, reason, ok := strings.Cut(s, ": "); ok {
-			reasons = append(reasons, reason)
-		}
-	}
-	if !slices.Equal(reasons, []string{"of an older epoch"}) || h.states[older.ID].Epoch != 6 {
-		t.Errorf("installed %q", reasons)
-	}
+	h.offers = slices.DeleteFunc(h.offers, func(o model.Offer) bool { return o.ID == broken.ID }) // after the catalog has read it
+	failed(t, "while some installs fail", g.Ensure(t.Context()), errAway)
+	same(t, "installed gates", h.installed(), []string{"of an older epoch"})
+	same(t, "epoch of the gate that was older", h.states[older.ID].Epoch, 6)
+
 	h.failing, h.steps = "", nil
 	delete(h.states, missing.ID)
 	h.states[closed.ID] = model.GateState{Exists: true, Epoch: 1}
-	if err := g.Ensure(t.Context()); err != nil {
-		t.Error(err)
+	done(g.Ensure(t.Context()))
+	for name, o := range map[string]model.Offer{"fine": fine, "missing": missing, "older": older, "closed": closed} {
+		same(t, name+": open", h.states[o.ID].Open, true)
 	}
-	for _, o := range []model.Offer{fine, missing, older, closed} {
-		if !h.states[o.ID].Open {
-			t.Errorf("the gate is %+v", h.states[o.ID])
-		}
-	}
-	if _, there := h.states[ended.ID]; there {
-		t.Error("a sale that has ended got a gate")
-	}
+	same(t, "gate of a sale that has ended", h.states[ended.ID], model.GateState{})
 	h.failing = "peek"
-	if err := g.Ensure(t.Context()); !errors.Is(err, errAway) {
-		t.Errorf("without Redis: %v", err)
-	}
-	empty := newGatehouse()
-	empty.failing = "peek"
-	if err := NewGates(empty, empty, refreshed(t, empty), discard).Ensure(t.Context()); err != nil {
-		t.Errorf("without a sale: %v", err)
-	}
+	failed(t, "without Redis", g.Ensure(t.Context()), errAway)
+	empty, h := newGates(t)
+	h.failing = "peek"
+	failed(t, "without a sale", empty.Ensure(t.Context()), nil)
 }
 
-// A sale whose Redis doesn't answer is left alone, whatever was asked for, and the others are looked after.
+// A gate whose Redis does not answer is left alone, also if it is to be replaced, and the other gates are checked.
 func TestEnsureLeavesWhatIsAway(t *testing.T) {
 	away, closed := openOffer(), openOffer()
-	h := newGatehouse(away, closed)
+	g, h := newGates(t, away, closed)
 	h.states[away.ID] = model.GateState{Away: true}
-	g := NewGates(h, h, refreshed(t, h), discard)
 	g.ReplaceGate(away.ID, 1, "it drifted")
-	if err := g.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if !h.states[closed.ID].Open || h.states[away.ID] != (model.GateState{Away: true}) {
-		t.Errorf("the gates are %+v", h.states)
-	}
-	h.states[away.ID] = model.GateState{Exists: true, Open: true, Epoch: 1}
+	done(g.Ensure(t.Context()))
+	same(t, "the other gate is open", h.states[closed.ID].Open, true)
+	same(t, "the gate that is away", h.states[away.ID], model.GateState{Away: true})
+	h.states[away.ID] = openGate(1, 0)
 	h.steps = nil
-	if err := g.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	done(g.Ensure(t.Context()))
 	if !slices.ContainsFunc(h.steps, func(s string) bool { return strings.HasSuffix(s, away.ID+" epoch 2: it drifted") }) {
-		t.Errorf("when it is back: %q", h.steps)
+		t.Errorf("the steps when the gate is back are %q", h.steps)
 	}
 }
 
-// TestEnsureTellsGates what the database changed without them, whoever did so, and replaces those that a settle found
-// wrong. What a gate knows is forgotten at the next look, once.
+// Ensure applies to a gate the changes that the database made without it, replaces a gate that a settlement found wrong, and
+// deletes once, at the next look, the changes that a gate has.
 func TestEnsureTellsGates(t *testing.T) {
 	behind, wrong, fine := openOffer(), openOffer(), openOffer()
 	wrong.Stock.Epoch, wrong.Stock.WrongEpoch = 2, 2
@@ -483,59 +409,47 @@ func TestEnsureTellsGates(t *testing.T) {
 		h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: o.Stock.Epoch, Revision: o.Revision, Version: 4}
 	}
 	g := NewGates(h, h, refreshed(t, h), discard)
-	if err := g.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := h.states[behind.ID]; s.Version != 6 || s.Left != 2 || s.Epoch != 1 {
-		t.Errorf("the gate that was behind is %+v", s)
-	}
-	if s := h.states[wrong.ID]; s.Epoch != 3 {
-		t.Errorf("the gate that was wrong is %+v", s)
-	}
+	done(g.Ensure(t.Context()))
+	want := model.GateState{Exists: true, Open: true, Epoch: 1, Revision: behind.Revision, Version: 6, Left: 2}
+	same(t, "the gate that was behind", h.states[behind.ID], want)
+	same(t, "epoch of the gate that was wrong", h.states[wrong.ID].Epoch, 3)
 	h.steps = nil
 	for range 3 {
-		if err := g.catalog.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Ensure(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		done(g.catalog.Refresh(t.Context()))
+		done(g.Ensure(t.Context()))
 	}
-	if !slices.Equal(h.steps, []string{"forget 6"}) || len(h.changes[behind.ID]) > 0 {
-		t.Errorf("afterwards: %q, %v", h.steps, h.changes)
-	}
+	same(t, "later steps", h.steps, []string{"forget 6"})
+	same(t, "changes left", len(h.changes[behind.ID]), 0)
 }
 
-// TestChangedTellsTheGate at once. If it can't be told, the next look does it; in either case a sale that was latched as
-// sold out is looked at again.
+// A change reaches the gate at once, or at the next look. In either case the sale's latch is removed.
 func TestChangedTellsTheGate(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type test struct {
 		state   model.GateState
 		failing string
 		told    bool
-	}{
-		"an open gate":      {state: model.GateState{Exists: true, Open: true, Version: 4}, told: true},
-		"no gate":           {},
-		"its Redis is away": {state: model.GateState{Away: true}},
-		"no Redis":          {state: model.GateState{Exists: true, Open: true, Version: 4}, failing: "peek"},
-		"no database":       {state: model.GateState{Exists: true, Open: true, Version: 4}, failing: "changes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newGatehouse(openOffer())
-			id := h.offers[0].ID
-			h.record(id, 5)
-			h.states[id], h.failing = tc.state, tc.failing
-			g := NewGates(h, h, refreshed(t, h), discard)
-			g.catalog.Latch(id)
-			g.Changed(t.Context(), id)
-			if told := h.states[id].Version == 5; told != tc.told || g.catalog.Latched(id) {
-				t.Errorf("told %t, latched %t", told, g.catalog.Latched(id))
-			}
-		})
 	}
+	open := model.GateState{Exists: true, Open: true, Version: 4}
+	each(t, map[string]test{
+		"an open gate":      {open, "", true},
+		"no gate":           {model.GateState{}, "", false},
+		"its Redis is away": {model.GateState{Away: true}, "", false},
+		"no Redis":          {open, "peek", false},
+		"no database":       {open, "changes", false},
+	}, func(t *testing.T, tc test) {
+		h := newGatehouse(openOffer())
+		id := h.offers[0].ID
+		h.record(id, 5)
+		h.states[id], h.failing = tc.state, tc.failing
+		g := NewGates(h, h, refreshed(t, h), discard)
+		g.catalog.Latch(id)
+		g.Changed(t.Context(), id)
+		same(t, "the gate is told", h.states[id].Version == 5, tc.told)
+		same(t, "latched", g.catalog.Latched(id), false)
+	})
 }
 
-// realStores are a database and a gate over a Redis.
+// realStores are a database and a gate in Redis.
 type realStores struct {
 	*testing.T
 	db      *repository.Store
@@ -544,193 +458,114 @@ type realStores struct {
 	gates   *Gates
 }
 
-func eachPair(t *testing.T, run func(s realStores)) {
+func openStores(t *testing.T, stores kit.Stores) realStores {
 	t.Helper()
-	start := func(t *testing.T, database, url string) realStores {
-		t.Helper()
-		db, err := repository.Open(t.Context(), database, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		if err := db.MigrateUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		opts, err := gate.Options(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := redis.NewClient(opts)
-		t.Cleanup(func() { _ = client.Close() })
-		s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
-		s.gate = gate.New(client, "here", func(ctx context.Context, saleID string) (int, error) {
-			offer, _, err := s.catalog.Sale(ctx, saleID)
-			return offer.Parts, err
-		})
-		s.gates = NewGates(db, s.gate, s.catalog, discard)
-		return s
-	}
-	t.Run("SQLite and embedded Redis", func(t *testing.T) {
-		server, err := embedded.StartRedis()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Close)
-		run(start(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), server.URL()))
+	db := must(repository.Open(t.Context(), stores.Database, 8))
+	t.Cleanup(func() { _ = db.Close() })
+	done(db.MigrateUp(t.Context()))
+	client := redis.NewClient(must(gate.Options(stores.Redis)))
+	t.Cleanup(func() { _ = client.Close() })
+	s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
+	s.gate = gate.New(client, "here", func(ctx context.Context, saleID string) (int, error) {
+		offer, _, err := s.catalog.Sale(ctx, saleID)
+		return offer.Parts, err
 	})
-	t.Run("MariaDB and redis-server", func(t *testing.T) {
-		run(start(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL()))
-	})
+	s.gates = NewGates(db, s.gate, s.catalog, discard)
+	return s
 }
 
-// sale opens a sale with its gate.
-func (s realStores) sale(quota int64) model.Offer { return s.saleIn(1, quota) }
-
-// saleIn opens a sale with its gate in parts.
-func (s realStores) saleIn(parts int, quota int64) model.Offer {
-	s.Helper()
+// sale creates a sale with its gate in parts.
+func (s realStores) sale(parts int, quota int64) model.Offer {
 	o := openOffer()
 	o.Parts = parts
-	if err := s.db.CreateSale(s.Context(), o.Sale, quota, "tester"); err != nil {
-		s.Fatal(err)
-	}
-	if err := s.catalog.Refresh(s.Context()); err != nil {
-		s.Fatal(err)
-	}
-	if err := s.gates.Preheat(s.Context(), o.ID); err != nil {
-		s.Fatal(err)
-	}
+	done(s.db.CreateSale(s.Context(), o.Sale, quota, "tester"))
+	done(s.catalog.Refresh(s.Context()))
+	done(s.gates.Preheat(s.Context(), o.ID))
 	return o
 }
 
-// TestChangeThatNobodyToldTheGate: an instance committed an operator's change and died before it told the gate.
-// The next look at the gates brings it there, or a paused sale would sell on.
-func TestChangeThatNobodyToldTheGate(t *testing.T) {
-	eachPair(t, func(s realStores) {
-		o := s.sale(10)
-		_, verdict, err := s.db.ChangeSale(s.Context(), model.SaleChange{
-			SaleID: o.ID, Actor: "tester", Action: "pause",
-			Edit: func(sale *model.Sale) model.Verdict { sale.Status = model.SalePaused; return model.Accepted },
-		})
-		if verdict != model.Accepted || err != nil {
-			s.Fatal(verdict, err)
-		}
-		if err := s.catalog.Refresh(s.Context()); err != nil {
-			s.Fatal(err)
-		}
-		// A new gate may have to wait until the last one is a second old.
-		deadline, ticker := time.After(patience), time.NewTicker(20*time.Millisecond)
-		defer ticker.Stop()
-		for i := 0; ; i++ {
-			if err := s.gates.Ensure(s.Context()); err != nil {
-				s.Fatal(err)
-			}
-			user := fmt.Sprint("u-", i)
-			a := model.Attempt{
-				ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: 1,
-				RequestKey: "key", RequestHash: model.HashRequest(1),
-			}
-			if got, err := admitOne(s.Context(), s.gate, a, 0); err == nil && got.Verdict == model.Paused {
-				return
-			}
-			select {
-			case <-ticker.C:
-			case <-deadline:
-				s.Fatalf("the gate of a paused sale admits still, after %d looks", i)
-			}
-		}
-	})
-}
-
-// A rebuild of a gate in parts finds what was sold and what is on its way, and gives all of a user to the user's part.
-func TestRebuildInParts(t *testing.T) {
-	eachPair(t, func(s realStores) {
-		const buyers = 30
-		o := s.saleIn(4, 100)
-		attempts := make([]model.Attempt, buyers)
-		for i := range attempts {
-			user := fmt.Sprint("u-", i)
-			attempts[i] = model.Attempt{
-				ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: 1 + i%2,
-				RequestKey: "key", RequestHash: model.HashRequest(1 + i%2),
-			}
-		}
-		if _, err := s.gate.Admit(s.Context(), o.ID, attempts, 0); err != nil {
-			s.Fatal(err)
-		}
-		entries, _, err := s.gate.Read(s.Context(), o.ID, buyers)
-		if err != nil || len(entries) == 0 {
-			s.Fatal(entries, err)
-		}
-		settled := entries[:len(entries)/2] // in the database, and nobody told the gate
-		if _, err := s.db.Settle(s.Context(), o.ID, settled); err != nil {
-			s.Fatal(err)
-		}
-		pending, before := 0, s.look(o)
-		for _, e := range settled {
-			pending -= e.Quantity
-		}
-		for _, a := range attempts {
-			pending += a.Quantity
-		}
-		s.replaced(o, before.Epoch)
-		after := s.look(o)
-		if after.Left != 100-45 || after.Inflight != int64(pending) || after.Stream != int64(buyers-len(settled)) {
-			s.Errorf("the gate was %+v and is %+v; %d units are on their way", before, after, pending)
-		}
-		for _, a := range attempts {
-			units, err := s.gate.Units(s.Context(), o.ID, []string{a.UserID})
-			if err != nil || units[0] != a.Quantity {
-				s.Errorf("%s has %d units at the gate, bought %d; %v", a.UserID, units, a.Quantity, err)
-			}
-			if request, known, err := s.gate.Knows(s.Context(), a.ID); !known || err != nil || request.Quantity != a.Quantity {
-				s.Errorf("the gate knows of %s: %+v, %t, %v", a.UserID, request, known, err)
-			}
-			if got, err := admitOne(s.Context(), s.gate, a, 0); err != nil || got != (model.Outcome{Verdict: model.Accepted, Repeated: true}) {
-				s.Errorf("again, %s: %+v, %v", a.UserID, got, err)
-			}
-		}
-	})
-}
-
-func (s realStores) look(o model.Offer) model.GateState {
-	s.Helper()
-	states, err := s.gate.Peek(s.Context(), o.ID)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return states[0]
-}
-
-// replaced has the gate of an epoch replaced, which may have to wait until it is a second old.
-func (s realStores) replaced(o model.Offer, epoch int64) {
+// ensureUntil checks the gates until a condition holds: a new gate may have to wait until the last one is a second old.
+func (s realStores) ensureUntil(what string, holds func() bool) {
 	s.Helper()
 	deadline, ticker := time.After(patience), time.NewTicker(20*time.Millisecond)
 	defer ticker.Stop()
 	for {
-		s.gates.ReplaceGate(o.ID, epoch, "a test")
-		if err := s.gates.Ensure(s.Context()); err != nil {
-			s.Fatal(err)
-		}
-		if state := s.look(o); state.Open && state.Epoch > epoch {
+		done(s.gates.Ensure(s.Context()))
+		if holds() {
 			return
 		}
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			s.Fatal("the gate is not replaced")
+			s.Fatalf("not in %s: %s", patience, what)
 		}
 	}
 }
 
-// admitOne admits an attempt by itself.
-func admitOne(ctx context.Context, g *gate.Gate, a model.Attempt, epoch int64) (model.Outcome, error) {
-	outcomes, err := g.Admit(ctx, a.SaleID, []model.Attempt{a}, epoch)
-	if err != nil {
-		return model.Outcome{}, err
+func attempt(o model.Offer, user string, quantity int) model.Attempt {
+	return model.Attempt{
+		ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: quantity,
+		RequestKey: "key", RequestHash: model.HashRequest(quantity),
 	}
-	if outcomes[0].Verdict == model.NoGate {
-		return model.Outcome{}, model.ErrNoGate
-	}
-	return outcomes[0], nil
+}
+
+// An instance committed an operator's change and died before it told the gate. The next look at the gates applies the change.
+func TestChangeThatNobodyToldTheGate(t *testing.T) {
+	kit.EachStores(t, func(t *testing.T, stores kit.Stores) {
+		s := openStores(t, stores)
+		o := s.sale(1, 10)
+		_, verdict, err := s.db.ChangeSale(s.Context(), model.SaleChange{
+			SaleID: o.ID, Actor: "tester", Action: "pause",
+			Edit: func(sale *model.Sale) model.Verdict { sale.Status = model.SalePaused; return model.Accepted },
+		})
+		failed(t, "pause", err, nil)
+		same(t, "pause", verdict, model.Accepted)
+		done(s.catalog.Refresh(s.Context()))
+		tries := 0
+		s.ensureUntil("the gate refuses as paused", func() bool {
+			tries++
+			got, err := s.gate.Admit(s.Context(), o.ID, []model.Attempt{attempt(o, fmt.Sprint("u-", tries), 1)}, 0)
+			return err == nil && got[0].Verdict == model.Paused
+		})
+	})
+}
+
+// A rebuild of a gate in parts finds what was sold and what is queued, and gives all units of a user to the user's part.
+func TestRebuildInParts(t *testing.T) {
+	kit.EachStores(t, func(t *testing.T, stores kit.Stores) {
+		s := openStores(t, stores)
+		const buyers = 30
+		o := s.sale(4, 100)
+		attempts := make([]model.Attempt, buyers)
+		pending := 0
+		for i := range attempts {
+			attempts[i] = attempt(o, fmt.Sprint("u-", i), 1+i%2)
+			pending += attempts[i].Quantity
+		}
+		must(s.gate.Admit(s.Context(), o.ID, attempts, 0))
+		entries, _, err := s.gate.Read(s.Context(), o.ID, buyers)
+		if err != nil || len(entries) == 0 {
+			t.Fatal(entries, err)
+		}
+		settled := entries[:len(entries)/2] // in the database, and nobody told the gate
+		must(s.db.Settle(s.Context(), o.ID, settled))
+		for _, e := range settled {
+			pending -= e.Quantity
+		}
+		look := func() model.GateState { return must(s.gate.Peek(s.Context(), o.ID))[0] }
+		before := look()
+		s.gates.ReplaceGate(o.ID, before.Epoch, "a test")
+		s.ensureUntil("the gate is replaced", func() bool { return look().Open && look().Epoch > before.Epoch })
+		after := look()
+		got, want := []int64{after.Left, after.Inflight, after.Stream}, []int64{100 - 45, int64(pending), int64(buyers - len(settled))}
+		same(t, "units left, units in flight, entries", got, want)
+		for _, a := range attempts {
+			same(t, a.UserID+": units", must(s.gate.Units(s.Context(), o.ID, []string{a.UserID})), []int{a.Quantity})
+			if request, known, err := s.gate.Knows(s.Context(), a.ID); !known || err != nil || request.Quantity != a.Quantity {
+				t.Errorf("%s: the gate knows %+v, %t, %v", a.UserID, request, known, err)
+			}
+			again := must(s.gate.Admit(s.Context(), o.ID, []model.Attempt{a}, 0))
+			same(t, a.UserID+": again", again, []model.Outcome{{Verdict: model.Accepted, Repeated: true}})
+		}
+	})
 }

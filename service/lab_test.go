@@ -15,18 +15,18 @@ import (
 	"flashsale/model"
 )
 
-// labStep is what a fake comparison does next: it says something, or ends.
+// labStep is the next step of a fake comparison: it reports progress, or ends.
 type labStep struct {
 	LabProgress
 	over bool
 	err  error
 }
 
-// fakeLab compares as the test says.
+// fakeLab compares in steps of the test.
 type fakeLab struct {
 	steps chan labStep
 	plans []LabPlan
-	slow  bool // it goes on when it is told to stop
+	slow  bool // it ignores a stop
 }
 
 func (b *fakeLab) Compare(ctx context.Context, p LabPlan, progress func(LabProgress)) (string, error) {
@@ -59,37 +59,23 @@ func (b *fakeLab) WriteReport(w io.Writer, id string, page bool) (bool, error) {
 	return page, nil
 }
 
-// testLab is a lab in a bubble, over a catalog of these sales.
+// testLab is a lab over a catalog of sales, under a fake clock.
 type testLab struct {
 	*Lab
-	t       *testing.T
-	bench   *fakeLab
-	catalog *Catalog
-	sales   *fakeSales
-	log     bytes.Buffer
+	t     *testing.T
+	bench *fakeLab
+	log   bytes.Buffer
 }
 
 func newTestLab(t *testing.T, offers ...model.Offer) *testLab {
-	l := &testLab{t: t, bench: &fakeLab{steps: make(chan labStep)}, sales: newFakeSales(offers...)}
-	l.catalog = NewCatalog(l.sales, time.Now)
-	l.refresh()
-	l.Lab = NewLab(l.bench, l.catalog, []LabStrategy{{Name: "one"}, {Name: "two"}}, slog.New(slog.NewTextHandler(&l.log, nil)))
-	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	l := &testLab{t: t, bench: &fakeLab{steps: make(chan labStep)}}
+	strategies := []LabStrategy{{Name: "one"}, {Name: "two"}}
+	l.Lab = NewLab(l.bench, refreshed(t, newFakeStores(offers...)), strategies, slog.New(slog.NewTextHandler(&l.log, nil)))
+	t.Cleanup(func() { done(l.Close(context.Background())) })
 	return l
 }
 
-func (l *testLab) refresh() {
-	l.t.Helper()
-	if err := l.catalog.Refresh(l.t.Context()); err != nil {
-		l.t.Fatal(err)
-	}
-}
-
-// begin starts a run that may start.
+// begin starts a run, which must be accepted.
 func (l *testLab) begin(p LabPlan) *LabRun {
 	l.t.Helper()
 	run, verdict, invalid := l.Start(p)
@@ -105,17 +91,29 @@ func (l *testLab) step(s labStep) {
 	synctest.Wait()
 }
 
-// now is the newest run.
+func (l *testLab) progress(strategy string, index, done int, result any) {
+	l.step(labStep{LabProgress: LabProgress{Strategy: strategy, Index: index, Done: done, Result: result}})
+}
+
+// now returns the newest run.
 func (l *testLab) now() *LabRun {
 	synctest.Wait()
 	run, _ := l.Newest()
 	return run
 }
 
-// from is a sale that opens after so long and is open for so long.
-func from(in, long time.Duration) model.Offer {
-	now := time.Now()
-	return model.Offer{Sale: model.Sale{ID: model.NewSaleID(), Status: model.SaleLive, StartsAt: now.Add(in), EndsAt: now.Add(in + long)}}
+// ended compares how the newest run ended.
+func (l *testLab) ended(what string, want LabRun) {
+	l.t.Helper()
+	run := l.now()
+	got := LabRun{Over: run.Over, Failed: run.Failed, Stopped: run.Stopped, ReportID: run.ReportID}
+	same(l.t, what, got, want)
+}
+
+// from returns a sale that opens after in and is open for a duration.
+func from(in, duration time.Duration) model.Offer {
+	start := time.Now().Add(in)
+	return model.Offer{Sale: model.Sale{ID: model.NewSaleID(), Status: model.SaleLive, StartsAt: start, EndsAt: start.Add(duration)}}
 }
 
 var smallPlan = LabPlan{Strategies: []string{"two", "one"}, Buyers: 10, Stock: 5, Concurrency: 2}
@@ -126,126 +124,105 @@ func TestLabRuns(t *testing.T) {
 		if run := l.now(); run != nil {
 			t.Errorf("before the first run: %+v", run)
 		}
-		began := l.begin(smallPlan)
-		if began.Strategy != "two" || began.Index != 1 || time.Until(began.StartedAt).Abs() > time.Second || l.now() != began {
-			t.Errorf("began %+v", began)
+		first := l.begin(smallPlan)
+		if first.Strategy != "two" || first.Index != 1 || time.Until(first.StartedAt).Abs() > time.Second || l.now() != first {
+			t.Errorf("the run starts as %+v", first)
 		}
 		_, changed := l.Newest()
-		l.step(labStep{LabProgress: LabProgress{Strategy: "two", Index: 1, Done: 4}})
-		if !isClosed(changed) || l.now().Done != 4 || began.Done != 0 {
-			t.Errorf("now %+v, at first %+v, told %t", l.now(), began, isClosed(changed))
+		l.progress("two", 1, 4, nil)
+		if !isClosed(changed) || l.now().Done != 4 || first.Done != 0 {
+			t.Errorf("the progress is %+v, at first %+v, announced: %t", l.now(), first, isClosed(changed))
 		}
-		l.step(labStep{LabProgress: LabProgress{Strategy: "two", Index: 1, Done: 10, Result: "of two"}})
+		l.progress("two", 1, 10, "of two")
 		half := l.now()
-		l.step(labStep{LabProgress: LabProgress{Strategy: "one", Index: 2, Done: 10, Result: "of one"}})
-		if _, verdict, _ := l.Start(smallPlan); verdict != model.LabRunning {
-			t.Errorf("a second run: %s", verdict)
-		}
+		l.progress("one", 2, 10, "of one")
+		_, verdict, _ := l.Start(smallPlan)
+		same(t, "a second run", verdict, model.LabRunning)
 		l.step(labStep{over: true})
-		run := l.now()
-		if !slices.Equal(half.Results, []any{"of two"}) || !slices.Equal(run.Results, []any{"of two", "of one"}) {
-			t.Errorf("results %v, then %v", half.Results, run.Results)
-		}
-		if !run.Over || run.Failed || run.Stopped != "" || run.ReportID != "report" || run.Strategy != "one" {
-			t.Errorf("at last %+v", run)
-		}
+		same(t, "results after the first strategy", half.Results, []any{"of two"})
+		same(t, "results at the end", l.now().Results, []any{"of two", "of one"})
+		same(t, "last strategy", l.now().Strategy, "one")
+		l.ended("the end", LabRun{Over: true, ReportID: "report"})
 		l.begin(LabPlan{Buyers: 1, Stock: 1, Concurrency: 1})
 		if again := l.now(); again.Over || len(again.Results) > 0 || !slices.Equal(again.Strategies, []string{"one", "two"}) {
-			t.Errorf("the next run: %+v", again)
+			t.Errorf("the next run starts as %+v", again)
 		}
 	})
 }
 
 func TestLabRefusesBadPlans(t *testing.T) {
 	l := newTestLab(t)
-	for name, tc := range map[string]struct {
+	type test struct {
 		change func(*LabPlan)
 		field  string
-	}{
-		"an unknown strategy":   {func(p *LabPlan) { p.Strategies = []string{"one", "luck"} }, "strategies"},
-		"a strategy twice":      {func(p *LabPlan) { p.Strategies = []string{"one", "one"} }, "strategies"},
-		"nobody":                {func(p *LabPlan) { p.Buyers = 0 }, "buyers"},
-		"too many buyers":       {func(p *LabPlan) { p.Buyers = MaxLabBuyers + 1 }, "buyers"},
-		"nothing to sell":       {func(p *LabPlan) { p.Stock = -1 }, "stock"},
-		"too much to sell":      {func(p *LabPlan) { p.Stock = MaxLabStock + 1 }, "stock"},
-		"nobody at a time":      {func(p *LabPlan) { p.Concurrency = 0 }, "concurrency"},
-		"too many at once":      {func(p *LabPlan) { p.Concurrency = MaxLabConcurrency + 1 }, "concurrency"},
-		"wrong in several ways": {func(p *LabPlan) { p.Stock, p.Concurrency = 0, 0 }, "stock"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := smallPlan
-			tc.change(&p)
-			run, verdict, invalid := l.Start(p)
-			if run != nil || verdict != model.BadRequest || invalid == nil || invalid.Field != tc.field {
-				t.Errorf("%v, %s, %+v", run, verdict, invalid)
-			}
-		})
 	}
-	if len(l.bench.plans) > 0 {
-		t.Error("something ran")
-	}
+	each(t, map[string]test{
+		"an unknown strategy": {func(p *LabPlan) { p.Strategies = []string{"one", "luck"} }, "strategies"},
+		"a strategy twice":    {func(p *LabPlan) { p.Strategies = []string{"one", "one"} }, "strategies"},
+		"no buyers":           {func(p *LabPlan) { p.Buyers = 0 }, "buyers"},
+		"too many buyers":     {func(p *LabPlan) { p.Buyers = MaxLabBuyers + 1 }, "buyers"},
+		"negative stock":      {func(p *LabPlan) { p.Stock = -1 }, "stock"},
+		"too much stock":      {func(p *LabPlan) { p.Stock = MaxLabStock + 1 }, "stock"},
+		"no concurrency":      {func(p *LabPlan) { p.Concurrency = 0 }, "concurrency"},
+		"too much at once":    {func(p *LabPlan) { p.Concurrency = MaxLabConcurrency + 1 }, "concurrency"},
+		"two wrong fields":    {func(p *LabPlan) { p.Stock, p.Concurrency = 0, 0 }, "stock"},
+	}, func(t *testing.T, tc test) {
+		p := smallPlan
+		tc.change(&p)
+		run, verdict, invalid := l.Start(p)
+		if run != nil || verdict != model.BadRequest || invalid == nil || invalid.Field != tc.field {
+			t.Errorf("%v, %s, %+v", run, verdict, invalid)
+		}
+	})
+	same(t, "runs", len(l.bench.plans), 0)
 }
 
-// A comparison keeps away from sales, unless the operator says that it doesn't matter.
+// A comparison does not run near an open sale, unless the operator allows that.
 func TestLabKeepsAwayFromSales(t *testing.T) {
 	const hour = time.Hour
-	for name, tc := range map[string]struct {
-		sale   func() model.Offer
-		change func(*model.Offer)
-		want   model.Verdict
-	}{
-		"open":                {func() model.Offer { return from(-hour, 2*hour) }, nil, model.SaleOpen},
-		"sold out":            {func() model.Offer { return from(-hour, 2*hour) }, func(o *model.Offer) { o.Stock.Available = 0 }, model.SaleOpen},
-		"about to open":       {func() model.Offer { return from(labDistance, hour) }, nil, model.SaleOpen},
-		"for half a minute":   {func() model.Offer { return from(labDistance/2, labDistance/4) }, nil, model.SaleOpen},
-		"about to end":        {func() model.Offer { return from(-hour, hour+time.Second) }, nil, model.SaleOpen},
-		"later":               {func() model.Offer { return from(labDistance+time.Second, hour) }, nil, model.Accepted},
-		"over":                {func() model.Offer { return from(-2*hour, hour) }, nil, model.Accepted},
-		"paused":              {func() model.Offer { return from(-hour, 2*hour) }, func(o *model.Offer) { o.Status = model.SalePaused }, model.Accepted},
-		"closed":              {func() model.Offer { return from(-hour, 2*hour) }, func(o *model.Offer) { o.Status = model.SaleClosed }, model.Accepted},
-		"about to open later": {func() model.Offer { return from(2*labDistance, hour) }, nil, model.Accepted},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				offer := tc.sale()
-				if tc.change != nil {
-					tc.change(&offer)
-				}
-				l := newTestLab(t, from(-9*hour, hour), offer)
-				if _, verdict, _ := l.Start(smallPlan); verdict != tc.want {
-					t.Errorf("%s, want %s", verdict, tc.want)
-				}
-				if tc.want == model.Accepted {
-					return
-				}
-				plan := smallPlan
-				plan.WhileOpen = true
-				l.begin(plan)
-				l.step(labStep{LabProgress: LabProgress{Done: 1}})
-				l.step(labStep{over: true})
-				if run := l.now(); !run.Over || run.Stopped != "" {
-					t.Errorf("%+v", run)
-				}
-			})
-		})
+	type test struct {
+		in, duration time.Duration
+		status       model.SaleStatus
+		want         model.Verdict
 	}
+	eachInBubble(t, map[string]test{
+		"open":              {-hour, 2 * hour, model.SaleLive, model.SaleOpen},
+		"about to open":     {labDistance, hour, model.SaleLive, model.SaleOpen},
+		"for half a minute": {labDistance / 2, labDistance / 4, model.SaleLive, model.SaleOpen},
+		"about to end":      {-hour, hour + time.Second, model.SaleLive, model.SaleOpen},
+		"later":             {labDistance + time.Second, hour, model.SaleLive, model.Accepted},
+		"much later":        {2 * labDistance, hour, model.SaleLive, model.Accepted},
+		"over":              {-2 * hour, hour, model.SaleLive, model.Accepted},
+		"paused":            {-hour, 2 * hour, model.SalePaused, model.Accepted},
+		"closed":            {-hour, 2 * hour, model.SaleClosed, model.Accepted},
+	}, func(t *testing.T, tc test) {
+		offer := from(tc.in, tc.duration) // without units: a sale that is sold out counts as well
+		offer.Status = tc.status
+		l := newTestLab(t, from(-9*hour, hour), offer)
+		_, verdict, _ := l.Start(smallPlan)
+		same(t, "verdict", verdict, tc.want)
+		if tc.want == model.Accepted {
+			return
+		}
+		plan := smallPlan
+		plan.WhileOpen = true
+		l.begin(plan)
+		l.progress("one", 1, 1, nil)
+		l.step(labStep{over: true})
+		l.ended("a run that is allowed", LabRun{Over: true, ReportID: "report"})
+	})
 }
 
-// A sale that comes near while a comparison runs ends it.
 func TestLabGivesWayToASale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLab(t, from(time.Hour, time.Hour))
 		l.begin(smallPlan)
-		<-time.After(time.Hour - labDistance - time.Second)
-		l.step(labStep{LabProgress: LabProgress{Done: 1}})
-		if run := l.now(); run.Over {
-			t.Errorf("ended early: %+v", run)
-		}
-		<-time.After(time.Second)
-		l.step(labStep{LabProgress: LabProgress{Done: 2}})
-		if run := l.now(); !run.Over || run.Stopped != StoppedBySale || run.Failed || run.ReportID != "partial" {
-			t.Errorf("%+v", run)
-		}
+		time.Sleep(time.Hour - labDistance - time.Second)
+		l.progress("two", 1, 1, nil)
+		l.ended("a second too early", LabRun{})
+		time.Sleep(time.Second)
+		l.progress("two", 1, 2, nil)
+		l.ended("near the sale", LabRun{Over: true, Stopped: StoppedBySale, ReportID: "partial"})
 	})
 }
 
@@ -257,58 +234,42 @@ func TestLabStops(t *testing.T) {
 			l.begin(smallPlan)
 			l.Stop()
 			l.Stop()
-			if run := l.now(); !run.Over || run.Stopped != StoppedByOperator || run.Failed || run.ReportID != "partial" {
-				t.Errorf("%+v", run)
-			}
+			l.ended("stopped by the operator", LabRun{Over: true, Stopped: StoppedByOperator, ReportID: "partial"})
 		}
-		if l.log.Len() > 0 {
-			t.Errorf("logged %s", &l.log)
-		}
+		same(t, "the log", l.log.String(), "")
 		l.begin(smallPlan)
-		if err := l.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if run := l.now(); !run.Over || run.Stopped != StoppedByServer {
-			t.Errorf("%+v", run)
-		}
-		if _, verdict, _ := l.Start(smallPlan); verdict != model.Unavailable {
-			t.Errorf("after the end: %s", verdict)
-		}
+		done(l.Close(t.Context()))
+		l.ended("stopped by the server", LabRun{Over: true, Stopped: StoppedByServer, ReportID: "partial"})
+		_, verdict, _ := l.Start(smallPlan)
+		same(t, "a start after the close", verdict, model.Unavailable)
 	})
 }
 
-// Whoever closes the lab waits for it as long as he can.
+// Close waits for a run until its context ends.
 func TestLabThatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLab(t)
 		l.bench.slow = true
 		l.begin(smallPlan)
 		l.Stop()
-		began := time.Now()
+		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
+		failed(t, "close", l.Close(ctx), context.DeadlineExceeded)
+		same(t, "duration of the close", time.Since(start), 3*time.Second)
 		l.step(labStep{over: true})
-		if run := l.now(); run.Stopped != StoppedByOperator { // who was first
-			t.Errorf("%+v", run)
-		}
+		same(t, "the first reason to stop counts", l.now().Stopped, StoppedByOperator)
 	})
 }
 
-// What breaks is said to be broken, and why stands in the log alone.
+// The cause of a failure is in the log only.
 func TestLabFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLab(t)
 		l.begin(smallPlan)
 		l.step(labStep{over: true, err: errAway})
-		if run := l.now(); !run.Over || !run.Failed || run.Stopped != "" || run.ReportID != "report" {
-			t.Errorf("%+v", run)
-		}
-		if !strings.Contains(l.log.String(), errAway.Error()) {
-			t.Errorf("logged %q", &l.log)
-		}
+		l.ended("the end", LabRun{Over: true, Failed: true, ReportID: "report"})
+		same(t, "the cause is in the log", strings.Contains(l.log.String(), errAway.Error()), true)
 	})
 }
 
@@ -318,13 +279,8 @@ func TestLabReports(t *testing.T) {
 		t.Errorf("%v, logged %q", list, &l.log)
 	}
 	var page bytes.Buffer
-	if ok, err := l.WriteReport(&page, "x", true); !ok || err != nil || page.String() != "page of x" {
-		t.Errorf("%q, %t, %v", &page, ok, err)
-	}
-	if ok, err := l.WriteReport(&page, "x", false); ok || err != nil {
-		t.Errorf("%t, %v", ok, err)
-	}
-	if len(l.Strategies()) != 2 {
-		t.Errorf("%v", l.Strategies())
-	}
+	same(t, "the page exists", must(l.WriteReport(&page, "x", true)), true)
+	same(t, "the page", page.String(), "page of x")
+	same(t, "the data exist", must(l.WriteReport(&page, "x", false)), false)
+	same(t, "strategies", len(l.Strategies()), 2)
 }

@@ -2,10 +2,6 @@ package service
 
 import (
 	"context"
-	"maps"
-	"reflect"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,301 +9,267 @@ import (
 	"flashsale/model"
 )
 
-// counter is what Live reads of one sale.
+// counter are the stores that Live reads, of one sale. It counts the calls.
 type counter struct {
-	*fakeSales
-	mu        sync.Mutex
-	looks     map[string]int
-	state     model.GateState
-	errGate   error
-	books     model.Books
+	*fakeStores
 	booksTake time.Duration
-	hang      bool // every store does, until its caller gives up
-	moving    bool // the stock is another at each look
+	hang      bool // every call hangs until its context ends
+	moving    bool // the stock changes with each reading
 }
 
-func (d *counter) look(ctx context.Context, what string) error {
-	d.mu.Lock()
-	d.looks[what]++
-	hang, err := d.hang, d.errGate
-	d.mu.Unlock()
+// look counts a call, and hangs if the stores do.
+func (c *counter) look(ctx context.Context, what string) error {
+	unlock := c.locked()
+	c.calls["live "+what]++
+	hang := c.hang
+	unlock()
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if what != "gate" {
-		err = nil
-	}
-	return err
+	return nil
 }
 
-func (d *counter) Offer(ctx context.Context, id string) (model.Offer, bool, error) {
-	if err := d.look(ctx, "offer"); err != nil {
+func (c *counter) Offer(ctx context.Context, id string) (model.Offer, bool, error) {
+	if err := c.look(ctx, "offer"); err != nil {
 		return model.Offer{}, false, err
 	}
-	d.mu.Lock()
-	moving := d.moving
-	d.mu.Unlock()
-	if moving {
-		d.change(func(f *fakeSales) { f.offers[0].Stock.Version++ })
+	c.change(func(f *fakeStores) {
+		if c.moving {
+			f.offers[0].Stock.Version++
+		}
+	})
+	return c.fakeStores.Offer(ctx, id)
+}
+
+func (c *counter) Peek(ctx context.Context, ids ...string) ([]model.GateState, error) {
+	if err := c.look(ctx, "gate"); err != nil {
+		return nil, err
 	}
-	return d.fakeSales.Offer(ctx, id)
+	return c.fakeStores.Peek(ctx, ids...)
 }
 
-func (d *counter) Peek(ctx context.Context, ids ...string) ([]model.GateState, error) {
-	err := d.look(ctx, "gate")
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Repeat([]model.GateState{d.state}, len(ids)), err
-}
-
-func (d *counter) Books(ctx context.Context, _ string) (model.Books, bool, error) {
-	if err := d.look(ctx, "books"); err != nil {
+func (c *counter) Books(ctx context.Context, id string) (model.Books, bool, error) {
+	if err := c.look(ctx, "books"); err != nil {
 		return model.Books{}, false, err
 	}
 	select {
-	case <-time.After(d.booksTake):
+	case <-time.After(c.booksTake):
+		return c.fakeStores.Books(ctx, id)
 	case <-ctx.Done():
 		return model.Books{}, false, ctx.Err()
 	}
-	d.fakeSales.mu.Lock()
-	defer d.fakeSales.mu.Unlock()
-	return d.books, true, d.err
 }
 
-func (d *counter) instances(ctx context.Context) map[string]model.Instance {
-	_ = d.look(ctx, "instances")
-	return map[string]model.Instance{"here": said(d.asked()["instances"])}
+func (c *counter) instances(ctx context.Context) map[string]model.Instance {
+	_ = c.look(ctx, "instances")
+	return map[string]model.Instance{"here": reported(c.count("live instances"))}
 }
 
-// set changes what the gate has left, and whether the stock moves.
-func (d *counter) set(left int64, moving bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.state.Left, d.moving = left, moving
-}
-
-// said is what the instance says when it is asked for the nth time: another purchase passed.
-func said(n int) model.Instance {
+// reported is what the instance reports in its nth report: each time one more purchase has passed.
+func reported(n int) model.Instance {
 	return model.Instance{URL: "http://here", Stages: map[string][]uint64{"deduct": {uint64(n), uint64(n)}}}
 }
 
-// asked tells how often each store was asked.
-func (d *counter) asked() map[string]int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return maps.Clone(d.looks)
+// set changes what the gate has left, and whether the stock moves.
+func (c *counter) set(left int64, moving bool) {
+	c.change(func(f *fakeStores) { f.states[f.offers[0].ID], c.moving = openGate(1, left), moving })
 }
 
-// newCounter is a counter over a sale of ten units, two of them held, at a gate that agrees.
-func newCounter(t *testing.T) (live *Live, d *counter, saleID string) {
+// newCounter returns the stores of a sale of ten units, two of them held, whose gate agrees, and a Live that reads them.
+func newCounter(t *testing.T) (live *Live, c *counter, saleID string) {
 	t.Helper()
 	o := openOffer()
 	o.Stock.Available, o.Stock.Held = 8, 2
-	d = &counter{
-		fakeSales: newFakeSales(o), looks: map[string]int{}, state: model.GateState{Exists: true, Open: true, Epoch: 1, Left: 8},
-		books: model.Books{Stock: o.Stock, Orders: map[model.OrderStatus]int64{model.OrderPending: 1}, Units: map[model.OrderStatus]int64{model.OrderPending: 2}},
+	c = &counter{fakeStores: newFakeStores(o)}
+	c.books = model.Books{
+		Stock: o.Stock, Orders: map[model.OrderStatus]int64{model.OrderPending: 1}, Units: map[model.OrderStatus]int64{model.OrderPending: 2},
 	}
-	return NewLive(refreshed(t, d), d, d, d.instances, []float64{1}), d, o.ID
+	c.set(8, false)
+	return NewLive(refreshed(t, c), c, c, c.instances, []float64{1}), c, o.ID
 }
 
-// after waits a while and gives what a follower then sees.
-func after(wait time.Duration, newest *Newest[*SaleFigures]) *SaleFigures {
-	time.Sleep(wait)
-	synctest.Wait()
-	figures, _ := newest.Get()
-	return figures
+// follower returns what a follower sees after a while.
+func follower(newest *Newest[*SaleFigures]) (after func(time.Duration) *SaleFigures) {
+	return func(wait time.Duration) *SaleFigures {
+		time.Sleep(wait)
+		synctest.Wait()
+		figures, _ := newest.Get()
+		return figures
+	}
 }
 
-// However many look, the stores are asked once a second, and no more when the last one has left.
+// fresh compares the age of figures with one period.
+func (l *Live) fresh(t *testing.T, what string, f *SaleFigures) {
+	t.Helper()
+	if age := l.catalog.Now().Sub(f.Now); age > livePeriod {
+		t.Errorf("%s: the figures are %s old", what, age)
+	}
+}
+
+// The stores are read once a period for all followers, and no more after the last follower has left.
 func TestLiveIsReadOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		live, d, id := newCounter(t)
+		live, c, id := newCounter(t)
 		first, leaveFirst := live.Follow(id)
 		synctest.Wait()
-		if f, _ := first.Get(); f == nil {
-			t.Fatal("nothing to see at once")
-		}
 		others := make([]func(), 20)
 		for i := range others {
 			var newest *Newest[*SaleFigures]
 			newest, others[i] = live.Follow(id)
 			if f, _ := newest.Get(); f == nil {
-				t.Errorf("follower %d sees nothing at once", i)
+				t.Errorf("follower %d has no figures at once", i)
 			}
 		}
-		f := after(10*livePeriod, first)
-		if want := map[string]int{"offer": 22, "gate": 11, "instances": 11, "books": 11}; !maps.Equal(d.asked(), want) {
-			t.Errorf("in ten seconds the stores were asked %v, want %v", d.asked(), want)
+		after := follower(first)
+		f := after(10 * livePeriod)
+		for what, want := range map[string]int{"offer": 22, "gate": 11, "instances": 11, "books": 11} {
+			same(t, "calls in ten periods: "+what, c.count("live "+what), want)
 		}
-		if age := live.catalog.Now().Sub(f.Now); age > livePeriod {
-			t.Errorf("the figures are %s old", age)
-		}
+		live.fresh(t, "with followers", f)
 		for _, leave := range others {
 			leave()
 		}
-		if f := after(livePeriod, first); live.catalog.Now().Sub(f.Now) > livePeriod {
-			t.Error("others left, and the figures stand still")
-		}
+		live.fresh(t, "after all but one have left", after(livePeriod))
 		leaveFirst()
-		before := d.asked()["gate"]
+		before := c.count("live gate")
 		time.Sleep(10 * livePeriod)
-		if n := d.asked()["gate"]; n != before {
-			t.Errorf("nobody looks, and the gate was asked %d times", n-before)
-		}
+		same(t, "calls without followers", c.count("live gate"), before)
 	})
 }
 
-// The figures are what the stores say.
 func TestLiveFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		live, d, id := newCounter(t)
+		live, c, id := newCounter(t)
 		newest, leave := live.Follow(id)
 		defer leave()
-		f := after(livePeriod, newest)
-		offer, _, _ := d.fakeSales.Offer(t.Context(), id)
-		want := &SaleFigures{
-			Now: f.Now, Offer: offer, Database: true, Books: d.books, BooksAt: f.Now, Reachable: true, Gate: d.state, DriftAt: f.Now,
-			Stages:    map[string]Latency{"deduct": {Count: 1, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
-			Instances: map[string]model.Instance{"here": said(2)},
-		}
-		want.BooksAt = f.BooksAt // as old as the tickers are apart
+		after := follower(newest)
+		f := after(livePeriod)
 		if age := f.Now.Sub(f.BooksAt); age < 0 || age > livePeriod {
 			t.Errorf("the books are %s old", age)
 		}
-		if !reflect.DeepEqual(f, want) {
-			t.Errorf("the figures are\n%+v, want\n%+v", f, want)
-		}
-		if f := after(30*livePeriod, newest); f.Stages["deduct"].Count != liveWindow {
-			t.Errorf("the latencies are of %d seconds", f.Stages["deduct"].Count)
-		}
+		same(t, "figures", f, &SaleFigures{
+			Now: f.Now, Offer: c.offers[0], Database: true, Books: c.books, BooksAt: f.BooksAt, Reachable: true, Gate: openGate(1, 8), DriftAt: f.Now,
+			Stages:    map[string]Latency{"deduct": {Count: 1, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
+			Instances: map[string]model.Instance{"here": reported(2)},
+		})
+		same(t, "seconds that the latencies cover", after(30 * livePeriod).Stages["deduct"].Count, liveWindow)
 	})
 }
 
-// A drift is told of a stock that stands still while the gate is read; of another one the last drift stays.
+// The drift is computed while the stock does not change. Otherwise the last drift stays.
 func TestLiveDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		live, d, id := newCounter(t)
-		d.set(11, false)
+		live, c, id := newCounter(t)
+		c.set(11, false)
 		newest, leave := live.Follow(id)
 		defer leave()
-		still := after(livePeriod, newest)
-		if still.Drift != 3 || !still.DriftAt.Equal(still.Now) {
-			t.Errorf("a drift of %d at %s", still.Drift, still.DriftAt)
+		after := follower(newest)
+		drift := func(what string, f *SaleFigures, want int64, at time.Time) {
+			t.Helper()
+			if f.Drift != want || !f.DriftAt.Equal(at) {
+				t.Errorf("%s: a drift of %d at %s, want %d at %s", what, f.Drift, f.DriftAt, want, at)
+			}
 		}
-		d.set(8, true)
-		if f := after(5*livePeriod, newest); f.Drift != 3 || !f.DriftAt.Equal(still.DriftAt) || f.Gate.Left != 8 {
-			t.Errorf("a drift of %d at %s, %d left", f.Drift, f.DriftAt, f.Gate.Left)
-		}
-		d.set(8, false)
-		if f := after(livePeriod, newest); f.Drift != 0 || !f.DriftAt.Equal(f.Now) {
-			t.Errorf("a drift of %d at %s", f.Drift, f.DriftAt)
-		}
+		still := after(livePeriod)
+		drift("three units too many", still, 3, still.Now)
+		c.set(8, true)
+		f := after(5 * livePeriod)
+		drift("the stock changes", f, 3, still.Now)
+		same(t, "units left at the gate", f.Gate.Left, 8)
+		c.set(8, false)
+		f = after(livePeriod)
+		drift("the stock stands still", f, 0, f.Now)
 	})
 }
 
-// Books that take long are read seldom, and hold up nothing else.
+// Books that take long are read seldom, and delay no other figure.
 func TestLiveBooksTakeLong(t *testing.T) {
 	for took, every := range map[time.Duration]time.Duration{
 		time.Millisecond: livePeriod + time.Millisecond, 200 * time.Millisecond: 4200 * time.Millisecond, 3 * time.Second: 63 * time.Second,
-		time.Hour: booksLimit + booksPause*booksLimit, // given up
+		time.Hour: booksLimit + booksPause*booksLimit, // the reading is given up
 	} {
 		t.Run(took.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				live, d, id := newCounter(t)
-				d.booksTake = took
+				live, c, id := newCounter(t)
+				c.booksTake = took
 				newest, leave := live.Follow(id)
 				defer leave()
 				const rounds = 5
-				f := after(rounds*every-time.Millisecond, newest)
-				if n := d.asked()["books"]; n != rounds {
-					t.Errorf("they were read %d times, want %d", n, rounds)
-				}
-				if n := d.asked()["gate"]; n != int((rounds*every-time.Millisecond)/livePeriod)+1 {
-					t.Errorf("the gate was looked at %d times", n)
-				}
-				if f.BooksAt.IsZero() != (took > booksLimit) || len(f.Books.Orders) == 0 && took < booksLimit {
-					t.Errorf("books of %s: %+v", f.BooksAt, f.Books)
-				}
+				f := follower(newest)(rounds*every - time.Millisecond)
+				same(t, "readings of the books", c.count("live books"), rounds)
+				same(t, "readings of the gate", c.count("live gate"), int((rounds*every-time.Millisecond)/livePeriod)+1)
+				same(t, "the books are known", []bool{!f.BooksAt.IsZero(), len(f.Books.Orders) > 0}, []bool{took < booksLimit, took < booksLimit})
 			})
 		})
 	}
 }
 
-// Whatever is away, the figures go on, and say so; what is back is seen again.
+// While a store is away, the figures go on with its last values and report that it is away, until it is back.
 func TestLiveWhileStoresAreAway(t *testing.T) {
-	set := func(d *counter, database, gate error, hang bool) {
-		d.change(func(f *fakeSales) { f.err = database })
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.errGate, d.hang = gate, hang
-	}
-	for name, tc := range map[string]struct {
+	type test struct {
 		database, gate error
 		hang           bool
-	}{
-		"the database": {database: errAway}, "Redis": {gate: errAway}, "both": {database: errAway, gate: errAway}, "all hang": {hang: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				live, d, id := newCounter(t)
-				newest, leave := live.Follow(id)
-				defer leave()
-				there := after(livePeriod, newest)
-				set(d, tc.database, tc.gate, tc.hang)
-				for range 20 {
-					f := after(livePeriod, newest)
-					if age := live.catalog.Now().Sub(f.Now); age > 2*livePeriod {
-						t.Fatalf("the figures are %s old", age)
-					}
-				}
-				f, _ := newest.Get()
-				database, gate := tc.database == nil && !tc.hang, tc.gate == nil && !tc.hang
-				if f.Database != database || f.Reachable != gate {
-					t.Errorf("the database is there: %t, the gate: %t", f.Database, f.Reachable)
-				}
-				if f.Offer.ID != id || f.Offer.Stock.Available != 8 || f.Gate != there.Gate || len(f.Instances) != 1 || len(f.Books.Orders) != 1 {
-					t.Errorf("what was known is forgotten: %+v", f)
-				}
-				if old := f.Now.Sub(f.BooksAt) > 10*livePeriod; old == database {
-					t.Errorf("the books are of %s, at %s", f.BooksAt, f.Now)
-				}
-				set(d, nil, nil, false)
-				if f := after(booksLimit*(booksPause+1), newest); !f.Database || !f.Reachable || f.Now.Sub(f.BooksAt) > 2*livePeriod {
-					t.Errorf("it is back, and the figures are %+v", f)
-				}
-			})
-		})
 	}
+	eachInBubble(t, map[string]test{
+		"the database": {database: errAway}, "Redis": {gate: errAway}, "both": {database: errAway, gate: errAway}, "all hang": {hang: true},
+	}, func(t *testing.T, tc test) {
+		live, c, id := newCounter(t)
+		newest, leave := live.Follow(id)
+		defer leave()
+		after := follower(newest)
+		before := after(livePeriod)
+		c.change(func(f *fakeStores) { f.err, f.errGate, c.hang = tc.database, tc.gate, tc.hang })
+		for range 20 {
+			if age := live.catalog.Now().Sub(after(livePeriod).Now); age > 2*livePeriod {
+				t.Fatalf("the figures are %s old", age)
+			}
+		}
+		f, _ := newest.Get()
+		database, gate := tc.database == nil && !tc.hang, tc.gate == nil && !tc.hang
+		same(t, "the database and the gate answer", []bool{f.Database, f.Reachable}, []bool{database, gate})
+		if f.Offer.ID != id || f.Offer.Stock.Available != 8 || f.Gate != before.Gate || len(f.Instances) != 1 || len(f.Books.Orders) != 1 {
+			t.Errorf("the last values are lost: %+v", f)
+		}
+		same(t, "the books are old", f.Now.Sub(f.BooksAt) > 10*livePeriod, !database)
+		c.change(func(f *fakeStores) { f.err, f.errGate, c.hang = nil, nil, false })
+		if f := after(booksLimit * (booksPause + 1)); !f.Database || !f.Reachable || f.Now.Sub(f.BooksAt) > 2*livePeriod {
+			t.Errorf("the stores are back, and the figures are %+v", f)
+		}
+	})
 }
 
-// Instances come, go and start again; what they noted before somebody looked doesn't count.
+// Latencies are over all instances. What an instance counted before the first reading does not count.
 func TestLatencies(t *testing.T) {
-	bounds := []float64{0.001, 0.01, 0.1}
-	type reading = map[string]model.Instance
+	type readings = []map[string]model.Instance
+	type test struct {
+		readings readings
+		want     map[string]Latency
+	}
 	at := func(counts ...uint64) model.Instance {
 		return model.Instance{Stages: map[string][]uint64{"deduct": counts}}
 	}
-	for name, tc := range map[string]struct {
-		readings []reading
-		want     map[string]Latency
-	}{
-		"nobody":             {[]reading{{}}, map[string]Latency{}},
-		"at first":           {[]reading{{"a": at(5, 6, 7, 8)}}, map[string]Latency{"deduct": {}}},
-		"within one bound":   {[]reading{{"a": at(5, 6, 7, 8)}, {"a": at(5, 106, 107, 108)}}, map[string]Latency{"deduct": {100, 5500 * time.Microsecond, 9910 * time.Microsecond}}},
-		"two instances":      {[]reading{{"a": at(0, 0, 0, 0), "b": at(9, 9, 9, 9)}, {"a": at(50, 50, 50, 50), "b": at(9, 59, 59, 59)}}, map[string]Latency{"deduct": {100, time.Millisecond, 9820 * time.Microsecond}}},
-		"past the last":      {[]reading{{"a": at(0, 0, 0, 0)}, {"a": at(0, 0, 0, 5)}}, map[string]Latency{"deduct": {5, 100 * time.Millisecond, 100 * time.Millisecond}}},
-		"one came":           {[]reading{{}, {"a": at(0, 0, 0, 70)}, {"a": at(2, 2, 2, 72)}}, map[string]Latency{"deduct": {2, 500 * time.Microsecond, 990 * time.Microsecond}}},
-		"one left":           {[]reading{{"a": at(0, 0, 0, 0), "b": at(0, 0, 0, 0)}, {"a": at(2, 2, 2, 2)}}, map[string]Latency{"deduct": {2, 500 * time.Microsecond, 990 * time.Microsecond}}},
-		"one wasn't heard":   {[]reading{{"a": at(0, 0, 0, 0)}, {}, {"a": at(2, 2, 2, 2)}}, map[string]Latency{"deduct": {2, 500 * time.Microsecond, 990 * time.Microsecond}}},
-		"a stage came":       {[]reading{{"a": {}}, {"a": at(2, 2, 2, 2)}}, map[string]Latency{"deduct": {2, 500 * time.Microsecond, 990 * time.Microsecond}}},
-		"of other bounds":    {[]reading{{"a": at(0, 0)}, {"a": at(2, 2)}}, map[string]Latency{}},
-		"suddenly of others": {[]reading{{"a": at(0, 0)}, {"a": at(2, 2, 2, 2)}}, map[string]Latency{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := latencies(tc.readings, bounds); !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("%+v, want %+v", got, tc.want)
-			}
-		})
+	const ms = time.Millisecond
+	deduct := func(count uint64, p50, p99 time.Duration) map[string]Latency {
+		return map[string]Latency{"deduct": {count, p50, p99}}
 	}
+	none, two := map[string]Latency{}, deduct(2, ms/2, 990*time.Microsecond)
+	each(t, map[string]test{
+		"no instance":       {readings{{}}, none},
+		"the first reading": {readings{{"a": at(5, 6, 7, 8)}}, deduct(0, 0, 0)},
+		"within one bound":  {readings{{"a": at(5, 6, 7, 8)}, {"a": at(5, 106, 107, 108)}}, deduct(100, 5500*time.Microsecond, 9910*time.Microsecond)},
+		"two instances": {
+			readings{{"a": at(0, 0, 0, 0), "b": at(9, 9, 9, 9)}, {"a": at(50, 50, 50, 50), "b": at(9, 59, 59, 59)}},
+			deduct(100, ms, 9820*time.Microsecond),
+		},
+		"above the last bound":       {readings{{"a": at(0, 0, 0, 0)}, {"a": at(0, 0, 0, 5)}}, deduct(5, 100*ms, 100*ms)},
+		"an instance starts":         {readings{{}, {"a": at(0, 0, 0, 70)}, {"a": at(2, 2, 2, 72)}}, two},
+		"an instance stops":          {readings{{"a": at(0, 0, 0, 0), "b": at(0, 0, 0, 0)}, {"a": at(2, 2, 2, 2)}}, two},
+		"an instance misses one":     {readings{{"a": at(0, 0, 0, 0)}, {}, {"a": at(2, 2, 2, 2)}}, two},
+		"a stage occurs":             {readings{{"a": {}}, {"a": at(2, 2, 2, 2)}}, two},
+		"an instance's other bounds": {readings{{"a": at(0, 0)}, {"a": at(2, 2)}}, none},
+		"the bounds change":          {readings{{"a": at(0, 0)}, {"a": at(2, 2, 2, 2)}}, none},
+	}, func(t *testing.T, tc test) {
+		same(t, "latencies", latencies(tc.readings, []float64{0.001, 0.01, 0.1}), tc.want)
+	})
 }

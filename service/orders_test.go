@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,7 @@ import (
 	"flashsale/model"
 )
 
-// desk is the database and the gate of orders.
+// desk is a database and a gate with orders.
 type desk struct {
 	orders    map[string]model.Order
 	verdict   model.Verdict // of a cancel or a refund
@@ -72,113 +71,105 @@ func newDesk(t *testing.T) (*Orders, *desk, model.Offer) {
 	t.Helper()
 	offer := openOffer()
 	d := &desk{orders: map[string]model.Order{}, known: map[string]model.Request{}, verdict: model.Accepted}
-	return &Orders{Desk: d, Ledger: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeSales(offer)), Gate: d, Gates: d}, d, offer
+	return &Orders{Desk: d, Ledger: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeStores(offer)), Gate: d, Gates: d}, d, offer
 }
 
-// TestOrderIsLookedUp in the database, then at the gate; what neither knows is lost, if both have answered.
+// Order asks the database, then the gate. An order that neither knows is lost, if both have answered.
 func TestOrderIsLookedUp(t *testing.T) {
-	tests := map[string]struct {
+	type test struct {
 		change  func(d *desk, id string)
 		user    string
 		verdict model.Verdict
-		status  model.OrderStatus
-		reason  model.Verdict
+		order   model.Order
 		err     error
-	}{
-		"made":                          {func(d *desk, id string) { d.orders[id] = model.Order{ID: id, Status: model.OrderPaid, Quantity: 2} }, "buyer", model.Accepted, model.OrderPaid, "", nil},
-		"queued":                        {func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }, "buyer", model.Accepted, model.OrderQueued, "", nil},
-		"lost":                          {func(*desk, string) {}, "buyer", model.Accepted, model.OrderRejected, model.ReasonLost, nil},
-		"another user's":                {func(d *desk, id string) { d.orders[id] = model.Order{ID: id} }, "guesser", model.NotFound, "", "", nil},
-		"no database":                   {func(d *desk, _ string) { d.err = errAway }, "buyer", "", "", "", model.ErrUnavailable},
-		"no Redis":                      {func(d *desk, _ string) { d.errGate = errAway }, "buyer", "", "", "", model.ErrUnavailable},
-		"lost, and it can't be written": {func(d *desk, _ string) { d.errRefuse = errAway }, "buyer", "", "", "", model.ErrUnavailable},
-		"made, and no Redis": {func(d *desk, id string) {
-			d.orders[id], d.errGate = model.Order{ID: id, Status: model.OrderPending, Quantity: 2}, errAway
-		}, "buyer", model.Accepted, model.OrderPending, "", nil},
+		lookUps int
+		refused int
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			orders, d, offer := newDesk(t)
-			id := purchaseIDs.Derive("buyer", offer.ID, "key")
-			tc.change(d, id)
-			got, verdict, err := orders.Order(t.Context(), tc.user, id)
-			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || verdict != tc.verdict || got.Status != tc.status || got.Reason != tc.reason {
-				t.Errorf("%+v, %s, %v", got, verdict, err)
-			}
-			if verdict == model.Accepted && got.ID != id {
-				t.Errorf("the order is %+v", got)
-			}
-			if tc.status == model.OrderQueued && (got.Quantity != 2 || got.AmountCents != 300 || got.Currency != "CNY" || got.SaleID != offer.ID) {
-				t.Errorf("queued is %+v", got)
-			}
-			if wrote := d.refused > 0; wrote != (tc.reason == model.ReasonLost || d.errRefuse != nil) {
-				t.Errorf("%d refusals were written", d.refused)
-			}
-			if tc.verdict == model.NotFound && d.looked != 0 {
-				t.Error("a guessed id cost a look-up")
-			}
-		})
+	has := func(o model.Order) func(*desk, string) {
+		return func(d *desk, id string) {
+			o.ID = id
+			d.orders[id] = o
+		}
 	}
+	paid := model.Order{Status: model.OrderPaid, Quantity: 2}
+	queued := model.Order{Status: model.OrderQueued, Quantity: 2, UserID: "buyer", AmountCents: 300, Currency: "CNY"}
+	lost := model.Order{Status: model.OrderRejected, Reason: model.ReasonLost, UserID: "buyer"}
+	none, away := model.Order{}, model.ErrUnavailable
+	each(t, map[string]test{
+		"in the database":           {has(paid), "buyer", model.Accepted, paid, nil, 1, 0},
+		"at the gate":               {func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }, "buyer", model.Accepted, queued, nil, 1, 0},
+		"nowhere":                   {func(*desk, string) {}, "buyer", model.Accepted, lost, nil, 2, 1},
+		"another user's":            {has(paid), "guesser", model.NotFound, none, nil, 0, 0},
+		"no database":               {func(d *desk, _ string) { d.err = errAway }, "buyer", "", none, away, 1, 0},
+		"no Redis":                  {func(d *desk, _ string) { d.errGate = errAway }, "buyer", "", none, away, 1, 0},
+		"lost, and no refusal":      {func(d *desk, _ string) { d.errRefuse = errAway }, "buyer", "", none, away, 1, 1},
+		"in the database, no Redis": {func(d *desk, id string) { has(paid)(d, id); d.errGate = errAway }, "buyer", model.Accepted, paid, nil, 1, 0},
+	}, func(t *testing.T, tc test) {
+		orders, d, offer := newDesk(t)
+		id := purchaseIDs.Derive("buyer", offer.ID, "key")
+		tc.change(d, id)
+		got, verdict, err := orders.Order(t.Context(), tc.user, id)
+		failed(t, "order", err, tc.err)
+		same(t, "verdict", verdict, tc.verdict)
+		if tc.order != none {
+			tc.order.ID = id
+		}
+		if tc.order.UserID != "" {
+			tc.order.SaleID = offer.ID
+		}
+		same(t, "order", got, tc.order)
+		same(t, "look-ups and refusals", []int{d.looked, d.refused}, []int{tc.lookUps, tc.refused})
+	})
 }
 
-// TestUnitsGoBackToTheGate after a cancel and a refund, and only after those that happened.
+// The gate is told of a cancel and of a refund, if they happened.
 func TestUnitsGoBackToTheGate(t *testing.T) {
-	type call func(o *Orders, ctx context.Context, id string) (model.Order, model.Verdict, error)
-	cancel := func(o *Orders, ctx context.Context, id string) (model.Order, model.Verdict, error) {
-		return o.Cancel(ctx, "buyer", id)
-	}
-	refund := func(o *Orders, ctx context.Context, id string) (model.Order, model.Verdict, error) {
-		return o.Refund(ctx, id, "operator")
-	}
-	tests := map[string]struct {
-		call    call
-		says    model.Verdict
+	type test struct {
+		refund  bool
+		says    model.Verdict // the database
 		err     error
 		want    model.Verdict
 		changed bool
-	}{
-		"cancelled":                          {cancel, model.Accepted, nil, model.Accepted, true},
-		"too late to cancel":                 {cancel, model.NotCancellable, nil, model.NotCancellable, false},
-		"cancel of one that is queued still": {cancel, model.NotFound, nil, model.NotCancellable, false},
-		"no database to cancel":              {cancel, "", errAway, "", false},
-		"refunded":                           {refund, model.Accepted, nil, model.Accepted, true},
-		"not paid":                           {refund, model.NotRefundable, nil, model.NotRefundable, false},
-		"no database to refund":              {refund, "", errAway, "", false},
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			orders, d, offer := newDesk(t)
-			id := purchaseIDs.Derive("buyer", offer.ID, "key")
-			d.orders[id] = model.Order{ID: id, SaleID: offer.ID, UserID: "buyer", Quantity: 2}
-			d.verdict, d.err = tc.says, tc.err
-			_, verdict, err := tc.call(orders, t.Context(), id)
-			if verdict != tc.want || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
-				t.Errorf("%s, %v", verdict, err)
-			}
-			if told := slices.Equal(d.changed, []string{offer.ID}); told != tc.changed {
-				t.Errorf("the gates of %v are told", d.changed)
-			}
-		})
-	}
+	each(t, map[string]test{
+		"cancelled":                {false, model.Accepted, nil, model.Accepted, true},
+		"too late to cancel":       {false, model.NotCancellable, nil, model.NotCancellable, false},
+		"cancel of a queued order": {false, model.NotFound, nil, model.NotCancellable, false},
+		"cancel without database":  {false, "", errAway, "", false},
+		"refunded":                 {true, model.Accepted, nil, model.Accepted, true},
+		"not paid":                 {true, model.NotRefundable, nil, model.NotRefundable, false},
+		"refund without database":  {true, "", errAway, "", false},
+	}, func(t *testing.T, tc test) {
+		orders, d, offer := newDesk(t)
+		id := purchaseIDs.Derive("buyer", offer.ID, "key")
+		d.orders[id] = model.Order{ID: id, SaleID: offer.ID, UserID: "buyer", Quantity: 2}
+		d.verdict, d.err = tc.says, tc.err
+		call := func() (model.Order, model.Verdict, error) { return orders.Cancel(t.Context(), "buyer", id) }
+		if tc.refund {
+			call = func() (model.Order, model.Verdict, error) { return orders.Refund(t.Context(), id, "operator") }
+		}
+		_, verdict, err := call()
+		failed(t, "error", err, tc.err)
+		same(t, "verdict", verdict, tc.want)
+		same(t, "the gate is told", slices.Equal(d.changed, []string{offer.ID}), tc.changed)
+	})
 }
 
-// TestStrangeOrderIDs reach no store.
+// Ids that the engine has not issued reach no store.
 func TestStrangeOrderIDs(t *testing.T) {
 	orders, d, _ := newDesk(t)
 	for _, id := range []string{"", "x", "a' OR 1=1", string(make([]byte, model.OrderIDLength)), "ÄÖÜ"} {
-		if _, verdict, err := orders.Order(t.Context(), "buyer", id); verdict != model.NotFound || err != nil {
-			t.Errorf("order %q: %s, %v", id, verdict, err)
-		}
-		if _, verdict, err := orders.Cancel(t.Context(), "buyer", id); verdict != model.NotFound || err != nil {
-			t.Errorf("cancel %q: %s, %v", id, verdict, err)
-		}
-		if _, verdict, err := orders.Refund(t.Context(), id, "operator"); verdict != model.NotFound || err != nil {
-			t.Errorf("refund %q: %s, %v", id, verdict, err)
+		for name, call := range map[string]func() (model.Order, model.Verdict, error){
+			"order":  func() (model.Order, model.Verdict, error) { return orders.Order(t.Context(), "buyer", id) },
+			"cancel": func() (model.Order, model.Verdict, error) { return orders.Cancel(t.Context(), "buyer", id) },
+			"refund": func() (model.Order, model.Verdict, error) { return orders.Refund(t.Context(), id, "operator") },
+		} {
+			if _, verdict, err := call(); verdict != model.NotFound || err != nil {
+				t.Errorf("%s %q: %s, %v", name, id, verdict, err)
+			}
 		}
 	}
-	if d.looked != 0 {
-		t.Errorf("%d look-ups", d.looked)
-	}
+	same(t, "look-ups", d.looked, 0)
 }
 
 func TestList(t *testing.T) {
@@ -187,44 +178,42 @@ func TestList(t *testing.T) {
 		t.Errorf("%v, %q, %v", list, next, err)
 	}
 	d.err = model.ErrBadCursor
-	if _, _, err := orders.List(t.Context(), model.OrderFilter{}); !errors.Is(err, model.ErrBadCursor) {
-		t.Errorf("%v", err)
-	}
+	_, _, err := orders.List(t.Context(), model.OrderFilter{})
+	failed(t, "list", err, model.ErrBadCursor)
 }
 
-// TestSearch looks for an order's id, else for a user's; what is neither is nowhere.
+// Search looks for an order's id, else for a user's.
 func TestSearch(t *testing.T) {
 	sale := openOffer().ID
 	there, none := purchaseIDs.Derive("ann", sale, "k"), purchaseIDs.Derive("ann", sale, "other")
-	of := func(f model.OrderFilter) model.OrderFilter {
-		f.SaleID, f.Status, f.Cursor, f.Limit = sale, model.OrderPaid, "c", 7
-		return f
+	filter := func(id, user string) model.OrderFilter {
+		return model.OrderFilter{ID: id, UserID: user, SaleID: sale, Status: model.OrderPaid, Cursor: "c", Limit: 7}
 	}
-	for name, tc := range map[string]struct {
+	type test struct {
 		words string
 		asked []model.OrderFilter
-		found bool
-	}{
-		"nothing":                       {"", []model.OrderFilter{of(model.OrderFilter{})}, true},
-		"an order's id":                 {there, []model.OrderFilter{of(model.OrderFilter{ID: there})}, true},
-		"a user's id":                   {"ann", []model.OrderFilter{of(model.OrderFilter{UserID: "ann"})}, true},
-		"a user's that looks otherwise": {none, []model.OrderFilter{of(model.OrderFilter{ID: none}), of(model.OrderFilter{UserID: none})}, true},
-		"a part of SQL":                 {"' OR 1=1", nil, false},
-		"a NUL":                         {"ann\x00", nil, false},
-		"more than an id":               {strings.Repeat("a", model.MaxUserID+1), nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			orders, d, _ := newDesk(t)
-			d.orders[there] = model.Order{ID: there}
-			list, next, err := orders.Search(t.Context(), of(model.OrderFilter{}), tc.words)
-			if err != nil || (len(list) > 0) != tc.found || (next != "") != tc.found || !slices.Equal(d.asked, tc.asked) {
-				t.Errorf("%v, %q, %v, asked for %+v", list, next, err, d.asked)
-			}
-		})
 	}
+	each(t, map[string]test{
+		"nothing":                        {"", []model.OrderFilter{filter("", "")}},
+		"an order's id":                  {there, []model.OrderFilter{filter(there, "")}},
+		"a user's id":                    {"ann", []model.OrderFilter{filter("", "ann")}},
+		"a user's id like an order's":    {none, []model.OrderFilter{filter(none, ""), filter("", none)}},
+		"a part of SQL":                  {"' OR 1=1", nil},
+		"a NUL":                          {"ann\x00", nil},
+		"more characters than an id has": {strings.Repeat("a", model.MaxUserID+1), nil},
+	}, func(t *testing.T, tc test) {
+		orders, d, _ := newDesk(t)
+		d.orders[there] = model.Order{ID: there}
+		list, next, err := orders.Search(t.Context(), filter("", ""), tc.words)
+		found := len(tc.asked) > 0
+		if err != nil || (len(list) > 0) != found || (next != "") != found {
+			t.Errorf("%v, %q, %v", list, next, err)
+		}
+		same(t, "filters", d.asked, tc.asked)
+	})
 	orders, d, _ := newDesk(t)
 	d.err = errAway
-	if _, _, err := orders.Search(t.Context(), of(model.OrderFilter{}), none); !errors.Is(err, errAway) || len(d.asked) != 1 {
-		t.Errorf("the database is away: %v, asked %d times", err, len(d.asked))
-	}
+	_, _, err := orders.Search(t.Context(), filter("", ""), none)
+	failed(t, "without a database", err, errAway)
+	same(t, "calls of the database", len(d.asked), 1)
 }

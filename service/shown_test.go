@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,10 +13,9 @@ import (
 	"flashsale/model"
 )
 
-// fakeReplicas say what they are told to, after a while.
+// fakeReplicas return one state for every gate, after a while.
 type fakeReplicas struct {
 	state model.GateState
-	err   error
 	while time.Duration
 	asked int
 }
@@ -24,139 +24,98 @@ func (r *fakeReplicas) Peek(ctx context.Context, sales []model.Offer) ([]model.G
 	r.asked++
 	select {
 	case <-time.After(r.while):
+		return slices.Repeat([]model.GateState{r.state}, len(sales)), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	states := make([]model.GateState, len(sales))
-	for i := range states {
-		states[i] = r.state
-	}
-	return states, r.err
 }
 
-// Replicas lower the figure that pages show, of an open gate of the present epoch. They never raise it, and never say
-// that nothing is left.
+// Replicas only lower the units that pages show, by an open gate of the present epoch, and never to zero.
 func TestShownStock(t *testing.T) {
-	open := model.GateState{Exists: true, Open: true, Epoch: 1, Left: 7}
-	with := func(change func(*model.GateState)) model.GateState {
-		s := open
-		change(&s)
-		return s
-	}
-	for name, tc := range map[string]struct {
+	type test struct {
 		available int64
 		gate      model.GateState
 		want      int64
-	}{
-		"fresher than the database":     {10, open, 7},
-		"behind the database":           {5, open, 5},
-		"nothing left, says a replica":  {3, with(func(s *model.GateState) { s.Left = 0 }), 1},
-		"less than nothing":             {3, with(func(s *model.GateState) { s.Left = -4 }), 1},
-		"nothing left, says the other":  {0, open, 0},
-		"a closed gate":                 {10, with(func(s *model.GateState) { s.Open = false }), 10},
-		"an older epoch":                {10, with(func(s *model.GateState) { s.Epoch = 0 }), 10},
-		"an epoch not yet heard of":     {10, with(func(s *model.GateState) { s.Epoch = 2 }), 10},
-		"no gate":                       {10, model.GateState{}, 10},
-		"a replica that doesn't answer": {10, model.GateState{Away: true}, 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := openOffer()
-			o.Stock.Available = tc.available
-			store := newFakeSales(o)
-			c := refreshed(t, &Shown{CatalogStore: store, Replicas: &fakeReplicas{state: tc.gate}, Log: discard})
-			shown, ok := c.InMemory(o.ID)
-			if !ok || shown.Stock.Available != tc.want {
-				t.Errorf("%d are shown, want %d", shown.Stock.Available, tc.want)
-			}
-			if other, _, err := store.Offer(t.Context(), o.ID); err != nil || other.Stock.Available != tc.available {
-				t.Errorf("the store's own became %d, %v", other.Stock.Available, err)
-			}
-			if err := c.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if again, _ := c.InMemory(o.ID); again.Stock.Available != tc.want {
-				t.Errorf("then %d are shown", again.Stock.Available)
-			}
-		})
 	}
-}
-
-// Replicas that are away hold a refresh up for a moment, then are left alone for a while; the log says so once.
-func TestShownWithoutReplicas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+	each(t, map[string]test{
+		"the replica is ahead of the database": {10, openGate(1, 7), 7},
+		"the replica is behind the database":   {5, openGate(1, 7), 5},
+		"the replica has no unit":              {3, openGate(1, 0), 1},
+		"the replica has less than no unit":    {3, openGate(1, -4), 1},
+		"the database has no unit":             {0, openGate(1, 7), 0},
+		"the gate is closed":                   {10, model.GateState{Exists: true, Epoch: 1, Left: 7}, 10},
+		"the gate is of an older epoch":        {10, openGate(0, 7), 10},
+		"the gate is of an epoch not yet read": {10, openGate(2, 7), 10},
+		"there is no gate":                     {10, model.GateState{}, 10},
+		"the replica does not answer":          {10, model.GateState{Away: true}, 10},
+	}, func(t *testing.T, tc test) {
 		o := openOffer()
-		replicas := &fakeReplicas{state: model.GateState{Exists: true, Open: true, Epoch: 1, Left: 4}, while: time.Hour}
-		s := &Shown{CatalogStore: newFakeSales(o), Replicas: replicas, Log: slog.New(slog.NewTextHandler(&log, nil))}
-		refresh := func() (available int64, took time.Duration) {
-			t.Helper()
-			start := time.Now()
-			list, err := s.LiveOffers(t.Context(), 0)
-			if err != nil || len(list) != 1 {
-				t.Fatal(list, err)
-			}
-			return list[0].Stock.Available, time.Since(start)
-		}
+		o.Stock.Available = tc.available
+		store := newFakeStores(o)
+		c := refreshed(t, &Shown{CatalogStore: store, Replicas: &fakeReplicas{state: tc.gate}, Log: discard})
 		for range 2 {
-			if shown, took := refresh(); shown != 10 || took != replicaTime {
-				t.Errorf("%d shown after %s", shown, took)
-			}
-			for range replicaRest {
-				if shown, took := refresh(); shown != 10 || took != 0 {
-					t.Errorf("%d shown after %s", shown, took)
-				}
-			}
-		}
-		if replicas.asked != 2 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=WARN") {
-			t.Errorf("asked %d times; the log: %s", replicas.asked, &log)
-		}
-		log.Reset()
-		replicas.while = 0
-		for range 3 {
-			if shown, _ := refresh(); shown != 4 {
-				t.Errorf("%d shown when they are back", shown)
-			}
-		}
-		if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=INFO") {
-			t.Errorf("the log: %s", &log)
-		}
-		replicas.state = model.GateState{Away: true} // one of many
-		for range 3 {
-			if shown, _ := refresh(); shown != 10 {
-				t.Errorf("%d shown", shown)
-			}
-		}
-		if strings.Count(log.String(), "\n") != 2 || replicas.asked != 8 {
-			t.Errorf("asked %d times; the log: %s", replicas.asked, &log)
+			shown, _ := c.InMemory(o.ID)
+			same(t, "units shown", shown.Stock.Available, tc.want)
+			same(t, "units in the store", store.offers[0].Stock.Available, tc.available)
+			done(c.Refresh(t.Context()))
 		}
 	})
 }
 
-// A refusal never comes from a replica: it may be behind.
+// Replicas that are away delay one refresh, and then are not asked for a while. The log reports this once.
+func TestShownWithoutReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		replicas := &fakeReplicas{state: openGate(1, 4), while: time.Hour}
+		s := &Shown{CatalogStore: newFakeStores(openOffer()), Replicas: replicas, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		refresh := func(want int64, wantTook time.Duration) {
+			t.Helper()
+			start := time.Now()
+			list := must(s.LiveOffers(t.Context(), 0))
+			same(t, "units shown", list[0].Stock.Available, want)
+			same(t, "duration", time.Since(start), wantTook)
+		}
+		logged := func(want ...string) {
+			t.Helper()
+			var levels []string
+			for line := range strings.Lines(log.String()) {
+				levels = append(levels, strings.Fields(line)[1])
+			}
+			same(t, "levels of the lines in the log", levels, want)
+		}
+		for range 2 {
+			refresh(10, replicaTime)
+			for range replicaRest {
+				refresh(10, 0)
+			}
+		}
+		same(t, "calls while the replicas are away", replicas.asked, 2)
+		logged("level=WARN")
+		replicas.while = 0
+		for range 3 {
+			refresh(4, 0)
+		}
+		logged("level=WARN", "level=INFO")
+		replicas.state = model.GateState{Away: true} // one of several replicas is away
+		for range 3 {
+			refresh(10, 0)
+		}
+		logged("level=WARN", "level=INFO", "level=WARN")
+		same(t, "calls in all", replicas.asked, 8)
+	})
+}
+
+// A replica may be behind, so it never causes a refusal.
 func TestShownStockRefusesNobody(t *testing.T) {
 	o := openOffer()
-	replicas := &fakeReplicas{state: model.GateState{Exists: true, Open: true, Epoch: 1}}
-	c := refreshed(t, &Shown{CatalogStore: newFakeSales(o), Replicas: replicas, Log: discard})
+	c := refreshed(t, &Shown{CatalogStore: newFakeStores(o), Replicas: &fakeReplicas{state: openGate(1, 0)}, Log: discard})
 	shown, _ := c.InMemory(o.ID)
-	if state := shown.State(c.Now(), shown.Stock.Available); state != model.StateOpen {
-		t.Errorf("the page says %s", state)
-	}
+	same(t, "state on the page", shown.State(c.Now(), shown.Stock.Available), model.StateOpen)
 	c.Latch(o.ID)
-	if err := c.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if c.Latched(o.ID) {
-		t.Error("sold out stays although the database has units")
-	}
-	p := &Purchases{Catalog: c, Meter: deaf{}}
+	done(c.Refresh(t.Context()))
+	same(t, "latched although the database has units", c.Latched(o.ID), false)
+	p := &Purchases{Catalog: c}
 	if outcome, decided := p.FromMemory(Request{SaleID: o.ID, UserID: "u-1", Quantity: 1}); decided {
 		t.Errorf("refused from memory: %+v", outcome)
 	}
 }
-
-// deaf is a meter that notes nothing.
-type deaf struct{}
-
-func (deaf) Stage(string, time.Duration) {}
-
-func (deaf) Verdict(model.Verdict) {}

@@ -2,7 +2,6 @@ package service
 
 import (
 	"fmt"
-	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -10,81 +9,51 @@ import (
 	"flashsale/model"
 )
 
-// Each request is counted once under its sale and verdict, whoever of many came first; ids that nobody made aren't.
+// Each request of a known sale is counted once, also while many requests are the first of their verdict.
 func TestTally(t *testing.T) {
-	const callers, each = 8, 100
+	const callers, requests = 8, 100
 	one, other := openOffer(), openOffer()
-	tally := NewTally(refreshed(t, newFakeSales(one, other)))
-	want := map[string]map[model.Verdict]int64{one.ID: {model.SoldOut: callers * each}, other.ID: {}}
+	tally := NewTally(refreshed(t, newFakeStores(one, other)))
+	want := map[string]map[model.Verdict]int64{one.ID: {model.SoldOut: callers * requests}, other.ID: {}}
 	begin := make(chan struct{})
 	var counting sync.WaitGroup
 	for i := range callers {
 		counting.Go(func() {
 			<-begin
-			for j := range each {
+			for j := range requests {
 				tally.Count(one.ID, model.SoldOut)
-				tally.Count(other.ID, model.Verdict(fmt.Sprint("kind ", j))) // of which all come first
+				tally.Count(other.ID, model.Verdict(fmt.Sprint("verdict ", j)))
 				tally.Count(fmt.Sprint("GUESS-", i, "-", j), model.RateLimited)
 			}
 		})
 	}
-	for j := range each {
-		want[other.ID][model.Verdict(fmt.Sprint("kind ", j))] = callers
+	for j := range requests {
+		want[other.ID][model.Verdict(fmt.Sprint("verdict ", j))] = callers
 	}
 	close(begin)
 	counting.Wait()
-	if n := len(*tally.counts.Load()); n != each+1 {
-		t.Errorf("%d counts are kept, want %d", n, each+1)
-	}
+	same(t, "stored counts", len(*tally.counts.Load()), requests+1)
 	if tally.add(tallied{one.ID, model.SoldOut}) != (*tally.counts.Load())[tallied{one.ID, model.SoldOut}] {
-		t.Error("who was overtaken begins a count of its own")
+		t.Error("a second add replaced a count")
 	}
-	for range 2 { // to ask changes nothing
-		if got := tally.Counts(); !reflect.DeepEqual(got, want) {
-			t.Errorf("counted %v, want %v", got, want)
-		}
+	for range 2 { // reading changes nothing
+		same(t, "counts", tally.Counts(), want)
 	}
 }
 
-// A sale that is no longer watched is forgotten; the others keep their counts.
+// Counts of a sale that is no longer watched are deleted, and the other sales keep theirs.
 func TestTallyForgets(t *testing.T) {
 	over, open := openOffer(), openOffer()
-	store := newFakeSales(over, open)
+	store := newFakeStores(over, open)
 	catalog := refreshed(t, store)
 	tally := NewTally(catalog)
 	tally.Count(over.ID, model.Accepted)
 	tally.Count(open.ID, model.Accepted)
-	store.change(func(f *fakeSales) { f.offers[0].EndsAt = time.Now().Add(-2 * Linger) })
-	if err := catalog.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := tally.Counts(), (map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 1}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
-	}
-	if n := len(*tally.counts.Load()); n != 1 {
-		t.Errorf("%d counts are kept", n)
-	}
+	store.change(func(f *fakeStores) { f.offers[0].EndsAt = time.Now().Add(-2 * Linger) })
+	done(catalog.Refresh(t.Context()))
+	same(t, "counts", tally.Counts(), map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 1}})
+	same(t, "stored counts", len(*tally.counts.Load()), 1)
 	tally.Count(over.ID, model.Ended)
 	tally.Count(open.ID, model.Accepted)
-	if got, want := tally.Counts(), (map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 2}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
-	}
-}
-
-func BenchmarkTally(b *testing.B) {
-	offers := []model.Offer{openOffer(), openOffer(), openOffer()}
-	catalog := NewCatalog(newFakeSales(offers...), time.Now)
-	if err := catalog.Refresh(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	tally := NewTally(catalog)
-	for _, o := range offers {
-		for _, v := range []model.Verdict{model.Accepted, model.SoldOut, model.RateLimited} {
-			tally.Count(o.ID, v)
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		tally.Count(offers[1].ID, model.SoldOut)
-	}
+	same(t, "counts", tally.Counts(), map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 2}})
 }

@@ -9,46 +9,38 @@ import (
 )
 
 func TestWaiters(t *testing.T) {
-	yes := model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: "a"}}
+	accepted := model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: "a"}}
 	w := NewWaiters()
 	first, doneFirst := w.Wait("a")
 	second, doneSecond := w.Wait("a") // the same request on a second connection
 	other, doneOther := w.Wait("b")
-	gone, doneGone := w.Wait("a")
-	doneGone()
-	doneGone() // twice is once
-
-	w.WakeAll(map[string]model.Outcome{"a": yes, "nobody waits": {Verdict: model.SoldOut}})
-	for name, c := range map[string]<-chan model.Outcome{"first": first, "second": second} {
+	left, doneLeft := w.Wait("a")
+	doneLeft()
+	doneLeft() // a second call does nothing
+	w.WakeAll(map[string]model.Outcome{"a": accepted, "without a waiter": {Verdict: model.SoldOut}})
+	nothing := model.Outcome{Verdict: "nothing"}
+	received := func(outcome <-chan model.Outcome) model.Outcome {
 		select {
-		case got := <-c:
-			if got != yes {
-				t.Errorf("the %s heard %+v", name, got)
-			}
+		case o := <-outcome:
+			return o
 		default:
-			t.Errorf("the %s heard nothing", name)
+			return nothing
 		}
 	}
-	for name, c := range map[string]<-chan model.Outcome{"who left": gone, "who waits for another": other, "who has heard": first} {
-		select {
-		case got := <-c:
-			t.Errorf("%s heard %+v", name, got)
-		default:
-		}
-	}
-	w.Wake("a", yes) // nobody is left: it must not block
+	same(t, "first waiter", received(first), accepted)
+	same(t, "second waiter", received(second), accepted)
+	same(t, "waiter for another id", received(other), nothing)
+	same(t, "waiter that has left", received(left), nothing)
+	w.Wake("a", accepted) // must not block although nobody waits
+	same(t, "first waiter, again", received(first), nothing)
 	doneFirst()
 	doneSecond()
-	if w.waited() != 1 {
-		t.Errorf("%d ids are waited for, want 1", w.waited())
-	}
+	same(t, "ids with waiters", w.waited(), 1)
 	doneOther()
-	if w.waited() != 0 {
-		t.Errorf("%d ids are left behind", w.waited())
-	}
+	same(t, "ids with waiters at the end", w.waited(), 0)
 }
 
-// TestWaitersAtOnce: whoever waits and is woken hears exactly one word, whoever leaves in time none.
+// A waiter receives the outcome of its own wake-up, or of its neighbour's earlier one.
 func TestWaitersAtOnce(t *testing.T) {
 	w := NewWaiters()
 	var all sync.WaitGroup
@@ -58,9 +50,7 @@ func TestWaitersAtOnce(t *testing.T) {
 			outcome, done := w.Wait(id)
 			defer done()
 			w.Wake(id, model.Outcome{Verdict: model.Accepted})
-			if got := <-outcome; got.Verdict != model.Accepted { // its own wake-up, or an earlier one of a neighbour's
-				t.Errorf("heard %+v", got)
-			}
+			same(t, "outcome", (<-outcome).Verdict, model.Accepted)
 		})
 		all.Go(func() {
 			_, done := w.Wait(id)
@@ -68,12 +58,10 @@ func TestWaitersAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if w.waited() != 0 {
-		t.Errorf("%d ids are left behind", w.waited())
-	}
+	same(t, "ids with waiters", w.waited(), 0)
 }
 
-// waited counts the ids that somebody waits for.
+// waited returns the number of ids that somebody waits for.
 func (w *Waiters) waited() (n int) {
 	for i := range w.shards {
 		s := &w.shards[i]

@@ -7,21 +7,18 @@ import (
 	"testing/synctest"
 )
 
-// A follower that is busy misses what came and went, and never the last.
+// A busy follower misses values that were replaced meanwhile, but never the last one.
 func TestNewest(t *testing.T) {
 	n := NewNewest(1)
 	value, replaced := n.Get()
 	if value != 1 || isClosed(replaced) {
-		t.Errorf("%d at first, replaced %t", value, isClosed(replaced))
+		t.Errorf("the first value is %d, replaced: %t", value, isClosed(replaced))
 	}
-	for _, next := range []int{2, 3} {
-		n.Set(next)
-	}
-	if !isClosed(replaced) {
-		t.Error("nobody was told of a newer value")
-	}
+	n.Set(2)
+	n.Set(3)
+	same(t, "the first value is replaced", isClosed(replaced), true)
 	if value, replaced = n.Get(); value != 3 || isClosed(replaced) {
-		t.Errorf("%d at last, replaced %t", value, isClosed(replaced))
+		t.Errorf("the last value is %d, replaced: %t", value, isClosed(replaced))
 	}
 }
 
@@ -34,7 +31,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// However many follow and whoever sets, each sees the last value, and none an older one after a newer.
+// Every follower sees the last value, and no follower an older value after a newer one.
 func TestNewestAtOnce(t *testing.T) {
 	const followers, last = 50, 1000
 	n := NewNewest(0)
@@ -44,7 +41,7 @@ func TestNewestAtOnce(t *testing.T) {
 			for seen := 0; seen < last; {
 				value, replaced := n.Get()
 				if value < seen {
-					t.Errorf("%d after %d", value, seen)
+					t.Errorf("value %d after %d", value, seen)
 				}
 				if seen = value; seen < last {
 					<-replaced
@@ -58,7 +55,7 @@ func TestNewestAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A key has one source while it is followed, from the first to the last; other keys have their own.
+// A key has one source from its first follower to its last, and other keys have their own.
 func TestWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, started := map[string]int{}, map[string]int{}
@@ -71,48 +68,39 @@ func TestWatches(t *testing.T) {
 			<-ctx.Done()
 			running[key]--
 		})
-		expect := func(what string, key string, wantRunning, wantStarted int) {
+		expect := func(what, key string, wantRunning, wantStarted int) {
 			t.Helper()
 			synctest.Wait()
-			if running[key] != wantRunning || started[key] != wantStarted {
-				t.Errorf("%s: of %s %d run, %d were started; want %d and %d", what, key, running[key], started[key], wantRunning, wantStarted)
-			}
+			same(t, what+": running and started sources", [2]int{running[key], started[key]}, [2]int{wantRunning, wantStarted})
+		}
+		valueOf := func(n *Newest[string]) string {
+			value, _ := n.Get()
+			return value
 		}
 		one, leaveOne := w.Follow("a")
-		if value, _ := one.Get(); value != "" {
-			t.Errorf("%q before the source has said anything", value)
-		}
+		same(t, "value before the source sets one", valueOf(one), "")
 		close(begin)
-		expect("the first", "a", 1, 1)
+		expect("first follower", "a", 1, 1)
 		two, leaveTwo := w.Follow("a")
-		expect("another", "a", 1, 1)
+		expect("second follower", "a", 1, 1)
 		other, leaveOther := w.Follow("b")
-		expect("another key", "b", 1, 1)
-		for name, n := range map[string]*Newest[string]{"of a": one, "of b": other} {
-			if value, _ := n.Get(); value != name {
-				t.Errorf("%q, want %q", value, name)
-			}
-		}
-		if one != two {
-			t.Error("two followers of a key see two values")
-		}
+		expect("follower of another key", "b", 1, 1)
+		same(t, "value of a", valueOf(one), "of a")
+		same(t, "value of b", valueOf(other), "of b")
+		same(t, "both followers have one value", two == one, true)
 		leaveOne()
 		expect("one of two has left", "a", 1, 1)
 		leaveTwo()
-		if running["a"] != 0 { // leave has waited
-			t.Error("the last has left, and the source runs")
-		}
+		same(t, "sources when leave returns", running["a"], 0)
 		_, leaveAgain := w.Follow("a")
-		expect("somebody comes again", "a", 1, 2)
+		expect("a follower comes again", "a", 1, 2)
 		leaveAgain()
 		leaveOther()
-		if running["a"]+running["b"] != 0 || len(w.running) != 0 {
-			t.Errorf("nobody follows: %v run, %d are kept", running, len(w.running))
-		}
+		same(t, "sources without followers", running["a"]+running["b"]+len(w.running), 0)
 	})
 }
 
-// A source that has ended by itself is no trouble for those who leave later.
+// A follower may leave after its source has ended by itself.
 func TestWatchesSourceThatEnds(t *testing.T) {
 	w := NewWatches(func(_ context.Context, _ string, to *Newest[bool]) { to.Set(true) })
 	n, leave := w.Follow("a")
@@ -123,7 +111,6 @@ func TestWatchesSourceThatEnds(t *testing.T) {
 	leave()
 }
 
-// Followers that come and go at the same time leave nothing behind.
 func TestWatchesAtOnce(t *testing.T) {
 	w := NewWatches(func(ctx context.Context, _ string, to *Newest[int]) {
 		to.Set(1)
@@ -142,7 +129,5 @@ func TestWatchesAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if len(w.running) != 0 {
-		t.Errorf("%d are kept", len(w.running))
-	}
+	same(t, "sources without followers", len(w.running), 0)
 }
