@@ -19,7 +19,7 @@ import (
 	"flashsale/service"
 )
 
-// decoded has a field of each kind that the API's bodies have.
+// decoded has a field of each kind that the bodies of the API have.
 type decoded struct {
 	Quantity int        `json:"quantity"`
 	Title    *string    `json:"title"`
@@ -29,17 +29,17 @@ type decoded struct {
 	} `json:"options"`
 }
 
-func tryDecode(t *testing.T, contentType string, body io.Reader) (into decoded, ok bool, refusal middleware.Refusal) {
+// tryDecode decodes a body of a length, or of an unknown length (-1).
+func tryDecode(t *testing.T, contentType string, body io.Reader, length int) (into decoded, ok bool, refusal middleware.Refusal) {
 	t.Helper()
 	engine := gin.New()
 	engine.POST("/", func(c *gin.Context) {
 		ok = decode(c, maxBodyBytes, &into)
 		refusal, _ = middleware.RefusalOf(c)
-		if c.IsAborted() == ok {
-			t.Errorf("decoded: %v, aborted: %v", ok, c.IsAborted())
-		}
+		same(t, "aborted", c.IsAborted(), !ok)
 	})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+	r.ContentLength = int64(length)
 	r.Header.Set("Content-Type", contentType)
 	engine.ServeHTTP(httptest.NewRecorder(), r)
 	return into, ok, refusal
@@ -47,184 +47,140 @@ func tryDecode(t *testing.T, contentType string, body io.Reader) (into decoded, 
 
 func TestDecodeTakes(t *testing.T) {
 	title, start := "双十一", time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
-	tests := map[string]struct {
-		contentType, body string
-		want              decoded
-	}{
-		"a body":                 {"application/json", `{"quantity": 2}`, decoded{Quantity: 2}},
-		"a charset":              {"Application/JSON; charset=utf-8", ` {"quantity":2} ` + "\n", decoded{Quantity: 2}},
-		"an empty object":        {"application/json", `{}`, decoded{}},
-		"an escaped name":        {"application/json", `{"quant\u0069ty":2}`, decoded{Quantity: 2}},
-		"text and time":          {"application/json", `{"title":"双十一","starts_at":"2026-11-11T20:00:00Z"}`, decoded{Title: &title, StartsAt: &start}},
-		"a negative":             {"application/json", `{"quantity":-5}`, decoded{Quantity: -5}}, // for the handler to judge
-		"a body of 4 KiB":        {"application/json", `{"quantity":2}` + strings.Repeat(" ", maxBodyBytes-14), decoded{Quantity: 2}},
-		"an empty object within": {"application/json", `{"quantity":2,"options":{}}`, decoded{Quantity: 2}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, ok, refusal := tryDecode(t, tc.contentType, strings.NewReader(tc.body))
-			if !ok || !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("%+v, %v, %+v; want %+v", got, ok, refusal, tc.want)
+	for body, want := range map[string]decoded{
+		`{"quantity": 2}`:             {Quantity: 2},
+		` {"quantity":2} ` + "\n":     {Quantity: 2},
+		`{}`:                          {},
+		`{"quant\u0069ty":2}`:         {Quantity: 2},
+		`{"quantity":-5}`:             {Quantity: -5}, // the handler judges the range
+		`{"quantity":2,"options":{}}`: {Quantity: 2},
+		`{"quantity":2` + strings.Repeat(" ", maxBodyBytes-14) + `}`: {Quantity: 2},
+		`{"title":"双十一","starts_at":"2026-11-11T20:00:00Z"}`:         {Title: &title, StartsAt: &start},
+	} {
+		for _, contentType := range []string{"application/json", "Application/JSON; charset=utf-8"} {
+			got, ok, refusal := tryDecode(t, contentType, strings.NewReader(body), len(body))
+			if !ok || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v, %v, %+v; want %+v", body, got, ok, refusal, want)
 			}
-		})
+		}
 	}
+}
+
+// A body of another media type, or of more than maxBodyBytes, is refused. If its announced length is too large, it is not read.
+func TestDecodeRefusesUndecoded(t *testing.T) {
+	type test struct {
+		contentType string
+		body        io.Reader
+		length      int
+		verdict     model.Verdict
+		detail      string
+	}
+	const wrongType, tooLarge = "The body must be sent as application/json.", "The request's body is larger than 4 KiB."
+	text, cutOff := strings.NewReader, io.MultiReader(strings.NewReader(`{`), brokenReader{})
+	over := `{"quantity":2}` + strings.Repeat(" ", maxBodyBytes-13)
+	each(t, map[string]test{
+		"no type":        {"", text(`{}`), 2, model.UnsupportedMediaType, wrongType},
+		"another type":   {"text/plain", text(`{}`), 2, model.UnsupportedMediaType, wrongType},
+		"a form":         {"application/x-www-form-urlencoded", text(`quantity=2`), 10, model.UnsupportedMediaType, wrongType},
+		"a similar type": {"application/json-seq", text(`{}`), 2, model.UnsupportedMediaType, wrongType},
+		"a broken type":  {"application/json; charset", text(`{}`), 2, model.UnsupportedMediaType, wrongType},
+		"too large":      {jsonType, text(over), -1, model.TooLarge, tooLarge},
+		"announced":      {jsonType, unread{t}, maxBodyBytes + 1, model.TooLarge, tooLarge},
+		"cut off":        {jsonType, cutOff, -1, model.BadRequest, "the body did not arrive in full"},
+	}, func(t *testing.T, tc test) {
+		_, ok, got := tryDecode(t, tc.contentType, tc.body, tc.length)
+		same(t, "decoded", ok, false)
+		same(t, "verdict", got.Verdict, tc.verdict)
+		same(t, "detail", word(got.Invalid, false), tc.detail)
+		same(t, "field", got.Invalid.Field, "")
+	})
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	const jsonType = "application/json"
-	// A reader that isn't known to httptest comes without a Content-Length, as a chunked body does.
-	chunked := func(body string) io.Reader { return io.MultiReader(strings.NewReader(body)) }
-	over := `{"quantity":2}` + strings.Repeat(" ", maxBodyBytes-13)
-	tests := map[string]struct {
-		contentType string
-		body        io.Reader
-		verdict     model.Verdict
-		detail      string
-		field       string
-	}{
-		"no type":                    {"", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
-		"another type":               {"text/plain", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
-		"a form":                     {"application/x-www-form-urlencoded", strings.NewReader(`quantity=2`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
-		"a type like it":             {"application/json-seq", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
-		"a broken type":              {"application/json; charset", strings.NewReader(`{}`), model.UnsupportedMediaType, "The body must be sent as application/json.", ""},
-		"too large":                  {jsonType, strings.NewReader(over), model.TooLarge, "The request's body is larger than 4 KiB.", ""},
-		"too large, chunked":         {jsonType, chunked(over), model.TooLarge, "The request's body is larger than 4 KiB.", ""},
-		"cut off":                    {jsonType, io.MultiReader(strings.NewReader(`{`), brokenReader{}), model.BadRequest, "the body did not arrive in full", ""},
-		"no body":                    {jsonType, http.NoBody, model.BadRequest, "the body is empty", ""},
-		"not UTF-8":                  {jsonType, strings.NewReader("{\"title\":\"\xff\"}"), model.BadRequest, "the body is not valid UTF-8", ""},
-		"a byte order mark":          {jsonType, strings.NewReader("\ufeff{}"), model.BadRequest, "the body is not a single JSON value", ""},
-		"blanks":                     {jsonType, strings.NewReader(" \n"), model.BadRequest, "the body is not a single JSON value", ""},
-		"half an object":             {jsonType, strings.NewReader(`{"quantity":`), model.BadRequest, "the body is not a single JSON value", ""},
-		"a comma too many":           {jsonType, strings.NewReader(`{"quantity":2,}`), model.BadRequest, "the body is not a single JSON value", ""},
-		"a second object":            {jsonType, strings.NewReader(`{"quantity":2}{"quantity":3}`), model.BadRequest, "the body is not a single JSON value", ""},
-		"a trailing bracket":         {jsonType, strings.NewReader(`{"quantity":2}]`), model.BadRequest, "the body is not a single JSON value", ""},
-		"null":                       {jsonType, strings.NewReader(` null`), model.BadRequest, "the body is not a JSON object", ""},
-		"an array":                   {jsonType, strings.NewReader(`[{"quantity":2}]`), model.BadRequest, "the body is not a JSON object", ""},
-		"an unknown field":           {jsonType, strings.NewReader(`{"price_cents":1}`), model.BadRequest, `unknown field "price_cents"`, "price_cents"},
-		"an unknown field, deep":     {jsonType, strings.NewReader(`{"options":{"colour":1}}`), model.BadRequest, `unknown field "colour"`, "colour"},
-		"the wrong case":             {jsonType, strings.NewReader(`{"Quantity":2}`), model.BadRequest, `unknown field "Quantity"`, "Quantity"},
-		"the wrong case, deep":       {jsonType, strings.NewReader(`{"options":{"siZes":[1]}}`), model.BadRequest, `unknown field "siZes"`, "siZes"},
-		"a letter that folds to s":   {jsonType, strings.NewReader(`{"option\u017f":{}}`), model.BadRequest, `unknown field "optionſ"`, "optionſ"},
-		"a name twice":               {jsonType, strings.NewReader(`{"quantity":1,"quantity":2}`), model.BadRequest, `field "quantity" comes twice`, "quantity"},
-		"a name twice, once escaped": {jsonType, strings.NewReader(`{"quantity":1,"quant\u0069ty":2}`), model.BadRequest, `field "quantity" comes twice`, "quantity"},
-		"a name twice, deep":         {jsonType, strings.NewReader(`{"options":{"sizes":[],"sizes":[]}}`), model.BadRequest, `field "sizes" comes twice`, "sizes"},
-		"deep nesting":               {jsonType, strings.NewReader(`{"options":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`), model.BadRequest, "the body is nested deeper than 8 levels", ""},
-		"a fraction":                 {jsonType, strings.NewReader(`{"quantity":1.5}`), model.BadRequest, `field "quantity" has the wrong type or range: number 1.5`, "quantity"},
-		"past 64 bits":               {jsonType, strings.NewReader(`{"quantity":9223372036854775808}`), model.BadRequest, `field "quantity" has the wrong type or range: number 9223372036854775808`, "quantity"},
-		"past a double":              {jsonType, strings.NewReader(`{"quantity":1e309}`), model.BadRequest, `field "quantity" has the wrong type or range: number 1e309`, "quantity"},
-		"a number as text":           {jsonType, strings.NewReader(`{"quantity":"1"}`), model.BadRequest, `field "quantity" has the wrong type or range: string`, "quantity"},
-		"a wrong type, deep":         {jsonType, strings.NewReader(`{"options":{"sizes":["1"]}}`), model.BadRequest, `field "options.sizes" has the wrong type or range: string`, "options.sizes"},
-		"not a time":                 {jsonType, strings.NewReader(`{"starts_at":"tomorrow"}`), model.BadRequest, "starts_at must be a time in the form of RFC 3339", "starts_at"},
-		"a time as a number":         {jsonType, strings.NewReader(`{"starts_at":5}`), model.BadRequest, "starts_at must be a time in the form of RFC 3339", "starts_at"},
-		"a time among right values": {
-			jsonType, strings.NewReader(`{"title":"tea","quantity":1,"starts_at":"2026-11-11"}`), model.BadRequest,
-			"starts_at must be a time in the form of RFC 3339", "starts_at",
-		},
-		"a name of two lines": {jsonType, strings.NewReader(`{"a\nb":1}`), model.BadRequest, `unknown field "a\nb"`, `a\nb`},
-		"a very long name": {
-			jsonType, strings.NewReader(`{"` + strings.Repeat("界", 1000) + `":1}`), model.BadRequest,
-			`unknown field "` + strings.Repeat("界", 33) + `…"`, strings.Repeat("界", 33) + "…",
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, ok, got := tryDecode(t, tc.contentType, tc.body)
-			if ok || got.Verdict != tc.verdict || (got.Invalid != nil) != (tc.detail != "") {
-				t.Fatalf("%v, %+v; want %s", ok, got, tc.verdict)
-			}
-			if got.Invalid != nil && (got.Invalid.Field != tc.field || word(got.Invalid, false) != tc.detail) {
-				t.Errorf("%q: %s; want %q: %s", got.Invalid.Field, word(got.Invalid, false), tc.field, tc.detail)
-			}
-		})
+	const single, noTime = "the body is not a single JSON value", "starts_at must be a time in the form of RFC 3339"
+	const number = `field "quantity" has the wrong type or range: number `
+	long := strings.Repeat("界", 33) + "…"
+	for body, want := range map[string]struct{ detail, field string }{
+		"":                                    {"the body is empty", ""},
+		"{\"title\":\"\xff\"}":                {"the body is not valid UTF-8", ""},
+		"\ufeff{}":                            {single, ""},
+		" \n":                                 {single, ""},
+		`{"quantity":`:                        {single, ""},
+		`{"quantity":2,}`:                     {single, ""},
+		`{"quantity":2}{"quantity":3}`:        {single, ""},
+		`{"quantity":2}]`:                     {single, ""},
+		` null`:                               {"the body is not a JSON object", ""},
+		`[{"quantity":2}]`:                    {"the body is not a JSON object", ""},
+		`{"price_cents":1}`:                   {`unknown field "price_cents"`, "price_cents"},
+		`{"options":{"colour":1}}`:            {`unknown field "colour"`, "colour"},
+		`{"Quantity":2}`:                      {`unknown field "Quantity"`, "Quantity"},
+		`{"options":{"siZes":[1]}}`:           {`unknown field "siZes"`, "siZes"},
+		`{"option\u017f":{}}`:                 {`unknown field "optionſ"`, "optionſ"}, // ſ folds to s
+		`{"a\nb":1}`:                          {`unknown field "a\nb"`, `a\nb`},
+		`{"quantity":1,"quantity":2}`:         {`field "quantity" comes twice`, "quantity"},
+		`{"quantity":1,"quant\u0069ty":2}`:    {`field "quantity" comes twice`, "quantity"},
+		`{"options":{"sizes":[],"sizes":[]}}`: {`field "sizes" comes twice`, "sizes"},
+		`{"quantity":1.5}`:                    {number + `1.5`, "quantity"},
+		`{"quantity":9223372036854775808}`:    {number + `9223372036854775808`, "quantity"},
+		`{"quantity":1e309}`:                  {number + `1e309`, "quantity"},
+		`{"quantity":"1"}`:                    {`field "quantity" has the wrong type or range: string`, "quantity"},
+		`{"options":{"sizes":["1"]}}`:         {`field "options.sizes" has the wrong type or range: string`, "options.sizes"},
+		`{"starts_at":"tomorrow"}`:            {noTime, "starts_at"},
+		`{"starts_at":5}`:                     {noTime, "starts_at"},
+		`{"title":"tea","quantity":1,"starts_at":"2026-11-11"}`:                     {noTime, "starts_at"},
+		`{"` + strings.Repeat("界", 1000) + `":1}`:                                   {`unknown field "` + long + `"`, long},
+		`{"options":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`: {"the body is nested deeper than 8 levels", ""},
+	} {
+		_, ok, got := tryDecode(t, jsonType, strings.NewReader(body), len(body))
+		if ok || got.Verdict != model.BadRequest || got.Invalid == nil {
+			t.Errorf("%.50q: %v, %+v", body, ok, got)
+			continue
+		}
+		same(t, body, []string{word(got.Invalid, false), got.Invalid.Field}, []string{want.detail, want.field})
 	}
 }
 
-// brokenReader is a client that stops in the middle.
+// brokenReader is a client that disconnects.
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// unread fails the test if anybody reads the body.
-type unread struct{ t *testing.T }
+// unread is a body that must not be read.
+type unread struct{ *testing.T }
 
 func (u unread) Read([]byte) (int, error) {
-	u.t.Error("the body was read")
+	u.Error("the body was read")
 	return 0, io.EOF
 }
 
-func TestDecodeRefusesAnAnnouncedSizeUnread(t *testing.T) {
-	engine := gin.New()
-	var refusal middleware.Refusal
-	engine.POST("/", func(c *gin.Context) {
-		decode(c, maxBodyBytes, &decoded{})
-		refusal, _ = middleware.RefusalOf(c)
-	})
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", unread{t})
-	r.Header.Set("Content-Type", "application/json")
-	r.ContentLength = maxBodyBytes + 1
-	engine.ServeHTTP(httptest.NewRecorder(), r)
-	if refusal.Verdict != model.TooLarge {
-		t.Errorf("refused as %q, want %q", refusal.Verdict, model.TooLarge)
-	}
-}
-
-// An operator's bodies may be four times as large as those of everybody else; past that they are not read, and the
-// answer says how large they may be.
+// An operator's body may be four times as large as any other body. The refusal of a larger body has the bound.
 func TestBodiesAreBounded(t *testing.T) {
-	api := benchAPI(t, false)
-	api.Payments = &service.Payments{Secret: benchSecret, Catalog: api.Catalog}
-	router, err := Router(api)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, _ := api.Paths.Issue("someone", benchSale, time.Hour)
-	for route, tc := range map[string]struct {
-		role  model.Role
-		bound int
-		said  string
-	}{
-		"POST /users":    {model.RoleBuyer, 4096, "4 KiB"},
-		"POST /sessions": {model.RoleBuyer, 4096, "4 KiB"},
-		"POST /sales/" + benchSale + "/" + path + "/orders": {model.RoleBuyer, 4096, "4 KiB"},
-		"POST /payments/callback":                           {model.RoleBuyer, 4096, "4 KiB"},
-		"POST /admin/sales":                                 {model.RoleOperator, 16384, "16 KiB"},
-		"PATCH /admin/sales/" + benchSale:                   {model.RoleOperator, 16384, "16 KiB"},
-		"POST /admin/lab":                                   {model.RoleOperator, 16384, "16 KiB"},
+	s := newShop(t)
+	s.api.Payments = &service.Payments{Secret: benchSecret, Catalog: s.api.Catalog}
+	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
+	for route, kibibytes := range map[string]int{
+		"POST /users": 4, "POST /sessions": 4, "POST /sales/" + benchSale + "/" + path + "/orders": 4, "POST /payments/callback": 4,
+		"POST /admin/sales": 16, "PATCH /admin/sales/" + benchSale: 16, "POST /admin/lab": 16,
 	} {
-		t.Run(route, func(t *testing.T) {
-			token, _, err := api.Tokens.Sign(model.Identity{UserID: "someone", Role: tc.role}, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
-			send := func(bytes int) (status int, detail string) {
-				t.Helper()
-				body := `{"nothing":1` + strings.Repeat(" ", bytes-13) + "}" // a field that no body has
-				method, at, _ := strings.Cut(route, " ")
-				r := httptest.NewRequestWithContext(t.Context(), method, "/api/v1"+at, strings.NewReader(body))
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set("Authorization", "Bearer "+token)
-				timestamp := strconv.FormatInt(time.Now().Unix(), 10)
-				r.Header.Set("X-Timestamp", timestamp)
-				r.Header.Set("X-Signature", service.SignCallback(benchSecret, timestamp, []byte(body)))
-				w := httptest.NewRecorder()
-				router.ServeHTTP(w, r)
-				var problem struct{ Detail string }
-				if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
-					t.Fatalf("%s: %v", w.Body, err)
-				}
-				return w.Code, problem.Detail
-			}
-			if status, detail := send(tc.bound); status != http.StatusBadRequest || !strings.Contains(detail, "nothing") {
-				t.Errorf("%d bytes: %d %s", tc.bound, status, detail)
-			}
-			if status, detail := send(tc.bound + 1); status != http.StatusRequestEntityTooLarge || detail != "The request's body is larger than "+tc.said+"." {
-				t.Errorf("%d bytes: %d %s", tc.bound+1, status, detail)
-			}
-		})
+		method, at, _ := strings.Cut(route, " ")
+		role := map[int]model.Role{4: model.RoleBuyer, 16: model.RoleOperator}[kibibytes]
+		send := func(bytes int) (status int, detail any) {
+			body := `{"nothing":1` + strings.Repeat(" ", bytes-13) + "}" // a field that no body has
+			timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+			w := s.serve(s.request(method, "/api/v1"+at, body, "Authorization", s.token(role),
+				"X-Timestamp", timestamp, "X-Signature", service.SignCallback(benchSecret, timestamp, []byte(body))))
+			return w.Code, readProblem(t, w)["detail"]
+		}
+		status, detail := send(kibibytes << 10)
+		same(t, route+": status at the bound", status, http.StatusBadRequest)
+		same(t, route+": detail at the bound", detail, any(`unknown field "nothing"`))
+		status, detail = send(kibibytes<<10 + 1)
+		same(t, route+": status above the bound", status, http.StatusRequestEntityTooLarge)
+		same(t, route+": detail above the bound", detail, any("The request's body is larger than "+strconv.Itoa(kibibytes)+" KiB."))
 	}
 }
 
-// desk is a database of sales, and a gate, that take every change of one sale.
+// desk is a database and a gate that accept every change of one sale.
 type desk struct {
 	service.SaleStore
 	service.SaleGate
@@ -240,42 +196,22 @@ func (desk) Configure(context.Context, model.Sale) error { return nil }
 
 func (desk) Announce(context.Context, string) error { return nil }
 
-// The longest description fits into a body, in Chinese, and also if its encoder writes ASCII only.
+// The longest description fits into a body, in Chinese, and also if the client escapes every character.
 func TestLongestDescription(t *testing.T) {
-	api := benchAPI(t, false)
-	offer, _ := api.Catalog.InMemory(benchSale)
-	offer.PayTimeoutSeconds = 60
-	api.Sales = &service.Sales{Store: desk{offer: offer}, Gate: desk{}, Catalog: api.Catalog, Log: api.Log}
-	router, err := Router(api)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, _, err := api.Tokens.Sign(model.Identity{UserID: "op", Role: model.RoleOperator}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, character := range map[string]string{"as it is": "茶", "escaped": `\u8336`} {
-		t.Run(name, func(t *testing.T) {
-			send := func(characters int) (status int, said map[string]any) {
-				t.Helper()
-				body := `{"title":"` + strings.Repeat(character, 200) + `","description":"` + strings.Repeat(character, characters) + `"}`
-				r := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/admin/sales/"+benchSale, strings.NewReader(body))
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set("Authorization", "Bearer "+token)
-				w := httptest.NewRecorder()
-				router.ServeHTTP(w, r)
-				if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
-					t.Fatalf("%s: %v", w.Body, err)
-				}
-				return w.Code, said
-			}
-			if status, said := send(2000); status != http.StatusOK || said["description"] != strings.Repeat("茶", 2000) || said["status"] != "live" {
-				t.Errorf("2000 characters: %d %v", status, said)
-			}
-			if status, said := send(2001); status != http.StatusBadRequest || said["code"] != "bad_request" || said["field"] != "description" {
-				t.Errorf("2001 characters: %d %v", status, said)
-			}
-		})
+	s := newShop(t)
+	s.api.Sales = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.api.Catalog, Log: s.api.Log}
+	for _, character := range []string{"茶", `\u8336`} {
+		send := func(characters int) *httptest.ResponseRecorder {
+			body := `{"title":"` + strings.Repeat(character, 200) + `","description":"` + strings.Repeat(character, characters) + `"}`
+			const path = "/api/v1/admin/sales/" + benchSale
+			return s.serve(s.request(http.MethodPatch, path, body, "Authorization", s.token(model.RoleOperator)))
+		}
+		var sale struct{ Description, Status string }
+		done(json.Unmarshal(send(2000).Body.Bytes(), &sale))
+		same(t, "2,000 of "+character, sale.Description, strings.Repeat("茶", 2000))
+		same(t, "status", sale.Status, "live")
+		got := readProblem(t, send(2001))
+		same(t, "2,001 of "+character, []any{got["code"], got["field"]}, []any{"bad_request", "description"})
 	}
 }
 
@@ -290,25 +226,20 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var first, second decoded
 		if invalid := decodeObject(body, &first); invalid != nil {
-			// What is repeated of the body stays short, and on its line.
+			// The text that repeats a part of the body is short, and one line.
 			for _, chinese := range []bool{false, true} {
 				detail := word(invalid, chinese)
-				ours := strings.ReplaceAll(strings.ReplaceAll(detail, invalid.Field, ""), invalid.Value, "") // in which every place is filled
+				ours := strings.ReplaceAll(strings.ReplaceAll(detail, invalid.Field, ""), invalid.Value, "")
 				if detail == "" || len(detail) > 3*maxQuotedBytes || strings.ContainsAny(detail, "\n\r") || strings.ContainsAny(ours, "{}") {
 					t.Errorf("refused with %q", detail)
 				}
 			}
 			return
 		}
-		again, err := json.Marshal(first)
-		if err != nil {
-			t.Fatalf("what %q gave can't be encoded: %v", body, err)
-		}
+		again := must(json.Marshal(first))
 		if invalid := decodeObject(again, &second); invalid != nil {
 			t.Fatalf("%q became %q, which is refused: %+v", body, again, invalid)
 		}
-		if twice, err := json.Marshal(second); err != nil || string(twice) != string(again) {
-			t.Errorf("%q became %q, then %q (%v)", body, again, twice, err)
-		}
+		same(t, "decoded and encoded twice", string(must(json.Marshal(second))), string(again))
 	})
 }

@@ -1,8 +1,6 @@
 package handler
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,240 +17,55 @@ import (
 	"flashsale/service"
 )
 
-// A stream looks again when the clock alone changes the state, not earlier, and not never.
+// A stream looks again at the next change of state that time alone causes, or at the next heartbeat.
 func TestUntilTurn(t *testing.T) {
 	start := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 	offer := model.Offer{Sale: model.Sale{StartsAt: start, EndsAt: start.Add(time.Hour)}}
-	for name, tc := range map[string]struct{ now, want time.Duration }{
-		"a second before the start": {-time.Second, time.Second},
-		"at the start":              {0, time.Hour},
-		"a second before the end":   {time.Hour - time.Second, time.Second},
-		"at the end":                {time.Hour, heartbeat},
-		"long over":                 {99 * time.Hour, heartbeat},
+	for now, want := range map[time.Duration]time.Duration{
+		-time.Second: time.Second, 0: time.Hour, time.Hour - time.Second: time.Second, time.Hour: heartbeat, 99 * time.Hour: heartbeat,
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := untilTurn(offer, start.Add(tc.now)); got != tc.want {
-				t.Errorf("%v, want %v", got, tc.want)
-			}
-		})
+		same(t, fmt.Sprint(now, " after the start"), untilTurn(offer, start.Add(now)), want)
 	}
 }
 
-// pipes is a listener whose connections are in memory, so that a bubble's clock moves on while they are idle.
-type pipes struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.accepted:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error   { close(p.closed); return nil }
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
-
-// radio is a shop that streams, in a bubble. Its sale opened an hour ago, and ends in another; its clock moves by a
-// millisecond whenever it is read, so that two events that read alike were encoded as one.
-type radio struct {
-	*shop
-	pipes
-	gone atomic.Bool
-}
+// radio is a shop with a stream of events. Its clock moves by a millisecond at each reading, so two events with the same
+// time were encoded once.
+type radio struct{ *wire }
 
 func newRadio(t *testing.T) *radio {
 	s := newShop(t)
-	r := &radio{shop: s, pipes: pipes{make(chan net.Conn), make(chan struct{})}}
-	s.offer.StartsAt, s.offer.EndsAt = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	store := fading{changing{offer: s.offer}, &r.gone}
-	store.soldOutStore.offer = *s.offer
 	var read atomic.Int64
-	s.api.Catalog = service.NewCatalog(store, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
+	s.api.Catalog = service.NewCatalog(s, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
 	s.refresh()
 	s.api.Streams = NewStreams(s.api.Catalog)
-	router, err := Router(s.api)
-	if err != nil {
-		t.Fatal(err)
+	return &radio{s.open()}
+}
+
+const eventsPath = "/api/v1/sales/" + benchSale + "/events"
+
+func (r *radio) listen(known ...string) *listener {
+	if len(known) > 0 {
+		return r.wire.listen(eventsPath, "Last-Event-ID", known[0])
 	}
-	s.router = router
-	server := &http.Server{Handler: router, ReadHeaderTimeout: time.Second}
-	served := make(chan error)
-	go func() { served <- server.Serve(r) }()
-	t.Cleanup(func() {
-		s.api.Streams.Close()
-		_ = server.Close()
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
-	return r
+	return r.wire.listen(eventsPath)
 }
 
-// connect sends the request of a stream; nothing of the answer is read.
-func (r *radio) connect(headers string) net.Conn {
-	r.t.Helper()
-	mine, theirs := net.Pipe()
-	r.accepted <- theirs
-	_, err := fmt.Fprintf(mine, "GET /api/v1/sales/%s/events HTTP/1.1\r\nHost: x\r\n%s\r\n", benchSale, headers)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return mine
-}
-
-// readHead reads up to an empty line, and nothing behind it.
-func readHead(t *testing.T, conn net.Conn) {
-	t.Helper()
-	for head, next := "", make([]byte, 1); !strings.HasSuffix(strings.ReplaceAll(head, "\r", ""), "\n\n"); head += string(next) {
-		if _, err := conn.Read(next); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// listener is a client of a stream.
-type listener struct {
-	t      *testing.T
-	conn   net.Conn
-	status int
-	header http.Header
-	events chan heardEvent // closed at the end of the stream
-}
-
-// heardEvent is an event, and when it came.
-type heardEvent struct {
-	id, data string
-	at       time.Time
-}
-
-func (e heardEvent) String() string {
-	return fmt.Sprintf("%s %s at %s", e.id, e.data, e.at.Format("05.000"))
-}
-
-// listen opens a stream and reads it.
-func (r *radio) listen(headers string) *listener {
-	r.t.Helper()
-	l := &listener{t: r.t, conn: r.connect(headers), events: make(chan heardEvent, 1000)}
-	in := bufio.NewReader(l.conn)
-	res, err := http.ReadResponse(in, nil) //nolint:bodyclose // the one who reads it does
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	l.status, l.header = res.StatusCode, res.Header
-	go func() {
-		defer close(l.events)
-		defer func() { _ = res.Body.Close() }()
-		for event, lines := (heardEvent{}), bufio.NewScanner(res.Body); lines.Scan(); {
-			name, value, _ := strings.Cut(lines.Text(), ": ")
-			switch name {
-			case "id":
-				event.id = value
-			case "data":
-				event.data = value
-			case "event":
-				if value != "stock" {
-					r.t.Errorf("event %s", value)
-				}
-			case "":
-				event.at = time.Now()
-				l.events <- event
-				event = heardEvent{}
-			default:
-				if l.status == http.StatusOK {
-					r.t.Errorf("line %s", lines.Text())
-				}
-			}
-		}
-	}()
-	synctest.Wait()
-	r.t.Cleanup(l.leave)
-	return l
-}
-
-func (l *listener) leave() {
-	_ = l.conn.Close()
-	synctest.Wait()
-}
-
-// heard are the events that have come since the last call.
-func (l *listener) heard() (all []heardEvent) {
-	synctest.Wait()
-	for {
-		select {
-		case e, ok := <-l.events:
-			if !ok {
-				return all
-			}
-			all = append(all, e)
-		default:
-			return all
-		}
-	}
-}
-
-// one gives the only event since the last call.
-func (l *listener) one() heardEvent {
-	l.t.Helper()
-	all := l.heard()
-	if len(all) != 1 {
-		l.t.Fatalf("heard %v, want one event", all)
-	}
-	return all[0]
-}
-
-// none wants that nothing was said since the last call.
-func (l *listener) none() {
-	l.t.Helper()
-	if all := l.heard(); len(all) > 0 {
-		l.t.Errorf("heard %v, want nothing", all)
-	}
-}
-
-func (l *listener) over() bool {
-	synctest.Wait()
-	for {
-		select {
-		case _, ok := <-l.events:
-			if !ok {
-				return true
-			}
-		default:
-			return false
-		}
-	}
-}
-
-// sells makes the sale have so many units.
+// sells sets the available units of the sale.
 func (r *radio) sells(available int64) {
 	r.offer.Stock.Available, r.offer.Stock.Held = available, r.offer.Stock.Quota-available
 	r.refresh()
 }
 
-// passes lets time pass for all.
-func passes(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
 func TestEventsSayWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
-		l := r.listen("")
-		for name, want := range map[string]string{
-			"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff",
-			"Date": time.Now().UTC().Format(http.TimeFormat),
-		} {
-			if got := l.header.Get(name); l.status != http.StatusOK || got != want {
-				t.Errorf("%d, %s: %s, want %s", l.status, name, got, want)
-			}
-		}
-		if len(l.header["X-Request-Id"]) != 1 {
-			t.Errorf("%v", l.header)
-		}
+		l := r.listen()
+		same(t, "status", l.status, http.StatusOK)
+		same(t, "request ids", len(l.header["X-Request-Id"]), 1)
+		sameHeader(t, "stream", l.header, map[string]string{
+			"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no",
+			"X-Content-Type-Options": "nosniff", "Date": time.Now().UTC().Format(http.TimeFormat),
+		})
 		seen := map[string]string{}
 		check := func(available, quota int64, state model.SaleState) {
 			t.Helper()
@@ -262,17 +75,15 @@ func TestEventsSayWhatIsLeft(t *testing.T) {
 				State            model.SaleState
 				Now              time.Time
 			}
-			if err := json.Unmarshal([]byte(e.data), &got); err != nil {
-				t.Fatal(err)
-			}
-			if got.Available != available || got.Quota != quota || got.State != state || time.Until(got.Now).Abs() > time.Second {
-				t.Errorf("%s, want %d of %d, %s", e.data, available, quota, state)
-			}
+			done(json.Unmarshal([]byte(e.data), &got))
 			figures := fmt.Sprint(available, quota, state)
+			same(t, "event", e.name, "stock")
+			same(t, "figures", fmt.Sprint(got.Available, got.Quota, got.State), figures)
+			if time.Until(got.Now).Abs() > time.Second {
+				t.Errorf("the time is %s", got.Now)
+			}
 			for id, other := range seen {
-				if (id == e.id) != (other == figures) {
-					t.Errorf("%s is the id of %s, and %s that of %s", id, other, e.id, figures)
-				}
+				same(t, e.id+" is the id of "+other, id == e.id, other == figures)
 			}
 			seen[e.id] = figures
 			passes(eventPause)
@@ -293,71 +104,68 @@ func TestEventsSayWhatIsLeft(t *testing.T) {
 		check(0, 6, model.StateSoldOut)
 		r.offer.Title, r.offer.Stock.Version, r.offer.Stock.Held, r.offer.Stock.Paid = "Another", 9, 0, 6
 		r.refresh()
-		l.none() // nothing that it says
+		l.none() // an event has none of these
 	})
 }
 
-// However many listen, an event is encoded once: all of them hear the same bytes.
+// An event is encoded once: all listeners get the same bytes.
 func TestEventsAreEncodedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
 		crowd := make([]*listener, sendsAtOnce+50)
 		for i := range crowd {
-			crowd[i] = r.listen("")
+			crowd[i] = r.listen()
 		}
-		for _, available := range []int64{5, 4, 3} { // the first is that of the opening
+		for _, available := range []int64{5, 4, 3} { // the first event is that of the start
 			r.sells(available)
 			passes(time.Second)
 			first := crowd[0].one()
 			for i, l := range crowd[1:] {
 				if e := l.one(); e.data != first.data || e.id != first.id {
-					t.Fatalf("%d left: listener %d heard %s, the first one %s", available, i+1, e, first)
+					t.Fatalf("%d left: listener %d got %s, the first one %s", available, i+1, e, first)
 				}
 			}
 		}
 	})
 }
 
-// A crowd is told in turns, at the pace of the instance.
+// A crowd gets an event in turns, at the instance's pace.
 func TestEventsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
 		crowd := make([]*listener, 4*sendsAtOnce)
 		for i := range crowd {
-			crowd[i] = r.listen("")
+			crowd[i] = r.listen()
 		}
 		passes(time.Second)
 		began := time.Now()
 		r.sells(4)
 		passes(time.Second)
-		heard := map[time.Duration]int{}
+		heard, want := map[time.Duration]int{}, map[time.Duration]int{}
 		for _, l := range crowd {
 			all := l.heard()
 			heard[all[len(all)-1].at.Sub(began)]++
 		}
 		for turn := range 4 {
-			at := time.Duration(turn) * sendsAtOnce * time.Second / sendsPerSecond
-			if heard[at] != sendsAtOnce {
-				t.Errorf("%d heard of it after %s, want %d: %v", heard[at], at, sendsAtOnce, heard)
-			}
+			want[time.Duration(turn)*sendsAtOnce*time.Second/sendsPerSecond] = sendsAtOnce
 		}
+		same(t, "listeners by time", heard, want)
 	})
 }
 
-// What changes quickly is said at most once in eventPause, and what was last in any case.
+// Quick changes are sent at most once in eventPause, and the last change always.
 func TestEventsAreConflated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
 		r.offer.Stock.Quota = 100
-		l := r.listen("")
-		began := l.one().at
+		l := r.listen()
+		last := l.one().at
 		for n := range int64(50) {
 			passes(10 * time.Millisecond)
 			r.sells(50 - n)
 		}
 		passes(time.Second)
 		all := l.heard()
-		last := began
 		for _, e := range all {
 			if pause := e.at.Sub(last); pause < eventPause {
 				t.Errorf("%s, %s after the one before", e, pause)
@@ -370,53 +178,40 @@ func TestEventsAreConflated(t *testing.T) {
 	})
 }
 
-// Who comes again with what it heard last is told when there is something else, or at the heartbeat; whether or not
-// somebody else listens.
+// A client that comes again with its last id gets an event when the figures differ from it, or at the heartbeat.
 func TestEventsAreResumed(t *testing.T) {
-	for name, others := range map[string]int{"alone": 0, "with others": 1} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRadio(t)
-				first := r.listen("")
-				known := first.one()
-				if others == 0 {
-					first.leave()
-				}
-				same, other := r.listen("Last-Event-ID: "+known.id+"\r\n"), r.listen("Last-Event-ID: 7-7-open\r\n")
-				same.none()
-				if e := other.one(); e.id != known.id {
-					t.Errorf("%s, want %s", e, known)
-				}
-				passes(heartbeat)
-				if e := same.one(); e.id != known.id || e.data == known.data {
-					t.Errorf("%s at the heartbeat, %s before", e, known)
-				}
-				passes(eventPause)
-				r.sells(4)
-				if e := same.one(); e.id == known.id {
-					t.Errorf("%s once more", e)
-				}
-				passes(eventPause)
-				r.sells(5)
-				if e := same.one(); e.id != known.id {
-					t.Errorf("%s, want %s", e, known)
-				}
-			})
-		})
-	}
+	eachInBubble(t, map[string]bool{"alone": true, "with others": false}, func(t *testing.T, alone bool) {
+		r := newRadio(t)
+		first := r.listen()
+		known := first.one()
+		if alone {
+			first.leave()
+		}
+		equal, other := r.listen(known.id), r.listen("7-7-open")
+		equal.none()
+		same(t, "id after other figures", other.one().id, known.id)
+		passes(heartbeat)
+		if e := equal.one(); e.id != known.id || e.data == known.data {
+			t.Errorf("%s at the heartbeat, %s before", e, known)
+		}
+		passes(eventPause)
+		r.sells(4)
+		same(t, "the known id is sent after a sale", equal.one().id == known.id, false)
+		passes(eventPause)
+		r.sells(5)
+		same(t, "id after a release", equal.one().id, known.id)
+	})
 }
 
-// What doesn't change is said again each heartbeat, counted from the last event.
+// Unchanged figures are repeated at each heartbeat, counted from the last event.
 func TestEventsHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
-		l := r.listen("")
+		l := r.listen()
 		began := l.one().at
 		expect := func(after time.Duration) {
 			t.Helper()
-			if e := l.one(); e.at.Sub(began) != after {
-				t.Errorf("%s, %s after the first; want %s", e, e.at.Sub(began), after)
-			}
+			same(t, "time of the event", l.one().at.Sub(began), after)
 		}
 		passes(heartbeat - 1)
 		l.none()
@@ -430,212 +225,132 @@ func TestEventsHeartbeat(t *testing.T) {
 	})
 }
 
-// The clock alone changes a state, and that is said at that moment, also right after another event.
+// A change of state that time alone causes is sent at that moment, also shortly after another event.
 func TestEventsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
 		r.offer.StartsAt, r.offer.EndsAt = time.Now().Add(time.Minute), time.Now().Add(time.Hour+heartbeat/2)
 		r.refresh()
-		l := r.listen("")
+		l := r.listen()
 		passes(time.Minute - eventPause/2)
 		if all := l.heard(); len(all) != 4 || !strings.HasSuffix(all[3].id, "upcoming") { // with the heartbeats
 			t.Fatalf("heard %v", all)
 		}
 		r.sells(3)
-		if e := l.one(); e.id != "3-5-upcoming" {
-			t.Errorf("%s", e)
-		}
+		same(t, "before the start", l.one().id, "3-5-upcoming")
 		passes(eventPause / 2)
-		if e := l.one(); e.id != "3-5-open" {
-			t.Errorf("%s", e)
-		}
+		same(t, "at the start", l.one().id, "3-5-open")
 		passes(time.Until(r.offer.EndsAt))
 		all := l.heard()
 		if end := all[len(all)-1]; end.id != "3-5-ended" || end.at.Sub(r.offer.EndsAt).Abs() > time.Second {
-			t.Errorf("%s, want it at %s", end, r.offer.EndsAt)
+			t.Errorf("%s at %s, want the end at %s", end.id, end.at, r.offer.EndsAt)
 		}
 	})
 }
 
-// A client that doesn't read is cut off in sendTimeout, and nobody waits for it.
+// A client that does not read is disconnected within sendTimeout, and no other client waits for it.
 func TestEventsToSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
-		good := r.listen("")
+		good := r.listen()
 		good.one()
-		slow := map[string]net.Conn{"deaf": r.connect("")} // doesn't even take the head
+		slow := map[string]net.Conn{"reads nothing": r.connect(eventsPath)}
 		for i := range 5 {
-			stuck, tired := r.connect(""), r.connect("")
-			readHead(t, stuck) // takes no event
-			readHead(t, tired)
-			readHead(t, tired) // takes the first event, up to its empty line
-			slow[fmt.Sprint("stuck ", i)], slow[fmt.Sprint("tired ", i)] = stuck, tired
+			head, first := r.connect(eventsPath), r.connect(eventsPath)
+			readHead(head)
+			readHead(first)
+			readHead(first) // an event ends with an empty line as well
+			slow[fmt.Sprint("reads the head ", i)], slow[fmt.Sprint("reads an event ", i)] = head, first
 		}
 		synctest.Wait()
-		if n := len(r.api.Streams.crowds[benchSale]); n != len(slow) {
-			t.Errorf("%d are told of events, want %d", n, len(slow))
-		}
+		same(t, "streams that have taken the first event or do not read", len(r.api.Streams.crowds[benchSale]), len(slow))
 		began := time.Now()
 		for available := range int64(5) {
 			passes(eventPause)
 			r.sells(available)
-			if e := good.one(); e.at != time.Now() {
-				t.Errorf("%s, %s late", e, time.Since(e.at))
-			}
+			same(t, "time of the event", good.one().at, time.Now())
 		}
 		passes(sendTimeout + eventPause - time.Since(began))
 		for name, conn := range slow {
 			if _, err := conn.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("%s is connected: %v", name, err)
+				t.Errorf("the client that %s is connected: %v", name, err)
 			}
 		}
-		if n := r.api.Streams.open; n != 1 {
-			t.Errorf("%d streams are open, want 1", n)
-		}
+		same(t, "open streams", r.api.Streams.open, 1)
 	})
 }
 
-// A client whose kernel takes no more is cut off: real connections, and buffers as small as they get.
-func TestEventsToAFullConnection(t *testing.T) {
-	in, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = in.Close() })
-	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", in.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	server, err := in.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	_ = client.(*net.TCPConn).SetReadBuffer(1)
-	_ = server.(*net.TCPConn).SetWriteBuffer(sendBuffer)
-	newest := service.NewNewest(&stockEvent{})
-	one := &stream{conn: server, newest: newest}
-	const most = 100_000 // events, far more than any buffer holds
-	for n := range most {
-		newest.Set(&stockEvent{id: "x", frame: make([]byte, 200)})
-		began := time.Now()
-		one.send()
-		took := time.Since(began)
-		if err := server.SetDeadline(time.Time{}); err != nil {
-			if took < sendTimeout || took > sendTimeout+time.Minute { // a busy machine tells late
-				t.Errorf("cut off at event %d after %s, want %s", n, took, sendTimeout)
-			}
-			return
-		}
-	}
-	t.Error("a client that reads nothing took all")
-}
-
-// The last who leaves ends all that was done for them.
+// The last client that leaves ends the work for the sale. A client that sends anything is disconnected.
 func TestEventsEndWithTheirClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
-		for round := range 3 {
-			crowd := []*listener{r.listen(""), r.listen(""), r.listen("")}
+		streams := r.api.Streams
+		for range 3 {
+			crowd := []*listener{r.listen(), r.listen(), r.listen()}
 			for i, l := range crowd {
-				if n := r.api.Streams.open; n != len(crowd)-i {
-					t.Errorf("round %d: %d are open, want %d", round, n, len(crowd)-i)
-				}
+				same(t, "open streams", streams.open, len(crowd)-i)
 				if i == 1 {
-					_, _ = io.WriteString(l.conn, "a word too much")
+					_, _ = io.WriteString(l.conn, "unexpected")
 					synctest.Wait()
+					same(t, "open streams after a write", streams.open, len(crowd)-i-1)
 				}
 				l.leave()
 			}
-			if s := r.api.Streams; s.open != 0 || len(s.crowds) != 0 {
-				t.Errorf("round %d: %d are open, %d crowds are kept", round, s.open, len(s.crowds))
-			}
-			r.api.Streams.running.Wait() // not one goroutine
+			same(t, "open streams, sales", []int{streams.open, len(streams.crowds)}, []int{0, 0})
+			streams.running.Wait() // no goroutine is left
 		}
 	})
 }
 
-// A stop ends the streams at once, and there are no new ones.
+// A stop ends the streams at once, and no new one begins.
 func TestEventsEndWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
-		crowd := []*listener{r.listen(""), r.listen("")}
+		crowd := []*listener{r.listen(), r.listen()}
 		began := time.Now()
 		r.api.Streams.Close()
-		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %s", took)
-		}
+		same(t, "duration of the stop", time.Since(began), 0)
 		for _, l := range crowd {
-			if !l.over() {
-				t.Error("a stream goes on")
-			}
+			same(t, "the stream is over", l.over(), true)
 		}
-		if l := r.listen(""); l.status != http.StatusServiceUnavailable {
-			t.Errorf("a new stream: %d", l.status)
-		}
+		same(t, "a new stream", r.listen().status, http.StatusServiceUnavailable)
 	})
 }
 
-// There is room for so many and no more; who is refused hears when to come again.
 func TestEventsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
 		r.api.Streams.open = maxStreams - 1
-		last := r.listen("")
-		if last.status != http.StatusOK {
-			t.Errorf("the last one: %d", last.status)
-		}
-		if l := r.listen(""); l.status != http.StatusServiceUnavailable || l.header.Get("Retry-After") != "5" {
-			t.Errorf("one too many: %d %v", l.status, l.header)
-		}
+		last := r.listen()
+		same(t, "the last stream", last.status, http.StatusOK)
+		refused := r.listen()
+		same(t, "one too many", refused.status, http.StatusServiceUnavailable)
+		sameHeader(t, "one too many", refused.header, map[string]string{"Retry-After": "5"})
 		last.leave()
-		if l := r.listen(""); l.status != http.StatusOK {
-			t.Errorf("after one has left: %d", l.status)
-		}
-		r.api.Streams.open = 1 // as many as there are
+		same(t, "after one has left", r.listen().status, http.StatusOK)
+		r.api.Streams.open = 1 // the true number
 	})
 }
 
 func TestEventsOfNoSale(t *testing.T) {
 	s := newShop(t)
 	s.api.Streams = NewStreams(s.api.Catalog)
-	if w := s.get("/api/v1/sales/BBBBBBBBBBBBBBBB/events", ""); w.Code != http.StatusNotFound {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if s.api.Streams.open != 0 {
-		t.Error("it took room")
-	}
+	same(t, "status", s.get("/api/v1/sales/BBBBBBBBBBBBBBBB/events").Code, http.StatusNotFound)
+	same(t, "open streams", s.api.Streams.open, 0)
 }
 
-// fading is a store whose sale may be gone.
-type fading struct {
-	changing
-	gone *atomic.Bool
-}
-
-func (s fading) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
-	if s.gone.Load() {
-		return nil, nil
-	}
-	return s.changing.LiveOffers(ctx, linger)
-}
-
-// A sale that can't be read any more ends its streams: a client that comes again is told why.
+// The streams of a sale end when it is no longer live. A client that comes again learns why.
 func TestEventsOfASaleThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
-		l := r.listen("")
+		l := r.listen()
 		l.one()
 		passes(eventPause)
-		r.gone.Store(true)
+		r.gone = true
 		r.refresh()
-		l.none()
-		if !l.over() {
-			t.Error("it goes on")
-		}
-		if again := r.listen(""); again.status != http.StatusNotFound {
-			t.Errorf("again: %d", again.status)
-		}
+		all, over := l.read()
+		same(t, "events", len(all), 0)
+		same(t, "the stream is over", over, true)
+		same(t, "a new stream", r.listen().status, http.StatusNotFound)
 	})
 }

@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"os"
@@ -19,16 +21,9 @@ import (
 // object is a part of openapi.yaml.
 type object = map[string]any
 
-func readOpenAPI(t *testing.T) object {
+func readOpenAPI(t *testing.T) (doc object) {
 	t.Helper()
-	raw, err := os.ReadFile("../web/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc object
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		t.Fatal(err)
-	}
+	done(yaml.Unmarshal(must(os.ReadFile("../web/openapi.yaml")), &doc))
 	return doc
 }
 
@@ -45,130 +40,109 @@ func part(t *testing.T, of object, names ...string) object {
 	return of
 }
 
-// Every route is described, and nothing else is; HEAD goes with GET.
-func TestOpenAPIHasTheRoutes(t *testing.T) {
-	router, err := Router(benchAPI(t, false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var routes, described []string
-	parameter := regexp.MustCompile(`:(\w+)`)
-	for _, route := range router.(*gin.Engine).Routes() {
-		if route.Method == http.MethodHead {
-			continue
-		}
-		routes = append(routes, route.Method+" "+parameter.ReplaceAllString(route.Path, "{$1}"))
-	}
-	for path, item := range part(t, readOpenAPI(t), "paths") {
-		for method := range item.(object) {
-			if method != "parameters" {
-				described = append(described, strings.ToUpper(method)+" "+path)
+// only returns the only value of an enum.
+func only(t *testing.T, schema object, property string) any {
+	t.Helper()
+	return part(t, schema, "properties", property)["enum"].([]any)[0]
+}
+
+// operations yields the operations, each under its method and path.
+func operations(t *testing.T, doc object) iter.Seq2[string, object] {
+	return func(yield func(string, object) bool) {
+		for path, item := range part(t, doc, "paths") {
+			for method, operation := range item.(object) {
+				if method != "parameters" && !yield(strings.ToUpper(method)+" "+path, operation.(object)) {
+					return
+				}
 			}
 		}
 	}
-	slices.Sort(routes)
-	slices.Sort(described)
-	if !slices.Equal(routes, described) {
-		t.Errorf("routes    %q\ndescribed %q", routes, described)
-	}
 }
 
-// The codes of problems are those of the table, with their status and their words; each is some operation's answer, under
-// its own status, but for that to a wrong method.
+// Every route is described, and nothing else. HEAD belongs to GET.
+func TestOpenAPIHasTheRoutes(t *testing.T) {
+	routes, described := map[string]bool{}, map[string]bool{}
+	parameter := regexp.MustCompile(`:(\w+)`)
+	for _, route := range newShop(t).handler().(*gin.Engine).Routes() {
+		if route.Method != http.MethodHead {
+			routes[route.Method+" "+parameter.ReplaceAllString(route.Path, "{$1}")] = true
+		}
+	}
+	for name := range operations(t, readOpenAPI(t)) {
+		described[name] = true
+	}
+	same(t, "described routes", described, routes)
+}
+
+// The codes are those of the table of problems, with their status and text. Each code is the answer of an operation, under its
+// own status, except the code for a wrong method.
 func TestOpenAPIHasTheCodes(t *testing.T) {
 	doc := readOpenAPI(t)
+	type described struct{ status, detail any }
 	code := part(t, doc, "components", "schemas", "Problem", "properties", "code")
-	described := map[string]object{}
+	got, want := map[string]described{}, map[string]described{}
 	for name, value := range part(t, code, "x-codes") {
-		described[name] = value.(object)
+		got[name] = described{value.(object)["status"], value.(object)["detail"]}
 	}
+	for verdict, p := range problems {
+		want[string(verdict)] = described{uint64(p.status), p.english.detail}
+	}
+	same(t, "codes", got, want)
 	var enum []string
 	for _, name := range code["enum"].([]any) {
 		enum = append(enum, name.(string))
 	}
 	slices.Sort(enum)
-	if names := slices.Sorted(maps.Keys(described)); !slices.Equal(enum, names) {
-		t.Errorf("enum %q, x-codes %q", enum, names)
-	}
-	for verdict, p := range problems {
-		got := described[string(verdict)]
-		if got == nil || got["status"] != uint64(p.status) || got["detail"] != p.english.detail {
-			t.Errorf("%s is described as %v, but is %d %q", verdict, got, p.status, p.english.detail)
-		}
-	}
-	if len(described) != len(problems) {
-		t.Errorf("%d codes are described, there are %d", len(described), len(problems))
-	}
+	same(t, "enum", enum, slices.Sorted(maps.Keys(got)))
 
 	answered := map[string]bool{}
-	walk(doc, func(name string, value any) {
+	walk(doc, func(_ string, value any) {
 		schema, ok := value.(object)
 		if !ok || schema["$ref"] != "#/components/schemas/Problem" {
 			return
 		}
-		status := part(t, schema, "properties", "status")["enum"].([]any)[0].(uint64)
 		for _, code := range part(t, schema, "properties", "code")["enum"].([]any) {
 			answered[code.(string)] = true
-			if p := problems[model.Verdict(code.(string))]; uint64(p.status) != status {
-				t.Errorf("%v is an answer with status %d, but has %d", code, status, p.status)
-			}
+			same(t, code.(string)+": status", only(t, schema, "status"), any(uint64(problems[model.Verdict(code.(string))].status)))
 		}
 	})
-	if all := slices.Sorted(maps.Keys(answered)); !slices.Equal(all, enum) {
-		t.Errorf("answers have %q, of %q", all, enum)
-	}
-	for path, item := range part(t, doc, "paths") {
-		for method, operation := range item.(object) {
-			if method == "parameters" {
+	same(t, "codes of answers", slices.Sorted(maps.Keys(answered)), enum)
+	for name, operation := range operations(t, doc) {
+		for status, answer := range part(t, operation, "responses") {
+			reference, _ := answer.(object)["$ref"].(string)
+			if reference == "" {
 				continue
 			}
-			for status, answer := range part(t, operation.(object), "responses") {
-				reference, _ := answer.(object)["$ref"].(string)
-				if reference == "" {
-					continue
-				}
-				content, _ := part(t, doc, "components", "responses", reference[strings.LastIndex(reference, "/")+1:])["content"].(object)
-				kind, ok := content["application/problem+json"].(object)
-				if !ok {
-					continue
-				}
-				if got := part(t, kind, "schema", "properties", "status")["enum"].([]any)[0]; strconv.FormatUint(got.(uint64), 10) != status {
-					t.Errorf("%s %s answers %s with %s", method, path, status, reference)
-				}
+			content, _ := part(t, doc, "components", "responses", reference[strings.LastIndex(reference, "/")+1:])["content"].(object)
+			if kind, ok := content[problemJS].(object); ok {
+				same(t, name+": status of "+reference, fmt.Sprint(only(t, part(t, kind, "schema"), "status")), status)
 			}
 		}
 	}
 }
 
-// Operations say who may call them as the router does: the operator's are those below /admin.
+// The operations below /admin are those of operators, and may be forbidden.
 func TestOpenAPISaysWhoMay(t *testing.T) {
-	for path, item := range part(t, readOpenAPI(t), "paths") {
-		for method, value := range item.(object) {
-			operation, ok := value.(object)
-			if !ok {
-				continue
+	for name, operation := range operations(t, readOpenAPI(t)) {
+		role := ""
+		if security, ok := operation["security"].([]any); ok {
+			if roles := security[0].(object)["bearer"].([]any); len(roles) > 0 {
+				role = roles[0].(string)
 			}
-			role := ""
-			if security, ok := operation["security"].([]any); ok {
-				role = "login"
-				if roles := security[0].(object)["bearer"].([]any); len(roles) > 0 {
-					role = roles[0].(string)
-				}
-			}
-			answers := part(t, operation, "responses")
-			_, forbids := answers[strconv.Itoa(http.StatusForbidden)]
-			operators := strings.HasPrefix(path, "/api/v1/admin/")
-			if operators != (role == string(model.RoleOperator)) || operators && !forbids {
-				t.Errorf("%s %s is for %q", method, path, role)
-			}
+		}
+		_, forbids := part(t, operation, "responses")[strconv.Itoa(http.StatusForbidden)]
+		operators := strings.Contains(name, " /api/v1/admin/")
+		same(t, name+" is for operators", role == string(model.RoleOperator), operators)
+		if operators {
+			same(t, name+" may be forbidden", forbids, true)
 		}
 	}
 }
 
-// The validator of the app's tests knows these words of JSON Schema and passes over others.
+// The validator in the tests of app knows these words of JSON Schema, and ignores others.
 func TestOpenAPIWords(t *testing.T) {
-	known := strings.Fields("$ref type format pattern enum minimum maximum minLength maxLength maxItems uniqueItems default properties required items oneOf " +
-		"additionalProperties description examples x-codes")
+	known := strings.Fields("$ref type format pattern enum minimum maximum minLength maxLength maxItems uniqueItems default " +
+		"properties required items oneOf additionalProperties description examples x-codes")
 	checked := 0
 	var check func(schema any)
 	check = func(schema any) {

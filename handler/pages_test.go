@@ -1,213 +1,157 @@
 package handler
 
 import (
-	"bytes"
 	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
-
-	"flashsale/model"
 )
 
-// The pages for people are made once for all who ask, and again as soon as what they show is another.
+// home serves pages, and counts how often it makes one.
+type home struct {
+	made int
+	page func(path string) (status int, text string)
+}
+
+func (h *home) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.made++
+	status, text := h.page(r.URL.Path)
+	w.Header().Set("Content-Type", pageType)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Content-Security-Policy", "default-src 'self'")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+const pageType = "text/html; charset=utf-8"
+
+// A page is made once for all clients, and again as soon as the sale that it shows changes. A page about no sale is made once.
 func TestPagesAreMadeOnChange(t *testing.T) {
-	for _, path := range []string{"/", "/sales/" + benchSale} {
+	for path, changes := range map[string]int{"/": 6, "/sales/" + benchSale: 6, "/orders": 1} {
 		t.Run(path, func(t *testing.T) {
-			s, made := newShop(t), 0
+			s, now := newUpcoming(t)
 			text := func() string {
-				return fmt.Sprintf("%s %q %d %s", path, s.offer.Title, s.offer.Stock.Available, s.offer.State(s.now, s.offer.Stock.Available))
-			}
-			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				made++
-				if r.URL.Path != path {
-					t.Errorf("Home is asked for %s", r.URL.Path)
+				if path == "/orders" {
+					return "orders"
 				}
-				w.Header().Set("Content-Type", "text/html; charset=utf-8")
-				w.Header().Set("Cache-Control", "no-cache")
-				w.Header().Set("Content-Security-Policy", "default-src 'none'")
-				_, _ = fmt.Fprint(w, text())
-			})
-			for i, step := range saleChanges {
-				step.change(s)
-				s.refresh()
+				return fmt.Sprintf("%s %q %d %s", path, s.offer.Title, s.offer.Stock.Available, s.offer.State(*now, s.offer.Stock.Available))
+			}
+			h := &home{page: func(asked string) (int, string) {
+				same(t, "path that Home is asked for", asked, path)
+				return http.StatusOK, text()
+			}}
+			s.api.Home = h
+			made := 0
+			eachChange(s, now, func(name string) {
 				for range 2 {
-					w := s.get(path, "")
-					header := w.Header()
-					if w.Code != http.StatusOK || w.Body.String() != text() {
-						t.Errorf("%s: %d %s, want %s", step.name, w.Code, w.Body, text())
-					}
-					if header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-cache" ||
-						header.Get("Content-Security-Policy") == "" || header.Get("Content-Length") != strconv.Itoa(len(text())) {
-						t.Errorf("%s: headers %v", step.name, header)
-					}
-					again := s.get(path, header.Get("ETag"))
-					if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get("Content-Security-Policy") == "" {
-						t.Errorf("%s, known already: %d %s %v", step.name, again.Code, again.Body, again.Header())
-					}
-					s.refresh() // finds nothing new
+					w := s.get(path)
+					same(t, name+": status", w.Code, http.StatusOK)
+					same(t, name+": body", w.Body.String(), text())
+					sameHeader(t, name, w.Header(), map[string]string{
+						"Content-Type": pageType, "Cache-Control": "no-cache", "Content-Length": strconv.Itoa(len(text())),
+						"Content-Security-Policy": "default-src 'self'",
+					})
+					known := s.get(path, "If-None-Match", w.Header().Get("ETag"))
+					same(t, name+": known", known.Code, http.StatusNotModified)
+					same(t, name+": body of a known page", known.Body.Len(), 0)
+					sameHeader(t, name+": known", known.Header(), map[string]string{"Content-Security-Policy": "default-src 'self'"})
+					s.refresh() // without a change
 				}
-				if made != i+1 {
-					t.Fatalf("%s: made %d times, want %d", step.name, made, i+1)
-				}
-			}
+				made = min(made+1, changes)
+				same(t, name+": pages made", h.made, made)
+			})
 		})
 	}
 }
 
-// A page that never changes is made once.
-func TestPagesThatNeverChange(t *testing.T) {
-	s, made := newShop(t), 0
-	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		made++
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = fmt.Fprint(w, "orders")
-	})
-	for range 3 {
-		w := s.get("/orders", "")
-		if w.Code != http.StatusOK || w.Body.String() != "orders" || s.get("/orders", w.Header().Get("ETag")).Code != http.StatusNotModified {
-			t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+// The page of all sales follows a clock that is set back.
+func TestPageOfSalesFollowsTheClockBack(t *testing.T) {
+	s, now := newUpcoming(t)
+	s.api.Home = &home{page: func(string) (int, string) {
+		return http.StatusOK, string(s.offer.State(*now, s.offer.Stock.Available))
+	}}
+	for _, want := range []string{"open", "upcoming", "open"} {
+		*now = s.offer.StartsAt
+		if want == "upcoming" {
+			*now = now.Add(-1)
 		}
-	}
-	if made != 1 {
-		t.Errorf("made %d times", made)
+		same(t, "page", s.get("/").Body.String(), want)
 	}
 }
 
-// The page for unknown paths does not depend on the path that is asked for first.
-func TestMissingPage(t *testing.T) {
-	s := newShop(t)
-	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if strings.HasPrefix(r.URL.Path, "/console/sales/") {
-			_, _ = fmt.Fprint(w, "the console")
-			return
-		}
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprint(w, "nothing here")
-	})
-	for _, path := range []string{"/console/sales/a/b", "/nowhere"} {
-		if w := s.ask(path, "Accept", "text/html"); w.Code != http.StatusNotFound || w.Body.String() != "nothing here" {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
-	}
-}
-
-// What is prepared once is compressed once, for whoever takes that; what is made for one request alone is not.
+// An answer that is prepared once is compressed once, for clients that accept that. An answer to one request is not.
 func TestPreparedAnswersAreCompressed(t *testing.T) {
 	s := newShop(t)
 	s.offer.Description = strings.Repeat("Cast iron. ", 100)
 	s.refresh()
-	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if !strings.HasPrefix(r.URL.Path, "/sales/B") && r.URL.Path != "/nothing" {
-			_, _ = fmt.Fprint(w, strings.Repeat("a page ", 1000))
-			return
+	s.api.Home = &home{page: func(path string) (int, string) {
+		if strings.HasPrefix(path, "/sales/B") || path == "/nothing" {
+			return http.StatusNotFound, strings.Repeat("nothing here ", 1000)
 		}
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprint(w, strings.Repeat("nothing here ", 1000))
-	})
+		return http.StatusOK, strings.Repeat("a page ", 1000)
+	}}
 	for path, compressed := range map[string]bool{
-		"/": true, "/sales/" + benchSale: true, "/orders": true, "/console": true, "/api": true, "/openapi.yaml": true, "/nothing": true,
-		"/api/v1/sales": true, "/api/v1/sales/" + benchSale: true,
+		"/": true, "/sales/" + benchSale: true, "/orders": true, "/console": true, "/api": true, "/openapi.yaml": true,
+		"/nothing": true, "/api/v1/sales": true, "/api/v1/sales/" + benchSale: true,
 		"/sales/BBBBBBBBBBBBBBBB": false, "/api/v1/time": false, "/healthz": false,
 	} {
-		plain, zipped := s.ask(path, "Accept", "text/html"), s.ask(path, "Accept", "text/html", "Accept-Encoding", "gzip, br")
-		if encoding := zipped.Header().Get("Content-Encoding"); (encoding == "gzip") != compressed || plain.Header().Get("Content-Encoding") != "" {
-			t.Errorf("%s: %q, compressed: %t", path, encoding, compressed)
-		}
+		plain, zipped := s.get(path, "Accept", "text/html"), s.get(path, "Accept", "text/html", "Accept-Encoding", "gzip, br")
+		sameHeader(t, path+", plain", plain.Header(), map[string]string{"Content-Encoding": ""})
 		if !compressed {
+			sameHeader(t, path, zipped.Header(), map[string]string{"Content-Encoding": ""})
 			continue
 		}
-		r, err := gzip.NewReader(zipped.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(r); err != nil || !bytes.Equal(body, plain.Body.Bytes()) {
-			t.Errorf("%s: unpacked it is another: %v", path, err)
-		}
-		if plain.Header().Get("Vary") != "Accept-Encoding" || zipped.Header().Get("Vary") != "Accept-Encoding" {
-			t.Errorf("%s: Vary %q and %q", path, plain.Header().Get("Vary"), zipped.Header().Get("Vary"))
-		}
+		sameHeader(t, path, zipped.Header(), map[string]string{"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+		sameHeader(t, path+", plain", plain.Header(), map[string]string{"Vary": "Accept-Encoding"})
+		same(t, path, string(must(io.ReadAll(must(gzip.NewReader(zipped.Body))))), plain.Body.String())
 	}
 }
 
-// What Home refuses is passed on as it is, and nobody else gets it.
+// A refusal of Home is passed on as it is, and is not kept for other clients.
 func TestRefusedPagesAreNotKept(t *testing.T) {
 	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB", "/orders"} {
-		t.Run(path, func(t *testing.T) {
-			s, status := newShop(t), http.StatusServiceUnavailable
+		s := newShop(t)
+		for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
 			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
-			for _, status = range []int{http.StatusServiceUnavailable, http.StatusNotFound, http.StatusOK} {
-				w := s.get(path, "*")
-				if status == http.StatusOK {
-					if w.Code != http.StatusNotModified {
-						t.Errorf("a page: %d", w.Code)
-					}
-					continue
-				}
-				if w.Code != status || w.Body.String() != "said by Home\n" || w.Header().Get("ETag") != "" {
-					t.Errorf("%d %s %v, want %d", w.Code, w.Body, w.Header(), status)
-				}
-			}
-		})
+			w := s.get(path, "If-None-Match", "*")
+			same(t, path+": status", w.Code, status)
+			same(t, path+": body", w.Body.String(), "said by Home\n")
+			sameHeader(t, path, w.Header(), map[string]string{"ETag": ""})
+		}
+		s.api.Home = &home{page: func(string) (int, string) { return http.StatusOK, "a page" }}
+		same(t, path+": a page", s.get(path, "If-None-Match", "*").Code, http.StatusNotModified)
 	}
 }
 
-// A browser that comes for what isn't there gets Home's page about it, made once; everybody else, and whoever asks the
-// API, gets the problem.
+// A browser that asks for an unknown path gets Home's page for that, which is made once and does not depend on the path.
+// Other clients get the problem, and so does a browser below /api.
 func TestPagesThatAreNotThere(t *testing.T) {
-	s, made := newShop(t), 0
-	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		made++
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprint(w, "nothing here")
-	})
-	s.get("/", "") // makes the router
-	made = 0
-	const problem, page = "application/problem+json", "text/html; charset=utf-8"
-	for _, tc := range []struct{ path, accept, want string }{
-		{"/nothing", "text/html,application/xhtml+xml,*/*;q=0.8", page},
-		{"/nothing/at/all", "text/html", page},
-		{"/nothing", "*/*", problem},
-		{"/nothing", "", problem},
-		{"/api/v1/nothing", "text/html", problem},
-		{"/api/v1/sales/BBBBBBBBBBBBBBBB", "text/html", problem},
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.path, nil)
-		r.Header.Set("Accept", tc.accept)
-		w := httptest.NewRecorder()
-		s.router.ServeHTTP(w, r)
-		if w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != tc.want || (w.Body.String() == "nothing here") != (tc.want == page) {
-			t.Errorf("%s, Accept %q: %d %v %s", tc.path, tc.accept, w.Code, w.Header(), w.Body)
-		}
-	}
-	if made != 1 {
-		t.Errorf("made %d times", made)
-	}
-}
-
-// A page of all sales that was made before the clock was set back shows what hasn't happened yet.
-func TestPageOfSalesFollowsTheClockBack(t *testing.T) {
 	s := newShop(t)
-	s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, s.offer.State(s.now, s.offer.Stock.Available))
-	})
-	for _, step := range []struct {
-		start bool
-		want  model.SaleState
-	}{{true, model.StateOpen}, {false, model.StateUpcoming}, {true, model.StateOpen}} {
-		s.now = s.offer.StartsAt
-		if !step.start {
-			s.now = s.now.Add(-1)
+	h := &home{page: func(path string) (int, string) {
+		if strings.HasPrefix(path, "/console/sales/") {
+			return http.StatusOK, "the console"
 		}
-		if got := s.get("/", "").Body.String(); got != string(step.want) {
-			t.Errorf("%s, want %s", got, step.want)
-		}
+		return http.StatusNotFound, "nothing here"
+	}}
+	s.api.Home = h
+	s.handler()
+	h.made = 0
+	for _, tc := range []struct{ path, accept, want string }{
+		{"/console/sales/a/b", "text/html", pageType},
+		{"/nothing", "text/html,application/xhtml+xml,*/*;q=0.8", pageType},
+		{"/nothing/at/all", "text/html", pageType},
+		{"/nothing", "*/*", problemJS},
+		{"/nothing", "", problemJS},
+		{"/api/v1/nothing", "text/html", problemJS},
+		{"/api/v1/sales/BBBBBBBBBBBBBBBB", "text/html", problemJS},
+	} {
+		w := s.get(tc.path, "Accept", tc.accept)
+		same(t, tc.path+": status", w.Code, http.StatusNotFound)
+		sameHeader(t, tc.path+" for "+tc.accept, w.Header(), map[string]string{"Content-Type": tc.want})
+		same(t, tc.path+": the page", w.Body.String() == "nothing here", tc.want == pageType)
 	}
+	same(t, "pages made", h.made, 1)
 }

@@ -2,8 +2,8 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,45 +13,57 @@ import (
 )
 
 func TestParsePrefer(t *testing.T) {
-	for name, tc := range map[string]struct {
-		headers []string
-		want    service.Preference
-		bad     bool
-	}{
-		"nothing":                {nil, service.Preference{}, false},
-		"an empty header":        {[]string{""}, service.Preference{}, false},
-		"async":                  {[]string{"respond-async"}, service.Preference{Async: true}, false},
-		"a wait":                 {[]string{"wait=5"}, service.Preference{Wait: 5 * time.Second}, false},
-		"no wait":                {[]string{"wait=0"}, service.Preference{Async: true}, false},
-		"both":                   {[]string{"respond-async, wait=5"}, service.Preference{Async: true, Wait: 5 * time.Second}, false},
-		"in two headers":         {[]string{"respond-async", "wait=5"}, service.Preference{Async: true, Wait: 5 * time.Second}, false},
-		"in capitals, spaced":    {[]string{" Respond-Async ,\tWAIT = 5 "}, service.Preference{Async: true, Wait: 5 * time.Second}, false},
-		"what nobody knows":      {[]string{"return=minimal, handling=lenient"}, service.Preference{}, false},
-		"a day":                  {[]string{"wait=65535"}, service.Preference{Wait: 65535 * time.Second}, false},
-		"a wait without seconds": {[]string{"wait"}, service.Preference{}, true},
-		"an empty wait":          {[]string{"wait="}, service.Preference{}, true},
-		"a wait in words":        {[]string{"wait=long"}, service.Preference{}, true},
-		"a wait below none":      {[]string{"wait=-1"}, service.Preference{}, true},
-		"half a second":          {[]string{"wait=0.5"}, service.Preference{}, true},
-		"a wait for ever":        {[]string{"wait=99999999999999999999"}, service.Preference{}, true},
-		"a bad one behind":       {[]string{"respond-async", "wait=x"}, service.Preference{Async: true}, true},
+	const five, day = 5 * time.Second, 65535 * time.Second
+	for header, want := range map[string]service.Preference{
+		"": {}, "respond-async": {Async: true}, "wait=5": {Wait: five}, "wait=0": {Async: true}, "wait=65535": {Wait: day},
+		"respond-async, wait=5": {Async: true, Wait: five}, " Respond-Async ,\tWAIT = 5 ": {Async: true, Wait: five},
+		"return=minimal, handling=lenient": {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, ok := parsePrefer(tc.headers)
-			if ok == tc.bad || ok && got != tc.want {
-				t.Errorf("%+v, %t, want %+v", got, ok, tc.want)
-			}
-		})
+		got, ok := parsePrefer([]string{header})
+		same(t, header+" is valid", ok, true)
+		same(t, header, got, want)
 	}
+	for _, header := range []string{"wait", "wait=", "wait=long", "wait=-1", "wait=0.5", "wait=65536", "wait=99999999999999999999"} {
+		_, ok := parsePrefer([]string{"respond-async", header})
+		same(t, header+" is valid", ok, false)
+	}
+	none, _ := parsePrefer(nil)
+	same(t, "no header", none, service.Preference{})
+	both, _ := parsePrefer([]string{"respond-async", "wait=5"})
+	same(t, "two headers", both, service.Preference{Async: true, Wait: five})
 }
 
-// FuzzPurchaseBody holds the short way to what the strict decoder says, for whatever it takes a body.
+// No header makes a buyer wait longer than the header's format allows.
+func FuzzPrefer(f *testing.F) {
+	for _, seed := range []string{"wait=2, respond-async", "WAIT = 7 ", "wait=1,wait=x", ";;,,==", "respond-async=false"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		p, ok := parsePrefer([]string{header})
+		if ok && (p.Wait < 0 || p.Wait > 65535*time.Second || p.Wait%time.Second != 0) {
+			t.Errorf("%q: %+v", header, p)
+		}
+		lower := strings.ToLower(header)
+		if ok && p.Async && !strings.Contains(lower, "respond-async") && !strings.Contains(lower, "wait") {
+			t.Errorf("%q: %+v", header, p)
+		}
+	})
+}
+
+// The fast way to the quantity gives what the strict decoder gives. It takes the bodies that nearly all clients send.
 func FuzzPurchaseBody(f *testing.F) {
+	usual := map[string]int{oneUnit: 1, `{"quantity": 12}`: 12, " { \"quantity\" : 999999 }\n": 999999, `{"quantity":0}`: 0}
+	for body, want := range usual {
+		got, ok := usualQuantity([]byte(body))
+		same(f, body+" is usual", ok, true)
+		same(f, body, got, want)
+		f.Add([]byte(body))
+	}
 	for _, seed := range []string{
-		`{"quantity":1}`, " {\t\"quantity\" :\r\n12 } ", `{"quantity":0}`, `{"quantity":01}`, `{"quantity":00}`, `{"quantity":-1}`,
-		`{"quantity":999999}`, `{"quantity":1000000}`, `{"quantity":9999999999999999999}`, `{"quantity":1.0}`, `{"quantity":1e2}`,
-		`{"quantity":}`, `{"quantity":1`, `{"quantity":1}}`, `{"quantity":1}x`, `{"quantity":1,}`, `{"quantity":1,"quantity":2}`,
-		`{"quantity" 1}`, `{quantity:1}`, `{"Quantity":1}`, `{"quantit\u0079":1}`, `{"quantity":null}`, `{"quantity":"1"}`, `{}`, `[]`, ``,
+		" {\t\"quantity\" :\r\n12 } ", `{"quantity":01}`, `{"quantity":00}`, `{"quantity":-1}`, `{"quantity":1000000}`,
+		`{"quantity":9999999999999999999}`, `{"quantity":1.0}`, `{"quantity":1e2}`, `{"quantity":}`, `{"quantity":1`, `{"quantity":1}}`,
+		`{"quantity":1}x`, `{"quantity":1,}`, `{"quantity":1,"quantity":2}`, `{"quantity" 1}`, `{quantity:1}`, `{"Quantity":1}`,
+		`{"quantit\u0079":1}`, `{"quantity":null}`, `{"quantity":"1"}`, `{}`, `[]`, ``,
 		"{\"quantity\":1}\v", "{\u00a0\"quantity\":1}", "{\"quantity\":1\x00}",
 	} {
 		f.Add([]byte(seed))
@@ -62,71 +74,85 @@ func FuzzPurchaseBody(f *testing.F) {
 			return
 		}
 		if want, err := strictQuantity(raw); err != nil || quantity != want {
-			t.Errorf("%q is %d the short way, %d strictly, %v", raw, quantity, want, err)
+			t.Errorf("%q is %d the fast way, %d strictly, %v", raw, quantity, want, err)
 		}
 	})
 }
 
-// What nearly all send goes the short way; without it the test above would hold of nothing.
-func TestUsualQuantity(t *testing.T) {
-	for body, want := range map[string]int{
-		`{"quantity":1}`: 1, `{"quantity": 12}`: 12, " { \"quantity\" : 999999 }\n": 999999, `{"quantity":0}`: 0,
-	} {
-		if got, ok := usualQuantity([]byte(body)); !ok || got != want {
-			t.Errorf("%q: %d, %t, want %d", body, got, ok, want)
-		}
-	}
+// answering is a strategy with one answer. It notes until when it may work.
+type answering struct {
+	outcome *model.Outcome // nil: as yes
+	err     error
+	until   []time.Time
 }
 
-// deadlines notes until when it may work.
-type deadlines struct {
-	yes
-	until []time.Time
-}
-
-func (d *deadlines) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+func (a *answering) Deduct(ctx context.Context, attempt model.Attempt) (model.Outcome, error) {
 	until, _ := ctx.Deadline()
-	d.until = append(d.until, until)
-	return d.yes.Deduct(ctx, a)
+	a.until = append(a.until, until)
+	if a.outcome == nil && a.err == nil {
+		return yes{}.Deduct(ctx, attempt)
+	}
+	if a.err != nil {
+		return model.Outcome{}, a.err
+	}
+	return *a.outcome, nil
 }
 
-// A purchase passes every stage. Memory answers what it can; what goes to a store has requestLimit to get there.
+// A purchase passes every stage, and is tallied under its sale by how it ended. Memory answers what it can; a store has
+// requestLimit for the rest.
 func TestPurchase(t *testing.T) {
-	for name, tc := range map[string]struct {
-		soldOut     bool
-		body        string
-		status      int
-		code        string
-		hasDeadline bool
-	}{
-		"sold out":       {true, `{"quantity":1}`, http.StatusConflict, "sold_out", false},
-		"accepted":       {false, `{"quantity":2}`, http.StatusCreated, "", true},
-		"too many":       {false, `{"quantity":11}`, http.StatusBadRequest, "bad_request", false},
-		"no quantity":    {false, `{}`, http.StatusBadRequest, "bad_request", false},
-		"half a body":    {false, `{"quantity":`, http.StatusBadRequest, "bad_request", false},
-		"in a long body": {false, `{"quantity":2` + strings.Repeat(" ", smallBodyBytes) + `}`, http.StatusCreated, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			api, store := benchAPI(t, tc.soldOut), &deadlines{}
-			api.Purchases.Strategy = store
-			router, err := Router(api)
-			if err != nil {
-				t.Fatal(err)
-			}
-			began := time.Now()
-			w := httptest.NewRecorder()
-			router.ServeHTTP(w, purchaseRequest(t, api, tc.body))
-			if w.Code != tc.status || tc.code != "" && !strings.Contains(w.Body.String(), `"code":"`+tc.code+`"`) {
-				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tc.status, tc.code)
-			}
-			if (len(store.until) == 1) != tc.hasDeadline {
-				t.Fatalf("the store was asked with the deadlines %v", store.until)
-			}
-			for _, until := range store.until {
-				if limit := until.Sub(began); limit < requestLimit-time.Second || limit > requestLimit+time.Second {
-					t.Errorf("the store has %s, want %s", limit, requestLimit)
-				}
-			}
-		})
+	type test struct {
+		body     string
+		status   int
+		code     string // of the problem, or the status of the order
+		tallied  model.Verdict
+		deadline bool
+		change   func(s *shop, r *http.Request, strategy *answering)
 	}
+	none := func(*shop, *http.Request, *answering) {}
+	says := func(v model.Verdict) func(*shop, *http.Request, *answering) {
+		return func(_ *shop, _ *http.Request, strategy *answering) { strategy.outcome = &model.Outcome{Verdict: v} }
+	}
+	fails := func(err error) func(*shop, *http.Request, *answering) {
+		return func(_ *shop, _ *http.Request, strategy *answering) { strategy.err = err }
+	}
+	padded := `{"quantity":2` + strings.Repeat(" ", smallBodyBytes) + `}`
+	each(t, map[string]test{
+		"accepted":      {`{"quantity":2}`, 201, "pending", model.Accepted, true, none},
+		"a padded body": {padded, 201, "pending", model.Accepted, true, none},
+		"queued":        {oneUnit, 202, "queued", "queued", true, says(model.Accepted)},
+		"sold out":      {oneUnit, 409, "sold_out", model.SoldOut, false, func(s *shop, _ *http.Request, _ *answering) { s.soldOut() }},
+		"too frequent":  {oneUnit, 429, "too_frequent", model.TooFrequent, true, says(model.TooFrequent)},
+		"rate limited": {oneUnit, 429, "rate_limited", model.RateLimited, false, func(s *shop, _ *http.Request, _ *answering) {
+			s.api.Limits.Burst = 0
+		}},
+		"no token": {oneUnit, 401, "unauthenticated", model.Unauthenticated, false, func(_ *shop, r *http.Request, _ *answering) {
+			r.Header.Del("Authorization")
+		}},
+		"too many":    {`{"quantity":11}`, 400, "bad_request", model.BadRequest, false, none},
+		"no quantity": {`{}`, 400, "bad_request", model.BadRequest, false, none},
+		"half a body": {`{"quantity":`, 400, "bad_request", model.BadRequest, false, none},
+		"no store":    {oneUnit, 503, "unavailable", model.Unavailable, true, fails(model.ErrUnavailable)},
+		"an error":    {oneUnit, 500, "internal", internalError, true, fails(errors.New("x"))},
+	}, func(t *testing.T, tc test) {
+		s, strategy := newShop(t), &answering{}
+		s.api.Purchases.Strategy, s.api.Purchases.AckQueued = strategy, true
+		r := s.purchase(tc.body)
+		tc.change(s, r, strategy)
+		began := time.Now()
+		w := s.serve(r)
+		same(t, "status", w.Code, tc.status)
+		if !strings.Contains(w.Body.String(), `"code":"`+tc.code+`"`) && !strings.Contains(w.Body.String(), `"status":"`+tc.code+`"`) {
+			t.Errorf("the answer is %s, want %s", w.Body, tc.code)
+		}
+		same(t, "a store was asked", len(strategy.until) == 1, tc.deadline)
+		for _, until := range strategy.until {
+			if limit := until.Sub(began); limit < requestLimit-time.Second || limit > requestLimit+time.Second {
+				t.Errorf("the store has %s, want %s", limit, requestLimit)
+			}
+		}
+		r.URL.Path = strings.Replace(r.URL.Path, benchSale, "GUESS", 1)
+		s.serve(r) // an unknown sale is not tallied
+		same(t, "tallied", s.api.Tally.Counts(), map[string]map[model.Verdict]int64{benchSale: {tc.tallied: 1}})
+	})
 }

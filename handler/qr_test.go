@@ -14,11 +14,10 @@ import (
 	"github.com/makiuchi-d/gozxing"
 	"github.com/makiuchi-d/gozxing/qrcode"
 
-	"flashsale/model"
 	"flashsale/service"
 )
 
-// svg is what a drawing of ours may hold.
+// svg has the parts of our drawings.
 type svg struct {
 	XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
 	ViewBox string   `xml:"viewBox,attr"`
@@ -43,7 +42,7 @@ func readSVG(t *testing.T, text string) svg {
 	return s
 }
 
-// raster draws what a browser would, with so many dots a module.
+// raster draws as a browser does, with some dots for each module.
 func (s svg) raster(t *testing.T, dots int) image.Image {
 	t.Helper()
 	var x, y, side int
@@ -71,23 +70,19 @@ func (s svg) raster(t *testing.T, dots int) image.Image {
 	return picture
 }
 
-// A reader that we have not written reads our drawing, also in part.
+// Another library reads our codes, also partly covered.
 func TestQRCodesAreRead(t *testing.T) {
 	for name, link := range map[string]string{
-		"short":             "http://127.0.0.1:8080/s/ABCDEFGH",
-		"usual":             "https://shop.example/s/Q5WEKBVD",
-		"with a port":       "https://sale.shop.example.com:8443/s/22222222",
-		"capitals alone":    "HTTP://SHOP.EXAMPLE/S/ABCDEFGH",
-		"what XML escapes":  "https://shop.example/a?b=<c>&d='e'/s/ABCDEFGH",
-		"beyond ASCII":      "https://抢购.example/s/ABCDEFGH",
-		"as long as it can": "https://" + strings.Repeat("a-long-name.", 20) + "example/s/ABCDEFGH",
+		"short":          "http://127.0.0.1:8080/s/ABCDEFGH",
+		"usual":          "https://shop.example/s/Q5WEKBVD",
+		"with a port":    "https://sale.shop.example.com:8443/s/22222222",
+		"only capitals":  "HTTP://SHOP.EXAMPLE/S/ABCDEFGH",
+		"escaped in XML": "https://shop.example/a?b=<c>&d='e'/s/ABCDEFGH",
+		"beyond ASCII":   "https://抢购.example/s/ABCDEFGH",
+		"very long":      "https://" + strings.Repeat("a-long-name.", 20) + "example/s/ABCDEFGH",
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := drawQR(link)
-			if err != nil {
-				t.Fatal(err)
-			}
-			drawing := readSVG(t, text)
+			drawing := readSVG(t, must(drawQR(link)))
 			if drawing.Title != link || drawing.Edges != "crispEdges" {
 				t.Errorf("%+v", drawing)
 			}
@@ -95,32 +90,25 @@ func TestQRCodesAreRead(t *testing.T) {
 			for _, covered := range []bool{false, true} {
 				if covered {
 					middle := picture.Bounds().Dx() / 2
-					spot := image.Rect(middle, middle, middle+8, middle+8) // two by two modules, where no mark is
+					spot := image.Rect(middle, middle, middle+8, middle+8) // two by two modules, apart from the marks
 					draw.Draw(picture.(*image.Gray), spot, image.NewUniform(color.Black), image.Point{}, draw.Src)
 				}
-				bits, err := gozxing.NewBinaryBitmapFromImage(picture)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bits := must(gozxing.NewBinaryBitmapFromImage(picture))
 				read, err := qrcode.NewQRCodeReader().Decode(bits, nil)
 				if err != nil {
 					t.Fatalf("covered %t: %v", covered, err)
 				}
-				if read.GetText() != link {
-					t.Errorf("read %q, want %q", read.GetText(), link)
-				}
-				if level := read.GetResultMetadata()[gozxing.ResultMetadataType_ERROR_CORRECTION_LEVEL]; level != "M" {
-					t.Errorf("level %v", level)
-				}
+				same(t, "text", read.GetText(), link)
+				same(t, "level", read.GetResultMetadata()[gozxing.ResultMetadataType_ERROR_CORRECTION_LEVEL], any("M"))
 			}
 		})
 	}
 	if text, err := drawQR(strings.Repeat("x", 5000)); err == nil {
-		t.Errorf("a link that no code holds: %d bytes", len(text))
+		t.Errorf("a link that is too long for any code: %d bytes", len(text))
 	}
 }
 
-// codes knows one short code.
+// codes has one short code.
 type codes struct {
 	service.SaleStore
 	asked int
@@ -134,43 +122,21 @@ func (s *codes) SaleByCode(_ context.Context, code string) (string, error) {
 	return "", nil
 }
 
-// The code of a short link is drawn once, and caches may keep it for a day.
+// A short link's code is drawn once, and caches may keep it for a day.
 func TestQRCodeOfASale(t *testing.T) {
 	s, store := newShop(t), &codes{}
 	s.api.Sales = &service.Sales{Store: store, Catalog: s.api.Catalog}
-	tag := ""
-	for range 2 {
-		w := s.get("/s/abc/qr.svg", tag)
-		if tag != "" {
-			if w.Code != http.StatusNotModified || w.Body.Len() > 0 {
-				t.Errorf("known already: %d %s", w.Code, w.Body)
-			}
-			break
-		}
-		tag = w.Header().Get("ETag")
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "image/svg+xml" || w.Header().Get("Cache-Control") != "public, max-age=86400" || tag == "" {
-			t.Errorf("%d %v", w.Code, w.Header())
-		}
-		if title := readSVG(t, w.Body.String()).Title; title != "http://localhost/s/abc" {
-			t.Errorf("a code of %s", title)
-		}
-	}
-	if store.asked != 1 {
-		t.Errorf("the database was asked %d times", store.asked)
-	}
+	w := s.get("/s/abc/qr.svg")
+	same(t, "status", w.Code, http.StatusOK)
+	sameHeader(t, "code", w.Header(), map[string]string{"Content-Type": "image/svg+xml", "Cache-Control": "public, max-age=86400"})
+	same(t, "link", readSVG(t, w.Body.String()).Title, "http://localhost/s/abc")
+	known := s.get("/s/abc/qr.svg", "If-None-Match", w.Header().Get("ETag"))
+	same(t, "status when known", known.Code, http.StatusNotModified)
+	same(t, "body when known", known.Body.Len(), 0)
+	same(t, "look-ups", store.asked, 1)
 	for _, code := range []string{"abd", "ABC", benchSale, strings.Repeat("a", 4000), "%2e%2e", "abc%00"} {
-		w := s.get("/s/"+code+"/qr.svg", "")
-		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), string(model.NotFound)) {
-			t.Errorf("%s: %d %s", code, w.Code, w.Body)
-		}
-	}
-}
-
-func BenchmarkQRCode(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := drawQR("https://shop.example/s/Q5WEKBVD"); err != nil {
-			b.Fatal(err)
-		}
+		w := s.get("/s/" + code + "/qr.svg")
+		same(t, code, w.Code, http.StatusNotFound)
+		same(t, code, readProblem(t, w)["code"], any("not_found"))
 	}
 }

@@ -20,7 +20,7 @@ func TestAddressLimit(t *testing.T) {
 	each(t, map[string]test{
 		"off": {0, []step{{"first", 0, "ok", "192.0.2.1:1"}, {"second", 0, "ok", "192.0.2.1:1"}}},
 		"one address": {1, []step{
-			{"first", 0, "ok", "192.0.2.1:1"}, {"another port", 0, limited, "192.0.2.1:2"}, {"a second later", second, "ok", "192.0.2.1:3"},
+			{"first", 0, "ok", "192.0.2.1:1"}, {"another port", 0, limited, "192.0.2.1:2"}, {"later", second, "ok", "192.0.2.1:3"},
 		}},
 		"two addresses":        {1, []step{{"first", 0, "ok", "192.0.2.1:1"}, {"second", 0, "ok", "192.0.2.2:1"}}},
 		"one IPv6 network":     {1, []step{{"first", 0, "ok", "[2001:db8::1]:1"}, {"second", 0, limited, "[2001:db8::ffff:1]:1"}}},

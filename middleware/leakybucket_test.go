@@ -46,27 +46,6 @@ func arrive(t *testing.T, engine *gin.Engine, n int) (passed []time.Duration, re
 	return passed, refused
 }
 
-// Of eight requests at one instant after a pause, the leaky bucket passes one by one, and the token bucket all of its burst.
-func TestBucketsShape(t *testing.T) {
-	type test struct {
-		bucket func(float64, int, time.Duration) gin.HandlerFunc
-		want   []time.Duration
-	}
-	each(t, map[string]test{
-		"leaky": {LeakyBucket, gaps(8)},
-		"token": {TokenBucket, make([]time.Duration, 8)},
-	}, func(t *testing.T, tc test) {
-		synctest.Test(t, func(t *testing.T) {
-			engine := newEngine(tc.bucket(10, 8, time.Minute))
-			for _, pause := range []time.Duration{0, time.Minute} { // at the start, and after use
-				time.Sleep(pause)
-				passed, _ := arrive(t, engine, 8)
-				same(t, "passed", passed, tc.want)
-			}
-		})
-	})
-}
-
 func TestLeakyBucketTriesOnce(t *testing.T) {
 	const ms = time.Millisecond
 	inSteps(t, func() gin.HandlerFunc { return LeakyBucket(2, 3, 0) }, []step{

@@ -80,7 +80,8 @@ func TestRegisterAndLogIn(t *testing.T) {
 		"invalid name":      {"alice ", goodPassword},
 		"name too long":     {strings.Repeat("a", 500), goodPassword},
 	} {
-		if got, verdict, err := accounts.LogIn(t.Context(), tc.name, tc.password); verdict != model.Unauthenticated || err != nil || got.Token != "" {
+		got, verdict, err := accounts.LogIn(t.Context(), tc.name, tc.password)
+		if verdict != model.Unauthenticated || err != nil || got.Token != "" {
 			t.Errorf("%s: %s, %v", name, verdict, err)
 		}
 	}

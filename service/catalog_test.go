@@ -40,7 +40,7 @@ func TestUnknownIDsCostNothing(t *testing.T) {
 
 // A sale of which this instance has not heard is found by its id and by its code.
 func TestBrandNewSaleIsFoundAtOnce(t *testing.T) {
-	eachInBubble(t, map[string]bool{"nobody asked before": false, "somebody has just guessed": true}, func(t *testing.T, guessed bool) {
+	eachInBubble(t, map[string]bool{"the first look-up": false, "after a guess": true}, func(t *testing.T, guessed bool) {
 		store := newFakeStores(openOffer())
 		c := refreshed(t, store)
 		time.Sleep(time.Second)
@@ -120,7 +120,10 @@ func TestPastSalesAreRemembered(t *testing.T) {
 		ended   time.Duration
 		lookUps int
 	}
-	eachInBubble(t, map[string]test{"long ago": {Linger + time.Minute, 1}, "lately": {Linger - time.Minute, 3}}, func(t *testing.T, tc test) {
+	eachInBubble(t, map[string]test{
+		"long ago": {Linger + time.Minute, 1},
+		"lately":   {Linger - time.Minute, 3},
+	}, func(t *testing.T, tc test) {
 		past := openOffer()
 		past.EndsAt = time.Now().Add(-tc.ended)
 		store := newFakeStores()

@@ -28,7 +28,8 @@ func FuzzCallbackSignature(f *testing.F) {
 	f.Add(now, strings.Repeat("0", 64), []byte(nil))
 	payments := &Payments{Secret: callbackSecret, Catalog: NewCatalog(nil, func() time.Time { return callbackTime })}
 	f.Fuzz(func(t *testing.T, timestamp, signature string, body []byte) {
-		for _, tc := range []string{signature, SignCallback(callbackSecret, timestamp, body), SignCallback([]byte("another"), timestamp, body)} {
+		own, another := SignCallback(callbackSecret, timestamp, body), SignCallback([]byte("another"), timestamp, body)
+		for _, tc := range []string{signature, own, another} {
 			if !payments.Signed(timestamp, tc, body) {
 				continue
 			}

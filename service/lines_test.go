@@ -60,5 +60,6 @@ func TestLinesNameTheirRequest(t *testing.T) {
 	_, verdict, _, err := sales.Patch(traced(t, id), made.ID, SalePatch{AddQuota: 1}, "operator")
 	failed(t, "a change without Redis", err, nil)
 	same(t, "a change without Redis", verdict, model.Accepted)
-	logged("a change without Redis", "the gate missed a change and will be replaced", "the gate could not be told of a change yet", polling)
+	logged("a change without Redis", "the gate missed a change and will be replaced",
+		"the gate could not be told of a change yet", polling)
 }

@@ -92,18 +92,20 @@ func TestOrderIsLookedUp(t *testing.T) {
 		}
 	}
 	paid := model.Order{Status: model.OrderPaid, Quantity: 2}
+	atGate := func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }
+	noRedis := func(d *desk, id string) { has(paid)(d, id); d.errGate = errAway }
 	queued := model.Order{Status: model.OrderQueued, Quantity: 2, UserID: "buyer", AmountCents: 300, Currency: "CNY"}
 	lost := model.Order{Status: model.OrderRejected, Reason: model.ReasonLost, UserID: "buyer"}
 	none, away := model.Order{}, model.ErrUnavailable
 	each(t, map[string]test{
 		"in the database":           {has(paid), "buyer", model.Accepted, paid, nil, 1, 0},
-		"at the gate":               {func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }, "buyer", model.Accepted, queued, nil, 1, 0},
+		"at the gate":               {atGate, "buyer", model.Accepted, queued, nil, 1, 0},
 		"nowhere":                   {func(*desk, string) {}, "buyer", model.Accepted, lost, nil, 2, 1},
 		"another user's":            {has(paid), "guesser", model.NotFound, none, nil, 0, 0},
 		"no database":               {func(d *desk, _ string) { d.err = errAway }, "buyer", "", none, away, 1, 0},
 		"no Redis":                  {func(d *desk, _ string) { d.errGate = errAway }, "buyer", "", none, away, 1, 0},
 		"lost, and no refusal":      {func(d *desk, _ string) { d.errRefuse = errAway }, "buyer", "", none, away, 1, 1},
-		"in the database, no Redis": {func(d *desk, id string) { has(paid)(d, id); d.errGate = errAway }, "buyer", model.Accepted, paid, nil, 1, 0},
+		"in the database, no Redis": {noRedis, "buyer", model.Accepted, paid, nil, 1, 0},
 	}, func(t *testing.T, tc test) {
 		orders, d, offer := newDesk(t)
 		id := purchaseIDs.Derive("buyer", offer.ID, "key")
@@ -170,16 +172,6 @@ func TestStrangeOrderIDs(t *testing.T) {
 		}
 	}
 	same(t, "look-ups", d.looked, 0)
-}
-
-func TestList(t *testing.T) {
-	orders, d, _ := newDesk(t)
-	if list, next, err := orders.List(t.Context(), model.OrderFilter{}); len(list) != 1 || next != "next" || err != nil {
-		t.Errorf("%v, %q, %v", list, next, err)
-	}
-	d.err = model.ErrBadCursor
-	_, _, err := orders.List(t.Context(), model.OrderFilter{})
-	failed(t, "list", err, model.ErrBadCursor)
 }
 
 // Search looks for an order's id, else for a user's.

@@ -275,6 +275,7 @@ func TestQueuedIsFollowed(t *testing.T) {
 	)
 	settled := model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: "settled", Status: model.OrderPending}}
 	soldOut := model.Outcome{Verdict: model.SoldOut}
+	wait := func(milliseconds time.Duration) Preference { return Preference{Wait: milliseconds * ms} }
 	type test struct {
 		ackQueued bool
 		prefer    Preference
@@ -300,10 +301,10 @@ func TestQueuedIsFollowed(t *testing.T) {
 		"no database at the end":     {woken: never, errOrder: errAway, waited: 800 * ms, want: "queued"},
 		"AckQueued":                  {ackQueued: true, woken: ms, with: settled, waited: 0, want: "queued"},
 		"prefer async":               {prefer: Preference{Async: true}, woken: ms, with: settled, waited: 0, want: "queued"},
-		"prefer to wait, AckQueued":  {ackQueued: true, prefer: Preference{Wait: 2 * time.Second}, woken: time.Second, with: settled, waited: time.Second, want: "pending"},
-		"prefer to wait longer":      {prefer: Preference{Wait: 5 * time.Second}, woken: 4 * time.Second, with: settled, waited: 4 * time.Second, want: "pending"},
-		"prefer to wait shorter":     {prefer: Preference{Wait: ms}, woken: never, waited: ms, want: "queued"},
-		"prefer to wait for an hour": {prefer: Preference{Wait: time.Hour}, woken: never, waited: maxWait, want: "queued"},
+		"AckQueued, prefer a wait":   {ackQueued: true, prefer: wait(2000), woken: 900 * ms, with: settled, waited: 900 * ms, want: "pending"},
+		"prefer to wait longer":      {prefer: wait(5000), woken: 4000 * ms, with: settled, waited: 4000 * ms, want: "pending"},
+		"prefer to wait shorter":     {prefer: wait(1), woken: never, waited: ms, want: "queued"},
+		"prefer to wait for an hour": {prefer: wait(3_600_000), woken: never, waited: maxWait, want: "queued"},
 		"the buyer leaves":           {woken: never, leaves: 100 * ms, waited: 100 * ms, want: "queued"},
 		"the server stops":           {woken: never, closing: 100 * ms, waited: 100 * ms, want: "queued"},
 	}, func(t *testing.T, tc test) {

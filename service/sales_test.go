@@ -209,6 +209,7 @@ func TestPatch(t *testing.T) {
 	title, limit, wrong, end := "another title", 5, 0, o.EndsAt.Add(time.Hour)
 	badQuota := &Invalid{Field: "add_quota", Reason: OutOfRange, Max: maxQuota}
 	badLimit := &Invalid{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}
+	several := SalePatch{Title: &title, LimitPerUser: &limit, EndsAt: &end}
 	retitled, extended := o.Sale, o.Sale
 	retitled.Title = title
 	extended.Title, extended.LimitPerUser, extended.EndsAt = title, limit, end
@@ -221,7 +222,7 @@ func TestPatch(t *testing.T) {
 		want    model.Sale // after an accepted patch
 	}
 	each(t, map[string]test{
-		"texts and limits":     {o.ID, SalePatch{Title: &title, LimitPerUser: &limit, EndsAt: &end}, nil, model.Accepted, nil, extended},
+		"several fields":       {o.ID, several, nil, model.Accepted, nil, extended},
 		"more units":           {o.ID, SalePatch{AddQuota: 7}, nil, model.Accepted, nil, o.Sale},
 		"the gate is not told": {o.ID, SalePatch{Title: &title, AddQuota: 7}, errAway, model.Accepted, nil, retitled},
 		"fewer units":          {o.ID, SalePatch{AddQuota: -1}, nil, model.BadRequest, badQuota, model.Sale{}},
