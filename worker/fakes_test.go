@@ -2,9 +2,10 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,9 +16,38 @@ import (
 	"flashsale/model"
 )
 
-// logbook keeps what was logged, a line each: level and message.
+const (
+	saleA = "SALEAAAAAAAAAAAA"
+	saleB = "SALEBBBBBBBBBBBB"
+	saleC = "SALECCCCCCCCCCCC"
+)
+
+var errAway = errors.New("the store is away")
+
+// mutex guards the fields of all fakes. A test may read them without it after synctest.Wait: pass and every change of a
+// fake take the mutex, so that the race detector sees the read before the next write.
+var mutex sync.Mutex
+
+// lock is embedded in every fake.
+type lock struct{}
+
+func (lock) with(fn func()) {
+	mutex.Lock()
+	defer mutex.Unlock()
+	fn()
+}
+
+// same fails the test if two values differ.
+func same[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// logbook keeps level and message of each logged line.
 type logbook struct {
-	mu    sync.Mutex
+	lock
 	lines []string
 }
 
@@ -26,25 +56,23 @@ func (l *logbook) WithAttrs([]slog.Attr) slog.Handler     { return l }
 func (l *logbook) WithGroup(string) slog.Handler          { return l }
 
 func (l *logbook) Handle(_ context.Context, r slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, r.Level.String()+" "+r.Message)
+	l.with(func() { l.lines = append(l.lines, r.Level.String()+" "+r.Message) })
 	return nil
 }
 
-// count tells how many lines contain a text.
+// count returns how many lines contain a text.
 func (l *logbook) count(text string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.lines {
-		if strings.Contains(line, text) {
-			n++
+	l.with(func() {
+		for _, line := range l.lines {
+			if strings.Contains(line, text) {
+				n++
+			}
 		}
-	}
+	})
 	return n
 }
 
-// during runs what has a Run beside a test in the bubble, and ends it after.
+// during starts run in the bubble, calls test, and then ends run.
 func during(t *testing.T, run func(context.Context), test func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,13 +84,72 @@ func during(t *testing.T, run func(context.Context), test func()) {
 	<-done
 }
 
-// pass lets the bubble's clock run on.
+// pass advances the clock of the bubble.
 func pass(d time.Duration) {
+	lock{}.with(func() {})
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// entry is one admitted attempt of a sale, whose buyer waits on an instance.
+// settling is a settler over fakes.
+type settling struct {
+	*Settler
+	stream *fakeStream
+	ledger *fakeLedger
+	queue  *fakeQueue
+	log    *logbook
+
+	lock
+	woken map[string]model.Verdict // the buyers of this instance, by order
+}
+
+func newSettling(queue Queue) *settling {
+	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &logbook{}, woken: map[string]model.Verdict{}}
+	s.Settler = NewSettler(SettlerNeeds{
+		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, LiveIDs: func() []string { return []string{saleA, saleB, saleC} },
+		Instance: "here", Queue: queue, Outbox: s.stream, Grace: time.Minute,
+		Wake:    func(outcomes map[string]model.Outcome) { s.with(func() { addVerdicts(s.woken, outcomes) }) },
+		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),
+	})
+	return s
+}
+
+func addVerdicts(to map[string]model.Verdict, outcomes map[string]model.Outcome) {
+	for id, o := range outcomes {
+		to[id] = o.Verdict
+	}
+}
+
+// testSettler runs a test beside a settler without a queue.
+func testSettler(t *testing.T, test func(t *testing.T, s *settling)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSettling(nil)
+		during(t, s.Run, func() { test(t, s) })
+	})
+}
+
+// testRelay runs a test beside a settler with a queue.
+func testRelay(t *testing.T, test func(t *testing.T, s *settling)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue()
+		s := newSettling(q)
+		s.queue = q
+		during(t, s.Run, func() { test(t, s) })
+	})
+}
+
+// admit adds entries to their streams, notifies the settler, and waits until everything is blocked.
+func (s *settling) admit(entries ...model.Entry) {
+	s.stream.add(entries...)
+	for _, e := range entries {
+		s.Notify(e.SaleID)
+	}
+	synctest.Wait()
+}
+
+// entry is an admitted attempt of a sale, whose buyer waits on an instance.
 func entry(sale string, n int, instance string) model.Entry {
 	return model.Entry{
 		Attempt:  model.Attempt{ID: fmt.Sprint("order-", n), SaleID: sale, UserID: fmt.Sprint("u-", n), Quantity: 1},
@@ -70,15 +157,33 @@ func entry(sale string, n int, instance string) model.Entry {
 	}
 }
 
-// fakeStream holds entries as the gate does: read once, then with their consumer until they are settled.
+// entries are so many entries of sale A, numbered from 0, whose buyers wait here.
+func entries(n int) []model.Entry {
+	list := make([]model.Entry, n)
+	for i := range list {
+		list[i] = entry(saleA, i, "here")
+	}
+	return list
+}
+
+// verdicts maps the orders of these entries to one verdict.
+func verdicts(v model.Verdict, numbers ...int) map[string]model.Verdict {
+	m := map[string]model.Verdict{}
+	for _, n := range numbers {
+		m[fmt.Sprint("order-", n)] = v
+	}
+	return m
+}
+
+// fakeStream holds entries as the gate does: an entry is read once, and stays with its consumer until it is settled.
 type fakeStream struct {
-	mu      sync.Mutex
+	lock
 	fresh   map[string][]model.Entry
 	taken   map[string][]takenEntry
 	bad     map[string][]string
-	settled map[string]model.Outcome // by order
-	woken   map[string]map[string]model.Outcome
-	err     error // of everything
+	settled map[string]model.Verdict            // by order
+	woken   map[string]map[string]model.Verdict // by instance and order
+	err     error                               // of every method but Wake
 	errWake error
 }
 
@@ -90,203 +195,271 @@ type takenEntry struct {
 func newFakeStream() *fakeStream {
 	return &fakeStream{
 		fresh: map[string][]model.Entry{}, taken: map[string][]takenEntry{}, bad: map[string][]string{},
-		settled: map[string]model.Outcome{}, woken: map[string]map[string]model.Outcome{},
+		settled: map[string]model.Verdict{}, woken: map[string]map[string]model.Verdict{},
 	}
 }
+
+func (s *fakeStream) fail(err error) { s.with(func() { s.err = err }) }
 
 func (s *fakeStream) add(entries ...model.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range entries {
-		s.fresh[e.SaleID] = append(s.fresh[e.SaleID], e)
-	}
+	s.with(func() {
+		for _, e := range entries {
+			s.fresh[e.SaleID] = append(s.fresh[e.SaleID], e)
+		}
+	})
 }
 
-func (s *fakeStream) Read(_ context.Context, saleID string, count int) ([]model.Entry, []string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil, nil, s.err
-	}
-	n := min(count, len(s.fresh[saleID]))
-	entries, bad := s.fresh[saleID][:n:n], s.bad[saleID]
-	s.fresh[saleID] = s.fresh[saleID][n:]
-	delete(s.bad, saleID)
-	for _, e := range entries {
-		s.taken[saleID] = append(s.taken[saleID], takenEntry{e, time.Now()})
-	}
-	return entries, bad, nil
+func (s *fakeStream) Read(_ context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
+	s.with(func() {
+		if err = s.err; err != nil {
+			return
+		}
+		n := min(count, len(s.fresh[saleID]))
+		entries, bad = s.fresh[saleID][:n:n], s.bad[saleID]
+		s.fresh[saleID] = s.fresh[saleID][n:]
+		delete(s.bad, saleID)
+		for _, e := range entries {
+			s.taken[saleID] = append(s.taken[saleID], takenEntry{e, time.Now()})
+		}
+	})
+	return entries, bad, err
 }
 
-func (s *fakeStream) Claim(_ context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, _ []string, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil, nil, s.err
-	}
-	for i := range s.taken[saleID] {
-		e := &s.taken[saleID][i]
-		if len(entries) < count && time.Since(e.at) >= idle {
-			e.Deliveries++
-			e.at = time.Now()
+func (s *fakeStream) Claim(_ context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, _ []string, err error) {
+	s.with(func() {
+		if err = s.err; err != nil {
+			return
+		}
+		for i := range s.taken[saleID] {
+			e := &s.taken[saleID][i]
+			if len(entries) < count && time.Since(e.at) >= idle {
+				e.Deliveries++
+				e.at = time.Now()
+				entries = append(entries, e.Entry)
+			}
+		}
+	})
+	return entries, nil, err
+}
+
+func (s *fakeStream) Settled(_ context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) (err error) {
+	s.with(func() {
+		if err = s.err; err != nil {
+			return
+		}
+		for i, e := range entries {
+			s.settled[e.ID] = outcomes[i].Verdict
+			s.taken[saleID] = slices.DeleteFunc(s.taken[saleID], func(x takenEntry) bool { return x.StreamID == e.StreamID })
+		}
+	})
+	return err
+}
+
+// Unsettled is a method of the Outbox, as is Own.
+func (s *fakeStream) Unsettled(_ context.Context, saleID string, entries []model.Entry) (rest []model.Entry, err error) {
+	s.with(func() {
+		if err = s.err; err != nil {
+			return
+		}
+		for _, e := range entries {
+			for i := range s.taken[saleID] {
+				if s.taken[saleID][i].StreamID == e.StreamID {
+					s.taken[saleID][i].at = time.Now()
+					rest = append(rest, e)
+				}
+			}
+		}
+	})
+	return rest, err
+}
+
+// Own returns all taken entries, as if this instance had taken them.
+func (s *fakeStream) Own(_ context.Context, saleID string, count int) (entries []model.Entry, _ []string, err error) {
+	s.with(func() {
+		err = s.err
+		for _, e := range s.taken[saleID][:min(count, len(s.taken[saleID]))] {
 			entries = append(entries, e.Entry)
 		}
-	}
-	return entries, nil, nil
+	})
+	return entries, nil, err
 }
 
-func (s *fakeStream) Settled(_ context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	for i, e := range entries {
-		s.settled[e.ID] = outcomes[i]
-		s.taken[saleID] = slices.DeleteFunc(s.taken[saleID], func(x takenEntry) bool { return x.StreamID == e.StreamID })
-	}
-	return nil
+func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[string]model.Outcome) (err error) {
+	s.with(func() {
+		if err = s.errWake; err != nil {
+			return
+		}
+		if s.woken[instance] == nil {
+			s.woken[instance] = map[string]model.Verdict{}
+		}
+		addVerdicts(s.woken[instance], outcomes)
+	})
+	return err
 }
 
-func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[string]model.Outcome) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.errWake != nil {
-		return s.errWake
-	}
-	if s.woken[instance] == nil {
-		s.woken[instance] = map[string]model.Outcome{}
-	}
-	maps.Copy(s.woken[instance], outcomes)
-	return nil
+// peek is what the sweep sees of the streams.
+func (s *fakeStream) peek(_ context.Context, saleIDs ...string) (states []model.GateState, err error) {
+	s.with(func() {
+		err = s.err
+		states = make([]model.GateState, len(saleIDs))
+		for i, id := range saleIDs {
+			states[i].Stream = int64(len(s.fresh[id]) + len(s.taken[id]) + len(s.bad[id]))
+		}
+	})
+	return states, err
 }
 
-// peek is how the sweep sees the streams.
-func (s *fakeStream) peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	states := make([]model.GateState, len(saleIDs))
-	for i, id := range saleIDs {
-		states[i].Stream = int64(len(s.fresh[id]) + len(s.taken[id]) + len(s.bad[id]))
-	}
-	return states, s.err
-}
+// left is how many entries of a sale are not settled.
+func (s *fakeStream) left(saleID string) int { return len(s.fresh[saleID]) + len(s.taken[saleID]) }
 
-func (s *fakeStream) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
-}
+// anySale is the key of what fakeLedger counts over all sales.
+const anySale = ""
 
-func (s *fakeStream) wokenAt(instance string) map[string]model.Outcome {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.woken[instance])
-}
-
-func (s *fakeStream) outcome(n int) (model.Outcome, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o, ok := s.settled[fmt.Sprint("order-", n)]
-	return o, ok
-}
-
-func (s *fakeStream) left(saleID string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.fresh[saleID]) + len(s.taken[saleID])
-}
-
-// fakeLedger makes an order of every entry, and notes the batches.
+// fakeLedger makes an order of every entry, and counts the batches.
 type fakeLedger struct {
 	before  func(saleID string, entries []model.Entry) error // may block, may fail
 	outcome func(e model.Entry) model.Outcome                // nil: an order
 
-	mu        sync.Mutex
+	lock
 	err       error // of Settle
 	errRefuse error
-	batches   map[string][]int
-	inside    map[string]int
-	most      int
-	mostOf    map[string]int
+	batches   map[string][]int // by sale, the sizes of the batches
+	inside    map[string]int   // batches under way
+	most      map[string]int   // the most batches that were under way at once
 	refused   map[string]model.Verdict
 	logged    []string
 }
 
 func newFakeLedger() *fakeLedger {
-	return &fakeLedger{batches: map[string][]int{}, inside: map[string]int{}, mostOf: map[string]int{}, refused: map[string]model.Verdict{}}
+	return &fakeLedger{batches: map[string][]int{}, inside: map[string]int{}, most: map[string]int{}, refused: map[string]model.Verdict{}}
 }
 
-func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
-	l.mu.Lock()
-	l.batches[saleID] = append(l.batches[saleID], len(entries))
-	l.inside[saleID]++
-	all := 0
-	for _, n := range l.inside {
-		all += n
-	}
-	l.most, l.mostOf[saleID] = max(l.most, all), max(l.mostOf[saleID], l.inside[saleID])
-	err := l.err
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
+func (l *fakeLedger) fail(err error) { l.with(func() { l.err = err }) }
+
+func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
+	l.with(func() {
+		l.batches[saleID] = append(l.batches[saleID], len(entries))
+		for _, id := range []string{saleID, anySale} {
+			l.inside[id]++
+			l.most[id] = max(l.most[id], l.inside[id])
+		}
+		err = l.err
+	})
+	defer l.with(func() {
 		l.inside[saleID]--
-		l.mu.Unlock()
-	}()
+		l.inside[anySale]--
+	})
 	if err == nil && l.before != nil {
 		err = l.before(saleID, entries)
 	}
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make([]model.Outcome, len(entries))
-	for i, e := range entries {
-		outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: e.ID, Status: model.OrderPending}}
+	for _, e := range entries {
+		o := model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: e.ID, Status: model.OrderPending}}
 		if l.outcome != nil {
-			outcomes[i] = l.outcome(e)
+			o = l.outcome(e)
 		}
+		outcomes = append(outcomes, o)
 	}
 	return outcomes, nil
 }
 
-func (l *fakeLedger) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.errRefuse != nil {
-		return model.Outcome{}, l.errRefuse
-	}
-	l.refused[e.ID] = reason
-	return model.Outcome{Verdict: reason}, nil
+func (l *fakeLedger) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (o model.Outcome, err error) {
+	l.with(func() {
+		if err = l.errRefuse; err == nil {
+			l.refused[e.ID] = reason
+			o.Verdict = reason
+		}
+	})
+	return o, err
 }
 
 func (l *fakeLedger) Log(_ context.Context, actor, action, subject, detail string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.logged = append(l.logged, strings.Join([]string{actor, action, subject, detail}, " "))
+	l.with(func() { l.logged = append(l.logged, strings.Join([]string{actor, action, subject, detail}, " ")) })
 	return nil
 }
 
-func (l *fakeLedger) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
+// fakeQueue holds entries as a broker does: until they are acknowledged.
+type fakeQueue struct {
+	lock
+	waiting   []model.Entry
+	err       error // of every method
+	hangs     bool
+	loses     bool // what is published
+	deaf      bool // nothing is delivered
+	publishes int
+	consumes  int
+	delays    []time.Duration
+	came      chan struct{}
 }
 
-func (l *fakeLedger) failRefuse(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errRefuse = err
+func newFakeQueue() *fakeQueue { return &fakeQueue{came: make(chan struct{}, 1)} }
+
+// set changes the queue, and has a consumer look again.
+func (q *fakeQueue) set(edit func(*fakeQueue)) {
+	q.with(func() { edit(q) })
+	select {
+	case q.came <- struct{}{}:
+	default:
+	}
 }
 
-func (l *fakeLedger) refusal(id string) (reason model.Verdict, refused bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	reason, refused = l.refused[id]
-	return reason, refused
+// fail sets the error of every method, and lets each consumer notice it.
+func (q *fakeQueue) fail(err error) {
+	for range settleWriters {
+		q.set(func(q *fakeQueue) { q.err = err })
+	}
 }
 
-func (l *fakeLedger) of(saleID string) []int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.batches[saleID])
+func (q *fakeQueue) Publish(ctx context.Context, _ string, entries []model.Entry) (err error) {
+	hangs := false
+	q.set(func(q *fakeQueue) {
+		q.publishes++
+		err, hangs = q.err, q.hangs
+		if err == nil && !hangs && !q.loses {
+			q.waiting = append(q.waiting, entries...)
+		}
+	})
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }
+
+func (q *fakeQueue) Consume(ctx context.Context, settle func(context.Context, string, []model.Entry) error) (err error) {
+	q.set(func(q *fakeQueue) { q.consumes++ })
+	for {
+		var batch []model.Entry
+		q.with(func() {
+			if err = q.err; err == nil && !q.deaf && len(q.waiting) > 0 {
+				first := q.waiting[0].SaleID
+				batch = slices.DeleteFunc(slices.Clone(q.waiting), func(e model.Entry) bool { return e.SaleID != first })
+				q.waiting = slices.DeleteFunc(q.waiting, func(e model.Entry) bool { return e.SaleID == first })
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if len(batch) > 0 {
+			if err := settle(ctx, batch[0].SaleID, batch); err != nil {
+				q.set(func(q *fakeQueue) { q.waiting = append(batch, q.waiting...) })
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-q.came:
+		}
+	}
+}
+
+func (q *fakeQueue) Ping(context.Context) (err error) {
+	q.with(func() { err = q.err })
+	return err
+}
+
+func (*fakeQueue) Close() error { return nil }

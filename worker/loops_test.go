@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,30 +19,21 @@ import (
 	"flashsale/test/kit"
 )
 
-// TestEvery pins what every loop does: at once, each period, when poked; a failure is told when it begins and
-// when it is over.
+// A loop steps at once, after each period, and when poked. The log tells when a failure begins and when it ends.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, poke := &logbook{}, make(chan struct{}, 1)
-		var mu sync.Mutex
 		var at []time.Duration
-		var failing error
+		var failing atomic.Pointer[error]
 		start := time.Now()
 		step := func(context.Context) error {
-			mu.Lock()
-			defer mu.Unlock()
 			at = append(at, time.Since(start))
-			return failing
+			return *failing.Load()
 		}
-		fail := func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			failing = err
-		}
-		run := func(ctx context.Context) { every(ctx, "it", time.Second, poke, slog.New(log), step) }
-		during(t, run, func() {
-			pass(time.Second)
-			pass(300 * time.Millisecond)
+		fail := func(err error) { failing.Store(&err) }
+		fail(nil)
+		during(t, func(ctx context.Context) { every(ctx, "it", time.Second, poke, slog.New(log), step) }, func() {
+			pass(1300 * time.Millisecond)
 			poke <- struct{}{}
 			synctest.Wait()
 			fail(errAway)
@@ -51,75 +42,66 @@ func TestEvery(t *testing.T) {
 			pass(2 * time.Second)
 		})
 		ms := time.Millisecond
-		if want := []time.Duration{0, 1000 * ms, 1300 * ms, 2000 * ms, 3000 * ms, 4000 * ms, 5000 * ms}; !slices.Equal(at, want) {
-			t.Errorf("it ran at %v, want %v", at, want)
-		}
-		if log.count("it fails") != 1 || log.count("it works again") != 1 || len(log.lines) != 2 {
-			t.Errorf("logged %q", log.lines)
-		}
+		same(t, "the steps", at, []time.Duration{0, 1000 * ms, 1300 * ms, 2000 * ms, 3000 * ms, 4000 * ms, 5000 * ms})
+		same(t, "the log", log.lines, []string{"ERROR it fails", "INFO it works again"})
 	})
 }
 
-// TestEveryEndsQuietly: a step that fails because everything stops is no failure.
+// A step that fails because its context ends is no failure.
 func TestEveryEndsQuietly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logbook{}
-		run := func(ctx context.Context) {
-			every(ctx, "it", time.Second, nil, slog.New(log), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		}
-		during(t, run, func() {})
-		if len(log.lines) != 0 {
-			t.Errorf("logged %q", log.lines)
-		}
+		step := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		during(t, func(ctx context.Context) { every(ctx, "it", time.Second, nil, slog.New(log), step) }, func() {})
+		same(t, "the log", log.lines, nil)
 	})
 }
 
-// errTaken stands for another instance that has locked the orders, which is no error of the store.
+// errTaken means that another instance has locked the orders, which is no error of the store.
 var errTaken = errors.New("taken")
 
-// fakeExpiry has overdue orders, so many of each sale.
+// fakeExpiry is a database with overdue orders, and records what its expirer does.
 type fakeExpiry struct {
-	mu     sync.Mutex
-	due    map[string]int
-	err    error                     // of every look
-	before func(saleID string) error // of an expiry: may block, may fail
-	looks  int
-	tries  map[string]int
-	grace  time.Duration
-	step   model.ClockStep
-	ahead  time.Duration // of the database's clock
-	logged []string
+	lock
+	due      map[string]int            // by sale
+	err      error                     // of each look
+	before   func(saleID string) error // of an expiry: may block, may fail
+	deaf     string                    // the sale whose gate does not answer
+	ahead    time.Duration             // of the database's clock
+	wake     chan struct{}
+	looks    int
+	tries    map[string]int
+	grace    time.Duration
+	step     model.ClockStep
+	logged   []string
+	released map[string]int // units by sale
+	emptied  int
+	violated int
 }
 
-func (f *fakeExpiry) Now(context.Context) (time.Time, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Now().Add(f.ahead), f.err
+func (f *fakeExpiry) Now(context.Context) (now time.Time, err error) {
+	f.with(func() { now, err = time.Now().Add(f.ahead), f.err })
+	return now, err
 }
 
-func (f *fakeExpiry) Overdue(_ context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (map[string][]string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.looks++
-	f.grace, f.step = grace, step
-	bySale := map[string][]string{}
-	for _, sale := range slices.Sorted(maps.Keys(f.due)) {
-		n := min(limit, f.due[sale])
-		if n > 0 && !slices.Contains(except, sale) {
-			bySale[sale] = make([]string, n)
-			limit -= n
+func (f *fakeExpiry) Overdue(_ context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
+	f.with(func() {
+		f.looks++
+		f.grace, f.step, err = grace, step, f.err
+		bySale = map[string][]string{}
+		for _, sale := range slices.Sorted(maps.Keys(f.due)) {
+			n := min(limit, f.due[sale])
+			if n > 0 && !slices.Contains(except, sale) {
+				bySale[sale] = make([]string, n)
+				limit -= n
+			}
 		}
-	}
-	return bySale, f.err
+	})
+	return bySale, err
 }
 
 func (f *fakeExpiry) Expire(_ context.Context, saleID string, orderIDs []string) ([]model.Release, error) {
-	f.mu.Lock()
-	if f.tries == nil {
-		f.tries = map[string]int{}
-	}
-	f.tries[saleID]++
-	f.mu.Unlock()
+	f.with(func() { f.tries[saleID]++ })
 	if f.before != nil {
 		if err := f.before(saleID); errors.Is(err, errTaken) {
 			return nil, nil
@@ -127,136 +109,111 @@ func (f *fakeExpiry) Expire(_ context.Context, saleID string, orderIDs []string)
 			return nil, err
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.due[saleID] -= len(orderIDs)
+	f.with(func() { f.due[saleID] -= len(orderIDs) })
 	return make([]model.Release, len(orderIDs)), nil
 }
 
 func (f *fakeExpiry) Log(_ context.Context, actor, action, subject, _ string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.logged = append(f.logged, actor+" "+action+" "+subject)
+	f.with(func() { f.logged = append(f.logged, actor+" "+action+" "+subject) })
 	return nil
 }
 
-// expiring is an expirer over a fake, which notes what it says.
-type expiring struct {
-	*Expirer
-	store    *fakeExpiry
-	log      *logbook
-	mu       sync.Mutex
-	heard    map[string]int
-	emptied  int
-	violated int
-}
-
-func newExpiring(store *fakeExpiry, deaf string) *expiring {
-	e := &expiring{store: store, log: &logbook{}, heard: map[string]int{}}
-	note := func(fn func()) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		fn()
+func (f *fakeExpiry) hear(_ context.Context, saleID string, list []model.Release) error {
+	f.with(func() { f.released[saleID] += len(list) })
+	if saleID == f.deaf {
+		return errAway
 	}
-	e.Expirer = &Expirer{
-		Store: store, Grace: time.Minute, Now: time.Now, Log: slog.New(e.log),
-		Emptied: func() { note(func() { e.emptied++ }) }, Violated: func() { note(func() { e.violated++ }) },
-		Released: func(_ context.Context, saleID string, list []model.Release) error {
-			note(func() { e.heard[saleID] += len(list) })
-			if saleID == deaf {
-				return errAway
-			}
-			return nil
-		},
-	}
-	return e
+	return nil
 }
 
-// of is how many units of a sale were released.
-func (e *expiring) of(saleID string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.heard[saleID]
+// testExpirer runs a test beside the expirer of a database.
+func testExpirer(t *testing.T, f *fakeExpiry, test func(t *testing.T, log *logbook)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		log := &logbook{}
+		f.tries, f.released, f.wake = map[string]int{}, map[string]int{}, make(chan struct{})
+		e := &Expirer{
+			Store: f, Grace: time.Minute, Wake: f.wake, Now: time.Now, Log: slog.New(log), Released: f.hear,
+			Emptied: func() { f.with(func() { f.emptied++ }) }, Violated: func() { f.with(func() { f.violated++ }) },
+		}
+		during(t, e.Run, func() { test(t, log) })
+	})
 }
 
-// TestExpirer looks again while it finds full batches, and then waits.
+// The expirer looks again as long as it finds full batches, and also if a gate does not answer.
 func TestExpirer(t *testing.T) {
-	tests := map[string]struct {
+	two := map[string]int{saleA: expireBatch, saleB: 1}
+	three := map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}
+	for name, tc := range map[string]struct {
 		due    map[string]int
-		deaf   string // the sale whose gate does not hear
+		deaf   string
 		looks  int
-		logged int
+		failed int // lines about it
 	}{
-		"nothing due":              {looks: 1},
-		"some due":                 {due: map[string]int{saleA: 3}, looks: 1},
-		"a full batch":             {due: map[string]int{saleA: expireBatch, saleB: 1}, looks: 2},
-		"full over two sales":      {due: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}, looks: 2},
-		"one gate does not hear":   {due: map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}, deaf: saleC, looks: 2, logged: 1},
-		"a full batch isn't heard": {due: map[string]int{saleA: expireBatch, saleB: 1}, deaf: saleA, looks: 2, logged: 1},
-	}
-	for name, tc := range tests {
+		"nothing due":                     {map[string]int{}, "", 1, 0},
+		"some due":                        {map[string]int{saleA: 3}, "", 1, 0},
+		"a full batch":                    {two, "", 2, 0},
+		"a full batch of two sales":       {three, "", 2, 0},
+		"the gate of the last sale fails": {three, saleC, 2, 1},
+		"the gate of a full batch fails":  {two, saleA, 2, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				want := map[string]int{}
-				maps.Copy(want, tc.due)
-				e := newExpiring(&fakeExpiry{due: tc.due}, tc.deaf)
-				during(t, e.Run, func() {})
-				if e.store.looks != tc.looks || e.store.grace != time.Minute || !maps.Equal(e.heard, want) || e.emptied != 1 {
-					t.Errorf("%d looks with a grace of %s, heard %v, emptied %d; want %d, %v, 1", e.store.looks, e.store.grace, e.heard, e.emptied, tc.looks, want)
-				}
-				if n := e.log.count("expirer fails"); n != tc.logged {
-					t.Errorf("%d failures logged, want %d", n, tc.logged)
-				}
+			f := &fakeExpiry{due: maps.Clone(tc.due), deaf: tc.deaf}
+			testExpirer(t, f, func(t *testing.T, log *logbook) {
+				same(t, "the released units", f.released, tc.due)
+				same(t, "the looks", f.looks, tc.looks)
+				same(t, "the grace", f.grace, time.Minute)
+				same(t, "how often no order was left", f.emptied, 1)
+				same(t, "the lines about a failure", log.count("expirer fails"), tc.failed)
 			})
 		})
 	}
 }
 
-// TestHole52_ClockStepsForward: orders made before a step of the database's clock keep their time to pay; a step back only
-// gives them more.
-func TestHole52_ClockStepsForward(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newExpiring(&fakeExpiry{}, "")
-		during(t, e.Run, func() {
-			for _, tc := range []struct{ ahead, by time.Duration }{
-				{0, 0}, {clockStep, 0}, {clockStep + time.Hour, time.Hour}, {time.Minute, time.Hour}, {2 * time.Minute, time.Hour + time.Minute},
-			} {
-				e.store.mu.Lock()
-				e.store.ahead = tc.ahead
-				e.store.mu.Unlock()
-				before := time.Now()
-				pass(3 * expirePeriod)
-				got := e.store.step
-				if got.By != tc.by {
-					t.Errorf("%s ahead, after a step of %s", tc.ahead, got.By)
-				}
-				if tc.by > 0 && tc.ahead > 2*time.Minute && (got.At.Before(before) || got.At.After(before.Add(tc.ahead))) {
-					t.Errorf("orders until %s were made before the step at %s", got.At, before)
-				}
-			}
-		})
+// The expirer can be woken between its periods.
+func TestExpirerIsWoken(t *testing.T) {
+	f := &fakeExpiry{due: map[string]int{}}
+	testExpirer(t, f, func(t *testing.T, _ *logbook) {
+		pass(expirePeriod / 2)
+		f.with(func() { f.due[saleA] = 1 })
+		f.wake <- struct{}{}
+		synctest.Wait()
+		same(t, "the released units", f.released[saleA], 1)
 	})
 }
 
-func TestExpirerGoesOnAfterAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newExpiring(&fakeExpiry{due: map[string]int{saleA: 2}, err: errAway}, "")
-		during(t, e.Run, func() {
-			pass(2 * expirePeriod)
-			if e.log.count("expirer fails") != 1 || e.emptied != 0 {
-				t.Errorf("logged %q, emptied %d", e.log.lines, e.emptied)
+// Orders made before a step forward of the database's clock keep their time to pay. A step back only gives them more.
+func TestHole52_ClockStepsForward(t *testing.T) {
+	f := &fakeExpiry{}
+	testExpirer(t, f, func(t *testing.T, _ *logbook) {
+		for _, tc := range []struct{ ahead, by time.Duration }{
+			{0, 0}, {clockStep, 0}, {clockStep + time.Hour, time.Hour}, {time.Minute, time.Hour}, {2 * time.Minute, time.Hour + time.Minute},
+		} {
+			f.with(func() { f.ahead = tc.ahead })
+			before := time.Now()
+			pass(3 * expirePeriod)
+			same(t, fmt.Sprint("the step when the clock is ahead by ", tc.ahead), f.step.By, tc.by)
+			if tc.ahead > time.Hour && (f.step.At.Before(before) || f.step.At.After(before.Add(tc.ahead))) {
+				t.Errorf("orders until %s were made before the step at %s", f.step.At, before)
 			}
-		})
-		e.store.err = nil
-		during(t, e.Run, func() {})
-		if e.of(saleA) != 2 {
-			t.Errorf("%d of 2 released", e.of(saleA))
 		}
 	})
 }
 
-// A sale whose orders can't expire, more of them than a batch has, leaves the others alone. It is told of once, and
-// expires when it can.
+func TestExpirerGoesOnAfterAFailure(t *testing.T) {
+	f := &fakeExpiry{due: map[string]int{saleA: 2}, err: errAway}
+	testExpirer(t, f, func(t *testing.T, log *logbook) {
+		pass(2 * expirePeriod)
+		same(t, "the lines about the failure", log.count("expirer fails"), 1)
+		same(t, "how often no order was left", f.emptied, 0)
+		f.with(func() { f.err = nil })
+		pass(expirePeriod)
+		same(t, "the released units", f.released[saleA], 2)
+	})
+}
+
+// A sale whose orders can't expire, and has more of them than a batch, does not delay other sales. The failure is logged
+// once, and the orders expire as soon as they can.
 func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 	tries := 0
 	for name, tc := range map[string]struct {
@@ -276,497 +233,384 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 		"its transactions fail for now":          {func() error { return errAway }, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var free atomic.Bool
-				store := &fakeExpiry{due: map[string]int{saleA: 2 * expireBatch}}
-				store.before = func(saleID string) error {
-					if saleID == saleA && !free.Load() {
-						return tc.fails()
-					}
-					return nil
+			var free atomic.Bool
+			f := &fakeExpiry{due: map[string]int{saleA: 2 * expireBatch}}
+			f.before = func(saleID string) error {
+				if saleID == saleA && !free.Load() {
+					return tc.fails()
 				}
-				e := newExpiring(store, "")
-				during(t, e.Run, func() {
-					for i := range 20 {
-						store.mu.Lock()
-						store.due[saleB]++
-						store.mu.Unlock()
-						pass(2 * expirePeriod)
-						if e.of(saleB) != i+1 {
-							t.Errorf("%d of %d orders of the other sale have expired", e.of(saleB), i+1)
-						}
-					}
-					if n := e.log.count("the orders of a sale can't expire"); n != tc.logged || e.emptied != 0 || e.violated != tc.violated || len(store.logged) != tc.violated {
-						t.Errorf("%d lines, emptied %d, %d violations, logged %q", n, e.emptied, e.violated, store.logged)
-					}
-					store.mu.Lock()
-					tries := store.tries[saleA]
-					store.mu.Unlock()
-					if tries < 3 || tc.logged > 0 && tries > 8 {
-						t.Errorf("tried %d times in 20 s", tries)
-					}
-					free.Store(true)
-					pass(expireTimeout + expireRestMost + expirePeriod)
-					if e.of(saleA) != 2*expireBatch || e.log.count("expire again") != tc.logged || e.emptied == 0 {
-						t.Errorf("%d of the sale have expired, emptied %d: %q", e.of(saleA), e.emptied, e.log.lines)
-					}
-				})
+				return nil
+			}
+			testExpirer(t, f, func(t *testing.T, log *logbook) {
+				for i := range 20 {
+					f.with(func() { f.due[saleB]++ })
+					pass(2 * expirePeriod)
+					same(t, "the released units of the other sale", f.released[saleB], i+1)
+				}
+				same(t, "the lines about the failure", log.count("the orders of a sale can't expire"), tc.logged)
+				same(t, "how often no order was left", f.emptied, 0)
+				same(t, "the violations", f.violated, tc.violated)
+				same(t, "the violations in the database's log", len(f.logged), tc.violated)
+				if n := f.tries[saleA]; n < 3 || tc.logged > 0 && n > 8 {
+					t.Errorf("tried %d times in 20 s", n)
+				}
+				free.Store(true)
+				pass(expireTimeout + expireRestMost + expirePeriod)
+				same(t, "the released units of the sale", f.released[saleA], 2*expireBatch)
+				same(t, "the lines about the end of the failure", log.count("expire again"), tc.logged)
+				if f.emptied == 0 {
+					t.Error("orders are left")
+				}
 			})
 		})
 	}
 }
 
-// fakeRefunds is the money that waits to go back.
+// fakeRefunds is money that has to be sent back.
 type fakeRefunds struct {
-	mu     sync.Mutex
-	due    []model.Payment
-	err    error
-	errOf  map[string]error // of MarkRefunded
-	marked []string
+	lock
+	due     []model.Payment
+	errMark map[string]error // by payment
+	errSend map[string]error // by transaction
+	marked  []string
+	sent    map[string]int // by transaction
 }
 
-func (f *fakeRefunds) RefundsDue(_ context.Context, limit int) ([]model.Payment, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.due[:min(limit, len(f.due))]), f.err
+func (f *fakeRefunds) RefundsDue(_ context.Context, limit int) (due []model.Payment, err error) {
+	f.with(func() { due = slices.Clone(f.due[:min(limit, len(f.due))]) })
+	return due, nil
 }
 
-func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.errOf[id]; err != nil {
-		return err
-	}
-	f.marked = append(f.marked, id)
-	f.due = slices.DeleteFunc(f.due, func(p model.Payment) bool { return p.ID == id })
-	return nil
+func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) (err error) {
+	f.with(func() {
+		if err = f.errMark[id]; err == nil {
+			f.marked = append(f.marked, id)
+			f.due = slices.DeleteFunc(f.due, func(p model.Payment) bool { return p.ID == id })
+		}
+	})
+	return err
 }
 
-func (f *fakeRefunds) state() (due int, marked []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.due), slices.Clone(f.marked)
+func (f *fakeRefunds) send(_ context.Context, p model.Payment) (err error) {
+	f.with(func() {
+		f.sent[p.ProviderTxnID]++
+		err = f.errSend[p.ProviderTxnID]
+	})
+	return err
 }
 
-// TestRefunder sends each due payment back, tries again what failed, and holds nothing up for it.
+// The refunder sends each due payment back once. It tries again what failed, which delays no other payment.
 func TestRefunder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeRefunds{errOf: map[string]error{"p-3": errAway}}
+		f := &fakeRefunds{errMark: map[string]error{"p-3": errAway}, errSend: map[string]error{"txn-1": errAway}, sent: map[string]int{}}
 		for i := range 5 {
-			store.due = append(store.due, model.Payment{ID: fmt.Sprint("p-", i), ProviderTxnID: fmt.Sprint("txn-", i), AmountCents: int64(100 + i)})
+			f.due = append(f.due, model.Payment{ID: fmt.Sprint("p-", i), ProviderTxnID: fmt.Sprint("txn-", i), AmountCents: int64(100 + i)})
 		}
-		var mu sync.Mutex
-		sent := map[string]int{}
-		refuses := map[string]error{"txn-1": errAway}
 		log := &logbook{}
-		r := &Refunder{Store: store, Log: slog.New(log), Refund: func(_ context.Context, p model.Payment) error {
-			mu.Lock()
-			defer mu.Unlock()
-			sent[p.ProviderTxnID]++
-			return refuses[p.ProviderTxnID]
-		}}
-		during(t, r.Run, func() {
-			due, marked := store.state()
-			if due != 2 || !slices.Equal(marked, []string{"p-0", "p-2", "p-4"}) {
-				t.Errorf("%d are due still, marked %v", due, marked)
-			}
-			if log.count("refunder fails") != 1 || log.count("refunded") != 3 {
-				t.Errorf("logged %q", log.lines)
-			}
+		during(t, (&Refunder{Store: f, Log: slog.New(log), Refund: f.send}).Run, func() {
+			same(t, "marked at first", f.marked, []string{"p-0", "p-2", "p-4"})
+			same(t, "the payments left at first", len(f.due), 2)
+			same(t, "the lines about refunds", log.count("refunded"), 3)
 			pass(refundPeriod)
-			mu.Lock()
-			if sent["txn-1"] != 2 || sent["txn-3"] != 2 || sent["txn-0"] != 1 {
-				t.Errorf("sent %v", sent)
-			}
-			clear(refuses)
-			mu.Unlock()
-			store.mu.Lock()
-			clear(store.errOf)
-			store.mu.Unlock()
-			pass(refundPeriod)
-			if due, marked := store.state(); due != 0 || len(marked) != 5 {
-				t.Errorf("%d are due still, marked %v", due, marked)
-			}
-			if log.count("refunder works again") != 1 {
-				t.Errorf("logged %q", log.lines)
-			}
-			pass(3 * refundPeriod)
+			f.with(func() { clear(f.errSend); clear(f.errMark) })
+			pass(4 * refundPeriod)
 		})
-		if n := sent["txn-1"] + sent["txn-3"] + sent["txn-0"]; n != 7 {
-			t.Errorf("sent %v: a refund that was confirmed went out again", sent)
-		}
+		same(t, "sent", f.sent, map[string]int{"txn-0": 1, "txn-1": 3, "txn-2": 1, "txn-3": 3, "txn-4": 1})
+		same(t, "marked", f.marked, []string{"p-0", "p-2", "p-4", "p-1", "p-3"})
+		same(t, "the lines about the failure", log.count("refunder fails"), 1)
+		same(t, "the lines about its end", log.count("refunder works again"), 1)
 	})
 }
 
-// fakeTruth is the database of the auditor and the controller: one sale, its books and its lease.
-type fakeTruth struct {
-	mu        sync.Mutex
+// fakeDatabase has one sale, for the auditor and the controller.
+type fakeDatabase struct {
+	lock
 	offer     model.Offer
-	holder    string // of the lease
-	errAway   error
+	units     map[string]int // by user
+	holder    string         // of the lease
+	errAway   error          // of Lease and LiveOffers
+	errNow    error
 	leaseTTL  time.Duration
 	booksRead int
 	logged    []string
-	reads     int
 	epochs    int
 	rebuilt   time.Time
-	errNow    error
-	units     map[string]int // of the buyers
 }
 
-func newFakeTruth() *fakeTruth {
+func newFakeDatabase() *fakeDatabase {
 	now := time.Now()
-	return &fakeTruth{holder: "here", offer: model.Offer{
+	return &fakeDatabase{holder: "here", offer: model.Offer{
 		Sale:  model.Sale{ID: saleA, Status: model.SaleLive, StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), LimitPerUser: 1},
 		Stock: model.Stock{SaleID: saleA, Quota: 10, Available: 10, Version: 1, Epoch: 1},
 	}}
 }
 
-func (f *fakeTruth) change(fn func(*fakeTruth)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	fn(f)
+func (f *fakeDatabase) Lease(_ context.Context, name, holder string, ttl time.Duration) (mine bool, err error) {
+	f.with(func() { f.leaseTTL, mine, err = ttl, name == "auditor" && holder == f.holder, f.errAway })
+	return mine, err
 }
 
-func (f *fakeTruth) Lease(_ context.Context, name, holder string, ttl time.Duration) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.leaseTTL = ttl
-	return name == "auditor" && holder == f.holder, f.errAway
-}
-
-func (f *fakeTruth) Log(_ context.Context, actor, action, subject, _ string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.logged = append(f.logged, actor+" "+action+" "+subject)
+func (f *fakeDatabase) Log(_ context.Context, actor, action, subject, detail string) error {
+	f.with(func() { f.logged = append(f.logged, strings.Join([]string{actor, action, subject, detail}, " ")) })
 	return nil
 }
 
-func (f *fakeTruth) Books(context.Context, string) (model.Books, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.booksRead++
-	return model.Books{Stock: f.offer.Stock, Units: map[model.OrderStatus]int64{}}, true, nil
+func (f *fakeDatabase) Books(context.Context, string) (books model.Books, ok bool, err error) {
+	f.with(func() {
+		f.booksRead++
+		books = model.Books{Stock: f.offer.Stock, Units: map[model.OrderStatus]int64{}}
+	})
+	return books, true, nil
 }
 
-func (f *fakeTruth) LiveOffers(context.Context, time.Duration) ([]model.Offer, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reads++
-	return []model.Offer{f.offer}, f.errAway
+func (f *fakeDatabase) LiveOffers(context.Context, time.Duration) (list []model.Offer, err error) {
+	f.with(func() { list, err = []model.Offer{f.offer}, f.errAway })
+	return list, err
 }
 
-func (f *fakeTruth) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buyer, error] {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return kit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx)
+func (f *fakeDatabase) Buyers(ctx context.Context, _ string) (buyers iter.Seq2[[]model.Buyer, error]) {
+	f.with(func() { buyers = kit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx) })
+	return buyers
 }
 
-func (f *fakeTruth) Offer(context.Context, string) (model.Offer, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.offer, true, nil
+func (f *fakeDatabase) Offer(context.Context, string) (o model.Offer, ok bool, err error) {
+	f.with(func() { o = f.offer })
+	return o, true, nil
 }
 
-func (f *fakeTruth) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
+func (*fakeDatabase) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
 	return map[string]string{saleA: "CODEAAAA"}, time.Now(), nil
 }
 
-func (f *fakeTruth) Now(context.Context) (time.Time, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Now(), f.errNow
+func (f *fakeDatabase) Now(context.Context) (now time.Time, err error) {
+	f.with(func() { now, err = time.Now(), f.errNow })
+	return now, err
 }
 
-func (f *fakeTruth) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (int64, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.rebuilt) < pause {
-		return 0, false, nil
-	}
-	f.epochs++
-	f.rebuilt = time.Now()
-	f.offer.Stock.Epoch = max(seen, gates) + 1
-	return f.offer.Stock.Epoch, true, nil
+func (f *fakeDatabase) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
+	f.with(func() {
+		if won = time.Since(f.rebuilt) >= pause; won {
+			f.epochs++
+			f.rebuilt = time.Now()
+			epoch = max(seen, gates) + 1
+			f.offer.Stock.Epoch = epoch
+		}
+	})
+	return epoch, won, nil
 }
 
-func (*fakeTruth) RenewEpoch(context.Context, string, int64) error { return nil }
+func (*fakeDatabase) RenewEpoch(context.Context, string, int64) error { return nil }
 
-func (f *fakeTruth) GateContents(context.Context, string) (model.GateContents, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return kit.ContentsOf(f.offer), true, nil
+func (f *fakeDatabase) GateContents(context.Context, string) (c model.GateContents, ok bool, err error) {
+	f.with(func() { c = kit.ContentsOf(f.offer) })
+	return c, true, nil
 }
 
-// GateChanges are none.
-func (*fakeTruth) GateChanges(_ context.Context, _ string, after int64, _ int) ([]model.GateChange, int64, bool, error) {
+func (*fakeDatabase) GateChanges(_ context.Context, _ string, after int64, _ int) ([]model.GateChange, int64, bool, error) {
 	return nil, after, false, nil
 }
 
-func (*fakeTruth) ForgetGateChanges(context.Context, string, int64) error { return nil }
+func (*fakeDatabase) ForgetGateChanges(context.Context, string, int64) error { return nil }
 
-// fakeLife is the gate of the one sale.
-type fakeLife struct {
-	mu       sync.Mutex
+// fakeGate is the gate of the sale. It counts no units of users.
+type fakeGate struct {
+	lock
 	state    model.GateState
 	err      error
 	installs int
 }
 
-// Units are nobody's.
-func (*fakeLife) Units(_ context.Context, _ string, users []string) ([]int, error) {
+// drift gives the gate so many units more than the stock has.
+func (f *fakeGate) drift(units int64) {
+	f.with(func() {
+		f.state = model.GateState{Exists: true, Open: true, Epoch: max(f.state.Epoch, 1), Left: 10 + units}
+	})
+}
+
+func (f *fakeGate) lose() { f.with(func() { f.state = model.GateState{} }) }
+
+func (*fakeGate) Units(_ context.Context, _ string, users []string) ([]int, error) {
 	return make([]int, len(users)), nil
 }
 
-// Buyers are none.
-func (*fakeLife) Buyers(context.Context, string) (int64, error) { return 0, nil }
+func (*fakeGate) Buyers(context.Context, string) (int64, error) { return 0, nil }
 
-func (f *fakeLife) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Repeat([]model.GateState{f.state}, len(saleIDs)), f.err
+func (f *fakeGate) Peek(_ context.Context, saleIDs ...string) (states []model.GateState, err error) {
+	f.with(func() { states, err = slices.Repeat([]model.GateState{f.state}, len(saleIDs)), f.err })
+	return states, err
 }
 
-func (f *fakeLife) Close(context.Context, string, int64) (bool, error) { return true, nil }
+func (*fakeGate) Close(context.Context, string, int64) (bool, error) { return true, nil }
 
-func (*fakeLife) StreamLengths(context.Context, string) ([]int64, error) { return []int64{0}, nil }
+func (*fakeGate) StreamLengths(context.Context, string) ([]int64, error) { return []int64{0}, nil }
 
-func (f *fakeLife) Install(_ context.Context, epoch int64, _ []int64, c model.GateContents) ([]string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.installs++
-	f.state = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer().Stock.Available}
-	return nil, f.err
+func (f *fakeGate) Install(_ context.Context, epoch int64, _ []int64, c model.GateContents) (_ []string, err error) {
+	f.with(func() {
+		f.installs++
+		f.state = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer().Stock.Available}
+		err = f.err
+	})
+	return nil, err
 }
 
-func (*fakeLife) CatchUp(context.Context, string, int64, int64, []model.GateChange) error { return nil }
-
-func (f *fakeLife) drift(units int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.state = model.GateState{Exists: true, Open: true, Epoch: max(f.state.Epoch, 1), Left: 10 + units}
-}
-
-// replace gives the gate the next epoch.
-func (f *fakeLife) replace(epoch int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.state.Epoch = epoch + 1
-}
-
-func (f *fakeLife) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
-}
-
-func (f *fakeLife) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.installs
-}
+func (*fakeGate) CatchUp(context.Context, string, int64, int64, []model.GateChange) error { return nil }
 
 // auditing is an auditor over fakes.
 type auditing struct {
-	*Auditor
-	truth *fakeTruth
-	life  *fakeLife
-	log   *logbook
+	database *fakeDatabase
+	gate     *fakeGate
+	log      *logbook
 
-	mu       sync.Mutex
-	found    []int64
+	lock
+	found    []int64 // drifts
 	replaced int
 	violated int
 }
 
-// seen is what the auditor has found so far, and what it did about it.
-func (a *auditing) seen() (found []int64, replaced, violated int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.found), a.replaced, a.violated
-}
-
-func (a *auditing) note(fn func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	fn()
-}
-
-func newAuditing(t *testing.T) *auditing {
+// testAuditor runs a test beside an auditor.
+func testAuditor(t *testing.T, prepare func(a *auditing), test func(t *testing.T, a *auditing)) {
 	t.Helper()
-	a := &auditing{truth: newFakeTruth(), life: &fakeLife{}, log: &logbook{}}
-	a.life.drift(0)
-	catalog := service.NewCatalog(a.truth, time.Now)
-	if err := catalog.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	a.Auditor = &Auditor{
-		Audits: &service.Auditor{Store: a.truth, Gate: a.life}, Leases: a.truth, Catalog: catalog, Instance: "here",
-		Replace: func(_ string, epoch int64, _ string) {
-			a.note(func() { a.replaced++ })
-			a.life.replace(epoch)
-		},
-		Found:    func(_ string, units int64) { a.note(func() { a.found = append(a.found, units) }) },
-		Violated: func() { a.note(func() { a.violated++ }) }, Log: slog.New(a.log),
-	}
-	return a
+	synctest.Test(t, func(t *testing.T) {
+		a := &auditing{database: newFakeDatabase(), gate: &fakeGate{}, log: &logbook{}}
+		a.gate.drift(0)
+		catalog := service.NewCatalog(a.database, time.Now)
+		if err := catalog.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		auditor := &Auditor{
+			Audits: &service.Auditor{Store: a.database, Gate: a.gate}, Leases: a.database, Catalog: catalog, Instance: "here",
+			Replace: func(_ string, epoch int64, _ string) {
+				a.with(func() { a.replaced++ })
+				a.gate.with(func() { a.gate.state.Epoch = epoch + 1 })
+			},
+			Found:    func(_ string, units int64) { a.with(func() { a.found = append(a.found, units) }) },
+			Violated: func() { a.with(func() { a.violated++ }) }, Log: slog.New(a.log),
+		}
+		prepare(a)
+		during(t, auditor.Run, func() { test(t, a) })
+	})
 }
 
-// TestAuditorReplacesAGateThatDrifts when the same drift was seen three times in a row, once for three times.
+// A gate is replaced when the same drift was seen three times in a row, and again after three more.
 func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		drifts   []int64 // round by round
 		replaced int
 	}{
 		"none":                        {[]int64{0, 0, 0, 0, 0, 0}, 0},
-		"seen twice":                  {[]int64{3, 3, 0}, 0},
 		"seen three times":            {[]int64{3, 3, 3}, 1},
 		"gone before the third time":  {[]int64{3, 3, 0, 3, 3, 0}, 0},
 		"every other time":            {[]int64{3, 0, 3, 0, 3, 0}, 0},
-		"another one each time":       {[]int64{1, 2, 3, 4, 5, 6}, 0},
+		"another drift each time":     {[]int64{1, 2, 3, 4, 5, 6}, 0},
 		"too few units":               {[]int64{-1, -1, -1}, 1},
-		"another one, then the same":  {[]int64{1, 2, 2, 2}, 1},
-		"it did not help":             {[]int64{3, 3, 3, 3, 3, 3}, 2},
-		"five times is not yet twice": {[]int64{3, 3, 3, 3, 3}, 1},
-	}
-	for name, tc := range tests {
+		"another drift, then one":     {[]int64{1, 2, 2, 2}, 1},
+		"the new gate drifts as well": {[]int64{3, 3, 3, 3, 3, 3}, 2},
+		"five times, not yet twice":   {[]int64{3, 3, 3, 3, 3}, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuditing(t)
-				a.life.drift(tc.drifts[0])
-				during(t, a.Run, func() {
-					for _, units := range tc.drifts[1:] {
-						a.life.drift(units)
-						pass(auditPeriod)
-					}
-				})
-				if a.replaced != tc.replaced || !slices.Equal(a.found, tc.drifts) {
-					t.Errorf("replaced %d times, want %d; found %v of %v", a.replaced, tc.replaced, a.found, tc.drifts)
-				}
-			})
-		})
-	}
-}
-
-// TestAuditorReplacesAGateThatMiscounts: at the sale's turn the auditor sees that the gate doesn't know a buyer, looks
-// again in the rounds that follow, and asks for another gate at the third sighting in a row.
-func TestAuditorReplacesAGateThatMiscounts(t *testing.T) {
-	tests := map[string]struct {
-		rounds, replaced int // wrong for so many rounds after it was seen first
-	}{
-		"once":        {0, 0},
-		"twice":       {1, 0},
-		"three times": {2, 1},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuditing(t)
-				a.truth.change(func(f *fakeTruth) { f.units = map[string]int{"u": 1} })
-				during(t, a.Run, func() {
-					turn := 1
-					for ; !booksDue(saleA, turn); turn++ {
-						pass(auditPeriod)
-					}
-					pass(time.Duration(tc.rounds) * auditPeriod)
-					a.truth.change(func(f *fakeTruth) { f.units = nil })
-					pass(booksEvery * auditPeriod)
-				})
-				if a.replaced != tc.replaced {
-					t.Errorf("replaced %d times, want %d", a.replaced, tc.replaced)
-				}
-			})
-		})
-	}
-}
-
-// TestAuditorNeedsNoLeaseToRepair: whoever has the lease may be dead. Only the books are left to its holder.
-func TestAuditorNeedsNoLeaseToRepair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAuditing(t)
-		a.truth.holder = "there"
-		a.life.drift(3)
-		during(t, a.Run, func() { pass(2 * booksEvery * auditPeriod) })
-		if a.replaced == 0 || a.truth.booksRead != 0 {
-			t.Errorf("replaced %d times, read the books %d times", a.replaced, a.truth.booksRead)
-		}
-		if a.truth.leaseTTL <= auditPeriod {
-			t.Errorf("the lease of %s ends between two rounds", a.truth.leaseTTL)
-		}
-	})
-}
-
-// TestAuditorWithoutItsStores says so once and goes on when they are back.
-func TestAuditorWithoutItsStores(t *testing.T) {
-	faults := map[string]func(a *auditing, err error){
-		"no database": func(a *auditing, err error) { a.truth.change(func(f *fakeTruth) { f.errAway = err }) },
-		"no Redis":    func(a *auditing, err error) { a.life.fail(err) },
-	}
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuditing(t)
-				fault(a, errAway)
-				during(t, a.Run, func() {
-					pass(3 * auditPeriod)
-					if found, _, _ := a.seen(); len(found) != 0 || a.log.count("auditor fails") != 1 {
-						t.Errorf("found %v, logged %q", found, a.log.lines)
-					}
-					fault(a, nil)
+			testAuditor(t, func(a *auditing) { a.gate.drift(tc.drifts[0]) }, func(t *testing.T, a *auditing) {
+				for _, units := range tc.drifts[1:] {
+					a.gate.drift(units)
 					pass(auditPeriod)
-				})
-				if len(a.found) != 1 || a.log.count("auditor works again") != 1 {
-					t.Errorf("found %v, logged %q", a.found, a.log.lines)
 				}
+				same(t, "the drifts found", a.found, tc.drifts)
+				same(t, "how often the gate was replaced", a.replaced, tc.replaced)
 			})
 		})
 	}
 }
 
-// TestAuditorChecksTheBooks of a sale once in booksEvery rounds, and cries out.
-func TestAuditorChecksTheBooks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAuditing(t)
-		during(t, a.Run, func() {
-			pass((booksEvery - 1) * auditPeriod)
-			a.truth.change(func(f *fakeTruth) {
-				if _, _, violated := a.seen(); f.booksRead != 1 || violated != 0 || len(f.logged) != 0 {
-					t.Errorf("books read %d times, violated %d, logged %q", f.booksRead, violated, f.logged)
+// In the round of a sale the auditor sees that the gate does not know a buyer. It looks again in the following rounds,
+// and requests another gate at the third sighting in a row.
+func TestAuditorReplacesAGateThatMiscounts(t *testing.T) {
+	for more, replaced := range map[int]int{0: 0, 1: 0, 2: 1} {
+		t.Run(fmt.Sprintf("wrong for %d rounds more", more), func(t *testing.T) {
+			wrong := func(a *auditing) { a.database.with(func() { a.database.units = map[string]int{"u": 1} }) }
+			testAuditor(t, wrong, func(t *testing.T, a *auditing) {
+				for round := 1; !booksDue(saleA, round); round++ {
+					pass(auditPeriod)
 				}
-				f.offer.Stock.Held, f.offer.Stock.Available = 2, 8
+				pass(time.Duration(more) * auditPeriod)
+				a.database.with(func() { a.database.units = nil })
+				pass(booksEvery * auditPeriod)
+				same(t, "how often the gate was replaced", a.replaced, replaced)
 			})
-			a.life.drift(-2)
-			pass(booksEvery * auditPeriod)
 		})
-		if a.truth.booksRead != 2 || a.violated != 1 || !slices.Contains(a.truth.logged, "auditor violation "+saleA) {
-			t.Errorf("books read %d times, violated %d, logged %q", a.truth.booksRead, a.violated, a.truth.logged)
+	}
+}
+
+// An instance without the lease replaces gates as well, since the instance with the lease may be dead. Only the latter
+// reads the books.
+func TestAuditorNeedsNoLeaseToRepair(t *testing.T) {
+	drifts := func(a *auditing) { a.database.holder = "there"; a.gate.drift(3) }
+	testAuditor(t, drifts, func(t *testing.T, a *auditing) {
+		pass(2 * booksEvery * auditPeriod)
+		if a.replaced == 0 || a.database.booksRead != 0 {
+			t.Errorf("replaced %d times, read the books %d times", a.replaced, a.database.booksRead)
 		}
-		if a.replaced != 0 {
-			t.Errorf("a gate that agrees was replaced %d times", a.replaced)
+		if a.database.leaseTTL <= auditPeriod {
+			t.Errorf("the lease of %s ends between two rounds", a.database.leaseTTL)
 		}
 	})
 }
 
-// TestBooksAreSpread: each sale has one turn in booksEvery rounds, wherever they begin, and no round has most of the work.
+// An auditor without a store logs this once, and goes on when the store is back.
+func TestAuditorWithoutItsStores(t *testing.T) {
+	for name, fail := range map[string]func(a *auditing, err error){
+		"no database": func(a *auditing, err error) { a.database.with(func() { a.database.errAway = err }) },
+		"no Redis":    func(a *auditing, err error) { a.gate.with(func() { a.gate.err = err }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testAuditor(t, func(a *auditing) { fail(a, errAway) }, func(t *testing.T, a *auditing) {
+				pass(3 * auditPeriod)
+				same(t, "the drifts found", len(a.found), 0)
+				same(t, "the lines about the failure", a.log.count("auditor fails"), 1)
+				fail(a, nil)
+				pass(auditPeriod)
+				same(t, "the drifts found afterwards", len(a.found), 1)
+				same(t, "the lines about its end", a.log.count("auditor works again"), 1)
+			})
+		})
+	}
+}
+
+// The auditor checks the books of a sale once in booksEvery rounds, and reports a violation. It does not replace a gate
+// that agrees with the stock.
+func TestAuditorChecksTheBooks(t *testing.T) {
+	testAuditor(t, func(*auditing) {}, func(t *testing.T, a *auditing) {
+		pass((booksEvery - 1) * auditPeriod)
+		same(t, "how often the books were read", a.database.booksRead, 1)
+		same(t, "violations and log at first", a.violated+len(a.database.logged), 0)
+		a.database.with(func() { a.database.offer.Stock.Held, a.database.offer.Stock.Available = 2, 8 })
+		a.gate.drift(-2)
+		pass(booksEvery * auditPeriod)
+		same(t, "how often the books were read in the end", a.database.booksRead, 2)
+		same(t, "the violations", a.violated, 1)
+		if logged := a.database.logged; len(logged) == 0 || !strings.HasPrefix(logged[0], "auditor violation "+saleA+" ") {
+			t.Errorf("in the database's log: %q", logged)
+		}
+		same(t, "how often the gate was replaced", a.replaced, 0)
+	})
+}
+
+// The books of each sale are checked in one of booksEvery rounds, and no round has most of the work.
 func TestBooksAreSpread(t *testing.T) {
 	const sales = 1500
-	turns := map[int]int{}
+	perRound := map[int]int{}
 	for range sales {
-		id, mine := model.NewSaleID(), 0
-		for round := range booksEvery {
+		id := model.NewSaleID()
+		var due []int
+		for round := range 2 * booksEvery {
 			if booksDue(id, round) {
-				mine++
-				turns[round]++
-			}
-			if booksDue(id, round) != booksDue(id, round+booksEvery) {
-				t.Errorf("sale %s has its turn in one of the rounds %d and %d", id, round, round+booksEvery)
+				due = append(due, round)
+				perRound[round]++
 			}
 		}
-		if mine != 1 {
-			t.Errorf("sale %s has %d turns", id, mine)
+		if len(due) != 2 || due[1] != due[0]+booksEvery {
+			t.Errorf("sale %s is checked in the rounds %v", id, due)
 		}
 	}
-	for round, n := range turns {
+	for round, n := range perRound {
 		if n > 2*sales/booksEvery {
 			t.Errorf("round %d checks %d of %d sales", round, n, sales)
 		}
@@ -775,178 +619,134 @@ func TestBooksAreSpread(t *testing.T) {
 
 // controlling is a controller over fakes.
 type controlling struct {
-	*Controller
-	truth     *fakeTruth
-	life      *fakeLife
-	log       *logbook
-	gates     *service.Gates
-	mu        sync.Mutex
+	database *fakeDatabase
+	gate     *fakeGate
+	log      *logbook
+	catalog  *service.Catalog
+	gates    *service.Gates
+	changed  chan struct{}
+
+	lock
 	reports   int
 	errReport error
 }
 
-func newControlling() *controlling {
-	c := &controlling{truth: newFakeTruth(), life: &fakeLife{}, log: &logbook{}}
-	c.life.drift(0)
-	catalog := service.NewCatalog(c.truth, time.Now)
-	c.gates = service.NewGates(c.truth, c.life, catalog, slog.New(slog.DiscardHandler))
-	c.Controller = &Controller{
-		Catalog: catalog, Gates: c.gates, Changed: make(chan struct{}, 1), Log: slog.New(c.log),
-		Report: func(context.Context) error {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.reports++
-			return c.errReport
-		},
-	}
-	return c
-}
-
-// TestControllerRefreshes this instance's memory each period, and at once when another instance announces a change.
-func TestControllerRefreshes(t *testing.T) {
+// testController runs a test beside a controller.
+func testController(t *testing.T, test func(t *testing.T, c *controlling)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := newControlling()
-		changed := make(chan struct{}, 1)
-		c.Changed = changed
-		available := func() int64 {
-			list, _ := c.Catalog.Live()
-			return list[0].Stock.Available
+		c := &controlling{database: newFakeDatabase(), gate: &fakeGate{}, log: &logbook{}, changed: make(chan struct{}, 1)}
+		c.gate.drift(0)
+		c.catalog = service.NewCatalog(c.database, time.Now)
+		c.gates = service.NewGates(c.database, c.gate, c.catalog, slog.New(slog.DiscardHandler))
+		controller := &Controller{
+			Catalog: c.catalog, Gates: c.gates, Changed: c.changed, Log: slog.New(c.log),
+			Report: func(context.Context) (err error) {
+				c.with(func() { c.reports++; err = c.errReport })
+				return err
+			},
 		}
-		during(t, c.Run, func() {
-			if got := available(); got != 10 {
-				t.Errorf("at first %d", got)
-			}
-			c.truth.change(func(f *fakeTruth) { f.offer.Stock.Available = 9 })
-			pass(refreshPeriod - time.Millisecond)
-			if got := available(); got != 10 {
-				t.Errorf("before its time %d", got)
-			}
-			pass(time.Millisecond)
-			if got := available(); got != 9 {
-				t.Errorf("after a period %d", got)
-			}
-			c.truth.change(func(f *fakeTruth) { f.offer.Stock.Available = 8 })
-			changed <- struct{}{}
-			synctest.Wait()
-			if got := available(); got != 8 {
-				t.Errorf("after an announcement %d", got)
-			}
-		})
+		during(t, controller.Run, func() { test(t, c) })
 	})
 }
 
-// TestControllerInstallsGates: what is needed at once, what is missing or to be replaced within a second.
+// wantAvailable compares the units that the catalog shows.
+func (c *controlling) wantAvailable(t *testing.T, when string, want int64) {
+	t.Helper()
+	list, _ := c.catalog.Live()
+	same(t, "the units in the catalog "+when, list[0].Stock.Available, want)
+}
+
+// The controller refreshes the catalog in each period, and at once when another instance announces a change.
+func TestControllerRefreshes(t *testing.T) {
+	testController(t, func(t *testing.T, c *controlling) {
+		sell := func(available int64) { c.database.with(func() { c.database.offer.Stock.Available = available }) }
+		c.wantAvailable(t, "at first", 10)
+		sell(9)
+		pass(refreshPeriod - time.Millisecond)
+		c.wantAvailable(t, "before a period is over", 10)
+		pass(time.Millisecond)
+		c.wantAvailable(t, "after a period", 9)
+		sell(8)
+		c.changed <- struct{}{}
+		synctest.Wait()
+		c.wantAvailable(t, "after an announcement", 8)
+	})
+}
+
+// A gate that is needed is installed at once; a gate that is missing or has to be replaced, within a second.
 func TestControllerInstallsGates(t *testing.T) {
-	tests := map[string]struct {
+	need := func(c *controlling) { c.gates.NeedGate(saleA, "test") }
+	replace := func(c *controlling) { c.gates.ReplaceGate(saleA, 1, "test") }
+	lose := func(c *controlling) { c.gate.lose() }
+	for name, tc := range map[string]struct {
 		ask   func(c *controlling)
 		after time.Duration
 		want  int
 	}{
-		"nothing is wrong":         {func(*controlling) {}, 3 * ensurePeriod, 0},
-		"one is needed and there":  {func(c *controlling) { c.gates.NeedGate(saleA, "test") }, 0, 0},
-		"one is needed and absent": {func(c *controlling) { c.life.lose(); c.gates.NeedGate(saleA, "test") }, 0, 1},
-		"asked for a thousand times": {func(c *controlling) {
-			c.life.lose()
-			for range 1000 {
-				c.gates.NeedGate(saleA, "test")
-			}
-		}, 0, 1},
-		"to be replaced":          {func(c *controlling) { c.gates.ReplaceGate(saleA, 1, "test") }, ensurePeriod, 1},
-		"to be replaced, not yet": {func(c *controlling) { c.gates.ReplaceGate(saleA, 1, "test") }, ensurePeriod - time.Millisecond, 0},
-		"absent and unasked":      {func(c *controlling) { c.life.lose() }, ensurePeriod, 1},
-		"absent, not yet":         {func(c *controlling) { c.life.lose() }, ensurePeriod - time.Millisecond, 0},
-	}
-	for name, tc := range tests {
+		"nothing is wrong":        {func(*controlling) {}, 3 * ensurePeriod, 0},
+		"needed and there":        {need, 0, 0},
+		"needed and absent":       {func(c *controlling) { lose(c); need(c) }, 0, 1},
+		"to be replaced":          {replace, ensurePeriod, 1},
+		"to be replaced, not yet": {replace, ensurePeriod - time.Millisecond, 0},
+		"absent and unasked":      {lose, ensurePeriod, 1},
+		"absent, not yet":         {lose, ensurePeriod - time.Millisecond, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newControlling()
-				during(t, c.Run, func() {
-					tc.ask(c)
-					synctest.Wait()
-					if tc.after > 0 {
-						pass(tc.after)
-					}
-					epochs := 0
-					c.truth.change(func(f *fakeTruth) { epochs = f.epochs })
-					if n := c.life.count(); n != tc.want || epochs != tc.want {
-						t.Errorf("%d installed under %d epochs, want %d", n, epochs, tc.want)
-					}
-				})
+			testController(t, func(t *testing.T, c *controlling) {
+				tc.ask(c)
+				synctest.Wait()
+				if tc.after > 0 {
+					pass(tc.after)
+				}
+				same(t, "the installed gates", c.gate.installs, tc.want)
+				same(t, "the epochs", c.database.epochs, tc.want)
 			})
 		})
 	}
 }
 
-func (f *fakeLife) lose() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.state = model.GateState{}
-}
-
-// TestReplacementAskedTooSoon, right after another one, is no rebuild too many; but it must not be forgotten, since
-// what it was asked for came after that one. One that asks again for what was replaced already does nothing.
+// A request that comes too soon after a rebuild is kept until another rebuild is allowed, since its reason is newer. A
+// request to replace a gate that was replaced already does nothing.
 func TestReplacementAskedTooSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newControlling()
-		during(t, c.Run, func() {
-			c.gates.ReplaceGate(saleA, 1, "first")
-			pass(ensurePeriod)
-			c.gates.ReplaceGate(saleA, 2, "second")
-			pass(ensurePeriod / 2)
-			if n := c.life.count(); n != 1 {
-				t.Errorf("%d gates in half a second", n)
-			}
-			pass(ensurePeriod)
-			if n := c.life.count(); n != 2 {
-				t.Errorf("%d gates for two requests", n)
-			}
-			c.gates.ReplaceGate(saleA, 2, "late")
-			pass(3 * ensurePeriod)
-			if n := c.life.count(); n != 2 {
-				t.Errorf("%d gates after a request for one that is gone", n)
-			}
-		})
+	testController(t, func(t *testing.T, c *controlling) {
+		c.gates.ReplaceGate(saleA, 1, "first")
+		pass(ensurePeriod)
+		c.gates.ReplaceGate(saleA, 2, "second")
+		pass(ensurePeriod / 2)
+		same(t, "the gates within half a second", c.gate.installs, 1)
+		pass(ensurePeriod)
+		same(t, "the gates for two requests", c.gate.installs, 2)
+		c.gates.ReplaceGate(saleA, 2, "late")
+		pass(3 * ensurePeriod)
+		same(t, "the gates after a late request", c.gate.installs, 2)
 	})
 }
 
-// TestControllerReports this instance's figures each second, and logs a trouble once.
+// The controller reports this instance's figures each second. It logs the first of several failures.
 func TestControllerReports(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newControlling()
-		during(t, c.Run, func() {
-			pass(3 * ensurePeriod)
-			c.mu.Lock()
-			if c.reports != 3 {
-				t.Errorf("%d reports in three seconds", c.reports)
-			}
-			c.errReport = errors.New("nobody takes it")
-			c.mu.Unlock()
-			pass(4 * ensurePeriod)
-			if n := c.log.count("gates can't be looked after"); n != 1 {
-				t.Errorf("%d lines about it: %q", n, c.log.lines)
-			}
-		})
+	testController(t, func(t *testing.T, c *controlling) {
+		pass(3 * ensurePeriod)
+		same(t, "the reports in three seconds", c.reports, 3)
+		c.with(func() { c.errReport = errAway })
+		pass(4 * ensurePeriod)
+		same(t, "the lines about the failure", c.log.count("gates can't be looked after"), 1)
 	})
 }
 
-// TestControllerOutlivesItsStores: neither loop ends, and both go on.
+// Both loops of the controller go on when the stores are back.
 func TestControllerOutlivesItsStores(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newControlling()
-		during(t, c.Run, func() {
-			c.truth.change(func(f *fakeTruth) { f.errNow = errAway })
-			c.life.fail(errAway)
-			c.life.lose()
-			pass(3 * ensurePeriod)
-			if c.log.count("refresh of the catalog fails") != 1 || c.log.count("gates can't be looked after") != 1 {
-				t.Errorf("logged %q", c.log.lines)
-			}
-			c.truth.change(func(f *fakeTruth) { f.errNow = nil; f.offer.Stock.Available = 5 })
-			c.life.fail(nil)
-			pass(ensurePeriod)
-			if list, _ := c.Catalog.Live(); list[0].Stock.Available != 5 || c.life.count() != 1 {
-				t.Errorf("the catalog has %d, %d gates installed", list[0].Stock.Available, c.life.count())
-			}
-		})
+	testController(t, func(t *testing.T, c *controlling) {
+		c.database.with(func() { c.database.errNow = errAway })
+		c.gate.with(func() { c.gate.err = errAway })
+		c.gate.lose()
+		pass(3 * ensurePeriod)
+		same(t, "the lines about the catalog", c.log.count("refresh of the catalog fails"), 1)
+		same(t, "the lines about the gates", c.log.count("gates can't be looked after"), 1)
+		c.database.with(func() { c.database.errNow, c.database.offer.Stock.Available = nil, 5 })
+		c.gate.with(func() { c.gate.err = nil })
+		pass(ensurePeriod)
+		c.wantAvailable(t, "afterwards", 5)
+		same(t, "the installed gates", c.gate.installs, 1)
 	})
 }

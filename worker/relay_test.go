@@ -13,131 +13,13 @@ import (
 	"flashsale/model"
 )
 
-// Unsettled is that of the gate.
-func (s *fakeStream) Unsettled(_ context.Context, saleID string, entries []model.Entry) (rest []model.Entry, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil, s.err
-	}
-	for _, e := range entries {
-		for i := range s.taken[saleID] {
-			if s.taken[saleID][i].StreamID == e.StreamID {
-				s.taken[saleID][i].at = time.Now()
-				rest = append(rest, e)
-			}
-		}
-	}
-	return rest, nil
-}
-
-// Own is that of the gate, as if this instance had taken all that is taken.
-func (s *fakeStream) Own(_ context.Context, saleID string, count int) (entries []model.Entry, _ []string, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.taken[saleID][:min(count, len(s.taken[saleID]))] {
-		entries = append(entries, e.Entry)
-	}
-	return entries, nil, s.err
-}
-
-// fakeQueue holds entries as a broker does: until they are acknowledged.
-type fakeQueue struct {
-	mu        sync.Mutex
-	waiting   []model.Entry
-	err       error // of everything
-	hangs     bool
-	loses     bool // what is published
-	deaf      bool // nothing is delivered
-	publishes int
-	consumes  int
-	delays    []time.Duration
-	came      chan struct{}
-}
-
-func newFakeQueue() *fakeQueue { return &fakeQueue{came: make(chan struct{}, 1)} }
-
-func (q *fakeQueue) set(edit func(*fakeQueue)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	edit(q)
-	select {
-	case q.came <- struct{}{}:
-	default:
-	}
-}
-
-func (q *fakeQueue) left() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiting)
-}
-
-func (q *fakeQueue) Publish(ctx context.Context, _ string, entries []model.Entry) (err error) {
-	hangs := false
-	q.set(func(q *fakeQueue) {
-		q.publishes++
-		err, hangs = q.err, q.hangs
-		if err == nil && !hangs && !q.loses {
-			q.waiting = append(q.waiting, entries...)
-		}
-	})
-	if hangs {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return err
-}
-
-func (q *fakeQueue) Consume(ctx context.Context, settle func(context.Context, string, []model.Entry) error) error {
-	q.set(func(q *fakeQueue) { q.consumes++ })
-	for {
-		var batch []model.Entry
-		q.mu.Lock()
-		err := q.err
-		if err == nil && !q.deaf && len(q.waiting) > 0 {
-			first := q.waiting[0].SaleID
-			for _, e := range q.waiting {
-				if e.SaleID == first {
-					batch = append(batch, e)
-				}
-			}
-			q.waiting = slices.DeleteFunc(q.waiting, func(e model.Entry) bool { return e.SaleID == first })
-		}
-		q.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		if len(batch) > 0 {
-			if err := settle(ctx, batch[0].SaleID, batch); err != nil {
-				q.set(func(q *fakeQueue) { q.waiting = append(batch, q.waiting...) })
-				return err
-			}
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-q.came:
-		}
-	}
-}
-
-func (q *fakeQueue) Ping(context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.err
-}
-
-func (*fakeQueue) Close() error { return nil }
-
-// fakeDelayer is a queue that can wake.
+// fakeDelayer is a queue that can wake an instance.
 type fakeDelayer struct{ *fakeQueue }
 
 func (d fakeDelayer) Delay(_ context.Context, wait time.Duration) (err error) {
-	d.set(func(q *fakeQueue) {
-		if err = q.err; err == nil {
-			q.delays = append(q.delays, wait)
+	d.with(func() {
+		if err = d.err; err == nil {
+			d.delays = append(d.delays, wait)
 		}
 	})
 	return err
@@ -145,421 +27,266 @@ func (d fakeDelayer) Delay(_ context.Context, wait time.Duration) (err error) {
 
 func (fakeDelayer) Wakes() <-chan struct{} { return nil }
 
-// relaying is a test of a settler with a queue.
-func relaying(t *testing.T, test func(t *testing.T, s *settling, q *fakeQueue)) {
+// wantSettled fails the test unless exactly so many entries are accepted, nothing is left in the stream or at the
+// broker, and so many entries bypassed the queue.
+func (s *settling) wantSettled(t *testing.T, accepted int, bypassed int64) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue()
-		test(t, newSettlingBy(q, saleA), q)
-	})
+	numbers := make([]int, accepted)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	same(t, "settled", s.stream.settled, verdicts(model.Accepted, numbers...))
+	same(t, "left in the stream", s.stream.left(saleA), 0)
+	same(t, "left at the broker", len(s.queue.waiting), 0)
+	same(t, "the entries that bypassed the queue", s.Bypassed(), bypassed)
 }
 
-// wantSettled: these entries, and no more, are in the ledger once each, and nothing is left anywhere.
-func (s *settling) wantSettled(t *testing.T, q *fakeQueue, entries ...int) {
-	t.Helper()
-	if total := s.wantDone(t, q, entries...); total != len(entries) {
-		t.Errorf("%d entries in the ledger, want %d", total, len(entries))
+// total is how many entries the ledger has been given.
+func (s *settling) total() (n int) {
+	for _, size := range s.ledger.batches[saleA] {
+		n += size
 	}
+	return n
 }
 
-// wantDone fails the test unless each entry is settled, at least once, and nothing is left to do. It returns how many
-// entries the ledger has been given.
-func (s *settling) wantDone(t *testing.T, q *fakeQueue, entries ...int) (total int) {
-	t.Helper()
-	for _, i := range entries {
-		if o, ok := s.stream.outcome(i); !ok || o.Verdict != model.Accepted {
-			t.Errorf("entry %d: %+v, %t", i, o, ok)
-		}
-	}
-	for _, n := range s.ledger.of(saleA) {
-		total += n
-	}
-	if s.stream.left(saleA) != 0 || q.left() != 0 {
-		t.Errorf("%d entries in the stream, %d at the broker", s.stream.left(saleA), q.left())
-	}
-	return total
-}
-
-// wantBypassed: so many entries were settled although the queue had not brought them.
-func (s *settling) wantBypassed(t *testing.T, want int64) {
-	t.Helper()
-	if got := s.Bypassed(); got != want {
-		t.Errorf("%d entries bypassed the queue, want %d", got, want)
-	}
-}
-
-// TestRelay: what is admitted goes to the broker and from there to the ledger.
+// Admitted entries go to the broker, and from the broker to the ledger. A message that is delivered twice is settled
+// once.
 func TestRelay(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		during(t, s.Run, func() {
-			q.set(func(q *fakeQueue) { q.deaf = true })
-			s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "there"))
-			s.Notify(saleA)
-			synctest.Wait()
-			if q.left() != 2 || len(s.ledger.of(saleA)) != 0 {
-				t.Errorf("%d at the broker, in the ledger %v", q.left(), s.ledger.of(saleA))
-			}
-			q.set(func(q *fakeQueue) { q.deaf = false })
-			synctest.Wait()
-			s.wantSettled(t, q, 1, 2)
-			s.wantBypassed(t, 0)
-			if s.wokenHere()["order-1"].Verdict != model.Accepted || s.stream.wokenAt("there")["order-2"].Verdict != model.Accepted {
-				t.Error("a buyer was not woken")
-			}
-		})
+	testRelay(t, func(t *testing.T, s *settling) {
+		s.queue.set(func(q *fakeQueue) { q.deaf = true })
+		here, there := entry(saleA, 0, "here"), entry(saleA, 1, "there")
+		s.admit(here, there)
+		same(t, "at the broker", s.queue.waiting, []model.Entry{here, there})
+		same(t, "in the ledger before the delivery", s.total(), 0)
+		s.queue.set(func(q *fakeQueue) { q.deaf = false })
+		synctest.Wait()
+		s.wantSettled(t, 2, 0)
+		same(t, "woken here", s.woken, verdicts(model.Accepted, 0))
+		same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 1))
+		s.queue.set(func(q *fakeQueue) { q.waiting = []model.Entry{here} })
+		synctest.Wait()
+		s.wantSettled(t, 2, 0)
+		same(t, "in the ledger", s.total(), 2)
 	})
 }
 
-// TestDeliveredTwice: the second time the stream has it no more, and the database isn't asked.
-func TestDeliveredTwice(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		one := entry(saleA, 1, "here")
-		s.stream.add(one)
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			q.set(func(q *fakeQueue) { q.waiting = []model.Entry{one} })
-			synctest.Wait()
-			s.wantSettled(t, q, 1)
-		})
-	})
-}
-
-// TestDeliveriesAreSettledInBatches of the size that a transaction may have.
+// Delivered entries are settled in batches that a transaction may have.
 func TestDeliveriesAreSettledInBatches(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
+	testRelay(t, func(t *testing.T, s *settling) {
 		s.Batch = 4
-		q.deaf = true
-		for i := range 10 {
-			s.stream.add(entry(saleA, i, "here"))
-		}
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			q.set(func(q *fakeQueue) { q.deaf = false })
-			synctest.Wait()
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{4, 4, 2}) {
-				t.Errorf("the batches are of %v", got)
-			}
-		})
+		s.queue.set(func(q *fakeQueue) { q.deaf = true })
+		s.admit(entries(10)...)
+		s.queue.set(func(q *fakeQueue) { q.deaf = false })
+		synctest.Wait()
+		same(t, "the batches", s.ledger.batches[saleA], []int{4, 4, 2})
 	})
 }
 
-// TestLostMessages are settled without the broker when their time is over.
+// Entries whose messages are lost are settled without the broker after claimIdle.
 func TestLostMessages(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		q.loses = true
+	testRelay(t, func(t *testing.T, s *settling) {
 		const n = 2*settleBatch + 10
-		var all []int
-		for i := range n {
-			s.stream.add(entry(saleA, i, "here"))
-			all = append(all, i)
-		}
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			pass(claimIdle - time.Millisecond)
-			if got := s.ledger.of(saleA); len(got) != 0 {
-				t.Errorf("settled before their time: %v", got)
-			}
-			pass(sweepPeriod) // which is enough for all of them
-			s.wantSettled(t, q, all...)
-			s.wantBypassed(t, n)
-		})
+		s.queue.set(func(q *fakeQueue) { q.loses = true })
+		s.admit(entries(n)...)
+		pass(claimIdle - time.Millisecond)
+		same(t, "in the ledger too soon", s.total(), 0)
+		pass(sweepPeriod) // is enough for all of them
+		s.wantSettled(t, n, n)
+		same(t, "in the ledger", s.total(), n)
 	})
 }
 
-// TestBrokerAway: what it doesn't take is settled at once. After some failures it is left alone but for a try now and
-// then. The log tells of the beginning and of the end.
+// While the broker fails, entries are settled at once. After relayTrips failures the broker is asked only once in each
+// relayRest. The log tells when the failure begins and ends.
 func TestBrokerAway(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		q.err = errAway
-		during(t, s.Run, func() {
-			for i := range 10 {
-				s.stream.add(entry(saleA, i, "here"))
-				s.Notify(saleA)
-				synctest.Wait()
-			}
-			s.wantSettled(t, q, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-			if q.publishes != relayTrips {
-				t.Errorf("asked %d times", q.publishes)
-			}
-			if err := s.QueueHealthy(t.Context()); !errors.Is(err, errResting) {
-				t.Errorf("healthy: %v", err)
-			}
-			pass(relayRest + time.Millisecond)
-			s.stream.add(entry(saleA, 10, "here"))
-			s.Notify(saleA)
-			synctest.Wait()
-			if q.publishes != relayTrips+1 {
-				t.Errorf("asked %d times", q.publishes)
-			}
-			q.set(func(q *fakeQueue) { q.err = nil })
-			pass(relayRest + consumePause)
-			s.stream.add(entry(saleA, 11, "here"))
-			s.Notify(saleA)
-			synctest.Wait()
-			s.wantSettled(t, q, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
-			s.wantBypassed(t, 11) // all but the last
-			if q.publishes != relayTrips+2 {
-				t.Errorf("asked %d times", q.publishes)
-			}
-			if err := s.QueueHealthy(t.Context()); err != nil {
-				t.Errorf("healthy: %v", err)
-			}
-			if s.log.count("queue fails") != 1 || s.log.count("queue works again") != 1 {
-				t.Errorf("logged %q", s.log.lines)
-			}
-		})
+	testRelay(t, func(t *testing.T, s *settling) {
+		s.queue.fail(errAway)
+		admitted := 0
+		admit := func() {
+			s.admit(entry(saleA, admitted, "here"))
+			admitted++
+		}
+		for range 10 {
+			admit()
+		}
+		s.wantSettled(t, 10, 10)
+		same(t, "how often the broker is asked", s.queue.publishes, relayTrips)
+		same(t, "why it is not healthy", s.QueueHealthy(t.Context()), errResting)
+		pass(relayRest + time.Millisecond)
+		admit()
+		same(t, "how often the broker is asked after a rest", s.queue.publishes, relayTrips+1)
+		s.queue.fail(nil)
+		pass(relayRest + consumePause)
+		admit()
+		s.wantSettled(t, 12, 11) // the last entry goes through the queue
+		same(t, "in the ledger", s.total(), 12)
+		same(t, "how often the broker is asked in the end", s.queue.publishes, relayTrips+2)
+		same(t, "healthy in the end", s.QueueHealthy(t.Context()), nil)
+		same(t, "the lines about the failure", s.log.count("queue fails"), 1)
+		same(t, "the lines about its end", s.log.count("queue works again"), 1)
 	})
 }
 
-// TestBrokerHangs: it holds a batch up for its time and no longer, the next ones less and less often.
+// A broker that hangs delays a batch by publishTimeout and no longer.
 func TestBrokerHangs(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		q.hangs = true
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			pass(publishTimeout - time.Millisecond)
-			if _, ok := s.stream.outcome(1); ok {
-				t.Error("settled while the broker may still take it")
-			}
-			pass(time.Millisecond)
-			s.wantSettled(t, q, 1)
-			s.wantBypassed(t, 1)
-		})
+	testRelay(t, func(t *testing.T, s *settling) {
+		s.queue.set(func(q *fakeQueue) { q.hangs = true })
+		s.admit(entry(saleA, 0, "here"))
+		pass(publishTimeout - time.Millisecond)
+		same(t, "settled while the broker may still answer", len(s.stream.settled), 0)
+		pass(time.Millisecond)
+		s.wantSettled(t, 1, 1)
 	})
 }
 
-// TestHealthy asks the broker while it is trusted.
+// Without failures of its own calls, QueueHealthy asks the broker.
 func TestHealthy(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		if err := s.QueueHealthy(t.Context()); err != nil {
-			t.Error(err)
-		}
-		q.err = errAway
-		if err := s.QueueHealthy(t.Context()); !errors.Is(err, errAway) {
-			t.Errorf("%v", err)
-		}
-	})
+	q := newFakeQueue()
+	s := newSettling(q)
+	same(t, "healthy", s.QueueHealthy(t.Context()), nil)
+	q.err = errAway
+	same(t, "why it is not healthy", s.QueueHealthy(t.Context()), errAway)
 }
 
-// TestConsumerLost: it is made again after a pause, and nothing is lost meanwhile.
+// A consumer that fails is started again after a pause, and nothing is lost meanwhile.
 func TestConsumerLost(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		during(t, s.Run, func() {
-			q.set(func(q *fakeQueue) { q.err = errAway })
-			q.set(func(*fakeQueue) {}) // for the other consumer
-			synctest.Wait()
-			pass(10 * consumePause)
-			if n := q.consumes; n < settleWriters*9 || n > settleWriters*12 {
-				t.Errorf("tried %d times in ten pauses", n)
-			}
-			q.set(func(q *fakeQueue) { q.err = nil })
-			s.stream.add(entry(saleA, 1, "here"))
-			s.Notify(saleA)
-			pass(consumePause)
-			s.wantSettled(t, q, 1)
-			if s.log.count("queue fails") != 1 || s.log.count("queue works again") != 1 {
-				t.Errorf("logged %q", s.log.lines)
-			}
-		})
+	testRelay(t, func(t *testing.T, s *settling) {
+		s.queue.fail(errAway)
+		synctest.Wait()
+		pass(10 * consumePause)
+		if n := s.queue.consumes; n < settleWriters*9 || n > settleWriters*12 {
+			t.Errorf("tried %d times in ten pauses", n)
+		}
+		s.queue.fail(nil)
+		s.admit(entry(saleA, 0, "here"))
+		pass(consumePause)
+		s.wantSettled(t, 1, 0)
+		same(t, "the lines about the failure", s.log.count("queue fails"), 1)
+		same(t, "the lines about its end", s.log.count("queue works again"), 1)
 	})
 }
 
-// TestRedisAwayAtTheDelivery: nobody can say whether the message still counts, so it stays at the broker.
+// A message whose delivery finds Redis away stays at the broker: the stream must show whether it still counts.
 func TestRedisAwayAtTheDelivery(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		q.deaf = true
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			s.stream.fail(errAway)
-			q.set(func(q *fakeQueue) { q.deaf = false })
-			pass(3 * consumePause)
-			if n := len(s.ledger.of(saleA)); n != 0 || q.left() != 1 {
-				t.Errorf("%d batches in the ledger, %d at the broker", n, q.left())
-			}
-			s.stream.fail(nil)
-			pass(claimIdle + sweepPeriod)
-			s.wantDone(t, q, 1) // the broker brings it again, and a sweep may find it as well
-		})
+	testRelay(t, func(t *testing.T, s *settling) {
+		s.queue.set(func(q *fakeQueue) { q.deaf = true })
+		s.admit(entry(saleA, 0, "here"))
+		s.stream.fail(errAway)
+		s.queue.set(func(q *fakeQueue) { q.deaf = false })
+		pass(3 * consumePause)
+		same(t, "in the ledger", s.total(), 0)
+		same(t, "at the broker", len(s.queue.waiting), 1)
+		s.stream.fail(nil)
+		pass(claimIdle + sweepPeriod)
+		s.wantSettled(t, 1, s.Bypassed()) // the broker delivers it again, and a sweep may find it as well
 	})
 }
 
-// TestBrokenEntryByTheQueue: one entry that the database can't take holds up no other, and isn't delivered for ever: the
-// stream brings it again, and in the end it is refused for good.
+// One entry that the database can't take delays no other and is not delivered for ever: it is claimed from the stream,
+// and refused for good in the end.
 func TestBrokenEntryByTheQueue(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
+	testRelay(t, func(t *testing.T, s *settling) {
 		s.ledger.before = func(_ string, entries []model.Entry) error {
 			if slices.ContainsFunc(entries, func(e model.Entry) bool { return e.ID == "order-2" }) {
 				return fmt.Errorf("wrapped: %w", model.ErrBroken)
 			}
 			return nil
 		}
-		s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleA, 3, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			for _, i := range []int{1, 3} {
-				if o, ok := s.stream.outcome(i); !ok || o.Verdict != model.Accepted {
-					t.Errorf("entry %d: %+v, %t", i, o, ok)
-				}
-			}
-			if q.left() != 0 || s.stream.left(saleA) != 1 {
-				t.Errorf("%d at the broker, %d in the stream", q.left(), s.stream.left(saleA))
-			}
-			pass(maxDeliveries * (claimIdle + sweepPeriod))
-			if reason, refused := s.ledger.refusal("order-2"); !refused || reason != model.ReasonFailed || s.stream.left(saleA) != 0 {
-				t.Errorf("refused %t as %q, %d are left", refused, reason, s.stream.left(saleA))
-			}
-			s.wantBypassed(t, 1)
-		})
+		s.admit(entries(3)...)
+		same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 0, 1))
+		same(t, "at the broker", len(s.queue.waiting), 0)
+		same(t, "left in the stream", s.stream.left(saleA), 1)
+		pass(maxDeliveries * (claimIdle + sweepPeriod))
+		same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
+		same(t, "left in the stream after the refusal", s.stream.left(saleA), 0)
+		same(t, "the entries that bypassed the queue", s.Bypassed(), 1)
 	})
 }
 
-// TestBadEntriesDontReachTheBroker: they are logged as without one.
-func TestBadEntriesDontReachTheBroker(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
-		s.stream.bad[saleA] = []string{"1-1 nonsense"}
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			s.wantSettled(t, q, 1)
-			if want := []string{"engine delete_entry " + saleA + " 1-1 nonsense"}; !slices.Equal(s.ledger.logged, want) {
-				t.Errorf("logged %q", s.ledger.logged)
-			}
-		})
-	})
-}
-
-// TestDrainByTheQueue: the consumers end and finish what they have; the rest is settled without the broker, also what
-// comes now.
+// A drain waits until the consumers have finished their batches. All other entries are settled without the broker, also
+// those that come later.
 func TestDrainByTheQueue(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
+	testRelay(t, func(t *testing.T, s *settling) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		once := sync.OnceFunc(func() { close(inside); <-release })
 		s.ledger.before = func(string, []model.Entry) error { once(); return nil }
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			<-inside // a consumer's batch is under way
-			q.set(func(q *fakeQueue) { q.deaf = true })
-			s.stream.add(entry(saleA, 2, "here"))
-			s.Notify(saleA)
-			synctest.Wait() // at the broker
-			drained := make(chan error)
-			go func() { drained <- s.Drain(t.Context()) }()
-			synctest.Wait()
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{1}) {
-				t.Errorf("it did not wait for the consumer: %v", got)
-			}
-			close(release)
-			if err := <-drained; err != nil {
-				t.Fatal(err)
-			}
-			s.stream.add(entry(saleA, 3, "here"))
-			s.Notify(saleA)
-			synctest.Wait()
-			for i := 1; i <= 3; i++ {
-				if _, ok := s.stream.outcome(i); !ok {
-					t.Errorf("entry %d is not settled", i)
-				}
-			}
-			if q.publishes != 2 {
-				t.Errorf("published %d times", q.publishes)
-			}
-			s.wantBypassed(t, 2) // what the stop took from the deaf consumer, and what came after it
-		})
+		s.admit(entry(saleA, 0, "here"))
+		<-inside // the batch of a consumer is under way
+		s.queue.set(func(q *fakeQueue) { q.deaf = true })
+		s.admit(entry(saleA, 1, "here")) // stays at the broker
+		drained := make(chan error, 1)
+		go func() { drained <- s.Drain(t.Context()) }()
+		synctest.Wait()
+		same(t, "the batches before the consumer ends", s.ledger.batches[saleA], []int{1})
+		close(release)
+		same(t, "drained", <-drained, nil)
+		s.admit(entry(saleA, 2, "here"))
+		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 0, 1, 2))
+		same(t, "the published batches", s.queue.publishes, 2)
+		same(t, "the entries that bypassed the queue", s.Bypassed(), 2)
 	})
 }
 
-// TestDrainByTheQueueIsBounded: a consumer whose database is away is not waited for longer than there is time.
+// A drain waits for a consumer that can't finish no longer than its context lasts.
 func TestDrainByTheQueueIsBounded(t *testing.T) {
-	relaying(t, func(t *testing.T, s *settling, q *fakeQueue) {
+	testRelay(t, func(t *testing.T, s *settling) {
 		release := make(chan struct{})
+		defer close(release)
 		s.ledger.before = func(string, []model.Entry) error { <-release; return nil }
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() {
-			defer close(release)
-			s.Notify(saleA)
-			synctest.Wait()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if err := s.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("it ended with %v", err)
-			}
-		})
+		s.admit(entry(saleA, 0, "here"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", err)
+		}
 	})
 }
 
-// TestWakeLater: a batch with new orders has the expirer woken when they end.
+// testDelays runs a test beside a settler whose queue can wake an instance.
+func testDelays(t *testing.T, outcome func(e model.Entry) model.Outcome, test func(s *settling)) (delays []time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue()
+		s := newSettling(fakeDelayer{q})
+		s.ledger.outcome = outcome
+		during(t, s.Run, func() { test(s) })
+		delays = q.delays
+	})
+	return delays
+}
+
+// A batch with new orders has the expirer woken when their time to pay and the grace are over.
 func TestWakeLater(t *testing.T) {
 	made := time.UnixMilli(1_700_000_000_000)
 	order := &model.Order{CreatedAt: made, ExpiresAt: made.Add(30 * time.Minute)}
 	accepted := model.Outcome{Verdict: model.Accepted, Order: order}
 	known := model.Outcome{Verdict: model.Accepted, Order: order, Repeated: true}
 	refused := model.Outcome{Verdict: model.LimitReached}
+	once := []time.Duration{31 * time.Minute}
 	for name, tc := range map[string]struct {
 		outcomes [2]model.Outcome
 		want     []time.Duration
 	}{
-		"two orders":           {[2]model.Outcome{accepted, accepted}, []time.Duration{31 * time.Minute}},
-		"one order":            {[2]model.Outcome{refused, accepted}, []time.Duration{31 * time.Minute}},
-		"none that is new":     {[2]model.Outcome{known, refused}, nil},
-		"the second one alone": {[2]model.Outcome{known, accepted}, []time.Duration{31 * time.Minute}},
+		"two orders":                   {[2]model.Outcome{accepted, accepted}, once},
+		"a refusal, then an order":     {[2]model.Outcome{refused, accepted}, once},
+		"no new order":                 {[2]model.Outcome{known, refused}, nil},
+		"a known order, then an order": {[2]model.Outcome{known, accepted}, once},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newFakeQueue()
-				s := newSettlingBy(fakeDelayer{q}, saleA)
-				s.ledger.outcome = func(e model.Entry) model.Outcome { return tc.outcomes[int(e.StreamID[0]-'0')] }
-				s.stream.add(entry(saleA, 0, "here"), entry(saleA, 1, "here"))
-				during(t, s.Run, func() { s.Notify(saleA); synctest.Wait() })
-				if !slices.Equal(q.delays, tc.want) {
-					t.Errorf("woken after %v, want %v", q.delays, tc.want)
-				}
-			})
+			outcome := func(e model.Entry) model.Outcome { return tc.outcomes[int(e.StreamID[0]-'0')] }
+			same(t, "delays", testDelays(t, outcome, func(s *settling) { s.admit(entries(2)...) }), tc.want)
 		})
 	}
 }
 
-// TestWakesAreFew: each is a message that the broker keeps for a long time.
+// Wake-ups are at least wakeEvery apart: the broker keeps each message for as long as buyers have to pay.
 func TestWakesAreFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue()
-		s := newSettlingBy(fakeDelayer{q}, saleA)
-		s.ledger.outcome = func(model.Entry) model.Outcome {
-			return model.Outcome{Verdict: model.Accepted, Order: &model.Order{}}
-		}
-		during(t, s.Run, func() {
-			for i := range 100 {
-				s.stream.add(entry(saleA, i, "here"))
-				s.Notify(saleA)
-				pass(10 * time.Millisecond)
-			}
-		})
-		if n := len(q.delays); n != 10 {
-			t.Errorf("asked to be woken %d times in a second", n)
+	accept := func(model.Entry) model.Outcome { return model.Outcome{Verdict: model.Accepted, Order: &model.Order{}} }
+	delays := testDelays(t, accept, func(s *settling) {
+		for _, e := range entries(100) {
+			s.admit(e)
+			pass(10 * time.Millisecond)
 		}
 	})
-}
-
-// TestExpirerIsWoken between its periods.
-func TestExpirerIsWoken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, wake := newExpiring(&fakeExpiry{due: map[string]int{}}, ""), make(chan struct{})
-		e.Wake = wake
-		during(t, e.Run, func() {
-			pass(expirePeriod / 2)
-			e.store.due[saleA] = 1
-			wake <- struct{}{}
-			synctest.Wait()
-			if e.of(saleA) != 1 {
-				t.Error("it was not woken")
-			}
-		})
-	})
+	same(t, "wake-ups in a second", len(delays), 10)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,510 +14,307 @@ import (
 	"flashsale/model"
 )
 
-const (
-	saleA = "SALEAAAAAAAAAAAA"
-	saleB = "SALEBBBBBBBBBBBB"
-	saleC = "SALECCCCCCCCCCCC"
-)
-
-var errAway = errors.New("the store is away")
-
-// settling is a settler over fakes.
-type settling struct {
-	*Settler
-	stream *fakeStream
-	ledger *fakeLedger
-	log    *logbook
-
-	mu    sync.Mutex
-	woken map[string]model.Outcome
-}
-
-func (s *settling) note(fn func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fn()
-}
-
-// wokenHere are the buyers of this instance who were woken, by order.
-func (s *settling) wokenHere() map[string]model.Outcome {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.woken)
-}
-
-func newSettling(live ...string) *settling { return newSettlingBy(nil, live...) }
-
-// newSettlingBy is newSettling with a queue.
-func newSettlingBy(queue Queue, live ...string) *settling {
-	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &logbook{}, woken: map[string]model.Outcome{}}
-	s.Settler = NewSettler(SettlerNeeds{
-		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, LiveIDs: func() []string { return live }, Instance: "here",
-		Queue: queue, Outbox: s.stream, Grace: time.Minute,
-		Wake:    func(outcomes map[string]model.Outcome) { s.note(func() { maps.Copy(s.woken, outcomes) }) },
-		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),
-	})
-	return s
-}
-
-// TestNaturalBatches: what gathers while every writer is in a transaction is the next batch.
+// The entries that arrive while every writer is in a transaction are the next batch.
 func TestNaturalBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, release := newSettling(), make(chan struct{})
+	testSettler(t, func(t *testing.T, s *settling) {
+		release := make(chan struct{})
 		s.ledger.before = func(string, []model.Entry) error { <-release; return nil }
-		during(t, s.Run, func() {
-			for i := range 6 {
-				s.stream.add(entry(saleA, i, "here"))
-				s.Notify(saleA)
-				synctest.Wait()
-			}
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{1, 1}) {
-				t.Errorf("the first batches are of %v", got)
-			}
-			close(release)
-			synctest.Wait()
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{1, 1, 4}) {
-				t.Errorf("the batches are of %v", got)
-			}
-			for i := range 6 {
-				if o, ok := s.stream.outcome(i); !ok || o.Verdict != model.Accepted || s.wokenHere()[fmt.Sprint("order-", i)].Verdict != model.Accepted {
-					t.Errorf("entry %d: %+v, %t, %+v", i, o, ok, s.wokenHere())
-				}
-			}
-		})
+		for _, e := range entries(6) {
+			s.admit(e)
+		}
+		same(t, "the first batches", s.ledger.batches[saleA], []int{1, 1})
+		close(release)
+		synctest.Wait()
+		same(t, "all batches", s.ledger.batches[saleA], []int{1, 1, 4})
+		want := verdicts(model.Accepted, 0, 1, 2, 3, 4, 5)
+		same(t, "settled", s.stream.settled, want)
+		same(t, "woken", s.woken, want)
 	})
 }
 
 func TestBatchesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling()
-		for i := range 2*settleBatch + 10 {
-			s.stream.add(entry(saleA, i, "here"))
-		}
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			// Two writers are at it, and the last batch may be done before the one that was read before it.
-			if got := slices.Sorted(slices.Values(s.ledger.of(saleA))); !slices.Equal(got, []int{10, settleBatch, settleBatch}) {
-				t.Errorf("the batches are of %v", got)
-			}
-		})
+	testSettler(t, func(t *testing.T, s *settling) {
+		s.admit(entries(2*settleBatch + 10)...)
+		// There are two writers, and the last batch may end before the batch that was read before it.
+		sizes := slices.Sorted(slices.Values(s.ledger.batches[saleA]))
+		same(t, "the batches", sizes, []int{10, settleBatch, settleBatch})
 	})
 }
 
-// TestWriters: as many transactions run at once as there are writers, no more, whether of one sale or of many.
+// As many transactions run at once as there are writers, and no more, whether of one sale or of many.
 func TestWriters(t *testing.T) {
 	for _, sales := range [][]string{{saleA}, {saleA, saleB, saleC}} {
 		t.Run(fmt.Sprint("sales: ", len(sales)), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSettling(sales...)
+			testSettler(t, func(t *testing.T, s *settling) {
 				s.ledger.before = func(string, []model.Entry) error { time.Sleep(10 * time.Millisecond); return nil } // of the bubble's clock
-				during(t, s.Run, func() {
-					for i := range 300 {
-						sale := sales[i%len(sales)]
-						s.stream.add(entry(sale, i, "here"))
-						s.Notify(sale)
-						time.Sleep(time.Millisecond)
-					}
-					pass(sweepPeriod)
-					for _, sale := range sales {
-						if n := s.stream.left(sale); n != 0 {
-							t.Errorf("%d entries are left", n)
-						}
-					}
-				})
-				if s.ledger.most != settleWriters {
-					t.Errorf("at most %d at once, want %d", s.ledger.most, settleWriters)
+				for i := range 300 {
+					s.admit(entry(sales[i%len(sales)], i, "here"))
+					pass(time.Millisecond)
 				}
+				pass(sweepPeriod)
+				same(t, "the most transactions at once", s.ledger.most[anySale], settleWriters)
+				same(t, "the settled entries", len(s.stream.settled), 300)
 			})
 		})
 	}
 }
 
-// TestHotSalesLeaveRoom: as many sales as there are writers never rest. The buyers of another one must not wait
-// until they do.
+// As many sales as there are writers always have new entries. The buyers of another sale must not wait until they end.
 func TestHotSalesLeaveRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA, saleB, saleC)
-		next := 1000
+	testSettler(t, func(t *testing.T, s *settling) {
+		var next atomic.Int64
 		s.ledger.before = func(sale string, _ []model.Entry) error {
 			time.Sleep(10 * time.Millisecond) // of the bubble's clock
 			if sale != saleC {
-				s.note(func() {
-					next++
-					s.stream.add(entry(sale, next, "here"))
-				})
+				s.stream.add(entry(sale, 1000+int(next.Add(1)), "here"))
 			}
 			return nil
 		}
-		s.stream.add(entry(saleA, 1, "here"), entry(saleB, 2, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			s.Notify(saleB)
-			pass(100 * time.Millisecond)
-			s.stream.add(entry(saleC, 3, "here"))
-			s.Notify(saleC)
-			pass(2 * sweepPeriod)
-			if _, ok := s.stream.outcome(3); !ok {
-				t.Error("the sale that is not hot is not settled")
-			}
-		})
+		s.admit(entry(saleA, 1, "here"), entry(saleB, 2, "here"))
+		pass(100 * time.Millisecond)
+		s.admit(entry(saleC, 3, "here"))
+		pass(2 * sweepPeriod)
+		same(t, "the verdict of the other sale's buyer", s.stream.settled["order-3"], model.Accepted)
 	})
 }
 
-// TestHole49_LockedSaleLeavesRoom: a sale whose transactions wait for a lock, or fail, has no more batches under way
-// than there are writers, and other sales are settled as before.
+// A sale whose transactions wait for a lock, or fail, has no more batches under way than there are writers, and other
+// sales are settled as before.
 func TestHole49_LockedSaleLeavesRoom(t *testing.T) {
 	for name, locked := range map[string]func() error{
 		"its transactions wait for a lock": func() error { time.Sleep(settleTimeout); return errAway }, // of the bubble's clock
 		"its transactions fail at once":    func() error { return errAway },
 	} {
-		for _, queued := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", with a queue: ", queued), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var queue Queue
-					if queued {
-						queue = newFakeQueue()
-					}
-					s, free := newSettlingBy(queue, saleA, saleB), &atomic.Bool{}
-					s.ledger.before = func(sale string, _ []model.Entry) (err error) {
-						if sale == saleA && !free.Load() {
-							err = locked()
-						}
-						return err
-					}
-					during(t, s.Run, func() {
-						for i := range 10 { // what the first two batches cost is over after the first round
-							s.stream.add(entry(saleA, 2*i, "here"), entry(saleB, 2*i+1, "here"))
-							s.Notify(saleA)
-							s.Notify(saleB)
-							pass(consumerPatience)
-							if _, ok := s.stream.outcome(2*i + 1); !ok {
-								t.Errorf("the order %d of the other sale waits", i)
-							}
-						}
-						free.Store(true)
-						pass(settleTimeout + retryMost + claimIdle + sweepPeriod)
-						if n := s.stream.left(saleA); n != 0 {
-							t.Errorf("%d entries of the sale wait although it is free", n)
-						}
-					})
-					if s.ledger.mostOf[saleA] > settleWriters {
-						t.Errorf("%d batches of the locked sale at once", s.ledger.mostOf[saleA])
-					}
-				})
-			})
+		test := func(t *testing.T, s *settling) {
+			var free atomic.Bool
+			s.ledger.before = func(sale string, _ []model.Entry) (err error) {
+				if sale == saleA && !free.Load() {
+					err = locked()
+				}
+				return err
+			}
+			for i := range 10 { // after the first round, the first two batches are known to be late
+				s.admit(entry(saleA, 2*i, "here"), entry(saleB, 2*i+1, "here"))
+				pass(consumerPatience)
+				same(t, "the orders of the other sale", len(s.stream.settled), i+1)
+			}
+			free.Store(true)
+			pass(settleTimeout + retryMost + claimIdle + sweepPeriod)
+			same(t, "the entries left when the sale is free", s.stream.left(saleA), 0)
+			if n := s.ledger.most[saleA]; n > settleWriters {
+				t.Errorf("%d batches of the locked sale at once", n)
+			}
 		}
+		t.Run(name, func(t *testing.T) { testSettler(t, test) })
+		t.Run(name+", with a queue", func(t *testing.T) { testRelay(t, test) })
 	}
 }
 
-// TestRetryAsksTheStream: what was settled elsewhere, or lost, between two tries is not tried again.
+// Entries that another instance has settled between two tries, or that were lost, are not tried again.
 func TestRetryAsksTheStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
+	testSettler(t, func(t *testing.T, s *settling) {
 		s.ledger.fail(errAway)
-		s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			if err := s.stream.Settled(t.Context(), saleA, []model.Entry{entry(saleA, 1, "here")}, make([]model.Outcome, 1)); err != nil {
-				t.Fatal(err)
-			}
-			s.ledger.fail(nil)
-			pass(retryPause)
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{2, 1}) || s.stream.left(saleA) != 0 {
-				t.Errorf("the batches are of %v", got)
-			}
-		})
-	})
-}
-
-// TestSweepFindsWhatNobodyToldOf, as entries that another instance admitted and left.
-func TestSweepFindsWhatNobodyToldOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA, saleB)
-		during(t, s.Run, func() {
-			s.stream.add(entry(saleA, 1, "there"))
-			synctest.Wait()
-			if s.stream.left(saleA) != 1 {
-				t.Fatal("settled before anybody could know")
-			}
-			pass(sweepPeriod)
-			if s.stream.left(saleA) != 0 {
-				t.Error("not found by the sweep")
-			}
-			if got := s.ledger.of(saleB); len(got) != 0 {
-				t.Errorf("an empty stream was settled: %v", got)
-			}
-		})
-	})
-}
-
-// TestDeadConsumersEntriesAreClaimed when they have been left long enough, not before.
-func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
-		s.stream.add(entry(saleA, 1, "there"))
-		if _, _, err := s.stream.Read(t.Context(), saleA, 10); err != nil { // by one that dies now
+		two := entries(2)
+		s.admit(two...)
+		if err := s.stream.Settled(t.Context(), saleA, two[:1], make([]model.Outcome, 1)); err != nil {
 			t.Fatal(err)
 		}
-		during(t, s.Run, func() {
-			pass(claimIdle - time.Millisecond)
-			if s.stream.left(saleA) != 1 {
-				t.Error("taken from a consumer that may live")
-			}
-			pass(sweepPeriod)
-			if o, ok := s.stream.outcome(1); !ok || o.Verdict != model.Accepted {
-				t.Errorf("%+v, %t", o, ok)
-			}
-		})
+		s.ledger.fail(nil)
+		pass(retryPause)
+		same(t, "the batches", s.ledger.batches[saleA], []int{2, 1})
+		same(t, "the entries left", s.stream.left(saleA), 0)
 	})
 }
 
-// TestDatabaseAway: the batch is tried until the database answers; nothing is acknowledged before, no buyer
-// hears anything, and one line is logged.
+// The sweep finds entries that nobody has notified this instance of, such as those of an instance that has died.
+func TestSweep(t *testing.T) {
+	testSettler(t, func(t *testing.T, s *settling) {
+		s.stream.add(entry(saleA, 1, "there"))
+		synctest.Wait()
+		same(t, "the entries left without a notice", s.stream.left(saleA), 1)
+		pass(sweepPeriod)
+		same(t, "the batches of all sales", s.ledger.batches, map[string][]int{saleA: {1}})
+	})
+}
+
+// The entries of a dead consumer are claimed after claimIdle, and not before.
+func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
+	testSettler(t, func(t *testing.T, s *settling) {
+		s.stream.add(entry(saleA, 1, "there"))
+		if _, _, err := s.stream.Read(t.Context(), saleA, 10); err != nil { // by a consumer that then dies
+			t.Fatal(err)
+		}
+		pass(claimIdle - time.Millisecond)
+		same(t, "settled while the consumer may live", s.stream.settled, verdicts(""))
+		pass(sweepPeriod)
+		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
+	})
+}
+
+// A batch is tried until the database answers. Before that nothing is acknowledged and no buyer is woken. One line is
+// logged.
 func TestDatabaseAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
+	testSettler(t, func(t *testing.T, s *settling) {
 		s.ledger.fail(errAway)
-		s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "there"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			pass(10 * retryMost)
-			if n := len(s.ledger.of(saleA)); n < 10 || n > 24 {
-				t.Errorf("tried %d times in ten of the longest pauses", n)
-			}
-			if _, ok := s.stream.outcome(1); ok || len(s.wokenHere())+len(s.stream.wokenAt("there")) != 0 {
-				t.Errorf("acknowledged %t, woken %v %v", ok, s.wokenHere(), s.stream.wokenAt("there"))
-			}
-			s.ledger.fail(nil)
-			pass(retryMost)
-			for i := 1; i <= 2; i++ {
-				if _, ok := s.stream.outcome(i); !ok {
-					t.Errorf("entry %d is not settled", i)
-				}
-			}
-			if n := s.log.count("trying again"); n != 1 {
-				t.Errorf("%d lines about it: %v", n, s.log.lines)
-			}
-		})
+		s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "there"))
+		pass(10 * retryMost)
+		if n := len(s.ledger.batches[saleA]); n < 10 || n > 24 {
+			t.Errorf("tried %d times in ten of the longest pauses", n)
+		}
+		same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken)+len(s.stream.woken), 0)
+		s.ledger.fail(nil)
+		pass(retryMost)
+		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1, 2))
+		same(t, "the lines about it", s.log.count("trying again"), 1)
 	})
 }
 
-// TestStopWhileTheDatabaseIsAway: the settler gives up, and leaves the entries to whoever comes next.
+// A settler that is stopped while the database is away leaves the entries in the stream.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
+		s := newSettling(nil)
 		s.ledger.fail(errAway)
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() { s.Notify(saleA); synctest.Wait() })
-		if _, ok := s.stream.outcome(1); ok || s.stream.left(saleA) != 1 || len(s.wokenHere()) != 0 {
-			t.Error("an entry that is not in the database was acknowledged")
-		}
+		during(t, s.Run, func() { s.admit(entry(saleA, 1, "here")) })
+		same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
+		same(t, "the entries left", s.stream.left(saleA), 1)
 	})
 }
 
-// TestStopFinishesTheBatch that is under way: it may have committed already.
+// A stop waits for the batch under way, which may be committed already, and begins no other batch.
 func TestStopFinishesTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, release := newSettling(saleA), make(chan struct{})
+		s, release := newSettling(nil), make(chan struct{})
 		s.ledger.before = func(string, []model.Entry) error { <-release; return nil }
-		s.stream.add(entry(saleA, 1, "here"))
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); s.Run(ctx) }()
-		s.Notify(saleA)
-		synctest.Wait()
+		var ended atomic.Bool
+		go func() { s.Run(ctx); ended.Store(true) }()
+		s.admit(entry(saleA, 1, "here"))
 		s.stream.add(entry(saleA, 2, "here"))
 		cancel()
 		synctest.Wait()
-		select {
-		case <-done:
-			t.Fatal("it stopped in the middle of a batch")
-		default:
-		}
+		same(t, "stopped within the batch", ended.Load(), false)
 		close(release)
-		<-done
-		if _, ok := s.stream.outcome(1); !ok {
-			t.Error("the batch under way was not acknowledged")
-		}
-		if got := s.ledger.of(saleA); !slices.Equal(got, []int{1}) {
-			t.Errorf("after the stop it went on: %v", got)
-		}
+		synctest.Wait()
+		same(t, "stopped after the batch", ended.Load(), true)
+		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
+		same(t, "the batches", s.ledger.batches[saleA], []int{1})
 	})
 }
 
-// TestBrokenEntry: one entry that the database can't take holds up no other. It is delivered again, and refused
-// for good when that has happened often enough.
+// One entry that the database can't take delays no other. It is delivered again, and at its last delivery it is refused
+// for good.
 func TestBrokenEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
-		deliveries := map[int64]bool{}
+	testSettler(t, func(t *testing.T, s *settling) {
+		var deliveries []int64
 		s.ledger.before = func(_ string, entries []model.Entry) error {
-			for _, e := range entries {
-				if e.ID == "order-2" {
-					deliveries[e.Deliveries] = true
-					return fmt.Errorf("wrapped: %w", model.ErrBroken)
-				}
+			at := slices.IndexFunc(entries, func(e model.Entry) bool { return e.ID == "order-2" })
+			if at < 0 {
+				return nil
 			}
-			return nil
+			deliveries = append(deliveries, entries[at].Deliveries)
+			return fmt.Errorf("wrapped: %w", model.ErrBroken)
 		}
-		s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleA, 3, "there"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			synctest.Wait()
-			for _, i := range []int{1, 3} {
-				if o, ok := s.stream.outcome(i); !ok || o.Verdict != model.Accepted {
-					t.Errorf("entry %d: %+v, %t", i, o, ok)
-				}
-			}
-			if got := s.ledger.of(saleA); !slices.Equal(got, []int{3, 1, 1, 1}) {
-				t.Errorf("the batches are of %v", got)
-			}
-			if _, ok := s.stream.outcome(2); ok || s.stream.left(saleA) != 1 {
-				t.Error("the broken entry is gone after its first delivery")
-			}
-			if _, woken := s.wokenHere()["order-2"]; woken || s.stream.wokenAt("there")["order-3"].Verdict != model.Accepted {
-				t.Errorf("woken here %v, there %v", s.wokenHere(), s.stream.wokenAt("there"))
-			}
-			for range maxDeliveries - 2 {
-				pass(claimIdle)
-			}
-			if _, refused := s.ledger.refusal("order-2"); refused {
-				t.Errorf("refused after %d deliveries", len(deliveries))
-			}
+		s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleA, 3, "there"))
+		same(t, "the batches", s.ledger.batches[saleA], []int{3, 1, 1, 1})
+		same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 1, 3))
+		same(t, "woken here", s.woken, verdicts(model.Accepted, 1))
+		same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 3))
+		for range maxDeliveries - 2 {
 			pass(claimIdle)
-			reason, refused := s.ledger.refusal("order-2")
-			if o, ok := s.stream.outcome(2); !ok || o.Verdict != model.ReasonFailed || !refused || reason != model.ReasonFailed {
-				t.Errorf("the broken entry: %+v, %t; refused as %q", o, ok, reason)
-			}
-			if s.wokenHere()["order-2"].Verdict != model.ReasonFailed || len(deliveries) != maxDeliveries {
-				t.Errorf("woken %v after %d deliveries", s.wokenHere(), len(deliveries))
-			}
-			if s.stream.left(saleA) != 0 {
-				t.Error("it is in the stream still")
-			}
-		})
+		}
+		same(t, "refused before the last delivery", s.ledger.refused, verdicts(""))
+		same(t, "the entries left before the last delivery", s.stream.left(saleA), 1)
+		pass(claimIdle)
+		same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
+		same(t, "the broken entry in the stream", s.stream.settled["order-2"], model.ReasonFailed)
+		same(t, "what the buyer is told", s.woken["order-2"], model.ReasonFailed)
+		same(t, "the deliveries", slices.Compact(deliveries), []int64{1, 2, 3, 4, maxDeliveries})
+		same(t, "the entries left after the refusal", s.stream.left(saleA), 0)
+		same(t, "the lines about it", s.log.count("can't be settled"), 1)
 	})
 }
 
-// TestBrokenEntryThatCantBeRefused stays where it is: a buyer must not be told what the database doesn't know.
+// A broken entry whose refusal fails stays in the stream: a buyer must not be told what the database does not have.
 func TestBrokenEntryThatCantBeRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
-		s.ledger.fail(model.ErrBroken)
-		s.ledger.failRefuse(errAway)
+	testSettler(t, func(t *testing.T, s *settling) {
+		s.ledger.with(func() { s.ledger.err, s.ledger.errRefuse = model.ErrBroken, errAway })
 		e := entry(saleA, 1, "here")
 		e.Deliveries = maxDeliveries
-		s.stream.add(e)
-		during(t, s.Run, func() {
+		s.admit(e)
+		same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
+		s.ledger.with(func() { s.ledger.errRefuse = nil })
+		pass(claimIdle + sweepPeriod)
+		same(t, "settled", s.stream.settled, verdicts(model.ReasonFailed, 1))
+	})
+}
+
+// Entries that nobody can read are logged, and written to the database's log, with or without readable entries. They
+// are not sent to a queue.
+func TestBadEntriesAreLogged(t *testing.T) {
+	for _, good := range []int{0, 2} {
+		test := func(t *testing.T, s *settling) {
+			s.stream.with(func() { s.stream.bad[saleA] = []string{"1-1 nonsense", "1-2 more of it"} })
+			s.stream.add(entries(good)...)
 			s.Notify(saleA)
 			synctest.Wait()
-			if _, ok := s.stream.outcome(1); ok || len(s.wokenHere()) != 0 {
-				t.Errorf("acknowledged %t, woken %v", ok, s.wokenHere())
-			}
-			s.ledger.failRefuse(nil)
-			pass(claimIdle + sweepPeriod)
-			if o, ok := s.stream.outcome(1); !ok || o.Verdict != model.ReasonFailed {
-				t.Errorf("%+v, %t", o, ok)
-			}
-		})
-	})
-}
-
-// TestBadEntriesAreLogged, in the log and in the database, whether or not good ones came along.
-func TestBadEntriesAreLogged(t *testing.T) {
-	for name, good := range map[string]int{"alone": 0, "among others": 2} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSettling(saleA)
-				s.stream.bad[saleA] = []string{"1-1 nonsense", "1-2 more of it"}
-				for i := range good {
-					s.stream.add(entry(saleA, i, "here"))
-				}
-				during(t, s.Run, func() {
-					s.Notify(saleA)
-					synctest.Wait()
-				})
-				want := []string{"engine delete_entry " + saleA + " 1-1 nonsense", "engine delete_entry " + saleA + " 1-2 more of it"}
-				if !slices.Equal(s.ledger.logged, want) || s.log.count("deleted from the stream") != 2 {
-					t.Errorf("logged %q and %q", s.ledger.logged, s.log.lines)
-				}
-				if n := s.stream.left(saleA); n != 0 {
-					t.Errorf("%d good entries are left", n)
-				}
+			same(t, "in the database's log", s.ledger.logged, []string{
+				"engine delete_entry " + saleA + " 1-1 nonsense", "engine delete_entry " + saleA + " 1-2 more of it",
 			})
-		})
+			same(t, "logged", s.log.count("deleted from the stream"), 2)
+			same(t, "the settled entries", len(s.stream.settled), good)
+		}
+		t.Run(fmt.Sprint("beside good entries: ", good), func(t *testing.T) { testSettler(t, test) })
+		t.Run(fmt.Sprint("with a queue, beside good entries: ", good), func(t *testing.T) { testRelay(t, test) })
 	}
 }
 
-// TestBuyersAreWoken each on the instance where they wait; a wake-up that fails costs no acknowledgement.
+// Each buyer is woken on the buyer's own instance. A wake-up that fails does not prevent the acknowledgement.
 func TestBuyersAreWoken(t *testing.T) {
-	for name, err := range map[string]error{"all hear": nil, "Redis does not take the word": errAway} {
+	for name, err := range map[string]error{"Redis answers": nil, "Redis does not answer": errAway} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSettling(saleA)
-				s.stream.errWake = err
+			testSettler(t, func(t *testing.T, s *settling) {
+				s.stream.with(func() { s.stream.errWake = err })
 				s.ledger.outcome = func(e model.Entry) model.Outcome { return model.Outcome{Verdict: model.Verdict("of " + e.ID)} }
-				s.stream.add(entry(saleA, 1, "here"), entry(saleA, 2, "there"), entry(saleA, 3, "elsewhere"), entry(saleA, 4, "there"))
-				during(t, s.Run, func() { s.Notify(saleA); synctest.Wait() })
-				if here := s.wokenHere(); len(here) != 1 || here["order-1"].Verdict != "of order-1" {
-					t.Errorf("woken here: %v", here)
+				s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "there"), entry(saleA, 3, "elsewhere"), entry(saleA, 4, "there"))
+				same(t, "woken here", s.woken, map[string]model.Verdict{"order-1": "of order-1"})
+				others := map[string]map[string]model.Verdict{
+					"there": {"order-2": "of order-2", "order-4": "of order-4"}, "elsewhere": {"order-3": "of order-3"},
 				}
-				there, elsewhere := s.stream.wokenAt("there"), s.stream.wokenAt("elsewhere")
-				if err == nil && (len(there) != 2 || there["order-4"].Verdict != "of order-4" || len(elsewhere) != 1) {
-					t.Errorf("woken there %v, elsewhere %v", there, elsewhere)
+				if err != nil {
+					clear(others)
 				}
-				if n := s.stream.left(saleA); n != 0 {
-					t.Errorf("%d entries are not acknowledged", n)
-				}
+				same(t, "woken on other instances", s.stream.woken, others)
+				same(t, "the entries that are not acknowledged", s.stream.left(saleA), 0)
 			})
 		})
 	}
 }
 
-// TestAcknowledgementLost: Redis went away between the commit and the acknowledgement. The entries come again,
-// and the database says what they got.
+// Redis goes away between the commit and the acknowledgement. The entry is delivered again when Redis is back.
 func TestAcknowledgementLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA)
+	testSettler(t, func(t *testing.T, s *settling) {
 		lose := sync.OnceFunc(func() { s.stream.fail(errAway) })
 		s.ledger.before = func(string, []model.Entry) error { lose(); return nil }
-		s.stream.add(entry(saleA, 1, "here"))
-		during(t, s.Run, func() {
-			s.Notify(saleA)
-			pass(2 * sweepPeriod)
-			if _, ok := s.stream.outcome(1); ok || s.stream.left(saleA) != 1 {
-				t.Fatal("acknowledged without Redis")
-			}
-			if n := s.log.count("settler fails"); n != 1 {
-				t.Errorf("%d lines about the sweep: %v", n, s.log.lines)
-			}
-			s.stream.fail(nil)
-			pass(claimIdle + sweepPeriod)
-			if _, ok := s.stream.outcome(1); !ok {
-				t.Error("not settled after Redis came back")
-			}
-			if n := s.log.count("settler works again"); n != 1 {
-				t.Errorf("%d lines about its return: %v", n, s.log.lines)
-			}
-		})
+		s.admit(entry(saleA, 1, "here"))
+		pass(2 * sweepPeriod)
+		same(t, "acknowledged without Redis", s.stream.settled, verdicts(""))
+		same(t, "the lines about the sweep", s.log.count("settler fails"), 1)
+		s.stream.fail(nil)
+		pass(claimIdle + sweepPeriod)
+		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
+		same(t, "the lines about the return", s.log.count("settler works again"), 1)
 	})
 }
 
-// TestDrain is the last act before the stores go.
+// Drain settles all that is left, and returns an error if a store is away.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSettling(saleA, saleB)
+		s := newSettling(nil)
 		for i := range 300 {
 			s.stream.add(entry([]string{saleA, saleB}[i%2], i, "here"))
 		}
-		if err := s.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if s.stream.left(saleA)+s.stream.left(saleB) != 0 {
-			t.Error("entries are left")
-		}
+		same(t, "drained", s.Drain(t.Context()), nil)
+		same(t, "the settled entries", len(s.stream.settled), 300)
 
 		s.stream.add(entry(saleA, 1, "here"))
 		s.ledger.fail(errAway)
@@ -535,29 +330,31 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDueSales pins the small set that the writers take their work from.
+// dueSales returns each due sale once, in the order in which they became due.
 func TestDueSales(t *testing.T) {
-	d := newDueSales()
-	take := func(sale string, claim, ok bool) {
-		t.Helper()
-		gotSale, gotClaim, gotOK := d.take()
-		if gotSale != sale || gotClaim != claim || gotOK != ok {
-			t.Errorf("took %q %t %t, want %q %t %t", gotSale, gotClaim, gotOK, sale, claim, ok)
-		}
+	type taken struct {
+		sale      string
+		claim, ok bool
 	}
-	take("", false, false)
+	d := newDueSales()
+	take := func(want taken) {
+		t.Helper()
+		sale, claim, ok := d.take()
+		same(t, "taken", taken{sale, claim, ok}, want)
+	}
+	take(taken{})
 	d.add(saleA, true)
-	d.add(saleA, false) // a plain notice doesn't undo the sweep's
-	take(saleA, true, true)
-	for _, sale := range []string{saleB, saleC, saleA, saleB} { // the order in which they are taken
+	d.add(saleA, false) // a notice does not undo the claim of the sweep
+	take(taken{saleA, true, true})
+	for _, sale := range []string{saleB, saleC, saleA, saleB} {
 		d.add(sale, false)
 	}
-	take(saleB, false, true)
-	d.add(saleB, false) // again, behind the others
-	take(saleC, false, true)
-	take(saleA, false, true)
-	take(saleB, false, true)
-	take("", false, false)
+	take(taken{saleB, false, true})
+	d.add(saleB, false) // due again, behind the others
+	take(taken{saleC, false, true})
+	take(taken{saleA, false, true})
+	take(taken{saleB, false, true})
+	take(taken{})
 	for range 10 {
 		d.add(saleA, false) // never blocks, however many signals wait
 	}
