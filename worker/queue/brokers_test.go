@@ -18,7 +18,7 @@ import (
 	"flashsale/test/kit"
 )
 
-// startRedisList gives each test a Redis of its own, which isn't that of its gate.
+// startRedisList starts a Redis for each test, besides the Redis of the gate.
 func startRedisList(testing.TB) func(testing.TB) *broker {
 	return func(t testing.TB) *broker {
 		t.Helper()
@@ -47,34 +47,22 @@ func startRedisList(testing.TB) func(testing.TB) *broker {
 	}
 }
 
-// startRabbitMQ starts a server, on which each test has queues of its own.
+// startRabbitMQ starts a server, on which each test has its own queues.
 func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
 	server := kit.RabbitMQ(t)
 	return func(t testing.TB) *broker {
 		t.Helper()
 		name := "test-" + model.NewSaleID()
-		channel := func(t *testing.T) *amqp.Channel {
-			conn, err := amqp.Dial(server.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
-			c, err := conn.Channel()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
 		var dead []string
 		return &broker{
 			kind: "rabbitmq", address: server.URL() + "#" + name, down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {
-				if err := channel(t).PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))); err != nil {
+				if err := rabbitChannel(t, server).PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))); err != nil {
 					t.Fatal(err)
 				}
 			},
 			dead: func(t *testing.T) []string {
-				c := channel(t)
+				c := rabbitChannel(t, server)
 				for {
 					d, ok, err := c.Get(name+".dead", true)
 					if err != nil {
@@ -90,7 +78,21 @@ func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
 	}
 }
 
-// startKafka gives each test a cluster in this process, which keeps its log on disk.
+func rabbitChannel(t *testing.T, server *kit.RabbitMQServer) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	channel, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return channel
+}
+
+// startKafka starts a cluster in this process for each test. The cluster keeps its log on disk.
 func startKafka(testing.TB) func(testing.TB) *broker {
 	return func(t testing.TB) *broker {
 		t.Helper()
@@ -112,7 +114,7 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 		}
 		err := errors.New("no port is chosen yet")
 		for try := 0; err != nil && try < 100; try++ {
-			port = 10000 + rand.IntN(9000) // below those that outgoing connections take: still free when the cluster comes back
+			port = 10000 + rand.IntN(9000) // below the ports of outgoing connections, so it is still free when the cluster restarts
 			err = launch()
 		}
 		if err != nil {
@@ -120,7 +122,7 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 		}
 		t.Cleanup(func() { cluster.Close() })
 		address := cluster.ListenAddrs()[0]
-		name := "test"
+		const name = "test"
 		client := sync.OnceValue(func() *kgo.Client {
 			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics(name+".dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 			if err != nil {
@@ -153,7 +155,7 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 	}
 }
 
-// frozen is a listener whose connections say nothing while someone holds the ice.
+// frozen is a listener whose connections write nothing while the ice is locked.
 type frozen struct {
 	net.Listener
 	ice *sync.RWMutex

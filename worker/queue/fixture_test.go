@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,10 +21,11 @@ import (
 	"flashsale/worker"
 )
 
-// plenty is the quota of a sale whose attempts go on until something has happened.
+// plenty is the quota of a sale whose attempts go on until an event.
 const plenty = 1_000_000
 
-// watched is a queue that notes which orders' entries it has taken, which it has delivered, and which were settled then.
+// watched is a queue that records which entries were published, which were delivered, and which were settled then, by
+// order.
 type watched struct {
 	worker.Queue
 	deaf bool // nothing is delivered
@@ -86,7 +86,7 @@ func (q *watched) took() map[string]bool {
 	return maps.Clone(q.published)
 }
 
-// countSettled is of how many orders the queue's messages were settled, and how many messages that were.
+// countSettled returns how many messages of the queue were settled, and of how many orders.
 func (q *watched) countSettled() (orders, messages int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,7 +96,7 @@ func (q *watched) countSettled() (orders, messages int) {
 	return len(q.settled), messages
 }
 
-// logbook keeps what was logged, a line each.
+// logbook keeps each logged line.
 type logbook struct {
 	mu    sync.Mutex
 	lines []string
@@ -109,23 +109,20 @@ func (l *logbook) WithGroup(string) slog.Handler          { return l }
 func (l *logbook) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := r.Message
-	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
-	l.lines = append(l.lines, line)
+	l.lines = append(l.lines, r.Message)
 	return nil
 }
 
-// holding are the lines with a text.
-func (l *logbook) holding(text string) []string {
+// count returns how many lines contain a text.
+func (l *logbook) count(text string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var lines []string
 	for _, line := range l.lines {
 		if strings.Contains(line, text) {
-			lines = append(lines, line)
+			n++
 		}
 	}
-	return lines
+	return n
 }
 
 // shop is a database and the gate's Redis.
@@ -135,21 +132,24 @@ type shop struct {
 	redis string
 }
 
-// newShop has a database of its own at an address; empty: an SQLite file.
+// newShop migrates the database at an address.
 func newShop(t testing.TB, address string) *shop {
 	t.Helper()
-	if address == "" {
-		address = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
-	}
 	db, err := repository.Open(t.Context(), address, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if err := db.MigrateUp(t.Context()); err != nil {
-		t.Fatal(err)
+	s := &shop{TB: t, db: db, redis: kit.Redis(t).URL()}
+	s.check(db.MigrateUp(t.Context()))
+	return s
+}
+
+func (s *shop) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
 	}
-	return &shop{TB: t, db: db, redis: kit.Redis(t).URL()}
 }
 
 // engine is what an instance admits and settles with.
@@ -160,43 +160,36 @@ type engine struct {
 	catalog *service.Catalog
 	gates   *service.Gates
 	settler *worker.Settler
-	queue   *watched // nil: the stream alone
+	queue   *watched
 	log     *logbook
+}
+
+// newEngine is an instance on a SQLite file.
+func newEngine(t testing.TB, b *broker) *engine {
+	t.Helper()
+	return newShop(t, kit.SQLite(t)).engine("here", b)
 }
 
 func (s *shop) engine(instance string, b *broker) *engine {
 	s.Helper()
 	opts, err := gate.Options(s.redis)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.check(err)
 	e := &engine{shop: s, client: redis.NewClient(opts), log: &logbook{}}
 	s.Cleanup(func() { _ = e.client.Close() })
 	log := slog.New(e.log)
 	e.gate = gate.New(e.client, instance)
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
-	needs := worker.SettlerNeeds{
-		Stream: e.gate, Ledger: s.db, Outbox: e.gate, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
+	e.queue = watch(openAt(s.TB, b.kind, b.address, instance, log))
+	e.settler = worker.NewSettler(worker.SettlerNeeds{
+		Stream: e.gate, Ledger: s.db, Outbox: e.gate, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance, Queue: e.queue,
 		Wake: func(map[string]model.Outcome) {}, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
-	}
-	if b != nil {
-		e.queue = watch(openAt(s.TB, b.kind, b.address, instance, log))
-		needs.Queue = e.queue
-	}
-	e.settler = worker.NewSettler(needs)
-	e.refresh()
+	})
+	s.check(e.catalog.Refresh(e.Context()))
 	return e
 }
 
-func (e *engine) refresh() {
-	e.Helper()
-	if err := e.catalog.Refresh(e.Context()); err != nil {
-		e.Fatal(err)
-	}
-}
-
-// running runs the settler until the function that it gives is called, or the test ends.
+// running runs the settler until the returned function is called, or the test ends.
 func (e *engine) running() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var settler sync.WaitGroup
@@ -206,7 +199,7 @@ func (e *engine) running() (stop func()) {
 	return stop
 }
 
-// sale opens a sale of so many units with its gate.
+// sale opens a sale with its gate.
 func (e *engine) sale(quota int64) model.Offer {
 	e.Helper()
 	now := time.Now()
@@ -215,23 +208,19 @@ func (e *engine) sale(quota int64) model.Offer {
 		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Status: model.SaleLive, Revision: 1,
 	}
 	sale.Code = sale.ID[:8]
-	if err := e.db.CreateSale(e.Context(), sale, quota, "tester"); err != nil {
-		e.Fatal(err)
-	}
-	if err := e.gates.Preheat(e.Context(), sale.ID); err != nil {
-		e.Fatal(err)
-	}
-	e.refresh()
+	e.check(e.db.CreateSale(e.Context(), sale, quota, "tester"))
+	e.check(e.gates.Preheat(e.Context(), sale.ID))
+	e.check(e.catalog.Refresh(e.Context()))
 	return model.Offer{Sale: sale}
 }
 
 func attempt(o model.Offer, user string) model.Attempt { return entry(o.ID, user, "key", 0).Attempt }
 
-// admit sends an attempt through the gate, which has to let it in, and tells the settler.
+// admit sends an attempt through the gate, which must admit it, and notifies the settler.
 func (e *engine) admit(a model.Attempt) {
 	e.Helper()
 	var got []model.Outcome
-	eventually(e, "the gate answers, whose Redis may be too slow on a busy machine", func() (ok bool) {
+	eventually(e, "the gate answers; its Redis may be slow on a busy machine", func() (ok bool) {
 		var err error
 		got, err = e.gate.Admit(e.Context(), a.SaleID, []model.Attempt{a}, 0)
 		return err == nil
@@ -242,7 +231,7 @@ func (e *engine) admit(a model.Attempt) {
 	e.settler.Notify(a.SaleID)
 }
 
-// admitted gives entries of so many buyers that an instance has taken from the stream and not settled.
+// admitted returns entries of n buyers that another consumer has read from the stream and not settled.
 func (e *engine) admitted(o model.Offer, n int) []model.Entry {
 	e.Helper()
 	for i := range n {
@@ -259,13 +248,11 @@ func (e *engine) admitted(o model.Offer, n int) []model.Entry {
 func (e *engine) publish(o model.Offer, entries ...model.Entry) {
 	e.Helper()
 	for _, entry := range entries {
-		if err := e.queue.Queue.Publish(e.Context(), o.ID, []model.Entry{entry}); err != nil {
-			e.Fatal(err)
-		}
+		e.check(e.queue.Queue.Publish(e.Context(), o.ID, []model.Entry{entry}))
 	}
 }
 
-// healthy is what /readyz asks, which waits no longer.
+// healthy asks as /readyz does, and waits no longer.
 func (e *engine) healthy() error {
 	ctx, cancel := context.WithTimeout(e.Context(), time.Second)
 	defer cancel()
@@ -277,60 +264,47 @@ func streamKey(o model.Offer) string { return "fs:{" + o.ID + "}:stream" }
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
 	states, err := e.gate.Peek(e.Context(), o.ID)
-	if err != nil {
-		e.Fatal(err)
-	}
+	e.check(err)
 	return states[0]
 }
 
-func (e *engine) orders(o model.Offer) int64 {
-	e.Helper()
-	books, ok, err := e.db.Books(e.Context(), o.ID)
-	if err != nil || !ok {
-		e.Fatalf("the books: %t, %v", ok, err)
-	}
-	if v := books.Violations(); len(v) > 0 {
-		e.Errorf("the books don't balance: %v", v)
-	}
-	if n := books.Orders[model.OrderRejected]; n != 0 {
-		e.Errorf("%d attempts were refused", n)
-	}
-	return books.Orders[model.OrderPending]
-}
-
-// settled waits until a sale's stream is empty. There must be so many orders, none refused, and gate and database agree.
+// settled waits until a sale's stream is empty. It checks the books, the number of orders, that no attempt was refused,
+// and that the gate and the database agree.
 func (e *engine) settled(o model.Offer, orders int64) {
 	e.Helper()
-	eventually(e.TB, "the stream is empty", func() bool { return e.peek(o).Stream == 0 })
-	if n := e.orders(o); n != orders {
-		e.Errorf("%d orders, want %d", n, orders)
+	eventually(e, "the stream is empty", func() bool { return e.peek(o).Stream == 0 })
+	books, ok, err := e.db.Books(e.Context(), o.ID)
+	if v := books.Violations(); err != nil || !ok || len(v) > 0 {
+		e.Fatalf("the books: %t, %v, %v", ok, err, v)
 	}
-	stock, _, err := e.db.Books(e.Context(), o.ID)
-	if state := e.peek(o); err != nil || state.Inflight != 0 || state.Left != stock.Stock.Available {
-		e.Errorf("the gate is %+v, the stock %+v, %v", state, stock.Stock, err)
+	if made, refused := books.Orders[model.OrderPending], books.Orders[model.OrderRejected]; made != orders || refused != 0 {
+		e.Errorf("%d orders, want %d; %d attempts were refused", made, orders, refused)
+	}
+	if state := e.peek(o); state.Inflight != 0 || state.Left != books.Stock.Available {
+		e.Errorf("the gate is %+v, the stock %+v", state, books.Stock)
 	}
 }
 
-// recovers admits one attempt after the other until one comes by the queue.
-func (e *engine) recovers(o model.Offer, users string) {
+// recovers admits one attempt after the other, until one comes by the queue. It returns how many it has admitted.
+func (e *engine) recovers(o model.Offer, users string) (admitted int64) {
 	e.Helper()
-	i := 0
-	eventually(e.TB, "an attempt comes by the queue", func() bool {
-		a := attempt(o, fmt.Sprint(users, "-", i))
-		i++
+	eventually(e, "an attempt comes by the queue", func() bool {
+		a := attempt(o, fmt.Sprint(users, "-", admitted))
+		admitted++
 		e.admit(a)
-		eventually(e.TB, "it is settled", func() bool {
+		eventually(e, "the attempt is settled", func() bool {
 			_, ok, err := e.db.Order(e.Context(), a.ID)
 			return err == nil && ok
 		})
 		return e.queue.brought(a.ID)
 	})
-	eventually(e.TB, "the stream is empty", func() bool { return e.peek(o).Stream == 0 })
+	eventually(e, "the stream is empty", func() bool { return e.peek(o).Stream == 0 })
+	return admitted
 }
 
-// nothingLeft makes sure that no message of a sale is left to be delivered, now that nobody consumes: one more is sent,
-// and it is the only one that comes. A broker that has missed an acknowledgement may deliver again what was settled, but
-// not what is acknowledged here.
+// nothingLeft checks, while nobody consumes, that no message of a sale is left: one more message is published, and must
+// be the only one that is delivered. A broker that has missed an acknowledgement may deliver settled messages again, but
+// not those that are acknowledged here.
 func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 	t.Helper()
 	q := b.open(t, "last")
@@ -339,32 +313,24 @@ func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 		got = b.upTo(t, q, entry(o.ID, "last", "key", try))
 	}
 	if len(got) != 1 {
-		t.Errorf("after the last acknowledgement came %d messages", len(got))
+		t.Errorf("%d messages are delivered after the last acknowledgement", len(got))
 	}
 }
 
-// upTo sends one more message and consumes until it comes.
+// upTo publishes one more message and consumes until it is delivered.
 func (b *broker) upTo(t *testing.T, q worker.Queue, last model.Entry) (got []model.Entry) {
 	t.Helper()
 	if err := q.Publish(t.Context(), last.SaleID, []model.Entry{last}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := q.Consume(ctx, func(_ context.Context, _ string, entries []model.Entry) error {
+	consumeUntil(t, q, func(_ string, entries []model.Entry) bool {
 		got = append(got, entries...)
-		if slices.Contains(entries, last) {
-			cancel()
-		}
-		return nil
+		return slices.Contains(entries, last)
 	})
-	if err != nil || !slices.Contains(got, last) {
-		t.Fatalf("the last message is not among %d, %v", len(got), err)
-	}
 	return got
 }
 
-// eventually waits until check is content: for what nothing announces.
+// eventually polls until check returns true.
 func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
 	deadline := time.After(patience)

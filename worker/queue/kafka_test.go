@@ -34,7 +34,7 @@ func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-// TestTopicsAreMade where they are missing; one that an operator has made stays as it is.
+// Missing topics are created; a topic that an operator has created stays as it is.
 func TestTopicsAreMade(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(3, attempts+".dead"))
 	q := kafka(t, c, "here")
@@ -45,18 +45,15 @@ func TestTopicsAreMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.PartitionInfos(attempts)); n != partitions {
-		t.Errorf("the topic has %d partitions", n)
-	}
-	if n := len(c.PartitionInfos(attempts + ".dead")); n != 3 {
-		t.Errorf("the operator's topic has %d partitions", n)
+	if made, operators := len(c.PartitionInfos(attempts)), len(c.PartitionInfos(attempts+".dead")); made != partitions || operators != 3 {
+		t.Errorf("%d partitions, %d of the operator's topic", made, operators)
 	}
 	if kept := c.TopicInfo(attempts).Configs["retention.ms"]; kept == nil || *kept != fmt.Sprint(retention.Milliseconds()) {
 		t.Errorf("messages are kept for %v ms", kept)
 	}
 }
 
-// TestTopicDeleted: an operator has deleted the topic. It is made again, and consumers find it.
+// An operator deletes the topic. It is created again, and consumers find it.
 func TestTopicDeleted(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -87,24 +84,24 @@ func TestTopicDeleted(t *testing.T) {
 	if err := c.DeleteTopic(attempts); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "messages are taken again", func() bool { return publish("after") == nil })
+	eventually(t, "messages are accepted again", func() bool { return publish("after") == nil })
 	select {
 	case key := <-heard:
 		if key != "after" {
 			t.Errorf("heard %q", key)
 		}
 	case <-ctx.Done():
-		t.Error("nothing is delivered any more")
+		t.Error("no message is delivered any more")
 	}
 	cancel()
 	<-ended
 }
 
-// TestSalesKeepTheirPartition, so that one consumer after the other settles a sale, in the order of its attempts.
+// All messages of a sale are in one partition, whichever instance publishes them.
 func TestSalesKeepTheirPartition(t *testing.T) {
 	c := cluster(t)
 	saleID := model.NewSaleID()
-	for i := range 8 { // each instance would choose one of twelve by itself
+	for i := range 8 { // without the key each instance would choose one of twelve partitions
 		q := kafka(t, c, fmt.Sprint("instance-", i))
 		if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", i)}); err != nil {
 			t.Fatal(err)
@@ -121,8 +118,8 @@ func TestSalesKeepTheirPartition(t *testing.T) {
 	}
 }
 
-// TestRebalanceLosesNothing: consumers come and go while messages are settled; what one has in hand is committed before
-// another gets its partition, or comes to that one.
+// Consumers come and go while messages are settled, and no message is lost: a consumer commits its batch before another
+// consumer gets the partition, or the other consumer gets the messages again.
 func TestRebalanceLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -172,7 +169,7 @@ func TestRebalanceLosesNothing(t *testing.T) {
 	}
 	cancel()
 	for range 4 {
-		// A commit may take too long on a busy machine. The consumer ends, and another one gets the messages again.
+		// A commit may time out on a busy machine. Then the consumer ends, and another consumer gets the messages again.
 		if err := <-ended; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

@@ -13,7 +13,7 @@ import (
 
 var orderIDs = model.NewOrderIDs([]byte("a key for tests"))
 
-// entry is one as the gate's stream holds it.
+// entry is an entry as the gate's stream holds it.
 func entry(saleID, user, key string, n int) model.Entry {
 	return model.Entry{
 		Attempt: model.Attempt{
@@ -24,7 +24,7 @@ func entry(saleID, user, key string, n int) model.Entry {
 	}
 }
 
-// TestMessagesKeepAll that an entry holds, whatever its request key is.
+// A message keeps all fields of an entry, whatever its request key is.
 func TestMessagesKeepAll(t *testing.T) {
 	saleID := model.NewSaleID()
 	large := entry(saleID, strings.Repeat("u", 64), "key", 1)
@@ -45,7 +45,7 @@ func TestMessagesKeepAll(t *testing.T) {
 	}
 }
 
-// TestUnreadableMessages: what is not exactly as we write it is nobody's entry.
+// A message that differs from what encode writes is unreadable.
 func TestUnreadableMessages(t *testing.T) {
 	good := string(encode(entry(model.NewSaleID(), "u-1", "key", 7)))
 	if _, err := decode([]byte(good)); err != nil {
@@ -89,8 +89,7 @@ func TestUnreadableMessages(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a broker brings, it is an entry that can be settled and is written in exactly one way, or it is
-// unreadable.
+// Any message is either unreadable, or the one form of an entry that can be settled.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(entry(model.NewSaleID(), "u-1", "key", 1)))
 	f.Add(encode(entry(model.NewSaleID(), "u-1", "two words", 2)))

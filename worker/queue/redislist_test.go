@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"flashsale/test/kit"
 )
 
-// list is a queue on a Redis of its own, with a client for the test.
+// list is a queue on its own Redis, with a client for the test.
 func list(t *testing.T) (*RedisList, *redis.Client) {
 	t.Helper()
 	opts, err := gate.Options(kit.Redis(t).URL())
@@ -36,8 +35,8 @@ func must[T any](t *testing.T, cmd interface{ Result() (T, error) }) T {
 	return value
 }
 
-// TestListsOfTheDeadGoBack in the order in which they were taken, in front of what nobody has taken; those of the living
-// stay.
+// The messages of a dead consumer go back in their order, in front of those that nobody has taken. Those of a living
+// consumer stay with it.
 func TestListsOfTheDeadGoBack(t *testing.T) {
 	q, client := list(t)
 	ctx := t.Context()
@@ -55,7 +54,7 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 		}
 		must(t, client.LMove(ctx, listKey(), takenKey(consumer), "RIGHT", "LEFT"))
 	}
-	must(t, client.Del(ctx, aliveKey("dead"))) // its time is over
+	must(t, client.Del(ctx, aliveKey("dead"))) // as when its lifetime is over
 	if err := q.beat(ctx, "living"); err != nil {
 		t.Fatal(err)
 	}
@@ -78,31 +77,25 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 	}
 }
 
-// TestConsumersBeat while they settle, however long that takes.
+// A consumer renews its alive key while it settles, however long that takes.
 func TestConsumersBeat(t *testing.T) {
 	q, client := list(t)
 	saleID := model.NewSaleID()
 	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := q.Consume(ctx, func(context.Context, string, []model.Entry) error {
-		defer cancel()
-		must(t, client.PExpire(ctx, aliveKey("here-1"), lifetime/2))
-		eventually(t, "it beats again", func() bool { return must(t, client.PTTL(ctx, aliveKey("here-1"))) > lifetime/2 })
-		return nil
+	consumeUntil(t, q, func(string, []model.Entry) bool {
+		must(t, client.PExpire(t.Context(), aliveKey("here-1"), lifetime/2))
+		eventually(t, "the key is renewed", func() bool { return must(t, client.PTTL(t.Context(), aliveKey("here-1"))) > lifetime/2 })
+		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if names := must(t, client.SMembers(t.Context(), consumersKey())); len(names) != 0 {
 		t.Errorf("after their end the consumers are %q", names)
 	}
 }
 
-// TestMovedUnseen: a message is in the consumer's own list, but the reply that says so was lost. It is settled with the
-// next ones, and not forgotten with them.
+// A message is in the consumer's own list, but the reply of the move was lost. The message is settled with the next ones,
+// and not deleted with them unsettled.
 func TestMovedUnseen(t *testing.T) {
 	q, client := list(t)
 	saleID := model.NewSaleID()
@@ -111,38 +104,31 @@ func TestMovedUnseen(t *testing.T) {
 	if err := q.Publish(t.Context(), saleID, []model.Entry{next}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	var got []model.Entry
-	if err := q.Consume(ctx, func(_ context.Context, _ string, entries []model.Entry) error {
-		cancel()
+	consumeUntil(t, q, func(_ string, entries []model.Entry) bool {
 		got = entries
-		return nil
-	}); err != nil || !slices.Equal(got, []model.Entry{unseen, next}) {
-		t.Errorf("handed on %v, %v", got, err)
+		return true
+	})
+	if !slices.Equal(got, []model.Entry{unseen, next}) {
+		t.Errorf("settled %v", got)
 	}
 }
 
-// TestDeadLettersAreCapped, and nothing that this queue writes is for ever.
+// The list of dead letters has a maximum length, and every key that the queue writes expires.
 func TestDeadLettersAreCapped(t *testing.T) {
 	q, client := list(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	for i := range deadMost + batchMost {
-		must(t, client.LPush(ctx, listKey(), fmt.Sprint("bad ", i)))
+		must(t, client.LPush(t.Context(), listKey(), fmt.Sprint("bad ", i)))
 	}
 	saleID := model.NewSaleID()
-	if err := q.Publish(ctx, saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
+	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	var taken time.Duration
-	if err := q.Consume(ctx, func(context.Context, string, []model.Entry) error {
-		defer cancel()
-		taken = must(t, client.TTL(ctx, takenKey("here-1")))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	consumeUntil(t, q, func(string, []model.Entry) bool {
+		taken = must(t, client.TTL(t.Context(), takenKey("here-1")))
+		return true
+	})
 	dead := must(t, client.LRange(t.Context(), deadListKey(), 0, -1))
 	if want := fmt.Sprint("bad ", deadMost+batchMost-1); len(dead) != deadMost || dead[0] != want {
 		t.Errorf("%d dead letters, the last is %q, want %q", len(dead), dead[0], want)
@@ -152,7 +138,7 @@ func TestDeadLettersAreCapped(t *testing.T) {
 	}
 	for _, key := range must(t, client.Keys(t.Context(), "*")) {
 		if ttl := must(t, client.TTL(t.Context(), key)); ttl < 0 {
-			t.Errorf("%s is for ever", key)
+			t.Errorf("%s does not expire", key)
 		}
 	}
 }

@@ -28,12 +28,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // every error is returned, and some are meant to happen
+	logging.Disable() // every error is returned, and the tests cause some
 	kit.Main(m)
 }
 
-// patience bounds each wait for an event that has to come: far above a Kafka session and a broker's start, also on a
-// busy machine.
+// patience bounds each wait for an event. It is far above a Kafka session and a broker's start, also on a busy machine.
 const patience = 2 * time.Minute
 
 // broker is one kind of queue, and what a test may do to it.
@@ -42,10 +41,10 @@ type broker struct {
 	send          func(t *testing.T, message string)
 	dead          func(t *testing.T) []string // all dead letters
 	down, up      func()                      // killed, and started again with what is on disk
-	freeze, thaw  func()                      // it takes connections and answers nothing meanwhile
+	freeze, thaw  func()                      // between them the broker accepts connections and answers nothing
 }
 
-// openAt gives the queue of one instance.
+// openAt opens the queue of one instance.
 func openAt(t testing.TB, kind, address, instance string, log *slog.Logger) (q worker.Queue) {
 	t.Helper()
 	address, name, _ := strings.Cut(address, "#")
@@ -79,8 +78,8 @@ func (b *broker) open(t testing.TB, instance string) worker.Queue {
 	return openAt(t, b.kind, b.address, instance, slog.New(slog.DiscardHandler))
 }
 
-// TestQueues holds every broker to the same promises. The tests mostly wait, so they run side by side, except those of
-// RabbitMQ, which share a server that some of them kill. The test that counts goroutines runs before all others.
+// All brokers pass the same tests. The tests mostly wait, so they run in parallel, except those of RabbitMQ, which share
+// a server that some of them kill. The test that counts goroutines runs before all others.
 func TestQueues(t *testing.T) {
 	kinds := map[string]func(testing.TB) *broker{"redis-list": startRedisList(t), "rabbitmq": startRabbitMQ(t), "kafka": startKafka(t)}
 	for kind, fresh := range kinds {
@@ -96,8 +95,8 @@ func TestQueues(t *testing.T) {
 				"a settle that fails":       testSettleFails,
 				"unreadable messages":       testUnreadable,
 				"away at the start":         testAwayAtTheStart,
-				"away in mid-rush":          testAwayInMidRush,
-				"hangs":                     testHangs,
+				"away in mid-rush":          func(t *testing.T, b *broker) { testOutage(t, b, b.down, b.up) },
+				"hangs in mid-rush":         func(t *testing.T, b *broker) { testOutage(t, b, b.freeze, b.thaw) },
 				"settled at the stop":       testStop,
 				"messages of other engines": testForeign,
 			} {
@@ -112,16 +111,16 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// testRush: two instances admit on two sales, and each settles what the broker brings it. Every attempt becomes one
-// order, and whatever the broker took it has brought.
+// Two instances admit attempts on two sales, and settle what the broker delivers. Every attempt becomes one order, and
+// every published message is delivered.
 func testRush(t *testing.T, b *broker) {
 	s := newShop(t, kit.SharedMariaDB(t).NewDatabase(t))
 	here, there := s.engine("here", b), s.engine("there", b)
 	sales, warm := []model.Offer{here.sale(200), here.sale(100)}, here.sale(100_000)
-	there.refresh()
+	there.check(there.catalog.Refresh(t.Context()))
 	stop := []func(){here.running(), there.running()}
 	tries := 0
-	eventually(t, "a broker that has just started is quick enough to be used", func() bool {
+	eventually(t, "a broker that has just started answers in time", func() bool {
 		tries++
 		here.admit(attempt(warm, fmt.Sprint("warm-", tries)))
 		return len(here.queue.took()) > 0
@@ -136,9 +135,9 @@ func testRush(t *testing.T, b *broker) {
 	taken := here.queue.took()
 	maps.Copy(taken, there.queue.took())
 	if len(taken) == 0 {
-		t.Error("nothing went by the queue")
+		t.Error("the queue was not used")
 	}
-	eventually(t, "what was published is delivered", func() bool {
+	eventually(t, "all published messages are delivered", func() bool {
 		for id := range taken {
 			if !here.queue.brought(id) && !there.queue.brought(id) {
 				return false
@@ -154,9 +153,9 @@ func testRush(t *testing.T, b *broker) {
 	}
 }
 
-// testAnyOrderAnyNumber: messages that come twice and three times, in any order, one by one, make one order each.
+// Messages that are delivered two or three times, in any order, make one order for each attempt.
 func testAnyOrderAnyNumber(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
+	e := newEngine(t, b)
 	o := e.sale(100)
 	entries := e.admitted(o, 30)
 	entries = slices.Concat(entries, entries, entries[:15])
@@ -173,13 +172,12 @@ func testAnyOrderAnyNumber(t *testing.T, b *broker) {
 	e.settled(o, 30)
 }
 
-// asChild makes a test of this binary, run again as a child, play a consumer that is killed: kind and address.
+// asChild is the variable that makes TestAsChild, in a child process, the consumer of a broker: kind and address.
 const asChild = "QUEUE_AS_CHILD"
 
-// testKilledConsumer: a process takes messages and is killed before it has settled them. The broker brings them to the
-// next one.
+// A process receives messages and is killed before it has settled them. The broker delivers them to the next consumer.
 func testKilledConsumer(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
+	e := newEngine(t, b)
 	o := e.sale(100)
 	e.publish(o, e.admitted(o, 50)...)
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsChild$")
@@ -200,7 +198,7 @@ func testKilledConsumer(t *testing.T, b *broker) {
 	_ = child.Wait() // it was killed
 	stop := e.running()
 	e.settled(o, 50)
-	eventually(t, "the broker brings what the dead consumer had", func() bool {
+	eventually(t, "the messages of the dead consumer are delivered", func() bool {
 		orders, _ := e.queue.countSettled()
 		return orders == 50
 	})
@@ -209,7 +207,7 @@ func testKilledConsumer(t *testing.T, b *broker) {
 	e.settled(o, 50)
 }
 
-// TestAsChild is the process of testKilledConsumer; by itself it does nothing.
+// TestAsChild is the child process of testKilledConsumer. Otherwise it does nothing.
 func TestAsChild(t *testing.T) {
 	kind, address, ok := strings.Cut(os.Getenv(asChild), " ")
 	if !ok {
@@ -222,50 +220,59 @@ func TestAsChild(t *testing.T) {
 	}))
 }
 
-// testSettleFails: what was not settled is not acknowledged, and comes again.
+// Messages whose settle fails are not acknowledged, and are delivered again as they were.
 func testSettleFails(t *testing.T, b *broker) {
 	q := b.open(t, "here")
 	o := model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}
-	want := make([]model.Entry, 20)
-	for i := range want {
-		want[i] = entry(o.ID, fmt.Sprint("u-", i), "key", i)
+	want, messages := map[string]model.Entry{}, make([]model.Entry, 20)
+	for i := range messages {
+		messages[i] = entry(o.ID, fmt.Sprint("u-", i), "key", i)
+		want[messages[i].ID] = messages[i]
 	}
-	if err := q.Publish(t.Context(), o.ID, want); err != nil {
+	if err := q.Publish(t.Context(), o.ID, messages); err != nil {
 		t.Fatal(err)
 	}
 	fails := func(context.Context, string, []model.Entry) error { return io.ErrUnexpectedEOF }
 	if err := q.Consume(t.Context(), fails); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("it ended with %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	got := map[string]model.Entry{}
-	if err := q.Consume(ctx, func(_ context.Context, saleID string, entries []model.Entry) error {
+	consumeUntil(t, q, func(saleID string, entries []model.Entry) (ended bool) {
 		for _, e := range entries {
 			got[e.ID] = e
-		}
-		if len(got) == len(want) {
-			cancel()
 		}
 		if saleID != o.ID {
 			t.Errorf("entries of %s", saleID)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range want {
-		if got[e.ID] != e {
-			t.Errorf("%+v came as %+v", e, got[e.ID])
-		}
+		return len(got) == len(want)
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("%v were delivered as %v", want, got)
 	}
 	b.nothingLeft(t, o)
 }
 
-// testUnreadable: what nobody can read goes to the dead letters, and holds up nothing. What the broker delivers again
-// becomes a dead letter again.
+// consumeUntil consumes until settled returns true for a batch. The batch is acknowledged.
+func consumeUntil(t *testing.T, q worker.Queue, settled func(saleID string, entries []model.Entry) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := false
+	err := q.Consume(ctx, func(_ context.Context, saleID string, entries []model.Entry) error {
+		if ended = settled(saleID, entries); ended {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil || !ended {
+		t.Fatalf("the consumer ended with %v: %t", err, ended)
+	}
+}
+
+// Messages that nobody can read become dead letters, and delay no other message. A message that the broker delivers
+// again may become a dead letter again.
 func testUnreadable(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
+	e := newEngine(t, b)
 	o := e.sale(100)
 	entries := e.admitted(o, 10)
 	bad := []string{`{"id": 1}`, "1 2 3", "nonsense", string([]byte{0, 255, '\n'})}
@@ -285,22 +292,20 @@ func testUnreadable(t *testing.T, b *broker) {
 	if !slices.Equal(dead, bad) {
 		t.Errorf("the dead letters are %q, want %q", dead, bad)
 	}
-	if lines := e.log.holding("dead letters"); len(lines) < len(bad) {
-		t.Errorf("the log says %q", lines)
+	if n := e.log.count("dead letters"); n < len(bad) {
+		t.Errorf("%d lines about %d dead letters", n, len(bad))
 	}
 	stop()
 	b.nothingLeft(t, o)
 }
 
-// testForeign: messages of attempts that the stream does not have, as of another engine on the same broker, or of before
-// a loss of Redis, make no orders.
+// Messages of attempts that the stream does not have make no orders: those of another engine on the same broker, or from
+// before a loss of Redis.
 func testForeign(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
+	e := newEngine(t, b)
 	o, other := e.sale(100), model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}
 	lost := e.admitted(o, 5)
-	if err := e.client.Del(t.Context(), streamKey(o)).Err(); err != nil {
-		t.Fatal(err)
-	}
+	e.check(e.client.Del(t.Context(), streamKey(o)).Err())
 	e.publish(o, lost...)
 	e.publish(other, entry(other.ID, "u-1", "key", 1))
 	stop := e.running()
@@ -310,42 +315,44 @@ func testForeign(t *testing.T, b *broker) {
 	})
 	stop()
 	b.nothingLeft(t, o)
-	if n := e.orders(o); n != 0 {
-		t.Errorf("%d orders", n)
+	books, _, err := e.db.Books(t.Context(), o.ID)
+	if err != nil || books.Orders[model.OrderPending]+books.Orders[model.OrderRejected] > 0 {
+		t.Errorf("the orders are %v, %v", books.Orders, err)
 	}
 }
 
-// testAwayAtTheStart: without its broker an instance starts, settles all the same, and uses the broker once it is there.
+// Without its broker an instance starts and settles all the same. It uses the broker when the broker is there.
 func testAwayAtTheStart(t *testing.T, b *broker) {
 	b.down()
-	e := newShop(t, "").engine("here", b)
+	e := newEngine(t, b)
 	o := e.sale(plenty)
 	e.running()
 	for i := range 20 {
 		e.admit(attempt(o, fmt.Sprint("u-", i)))
 	}
 	e.settled(o, 20)
-	if err := e.healthy(); err == nil {
+	if e.healthy() == nil {
 		t.Error("a broker that is away is healthy")
 	}
-	if lines := e.log.holding("queue fails"); len(lines) != 1 {
-		t.Errorf("the log says %q", lines)
+	if n := e.log.count("queue fails"); n != 1 {
+		t.Errorf("%d lines about the failure", n)
 	}
 	b.up()
 	e.recovers(o, "then")
-	if lines := e.log.holding("queue works again"); len(lines) == 0 {
-		t.Error("nothing tells of its return")
+	if e.log.count("queue works again") == 0 {
+		t.Error("the log does not tell that the queue works again")
 	}
 	eventually(t, "the broker is healthy", func() bool { return e.healthy() == nil })
 }
 
-// testAwayInMidRush: the broker is killed while messages are on their way, and comes back with what it had on disk.
-func testAwayInMidRush(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
+// An outage begins while messages are on their way: the broker is killed, and restarted with what it had on disk, or it
+// accepts connections and answers nothing. All attempts are settled meanwhile, within a bounded time, and the broker is
+// used again afterwards.
+func testOutage(t *testing.T, b *broker, begin, end func()) {
+	e := newEngine(t, b)
 	o := e.sale(plenty)
 	e.running()
-	e.recovers(o, "before")
-	before := e.orders(o)
+	before := e.recovers(o, "before")
 	half, all := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(all)
@@ -357,69 +364,47 @@ func testAwayInMidRush(t *testing.T, b *broker) {
 		}
 	}()
 	<-half
-	b.down()
+	begin()
+	end = sync.OnceFunc(end)
+	defer end()
+	start := time.Now()
 	<-all
 	e.settled(o, before+200)
-	b.up()
-	e.recovers(o, "after")
-}
-
-// testHangs: a broker that takes connections and answers nothing holds an attempt up for a bounded time.
-func testHangs(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
-	o := e.sale(plenty)
-	e.running()
-	e.recovers(o, "before")
-	before := e.orders(o)
-	b.freeze()
-	thaw := sync.OnceFunc(b.thaw)
-	defer thaw()
-	start := time.Now()
-	for i := range 20 {
-		e.admit(attempt(o, fmt.Sprint("u-", i)))
-	}
-	e.settled(o, before+20)
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	thaw()
+	end()
 	e.recovers(o, "after")
 }
 
-// testStop: what was published and not delivered is settled at the stop, without the broker.
+// A drain settles what was published and not delivered, without the broker.
 func testStop(t *testing.T, b *broker) {
-	e := newShop(t, "").engine("here", b)
+	e := newEngine(t, b)
 	o := e.sale(plenty)
 	e.queue.deaf = true
 	e.running()
 	admitted := int64(0)
-	eventually(t, "twenty are published", func() bool { // a broker that is slow at first is passed by
+	eventually(t, "twenty are published", func() bool { // a broker that is slow at first is bypassed
 		e.admit(attempt(o, fmt.Sprint("u-", admitted)))
 		admitted++
 		return len(e.queue.took()) >= 20
 	})
-	if err := e.settler.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e.check(e.settler.Drain(t.Context()))
 	if n := e.peek(o).Stream; n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
 	e.settled(o, admitted)
 }
 
-// testLeavesNothingRunning: neither a consumer nor a publisher outlives its end.
+// Neither a consumer nor a publisher leaves a goroutine behind.
 func testLeavesNothingRunning(t *testing.T, b *broker) {
 	leaks := goleak.IgnoreCurrent()
 	q := b.open(t, "here")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	saleID := model.NewSaleID()
-	if err := q.Publish(ctx, saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
+	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Consume(ctx, func(context.Context, string, []model.Entry) error { cancel(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	consumeUntil(t, q, func(string, []model.Entry) bool { return true })
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
