@@ -1,165 +1,223 @@
 package config
 
 import (
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 const mysqlURL, redisURL = "mysql://user:pass@host:3306/db", "redis://host:6379/0"
 
-// outside are the settings of a server whose stores are outside, with all that it then needs.
+// outside are the settings of a server whose stores are outside of the process, with all that it then requires.
 func outside(args ...string) []string {
 	return append([]string{"--database=" + mysqlURL, "--redis=" + redisURL, "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678"}, args...)
 }
 
-// Every setting outside of its bounds is refused in one line that begins with its flag.
-func TestValidateNamesTheSetting(t *testing.T) {
-	tests := []struct {
-		name    string
-		args    []string
-		setting string
-	}{
-		{"no database", []string{"--database="}, "--database"},
-		{"SQLite without a path", []string{"--database=sqlite:"}, "--database"},
-		{"SQLite with parameters", []string{"--database=sqlite:a.db?mode=memory"}, "--database"},
-		{"another database", []string{"--database=postgres://user@host/db"}, "--database"},
-		{"a bare path", []string{"--database=data/flashsale.db"}, "--database"},
-		{"MySQL without a host", []string{"--database=mysql:///db"}, "--database"},
-		{"MySQL without a database", []string{"--database=mysql://user@host:3306"}, "--database"},
-		{"MySQL without a database but a slash", []string{"--database=mysql://user@host:3306/"}, "--database"},
-		{"MySQL with a bad port", []string{"--database=mysql://user@host:x/db"}, "--database"},
-		{"no Redis", []string{"--redis="}, "--redis"},
-		{"a bare address for Redis", []string{"--redis=127.0.0.1:6379"}, "--redis"},
-		{"another Redis", []string{"--redis=memcached://host"}, "--redis"},
-		{"Redis without a host", []string{"--redis=redis:///0"}, "--redis"},
-		{"a database of Redis that is no number", outside("--redis=redis://host:6379/first"), "--redis"},
-		{"RabbitMQ nowhere", []string{"--queue=rabbitmq"}, "--queue-url"},
-		{"RabbitMQ by another protocol", []string{"--queue=rabbitmq", "--queue-url=http://host"}, "--queue-url"},
-		{"RabbitMQ without a host", []string{"--queue=rabbitmq", "--queue-url=amqp://:5672/"}, "--queue-url"},
-		{"RabbitMQ with a bad port", []string{"--queue=rabbitmq", "--queue-url=amqp://user:pass@host:x/"}, "--queue-url"},
-		{"Kafka nowhere", []string{"--queue=kafka"}, "--queue-url"},
-		{"Kafka without a port", []string{"--queue=kafka", "--queue-url=host"}, "--queue-url"},
-		{"Kafka without a host", []string{"--queue=kafka", "--queue-url=:9092"}, "--queue-url"},
-		{"Kafka by a URL", []string{"--queue=kafka", "--queue-url=kafka://host:9092"}, "--queue-url"},
-		{"one bad broker of two", []string{"--queue=kafka", "--queue-url=host:9092,other"}, "--queue-url"},
-		{"a broker for the stream", []string{"--queue-url=amqp://host"}, "--queue-url"},
-		{"a broker for the list", []string{"--queue=redis-list", "--queue-url=redis://host"}, "--queue-url"},
-		{"too few connections", []string{"--db-max-conns=3"}, "--db-max-conns"},
-		{"too many connections", []string{"--db-max-conns=10001"}, "--db-max-conns"},
-		{"no address", []string{"--http-addr="}, "--http-addr"},
-		{"an address without a port", []string{"--http-addr=127.0.0.1"}, "--http-addr"},
-		{"a port out of range", []string{"--http-addr=127.0.0.1:65536"}, "--http-addr"},
-		{"a port that is none", []string{"--http-addr=127.0.0.1:nope"}, "--http-addr"},
-		{"an ops address without a port", []string{"--ops-addr=localhost"}, "--ops-addr"},
-		{"an ops port out of range", []string{"--ops-addr=127.0.0.1:99999"}, "--ops-addr"},
-		{"a public URL without a scheme", []string{"--public-url=shop.example"}, "--public-url"},
-		{"a public URL of files", []string{"--public-url=file:///etc"}, "--public-url"},
-		{"a public URL without a host", []string{"--public-url=https://"}, "--public-url"},
-		{"a proxy by name", []string{"--trusted-proxies=proxy.example"}, "--trusted-proxies"},
-		{"one bad proxy of two", []string{"--trusted-proxies=10.0.0.1,10.0.0.0/33"}, "--trusted-proxies"},
-		{"a collector without a scheme", []string{"--otlp-endpoint=host:4318"}, "--otlp-endpoint"},
-		{"a collector without a host", []string{"--otlp-endpoint=http://"}, "--otlp-endpoint"},
-		{"a collector by another protocol", []string{"--otlp-endpoint=grpc://host:4317"}, "--otlp-endpoint"},
-		{"fewer than no traces", []string{"--trace-ratio=-0.1"}, "--trace-ratio"},
-		{"more than all", []string{"--trace-ratio=1.1"}, "--trace-ratio"},
-		{"a ratio that is no number", []string{"--trace-ratio=NaN"}, "--trace-ratio"},
-		{"naive by accident", []string{"--strategy=naive"}, "--strategy"},
-		{"a share of nothing", []string{"--local-share=0"}, "--local-share"},
-		{"a share of more than all", []string{"--local-share=1.01"}, "--local-share"},
-		{"a share that is no number", []string{"--local-share=NaN"}, "--local-share"},
-		{"a buffer below none", []string{"--local-buffer=-1"}, "--local-buffer"},
-		{"too large a buffer", []string{"--local-buffer=1000001"}, "--local-buffer"},
-		{"no batch", []string{"--batch=0"}, "--batch"},
-		{"too large a batch", []string{"--batch=513"}, "--batch"},
-		{"an ack wait below none", []string{"--ack-wait=-1ms"}, "--ack-wait"},
-		{"too long an ack wait", []string{"--ack-wait=10001ms"}, "--ack-wait"},
-		{"a grace below none", []string{"--pay-grace=-1s"}, "--pay-grace"},
-		{"too long a grace", []string{"--pay-grace=24h1s"}, "--pay-grace"},
-		{"no rate", []string{"--limit-rate=0"}, "--limit-rate"},
-		{"a rate below none", []string{"--limit-rate=-1"}, "--limit-rate"},
-		{"a rate that is no number", []string{"--limit-rate=NaN"}, "--limit-rate"},
-		{"an endless rate", []string{"--limit-rate=Inf"}, "--limit-rate"},
-		{"no burst", []string{"--limit-burst=0"}, "--limit-burst"},
-		{"too large a burst", []string{"--limit-burst=1000000001"}, "--limit-burst"},
-		{"a wait below none", []string{"--limit-wait=-1s"}, "--limit-wait"},
-		{"too long a wait", []string{"--limit-wait=11s"}, "--limit-wait"},
-		{"an address rate below none", []string{"--ip-rate=-1"}, "--ip-rate"},
-		{"an address rate that is no number", []string{"--ip-rate=NaN"}, "--ip-rate"},
-		{"requests below none", []string{"--user-requests=-1"}, "--user-requests"},
-		{"too many requests", []string{"--user-requests=1000001"}, "--user-requests"},
-		{"no window", []string{"--user-window=0s"}, "--user-window"},
-		{"too long a window", []string{"--user-window=25h"}, "--user-window"},
-		{"a short secret", []string{"--secret=short"}, "--secret"},
-		{"a secret of 31 bytes", []string{"--secret=" + strings.Repeat("s", 31)}, "--secret"},
-		{"no secret, MySQL", []string{"--database=" + mysqlURL, "--admin-password=12345678"}, "--secret"},
-		{"no secret, Redis outside", []string{"--redis=" + redisURL, "--admin-password=12345678"}, "--secret"},
-		{"a short payment secret", outside("--payment-secret=short"), "--payment-secret"},
-		{"no password, stores outside", []string{"--database=" + mysqlURL, "--secret=" + strings.Repeat("s", 32)}, "--admin-password"},
-		{"a short password", []string{"--admin-password=1234567"}, "--admin-password"},
-		{"a long password", []string{"--admin-password=" + strings.Repeat("p", 129)}, "--admin-password"},
+// settingsOf parses the settings of a server.
+func settingsOf(t *testing.T, args ...string) *Settings {
+	t.Helper()
+	cmd, _, _, err := parse(nil, args...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			cmd, _, _, err := parse(nil, tc.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = cmd.Settings.Validate()
-			if err == nil {
-				t.Fatal("taken")
-			}
-			if line := err.Error(); strings.ContainsAny(line, "\n\r") || line != tc.setting && !strings.HasPrefix(line, tc.setting+":") && !strings.HasPrefix(line, tc.setting+" ") {
-				t.Errorf("%q, want one line that begins with %s", line, tc.setting)
-			}
-		})
+	return &cmd.Settings
+}
+
+// wantVerdict fails the test unless err is nil for an empty flag, and otherwise one line that begins with the flag.
+func wantVerdict(t *testing.T, err error, flag string) {
+	t.Helper()
+	switch {
+	case flag == "":
+		if err != nil {
+			t.Error(err)
+		}
+	case err == nil:
+		t.Error("accepted")
+	case strings.ContainsAny(err.Error(), "\n\r") || !strings.HasPrefix(err.Error(), flag+":") && !strings.HasPrefix(err.Error(), flag+" "):
+		t.Errorf("%q, want one line that begins with %s", err, flag)
 	}
 }
 
-// The bounds themselves are taken.
-func TestValidateTakes(t *testing.T) {
-	for name, args := range map[string][]string{
-		"nothing":                  nil,
-		"stores outside":           outside(),
-		"MySQL's own port":         outside("--database=mysql://host/db"),
-		"Redis with TLS":           outside("--redis=rediss://user:pass@host:6380/15"),
-		"all at their least":       {"--ack-wait=0s", "--pay-grace=0s", "--limit-rate=0.001", "--limit-burst=1", "--limit-wait=0s", "--ip-rate=0", "--user-requests=0", "--db-max-conns=4"},
-		"all at their most":        {"--ack-wait=10s", "--pay-grace=24h", "--limit-rate=1e9", "--limit-burst=1000000000", "--limit-wait=10s", "--ip-rate=1e9", "--user-requests=1000000", "--user-window=24h", "--db-max-conns=10000"},
-		"the list":                 {"--queue=redis-list"},
-		"RabbitMQ":                 {"--queue=rabbitmq", "--queue-url=amqp://user:p%40ss@host:5672/shop"},
-		"RabbitMQ with TLS":        {"--queue=rabbitmq", "--queue-url=amqps://host"},
-		"Kafka":                    {"--queue=kafka", "--queue-url=one:9092,[::1]:9093"},
-		"naive on purpose":         {"--strategy=naive", "--allow-oversell"},
-		"all of the stock":         {"--strategy=local", "--local-share=1", "--local-buffer=0"},
-		"all requests traced":      {"--otlp-endpoint=https://collector:4318", "--trace-ratio=1"},
-		"the least share":          {"--local-share=0.001", "--local-buffer=1000000"},
-		"each attempt alone":       {"--batch=1"},
-		"the largest batch":        {"--batch=512"},
-		"a leaky bucket":           {"--limit-algorithm=leaky-bucket", "--limit-wait=1s"},
-		"no window without limit":  {"--user-requests=0", "--user-window=0s"},
-		"the least window":         {"--user-window=1ms"},
-		"all addresses":            {"--http-addr=:0", "--ops-addr=[::1]:0"},
-		"a host's name":            {"--http-addr=localhost:8080"},
-		"proxies":                  {"--trusted-proxies=10.0.0.1,10.0.0.0/8,::1,fd00::/8"},
-		"a public URL with a path": {"--public-url=https://shop.example/flash"},
-		"secrets of 32 bytes":      {"--secret=" + strings.Repeat("s", 32), "--payment-secret=" + strings.Repeat("p", 32)},
-		"passwords of 8 bytes":     {"--admin-password=12345678"},
-		"passwords of 128 bytes":   {"--admin-password=" + strings.Repeat("p", 128)},
+// A value outside of the bounds of its flag is refused. The bounds themselves are accepted.
+func TestBounds(t *testing.T) {
+	bytes := func(n int) string { return strings.Repeat("s", n) }
+	for _, tc := range []struct {
+		flag              string
+		with              []string // the other settings
+		refused, accepted []string
+	}{
+		{"--database", outside(), []string{
+			"", "sqlite:", "sqlite:a.db?mode=memory", "postgres://user@host/db", "data/flashsale.db",
+			"mysql:///db", "mysql://user@host:3306", "mysql://user@host:3306/", "mysql://user@host:x/db",
+		}, []string{"sqlite:a.db", "mysql://host/db"}},
+		{"--queue-url", nil, []string{"amqp://host"}, []string{""}},
+		{"--queue-url", []string{"--queue=redis-list"}, []string{"redis://host"}, []string{""}},
+		{
+			"--queue-url",
+			[]string{"--queue=rabbitmq"},
+			[]string{"", "http://host", "amqp://:5672/", "amqp://user:pass@host:x/"},
+			[]string{"amqp://user:p%40ss@host:5672/shop", "amqps://host"},
+		},
+		{
+			"--queue-url",
+			[]string{"--queue=kafka"},
+			[]string{"", "host", ":9092", "kafka://host:9092", "host:9092,other"},
+			[]string{"one:9092,[::1]:9093"},
+		},
+		{"--db-max-conns", nil, []string{"3", "10001"}, []string{"4", "10000"}},
+		{"--http-addr", nil, []string{"", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:nope"}, []string{":0", "localhost:8080"}},
+		{"--ops-addr", nil, []string{"localhost", "127.0.0.1:99999"}, []string{"[::1]:0"}},
+		{"--public-url", nil, []string{"shop.example", "file:///etc", "https://"}, []string{"https://shop.example/flash"}},
+		{"--trusted-proxies", nil, []string{"proxy.example", "10.0.0.1,10.0.0.0/33"}, []string{"10.0.0.1,10.0.0.0/8,::1,fd00::/8"}},
+		{"--otlp-endpoint", nil, []string{"host:4318", "http://", "grpc://host:4317"}, []string{"https://collector:4318"}},
+		{"--trace-ratio", nil, []string{"-0.1", "1.1", "NaN"}, []string{"0", "1"}},
+		{"--strategy", nil, []string{"naive"}, []string{"local"}},
+		{"--strategy", []string{"--allow-oversell"}, nil, []string{"naive"}},
+		{"--local-share", nil, []string{"0", "1.01", "NaN"}, []string{"0.001", "1"}},
+		{"--local-buffer", nil, []string{"-1", "1000001"}, []string{"0", "1000000"}},
+		{"--batch", nil, []string{"0", "513"}, []string{"1", "512"}},
+		{"--ack-wait", nil, []string{"-1ms", "10001ms"}, []string{"0s", "10s"}},
+		{"--pay-grace", nil, []string{"-1s", "24h1s"}, []string{"0s", "24h"}},
+		{"--limit-rate", nil, []string{"0", "-1", "NaN", "Inf"}, []string{"0.001", "1e9"}},
+		{"--limit-burst", nil, []string{"0", "1000000001"}, []string{"1", "1000000000"}},
+		{"--limit-wait", nil, []string{"-1s", "11s"}, []string{"0s", "10s"}},
+		{"--limit-algorithm", []string{"--limit-wait=1s"}, nil, []string{"leaky-bucket"}},
+		{"--ip-rate", nil, []string{"-1", "NaN"}, []string{"0", "1e9"}},
+		{"--user-requests", nil, []string{"-1", "1000001"}, []string{"0", "1000000"}},
+		{"--user-window", nil, []string{"0s", "25h"}, []string{"1ms", "24h"}},
+		{"--user-window", []string{"--user-requests=0"}, nil, []string{"0s"}},
+		{"--secret", nil, []string{"short", bytes(31)}, []string{"", bytes(32)}},
+		{"--secret", []string{"--database=" + mysqlURL, "--admin-password=12345678"}, []string{""}, []string{bytes(32)}},
+		{"--secret", []string{"--redis=" + redisURL, "--admin-password=12345678"}, []string{""}, []string{bytes(32)}},
+		{"--payment-secret", outside(), []string{"short", bytes(31)}, []string{bytes(32)}},
+		{"--admin-password", nil, []string{"1234567", bytes(129)}, []string{"12345678", bytes(128)}},
+		{"--admin-password", []string{"--database=" + mysqlURL, "--secret=" + bytes(32)}, []string{""}, []string{bytes(8)}},
+	} {
+		for wanted, values := range map[string][]string{tc.flag: tc.refused, "": tc.accepted} {
+			for _, value := range values {
+				setting := tc.flag + "=" + value
+				t.Run(strings.Join(append(tc.with[:len(tc.with):len(tc.with)], setting), " "), func(t *testing.T) {
+					wantVerdict(t, settingsOf(t, append(tc.with, setting)...).Validate(), wanted)
+				})
+			}
+		}
+	}
+}
+
+func TestRedisAddresses(t *testing.T) {
+	good := []string{
+		"redis://host:6379/0", "redis://host", "rediss://user:pass@host:6379", "redis://:pass@[::1]:6379/15", "rediss://user:pass@host:6380/15",
+		"redis://a:1,redis://b:2", "a:1,b:2,c:3", "rediss://u:p%40%2C@a:1,b:2", "redis://a:1/0,redis://b:2/", "[::1]:1,[::1]:2",
+		"redis+sentinel://a:26379/shop", "redis+sentinel://a:1,b:2,c:3/shop/3", "rediss+sentinel://u:p@a:1,b:2/shop/0",
+		"redis+sentinel://a:1/shop?sentinel_password=p%26", "redis+sentinel://a:1/shop?sentinel_username=u&sentinel_password=p",
+	}
+	bad := []string{
+		"", "127.0.0.1:6379", "memcached://host", "redis:///0", "redis://host/first", "redis://host:port/0",
+		"a:1,", ",a:1", "a:1,b", "a:1,b:2/3", "a:1,redis+sentinel://b:2/shop", "a:1, b:2", "http://a:1,b:2", "redis://u:p/@a:1,b:2",
+		"redis+sentinel://a:1", "redis+sentinel://a:1/", "redis+sentinel:///shop", "redis+sentinel://a/shop", "redis+sentinel://a:1,b/shop",
+		"redis+sentinel://a:1/shop/x", "redis+sentinel://a:1/shop/0/1", "redis+sentinel://a:1/shop?other=1", "redis+sentinel://a:1/shop?sentinel_username=u",
+		"http+sentinel://a:1/shop",
+	}
+	for _, flag := range []string{"--redis", "--redis-replicas"} {
+		for wanted, addresses := range map[string][]string{"": good, flag: bad} {
+			for _, address := range addresses {
+				if address == "" && flag == "--redis-replicas" {
+					continue // means that there are no replicas
+				}
+				t.Run(flag+"="+address, func(t *testing.T) {
+					wantVerdict(t, settingsOf(t, "--redis=redis://host:6379", flag+"="+address).ValidateStores(), wanted)
+				})
+			}
+		}
+	}
+	t.Run("the embedded Redis has no replicas", func(t *testing.T) {
+		wantVerdict(t, settingsOf(t, "--redis-replicas=redis://host:6379").ValidateStores(), "--redis-replicas")
+	})
+}
+
+// The lab's stores are never the shop's, however they are written.
+func TestLabStoresAreNotTheShops(t *testing.T) {
+	const database, redis = "--lab-database", "--lab-redis"
+	folder := t.TempDir()
+	shop, link := filepath.Join(folder, "shop.db"), filepath.Join(folder, "link.db")
+	if err := os.WriteFile(shop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{filepath.Join(folder, "link"): folder, link: shop} {
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, missing := "sqlite:"+shop, "sqlite:"+filepath.Join(folder, "missing.db")
+	for name, tc := range map[string]struct {
+		shop, lab string // MySQL and SQLite as --database, Redis as --redis
+		refused   string // the flag; empty: accepted
+	}{
+		"no database of the lab":             {mysqlURL, "", ""},
+		"the same database":                  {mysqlURL, mysqlURL, database},
+		"another user":                       {mysqlURL, "mysql://lab:word@host:3306/db", database},
+		"the default port":                   {mysqlURL, "mysql://host/db", database},
+		"capitals":                           {mysqlURL, "mysql://HOST/DB", database},
+		"a dot at the end":                   {mysqlURL, "mysql://host./db/", database},
+		"this machine by another name":       {"mysql://localhost/db", "mysql://127.0.0.1:3306/db", database},
+		"this machine by an IPv6 address":    {"mysql://127.0.0.1/db", "mysql://[::1]:3306/db", database},
+		"another database":                   {mysqlURL, "mysql://user:pass@host:3306/lab", ""},
+		"another port":                       {mysqlURL, "mysql://user:pass@host:3307/db", ""},
+		"another host":                       {mysqlURL, "mysql://user:pass@other:3306/db", ""},
+		"SQLite instead of MySQL":            {mysqlURL, file, ""},
+		"another file":                       {file, "sqlite:" + filepath.Join(folder, "lab.db"), ""},
+		"the same file":                      {file, file, database},
+		"the same file by a longer path":     {file, "sqlite:" + folder + "/./nowhere/../shop.db", database},
+		"the same file by a linked folder":   {file, "sqlite:" + filepath.Join(folder, "link", "shop.db"), database},
+		"a file to be made, by that folder":  {missing, "sqlite:" + filepath.Join(folder, "link", "missing.db"), database},
+		"the same file by a link":            {file, "sqlite:" + link, database},
+		"a database of another kind":         {mysqlURL, "postgres://host/db", database},
+		"the Redis in the process":           {redisURL, "embedded", ""},
+		"the same Redis":                     {redisURL, redisURL, redis},
+		"another number of the same Redis":   {redisURL, "redis://host:6379/7", redis},
+		"the default port of Redis":          {redisURL, "redis://host", redis},
+		"the same Redis with TLS and a user": {redisURL, "rediss://user:pass@host:6379/0", redis},
+		"a Redis at another port":            {redisURL, "redis://host:6380/0", ""},
+		"a Redis beside the embedded one":    {"embedded", "redis://host:6379/0", ""},
+		"two in the same process":            {"embedded", "embedded", ""},
+		"no Redis of the lab":                {redisURL, "", redis},
+		"a store that is no Redis":           {redisURL, "memcached://host", redis},
+		"a node of the shop's Cluster":       {"redis://a:1,redis://b:2", "redis://b:2", redis},
+		"a node in capitals with TLS":        {"redis://u:p@a:1,b:2", "rediss://B:2/3", redis},
+		"Clusters with a common node":        {"a:1,b:2", "b:2,c:3", redis},
+		"Clusters with common ports":         {"a:1,b:2", "c:1,a:2", ""},
+		"this machine as a node":             {"redis://localhost", "127.0.0.1:6379,a:1", redis},
+		"a common sentinel":                  {"redis+sentinel://a:1,b:2/shop", "redis+sentinel://b:2,c:3/other", redis},
+		"a password like a sentinel":         {"redis+sentinel://a:1,b:2/shop?sentinel_password=c:3", "redis+sentinel://c:3/shop", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd, _, _, err := parse(nil, args...)
-			if err == nil {
-				err = cmd.Settings.Validate()
+			args := outside("--redis="+tc.shop, redis+"="+tc.lab)
+			if strings.HasPrefix(tc.shop, "mysql:") || strings.HasPrefix(tc.shop, "sqlite:") {
+				args = outside("--database="+tc.shop, database+"="+tc.lab)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			wantVerdict(t, settingsOf(t, args...).Validate(), tc.refused)
 		})
 	}
 }
 
-// What follows from other settings.
+func TestLabFolder(t *testing.T) {
+	for args, want := range map[string]string{
+		"--redis=embedded":                              filepath.Join("data", "lab"),
+		"--database=sqlite:/var/lib/shop/a.db":          "/var/lib/shop/lab",
+		"--database=" + mysqlURL:                        filepath.Join("data", "lab"),
+		"--database=sqlite:a.db --lab-reports=/srv/lab": "/srv/lab",
+	} {
+		if got := settingsOf(t, strings.Fields(args)...).LabFolder(); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+}
+
+// Some settings follow from others.
 func TestDerivedSettings(t *testing.T) {
-	secret := strings.Repeat("s", 32)
+	secret, payment := strings.Repeat("s", 32), strings.Repeat("p", 32)
 	for name, tc := range map[string]struct {
 		args     []string
 		embedded bool
@@ -172,26 +230,53 @@ func TestDerivedSettings(t *testing.T) {
 		"embedded, with a secret":        {[]string{"--secret=" + secret}, true, true, secret},
 		"outside":                        {outside(), false, false, secret},
 		"outside, with a demo":           {outside("--demo"), false, true, secret},
-		"outside, its own payments' key": {outside("--payment-secret=" + strings.Repeat("p", 32)), false, false, strings.Repeat("p", 32)},
+		"outside, with a payment secret": {outside("--payment-secret=" + payment), false, false, payment},
 		"SQLite with Redis outside":      {[]string{"--redis=" + redisURL, "--secret=" + secret, "--admin-password=12345678"}, false, false, secret},
 		"MySQL with Redis inside":        {[]string{"--database=" + mysqlURL, "--secret=" + secret, "--admin-password=12345678"}, false, false, secret},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd, _, _, err := parse(nil, tc.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := cmd.Settings
-			if err := s.Validate(); err != nil {
-				t.Fatal(err)
-			}
-			if s.Embedded() != tc.embedded || s.DemoSale() != tc.demo || s.PaymentSecret != tc.payment {
-				t.Errorf("embedded %t, demo %t, payment secret %q", s.Embedded(), s.DemoSale(), s.PaymentSecret)
-			}
-			once := s
-			if err := s.Validate(); err != nil || s.OpsAddr != once.OpsAddr || s.PaymentSecret != once.PaymentSecret {
-				t.Errorf("validated twice: %v, %+v", err, s)
+			s := settingsOf(t, tc.args...)
+			for range 2 { // validating twice changes nothing more
+				wantVerdict(t, s.Validate(), "")
+				if s.Embedded() != tc.embedded || s.DemoSale() != tc.demo || s.PaymentSecret != tc.payment || s.OpsAddr != "127.0.0.1:9090" {
+					t.Errorf("embedded %t, demo %t, payment secret %q, --ops-addr %q", s.Embedded(), s.DemoSale(), s.PaymentSecret, s.OpsAddr)
+				}
 			}
 		})
+	}
+}
+
+// By default only this machine reaches the server, its metrics and its profiles, and no proxy is trusted.
+func TestAddressesAreLocalByDefault(t *testing.T) {
+	s := settingsOf(t)
+	for flag, address := range map[string]string{"--http-addr": s.HTTPAddr, "--ops-addr": s.OpsAddr} {
+		host, _, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			t.Errorf("%s is %q by default, want a loopback address", flag, address)
+		}
+	}
+	if len(s.TrustedProxies) != 0 {
+		t.Errorf("%v are trusted by default", s.TrustedProxies)
+	}
+}
+
+// An error may be logged, so no error contains a password or a secret.
+func TestErrorsKeepSecrets(t *testing.T) {
+	const secret = "hunter2hunter2"
+	for _, args := range [][]string{
+		{"--database=mysql://user:" + secret + "@host:x/db"},
+		{"--database=postgres://user:" + secret + "@host/db"},
+		{"--redis=redis://:" + secret + "@host:x/0"},
+		{"--redis=http://:" + secret + "@host/0"},
+		{"--redis=redis://user:" + secret + "@a:1,b"},
+		{"--redis=redis+sentinel://user:" + secret + "@a:1"},
+		{"--redis=redis://host:1", "--redis-replicas=redis://user:" + secret + "@a:1,b"},
+		{"--secret=" + secret},
+		{"--payment-secret=" + secret},
+		{"--admin-password=" + strings.Repeat(secret, 10)},
+	} {
+		if err := settingsOf(t, args...).Validate(); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", args, err)
+		}
 	}
 }
