@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ type call struct {
 	buyer    string
 }
 
-// fakeRound sells as buy says and keeps what it was asked.
+// fakeRound sells by the function buy, and records the calls.
 type fakeRound struct {
 	buy    func(ctx context.Context, instance int, buyer string) (model.Verdict, error)
 	kill   func()
@@ -64,14 +65,14 @@ func (r *fakeRound) Finish(ctx context.Context) (Tally, error) {
 	return r.finish(ctx)
 }
 
-// shelf is a stock that sells each unit once, and each buyer one.
+// shelf is a stock that sells each unit once, and one unit to each buyer.
 type shelf struct {
 	mu     sync.Mutex
 	left   int64
 	orders map[string]bool
 }
 
-// exactly is a round that sells n units without a fault.
+// exactly returns a round that sells n units without a fault.
 func exactly(n int) *fakeRound {
 	s := &shelf{left: int64(n), orders: map[string]bool{}}
 	return &fakeRound{
@@ -95,12 +96,26 @@ func (s *shelf) take(buyer string) model.Verdict {
 }
 
 func (s *shelf) tally(context.Context) (Tally, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return Tally{Sold: int64(len(s.orders)), Left: s.left}, nil
 }
 
-// naively is a round in which the first readers all see the same number before one of them writes.
+// slowed returns a round that sells n units, and takes its time for each answer.
+func slowed(n int, yes, no time.Duration) *fakeRound {
+	round := exactly(n)
+	sell := round.buy
+	round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
+		verdict, err := sell(ctx, instance, buyer)
+		if verdict == model.Accepted {
+			time.Sleep(yes)
+		} else {
+			time.Sleep(no)
+		}
+		return verdict, err
+	}
+	return round
+}
+
+// naively returns a round in which all readers see the same stock before one of them writes.
 func naively(stock, readers int) *fakeRound {
 	var mu sync.Mutex
 	left, sold := int64(stock), int64(0)
@@ -126,32 +141,23 @@ func naively(stock, readers int) *fakeRound {
 	}
 }
 
-// answering is a round whose verdicts come from a list by turn, and whose books say what they are told to.
-func answering(tally Tally, verdicts ...model.Verdict) *fakeRound {
-	var mu sync.Mutex
+// answering returns a round that gives these answers in turn, an error for an empty verdict, and whose books have a tally.
+// It is for a concurrency of 1.
+func answering(tally Tally, answers []model.Verdict) *fakeRound {
 	turn := 0
 	return &fakeRound{
-		buy: func(context.Context, int, string) (model.Verdict, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			v := verdicts[turn]
-			turn++
-			if v == "" {
-				return "", errBroken
+		buy: func(context.Context, int, string) (v model.Verdict, err error) {
+			if v = answers[turn]; v == "" {
+				err = errBroken
 			}
-			return v, nil
+			turn++
+			return v, err
 		},
 		finish: func(context.Context) (Tally, error) { return tally, nil },
 	}
 }
 
-func times(n int, v model.Verdict) []model.Verdict {
-	list := make([]model.Verdict, n)
-	for i := range list {
-		list[i] = v
-	}
-	return list
-}
+func times(n int, v model.Verdict) []model.Verdict { return slices.Repeat([]model.Verdict{v}, n) }
 
 func silent(Progress) {}
 

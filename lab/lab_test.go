@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,48 +19,35 @@ import (
 func TestEveryBuyerAttemptsOnceAtTheRightInstance(t *testing.T) {
 	round := exactly(30)
 	runOne(t, round, Plan{Buyers: 100, Stock: 30, Concurrency: 8, Instances: 3, Seed: 1})
-	seen := map[string]int{}
-	for _, c := range round.calls {
-		seen[c.buyer] = c.instance
+	want := make([]call, 100)
+	for i := range want {
+		want[i] = call{instance: i % 3, buyer: fmt.Sprintf("b%d", i+1)}
 	}
-	if len(round.calls) != 100 || len(seen) != 100 {
-		t.Fatalf("%d calls by %d buyers, want 100 by 100", len(round.calls), len(seen))
-	}
-	for i := range 100 {
-		name := fmt.Sprintf("b%d", i+1)
-		if instance, ok := seen[name]; !ok || instance != i%3 {
-			t.Errorf("buyer %s was at instance %d (%v), want %d", name, instance, ok, i%3)
-		}
+	byNumber := func(a, b call) int { return cmp.Or(len(a.buyer)-len(b.buyer), strings.Compare(a.buyer, b.buyer)) }
+	if got := slices.SortedFunc(slices.Values(round.calls), byNumber); !slices.Equal(got, want) {
+		t.Errorf("the calls are %v", got)
 	}
 }
 
+// The seed determines the order of the buyers, which is the same for every strategy.
 func TestSeedOrdersTheBuyers(t *testing.T) {
-	order := func(seed uint64) []call {
-		round := exactly(30)
-		runOne(t, round, Plan{Buyers: 100, Stock: 30, Concurrency: 1, Instances: 1, Seed: seed})
-		return round.calls
+	orders := func(seed uint64) (a, b []call) {
+		bench := fakeBench{"a": exactly(5), "b": exactly(5)}
+		p := Plan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 2, Seed: seed}
+		if _, err := Run(t.Context(), bench, p, Setting{}, time.Now, silent); err != nil {
+			t.Fatal(err)
+		}
+		return bench["a"].calls, bench["b"].calls
 	}
-	first := order(7)
-	if !slices.Equal(first, order(7)) {
-		t.Error("the same seed gave another order")
-	}
-	if slices.Equal(first, order(8)) {
-		t.Error("another seed gave the same order")
-	}
-}
-
-func TestEveryStrategyMeetsTheSameOrder(t *testing.T) {
-	bench := fakeBench{"a": exactly(5), "b": exactly(5)}
-	p := Plan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 2, Seed: 3}
-	if _, err := Run(t.Context(), bench, p, Setting{}, time.Now, silent); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(bench["a"].calls, bench["b"].calls) {
-		t.Error("the second strategy met another order than the first")
+	first, second := orders(7)
+	again, _ := orders(7)
+	other, _ := orders(8)
+	if !slices.Equal(first, second) || !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("seed 7: %v, the second strategy %v, again %v; seed 8: %v", first, second, again, other)
 	}
 }
 
-// Each attempt waits until all places are taken, so the run ends only if that many are under way at once.
+// Each attempt waits until so many are under way at once, so the run ends only if the concurrency is reached.
 func TestConcurrencyIsReachedAndNotExceeded(t *testing.T) {
 	const concurrency, buyers = 16, 64
 	var underWay, most atomic.Int64
@@ -87,13 +75,6 @@ func TestConcurrencyIsReachedAndNotExceeded(t *testing.T) {
 	}
 }
 
-func TestFewerBuyersThanConcurrency(t *testing.T) {
-	r := runOne(t, exactly(10), Plan{Buyers: 3, Stock: 10, Concurrency: 100, Instances: 1})
-	if r.Requests != 3 || r.Sold != 3 || r.Verdict != Exact {
-		t.Errorf("%d requests, %d sold, %s; want 3, 3, exact", r.Requests, r.Sold, r.Verdict)
-	}
-}
-
 func TestAllAreReleasedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -110,31 +91,17 @@ func TestAllAreReleasedAtOnce(t *testing.T) {
 
 func TestFiguresFollowTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		round := exactly(40)
-		sell := round.buy
-		round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
-			verdict, err := sell(ctx, instance, buyer)
-			if verdict == model.Accepted {
-				time.Sleep(20 * time.Millisecond) // of the bubble's clock: a no costs half of a yes
-				return verdict, err
-			}
-			time.Sleep(10 * time.Millisecond) // of the bubble's clock
-			return verdict, err
-		}
-		// Ten at once: 40 yeses in 4 turns of 20 ms, then 160 noes in 16 turns of 10 ms.
-		r := runOne(t, round, Plan{Buyers: 200, Stock: 40, Concurrency: 10, Instances: 1})
-		for _, f := range []struct {
-			name      string
-			got, want float64
-		}{
-			{"seconds", r.Seconds, 0.24},
-			{"requests/s", r.RequestsPerSecond, 200 / 0.24},
-			{"persisted/s", r.PersistedPerSecond, 40 / 0.08},
-			{"p50", r.P50MS, 10},
-			{"p99", r.P99MS, 20},
+		// Ten at once: 40 acceptances in 4 turns of 20 ms, then 160 refusals in 16 turns of 10 ms.
+		r := runOne(t, slowed(40, 20*time.Millisecond, 10*time.Millisecond), Plan{Buyers: 200, Stock: 40, Concurrency: 10, Instances: 1})
+		for name, figure := range map[string]struct{ got, want float64 }{
+			"seconds":     {r.Seconds, 0.24},
+			"requests/s":  {r.RequestsPerSecond, 200 / 0.24},
+			"persisted/s": {r.PersistedPerSecond, 40 / 0.08},
+			"p50":         {r.P50MS, 10},
+			"p99":         {r.P99MS, 20},
 		} {
-			if f.got < f.want*0.998 || f.got > f.want*1.002 {
-				t.Errorf("%s is %v, want %v", f.name, f.got, f.want)
+			if figure.got < figure.want*0.998 || figure.got > figure.want*1.002 {
+				t.Errorf("%s is %v, want %v", name, figure.got, figure.want)
 			}
 		}
 		if want := []Bucket{{UpToMS: 10, Count: 160}, {UpToMS: 20, Count: 40}}; !slices.Equal(r.Histogram, want) {
@@ -143,54 +110,40 @@ func TestFiguresFollowTheClock(t *testing.T) {
 	})
 }
 
+// Each round of 450 ms is reported at its start, at four ticks, and with its result.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := func() *fakeRound {
-			round := exactly(5)
-			sell := round.buy
-			round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
-				time.Sleep(9 * time.Millisecond) // of the bubble's clock
-				return sell(ctx, instance, buyer)
-			}
-			return round
-		}
-		var seen []Progress
+		var seen, want []Progress
 		p := Plan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 1}
-		_, err := Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, func(p Progress) { seen = append(seen, p) })
+		slow := func() *fakeRound { return slowed(5, 9*time.Millisecond, 9*time.Millisecond) }
+		report, err := Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, func(p Progress) { seen = append(seen, p) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		// 450 ms each: one call at the start, four ticks, one with the result.
-		if len(seen) != 12 {
-			t.Fatalf("%d calls, want 12: %v", len(seen), seen)
+		for i, strategy := range p.Strategies {
+			for _, done := range []int{0, 11, 22, 33, 44, 50} {
+				want = append(want, Progress{Strategy: strategy, Index: i, Of: 2, Done: done, Buyers: 50})
+			}
+			want[len(want)-1].Result = report.Strategies[i]
 		}
-		for i, p := range seen {
-			last := i%6 == 5
-			if p.Strategy != []string{"a", "b"}[i/6] || p.Index != i/6 || p.Of != 2 || p.Buyers != 50 || (p.Result != nil) != last {
-				t.Errorf("call %d is %+v", i, p)
-			}
-			if want := []int{0, 11, 22, 33, 44, 50}[i%6]; p.Done != want {
-				t.Errorf("call %d says %d done, want %d", i, p.Done, want)
-			}
+		if !slices.Equal(seen, want) {
+			t.Errorf("the progress is %v, want %v", seen, want)
 		}
 	})
 }
 
 func TestKill(t *testing.T) {
-	tests := []struct {
-		name      string
-		instances int
-		stock     int
-		sold      int64
-		killed    bool
+	for name, test := range map[string]struct {
+		instances, stock int
+		sold             int64
+		killed           bool
 	}{
-		{"of two", 2, 40, 40, true},
-		{"of three", 3, 40, 40, true},
-		{"an odd stock", 2, 1, 1, true},
-		{"never half sold", 2, 1000, 200, false},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+		"of two":          {2, 40, 40, true},
+		"of three":        {3, 40, 40, true},
+		"an odd stock":    {2, 1, 1, true},
+		"never half sold": {2, 1000, 200, false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			var dead atomic.Bool
 			round := exactly(test.stock)
 			sell := round.buy
@@ -201,7 +154,7 @@ func TestKill(t *testing.T) {
 				}
 				verdict, err := sell(ctx, instance, buyer)
 				if instance == test.instances-1 && dead.Load() {
-					return "", errBroken // the order stands, and nobody heard of it
+					return "", errBroken // the order stands without an answer
 				}
 				return verdict, err
 			}
@@ -220,8 +173,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// The dying instance answers one attempt with an error after the kill, and the attempt comes again elsewhere under
-// the same name.
+// An attempt that the dying instance answers with an error is repeated at another instance, under the same name.
 func TestKillSendsWhoWasUnderWayElsewhere(t *testing.T) {
 	arrived, dead := make(chan struct{}), make(chan struct{})
 	round := exactly(2)
@@ -265,10 +217,7 @@ func TestInterrupted(t *testing.T) {
 	second := exactly(50)
 	sell, finish := second.buy, second.finish
 	second.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
-		second.mu.Lock()
-		calls := len(second.calls)
-		second.mu.Unlock()
-		if calls == 20 {
+		if len(second.calls) == 20 { // the concurrency is 1
 			cancel()
 			return "", ctx.Err()
 		}
@@ -291,11 +240,12 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("interrupted %v with %d results, c started %d times, b finished %d times; want true, 2, 0, 1",
 			report.Interrupted, len(report.Strategies), bench["c"].started, second.finished)
 	}
-	if a, b := report.Strategies[0], report.Strategies[1]; a.Verdict != Exact || b.Verdict != Incomplete || b.Requests != 20 || b.Sold != 19 || b.Errors != 1 {
+	a, b := report.Strategies[0], report.Strategies[1]
+	if a.Verdict != Exact || b.Verdict != Incomplete || b.Requests != 20 || b.Sold != 19 || b.Errors != 1 {
 		t.Errorf("a is %s; b is %s with %d requests, %d sold, %d errors; want exact; incomplete, 20, 19, 1", a.Verdict, b.Verdict, b.Requests, b.Sold, b.Errors)
 	}
-	if last.Result != report.Strategies[1] {
-		t.Error("the incomplete result was not shown")
+	if last.Result != b {
+		t.Error("the progress does not show the incomplete result")
 	}
 }
 
@@ -306,29 +256,45 @@ func (f startFunc) Start(ctx context.Context, strategy string, _ Plan) (Round, e
 	return f(ctx, strategy)
 }
 
-func TestInterruptedBetweenTwoRounds(t *testing.T) {
-	tests := []struct {
-		name  string
-		start error // of the second round, which ends the context
-		want  error
+// A run that is interrupted, or fails, while no buyer is served returns the results that it has.
+func TestRunEndsEarly(t *testing.T) {
+	unfinished := func(context.Context) (Tally, error) { return Tally{}, errBroken }
+	for name, tc := range map[string]struct {
+		cancelAt    string // the strategy whose start cancels the run
+		start       error  // of the strategy b
+		finish      func(context.Context) (Tally, error)
+		want        error
+		says        string
+		interrupted bool
 	}{
-		{"start gives up", context.Canceled, nil},
-		{"start breaks", errBroken, errBroken},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+		"cancelled at a start":           {"b", context.Canceled, nil, nil, "", true},
+		"cancelled, and the start fails": {"b", errBroken, nil, errBroken, "start b: ", true},
+		"a start fails":                  {"", errBroken, nil, errBroken, "start b: ", false},
+		"a finish fails":                 {"", nil, unfinished, errBroken, "finish b: ", false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			bench := startFunc(func(_ context.Context, strategy string) (Round, error) {
-				if strategy == "b" {
+				round := exactly(5)
+				if strategy == tc.cancelAt {
 					cancel()
-					return nil, test.start
 				}
-				return exactly(5), nil
+				if strategy == "b" && tc.start != nil {
+					return nil, tc.start
+				}
+				if strategy == "b" {
+					round.finish = tc.finish
+				}
+				return round, nil
 			})
-			p := Plan{Strategies: []string{"a", "b", "c"}, Buyers: 10, Stock: 5, Concurrency: 1, Instances: 1}
+			p := Plan{Strategies: []string{"a", "b", "c"}, Buyers: 10, Stock: 5, Concurrency: 2, Instances: 1}
 			report, err := Run(ctx, bench, p, Setting{}, time.Now, silent)
-			if !errors.Is(err, test.want) || !report.Interrupted || len(report.Strategies) != 1 {
-				t.Errorf("error %v, interrupted %v, %d results; want %v, true, 1", err, report.Interrupted, len(report.Strategies), test.want)
+			if !errors.Is(err, tc.want) || err != nil && !strings.HasPrefix(err.Error(), tc.says) {
+				t.Errorf("error %v, want %q and %v", err, tc.says, tc.want)
+			}
+			if report.Interrupted != tc.interrupted || len(report.Strategies) != 1 || report.Strategies[0].Strategy != "a" {
+				t.Errorf("interrupted %t with %d results, want %t with that of a", report.Interrupted, len(report.Strategies), tc.interrupted)
 			}
 		})
 	}
@@ -340,30 +306,5 @@ func TestInterruptedBeforeTheFirstRound(t *testing.T) {
 	report, err := Run(ctx, fakeBench{}, Plan{Strategies: []string{"a"}, Buyers: 1}, Setting{}, time.Now, silent)
 	if err != nil || !report.Interrupted || len(report.Strategies) != 0 {
 		t.Errorf("error %v, interrupted %v, %d results; want nil, true, 0", err, report.Interrupted, len(report.Strategies))
-	}
-}
-
-func TestFailuresNameTheStrategy(t *testing.T) {
-	unfinished := exactly(5)
-	unfinished.finish = func(context.Context) (Tally, error) { return Tally{}, errBroken }
-	tests := []struct {
-		name  string
-		bench fakeBench
-		want  string
-	}{
-		{"start", fakeBench{"good": exactly(5)}, "start bad: "},
-		{"finish", fakeBench{"good": exactly(5), "bad": unfinished}, "finish bad: "},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			p := Plan{Strategies: []string{"good", "bad", "good"}, Buyers: 10, Stock: 5, Concurrency: 2, Instances: 1}
-			report, err := Run(t.Context(), test.bench, p, Setting{}, time.Now, silent)
-			if !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), test.want) {
-				t.Errorf("error %v, want one that starts with %q", err, test.want)
-			}
-			if len(report.Strategies) != 1 || report.Strategies[0].Strategy != "good" || report.Interrupted {
-				t.Errorf("%d results, interrupted %v; want the one before the failure, false", len(report.Strategies), report.Interrupted)
-			}
-		})
 	}
 }

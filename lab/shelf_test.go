@@ -14,113 +14,110 @@ import (
 	"time"
 )
 
-// A report comes back as it was, page and figures.
+// save stores a report.
+func save(t *testing.T, shelf *Shelf, r *Report) (id string) {
+	t.Helper()
+	id, err := shelf.Save(r)
+	if err != nil || len(id) != reportIDLength {
+		t.Fatalf("%q, %v", id, err)
+	}
+	return id
+}
+
+// wantFound fails the test unless a report is on the shelf, or is not.
+func wantFound(t *testing.T, shelf *Shelf, id string, want bool) *Report {
+	t.Helper()
+	report, ok, err := shelf.Find(id)
+	if ok != want || err != nil {
+		t.Errorf("%q: found %t, %v", id, ok, err)
+	}
+	return report
+}
+
+// writeFile writes a file, with a time of its last change.
+func writeFile(t *testing.T, path, text string, at time.Time) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A stored report has the same page and the same figures. The list begins with the newest report.
 func TestShelf(t *testing.T) {
 	shelf := NewShelf(filepath.Join(t.TempDir(), "data", "lab"))
 	if list, err := shelf.List(); err != nil || len(list) > 0 {
-		t.Errorf("before there is a folder: %v, %v", list, err)
+		t.Errorf("before the folder exists: %v, %v", list, err)
 	}
-	if _, ok, err := shelf.Find(rand.Text()); ok || err != nil {
-		t.Errorf("before there is a folder: found %t, %v", ok, err)
-	}
+	wantFound(t, shelf, rand.Text(), false)
 	if err := shelf.Ready(); err != nil {
 		t.Fatal(err)
 	}
 	report := sample(t)
-	id, err := shelf.Save(report)
-	if err != nil || len(id) != reportIDLength {
-		t.Fatalf("%q, %v", id, err)
-	}
-	found, ok, err := shelf.Find(id)
-	if err != nil || !ok {
-		t.Fatalf("found %t, %v", ok, err)
-	}
+	id := save(t, shelf, report)
+	found := wantFound(t, shelf, id, true)
 	if written(t, found.WriteHTML) != written(t, report.WriteHTML) || written(t, found.WriteJSON) != written(t, report.WriteJSON) {
 		t.Error("the report has changed on the shelf")
 	}
 	later := *report
 	later.StartedAt = report.StartedAt.Add(time.Second)
-	newest, err := shelf.Save(&later)
-	if err != nil {
-		t.Fatal(err)
-	}
+	newest := save(t, shelf, &later)
 	list, err := shelf.List()
 	if err != nil || len(list) != 2 || list[0].ID != newest || list[1].ID != id || len(list[1].Strategies) != 2 {
 		t.Errorf("listed %v, %v; want %s, then %s", list, err, newest, id)
 	}
 }
 
-// Only what is listed can be found: no other file, whatever its name.
+// Only reports can be found, and no other file, whatever its name.
 func TestShelfFindsNothingElse(t *testing.T) {
 	folder := t.TempDir()
 	shelf := NewShelf(filepath.Join(folder, "lab"))
-	id, err := shelf.Save(sample(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := rand.Text()
-	for name, text := range map[string]string{
-		"secret.json": "{}", "lab/notes.json": "{}", "lab/" + other + ".txt": "{}", "lab/" + other + unfinishedEnd: "{}",
-		"lab/" + strings.ToLower(other) + ".json": "{}", "lab/" + other + "A.json": "{}",
+	id, other, link := save(t, shelf, sample(t)), rand.Text(), strings.Repeat("A", 26)
+	for _, name := range []string{
+		"secret.json", "lab/notes.json", "lab/" + other + ".txt", "lab/" + other + unfinishedEnd,
+		"lab/" + strings.ToLower(other) + ".json", "lab/" + other + "A.json",
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(folder, name), "{}", time.Now())
 	}
-	if err := os.Symlink(filepath.Join(folder, "secret.json"), filepath.Join(folder, "lab", strings.Repeat("A", 26)+".json")); err != nil {
+	if err := os.Symlink(filepath.Join(folder, "secret.json"), filepath.Join(folder, "lab", link+".json")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
 		"", ".", "..", "notes", "../secret", "%2e%2e/secret", other, strings.ToLower(other), other + "A", id + ".json", "./" + id, id + "\x00",
 		"../lab/" + id, strings.Repeat("../", 8) + "AA",
 	} {
-		if _, ok, err := shelf.Find(name); ok || err != nil {
-			t.Errorf("%q: found %t, %v", name, ok, err)
-		}
+		wantFound(t, shelf, name, false)
 	}
-	if _, ok, err := shelf.Find(strings.Repeat("A", 26)); ok || err == nil {
-		t.Errorf("a link that leads out: found %t, %v", ok, err)
+	if _, ok, err := shelf.Find(link); ok || err == nil {
+		t.Errorf("a link to a file outside: found %t, %v", ok, err)
 	}
 }
 
-// A file that is no report hides none of the others.
+// A file that is no report does not hide the others.
 func TestShelfWithABrokenReport(t *testing.T) {
-	for name, text := range map[string]string{"cut off": `{"buyers":`, "something else": "{}"} {
-		t.Run(name, func(t *testing.T) { testBrokenReport(t, text) })
+	for name, text := range map[string]string{"cut off": `{"buyers":`, "no report": "{}"} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			shelf := NewShelf(folder)
+			id, broken := save(t, shelf, sample(t)), rand.Text()
+			writeFile(t, filepath.Join(folder, broken+reportEnd), text, time.Now())
+			list, err := shelf.List()
+			if len(list) != 1 || list[0].ID != id || err == nil || !strings.Contains(err.Error(), broken) {
+				t.Errorf("%v, %v", list, err)
+			}
+			if _, ok, err := shelf.Find(broken); ok || err == nil {
+				t.Errorf("found %t, %v", ok, err)
+			}
+		})
 	}
 }
 
-func testBrokenReport(t *testing.T, text string) {
-	folder := t.TempDir()
-	shelf := NewShelf(folder)
-	id, err := shelf.Save(sample(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	broken := rand.Text()
-	if err := os.WriteFile(filepath.Join(folder, broken+reportEnd), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	list, err := shelf.List()
-	if len(list) != 1 || list[0].ID != id || err == nil || !strings.Contains(err.Error(), broken) {
-		t.Errorf("%v, %v", list, err)
-	}
-	if _, ok, err := shelf.Find(broken); ok || err == nil {
-		t.Errorf("found %t, %v", ok, err)
-	}
-}
-
-// The newest keptReports stay, and nothing of what crashes left unfinished; other files are not the shelf's to remove.
+// The newest keptReports stay. Unfinished files that crashes left are deleted; other files are not.
 func TestShelfForgets(t *testing.T) {
 	folder := t.TempDir()
-	shelf := NewShelf(folder)
-	report := sample(t)
+	shelf, report := NewShelf(folder), sample(t)
 	var ids []string
 	for i := range keptReports + 3 {
-		id, err := shelf.Save(report)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := save(t, shelf, report)
 		ids = append(ids, id)
 		at := time.Now().Add(time.Duration(i-1000) * time.Second)
 		if err := os.Chtimes(filepath.Join(folder, id+reportEnd), at, at); err != nil {
@@ -130,21 +127,11 @@ func TestShelfForgets(t *testing.T) {
 	old, young := rand.Text()+unfinishedEnd, rand.Text()+unfinishedEnd
 	long := time.Now().Add(-2 * longestWriting)
 	for name, at := range map[string]time.Time{old: long, young: time.Now(), "notes.part": long, "notes.json": long} {
-		path := filepath.Join(folder, name)
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(folder, name), "", at)
 	}
-	last, err := shelf.Save(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids = append(ids, last)
+	ids = append(ids, save(t, shelf, report))
 	for i, id := range ids {
-		_, ok, err := shelf.Find(id)
-		if want := i >= len(ids)-keptReports; ok != want || err != nil {
-			t.Errorf("report %d of %d: found %t, %v", i+1, len(ids), ok, err)
-		}
+		wantFound(t, shelf, id, i >= len(ids)-keptReports)
 	}
 	for name, want := range map[string]bool{old: false, young: true, "notes.part": true, "notes.json": true} {
 		if _, err := os.Stat(filepath.Join(folder, name)); (err == nil) != want {
@@ -165,9 +152,7 @@ func TestShelfAtOnce(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if _, ok, err := shelf.Find(id); !ok || err != nil {
-					t.Errorf("found %t, %v", ok, err)
-				}
+				wantFound(t, shelf, id, true)
 			}
 		})
 	}
@@ -177,13 +162,10 @@ func TestShelfAtOnce(t *testing.T) {
 	}
 }
 
-// What can't be written leaves nothing behind, and says so before anything is measured.
+// A folder that can't be written to is refused before anything is measured.
 func TestShelfThatCantBeWritten(t *testing.T) {
-	folder := t.TempDir()
-	file := filepath.Join(folder, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := filepath.Join(t.TempDir(), "file")
+	writeFile(t, file, "", time.Now())
 	shelf := NewShelf(filepath.Join(file, "lab"))
 	if shelf.Ready() == nil {
 		t.Error("a folder in a file is ready")
@@ -193,7 +175,7 @@ func TestShelfThatCantBeWritten(t *testing.T) {
 	}
 }
 
-// The page's policy names its one style and allows nothing else, and the page needs nothing else.
+// The policy of the page allows its one style by the hash, and nothing else. The page needs nothing else.
 func TestPagePolicy(t *testing.T) {
 	page := written(t, sample(t).WriteHTML)
 	styles := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(page, -1)
