@@ -13,7 +13,7 @@ import (
 	"flashsale/model"
 )
 
-// Every language has a word for everything, with the same places in it.
+// Every language has the same keys, and its texts have the same placeholders.
 func TestLanguagesSayTheSame(t *testing.T) {
 	place := regexp.MustCompile(`\{\w+\}`)
 	places := func(text string) []string { return slices.Sorted(slices.Values(place.FindAllString(text, -1))) }
@@ -28,23 +28,23 @@ func TestLanguagesSayTheSame(t *testing.T) {
 			}
 			for key, text := range texts {
 				if !slices.Equal(places(text), places(all["en"][key])) {
-					t.Errorf("%s/%s, %s: %q has other places than %q", folder, language, key, text, all["en"][key])
+					t.Errorf("%s/%s, %s: %q has other placeholders than %q", folder, language, key, text, all["en"][key])
 				}
 				if strings.TrimSpace(text) == "" {
-					t.Errorf("%s/%s says nothing for %s", folder, language, key)
+					t.Errorf("%s/%s has an empty text for %s", folder, language, key)
 				}
 			}
 		}
 	}
 }
 
-// Every word is used, and every key that a page or a script names has a word: in the storefront one of its own, since
-// the console's aren't loaded there.
+// Every text is used, and every key that a page or a script names has a text. The storefront does not load the texts of
+// the console, so it needs its own.
 func TestWordsAreThoseOfThePages(t *testing.T) {
 	shop, console := wordsOf(t, shopWords)["en"], wordsOf(t, consoleWords)["en"]
 	for key := range console {
 		if shop[key] != "" {
-			t.Errorf("storefront and console both have a word %s", key)
+			t.Errorf("storefront and console both have a text %s", key)
 		}
 	}
 	isConsoles := consoleFiles(t)
@@ -66,7 +66,7 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, shared := range []string{"pages.go", "pages/layout.html"} { // what templates call names words too
+	for _, shared := range []string{"pages.go", "pages/layout.html"} { // functions of templates name keys too
 		raw, err := os.ReadFile(shared)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 			named[match[1]+match[2]] = ""
 		}
 		if missing := difference(named, side.words); len(missing) > 0 || len(named) < 30 {
-			t.Errorf("%s: of %d keys these have no word: %q", name, len(named), missing)
+			t.Errorf("%s: of %d keys these have no text: %q", name, len(named), missing)
 		}
 	}
 	text := shopSource.String() + consoleSource.String()
@@ -96,12 +96,12 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 		used := slices.ContainsFunc([]string{`"` + key + `"`, "`" + prefix + "_${", "}_" + suffix + "`", `(print "` + prefix + `_"`, `coded("` + prefix + `"`},
 			func(part string) bool { return strings.Contains(text, part) })
 		if !used {
-			t.Errorf("nobody says %s", key)
+			t.Errorf("%s is not used", key)
 		}
 	}
 }
 
-// consoleFiles tells the pages and assets that only the console has.
+// consoleFiles returns a function that reports whether only the console has a page or an asset.
 func consoleFiles(t *testing.T) func(name string) bool {
 	t.Helper()
 	a := newAssets(t)
@@ -126,28 +126,30 @@ func wordsOf(t *testing.T, folders ...string) words {
 	return all
 }
 
-// What the engine may say of a sale or an order, the pages can.
+// There is a text for every state of a sale, status of an order, and verdict.
 func TestWordsCoverTheModel(t *testing.T) {
 	all := wordsOf(t, shopWords)
-	var keys []string
+	want := func(prefix, value, suffix string) {
+		if key := prefix + value + suffix; all["en"][key] == "" {
+			t.Errorf("no text for %s", key)
+		}
+	}
 	for _, state := range []model.SaleState{model.StateUpcoming, model.StateOpen, model.StatePaused, model.StateSoldOut, model.StateEnded} {
-		keys = append(keys, "state_"+string(state))
+		want("state_", string(state), "")
 	}
 	for _, status := range []model.OrderStatus{model.OrderPending, model.OrderPaid, model.OrderCancelled, model.OrderExpired, model.OrderRefunded} {
-		keys = append(keys, "status_"+string(status), "yours_"+string(status), "yours_"+string(status)+"_more")
+		want("status_", string(status), "")
+		want("yours_", string(status), "")
+		want("yours_", string(status), "_more")
 	}
-	keys = append(keys, "status_"+string(model.OrderQueued), "status_"+string(model.OrderRejected))
+	want("status_", string(model.OrderQueued), "")
+	want("status_", string(model.OrderRejected), "")
 	for _, verdict := range []model.Verdict{
 		model.NotFound, model.NotStarted, model.Ended, model.Paused, model.LimitReached, model.SoldOut, model.Unauthenticated, model.BadPath, model.Forbidden,
 		model.NameTaken, model.NotPayable, model.NotCancellable, model.IdempotencyMismatch, model.RateLimited, model.TooFrequent, model.Unavailable,
 		model.ReasonLost, model.ReasonFailed,
 	} {
-		keys = append(keys, "refused_"+string(verdict))
-	}
-	for _, key := range keys {
-		if all["en"][key] == "" {
-			t.Errorf("no word for %s", key)
-		}
+		want("refused_", string(verdict), "")
 	}
 }
 
@@ -159,7 +161,7 @@ func TestSayEscapes(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if _, err := w.say("nothing"); err == nil {
-		t.Error("a word that is none was said")
+		t.Error("a missing key has a text")
 	}
 }
 
