@@ -12,20 +12,17 @@ import (
 
 var limits = Limits{Batch: 3, Queue: 5, Calls: 1, Time: time.Second}
 
-// desk does batches at the test's bidding, and notes them.
+// desk runs batches, each when the test sends a turn, and records them by key.
 type desk struct {
 	mu      sync.Mutex
 	batches map[string][][]int
 	inside  int
-	most    int
-	turn    chan struct{} // a batch waits for its turn; nil: it doesn't
+	most    int // batches at once
+	turn    chan struct{}
 }
 
 func (d *desk) do(ctx context.Context, key string, items []int) ([]string, error) {
 	d.mu.Lock()
-	if d.batches == nil {
-		d.batches = map[string][][]int{}
-	}
 	d.batches[key] = append(d.batches[key], items)
 	d.inside++
 	d.most = max(d.most, d.inside)
@@ -35,15 +32,13 @@ func (d *desk) do(ctx context.Context, key string, items []int) ([]string, error
 		d.inside--
 		d.mu.Unlock()
 	}()
-	if d.turn != nil {
-		select {
-		case <-d.turn:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case <-d.turn:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	if slices.Contains(items, 13) {
-		return nil, errors.New("unlucky")
+		return nil, errUnlucky
 	}
 	values := make([]string, len(items))
 	for i, n := range items {
@@ -52,12 +47,32 @@ func (d *desk) do(ctx context.Context, key string, items []int) ([]string, error
 	return values, nil
 }
 
+var errUnlucky = errors.New("unlucky")
+
+func (d *desk) wantBatches(t *testing.T, want ...[]int) {
+	t.Helper()
+	if got := d.batches["k"]; !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("the batches are %v, want %v", got, want)
+	}
+}
+
+// testBatcher runs a test of a batcher in a bubble.
+func testBatcher(t *testing.T, bounds Limits, test func(t *testing.T, d *desk, g *Batcher[int, string])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{batches: map[string][][]int{}, turn: make(chan struct{})}
+		g := New(bounds, d.do)
+		test(t, d, g)
+		g.Close(time.Second)
+	})
+}
+
 type answer struct {
 	value string
 	err   error
 }
 
-// ask puts an item in beside the test, after those before it are in their places.
+// ask adds an item beside the test, after the items before it are in their places.
 func ask(ctx context.Context, g *Batcher[int, string], key string, item int) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
@@ -68,11 +83,17 @@ func ask(ctx context.Context, g *Batcher[int, string], key string, item int) <-c
 	return answers
 }
 
-func TestWhatComesMeanwhileIsTheNextBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{turn: make(chan struct{})}
-		g := New(limits, d.do)
-		defer g.Close(time.Second)
+// want receives an answer and compares it. An error is compared by errors.Is.
+func want(t *testing.T, whose string, answers <-chan answer, value string, err error) {
+	t.Helper()
+	if got := <-answers; got.value != value || !errors.Is(got.err, err) {
+		t.Errorf("%s: %q, %v; want %q, %v", whose, got.value, got.err, value, err)
+	}
+}
+
+// The items that come while a batch runs are the next batch.
+func TestNextBatch(t *testing.T) {
+	testBatcher(t, limits, func(t *testing.T, d *desk, g *Batcher[int, string]) {
 		answers := make([]<-chan answer, 6)
 		for i := range answers {
 			answers[i] = ask(t.Context(), g, "k", i)
@@ -81,14 +102,9 @@ func TestWhatComesMeanwhileIsTheNextBatch(t *testing.T) {
 			d.turn <- struct{}{}
 		}
 		for i, c := range answers {
-			if got, want := <-c, string(rune('a'+i)); got.err != nil || got.value != want {
-				t.Errorf("item %d got %q, %v, want %q", i, got.value, got.err, want)
-			}
+			want(t, "the answer in turn", c, string(rune('a'+i)), nil)
 		}
-		want := [][]int{{0}, {1, 2, 3}, {4, 5}}
-		if got := d.batches["k"]; !slices.EqualFunc(got, want, slices.Equal) {
-			t.Errorf("the batches are %v, want %v", got, want)
-		}
+		d.wantBatches(t, []int{0}, []int{1, 2, 3}, []int{4, 5})
 		if d.most != 1 {
 			t.Errorf("%d batches of one key were under way at once", d.most)
 		}
@@ -101,105 +117,69 @@ func TestWhatComesMeanwhileIsTheNextBatch(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	for _, calls := range []int{1, 2} {
-		synctest.Test(t, func(t *testing.T) {
-			d := &desk{turn: make(chan struct{})}
-			bounds := limits
-			bounds.Calls = calls
-			g := New(bounds, d.do)
-			inside := calls + bounds.Queue
-			answers := make([]<-chan answer, inside)
+		bounds := limits
+		bounds.Calls = calls
+		testBatcher(t, bounds, func(t *testing.T, d *desk, g *Batcher[int, string]) {
+			answers := make([]<-chan answer, calls+bounds.Queue)
 			for i := range answers {
 				answers[i] = ask(t.Context(), g, "k", i)
 			}
 			if d.most != calls {
 				t.Errorf("%d batches under way, want %d", d.most, calls)
 			}
-			if got := <-ask(t.Context(), g, "k", 9); !errors.Is(got.err, ErrFull) {
-				t.Errorf("one too many: %+v", got)
-			}
+			want(t, "one too many", ask(t.Context(), g, "k", 9), "", ErrFull)
 			other := ask(t.Context(), g, "another key", 9)
 			close(d.turn)
-			if got := <-other; got.err != nil {
-				t.Errorf("another key: %v", got.err)
-			}
+			want(t, "another key", other, "j", nil)
 			for i, c := range answers {
-				if got := <-c; got.err != nil {
-					t.Errorf("item %d: %v", i, got.err)
-				}
+				want(t, "the answer in turn", c, string(rune('a'+i)), nil)
 			}
 			g.Close(time.Second)
-			if _, err := g.Do(t.Context(), "k", 1); !errors.Is(err, ErrClosed) {
-				t.Errorf("after the end: %v", err)
-			}
+			want(t, "after the end", ask(t.Context(), g, "k", 1), "", ErrClosed)
 		})
 	}
 }
 
-// A caller who leaves harms nobody: the others get their results, and its item is done.
+// A caller who leaves does not affect the others: they get their results, and the caller's item is done.
 func TestCallerLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{turn: make(chan struct{})}
-		g := New(limits, d.do)
-		defer g.Close(time.Second)
+	testBatcher(t, limits, func(t *testing.T, d *desk, g *Batcher[int, string]) {
 		ctx, leave := context.WithCancel(t.Context())
 		leaver := ask(ctx, g, "k", 1)
 		waiter, stayer := ask(ctx, g, "k", 2), ask(t.Context(), g, "k", 3)
 		leave()
-		for _, c := range []<-chan answer{leaver, waiter} {
-			if got := <-c; !errors.Is(got.err, context.Canceled) {
-				t.Errorf("one who left got %+v", got)
-			}
-		}
+		want(t, "a caller who leaves a batch", leaver, "", context.Canceled)
+		want(t, "a caller who leaves the queue", waiter, "", context.Canceled)
 		close(d.turn)
-		if got := <-stayer; got.err != nil || got.value != "d" {
-			t.Errorf("one who stayed got %+v", got)
-		}
-		if got := d.batches["k"]; !slices.EqualFunc(got, [][]int{{1}, {2, 3}}, slices.Equal) {
-			t.Errorf("the batches are %v", got)
-		}
-		if _, err := g.Do(ctx, "k", 4); !errors.Is(err, context.Canceled) {
-			t.Errorf("one who has left before got %v", err)
-		}
-		if got := d.batches["k"]; len(got) != 2 {
-			t.Errorf("the batches are %v", got)
-		}
+		want(t, "a caller who stays", stayer, "d", nil)
+		want(t, "a caller who has left before", ask(ctx, g, "k", 4), "", context.Canceled)
+		d.wantBatches(t, []int{1}, []int{2, 3})
 	})
 }
 
-func TestErrorIsEveryones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{turn: make(chan struct{})}
-		g := New(limits, d.do)
-		defer g.Close(time.Second)
+// An error of a batch is returned to all its callers, and to no others.
+func TestErrorOfABatch(t *testing.T) {
+	testBatcher(t, limits, func(t *testing.T, d *desk, g *Batcher[int, string]) {
 		alone, unlucky, beside := ask(t.Context(), g, "k", 1), ask(t.Context(), g, "k", 13), ask(t.Context(), g, "k", 2)
 		close(d.turn)
-		if got := <-alone; got.err != nil {
-			t.Errorf("the batch before: %v", got.err)
-		}
-		for _, c := range []<-chan answer{unlucky, beside} {
-			if got := <-c; got.err == nil || got.err.Error() != "unlucky" {
-				t.Errorf("one of the batch that failed got %+v", got)
-			}
-		}
+		want(t, "the batch before", alone, "b", nil)
+		want(t, "the unlucky caller", unlucky, "", errUnlucky)
+		want(t, "the other caller of the batch", beside, "", errUnlucky)
 	})
 }
 
 func TestTimeOfABatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{turn: make(chan struct{})}
-		g := New(limits, d.do)
-		defer g.Close(time.Second)
+	testBatcher(t, limits, func(t *testing.T, _ *desk, g *Batcher[int, string]) {
 		start := time.Now()
-		if _, err := g.Do(t.Context(), "k", 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != limits.Time {
-			t.Errorf("%v after %s", err, time.Since(start))
+		want(t, "a batch that never ends", ask(t.Context(), g, "k", 1), "", context.DeadlineExceeded)
+		if took := time.Since(start); took != limits.Time {
+			t.Errorf("it took %s", took)
 		}
 	})
 }
 
-func TestCloseWaitsAndCuts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{turn: make(chan struct{})}
-		g := New(limits, d.do)
+// Close waits for the batches under way, and cancels them when its time is over.
+func TestClose(t *testing.T) {
+	testBatcher(t, limits, func(t *testing.T, d *desk, g *Batcher[int, string]) {
 		first, second := ask(t.Context(), g, "k", 1), ask(t.Context(), g, "k", 2)
 		closed := make(chan time.Duration)
 		go func() {
@@ -209,12 +189,8 @@ func TestCloseWaitsAndCuts(t *testing.T) {
 		}()
 		synctest.Wait()
 		d.turn <- struct{}{}
-		if got := <-first; got.err != nil {
-			t.Errorf("a batch under way: %v", got.err)
-		}
-		if got := <-second; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("a batch that never ends: %+v", got)
-		}
+		want(t, "a batch under way", first, "b", nil)
+		want(t, "a batch that never ends", second, "", context.Canceled)
 		if took := <-closed; took != time.Second/2 {
 			t.Errorf("closed after %s", took)
 		}

@@ -23,7 +23,7 @@ func (m *Metrics) page(t *testing.T) string {
 	return string(body)
 }
 
-// The figures reach the page under their labels, whoever of many asked for a label first.
+// Concurrent callers count under the same labels.
 func TestFigures(t *testing.T) {
 	const callers, each = 8, 50
 	m := New()
@@ -55,7 +55,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// The stages are given as counts that grow from bound to bound, so that several readings, or instances, can be combined.
+// Stages returns cumulative counts by bound, so that several readings, or instances, can be combined.
 func TestStages(t *testing.T) {
 	m := New()
 	if got := m.Stages(); len(got) != 1 || slices.Max(got["settle"]) != 0 || len(got["settle"]) != len(Latencies())+1 {
@@ -80,7 +80,7 @@ func TestStages(t *testing.T) {
 		}
 	}
 	if all := got["deduct"][len(Latencies())]; all != 4 || got["settle"][len(Latencies())] != 1 {
-		t.Errorf("in all %v", got)
+		t.Errorf("the totals in %v", got)
 	}
 	m.LostRace()
 	if n := m.LostRaces(); n != 1 {

@@ -18,7 +18,7 @@ import (
 
 var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 
-// sale is on sale from so many minutes after noon until an hour later.
+// sale opens so many minutes after noon, for an hour.
 func sale(id string, minutes int) model.Offer {
 	start := noon.Add(time.Duration(minutes) * time.Minute)
 	return model.Offer{
@@ -27,7 +27,7 @@ func sale(id string, minutes int) model.Offer {
 	}
 }
 
-// sources are of these sales, whose gates all have the state.
+// sources are those of some sales, whose gates all have one state.
 func sources(state model.GateState, sales ...model.Offer) Sources {
 	return Sources{
 		Build: func() (string, string) { return "v1", "hybrid" },
@@ -91,32 +91,33 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// While Redis is away the page says so, and shows nothing that would look like an empty queue.
-func TestSourcesWithoutRedis(t *testing.T) {
-	m := New()
-	s := sources(openGate, sale("A", 0))
-	s.QueueAge = func(context.Context, ...string) (time.Duration, error) { return 0, errors.New("away") }
-	m.Watch(s)
-	page := m.page(t)
-	if !strings.Contains(page, "flashsale_gate_reachable 0\n") {
-		t.Error("it doesn't say that Redis is away")
-	}
-	for _, name := range []string{"flashsale_queue_age_seconds", "flashsale_gate_left_units", "flashsale_gate_open"} {
-		if strings.Contains(page, "\n"+name) {
-			t.Errorf("there is a %s", name)
+// Without Redis, or without a gate, the page has no figures that look like those of an empty gate or queue.
+func TestSourcesWithoutAGate(t *testing.T) {
+	away := sources(openGate, sale("A", 0))
+	away.QueueAge = func(context.Context, ...string) (time.Duration, error) { return 0, errors.New("away") }
+	for name, tc := range map[string]struct {
+		sources Sources
+		has     string
+		hasNot  []string
+	}{
+		"Redis is away": {away, "flashsale_gate_reachable 0", []string{"flashsale_queue_age_seconds", "flashsale_gate_left_units", "flashsale_gate_open"}},
+		"no gate":       {sources(model.GateState{}, sale("A", 0)), "flashsale_gate_reachable 1", []string{"flashsale_gate_left_units"}},
+	} {
+		m := New()
+		m.Watch(tc.sources)
+		page := m.page(t)
+		if !strings.Contains(page, tc.has+"\n") {
+			t.Errorf("%s: no line %s", name, tc.has)
+		}
+		for _, figure := range tc.hasNot {
+			if strings.Contains(page, "\n"+figure) {
+				t.Errorf("%s: there is a %s", name, figure)
+			}
 		}
 	}
 }
 
-func TestGatesThatAreMissingHaveNoFigures(t *testing.T) {
-	m := New()
-	m.Watch(sources(model.GateState{}, sale("A", 0)))
-	if page := m.page(t); strings.Contains(page, `flashsale_gate_left_units{`) {
-		t.Error("a gate that isn't there has units")
-	}
-}
-
-// However many sales there are, few are labels: those that matter now.
+// The number of sales with labels is bounded. Those that are open, or nearest to that, have labels.
 func TestSalesAreBounded(t *testing.T) {
 	sales := []model.Offer{sale("ended-early", -600), sale("ended-late", -61)}
 	for i := range maxSales - 2 {
@@ -142,11 +143,11 @@ func TestSalesAreBounded(t *testing.T) {
 		t.Errorf("drifts of %d and %d sales that aren't shown", wrong, right)
 	}
 	if !strings.Contains(page, fmt.Sprintf("flashsale_sales %d\n", len(sales))) {
-		t.Error("it doesn't say how many sales there are")
+		t.Error("the number of sales is wrong")
 	}
 }
 
-// A drift that this instance's auditor no longer sees is not told for ever.
+// A drift that this instance's auditor no longer sees is shown for driftLinger.
 func TestDriftIsForgotten(t *testing.T) {
 	m := New()
 	now := noon
@@ -156,10 +157,10 @@ func TestDriftIsForgotten(t *testing.T) {
 	m.Drift("A", 5, now)
 	now = noon.Add(driftLinger)
 	if !strings.Contains(m.page(t), `flashsale_gate_drift_units{sale="A"} 5`) {
-		t.Error("the drift is not told")
+		t.Error("the drift is not shown")
 	}
 	if now = now.Add(time.Second); strings.Contains(m.page(t), "flashsale_gate_drift_units{") {
-		t.Error("it is still told")
+		t.Error("the drift is still shown")
 	}
 	m.Drift("B", 0, now)
 	if len(m.drifts.seen) != 1 {

@@ -25,44 +25,49 @@ type bank struct {
 	broken       error
 }
 
-func (b *bank) SandboxCharge(_ context.Context, t model.SandboxTransaction) error {
+func (b *bank) change(fn func()) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, there := b.transactions[t.ID]; b.broken == nil && !there {
-		b.transactions[t.ID] = t
+	if b.broken == nil {
+		fn()
 	}
 	return b.broken
 }
 
-func (b *bank) SandboxUnreported(_ context.Context, limit int) ([]model.SandboxTransaction, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var list []model.SandboxTransaction
-	for id, t := range b.transactions {
-		if !b.reported[id] && len(list) < limit {
-			list = append(list, t)
+func (b *bank) SandboxCharge(_ context.Context, t model.SandboxTransaction) error {
+	return b.change(func() {
+		if _, there := b.transactions[t.ID]; !there {
+			b.transactions[t.ID] = t
 		}
-	}
-	return list, b.broken
+	})
+}
+
+func (b *bank) SandboxUnreported(_ context.Context, limit int) (list []model.SandboxTransaction, err error) {
+	err = b.change(func() {
+		for id, t := range b.transactions {
+			if !b.reported[id] && len(list) < limit {
+				list = append(list, t)
+			}
+		}
+	})
+	return list, err
 }
 
 func (b *bank) SandboxReported(_ context.Context, id string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.broken == nil {
-		b.reported[id] = true
-	}
-	return b.broken
+	return b.change(func() { b.reported[id] = true })
 }
 
 func (b *bank) SandboxRefund(_ context.Context, t model.SandboxTransaction) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.broken == nil {
-		t.Status = model.SandboxRefunded
-		b.transactions[t.ID] = t
+	t.Status = model.SandboxRefunded
+	return b.change(func() { b.transactions[t.ID] = t })
+}
+
+// wantCount compares how many transactions there are, and how many of them were reported.
+func (b *bank) wantCount(t *testing.T, transactions, reported int) {
+	t.Helper()
+	if gotAll, gotReported := b.count(); gotAll != transactions || gotReported != reported {
+		t.Errorf("%d transactions, %d reported; want %d, %d", gotAll, gotReported, transactions, reported)
 	}
-	return b.broken
 }
 
 func (b *bank) count() (transactions, reported int) {
@@ -77,8 +82,8 @@ type heard struct {
 	body                              []byte
 }
 
-// shop is a provider with one payment, and a merchant who answers its callbacks with these statuses, the last
-// one for ever.
+// shop is a provider with one payment, and a merchant who answers callbacks with these statuses, and then always with the
+// last.
 type shop struct {
 	*Provider
 	bank    *bank
@@ -135,7 +140,7 @@ func (s *shop) next(t *testing.T) heard {
 	return heard{}
 }
 
-// What the merchant hears, and that it can trust it.
+// The merchant receives a signed callback about each payment and each decline.
 func TestCallbacks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		decline bool
@@ -161,56 +166,41 @@ func TestCallbacks(t *testing.T) {
 			if h.timestamp != "1767225600" || h.signature != "signed 1767225600 "+string(h.body) || h.contentType != "application/json" {
 				t.Errorf("%+v", h)
 			}
-			if transactions, reported := s.bank.count(); transactions != 1 || reported != 1 {
+			s.bank.wantCount(t, 1, 1)
+		})
+	}
+}
+
+// A final answer ends the callbacks of a transaction; after any other answer the callback is repeated.
+func TestAnswersOfTheMerchant(t *testing.T) {
+	for status, final := range map[int]bool{
+		200: true, 404: true, 409: true, 201: false, 400: false, 401: false, 429: false, 500: false, 503: false,
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			s := newShop(t, status)
+			if err := s.Pay(t.Context(), charge, false); (err == nil) != final {
+				t.Error(err)
+			}
+			if transactions, reported := s.bank.count(); transactions != 1 || (reported == 1) != final {
 				t.Errorf("%d transactions, %d reported", transactions, reported)
 			}
 		})
 	}
 }
 
-// An answer that settles it ends the reports; after any other one the merchant is told again.
-func TestAnswersOfTheMerchant(t *testing.T) {
-	for name, tc := range map[string]struct {
-		status int
-		final  bool
-	}{
-		"taken": {200, true}, "no such payment": {404, true}, "a conflict": {409, true},
-		"created, which is no answer": {201, false}, "malformed": {400, false}, "a wrong signature": {401, false},
-		"too many": {429, false}, "broken": {500, false}, "away": {503, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newShop(t, tc.status)
-			err := s.Pay(t.Context(), charge, false)
-			transactions, reported := s.bank.count()
-			if (err == nil) != tc.final || transactions != 1 || (reported == 1) != tc.final {
-				t.Errorf("%v, %d transactions, %d reported", err, transactions, reported)
-			}
-		})
-	}
-}
-
-// Whoever pays twice is charged once; who declines may decline again, and pay after that.
+// A payment that is paid three times is charged once. It can also be declined twice, which is two transactions.
 func TestPayIsOnce(t *testing.T) {
 	s := newShop(t, http.StatusOK)
-	for range 3 {
-		if err := s.Pay(t.Context(), charge, false); err != nil {
+	for i, decline := range []bool{false, false, false, true, true} {
+		if err := s.Pay(t.Context(), charge, decline); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if transactions, _ := s.bank.count(); transactions != 1 {
-		t.Errorf("%d transactions of one payment", transactions)
-	}
-	for range 2 {
-		if err := s.Pay(t.Context(), charge, true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if transactions, _ := s.bank.count(); transactions != 3 {
-		t.Errorf("%d transactions, want one charge and two declines", transactions)
+		transactions := max(1, i-1)
+		s.bank.wantCount(t, transactions, transactions)
 	}
 }
 
-// A charge that can't be written down is not reported.
+// A charge that can't be stored is not reported.
 func TestBrokenBooks(t *testing.T) {
 	s := newShop(t, http.StatusOK)
 	s.bank.broken = errors.New("disk full")
@@ -218,18 +208,18 @@ func TestBrokenBooks(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if len(s.heard) != 0 {
-		t.Error("a charge was reported that the books don't have")
+		t.Error("a charge was reported that is not stored")
 	}
 	if err := s.Refund(t.Context(), charge); !errors.Is(err, s.bank.broken) {
 		t.Errorf("%v", err)
 	}
 }
 
-// What the merchant did not take is told again until it does, and Run ends with its context.
+// Run repeats a callback until the merchant has taken it, and ends with its context.
 func TestRunRepeats(t *testing.T) {
 	s := newShop(t, http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusOK)
 	if err := s.Pay(t.Context(), charge, false); err == nil {
-		t.Fatal("an untaken callback was no error")
+		t.Fatal("a callback that was not taken is no error")
 	}
 	first := s.next(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -251,7 +241,7 @@ func TestRunRepeats(t *testing.T) {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("what was taken is not noted")
+			t.Fatal("the callback that was taken is not stored")
 		}
 	}
 	cancel()
@@ -261,7 +251,7 @@ func TestRunRepeats(t *testing.T) {
 		t.Fatal("Run goes on after its context")
 	}
 	if len(s.heard) != 0 {
-		t.Error("told again after it was taken")
+		t.Error("a callback that was taken is repeated")
 	}
 }
 
@@ -280,7 +270,7 @@ func TestRefundIsOfTheTransaction(t *testing.T) {
 	}
 }
 
-// page asks for the payment's page, or presses a button on it.
+// page requests the payment's page, or submits a choice.
 func (s *shop) page(t *testing.T, choice string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/pay/"+paymentID, nil)
@@ -350,7 +340,7 @@ func with(p model.Payment, status model.PaymentStatus) model.Payment {
 	return p
 }
 
-// A page that can't be shown says so and no more.
+// The page of a missing payment, or without a store, shows no details.
 func TestPageThatCantBeShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		found  bool

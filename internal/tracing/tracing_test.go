@@ -31,13 +31,22 @@ const (
 	sampled = "00-" + traceID + "-00f067aa0ba902b7-01"
 )
 
-// A line about a request has the request's id, and that of its trace if that is sampled.
-func TestLogsNameTheTrace(t *testing.T) {
-	tracing, err := New(t.Context(), "http://127.0.0.1:1", 0, "here", slog.New(slog.DiscardHandler))
+// newTracing sends spans to a collector.
+func newTracing(t *testing.T, endpoint string, ratio float64, log slog.Handler) *Tracing {
+	t.Helper()
+	tracing, err := New(t.Context(), endpoint, ratio, "here", slog.New(log))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tracing.Close() }() // nobody takes the span
+	return tracing
+}
+
+const nobody = "http://127.0.0.1:1" // no collector listens here
+
+// A line about a request has the id of the request, and the id of its trace if the trace is sampled.
+func TestLogsNameTheTrace(t *testing.T) {
+	tracing := newTracing(t, nobody, 0, slog.DiscardHandler)
+	defer func() { _ = tracing.Close() }() // can't send the span
 	for name, tc := range map[string]struct{ header, want string }{"sampled": {sampled, traceID}, "not sampled": {"", ""}} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -69,15 +78,12 @@ func TestLogsNameTheTrace(t *testing.T) {
 	}
 }
 
-// However many failures there are, the log has a line a minute, which says for how many it stands.
+// However many failures there are, the log has one line in a minute, which counts the failures that were skipped.
 func TestFailuresAreToldNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		tracing, err := New(t.Context(), "http://127.0.0.1:1", 0, "here", slog.New(slog.NewJSONHandler(&out, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		const pause = 700 * time.Millisecond // so that none falls on the very end of a minute
+		tracing := newTracing(t, nobody, 0, slog.NewJSONHandler(&out, nil))
+		const pause = 700 * time.Millisecond // no failure occurs exactly at the end of a minute
 		for range 3 * failurePause / pause {
 			otel.Handle(errors.New("the collector is away"))
 			time.Sleep(pause)
@@ -100,7 +106,7 @@ func TestFailuresAreToldNowAndThen(t *testing.T) {
 	})
 }
 
-// That a call of Redis failed is sent, and not a word of its error, which may name anything.
+// The span of a failed call of Redis has the status of an error, and no text of the error, which may contain anything.
 func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 	var sent []byte
 	var spans []*tracepb.Span
@@ -128,10 +134,7 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
-	tracing, err := New(t.Context(), collector.URL, 1, "here", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracing := newTracing(t, collector.URL, 1, slog.DiscardHandler)
 	if err := tracing.WatchRedis(client); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +147,7 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 	if err := tracing.Close(); err != nil {
 		t.Fatal(err)
 	}
-	collector.Close() // which waits for what it has begun
+	collector.Close() // waits for its requests
 	failed := slices.ContainsFunc(spans, func(s *tracepb.Span) bool {
 		return s.GetName() == "eval" && s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR
 	})
@@ -158,35 +161,19 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 	}
 }
 
-// Nothing is done for attempts of which none is sampled.
+// For attempts of which none is sampled there is no span, and no order is looked up.
 func TestBatchOfNobody(t *testing.T) {
-	tracing, err := New(t.Context(), "http://127.0.0.1:1", 0, "here", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracing := newTracing(t, nobody, 0, slog.DiscardHandler)
 	defer func() { _ = tracing.Close() }()
 	following, end := tracing.Follow(t.Context(), "deduct", "order")
 	end(nil)
 	asked := func(int) string {
-		t.Error("it looks for orders although none is followed")
+		t.Error("an order is looked up although none is followed")
 		return ""
 	}
 	within, end := tracing.Batch(t.Context(), "admit", 3, asked)
 	end(nil)
 	if following != t.Context() || within != t.Context() {
 		t.Error("there is a span")
-	}
-}
-
-func BenchmarkBatchOfNobody(b *testing.B) {
-	tracing, err := New(b.Context(), "http://127.0.0.1:1", 0, "here", slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = tracing.Close() }()
-	b.ReportAllocs()
-	for b.Loop() {
-		_, end := tracing.Batch(b.Context(), "admit", 256, func(int) string { return "" })
-		end(nil)
 	}
 }
