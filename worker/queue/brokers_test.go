@@ -24,23 +24,17 @@ func startRedisList(testing.TB) func(testing.TB) *broker {
 		t.Helper()
 		server := kit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 		opts, err := gate.Options(server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { _ = client.Close() })
 		return &broker{
 			kind: "redis-list", address: server.URL(), down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {
-				if err := client.LPush(t.Context(), listKey(), message).Err(); err != nil {
-					t.Fatal(err)
-				}
+				check(t, client.LPush(t.Context(), listKey(), message).Err())
 			},
 			dead: func(t *testing.T) []string {
 				all, err := client.LRange(t.Context(), deadListKey(), 0, -1).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				return all
 			},
 		}
@@ -57,17 +51,14 @@ func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
 		return &broker{
 			kind: "rabbitmq", address: server.URL() + "#" + name, down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {
-				if err := rabbitChannel(t, server).PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))); err != nil {
-					t.Fatal(err)
-				}
+				c := rabbitChannel(t, server)
+				check(t, c.PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))))
 			},
 			dead: func(t *testing.T) []string {
 				c := rabbitChannel(t, server)
 				for {
 					d, ok, err := c.Get(name+".dead", true)
-					if err != nil {
-						t.Fatal(err)
-					}
+					check(t, err)
 					if !ok {
 						return dead
 					}
@@ -81,14 +72,10 @@ func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
 func rabbitChannel(t *testing.T, server *kit.RabbitMQServer) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	channel, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return channel
 }
 
@@ -108,26 +95,20 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 			return err
 		}
 		up := func() {
-			if err := launch(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, launch())
 		}
 		err := errors.New("no port is chosen yet")
 		for try := 0; err != nil && try < 100; try++ {
 			port = 10000 + rand.IntN(9000) // below the ports of outgoing connections, so it is still free when the cluster restarts
 			err = launch()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		t.Cleanup(func() { cluster.Close() })
 		address := cluster.ListenAddrs()[0]
 		const name = "test"
 		client := sync.OnceValue(func() *kgo.Client {
 			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics(name+".dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			t.Cleanup(client.Close)
 			return client
 		})
@@ -135,9 +116,7 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 		return &broker{
 			kind: "kafka", address: address + "#" + name, down: func() { cluster.Close() }, up: up, freeze: ice.Lock, thaw: ice.Unlock,
 			send: func(t *testing.T, message string) {
-				if err := client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte(message)}).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
+				check(t, client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte(message)}).FirstErr())
 			},
 			dead: func(t *testing.T) []string {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)

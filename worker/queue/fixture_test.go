@@ -28,8 +28,6 @@ const plenty = 1_000_000
 // order.
 type watched struct {
 	worker.Queue
-	deaf bool // nothing is delivered
-
 	mu                   sync.Mutex
 	published, delivered map[string]bool
 	settled              map[string]int // how often
@@ -56,10 +54,6 @@ func (q *watched) Publish(ctx context.Context, saleID string, entries []model.En
 }
 
 func (q *watched) Consume(ctx context.Context, settle settleFunc) error {
-	if q.deaf {
-		<-ctx.Done()
-		return nil
-	}
 	return q.Queue.Consume(ctx, func(ctx context.Context, saleID string, entries []model.Entry) error {
 		q.note(q.delivered, entries)
 		err := settle(ctx, saleID, entries)
@@ -136,19 +130,17 @@ type shop struct {
 func newShop(t testing.TB, address string) *shop {
 	t.Helper()
 	db, err := repository.Open(t.Context(), address, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s := &shop{TB: t, db: db, redis: kit.Redis(t).URL()}
-	s.check(db.MigrateUp(t.Context()))
+	check(s, db.MigrateUp(t.Context()))
 	return s
 }
 
-func (s *shop) check(err error) {
-	s.Helper()
+func check(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
@@ -173,7 +165,7 @@ func newEngine(t testing.TB, b *broker) *engine {
 func (s *shop) engine(instance string, b *broker) *engine {
 	s.Helper()
 	opts, err := gate.Options(s.redis)
-	s.check(err)
+	check(s, err)
 	e := &engine{shop: s, client: redis.NewClient(opts), log: &logbook{}}
 	s.Cleanup(func() { _ = e.client.Close() })
 	log := slog.New(e.log)
@@ -185,7 +177,7 @@ func (s *shop) engine(instance string, b *broker) *engine {
 		Stream: e.gate, Ledger: s.db, Outbox: e.gate, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance, Queue: e.queue,
 		Wake: func(map[string]model.Outcome) {}, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
 	})
-	s.check(e.catalog.Refresh(e.Context()))
+	check(s, e.catalog.Refresh(e.Context()))
 	return e
 }
 
@@ -208,9 +200,9 @@ func (e *engine) sale(quota int64) model.Offer {
 		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Status: model.SaleLive, Revision: 1,
 	}
 	sale.Code = sale.ID[:8]
-	e.check(e.db.CreateSale(e.Context(), sale, quota, "tester"))
-	e.check(e.gates.Preheat(e.Context(), sale.ID))
-	e.check(e.catalog.Refresh(e.Context()))
+	check(e, e.db.CreateSale(e.Context(), sale, quota, "tester"))
+	check(e, e.gates.Preheat(e.Context(), sale.ID))
+	check(e, e.catalog.Refresh(e.Context()))
 	return model.Offer{Sale: sale}
 }
 
@@ -248,7 +240,7 @@ func (e *engine) admitted(o model.Offer, n int) []model.Entry {
 func (e *engine) publish(o model.Offer, entries ...model.Entry) {
 	e.Helper()
 	for _, entry := range entries {
-		e.check(e.queue.Queue.Publish(e.Context(), o.ID, []model.Entry{entry}))
+		check(e, e.queue.Queue.Publish(e.Context(), o.ID, []model.Entry{entry}))
 	}
 }
 
@@ -264,7 +256,7 @@ func streamKey(o model.Offer) string { return "fs:{" + o.ID + "}:stream" }
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
 	states, err := e.gate.Peek(e.Context(), o.ID)
-	e.check(err)
+	check(e, err)
 	return states[0]
 }
 
@@ -320,9 +312,7 @@ func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 // upTo publishes one more message and consumes until it is delivered.
 func (b *broker) upTo(t *testing.T, q worker.Queue, last model.Entry) (got []model.Entry) {
 	t.Helper()
-	if err := q.Publish(t.Context(), last.SaleID, []model.Entry{last}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), last.SaleID, []model.Entry{last}))
 	consumeUntil(t, q, func(_ string, entries []model.Entry) bool {
 		got = append(got, entries...)
 		return slices.Contains(entries, last)

@@ -17,9 +17,7 @@ import (
 func kafka(t *testing.T, cluster *kfake.Cluster, instance string) *Kafka {
 	t.Helper()
 	q, err := NewKafka(cluster.ListenAddrs(), instance, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = q.Close() })
 	return q
 }
@@ -27,9 +25,7 @@ func kafka(t *testing.T, cluster *kfake.Cluster, instance string) *Kafka {
 func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -41,11 +37,10 @@ func TestTopicsAreMade(t *testing.T) {
 	saleID := model.NewSaleID()
 	for range 2 {
 		q.ready.Store(false)
-		if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	}
-	if made, operators := len(c.PartitionInfos(attempts)), len(c.PartitionInfos(attempts+".dead")); made != partitions || operators != 3 {
+	made, operators := len(c.PartitionInfos(attempts)), len(c.PartitionInfos(attempts+".dead"))
+	if made != partitions || operators != 3 {
 		t.Errorf("%d partitions, %d of the operator's topic", made, operators)
 	}
 	if kept := c.TopicInfo(attempts).Configs["retention.ms"]; kept == nil || *kept != fmt.Sprint(retention.Milliseconds()) {
@@ -81,9 +76,7 @@ func TestTopicDeleted(t *testing.T) {
 	if err := publish("before"); err != nil || <-heard != "before" {
 		t.Fatal(err)
 	}
-	if err := c.DeleteTopic(attempts); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.DeleteTopic(attempts))
 	eventually(t, "messages are accepted again", func() bool { return publish("after") == nil })
 	select {
 	case key := <-heard:
@@ -103,9 +96,7 @@ func TestSalesKeepTheirPartition(t *testing.T) {
 	saleID := model.NewSaleID()
 	for i := range 8 { // without the key each instance would choose one of twelve partitions
 		q := kafka(t, c, fmt.Sprint("instance-", i))
-		if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", i)}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", i)}))
 	}
 	used := 0
 	for _, p := range c.PartitionInfos(attempts) {
@@ -151,9 +142,7 @@ func TestRebalanceLosesNothing(t *testing.T) {
 		for j := range each {
 			e := entry(saleID, "u-1", fmt.Sprint("key-", j), j)
 			want[e.ID] = true
-			if err := q.Publish(ctx, saleID, []model.Entry{e}); err != nil {
-				t.Fatal(err)
-			}
+			check(t, q.Publish(ctx, saleID, []model.Entry{e}))
 		}
 		if i == sales/2 {
 			leave()

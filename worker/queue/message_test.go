@@ -51,41 +51,28 @@ func TestUnreadableMessages(t *testing.T) {
 	if _, err := decode([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	part := func(i int, becomes string) string {
-		all := strings.SplitN(good, " ", parts)
-		all[i] = becomes
-		return strings.Join(all, " ")
-	}
-	for name, message := range map[string]string{
-		"nothing":                        "",
-		"nonsense":                       "nonsense",
-		"JSON":                           `{"id": 1}`,
-		"another version":                part(0, "2"),
-		"no stream id":                   part(1, "-"),
-		"half a stream id":               part(1, "1700000000000"),
-		"a stream id with a sign":        part(1, "+1-1"),
-		"a stream id that is too large":  part(1, "18446744073709551616-0"),
-		"deliveries that are no number":  part(2, "x"),
-		"a number written otherwise":     part(2, "01"),
-		"an epoch that is no number":     part(3, "1.5"),
-		"an epoch beyond all numbers":    part(3, "9223372036854775808"),
-		"another's id":                   part(5, strings.Repeat("a", model.OrderIDLength)),
-		"a short id":                     part(5, "ABC"),
-		"a user of other characters":     part(6, "ü"),
-		"no units":                       part(7, "0"),
-		"units below none":               part(7, "-1"),
-		"more units than a column takes": part(7, "2147483648"),
-		"a hash that is too long":        part(8, strings.Repeat("a", 33)),
-		"no hash":                        part(8, ""),
-		"no key":                         part(9, ""),
-		"a part too few":                 good[:strings.LastIndex(good, " ")],
-		"longer than any":                part(9, strings.Repeat("k", maxMessage)),
+	messages := []string{"", "nonsense", `{"id": 1}`, good[:strings.LastIndex(good, " ")]}
+	for part, values := range map[int][]string{
+		0: {"2"},                                                    // the version
+		1: {"-", "1700000000000", "+1-1", "18446744073709551616-0"}, // the stream id
+		2: {"x", "01"},                                              // deliveries
+		3: {"1.5", "9223372036854775808"},                           // the epoch
+		5: {strings.Repeat("a", model.OrderIDLength), "ABC"},        // the order id
+		6: {"ü"},                                                    // the user
+		7: {"0", "-1", "2147483648"},                                // the quantity
+		8: {"", strings.Repeat("a", 33)},                            // the hash
+		9: {"", strings.Repeat("k", maxMessage)},                    // the request key
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got, err := decode([]byte(message)); !errors.Is(err, errUnreadable) || got != (model.Entry{}) {
-				t.Errorf("read as %+v, %v", got, err)
-			}
-		})
+		for _, value := range values {
+			all := strings.SplitN(good, " ", parts)
+			all[part] = value
+			messages = append(messages, strings.Join(all, " "))
+		}
+	}
+	for _, message := range messages {
+		if got, err := decode([]byte(message)); !errors.Is(err, errUnreadable) || got != (model.Entry{}) {
+			t.Errorf("%.200q was read as %+v, %v", message, got, err)
+		}
 	}
 }
 

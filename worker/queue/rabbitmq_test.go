@@ -66,9 +66,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 	}
 	const delay = 300 * time.Millisecond
 	start := time.Now()
-	if err := one.Delay(t.Context(), delay); err != nil {
-		t.Fatal(err)
-	}
+	check(t, one.Delay(t.Context(), delay))
 	for _, q := range []rabbitTest{one, two} { // consumes until the test ends
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -85,9 +83,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 		t.Errorf("woken after %s, too early", took)
 	}
 	// A second delay of the same length ends after a second wake-up for the first delay would have come.
-	if err := two.Delay(t.Context(), delay); err != nil {
-		t.Fatal(err)
-	}
+	check(t, two.Delay(t.Context(), delay))
 	woken()
 	if n := len(one.Wakes()) + len(two.Wakes()); n > 0 {
 		t.Errorf("woken %d times too often", n)
@@ -95,9 +91,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 }
 
 func testDelayQueueEnds(t *testing.T, q rabbitTest) {
-	if err := errors.Join(q.Delay(t.Context(), 1234*time.Millisecond), q.Ping(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(q.Delay(t.Context(), 1234*time.Millisecond), q.Ping(t.Context())))
 	// The broker refuses another declaration of the queue, and names the time to live that the queue has.
 	_, err := q.channel.QueueDeclare(q.name+".wait.1234", true, false, false, false, amqp.Table{amqp.QueueTTLArg: 1})
 	var refusal *amqp.Error
@@ -109,9 +103,7 @@ func testDelayQueueEnds(t *testing.T, q rabbitTest) {
 // An operator has deleted the queue. The broker would confirm and drop a message, which must not count as published. The
 // next call makes the queue again.
 func testNoQueueToPublishTo(t *testing.T, q rabbitTest) {
-	if err := q.publishOne(t); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.publishOne(t))
 	if _, err := q.channel.QueueDelete(q.name, false, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +119,7 @@ func testNoQueueToPublishTo(t *testing.T, q rabbitTest) {
 }
 
 func testQueueDeletedUnderItsConsumer(t *testing.T, q rabbitTest) {
-	if err := q.publishOne(t); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.publishOne(t))
 	err := q.Consume(t.Context(), func(context.Context, string, []model.Entry) error {
 		_, err := q.channel.QueueDelete(q.name, false, false, false)
 		return err
@@ -163,9 +153,7 @@ func testConfirmedMessagesAreDurable(t *testing.T, q rabbitTest) {
 	for i := range messages {
 		messages[i] = entry(saleID, "u-1", "key", i)
 	}
-	if err := q.Publish(t.Context(), saleID, messages); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), saleID, messages))
 	q.server.Kill()
 	q.server.Restart()
 	n := 0
@@ -177,9 +165,7 @@ func testConfirmedMessagesAreDurable(t *testing.T, q rabbitTest) {
 
 // Reach connects without making a queue, and fails when the broker is dead.
 func testReach(t *testing.T, q rabbitTest) {
-	if err := q.Reach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Reach(t.Context()))
 	if _, err := q.channel.QueueDeclarePassive(q.name, true, false, false, false, nil); err == nil {
 		t.Error("the queue exists")
 	}

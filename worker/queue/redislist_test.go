@@ -18,9 +18,7 @@ import (
 func list(t *testing.T) (*RedisList, *redis.Client) {
 	t.Helper()
 	opts, err := gate.Options(kit.Redis(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
 	return NewRedisList(client, "here", slog.New(slog.DiscardHandler)), client
@@ -29,9 +27,7 @@ func list(t *testing.T) (*RedisList, *redis.Client) {
 func must[T any](t *testing.T, cmd interface{ Result() (T, error) }) T {
 	t.Helper()
 	value, err := cmd.Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return value
 }
 
@@ -44,26 +40,18 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 	all := make([]model.Entry, 4)
 	for i := range all {
 		all[i] = entry(saleID, "u-1", fmt.Sprint("key-", i), i)
-		if err := q.Publish(ctx, saleID, all[i:i+1]); err != nil {
-			t.Fatal(err)
-		}
+		check(t, q.Publish(ctx, saleID, all[i:i+1]))
 	}
 	for _, consumer := range []string{"dead", "dead", "living"} {
-		if err := q.beat(ctx, consumer); err != nil {
-			t.Fatal(err)
-		}
+		check(t, q.beat(ctx, consumer))
 		must(t, client.LMove(ctx, listKey(), takenKey(consumer), "RIGHT", "LEFT"))
 	}
 	must(t, client.Del(ctx, aliveKey("dead"))) // as when its lifetime is over
-	if err := q.beat(ctx, "living"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.beat(ctx, "living"))
 	var order []string
 	for _, message := range must(t, client.LRange(ctx, listKey(), 0, -1)) {
 		e, err := decode([]byte(message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		order = append(order, e.RequestKey)
 	}
 	if want := []string{"key-3", "key-1", "key-0"}; !slices.Equal(order, want) {
@@ -81,9 +69,7 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 func TestConsumersBeat(t *testing.T) {
 	q, client := list(t)
 	saleID := model.NewSaleID()
-	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	consumeUntil(t, q, func(string, []model.Entry) bool {
 		must(t, client.PExpire(t.Context(), aliveKey("here-1"), lifetime/2))
 		eventually(t, "the key is renewed", func() bool { return must(t, client.PTTL(t.Context(), aliveKey("here-1"))) > lifetime/2 })
@@ -101,9 +87,7 @@ func TestMovedUnseen(t *testing.T) {
 	saleID := model.NewSaleID()
 	unseen, next := entry(saleID, "u-1", "unseen", 1), entry(saleID, "u-1", "next", 2)
 	must(t, client.LPush(t.Context(), takenKey("here-1"), encode(unseen)))
-	if err := q.Publish(t.Context(), saleID, []model.Entry{next}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), saleID, []model.Entry{next}))
 	var got []model.Entry
 	consumeUntil(t, q, func(_ string, entries []model.Entry) bool {
 		got = entries
@@ -121,9 +105,7 @@ func TestDeadLettersAreCapped(t *testing.T) {
 		must(t, client.LPush(t.Context(), listKey(), fmt.Sprint("bad ", i)))
 	}
 	saleID := model.NewSaleID()
-	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	var taken time.Duration
 	consumeUntil(t, q, func(string, []model.Entry) bool {
 		taken = must(t, client.TTL(t.Context(), takenKey("here-1")))

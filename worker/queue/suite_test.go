@@ -51,9 +51,7 @@ func openAt(t testing.TB, kind, address, instance string, log *slog.Logger) (q w
 	switch kind {
 	case "redis-list":
 		opts, err := gate.Options(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { _ = client.Close() })
 		return NewRedisList(client, instance, log)
@@ -63,9 +61,7 @@ func openAt(t testing.TB, kind, address, instance string, log *slog.Logger) (q w
 		q = rabbit
 	case "kafka":
 		kafka, err := NewKafka([]string{address}, instance, log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		kafka.name = name
 		q = kafka
 	}
@@ -97,7 +93,6 @@ func TestQueues(t *testing.T) {
 				"away at the start":         testAwayAtTheStart,
 				"away in mid-rush":          func(t *testing.T, b *broker) { testOutage(t, b, b.down, b.up) },
 				"hangs in mid-rush":         func(t *testing.T, b *broker) { testOutage(t, b, b.freeze, b.thaw) },
-				"settled at the stop":       testStop,
 				"messages of other engines": testForeign,
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -117,7 +112,7 @@ func testRush(t *testing.T, b *broker) {
 	s := newShop(t, kit.SharedMariaDB(t).NewDatabase(t))
 	here, there := s.engine("here", b), s.engine("there", b)
 	sales, warm := []model.Offer{here.sale(200), here.sale(100)}, here.sale(100_000)
-	there.check(there.catalog.Refresh(t.Context()))
+	check(there, there.catalog.Refresh(t.Context()))
 	stop := []func(){here.running(), there.running()}
 	tries := 0
 	eventually(t, "a broker that has just started answers in time", func() bool {
@@ -184,12 +179,8 @@ func testKilledConsumer(t *testing.T, b *broker) {
 	child.Env = append(os.Environ(), asChild+"="+b.kind+" "+b.address)
 	child.Stderr = os.Stderr
 	stdout, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, child.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the child took %q, %v", line, err)
@@ -229,9 +220,7 @@ func testSettleFails(t *testing.T, b *broker) {
 		messages[i] = entry(o.ID, fmt.Sprint("u-", i), "key", i)
 		want[messages[i].ID] = messages[i]
 	}
-	if err := q.Publish(t.Context(), o.ID, messages); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), o.ID, messages))
 	fails := func(context.Context, string, []model.Entry) error { return io.ErrUnexpectedEOF }
 	if err := q.Consume(t.Context(), fails); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("it ended with %v", err)
@@ -305,7 +294,7 @@ func testForeign(t *testing.T, b *broker) {
 	e := newEngine(t, b)
 	o, other := e.sale(100), model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}
 	lost := e.admitted(o, 5)
-	e.check(e.client.Del(t.Context(), streamKey(o)).Err())
+	check(e, e.client.Del(t.Context(), streamKey(o)).Err())
 	e.publish(o, lost...)
 	e.publish(other, entry(other.ID, "u-1", "key", 1))
 	stop := e.running()
@@ -377,36 +366,13 @@ func testOutage(t *testing.T, b *broker, begin, end func()) {
 	e.recovers(o, "after")
 }
 
-// A drain settles what was published and not delivered, without the broker.
-func testStop(t *testing.T, b *broker) {
-	e := newEngine(t, b)
-	o := e.sale(plenty)
-	e.queue.deaf = true
-	e.running()
-	admitted := int64(0)
-	eventually(t, "twenty are published", func() bool { // a broker that is slow at first is bypassed
-		e.admit(attempt(o, fmt.Sprint("u-", admitted)))
-		admitted++
-		return len(e.queue.took()) >= 20
-	})
-	e.check(e.settler.Drain(t.Context()))
-	if n := e.peek(o).Stream; n != 0 {
-		t.Errorf("%d entries are left", n)
-	}
-	e.settled(o, admitted)
-}
-
 // Neither a consumer nor a publisher leaves a goroutine behind.
 func testLeavesNothingRunning(t *testing.T, b *broker) {
 	leaks := goleak.IgnoreCurrent()
 	q := b.open(t, "here")
 	saleID := model.NewSaleID()
-	if err := q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	consumeUntil(t, q, func(string, []model.Entry) bool { return true })
-	if err := q.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, q.Close())
 	goleak.VerifyNone(t, leaks)
 }
