@@ -100,14 +100,16 @@ type settling struct {
 	log    *logbook
 
 	lock
+	live  []string                 // sales
 	woken map[string]model.Verdict // the buyers of this instance, by order
 }
 
 func newSettling(queue Queue) *settling {
 	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &logbook{}, woken: map[string]model.Verdict{}}
+	s.live = []string{saleA, saleB, saleC}
 	s.Settler = NewSettler(SettlerNeeds{
-		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, LiveIDs: func() []string { return []string{saleA, saleB, saleC} },
-		Instance: "here", Queue: queue, Outbox: s.stream, Grace: time.Minute,
+		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, Instance: "here", Queue: queue, Outbox: s.stream, Grace: time.Minute,
+		LiveIDs: func() (ids []string) { s.with(func() { ids = s.live }); return ids },
 		Wake:    func(outcomes map[string]model.Outcome) { s.with(func() { addVerdicts(s.woken, outcomes) }) },
 		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),
 	})
@@ -225,7 +227,9 @@ func (s *fakeStream) Read(_ context.Context, saleID string, count int) (entries 
 	return entries, bad, err
 }
 
-func (s *fakeStream) Claim(_ context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, _ []string, err error) {
+func (s *fakeStream) Claim(
+	_ context.Context, saleID string, idle time.Duration, count int,
+) (entries []model.Entry, _ []string, err error) {
 	s.with(func() {
 		if err = s.err; err != nil {
 			return
@@ -331,7 +335,9 @@ type fakeLedger struct {
 }
 
 func newFakeLedger() *fakeLedger {
-	return &fakeLedger{batches: map[string][]int{}, inside: map[string]int{}, most: map[string]int{}, refused: map[string]model.Verdict{}}
+	return &fakeLedger{
+		batches: map[string][]int{}, inside: map[string]int{}, most: map[string]int{}, refused: map[string]model.Verdict{},
+	}
 }
 
 func (l *fakeLedger) fail(err error) { l.with(func() { l.err = err }) }

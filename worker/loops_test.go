@@ -84,7 +84,9 @@ func (f *fakeExpiry) Now(context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-func (f *fakeExpiry) Overdue(_ context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
+func (f *fakeExpiry) Overdue(
+	_ context.Context, grace time.Duration, step model.ClockStep, limit int, except []string,
+) (bySale map[string][]string, err error) {
 	f.with(func() {
 		f.looks++
 		f.grace, f.step, err = grace, step, f.err
@@ -187,7 +189,11 @@ func TestHole52_ClockStepsForward(t *testing.T) {
 	f := &fakeExpiry{}
 	testExpirer(t, f, func(t *testing.T, _ *logbook) {
 		for _, tc := range []struct{ ahead, by time.Duration }{
-			{0, 0}, {clockStep, 0}, {clockStep + time.Hour, time.Hour}, {time.Minute, time.Hour}, {2 * time.Minute, time.Hour + time.Minute},
+			{0, 0},
+			{clockStep, 0},
+			{clockStep + time.Hour, time.Hour},
+			{time.Minute, time.Hour},
+			{2 * time.Minute, time.Hour + time.Minute},
 		} {
 			f.with(func() { f.ahead = tc.ahead })
 			before := time.Now()
@@ -302,9 +308,10 @@ func (f *fakeRefunds) send(_ context.Context, p model.Payment) (err error) {
 // The refunder sends each due payment back once. It tries again what failed, which delays no other payment.
 func TestRefunder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeRefunds{errMark: map[string]error{"p-3": errAway}, errSend: map[string]error{"txn-1": errAway}, sent: map[string]int{}}
+		f := &fakeRefunds{sent: map[string]int{}}
+		f.errMark, f.errSend = map[string]error{"p-3": errAway}, map[string]error{"txn-1": errAway}
 		for i := range 5 {
-			f.due = append(f.due, model.Payment{ID: fmt.Sprint("p-", i), ProviderTxnID: fmt.Sprint("txn-", i), AmountCents: int64(100 + i)})
+			f.due = append(f.due, model.Payment{ID: fmt.Sprint("p-", i), ProviderTxnID: fmt.Sprint("txn-", i)})
 		}
 		log := &logbook{}
 		during(t, (&Refunder{Store: f, Log: slog.New(log), Refund: f.send}).Run, func() {
@@ -387,7 +394,9 @@ func (f *fakeDatabase) Now(context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-func (f *fakeDatabase) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
+func (f *fakeDatabase) NextEpoch(
+	_ context.Context, _ string, seen, gates int64, pause time.Duration,
+) (epoch int64, won bool, err error) {
 	f.with(func() {
 		if won = time.Since(f.rebuilt) >= pause; won {
 			f.epochs++

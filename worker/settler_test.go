@@ -134,6 +134,10 @@ func TestSweep(t *testing.T) {
 		same(t, "the entries left without a notice", s.stream.left(saleA), 1)
 		pass(sweepPeriod)
 		same(t, "the batches of all sales", s.ledger.batches, map[string][]int{saleA: {1}})
+		s.with(func() { s.live = nil })
+		s.stream.fail(errAway)
+		pass(sweepPeriod)
+		same(t, "failures without live sales", s.log.count("settler fails"), 0)
 	})
 }
 

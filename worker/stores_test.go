@@ -65,7 +65,8 @@ func (e *engine) instance(name string) *engine {
 	e.Helper()
 	opts, err := gate.Options(e.redis)
 	e.check(err)
-	i := &engine{T: e.T, db: e.db, raw: e.raw, redis: e.redis, client: redis.NewClient(opts), waiters: service.NewWaiters(), log: &logbook{}}
+	i := &engine{T: e.T, db: e.db, raw: e.raw, redis: e.redis}
+	i.client, i.waiters, i.log = redis.NewClient(opts), service.NewWaiters(), &logbook{}
 	e.Cleanup(func() { _ = i.client.Close() })
 	i.gate = gate.New(i.client, name)
 	i.catalog = service.NewCatalog(e.db, time.Now)
