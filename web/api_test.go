@@ -68,8 +68,9 @@ func TestAPIPage(t *testing.T) {
 	if len(links) < operations {
 		t.Errorf("%d links", len(links))
 	}
-	if wrong := regexp.MustCompile(`<no value>|ZgotmplZ|\$ref|map\[|&lt;nil&gt;|<script|<style| style=|<[^>]* on[a-z]+=`).FindString(page); wrong != "" {
-		t.Errorf("%s on the page", wrong)
+	wrong := regexp.MustCompile(`<no value>|ZgotmplZ|\$ref|map\[|&lt;nil&gt;|<script|<style| style=|<[^>]* on[a-z]+=`)
+	if found := wrong.FindString(page); found != "" {
+		t.Errorf("%s on the page", found)
 	}
 }
 

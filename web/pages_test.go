@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 
-// shelf is a catalog with these sales.
+// shelf is a catalog of sales.
 type shelf struct {
 	sales  []model.Offer
 	broken error
@@ -55,7 +55,22 @@ func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
 	return p, s
 }
 
-// A page is whole without any script: the title, the price and the state stand in it, for search and for patience.
+// wantTexts checks which texts a page contains.
+func wantTexts(t *testing.T, page string, want, wantNot []string) {
+	t.Helper()
+	for _, text := range want {
+		if !strings.Contains(page, text) {
+			t.Errorf("no %s in %s", text, page)
+		}
+	}
+	for _, text := range wantNot {
+		if strings.Contains(page, text) {
+			t.Errorf("%s in %s", text, page)
+		}
+	}
+}
+
+// The page of a sale is complete without scripts: it contains the title, the price and the state.
 func TestSaleIsInThePage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*model.Offer)
@@ -97,25 +112,15 @@ func TestSaleIsInThePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _ := pagesOf(t, teapot(tc.change))
 			w := ask(t, p, "/sales/TEAPOT")
-			body := w.Body.String()
-			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Cache-Control") != "public, max-age=1" {
-				t.Errorf("%d %v", w.Code, w.Header())
-			}
-			for _, text := range tc.want {
-				if !strings.Contains(body, text) {
-					t.Errorf("no %s in %s", text, body)
-				}
-			}
-			for _, text := range tc.wantNot {
-				if strings.Contains(body, text) {
-					t.Errorf("%s in %s", text, body)
-				}
-			}
+			wantHeader(t, w, http.StatusOK, map[string]string{
+				"Content-Type": "text/html; charset=utf-8", "Cache-Control": "public, max-age=1",
+			})
+			wantTexts(t, w.Body.String(), tc.want, tc.wantNot)
 		})
 	}
 }
 
-// Buyers see first what they can have.
+// Open sales come first.
 func TestSalesStandInTurn(t *testing.T) {
 	made := func(id string, change func(*model.Offer)) model.Offer {
 		o := teapot(change)
@@ -140,116 +145,91 @@ func TestSalesStandInTurn(t *testing.T) {
 
 func TestNoSales(t *testing.T) {
 	p, _ := pagesOf(t)
-	if body := ask(t, p, "/").Body.String(); !strings.Contains(body, `<p class="notice" id="none">`) {
-		t.Error(body)
-	}
+	wantTexts(t, ask(t, p, "/").Body.String(), []string{`<p class="notice" id="none">`}, nil)
 }
 
-// What isn't there, or can't be shown, has the look of the others, and is kept by nobody.
+// Pages that are missing or can't be shown have the look of the others, show no details, and are not cached.
 func TestPagesThatCantBeShown(t *testing.T) {
-	for name, tc := range map[string]struct {
-		path   string
+	for path, tc := range map[string]struct {
 		broken error
 		status int
 		want   string
 	}{
-		"no such sale":   {"/sales/NONE", nil, http.StatusNotFound, "There is nothing here"},
-		"no such page":   {"/elsewhere", nil, http.StatusNotFound, "There is nothing here"},
-		"a broken store": {"/sales/TEAPOT", errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
+		"/sales/NONE":   {nil, http.StatusNotFound, "There is nothing here"},
+		"/elsewhere":    {nil, http.StatusNotFound, "There is nothing here"},
+		"/sales/TEAPOT": {errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(path, func(t *testing.T) {
 			p, s := pagesOf(t, teapot(func(*model.Offer) {}))
 			s.broken = tc.broken
-			w := ask(t, p, tc.path)
-			body := w.Body.String()
-			if w.Code != tc.status || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(body, tc.want) || !strings.Contains(body, "/assets/base.") || strings.Contains(body, "SELECT") {
-				t.Errorf("%d %v %s", w.Code, w.Header(), body)
-			}
+			w := ask(t, p, path)
+			wantHeader(t, w, tc.status, map[string]string{"Cache-Control": "no-store"})
+			wantTexts(t, w.Body.String(), []string{tc.want, "/assets/base."}, []string{"SELECT"})
 		})
 	}
 }
 
-// Nothing in a page stands against its policy: no script or style inside it, no handler, no asset that isn't served.
+// A page conforms to its policy: it has no inline script, style or handler, and all its assets are served. The pages of
+// the console contain nothing of a sale, and the storefront loads no asset of the console.
 func TestPagesKeepTheirPolicy(t *testing.T) {
 	p, _ := pagesOf(t, teapot(func(*model.Offer) {}))
-	assets := newAssets(t)
-	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:`)
-	linked := regexp.MustCompile(`"(/assets/[^"]+)"`)
-	for _, path := range []string{"/", "/sales/TEAPOT", "/orders", "/sales/NONE", "/console", "/console/sales/TEAPOT", "/console/lab"} {
-		t.Run(path, func(t *testing.T) {
-			w := ask(t, p, path)
-			body := w.Body.String()
-			policy := w.Header().Get("Content-Security-Policy")
-			for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
-				if !strings.Contains(policy, part) {
-					t.Errorf("Content-Security-Policy: %s", policy)
-				}
-			}
-			if found := inline.FindString(body); found != "" {
-				t.Errorf("%q in %s", found, body)
-			}
-			links := linked.FindAllStringSubmatch(body, -1)
-			for _, match := range links {
-				if got := ask(t, assets, match[1]); got.Code != http.StatusOK {
-					t.Errorf("%s: %d", match[1], got.Code)
-				}
-			}
-			if len(links) < 5 {
-				t.Errorf("%d assets", len(links))
-			}
-			if !strings.Contains(body, `<html lang="en" data-languages="en zh"`) || strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") {
-				t.Error(body)
-			}
-		})
-	}
-}
-
-// The console's pages hold nothing of any sale, and buyers load nothing that only the console needs.
-func TestConsole(t *testing.T) {
-	p, _ := pagesOf(t, teapot(func(*model.Offer) {}))
-	isConsoles := consoleFiles(t)
-	asset := regexp.MustCompile(`/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+)`)
+	assets, isConsoles := newAssets(t), consoleFiles(t)
+	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:|ZgotmplZ|<no value>`)
+	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
 		"/": false, "/sales/TEAPOT": false, "/orders": false, "/sales/NONE": false,
 		"/console": true, "/console/sales/TEAPOT": true, "/console/lab": true,
 	} {
-		w := ask(t, p, path)
-		body := w.Body.String()
-		foreign := 0
-		for _, match := range asset.FindAllStringSubmatch(body, -1) {
-			if isConsoles(match[1] + match[2]) {
-				foreign++
+		t.Run(path, func(t *testing.T) {
+			w := ask(t, p, path)
+			body := w.Body.String()
+			wantTexts(t, w.Header().Get("Content-Security-Policy"), []string{
+				"default-src 'none'", "script-src 'self';", "style-src 'self';", "connect-src 'self'",
+				"frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'",
+			}, nil)
+			wantTexts(t, body, []string{`<html lang="en" data-languages="en zh"`}, nil)
+			if found := inline.FindString(body); found != "" {
+				t.Errorf("%q in %s", found, body)
 			}
-		}
-		if isConsole && (w.Code != http.StatusOK || foreign < 5 || strings.Contains(body, "Teapot") || !strings.Contains(body, `content="noindex"`)) {
-			t.Errorf("%s: %d, %d assets of the console, %s", path, w.Code, foreign, body)
-		}
-		if !isConsole && foreign > 0 {
-			t.Errorf("%s loads %d assets of the console", path, foreign)
-		}
-		if charts := strings.Contains(body, "/assets/uplot."); charts != (path == "/console/sales/TEAPOT") {
-			t.Errorf("%s: charts are loaded: %t", path, charts)
-		}
+			links, ofConsole := linked.FindAllStringSubmatch(body, -1), 0
+			for _, match := range links {
+				wantHeader(t, ask(t, assets, match[1]), http.StatusOK, nil)
+				if isConsoles(match[2] + match[3]) {
+					ofConsole++
+				}
+			}
+			if len(links) < 5 || len(links) != strings.Count(body, `"/assets/`) {
+				t.Errorf("%d of %d assets have a hash", len(links), strings.Count(body, `"/assets/`))
+			}
+			if isConsole {
+				wantHeader(t, w, http.StatusOK, nil)
+				wantTexts(t, body, []string{`content="noindex"`}, []string{"Teapot"})
+			}
+			if isConsole && ofConsole < 5 || !isConsole && ofConsole > 0 {
+				t.Errorf("%d assets of the console", ofConsole)
+			}
+			if charts := strings.Contains(body, "/assets/uplot."); charts != (path == "/console/sales/TEAPOT") {
+				t.Errorf("charts are loaded: %t", charts)
+			}
+		})
 	}
 }
 
-// The head for pages of others has the style, and the language before anything is painted.
+// Head, for pages outside of this package, has the style, the icon, and the script that chooses the language before the
+// first paint.
 func TestHead(t *testing.T) {
 	p, _ := pagesOf(t)
-	for _, part := range []string{`<link rel="stylesheet" href="/assets/base.`, `<script src="/assets/lang.`, `<link rel="icon"`} {
-		if !strings.Contains(string(p.Head()), part) {
-			t.Errorf("no %s in %s", part, p.Head())
-		}
-	}
+	wantTexts(t, string(p.Head()), []string{
+		`<link rel="stylesheet" href="/assets/base.`, `<script src="/assets/lang.`, `<link rel="icon"`,
+	}, nil)
 }
 
-// Crawlers may read the pages of sales and nothing else, and the icon is that of the pages.
+// Crawlers may read the pages of sales and nothing else. The icon is that of the pages.
 func TestFiles(t *testing.T) {
 	p, _ := pagesOf(t)
 	for path, contentType := range map[string]string{"/robots.txt": "text/plain; charset=utf-8", "/favicon.ico": "image/svg+xml"} {
-		if w := ask(t, p, path); w.Code != http.StatusOK || w.Header().Get("Content-Type") != contentType || w.Header().Get("Cache-Control") != "public, max-age=86400" {
-			t.Errorf("%s: %d %v", path, w.Code, w.Header())
-		}
+		want := map[string]string{"Content-Type": contentType, "Cache-Control": "public, max-age=86400"}
+		wantHeader(t, ask(t, p, path), http.StatusOK, want)
 	}
 	icon := regexp.MustCompile(`<link rel="icon" href="([^"]+)"`).FindStringSubmatch(string(p.Head()))
 	if len(icon) == 0 || ask(t, newAssets(t), icon[1]).Body.String() != ask(t, p, "/favicon.ico").Body.String() {
