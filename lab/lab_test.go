@@ -92,7 +92,8 @@ func TestAllAreReleasedAtOnce(t *testing.T) {
 func TestFiguresFollowTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Ten at once: 40 acceptances in 4 turns of 20 ms, then 160 refusals in 16 turns of 10 ms.
-		r := runOne(t, slowed(40, 20*time.Millisecond, 10*time.Millisecond), Plan{Buyers: 200, Stock: 40, Concurrency: 10, Instances: 1})
+		plan := Plan{Buyers: 200, Stock: 40, Concurrency: 10, Instances: 1}
+		r := runOne(t, slowed(40, 20*time.Millisecond, 10*time.Millisecond), plan)
 		for name, figure := range map[string]struct{ got, want float64 }{
 			"seconds":     {r.Seconds, 0.24},
 			"requests/s":  {r.RequestsPerSecond, 200 / 0.24},
@@ -116,7 +117,8 @@ func TestProgress(t *testing.T) {
 		var seen, want []Progress
 		p := Plan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 1}
 		slow := func() *fakeRound { return slowed(5, 9*time.Millisecond, 9*time.Millisecond) }
-		report, err := Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, func(p Progress) { seen = append(seen, p) })
+		show := func(p Progress) { seen = append(seen, p) }
+		report, err := Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, show)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,9 @@ import (
 
 func TestFindings(t *testing.T) {
 	const breaks = " When it breaks: when two come at once."
-	answer := map[rune]model.Verdict{'y': model.Accepted, 'n': model.SoldOut, 'l': model.LimitReached, 'r': model.RateLimited, 'e': ""}
+	answer := map[rune]model.Verdict{
+		'y': model.Accepted, 'n': model.SoldOut, 'l': model.LimitReached, 'r': model.RateLimited, 'e': "",
+	}
 	for _, tc := range []struct {
 		stock       int
 		answers     string // yes, no, limit reached, rate limited, error
@@ -110,7 +112,9 @@ func TestRounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := runOne(t, tc.round, tc.plan)
-			got := Result{Requests: r.Requests, Sold: r.Sold, Oversold: r.Oversold, Accepted: r.Accepted, Refused: r.Refused, Verdict: r.Verdict}
+			got := Result{
+				Requests: r.Requests, Sold: r.Sold, Oversold: r.Oversold, Accepted: r.Accepted, Refused: r.Refused, Verdict: r.Verdict,
+			}
 			if !reflect.DeepEqual(got, tc.want) || (r.PersistedPerSecond > 0) != (r.Sold > 0) {
 				t.Errorf("%+v and %v persisted/s, want %+v", got, r.PersistedPerSecond, tc.want)
 			}

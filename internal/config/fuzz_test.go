@@ -33,7 +33,8 @@ func FuzzSettings(f *testing.F) {
 		}
 		args := []string{"serve", "--config=" + path}
 		setting, _, _ := strings.Cut(flag, "=")
-		if strings.HasPrefix(flag, "--") && setting != "--config" && setting != "--help" { // --config could name any file of the machine
+		// --config could name any file of the machine.
+		if strings.HasPrefix(flag, "--") && setting != "--config" && setting != "--help" {
 			args = append(args, flag)
 		}
 		env := map[string]string{}

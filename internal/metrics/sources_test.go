@@ -100,17 +100,17 @@ func TestSourcesWithoutAGate(t *testing.T) {
 		has     string
 		hasNot  []string
 	}{
-		"Redis is away": {away, "flashsale_gate_reachable 0", []string{"flashsale_queue_age_seconds", "flashsale_gate_left_units", "flashsale_gate_open"}},
-		"no gate":       {sources(model.GateState{}, sale("A", 0)), "flashsale_gate_reachable 1", []string{"flashsale_gate_left_units"}},
+		"Redis is away": {away, "reachable 0", []string{"queue_age_seconds", "gate_left_units", "gate_open"}},
+		"no gate":       {sources(model.GateState{}, sale("A", 0)), "reachable 1", []string{"gate_left_units"}},
 	} {
 		m := New()
 		m.Watch(tc.sources)
 		page := m.page(t)
-		if !strings.Contains(page, tc.has+"\n") {
+		if !strings.Contains(page, "flashsale_gate_"+tc.has+"\n") {
 			t.Errorf("%s: no line %s", name, tc.has)
 		}
 		for _, figure := range tc.hasNot {
-			if strings.Contains(page, "\n"+figure) {
+			if strings.Contains(page, "\nflashsale_"+figure) {
 				t.Errorf("%s: there is a %s", name, figure)
 			}
 		}
