@@ -301,7 +301,7 @@ func TestQueuedIsFollowed(t *testing.T) {
 		"no database at the end":     {woken: never, errOrder: errAway, waited: 800 * ms, want: "queued"},
 		"AckQueued":                  {ackQueued: true, woken: ms, with: settled, waited: 0, want: "queued"},
 		"prefer async":               {prefer: Preference{Async: true}, woken: ms, with: settled, waited: 0, want: "queued"},
-		"AckQueued, prefer a wait":   {ackQueued: true, prefer: wait(2000), woken: 900 * ms, with: settled, waited: 900 * ms, want: "pending"},
+		"AckQueued, prefer to wait":  {ackQueued: true, prefer: wait(2000), woken: ms, with: settled, waited: ms, want: "pending"},
 		"prefer to wait longer":      {prefer: wait(5000), woken: 4000 * ms, with: settled, waited: 4000 * ms, want: "pending"},
 		"prefer to wait shorter":     {prefer: wait(1), woken: never, waited: ms, want: "queued"},
 		"prefer to wait for an hour": {prefer: wait(3_600_000), woken: never, waited: maxWait, want: "queued"},

@@ -214,7 +214,8 @@ func FuzzToken(f *testing.F) {
 	const user = `{"sub":"u-1","exp":` + expiry
 	for _, claims := range []string{
 		user + `}`, user + `,"role":"buyer"}`, user + `,"role":"operator"}`, user + `,"role":"root"}`,
-		user + `.5,"role":"operator","nbf":1}`, user + `,"role":"buyer","sub":"u-2"}`, user + `,"role":"buyer","nbf":` + expiry + `}`, user + `,"role":"buyer"} `,
+		user + `.5,"role":"operator","nbf":1}`, user + `,"role":"buyer","sub":"u-2"}`, user + `,"role":"buyer"} `,
+		user + `,"role":"buyer","nbf":` + expiry + `}`,
 		`{"sub":"u-1","exp":+` + expiry + `,"role":"buyer"}`, `{"sub":"u-1","exp":0` + expiry + `,"role":"buyer"}`,
 		`{"sub":"u-1","exp":,"role":"buyer"}`, `{"sub":"u-1","exp":1,"role":"buyer"}`, `{"sub":"","exp":` + expiry + `,"role":"buyer"}`,
 		`{"sub":"u 1","exp":` + expiry + `,"role":"buyer"}`, `{"sub":"u 1","exp":` + expiry + `}`,
