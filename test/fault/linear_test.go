@@ -395,8 +395,13 @@ func (d *drill) smallRun(seed uint64) []*story {
 			},
 		}
 		questions.work.Go(func() {
-			for ended.Err() == nil {
-				c.ask()
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					c.ask()
+				}
 			}
 		})
 	}

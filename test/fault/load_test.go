@@ -47,24 +47,25 @@ func inTurn(urls ...string) func(buyer int) string {
 	return func(buyer int) string { return urls[buyer%len(urls)] }
 }
 
-func (d *drill) newLoad() (*load, context.Context) {
+// newLoad returns a load without buyers, and a channel that is closed at its end.
+func (d *drill) newLoad() (*load, <-chan struct{}) {
 	ctx, end := context.WithCancel(d.Context())
 	l := &load{d: d, end: end}
 	l.answered.L = &l.mu
-	return l, ctx
+	return l, ctx.Done()
 }
 
 // crowdAt starts a crowd at a sale. Each buyer makes one attempt for one unit, under a key of its own.
 func (d *drill) crowdAt(sale string, m manner) *load {
-	l, ctx := d.newLoad()
+	l, ended := d.newLoad()
 	prefix := fmt.Sprintf("u%d", time.Now().UnixNano())
-	turns := turns(ctx, m.every)
+	turns := turns(ended, m.every)
 	var next atomic.Int64
 	for range crowd {
 		l.work.Go(func() {
 			for {
 				select {
-				case <-ctx.Done():
+				case <-ended:
 					return
 				case <-turns:
 				}
@@ -86,7 +87,7 @@ func (d *drill) crowdAt(sale string, m manner) *load {
 // turns lets one buyer come in each period, or, if every is 0, as many as can. If times don't count, every 0 lets the
 // whole crowd come four times a second instead: the concurrency is the same, but other rows get processor time. A turn
 // that no buyer takes is lost.
-func turns(ctx context.Context, every time.Duration) <-chan struct{} {
+func turns(ended <-chan struct{}, every time.Duration) <-chan struct{} {
 	together := 1
 	switch {
 	case every > 0:
@@ -109,7 +110,7 @@ func turns(ctx context.Context, every time.Duration) <-chan struct{} {
 				}
 			}
 			select {
-			case <-ctx.Done():
+			case <-ended:
 				return
 			case <-ticker.C:
 			}

@@ -3,7 +3,6 @@ package fault
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html"
 	"maps"
@@ -298,17 +297,24 @@ func (d *drill) storesAgree(sale string) {
 		atGate, err := client.HGetAll(d.Context(), gateKey(sale, key)).Result()
 		d.ok(err)
 		delete(atGate, "") // a mark of the gate, which belongs to no user
-		rows, err := d.books.db.QueryContext(d.Context(), query, sale)
-		d.ok(err)
-		kept := map[string]string{}
-		for rows.Next() {
-			var name, value string
-			d.ok(rows.Scan(&name, &value))
-			kept[name] = value
-		}
-		d.ok(errors.Join(rows.Err(), rows.Close()))
-		if len(kept) == 0 || !maps.Equal(atGate, kept) {
+		if kept := d.pairs(query, sale); len(kept) == 0 || !maps.Equal(atGate, kept) {
 			d.Errorf("%s of %s: Redis has %v, the database %v", key, sale, atGate, kept)
 		}
 	}
+}
+
+// pairs reads rows of two texts from the database.
+func (d *drill) pairs(query string, args ...any) map[string]string {
+	d.Helper()
+	rows, err := d.books.db.QueryContext(d.Context(), query, args...)
+	d.ok(err)
+	defer func() { _ = rows.Close() }()
+	found := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		d.ok(rows.Scan(&name, &value))
+		found[name] = value
+	}
+	d.ok(rows.Err())
+	return found
 }
