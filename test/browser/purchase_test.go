@@ -41,6 +41,7 @@ func TestPurchaseByKeys(t *testing.T) {
 	s := serve(t)
 	w := s.open(desktop, "/sales/"+s.sale(nil))
 	w.see("#button", "Buy for")
+	w.wakes("#button") // by the scripts of the page
 	tabTo := func(selector string) {
 		w.t.Helper()
 		for range 30 {

@@ -333,7 +333,7 @@ func (w *window) register(name string) {
 // signUp makes an account and logs in, before the buyer clicks on Buy.
 func (w *window) signUp(name string) {
 	w.t.Helper()
-	w.see("#button", "Buy")
+	w.wakes("#button") // by the scripts of the page
 	w.click("#account-button")
 	w.register(name)
 	w.see("#account-button", name)
