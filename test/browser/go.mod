@@ -1,6 +1,6 @@
 module flashsale/test/browser
 
-go 1.26.8
+go 1.26.0
 
 require (
 	flashsale v0.0.0
