@@ -1,4 +1,4 @@
-// Package e2e tests the running engine as its users and its bad luck do.
+// Package e2e tests the built engine: rushes, restarts, Redis with replicas, behind Sentinels and in a Cluster, and nginx.
 package e2e
 
 import (
