@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -207,13 +206,7 @@ func TestRush(t *testing.T) {
 		e.run()
 		const quota, users = 20, 50
 		o := e.sale(quota, 1)
-		outcomes := e.atOnce(4*users, func(i int) (model.Outcome, error) {
-			got, err := e.purchase(o, number(i%users), "")
-			for try := 1; errors.Is(err, errUnsure) && try < 10; try++ { // a part answered too late, and admitted nothing
-				got, err = e.purchase(o, number(i%users), "")
-			}
-			return got, err
-		})
+		outcomes := e.atOnce(4*users, func(i int) (model.Outcome, error) { return e.insist(o, number(i%users), fmt.Sprint("key-", i)) })
 		e.wantSold(o, quota, 0)
 		got, buyers := count(outcomes), map[string]bool{}
 		if got[model.Accepted] != quota || got[model.Accepted]+got[model.LimitReached]+got[model.SoldOut] != 4*users {
@@ -251,12 +244,7 @@ func TestSeveralInstances(t *testing.T) {
 		o := e.sale(quota, 1)
 		instances := []*engine{e.run(), e.engine(e.name).run(), e.engine(e.name).run()}
 		e.wantVerdicts(e.atOnce(3*quota, func(i int) (model.Outcome, error) {
-			at := instances[i%len(instances)]
-			got, err := at.purchase(o, number(i), "key")
-			for try := 1; errors.Is(err, model.ErrUnavailable) && try < 20; try++ { // a busy machine; the buyer asks again
-				got, err = at.purchase(o, number(i), "key")
-			}
-			return got, err
+			return instances[i%len(instances)].insist(o, number(i), "key")
 		}), verdicts{model.Accepted: quota, model.SoldOut: 2 * quota})
 		e.wantSold(o, quota, 0)
 	})

@@ -282,6 +282,16 @@ func (e *engine) purchase(o model.Offer, user, key string) (model.Outcome, error
 	return e.purchases.Purchase(e.Context(), service.Request{UserID: user, SaleID: o.ID, Quantity: 1, Key: key})
 }
 
+// insist has a user buy one unit, and asks again under the same key while the purchase is unavailable, as on a busy machine.
+func (e *engine) insist(o model.Offer, user, key string) (got model.Outcome, err error) {
+	for range 20 {
+		if got, err = e.purchase(o, user, key); !errors.Is(err, model.ErrUnavailable) {
+			break
+		}
+	}
+	return got, err
+}
+
 // queue has a user queue an attempt of one unit at the gate.
 func (e *engine) queue(o model.Offer, user string) model.Attempt {
 	e.Helper()
