@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Horizontal positions of a chart are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the
@@ -24,6 +25,7 @@ const (
 	logFromRatio  = 50   // a bar fifty times shorter than another is not readable
 	stockRight    = 96.0 // percent, for a chart without figures right of its bars
 	percentDigits = 100  // two decimals are finer than any screen
+	svgWidth      = 760  // pixels, of a chart that is a file of its own
 )
 
 // chart is the data that the template draws. X and Width are in percent, Y and Height in pixels.
@@ -118,48 +120,103 @@ func tickLabel(value float64) string {
 	return strconv.FormatFloat(value, 'g', 3, 64)
 }
 
-// throughputChart shows requests and orders a second as two bars for each strategy.
-func throughputChart(results []*Result) chart {
-	c := chart{Label: "Requests per second and persisted orders per second of each strategy; the table has the figures"}
+// BarChart shows numbers as bars: a row for each name, and in it a bar for each kind.
+type BarChart struct {
+	Label string // describes the chart to screen readers
+	Unit  string
+	Kinds []string // one or two, what the bars of a row show
+	Rows  []BarRow
+}
+
+// BarRow is a row of a chart, with a number for each kind. A number of 0 has no bar.
+type BarRow struct {
+	Name   string
+	Values []float64
+}
+
+func (b BarChart) draw() chart {
+	c, classes := chart{Label: b.Label}, [...]string{"first", "second"}
 	low, high := math.Inf(1), 0.0
-	for _, r := range results {
-		for _, rate := range []float64{r.RequestsPerSecond, r.PersistedPerSecond} {
-			if rate > 0 {
-				low, high = min(low, rate), max(high, rate)
+	for _, r := range b.Rows {
+		for _, value := range r.Values {
+			if value > 0 {
+				low, high = min(low, value), max(high, value)
 			}
 		}
 	}
 	if high == 0 {
 		high = 1 // nothing was measured, and an axis needs a length
 	}
-	a, unit := axis{high: high, right: chartRight}, "per second"
+	a, unit := axis{high: high, right: chartRight}, b.Unit
 	if high/low > logFromRatio {
-		// The axis begins at the power of ten below the least rate, so that the bar of that rate has a length too.
-		a.low, a.log, unit = math.Pow(10, math.Ceil(math.Log10(low))-1), true, "per second, on a logarithmic scale"
+		// The axis begins at the power of ten below the least value, so that the bar of that value has a length too.
+		a.low, a.log, unit = math.Pow(10, math.Ceil(math.Log10(low))-1), true, unit+", on a logarithmic scale"
 	}
 	y := 0
-	for _, r := range results {
-		c.Texts = append(c.Texts, text{Y: y + textBase, Class: "name", Words: r.Strategy})
+	for _, r := range b.Rows {
+		c.Texts = append(c.Texts, text{Y: y + textBase, Class: "name", Words: r.Name})
 		y += lineHeight
-		for _, b := range []struct {
-			rate        float64
-			class, what string
-		}{{r.RequestsPerSecond, "first", "requests/s"}, {r.PersistedPerSecond, "second", "persisted orders/s"}} {
+		for i, value := range r.Values {
 			width := 0.0
-			if b.rate > 0 {
-				width = max(a.at(b.rate), thinnest)
+			if value > 0 {
+				width = max(a.at(value), thinnest)
 				c.Bars = append(c.Bars, bar{
-					Width: width, Y: y, Height: barHeight, Class: b.class,
-					Title: fmt.Sprintf("%s: %s %s", r.Strategy, figure(b.rate), b.what),
+					Width: width, Y: y, Height: barHeight, Class: classes[i],
+					Title: fmt.Sprintf("%s: %s %s", r.Name, figure(value), b.Kinds[i]),
 				})
 			}
-			c.Texts = append(c.Texts, text{X: width, DX: 6, Y: y + barHeight - barGap, Class: "value", Words: figure(b.rate)})
+			c.Texts = append(c.Texts, text{X: width, DX: 6, Y: y + barHeight - barGap, Class: "value", Words: figure(value)})
 			y += barHeight + barGap
 		}
 		y += rowGap - barGap
 	}
 	a.draw(&c, y-rowGap/2, unit)
 	return c
+}
+
+// svgStyle is the style of a chart that is a file of its own, on light and dark pages.
+const svgStyle = `
+svg { --first: #0969da; --second: #bc4c00; --ink: #1f2328; --soft: #59636e; --rule: #d1d9e0; --paper: #ffffff; }
+@media (prefers-color-scheme: dark) {
+  svg { --first: #4493f8; --second: #f0883e; --ink: #f0f6fc; --soft: #9198a1; --rule: #3d444d; --paper: #0d1117; }
+}
+text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+.name { font-weight: 600; }
+.tick { font-size: 11px; fill: var(--soft); }
+.middle { text-anchor: middle; }
+.first { fill: var(--first); }
+.second { fill: var(--second); }
+.paper { fill: var(--paper); }
+line { stroke: var(--rule); }
+`
+
+// SVG returns the chart as a file of its own.
+func (b BarChart) SVG() (string, error) {
+	c := b.draw()
+	var out strings.Builder
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d"><style>%s</style>`, svgWidth, c.Height, svgStyle)
+	out.WriteString(`<rect class="paper" width="100%" height="100%"/>`)
+	if err := page.ExecuteTemplate(&out, "chart", c); err != nil {
+		return "", fmt.Errorf("draw %s: %w", b.Label, err)
+	}
+	out.WriteString("</svg>\n")
+	return out.String(), nil
+}
+
+// Figure formats a measured number, which is not negative, as the lab's reports do: with three significant digits, or
+// with all digits before the decimal point if these are more.
+func Figure(x float64) string { return figure(x) }
+
+// throughputChart shows requests and orders a second as two bars for each strategy.
+func throughputChart(results []*Result) chart {
+	b := BarChart{
+		Label: "Requests per second and persisted orders per second of each strategy; the table has the figures",
+		Unit:  "per second", Kinds: []string{"requests/s", "persisted orders/s"},
+	}
+	for _, r := range results {
+		b.Rows = append(b.Rows, BarRow{r.Strategy, []float64{r.RequestsPerSecond, r.PersistedPerSecond}})
+	}
+	return b.draw()
 }
 
 // latencyChart shows how long the attempts of each strategy took, all on one axis. The tallest bar of each
