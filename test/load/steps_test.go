@@ -3,7 +3,6 @@ package load
 import (
 	"encoding/json"
 	"encoding/xml"
-	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -18,41 +17,47 @@ type step struct {
 	headers                 []string
 }
 
-// The kits send the same requests. That holds the plan for JMeter, which no test runs, to the collection, which
-// `make kits` runs; of k6's requests the names are compared.
+// The kits send the same requests. No test runs the plan for JMeter, so it is compared with the collection, which
+// `make kits` runs. Of k6's requests the names are compared.
 func TestKitsTakeTheSameSteps(t *testing.T) {
 	t.Parallel()
 	postman, jmeter := postmanSteps(t), jmeterSteps(jmeterPlan(t))
 	if len(postman) == 0 || !reflect.DeepEqual(postman, jmeter) {
-		t.Errorf("the collection has\n%s\nthe plan has\n%s", listed(postman), listed(jmeter))
+		t.Errorf("the collection has\n%+v\nthe plan has\n%+v", postman, jmeter)
 	}
-	var names, tagged []string
+	var names []string
 	for _, s := range postman {
 		names = append(names, s.name)
 	}
-	for _, match := range regexp.MustCompile(`(?:as\(|name: )'(\w+)'`).FindAllStringSubmatch(read(t, "k6/rush.js"), -1) {
-		tagged = append(tagged, match[1])
-	}
-	if !slices.Equal(names, tagged) {
+	if tagged := matches(`(?:as\(|name: )'(\w+)'`, read(t, "k6/rush.js")); !slices.Equal(names, tagged) {
 		t.Errorf("the collection has %q, k6 has %q", names, tagged)
 	}
 }
 
+// matches returns the first group of each match of a pattern.
+func matches(pattern, text string) (list []string) {
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		list = append(list, match[1])
+	}
+	return list
+}
+
 func postmanSteps(t *testing.T) (steps []step) {
 	t.Helper()
+	type pair struct{ Key, Value string }
 	var collection struct {
 		Item []struct {
 			Name    string
 			Request struct {
 				Method string
-				Header []struct{ Key, Value string }
+				Header []pair
 				URL    struct {
 					Raw        string
 					Host, Path []string
 				}
 				Body struct {
 					Raw        string
-					URLEncoded []struct{ Key, Value string }
+					URLEncoded []pair
 				}
 			}
 		}
@@ -77,7 +82,7 @@ func postmanSteps(t *testing.T) (steps []step) {
 	return steps
 }
 
-// element is one of an XML document.
+// element is an element of an XML document.
 type element struct {
 	XMLName  xml.Name
 	Name     string    `xml:"name,attr"`
@@ -87,7 +92,7 @@ type element struct {
 	Elements []element `xml:",any"`
 }
 
-// find gives the elements of this kind and type in the order in which they begin, at any depth.
+// find returns the elements of this kind and type in the order in which they begin, at any depth.
 func (e element) find(kind, elementType string) (found []element) {
 	for _, child := range e.Elements {
 		if child.XMLName.Local == kind && child.Type == elementType {
@@ -98,7 +103,7 @@ func (e element) find(kind, elementType string) (found []element) {
 	return found
 }
 
-// property is the text of a property at any depth; empty: there is none.
+// property returns the text of a property at any depth, or "".
 func (e element) property(name string) string {
 	for _, p := range e.find("stringProp", "") {
 		if p.Name == name {
@@ -108,7 +113,7 @@ func (e element) property(name string) string {
 	return ""
 }
 
-// jmeterSteps are those of a tree, in which each element is followed by the tree of what belongs to it.
+// jmeterSteps returns the steps of a tree, in which each element is followed by the tree of its own elements.
 func jmeterSteps(tree element) (steps []step) {
 	for pair := range slices.Chunk(tree.Elements, 2) {
 		sampler, below := pair[0], pair[1]
@@ -116,7 +121,10 @@ func jmeterSteps(tree element) (steps []step) {
 			steps = append(steps, jmeterSteps(below)...)
 			continue
 		}
-		s := step{name: sampler.TestName, method: sampler.property("HTTPSampler.method"), url: plain(sampler.property("HTTPSampler.path"))}
+		s := step{
+			name: sampler.TestName, method: sampler.property("HTTPSampler.method"),
+			url: plain(sampler.property("HTTPSampler.path")),
+		}
 		for _, argument := range sampler.find("elementProp", "HTTPArgument") {
 			s.body += strings.TrimPrefix(argument.Name+"="+argument.property("Argument.value"), "=") // a raw body has no name
 		}
@@ -128,8 +136,8 @@ func jmeterSteps(tree element) (steps []step) {
 	return steps
 }
 
-// JMeter looks for what belongs to an element in the tree behind it, and takes a variable that nothing sets as it stands.
-func TestJMeterPlanIsWhole(t *testing.T) {
+// JMeter sends a variable that nothing sets as its name.
+func TestJMeterPlanSetsItsVariables(t *testing.T) {
 	t.Parallel()
 	plan := jmeterPlan(t)
 	known := []string{"user_id", "token"} // the columns of `flashsale tokens`
@@ -139,26 +147,24 @@ func TestJMeterPlanIsWhole(t *testing.T) {
 	for _, extractor := range plan.find("RegexExtractor", "") {
 		known = append(known, extractor.property("RegexExtractor.refname"))
 	}
-	used := regexp.MustCompile(`\$\{(\w+)\}`).FindAllStringSubmatch(read(t, "jmeter/flashsale.jmx"), -1)
+	used := matches(`\$\{(\w+)\}`, read(t, "jmeter/flashsale.jmx"))
 	if len(used) == 0 {
 		t.Error("the plan uses no variable")
 	}
 	for _, variable := range used {
-		if !slices.Contains(known, variable[1]) {
-			t.Errorf("nothing sets ${%s}", variable[1])
+		if !slices.Contains(known, variable) {
+			t.Errorf("nothing sets ${%s}", variable)
 		}
 	}
 }
 
-// jmeterPlan is the outermost tree of the plan. Each of its trees is in order, or the test ends.
+// jmeterPlan returns the outermost tree of the plan. It checks that a tree follows each element of each tree, because
+// JMeter looks there for the element's own elements.
 func jmeterPlan(t *testing.T) element {
 	t.Helper()
 	var plan element
-	if err := xml.Unmarshal([]byte(read(t, "jmeter/flashsale.jmx")), &plan); err != nil {
-		t.Fatal(err)
-	}
-	if len(plan.Elements) != 1 {
-		t.Fatalf("the plan has %d trees", len(plan.Elements))
+	if err := xml.Unmarshal([]byte(read(t, "jmeter/flashsale.jmx")), &plan); err != nil || len(plan.Elements) != 1 {
+		t.Fatalf("the plan has %d trees, want 1: %v", len(plan.Elements), err)
 	}
 	for _, tree := range plan.find("hashTree", "") {
 		for i, e := range tree.Elements {
@@ -174,14 +180,6 @@ func jmeterPlan(t *testing.T) element {
 func plain(text string) string {
 	text = strings.NewReplacer("{{$guid}}", "NEW", "${__UUID()}", "NEW").Replace(text)
 	return regexp.MustCompile(`\{\{(\w+)\}\}`).ReplaceAllString(text, "$${$1}")
-}
-
-func listed(steps []step) string {
-	var b strings.Builder
-	for _, s := range steps {
-		fmt.Fprintf(&b, "%+v\n", s)
-	}
-	return b.String()
 }
 
 func read(t *testing.T, file string) string {
