@@ -56,3 +56,12 @@ function request()
   next_request = next_request + 1
   return requests:sub((next_request - 1) * bytes + 1, next_request * bytes)
 end
+
+-- wrk calls done with the figures of all threads. It counts a status of 400 and above as an error of its own kind.
+function done(summary, latency)
+  local errors = summary.errors
+  print(string.format(
+    '{"requests_per_second":%f,"p50_ms":%f,"p99_ms":%f,"requests":%d,"refused":%d,"errors":%d,"bytes_read":%d}',
+    summary.requests * 1e6 / summary.duration, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, summary.requests,
+    errors.status, errors.connect + errors.read + errors.write + errors.timeout, summary.bytes))
+end

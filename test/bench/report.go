@@ -1,239 +1,276 @@
+// Package bench measures the engine against a bare Gin server, on one machine and in turns (`make bench`). The files
+// without a build tag judge and write; the tests with the tag bench start servers and load them.
 package bench
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
 	"os"
-	"regexp"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"flashsale/lab"
 )
 
-const (
-	percent = 100
-	// figureDigits is the number of digits shown of a figure: further digits are noise.
-	figureDigits = 3
+// mostGrowth is how far the cost may rise above the first value if a curve is to count as flat: 0.1 is 10%.
+const mostGrowth = 0.1
 
-	beginMark = "<!-- bench:begin -->"
-	endMark   = "<!-- bench:end -->"
-)
+// Sample is a load tool's result for one round.
+type Sample struct {
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	P50MS             float64 `json:"p50_ms"`
+	P99MS             float64 `json:"p99_ms"`
+	Requests          int64   `json:"requests"`
+	Refused           int64   `json:"refused"`    // answers that are neither 2xx nor 3xx
+	Errors            int64   `json:"errors"`     // connections that failed, and time-outs
+	BytesRead         int64   `json:"bytes_read"` // 0: not counted
+}
+
+func rate(s Sample) float64 { return s.RequestsPerSecond }
+func p50(s Sample) float64  { return s.P50MS }
+func p99(s Sample) float64  { return s.P99MS }
+
+// collect returns one figure of each sample.
+func collect(samples []Sample, figure func(Sample) float64) (list []float64) {
+	for _, s := range samples {
+		list = append(list, figure(s))
+	}
+	return list
+}
+
+// spread summarizes the values of several rounds. The zero value means that there are none.
+type spread struct{ median, least, most float64 }
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
+}
+
+func (s spread) String() string {
+	if s == (spread{}) {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s to %s)", lab.Figure(s.median), lab.Figure(s.least), lab.Figure(s.most))
+}
+
+// ratios divides round by round, so that a machine that gets slower between rounds slows both sides of a ratio. It
+// omits rounds that only one side has, and rounds whose divisor is 0.
+func ratios(path, control []float64) (list []float64) {
+	for i := range min(len(path), len(control)) {
+		if control[i] > 0 {
+			list = append(list, path[i]/control[i])
+		}
+	}
+	return list
+}
+
+// Result is a row of the report, or one size of a row.
+type Result struct {
+	Name     string `json:"name"`
+	Size     int    `json:"size,omitempty"`
+	Goal     string `json:"goal"` // empty: none
+	Measured string `json:"measured"`
+	Met      bool   `json:"met"`
+	// Void is the reason why the figures don't count: the books were wrong, or answers had an unexpected status.
+	Void    string   `json:"void,omitempty"`
+	Control []Sample `json:"control,omitempty"`
+	Path    []Sample `json:"path,omitempty"`
+	// Values are the results of the rounds, in Unit, if the row doesn't measure requests.
+	Values []float64 `json:"values,omitempty"`
+	Unit   string    `json:"unit,omitempty"`
+	Points []*Result `json:"points,omitempty"` // the sizes of a growing row
+	Notes  []string  `json:"notes,omitempty"`
+}
+
+// void marks the result as void and keeps the first reason.
+func (r *Result) void(format string, args ...any) {
+	if r.Void == "" {
+		r.Void = fmt.Sprintf(format, args...)
+	}
+}
+
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// ratio returns the median of the ratios of path and control.
+func (r *Result) ratio() float64 {
+	return spreadOf(ratios(collect(r.Path, rate), collect(r.Control, rate))).median
+}
+
+// least and most compare a figure with its bound; 0: no bound. A goal of several figures is met if all are.
+func (r *Result) least(measured, bound float64, unit string) {
+	r.judge(measured >= bound, measured, ">=", bound, unit)
+}
+
+func (r *Result) most(measured, bound float64, unit string) {
+	if bound > 0 {
+		r.judge(measured <= bound, measured, "<=", bound, unit)
+	}
+}
+
+func (r *Result) judge(within bool, measured float64, sign string, bound float64, unit string) {
+	add := func(list *string, text string) { *list = strings.TrimPrefix(*list+", "+strings.TrimSpace(text), ", ") }
+	add(&r.Measured, lab.Figure(measured)+" "+unit)
+	if bound > 0 {
+		r.Met = within && (r.Goal == "" || r.Met)
+		add(&r.Goal, sign+" "+lab.Figure(bound)+" "+unit)
+	}
+}
+
+// judgeGrowth compares the cost of a request at each point with the cost at the first point. The unit of a cost is the
+// control's cost at the same point. This excludes what the load tool and the kernel need for more buyers or
+// connections.
+func (r *Result) judgeGrowth() {
+	worst, costs := 0.0, make([]string, len(r.Points))
+	for i, p := range r.Points {
+		cost := r.Points[0].ratio() / p.ratio()
+		if !(cost > 0) || math.IsInf(cost, 1) { // a point without a rate
+			worst, costs[i] = math.Inf(1), "-"
+			continue
+		}
+		worst, costs[i] = max(worst, cost), lab.Figure(cost)
+		p.Values, p.Unit = []float64{cost}, "x the first point's cost"
+	}
+	r.Measured = "x " + strings.Join(costs, ", ")
+	r.Goal, r.Met = fmt.Sprintf("cost rises <= %.0f%%", mostGrowth*100), worst <= 1+mostGrowth
+}
+
+func (r *Result) verdict() string {
+	switch {
+	case r.Void != "":
+		return "VOID"
+	case r.Goal == "":
+		return "no goal"
+	case r.Met:
+		return "met"
+	}
+	return "not met"
+}
 
 // Report is a whole run.
 type Report struct {
 	StartedAt   time.Time         `json:"started_at"`
 	TookSeconds int               `json:"took_seconds"`
 	Machine     lab.Machine       `json:"machine"`
-	Versions    map[string]string `json:"versions"`
-	Settings    map[string]string `json:"settings"`
+	Settings    map[string]string `json:"settings"` // versions and commands, too
 	Results     []*Result         `json:"results"`
-}
-
-// figure formats a value with at most three decimals and about three digits. It rounds larger values to integers with
-// separated thousands.
-func figure(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	if magnitude := math.Floor(math.Log10(math.Abs(v))); magnitude < figureDigits-1 {
-		return strconv.FormatFloat(v, 'f', min(figureDigits-1-int(magnitude), figureDigits), 64)
-	}
-	return grouped(strconv.FormatFloat(math.Round(v), 'f', 0, 64))
-}
-
-func grouped(digits string) string {
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
-func (s Spread) String() string {
-	if s == (Spread{}) {
-		return "-"
-	}
-	return fmt.Sprintf("%s (%s to %s)", figure(s.Median), figure(s.Min), figure(s.Max))
 }
 
 var columns = []string{"row", "goal", "measured", "control/s", "path/s", "p50 / p99 ms", "verdict"}
 
 // cells returns the result's line of the table, in the order of the columns.
 func (r *Result) cells() []string {
-	latency, path := "-", spread(rates(r.Path)).String()
+	latency, path := "-", spreadOf(collect(r.Path, rate)).String()
 	if len(r.Path) > 0 {
-		latency = figure(spread(p50s(r.Path)).Median) + " / " + figure(spread(p99s(r.Path)).Median)
+		latency = lab.Figure(spreadOf(collect(r.Path, p50)).median) + " / " + lab.Figure(spreadOf(collect(r.Path, p99)).median)
 	} else if len(r.Values) > 0 {
-		path = spread(r.Values).String() + " " + r.Unit
+		path = spreadOf(r.Values).String() + " " + r.Unit
 	}
-	return []string{r.Name, r.Goal, r.Measured, spread(rates(r.Control)).String(), path, latency, r.verdict()}
+	return []string{r.Name, r.Goal, r.Measured, spreadOf(collect(r.Control, rate)).String(), path, latency, r.verdict()}
 }
 
-// pointCells returns the line for one point of a growth row, in the same columns.
-func (p Point) pointCells(name string) []string {
-	return []string{
-		fmt.Sprintf("%s, at %s", name, grouped(strconv.Itoa(p.Size))), "", fmt.Sprintf("%.2f of the control", ratio(p.Path, p.Control)),
-		spread(rates(p.Control)).String(), spread(rates(p.Path)).String(),
-		figure(spread(p50s(p.Path)).Median) + " / " + figure(spread(p99s(p.Path)).Median), "",
+// lines returns each row, followed by its points.
+func (r *Report) lines() (list []*Result) {
+	for _, result := range r.Results {
+		list = append(append(list, result), result.Points...)
 	}
+	return list
 }
 
-func table(results []*Result) (rows [][]string) {
-	for _, r := range results {
-		rows = append(rows, r.cells())
-		for _, p := range r.Points {
-			rows = append(rows, p.pointCells(r.Name))
-		}
-	}
-	return rows
-}
-
-// writeTable prints the results for a terminal, with the notes below them.
-func writeTable(w io.Writer, results []*Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range slices.Concat([][]string{columns}, table(results)) {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-	err := t.Flush()
-	for _, r := range results {
-		if r.Void != "" {
-			fmt.Fprintf(w, "%s is VOID: %s\n", r.Name, r.Void)
-		}
-		for _, note := range r.Notes {
-			fmt.Fprintf(w, "%s: %s\n", r.Name, note)
-		}
-	}
-	return err
-}
-
-// markdown returns the measured part of docs/performance.md.
-func (r *Report) markdown(charts map[string]string) string {
+// markdown returns the measured part of docs/performance.md, with the charts by file name.
+func (r *Report) markdown(charts map[string]lab.BarChart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured by `make bench` on %s, in %d minutes. Raw rounds: [performance.json](performance.json).\n\n",
-		r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), int(math.Ceil(float64(r.TookSeconds)/60)))
+		r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), (r.TookSeconds+59)/60)
 	fmt.Fprintf(&b, "- Machine: %s; load, control, engine and stores share it.\n", r.Machine)
-	for _, part := range []map[string]string{r.Versions, r.Settings} {
-		for _, name := range slices.Sorted(maps.Keys(part)) {
-			fmt.Fprintf(&b, "- %s: %s\n", name, part[name])
-		}
+	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+		fmt.Fprintf(&b, "- %s: %s\n", name, r.Settings[name])
 	}
-	b.WriteString("\nRates are the median of the rounds, with the least and the most; a ratio is the median of the rounds' own ratios.\n\n")
+	b.WriteString("\nRates are the median of the rounds, with the least and the most; a ratio is that of the rounds' ratios.\n\n")
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-	for _, row := range table(r.Results) {
-		for i := range row {
-			row[i] = strings.ReplaceAll(row[i], "|", "\\|")
-		}
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	for _, line := range r.lines() {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line.cells(), " | "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(charts)) {
-		fmt.Fprintf(&b, "\n![%s](%s)\n", charts[name], name)
+		fmt.Fprintf(&b, "\n![%s](%s)\n", charts[name].Label, name)
 	}
-	b.WriteString("\n### What was noticed\n\n")
-	for _, result := range r.Results {
-		if result.Void != "" {
-			fmt.Fprintf(&b, "- **%s is void**: %s\n", result.Name, result.Void)
+	b.WriteString("\n### Notes\n\n")
+	for _, line := range r.lines() {
+		if line.Void != "" {
+			fmt.Fprintf(&b, "- **%s is void**: %s\n", line.Name, line.Void)
 		}
-		for _, note := range result.Notes {
-			fmt.Fprintf(&b, "- %s: %s\n", result.Name, note)
+		for _, note := range line.Notes {
+			fmt.Fprintf(&b, "- %s: %s\n", line.Name, note)
 		}
 	}
-	b.WriteString("\n### Commands\n\nEach program as a row first called it; of wrk that is the turn that warms up. `$TMP` is a fresh folder.\n\n```sh\n")
-	for _, result := range r.Results {
-		fmt.Fprintf(&b, "# %s\n%s\n", result.Name, strings.Join(result.Commands, "\n"))
-	}
-	b.WriteString("```\n")
 	return b.String()
 }
 
-// emptyDocument is the document before the first run.
-const emptyDocument = "# Performance\n\n" + beginMark + "\n" + endMark + "\n"
-
-var errMarks = errors.New("want one line " + beginMark + " and one line " + endMark + " below it")
-
-// replaceMarked replaces the text between the two marks and keeps the rest.
-func replaceMarked(document, text string) (string, error) {
-	before, rest, ok := strings.Cut(document, beginMark+"\n")
-	if !ok {
-		return "", errMarks
+// charts returns the charts of the growing rows, by file name.
+func (r *Report) charts() map[string]lab.BarChart {
+	both := []string{"path", "control"}
+	rates := lab.BarChart{Label: "Throughput against connections: path, then control", Unit: "requests per second", Kinds: both}
+	latencies := lab.BarChart{Label: "99th percentile against connections: path, then control", Unit: "ms", Kinds: both}
+	costs := lab.BarChart{Label: "Cost of an attempt against the first point", Unit: "times", Kinds: []string{"times"}}
+	for _, result := range r.Results {
+		for _, p := range result.Points {
+			median := func(of func(Sample) float64) []float64 {
+				return []float64{spreadOf(collect(p.Path, of)).median, spreadOf(collect(p.Control, of)).median}
+			}
+			if strings.HasPrefix(p.Name, "growth: connections") {
+				rates.Rows = append(rates.Rows, lab.BarRow{Name: p.Name, Values: median(rate)})
+				latencies.Rows = append(latencies.Rows, lab.BarRow{Name: p.Name, Values: median(p99)})
+			} else {
+				costs.Rows = append(costs.Rows, lab.BarRow{Name: p.Name, Values: p.Values})
+			}
+		}
 	}
-	_, after, ok := strings.Cut(rest, endMark)
-	if !ok || strings.Contains(after, beginMark) || strings.Contains(before, endMark) {
-		return "", errMarks
+	return map[string]lab.BarChart{
+		"performance-connections.svg": rates, "performance-latency.svg": latencies, "performance-growth.svg": costs,
 	}
-	return before + beginMark + "\n\n" + strings.TrimSpace(text) + "\n\n" + endMark + after, nil
 }
 
-// write writes the report to a folder: raw figures, charts, and the measured part of the document.
-func write(folder string, report *Report) (err error) {
-	root, err := os.OpenRoot(folder)
+const beginMark, endMark = "<!-- bench:begin -->\n", "<!-- bench:end -->\n"
+
+// write writes the report to a folder: raw figures, charts, and the part of the document between the marks.
+func (r *Report) write(folder string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	raw, err := json.MarshalIndent(report, "", "  ")
+	document, err := fs.ReadFile(os.DirFS(folder), "performance.md")
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	document, err := root.ReadFile("performance.md")
-	if errors.Is(err, fs.ErrNotExist) {
-		document, err = []byte(emptyDocument), nil
+	before, rest, begins := strings.Cut(string(document), beginMark)
+	_, after, ends := strings.Cut(rest, endMark)
+	if !begins || !ends {
+		return fmt.Errorf("performance.md: want %q and below it %q", beginMark, endMark)
 	}
-	if err != nil {
-		return fmt.Errorf("read the document: %w", err)
+	charts := r.charts()
+	files := map[string]string{
+		"performance.json": string(raw) + "\n",
+		"performance.md":   before + beginMark + "\n" + r.markdown(charts) + "\n" + endMark + after,
 	}
-	files, titles := charts(report.Results)
-	text, err := replaceMarked(string(document), report.markdown(titles))
-	if err != nil {
-		return fmt.Errorf("performance.md: %w", err)
+	for name, chart := range charts {
+		if files[name], err = chart.SVG(); err != nil {
+			return err
+		}
 	}
-	files["performance.md"], files["performance.json"] = text, string(raw)+"\n"
 	for name, text := range files {
-		if err := root.WriteFile(name, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
 	return nil
-}
-
-// passing matches those parts of a command line that differ from run to run: addresses with passwords, tokens, folders.
-var passing = []struct {
-	what *regexp.Regexp
-	name string
-}{
-	{regexp.MustCompile(`mysql://\S+`), "$$DATABASE"},
-	{regexp.MustCompile(`redis://\S+`), "$$REDIS"},
-	{regexp.MustCompile(`http://[\d.:]+`), "$$URL"},
-	{regexp.MustCompile(`Bearer [\w.-]+`), "Bearer $$TOKEN"},
-	{regexp.MustCompile(`/\S*TestBench\S*/`), "$$TMP/"},
-}
-
-// command records the first call of each program, quoted for a shell.
-func (r *Result) command(program string, args []string) {
-	for _, known := range r.Commands {
-		if strings.HasPrefix(known, program+" ") {
-			return
-		}
-	}
-	quoted := make([]string, len(args))
-	for i, arg := range args {
-		for _, p := range passing {
-			arg = p.what.ReplaceAllString(arg, p.name)
-		}
-		switch {
-		case strings.Contains(arg, "$"):
-			arg = `"` + arg + `"`
-		case arg == "" || strings.ContainsAny(arg, `{" `):
-			arg = "'" + arg + "'"
-		}
-		quoted[i] = arg
-	}
-	r.Commands = append(r.Commands, program+" "+strings.Join(quoted, " "))
 }

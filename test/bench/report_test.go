@@ -3,8 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,192 +17,101 @@ func rounds(rates ...float64) (list []Sample) {
 	return list
 }
 
-func TestJudgements(t *testing.T) {
+func TestVerdicts(t *testing.T) {
+	ratio := func(r *Result) { r.least(r.ratio(), 0.5, "") }
+	inTime := func(r *Result) { ratio(r); r.most(p99(r.Path[0]), 10, "ms") }
+	late := func(r *Result) { ratio(r); r.most(p99(r.Path[0]), 9, "ms") }
+	points := func(control, path float64) Result {
+		return Result{Points: []*Result{{Control: rounds(100), Path: rounds(50)}, {Control: rounds(control), Path: rounds(path)}}}
+	}
 	tests := map[string]struct {
-		result   Result
-		judge    func(*Result)
-		measured string
-		verdict  string
+		result            Result
+		judge             func(*Result)
+		measured, verdict string
 	}{
-		"ratio met":             {Result{Control: rounds(100, 200), Path: rounds(50, 110)}, func(r *Result) { r.judgeRatio(0.5, 0) }, "0.53", "met"},
-		"ratio not met":         {Result{Control: rounds(100), Path: rounds(49)}, func(r *Result) { r.judgeRatio(0.5, 0) }, "0.49", "not met"},
-		"too late":              {Result{Control: rounds(100), Path: rounds(60)}, func(r *Result) { r.judgeRatio(0.5, 9) }, "0.60", "not met"},
-		"in time":               {Result{Control: rounds(100), Path: rounds(60)}, func(r *Result) { r.judgeRatio(0.5, 25) }, "0.60", "met"},
-		"nothing measured":      {Result{}, func(r *Result) { r.judgeRatio(0.5, 0) }, "0.00", "not met"},
-		"void whatever it says": {Result{Control: rounds(100), Path: rounds(60), Void: "lost"}, func(r *Result) { r.judgeRatio(0.5, 0) }, "0.60", "VOID"},
-		"enough":                {Result{Values: []float64{1, 60_000, 70_000}, Unit: "orders/s"}, func(r *Result) { r.judgeLeast(50_000) }, "60,000 orders/s", "met"},
-		"too much":              {Result{Values: []float64{151}, Unit: "MiB"}, func(r *Result) { r.judgeMost(150) }, "151 MiB", "not met"},
-		"flat": {
-			Result{Points: []Point{{1, rounds(100), rounds(50)}, {10, rounds(50), rounds(24)}}},
-			func(r *Result) { r.judgeGrowth() }, "x 1.00, 1.04", "met",
-		},
-		"growing": {
-			Result{Points: []Point{{1, rounds(100), rounds(50)}, {10, rounds(100), rounds(40)}}},
-			func(r *Result) { r.judgeGrowth() }, "x 1.00, 1.25", "not met",
-		},
-		"a point without a rate": {
-			Result{Points: []Point{{1, rounds(100), rounds(50)}, {10, rounds(100), rounds(0)}}},
-			func(r *Result) { r.judgeGrowth() }, "x 1.00, 0.00", "not met",
-		},
+		"ratio of the same round": {Result{Control: rounds(100, 20, 0), Path: rounds(50, 10, 7, 8)}, ratio, "0.500", "met"},
+		"median ratio":            {Result{Control: rounds(100, 100, 100), Path: rounds(90, 49, 10)}, ratio, "0.490", "not met"},
+		"ratio of even rounds":    {Result{Control: rounds(100, 200), Path: rounds(50, 110)}, ratio, "0.525", "met"},
+		"nothing measured":        {Result{}, ratio, "0", "not met"},
+		"in time":                 {Result{Control: rounds(100), Path: rounds(60)}, inTime, "0.600, 10.0 ms", "met"},
+		"too late":                {Result{Control: rounds(100), Path: rounds(60)}, late, "0.600, 10.0 ms", "not met"},
+		"too slow, in time":       {Result{Control: rounds(100), Path: rounds(40)}, inTime, "0.400, 10.0 ms", "not met"},
+		"void":                    {Result{Control: rounds(100), Path: rounds(60), Void: "lost"}, ratio, "0.600", "VOID"},
+		"no goal":                 {Result{}, func(*Result) {}, "", "no goal"},
+		"cheaper":                 {points(10, 6), (*Result).judgeGrowth, "x 1.00, 0.833", "met"},
+		"flat":                    {points(50, 23), (*Result).judgeGrowth, "x 1.00, 1.09", "met"},
+		"growing":                 {points(100, 45), (*Result).judgeGrowth, "x 1.00, 1.11", "not met"},
+		"point without a rate":    {points(100, 0), (*Result).judgeGrowth, "x 1.00, -", "not met"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := tc.result
-			tc.judge(&r)
-			if r.Measured != tc.measured || r.verdict() != tc.verdict {
-				t.Errorf("%q, %s; want %q, %s", r.Measured, r.verdict(), tc.measured, tc.verdict)
+			tc.judge(&tc.result)
+			if tc.result.Measured != tc.measured || tc.result.verdict() != tc.verdict {
+				t.Errorf("got %q, %s; want %q, %s", tc.result.Measured, tc.result.verdict(), tc.measured, tc.verdict)
 			}
 		})
 	}
 }
 
-func TestFigure(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.0123: "0.012", 0.5: "0.500", 9.876: "9.88", 25: "25.0", 824.4: "824", 72867.22: "72,867", 1234567: "1,234,567"} {
-		if got := figure(v); got != want {
-			t.Errorf("%v is written %q, want %q", v, got, want)
-		}
-	}
-}
-
-func TestReplaceMarked(t *testing.T) {
-	tests := map[string]struct {
-		document, want string
-	}{
-		"empty":     {emptyDocument, "# Performance\n\n" + beginMark + "\n\nnew\n\n" + endMark + "\n"},
-		"kept":      {"a\n" + beginMark + "\nold\n" + endMark + "\nb | c\n", "a\n" + beginMark + "\n\nnew\n\n" + endMark + "\nb | c\n"},
-		"no mark":   {"a\n", ""},
-		"no end":    {"a\n" + beginMark + "\nold\n", ""},
-		"backwards": {endMark + "\n" + beginMark + "\n", ""},
-		"twice":     {beginMark + "\n" + endMark + "\n" + beginMark + "\n" + endMark + "\n", ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := replaceMarked(tc.document, "new\n")
-			if got != tc.want || (err != nil) != (tc.want == "") {
-				t.Errorf("got %q, %v", got, err)
-			}
-			if tc.want == "" {
-				return
-			}
-			if again, err := replaceMarked(got, "new"); err != nil || again != got {
-				t.Errorf("the second time it became %q, %v", again, err)
-			}
-		})
-	}
-}
-
-func TestCommandHidesWhatPasses(t *testing.T) {
-	var r Result
-	r.command("flashsale", []string{"serve", "--database", "mysql://u:p@127.0.0.1:1/d", "--redis", "redis://127.0.0.1:2/0"})
-	r.command("flashsale", []string{"again"})
-	r.command("ab", []string{"-H", "Authorization: Bearer a.b-c.d_e", "-p", "/tmp/TestBench1/001/requests-7", `{"quantity":1}`, "", "http://127.0.0.1:3/api"})
-	want := `flashsale serve --database "$DATABASE" --redis "$REDIS"` + "\n" +
-		`ab -H "Authorization: Bearer $TOKEN" -p "$TMP/requests-7" '{"quantity":1}' '' "$URL/api"`
-	if got := strings.Join(r.Commands, "\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-// sample returns a report with every kind of row.
-func sample() *Report {
-	points := []Point{{100, rounds(100, 110), rounds(90, 80)}, {5_000, rounds(70), rounds(60)}}
-	list := []*Result{
-		{Name: "sold out", Control: rounds(100, 120), Path: rounds(97, 110), Notes: []string{"quiet"}},
-		{Name: "start", Values: []float64{80, 90}, Unit: "ms"},
-		{Name: "growth: connections, sold out", Points: points},
-		{Name: "growth: connections, a < b & c", Points: points},
-		{Name: "growth: buyers, sold out", Points: points, Void: "one order over"},
-	}
-	list[0].judgeRatio(0.95, 0)
-	return &Report{TookSeconds: 61, Versions: map[string]string{"Versions": "all"}, Settings: map[string]string{"Rounds": "2"}, Results: list}
-}
-
-func TestTableHasEveryRowAndReason(t *testing.T) {
-	var b strings.Builder
-	if err := writeTable(&b, sample().Results); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"sold out", "0.94", "not met", "85.0 (80.0 to 90.0) ms", "growth: connections, sold out, at 5,000", "is VOID: one order over", "sold out: quiet",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, &b)
-		}
-	}
-}
-
-func TestWriteKeepsTheRestOfTheDocument(t *testing.T) {
+func TestReport(t *testing.T) {
 	folder := t.TempDir()
-	name := filepath.Join(folder, "performance.md")
-	for _, rest := range []string{"", "by hand\n"} {
-		if rest != "" {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, append(text, rest...), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := write(folder, sample()); err != nil {
+	write := func(document string) {
+		if err := os.WriteFile(filepath.Join(folder, "performance.md"), []byte(document), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(name)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(string(text), "# Performance\n") || !strings.HasSuffix(string(text), endMark+"\n"+rest) {
-			t.Errorf("the document became\n%s", text)
+		return string(text)
+	}
+	write("before\n" + beginMark + "old\n" + endMark + "after\n")
+	growth := func(name string) *Result {
+		r := &Result{Name: name, Points: []*Result{
+			{Name: name + ", at 100", Size: 100, Control: rounds(100), Path: rounds(50), Notes: []string{"quiet"}},
+			{Name: name + ", at 5,000", Size: 5000, Control: rounds(90), Path: rounds(0)},
+		}}
+		r.judgeGrowth()
+		return r
+	}
+	lost := &Result{Name: "lost", Values: []float64{80, 85, 90}, Unit: "ms"}
+	lost.note("loud")
+	lost.void("%d orders over", 1)
+	lost.void("another reason")
+	report := &Report{
+		TookSeconds: 61, Settings: map[string]string{"Redis": "7.0"},
+		Results: []*Result{lost, growth("growth: connections, <sold out>"), growth("growth: buyers, sold out")},
+	}
+	for range 2 { // the second time over the first
+		if err := report.write(folder); err != nil {
+			t.Fatal(err)
 		}
-		drawings, _ := charts(sample().Results)
-		for drawing := range drawings {
-			if !strings.Contains(string(text), "]("+drawing+")") {
-				t.Errorf("the document doesn't show %s", drawing)
-			}
-			if _, err := os.Stat(filepath.Join(folder, drawing)); err != nil {
-				t.Error(err)
-			}
+	}
+	text := read("performance.md")
+	for _, want := range []string{
+		"before\n" + beginMark, "in 2 minutes", "- Redis: 7.0\n", "\n" + endMark + "after\n",
+		"| lost |  |  | - | 85.0 (80.0 to 90.0) ms | - | VOID |\n", "- **lost is void**: 1 orders over\n", "- lost: loud\n",
+		"| growth: buyers, sold out | cost rises <= 10% | x 1.00, - | - | - | - | not met |\n",
+		"- growth: buyers, sold out, at 100: quiet\n",
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, text)
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(folder, "performance.json"))
-	if err != nil {
-		t.Fatal(err)
+	for name := range report.charts() {
+		if err := xml.Unmarshal([]byte(read(name)), new(struct{})); err != nil || !strings.Contains(text, "]("+name+")") {
+			t.Errorf("%s: %v, shown in\n%s", name, err, text)
+		}
 	}
-	var read Report
-	if err := json.Unmarshal(raw, &read); err != nil || len(read.Results) != len(sample().Results) {
-		t.Errorf("read %d results, %v", len(read.Results), err)
+	var again Report
+	err := json.Unmarshal([]byte(read("performance.json")), &again)
+	if err != nil || len(again.Results) != 3 || again.Results[2].Points[1].Size != 5000 {
+		t.Errorf("read %+v, %v", again, err)
 	}
-}
-
-func TestChartsAreWellFormed(t *testing.T) {
-	all := sample().Results
-	tests := map[string]struct {
-		results []*Result
-		files   int
-	}{
-		"every kind":    {all, 3},
-		"no curve":      {all[:2], 0},
-		"one point":     {[]*Result{{Name: "growth: buyers, x", Points: all[2].Points[:1]}}, 1},
-		"nothing there": {[]*Result{{Name: "growth: connections, x", Points: []Point{{Size: 100}}}}, 2},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			drawings, titles := charts(tc.results)
-			if len(drawings) != tc.files || len(titles) != tc.files {
-				t.Fatalf("%d drawings, %d titles, want %d", len(drawings), len(titles), tc.files)
-			}
-			for file, drawing := range drawings {
-				for decoder := xml.NewDecoder(strings.NewReader(drawing)); ; {
-					if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-						break
-					} else if err != nil {
-						t.Fatalf("%s: %v\n%s", file, err, drawing)
-					}
-				}
-				if strings.Contains(drawing, "NaN") || strings.Contains(drawing, "Inf") || !strings.Contains(drawing, "prefers-color-scheme: dark") {
-					t.Errorf("%s:\n%s", file, drawing)
-				}
-			}
-		})
+	write("no marks\n")
+	if err := report.write(folder); err == nil {
+		t.Error("a document without marks was written")
 	}
 }

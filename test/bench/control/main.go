@@ -1,69 +1,70 @@
-// Command control is the bare Gin server with which the engine is compared. It has one route, which reads the same body
-// and headers as the engine's route and gives an answer of the engine, byte for byte.
+// Command control is the bare Gin server with which the engine is compared. It has one route, METHOD and ROUTE, which
+// reads the same body and headers as the engine's route. It forwards its first request to ENGINE until the answer has
+// the status STATUS. Then it gives every request this answer.
 package main
 
 import (
-	"encoding/json"
-	"flag"
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 )
 
-// answer is the answer to every request.
-type answer struct {
-	Status int         `json:"status"`
-	Header http.Header `json:"header"`
-	Body   string      `json:"body"`
-}
-
 func main() {
-	if err := serve(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func serve() error {
-	method := flag.String("method", http.MethodPost, "method of the route")
-	route := flag.String("route", "", "Gin pattern of the route")
-	file := flag.String("answer", "", "JSON file with status, header and body of the answer")
-	flag.Parse()
-
-	raw, err := os.ReadFile(*file)
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	var a answer
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	body, contentType := []byte(a.Body), a.Header.Get("Content-Type")
-
+	var learn sync.Once
+	var status int
+	var headers http.Header
+	var text []byte
 	gin.SetMode(gin.ReleaseMode)
-	engine := gin.New()
-	engine.Handle(*method, *route, func(c *gin.Context) {
-		if _, err := c.GetRawData(); err != nil {
+	control := gin.New()
+	control.Handle(os.Getenv("METHOD"), os.Getenv("ROUTE"), func(c *gin.Context) {
+		body, err := c.GetRawData()
+		if err != nil || c.Request.Method == http.MethodPost && c.GetHeader("Authorization") == "" {
 			c.AbortWithStatus(http.StatusBadRequest)
 			return
 		}
-		if *method == http.MethodPost && c.GetHeader("Authorization") == "" {
-			c.AbortWithStatus(http.StatusUnauthorized)
-			return
-		}
+		learn.Do(func() { status, headers, text = ask(c.Request, body) })
 		header := c.Writer.Header()
-		for name, values := range a.Header {
+		for name, values := range headers {
 			header[name] = values
 		}
-		c.Data(a.Status, contentType, body)
+		c.Data(status, headers.Get("Content-Type"), text)
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the listener lives as long as the process
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
 	fmt.Fprintf(os.Stdout, "control is at http://%s\n", listener.Addr())
-	return http.Serve(listener, engine) //nolint:gosec // without time-outs on purpose: they cost time
+	log.Fatal(http.Serve(listener, control)) //nolint:gosec // without time-outs on purpose: they cost time
+}
+
+// ask repeats a request, because the engine needs some time to notice that a store was killed.
+func ask(request *http.Request, body []byte) (status int, headers http.Header, text []byte) {
+	transport := &http.Transport{DisableCompression: true} // as wrk asks
+	for ; ; <-time.After(10 * time.Millisecond) {
+		again := request.Clone(context.Background())
+		again.RequestURI, again.Body = "", io.NopCloser(bytes.NewReader(body))
+		again.URL.Scheme, again.URL.Host = "http", strings.TrimPrefix(os.Getenv("ENGINE"), "http://")
+		answer, err := transport.RoundTrip(again)
+		if err != nil {
+			log.Fatal(err)
+		}
+		text, err = io.ReadAll(answer.Body)
+		if err = errors.Join(err, answer.Body.Close()); err == nil && fmt.Sprint(answer.StatusCode) == os.Getenv("STATUS") {
+			for _, name := range []string{"Date", "Content-Length", "Connection"} { // each server writes its own
+				answer.Header.Del(name)
+			}
+			return answer.StatusCode, answer.Header, text
+		}
+	}
 }
