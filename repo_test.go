@@ -224,6 +224,11 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	variables := found(help.String(), regexp.MustCompile(`\$(FLASHSALE_[A-Z_]+)\)`))
 	flags := found(help.String(), regexp.MustCompile(`--([a-z][a-z-]+)`))
 	flags = append(flags, "single-transaction") // of mysqldump
+	simulation := read(t, "test/bench/scaling/main.go")
+	flags = append(flags, found(simulation, regexp.MustCompile(`name:"([a-z-]+)"`))...)
+	for _, field := range found(simulation, regexp.MustCompile("(?m)^\t([A-Z]\\w+) +\\w+ +`")) {
+		flags = append(flags, strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(field, "$1-$2")))
+	}
 
 	flag := regexp.MustCompile("(?m)(?:^|[\\s`(])--([a-z][a-z-]+)")
 	for _, file := range append(documents(t), "docker-compose.yml", "Dockerfile") {

@@ -6,48 +6,13 @@ import (
 	"slices"
 )
 
-// plan holds the parameters of a simulation. Times are in seconds unless their names say otherwise.
-type plan struct {
-	Buyers, Quota int
-	Rush          float64 // mean time from the start to a buyer's click
-	Seed          uint64
-
-	Instances, Cores       int // cores of each instance
-	Shards, Parts          int // Redis processes, and parts that the sale's stock is in
-	Transactions           int // transactions on one sale that the database processes at once
-	GateBatch, SettleBatch int
-	Keyed                  bool // clicks have a request key, as those of the storefront
-
-	LimitRate, LimitBurst float64 // of each instance
-	AckWait               float64
-	Tries                 int // tries of a buyer's page in all, with those after 429 and 503
-
-	Clients int     // 0: each buyer comes once; otherwise so many clients buy repeatedly, from endless stock
-	Seconds float64 // duration of a run with Clients
-
-	FrontUS    float64 // CPU of the proxy per request; 0: without a proxy
-	FrontCores int
-	PathUS     float64 // CPU of an instance to issue a path
-	RefuseUS   float64 // CPU of an instance to refuse from memory
-	EngineUS   float64 // CPU of an instance for an admitted attempt, its settle included
-	KeyedUS    float64 // CPU of an instance to refuse a keyed attempt, for which it asks Redis and the database
-	TripUS     float64 // round trip to Redis
-	AdmitUS    float64 // CPU of Redis for an admitted attempt, its settle included
-	AskUS      float64 // CPU of Redis for a refused attempt
-	LookUpUS   float64 // CPU of the database to look up a refused key
-	LookUps    int     // look-ups that the database processes at once: its cores
-	CommitUS   float64 // a transaction without its orders
-	OrderUS    float64 // an order in a transaction
-}
-
 const (
-	second = 1e-6 // one microsecond
-	// These four are the engine's values (packages strategy, handler and worker): calls to Redis at once, the deadline
-	// of a request, attempts that may wait for a call, and writers of an instance.
-	callsUnderWay = 2
-	deadline      = 10 // seconds that a request may take
+	// These four are the engine's values (packages strategy, handler and worker): calls to Redis at once, attempts that
+	// may wait for a call, writers of an instance, and seconds that a request may take.
+	callsInFlight = 2
 	callsWaiting  = 8192
 	writers       = 2
+	deadline      = 10
 	// A buyer whose try was turned away tries again after firstPause and a random part of morePause.
 	firstPause, morePause = 1, 1
 	// peakBin is the length of the intervals in which requests are counted for the peak rate.
@@ -55,7 +20,7 @@ const (
 )
 
 // outcome is the result for a buyer.
-type outcome uint8
+type outcome int
 
 const (
 	pending   outcome = iota // no result yet
@@ -68,156 +33,102 @@ const (
 
 // attempt is the state of a buyer's attempt.
 type attempt struct {
-	asked    float64 // time of the present try
-	tries    int
-	hasPath  bool
-	fromGate bool // the gate decides, not the instance's memory
-	late     bool // the deadline passed before the look-up began
-	ended    outcome
+	asked   float64 // time of the present try
+	tries   int
+	hasPath bool
+	ended   outcome
+}
+
+type instance struct {
+	cores   *station
+	limit   bucket
+	soldOut bool        // latched
+	gates   []*gatherer // by part
 }
 
 // rush is one simulation of a plan.
 type rush struct {
 	plan
-	world    world
+	world
 	attempts []attempt
 
-	front  *station
-	cores  []*station
-	limits []bucket
-	latch  []bool
-	gates  [][]*gatherer // by instance and part
-	shards []*station
-	settle *gatherer
-	looks  *station
-	ledger *station
+	stations      []*station // all, in the order of a request's way
+	front         *station   // nil: without a proxy
+	instances     []*instance
+	shards        []*station
+	settler       gatherer
+	ledger, looks *station // of the database
 
-	batches [][]int // batches in progress, by number
-	dones   []func()
-	free    []int
-
-	left         int
-	soldOutAt    float64
-	lastCommit   float64
-	lastAnswer   float64
-	requests     map[int]int // number of requests, by tenth of a second
-	limited      int         // tries refused by the limiter
-	busy         int         // tries refused because a queue was full or the deadline had passed
-	inside       int         // attempts without an answer
-	insideSum    float64     // integral of inside over time
-	insideSince  float64
-	took         [outcomes][]float64
-	settledSizes int
-	settles      int
+	left                   int
+	soldOutAt              float64
+	lastCommit, lastAnswer float64
+	requests               map[int]int // number of requests, by peakBin
+	limited                int         // tries refused by the limiter
+	busy                   int         // tries refused because a queue was full or the deadline had passed
+	inside                 int         // attempts without an answer
+	insideSum, insideSince float64     // integral of inside over time, and its end
+	took                   [outcomes][]float64
+	settled, settles       int // orders, transactions
 }
 
 // newRush creates the stations of a plan.
 func newRush(p plan) *rush {
 	r := &rush{plan: p, left: p.Quota, requests: map[int]int{}}
-	r.world.rng = rand.New(rand.NewPCG(p.Seed, 0)) //nolint:gosec // the same seed, the same run
-	w := &r.world
-	exponential := func(us float64) float64 { return w.random(us * second) }
+	r.rng = rand.New(rand.NewPCG(p.Seed, 0)) //nolint:gosec // the same seed, the same run
+	add := func(name string, servers int) *station {
+		s := &station{world: &r.world, name: name, servers: servers}
+		r.stations = append(r.stations, s)
+		return s
+	}
 	if p.FrontUS > 0 {
-		r.front = &station{name: "proxy", world: w, servers: p.FrontCores, cost: func(int) float64 { return exponential(p.FrontUS) }, done: r.enter}
+		r.front = add("proxy", p.FrontCores)
 	}
-	for i := range p.Instances {
-		r.cores = append(r.cores, &station{name: "instances", world: w, servers: p.Cores, done: func(b int) { r.judged(i, b) }, cost: func(b int) float64 {
-			a := &r.attempts[b]
-			a.fromGate = a.hasPath && (p.Keyed || !r.latch[i])
-			switch {
-			case !a.hasPath:
-				return exponential(p.PathUS)
-			case !a.fromGate:
-				return exponential(p.RefuseUS)
-			case r.left > 0:
-				return exponential(p.EngineUS)
-			}
-			return exponential(p.KeyedUS)
-		}})
-		r.limits = append(r.limits, bucket{rate: p.LimitRate, burst: p.LimitBurst, tokens: p.LimitBurst})
-		parts := make([]*gatherer, p.Parts)
-		for part := range parts {
-			parts[part] = &gatherer{world: w, most: p.GateBatch, calls: callsUnderWay, capacity: callsWaiting, send: func(batch []int, done func()) {
-				w.after(exponential(p.TripUS), r.shards[part%p.Shards].arrive, r.keep(batch, func() { r.admitted(i, batch); done() }))
-			}}
+	for range p.Instances {
+		i := &instance{
+			cores: add("instances", p.Cores), limit: bucket{rate: p.LimitRate, burst: p.LimitBurst, tokens: p.LimitBurst},
 		}
-		r.gates = append(r.gates, parts)
+		for part := range p.Parts {
+			i.gates = append(i.gates, &gatherer{
+				most: p.GateBatch, calls: callsInFlight, capacity: callsWaiting,
+				send: func(batch []int, done func()) { r.ask(i, part%p.Shards, batch, done) },
+			})
+		}
+		r.instances = append(r.instances, i)
 	}
-	r.latch = make([]bool, p.Instances)
 	for range p.Shards {
-		r.shards = append(r.shards, &station{name: "Redis", world: w, servers: 1, done: r.finish, cost: func(n int) float64 {
-			admitted := min(len(r.batches[n]), r.left)
-			return float64(admitted)*p.AdmitUS*second + float64(len(r.batches[n])-admitted)*p.AskUS*second
-		}})
+		r.shards = append(r.shards, add("Redis", 1))
 	}
-	r.settle = &gatherer{world: w, most: p.SettleBatch, calls: writers * p.Instances, send: func(batch []int, done func()) {
-		r.ledger.arrive(r.keep(batch, func() { r.committed(batch); done() }))
-	}}
-	r.ledger = &station{name: "settle", world: w, servers: p.Transactions, done: r.finish, cost: func(n int) float64 {
-		return exponential(p.CommitUS) + float64(len(r.batches[n]))*p.OrderUS*second
-	}}
-	late := func(b int) bool { return w.now-r.attempts[b].asked > deadline }
-	r.looks = &station{name: "look-ups", world: w, servers: p.LookUps, cost: func(b int) float64 {
-		if r.attempts[b].late = late(b); r.attempts[b].late {
-			return 0 // past the deadline nobody waits for the answer
-		}
-		return exponential(p.LookUpUS)
-	}, done: func(b int) {
-		if r.attempts[b].late {
-			r.busy++
-			r.turnAway(b)
-			return
-		}
-		r.answer(b, soldOut)
-	}}
+	r.settler = gatherer{most: p.SettleBatch, calls: writers * p.Instances, send: r.settle}
+	r.ledger, r.looks = add("settle", p.Transactions), add("look-ups", p.DatabaseCores)
 	return r
 }
 
-// run simulates the plan to its end.
-func (r *rush) run() {
+// us returns a random time with a mean that is given in microseconds.
+func (r *rush) us(mean float64) float64 { return r.random(mean * 1e-6) }
+
+// simulate runs the plan to its end.
+func (r *rush) simulate() {
+	buyers, end := r.Buyers, math.Inf(1)
+	first := func(b int) { r.after(r.random(r.Rush), func() { r.try(b) }) }
 	if r.Clients > 0 {
-		r.left = math.MaxInt
-		r.attempts = make([]attempt, r.Clients)
-		for b := range r.attempts {
-			r.world.after(0, r.again, b)
-		}
-		r.world.run(r.Seconds)
-	} else {
-		r.attempts = make([]attempt, r.Buyers)
-		for b := range r.attempts {
-			r.world.after(r.world.random(r.Rush), r.try, b)
-		}
-		r.world.run(math.Inf(1))
+		r.left, buyers, end = math.MaxInt, r.Clients, r.Seconds
+		first = func(b int) { r.after(0, func() { r.again(b) }) }
 	}
+	r.attempts = make([]attempt, buyers)
+	for b := range r.attempts {
+		first(b)
+	}
+	r.runUntil(end)
 	r.count(0)
 	for i := range r.took {
 		slices.Sort(r.took[i])
 	}
 }
 
-// keep stores a batch and returns its number, which is the job of a station.
-func (r *rush) keep(batch []int, done func()) int {
-	if len(r.free) == 0 {
-		r.batches, r.dones = append(r.batches, nil), append(r.dones, nil)
-		r.free = append(r.free, len(r.batches)-1)
-	}
-	n := r.free[len(r.free)-1]
-	r.free = r.free[:len(r.free)-1]
-	r.batches[n], r.dones[n] = batch, done
-	return n
-}
-
-func (r *rush) finish(n int) {
-	done := r.dones[n]
-	r.batches[n], r.dones[n] = nil, nil
-	r.free = append(r.free, n)
-	done()
-}
-
 // count adds change to the number of attempts that wait for an answer.
 func (r *rush) count(change int) {
-	r.insideSum += float64(r.inside) * (r.world.now - r.insideSince)
-	r.inside, r.insideSince = r.inside+change, r.world.now
+	r.insideSum += float64(r.inside) * (r.now - r.insideSince)
+	r.inside, r.insideSince = r.inside+change, r.now
 }
 
 // again is the next click of a client, which clicks without end.
@@ -227,7 +138,7 @@ func (r *rush) again(b int) {
 }
 
 func (r *rush) try(b int) {
-	r.attempts[b].asked = r.world.now
+	r.attempts[b].asked = r.now
 	r.attempts[b].tries++
 	r.count(1)
 	r.request(b)
@@ -235,22 +146,45 @@ func (r *rush) try(b int) {
 
 // request simulates one HTTP request: first for the path, then for the order.
 func (r *rush) request(b int) {
-	r.requests[int(r.world.now/peakBin)]++
-	if r.front != nil {
-		r.front.arrive(b)
+	r.requests[int(r.now/peakBin)]++
+	if r.front == nil {
+		r.enter(b)
 		return
 	}
-	r.enter(b)
+	r.front.arrive(func() float64 { return r.us(r.FrontUS) }, func() { r.enter(b) })
 }
 
 func (r *rush) enter(b int) {
-	i := r.world.rng.IntN(r.Instances)
-	if !r.limits[i].take(r.world.now) {
+	a, i := &r.attempts[b], r.instances[r.rng.IntN(r.Instances)]
+	if !i.limit.take(r.now) {
 		r.limited++
 		r.turnAway(b)
 		return
 	}
-	r.cores[i].arrive(b)
+	fromMemory := false
+	i.cores.arrive(func() float64 {
+		fromMemory = a.hasPath && !r.Keyed && i.soldOut
+		switch {
+		case !a.hasPath:
+			return r.us(r.PathUS)
+		case fromMemory:
+			return r.us(r.RefuseUS)
+		case r.left > 0:
+			return r.us(r.EngineUS)
+		}
+		return r.us(r.KeyedUS)
+	}, func() {
+		switch {
+		case !a.hasPath:
+			a.hasPath = true
+			r.request(b)
+		case fromMemory:
+			r.answer(b, soldOut)
+		case !i.gates[b%r.Parts].add(b):
+			r.busy++
+			r.turnAway(b)
+		}
+	})
 }
 
 // turnAway has a buyer's page try again, at most Tries times in all.
@@ -260,62 +194,76 @@ func (r *rush) turnAway(b int) {
 		return
 	}
 	r.count(-1)
-	r.world.after(firstPause+r.world.rng.Float64()*morePause, r.try, b)
+	r.after(firstPause+r.rng.Float64()*morePause, func() { r.try(b) })
 }
 
-// judged is called when an instance has processed a request.
-func (r *rush) judged(instance, b int) {
-	a := &r.attempts[b]
-	switch {
-	case !a.hasPath:
-		a.hasPath = true
-		r.request(b)
-	case !a.fromGate:
-		r.answer(b, soldOut)
-	case !r.gates[instance][b%r.Parts].add(b):
-		r.busy++
-		r.turnAway(b)
+// ask has Redis judge a batch of an instance.
+func (r *rush) ask(i *instance, shard int, batch []int, done func()) {
+	cost := func() float64 {
+		admitted := min(len(batch), r.left)
+		return float64(admitted)*r.AdmitUS*1e-6 + float64(len(batch)-admitted)*r.AskUS*1e-6
 	}
-}
-
-// admitted is called when Redis has judged a batch of an instance.
-func (r *rush) admitted(instance int, batch []int) {
-	for _, b := range batch {
-		if r.left > 0 {
-			if r.left--; r.left == 0 {
-				r.soldOutAt = r.world.now
+	r.after(r.us(r.TripUS), func() {
+		r.shards[shard].arrive(cost, func() {
+			for _, b := range batch {
+				r.judge(i, b)
 			}
-			r.settle.add(b)
-			continue
-		}
-		r.latch[instance] = true
-		if r.Keyed {
-			r.looks.arrive(b)
-			continue
-		}
-		r.answer(b, soldOut)
-	}
+			done()
+		})
+	})
 }
 
-func (r *rush) committed(batch []int) {
-	r.lastCommit = r.world.now
-	r.settles++
-	r.settledSizes += len(batch)
-	for _, b := range batch {
-		end := confirmed
-		if r.world.now-r.attempts[b].asked > r.AckWait {
-			end = queued
+func (r *rush) judge(i *instance, b int) {
+	if r.left > 0 {
+		if r.left--; r.left == 0 {
+			r.soldOutAt = r.now
 		}
-		r.answer(b, end)
+		r.settler.add(b)
+		return
 	}
+	i.soldOut = true
+	if !r.Keyed {
+		r.answer(b, soldOut)
+		return
+	}
+	late := false
+	r.looks.arrive(func() float64 {
+		if late = r.now-r.attempts[b].asked > deadline; late {
+			return 0 // past the deadline nobody waits for the answer
+		}
+		return r.us(r.LookUpUS)
+	}, func() {
+		if late {
+			r.busy++
+			r.turnAway(b)
+			return
+		}
+		r.answer(b, soldOut)
+	})
+}
+
+func (r *rush) settle(batch []int, done func()) {
+	r.ledger.arrive(func() float64 { return r.us(r.CommitUS) + float64(len(batch))*r.OrderUS*1e-6 }, func() {
+		r.lastCommit = r.now
+		r.settles++
+		r.settled += len(batch)
+		for _, b := range batch {
+			end := confirmed
+			if r.now-r.attempts[b].asked > r.AckWait {
+				end = queued
+			}
+			r.answer(b, end)
+		}
+		done()
+	})
 }
 
 // answer ends an attempt. An attempt answered with 202 ends here when its order is committed.
 func (r *rush) answer(b int, end outcome) {
 	a := &r.attempts[b]
 	a.ended = end
-	r.took[end] = append(r.took[end], r.world.now-a.asked)
-	r.lastAnswer = r.world.now
+	r.took[end] = append(r.took[end], r.now-a.asked)
+	r.lastAnswer = r.now
 	r.count(-1)
 	if r.Clients > 0 {
 		r.again(b)
@@ -332,35 +280,25 @@ func (r *rush) peak() float64 {
 }
 
 // meanBatch returns the mean number of orders in a transaction.
-func (r *rush) meanBatch() float64 {
-	return float64(r.settledSizes) / float64(max(1, r.settles))
-}
+func (r *rush) meanBatch() float64 { return float64(r.settled) / float64(max(1, r.settles)) }
 
-// stages combines the stations of each kind; their waits are sorted.
-func (r *rush) stages() (list []station) {
-	add := func(stations ...*station) {
-		sum := station{name: stations[0].name}
-		for _, s := range stations {
-			sum.servers += s.servers
-			sum.served += s.served
-			for i, seconds := range s.spent {
-				if i == len(sum.spent) {
-					sum.spent = append(sum.spent, 0)
-				}
-				sum.spent[i] += seconds
-			}
-			sum.line.most = max(sum.line.most, s.line.most)
-			sum.waits = append(sum.waits, s.waits...)
+// stages returns the sum of the stations of each name; their waits are sorted.
+func (r *rush) stages() (list []*station) {
+	for _, s := range r.stations {
+		if len(list) == 0 || list[len(list)-1].name != s.name {
+			list = append(list, &station{name: s.name})
 		}
+		sum := list[len(list)-1]
+		sum.servers += s.servers
+		sum.served += s.served
+		sum.longest = max(sum.longest, s.longest)
+		sum.waits = append(sum.waits, s.waits...)
+		for second, seconds := range s.spent {
+			sum.spend(second, seconds)
+		}
+	}
+	for _, sum := range list {
 		slices.Sort(sum.waits)
-		list = append(list, sum)
 	}
-	if r.front != nil {
-		add(r.front)
-	}
-	add(r.cores...)
-	add(r.shards...)
-	add(r.ledger)
-	add(r.looks)
 	return list
 }

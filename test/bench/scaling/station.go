@@ -3,7 +3,6 @@ package main
 import (
 	"container/heap"
 	"math/rand/v2"
-	"slices"
 )
 
 // world is the state of a simulation: its clock, in seconds, and the planned events.
@@ -17,8 +16,7 @@ type world struct {
 type event struct {
 	at    float64
 	order int
-	run   func(arg int)
-	arg   int
+	run   func()
 }
 
 type eventHeap []event
@@ -37,18 +35,18 @@ func (h *eventHeap) Pop() any {
 	return e
 }
 
-// after plans run(arg) for so many seconds from now.
-func (w *world) after(seconds float64, run func(arg int), arg int) {
+// after plans a call for so many seconds from now.
+func (w *world) after(seconds float64, run func()) {
 	w.count++
-	heap.Push(&w.events, event{w.now + seconds, w.count, run, arg})
+	heap.Push(&w.events, event{w.now + seconds, w.count, run})
 }
 
-// run runs the events until none is planned, or the next one is after end.
-func (w *world) run(end float64) {
+// runUntil runs the events until none is planned, or the next one is after end.
+func (w *world) runUntil(end float64) {
 	for len(w.events) > 0 && w.events[0].at <= end {
 		e := heap.Pop(&w.events).(event)
 		w.now = e.at
-		e.run(e.arg)
+		e.run()
 	}
 }
 
@@ -57,83 +55,63 @@ func (w *world) random(mean float64) float64 { return w.rng.ExpFloat64() * mean 
 
 // station is a queue in front of identical servers. Jobs are served in the order of arrival.
 type station struct {
+	*world
 	name    string
-	world   *world
 	servers int
-	cost    func(job int) float64 // service time in seconds
-	done    func(job int)
 
-	line   fifo
-	busy   int
-	served int
-	spent  []float64 // service time of all servers, by the second of the clock in which the service began
-	waits  []float64 // seconds in the queue, one value per job
+	line         []job
+	longest      int // greatest length of the line so far
+	busy, served int
+	spent        []float64 // service time of all servers, by the second of the clock in which the service began
+	waits        []float64 // seconds in the line, one value per job
 }
 
-type waiting struct {
-	job   int
+type job struct {
 	since float64
+	cost  func() float64 // service time in seconds, asked when the service begins
+	done  func()
 }
 
-// fifo is a queue that reuses its memory.
-type fifo struct {
-	items []waiting
-	head  int
-	most  int // greatest length so far
-}
-
-func (f *fifo) len() int { return len(f.items) - f.head }
-
-func (f *fifo) push(w waiting) {
-	f.items = append(f.items, w)
-	f.most = max(f.most, f.len())
-}
-
-func (f *fifo) pop() waiting {
-	w := f.items[f.head]
-	if f.head++; f.head == len(f.items) {
-		f.items, f.head = f.items[:0], 0
-	}
-	return w
-}
-
-func (s *station) arrive(job int) {
-	s.line.push(waiting{job, s.world.now})
+func (s *station) arrive(cost func() float64, done func()) {
+	s.line = append(s.line, job{s.now, cost, done})
+	s.longest = max(s.longest, len(s.line))
 	s.serve()
 }
 
 func (s *station) serve() {
-	for s.busy < s.servers && s.line.len() > 0 {
-		next := s.line.pop()
+	for s.busy < s.servers && len(s.line) > 0 {
+		next := s.line[0]
+		s.line = s.line[1:]
 		s.busy++
-		s.waits = append(s.waits, s.world.now-next.since)
-		seconds := s.cost(next.job)
-		for int(s.world.now) >= len(s.spent) {
-			s.spent = append(s.spent, 0)
-		}
-		s.spent[int(s.world.now)] += seconds
-		s.world.after(seconds, s.finish, next.job)
+		s.waits = append(s.waits, s.now-next.since)
+		seconds := next.cost()
+		s.spend(int(s.now), seconds)
+		s.after(seconds, func() {
+			s.busy--
+			s.served++
+			next.done()
+			s.serve()
+		})
 	}
 }
 
-func (s *station) finish(job int) {
-	s.busy--
-	s.served++
-	s.done(job)
-	s.serve()
+func (s *station) spend(second int, seconds float64) {
+	for second >= len(s.spent) {
+		s.spent = append(s.spent, 0)
+	}
+	s.spent[second] += seconds
 }
 
 // gatherer sends jobs in batches. The size of a batch and the number of batches in flight are bounded. Jobs that arrive
 // meanwhile form the next batch.
 type gatherer struct {
-	world    *world
 	most     int // jobs in one batch
 	calls    int // batches in flight at once
 	capacity int // jobs that may wait; 0: any number
 	send     func(batch []int, done func())
 
-	line  []int
-	under int
+	line     []int
+	inFlight int
 }
 
 // add reports whether the queue had room for the job.
@@ -147,13 +125,13 @@ func (g *gatherer) add(job int) bool {
 }
 
 func (g *gatherer) start() {
-	for g.under < g.calls && len(g.line) > 0 {
+	for g.inFlight < g.calls && len(g.line) > 0 {
 		n := min(len(g.line), g.most)
-		batch := slices.Clone(g.line[:n])
-		g.line = append(g.line[:0], g.line[n:]...)
-		g.under++
+		batch := g.line[:n:n]
+		g.line = g.line[n:]
+		g.inFlight++
 		g.send(batch, func() {
-			g.under--
+			g.inFlight--
 			g.start()
 		})
 	}
@@ -172,12 +150,4 @@ func (b *bucket) take(now float64) bool {
 	}
 	b.tokens--
 	return true
-}
-
-// percentile returns a percentile of sorted values, or 0 if there are none.
-func percentile(sorted []float64, part float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
 }
