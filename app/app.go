@@ -21,6 +21,7 @@ import (
 	"flashsale/handler"
 	"flashsale/internal/config"
 	"flashsale/internal/metrics"
+	"flashsale/internal/observe"
 	"flashsale/internal/sandbox"
 	"flashsale/internal/tracing"
 	"flashsale/lab"
@@ -74,9 +75,10 @@ type App struct {
 	strategy strategy.Strategy
 	settler  *worker.Settler
 	streams  *handler.Streams
-	lab      *service.Lab
+	lab      *lab.Desk
 	metrics  *metrics.Metrics
 	tracing  *tracing.Tracing // nil: tracing is off
+	observe  observe.All      // metrics, and if they are on, tracing and failpoints
 	tally    *service.Tally
 	workers  []func(context.Context)
 	changed  chan struct{}
@@ -108,11 +110,15 @@ func New(ctx context.Context, settings config.Settings, logs io.Writer) (*App, e
 func newApp(ctx context.Context, settings config.Settings, logs io.Writer) (app *App, err error) {
 	a := &App{
 		settings: settings, log: newLog(&settings, logs), now: clock,
-		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(),
+		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock),
 		changed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
-	if err = a.openTracing(ctx); err != nil {
-		return nil, err
+	a.observe = append(observe.All{a.metrics}, failpoints()...)
+	if settings.OTLPEndpoint != "" {
+		if a.tracing, err = tracing.New(ctx, settings.OTLPEndpoint, settings.TraceRatio, a.instance, a.log); err != nil {
+			return nil, err
+		}
+		a.observe = append(a.observe, a.tracing)
 	}
 	if a.stores, err = openStores(ctx, &settings, a.tracing); err != nil {
 		return nil, errors.Join(err, a.tracing.Close())
@@ -187,7 +193,7 @@ func (a *App) AdminPassword() string { return a.adminPassword }
 
 // wire creates every part and passes it the parts that it needs.
 func (a *App) wire(ctx context.Context) error {
-	db := a.stores.database
+	db := a.stores.database.Observed(a.observe...)
 	idKey, err := db.DataKey(ctx, orderIDKey)
 	if err != nil {
 		return err
@@ -199,7 +205,7 @@ func (a *App) wire(ctx context.Context) error {
 	if err := a.stores.openQueue(&a.settings, a.instance, a.log); err != nil {
 		return err
 	}
-	a.gate = gate.New(a.stores.redis, a.instance, a.parts)
+	a.gate = gate.New(a.stores.redis, a.instance, a.observe...)
 	live := repository.NewLiveSales(db)
 	a.catalog = service.NewCatalog(a.shown(live), a.now)
 	a.tally = service.NewTally(a.catalog)
@@ -208,11 +214,10 @@ func (a *App) wire(ctx context.Context) error {
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
 	}
-	mortalGate, mortalDB := withFailpoints(a.gate, db)
-	a.gates = service.NewGates(mortalDB, mortalGate, a.catalog, a.log)
-	a.gates.Installed = a.metrics.Rebuilt
+	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
+	a.gates.Observe = a.observe
 	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
-		Gate: a.traceGate(observedGate{mortalGate, a.metrics.Admitted, a.now}), Database: a.traceDatabase(truth), Control: a.gates, Log: a.log, Retried: a.metrics.LostRace, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: a.gate, Database: truth, Control: a.gates, Log: a.log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if err != nil {
@@ -246,20 +251,20 @@ func (a *App) wire(ctx context.Context) error {
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
 	a.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: mortalGate, Ledger: a.traceLedger(mortalDB), Peek: a.gate.Peek, LiveIDs: a.catalog.LiveIDs, Instance: a.instance, Batch: a.settings.Batch,
+		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, Live: a.catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
 		Queue: a.stores.queue, Outbox: a.gate, Grace: a.settings.PayGrace,
-		Wake: a.waiters.WakeAll, Observe: a.metrics.Settled, Now: a.now, Log: a.log,
+		Wake: a.waiters.WakeAll, Now: a.now, Log: a.log,
 	})
 
 	a.streams, a.lab = handler.NewStreams(a.catalog), newLab(a, idKey)
 	api := &handler.API{
 		Purchases: &service.Purchases{
-			Catalog: a.catalog, IDs: a.ids, Strategy: a.traceStrategy(a.strategy), Orders: db, Waiters: a.waiters,
-			Queued: a.settler.Notify, Meter: a.metrics, Now: a.now, Closing: a.closing,
+			Catalog: a.catalog, IDs: a.ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
+			Queued: a.settler.Notify, Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
 		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog, Streams: a.streams,
-		Lab: a.lab, LabStores: labStores(&a.settings), LabPolicy: lab.PagePolicy(),
+		Lab: a.lab, LabStores: labStores(&a.settings),
 		Paths: auth.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
 		Sandbox: provider, Home: pages, Assets: assets,
 		Limits: handler.Limits{
@@ -271,8 +276,7 @@ func (a *App) wire(ctx context.Context) error {
 		},
 		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
 		Tally: a.tally, Instances: a.instances, Live: service.NewLive(a.catalog, live, a.gate, a.instances, metrics.Latencies()),
-		Meter: a.metrics, CounterFailed: func(error) { a.metrics.CounterFailed() },
-		Trace:   a.traceRequests(), //nolint:contextcheck // each request has its own context
+		Requested: a.metrics.Request, Observe: a.observe, Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
 		Closing: a.closing, Now: a.now, Log: a.log,
 	}
 	if err := a.watch(); err != nil {
@@ -288,25 +292,19 @@ func (a *App) wire(ctx context.Context) error {
 	a.workers = []func(context.Context){
 		a.settler.Run,
 		(&worker.Expirer{
-			Store: db, Released: a.expired, Emptied: func() { a.metrics.NothingOverdue(a.now()) }, Violated: a.metrics.Violation,
+			Store: db, Released: a.expired, Observe: a.observe,
 			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.log,
 		}).Run,
-		(&worker.Refunder{Store: observedRefunds{mortalDB, a.metrics.RefundsDue}, Refund: provider.Refund, Log: a.log}).Run,
+		(&worker.Refunder{Store: db, Refund: provider.Refund, Observe: a.observe, Log: a.log}).Run,
 		(&worker.Auditor{
-			Audits: auditor, Leases: observedLeases{db, a.metrics.Audited, a.now}, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
-			Found: a.drifts, Violated: a.metrics.Violation, Log: a.log,
+			Audits: auditor, Leases: db, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
+			Observe: a.observe, Log: a.log,
 		}).Run,
 		(&worker.Controller{Catalog: a.catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.log}).Run,
 		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.Look) },
 		provider.Run,
 	}
 	return a.prepare(ctx)
-}
-
-// parts returns how many parts a sale's gate has.
-func (a *App) parts(ctx context.Context, saleID string) (int, error) {
-	offer, _, err := a.catalog.Sale(ctx, saleID)
-	return offer.Parts, err
 }
 
 // shown returns the store from which the catalog reads the live sales. With Redis replicas, pages show the units left
@@ -349,6 +347,36 @@ func (a *App) counter() middleware.Counter {
 	return a.gate
 }
 
+// traceRequests returns the stage that starts a span for each request, nil without tracing.
+func (a *App) traceRequests() gin.HandlerFunc {
+	if a.tracing == nil {
+		return nil
+	}
+	return middleware.Trace(a.tracing.Tracer())
+}
+
+// watch registers the metrics whose values are read from other parts at each scrape.
+func (a *App) watch() error {
+	pools, err := a.stores.database.Pools()
+	if err != nil {
+		return err
+	}
+	for name, pool := range pools {
+		a.metrics.WatchPool(name, pool)
+	}
+	a.metrics.Watch(metrics.Sources{
+		Build: func() (string, string) { return a.version, a.settings.Strategy },
+		Sales: func() []model.Offer {
+			sales, _ := a.catalog.Live()
+			return sales
+		},
+		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
+		Breaker: func() bool { return a.strategy.Healthy() == nil },
+		Streams: a.streams.Open, Bypassed: a.settler.Bypassed,
+	})
+	return nil
+}
+
 // wakes returns the channel on which a queue wakes the expirer. It is nil, and so never ready, if the queue can't do
 // that.
 func (a *App) wakes() <-chan struct{} {
@@ -374,7 +402,7 @@ func (a *App) checks() []handler.Check {
 // gate up to date.
 func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) error {
 	for _, r := range releases {
-		a.metrics.Expired(r.Units)
+		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
 	}
 	a.catalog.Unlatch(saleID)
 	return a.gates.CatchUp(ctx, saleID)

@@ -136,7 +136,7 @@ func (b *bench) close() (err error) {
 }
 
 // setting describes the conditions of the run for the report.
-func (b *bench) setting(ctx context.Context, p lab.Plan, version string) (lab.Setting, error) {
+func (b *bench) setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
 	database, err := b.stores.database.Version(ctx)
 	if err != nil {
 		return lab.Setting{}, err
@@ -148,9 +148,9 @@ func (b *bench) setting(ctx context.Context, p lab.Plan, version string) (lab.Se
 		}
 		redis = "Redis " + redis
 	}
-	lessons := map[string]lab.Lesson{}
+	lessons := map[string]model.Lesson{}
 	for _, name := range p.Strategies {
-		lessons[name] = lab.Lesson(strategy.LessonOf(name))
+		lessons[name] = strategy.LessonOf(name)
 	}
 	command := fmt.Sprintf("flashsale lab --strategies %s --buyers %d --stock %d --concurrency %d --instances %d --seed %d",
 		strings.Join(p.Strategies, ","), p.Buyers, p.Stock, p.Concurrency, p.Instances, p.Seed)
@@ -171,7 +171,7 @@ func (b *bench) setting(ctx context.Context, p lab.Plan, version string) (lab.Se
 }
 
 // Start runs instances of a strategy and creates a sale for them.
-func (b *bench) Start(ctx context.Context, name string, p lab.Plan) (_ lab.Round, err error) {
+func (b *bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
 	r := &labRound{bench: b, overHTTP: p.OverHTTP, keyed: p.Kill}
 	defer func() {
 		if err != nil {
@@ -293,7 +293,7 @@ func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdic
 	if err != nil || !outcome.Queued() {
 		return outcome.Verdict, err
 	}
-	i.app.settler.Notify(a.SaleID)
+	i.app.settler.Notify(a.GateRef())
 	ctx, cancel := context.WithTimeoutCause(ctx, labPatience, errUnsettled)
 	defer cancel()
 	var looks <-chan time.Time
@@ -381,7 +381,7 @@ func (r *labRound) settled(ctx context.Context) error {
 	ticker := time.NewTicker(labLook)
 	defer ticker.Stop()
 	for {
-		states, err := r.bench.gate.Peek(ctx, r.saleID)
+		states, err := r.bench.gate.Peek(ctx, oneGate(r.saleID))
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
@@ -392,6 +392,9 @@ func (r *labRound) settled(ctx context.Context) error {
 		}
 	}
 }
+
+// oneGate names the gate of a sale of the lab or of a rehearsal, which has one part.
+func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Parts: 1} }
 
 // stop ends the instances, then removes the round's sale from the stores.
 func (r *labRound) stop(ctx context.Context) error {
@@ -409,5 +412,5 @@ func (r *labRound) stop(ctx context.Context) error {
 	if r.saleID == "" {
 		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, r.bench.stores.database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, r.saleID))...)
+	return errors.Join(append(errs, r.bench.stores.database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))...)
 }

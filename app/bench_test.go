@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"flashsale/internal/config"
-	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"
@@ -44,7 +43,7 @@ func BenchmarkStrategies(b *testing.B) {
 }
 
 func (b *bench) measure(t *testing.B, name string, stock int, want model.Verdict) {
-	round, err := b.Start(t.Context(), name, lab.Plan{Stock: stock, Instances: 1, Concurrency: benchmarkCrowd})
+	round, err := b.Start(t.Context(), name, model.LabPlan{Stock: stock, Instances: 1, Concurrency: benchmarkCrowd})
 	noError(t, err)
 	if got, err := round.Buy(t.Context(), 0, "first"); err != nil || got != model.Accepted {
 		t.Fatal(got, err)

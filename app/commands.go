@@ -202,7 +202,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 	defer func() { err = errors.Join(err, st.close()) }()
 	auditor := &service.Auditor{Store: st.database}
 	if st.embedded == nil { // an embedded Redis that has gates is in the server's process
-		auditor.Gate = gate.New(st.redis, "audit", st.partsOf)
+		auditor.Gate = gate.New(st.redis, "audit")
 	}
 	ids := []string{cmd.Audit.Sale}
 	if cmd.Audit.Sale == "" {

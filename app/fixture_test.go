@@ -767,7 +767,7 @@ func (c *client) overdue(id string) {
 		if err != nil {
 			return false
 		}
-		states, err := c.app.gate.Peek(c.t.Context(), offer.ID)
+		states, err := c.app.gate.Peek(c.t.Context(), offer.GateRef())
 		return err == nil && states[0].Version >= offer.Stock.GateVersion
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"flashsale/internal/config"
 	"flashsale/lab"
+	"flashsale/model"
 	"flashsale/strategy"
 )
 
@@ -59,15 +60,11 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.close()) }()
-	plan := lab.Plan{
-		Strategies: cmd.Lab.Strategies, Buyers: cmd.Lab.Buyers, Stock: cmd.Lab.Stock, Concurrency: cmd.Lab.Concurrency,
-		Instances: cmd.Lab.Instances, OverHTTP: cmd.Lab.OverHTTP, Kill: cmd.Lab.Kill, Seed: cmd.Lab.Seed,
-	}
-	setting, err := bench.setting(ctx, plan, version)
+	setting, err := bench.setting(ctx, cmd.Lab.LabPlan, version)
 	if err != nil {
 		return err
 	}
-	report, runErr := lab.Run(ctx, bench, plan, setting, time.Now, progressOn(stderr))
+	report, runErr := lab.Run(ctx, bench, cmd.Lab.LabPlan, setting, time.Now, progressOn(stderr, cmd.Lab.LabPlan))
 	if report == nil {
 		return runErr
 	}
@@ -82,7 +79,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 
 // progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
 // does nothing.
-func progressOn(w io.Writer) func(lab.Progress) {
+func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
 	if !isTerminal(w) {
 		return func(lab.Progress) {}
 	}
@@ -92,7 +89,7 @@ func progressOn(w io.Writer) func(lab.Progress) {
 			_, _ = fmt.Fprint(w, wipe) // the table follows
 			return
 		}
-		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index+1, p.Of, p.Strategy, p.Done, p.Buyers)
+		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, len(plan.Strategies), p.Strategy, p.Done, plan.Buyers)
 	}
 }
 

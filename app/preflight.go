@@ -225,7 +225,7 @@ func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 	defer cancel()
 	err := p.stores.openRedis(p.settings.Redis)
 	if err == nil {
-		asked := gate.New(p.stores.redis, "preflight", p.stores.partsOf)
+		asked := gate.New(p.stores.redis, "preflight")
 		var servers []gate.Server
 		if servers, err = asked.Servers(ctx, p.now); err == nil {
 			p.gate = asked

@@ -97,7 +97,7 @@ func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 		return err
 	}
 	for _, id := range left {
-		if err := errors.Join(db.EraseSale(ctx, id), p.gate.Erase(ctx, id)); err != nil {
+		if err := errors.Join(db.EraseSale(ctx, id), p.gate.Erase(ctx, oneGate(id))); err != nil {
 			return err
 		}
 	}

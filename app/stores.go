@@ -71,13 +71,6 @@ func (st *stores) openRedis(url string) (err error) {
 	return nil
 }
 
-// partsOf reads from the database how many parts a sale's gate has. It is for commands, which ask seldom; an App asks
-// its catalog.
-func (st *stores) partsOf(ctx context.Context, saleID string) (int, error) {
-	offer, _, err := st.database.Offer(ctx, saleID)
-	return offer.Parts, err
-}
-
 // openQueue makes the queue that the settings name. It does not connect yet, since the broker may start later.
 func (st *stores) openQueue(s *config.Settings, instance string, log *slog.Logger) error {
 	switch s.Queue {

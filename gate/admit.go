@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -48,15 +49,16 @@ const (
 // The outcomes are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
 // there is no open gate, or model.Unsure if not all parts could be asked for units. After an error, any of the
 // attempts may have been admitted.
-func (g *Gate) Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return nil, fmt.Errorf("admit: %w", err)
-	}
+func (g *Gate) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) (outcomes []model.Outcome, err error) {
+	ctx, end := g.observe.Begin(ctx, observe.Step{
+		Name: observe.Admit, Items: len(attempts), OrderID: func(i int) string { return attempts[i].ID },
+	})
+	defer func() { end(err) }()
+	tags := tagsOf(gate)
 	if len(tags) == 1 {
-		return g.admit(ctx, saleID, attempts, epoch)
+		return g.admit(ctx, tags[0], attempts, epoch)
 	}
-	outcomes := make([]model.Outcome, len(attempts))
+	outcomes = make([]model.Outcome, len(attempts))
 	err = atHome(len(tags), len(attempts), func(i int) string { return attempts[i].UserID }, func(home int, places []int) error {
 		of := make([]model.Attempt, len(places))
 		for at, i := range places {

@@ -22,7 +22,7 @@ type condition struct {
 func conditions() []condition {
 	set := func(field string, value any) func(*bench, *model.Attempt) {
 		return func(b *bench, a *model.Attempt) {
-			for _, tag := range tags(a.SaleID) {
+			for _, tag := range tags(a.GateRef()) {
 				must(b, b.client.HSet(b.Context(), gateKey(tag), field, value))
 			}
 		}
@@ -30,7 +30,7 @@ func conditions() []condition {
 	know := func(more int, hash string) func(*bench, *model.Attempt) {
 		return func(b *bench, a *model.Attempt) {
 			known := model.Request{Quantity: a.Quantity + more, Hash: hash}
-			must(b, b.client.HSet(b.Context(), idsKey(home(a.SaleID, a.UserID)), a.ID, requestValue(known)))
+			must(b, b.client.HSet(b.Context(), idsKey(home(a.GateRef(), a.UserID)), a.ID, requestValue(known)))
 		}
 	}
 	refused := func(v model.Verdict) model.Outcome { return model.Outcome{Verdict: v} }
@@ -39,13 +39,13 @@ func conditions() []condition {
 		{name: "too frequent", want: refused(model.TooFrequent), make: func(b *bench, a *model.Attempt) {
 			a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
 			for i := range 2 { // a known id is too frequent only beyond twice the limit
-				if _, ok := b.count(a.SaleID, a.UserID, a.Frequency); ok != (i == 0) {
+				if _, ok := b.count(home(a.GateRef(), a.UserID), a.UserID, a.Frequency); ok != (i == 0) {
 					b.Fatalf("request %d is allowed: %t", i, ok)
 				}
 			}
 		}},
 		{name: "no gate", want: refused(model.NoGate), make: func(b *bench, a *model.Attempt) {
-			must(b, b.client.Del(b.Context(), gateKey(home(a.SaleID, a.UserID))))
+			must(b, b.client.Del(b.Context(), gateKey(home(a.GateRef(), a.UserID))))
 		}},
 		{name: "closed gate", want: refused(model.NoGate), make: set("open", "0")},
 		{name: "older epoch", want: refused(model.NoGate), epoch: 2, make: func(*bench, *model.Attempt) {}},
@@ -58,7 +58,7 @@ func conditions() []condition {
 		{name: "paused", field: "status", want: refused(model.Paused), make: set("status", "paused")},
 		{name: "bad quantity", want: refused(model.BadRequest), make: func(_ *bench, a *model.Attempt) { a.Quantity = 3 }},
 		{name: "limit reached", want: limitReached, make: func(b *bench, a *model.Attempt) {
-			must(b, b.client.HSet(b.Context(), unitsKey(home(a.SaleID, a.UserID)), a.UserID, 2))
+			must(b, b.client.HSet(b.Context(), unitsKey(home(a.GateRef(), a.UserID)), a.UserID, 2))
 		}},
 		{name: "sold out", want: soldOut, make: set("left", 0)},
 	}
@@ -209,9 +209,9 @@ func TestAdmitTakesTheLastUnits(t *testing.T) {
 	})
 }
 
-// TestCountAndAdmitShareACounter also shows that each user has a counter for each sale.
+// TestCountAndAdmitShareACounter is about gates in one part. It also shows that each user has a counter for each sale.
 func TestCountAndAdmitShareACounter(t *testing.T) {
-	eachGate(t, func(b *bench) {
+	eachRedis(t, func(b *bench) {
 		o, other := b.sale(), b.sale()
 		limit := model.Frequency{Limit: 2, Window: time.Minute}
 		if after, ok := b.count(o.ID, "u-1", limit); after != 0 || !ok {
@@ -233,7 +233,7 @@ func TestCountAndAdmitShareACounter(t *testing.T) {
 				b.Error("a request without a limit is refused")
 			}
 		}
-		if n := must(b, b.client.Exists(b.Context(), counterKey(home(o.ID, "u-3"), "u-3"))); n != 0 {
+		if n := must(b, b.client.Exists(b.Context(), counterKey(home(o.GateRef(), "u-3"), "u-3"))); n != 0 {
 			b.Error("a request without a limit made a counter")
 		}
 	})

@@ -8,18 +8,16 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"flashsale/model"
 )
 
-// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of these sales was admitted. It
+// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of these gates was admitted. It
 // returns 0 if the streams have no entries, and an error if Redis does not answer.
-func (g *Gate) QueueAge(ctx context.Context, saleIDs ...string) (time.Duration, error) {
+func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Duration, error) {
 	var tags []string
-	for _, id := range saleIDs {
-		parts, err := g.parts.tags(ctx, id)
-		if err != nil {
-			return 0, fmt.Errorf("ask for the age of the queue: %w", err)
-		}
-		tags = append(tags, parts...)
+	for _, gate := range gates {
+		tags = append(tags, tagsOf(gate)...)
 	}
 	firsts := make([]*redis.XMessageSliceCmd, len(tags))
 	var now *redis.TimeCmd

@@ -14,7 +14,7 @@ func TestQueueAge(t *testing.T) {
 		old, young := b.open(offerIn(3)), b.sale()
 		wantAge := func(of string, least, most time.Duration) {
 			b.Helper()
-			age, err := b.gate.QueueAge(b.Context(), young.ID, old.ID)
+			age, err := b.gate.QueueAge(b.Context(), young.GateRef(), old.GateRef())
 			if err != nil || age < least || age > most {
 				b.Errorf("the age of %s is %s, %v", of, age, err)
 			}
@@ -23,11 +23,11 @@ func TestQueueAge(t *testing.T) {
 		b.admit(attempt(young, "ann", 1))
 		wantAge("a new entry", 0, patience)
 		id := fmt.Sprintf("%d-0", must(b, b.client.Time(b.Context())).Add(-time.Hour).UnixMilli())
-		stream := streamKey(tags(old.ID)[2])
+		stream := streamKey(tags(old.GateRef())[2])
 		must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: stream, ID: id, Values: []string{"attempt", "x"}}))
 		wantAge("an entry of an hour ago", time.Hour, time.Hour+patience)
 		_ = b.client.Close()
-		if _, err := b.gate.QueueAge(b.Context(), old.ID); err == nil {
+		if _, err := b.gate.QueueAge(b.Context(), old.GateRef()); err == nil {
 			b.Error("no error without Redis")
 		}
 	})

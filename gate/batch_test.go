@@ -28,7 +28,7 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 				a.Frequency = model.Frequency{Limit: random.IntN(8), Window: time.Hour}
 				batch = append(batch, a)
 			}
-			got, err := b.gate.Admit(b.Context(), together.ID, batch, 1)
+			got, err := b.gate.Admit(b.Context(), together.GateRef(), batch, 1)
 			b.check(err)
 			for i, a := range batch {
 				a.ID, a.SaleID = ids.Derive(a.UserID, alone.ID, a.RequestKey), alone.ID
@@ -69,7 +69,7 @@ func TestBatchWithoutGate(t *testing.T) {
 			a.Frequency = model.Frequency{Limit: 1, Window: time.Hour}
 			batch = append(batch, a)
 		}
-		got, err := b.gate.Admit(b.Context(), o.ID, batch, 0)
+		got, err := b.gate.Admit(b.Context(), o.GateRef(), batch, 0)
 		if err != nil || got[0].Verdict != model.NoGate || got[1].Verdict != model.TooFrequent || got[2].Verdict != model.NoGate {
 			b.Errorf("%+v, %v", got, err)
 		}
@@ -90,7 +90,7 @@ func TestBatchOfParts(t *testing.T) {
 			a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
 			batch = append(batch, a)
 		}
-		got, err := b.gate.Admit(b.Context(), o.ID, batch, 0)
+		got, err := b.gate.Admit(b.Context(), o.GateRef(), batch, 0)
 		want := slices.Concat(slices.Repeat([]model.Outcome{accepted}, 10), slices.Repeat([]model.Outcome{soldOut}, 4))
 		if err != nil || !slices.Equal(got, want) {
 			b.Errorf("%+v, %v", got, err)

@@ -69,7 +69,7 @@ func BenchmarkParts(b *testing.B) {
 					calling.Go(func() {
 						for i := range each {
 							from := (call*each + i) * benchmarkBatch
-							if _, err := s.gate.Admit(b.Context(), o.ID, attempts[from:from+benchmarkBatch], 1); err != nil {
+							if _, err := s.gate.Admit(b.Context(), o.GateRef(), attempts[from:from+benchmarkBatch], 1); err != nil {
 								b.Error(err)
 								return
 							}
@@ -89,7 +89,7 @@ func (b *bench) hotSale(units int64) model.Offer {
 	o := b.offer()
 	o.Stock.Quota, o.Stock.Available = units, units
 	b.open(o)
-	b.Cleanup(func() { _ = b.gate.Erase(b.Context(), o.ID) })
+	b.Cleanup(func() { _ = b.gate.Erase(b.Context(), o.GateRef()) })
 	return o
 }
 
@@ -164,7 +164,7 @@ func benchmarkRelease(b *testing.B, s *bench) {
 			version++
 			releases[i] = model.GateChange{Version: version, OrderID: fmt.Sprint("o-", version), UserID: fmt.Sprint("u-", i), Units: 1}
 		}
-		s.check(s.gate.CatchUp(b.Context(), o.ID, after, version, releases))
+		s.check(s.gate.CatchUp(b.Context(), o.GateRef(), after, version, releases))
 	}
 	b.ReportMetric(benchmarkBatch, "entries/op")
 }

@@ -218,7 +218,7 @@ func TestClusterLosesANode(t *testing.T) {
 		sales, nodes[o.ID], of[node] = append(sales, o), node, o
 	}
 	parts := map[*kit.RedisServer]int{} // one part of each node
-	for part, tag := range tags(several.ID) {
+	for part, tag := range tags(several.GateRef()) {
 		parts[c.Of(gateKey(tag))] = part
 	}
 	if len(parts) != 3 {
@@ -232,12 +232,12 @@ func TestClusterLosesANode(t *testing.T) {
 		}
 		return got.Verdict, err
 	}
-	saleIDs := make([]string, len(sales))
+	gates := make([]model.GateRef, len(sales))
 	for i, o := range sales {
-		saleIDs[i] = o.ID
+		gates[i] = o.GateRef()
 		b.admit(attempt(o, "u-1", 1))
 	}
-	states, err := b.gate.Peek(t.Context(), saleIDs...)
+	states, err := b.gate.Peek(t.Context(), gates...)
 	b.check(err)
 	for i, o := range sales {
 		want := model.GateState{Exists: true, Open: true, Epoch: 1, Left: o.Stock.Available - 1, Inflight: 1, Stream: 1}
@@ -246,9 +246,9 @@ func TestClusterLosesANode(t *testing.T) {
 		}
 	}
 
-	dead := c.Of(gateKey(tags(several.ID)[0]))
+	dead := c.Of(gateKey(tags(several.GateRef())[0]))
 	dead.Kill()
-	states, err = b.gate.Peek(t.Context(), saleIDs...)
+	states, err = b.gate.Peek(t.Context(), gates...)
 	b.check(err)
 	for i, o := range sales {
 		gone := o.ID == several.ID || nodes[o.ID] == dead
@@ -262,17 +262,20 @@ func TestClusterLosesANode(t *testing.T) {
 			t.Errorf("gate %d, on the dead node: %t, says %s, %v", i, gone, got, err)
 		}
 	}
-	if states, err := b.gate.Peek(t.Context(), of[dead].ID); err == nil {
+	if states, err := b.gate.Peek(t.Context(), of[dead].GateRef()); err == nil {
 		t.Errorf("a look at the dead node only: %+v", states)
 	}
-	if _, err := b.gate.StreamLengths(t.Context(), several.ID); err == nil {
+	if _, err := b.gate.StreamLengths(t.Context(), several.GateRef()); err == nil {
 		t.Error("the length of a stream on the dead node is not missed")
 	}
-	if entries, _, err := b.gate.Read(t.Context(), several.ID, 100); err != nil || len(entries) > 1 {
+	if entries, _, err := b.gate.Read(t.Context(), several.GateRef(), 100); err != nil || len(entries) > 1 {
 		t.Errorf("the entries of the other parts: %v, %v", entries, err)
 	}
-	if _, _, err := b.gate.Knows(t.Context(), attempt(several, "u-9", 1).ID); err == nil {
-		t.Error("an id is reported as unknown although a part was not asked")
+	for node, part := range parts {
+		a := attempt(several, userAt(several, part, 9), 1)
+		if _, _, err := b.gate.Knows(t.Context(), a.GateRef(), a.UserID, a.ID); (err == nil) == (node == dead) {
+			t.Errorf("whether an id is known, on the dead node: %t: %v", node == dead, err)
+		}
 	}
 	for node, part := range parts {
 		got := map[model.Verdict]int{}
@@ -294,7 +297,7 @@ func TestClusterLosesANode(t *testing.T) {
 
 	dead.Restart() // empty
 	eventually(t, "the node is back", func() bool {
-		states, err := b.gate.Peek(t.Context(), several.ID, of[dead].ID)
+		states, err := b.gate.Peek(t.Context(), several.GateRef(), of[dead].GateRef())
 		return err == nil && !states[0].Away && !states[0].Open && states[1] == model.GateState{}
 	})
 }

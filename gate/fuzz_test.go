@@ -31,7 +31,7 @@ func FuzzEntry(f *testing.F) {
 	f.Add(id, "", "1", "", "7", "", "")
 	f.Fuzz(func(t *testing.T, id, user, n, hash, epoch, instance, key string) {
 		parsed := func(text string) (model.Entry, bool) {
-			return parseEntry(sale, redis.XMessage{ID: "1-1", Values: map[string]any{"attempt": text}})
+			return parseEntry(model.GateRef{SaleID: sale, Parts: 1}, redis.XMessage{ID: "1-1", Values: map[string]any{"attempt": text}})
 		}
 		text := strings.Join([]string{id, user, n, hash, epoch, instance, key}, " ")
 		e, ok := parsed(text)
@@ -60,8 +60,8 @@ func FuzzParts(f *testing.F) {
 		b := newBench(t, server.URL())
 		one, several := newStory(b, offer()), newStory(b, offerIn(2+int(parts)%(model.MaxParts-1)))
 		compare(t, one, several, steps[:min(len(steps), 60)])
-		_ = b.gate.Erase(t.Context(), one.offer.ID)
-		_ = b.gate.Erase(t.Context(), several.offer.ID)
+		_ = b.gate.Erase(t.Context(), one.offer.GateRef())
+		_ = b.gate.Erase(t.Context(), several.offer.GateRef())
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -61,18 +62,13 @@ var (
 type Gate struct {
 	client   redis.UniversalClient
 	instance string
-	parts    Parts // nil: every gate has one part
 	moves    *moves
+	observe  observe.All
 }
 
-// New makes the Gate of one instance. The caller must close the client. Without parts, every sale's gate has one
-// part.
-func New(client redis.UniversalClient, instance string, parts ...Parts) *Gate {
-	g := &Gate{client: client, instance: instance, moves: newMoves()}
-	if len(parts) > 0 {
-		g.parts = parts[0]
-	}
-	return g
+// New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
+func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
+	return &Gate{client: client, instance: instance, moves: newMoves(), observe: observers}
 }
 
 // Ping returns an error if Redis does not answer.
@@ -92,59 +88,41 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 	return infoField(info, "redis_version"), nil
 }
 
-// Count counts one request of a user to a sale. ok is false if there were too many within the window; the next
-// request is allowed after retryAfter.
+// Count counts one request of a user to a sale, for strategies that do not use the sale's gate. A gate in one
+// part uses the same counter. ok is false if there
+// were too many within the window; the next request is allowed after retryAfter.
 func (g *Gate) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
-	line, err := g.Line(ctx, saleID, userID)
-	if err != nil {
-		return 0, false, fmt.Errorf("count a request: %w", err)
-	}
-	ms, err := countScript.Run(ctx, g.client, []string{counterKey(line, userID)}, f.Limit, f.Window.Milliseconds()).Int64()
+	ms, err := countScript.Run(ctx, g.client, []string{counterKey(saleID, userID)}, f.Limit, f.Window.Milliseconds()).Int64()
 	if err != nil {
 		return 0, false, fmt.Errorf("count a request: %w", err)
 	}
 	return time.Duration(ms) * time.Millisecond, ms == 0, nil
 }
 
-// Knows returns the request of an order's id that the gate has admitted or was installed with. It asks all parts,
-// since the id does not show to which user, and so to which part, it belongs. If a part does not answer and the
-// others do not have the id, Knows returns an error.
-func (g *Gate) Knows(ctx context.Context, orderID string) (request model.Request, known bool, err error) {
-	tags, err := g.parts.tags(ctx, model.SaleOf(orderID))
-	if err != nil {
-		return request, false, fmt.Errorf("ask for an id: %w", err)
-	}
-	values := make([]string, len(tags))
-	err = each(len(tags), func(i int) (err error) {
-		values[i], err = g.client.HGet(ctx, idsKey(tags[i]), orderID).Result()
-		if errors.Is(err, redis.Nil) {
-			return nil
-		}
-		return err
-	})
-	for _, value := range values {
-		if quantity, hash, found := strings.Cut(value, ":"); found {
-			n, _ := strconv.Atoi(quantity)
-			return model.Request{Quantity: n, Hash: hash}, true, nil
-		}
+// Knows returns the request of a user's order id that the gate has admitted or was installed with.
+func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (request model.Request, known bool, err error) {
+	value, err := g.client.HGet(ctx, idsKey(g.Line(gate, userID)), orderID).Result()
+	if errors.Is(err, redis.Nil) {
+		return request, false, nil
 	}
 	if err != nil {
 		return request, false, fmt.Errorf("ask for an id: %w", err)
 	}
-	return request, false, nil
+	quantity, hash, _ := strings.Cut(value, ":")
+	n, _ := strconv.Atoi(quantity)
+	return model.Request{Quantity: n, Hash: hash}, true, nil
 }
 
 // requestValue returns the value that the gate stores under an id: quantity:hash.
 func requestValue(r model.Request) string { return strconv.Itoa(r.Quantity) + ":" + r.Hash }
 
-// CatchUp applies to a sale's gate the changes of the stock after the version after, up to upTo. A repeated call
-// changes nothing. A part of the gate that is missing, or whose version is older than after, stays as it is, without
-// an error: the next comparison of the gate's version with the stock's shows which changes it still needs.
-func (g *Gate) CatchUp(ctx context.Context, saleID string, after, upTo int64, changes []model.GateChange) error {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return fmt.Errorf("tell the gate of changes: %w", err)
-	}
+// CatchUp applies to a gate the changes of the stock after the version after, up to upTo. A repeated call changes
+// nothing. A part of the gate that is missing, or whose version is older than after, stays as it is, without an error:
+// the next comparison of the gate's version with the stock's shows which changes it still needs.
+func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
+	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
+	defer func() { end(err) }()
+	tags := tagsOf(gate)
 	return each(len(tags), func(part int) error {
 		args := make([]any, 2, 2+5*len(changes))
 		args[0], args[1] = after, upTo

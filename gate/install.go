@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -29,13 +30,12 @@ const (
 	nobody = ""
 )
 
-// StreamLengths returns the number of entries in the stream of each part of a sale's gate.
-func (g *Gate) StreamLengths(ctx context.Context, saleID string) ([]int64, error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return nil, fmt.Errorf("measure the stream: %w", err)
-	}
-	lengths := make([]int64, len(tags))
+// StreamLengths returns the number of entries in the stream of each part of a gate.
+func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths []int64, err error) {
+	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.MeasureStream})
+	defer func() { end(err) }()
+	tags := tagsOf(gate)
+	lengths = make([]int64, len(tags))
 	err = each(len(tags), func(i int) (err error) {
 		if lengths[i], err = g.client.XLen(ctx, streamKey(tags[i])).Result(); err != nil {
 			err = fmt.Errorf("measure the stream: %w", err)
@@ -56,6 +56,8 @@ func (g *Gate) StreamLengths(ctx context.Context, saleID string) ([]int64, error
 // grows with the number of orders is sent to Redis in pages, and put in place by RENAME. So neither the engine's
 // memory nor a pause of Redis grows with the number of orders.
 func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
+	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Install})
+	defer func() { end(err) }()
 	s := newStaging(g, epoch, lengths, c.Offer())
 	defer func() {
 		if err != nil { // if a large key expired instead, Redis would free it at once, and pause
@@ -68,7 +70,9 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	if err := inPages(ctx, c.Buyers(ctx), s.addBuyers); err != nil {
 		return nil, err
 	}
-	if err := inPages(ctx, c.Known(ctx), s.addKnown); err != nil {
+	staging, staged := g.observe.Begin(ctx, observe.Step{Name: observe.StageIDs})
+	err = inPages(staging, c.Known(staging), s.addKnown)
+	if staged(err); err != nil {
 		return nil, err
 	}
 	for part := range s.tags {
@@ -112,7 +116,7 @@ type staging struct {
 
 func newStaging(g *Gate, epoch int64, lengths []int64, offer model.Offer) *staging {
 	return &staging{
-		gate: g, epoch: epoch, name: fmt.Sprintf("%d-%s", epoch, rand.Text()), offer: offer, tags: tagsOf(offer.ID, len(lengths)),
+		gate: g, epoch: epoch, name: fmt.Sprintf("%d-%s", epoch, rand.Text()), offer: offer, tags: tagsOf(offer.GateRef()),
 		lengths: slices.Clone(lengths), inflight: make([]int64, len(lengths)),
 	}
 }
@@ -200,7 +204,7 @@ func (s *staging) addEntries(ctx context.Context, part int) (bad []string, err e
 		if err != nil {
 			return bad, fmt.Errorf("read the whole stream: %w", err)
 		}
-		entries, unread, err := s.gate.parse(ctx, s.offer.ID, s.tags[part], messages)
+		entries, unread, err := s.gate.parse(ctx, s.offer.GateRef(), s.tags[part], messages)
 		bad = append(bad, unread...)
 		s.lengths[part] -= int64(len(unread))
 		if err == nil && len(entries) > 0 {

@@ -3,18 +3,20 @@ package gate
 import (
 	"hash/crc32"
 	"strconv"
+
+	"flashsale/model"
 )
 
 // Every key of a part of a sale's gate contains the part's tag in braces, so that on a Redis Cluster one script may
 // use all keys of the part.
 
-// tagOf returns the hash tag of a part of a sale's gate. If the gate has one part only, the tag is the sale's id.
-// Several parts have different tags, so that a Cluster spreads them over its nodes.
-func tagOf(saleID string, part, parts int) string {
-	if parts == 1 {
-		return saleID
+// tagOf returns the hash tag of a part of a gate. If the gate has one part only, the tag is the sale's id. Several
+// parts have different tags, so that a Cluster spreads them over its nodes.
+func tagOf(gate model.GateRef, part int) string {
+	if gate.Parts == 1 {
+		return gate.SaleID
 	}
-	return saleID + "." + strconv.Itoa(part)
+	return gate.SaleID + "." + strconv.Itoa(part)
 }
 
 // homeOf returns the part that holds all data of a user. The result must never change while the sale's gate exists.

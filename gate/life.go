@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -13,28 +14,19 @@ import (
 // request keys.
 const keyLinger = 24 * time.Hour
 
-// Peek reads the state of the gates of sales, with one round trip to each Redis node. The fields of one part are read
-// at one instant. A gate that was installed on another Redis process is reported as not open. A gate is Away if the
-// Redis of any of its parts does not answer. Peek returns an error if all gates are Away, or if the number of parts
-// of a gate can't be read.
-func (g *Gate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error) {
-	gates := make([][]string, len(saleIDs))
-	for i, id := range saleIDs {
-		var err error
-		if gates[i], err = g.parts.tags(ctx, id); err != nil {
-			return nil, fmt.Errorf("look at the gates: %w", err)
-		}
-	}
+// Peek reads the state of gates, with one round trip to each Redis node. The fields of one part are read at one
+// instant. A gate that was installed on another Redis process is reported as not open. A gate is Away if the Redis of
+// any of its parts does not answer. Peek returns an error if all gates are Away.
+func (g *Gate) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	return looker{client: g.client}.peek(ctx, gates)
 }
 
 // Close stops an older gate from admitting. ok is false if the gate, or a part of it, is of this epoch or a newer
 // one, or is already closed for a newer one.
-func (g *Gate) Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return false, fmt.Errorf("close the gate: %w", err)
-	}
+func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
+	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})
+	defer func() { end(err) }()
+	tags := tagsOf(gate)
 	var newer atomic.Bool
 	err = each(len(tags), func(i int) error {
 		n, err := closeScript.Run(ctx, g.client, []string{gateKey(tags[i])}, epoch).Int()
@@ -52,7 +44,7 @@ func (g *Gate) Close(ctx context.Context, saleID string, epoch int64) (ok bool, 
 // Configure applies an operator's change of a sale to its gate. A revision that is not newer than the gate's changes
 // nothing.
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
-	tags := tagsOf(sale.ID, max(sale.Parts, 1))
+	tags := tagsOf(sale.GateRef())
 	return each(len(tags), func(i int) error {
 		tag := tags[i]
 		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}
@@ -65,13 +57,10 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	})
 }
 
-// Erase deletes a sale's gate. The counters of its users' requests expire by themselves. Use it only for a sale that
+// Erase deletes a gate. The counters of its users' requests expire by themselves. Use it only for a sale that
 // was never offered to a buyer.
-func (g *Gate) Erase(ctx context.Context, saleID string) error {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return fmt.Errorf("erase the gate: %w", err)
-	}
+func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
+	tags := tagsOf(gate)
 	return each(len(tags), func(i int) error {
 		tag := tags[i]
 		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}

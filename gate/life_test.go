@@ -17,7 +17,7 @@ func TestPeek(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		first, second := b.sale(), b.sale()
 		b.admit(attempt(second, "u-1", 2))
-		states, err := b.gate.Peek(b.Context(), first.ID, model.NewSaleID(), second.ID)
+		states, err := b.gate.Peek(b.Context(), first.GateRef(), b.offer().GateRef(), second.GateRef())
 		b.check(err)
 		for i, want := range []model.GateState{
 			{Exists: true, Open: true, Epoch: 1, Left: 10, Revision: 1, Version: 5},
@@ -80,7 +80,7 @@ func TestEveryKeyOfASaleEnds(t *testing.T) {
 		for _, kind := range []string{"gate", "units", "ids", "stream"} {
 			b.ends(o, b.keys("*:"+kind)...)
 		}
-		if ttl := must(b, b.client.PTTL(b.Context(), counterKey(home(o.ID, "u-1"), "u-1"))); ttl <= 0 {
+		if ttl := must(b, b.client.PTTL(b.Context(), counterKey(home(o.GateRef(), "u-1"), "u-1"))); ttl <= 0 {
 			b.Error("the counter of requests never expires")
 		}
 	})
@@ -158,7 +158,7 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 		if !b.close(o, 2) {
 			b.Fatal("the gate was not closed")
 		}
-		lengths, err := b.gate.StreamLengths(b.Context(), o.ID)
+		lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef())
 		b.check(err)
 		entries := b.read(o, all)
 		b.settle(o, entries[:1], accepted)
@@ -390,8 +390,8 @@ func TestCatchUp(t *testing.T) {
 				}
 			}
 			for _, times := range []string{"once", "twice"} {
-				b.check(b.gate.CatchUp(b.Context(), o.ID, tc.after, tc.upTo, changes))
-				states, err := b.gate.Peek(b.Context(), o.ID)
+				b.check(b.gate.CatchUp(b.Context(), o.GateRef(), tc.after, tc.upTo, changes))
+				states, err := b.gate.Peek(b.Context(), o.GateRef())
 				b.check(err)
 				if got := states[0]; got.Left != tc.left || got.Version != tc.version {
 					b.Errorf("%s, %s: %d left at version %d, want %d at %d", name, times, got.Left, got.Version, tc.left, tc.version)
@@ -454,12 +454,12 @@ func TestUnitsAndBuyers(t *testing.T) {
 		c := contents(o)
 		c.Units = map[string]int{"u-1": 1, "u-2": 2, "u-3": 3}
 		b.install(1, c)
-		got, err := b.gate.Units(b.Context(), o.ID, []string{"u-3", "unknown", "u-1"})
+		got, err := b.gate.Units(b.Context(), o.GateRef(), []string{"u-3", "unknown", "u-1"})
 		if err != nil || !slices.Equal(got, []int{3, 0, 1}) {
 			b.Errorf("%v, %v", got, err)
 		}
-		for id, want := range map[string]int64{o.ID: 3, model.NewSaleID(): 0} {
-			if n, err := b.gate.Buyers(b.Context(), id); err != nil || n != want {
+		for gate, want := range map[model.GateRef]int64{o.GateRef(): 3, b.offer().GateRef(): 0} {
+			if n, err := b.gate.Buyers(b.Context(), gate); err != nil || n != want {
 				b.Errorf("%d buyers, %v, want %d", n, err, want)
 			}
 		}
@@ -482,7 +482,7 @@ func TestErase(t *testing.T) {
 		b.unchanged(func() {
 			o = inUse()
 			for range 2 { // the second call changes nothing
-				b.check(b.gate.Erase(b.Context(), o.ID))
+				b.check(b.gate.Erase(b.Context(), o.GateRef()))
 			}
 			b.want(o, model.GateState{})
 			if got := b.judge(attempt(o, "late", 1), 0); got.Verdict != model.NoGate {

@@ -49,14 +49,17 @@ func (l looker) look(ctx context.Context, tags []string) ([]part, error) {
 	return parts, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, parts) })
 }
 
-// peek reads the state of gates. gates has the tags of the parts of each. It returns an error only if all gates are
-// Away.
-func (l looker) peek(ctx context.Context, gates [][]string) ([]model.GateState, error) {
-	parts, err := l.look(ctx, slices.Concat(gates...))
+// peek reads the state of gates. It returns an error only if all gates are Away.
+func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateState, error) {
+	var tags []string
+	for _, gate := range gates {
+		tags = append(tags, tagsOf(gate)...)
+	}
+	parts, err := l.look(ctx, tags)
 	states, start := make([]model.GateState, len(gates)), 0
-	for i, tags := range gates {
-		states[i] = together(parts[start : start+len(tags)])
-		start += len(tags)
+	for i, gate := range gates {
+		states[i] = together(parts[start : start+gate.Parts])
+		start += gate.Parts
 	}
 	if err != nil && !slices.ContainsFunc(states, func(s model.GateState) bool { return !s.Away }) {
 		return nil, fmt.Errorf("look at the gates: %w", err)
@@ -78,12 +81,9 @@ func together(parts []part) model.GateState {
 	return whole
 }
 
-// Units returns the live units of each of these users in a sale's gate.
-func (g *Gate) Units(ctx context.Context, saleID string, users []string) ([]int, error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return nil, fmt.Errorf("read the units of users at the gate: %w", err)
-	}
+// Units returns the live units of each of these users at a gate.
+func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error) {
+	tags := tagsOf(gate)
 	units := make([]int, len(users))
 	return units, atHome(len(tags), len(users), func(i int) string { return users[i] }, func(home int, places []int) error {
 		fields := make([]string, len(places))
@@ -101,14 +101,11 @@ func (g *Gate) Units(ctx context.Context, saleID string, users []string) ([]int,
 	})
 }
 
-// Buyers returns the number of users with live units in a sale's gate.
-func (g *Gate) Buyers(ctx context.Context, saleID string) (int64, error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return 0, fmt.Errorf("count the buyers at the gate: %w", err)
-	}
+// Buyers returns the number of users with live units at a gate.
+func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
+	tags := tagsOf(gate)
 	var buyers atomic.Int64
-	err = each(len(tags), func(i int) error {
+	err := each(len(tags), func(i int) error {
 		fields, err := g.client.HLen(ctx, unitsKey(tags[i])).Result()
 		if err != nil {
 			return fmt.Errorf("count the buyers at the gate: %w", err)

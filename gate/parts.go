@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -11,43 +10,18 @@ import (
 	"flashsale/model"
 )
 
-// Parts returns the number of parts of a sale's gate, 1 to model.MaxParts, or 0 if there is no such sale. The number
-// of a sale never changes.
-type Parts func(ctx context.Context, saleID string) (int, error)
-
-// of returns the number of parts of a sale's gate, at least 1. If p is nil, every gate has one part.
-func (p Parts) of(ctx context.Context, saleID string) (int, error) {
-	if p == nil {
-		return 1, nil
-	}
-	n, err := p(ctx, saleID)
-	return max(n, 1), err // p returns 0 if there is no such sale
-}
-
-// tags returns the hash tags of all parts of a sale's gate.
-func (p Parts) tags(ctx context.Context, saleID string) ([]string, error) {
-	n, err := p.of(ctx, saleID)
-	if err != nil {
-		return nil, err
-	}
-	return tagsOf(saleID, n), nil
-}
-
-func tagsOf(saleID string, parts int) []string {
-	tags := make([]string, parts)
+// tagsOf returns the hash tags of all parts of a gate.
+func tagsOf(gate model.GateRef) []string {
+	tags := make([]string, gate.Parts)
 	for i := range tags {
-		tags[i] = tagOf(saleID, i, parts)
+		tags[i] = tagOf(gate, i)
 	}
 	return tags
 }
 
 // Line returns the hash tag of the part that holds all data of a user and judges the attempts of the user.
-func (g *Gate) Line(ctx context.Context, saleID, userID string) (string, error) {
-	n, err := g.parts.of(ctx, saleID)
-	if err != nil {
-		return "", fmt.Errorf("find the part of a user: %w", err)
-	}
-	return tagOf(saleID, homeOf(userID, n), n), nil
+func (*Gate) Line(gate model.GateRef, userID string) string {
+	return tagOf(gate, homeOf(userID, gate.Parts))
 }
 
 // Node returns the address of the Cluster node that holds a line, so that callers can treat a failure of one node
@@ -94,14 +68,11 @@ func atHome(parts, length int, user func(place int) string, fn func(home int, pl
 	})
 }
 
-// fromParts reads entries from all parts of a sale's gate concurrently: at most count, or at most one from each part
-// if there are more parts than count. It returns an error only if no part answers; otherwise it returns the entries
-// of the parts that do.
-func (g *Gate) fromParts(ctx context.Context, saleID string, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return nil, nil, err
-	}
+// fromParts reads entries from all parts of a gate concurrently: at most count, or at most one from each part if there
+// are more parts than count. It returns an error only if no part answers; otherwise it returns the entries of the parts
+// that do.
+func fromParts(gate model.GateRef, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
+	tags := tagsOf(gate)
 	var mu sync.Mutex
 	answered := false
 	err = each(len(tags), func(i int) error {

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"flashsale/model"
-	"flashsale/test/kit"
 )
 
 // Most tests of this package run on gates in several parts too (eachGate). The tests here are of what only such gates do.
@@ -18,13 +16,13 @@ import (
 // field reads a number of a part's gate.
 func (b *bench) field(o model.Offer, part int, name string) int64 {
 	b.Helper()
-	return number(must(b, b.client.HGet(b.Context(), gateKey(tags(o.ID)[part]), name)))
+	return number(must(b, b.client.HGet(b.Context(), gateKey(tags(o.GateRef())[part]), name)))
 }
 
 // set changes fields of a part's gate.
 func (b *bench) set(o model.Offer, part int, fieldsAndValues ...any) {
 	b.Helper()
-	must(b, b.client.HSet(b.Context(), gateKey(tags(o.ID)[part]), fieldsAndValues...))
+	must(b, b.client.HSet(b.Context(), gateKey(tags(o.GateRef())[part]), fieldsAndValues...))
 }
 
 // openWith opens a gate in one part for each number of units left.
@@ -100,7 +98,7 @@ func TestPartsOpenTogether(t *testing.T) {
 func TestPartsOvertakenBeforeTheyOpen(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := offerIn(2)
-		tag := tags(o.ID)[0]
+		tag := tags(o.GateRef())[0]
 		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), "fs:{" + tag + "}:1", "fs:{" + tag + "}:2"}
 		must(b, b.client.HSet(b.Context(), keys[4], nobody, 0))
 		must(b, b.client.HSet(b.Context(), keys[5], nobody, 0))
@@ -127,7 +125,7 @@ func TestRebuildOfParts(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(3))
 		var made []model.Attempt
-		for part, tag := range tags(o.ID) {
+		for part, tag := range tags(o.GateRef()) {
 			a := attempt(o, userAt(o, part, 0), 1)
 			made = append(made, a)
 			text := fmt.Sprintf("%s %s 1 %s 1 here %s", a.ID, a.UserID, a.RequestHash, a.RequestKey)
@@ -184,7 +182,7 @@ func TestMoveIsGivenOnce(t *testing.T) {
 			{1, 3, 7, "here", 1}, {1, 3, 7, "here", 1}, {1, 100, 6, "here", 1}, // the last two are repeated
 			{1, 4, 7, "there", 1}, {1, 5, 8, "here", 1}, {2, 50, 9, "here", 0},
 		} {
-			keys := []string{gateKey(tags(o.ID)[0])}
+			keys := []string{gateKey(tags(o.GateRef())[0])}
 			script := borrowScript.Run(b.Context(), b.client, keys, move.epoch, move.units, move.by, move.number)
 			if given := must(b, script); given != move.given {
 				b.Errorf("%+v: %v", move, given)
@@ -202,7 +200,7 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(2))
 		dead := b.as("dead").gate
-		from, to := tags(o.ID)[0], tags(o.ID)[1]
+		from, to := tags(o.GateRef())[0], tags(o.GateRef())[1]
 		if n, err := dead.lend(b.Context(), from, 1, 4); err != nil || n != 4 {
 			b.Fatal(n, err)
 		}
@@ -321,37 +319,4 @@ func TestReadFromParts(t *testing.T) {
 			b.Errorf("%d entries are unsettled, want 9", len(rest))
 		}
 	})
-}
-
-// TestUnknownParts: if the number of parts can't be read, every method returns an error.
-func TestUnknownParts(t *testing.T) {
-	errUnknown := errors.New("the database is away")
-	ctx, b := t.Context(), newBench(t, kit.Redis(t).URL())
-	o := b.sale()
-	g := New(b.client, "here", func(context.Context, string) (int, error) { return 0, errUnknown })
-	a := attempt(o, "u-1", 1)
-	entries := []model.Entry{{Attempt: a}}
-	errs := map[string]error{
-		"catch up": g.CatchUp(ctx, o.ID, 0, 1, nil), "erase": g.Erase(ctx, o.ID),
-		"settled": g.Settled(ctx, o.ID, entries, []model.Outcome{{}}),
-	}
-	_, errs["admit"] = g.Admit(ctx, o.ID, []model.Attempt{a}, 0)
-	_, errs["age"] = g.QueueAge(ctx, o.ID)
-	_, errs["line"] = g.Line(ctx, o.ID, "u-1")
-	_, errs["peek"] = g.Peek(ctx, o.ID)
-	_, errs["units"] = g.Units(ctx, o.ID, []string{"u-1"})
-	_, errs["buyers"] = g.Buyers(ctx, o.ID)
-	_, errs["close"] = g.Close(ctx, o.ID, 2)
-	_, errs["lengths"] = g.StreamLengths(ctx, o.ID)
-	_, errs["unsettled"] = g.Unsettled(ctx, o.ID, entries)
-	_, _, errs["read"] = g.Read(ctx, o.ID, 1)
-	_, _, errs["claim"] = g.Claim(ctx, o.ID, 0, 1)
-	_, _, errs["knows"] = g.Knows(ctx, a.ID)
-	_, _, errs["count"] = g.Count(ctx, o.ID, "u-1", model.Frequency{})
-	for name, err := range errs {
-		if !errors.Is(err, errUnknown) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 10})
 }

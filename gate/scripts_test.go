@@ -67,13 +67,13 @@ func TestHole25_RedisRestarts(t *testing.T) {
 			t.Errorf("admit without Redis: %+v", got)
 		}
 	}
-	if states, err := b.gate.Peek(t.Context(), o.ID); err == nil || errors.Is(err, redis.Nil) {
+	if states, err := b.gate.Peek(t.Context(), o.GateRef()); err == nil || errors.Is(err, redis.Nil) {
 		t.Errorf("peek without Redis: %+v, %v", states, err)
 	}
 	if version, err := b.gate.Version(t.Context()); err == nil || version != "" {
 		t.Errorf("the version without Redis: %q, %v", version, err)
 	}
-	if err := b.gate.Erase(t.Context(), o.ID); err == nil {
+	if err := b.gate.Erase(t.Context(), o.GateRef()); err == nil {
 		t.Error("erase without Redis: no error")
 	}
 	server.Restart()
@@ -98,9 +98,9 @@ func TestHole42_RunsOnACluster(t *testing.T) {
 	client.AddHook(oneTag(t))
 	t.Cleanup(func() { _ = client.Close() })
 	b := newBench(t, low.URL()).over(client)
-	var sales []string
+	var sales []model.GateRef
 	for range 40 {
-		sales = append(sales, b.life().ID)
+		sales = append(sales, b.life().GateRef())
 	}
 	for _, node := range []*kit.RedisServer{low, high} {
 		if keys := newBench(t, node.URL()).keys("fs:{*}:gate"); len(keys) == 0 || len(keys) == len(sales) {
@@ -222,7 +222,7 @@ func TestHole42_KeysHaveTheSalesTag(t *testing.T) {
 	if made := strings.Count(texts(t, "keys.go")["keys.go"], `"fs:{`); len(keys) != 7 || made != 5 {
 		t.Errorf("%d different keys, and %d functions make keys; does this test know all of them?", len(keys), made)
 	}
-	if got := tagsOf("S", 1); got[0] != "S" {
+	if got := tagsOf(model.GateRef{SaleID: "S", Parts: 1}); got[0] != "S" {
 		t.Errorf("the tag of the only part is %s", got[0])
 	}
 }

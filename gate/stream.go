@@ -11,29 +11,30 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
 // group is the consumer group of every stream.
 const group = "settlers"
 
-// Read takes at most count new entries of a sale's stream for this instance. An empty result is not an error. Entries
+// Read takes at most count new entries of a gate's stream for this instance. An empty result is not an error. Entries
 // that can't be parsed are deleted, and bad has their texts.
-func (g *Gate) Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
-	return g.fromParts(ctx, saleID, count, func(tag string, count int) ([]model.Entry, []string, error) {
-		return g.read(ctx, saleID, tag, ">", count)
+func (g *Gate) Read(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
+	return fromParts(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
+		return g.read(ctx, gate, tag, ">", count)
 	})
 }
 
 // Own returns the oldest entries, at most count, that this instance has taken and that are not acknowledged yet.
-func (g *Gate) Own(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
-	return g.fromParts(ctx, saleID, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
-		entries, bad, err = g.read(ctx, saleID, tag, "0", count)
+func (g *Gate) Own(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
+	return fromParts(gate, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
+		entries, bad, err = g.read(ctx, gate, tag, "0", count)
 		return entries[:min(len(entries), count)], bad, err // the embedded Redis ignores COUNT here
 	})
 }
 
-func (g *Gate) read(ctx context.Context, saleID, tag, after string, count int) (entries []model.Entry, bad []string, err error) {
+func (g *Gate) read(ctx context.Context, gate model.GateRef, tag, after string, count int) (entries []model.Entry, bad []string, err error) {
 	args := &redis.XReadGroupArgs{
 		Group: group, Consumer: g.instance, Streams: []string{streamKey(tag), after}, Count: int64(count), Block: -1,
 	}
@@ -50,7 +51,7 @@ func (g *Gate) read(ctx context.Context, saleID, tag, after string, count int) (
 		return nil, nil, fmt.Errorf("read the stream: %w", err)
 	}
 	for _, s := range streams {
-		entries, bad, err = g.parse(ctx, saleID, tag, s.Messages)
+		entries, bad, err = g.parse(ctx, gate, tag, s.Messages)
 	}
 	return entries, bad, err
 }
@@ -74,13 +75,13 @@ func (g *Gate) regroup(ctx context.Context, tag string) error {
 
 // Claim takes over at most count entries that were delivered to any consumer, this instance included, more than idle
 // ago and are not acknowledged yet. It counts their deliveries.
-func (g *Gate) Claim(ctx context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
-	return g.fromParts(ctx, saleID, count, func(tag string, count int) ([]model.Entry, []string, error) {
-		return g.claim(ctx, saleID, tag, idle, count)
+func (g *Gate) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
+	return fromParts(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
+		return g.claim(ctx, gate, tag, idle, count)
 	})
 }
 
-func (g *Gate) claim(ctx context.Context, saleID, tag string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
+func (g *Gate) claim(ctx context.Context, gate model.GateRef, tag string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
 	messages, _, err := g.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 		Stream: streamKey(tag), Group: group, Consumer: g.instance, MinIdle: idle, Start: "0-0", Count: int64(count),
 	}).Result()
@@ -90,7 +91,7 @@ func (g *Gate) claim(ctx context.Context, saleID, tag string, idle time.Duration
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim entries: %w", err)
 	}
-	entries, bad, err = g.parse(ctx, saleID, tag, messages)
+	entries, bad, err = g.parse(ctx, gate, tag, messages)
 	if err != nil || len(entries) == 0 {
 		return entries, bad, err
 	}
@@ -114,14 +115,11 @@ func (g *Gate) claim(ctx context.Context, saleID, tag string, idle time.Duration
 // Unsettled returns the entries that the stream still has, each once. The others are settled, or were lost with
 // Redis. It also assigns the returned entries to this instance and resets their idle time, so that no other instance
 // claims them meanwhile.
-func (g *Gate) Unsettled(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, error) {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return nil, fmt.Errorf("look for entries: %w", err)
-	}
+func (g *Gate) Unsettled(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, error) {
+	tags := tagsOf(gate)
 	var mu sync.Mutex
 	var rest []model.Entry
-	err = atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
+	err := atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
 		there, err := g.unsettled(ctx, tags[home], entries, places)
 		mu.Lock()
 		defer mu.Unlock()
@@ -160,10 +158,10 @@ func (g *Gate) unsettled(ctx context.Context, tag string, entries []model.Entry,
 
 // parse parses messages as entries. A message that is not a valid entry can't be settled, refused or credited. So
 // parse deletes it and returns its text in bad, for the log.
-func (g *Gate) parse(ctx context.Context, saleID, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
+func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
-		e, ok := parseEntry(saleID, m)
+		e, ok := parseEntry(gate, m)
 		if ok {
 			entries = append(entries, e)
 			continue
@@ -183,7 +181,7 @@ func (g *Gate) parse(ctx context.Context, saleID, tag string, messages []redis.X
 // request hash, epoch, instance, request key. The request key is last because it may contain spaces itself.
 const entryFields = 7
 
-func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
+func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	text, _ := m.Values["attempt"].(string)
 	parts := strings.SplitN(text, " ", entryFields)
 	if len(parts) != entryFields {
@@ -193,8 +191,8 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 	epoch, errEpoch := strconv.ParseInt(parts[4], 10, 64)
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: parts[0], SaleID: saleID, UserID: parts[1], Quantity: n,
-			RequestKey: parts[6], RequestHash: parts[3],
+			ID: parts[0], SaleID: gate.SaleID, UserID: parts[1], Quantity: n,
+			RequestKey: parts[6], RequestHash: parts[3], Parts: gate.Parts,
 		},
 		StreamID: m.ID, Epoch: epoch, Instance: parts[5], Deliveries: 1,
 	}
@@ -203,11 +201,10 @@ func parseEntry(saleID string, m redis.XMessage) (model.Entry, bool) {
 
 // Settled acknowledges and deletes entries that the database has settled with these outcomes, and gives the units of
 // refused attempts back to the gate.
-func (g *Gate) Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error {
-	tags, err := g.parts.tags(ctx, saleID)
-	if err != nil {
-		return fmt.Errorf("acknowledge: %w", err)
-	}
+func (g *Gate) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) (err error) {
+	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
+	defer func() { end(err) }()
+	tags := tagsOf(gate)
 	return atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
 		return g.settled(ctx, tags[home], entries, outcomes, places)
 	})

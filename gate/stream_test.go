@@ -34,7 +34,7 @@ func TestNoStreamIsNoError(t *testing.T) {
 				b.Errorf("%s: %v", name, entries)
 			}
 		}
-		if lengths, err := b.gate.StreamLengths(b.Context(), o.ID); err != nil || !slices.Equal(lengths, make([]int64, b.parts)) {
+		if lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef()); err != nil || !slices.Equal(lengths, make([]int64, b.parts)) {
 			b.Errorf("the lengths are %v, %v", lengths, err)
 		}
 	})
@@ -45,7 +45,7 @@ func TestNoStreamIsNoError(t *testing.T) {
 func TestStreamLostAlone(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.sale()
-		for _, tag := range tags(o.ID) {
+		for _, tag := range tags(o.GateRef()) {
 			must(b, b.client.Del(b.Context(), streamKey(tag)))
 		}
 		a := attempt(o, "u-1", 1)
@@ -59,7 +59,7 @@ func TestStreamLostAlone(t *testing.T) {
 // setIdle makes an entry look as if its consumer had not touched it for so long.
 func (b *bench) setIdle(e model.Entry, consumer string, d time.Duration) {
 	b.Helper()
-	stream := streamKey(home(e.SaleID, e.UserID))
+	stream := streamKey(home(e.GateRef(), e.UserID))
 	b.check(b.client.Do(b.Context(), "XCLAIM", stream, group, consumer, 0, e.StreamID, "IDLE", d.Milliseconds(), "JUSTID").Err())
 }
 
@@ -117,7 +117,7 @@ func TestBadEntries(t *testing.T) {
 			eachGate(t, func(b *bench) {
 				o := b.sale()
 				good := attempt(o, "u-1", 1)
-				stream, hash := streamKey(home(o.ID, "u-1")), good.RequestHash
+				stream, hash := streamKey(home(o.GateRef(), "u-1")), good.RequestHash
 				foreign := ids.Derive("u-1", model.NewSaleID(), "key")
 				names := map[string]string{} // by stream id
 				for name, text := range map[string]string{
@@ -154,14 +154,14 @@ func TestBadEntries(t *testing.T) {
 				var err error
 				switch way {
 				case "read":
-					entries, bad, err = b.gate.Read(b.Context(), o.ID, all)
+					entries, bad, err = b.gate.Read(b.Context(), o.GateRef(), all)
 				case "claim":
 					args := &redis.XReadGroupArgs{Group: group, Consumer: "dead", Streams: []string{stream, ">"}}
 					must(b, b.client.XReadGroup(b.Context(), args))
-					entries, bad, err = b.gate.Claim(b.Context(), o.ID, 0, all)
+					entries, bad, err = b.gate.Claim(b.Context(), o.GateRef(), 0, all)
 				case "rebuild":
 					var lengths []int64
-					lengths, err = b.gate.StreamLengths(b.Context(), o.ID)
+					lengths, err = b.gate.StreamLengths(b.Context(), o.GateRef())
 					b.check(err)
 					bad, err = b.gate.Install(b.Context(), 2, lengths, contents(o))
 					entries = b.entries(o)
@@ -243,7 +243,7 @@ func TestSettledCredits(t *testing.T) {
 				}
 				b.wantUnits(o, tc.units)
 			}
-			if pending := must(b, b.client.XPending(b.Context(), streamKey(home(o.ID, "u-1")), group)); pending.Count != 0 {
+			if pending := must(b, b.client.XPending(b.Context(), streamKey(home(o.GateRef(), "u-1")), group)); pending.Count != 0 {
 				b.Errorf("%+v: %d entries are not acknowledged", tc.outcome, pending.Count)
 			}
 		}
@@ -279,7 +279,7 @@ func TestSettledWithoutAGate(t *testing.T) {
 		o := b.sale()
 		b.admit(attempt(o, "u-1", 1))
 		entries := b.read(o, all)
-		for _, tag := range tags(o.ID) {
+		for _, tag := range tags(o.GateRef()) {
 			must(b, b.client.Del(b.Context(), gateKey(tag), unitsKey(tag)))
 		}
 		b.settle(o, entries, limitReached)

@@ -94,14 +94,14 @@ func (b *bench) as(instance string) *bench {
 	b.Helper()
 	other := *b
 	other.client = b.connect()
-	other.gate = New(other.client, instance, partsOf)
+	other.gate = New(other.client, instance)
 	return &other
 }
 
 // over returns a bench whose gates are reached by another client.
 func (b *bench) over(client redis.UniversalClient) *bench {
 	other := *b
-	other.gate = New(client, "here", partsOf)
+	other.gate = New(client, "here")
 	return &other
 }
 
@@ -170,17 +170,6 @@ func hashTag(key any) string {
 
 var ids = model.NewOrderIDs([]byte("a key for tests"))
 
-// inParts has the number of parts of each sale whose gate has several.
-var inParts sync.Map
-
-func partsOf(_ context.Context, saleID string) (int, error) {
-	n, several := inParts.Load(saleID)
-	if !several {
-		return 1, nil
-	}
-	return n.(int), nil
-}
-
 // offer returns an open sale of 10 units, at most 2 for each user, at version 5 of its stock.
 func offer() model.Offer {
 	now := time.Now().Truncate(time.Millisecond)
@@ -188,7 +177,7 @@ func offer() model.Offer {
 	return model.Offer{
 		Sale: model.Sale{
 			ID: id, LimitPerUser: 2, PriceCents: 100, Status: model.SaleLive, Revision: 1,
-			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
+			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Parts: 1,
 		},
 		Stock: model.Stock{SaleID: id, Quota: 10, Available: 10, Version: 5},
 	}
@@ -198,34 +187,22 @@ func offer() model.Offer {
 func offerIn(parts int) model.Offer {
 	o := offer()
 	o.Parts = parts
-	inParts.Store(o.ID, parts)
 	return o
 }
 
 // offer returns an offer whose gate has as many parts as the bench says.
-func (b *bench) offer() model.Offer {
-	if b.parts == 1 {
-		return offer()
-	}
-	return offerIn(b.parts)
-}
+func (b *bench) offer() model.Offer { return offerIn(b.parts) }
 
 // tags returns the hash tags of the parts of a sale's gate.
-func tags(saleID string) []string {
-	parts, _ := partsOf(context.Background(), saleID)
-	return tagsOf(saleID, parts)
-}
+func tags(gate model.GateRef) []string { return tagsOf(gate) }
 
 // home returns the hash tag of the part that holds the data of a user.
-func home(saleID, user string) string {
-	of := tags(saleID)
-	return of[homeOf(user, len(of))]
-}
+func home(gate model.GateRef, user string) string { return New(nil, "").Line(gate, user) }
 
 // userAt returns the n-th user whose data is in a part of a sale's gate.
 func userAt(o model.Offer, part, n int) string {
 	for i := 0; ; i++ {
-		if user := fmt.Sprint("u-", i); homeOf(user, len(tags(o.ID))) == part {
+		if user := fmt.Sprint("u-", i); homeOf(user, len(tags(o.GateRef()))) == part {
 			if n--; n < 0 {
 				return user
 			}
@@ -243,7 +220,7 @@ func attempt(o model.Offer, user string, n int) model.Attempt {
 func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	return model.Attempt{
 		ID: ids.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: n,
-		RequestKey: key, RequestHash: model.HashRequest(n),
+		RequestKey: key, RequestHash: model.HashRequest(n), Parts: o.Parts,
 	}
 }
 
@@ -269,7 +246,7 @@ func must[T any](b *bench, cmd interface{ Result() (T, error) }) T {
 
 // tryInstall calls Install with the present lengths of the streams.
 func (b *bench) tryInstall(epoch int64, c kit.Contents) error {
-	lengths, err := b.gate.StreamLengths(b.Context(), c.Of.ID)
+	lengths, err := b.gate.StreamLengths(b.Context(), c.Of.GateRef())
 	if err != nil {
 		return err
 	}
@@ -297,7 +274,7 @@ func (b *bench) sale() model.Offer {
 
 func (b *bench) close(o model.Offer, epoch int64) (ok bool) {
 	b.Helper()
-	ok, err := b.gate.Close(b.Context(), o.ID, epoch)
+	ok, err := b.gate.Close(b.Context(), o.GateRef(), epoch)
 	b.check(err)
 	return ok
 }
@@ -310,12 +287,12 @@ func (b *bench) configure(sale model.Sale) {
 // catchUp applies changes to a gate, from the version with which it was installed to that of the last change.
 func (b *bench) catchUp(o model.Offer, changes ...model.GateChange) {
 	b.Helper()
-	b.check(b.gate.CatchUp(b.Context(), o.ID, o.Stock.Version, changes[len(changes)-1].Version, changes))
+	b.check(b.gate.CatchUp(b.Context(), o.GateRef(), o.Stock.Version, changes[len(changes)-1].Version, changes))
 }
 
 // tryAdmit judges one attempt.
 func (b *bench) tryAdmit(a model.Attempt, epoch int64) (model.Outcome, error) {
-	outcomes, err := b.gate.Admit(b.Context(), a.SaleID, []model.Attempt{a}, epoch)
+	outcomes, err := b.gate.Admit(b.Context(), a.GateRef(), []model.Attempt{a}, epoch)
 	if err != nil {
 		return model.Outcome{}, err
 	}
@@ -346,7 +323,7 @@ func (b *bench) admit(a model.Attempt) {
 func (b *bench) admitAll(attempts []model.Attempt) {
 	b.Helper()
 	for some := range slices.Chunk(attempts, 512) {
-		outcomes, err := b.gate.Admit(b.Context(), some[0].SaleID, some, 1)
+		outcomes, err := b.gate.Admit(b.Context(), some[0].GateRef(), some, 1)
 		b.check(err)
 		for i, got := range outcomes {
 			if !got.Queued() {
@@ -374,22 +351,22 @@ func (b *bench) good(entries []model.Entry, bad []string, err error) []model.Ent
 
 func (b *bench) read(o model.Offer, count int) []model.Entry {
 	b.Helper()
-	return b.good(b.gate.Read(b.Context(), o.ID, count))
+	return b.good(b.gate.Read(b.Context(), o.GateRef(), count))
 }
 
 func (b *bench) claim(o model.Offer, idle time.Duration, count int) []model.Entry {
 	b.Helper()
-	return b.good(b.gate.Claim(b.Context(), o.ID, idle, count))
+	return b.good(b.gate.Claim(b.Context(), o.GateRef(), idle, count))
 }
 
 func (b *bench) own(o model.Offer, count int) []model.Entry {
 	b.Helper()
-	return b.good(b.gate.Own(b.Context(), o.ID, count))
+	return b.good(b.gate.Own(b.Context(), o.GateRef(), count))
 }
 
 func (b *bench) unsettled(o model.Offer, entries []model.Entry) []model.Entry {
 	b.Helper()
-	rest, err := b.gate.Unsettled(b.Context(), o.ID, entries)
+	rest, err := b.gate.Unsettled(b.Context(), o.GateRef(), entries)
 	b.check(err)
 	return rest
 }
@@ -400,15 +377,15 @@ func (b *bench) settle(o model.Offer, entries []model.Entry, outcomes ...model.O
 	if len(outcomes) == 1 {
 		outcomes = slices.Repeat(outcomes, len(entries))
 	}
-	b.check(b.gate.Settled(b.Context(), o.ID, entries, outcomes))
+	b.check(b.gate.Settled(b.Context(), o.GateRef(), entries, outcomes))
 }
 
 // entries returns the entries of a sale's streams, and takes none.
 func (b *bench) entries(o model.Offer) (entries []model.Entry) {
 	b.Helper()
-	for _, tag := range tags(o.ID) {
+	for _, tag := range tags(o.GateRef()) {
 		for _, m := range must(b, b.client.XRange(b.Context(), streamKey(tag), "-", "+")) {
-			e, ok := parseEntry(o.ID, m)
+			e, ok := parseEntry(o.GateRef(), m)
 			if !ok {
 				b.Fatalf("not an entry: %v", m)
 			}
@@ -421,7 +398,7 @@ func (b *bench) entries(o model.Offer) (entries []model.Entry) {
 // peek returns the state of a gate without revision and version.
 func (b *bench) peek(o model.Offer) model.GateState {
 	b.Helper()
-	states, err := b.gate.Peek(b.Context(), o.ID)
+	states, err := b.gate.Peek(b.Context(), o.GateRef())
 	b.check(err)
 	return core(states[0])
 }
@@ -442,7 +419,7 @@ func (b *bench) want(o model.Offer, want model.GateState) {
 // wantKnown checks whether a gate knows the request of an attempt.
 func (b *bench) wantKnown(a model.Attempt, want bool) {
 	b.Helper()
-	got, known, err := b.gate.Knows(b.Context(), a.ID)
+	got, known, err := b.gate.Knows(b.Context(), a.GateRef(), a.UserID, a.ID)
 	if err != nil || known != want || known && got != request(a) {
 		b.Errorf("the request of %s is %+v, known: %t, %v; want %+v, %t", a.UserID, got, known, err, request(a), want)
 	}
@@ -452,7 +429,7 @@ func (b *bench) wantKnown(a model.Attempt, want bool) {
 func (b *bench) units(o model.Offer) map[string]int {
 	b.Helper()
 	units := map[string]int{}
-	for _, tag := range tags(o.ID) {
+	for _, tag := range tags(o.GateRef()) {
 		for user, n := range must(b, b.client.HGetAll(b.Context(), unitsKey(tag))) {
 			if user != nobody {
 				units[user] = int(number(n))

@@ -19,6 +19,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/metrics"
+	"flashsale/internal/observe"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/service/auth"
@@ -125,18 +126,18 @@ func newShop(tb testing.TB) *shop {
 		Stock: model.Stock{SaleID: benchSale, Quota: 5, Available: 5, Epoch: 1},
 	}}
 	catalog := service.NewCatalog(s, func() time.Time { return s.clock() })
-	meter := metrics.New()
+	meter := metrics.New(time.Now)
 	s.api = &API{
 		Purchases: &service.Purchases{
 			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
-			Queued: func(string) {}, Meter: meter, Now: time.Now,
+			Queued: func(model.GateRef) {}, Observe: observe.All{meter},
 		},
 		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Tokens: auth.NewTokens(benchSecret, time.Now),
 		Sandbox: http.NotFoundHandler(), Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
 		PublicURL: func() string { return "http://localhost" },
 		Limits:    Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
 		Tally:     service.NewTally(catalog),
-		Meter:     meter, CounterFailed: func(error) {}, Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Requested: meter.Request, Observe: observe.All{meter}, Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	}
 	s.refresh()
 	return s

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/observe"
 	"flashsale/middleware"
 	"flashsale/model"
 )
@@ -96,7 +97,7 @@ func (a *API) observe(c *gin.Context) {
 	if !slices.Contains(methods, method) {
 		method = "other"
 	}
-	a.Meter.Request(method, route, c.Writer.Status(), middleware.Took(c, a.Now))
+	a.Requested(method, route, c.Writer.Status(), middleware.Took(c, a.Now))
 	if route == purchaseRoute {
 		a.Tally.Count(c.Param("sale"), verdictOf(c))
 	}
@@ -140,7 +141,7 @@ func (a *API) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h(c)
 		if middleware.Sampled(c) {
-			a.Meter.Stage(stage, middleware.Lap(c, a.Now()))
+			a.Observe.Note(observe.Event{Name: observe.Stage, Label: stage, Took: middleware.Lap(c, a.Now())})
 		}
 	}
 }

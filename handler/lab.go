@@ -7,9 +7,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/service"
 )
 
 func (a *API) startLab(c *gin.Context) {
@@ -23,9 +23,9 @@ func (a *API) startLab(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	run, verdict, invalid := a.Lab.Start(service.LabPlan{
-		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency, WhileOpen: body.WhileOpen,
-	})
+	run, verdict, invalid := a.Lab.Start(model.LabPlan{
+		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency,
+	}, body.WhileOpen)
 	switch verdict {
 	case model.Accepted:
 		c.JSON(http.StatusAccepted, gin.H{"run": viewLabRun(run)})
@@ -54,21 +54,21 @@ func (a *API) runningLab() *labRunView {
 // showLab answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
 // runs.
 func (a *API) showLab(c *gin.Context) {
-	strategies := []gin.H{}
-	for _, s := range a.Lab.Strategies() {
-		strategies = append(strategies, gin.H{"name": s.Name, "how": s.How, "right": s.Right, "breaks": s.Breaks, "costs": s.Costs})
-	}
 	reports := []gin.H{}
 	for _, r := range a.Lab.Reports() {
+		strategies := make([]string, len(r.Strategies))
+		for i, result := range r.Strategies {
+			strategies[i] = result.Strategy
+		}
 		reports = append(reports, gin.H{
-			"id": r.ID, "at": stamp(r.At), "strategies": r.Strategies, "buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
-			"machine": r.Machine, "database": r.Database, "redis": r.Redis, "url": reportURL(r.ID),
+			"id": r.ID, "at": stamp(r.StartedAt), "strategies": strategies, "buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
+			"machine": r.Machine.String(), "database": r.Stores.Database, "redis": r.Stores.Redis, "url": reportURL(r.ID),
 		})
 	}
 	c.JSON(http.StatusOK, gin.H{
-		"running": a.runningLab(), "reports": reports, "strategies": strategies,
+		"running": a.runningLab(), "reports": reports, "strategies": a.Lab.Strategies(),
 		"stores": gin.H{"database": a.LabStores.Database, "redis": a.LabStores.Redis},
-		"limits": gin.H{"buyers": service.MaxLabBuyers, "stock": service.MaxLabStock, "concurrency": service.MaxLabConcurrency},
+		"limits": gin.H{"buyers": lab.MaxBuyers, "stock": lab.MaxStock, "concurrency": lab.MaxConcurrency},
 	})
 }
 
@@ -79,25 +79,25 @@ func reportURL(id string) string { return "/lab/reports/" + id }
 
 // labRunView is a run as the console sees it.
 type labRunView struct {
-	StartedAt   stamp    `json:"started_at"`
-	Strategies  []string `json:"strategies"`
-	Buyers      int      `json:"buyers"`
-	Stock       int      `json:"stock"`
-	Concurrency int      `json:"concurrency"`
-	Strategy    string   `json:"strategy"`
-	Index       int      `json:"index"` // from 1
-	Of          int      `json:"of"`
-	Done        int      `json:"done"` // buyers that the strategy has answered
-	Results     []any    `json:"results"`
+	StartedAt   stamp         `json:"started_at"`
+	Strategies  []string      `json:"strategies"`
+	Buyers      int           `json:"buyers"`
+	Stock       int           `json:"stock"`
+	Concurrency int           `json:"concurrency"`
+	Strategy    string        `json:"strategy"`
+	Index       int           `json:"index"` // from 1
+	Of          int           `json:"of"`
+	Done        int           `json:"done"` // buyers that the strategy has answered
+	Results     []*lab.Result `json:"results"`
 }
 
-func viewLabRun(r *service.LabRun) *labRunView {
+func viewLabRun(r *lab.State) *labRunView {
 	v := &labRunView{
 		StartedAt: stamp(r.StartedAt), Strategies: r.Strategies, Buyers: r.Buyers, Stock: r.Stock, Concurrency: r.Concurrency,
 		Strategy: r.Strategy, Index: r.Index, Of: len(r.Strategies), Done: r.Done, Results: r.Results,
 	}
 	if v.Results == nil {
-		v.Results = []any{}
+		v.Results = []*lab.Result{}
 	}
 	return v
 }
@@ -105,7 +105,7 @@ func viewLabRun(r *service.LabRun) *labRunView {
 // labEvents streams the run under way: a progress event at once and on each change, and a done event at the end. A
 // client that connects while no run is under way gets the last run, and then the next one.
 func (a *API) labEvents(c *gin.Context) {
-	var said *service.LabRun
+	var said *lab.State
 	a.console(c, func() (frames []byte, changed <-chan struct{}) {
 		run, changed := a.Lab.Newest()
 		if run == said {
@@ -128,17 +128,24 @@ func (a *API) labEvents(c *gin.Context) {
 // the id may read the report.
 func (a *API) labReport(c *gin.Context) {
 	id, figures := strings.CutSuffix(c.Param("report"), ".json")
-	var report bytes.Buffer
-	ok, err := a.Lab.WriteReport(&report, id, !figures)
+	report, ok, err := a.Lab.Report(id)
+	var body bytes.Buffer
+	switch {
+	case err != nil || !ok:
+	case figures:
+		err = report.WriteJSON(&body)
+	default:
+		err = report.WriteHTML(&body)
+	}
 	switch {
 	case err != nil:
 		middleware.Fail(c, err)
 	case !ok:
 		refuse(c, model.NotFound)
 	case figures:
-		c.Data(http.StatusOK, jsonType, report.Bytes())
+		c.Data(http.StatusOK, jsonType, body.Bytes())
 	default:
-		c.Header("Content-Security-Policy", a.LabPolicy)
-		c.Data(http.StatusOK, "text/html; charset=utf-8", report.Bytes())
+		c.Header("Content-Security-Policy", lab.PagePolicy())
+		c.Data(http.StatusOK, "text/html; charset=utf-8", body.Bytes())
 	}
 }

@@ -4,63 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"flashsale/lab"
 	"flashsale/model"
-	"flashsale/service"
 )
 
-// scripted compares in steps of the test.
-type scripted struct {
-	steps  chan service.LabProgress // closed at the end
-	report string
-	err    error
+// labOffice is a shop with a lab whose comparisons go on in steps of the test.
+type labOffice struct {
+	*wire
+	steps   chan lab.Progress // closed at the end
+	nothing bool              // a comparison measures nothing
+	err     error             // of a comparison
 }
 
-func (b *scripted) Compare(ctx context.Context, _ service.LabPlan, progress func(service.LabProgress)) (string, error) {
+func newLabOffice(t *testing.T) *labOffice {
+	s, o := newShop(t), &labOffice{}
+	s.api.Lab = lab.NewDesk(o.compare, lab.NewShelf(t.TempDir()), s.api.Catalog, []lab.Strategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { done(s.api.Lab.Close(context.Background())) })
+	o.wire = s.open()
+	return o
+}
+
+func (o *labOffice) compare(ctx context.Context, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error) {
+	report := &lab.Report{Stock: p.Stock, Strategies: []*lab.Result{{Strategy: "one"}}}
 	for {
 		select {
-		case step, more := <-b.steps:
-			if !more {
-				return b.report, b.err
+		case step, more := <-o.steps:
+			if more {
+				progress(step)
+				continue
 			}
-			progress(step)
+			if o.nothing {
+				report = nil
+			}
+			return report, o.err
 		case <-ctx.Done():
-			return b.report, nil
+			return report, nil
 		}
 	}
 }
 
-func (b *scripted) Reports() ([]service.LabReport, error) { return nil, nil }
-
-func (b *scripted) WriteReport(w io.Writer, id string, page bool) (bool, error) {
-	_, _ = fmt.Fprintf(w, "%s %t", id, page)
-	return id == "known", b.err
-}
-
-// labOffice is a shop with a lab.
-type labOffice struct {
-	*wire
-	bench *scripted
-}
-
-func newLabOffice(t *testing.T) *labOffice {
-	s, bench := newShop(t), &scripted{report: "R"}
-	s.api.Lab = service.NewLab(bench, s.api.Catalog, []service.LabStrategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { done(s.api.Lab.Close(context.Background())) })
-	return &labOffice{s.open(), bench}
-}
-
 // begin starts a comparison, although the sale is open.
 func (o *labOffice) begin() {
-	o.bench.steps = make(chan service.LabProgress)
-	_, verdict, _ := o.api.Lab.Start(service.LabPlan{Buyers: 100, Stock: 1, Concurrency: 1, WhileOpen: true})
+	o.steps = make(chan lab.Progress)
+	_, verdict, _ := o.api.Lab.Start(model.LabPlan{Buyers: 100, Stock: 1, Concurrency: 1}, true)
 	same(o, "start", verdict, model.Accepted)
 }
 
@@ -75,7 +70,7 @@ func TestLabEvents(t *testing.T) {
 		for range 2 {
 			o.begin()
 			for n := range 100 {
-				o.bench.steps <- service.LabProgress{Strategy: "one", Index: 1, Done: n + 1}
+				o.steps <- lab.Progress{Strategy: "one", Index: 1, Done: n + 1}
 				passes(10 * time.Millisecond)
 			}
 			all := l.heard()
@@ -88,13 +83,15 @@ func TestLabEvents(t *testing.T) {
 					t.Errorf("an event during the run: %s", e)
 				}
 			}
-			close(o.bench.steps)
+			close(o.steps)
 			passes(consolePause)
 			all = l.heard()
 			if n := len(all); n < 2 || !strings.Contains(all[n-2].data, `"done":100,`) {
 				t.Errorf("the events at the end: %q", all)
 			}
-			same(t, "last event", all[len(all)-1].String(), `done {"failed":false,"id":"R","stopped":"","url":"/lab/reports/R"}`)
+			id := o.api.Lab.Reports()[0].ID
+			same(t, "last event", all[len(all)-1].String(), fmt.Sprintf(`done {"failed":false,"id":"%s","stopped":"","url":"/lab/reports/%[1]s"}`, id))
+			passes(time.Millisecond) // the next report is newer
 		}
 		late := o.listen(labEventsPath)
 		passes(consolePause)
@@ -109,9 +106,9 @@ func TestLabEventsWithoutAReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newLabOffice(t)
 		l := o.listen(labEventsPath)
-		o.bench.report, o.bench.err = "", errors.New("broken")
+		o.nothing, o.err = true, errors.New("broken")
 		o.begin()
-		close(o.bench.steps)
+		close(o.steps)
 		passes(consolePause)
 		all := l.heard()
 		same(t, "last event", all[len(all)-1].String(), `done {"failed":true,"id":"","stopped":"","url":""}`)
@@ -166,26 +163,29 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 }
 
 func TestLabReport(t *testing.T) {
-	s, bench := newShop(t), &scripted{}
-	s.api.LabPolicy = "default-src 'none'; style-src 'sha256-x'"
-	s.api.Lab = service.NewLab(bench, s.api.Catalog, nil, s.api.Log)
+	s, folder := newShop(t), t.TempDir()
+	shelf := lab.NewShelf(folder)
+	s.api.Lab = lab.NewDesk(nil, shelf, s.api.Catalog, nil, s.api.Log)
 	const strict = "default-src 'none'; frame-ancestors 'none'"
+	id := must(shelf.Save(&lab.Report{Stock: 7, Command: "flashsale lab"}))
 	for name, want := range map[string]struct {
 		status             int
 		body, kind, policy string
 	}{
-		"known":      {200, "known true", "text/html; charset=utf-8", s.api.LabPolicy},
-		"known.json": {200, "known false", jsonType, strict},
-		"other":      {404, `"code":"not_found"`, problemJS, strict},
-		"known.html": {404, `"code":"not_found"`, problemJS, strict},
+		id:                {200, "<!doctype html>", "text/html; charset=utf-8", lab.PagePolicy()},
+		id + ".json":      {200, `"command": "flashsale lab"`, jsonType, strict},
+		id[1:] + "A":      {404, `"code":"not_found"`, problemJS, strict},
+		id + ".html":      {404, `"code":"not_found"`, problemJS, strict},
+		"../" + id[3:]:    {404, `"code":"not_found"`, problemJS, strict},
+		id[1:] + "B.json": {404, `"code":"not_found"`, problemJS, strict},
 	} {
 		w := s.get("/lab/reports/" + name)
 		same(t, name+": status", w.Code, want.status)
-		same(t, name+": the body has "+want.body, strings.Contains(w.Body.String(), want.body), true)
+		same(t, name+": the body has "+want.body, strings.Contains(strings.ToLower(w.Body.String()), strings.ToLower(want.body)), true)
 		sameHeader(t, name, w.Header(), map[string]string{"Content-Type": want.kind, "Content-Security-Policy": want.policy})
 	}
-	bench.err = errors.New("a secret path")
-	w := s.get("/lab/reports/known")
+	done(os.WriteFile(filepath.Join(folder, id+".json"), []byte("a secret"), 0o600))
+	w := s.get("/lab/reports/" + id)
 	same(t, "status of an error", w.Code, http.StatusInternalServerError)
-	same(t, "the error is in the answer", strings.Contains(w.Body.String(), "secret"), false)
+	same(t, "the error is in the answer", strings.Contains(w.Body.String(), folder), false)
 }

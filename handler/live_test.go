@@ -16,7 +16,7 @@ import (
 // quietGate is a gate, and a database with one sale.
 type quietGate struct{ offer *model.Offer }
 
-func (quietGate) Peek(context.Context, ...string) ([]model.GateState, error) {
+func (quietGate) Peek(context.Context, ...model.GateRef) ([]model.GateState, error) {
 	return []model.GateState{{Exists: true, Open: true, Epoch: 3, Left: 9, Inflight: 2, Stream: 1}}, nil
 }
 

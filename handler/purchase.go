@@ -2,7 +2,6 @@ package handler
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 const maxKey = 128
 
 // purchase takes an attempt. It answers 201 with an order that is in the database, or 202 with one that is queued.
-// Requests that memory can refuse need no timer. All others are bounded by requestLimit.
 func (a *API) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
@@ -38,15 +36,10 @@ func (a *API) purchase(c *gin.Context) {
 		UserID: middleware.IdentityOf(c).UserID, SaleID: c.Param("sale"), Quantity: quantity,
 		Key: key, Frequency: middleware.FrequencyOf(c), Prefer: prefer,
 	}
-	outcome, ok := a.Purchases.FromMemory(request)
-	if !ok {
-		ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
-		defer cancel()
-		var err error
-		if outcome, err = a.Purchases.Purchase(ctx, request); err != nil {
-			middleware.Fail(c, err)
-			return
-		}
+	outcome, err := a.Purchases.Purchase(c.Request.Context(), request)
+	if err != nil {
+		middleware.Fail(c, err)
+		return
 	}
 	switch outcome.Verdict {
 	case model.Accepted:

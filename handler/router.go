@@ -11,6 +11,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/observe"
+	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
@@ -43,7 +45,7 @@ type API struct {
 	Auditor   *service.Auditor
 	Catalog   *service.Catalog
 	Streams   *Streams
-	Lab       *service.Lab
+	Lab       *lab.Desk
 	Paths     *auth.Paths
 	Tokens    *auth.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
@@ -55,29 +57,21 @@ type API struct {
 	Checks  []Check            // what /readyz asks
 	Tally   *service.Tally
 	Live    *service.Live
-	// LabStores names the stores that the lab runs on. LabPolicy is the Content-Security-Policy of the pages of its
-	// reports.
+	// LabStores names the stores that the lab runs on.
 	LabStores LabStores
-	LabPolicy string
 	// Instances returns the reports of the running instances by their ids.
 	Instances func(ctx context.Context) map[string]model.Instance
 	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
 	PublicURL func() string
 
-	requests      atomic.Uint64
-	consoles      atomic.Int64 // operators' open streams
-	Meter         Meter
-	CounterFailed func(error)
-	Trace         gin.HandlerFunc // starts a span for each request; nil: no spans
-	Closing       <-chan struct{} // closed when the server stops: streams end
-	Now           func() time.Time
-	Log           *slog.Logger
-}
-
-// Meter records how long requests and the stages of the front door take.
-type Meter interface {
-	Request(method, route string, status int, d time.Duration)
-	Stage(name string, d time.Duration)
+	requests  atomic.Uint64
+	consoles  atomic.Int64                                               // operators' open streams
+	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
+	Observe   observe.All
+	Trace     gin.HandlerFunc // starts a span for each request; nil: no spans
+	Closing   <-chan struct{} // closed when the server stops: streams end
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Limits are the limits of the front door.
@@ -116,7 +110,7 @@ func Router(a *API) (http.Handler, error) {
 	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
 	login := a.timed("authenticate", middleware.Authenticate(a.Tokens))
 	path := a.timed("path_token", middleware.PathToken(a.Paths))
-	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, a.CounterFailed))
+	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, func(error) { a.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
 	// Routes without a limit: load balancers must always get an answer, a page without its style is broken, operators

@@ -14,7 +14,7 @@ import (
 // fakeBench has a round ready for each strategy.
 type fakeBench map[string]*fakeRound
 
-func (b fakeBench) Start(_ context.Context, strategy string, _ Plan) (Round, error) {
+func (b fakeBench) Start(_ context.Context, strategy string, _ model.LabPlan) (Round, error) {
 	r, ok := b[strategy]
 	if !ok {
 		return nil, errBroken
@@ -162,10 +162,10 @@ func times(n int, v model.Verdict) []model.Verdict { return slices.Repeat([]mode
 func silent(Progress) {}
 
 // runOne runs a plan on one round and returns its result.
-func runOne(t *testing.T, round *fakeRound, p Plan) *Result {
+func runOne(t *testing.T, round *fakeRound, p model.LabPlan) *Result {
 	t.Helper()
 	p.Strategies = []string{"one"}
-	s := Setting{Lessons: map[string]Lesson{"one": {Breaks: "when two come at once. And so on."}}}
+	s := Setting{Lessons: map[string]model.Lesson{"one": {Breaks: "when two come at once. And so on."}}}
 	report, err := Run(t.Context(), fakeBench{"one": round}, p, s, time.Now, silent)
 	if err != nil {
 		t.Fatal(err)

@@ -14,21 +14,9 @@ import (
 // sale that is not removed would stay in the user's database.
 const finishTimeout = time.Minute
 
-// Plan is what the user asked for, already validated.
-type Plan struct {
-	Strategies  []string
-	Buyers      int    // each tries once to buy one unit
-	Stock       int    // units
-	Concurrency int    // attempts under way at once
-	Instances   int    // buyers are spread over them
-	OverHTTP    bool   // requests go through the whole stack, not to the strategy alone
-	Kill        bool   // the last of several instances dies when half of the stock is sold; the others get its buyers
-	Seed        uint64 // determines the order of the buyers
-}
-
 // Bench starts the round of a strategy, with a fresh sale and instances.
 type Bench interface {
-	Start(ctx context.Context, strategy string, p Plan) (Round, error)
+	Start(ctx context.Context, strategy string, p model.LabPlan) (Round, error)
 }
 
 // Round is the round of one strategy. Buy and Kill are called from many goroutines.
@@ -51,32 +39,22 @@ type Tally struct {
 	Retries int64 // transactions that another writer overtook
 }
 
-// Lesson is the text of the comment in a strategy's source file.
-type Lesson struct {
-	How    string `json:"how"`
-	Right  string `json:"right"`
-	Breaks string `json:"breaks"`
-	Costs  string `json:"costs"`
-}
-
 // Setting describes the conditions of a run, which a reader needs to judge the figures.
 type Setting struct {
 	Machine  Machine
-	Database string            // the server and its version
-	Redis    string            // the server and its version
-	Lessons  map[string]Lesson // by strategy
-	Command  string            // the command line that repeats the run
-	Version  string            // of this program
-	Options  map[string]string // settings that affect the figures
+	Database string                  // the server and its version
+	Redis    string                  // the server and its version
+	Lessons  map[string]model.Lesson // by strategy
+	Command  string                  // the command line that repeats the run
+	Version  string                  // of this program
+	Options  map[string]string       // settings that affect the figures
 }
 
 // Progress is how far a run has come.
 type Progress struct {
 	Strategy string
-	Index    int // of the strategy, from 0
-	Of       int // strategies
-	Done     int // buyers who have their answer
-	Buyers   int
+	Index    int     // of the strategy, from 1
+	Done     int     // buyers who have their answer
 	Result   *Result // set when the strategy is finished
 }
 
@@ -86,7 +64,7 @@ type Progress struct {
 // When ctx ends, Run finishes the round under way, reports that round as incomplete, leaves out the rest, sets
 // Interrupted and returns no error. If a round can't be started or finished, the report ends before that round, and
 // Run returns the report with an error that names the strategy.
-func Run(ctx context.Context, b Bench, p Plan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
+func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := newReport(p, s, now())
 	order := buyersInOrder(p)
 	for index, strategy := range p.Strategies {
@@ -94,7 +72,7 @@ func Run(ctx context.Context, b Bench, p Plan, s Setting, now func() time.Time, 
 			report.Interrupted = true
 			break
 		}
-		step := Progress{Strategy: strategy, Index: index, Of: len(p.Strategies), Buyers: p.Buyers}
+		step := Progress{Strategy: strategy, Index: index + 1}
 		progress(step)
 		round, err := b.Start(ctx, strategy, p)
 		if err != nil {

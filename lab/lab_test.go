@@ -18,7 +18,7 @@ import (
 
 func TestEveryBuyerAttemptsOnceAtTheRightInstance(t *testing.T) {
 	round := exactly(30)
-	runOne(t, round, Plan{Buyers: 100, Stock: 30, Concurrency: 8, Instances: 3, Seed: 1})
+	runOne(t, round, model.LabPlan{Buyers: 100, Stock: 30, Concurrency: 8, Instances: 3, Seed: 1})
 	want := make([]call, 100)
 	for i := range want {
 		want[i] = call{instance: i % 3, buyer: fmt.Sprintf("b%d", i+1)}
@@ -33,7 +33,7 @@ func TestEveryBuyerAttemptsOnceAtTheRightInstance(t *testing.T) {
 func TestSeedOrdersTheBuyers(t *testing.T) {
 	orders := func(seed uint64) (a, b []call) {
 		bench := fakeBench{"a": exactly(5), "b": exactly(5)}
-		p := Plan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 2, Seed: seed}
+		p := model.LabPlan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 2, Seed: seed}
 		if _, err := Run(t.Context(), bench, p, Setting{}, time.Now, silent); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestConcurrencyIsReachedAndNotExceeded(t *testing.T) {
 		<-wait
 		return model.SoldOut, nil
 	}
-	runOne(t, round, Plan{Buyers: buyers, Stock: 1, Concurrency: concurrency, Instances: 1})
+	runOne(t, round, model.LabPlan{Buyers: buyers, Stock: 1, Concurrency: concurrency, Instances: 1})
 	if most.Load() != concurrency {
 		t.Errorf("at most %d attempts were under way, want %d", most.Load(), concurrency)
 	}
@@ -85,14 +85,14 @@ func TestAllAreReleasedAtOnce(t *testing.T) {
 			}
 			return model.SoldOut, nil
 		}
-		runOne(t, round, Plan{Buyers: 50, Stock: 10, Concurrency: 50, Instances: 1})
+		runOne(t, round, model.LabPlan{Buyers: 50, Stock: 10, Concurrency: 50, Instances: 1})
 	})
 }
 
 func TestFiguresFollowTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Ten at once: 40 acceptances in 4 turns of 20 ms, then 160 refusals in 16 turns of 10 ms.
-		plan := Plan{Buyers: 200, Stock: 40, Concurrency: 10, Instances: 1}
+		plan := model.LabPlan{Buyers: 200, Stock: 40, Concurrency: 10, Instances: 1}
 		r := runOne(t, slowed(40, 20*time.Millisecond, 10*time.Millisecond), plan)
 		for name, figure := range map[string]struct{ got, want float64 }{
 			"seconds":     {r.Seconds, 0.24},
@@ -115,7 +115,7 @@ func TestFiguresFollowTheClock(t *testing.T) {
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen, want []Progress
-		p := Plan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 1}
+		p := model.LabPlan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 1}
 		slow := func() *fakeRound { return slowed(5, 9*time.Millisecond, 9*time.Millisecond) }
 		show := func(p Progress) { seen = append(seen, p) }
 		report, err := Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, show)
@@ -124,7 +124,7 @@ func TestProgress(t *testing.T) {
 		}
 		for i, strategy := range p.Strategies {
 			for _, done := range []int{0, 11, 22, 33, 44, 50} {
-				want = append(want, Progress{Strategy: strategy, Index: i, Of: 2, Done: done, Buyers: 50})
+				want = append(want, Progress{Strategy: strategy, Index: i + 1, Done: done})
 			}
 			want[len(want)-1].Result = report.Strategies[i]
 		}
@@ -160,7 +160,7 @@ func TestKill(t *testing.T) {
 				}
 				return verdict, err
 			}
-			r := runOne(t, round, Plan{Buyers: 200, Stock: test.stock, Concurrency: 16, Instances: test.instances, Kill: true})
+			r := runOne(t, round, model.LabPlan{Buyers: 200, Stock: test.stock, Concurrency: 16, Instances: test.instances, Kill: true})
 			want := []int{test.instances - 1}
 			if !test.killed {
 				want = nil
@@ -191,7 +191,7 @@ func TestKillSendsWhoWasUnderWayElsewhere(t *testing.T) {
 		<-arrived
 		return sell(ctx, instance, buyer)
 	}
-	r := runOne(t, round, Plan{Buyers: 2, Stock: 2, Concurrency: 2, Instances: 2, Kill: true})
+	r := runOne(t, round, model.LabPlan{Buyers: 2, Stock: 2, Concurrency: 2, Instances: 2, Kill: true})
 	if got := slices.DeleteFunc(round.calls, func(c call) bool { return c.buyer != "b2" }); !slices.Equal(got, []call{{1, "b2"}, {0, "b2"}}) {
 		t.Errorf("buyer b2 was at %v, want instance 1, then 0", got)
 	}
@@ -208,7 +208,7 @@ func TestErrorsOfALivingInstanceCount(t *testing.T) {
 		}
 		return model.SoldOut, nil
 	}
-	r := runOne(t, round, Plan{Buyers: 10, Stock: 10, Concurrency: 2, Instances: 2, Kill: true})
+	r := runOne(t, round, model.LabPlan{Buyers: 10, Stock: 10, Concurrency: 2, Instances: 2, Kill: true})
 	if r.Errors != 5 || len(round.calls) != 10 {
 		t.Errorf("%d errors in %d calls, want 5 in 10", r.Errors, len(round.calls))
 	}
@@ -232,7 +232,7 @@ func TestInterrupted(t *testing.T) {
 		return finish(ctx)
 	}
 	bench := fakeBench{"a": exactly(50), "b": second, "c": exactly(50)}
-	p := Plan{Strategies: []string{"a", "b", "c"}, Buyers: 100, Stock: 50, Concurrency: 1, Instances: 1}
+	p := model.LabPlan{Strategies: []string{"a", "b", "c"}, Buyers: 100, Stock: 50, Concurrency: 1, Instances: 1}
 	var last Progress
 	report, err := Run(ctx, bench, p, Setting{}, time.Now, func(p Progress) { last = p })
 	if err != nil {
@@ -254,7 +254,7 @@ func TestInterrupted(t *testing.T) {
 // startFunc is a bench whose Start is the function.
 type startFunc func(ctx context.Context, strategy string) (Round, error)
 
-func (f startFunc) Start(ctx context.Context, strategy string, _ Plan) (Round, error) {
+func (f startFunc) Start(ctx context.Context, strategy string, _ model.LabPlan) (Round, error) {
 	return f(ctx, strategy)
 }
 
@@ -290,7 +290,7 @@ func TestRunEndsEarly(t *testing.T) {
 				}
 				return round, nil
 			})
-			p := Plan{Strategies: []string{"a", "b", "c"}, Buyers: 10, Stock: 5, Concurrency: 2, Instances: 1}
+			p := model.LabPlan{Strategies: []string{"a", "b", "c"}, Buyers: 10, Stock: 5, Concurrency: 2, Instances: 1}
 			report, err := Run(ctx, bench, p, Setting{}, time.Now, silent)
 			if !errors.Is(err, tc.want) || err != nil && !strings.HasPrefix(err.Error(), tc.says) {
 				t.Errorf("error %v, want %q and %v", err, tc.says, tc.want)
@@ -305,7 +305,7 @@ func TestRunEndsEarly(t *testing.T) {
 func TestInterruptedBeforeTheFirstRound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	report, err := Run(ctx, fakeBench{}, Plan{Strategies: []string{"a"}, Buyers: 1}, Setting{}, time.Now, silent)
+	report, err := Run(ctx, fakeBench{}, model.LabPlan{Strategies: []string{"a"}, Buyers: 1}, Setting{}, time.Now, silent)
 	if err != nil || !report.Interrupted || len(report.Strategies) != 0 {
 		t.Errorf("error %v, interrupted %v, %d results; want nil, true, 0", err, report.Interrupted, len(report.Strategies))
 	}

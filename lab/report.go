@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"flashsale/model"
 )
 
 // tableGap is the number of spaces between two columns of the table.
@@ -40,7 +42,7 @@ type Stores struct {
 	Redis    string `json:"redis"`
 }
 
-func newReport(p Plan, s Setting, startedAt time.Time) *Report {
+func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
 	return &Report{
 		Machine: s.Machine, Stores: Stores{Database: s.Database, Redis: s.Redis},
 		Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),

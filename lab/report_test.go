@@ -18,11 +18,11 @@ import (
 // sample returns a report of a strategy that oversells and an exact one.
 func sample(t *testing.T) *Report {
 	t.Helper()
-	p := Plan{Strategies: []string{"naive", "redis"}, Buyers: 20, Stock: 10, Concurrency: 20, Instances: 2}
+	p := model.LabPlan{Strategies: []string{"naive", "redis"}, Buyers: 20, Stock: 10, Concurrency: 20, Instances: 2}
 	s := Setting{
 		Machine:  Machine{OS: "linux", Arch: "amd64", CPU: "Some CPU", Cores: 2, MemoryBytes: 3 << 29, Go: "go1.26"},
 		Database: "SQLite 3", Redis: "in this process",
-		Lessons: map[string]Lesson{"naive": {How: "reads and writes", Breaks: "as soon as two come at once."}},
+		Lessons: map[string]model.Lesson{"naive": {How: "reads and writes", Breaks: "as soon as two come at once."}},
 		Command: "flashsale lab", Version: "v1", Options: map[string]string{"--db-max-conns": "32"},
 	}
 	report, err := Run(t.Context(), fakeBench{"naive": naively(10, 20), "redis": exactly(10)}, p, s, time.Now, silent)
@@ -217,7 +217,7 @@ func TestPageEscapesTexts(t *testing.T) {
 	const hostile = `</title></svg><script>alert("1")</script>`
 	r := report.Strategies[0]
 	r.Strategy, r.Explanation, r.Verdict = hostile, hostile, hostile
-	r.Lesson = Lesson{How: hostile, Right: hostile, Breaks: hostile, Costs: hostile}
+	r.Lesson = model.Lesson{How: hostile, Right: hostile, Breaks: hostile, Costs: hostile}
 	r.ErrorSamples, r.Refused = []ErrorSample{{Text: hostile, Count: 1}}, map[model.Verdict]int{hostile: 1}
 	report.Command, report.Version, report.Options = hostile, hostile, map[string]string{hostile: hostile}
 	report.Stores, report.Machine.CPU = Stores{Database: hostile, Redis: hostile}, hostile
@@ -233,7 +233,7 @@ func TestPageEscapesTexts(t *testing.T) {
 }
 
 func TestPageWithoutAStrategy(t *testing.T) {
-	report := newReport(Plan{Stock: 10}, Setting{}, time.Now())
+	report := newReport(model.LabPlan{Stock: 10}, Setting{}, time.Now())
 	if _, words := parsed(t, written(t, report.WriteHTML)); !strings.Contains(words, "No strategy had its turn.") {
 		t.Error("the page does not say that it is empty")
 	}

@@ -81,7 +81,7 @@ type Result struct {
 	Killed             bool                  `json:"killed"` // an instance died in this round
 	Verdict            Finding               `json:"verdict"`
 	Explanation        string                `json:"explanation"`
-	Lesson             Lesson                `json:"lesson"`
+	Lesson             model.Lesson          `json:"lesson"`
 }
 
 // ErrorSample is the text of an error and how often the error occurred.
@@ -97,7 +97,7 @@ type Bucket struct {
 	Count  int64   `json:"count"`
 }
 
-func newResult(strategy string, p Plan, l *load, tally Tally, interrupted bool, lesson Lesson) *Result {
+func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupted bool, lesson model.Lesson) *Result {
 	r := &Result{
 		Strategy: strategy, Requests: len(l.made()), Sold: tally.Sold, Left: tally.Left, Retries: tally.Retries,
 		Refused: map[model.Verdict]int{}, Killed: l.killed.Load(), Lesson: lesson,
@@ -139,7 +139,7 @@ func newResult(strategy string, p Plan, l *load, tally Tally, interrupted bool, 
 }
 
 // judge returns the gravest finding that applies.
-func (r *Result) judge(p Plan, interrupted bool) Finding {
+func (r *Result) judge(p model.LabPlan, interrupted bool) Finding {
 	switch {
 	case interrupted:
 		return Incomplete
@@ -160,11 +160,11 @@ func (r *Result) judge(p Plan, interrupted bool) Finding {
 }
 
 // unsold returns how many units of the stock are in no order.
-func (r *Result) unsold(p Plan) int64 { return max(0, int64(p.Stock)-r.Sold) }
+func (r *Result) unsold(p model.LabPlan) int64 { return max(0, int64(p.Stock)-r.Sold) }
 
 // explain describes in words what the figures show and, for a finding other than Exact, when the strategy's comment
 // says that it breaks.
-func (r *Result) explain(p Plan) string {
+func (r *Result) explain(p model.LabPlan) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	unsold := r.unsold(p)

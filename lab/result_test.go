@@ -62,7 +62,7 @@ func TestFindings(t *testing.T) {
 			for _, a := range tc.answers {
 				answers = append(answers, answer[a])
 			}
-			r := runOne(t, answering(tc.tally, answers), Plan{Buyers: len(answers), Stock: tc.stock, Concurrency: 1, Instances: 1})
+			r := runOne(t, answering(tc.tally, answers), model.LabPlan{Buyers: len(answers), Stock: tc.stock, Concurrency: 1, Instances: 1})
 			tc.want.Explanation = tc.explanation
 			got := Result{Verdict: r.Verdict, Oversold: r.Oversold, Undersold: r.Undersold, Lost: r.Lost, Explanation: r.Explanation}
 			if !reflect.DeepEqual(got, tc.want) {
@@ -86,27 +86,27 @@ func TestFindings(t *testing.T) {
 func TestRounds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		round *fakeRound
-		plan  Plan
+		plan  model.LabPlan
 		want  Result
 	}{
 		"exact": {
 			exactly(30),
-			Plan{Buyers: 500, Stock: 30, Concurrency: 32, Instances: 2},
+			model.LabPlan{Buyers: 500, Stock: 30, Concurrency: 32, Instances: 2},
 			Result{Requests: 500, Sold: 30, Accepted: 30, Refused: map[model.Verdict]int{model.SoldOut: 470}, Verdict: Exact},
 		},
 		"naive": {
 			naively(1, 20),
-			Plan{Buyers: 20, Stock: 1, Concurrency: 20, Instances: 2},
+			model.LabPlan{Buyers: 20, Stock: 1, Concurrency: 20, Instances: 2},
 			Result{Requests: 20, Sold: 20, Oversold: 19, Accepted: 20, Refused: map[model.Verdict]int{}, Verdict: Oversold},
 		},
 		"fewer buyers than places": {
 			exactly(10),
-			Plan{Buyers: 3, Stock: 10, Concurrency: 100, Instances: 1},
+			model.LabPlan{Buyers: 3, Stock: 10, Concurrency: 100, Instances: 1},
 			Result{Requests: 3, Sold: 3, Accepted: 3, Refused: map[model.Verdict]int{}, Verdict: Exact},
 		},
 		"nobody accepted": {
 			answering(Tally{Left: 3}, times(5, model.Paused)),
-			Plan{Buyers: 5, Stock: 3, Concurrency: 1, Instances: 1},
+			model.LabPlan{Buyers: 5, Stock: 3, Concurrency: 1, Instances: 1},
 			Result{Requests: 5, Refused: map[model.Verdict]int{model.Paused: 5}, Verdict: Exact},
 		},
 	} {
@@ -131,7 +131,7 @@ func TestErrorSamplesAreBounded(t *testing.T) {
 		}
 		return "", fmt.Errorf("%s: %s", buyer, strings.Repeat("é", maxErrorLength))
 	}
-	r := runOne(t, round, Plan{Buyers: buyers, Stock: 1, Concurrency: 4, Instances: 1, Seed: 5})
+	r := runOne(t, round, model.LabPlan{Buyers: buyers, Stock: 1, Concurrency: 4, Instances: 1, Seed: 5})
 	if r.Errors != buyers || len(r.ErrorSamples) != maxErrorSamples {
 		t.Fatalf("%d errors, %d samples; want %d, %d", r.Errors, len(r.ErrorSamples), buyers, maxErrorSamples)
 	}
@@ -146,7 +146,7 @@ func TestErrorSamplesAreBounded(t *testing.T) {
 }
 
 func TestBucketsKeepTheirOrder(t *testing.T) {
-	r := runOne(t, exactly(10), Plan{Buyers: 1000, Stock: 10, Concurrency: 4, Instances: 1})
+	r := runOne(t, exactly(10), model.LabPlan{Buyers: 1000, Stock: 10, Concurrency: 4, Instances: 1})
 	var sum int64
 	last := 0.0
 	for _, b := range r.Histogram {

@@ -17,13 +17,13 @@ const progressPeriod = 100 * time.Millisecond
 
 // buyersInOrder returns the numbers of the buyers, from 0, in a random order. The order is the same for every
 // strategy, and for every run with the same seed.
-func buyersInOrder(p Plan) []int {
+func buyersInOrder(p model.LabPlan) []int {
 	return rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
 }
 
 // load sends the buyers of one round and records their outcomes.
 type load struct {
-	plan  Plan
+	plan  model.LabPlan
 	round Round
 	now   func() time.Time
 
@@ -44,7 +44,7 @@ type outcome struct {
 	ended   time.Time
 }
 
-func newLoad(p Plan, round Round, order []int, now func() time.Time) *load {
+func newLoad(p model.LabPlan, round Round, order []int, now func() time.Time) *load {
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 

@@ -19,7 +19,11 @@ type Attempt struct {
 	RequestHash string // hash of the request, to distinguish a repeat from another request under the same key
 	Frequency   Frequency
 	Keyless     bool // the engine made the request key, so the attempt repeats no earlier one
+	Parts       int  // of the sale's gate
 }
+
+// GateRef names the gate that judges the attempt.
+func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, max(a.Parts, 1)} }
 
 // Look is what one read of the database returned about an attempt.
 type Look struct {

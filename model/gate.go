@@ -6,6 +6,12 @@ import (
 	"iter"
 )
 
+// GateRef names the gate of a sale. The number of its parts, at least 1, never changes.
+type GateRef struct {
+	SaleID string
+	Parts  int
+}
+
 // GateState is the present state of a sale's gate in Redis.
 type GateState struct {
 	Away     bool // the Redis with the gate, or with a part of it, does not answer; the other fields are unknown
@@ -18,6 +24,22 @@ type GateState struct {
 	Inflight int64 // units admitted and not settled
 	Stream   int64 // entries in the stream
 }
+
+// RebuildReason is why a gate is installed. It appears in the log and as the label of a metric.
+type RebuildReason string
+
+// The reasons of a rebuild.
+const (
+	RebuildPreheat    RebuildReason = "preheat"            // the sale is new
+	RebuildMissing    RebuildReason = "missing"            // the sale has no gate
+	RebuildNeeded     RebuildReason = "missing_at_attempt" // an attempt found no open gate
+	RebuildClosed     RebuildReason = "closed"             // left closed by a rebuild, or installed on another Redis
+	RebuildOldEpoch   RebuildReason = "old_epoch"          // the database has a newer epoch
+	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
+	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
+	RebuildDrift      RebuildReason = "drift"              // the gate's units differ from the database's
+	RebuildMiscounted RebuildReason = "miscounted"         // the gate counts users' units wrong
+)
 
 // GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return pages,
 // since a sale may have millions of orders. Each call starts from the first page. The caller must call Close.
@@ -49,9 +71,6 @@ type Request struct {
 // Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its parts could be
 // asked for units, so the database has to decide.
 const Unsure Verdict = "unsure"
-
-// ErrNoGate: the sale has no open gate, because the gate was lost or a new one is being installed.
-var ErrNoGate = errors.New("the sale's gate is missing or closed")
 
 // ErrStreamMoved: an entry was settled after the stream was measured and before the gate was installed. The caller
 // has to start again with measuring the stream.

@@ -54,6 +54,9 @@ type Sale struct {
 // all parts can be asked when units run out.
 const MaxParts = 16
 
+// GateRef names the sale's gate.
+func (s Sale) GateRef() GateRef { return GateRef{s.ID, max(s.Parts, 1)} }
+
 // Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
 // Every strategy makes these checks in the same order.
 func (s Sale) Judge(now time.Time) Verdict {

@@ -8,6 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -32,6 +33,8 @@ type contents struct {
 // GateContents opens a snapshot of the data that a new gate needs; the caller must close it. ok is false if there is no
 // such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
+	defer func() { end(err) }()
 	tx := s.read.WithContext(ctx).Begin(s.oneInstant())
 	if err = tx.Error; err != nil {
 		return nil, false, fmt.Errorf("read the gate of sale %s: %w", saleID, err)

@@ -28,6 +28,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"flashsale/internal/batch"
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -62,6 +63,7 @@ type Store struct {
 	lock   chan struct{}       // held by each writing transaction; nil: no lock, see Exclusive
 	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
 
+	observe observe.All
 	lookUps *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
 }
 
@@ -272,6 +274,13 @@ func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
 	return &locked
+}
+
+// Observed returns the same database, whose calls the observers follow.
+func (s *Store) Observed(observers ...observe.Observer) *Store {
+	observed := *s
+	observed.observe = observers
+	return &observed
 }
 
 // Close closes all connections. No method may be called after it.

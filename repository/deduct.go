@@ -8,6 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -16,7 +17,11 @@ import (
 // transaction records the orders for the gate, see GateChanges. The outcomes are in the order of the attempts. Every
 // accepted attempt has a committed order. Deduct returns model.ErrLostRace if another writer changed the row first:
 // nothing was written, and the caller may try again.
-func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
+func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{
+		Name: observe.DatabaseTakes, Items: len(attempts), OrderID: func(i int) string { return attempts[i].ID },
+	})
+	defer func() { end(err) }()
 	offer, now, ok, err := s.offerOn(s.read.WithContext(ctx), saleID)
 	if err != nil {
 		return nil, err
@@ -33,7 +38,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	// While there are enough units for all, nearly always every attempt is new and fits. Otherwise each attempt is judged.
 	b := newBatch(attempts, nil)
 	if ok && offer.Judge(now) == model.Accepted && b.units() <= offer.Stock.Available {
-		outcomes, err := s.insertNew(ctx, saleID, b, model.FromDatabase, epoch, take)
+		outcomes, err = s.insertNew(ctx, saleID, b, model.FromDatabase, epoch, take)
 		if !errors.Is(err, errNotNew) {
 			return outcomes, wrap("deduct on sale "+saleID, err)
 		}
@@ -41,7 +46,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if b, err = s.judgeOutside(ctx, attempts, offer, now, ok); err != nil || len(b.open) == 0 {
 		return b.outcomes, err
 	}
-	outcomes, err := s.deduct(ctx, attempts, offer, now, offer.Stock.Available, take)
+	outcomes, err = s.deduct(ctx, attempts, offer, now, offer.Stock.Available, take)
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 

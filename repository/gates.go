@@ -7,6 +7,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -18,6 +19,8 @@ import (
 // NextEpoch also raises the version of the stock. So a Deduct that judged the sale before loses its race. This matters
 // for a sale's first gate: that Deduct would not have recorded its orders for the gate.
 func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.NextEpoch})
+	defer func() { end(err) }()
 	now, next := s.nowMillis(), max(seen, gates)+1
 	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
 		next, saleID, seen, pause.Milliseconds())

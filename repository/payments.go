@@ -8,6 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -229,8 +230,10 @@ func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, err
 }
 
 // MarkRefunded records that the provider has refunded a payment.
-func (s *Store) MarkRefunded(ctx context.Context, paymentID string) error {
-	err := s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ?",
+func (s *Store) MarkRefunded(ctx context.Context, paymentID string) (err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
+	defer func() { end(err) }()
+	err = s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ?",
 		string(model.PaymentRefunded), paymentID, string(model.PaymentRefundDue)).Error
 	return wrap("mark refunded", err)
 }

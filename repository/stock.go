@@ -11,6 +11,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -18,12 +19,16 @@ import (
 // are in the order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before
 // keeps its outcome. After an error the result is unknown, and the caller settles the same entries again. The exception
 // is model.ErrBroken: this batch can never be settled.
-func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
+func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{
+		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
+	})
+	defer func() { end(err) }()
 	// The gate has judged the entries, so nearly always all are new and fit. Then four statements suffice. Otherwise each
 	// entry is judged. The stock row is the most contended one, so it is changed last, by one conditional statement. Only
 	// if the units do not suffice for all entries, the row is locked first, and the units left go to the entries in the
 	// order of admission.
-	outcomes, err := s.insertNew(ctx, saleID, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch },
+	outcomes, err = s.insertNew(ctx, saleID, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch },
 		func(tx *gorm.DB, n int64) error { return s.hold(tx, saleID, n) })
 	if errors.Is(err, errNotNew) {
 		outcomes, err = s.settle(ctx, saleID, entries, false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 // AuditStore reads what the auditor needs from the database.
 type AuditStore interface {
+	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	Books(ctx context.Context, saleID string) (model.Books, bool, error)
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
@@ -19,9 +21,9 @@ type AuditStore interface {
 
 // Peeker reads gates.
 type Peeker interface {
-	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
-	Units(ctx context.Context, saleID string, users []string) ([]int, error)
-	Buyers(ctx context.Context, saleID string) (int64, error)
+	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+	Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error)
+	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
 
 // Auditor checks that no unit was lost and none was created: it compares the sums in the database with each other,
@@ -49,7 +51,11 @@ func (a Audit) OK() bool { return len(a.Violations) == 0 && a.Drift == 0 }
 // the commit of a batch and its acknowledgement.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
-		states, err := a.Gate.Peek(ctx, saleID)
+		offer, ok, err := a.Store.Offer(ctx, saleID)
+		if err != nil || !ok {
+			return audit, ok, err
+		}
+		states, err := a.Gate.Peek(ctx, offer.GateRef())
 		if err != nil {
 			return audit, false, fmt.Errorf("audit: %w: %w", model.ErrUnavailable, err)
 		}
@@ -80,11 +86,7 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
-	ids := make([]string, len(before))
-	for i, o := range before {
-		ids[i] = o.ID
-	}
-	states, err := a.Gate.Peek(ctx, ids...)
+	states, err := a.Gate.Peek(ctx, gatesOf(before)...)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	if last, _ := a.right.Load(saleID); last == *before {
 		return 0, false, nil
 	}
-	equal, err := a.countsEqual(ctx, saleID)
+	equal, err := a.countsEqual(ctx, before.gate)
 	if err != nil {
 		return 0, false, err
 	}
@@ -137,12 +139,12 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 
 // countsEqual compares the gate's counts with the database's, a page at a time. The counts are equal if each buyer in
 // the database has the same units at the gate, and the gate has no more buyers than the database.
-func (a *Auditor) countsEqual(ctx context.Context, saleID string) (bool, error) {
-	rest, err := a.Gate.Buyers(ctx, saleID)
+func (a *Auditor) countsEqual(ctx context.Context, gate model.GateRef) (bool, error) {
+	rest, err := a.Gate.Buyers(ctx, gate)
 	if err != nil {
 		return false, err
 	}
-	for buyers, err := range a.Store.Buyers(ctx, saleID) {
+	for buyers, err := range a.Store.Buyers(ctx, gate.SaleID) {
 		if err != nil {
 			return false, err
 		}
@@ -150,7 +152,7 @@ func (a *Auditor) countsEqual(ctx context.Context, saleID string) (bool, error) 
 		for i, b := range buyers {
 			users[i] = b.UserID
 		}
-		units, err := a.Gate.Units(ctx, saleID, users)
+		units, err := a.Gate.Units(ctx, gate, users)
 		if err != nil {
 			return false, err
 		}
@@ -166,6 +168,7 @@ func (a *Auditor) countsEqual(ctx context.Context, saleID string) (bool, error) 
 
 // still is the state of a sale whose gate is open and whose stream is empty.
 type still struct {
+	gate  model.GateRef
 	stock model.Stock
 	epoch int64 // of its open gate
 }
@@ -177,16 +180,16 @@ func (a *Auditor) quiet(ctx context.Context, saleID string) (*still, error) {
 	if err != nil {
 		return nil, err
 	}
-	states, err := a.Gate.Peek(ctx, saleID)
-	if err != nil {
+	i := slices.IndexFunc(offers, func(o model.Offer) bool { return o.ID == saleID })
+	if i < 0 || offers[i].Status == model.SaleClosed {
+		return nil, nil
+	}
+	gate := offers[i].GateRef()
+	states, err := a.Gate.Peek(ctx, gate)
+	if err != nil || !states[0].Open || states[0].Stream != 0 {
 		return nil, err
 	}
-	for _, o := range offers {
-		if o.ID == saleID && states[0].Open && states[0].Stream == 0 && o.Status != model.SaleClosed {
-			return &still{o.Stock, states[0].Epoch}, nil
-		}
-	}
-	return nil, nil
+	return &still{gate, offers[i].Stock, states[0].Epoch}, nil
 }
 
 // drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open:

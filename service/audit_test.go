@@ -26,7 +26,7 @@ func newBooks(state model.GateState) (*fakeBooks, *Auditor, string) {
 	return f, &Auditor{Store: f, Gate: gateOf{f}}, o.ID
 }
 
-func (f *fakeBooks) Units(_ context.Context, _ string, users []string) ([]int, error) {
+func (f *fakeBooks) Units(_ context.Context, _ model.GateRef, users []string) ([]int, error) {
 	units := make([]int, len(users))
 	for i, user := range users {
 		units[i] = f.counted[user]
@@ -38,7 +38,7 @@ func (f *fakeBooks) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buye
 	return kit.Contents{Units: f.units}.Buyers(ctx)
 }
 
-func (g gateOf) Buyers(context.Context, string) (int64, error) {
+func (g gateOf) Buyers(context.Context, model.GateRef) (int64, error) {
 	g.counting()
 	return int64(len(g.counted)), g.errGate
 }

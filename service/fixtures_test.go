@@ -163,11 +163,11 @@ func (f *fakeStores) Books(context.Context, string) (books model.Books, ok bool,
 	return f.books, f.books.Units != nil, f.err
 }
 
-func (f *fakeStores) Peek(_ context.Context, ids ...string) ([]model.GateState, error) {
+func (f *fakeStores) Peek(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	defer f.locked()()
-	states := make([]model.GateState, len(ids))
-	for i, id := range ids {
-		states[i] = f.states[id]
+	states := make([]model.GateState, len(gates))
+	for i, gate := range gates {
+		states[i] = f.states[gate.SaleID]
 	}
 	if f.peeked != nil {
 		f.peeked()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -45,15 +46,15 @@ type GateChanges interface {
 
 // GateLife reads and replaces gates in Redis.
 type GateLife interface {
-	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
-	Close(ctx context.Context, saleID string, epoch int64) (ok bool, err error)
-	StreamLengths(ctx context.Context, saleID string) ([]int64, error)
+	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+	Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error)
+	StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error)
 	Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error)
 }
 
 // GateListener applies changes of the database to a gate in Redis.
 type GateListener interface {
-	CatchUp(ctx context.Context, saleID string, after, upTo int64, changes []model.GateChange) error
+	CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error
 }
 
 // Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It
@@ -61,7 +62,7 @@ type GateListener interface {
 // this in the database, so any instance finds it at its next look, even if the instance that ran the transaction has
 // died.
 type Gates struct {
-	Installed func(reason string) // called after each gate that this instance has installed; may be nil
+	Observe observe.All
 
 	store interface {
 		GateStore
@@ -83,8 +84,9 @@ type Gates struct {
 
 // GateRequest asks for an open gate of a sale. A gate of this epoch or an older one is replaced even if it is open.
 type GateRequest struct {
-	SaleID, Reason string
-	Epoch          int64 // 0: any open gate of the newest epoch is enough
+	SaleID string
+	Reason model.RebuildReason
+	Epoch  int64 // 0: any open gate of the newest epoch is enough
 }
 
 // NewGates creates the service.
@@ -113,11 +115,13 @@ func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
 func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(saleID) }
 
 // NeedGate asks the controller to install a gate of a sale if none is open, and returns at once.
-func (g *Gates) NeedGate(saleID, reason string) { g.ask(GateRequest{SaleID: saleID, Reason: reason}) }
+func (g *Gates) NeedGate(saleID string) {
+	g.ask(GateRequest{SaleID: saleID, Reason: model.RebuildNeeded})
+}
 
 // ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The new gate
 // is installed within a second, or when Redis is back.
-func (g *Gates) ReplaceGate(saleID string, epoch int64, reason string) {
+func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
 
@@ -150,7 +154,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	if err != nil || !ok {
 		return err
 	}
-	states, err := g.gate.Peek(ctx, saleID)
+	states, err := g.gate.Peek(ctx, offer.GateRef())
 	if err != nil {
 		return err
 	}
@@ -162,15 +166,17 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	if err != nil || !won {
 		return err
 	}
-	if ok, err = g.gate.Close(ctx, saleID, epoch); err != nil || !ok || g.retired {
+	if ok, err = g.gate.Close(ctx, offer.GateRef(), epoch); err != nil || !ok || g.retired {
 		return err
 	}
 	defer g.renew(ctx, saleID, epoch)()
+	ctx, rebuilt := g.Observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
 	// The old gate is closed and admits nothing. Each ErrStreamMoved means that entries were settled meanwhile; the
 	// stream has only so many entries, so the loop ends.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
-		err = g.install(ctx, saleID, epoch)
+		err = g.install(ctx, offer.GateRef(), epoch)
 	}
+	rebuilt(err)
 	if errors.Is(err, model.ErrNewerGate) {
 		return nil
 	}
@@ -178,9 +184,6 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 		return fmt.Errorf("rebuild the gate of sale %s: %w", saleID, err)
 	}
 	g.log.InfoContext(ctx, "gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
-	if g.Installed != nil {
-		g.Installed(r.Reason)
-	}
 	// The snapshot lacks what the database sold or released after the snapshot was taken.
 	return errors.Join(g.CatchUp(ctx, saleID), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
@@ -212,20 +215,20 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 
 // install measures the stream, takes a snapshot of the database, and opens the new gate if no entry has left the stream
 // since. The units of entries that are in the stream and not yet in the database are not offered again.
-func (g *Gates) install(ctx context.Context, saleID string, epoch int64) error {
-	lengths, err := g.gate.StreamLengths(ctx, saleID)
+func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) error {
+	lengths, err := g.gate.StreamLengths(ctx, gate)
 	if err != nil {
 		return err
 	}
-	contents, ok, err := g.store.GateContents(ctx, saleID)
+	contents, ok, err := g.store.GateContents(ctx, gate.SaleID)
 	if err != nil || !ok {
 		return err
 	}
 	defer contents.Close()
 	bad, err := g.gate.Install(ctx, epoch, lengths, contents)
 	for _, text := range bad { // Install has deleted these entries, even if it failed later
-		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
-		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", saleID, text))
+		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", gate.SaleID, "entry", text)
+		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", gate.SaleID, text))
 	}
 	return err
 }
@@ -241,7 +244,11 @@ func (g *Gates) Changed(ctx context.Context, saleID string) {
 
 // CatchUp applies to a sale's gate, if it exists, all changes that the database made without it and that it lacks.
 func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
-	states, err := g.gate.Peek(ctx, saleID)
+	offer, ok, err := g.catalog.Sale(ctx, saleID)
+	if err != nil || !ok {
+		return err
+	}
+	states, err := g.gate.Peek(ctx, offer.GateRef())
 	if err != nil {
 		return err
 	}
@@ -251,17 +258,17 @@ func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
 	if !states[0].Exists {
 		return nil
 	}
-	return g.catchUp(ctx, saleID, states[0].Version)
+	return g.catchUp(ctx, offer.GateRef(), states[0].Version)
 }
 
 // catchUp is CatchUp for a gate that has all changes up to version.
-func (g *Gates) catchUp(ctx context.Context, saleID string, version int64) error {
+func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) error {
 	for {
-		changes, upTo, more, err := g.store.GateChanges(ctx, saleID, version, changesAtOnce)
+		changes, upTo, more, err := g.store.GateChanges(ctx, gate.SaleID, version, changesAtOnce)
 		if err != nil || upTo == version {
 			return err
 		}
-		if err := g.gate.CatchUp(ctx, saleID, version, upTo, changes); err != nil || !more {
+		if err := g.gate.CatchUp(ctx, gate, version, upTo, changes); err != nil || !more {
 			return err
 		}
 		version = upTo
@@ -279,11 +286,7 @@ func (g *Gates) Ensure(ctx context.Context) error {
 		clear(g.forgotten)
 		return nil
 	}
-	ids := make([]string, len(live))
-	for i, o := range live {
-		ids[i] = o.ID
-	}
-	states, err := g.gate.Peek(ctx, ids...)
+	states, err := g.gate.Peek(ctx, gatesOf(live)...)
 	if err != nil {
 		return err
 	}
@@ -296,11 +299,11 @@ func (g *Gates) Ensure(ctx context.Context) error {
 			wanted = append(wanted, r)
 		case g.retired:
 		case s.Version < live[i].Stock.GateVersion:
-			errs = append(errs, g.catchUp(ctx, ids[i], s.Version))
-		case live[i].Stock.GateVersion > g.forgotten[ids[i]]:
-			err := g.store.ForgetGateChanges(ctx, ids[i], s.Version)
+			errs = append(errs, g.catchUp(ctx, live[i].GateRef(), s.Version))
+		case live[i].Stock.GateVersion > g.forgotten[live[i].ID]:
+			err := g.store.ForgetGateChanges(ctx, live[i].ID, s.Version)
 			if errs = append(errs, err); err == nil {
-				g.forgotten[ids[i]] = s.Version
+				g.forgotten[live[i].ID] = s.Version
 			}
 		}
 	}
@@ -318,17 +321,17 @@ func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bo
 	}
 	switch {
 	case s.Open && s.Epoch <= o.Stock.WrongEpoch:
-		r.Reason, r.Epoch = "it admitted more than the stock", s.Epoch
+		r.Reason, r.Epoch = model.RebuildTooMany, s.Epoch
 	case s.Open && s.Revision < o.Revision:
-		r.Reason, r.Epoch = "missed a change", s.Epoch
+		r.Reason, r.Epoch = model.RebuildOldSale, s.Epoch
 	case s.Open && s.Epoch < o.Stock.Epoch:
-		r.Reason = "of an older epoch"
+		r.Reason = model.RebuildOldEpoch
 	case s.Open:
 		return r, g.retired
 	case s.Exists:
-		r.Reason = "left closed, or of another Redis"
+		r.Reason = model.RebuildClosed
 	default:
-		r.Reason = "missing"
+		r.Reason = model.RebuildMissing
 	}
 	return r, true
 }
@@ -350,7 +353,16 @@ func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 	return errors.Join(errs...)
 }
 
+// gatesOf names the gates of sales.
+func gatesOf(sales []model.Offer) []model.GateRef {
+	gates := make([]model.GateRef, len(sales))
+	for i, o := range sales {
+		gates[i] = o.GateRef()
+	}
+	return gates
+}
+
 // Preheat installs the gate of a new sale.
 func (g *Gates) Preheat(ctx context.Context, saleID string) error {
-	return g.rebuild(ctx, GateRequest{SaleID: saleID, Reason: "preheat"})
+	return g.rebuild(ctx, GateRequest{SaleID: saleID, Reason: model.RebuildPreheat})
 }

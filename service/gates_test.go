@@ -122,14 +122,14 @@ func (h *gatehouse) ForgetGateChanges(_ context.Context, id string, upTo int64) 
 	return h.step(fmt.Sprint("forget ", upTo))
 }
 
-func (h *gatehouse) CatchUp(_ context.Context, id string, after, upTo int64, changes []model.GateChange) error {
+func (h *gatehouse) CatchUp(_ context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error {
 	defer h.locked()()
-	state := h.states[id]
+	state := h.states[gate.SaleID]
 	for _, c := range changes {
 		state.Left += c.Units
 	}
 	state.Version = upTo
-	h.states[id] = state
+	h.states[gate.SaleID] = state
 	return h.step(fmt.Sprintf("tell %d to %d", after, upTo))
 }
 
@@ -138,19 +138,19 @@ func (h *gatehouse) Log(_ context.Context, actor, action, subject, detail string
 	return h.step(strings.Join([]string{"log", actor, action, subject, detail}, " "))
 }
 
-func (h *gatehouse) Peek(ctx context.Context, ids ...string) ([]model.GateState, error) {
+func (h *gatehouse) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	if h.failing == "peek" {
 		return nil, errAway
 	}
-	return h.fakeStores.Peek(ctx, ids...)
+	return h.fakeStores.Peek(ctx, gates...)
 }
 
-func (h *gatehouse) Close(_ context.Context, _ string, epoch int64) (bool, error) {
+func (h *gatehouse) Close(_ context.Context, _ model.GateRef, epoch int64) (bool, error) {
 	defer h.locked()()
 	return !h.newer, h.step(fmt.Sprint("close for ", epoch))
 }
 
-func (h *gatehouse) StreamLengths(context.Context, string) ([]int64, error) {
+func (h *gatehouse) StreamLengths(context.Context, model.GateRef) ([]int64, error) {
 	defer h.locked()()
 	return []int64{7}, h.step("measure")
 }
@@ -297,11 +297,11 @@ func TestRequestsAreAskedOnce(t *testing.T) {
 	o := openOffer()
 	g, _ := newGates(t, o)
 	for range 1000 {
-		g.NeedGate(o.ID, "missing")
+		g.NeedGate(o.ID)
 	}
 	same(t, "requests", len(g.Requests()), 1)
 	done(g.Serve(t.Context(), <-g.Requests()))
-	g.NeedGate(o.ID, "missing")
+	g.NeedGate(o.ID)
 	same(t, "requests after the first was served", len(g.Requests()), 1)
 	same(t, "epoch", g.Epoch(o.ID), 1)
 }
@@ -337,11 +337,11 @@ func (h *gatehouse) installed() (reasons []string) {
 func TestRequestsNeverBlock(t *testing.T) {
 	g, _ := newGates(t, openOffer())
 	for i := range 2 * gateRequests {
-		g.NeedGate(fmt.Sprint("SALE-", i), "missing")
+		g.NeedGate(fmt.Sprint("SALE-", i))
 	}
 	same(t, "requests", len(g.Requests()), gateRequests)
 	<-g.Requests()
-	g.NeedGate(fmt.Sprint("SALE-", 2*gateRequests-1), "missing")
+	g.NeedGate(fmt.Sprint("SALE-", 2*gateRequests-1))
 	same(t, "requests", len(g.Requests()), gateRequests)
 }
 
@@ -362,7 +362,7 @@ func TestEnsure(t *testing.T) {
 	h.failing = "install 2"
 	h.offers = slices.DeleteFunc(h.offers, func(o model.Offer) bool { return o.ID == broken.ID }) // after the catalog has read it
 	failed(t, "while some installs fail", g.Ensure(t.Context()), errAway)
-	same(t, "installed gates", h.installed(), []string{"of an older epoch"})
+	same(t, "installed gates", h.installed(), []string{"old_epoch"})
 	same(t, "epoch of the gate that was older", h.states[older.ID].Epoch, 6)
 
 	h.failing, h.steps = "", nil
@@ -466,10 +466,7 @@ func openStores(t *testing.T, stores kit.Stores) realStores {
 	client := redis.NewClient(must(gate.Options(stores.Redis)))
 	t.Cleanup(func() { _ = client.Close() })
 	s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
-	s.gate = gate.New(client, "here", func(ctx context.Context, saleID string) (int, error) {
-		offer, _, err := s.catalog.Sale(ctx, saleID)
-		return offer.Parts, err
-	})
+	s.gate = gate.New(client, "here")
 	s.gates = NewGates(db, s.gate, s.catalog, discard)
 	return s
 }
@@ -524,7 +521,7 @@ func TestChangeThatNobodyToldTheGate(t *testing.T) {
 		tries := 0
 		s.ensureUntil("the gate refuses as paused", func() bool {
 			tries++
-			got, err := s.gate.Admit(s.Context(), o.ID, []model.Attempt{attempt(o, fmt.Sprint("u-", tries), 1)}, 0)
+			got, err := s.gate.Admit(s.Context(), o.GateRef(), []model.Attempt{attempt(o, fmt.Sprint("u-", tries), 1)}, 0)
 			return err == nil && got[0].Verdict == model.Paused
 		})
 	})
@@ -542,8 +539,8 @@ func TestRebuildInParts(t *testing.T) {
 			attempts[i] = attempt(o, fmt.Sprint("u-", i), 1+i%2)
 			pending += attempts[i].Quantity
 		}
-		must(s.gate.Admit(s.Context(), o.ID, attempts, 0))
-		entries, _, err := s.gate.Read(s.Context(), o.ID, buyers)
+		must(s.gate.Admit(s.Context(), o.GateRef(), attempts, 0))
+		entries, _, err := s.gate.Read(s.Context(), o.GateRef(), buyers)
 		if err != nil || len(entries) == 0 {
 			t.Fatal(entries, err)
 		}
@@ -552,7 +549,7 @@ func TestRebuildInParts(t *testing.T) {
 		for _, e := range settled {
 			pending -= e.Quantity
 		}
-		look := func() model.GateState { return must(s.gate.Peek(s.Context(), o.ID))[0] }
+		look := func() model.GateState { return must(s.gate.Peek(s.Context(), o.GateRef()))[0] }
 		before := look()
 		s.gates.ReplaceGate(o.ID, before.Epoch, "a test")
 		s.ensureUntil("the gate is replaced", func() bool { return look().Open && look().Epoch > before.Epoch })
@@ -560,11 +557,11 @@ func TestRebuildInParts(t *testing.T) {
 		got, want := []int64{after.Left, after.Inflight, after.Stream}, []int64{100 - 45, int64(pending), int64(buyers - len(settled))}
 		same(t, "units left, units in flight, entries", got, want)
 		for _, a := range attempts {
-			same(t, a.UserID+": units", must(s.gate.Units(s.Context(), o.ID, []string{a.UserID})), []int{a.Quantity})
-			if request, known, err := s.gate.Knows(s.Context(), a.ID); !known || err != nil || request.Quantity != a.Quantity {
+			same(t, a.UserID+": units", must(s.gate.Units(s.Context(), o.GateRef(), []string{a.UserID})), []int{a.Quantity})
+			if request, known, err := s.gate.Knows(s.Context(), o.GateRef(), a.UserID, a.ID); !known || err != nil || request.Quantity != a.Quantity {
 				t.Errorf("%s: the gate knows %+v, %t, %v", a.UserID, request, known, err)
 			}
-			again := must(s.gate.Admit(s.Context(), o.ID, []model.Attempt{a}, 0))
+			again := must(s.gate.Admit(s.Context(), o.GateRef(), []model.Attempt{a}, 0))
 			same(t, a.UserID+": again", again, []model.Outcome{{Verdict: model.Accepted, Repeated: true}})
 		}
 	})

@@ -24,8 +24,8 @@ const (
 	BadPassword   Reason = "bad_password"    // not Min to Max bytes of UTF-8
 )
 
-// outside returns an Invalid if n is below low or above high, else nil.
-func outside(field string, n, low, high int64) *Invalid {
+// Outside returns an Invalid if n is below low or above high, else nil.
+func Outside(field string, n, low, high int64) *Invalid {
 	if low <= n && n <= high {
 		return nil
 	}

@@ -33,7 +33,7 @@ type LiveStore interface {
 
 // LiveGate reads gates.
 type LiveGate interface {
-	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 }
 
 // Live reads the figures of the sales that operators follow.
@@ -114,14 +114,13 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 // look reads the figures of one period. The books are not among them, because they may take longer than a period.
 func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigures {
 	before, found := l.offer(ctx, saleID)
-	gates, err := within(ctx, func(ctx context.Context) ([]model.GateState, error) { return l.gate.Peek(ctx, saleID) })
-	f.Database, f.Reachable = found, err == nil
 	if found {
 		f.Offer = before
 	} else if known, ok := l.catalog.InMemory(saleID); ok {
 		f.Offer = known
 	}
-	f.Now = l.catalog.Now()
+	gates, err := within(ctx, func(ctx context.Context) ([]model.GateState, error) { return l.gate.Peek(ctx, f.Offer.GateRef()) })
+	f.Database, f.Reachable, f.Now = found, err == nil, l.catalog.Now()
 	if f.Reachable {
 		f.Gate = gates[0]
 	}

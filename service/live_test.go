@@ -42,11 +42,11 @@ func (c *counter) Offer(ctx context.Context, id string) (model.Offer, bool, erro
 	return c.fakeStores.Offer(ctx, id)
 }
 
-func (c *counter) Peek(ctx context.Context, ids ...string) ([]model.GateState, error) {
+func (c *counter) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	if err := c.look(ctx, "gate"); err != nil {
 		return nil, err
 	}
-	return c.fakeStores.Peek(ctx, ids...)
+	return c.fakeStores.Peek(ctx, gates...)
 }
 
 func (c *counter) Books(ctx context.Context, id string) (model.Books, bool, error) {

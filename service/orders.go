@@ -28,7 +28,7 @@ type GateTeller interface {
 
 // Knower looks an order's id up at the gate.
 type Knower interface {
-	Knows(ctx context.Context, orderID string) (request model.Request, known bool, err error)
+	Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (request model.Request, known bool, err error)
 }
 
 // Orders shows, cancels and refunds orders after the purchase.
@@ -55,16 +55,16 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 	if ok {
 		return order, model.Accepted, nil
 	}
-	request, known, err := o.Gate.Knows(ctx, id)
+	offer, ok, err := o.Catalog.Sale(ctx, model.SaleOf(id))
+	if err != nil || !ok {
+		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+	}
+	request, known, err := o.Gate.Knows(ctx, offer.GateRef(), userID, id)
 	if err != nil {
 		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
 	if !known {
 		return o.lost(ctx, userID, id)
-	}
-	offer, _, err := o.Catalog.Sale(ctx, model.SaleOf(id))
-	if err != nil {
-		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
 	return model.Order{
 		ID: id, SaleID: offer.ID, UserID: userID, Status: model.OrderQueued, Quantity: request.Quantity,

@@ -62,7 +62,7 @@ func (d *desk) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (m
 
 func (d *desk) Changed(_ context.Context, saleID string) { d.changed = append(d.changed, saleID) }
 
-func (d *desk) Knows(_ context.Context, id string) (model.Request, bool, error) {
+func (d *desk) Knows(_ context.Context, _ model.GateRef, _, id string) (model.Request, bool, error) {
 	r, ok := d.known[id]
 	return r, ok, d.errGate
 }

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
 // maxWait bounds how long a buyer may ask to wait for the settled order (`Prefer: wait=N`).
 const maxWait = 10 * time.Second
+
+// purchaseLimit bounds a purchase. It equals maxWait, and is well within the server's write timeout.
+const purchaseLimit = maxWait
 
 // lastLook bounds the look-up after that wait, so that a database that does not answer prolongs the wait only a
 // little.
@@ -26,12 +30,6 @@ type OrderStore interface {
 	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 }
 
-// Meter records how long the stages of a purchase take and how purchases end.
-type Meter interface {
-	Stage(name string, d time.Duration)
-	Verdict(v model.Verdict)
-}
-
 // Purchases takes purchase requests from the handlers to their outcomes.
 type Purchases struct {
 	Catalog  *Catalog
@@ -39,9 +37,8 @@ type Purchases struct {
 	Strategy Strategy
 	Orders   OrderStore
 	Waiters  *Waiters
-	Queued   func(saleID string) // wakes the settler after an attempt on the sale was admitted
-	Meter    Meter
-	Now      func() time.Time
+	Queued   func(gate model.GateRef) // wakes the settler after the gate has admitted an attempt
+	Observe  observe.All
 	Closing  <-chan struct{} // closed when the server stops, so that no request waits any longer
 	// AckQueued: answer as soon as the attempt is admitted. Otherwise wait for its order, AckWait at most.
 	AckQueued bool
@@ -65,10 +62,10 @@ type Preference struct {
 	Wait  time.Duration
 }
 
-// FromMemory decides a request from this instance's memory; ok is false if the stores have to decide it. While the
+// fromMemory decides a request from this instance's memory; ok is false if the stores have to decide it. While the
 // database answers, the memory is at most one refresh period of the catalog old. A request with a key is left to the
 // stores, because it may repeat a request that succeeded.
-func (p *Purchases) FromMemory(r Request) (outcome model.Outcome, ok bool) {
+func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 	offer, live := p.Catalog.InMemory(r.SaleID)
 	if !live || r.Key != "" {
 		return outcome, false
@@ -82,27 +79,29 @@ func (p *Purchases) FromMemory(r Request) (outcome model.Outcome, ok bool) {
 			verdict = model.SoldOut
 		}
 	}
-	p.Meter.Verdict(verdict)
 	return model.Outcome{Verdict: verdict}, true
 }
 
 // Purchase decides a request. The outcome is a durable order, a queued order, or a refusal. A repeated key gets the
 // outcome of its first request. Purchase returns model.ErrUnavailable if neither store could take the attempt, or if
-// Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised.
+// Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised. A purchase takes at
+// most purchaseLimit; requests that memory refuses need no timer.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
-	if outcome, ok := p.FromMemory(r); ok {
-		return outcome, nil
-	}
 	defer func() {
+		verdict := outcome.Verdict
 		switch {
 		case err != nil:
-			p.Meter.Verdict(model.Unavailable)
+			verdict = model.Unavailable
 		case outcome.Order != nil && outcome.Order.Status == model.OrderQueued:
-			p.Meter.Verdict("queued")
-		default:
-			p.Meter.Verdict(outcome.Verdict)
+			verdict = "queued"
 		}
+		p.Observe.Note(observe.Event{Name: observe.Purchase, Label: string(verdict)})
 	}()
+	if outcome, ok := p.fromMemory(r); ok {
+		return outcome, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, purchaseLimit)
+	defer cancel()
 	offer, ok, err := p.Catalog.Sale(ctx, r.SaleID)
 	switch {
 	case err != nil:
@@ -118,7 +117,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	}
 	a := model.Attempt{
 		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, RequestKey: r.Key,
-		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency, Keyless: r.Key == "",
+		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency, Keyless: r.Key == "", Parts: offer.Parts,
 	}
 	if a.Keyless {
 		a.RequestKey = rand.Text()
@@ -127,14 +126,14 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 
 	settled, done := p.Waiters.Wait(a.ID)
 	defer done()
-	start := p.Now()
-	outcome, err = p.Strategy.Deduct(ctx, a)
-	p.Meter.Stage("deduct", p.Now().Sub(start))
+	deducting, deducted := p.Observe.Begin(ctx, observe.Step{Name: observe.Deduct, Items: 1, OrderID: func(int) string { return a.ID }})
+	outcome, err = p.Strategy.Deduct(deducting, a)
+	deducted(err)
 	switch {
 	case err != nil:
 		return model.Outcome{}, err
 	case outcome.Queued():
-		p.Queued(a.SaleID)
+		p.Queued(offer.GateRef())
 		return p.follow(ctx, a, offer, outcome.Repeated, settled, r.Prefer)
 	case outcome.Verdict == model.SoldOut && a.Quantity == 1:
 		p.Catalog.Latch(a.SaleID)
@@ -168,8 +167,8 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 	case wish.Async || p.AckQueued:
 		return queued, nil
 	}
-	start := p.Now()
-	defer func() { p.Meter.Stage("settle_wait", p.Now().Sub(start)) }()
+	_, waited := p.Observe.Begin(ctx, observe.Step{Name: observe.SettleWait})
+	defer waited(nil)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

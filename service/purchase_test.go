@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -33,12 +34,12 @@ func newTill(t *testing.T, deduct func(a model.Attempt) (model.Outcome, error)) 
 	x := &till{offer: openOffer(), stages: map[string]int{}, orders: map[string]model.Order{}}
 	x.store = newFakeStores(x.offer)
 	x.Purchases = &Purchases{
-		Catalog: refreshed(t, x.store), IDs: purchaseIDs, Orders: x, Waiters: NewWaiters(), Meter: x, Now: time.Now,
+		Catalog: refreshed(t, x.store), IDs: purchaseIDs, Orders: x, Waiters: NewWaiters(), Observe: observe.All{x},
 		Strategy: strategyFunc(func(a model.Attempt) (model.Outcome, error) {
 			x.note(func() { x.attempts = append(x.attempts, a) })
 			return deduct(a)
 		}),
-		Queued:  func(id string) { x.note(func() { x.notified = append(x.notified, id) }) },
+		Queued:  func(gate model.GateRef) { x.note(func() { x.notified = append(x.notified, gate.SaleID) }) },
 		AckWait: 800 * time.Millisecond,
 	}
 	return x
@@ -54,8 +55,13 @@ func (x *till) note(fn func()) {
 	fn()
 }
 
-func (x *till) Stage(name string, _ time.Duration) { x.note(func() { x.stages[name]++ }) }
-func (x *till) Verdict(v model.Verdict)            { x.note(func() { x.verdicts = append(x.verdicts, v) }) }
+func (x *till) Begin(ctx context.Context, s observe.Step) (context.Context, func(error)) {
+	return ctx, func(error) { x.note(func() { x.stages[s.Name]++ }) }
+}
+
+func (x *till) Note(e observe.Event) {
+	x.note(func() { x.verdicts = append(x.verdicts, model.Verdict(e.Label)) })
+}
 
 func (x *till) Order(_ context.Context, id string) (model.Order, bool, error) {
 	x.mu.Lock()
@@ -191,12 +197,13 @@ func TestLatchKeepsTheOrderOfRefusals(t *testing.T) {
 		r := x.request("")
 		for name, memory := range map[string]func() model.Outcome{
 			"purchase":    func() model.Outcome { return must(x.Purchase(t.Context(), r)) },
-			"from memory": func() model.Outcome { outcome, _ := x.FromMemory(r); return outcome },
+			"from memory": func() model.Outcome { outcome, _ := x.fromMemory(r); return outcome },
 		} {
 			same(t, name, memory(), model.Outcome{Verdict: tc.want})
 		}
+		x.metered(t, tc.want)
 		r.Key = "key"
-		if outcome, ok := x.FromMemory(r); ok {
+		if outcome, ok := x.fromMemory(r); ok {
 			t.Errorf("under a key, memory decides %+v", outcome)
 		}
 	})
@@ -213,7 +220,7 @@ func TestAttemptsAreDerived(t *testing.T) {
 		must(x.Purchase(t.Context(), r))
 	}
 	want := x.keyed(2)
-	want.Frequency = r.Frequency
+	want.Frequency, want.Parts = r.Frequency, x.offer.Parts
 	same(t, "attempts under the same key", x.attempts[:2], []model.Attempt{want, want})
 	ids := map[string]bool{}
 	for _, a := range x.attempts {
@@ -449,7 +456,7 @@ func TestOneBuyerTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// FromMemory refuses at no cost. It leaves to the stores what may be sold, or what may repeat an earlier request.
+// Memory refuses at no cost. It leaves to the stores what may be sold, or what may repeat an earlier request.
 // TestLatchKeepsTheOrderOfRefusals has the states of a sale.
 func TestFromMemory(t *testing.T) {
 	type test struct {
@@ -473,14 +480,9 @@ func TestFromMemory(t *testing.T) {
 		x := newTill(t, queue)
 		r := x.request("")
 		tc.change(x, &r)
-		got, ok := x.FromMemory(r)
+		got, ok := x.fromMemory(r)
 		same(t, "decided", ok, tc.want != "")
 		same(t, "outcome", got, model.Outcome{Verdict: tc.want})
 		same(t, "attempts, look-ups", []int{len(x.attempts), x.looked}, []int{0, 0})
-		if ok {
-			x.metered(t, tc.want)
-		} else {
-			x.metered(t)
-		}
 	})
 }

@@ -92,7 +92,7 @@ func wish(sale model.Sale) model.Sale {
 // Create creates a sale under its id, or under a new id if it has none, preheats its gate and informs every instance.
 // invalid is the first invalid field, or nil.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
-	if invalid := cmp.Or(outside("quota", quota, 1, maxQuota), outside("parts", int64(sale.Parts), 1, model.MaxParts), validate(sale)); invalid != nil {
+	if invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Parts), 1, model.MaxParts), validate(sale)); invalid != nil {
 		return offer, invalid, nil
 	}
 	if !sale.EndsAt.After(s.Catalog.Now()) {
@@ -126,7 +126,7 @@ type SalePatch struct {
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; or BadRequest
 // with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
-	if invalid := outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
+	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
 	}
 	edit := func(sale *model.Sale) model.Verdict {
@@ -230,10 +230,10 @@ func validate(sale model.Sale) *Invalid {
 		return &Invalid{Field: "ends_at", Reason: NotAfterStart}
 	}
 	return cmp.Or(
-		outside("price_cents", sale.PriceCents, 0, maxPriceCents),
-		outside("original_price_cents", sale.OriginalPriceCents, 0, maxPriceCents),
-		outside("limit_per_user", int64(sale.LimitPerUser), 1, maxLimit),
-		outside("pay_timeout_seconds", int64(sale.PayTimeoutSeconds), 1, maxPaySeconds),
+		Outside("price_cents", sale.PriceCents, 0, maxPriceCents),
+		Outside("original_price_cents", sale.OriginalPriceCents, 0, maxPriceCents),
+		Outside("limit_per_user", int64(sale.LimitPerUser), 1, maxLimit),
+		Outside("pay_timeout_seconds", int64(sale.PayTimeoutSeconds), 1, maxPaySeconds),
 	)
 }
 

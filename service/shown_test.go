@@ -115,7 +115,7 @@ func TestShownStockRefusesNobody(t *testing.T) {
 	done(c.Refresh(t.Context()))
 	same(t, "latched although the database has units", c.Latched(o.ID), false)
 	p := &Purchases{Catalog: c}
-	if outcome, decided := p.FromMemory(Request{SaleID: o.ID, UserID: "u-1", Quantity: 1}); decided {
+	if outcome, decided := p.fromMemory(Request{SaleID: o.ID, UserID: "u-1", Quantity: 1}); decided {
 		t.Errorf("refused from memory: %+v", outcome)
 	}
 }

@@ -57,10 +57,9 @@ func (d *fakeDatabase) of(saleID string) [][]string {
 // fakeGate answers as the test says.
 type fakeGate struct {
 	admit func() (model.Outcome, error)
-	line  error // of Line
 }
 
-func (g fakeGate) Admit(_ context.Context, _ string, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
+func (g fakeGate) Admit(_ context.Context, _ model.GateRef, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
 	outcomes := make([]model.Outcome, len(attempts))
 	for i := range attempts {
 		var err error
@@ -71,11 +70,11 @@ func (g fakeGate) Admit(_ context.Context, _ string, attempts []model.Attempt, _
 	return outcomes, nil
 }
 
-func (fakeGate) Peek(_ context.Context, saleIDs ...string) ([]model.GateState, error) {
-	return slices.Repeat([]model.GateState{{Exists: true, Open: true, Left: 100}}, len(saleIDs)), nil
+func (fakeGate) Peek(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	return slices.Repeat([]model.GateState{{Exists: true, Open: true, Left: 100}}, len(gates)), nil
 }
 
-func (g fakeGate) Line(_ context.Context, saleID, _ string) (string, error) { return saleID, g.line }
+func (fakeGate) Line(gate model.GateRef, _ string) string { return gate.SaleID }
 
 func (fakeGate) Node(context.Context, string) string { return "" }
 
@@ -89,11 +88,10 @@ var noGate = gateThat(model.NoGate, nil)
 // fakeEpoch is the newest epoch of every sale.
 const fakeEpoch = 7
 
-// fakeControl records for which sales a gate was demanded, and how many races were lost.
+// fakeControl records for which sales a gate was demanded.
 type fakeControl struct {
 	mu      sync.Mutex
 	need    []string
-	races   int
 	verdict model.Verdict
 }
 
@@ -101,7 +99,7 @@ func (*fakeControl) Epoch(string) int64 { return fakeEpoch }
 
 func (c *fakeControl) Judge(string) model.Verdict { return c.verdict }
 
-func (c *fakeControl) NeedGate(saleID, _ string) {
+func (c *fakeControl) NeedGate(saleID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.need = append(c.need, saleID)
@@ -110,7 +108,7 @@ func (c *fakeControl) NeedGate(saleID, _ string) {
 func fakeNeeds(gate Gate, db Database) (Needs, *fakeControl) {
 	control := &fakeControl{verdict: model.Accepted}
 	return Needs{
-		Gate: gate, Database: db, Control: control, Log: discard, Retried: func() { control.races++ }, Now: time.Now,
+		Gate: gate, Database: db, Control: control, Log: discard, Now: time.Now,
 		Lock: make(chan struct{}, 1),
 	}, control
 }
@@ -259,16 +257,12 @@ func TestTries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tries, races, db := 0, 0, &fakeDatabase{}
+				tries, db := 0, &fakeDatabase{}
 				db.before = func(ctx context.Context) error {
 					tries++
-					err := tc.fail(ctx, tries)
-					if errors.Is(err, model.ErrLostRace) {
-						races++
-					}
-					return err
+					return tc.fail(ctx, tries)
 				}
-				n, control := fakeNeeds(noGate, db)
+				n, _ := fakeNeeds(noGate, db)
 				s := tc.strategy(n)
 				start := time.Now()
 				r := <-call(t.Context(), s, fakeAttempt("sale", "u", "1"))
@@ -277,8 +271,8 @@ func TestTries(t *testing.T) {
 				} else {
 					wantUnavailable(t, r)
 				}
-				if tries != tc.tries || control.races != races {
-					t.Errorf("%d tries, %d lost races; want %d, %d", tries, control.races, tc.tries, races)
+				if tries != tc.tries {
+					t.Errorf("%d tries, want %d", tries, tc.tries)
 				}
 				most := max(tc.takes, time.Duration(tc.tries)*2*optimisticMaxPause)
 				if took := time.Since(start); took < tc.takes || took > most {

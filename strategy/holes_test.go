@@ -143,8 +143,8 @@ type movingGate struct {
 	afterMeasured, beforeInstall, whileStaging func()
 }
 
-func (g *movingGate) StreamLengths(ctx context.Context, saleID string) ([]int64, error) {
-	lengths, err := g.Gate.StreamLengths(ctx, saleID)
+func (g *movingGate) StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error) {
+	lengths, err := g.Gate.StreamLengths(ctx, gate)
 	g.afterMeasured()
 	return lengths, err
 }
@@ -187,7 +187,7 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 			gates := service.NewGates(e.db, moving, e.catalog, discard)
 			at(4)()
 			e.allowRebuild(o)
-			e.check(gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: moment, Epoch: e.peek(o).Epoch}))
+			e.check(gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: model.RebuildReason(moment), Epoch: e.peek(o).Epoch}))
 			if state := e.peek(o); !state.Open || state.Left != 3 || state.Epoch < 2 {
 				e.Errorf("settled %s: the new gate is %+v", moment, state)
 			}

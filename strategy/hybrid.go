@@ -4,72 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/maypok86/otter/v2"
-	"github.com/sony/gobreaker/v2"
 
 	"flashsale/model"
 )
 
-const (
-	// breakerTrips is how many calls in a row must fail before the breaker opens. A call carries all attempts that
-	// gathered, and two calls of a line are under way at once, so a Redis that hangs delays buyers by two timeouts.
-	breakerTrips = 3
-	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
-	breakerRest = time.Second
-	// breakerNodes bounds the breakers, one for each node. Redis recommends at most 1000 nodes for a Cluster.
-	breakerNodes = 1000
-)
+var hybridLesson = model.Lesson{
+	How: "Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.",
+	Right: "on both ways the units finally come from the same stock row, and an attempt has the same order id. If " +
+		"Redis admitted an attempt but its reply was lost, and the fallback then made the order, the settler " +
+		"finds that order under the id of the stream entry and makes no second one.",
+	Breaks: "when neither store can take the attempt, or when the database refuses an attempt that Redis may have " +
+		"admitted (503).",
+	Costs: "with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in " +
+		"batches, with one writer per sale on each instance.",
+}
 
-// Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.
-//
-// Right: on both ways the units finally come from the same stock row, and an attempt has the same order id. If
-// Redis admitted an attempt but its reply was lost, and the fallback then made the order, the settler finds that
-// order under the id of the stream entry and makes no second one.
-// Breaks: when neither store can take the attempt, or when the database refuses an attempt that Redis may have
-// admitted (503).
-// Costs: with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in
-// batches, with one writer per sale on each instance.
+// Hybrid is the strategy that hybridLesson describes.
 type Hybrid struct {
-	needs     Needs
-	breakers  *otter.Cache[string, *breaker] // by node: if one node of a Cluster fails, the others stay in use
+	breakers  *breakers
 	admission *admission
 	fallback  *fallback
 	requests  *localCounter
 }
 
-type breaker = gobreaker.CircuitBreaker[[]model.Outcome]
-
 // NewHybrid makes the strategy.
 func NewHybrid(n Needs) *Hybrid {
-	h := &Hybrid{
-		needs: n, fallback: newFallback(n), requests: newLocalCounter(),
-		breakers: otter.Must(&otter.Options[string, *breaker]{MaximumSize: breakerNodes}),
-	}
-	h.admission = newAdmission(n, func(node string, call func() ([]model.Outcome, error)) ([]model.Outcome, error) {
-		return h.breaker(node).Execute(call)
-	})
-	return h
-}
-
-// breaker returns the circuit breaker of a node of Redis.
-func (h *Hybrid) breaker(node string) *breaker {
-	if b, found := h.breakers.GetIfPresent(node); found {
-		return b
-	}
-	b, _ := h.breakers.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Outcome](gobreaker.Settings{
-		Name:        node,
-		MaxRequests: 1,
-		Timeout:     breakerRest,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
-		// A call that Close has cancelled does not count as a failure of Redis.
-		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
-		OnStateChange: func(node string, from, to gobreaker.State) {
-			h.needs.Log.Warn("circuit breaker before Redis", "node", node, "from", from.String(), "to", to.String())
-		},
-	}))
-	return b
+	b := newBreakers(n.Log)
+	return &Hybrid{breakers: b, admission: newAdmission(n, b), fallback: newFallback(n), requests: newLocalCounter()}
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns model.ErrUnavailable if too
@@ -78,21 +39,21 @@ func (h *Hybrid) breaker(node string) *breaker {
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
+	case err == nil && outcome.Verdict == model.Unsure: // the gate has not admitted the attempt
+		return h.fallback.deduct(ctx, a)
+	case err == nil && outcome.Verdict == model.NoGate:
+		outcome, err = h.fallback.deduct(ctx, a)
+		// Other refusals are returned in any case: a sale that has ended, for example, may never have a gate again.
+		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
+		return unlessAdmitted(outcome, err, a.Keyless || over)
 	case err == nil:
 		return outcome, nil
 	case ctx.Err() != nil:
 		return model.Outcome{}, ctx.Err()
 	case errors.Is(err, model.ErrUnavailable): // too many attempts wait for Redis; the database would not be faster
 		return model.Outcome{}, err
-	case errors.Is(err, errUnsure): // the gate has not admitted the attempt
-		return h.fallback.deduct(ctx, a)
-	case errors.Is(err, model.ErrNoGate):
-		outcome, err = h.fallback.deduct(ctx, a)
-		// Other refusals are returned in any case: a sale that has ended, for example, may never have a gate again.
-		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
-		return unlessAdmitted(outcome, err, a.Keyless || over)
 	}
-	asked := !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests)
+	asked := !kept(err)
 	if retryAfter, ok := h.requests.count(a); !ok {
 		return unlessAdmitted(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil, !asked)
 	}
@@ -119,10 +80,8 @@ func (*Hybrid) UsesGate() bool { return true }
 // Healthy returns an error if a circuit breaker is not closed. Selling goes on: the database alone sells the sales of
 // that node.
 func (h *Hybrid) Healthy() error {
-	for _, b := range h.breakers.All() {
-		if b.State() != gobreaker.StateClosed {
-			return errors.New("the circuit to Redis is not closed; the database sells alone")
-		}
+	if !h.breakers.closed() {
+		return errors.New("the circuit to Redis is not closed; the database sells alone")
 	}
 	return nil
 }

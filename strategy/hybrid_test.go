@@ -22,13 +22,12 @@ func TestWaysOfAnAttempt(t *testing.T) {
 		fallback bool
 		needs    bool // a gate is demanded
 	}{
-		"queued":       {gate: gateThat(model.Accepted, nil)},
-		"sold out":     {gate: gateThat(model.SoldOut, nil)},
-		"paused":       {gate: gateThat(model.Paused, nil)},
-		"no gate":      {gate: noGate, fallback: true, needs: true},
-		"unsure":       {gate: gateThat(model.Unsure, nil), fallback: true},
-		"no reply":     {gate: gateThat("", errNoReply), fallback: true},
-		"unknown line": {gate: fakeGate{line: errNoReply}, fallback: true},
+		"queued":   {gate: gateThat(model.Accepted, nil)},
+		"sold out": {gate: gateThat(model.SoldOut, nil)},
+		"paused":   {gate: gateThat(model.Paused, nil)},
+		"no gate":  {gate: noGate, fallback: true, needs: true},
+		"unsure":   {gate: gateThat(model.Unsure, nil), fallback: true},
+		"no reply": {gate: gateThat("", errNoReply), fallback: true},
 		"repeated": {gate: fakeGate{admit: func() (model.Outcome, error) {
 			return model.Outcome{Verdict: model.Accepted, Repeated: true}, nil
 		}}},
@@ -170,14 +169,12 @@ type nodeGate struct {
 	calls map[string]int // by line
 }
 
-func (nodeGate) Line(_ context.Context, saleID, userID string) (string, error) {
-	return saleID + "." + userID[:1], nil
-}
+func (nodeGate) Line(gate model.GateRef, userID string) string { return gate.SaleID + "." + userID[:1] }
 
 func (nodeGate) Node(_ context.Context, line string) string { return "node of " + line }
 
-func (g nodeGate) Admit(_ context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	line := saleID + "." + attempts[0].UserID[:1]
+func (g nodeGate) Admit(_ context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	line := g.Line(gate, attempts[0].UserID)
 	g.calls[line]++
 	if line == g.down || epoch != fakeEpoch {
 		return nil, errNoReply

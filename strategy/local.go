@@ -24,15 +24,18 @@ const (
 	shareSales = 10_000
 )
 
-// Local takes the units from this instance's own share in memory first, then at the gate. Memory can only refuse
-// an attempt; only the gate admits one.
-//
-// Right: the gate and the database decide as they do for the strategy redis. Memory refuses an attempt only if at
-// most a quarter of a second ago the gate had too few units for it.
-// Breaks: without Redis it sells nothing (503), as the strategy redis. An instance that dies loses no units, since
-// a share is only permission to ask the gate, not stock.
-// Costs: a refusal from memory costs no call to Redis. Released units are offered up to a quarter of a second late,
-// and each instance looks at the gate when its share is used up.
+var localLesson = model.Lesson{
+	How: "Local takes the units from this instance's own share in memory first, then at the gate. Memory can only " +
+		"refuse an attempt; only the gate admits one.",
+	Right: "the gate and the database decide as they do for the strategy redis. Memory refuses an attempt only if at " +
+		"most a quarter of a second ago the gate had too few units for it.",
+	Breaks: "without Redis it sells nothing (503), as the strategy redis. An instance that dies loses no units, since " +
+		"a share is only permission to ask the gate, not stock.",
+	Costs: "a refusal from memory costs no call to Redis. Released units are offered up to a quarter of a second " +
+		"late, and each instance looks at the gate when its share is used up.",
+}
+
+// Local is the strategy that localLesson describes.
 type Local struct {
 	redis  *Redis
 	needs  Needs
@@ -100,7 +103,7 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 			return true, false
 		case s.left < n && l.needs.Now().Sub(s.lookAt) < shareAge:
 			return false, true
-		case looks == maxLooks || !l.look(ctx, s, a.SaleID):
+		case looks == maxLooks || !l.look(ctx, s, a.GateRef()):
 			return false, false
 		}
 	}
@@ -109,7 +112,7 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 // look reads the number of units left at the gate and takes a new share. Of several callers at the same time, one
 // asks the gate and the others wait for its result. The caller holds s.mu, which look releases while the gate is
 // asked.
-func (l *Local) look(ctx context.Context, s *share, saleID string) (ok bool) {
+func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool) {
 	if other := s.looking; other != nil {
 		s.mu.Unlock()
 		defer s.mu.Lock()
@@ -124,7 +127,7 @@ func (l *Local) look(ctx context.Context, s *share, saleID string) (ok bool) {
 	s.looking = mine
 	s.mu.Unlock()
 	asked := l.needs.Now()
-	states, err := l.needs.Gate.Peek(ctx, saleID)
+	states, err := l.needs.Gate.Peek(ctx, gate)
 	s.mu.Lock()
 	defer close(mine.over)
 	s.looking = nil

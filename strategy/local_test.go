@@ -23,7 +23,7 @@ type countedGate struct {
 	admits, peeks int
 }
 
-func (g *countedGate) Admit(ctx context.Context, _ string, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
+func (g *countedGate) Admit(ctx context.Context, _ model.GateRef, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	outcomes := make([]model.Outcome, len(attempts))
@@ -51,7 +51,7 @@ func (g *countedGate) Admit(ctx context.Context, _ string, attempts []model.Atte
 	return outcomes, nil
 }
 
-func (g *countedGate) Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error) {
+func (g *countedGate) Peek(ctx context.Context, saleIDs ...model.GateRef) ([]model.GateState, error) {
 	g.mu.Lock()
 	g.peeks++
 	g.mu.Unlock()
@@ -184,12 +184,12 @@ func TestHole04_BothMustSayYes(t *testing.T) {
 		"known":         {got: model.Outcome{Verdict: model.Accepted, Repeated: true}},
 		"mismatch":      {got: model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}},
 		"no reply":      {err: errNoReply},
-		"no gate":       {err: model.ErrNoGate},
+		"no gate":       {err: model.ErrUnavailable},
 		"cancelled":     {err: context.Canceled},
 	}, func(t *testing.T, want result) {
 		b := newLocalBench(t, 2)
 		b.gate.admit = func() (model.Outcome, error) {
-			if errors.Is(want.err, model.ErrNoGate) {
+			if errors.Is(want.err, model.ErrUnavailable) {
 				return model.Outcome{Verdict: model.NoGate}, nil
 			}
 			return want.got, want.err

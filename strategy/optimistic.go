@@ -21,14 +21,17 @@ const (
 	optimisticMaxPause = 50 * time.Millisecond
 )
 
-// Optimistic reads the stock row with its version and takes the units only if the version is still the same, in
-// one transaction per attempt.
-//
-// Right: the UPDATE requires the version that was read, so of the transactions that read the same version only one
-// succeeds.
-// Breaks: it never oversells. Without retries it would undersell, since an attempt that lost its race would be
-// given up while units remain.
-// Costs: every lost race is wasted work: the more attempts come at once, the fewer of them succeed.
+var optimisticLesson = model.Lesson{
+	How: "Optimistic reads the stock row with its version and takes the units only if the version is still the " +
+		"same, in one transaction per attempt.",
+	Right: "the UPDATE requires the version that was read, so of the transactions that read the same version only " +
+		"one succeeds.",
+	Breaks: "it never oversells. Without retries it would undersell, since an attempt that lost its race would be " +
+		"given up while units remain.",
+	Costs: "every lost race is wasted work: the more attempts come at once, the fewer of them succeed.",
+}
+
+// Optimistic is the strategy that optimisticLesson describes.
 type Optimistic struct{ needs Needs }
 
 // NewOptimistic makes the strategy.
@@ -59,7 +62,6 @@ func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []mo
 	outcomes, err := backoff.Retry(ctx, func() ([]model.Outcome, error) {
 		outcomes, err := n.Database.Deduct(ctx, saleID, attempts)
 		if errors.Is(err, model.ErrLostRace) {
-			n.Retried()
 			return nil, err
 		}
 		if err != nil {

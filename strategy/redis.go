@@ -7,24 +7,30 @@ import (
 	"flashsale/model"
 )
 
-// Redis takes the units at the gate by one Lua script and leaves the order to the settler.
-//
-// Right: the script checks, deducts and appends to the stream in one atomic step, so that no deduction is without
-// its stream entry. The database makes the final decision when the entry is settled.
-// Breaks: without Redis it sells nothing (503), but never oversells.
-// Costs: one round trip for all attempts that gathered while the calls before were under way. The order is durable
-// only when it is settled, some milliseconds later.
+var redisLesson = model.Lesson{
+	How: "Redis takes the units at the gate by one Lua script and leaves the order to the settler.",
+	Right: "the script checks, deducts and appends to the stream in one atomic step, so that no deduction is without " +
+		"its stream entry. The database makes the final decision when the entry is settled.",
+	Breaks: "without Redis it sells nothing (503), but never oversells.",
+	Costs: "one round trip for all attempts that gathered while the calls before were under way. The order is " +
+		"durable only when it is settled, some milliseconds later.",
+}
+
+// Redis is the strategy that redisLesson describes.
 type Redis struct{ admission *admission }
 
 // NewRedis makes the strategy.
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
-// Deduct admits the attempt. The outcome is queued or a refusal. It returns model.ErrUnavailable for every error of
-// the gate, or if too many attempts wait.
+// Deduct admits the attempt. The outcome is queued or a refusal. It returns model.ErrUnavailable if the gate can't
+// judge, or if too many attempts wait.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := r.admission.deduct(ctx, a)
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+	switch {
+	case err == nil && (outcome.Verdict == model.NoGate || outcome.Verdict == model.Unsure):
+		return model.Outcome{}, fmt.Errorf("%w: the gate can't judge: %s", model.ErrUnavailable, outcome.Verdict)
+	case err != nil && ctx.Err() == nil:
+		return model.Outcome{}, fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 	}
 	return outcome, err
 }

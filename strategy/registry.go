@@ -10,7 +10,6 @@ package strategy
 
 import (
 	"context"
-	"embed"
 	"fmt"
 	"log/slog"
 	"time"
@@ -23,12 +22,12 @@ import (
 type Gate interface {
 	// Admit takes the units of attempts on one sale and queues the attempts, or refuses them. The verdict is
 	// model.NoGate if no gate of this epoch or a newer one is open, and model.Unsure if the database has to decide.
-	Admit(ctx context.Context, saleID string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error)
-	// Peek reads the present state of the gates of sales, in the order of the sales.
-	Peek(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
+	Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error)
+	// Peek reads the present state of gates, in the order of the arguments.
+	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	// Line returns the key under which a user's attempt is batched. The attempts of a line are judged by one script.
 	// A line is a sale, or the user's part of its gate if the gate has several parts.
-	Line(ctx context.Context, saleID, userID string) (string, error)
+	Line(gate model.GateRef, userID string) string
 	// Node returns the name of the Redis node that judges a line, or an empty string if there is one Redis only.
 	Node(ctx context.Context, line string) string
 }
@@ -54,7 +53,7 @@ type Control interface {
 	// Judge returns model.Accepted if the sale sells now according to the memory of this instance, or else a refusal.
 	Judge(saleID string) model.Verdict
 	// NeedGate asks for an open gate for a sale that has none, and does not wait for it.
-	NeedGate(saleID, reason string)
+	NeedGate(saleID string)
 }
 
 // Needs are the dependencies and settings of strategies.
@@ -63,7 +62,6 @@ type Needs struct {
 	Database Database
 	Control  Control
 	Log      *slog.Logger
-	Retried  func() // counts a transaction that lost its race
 	Now      func() time.Time
 	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
 	Lock     chan struct{} // of capacity 1; the lock of the strategy mutex
@@ -100,11 +98,6 @@ type Strategy interface {
 	// Close ends what the strategy started and waits for it.
 	Close()
 }
-
-// sources holds the files of the strategies. LessonOf reads their comments.
-//
-//go:embed naive.go mutex.go pessimistic.go optimistic.go redis.go local.go hybrid.go
-var sources embed.FS
 
 // Names lists the strategies that New makes.
 func Names() []string {

@@ -149,14 +149,11 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Cleanup(func() { _ = e.client.Close() })
 	instance := strings.ToLower(model.NewSaleID())
 	e.catalog = service.NewCatalog(s.db, time.Now)
-	e.gate = gate.New(e.client, instance, func(ctx context.Context, saleID string) (int, error) {
-		offer, _, err := e.catalog.Sale(ctx, saleID)
-		return offer.Parts, err
-	})
+	e.gate = gate.New(e.client, instance)
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, discard)
 	e.waiters = service.NewWaiters()
 	needs := Needs{
-		Gate: e.gate, Database: s.db, Control: e.gates, Log: discard, Retried: func() {}, Now: time.Now,
+		Gate: e.gate, Database: s.db, Control: e.gates, Log: discard, Now: time.Now,
 		Lock: make(chan struct{}, 1), LocalShare: 0.5, LocalBuffer: 4,
 	}
 	for _, f := range change {
@@ -173,12 +170,12 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 		e.gates.Retire()
 	}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: e.gate, Outbox: e.gate, Ledger: db, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance,
-		Wake: e.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: discard,
+		Stream: e.gate, Outbox: e.gate, Ledger: db, Peek: e.gate.Peek, Live: e.catalog.LiveGates, Instance: instance,
+		Wake: e.waiters.WakeAll, Now: time.Now, Log: discard,
 	})
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
-		Queued: e.settler.Notify, Meter: noMeter{}, Now: time.Now, AckWait: ackWait,
+		Queued: e.settler.Notify, AckWait: ackWait,
 	}
 	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: discard}
@@ -186,11 +183,6 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.check(e.gates.Ensure(s.Context()))
 	return e
 }
-
-type noMeter struct{}
-
-func (noMeter) Stage(string, time.Duration) {}
-func (noMeter) Verdict(model.Verdict)       {}
 
 // refresh reads the sales that other instances have made.
 func (e *engine) refresh() {
@@ -251,7 +243,7 @@ func attempt(o model.Offer, user string, n int) model.Attempt {
 func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: n,
-		RequestKey: key, RequestHash: model.HashRequest(n),
+		RequestKey: key, RequestHash: model.HashRequest(n), Parts: o.Parts,
 	}
 }
 
@@ -329,7 +321,7 @@ func (e *engine) drain() {
 
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
-	states, err := e.gate.Peek(e.Context(), o.ID)
+	states, err := e.gate.Peek(e.Context(), o.GateRef())
 	e.check(err)
 	return states[0]
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"flashsale/internal/observe"
+	"flashsale/model"
 	"flashsale/service"
 )
 
@@ -38,9 +40,8 @@ type Auditor struct {
 	Leases   Leases
 	Catalog  *service.Catalog
 	Instance string
-	Replace  func(saleID string, epoch int64, reason string) // requests a new gate in place of the one of this epoch
-	Found    func(saleID string, drift int64)
-	Violated func()
+	Replace  func(saleID string, epoch int64, reason model.RebuildReason) // requests a new gate in place of the one of this epoch
+	Observe  observe.All
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
@@ -73,6 +74,7 @@ func (a *Auditor) step(ctx context.Context) error {
 		clear(a.miscounts)
 		return err
 	}
+	a.Observe.Note(observe.Event{Name: observe.Audited})
 	for _, id := range a.Catalog.LiveIDs() {
 		if booksDue(id, a.round) {
 			err = errors.Join(err, a.checkBooks(ctx, id))
@@ -92,7 +94,7 @@ func booksDue(saleID string, round int) bool {
 
 // judge requests a new gate when the same drift has been seen driftsSeen times in a row.
 func (a *Auditor) judge(saleID string, drift service.Drift) {
-	a.Found(saleID, drift.Units)
+	a.Observe.Note(observe.Event{Name: observe.Drifted, Label: saleID, N: drift.Units})
 	if drift.Units == 0 {
 		delete(a.drifts, saleID)
 		return
@@ -104,7 +106,7 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 	seen.times++
 	a.Log.Warn("the gate drifts from the database", "sale", saleID, "units", drift.Units, "times", seen.times)
 	if seen.times == driftsSeen {
-		a.Replace(saleID, drift.Epoch, "it drifted")
+		a.Replace(saleID, drift.Epoch, model.RebuildDrift)
 	}
 	a.drifts[saleID] = seen
 }
@@ -122,7 +124,7 @@ func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 		return nil
 	}
 	if a.miscounts[id]++; a.miscounts[id] >= driftsSeen {
-		a.Replace(id, epoch, "it counts users' units wrong")
+		a.Replace(id, epoch, model.RebuildMiscounted)
 		delete(a.miscounts, id)
 	}
 	return nil
@@ -137,7 +139,7 @@ func (a *Auditor) checkBooks(ctx context.Context, saleID string) error {
 	if len(violations) == 0 {
 		return nil
 	}
-	a.Violated()
+	a.Observe.Note(observe.Event{Name: observe.Violated})
 	a.Log.Error("the books don't balance", "sale", saleID, "violations", violations)
 	for _, v := range violations {
 		err = errors.Join(err, a.Leases.Log(ctx, "auditor", "violation", saleID, v))

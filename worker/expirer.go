@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -44,8 +45,7 @@ type Expiry interface {
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release) error
-	Emptied  func() // called when no overdue order is left
-	Violated func() // called when wrong books of a sale keep its orders from expiring
+	Observe  observe.All
 	Grace    time.Duration
 	Wake     <-chan struct{} // orders may have become overdue; nil: no such signal
 	Now      func() time.Time
@@ -86,7 +86,7 @@ func (e *Expirer) step(ctx context.Context) error {
 		if due < expireBatch || ended == 0 { // a full batch, none of which expired here: other instances may hold them
 			if ended == due && len(except) == 0 {
 				e.noneFails()
-				e.Emptied()
+				e.Observe.Note(observe.Event{Name: observe.NothingOverdue})
 			}
 			return err
 		}
@@ -167,7 +167,7 @@ func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
 	if failures == 1 && ctx.Err() == nil {
 		e.Log.Error("the orders of a sale can't expire", "sale", saleID, "error", err)
 		if errors.Is(err, model.ErrBroken) {
-			e.Violated()
+			e.Observe.Note(observe.Event{Name: observe.Violated})
 			if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
 				e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
 			}

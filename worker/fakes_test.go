@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -21,6 +22,15 @@ const (
 	saleB = "SALEBBBBBBBBBBBB"
 	saleC = "SALECCCCCCCCCCCC"
 )
+
+// refs names the gates of sales, each in one part.
+func refs(sales ...string) []model.GateRef {
+	gates := make([]model.GateRef, len(sales))
+	for i, id := range sales {
+		gates[i] = model.GateRef{SaleID: id, Parts: 1}
+	}
+	return gates
+}
 
 var errAway = errors.New("the store is away")
 
@@ -35,6 +45,22 @@ func (lock) with(fn func()) {
 	mutex.Lock()
 	defer mutex.Unlock()
 	fn()
+}
+
+// noted is an Observer that calls a function for each event of a name.
+type noted struct {
+	name string
+	do   func(e observe.Event)
+}
+
+func (noted) Begin(ctx context.Context, _ observe.Step) (context.Context, func(error)) {
+	return ctx, nil
+}
+
+func (n noted) Note(e observe.Event) {
+	if e.Name == n.name {
+		n.do(e)
+	}
 }
 
 // same fails the test if two values differ.
@@ -109,9 +135,9 @@ func newSettling(queue Queue) *settling {
 	s.live = []string{saleA, saleB, saleC}
 	s.Settler = NewSettler(SettlerNeeds{
 		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, Instance: "here", Queue: queue, Outbox: s.stream, Grace: time.Minute,
-		LiveIDs: func() (ids []string) { s.with(func() { ids = s.live }); return ids },
-		Wake:    func(outcomes map[string]model.Outcome) { s.with(func() { addVerdicts(s.woken, outcomes) }) },
-		Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(s.log),
+		Live: func() (gates []model.GateRef) { s.with(func() { gates = refs(s.live...) }); return gates },
+		Wake: func(outcomes map[string]model.Outcome) { s.with(func() { addVerdicts(s.woken, outcomes) }) },
+		Now:  time.Now, Log: slog.New(s.log),
 	})
 	return s
 }
@@ -146,7 +172,7 @@ func testRelay(t *testing.T, test func(t *testing.T, s *settling)) {
 func (s *settling) admit(entries ...model.Entry) {
 	s.stream.add(entries...)
 	for _, e := range entries {
-		s.Notify(e.SaleID)
+		s.Notify(e.GateRef())
 	}
 	synctest.Wait()
 }
@@ -211,31 +237,31 @@ func (s *fakeStream) add(entries ...model.Entry) {
 	})
 }
 
-func (s *fakeStream) Read(_ context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error) {
+func (s *fakeStream) Read(_ context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
 	s.with(func() {
 		if err = s.err; err != nil {
 			return
 		}
-		n := min(count, len(s.fresh[saleID]))
-		entries, bad = s.fresh[saleID][:n:n], s.bad[saleID]
-		s.fresh[saleID] = s.fresh[saleID][n:]
-		delete(s.bad, saleID)
+		n := min(count, len(s.fresh[gate.SaleID]))
+		entries, bad = s.fresh[gate.SaleID][:n:n], s.bad[gate.SaleID]
+		s.fresh[gate.SaleID] = s.fresh[gate.SaleID][n:]
+		delete(s.bad, gate.SaleID)
 		for _, e := range entries {
-			s.taken[saleID] = append(s.taken[saleID], takenEntry{e, time.Now()})
+			s.taken[gate.SaleID] = append(s.taken[gate.SaleID], takenEntry{e, time.Now()})
 		}
 	})
 	return entries, bad, err
 }
 
 func (s *fakeStream) Claim(
-	_ context.Context, saleID string, idle time.Duration, count int,
+	_ context.Context, gate model.GateRef, idle time.Duration, count int,
 ) (entries []model.Entry, _ []string, err error) {
 	s.with(func() {
 		if err = s.err; err != nil {
 			return
 		}
-		for i := range s.taken[saleID] {
-			e := &s.taken[saleID][i]
+		for i := range s.taken[gate.SaleID] {
+			e := &s.taken[gate.SaleID][i]
 			if len(entries) < count && time.Since(e.at) >= idle {
 				e.Deliveries++
 				e.at = time.Now()
@@ -246,29 +272,29 @@ func (s *fakeStream) Claim(
 	return entries, nil, err
 }
 
-func (s *fakeStream) Settled(_ context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) (err error) {
+func (s *fakeStream) Settled(_ context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) (err error) {
 	s.with(func() {
 		if err = s.err; err != nil {
 			return
 		}
 		for i, e := range entries {
 			s.settled[e.ID] = outcomes[i].Verdict
-			s.taken[saleID] = slices.DeleteFunc(s.taken[saleID], func(x takenEntry) bool { return x.StreamID == e.StreamID })
+			s.taken[gate.SaleID] = slices.DeleteFunc(s.taken[gate.SaleID], func(x takenEntry) bool { return x.StreamID == e.StreamID })
 		}
 	})
 	return err
 }
 
 // Unsettled is a method of the Outbox, as is Own.
-func (s *fakeStream) Unsettled(_ context.Context, saleID string, entries []model.Entry) (rest []model.Entry, err error) {
+func (s *fakeStream) Unsettled(_ context.Context, gate model.GateRef, entries []model.Entry) (rest []model.Entry, err error) {
 	s.with(func() {
 		if err = s.err; err != nil {
 			return
 		}
 		for _, e := range entries {
-			for i := range s.taken[saleID] {
-				if s.taken[saleID][i].StreamID == e.StreamID {
-					s.taken[saleID][i].at = time.Now()
+			for i := range s.taken[gate.SaleID] {
+				if s.taken[gate.SaleID][i].StreamID == e.StreamID {
+					s.taken[gate.SaleID][i].at = time.Now()
 					rest = append(rest, e)
 				}
 			}
@@ -278,10 +304,10 @@ func (s *fakeStream) Unsettled(_ context.Context, saleID string, entries []model
 }
 
 // Own returns all taken entries, as if this instance had taken them.
-func (s *fakeStream) Own(_ context.Context, saleID string, count int) (entries []model.Entry, _ []string, err error) {
+func (s *fakeStream) Own(_ context.Context, gate model.GateRef, count int) (entries []model.Entry, _ []string, err error) {
 	s.with(func() {
 		err = s.err
-		for _, e := range s.taken[saleID][:min(count, len(s.taken[saleID]))] {
+		for _, e := range s.taken[gate.SaleID][:min(count, len(s.taken[gate.SaleID]))] {
 			entries = append(entries, e.Entry)
 		}
 	})
@@ -302,11 +328,12 @@ func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[strin
 }
 
 // peek is what the sweep sees of the streams.
-func (s *fakeStream) peek(_ context.Context, saleIDs ...string) (states []model.GateState, err error) {
+func (s *fakeStream) peek(_ context.Context, gates ...model.GateRef) (states []model.GateState, err error) {
 	s.with(func() {
 		err = s.err
-		states = make([]model.GateState, len(saleIDs))
-		for i, id := range saleIDs {
+		states = make([]model.GateState, len(gates))
+		for i, gate := range gates {
+			id := gate.SaleID
 			states[i].Stream = int64(len(s.fresh[id]) + len(s.taken[id]) + len(s.bad[id]))
 		}
 	})

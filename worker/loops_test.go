@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit"
@@ -136,7 +137,10 @@ func testExpirer(t *testing.T, f *fakeExpiry, test func(t *testing.T, log *logbo
 		f.tries, f.released, f.wake = map[string]int{}, map[string]int{}, make(chan struct{})
 		e := &Expirer{
 			Store: f, Grace: time.Minute, Wake: f.wake, Now: time.Now, Log: slog.New(log), Released: f.hear,
-			Emptied: func() { f.with(func() { f.emptied++ }) }, Violated: func() { f.with(func() { f.violated++ }) },
+			Observe: observe.All{
+				noted{observe.NothingOverdue, func(observe.Event) { f.with(func() { f.emptied++ }) }},
+				noted{observe.Violated, func(observe.Event) { f.with(func() { f.violated++ }) }},
+			},
 		}
 		during(t, e.Run, func() { test(t, log) })
 	})
@@ -438,20 +442,22 @@ func (f *fakeGate) drift(units int64) {
 
 func (f *fakeGate) lose() { f.with(func() { f.state = model.GateState{} }) }
 
-func (*fakeGate) Units(_ context.Context, _ string, users []string) ([]int, error) {
+func (*fakeGate) Units(_ context.Context, _ model.GateRef, users []string) ([]int, error) {
 	return make([]int, len(users)), nil
 }
 
-func (*fakeGate) Buyers(context.Context, string) (int64, error) { return 0, nil }
+func (*fakeGate) Buyers(context.Context, model.GateRef) (int64, error) { return 0, nil }
 
-func (f *fakeGate) Peek(_ context.Context, saleIDs ...string) (states []model.GateState, err error) {
-	f.with(func() { states, err = slices.Repeat([]model.GateState{f.state}, len(saleIDs)), f.err })
+func (f *fakeGate) Peek(_ context.Context, gates ...model.GateRef) (states []model.GateState, err error) {
+	f.with(func() { states, err = slices.Repeat([]model.GateState{f.state}, len(gates)), f.err })
 	return states, err
 }
 
-func (*fakeGate) Close(context.Context, string, int64) (bool, error) { return true, nil }
+func (*fakeGate) Close(context.Context, model.GateRef, int64) (bool, error) { return true, nil }
 
-func (*fakeGate) StreamLengths(context.Context, string) ([]int64, error) { return []int64{0}, nil }
+func (*fakeGate) StreamLengths(context.Context, model.GateRef) ([]int64, error) {
+	return []int64{0}, nil
+}
 
 func (f *fakeGate) Install(_ context.Context, epoch int64, _ []int64, c model.GateContents) (_ []string, err error) {
 	f.with(func() {
@@ -462,7 +468,9 @@ func (f *fakeGate) Install(_ context.Context, epoch int64, _ []int64, c model.Ga
 	return nil, err
 }
 
-func (*fakeGate) CatchUp(context.Context, string, int64, int64, []model.GateChange) error { return nil }
+func (*fakeGate) CatchUp(context.Context, model.GateRef, int64, int64, []model.GateChange) error {
+	return nil
+}
 
 // auditing is an auditor over fakes.
 type auditing struct {
@@ -488,12 +496,15 @@ func testAuditor(t *testing.T, prepare func(a *auditing), test func(t *testing.T
 		}
 		auditor := &Auditor{
 			Audits: &service.Auditor{Store: a.database, Gate: a.gate}, Leases: a.database, Catalog: catalog, Instance: "here",
-			Replace: func(_ string, epoch int64, _ string) {
+			Replace: func(_ string, epoch int64, _ model.RebuildReason) {
 				a.with(func() { a.replaced++ })
 				a.gate.with(func() { a.gate.state.Epoch = epoch + 1 })
 			},
-			Found:    func(_ string, units int64) { a.with(func() { a.found = append(a.found, units) }) },
-			Violated: func() { a.with(func() { a.violated++ }) }, Log: slog.New(a.log),
+			Observe: observe.All{
+				noted{observe.Drifted, func(e observe.Event) { a.with(func() { a.found = append(a.found, e.N) }) }},
+				noted{observe.Violated, func(observe.Event) { a.with(func() { a.violated++ }) }},
+			},
+			Log: slog.New(a.log),
 		}
 		prepare(a)
 		during(t, auditor.Run, func() { test(t, a) })
@@ -685,7 +696,7 @@ func TestControllerRefreshes(t *testing.T) {
 
 // A gate that is needed is installed at once; a gate that is missing or has to be replaced, within a second.
 func TestControllerInstallsGates(t *testing.T) {
-	need := func(c *controlling) { c.gates.NeedGate(saleA, "test") }
+	need := func(c *controlling) { c.gates.NeedGate(saleA) }
 	replace := func(c *controlling) { c.gates.ReplaceGate(saleA, 1, "test") }
 	lose := func(c *controlling) { c.gate.lose() }
 	for name, tc := range map[string]struct {

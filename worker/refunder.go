@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -23,9 +24,10 @@ type Refunds interface {
 // Refunder sends back money that no order keeps. The provider refunds a transaction only once, so a repeat after a lost
 // answer is safe.
 type Refunder struct {
-	Store  Refunds
-	Refund func(ctx context.Context, payment model.Payment) error
-	Log    *slog.Logger
+	Store   Refunds
+	Refund  func(ctx context.Context, payment model.Payment) error
+	Observe observe.All
+	Log     *slog.Logger
 }
 
 // Run refunds until ctx ends.
@@ -38,6 +40,7 @@ func (r *Refunder) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.Observe.Note(observe.Event{Name: observe.RefundsDue, N: int64(len(due))})
 	for _, p := range due {
 		oneErr := r.Refund(ctx, p)
 		if oneErr == nil {

@@ -59,9 +59,9 @@ type Delayer interface {
 type Outbox interface {
 	// Unsettled returns those of the entries that are still in the stream, and keeps others from claiming them for a
 	// while.
-	Unsettled(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, error)
+	Unsettled(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, error)
 	// Own returns entries that this instance has read and that are not settled.
-	Own(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error)
+	Own(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error)
 }
 
 // relay is the part of a settler that uses a Queue. It publishes new entries from the stream to the broker, which
@@ -92,13 +92,13 @@ func newRelay(s *Settler) *relay {
 
 // publish sends new entries to the broker. If the broker does not accept them, they are settled at once, as without a
 // queue.
-func (r *relay) publish(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
+func (r *relay) publish(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
 	if len(entries) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
-		return r.settler.Queue.Publish(ctx, saleID, entries)
+		return r.settler.Queue.Publish(ctx, gate.SaleID, entries)
 	}) {
 		entries = nil
 	}
-	return r.settler.direct(ctx, saleID, entries, bad)
+	return r.settler.direct(ctx, gate, entries, bad)
 }
 
 // try calls the broker, for at most publishTimeout, unless the circuit breaker is open. A call that has begun goes on
@@ -146,8 +146,9 @@ func (r *relay) run(ctx context.Context) {
 // deliver settles those of the delivered entries that are still in the stream. It returns an error, so that the broker
 // delivers the entries again, only if the consumer is stopped or Redis does not answer. Entries that can't be settled,
 // now or ever, stay in the stream and are claimed from it.
-func (r *relay) deliver(ctx context.Context, saleID string, entries []model.Entry) error {
-	entries, err := r.settler.Outbox.Unsettled(ctx, saleID, entries)
+func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
+	gate := entries[0].GateRef()
+	entries, err := r.settler.Outbox.Unsettled(ctx, gate, entries)
 	if err != nil {
 		return err
 	}
@@ -155,14 +156,14 @@ func (r *relay) deliver(ctx context.Context, saleID string, entries []model.Entr
 		r.settler.Log.Info("queue works again")
 	}
 	for batch := range slices.Chunk(entries, r.settler.Batch) {
-		if r.late.has(saleID) {
+		if r.late.has(gate) {
 			break
 		}
-		err := r.settler.patiently(ctx, saleID, consumerPatience, &r.late, func() error { return r.settler.batch(ctx, saleID, batch, nil) })
+		err := r.settler.patiently(ctx, gate, consumerPatience, &r.late, func() error { return r.settler.batch(ctx, gate, batch, nil) })
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
-		r.settler.warn(ctx, saleID, err)
+		r.settler.warn(ctx, gate, err)
 	}
 	return nil
 }

@@ -40,9 +40,9 @@ const (
 
 // Stream is what the settler needs of the gate.
 type Stream interface {
-	Read(ctx context.Context, saleID string, count int) (entries []model.Entry, bad []string, err error)
-	Claim(ctx context.Context, saleID string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error)
-	Settled(ctx context.Context, saleID string, entries []model.Entry, outcomes []model.Outcome) error
+	Read(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error)
+	Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad []string, err error)
+	Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error
 	Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error
 }
 
@@ -57,15 +57,14 @@ type Ledger interface {
 type SettlerNeeds struct {
 	Stream   Stream
 	Ledger   Ledger
-	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
-	LiveIDs  func() []string
+	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+	Live     func() []model.GateRef
 	Queue    Queue // carries new entries to any instance's settler; nil: this one settles what it reads
 	Outbox   Outbox
 	Grace    time.Duration // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Wake     func(map[string]model.Outcome) // wakes buyers who wait on this instance
-	Observe  func(entries int, d time.Duration)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -91,7 +90,7 @@ func NewSettler(n SettlerNeeds) *Settler {
 }
 
 // Notify makes a sale due, because its stream has a new entry.
-func (s *Settler) Notify(saleID string) { s.due.add(saleID, false) }
+func (s *Settler) Notify(gate model.GateRef) { s.due.add(gate, false) }
 
 // Run settles until ctx ends, and until the batches under way are finished.
 func (s *Settler) Run(ctx context.Context) {
@@ -109,17 +108,17 @@ func (s *Settler) Run(ctx context.Context) {
 
 // sweep makes every sale due whose stream is not empty.
 func (s *Settler) sweep(ctx context.Context) error {
-	ids := s.LiveIDs()
-	if len(ids) == 0 {
+	gates := s.Live()
+	if len(gates) == 0 {
 		return nil
 	}
-	states, err := s.Peek(ctx, ids...)
+	states, err := s.Peek(ctx, gates...)
 	if err != nil {
 		return err
 	}
 	for i, state := range states {
 		if state.Stream > 0 {
-			s.due.add(ids[i], true)
+			s.due.add(gates[i], true)
 		}
 	}
 	return nil
@@ -134,11 +133,11 @@ func (s *Settler) Drain(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, id := range s.LiveIDs() {
+	for _, gate := range s.Live() {
 		for {
-			entries, bad, err := s.Stream.Read(ctx, id, s.Batch)
+			entries, bad, err := s.Stream.Read(ctx, gate, s.Batch)
 			if err == nil && len(entries)+len(bad) == 0 && s.relay != nil {
-				entries, bad, err = s.Outbox.Own(ctx, id, s.Batch)
+				entries, bad, err = s.Outbox.Own(ctx, gate, s.Batch)
 			}
 			if err != nil {
 				return err
@@ -146,7 +145,7 @@ func (s *Settler) Drain(ctx context.Context) error {
 			if len(entries)+len(bad) == 0 {
 				break
 			}
-			if err := s.direct(ctx, id, entries, bad); err != nil {
+			if err := s.direct(ctx, gate, entries, bad); err != nil {
 				return err
 			}
 			if ctx.Err() != nil {
@@ -165,11 +164,11 @@ func (s *Settler) write(ctx context.Context) {
 		case <-s.due.signal:
 		}
 		for ctx.Err() == nil {
-			saleID, claim, ok := s.due.take()
+			gate, claim, ok := s.due.take()
 			if !ok {
 				break
 			}
-			s.warn(ctx, saleID, s.turn(ctx, saleID, claim))
+			s.warn(ctx, gate, s.turn(ctx, gate, claim))
 		}
 	}
 }
@@ -178,23 +177,23 @@ func (s *Settler) write(ctx context.Context) {
 // are due, so that another writer may go on with it: one transaction works while the other waits for the disk. A batch
 // that takes long, for example because another session has locked the stock row, goes on in the background, and the
 // writer goes on with other sales.
-func (s *Settler) turn(ctx context.Context, saleID string, claim bool) error {
-	entries, bad, claimed, err := s.next(ctx, saleID, claim)
+func (s *Settler) turn(ctx context.Context, gate model.GateRef, claim bool) error {
+	entries, bad, claimed, err := s.next(ctx, gate, claim)
 	if err != nil || len(entries)+len(bad) == 0 {
 		return err
 	}
-	s.due.add(saleID, claimed) // the stream may have more than one batch
-	return s.patiently(ctx, saleID, writerPatience, &s.due.late, func() error {
+	s.due.add(gate, claimed) // the stream may have more than one batch
+	return s.patiently(ctx, gate, writerPatience, &s.due.late, func() error {
 		if s.relay != nil && !claimed {
-			return s.relay.publish(ctx, saleID, entries, bad)
+			return s.relay.publish(ctx, gate, entries, bad)
 		}
-		return s.direct(ctx, saleID, entries, bad)
+		return s.direct(ctx, gate, entries, bad)
 	})
 }
 
 // patiently runs a batch of a sale and waits for its end, but not for longer than patience. After that the batch goes
 // on in the background. The sale is late until the batch ends, so that no other batch of the sale begins.
-func (s *Settler) patiently(ctx context.Context, saleID string, patience time.Duration, late *lateSales, batch func() error) error {
+func (s *Settler) patiently(ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, batch func() error) error {
 	done := make(chan error, 1)
 	late.under.Go(func() { done <- batch() })
 	timer := time.NewTimer(patience)
@@ -204,26 +203,26 @@ func (s *Settler) patiently(ctx context.Context, saleID string, patience time.Du
 		return err
 	case <-timer.C:
 	}
-	late.begin(saleID)
+	late.begin(gate)
 	late.under.Go(func() {
-		s.warn(ctx, saleID, <-done)
-		late.end(saleID)
-		s.due.again(saleID)
+		s.warn(ctx, gate, <-done)
+		late.end(gate)
+		s.due.again(gate)
 	})
 	return nil
 }
 
 // warn logs that a batch failed, unless ctx has ended.
-func (s *Settler) warn(ctx context.Context, saleID string, err error) {
+func (s *Settler) warn(ctx context.Context, gate model.GateRef, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("settle; the entries stay in the stream", "sale", saleID, "error", err)
+		s.Log.Warn("settle; the entries stay in the stream", "sale", gate.SaleID, "error", err)
 	}
 }
 
 // direct settles entries that come from the stream itself. With a Queue it counts them as bypassed after their batch
 // has succeeded.
-func (s *Settler) direct(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
-	err := s.batch(ctx, saleID, entries, bad)
+func (s *Settler) direct(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
+	err := s.batch(ctx, gate, entries, bad)
 	if err == nil && s.relay != nil {
 		s.relay.around.Add(int64(len(entries)))
 	}
@@ -232,40 +231,38 @@ func (s *Settler) direct(ctx context.Context, saleID string, entries []model.Ent
 
 // next returns a batch of entries. If claim is true, it first claims entries that another consumer, or the queue, has
 // left for claimIdle. If there are none, or claim is false, it reads new entries.
-func (s *Settler) next(ctx context.Context, saleID string, claim bool) (entries []model.Entry, bad []string, claimed bool, err error) {
+func (s *Settler) next(ctx context.Context, gate model.GateRef, claim bool) (entries []model.Entry, bad []string, claimed bool, err error) {
 	if claim {
-		entries, bad, err = s.Stream.Claim(ctx, saleID, claimIdle, s.Batch)
+		entries, bad, err = s.Stream.Claim(ctx, gate, claimIdle, s.Batch)
 		if err != nil || len(entries)+len(bad) > 0 {
 			return entries, bad, true, err
 		}
 	}
-	entries, bad, err = s.Stream.Read(ctx, saleID, s.Batch)
+	entries, bad, err = s.Stream.Read(ctx, gate, s.Batch)
 	return entries, bad, false, err
 }
 
 // batch settles entries in the database, wakes their buyers, and acknowledges the entries. If ctx ends, the batch is
 // still finished, unless the database fails.
-func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entry, bad []string) error {
+func (s *Settler) batch(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
 	for _, text := range bad {
-		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", saleID, "entry", text)
-		if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
+		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", gate.SaleID, "entry", text)
+		if err := s.Ledger.Log(ctx, "engine", "delete_entry", gate.SaleID, text); err != nil {
 			return err
 		}
 	}
 	if len(entries) == 0 {
 		return nil
 	}
-	start := s.Now()
-	entries, outcomes, err := s.settle(ctx, saleID, entries)
+	entries, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
-		entries, outcomes, err = s.oneByOne(ctx, saleID, entries)
+		entries, outcomes, err = s.oneByOne(ctx, gate, entries)
 	}
 	if len(entries) == 0 {
 		return err
 	}
-	s.Observe(len(entries), s.Now().Sub(start))
 	s.wake(ctx, entries, outcomes)
-	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), saleID, entries, outcomes))
+	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), gate, entries, outcomes))
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)
 	}
@@ -276,13 +273,13 @@ func (s *Settler) batch(ctx context.Context, saleID string, entries []model.Entr
 // further try it asks the stream which of the entries are still there: another instance may have settled some of them,
 // and entries that were lost with Redis must not become orders after their buyers were told that they are lost. It
 // returns the entries that it has settled, or that are broken.
-func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
+func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
-			if pause(ctx, s.retryAfter(saleID, try)); ctx.Err() != nil {
+			if pause(ctx, s.retryAfter(gate, try)); ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			there, err := s.Outbox.Unsettled(ctx, saleID, entries)
+			there, err := s.Outbox.Unsettled(ctx, gate, entries)
 			if err != nil {
 				continue
 			}
@@ -290,40 +287,36 @@ func (s *Settler) settle(ctx context.Context, saleID string, entries []model.Ent
 				return nil, nil, nil
 			}
 		}
-		outcomes, err := s.settleOnce(ctx, saleID, entries)
+		// The transaction goes on although ctx may end, but not for longer than settleTimeout.
+		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+		outcomes, err := s.Ledger.Settle(settling, gate.SaleID, entries)
+		cancel()
 		switch {
 		case err == nil || errors.Is(err, model.ErrBroken):
 			return entries, outcomes, err
 		case ctx.Err() != nil:
 			return nil, nil, err
 		case try == 0:
-			s.Log.Error("settle; trying again", "sale", saleID, "entries", len(entries), "error", err)
+			s.Log.Error("settle; trying again", "sale", gate.SaleID, "entries", len(entries), "error", err)
 		}
 	}
 }
 
 // retryAfter returns the pause before a try, counted from 1: between half of the longest pause and the whole. The value
 // depends on the sale and the instance, so that not all of them try at the same time.
-func (s *Settler) retryAfter(saleID string, try int) time.Duration {
+func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
-	part := crc32.ChecksumIEEE([]byte(saleID + s.Instance))
+	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))
 	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
-}
-
-// settleOnce goes on although ctx may end, but not for longer than settleTimeout.
-func (s *Settler) settleOnce(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
-	return s.Ledger.Settle(ctx, saleID, entries)
 }
 
 // oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken by itself stays in
 // the stream and is delivered again; at delivery number maxDeliveries it is refused for good.
-func (s *Settler) oneByOne(ctx context.Context, saleID string, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
+func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
-		settled, outcome, oneErr := s.settle(ctx, saleID, []model.Entry{e})
+		settled, outcome, oneErr := s.settle(ctx, gate, []model.Entry{e})
 		if errors.Is(oneErr, model.ErrBroken) && e.Deliveries >= maxDeliveries {
-			s.Log.Error("refused an attempt that can't be settled", "sale", saleID, "order", e.ID, "error", oneErr)
+			s.Log.Error("refused an attempt that can't be settled", "sale", gate.SaleID, "order", e.ID, "error", oneErr)
 			refused, refuseErr := s.Ledger.Refuse(ctx, e, model.ReasonFailed)
 			outcome, oneErr = []model.Outcome{refused}, refuseErr
 		}

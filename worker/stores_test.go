@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"flashsale/gate"
+	"flashsale/internal/observe"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
@@ -72,8 +73,8 @@ func (e *engine) instance(name string) *engine {
 	i.catalog = service.NewCatalog(e.db, time.Now)
 	i.gates = service.NewGates(e.db, i.gate, i.catalog, slog.New(slog.DiscardHandler))
 	i.settler = NewSettler(SettlerNeeds{
-		Stream: i.gate, Outbox: i.gate, Ledger: e.db, Peek: i.gate.Peek, LiveIDs: i.catalog.LiveIDs, Instance: name,
-		Wake: i.waiters.WakeAll, Observe: func(int, time.Duration) {}, Now: time.Now, Log: slog.New(i.log),
+		Stream: i.gate, Outbox: i.gate, Ledger: e.db, Peek: i.gate.Peek, Live: i.catalog.LiveGates, Instance: name,
+		Wake: i.waiters.WakeAll, Now: time.Now, Log: slog.New(i.log),
 	})
 	i.check(i.catalog.Refresh(e.Context()))
 	return i
@@ -139,7 +140,7 @@ func attempt(o model.Offer, user, key string) model.Attempt {
 // admit sends an attempt through the gate, which must answer with the outcome.
 func (e *engine) admit(a model.Attempt, want model.Outcome) model.Attempt {
 	e.Helper()
-	got, err := e.gate.Admit(e.Context(), a.SaleID, []model.Attempt{a}, 0)
+	got, err := e.gate.Admit(e.Context(), a.GateRef(), []model.Attempt{a}, 0)
 	if err != nil || got[0] != want {
 		e.Fatalf("admit: %+v, %v; want %+v", got, err, want)
 	}
@@ -152,7 +153,7 @@ var admitted = model.Outcome{Verdict: model.Accepted}
 // time of the entries is set, so the test does not wait.
 func (e *engine) dies(o model.Offer, consumer string) {
 	e.Helper()
-	entries, _, err := gate.New(e.client, consumer).Read(e.Context(), o.ID, 1000)
+	entries, _, err := gate.New(e.client, consumer).Read(e.Context(), o.GateRef(), 1000)
 	if err != nil || len(entries) == 0 {
 		e.Fatalf("the consumer took %v, %v", entries, err)
 	}
@@ -168,7 +169,7 @@ func streamKey(o model.Offer) string { return "fs:{" + o.ID + "}:stream" }
 
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
-	states, err := e.gate.Peek(e.Context(), o.ID)
+	states, err := e.gate.Peek(e.Context(), o.GateRef())
 	e.check(err)
 	return states[0]
 }
@@ -290,7 +291,7 @@ func TestTwoSettlers(t *testing.T) {
 			defer done()
 			buyers[i] = buyer
 			both[i%2].admit(attempts[i], admitted)
-			both[(i+1)%2].settler.Notify(o.ID) // the other instance has to wake the buyer
+			both[(i+1)%2].settler.Notify(o.GateRef()) // the other instance has to wake the buyer
 		}
 		for i, buyer := range buyers {
 			got := here.heard(buyer) // empty: the buyer has to look for the order
@@ -309,8 +310,8 @@ func TestHole55_ForgedWakeUp(t *testing.T) {
 		o := e.sale(1, 1)
 		e.listens("fs:wake:here", 1)
 		purchases := &service.Purchases{
-			Catalog: e.catalog, IDs: orderIDs, Strategy: forger{e}, Orders: e.db, Waiters: e.waiters, Queued: func(string) {},
-			Meter: noMeter{}, Now: time.Now, AckWait: patience,
+			Catalog: e.catalog, IDs: orderIDs, Strategy: forger{e}, Orders: e.db, Waiters: e.waiters, Queued: func(model.GateRef) {},
+			AckWait: patience,
 		}
 		got, err := purchases.Purchase(e.Context(), service.Request{UserID: "u-1", SaleID: o.ID, Quantity: 1, Key: "key"})
 		if err != nil || got.Order == nil || got.Order.Status != model.OrderQueued {
@@ -337,11 +338,6 @@ func (f forger) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return model.Outcome{Verdict: model.Accepted}, nil
 }
 
-type noMeter struct{}
-
-func (noMeter) Stage(string, time.Duration) {}
-func (noMeter) Verdict(model.Verdict)       {}
-
 // The stream alone is lost, by an operator or an eviction. The auditor has the gate replaced: the attempts that were
 // queued are lost, and are not shown as queued any more. Later attempts are settled.
 func TestStreamLost(t *testing.T) {
@@ -355,16 +351,16 @@ func TestStreamLost(t *testing.T) {
 		controller := &Controller{Catalog: e.catalog, Gates: e.gates, Log: log, Report: func(context.Context) error { return nil }}
 		auditor := &Auditor{
 			Audits: &service.Auditor{Store: e.db, Gate: e.gate}, Leases: e.db, Catalog: e.catalog, Instance: "here",
-			Replace: e.gates.ReplaceGate, Found: func(string, int64) {}, Violated: func() {}, Log: log,
+			Replace: e.gates.ReplaceGate, Log: log,
 		}
 		e.running(e.settler.Run, controller.Run, auditor.Run)
-		e.settler.Notify(o.ID)
+		e.settler.Notify(o.GateRef())
 		e.eventually("the later attempt is settled", func() bool {
 			_, ok, err := e.db.Order(e.Context(), later.ID)
 			return err == nil && ok
 		})
 		e.eventually("the lost attempt is not queued any more", func() bool {
-			_, known, err := e.gate.Knows(e.Context(), lost.ID)
+			_, known, err := e.gate.Knows(e.Context(), o.GateRef(), lost.UserID, lost.ID)
 			return err == nil && !known
 		})
 		e.settled(o, 1, 0)
@@ -377,7 +373,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 	eachEngine(t, func(e *engine) {
 		o := e.sale(10, 1)
 		a := e.admit(attempt(o, "u-1", "key"), admitted)
-		inHand, _, err := e.gate.Read(e.Context(), o.ID, 10)
+		inHand, _, err := e.gate.Read(e.Context(), o.GateRef(), 10)
 		if err != nil || len(inHand) != 1 {
 			e.Fatalf("read %v, %v", inHand, err)
 		}
@@ -393,7 +389,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 			}
 		}
 		unchanged("asked again")
-		e.check(e.settler.batch(e.Context(), o.ID, inHand, nil))
+		e.check(e.settler.batch(e.Context(), o.GateRef(), inHand, nil))
 		unchanged("the settler went on")
 
 		e.execute("UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
@@ -402,7 +398,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 		// The key is refused as lost, whatever the quantity. The unit goes back to the gate.
 		e.admit(a, admitted)
 		e.running(e.settler.Run)
-		e.settler.Notify(o.ID)
+		e.settler.Notify(o.GateRef())
 		e.settled(o, 0, 1)
 		two := a
 		two.Quantity, two.RequestHash = 2, model.HashRequest(2)
@@ -412,7 +408,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 		}
 		unchanged("the key came again")
 		e.admit(attempt(o, "u-1", "a new key"), admitted)
-		e.settler.Notify(o.ID)
+		e.settler.Notify(o.GateRef())
 		e.settled(o, 1, 1)
 	})
 }
@@ -476,7 +472,7 @@ func TestHole50_WrongBooks(t *testing.T) {
 		e.execute("UPDATE stock SET held = 2, available = 8 WHERE sale_id = ?", wrong.ID)
 		violated := make(chan struct{}, 10)
 		expirer := &Expirer{
-			Store: e.db, Emptied: func() {}, Violated: func() { violated <- struct{}{} }, Now: time.Now, Log: slog.New(e.log),
+			Store: e.db, Observe: observe.All{noted{observe.Violated, func(observe.Event) { violated <- struct{}{} }}}, Now: time.Now, Log: slog.New(e.log),
 			Released: func(ctx context.Context, saleID string, _ []model.Release) error { return e.gates.CatchUp(ctx, saleID) },
 		}
 		e.running(expirer.Run)

@@ -62,11 +62,29 @@ func New[T, R any](limits Limits, do func(ctx context.Context, key string, items
 // Do puts an item into the next batch of its key and returns the item's result. If ctx ends while the item waits, Do
 // returns, but the item is still processed. ErrFull and ErrClosed mean that the item was not taken.
 func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
-	if err := ctx.Err(); err != nil {
+	if err = ctx.Err(); err != nil {
 		return value, err
 	}
 	done := make(chan result[R], 1)
-	if err := g.enqueue(key, call[T, R]{item, done}); err != nil {
+	g.mu.Lock()
+	q := g.queues[key]
+	if q == nil {
+		q = &queue[T, R]{}
+	}
+	switch {
+	case g.closed:
+		err = ErrClosed
+	case len(q.waiting) >= g.limits.Queue:
+		err = ErrFull
+	default:
+		g.queues[key], q.waiting = q, append(q.waiting, call[T, R]{item, done})
+		if q.calls < g.limits.Calls {
+			q.calls++
+			g.running.Go(func() { g.run(key, q) })
+		}
+	}
+	g.mu.Unlock()
+	if err != nil {
 		return value, err
 	}
 	select {
@@ -75,28 +93,6 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	case <-ctx.Done():
 		return value, ctx.Err()
 	}
-}
-
-func (g *Batcher[T, R]) enqueue(key string, c call[T, R]) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return ErrClosed
-	}
-	q := g.queues[key]
-	if q == nil {
-		q = &queue[T, R]{}
-		g.queues[key] = q
-	}
-	if len(q.waiting) >= g.limits.Queue {
-		return ErrFull
-	}
-	q.waiting = append(q.waiting, c)
-	if q.calls < g.limits.Calls {
-		q.calls++
-		g.running.Go(func() { g.run(key, q) })
-	}
-	return nil
 }
 
 // run processes batches of a key until no item waits.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+
+	"flashsale/model"
 )
 
 // envPrefix begins the name of a setting's environment variable: FLASHSALE_HTTP_ADDR for --http-addr.
@@ -52,15 +54,9 @@ type Preflight struct {
 
 // Lab are the options of `lab`.
 type Lab struct {
-	Strategies  []string `default:"all" help:"Strategies to compare, comma-separated, or all."`
-	Buyers      int      `default:"2000" help:"Buyers, each of whom tries to buy one unit once."`
-	Stock       int      `default:"200" help:"Units on sale."`
-	Concurrency int      `default:"50" help:"Buyers who try at the same time."`
-	Instances   int      `default:"1" help:"Instances of the engine that the buyers are spread over."`
-	OverHTTP    bool     `name:"over-http" help:"Send real requests through the whole engine, instead of calling the strategy alone."`
-	Kill        bool     `help:"Kill the last instance when half of the stock is sold."`
-	Seed        uint64   `default:"1" help:"Gives the order of the buyers; the same seed, the same order."`
-	Out         string   `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
+	model.LabPlan `embed:""`
+
+	Out string `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
 // flags has the fields of Settings without the methods: kong would call Validate for every command, though only the

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"flashsale/model"
 )
 
 // parse calls Parse with an environment, and returns what it prints as well.
@@ -154,10 +156,14 @@ func TestCommands(t *testing.T) {
 		"audit of a sale": {[]string{"audit", "--sale", "S"}, func(c Command) bool { return c.Audit.Sale == "S" }},
 		"version":         {[]string{"version"}, func(c Command) bool { return c.Name == "version" }},
 		"lab": {[]string{"lab"}, func(c Command) bool {
-			return c.Name == "lab" && reflect.DeepEqual(c.Lab, Lab{Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1, Out: "lab-report"})
+			return c.Name == "lab" && reflect.DeepEqual(c.Lab, Lab{
+				LabPlan: model.LabPlan{Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1}, Out: "lab-report",
+			})
 		}},
 		"lab with all": {[]string{"lab", "--strategies=naive,local", "--buyers=5", "--stock=4", "--concurrency=3", "--instances=2", "--over-http", "--kill", "--seed=7", "--out=x"}, func(c Command) bool {
-			return reflect.DeepEqual(c.Lab, Lab{[]string{"naive", "local"}, 5, 4, 3, 2, true, true, 7, "x"})
+			return reflect.DeepEqual(c.Lab, Lab{model.LabPlan{
+				Strategies: []string{"naive", "local"}, Buyers: 5, Stock: 4, Concurrency: 3, Instances: 2, OverHTTP: true, Kill: true, Seed: 7,
+			}, "x"})
 		}},
 		"settings after":   {[]string{"audit", "--database=sqlite:x.db"}, func(c Command) bool { return c.Settings.Database == "sqlite:x.db" }},
 		"settings before":  {[]string{"--database=sqlite:x.db", "audit"}, func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" }},

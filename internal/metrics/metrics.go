@@ -3,7 +3,9 @@
 package metrics
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,11 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
 // Metrics are the collectors of one app.
 type Metrics struct {
+	now          func() time.Time
 	registry     *prometheus.Registry
 	purchases    *handles[model.Verdict, prometheus.Counter]
 	stages       *handles[string, prometheus.Histogram]
@@ -53,8 +57,8 @@ const maxScrapes = 8
 // latencies are the bounds of the histograms in seconds, from a look-up in memory to the longest that a buyer waits.
 var latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// New makes the collectors on a new registry.
-func New() *Metrics {
+// New makes the collectors on a new registry. now is the clock.
+func New(now func() time.Time) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
@@ -68,6 +72,7 @@ func New() *Metrics {
 		Name: "flashsale_http_request_seconds", Help: "Time of HTTP requests by route and status.", Buckets: latencies,
 	}, []string{"method", "route", "status"})
 	return &Metrics{
+		now:       now,
 		registry:  registry,
 		purchases: newHandles(func(v model.Verdict) prometheus.Counter { return purchases.WithLabelValues(string(v)) }),
 		stages:    newHandles(func(name string) prometheus.Histogram { return stages.WithLabelValues(name).(prometheus.Histogram) }),
@@ -118,57 +123,68 @@ func (m *Metrics) WatchPool(name string, pool *sql.DB) {
 	m.registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 }
 
-// Verdict counts a purchase request by its verdict.
-func (m *Metrics) Verdict(v model.Verdict) { m.purchases.of(v).Inc() }
+// Begin measures the steps that have collectors. It is part of observe.Observer.
+func (m *Metrics) Begin(ctx context.Context, step observe.Step) (within context.Context, end func(error)) {
+	began := m.now()
+	switch step.Name {
+	case observe.Deduct, observe.SettleWait:
+		return ctx, func(error) { m.stages.of(step.Name).Observe(m.now().Sub(began).Seconds()) }
+	case observe.Admit:
+		return ctx, func(error) {
+			m.admitBatch.Observe(float64(step.Items))
+			m.admitTime.Observe(m.now().Sub(began).Seconds())
+		}
+	case observe.Settle:
+		return ctx, func(err error) {
+			if err == nil {
+				m.settleBatch.Observe(float64(step.Items))
+				m.settleTime.Observe(m.now().Sub(began).Seconds())
+			}
+		}
+	case observe.DatabaseTakes:
+		return ctx, func(err error) {
+			if errors.Is(err, model.ErrLostRace) {
+				m.lostRaces.Inc()
+			}
+		}
+	case observe.Rebuild:
+		return ctx, func(err error) {
+			if err == nil {
+				m.rebuilds.WithLabelValues(step.Label).Inc()
+			}
+		}
+	}
+	return ctx, nil
+}
 
-// Stage records the time of one stage of a purchase.
-func (m *Metrics) Stage(name string, d time.Duration) {
-	m.stages.of(name).Observe(d.Seconds())
+// Note records an event. It is part of observe.Observer.
+func (m *Metrics) Note(e observe.Event) {
+	switch e.Name {
+	case observe.Purchase:
+		m.purchases.of(model.Verdict(e.Label)).Inc()
+	case observe.Stage:
+		m.stages.of(e.Label).Observe(e.Took.Seconds())
+	case observe.Uncounted:
+		m.counterFails.Inc()
+	case observe.Expired:
+		m.expired.units.Add(float64(e.N))
+	case observe.NothingOverdue:
+		m.expired.emptied.Store(m.now().UnixMilli())
+	case observe.RefundsDue:
+		m.refundsDue.Set(float64(e.N))
+	case observe.Audited:
+		m.audited.Store(m.now().UnixMilli())
+	case observe.Drifted:
+		m.drifts.note(e.Label, e.N, m.now())
+	case observe.Violated:
+		m.violations.Inc()
+	}
 }
 
 // Request records an HTTP request. The caller must bound the number of methods and routes.
 func (m *Metrics) Request(method, route string, status int, d time.Duration) {
 	m.requests.of(request{method, route, status}).Observe(d.Seconds())
 }
-
-// Settled records the number of entries and the time of a settle transaction.
-func (m *Metrics) Settled(entries int, d time.Duration) {
-	m.settleBatch.Observe(float64(entries))
-	m.settleTime.Observe(d.Seconds())
-}
-
-// LostRace counts an optimistic transaction that another writer overtook.
-func (m *Metrics) LostRace() { m.lostRaces.Inc() }
-
-// Admitted records a call of the gate, whether or not the call succeeded.
-func (m *Metrics) Admitted(attempts int, d time.Duration) {
-	m.admitBatch.Observe(float64(attempts))
-	m.admitTime.Observe(d.Seconds())
-}
-
-// Rebuilt counts a gate that was installed, by the reason. The reasons are about a dozen constants in the code.
-func (m *Metrics) Rebuilt(reason string) { m.rebuilds.WithLabelValues(reason).Inc() }
-
-// Expired counts units that expired orders released.
-func (m *Metrics) Expired(units int) { m.expired.units.Add(float64(units)) }
-
-// NothingOverdue records the time at which the expirer left no order overdue.
-func (m *Metrics) NothingOverdue(at time.Time) { m.expired.emptied.Store(at.UnixMilli()) }
-
-// RefundsDue records how many due payments the refunder found.
-func (m *Metrics) RefundsDue(payments int) { m.refundsDue.Set(float64(payments)) }
-
-// Audited records the time at which this instance got the auditor's lease.
-func (m *Metrics) Audited(at time.Time) { m.audited.Store(at.UnixMilli()) }
-
-// Drift records by how many units a sale's gate differs from the database.
-func (m *Metrics) Drift(saleID string, units int64, at time.Time) { m.drifts.note(saleID, units, at) }
-
-// Violation counts a finding that the sums of a sale disagree.
-func (m *Metrics) Violation() { m.violations.Inc() }
-
-// CounterFailed counts a request that passed because the user's counter could not be reached.
-func (m *Metrics) CounterFailed() { m.counterFails.Inc() }
 
 // Purchases returns the number of purchase requests by verdict.
 func (m *Metrics) Purchases() map[model.Verdict]int64 {

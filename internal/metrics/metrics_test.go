@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http/httptest"
 	"slices"
@@ -9,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -26,13 +30,13 @@ func (m *Metrics) page(t *testing.T) string {
 // Concurrent callers count under the same labels.
 func TestFigures(t *testing.T) {
 	const callers, each = 8, 50
-	m := New()
+	m := New(time.Now)
 	var running sync.WaitGroup
 	for range callers {
 		running.Go(func() {
 			for range each {
-				m.Verdict(model.SoldOut)
-				m.Stage("deduct", time.Millisecond)
+				m.Note(observe.Event{Name: observe.Purchase, Label: string(model.SoldOut)})
+				m.Note(observe.Event{Name: observe.Stage, Label: "deduct", Took: time.Millisecond})
 				m.Request("POST", "/sales/:sale", 409, time.Second)
 				m.Request("POST", "/sales/:sale", 404, time.Second)
 			}
@@ -55,16 +59,60 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// clocked are metrics under a clock of the test.
+type clocked struct {
+	*Metrics
+	now time.Time
+}
+
+func at(now time.Time) *clocked {
+	m := &clocked{now: now}
+	m.Metrics = New(func() time.Time { return m.now })
+	return m
+}
+
+// took is a step that takes a while and ends with an error or nil.
+func (m *clocked) took(d time.Duration, s observe.Step, err error) {
+	_, end := m.Begin(context.Background(), s)
+	m.now = m.now.Add(d)
+	end(err)
+}
+
+// TestSteps has the steps that TestStages has not.
+func TestSteps(t *testing.T) {
+	m := at(noon)
+	m.took(2*time.Second, observe.Step{Name: observe.Deduct}, nil)
+	m.took(3*time.Second, observe.Step{Name: observe.Admit, Items: 7}, errors.New("no reply"))
+	m.took(0, observe.Step{Name: observe.Rebuild, Label: "drift"}, nil)
+	m.took(0, observe.Step{Name: observe.Rebuild, Label: "missing"}, model.ErrNewerGate)
+	if _, end := m.Begin(t.Context(), observe.Step{Name: observe.Acknowledge}); end != nil {
+		t.Error("a step without a collector is measured")
+	}
+	page := m.page(t)
+	for _, want := range []string{
+		`flashsale_purchase_stage_seconds_sum{stage="deduct"} 2`, `flashsale_admit_batch_attempts_sum 7`,
+		`flashsale_admit_seconds_sum 3`, `flashsale_gate_rebuilds_total{reason="drift"} 1`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if strings.Contains(page, `reason="missing"`) {
+		t.Error("a gate that was not installed counts")
+	}
+}
+
 // Stages returns cumulative counts by bound, so that several readings, or instances, can be combined.
 func TestStages(t *testing.T) {
-	m := New()
+	m := at(noon)
 	if got := m.Stages(); len(got) != 1 || slices.Max(got["settle"]) != 0 || len(got["settle"]) != len(Latencies())+1 {
 		t.Errorf("before anything: %v", got)
 	}
 	for _, d := range []time.Duration{time.Microsecond, 2 * time.Millisecond, 3 * time.Millisecond, time.Minute} {
-		m.Stage("deduct", d)
+		m.Note(observe.Event{Name: observe.Stage, Label: "deduct", Took: d})
 	}
-	m.Settled(50, time.Second)
+	m.took(time.Second, observe.Step{Name: observe.Settle, Items: 50}, nil)
+	m.took(time.Second, observe.Step{Name: observe.Settle, Items: 50}, errors.New("not settled"))
 	got := m.Stages()
 	for name, want := range map[string]map[float64]uint64{
 		"deduct": {.00005: 1, .001: 1, .0025: 2, .005: 3, 10: 3}, "settle": {.5: 0, 1: 1, 10: 1},
@@ -82,14 +130,15 @@ func TestStages(t *testing.T) {
 	if all := got["deduct"][len(Latencies())]; all != 4 || got["settle"][len(Latencies())] != 1 {
 		t.Errorf("the totals in %v", got)
 	}
-	m.LostRace()
+	m.took(0, observe.Step{Name: observe.DatabaseTakes}, fmt.Errorf("deduct: %w", model.ErrLostRace))
+	m.took(0, observe.Step{Name: observe.DatabaseTakes}, nil)
 	if n := m.LostRaces(); n != 1 {
 		t.Errorf("%d lost races", n)
 	}
 }
 
 func BenchmarkRequest(b *testing.B) {
-	m := New()
+	m := New(time.Now)
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Request("POST", "/api/v1/sales/:sale/:path/orders", 409, time.Microsecond)
@@ -97,9 +146,9 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 func BenchmarkStage(b *testing.B) {
-	m := New()
+	m := New(time.Now)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Stage("token_bucket", time.Microsecond)
+		m.Note(observe.Event{Name: observe.Stage, Label: "token_bucket", Took: time.Microsecond})
 	}
 }

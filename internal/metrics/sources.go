@@ -30,12 +30,11 @@ type Sources struct {
 	Build    func() (version, strategy string)
 	Sales    func() []model.Offer                      // those that this instance has in memory
 	Requests func() map[string]map[model.Verdict]int64 // by sale
-	Peek     func(ctx context.Context, saleIDs ...string) ([]model.GateState, error)
-	QueueAge func(ctx context.Context, saleIDs ...string) (time.Duration, error) // of the oldest entry
-	Breaker  func() bool                                                         // true while attempts go to the gate
+	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+	QueueAge func(ctx context.Context, gates ...model.GateRef) (time.Duration, error) // of the oldest entry
+	Breaker  func() bool                                                              // true while attempts go to the gate
 	Streams  func() int
 	Bypassed func() int64 // entries settled without the queue
-	Now      func() time.Time
 }
 
 // sourced collects the figures that are read from Sources.
@@ -97,7 +96,7 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	gauge(s.streams, float64(s.Streams()))
 	gauge(s.breaker, number(s.Breaker()))
 	to <- prometheus.MustNewConstMetric(s.bypassed, prometheus.CounterValue, float64(s.Bypassed()))
-	now := s.Now()
+	now := s.m.now()
 	gauge(s.look, seconds(s.m.audited.Load()))
 	if emptied := s.m.expired.emptied.Load(); emptied != 0 {
 		gauge(s.expiryLag, now.Sub(time.UnixMilli(emptied)).Seconds())
@@ -142,13 +141,13 @@ func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, gauge setter
 func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
-	age, err := s.QueueAge(ctx, idsOf(sales)...)
+	age, err := s.QueueAge(ctx, gatesOf(sales)...)
 	gauge(s.reachable, number(err == nil))
 	if err != nil {
 		return
 	}
 	gauge(s.queueAge, age.Seconds())
-	states, err := s.Peek(ctx, idsOf(shown)...)
+	states, err := s.Peek(ctx, gatesOf(shown)...)
 	if err != nil {
 		return
 	}
@@ -179,12 +178,12 @@ func byNeed(a, b model.Offer, now time.Time) int {
 	return a.StartsAt.Compare(b.StartsAt)
 }
 
-func idsOf(sales []model.Offer) []string {
-	ids := make([]string, len(sales))
+func gatesOf(sales []model.Offer) []model.GateRef {
+	gates := make([]model.GateRef, len(sales))
 	for i, sale := range sales {
-		ids[i] = sale.ID
+		gates[i] = sale.GateRef()
 	}
-	return ids
+	return gates
 }
 
 func number(yes bool) float64 {

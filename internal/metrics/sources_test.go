@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -35,29 +36,30 @@ func sources(state model.GateState, sales ...model.Offer) Sources {
 		Requests: func() map[string]map[model.Verdict]int64 {
 			return map[string]map[model.Verdict]int64{"A": {model.SoldOut: 7}, "unwatched": {model.SoldOut: 1}}
 		},
-		Peek: func(_ context.Context, ids ...string) ([]model.GateState, error) {
-			states := make([]model.GateState, len(ids))
+		Peek: func(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+			states := make([]model.GateState, len(gates))
 			for i := range states {
 				states[i] = state
 			}
 			return states, nil
 		},
-		QueueAge: func(context.Context, ...string) (time.Duration, error) { return 1500 * time.Millisecond, nil },
+		QueueAge: func(context.Context, ...model.GateRef) (time.Duration, error) { return 1500 * time.Millisecond, nil },
 		Breaker:  func() bool { return true },
 		Streams:  func() int { return 3 },
 		Bypassed: func() int64 { return 9 },
-		Now:      func() time.Time { return noon },
 	}
 }
 
 var openGate = model.GateState{Exists: true, Open: true, Epoch: 4, Left: 5, Inflight: 1, Stream: 2}
 
 func TestSources(t *testing.T) {
-	m := New()
+	m := at(noon)
 	m.Watch(sources(openGate, sale("A", 0)))
-	m.Drift("A", -2, noon)
-	m.Audited(noon)
-	m.NothingOverdue(noon.Add(-2 * time.Second))
+	m.Note(observe.Event{Name: observe.Drifted, Label: "A", N: -2})
+	m.Note(observe.Event{Name: observe.Audited})
+	m.now = noon.Add(-2 * time.Second)
+	m.Note(observe.Event{Name: observe.NothingOverdue})
+	m.now = noon
 	page := m.page(t)
 	for _, want := range []string{
 		`flashsale_sales 1`,
@@ -94,7 +96,7 @@ func TestSources(t *testing.T) {
 // Without Redis, or without a gate, the page has no figures that look like those of an empty gate or queue.
 func TestSourcesWithoutAGate(t *testing.T) {
 	away := sources(openGate, sale("A", 0))
-	away.QueueAge = func(context.Context, ...string) (time.Duration, error) { return 0, errors.New("away") }
+	away.QueueAge = func(context.Context, ...model.GateRef) (time.Duration, error) { return 0, errors.New("away") }
 	for name, tc := range map[string]struct {
 		sources Sources
 		has     string
@@ -103,7 +105,7 @@ func TestSourcesWithoutAGate(t *testing.T) {
 		"Redis is away": {away, "reachable 0", []string{"queue_age_seconds", "gate_left_units", "gate_open"}},
 		"no gate":       {sources(model.GateState{}, sale("A", 0)), "reachable 1", []string{"gate_left_units"}},
 	} {
-		m := New()
+		m := at(noon)
 		m.Watch(tc.sources)
 		page := m.page(t)
 		if !strings.Contains(page, "flashsale_gate_"+tc.has+"\n") {
@@ -124,11 +126,11 @@ func TestSalesAreBounded(t *testing.T) {
 		sales = append(sales, sale(fmt.Sprintf("later-%02d", i), 100+i))
 	}
 	sales = append(sales, sale("now", -5))
-	m := New()
+	m := at(noon)
 	m.Watch(sources(openGate, sales...))
 	for i := range 2 * maxSales {
-		m.Drift(fmt.Sprintf("wrong-%02d", i), 1, noon)
-		m.Drift(fmt.Sprintf("right-%02d", i), 0, noon)
+		m.Note(observe.Event{Name: observe.Drifted, Label: fmt.Sprintf("wrong-%02d", i), N: 1})
+		m.Note(observe.Event{Name: observe.Drifted, Label: fmt.Sprintf("right-%02d", i), N: 0})
 	}
 	page := m.page(t)
 	if n := strings.Count(page, "\nflashsale_gate_left_units{"); n != maxSales {
@@ -149,20 +151,17 @@ func TestSalesAreBounded(t *testing.T) {
 
 // A drift that this instance's auditor no longer sees is shown for driftLinger.
 func TestDriftIsForgotten(t *testing.T) {
-	m := New()
-	now := noon
-	s := sources(openGate, sale("A", 0))
-	s.Now = func() time.Time { return now }
-	m.Watch(s)
-	m.Drift("A", 5, now)
-	now = noon.Add(driftLinger)
+	m := at(noon)
+	m.Watch(sources(openGate, sale("A", 0)))
+	m.Note(observe.Event{Name: observe.Drifted, Label: "A", N: 5})
+	m.now = noon.Add(driftLinger)
 	if !strings.Contains(m.page(t), `flashsale_gate_drift_units{sale="A"} 5`) {
 		t.Error("the drift is not shown")
 	}
-	if now = now.Add(time.Second); strings.Contains(m.page(t), "flashsale_gate_drift_units{") {
+	if m.now = m.now.Add(time.Second); strings.Contains(m.page(t), "flashsale_gate_drift_units{") {
 		t.Error("the drift is still shown")
 	}
-	m.Drift("B", 0, now)
+	m.Note(observe.Event{Name: observe.Drifted, Label: "B", N: 0})
 	if len(m.drifts.seen) != 1 {
 		t.Errorf("%d drifts are kept", len(m.drifts.seen))
 	}
@@ -170,14 +169,14 @@ func TestDriftIsForgotten(t *testing.T) {
 
 // The names, units and kinds follow Prometheus' conventions.
 func TestLint(t *testing.T) {
-	m := New()
+	m := at(noon)
 	m.Watch(sources(openGate, sale("A", 0)))
-	m.Verdict(model.Accepted)
-	m.Stage("deduct", time.Millisecond)
+	m.Note(observe.Event{Name: observe.Purchase, Label: string(model.Accepted)})
+	m.Note(observe.Event{Name: observe.Stage, Label: "deduct", Took: time.Millisecond})
 	m.Request("GET", "/", 200, time.Millisecond)
-	m.Rebuilt("preheat")
-	m.Drift("A", 1, noon)
-	m.NothingOverdue(noon)
+	m.took(0, observe.Step{Name: observe.Rebuild, Label: "preheat"}, nil)
+	m.Note(observe.Event{Name: observe.Drifted, Label: "A", N: 1})
+	m.Note(observe.Event{Name: observe.NothingOverdue})
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
@@ -161,12 +162,26 @@ func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
 		redisotel.WithDBStatement(false), redisotel.WithCallerEnabled(false), redisotel.WithDialFilter(true))
 }
 
-// Follow begins a span of a request, if the request is sampled. Until ctx ends, Batch finds the request by the
+// Begin begins a span of a step with order ids. It is part of observe.Observer.
+func (t *Tracing) Begin(ctx context.Context, step observe.Step) (within context.Context, end func(error)) {
+	switch {
+	case step.OrderID == nil:
+		return ctx, nil
+	case step.Name == observe.Deduct:
+		return t.follow(ctx, step.Name, step.OrderID(0))
+	}
+	return t.batch(ctx, step.Name, step.Items, step.OrderID)
+}
+
+// Note is part of observe.Observer.
+func (*Tracing) Note(observe.Event) {}
+
+// follow begins a span of a request, if the request is sampled. Until ctx ends, batch finds the request by the
 // order's id, so that the spans of batches with this attempt link to the request.
-func (t *Tracing) Follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
+func (t *Tracing) follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
 	request := trace.SpanFromContext(ctx)
 	if !request.IsRecording() {
-		return ctx, func(error) {}
+		return ctx, nil
 	}
 	if _, twice := t.followed.Swap(orderID, request); !twice {
 		t.count.Add(1)
@@ -179,21 +194,21 @@ func (t *Tracing) Follow(ctx context.Context, span, orderID string) (following c
 	return t.start(ctx, span)
 }
 
-// Batch begins the span of work that is done at once for n attempts; orderID returns their orders' ids. The span is
+// batch begins the span of work that is done at once for n attempts; orderID returns their orders' ids. The span is
 // in the trace of the first sampled request among them. The span and all sampled requests have links to each other.
-// If no request is sampled, Batch begins no span.
-func (t *Tracing) Batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
+// If no request is sampled, batch begins no span.
+func (t *Tracing) batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
 	if t.count.Load() == 0 {
-		return ctx, func(error) {}
+		return ctx, nil
 	}
 	var sampled []trace.Span
 	for i := range n {
 		if request, ok := t.followed.Load(orderID(i)); ok {
-			sampled = append(sampled, request.(trace.Span)) // Follow stores nothing else there
+			sampled = append(sampled, request.(trace.Span)) // follow stores nothing else there
 		}
 	}
 	if len(sampled) == 0 {
-		return ctx, func(error) {}
+		return ctx, nil
 	}
 	links := make([]trace.Link, len(sampled))
 	for i, request := range sampled {

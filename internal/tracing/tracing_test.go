@@ -24,6 +24,8 @@ import (
 
 	"flashsale/internal/embedded"
 	"flashsale/middleware"
+
+	"flashsale/internal/observe"
 )
 
 const (
@@ -165,15 +167,16 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 func TestBatchOfNobody(t *testing.T) {
 	tracing := newTracing(t, nobody, 0, slog.DiscardHandler)
 	defer func() { _ = tracing.Close() }()
-	following, end := tracing.Follow(t.Context(), "deduct", "order")
-	end(nil)
+	of := func(name string, n int, orderID func(int) string) observe.Step {
+		return observe.Step{Name: name, Items: n, OrderID: orderID}
+	}
+	following, end := tracing.Begin(t.Context(), of(observe.Deduct, 1, func(int) string { return "order" }))
 	asked := func(int) string {
 		t.Error("an order is looked up although none is followed")
 		return ""
 	}
-	within, end := tracing.Batch(t.Context(), "admit", 3, asked)
-	end(nil)
-	if following != t.Context() || within != t.Context() {
+	within, endBatch := tracing.Begin(t.Context(), of(observe.Admit, 3, asked))
+	if following != t.Context() || within != t.Context() || end != nil || endBatch != nil {
 		t.Error("there is a span")
 	}
 }

@@ -305,7 +305,11 @@ func (e *engine) queued() (n int64) {
 	if e.redisDead {
 		return 0
 	}
-	states, err := e.gate.Peek(e.t.Context(), e.sales...)
+	gates := make([]model.GateRef, len(e.sales))
+	for i, id := range e.sales {
+		gates[i] = model.GateRef{SaleID: id, Parts: 1}
+	}
+	states, err := e.gate.Peek(e.t.Context(), gates...)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -174,8 +174,8 @@ func (s *shop) engine(instance string, b *broker) *engine {
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, log)
 	e.queue = watch(openAt(s.TB, b.kind, b.address, instance, log))
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: e.gate, Ledger: s.db, Outbox: e.gate, Peek: e.gate.Peek, LiveIDs: e.catalog.LiveIDs, Instance: instance, Queue: e.queue,
-		Wake: func(map[string]model.Outcome) {}, Observe: func(int, time.Duration) {}, Now: time.Now, Log: log,
+		Stream: e.gate, Ledger: s.db, Outbox: e.gate, Peek: e.gate.Peek, Live: e.catalog.LiveGates, Instance: instance, Queue: e.queue,
+		Wake: func(map[string]model.Outcome) {}, Now: time.Now, Log: log,
 	})
 	check(s, e.catalog.Refresh(e.Context()))
 	return e
@@ -214,13 +214,13 @@ func (e *engine) admit(a model.Attempt) {
 	var got []model.Outcome
 	eventually(e, "the gate answers; its Redis may be slow on a busy machine", func() (ok bool) {
 		var err error
-		got, err = e.gate.Admit(e.Context(), a.SaleID, []model.Attempt{a}, 0)
+		got, err = e.gate.Admit(e.Context(), a.GateRef(), []model.Attempt{a}, 0)
 		return err == nil
 	})
 	if got[0].Verdict != model.Accepted {
 		e.Errorf("admit: %+v", got)
 	}
-	e.settler.Notify(a.SaleID)
+	e.settler.Notify(a.GateRef())
 }
 
 // admitted returns entries of n buyers that another consumer has read from the stream and not settled.
@@ -229,7 +229,7 @@ func (e *engine) admitted(o model.Offer, n int) []model.Entry {
 	for i := range n {
 		e.admit(attempt(o, fmt.Sprint("u-", i)))
 	}
-	entries, _, err := gate.New(e.client, "dead").Read(e.Context(), o.ID, n)
+	entries, _, err := gate.New(e.client, "dead").Read(e.Context(), o.GateRef(), n)
 	if err != nil || len(entries) != n {
 		e.Fatalf("%d entries of %d, %v", len(entries), n, err)
 	}
@@ -255,7 +255,7 @@ func streamKey(o model.Offer) string { return "fs:{" + o.ID + "}:stream" }
 
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
-	states, err := e.gate.Peek(e.Context(), o.ID)
+	states, err := e.gate.Peek(e.Context(), o.GateRef())
 	check(e, err)
 	return states[0]
 }

@@ -14,7 +14,7 @@ import (
 // id.
 const (
 	version = "1"
-	parts   = 10
+	fields  = 11
 	// maxMessage is far above the longest message that encode produces: a request key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
@@ -25,7 +25,7 @@ var errUnreadable = errors.New("not an entry")
 func encode(e model.Entry) []byte {
 	return []byte(strings.Join([]string{
 		version, e.StreamID, strconv.FormatInt(e.Deliveries, 10), strconv.FormatInt(e.Epoch, 10), e.Instance,
-		e.ID, e.UserID, strconv.Itoa(e.Quantity), e.RequestHash, e.RequestKey,
+		e.ID, strconv.Itoa(e.GateRef().Parts), e.UserID, strconv.Itoa(e.Quantity), e.RequestHash, e.RequestKey,
 	}, " "))
 }
 
@@ -35,23 +35,24 @@ func decode(message []byte) (model.Entry, error) {
 	if len(message) > maxMessage {
 		return model.Entry{}, errUnreadable
 	}
-	part := strings.SplitN(string(message), " ", parts)
-	if len(part) < parts || !validStreamID(part[1]) {
+	field := strings.SplitN(string(message), " ", fields)
+	if len(field) < fields || !validStreamID(field[1]) {
 		return model.Entry{}, errUnreadable
 	}
 	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) differs from message
 	// and the check below fails.
-	deliveries, _ := strconv.ParseInt(part[2], 10, 64)
-	epoch, _ := strconv.ParseInt(part[3], 10, 64)
-	quantity, _ := strconv.Atoi(part[7])
+	deliveries, _ := strconv.ParseInt(field[2], 10, 64)
+	epoch, _ := strconv.ParseInt(field[3], 10, 64)
+	parts, _ := strconv.Atoi(field[6])
+	quantity, _ := strconv.Atoi(field[8])
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: part[5], SaleID: model.SaleOf(part[5]), UserID: part[6], Quantity: quantity,
-			RequestHash: part[8], RequestKey: part[9],
+			ID: field[5], SaleID: model.SaleOf(field[5]), UserID: field[7], Quantity: quantity,
+			RequestHash: field[9], RequestKey: field[10], Parts: parts,
 		},
-		StreamID: part[1], Deliveries: deliveries, Epoch: epoch, Instance: part[4],
+		StreamID: field[1], Deliveries: deliveries, Epoch: epoch, Instance: field[4],
 	}
-	if !e.Valid() || !bytes.Equal(encode(e), message) {
+	if !e.Valid() || parts > model.MaxParts || !bytes.Equal(encode(e), message) {
 		return model.Entry{}, errUnreadable
 	}
 	return e, nil

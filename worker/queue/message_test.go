@@ -18,7 +18,7 @@ func entry(saleID, user, key string, n int) model.Entry {
 	return model.Entry{
 		Attempt: model.Attempt{
 			ID: orderIDs.Derive(user, saleID, key), SaleID: saleID, UserID: user, Quantity: 1,
-			RequestKey: key, RequestHash: model.HashRequest(1),
+			RequestKey: key, RequestHash: model.HashRequest(1), Parts: 1,
 		},
 		StreamID: fmt.Sprint("1700000000000-", n), Epoch: 3, Instance: "here", Deliveries: 1,
 	}
@@ -53,18 +53,19 @@ func TestUnreadableMessages(t *testing.T) {
 	}
 	messages := []string{"", "nonsense", `{"id": 1}`, good[:strings.LastIndex(good, " ")]}
 	for part, values := range map[int][]string{
-		0: {"2"},                                                    // the version
-		1: {"-", "1700000000000", "+1-1", "18446744073709551616-0"}, // the stream id
-		2: {"x", "01"},                                              // deliveries
-		3: {"1.5", "9223372036854775808"},                           // the epoch
-		5: {strings.Repeat("a", model.OrderIDLength), "ABC"},        // the order id
-		6: {"ü"},                                                    // the user
-		7: {"0", "-1", "2147483648"},                                // the quantity
-		8: {"", strings.Repeat("a", 33)},                            // the hash
-		9: {"", strings.Repeat("k", maxMessage)},                    // the request key
+		0:  {"2"},                                                    // the version
+		1:  {"-", "1700000000000", "+1-1", "18446744073709551616-0"}, // the stream id
+		2:  {"x", "01"},                                              // deliveries
+		3:  {"1.5", "9223372036854775808"},                           // the epoch
+		5:  {strings.Repeat("a", model.OrderIDLength), "ABC"},        // the order id
+		6:  {"0", "-1", "17", "01", "x"},                             // the number of parts of the gate
+		7:  {"ü"},                                                    // the user
+		8:  {"0", "-1", "2147483648"},                                // the quantity
+		9:  {"", strings.Repeat("a", 33)},                            // the hash
+		10: {"", strings.Repeat("k", maxMessage)},                    // the request key
 	} {
 		for _, value := range values {
-			all := strings.SplitN(good, " ", parts)
+			all := strings.SplitN(good, " ", fields)
 			all[part] = value
 			messages = append(messages, strings.Join(all, " "))
 		}

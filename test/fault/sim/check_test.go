@@ -183,7 +183,7 @@ func (s *sim) allEnded(before time.Time) {
 		}
 		_, ordered := s.books.orders[id]
 		_, refused := s.books.refused[id]
-		_, known, err := s.gate.Knows(context.Background(), id)
+		_, known, err := s.gate.Knows(context.Background(), refs(a.sale)[0], a.user, id)
 		s.must(err)
 		if known && !ordered && !refused {
 			s.fail("%s is queued still", a.name)
@@ -201,7 +201,7 @@ func (s *sim) agreement() {
 	s.look()
 	s.allEnded(time.Now())
 	ctx := context.Background()
-	states, err := s.gate.Peek(ctx, s.sales...)
+	states, err := s.gate.Peek(ctx, refs(s.sales...)...)
 	s.must(err)
 	for n, sale := range s.sales {
 		st, gate := s.books.stocks[sale], states[n]

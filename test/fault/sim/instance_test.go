@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flashsale/gate"
+	"flashsale/internal/observe"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/strategy"
@@ -71,16 +72,14 @@ func (s *sim) start(place int) {
 		i.desks[sale] = d
 	}
 	i.strategy = strategy.NewHybrid(strategy.Needs{
-		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Log: i.log, Retried: func() {}, Now: time.Now,
+		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Log: i.log, Now: time.Now,
 	})
 	i.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: i.redis("settler"), Outbox: i.redis("settler"), Ledger: s.mutation.ledger(i), Peek: i.redis("settler").Peek,
-		LiveIDs: func() []string { return s.sales }, Instance: i.name, Wake: i.waiters.WakeAll,
-		Observe: func(int, time.Duration) {}, Now: time.Now, Log: i.log,
+		Live: func() []model.GateRef { return refs(s.sales...) }, Instance: i.name, Wake: i.waiters.WakeAll,
+		Now: time.Now, Log: i.log,
 	})
-	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Emptied: func() {}, Violated: func() {
-		s.ask("cry", func() { s.fail("the books of a sale don't let its orders expire") })
-	}, Grace: payGrace, Now: time.Now, Log: i.log}
+	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Observe: s.cries("the books of a sale don't let its orders expire"), Grace: payGrace, Now: time.Now, Log: i.log}
 	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
 	s.mu.Lock()
 	s.places[place] = i
@@ -92,13 +91,38 @@ func (s *sim) start(place int) {
 		d, part := i.desks[sale], "auditor "+s.name(sale)
 		auditor := &worker.Auditor{
 			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)}, Leases: i.database(part),
-			Catalog: d.catalog, Instance: i.name, Replace: i.replace, Found: func(string, int64) {}, Log: i.log,
-			Violated: func() { s.ask("cry", func() { s.fail("the auditor saw books that don't balance") }) },
+			Catalog: d.catalog, Instance: i.name, Replace: i.replace, Log: i.log,
+			Observe: s.cries("the auditor saw books that don't balance"),
 		}
 		s.work.Go(func() { auditor.Run(i.ctx) })
 		s.work.Go(func() { i.refresh(d) })
 		s.work.Go(func() { i.lookAfterGates(d) })
 		s.work.Go(func() { i.tellOfExpired(d) })
+	}
+}
+
+// refs names the gates of sales, each in one part.
+func refs(sales ...string) []model.GateRef {
+	gates := make([]model.GateRef, len(sales))
+	for i, sale := range sales {
+		gates[i] = model.GateRef{SaleID: sale, Parts: 1}
+	}
+	return gates
+}
+
+// cry is an Observer that fails the simulation at a violation.
+type cry struct {
+	s    *sim
+	what string
+}
+
+func (s *sim) cries(what string) observe.All { return observe.All{cry{s, what}} }
+
+func (cry) Begin(ctx context.Context, _ observe.Step) (context.Context, func(error)) { return ctx, nil }
+
+func (c cry) Note(e observe.Event) {
+	if e.Name == observe.Violated {
+		c.s.ask("cry", func() { c.s.fail("%s", c.what) })
 	}
 }
 
@@ -143,9 +167,9 @@ func (i *instance) hear() {
 
 // replace requests a new gate. Requests with different reasons would be separate, although they have the same effect,
 // so all have the same reason.
-func (i *instance) replace(sale string, epoch int64, _ string) {
+func (i *instance) replace(sale string, epoch int64, _ model.RebuildReason) {
 	what := fmt.Sprintf("%s replace the gate of %s of epoch %d", i.name, sale, epoch)
-	i.s.ask(what, func() { i.desks[sale].gates.ReplaceGate(sale, epoch, "it drifted") })
+	i.s.ask(what, func() { i.desks[sale].gates.ReplaceGate(sale, epoch, model.RebuildDrift) })
 }
 
 // teller returns a service.Gates for a part of the instance that makes its own calls to the stores.
@@ -154,8 +178,8 @@ func (i *instance) teller(part, sale string) *service.Gates {
 }
 
 // queued notifies the settler of an admitted attempt.
-func (i *instance) queued(sale string) {
-	i.s.ask(i.name+" settle "+sale, func() { i.settler.Notify(sale) })
+func (i *instance) queued(gate model.GateRef) {
+	i.s.ask(i.name+" settle "+gate.SaleID, func() { i.settler.Notify(gate) })
 }
 
 // expired has the releases of expired orders brought to the gates. The expirer takes the sales in a random order, so
@@ -227,6 +251,6 @@ type control struct{ i *instance }
 func (c control) Epoch(sale string) int64         { return c.i.desks[sale].gates.Epoch(sale) }
 func (c control) Judge(sale string) model.Verdict { return c.i.desks[sale].gates.Judge(sale) }
 
-func (c control) NeedGate(sale, _ string) {
-	c.i.s.ask(c.i.name+" need a gate of "+sale, func() { c.i.desks[sale].gates.NeedGate(sale, "missing") })
+func (c control) NeedGate(sale string) {
+	c.i.s.ask(c.i.name+" need a gate of "+sale, func() { c.i.desks[sale].gates.NeedGate(sale) })
 }

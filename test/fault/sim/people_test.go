@@ -267,7 +267,7 @@ func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome
 	d := i.desks[a.sale]
 	door := service.Purchases{
 		Catalog: d.catalog, IDs: b.s.ids, Strategy: i.strategy, Orders: i.database(b.name), Waiters: i.waiters, Queued: i.queued,
-		Meter: noMeter{}, Now: time.Now, Closing: i.gone, AckWait: ackWait,
+		Closing: i.gone, AckWait: ackWait,
 	}
 	goesOn := func(ctx context.Context) error { return b.s.turn(ctx, i, b.name, "goes on with "+a.name) }
 	return door.Purchase(pace(ctx, goesOn), service.Request{
@@ -465,9 +465,3 @@ func (s *sim) desk(i *instance, sale string) *service.Sales {
 		Store: i.database(operator), Gate: i.redis(operator), Gates: i.teller(operator, sale), Catalog: i.desks[sale].catalog, Log: i.log,
 	}
 }
-
-// noMeter measures nothing.
-type noMeter struct{}
-
-func (noMeter) Stage(string, time.Duration) {}
-func (noMeter) Verdict(model.Verdict)       {}

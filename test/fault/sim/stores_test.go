@@ -104,33 +104,34 @@ type gateView struct {
 	view
 }
 
-func (g gateView) Admit(ctx context.Context, sale string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+func (g gateView) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	return ask(ctx, g.writes("admit %s of epoch %d", g.s.attempts(attempts), epoch), func(ctx context.Context) ([]model.Outcome, error) {
-		return g.Gate.Admit(ctx, sale, attempts, epoch)
+		return g.Gate.Admit(ctx, gate, attempts, epoch)
 	})
 }
 
-func (g gateView) Peek(ctx context.Context, sales ...string) ([]model.GateState, error) {
-	return ask(ctx, g.reads("peek %s", listed(sales, g.s.name)), func(ctx context.Context) ([]model.GateState, error) {
-		return g.Gate.Peek(ctx, sales...)
+func (g gateView) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	name := func(gate model.GateRef) string { return g.s.name(gate.SaleID) }
+	return ask(ctx, g.reads("peek %s", listed(gates, name)), func(ctx context.Context) ([]model.GateState, error) {
+		return g.Gate.Peek(ctx, gates...)
 	})
 }
 
-func (g gateView) Read(ctx context.Context, sale string, count int) ([]model.Entry, []string, error) {
-	return ask2(ctx, g.writes("read %s", g.s.name(sale)), func(ctx context.Context) ([]model.Entry, []string, error) {
-		return g.Gate.Read(ctx, sale, count)
+func (g gateView) Read(ctx context.Context, gate model.GateRef, count int) ([]model.Entry, []string, error) {
+	return ask2(ctx, g.writes("read %s", g.s.name(gate.SaleID)), func(ctx context.Context) ([]model.Entry, []string, error) {
+		return g.Gate.Read(ctx, gate, count)
 	})
 }
 
-func (g gateView) Claim(ctx context.Context, sale string, idle time.Duration, count int) ([]model.Entry, []string, error) {
-	return ask2(ctx, g.writes("claim %s", g.s.name(sale)), func(ctx context.Context) ([]model.Entry, []string, error) {
-		return g.Gate.Claim(ctx, sale, idle, count)
+func (g gateView) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) ([]model.Entry, []string, error) {
+	return ask2(ctx, g.writes("claim %s", g.s.name(gate.SaleID)), func(ctx context.Context) ([]model.Entry, []string, error) {
+		return g.Gate.Claim(ctx, gate, idle, count)
 	})
 }
 
-func (g gateView) Settled(ctx context.Context, sale string, entries []model.Entry, outcomes []model.Outcome) error {
+func (g gateView) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
 	return ask0(ctx, g.writes("settled %s", g.s.entries(entries)), func(ctx context.Context) error {
-		return g.Gate.Settled(ctx, sale, entries, outcomes)
+		return g.Gate.Settled(ctx, gate, entries, outcomes)
 	})
 }
 
@@ -168,15 +169,15 @@ func (g gateView) send(c *call, deliver func(to *instance)) {
 	g.s.post(c)
 }
 
-func (g gateView) Close(ctx context.Context, sale string, epoch int64) (bool, error) {
-	return ask(ctx, g.writes("close %s for epoch %d", g.s.name(sale), epoch), func(ctx context.Context) (bool, error) {
-		return g.Gate.Close(ctx, sale, epoch)
+func (g gateView) Close(ctx context.Context, gate model.GateRef, epoch int64) (bool, error) {
+	return ask(ctx, g.writes("close %s for epoch %d", g.s.name(gate.SaleID), epoch), func(ctx context.Context) (bool, error) {
+		return g.Gate.Close(ctx, gate, epoch)
 	})
 }
 
-func (g gateView) StreamLengths(ctx context.Context, sale string) ([]int64, error) {
-	return ask(ctx, g.reads("measure %s", g.s.name(sale)), func(ctx context.Context) ([]int64, error) {
-		return g.Gate.StreamLengths(ctx, sale)
+func (g gateView) StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error) {
+	return ask(ctx, g.reads("measure %s", g.s.name(gate.SaleID)), func(ctx context.Context) ([]int64, error) {
+		return g.Gate.StreamLengths(ctx, gate)
 	})
 }
 
@@ -186,15 +187,15 @@ func (g gateView) Install(ctx context.Context, epoch int64, lengths []int64, c m
 	return ask(ctx, install, func(ctx context.Context) ([]string, error) { return g.Gate.Install(ctx, epoch, lengths, c) })
 }
 
-func (g gateView) CatchUp(ctx context.Context, sale string, after, upTo int64, changes []model.GateChange) error {
-	return ask0(ctx, g.writes("tell %s of %s", g.s.name(sale), g.s.changes(changes)), func(ctx context.Context) error {
-		return g.Gate.CatchUp(ctx, sale, after, upTo, changes)
+func (g gateView) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error {
+	return ask0(ctx, g.writes("tell %s of %s", g.s.name(gate.SaleID), g.s.changes(changes)), func(ctx context.Context) error {
+		return g.Gate.CatchUp(ctx, gate, after, upTo, changes)
 	})
 }
 
-func (g gateView) Knows(ctx context.Context, orderID string) (model.Request, bool, error) {
+func (g gateView) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (model.Request, bool, error) {
 	return ask2(ctx, g.reads("knows %s", g.s.name(orderID)), func(ctx context.Context) (model.Request, bool, error) {
-		return g.Gate.Knows(ctx, orderID)
+		return g.Gate.Knows(ctx, gate, userID, orderID)
 	})
 }
 

@@ -1,0 +1,95 @@
+// Package observe is how the engine's parts report what they do. Metrics, traces and the failpoints of drills are
+// Observers, so that a part has one way to report, and knows none of them.
+package observe
+
+import (
+	"context"
+	"time"
+)
+
+// The steps.
+const (
+	Deduct        = "deduct"                 // a strategy decides an attempt
+	SettleWait    = "settle_wait"            // a buyer waits for the settled order
+	Admit         = "admit"                  // the gate judges attempts
+	DatabaseTakes = "deduct in the database" // the database judges attempts, without the gate
+	Settle        = "settle"                 // a transaction settles entries
+	Acknowledge   = "acknowledge"            // settled entries leave the stream
+	TellGate      = "tell the gate"          // a gate gets changes that the database made without it
+	Rebuild       = "rebuild"                // a gate is replaced; Label is the reason
+	NextEpoch     = "next epoch"             // the steps of a rebuild, in their order
+	CloseGate     = "close"
+	MeasureStream = "measure"
+	ReadContents  = "read the contents"
+	StageIDs      = "stage the ids"
+	Install       = "install"
+	MarkRefunded  = "mark as refunded" // the database records that the provider has sent money back
+)
+
+// The events.
+const (
+	Purchase       = "purchase"        // a purchase request got its answer; Label is the verdict
+	Stage          = "stage"           // a request passed a stage of the front door in the time Took
+	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
+	Expired        = "expired"         // N units of an expired order were released
+	NothingOverdue = "nothing overdue" // no order is left that has to expire
+	RefundsDue     = "refunds due"     // N payments have to be sent back
+	Audited        = "audited"         // this instance got the auditor's lease
+	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units
+	Violated       = "violated"        // the sums of a sale disagree
+)
+
+// Step is work that takes time.
+type Step struct {
+	Name    string
+	Label   string
+	Items   int                // attempts, entries or changes
+	OrderID func(i int) string // the order's id of an item; may be nil
+}
+
+// Event is something that happened at one moment.
+type Event struct {
+	Name  string
+	Label string
+	N     int64
+	Took  time.Duration
+}
+
+// Observer follows steps and events. Its methods are safe for concurrent use.
+type Observer interface {
+	// Begin is called when a step begins. It returns the context for the work of the step, and the function that is
+	// called at the end of the step with its error; nil if the Observer does not need the end.
+	Begin(ctx context.Context, s Step) (within context.Context, end func(error))
+	Note(e Event)
+}
+
+// All passes everything on to several Observers. Without any, it does nothing.
+type All []Observer
+
+// Begin begins a step of every Observer. end is never nil.
+func (all All) Begin(ctx context.Context, s Step) (within context.Context, end func(error)) {
+	end = func(error) {}
+	for i, o := range all {
+		var next func(error)
+		if ctx, next = o.Begin(ctx, s); next == nil {
+			continue
+		}
+		if i == 0 {
+			end = next
+			continue
+		}
+		before := end
+		end = func(err error) {
+			next(err)
+			before(err)
+		}
+	}
+	return ctx, end
+}
+
+// Note tells every Observer of an event.
+func (all All) Note(e Event) {
+	for _, o := range all {
+		o.Note(e)
+	}
+}

@@ -1,0 +1,239 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// Bounds of a comparison that an operator starts on a page. They are a tenth of those of the command `lab`, because
+// the comparison shares the machine with a shop.
+const (
+	MaxBuyers      = 100_000
+	MaxStock       = 100_000
+	MaxConcurrency = 1_000
+)
+
+// saleDistance is the minimum time between a comparison and the opening of a sale.
+const saleDistance = time.Minute
+
+// notAStrategy is the general reason for a value that is not one of the choices.
+const notAStrategy service.Reason = "not_a_choice"
+
+// Strategy is a strategy that can be compared.
+type Strategy struct {
+	Name string `json:"name"`
+	model.Lesson
+}
+
+// Runner runs a comparison. After an error, or after the end of ctx, the report has what was measured until then, and
+// may be nil.
+type Runner func(ctx context.Context, p model.LabPlan, progress func(Progress)) (*Report, error)
+
+// Catalog knows the sales, which a comparison must not disturb.
+type Catalog interface {
+	Live() (list []model.Offer, changed <-chan struct{})
+	Now() time.Time
+}
+
+// Stop is the reason why a comparison ended early.
+type Stop string
+
+// The reasons for an early end, other than a failure.
+const (
+	StoppedByOperator Stop = "operator"
+	StoppedBySale     Stop = "sale_open" // a sale was about to open
+	StoppedByServer   Stop = "server"    // the server was stopped
+)
+
+// State is the state of a comparison at one instant.
+type State struct {
+	model.LabPlan
+	Progress  // of the strategy under way, or the last one
+	StartedAt time.Time
+	Results   []*Result
+	Over      bool
+	Stopped   Stop   // empty: not stopped early
+	Failed    bool   // the comparison failed; the log has the error
+	ReportID  string // set at the end, unless nothing was measured
+}
+
+// Desk lets operators compare the strategies, one comparison at a time on this instance, and keeps the reports.
+type Desk struct {
+	run        Runner
+	shelf      *Shelf
+	catalog    Catalog
+	strategies []Strategy
+	log        *slog.Logger
+	newest     *service.Newest[*State] // nil before the first comparison
+
+	mu      sync.Mutex
+	stop    context.CancelFunc // stops the comparison under way; nil if there is none
+	why     Stop               // why stop was called
+	closed  bool
+	running sync.WaitGroup
+}
+
+// NewDesk creates a desk for these strategies. The caller must call Close at the end.
+func NewDesk(run Runner, shelf *Shelf, catalog Catalog, strategies []Strategy, log *slog.Logger) *Desk {
+	return &Desk{run: run, shelf: shelf, catalog: catalog, strategies: strategies, log: log, newest: service.NewNewest[*State](nil)}
+}
+
+// Strategies lists the strategies that can be compared.
+func (d *Desk) Strategies() []Strategy { return d.strategies }
+
+// Reports lists the reports, the newest first. Reports that can't be read are left out, and the error is logged.
+func (d *Desk) Reports() []Shelved {
+	list, err := d.shelf.List()
+	if err != nil {
+		d.log.Warn("reports of the lab can't be read", "error", err)
+	}
+	return list
+}
+
+// Report returns the report with an id; ok is false if there is none.
+func (d *Desk) Report(id string) (r *Report, ok bool, err error) { return d.shelf.Find(id) }
+
+// Newest returns the state of the comparison under way, else of the last one, else nil, and a channel that closes when
+// a newer state is available.
+func (d *Desk) Newest() (state *State, changed <-chan struct{}) { return d.newest.Get() }
+
+// Start begins a comparison and returns its first state. The verdict is Accepted; BadRequest with the invalid field;
+// LabRunning if another comparison is under way; SaleOpen if a sale is open or about to open, unless
+// whileOpen is set; or Unavailable if the server stops.
+func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict model.Verdict, invalid *service.Invalid) {
+	if invalid := d.complete(&p); invalid != nil {
+		return nil, model.BadRequest, invalid
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return nil, model.Unavailable, nil
+	case d.stop != nil:
+		return nil, model.LabRunning, nil
+	case !whileOpen && d.saleNear():
+		return nil, model.SaleOpen, nil
+	}
+	ctx, stop := context.WithCancel(context.Background()) // the comparison outlives the request
+	d.stop, d.why = stop, ""
+	state = &State{LabPlan: p, Progress: Progress{Strategy: p.Strategies[0], Index: 1}, StartedAt: d.catalog.Now()}
+	d.newest.Set(state)
+	d.running.Go(func() { d.compare(ctx, *state, whileOpen) })
+	return state, model.Accepted, nil
+}
+
+// complete fills in all strategies if the plan has none, and returns what is wrong with the plan, or nil.
+func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
+	names := make([]string, len(d.strategies))
+	for i, s := range d.strategies {
+		names[i] = s.Name
+	}
+	if len(p.Strategies) == 0 {
+		p.Strategies = names
+	}
+	for i, name := range p.Strategies {
+		if !slices.Contains(names, name) || slices.Contains(p.Strategies[:i], name) {
+			return &service.Invalid{Field: "strategies", Reason: notAStrategy, Value: strings.Join(names, ", ")}
+		}
+	}
+	for _, n := range []struct {
+		field       string
+		value, most int
+	}{{"buyers", p.Buyers, MaxBuyers}, {"stock", p.Stock, MaxStock}, {"concurrency", p.Concurrency, MaxConcurrency}} {
+		if invalid := service.Outside(n.field, int64(n.value), 1, int64(n.most)); invalid != nil {
+			return invalid
+		}
+	}
+	return nil
+}
+
+// saleNear reports whether a sale is open, or opens within saleDistance. Shadow sales do not count.
+func (d *Desk) saleNear() bool {
+	sales, _ := d.catalog.Live()
+	now := d.catalog.Now()
+	return slices.ContainsFunc(sales, func(o model.Offer) bool {
+		next := now
+		if o.StartsAt.After(now) {
+			next = o.StartsAt
+		}
+		return next.Sub(now) <= saleDistance && o.Judge(next) == model.Accepted
+	})
+}
+
+// compare runs a comparison to its end, publishes its progress and keeps its report.
+func (d *Desk) compare(ctx context.Context, state State, whileOpen bool) {
+	var report *Report
+	err := d.shelf.Ready()
+	if err == nil {
+		report, err = d.run(ctx, state.LabPlan, func(p Progress) {
+			state.Progress = p
+			if p.Result != nil {
+				state.Results = append(state.Results, p.Result)
+			}
+			now := state // a copy, because followers keep the pointers that they got
+			d.newest.Set(&now)
+			if !whileOpen && d.saleNear() {
+				d.end(StoppedBySale)
+			}
+		})
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = nil
+	}
+	if report != nil && len(report.Strategies) > 0 {
+		var saveErr error
+		state.ReportID, saveErr = d.shelf.Save(report)
+		err = errors.Join(err, saveErr)
+	}
+	if err != nil {
+		d.log.Error("the lab broke off", "error", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop()
+	d.stop = nil
+	state.Over, state.Stopped, state.Failed = true, d.why, err != nil
+	d.newest.Set(&state)
+}
+
+// end stops the comparison under way, unless there is none or it has already been stopped.
+func (d *Desk) end(why Stop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stop != nil && d.why == "" {
+		d.why = why
+		d.stop()
+	}
+}
+
+// Stop ends the comparison under way and does not wait for its end. The report has what was measured until then.
+func (d *Desk) Stop() { d.end(StoppedByOperator) }
+
+// Close ends the comparison under way and waits for its report until ctx ends. It returns an error if the comparison
+// was too slow; then its results are lost.
+func (d *Desk) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.end(StoppedByServer)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.running.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the lab has not ended: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,21 @@
+package model
+
+// Lesson describes a strategy.
+type Lesson struct {
+	How    string `json:"how"`    // what it does
+	Right  string `json:"right"`  // when it is correct, and why
+	Breaks string `json:"breaks"` // when it fails
+	Costs  string `json:"costs"`
+}
+
+// LabPlan is a comparison of strategies on the same load. The tags are for the command line.
+type LabPlan struct {
+	Strategies  []string `default:"all" help:"Strategies to compare, comma-separated, or all."`
+	Buyers      int      `default:"2000" help:"Buyers, each of whom tries to buy one unit once."`
+	Stock       int      `default:"200" help:"Units on sale."`
+	Concurrency int      `default:"50" help:"Buyers who try at the same time."`
+	Instances   int      `default:"1" help:"Instances of the engine that the buyers are spread over."`
+	OverHTTP    bool     `name:"over-http" help:"Send real requests through the whole engine, instead of calling the strategy alone."`
+	Kill        bool     `help:"Kill the last instance when half of the stock is sold."`
+	Seed        uint64   `default:"1" help:"Gives the order of the buyers; the same seed, the same order."`
+}

@@ -1,0 +1,69 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/sony/gobreaker/v2"
+
+	"flashsale/model"
+)
+
+const (
+	// breakerTrips is how many calls in a row must fail before the breaker opens. A call carries all attempts that
+	// gathered, and two calls of a line are under way at once, so a Redis that hangs delays buyers by two timeouts.
+	breakerTrips = 3
+	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
+	breakerRest = time.Second
+	// breakerNodes bounds the breakers, one for each node. Redis recommends at most 1000 nodes for a Cluster.
+	breakerNodes = 1000
+)
+
+// breakers are the circuit breakers before the nodes of Redis. If one node of a Cluster fails, the others stay in use.
+type breakers struct {
+	byNode *otter.Cache[string, *breaker]
+	log    *slog.Logger
+}
+
+type breaker = gobreaker.CircuitBreaker[[]model.Outcome]
+
+func newBreakers(log *slog.Logger) *breakers {
+	return &breakers{byNode: otter.Must(&otter.Options[string, *breaker]{MaximumSize: breakerNodes}), log: log}
+}
+
+// of returns the circuit breaker of a node.
+func (bs *breakers) of(node string) *breaker {
+	if b, found := bs.byNode.GetIfPresent(node); found {
+		return b
+	}
+	b, _ := bs.byNode.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Outcome](gobreaker.Settings{
+		Name:        node,
+		MaxRequests: 1,
+		Timeout:     breakerRest,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
+		// A call that Close has cancelled does not count as a failure of Redis.
+		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
+		OnStateChange: func(node string, from, to gobreaker.State) {
+			bs.log.Warn("circuit breaker before Redis", "node", node, "from", from.String(), "to", to.String())
+		},
+	}))
+	return b
+}
+
+// closed reports whether no breaker keeps calls from its node.
+func (bs *breakers) closed() bool {
+	for _, b := range bs.byNode.All() {
+		if b.State() != gobreaker.StateClosed {
+			return false
+		}
+	}
+	return true
+}
+
+// kept reports whether err means that a breaker did not let the call through.
+func kept(err error) bool {
+	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+}
