@@ -133,7 +133,7 @@ microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.tx
 check: lint test ## What has to pass before a commit
 
 build: ## Build the static binary bin/flashsale
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/flashsale .
+	go build -trimpath -tags nomsgpack -ldflags '-s -w -X main.version=$(VERSION)' -o bin/flashsale .
 
 clean: ## Remove what was built; data stays
 	rm -rf bin build coverage.out
