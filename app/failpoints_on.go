@@ -61,7 +61,7 @@ type failpointObserver struct{}
 
 // Begin is part of observe.Observer.
 func (failpointObserver) Begin(ctx context.Context, step observe.Step) (context.Context, func(error)) {
-	if point := points.begin[step.Name]; point != "" && !(step.Name == observe.TellGate && step.Items == 0) {
+	if point := points.begin[step.Name]; point != "" && (step.Name != observe.TellGate || step.Items > 0) {
 		pass(point)
 	}
 	return ctx, func(error) { pass(points.end[step.Name]) }

@@ -260,13 +260,6 @@ func (s *server) as(user string, role model.Role) *client {
 	return c
 }
 
-// in is the same client for a subtest.
-func (c *client) in(t testing.TB) *client {
-	other := *c
-	other.server = c.server.in(t)
-	return &other
-}
-
 // with is the same client with more headers on every request, given as names and values.
 func (c *client) with(headers ...string) *client {
 	other := *c

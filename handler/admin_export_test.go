@@ -53,7 +53,7 @@ func (l *ledger) export(t *testing.T, query string) (*wire, *http.Response) {
 	s := newShop(t)
 	s.api.Orders = &service.Orders{Desk: l}
 	w := s.open()
-	res, _ := w.ask(exportPath + query) //nolint:bodyclose // ask closes it
+	res, _ := w.ask(exportPath + query)
 	return w, res
 }
 

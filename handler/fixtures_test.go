@@ -275,7 +275,7 @@ type listener struct {
 
 // listen opens a stream and reads it.
 func (w *wire) listen(path string, headers ...string) *listener {
-	res, conn := w.ask(path, headers...) //nolint:bodyclose // ask closes it
+	res, conn := w.ask(path, headers...)
 	l := &listener{w, conn, res.StatusCode, res.Header, make(chan event, 1000)}
 	go func() {
 		defer close(l.events)

@@ -26,7 +26,7 @@ func TestReadinessIsShared(t *testing.T) {
 		var crowd sync.WaitGroup
 		for range 100 {
 			crowd.Go(func() {
-				same(t, "status", s.serve(s.request(http.MethodGet, "/readyz", "").WithContext(left)).Code, wantStatus)
+				same(t, "status", s.serve(s.request(http.MethodGet, "/readyz", "").WithContext(left)).Code, wantStatus) //nolint:contextcheck // the context of the request has ended
 			})
 		}
 		crowd.Wait()
