@@ -191,25 +191,17 @@ func TestHealthCheckTellsWhetherItServes(t *testing.T) {
 	if command[0] != "/flashsale" {
 		t.Fatalf("the image has no %s", command[0])
 	}
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"FLASHSALE_HTTP_ADDR=0.0.0.0:" + port, "FLASHSALE_OPS_ADDR=off"}
+	address := "FLASHSALE_HTTP_ADDR=0.0.0.0:"
+	server := shop.Launch(t, flashsale(t), []string{address + "0", "FLASHSALE_OPS_ADDR=off"}, "serve", "--database", kit.SQLite(t))
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
 	healthy := func(want bool) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), flashsale(t), command[1:]...)
-		cmd.Env = env
+		cmd.Env = []string{address + port}
 		if out, err := cmd.CombinedOutput(); (err == nil) != want {
 			t.Errorf("healthy %t, want %t: %s", !want, want, out)
 		}
 	}
-	healthy(false)
-	server := shop.Launch(t, flashsale(t), env, "serve", "--database", kit.SQLite(t))
 	healthy(true)
 	server.Stop()
 	healthy(false)
