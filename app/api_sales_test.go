@@ -94,7 +94,7 @@ func TestNewSale(t *testing.T) {
 		var made operatorSale
 		s.operator().call("POST", adminSales, tc.body).want(201).read(&made)
 		tc.want.ID, tc.want.ShortURL = made.ID, made.ShortURL
-		if made.sale != tc.want || made.Status != "live" || made.Parts != 1 {
+		if made.sale != tc.want || made.Status != "live" || made.Shards != 1 {
 			t.Errorf("%s: made %+v\nwant %+v", name, made, tc.want)
 		}
 		if kept := s.sale(made.ID); kept != tc.want {
@@ -147,7 +147,7 @@ func TestNewSaleUnderAKey(t *testing.T) {
 	}
 }
 
-// A sale in parts sells to the last unit, whichever parts its buyers belong to.
+// A sale in shards sells to the last unit, whichever shards its buyers belong to.
 func TestNewSaleInParts(t *testing.T) {
 	t.Parallel()
 	s := usual(t)

@@ -313,7 +313,7 @@ func (a *App) shown(live service.CatalogStore) service.CatalogStore {
 	if a.stores.replicas == nil {
 		return live
 	}
-	return &service.Shown{CatalogStore: live, Replicas: gate.NewReplicas(a.stores.replicas), Log: a.log}
+	return &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.stores.replicas), Log: a.log}
 }
 
 // prepare loads the catalog and installs the gates.

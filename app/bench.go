@@ -190,7 +190,7 @@ func (b *bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	now := r.instances[0].app.catalog.Now()
 	offer, invalid, err := r.instances[0].app.sales.Create(ctx, model.Sale{
 		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
-		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour), Parts: 1,
+		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour), Shards: 1,
 	}, int64(p.Stock), "lab")
 	if err != nil || invalid != nil {
 		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)
@@ -276,7 +276,7 @@ func (r *labRound) Buy(ctx context.Context, instance int, buyer string) (model.V
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
 		ID: i.app.ids.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
-		RequestKey: buyer, RequestHash: model.HashRequest(1), Keyless: !r.keyed,
+		IdempotencyKey: buyer, RequestHash: model.HashRequest(1), Keyless: !r.keyed,
 	})
 	if i.isDead() {
 		return "", errDead // a dead instance sends no answer
@@ -393,8 +393,8 @@ func (r *labRound) settled(ctx context.Context) error {
 	}
 }
 
-// oneGate names the gate of a sale of the lab or of a rehearsal, which has one part.
-func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Parts: 1} }
+// oneGate names the gate of a sale of the lab or of a rehearsal, which has one shard.
+func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
 // stop ends the instances, then removes the round's sale from the stores.
 func (r *labRound) stop(ctx context.Context) error {

@@ -18,7 +18,7 @@ func (a *App) makeDemo(ctx context.Context) error {
 		Title:       "Demo: the last hundred teapots · 演示：最后一百把茶壶",
 		Description: "A sale to try the engine on. Two for each buyer, ten minutes to pay.",
 		PriceCents:  990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 2, PayTimeoutSeconds: 600,
-		StartsAt: now, EndsAt: now.AddDate(1, 0, 0), Parts: 1,
+		StartsAt: now, EndsAt: now.AddDate(1, 0, 0), Shards: 1,
 	}, 100, "engine")
 	return err
 }

@@ -445,7 +445,7 @@ type sale struct {
 type operatorSale struct {
 	sale
 	Status string `json:"status"`
-	Parts  int    `json:"parts"`
+	Shards int    `json:"parts"`
 }
 
 type order struct {

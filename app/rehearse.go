@@ -126,7 +126,7 @@ func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 	units := int64(p.options.RehearsalBuyers / unitPerBuyers)
 	offer, invalid, err := instance.sales.Create(ctx, model.Sale{
 		Title: "Rehearsal, never on sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 3600,
-		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Status: model.SaleShadow, Parts: 1,
+		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Status: model.SaleShadow, Shards: 1,
 	}, units, "preflight")
 	if err != nil || invalid != nil {
 		return fmt.Errorf("make a sale: %w, %+v", err, invalid)

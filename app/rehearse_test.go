@@ -36,9 +36,9 @@ func (f *fit) count(query string) (n int) {
 	return n
 }
 
-const rehearsals = "SHOP.operations WHERE action = 'rehearse'"
+const rehearsals = "SHOP.audit_log WHERE action = 'rehearse'"
 
-// nothingLeft checks that the rehearsals have left no more than their lines in the log of operations.
+// nothingLeft checks that the rehearsals have left no more than their lines in the audit log.
 func (f *fit) nothingLeft(sales, rehearsed int) {
 	f.t.Helper()
 	for query, want := range map[string]int{

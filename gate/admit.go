@@ -42,12 +42,12 @@ const (
 )
 
 // Admit judges attempts on one sale in the order of their arrival. It takes the units of those that pass and appends
-// them to the stream, with one run of the script for each part of the gate. epoch is the newest epoch that the caller
+// them to the stream, with one run of the script for each shard of the gate. epoch is the newest epoch that the caller
 // has read: a gate with an older epoch admits nothing, and neither does a gate that was installed on another Redis
 // process.
 //
 // The outcomes are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
-// there is no open gate, or model.Unsure if not all parts could be asked for units. After an error, any of the
+// there is no open gate, or model.Unsure if not all shards could be asked for units. After an error, any of the
 // attempts may have been admitted.
 func (g *Gate) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) (outcomes []model.Outcome, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{
@@ -76,7 +76,7 @@ func (g *Gate) Admit(ctx context.Context, gate model.GateRef, attempts []model.A
 	return outcomes, nil
 }
 
-// admit runs admit.lua on the part of a gate to which all these attempts belong.
+// admit runs admit.lua on the shard of a gate to which all these attempts belong.
 func (g *Gate) admit(ctx context.Context, tag string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	keys := make([]string, 4, 4+len(attempts))
 	keys[0], keys[1], keys[2], keys[3] = gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)
@@ -84,7 +84,7 @@ func (g *Gate) admit(ctx context.Context, tag string, attempts []model.Attempt, 
 	args[0], args[1] = g.instance, epoch
 	for _, a := range attempts {
 		keys = append(keys, counterKey(tag, a.UserID))
-		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.RequestKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())
+		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.IdempotencyKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())
 	}
 	reply, err := admitScript.Run(ctx, g.client, keys, args...).Int64Slice()
 	if err != nil {

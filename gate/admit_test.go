@@ -209,7 +209,7 @@ func TestAdmitTakesTheLastUnits(t *testing.T) {
 	})
 }
 
-// TestCountAndAdmitShareACounter is about gates in one part. It also shows that each user has a counter for each sale.
+// TestCountAndAdmitShareACounter is about gates in one shard. It also shows that each user has a counter for each sale.
 func TestCountAndAdmitShareACounter(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o, other := b.sale(), b.sale()

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestQueueAge: the age is that of the oldest entry in all parts of all sales, by Redis's clock.
+// TestQueueAge: the age is that of the oldest entry in all shards of all sales, by Redis's clock.
 func TestQueueAge(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		old, young := b.open(offerIn(3)), b.sale()

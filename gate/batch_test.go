@@ -31,7 +31,7 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 			got, err := b.gate.Admit(b.Context(), together.GateRef(), batch, 1)
 			b.check(err)
 			for i, a := range batch {
-				a.ID, a.SaleID = ids.Derive(a.UserID, alone.ID, a.RequestKey), alone.ID
+				a.ID, a.SaleID = ids.Derive(a.UserID, alone.ID, a.IdempotencyKey), alone.ID
 				want := b.judge(a, 1)
 				if (got[i].RetryAfter > 0) == (want.RetryAfter > 0) { // the time that passed in between differs
 					got[i].RetryAfter = want.RetryAfter
@@ -48,7 +48,7 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 			}
 			queued := func(o model.Offer) (list []string) {
 				for _, e := range b.read(o, all) {
-					list = append(list, fmt.Sprint(e.UserID, e.RequestKey, e.Quantity, e.RequestHash))
+					list = append(list, fmt.Sprint(e.UserID, e.IdempotencyKey, e.Quantity, e.RequestHash))
 				}
 				return list
 			}
@@ -79,11 +79,11 @@ func TestBatchWithoutGate(t *testing.T) {
 	})
 }
 
-// TestBatchOfParts: attempts of one part are judged in their order, with the units of all parts, and each request is
+// TestBatchOfShards: attempts of one shard are judged in their order, with the units of all shards, and each request is
 // counted once.
-func TestBatchOfParts(t *testing.T) {
+func TestBatchOfShards(t *testing.T) {
 	eachRedis(t, func(b *bench) {
-		o := b.open(offerIn(2)) // 5 units in each part
+		o := b.open(offerIn(2)) // 5 units in each shard
 		var batch []model.Attempt
 		for i := range 14 {
 			a := attemptUnder(o, userAt(o, 1, i), 1, "key")

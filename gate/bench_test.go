@@ -39,28 +39,28 @@ func BenchmarkScripts(b *testing.B) {
 			{"configure", benchmarkConfigure},
 			{"close-and-install", benchmarkInstall},
 		} {
-			b.Run(script.name, func(b *testing.B) { script.run(b, (&bench{TB: b, parts: 1}).over(client)) })
+			b.Run(script.name, func(b *testing.B) { script.run(b, (&bench{TB: b, shards: 1}).over(client)) })
 		}
 	}
 	b.Run("redis=embedded", func(b *testing.B) { run(b, embeddedRedis(b)) })
 	b.Run("redis=server", func(b *testing.B) { run(b, kit.Redis(b).URL()) })
 }
 
-// BenchmarkParts is a hot sale on a Cluster of three nodes, with its gate in one part or in six. Each line has two calls
+// BenchmarkShards is a hot sale on a Cluster of three nodes, with its gate in one shard or in six. Each line has two calls
 // under way, as the strategies have. The nodes share the machine with the callers.
-func BenchmarkParts(b *testing.B) {
+func BenchmarkShards(b *testing.B) {
 	client := dial(b, Connect, kit.Cluster(b, 3, 0).URL())
-	for _, parts := range []int{1, 6} {
-		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
-			s := (&bench{TB: b, parts: parts}).over(client)
+	for _, shards := range []int{1, 6} {
+		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
+			s := (&bench{TB: b, shards: shards}).over(client)
 			o := s.hotSale(1 << 40)
 			const calls = 2
-			lines := make([][]model.Attempt, parts) // the attempts of all calls of each line
-			each := b.N/(calls*parts) + 1           // batches of one call
+			lines := make([][]model.Attempt, shards) // the attempts of all calls of each line
+			each := b.N/(calls*shards) + 1           // batches of one call
 			for i := 0; slices.ContainsFunc(lines, func(l []model.Attempt) bool { return len(l) < each*calls*benchmarkBatch }); i++ {
 				a := numbered(o, i)
-				part := homeOf(a.UserID, parts)
-				lines[part] = append(lines[part], a)
+				shard := homeOf(a.UserID, shards)
+				lines[shard] = append(lines[shard], a)
 			}
 			b.ResetTimer()
 			var calling sync.WaitGroup
@@ -78,7 +78,7 @@ func BenchmarkParts(b *testing.B) {
 				}
 			}
 			calling.Wait()
-			b.ReportMetric(float64(parts*calls*each*benchmarkBatch)/b.Elapsed().Seconds(), "admits/s")
+			b.ReportMetric(float64(shards*calls*each*benchmarkBatch)/b.Elapsed().Seconds(), "admits/s")
 		})
 	}
 }

@@ -200,8 +200,8 @@ func TestSilentReplicaIsBehind(t *testing.T) {
 	}
 }
 
-// TestClusterLosesANode: a gate is on the node of its tag, and one in six parts is on all three nodes. If a node dies,
-// only its gates and parts are lost.
+// TestClusterLosesANode: a gate is on the node of its tag, and one in six shards is on all three nodes. If a node dies,
+// only its gates and shards are lost.
 func TestClusterLosesANode(t *testing.T) {
 	t.Parallel()
 	c := kit.Cluster(t, 3, 0)
@@ -217,12 +217,12 @@ func TestClusterLosesANode(t *testing.T) {
 		node := c.Of(gateKey(o.ID))
 		sales, nodes[o.ID], of[node] = append(sales, o), node, o
 	}
-	parts := map[*kit.RedisServer]int{} // one part of each node
-	for part, tag := range tags(several.GateRef()) {
-		parts[c.Of(gateKey(tag))] = part
+	shards := map[*kit.RedisServer]int{} // one shard of each node
+	for shard, tag := range tags(several.GateRef()) {
+		shards[c.Of(gateKey(tag))] = shard
 	}
-	if len(parts) != 3 {
-		t.Errorf("the parts are on %d nodes", len(parts))
+	if len(shards) != 3 {
+		t.Errorf("the shards are on %d nodes", len(shards))
 	}
 	admit := func(o model.Offer, user string) (model.Verdict, error) {
 		start := time.Now()
@@ -269,18 +269,18 @@ func TestClusterLosesANode(t *testing.T) {
 		t.Error("the length of a stream on the dead node is not missed")
 	}
 	if entries, _, err := b.gate.Read(t.Context(), several.GateRef(), 100); err != nil || len(entries) > 1 {
-		t.Errorf("the entries of the other parts: %v, %v", entries, err)
+		t.Errorf("the entries of the other shards: %v, %v", entries, err)
 	}
-	for node, part := range parts {
-		a := attempt(several, userAt(several, part, 9), 1)
+	for node, shard := range shards {
+		a := attempt(several, userAt(several, shard, 9), 1)
 		if _, _, err := b.gate.Knows(t.Context(), a.GateRef(), a.UserID, a.ID); (err == nil) == (node == dead) {
 			t.Errorf("whether an id is known, on the dead node: %t: %v", node == dead, err)
 		}
 	}
-	for node, part := range parts {
+	for node, shard := range shards {
 		got := map[model.Verdict]int{}
-		for i := range 60 { // far more than the part has
-			verdict, err := admit(several, userAt(several, part, 10+i))
+		for i := range 60 { // far more than the shard has
+			verdict, err := admit(several, userAt(several, shard, 10+i))
 			if err != nil {
 				verdict = "error"
 			}
@@ -291,7 +291,7 @@ func TestClusterLosesANode(t *testing.T) {
 			good = got["error"] == 60
 		}
 		if !good {
-			t.Errorf("the verdicts of a part, on the dead node: %t, are %v", node == dead, got)
+			t.Errorf("the verdicts of a shard, on the dead node: %t, are %v", node == dead, got)
 		}
 	}
 

@@ -31,7 +31,7 @@ func FuzzEntry(f *testing.F) {
 	f.Add(id, "", "1", "", "7", "", "")
 	f.Fuzz(func(t *testing.T, id, user, n, hash, epoch, instance, key string) {
 		parsed := func(text string) (model.Entry, bool) {
-			return parseEntry(model.GateRef{SaleID: sale, Parts: 1}, redis.XMessage{ID: "1-1", Values: map[string]any{"attempt": text}})
+			return parseEntry(model.GateRef{SaleID: sale, Shards: 1}, redis.XMessage{ID: "1-1", Values: map[string]any{"attempt": text}})
 		}
 		text := strings.Join([]string{id, user, n, hash, epoch, instance, key}, " ")
 		e, ok := parsed(text)
@@ -39,26 +39,26 @@ func FuzzEntry(f *testing.F) {
 			return
 		}
 		if e.Quantity < 1 || model.SaleOf(e.ID) != sale || e.SaleID != sale || !model.ValidUserID(e.UserID) ||
-			e.RequestKey == "" || e.RequestHash == "" {
+			e.IdempotencyKey == "" || e.RequestHash == "" {
 			t.Errorf("%q was read as %+v", text, e)
 		}
-		again := fmt.Sprintf("%s %s %d %s %d %s %s", e.ID, e.UserID, e.Quantity, e.RequestHash, e.Epoch, e.Instance, e.RequestKey)
+		again := fmt.Sprintf("%s %s %d %s %d %s %s", e.ID, e.UserID, e.Quantity, e.RequestHash, e.Epoch, e.Instance, e.IdempotencyKey)
 		if same, ok := parsed(again); !ok || same != e {
 			t.Errorf("%+v, written again, is read as %+v, %t", e, same, ok)
 		}
 	})
 }
 
-// FuzzParts plays the same story to a gate in one part and to a gate in several: their answers and states are equal.
-func FuzzParts(f *testing.F) {
+// FuzzShards plays the same story to a gate in one shard and to a gate in several: their answers and states are equal.
+func FuzzShards(f *testing.F) {
 	f.Add(uint8(6), []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"))
 	f.Add(uint8(2), []byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbb"))
 	f.Add(uint8(16), []byte("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 	f.Add(uint8(3), bytes.Repeat([]byte("\xff\xfe\x80\x81\xc0\xc1\xe0\xe1\x10\x90\x20\xa0\x30\xb0"), 2))
 	server := kit.Redis(f)
-	f.Fuzz(func(t *testing.T, parts uint8, steps []byte) {
+	f.Fuzz(func(t *testing.T, shards uint8, steps []byte) {
 		b := newBench(t, server.URL())
-		one, several := newStory(b, offer()), newStory(b, offerIn(2+int(parts)%(model.MaxParts-1)))
+		one, several := newStory(b, offer()), newStory(b, offerIn(2+int(shards)%(model.MaxShards-1)))
 		compare(t, one, several, steps[:min(len(steps), 60)])
 		_ = b.gate.Erase(t.Context(), one.offer.GateRef())
 		_ = b.gate.Erase(t.Context(), several.offer.GateRef())

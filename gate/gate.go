@@ -39,36 +39,36 @@ var (
 	installSource string
 	//go:embed lua/open.lua
 	openSource string
-	//go:embed lua/lend.lua
-	lendSource string
-	//go:embed lua/borrow.lua
-	borrowSource string
+	//go:embed lua/transfer_out.lua
+	transferOutSource string
+	//go:embed lua/transfer_in.lua
+	transferInSource string
 	//go:embed lua/configure.lua
 	configureSource string
 
-	admitScript     = redis.NewScript(frequencySource + runIDSource + windowSource + admitSource)
-	countScript     = redis.NewScript(frequencySource + countSource)
-	settledScript   = redis.NewScript(settledSource)
-	catchUpScript   = redis.NewScript(catchUpSource)
-	closeScript     = redis.NewScript(closeSource)
-	installScript   = redis.NewScript(runIDSource + installSource)
-	openScript      = redis.NewScript(openSource)
-	lendScript      = redis.NewScript(runIDSource + lendSource)
-	borrowScript    = redis.NewScript(borrowSource)
-	configureScript = redis.NewScript(configureSource)
+	admitScript       = redis.NewScript(frequencySource + runIDSource + windowSource + admitSource)
+	countScript       = redis.NewScript(frequencySource + countSource)
+	settledScript     = redis.NewScript(settledSource)
+	catchUpScript     = redis.NewScript(catchUpSource)
+	closeScript       = redis.NewScript(closeSource)
+	installScript     = redis.NewScript(runIDSource + installSource)
+	openScript        = redis.NewScript(openSource)
+	transferOutScript = redis.NewScript(runIDSource + transferOutSource)
+	transferInScript  = redis.NewScript(transferInSource)
+	configureScript   = redis.NewScript(configureSource)
 )
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	client   redis.UniversalClient
-	instance string
-	moves    *moves
-	observe  observe.All
+	client    redis.UniversalClient
+	instance  string
+	transfers *transfers
+	observe   observe.All
 }
 
 // New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
-	return &Gate{client: client, instance: instance, moves: newMoves(), observe: observers}
+	return &Gate{client: client, instance: instance, transfers: newTransfers(), observe: observers}
 }
 
 // Ping returns an error if Redis does not answer.
@@ -89,7 +89,7 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 }
 
 // Count counts one request of a user to a sale, for strategies that do not use the sale's gate. A gate in one
-// part uses the same counter. ok is false if there
+// shard uses the same counter. ok is false if there
 // were too many within the window; the next request is allowed after retryAfter.
 func (g *Gate) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	ms, err := countScript.Run(ctx, g.client, []string{counterKey(saleID, userID)}, f.Limit, f.Window.Milliseconds()).Int64()
@@ -117,17 +117,17 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 func requestValue(r model.Request) string { return strconv.Itoa(r.Quantity) + ":" + r.Hash }
 
 // CatchUp applies to a gate the changes of the stock after the version after, up to upTo. A repeated call changes
-// nothing. A part of the gate that is missing, or whose version is older than after, stays as it is, without an error:
+// nothing. A shard of the gate that is missing, or whose version is older than after, stays as it is, without an error:
 // the next comparison of the gate's version with the stock's shows which changes it still needs.
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
 	defer func() { end(err) }()
 	tags := tagsOf(gate)
-	return each(len(tags), func(part int) error {
+	return each(len(tags), func(shard int) error {
 		args := make([]any, 2, 2+5*len(changes))
 		args[0], args[1] = after, upTo
 		for _, c := range changes {
-			if homeOf(c.UserID, len(tags)) != part {
+			if homeOf(c.UserID, len(tags)) != shard {
 				continue
 			}
 			request := ""
@@ -136,7 +136,7 @@ func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int6
 			}
 			args = append(args, c.Version, c.OrderID, c.UserID, c.Units, request)
 		}
-		tag := tags[part]
+		tag := tags[shard]
 		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag), idsKey(tag)}, args...).Err(); err != nil {
 			return fmt.Errorf("tell the gate of changes: %w", err)
 		}

@@ -30,7 +30,7 @@ const (
 	nobody = ""
 )
 
-// StreamLengths returns the number of entries in the stream of each part of a gate.
+// StreamLengths returns the number of entries in the stream of each shard of a gate.
 func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths []int64, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.MeasureStream})
 	defer func() { end(err) }()
@@ -75,8 +75,8 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	if staged(err); err != nil {
 		return nil, err
 	}
-	for part := range s.tags {
-		unread, err := s.addEntries(ctx, part)
+	for shard := range s.tags {
+		unread, err := s.addEntries(ctx, shard)
 		bad = append(bad, unread...)
 		if err != nil {
 			return bad, err
@@ -109,9 +109,9 @@ type staging struct {
 	epoch    int64
 	name     string // of this try alone, so that a late command of an earlier try changes nothing
 	offer    model.Offer
-	tags     []string // of the gate's parts
+	tags     []string // of the gate's shards
 	lengths  []int64  // entries that each stream must have; addEntries leaves out those that it deletes
-	inflight []int64  // units of the entries of each part
+	inflight []int64  // units of the entries of each shard
 }
 
 func newStaging(g *Gate, epoch int64, lengths []int64, offer model.Offer) *staging {
@@ -121,65 +121,65 @@ func newStaging(g *Gate, epoch int64, lengths []int64, offer model.Offer) *stagi
 	}
 }
 
-func (s *staging) units(part int) string { return stagedKey(unitsKey(s.tags[part]), s.name) }
-func (s *staging) ids(part int) string   { return stagedKey(idsKey(s.tags[part]), s.name) }
+func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
+func (s *staging) ids(shard int) string   { return stagedKey(idsKey(s.tags[shard]), s.name) }
 
 // begin makes the staged keys.
 func (s *staging) begin(ctx context.Context) error {
-	return s.send(ctx, func(p redis.Pipeliner, part int) {
-		p.HSet(ctx, s.units(part), nobody, 0)
-		p.HSet(ctx, s.ids(part), nobody, 0)
+	return s.send(ctx, func(p redis.Pipeliner, shard int) {
+		p.HSet(ctx, s.units(shard), nobody, 0)
+		p.HSet(ctx, s.ids(shard), nobody, 0)
 	})
 }
 
 // drop deletes the staged keys. Redis frees their memory in the background.
 func (s *staging) drop(ctx context.Context) error {
-	return each(len(s.tags), func(part int) error {
-		if err := s.gate.client.Unlink(ctx, s.units(part), s.ids(part)).Err(); err != nil {
+	return each(len(s.tags), func(shard int) error {
+		if err := s.gate.client.Unlink(ctx, s.units(shard), s.ids(shard)).Err(); err != nil {
 			return fmt.Errorf("drop what was staged: %w", err)
 		}
 		return nil
 	})
 }
 
-// send sends commands for each part, renews the expiry of the staged keys, and checks the length of each stream. It
+// send sends commands for each shard, renews the expiry of the staged keys, and checks the length of each stream. It
 // returns model.ErrStreamMoved if an entry was settled meanwhile; then the rebuild has to start again.
-func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, part int)) error {
+func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for part, tag := range s.tags {
-			commands(p, part)
-			p.Expire(ctx, s.units(part), stagingTTL)
-			p.Expire(ctx, s.ids(part), stagingTTL)
-			lengths[part] = p.XLen(ctx, streamKey(tag))
+		for shard, tag := range s.tags {
+			commands(p, shard)
+			p.Expire(ctx, s.units(shard), stagingTTL)
+			p.Expire(ctx, s.ids(shard), stagingTTL)
+			lengths[shard] = p.XLen(ctx, streamKey(tag))
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("stage: %w", err)
 	}
-	for part, length := range lengths {
-		if length.Val() != s.lengths[part] {
+	for shard, length := range lengths {
+		if length.Val() != s.lengths[shard] {
 			return model.ErrStreamMoved
 		}
 	}
 	return nil
 }
 
-// put writes rows into the staged hashes. Each row goes to the part to which its user belongs.
-func (s *staging) put(ctx context.Context, key func(part int) string, rows int, row func(i int) (userID, field string, value any)) error {
+// put writes rows into the staged hashes. Each row goes to the shard to which its user belongs.
+func (s *staging) put(ctx context.Context, key func(shard int) string, rows int, row func(i int) (userID, field string, value any)) error {
 	fields := make([][]any, len(s.tags))
-	for part := range fields {
-		fields[part] = make([]any, 0, 2*rows/len(fields))
+	for shard := range fields {
+		fields[shard] = make([]any, 0, 2*rows/len(fields))
 	}
 	for i := range rows {
 		userID, field, value := row(i)
 		home := homeOf(userID, len(s.tags))
 		fields[home] = append(fields[home], field, value)
 	}
-	return s.send(ctx, func(p redis.Pipeliner, part int) {
-		if len(fields[part]) > 0 {
-			p.HSet(ctx, key(part), fields[part]...)
+	return s.send(ctx, func(p redis.Pipeliner, shard int) {
+		if len(fields[shard]) > 0 {
+			p.HSet(ctx, key(shard), fields[shard]...)
 		}
 	})
 }
@@ -196,19 +196,19 @@ func (s *staging) addKnown(ctx context.Context, known []model.Known) error {
 	})
 }
 
-// addEntries reads the stream of a part, deletes the settled entries, and adds the others to the staged hashes.
-func (s *staging) addEntries(ctx context.Context, part int) (bad []string, err error) {
-	stream, had, found := streamKey(s.tags[part]), s.lengths[part], int64(0)
+// addEntries reads the stream of a shard, deletes the settled entries, and adds the others to the staged hashes.
+func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
+	stream, had, found := streamKey(s.tags[shard]), s.lengths[shard], int64(0)
 	for start, more := "-", true; more; {
 		messages, err := s.gate.client.XRangeN(ctx, stream, start, "+", page).Result()
 		if err != nil {
 			return bad, fmt.Errorf("read the whole stream: %w", err)
 		}
-		entries, unread, err := s.gate.parse(ctx, s.offer.GateRef(), s.tags[part], messages)
+		entries, unread, err := s.gate.parse(ctx, s.offer.GateRef(), s.tags[shard], messages)
 		bad = append(bad, unread...)
-		s.lengths[part] -= int64(len(unread))
+		s.lengths[shard] -= int64(len(unread))
 		if err == nil && len(entries) > 0 {
-			err = s.addPage(ctx, part, entries)
+			err = s.addPage(ctx, shard, entries)
 		}
 		if err != nil {
 			return bad, err
@@ -226,15 +226,15 @@ func (s *staging) addEntries(ctx context.Context, part int) (bad []string, err e
 
 // addPage handles one page of entries for addEntries. An entry counts as settled if its id is staged: then the
 // database has decided the attempt, or an earlier entry has the same id.
-func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) error {
+func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry) error {
 	ids, users := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {
 		ids[i], users[i] = e.ID, e.UserID
 	}
 	var known, held *redis.SliceCmd
 	err := s.send(ctx, func(p redis.Pipeliner, at int) {
-		if at == part {
-			known, held = p.HMGet(ctx, s.ids(part), ids...), p.HMGet(ctx, s.units(part), users...)
+		if at == shard {
+			known, held = p.HMGet(ctx, s.ids(shard), ids...), p.HMGet(ctx, s.units(shard), users...)
 		}
 	})
 	if err != nil {
@@ -252,32 +252,32 @@ func (s *staging) addPage(ctx context.Context, part int, entries []model.Entry) 
 		}
 		units[e.UserID] = before + int64(e.Quantity)
 		requests[e.ID] = requestValue(model.Request{Quantity: e.Quantity, Hash: e.RequestHash})
-		s.inflight[part] += int64(e.Quantity)
+		s.inflight[shard] += int64(e.Quantity)
 	}
-	if err := s.discard(ctx, part, settled); err != nil {
+	if err := s.discard(ctx, shard, settled); err != nil {
 		return err
 	}
 	return s.send(ctx, func(p redis.Pipeliner, at int) {
-		if at != part {
+		if at != shard {
 			return
 		}
 		if len(units) > 0 {
-			p.HSet(ctx, s.units(part), units)
-			p.HSet(ctx, s.ids(part), requests)
+			p.HSet(ctx, s.units(shard), units)
+			p.HSet(ctx, s.ids(shard), requests)
 		}
 	})
 }
 
-// discard acknowledges and deletes entries of a part's stream in one transaction. Otherwise a settler could receive an
+// discard acknowledges and deletes entries of a shard's stream in one transaction. Otherwise a settler could receive an
 // entry between the two commands, and settled.lua would then not count the other entries of that settler's batch.
-func (s *staging) discard(ctx context.Context, part int, streamIDs []string) error {
+func (s *staging) discard(ctx context.Context, shard int, streamIDs []string) error {
 	if len(streamIDs) == 0 {
 		return nil
 	}
-	s.lengths[part] -= int64(len(streamIDs))
+	s.lengths[shard] -= int64(len(streamIDs))
 	_, err := s.gate.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.XAck(ctx, streamKey(s.tags[part]), group, streamIDs...)
-		p.XDel(ctx, streamKey(s.tags[part]), streamIDs...)
+		p.XAck(ctx, streamKey(s.tags[shard]), group, streamIDs...)
+		p.XDel(ctx, streamKey(s.tags[shard]), streamIDs...)
 		return nil
 	})
 	if err != nil {
@@ -286,14 +286,14 @@ func (s *staging) discard(ctx context.Context, part int, streamIDs []string) err
 	return nil
 }
 
-// install puts the staged keys in place. If there are several parts, they are opened only when all of them are
+// install puts the staged keys in place. If there are several shards, they are opened only when all of them are
 // installed. Until then no stream grows, so the rebuild can start again if one stream has moved.
 func (s *staging) install(ctx context.Context) error {
-	if err := each(len(s.tags), func(part int) error { return s.installPart(ctx, part) }); err != nil || len(s.tags) == 1 {
+	if err := each(len(s.tags), func(shard int) error { return s.installShard(ctx, shard) }); err != nil || len(s.tags) == 1 {
 		return err
 	}
-	return each(len(s.tags), func(part int) error {
-		ok, err := openScript.Run(ctx, s.gate.client, []string{gateKey(s.tags[part])}, s.epoch).Bool()
+	return each(len(s.tags), func(shard int) error {
+		ok, err := openScript.Run(ctx, s.gate.client, []string{gateKey(s.tags[shard])}, s.epoch).Bool()
 		if err != nil {
 			return fmt.Errorf("open the gate: %w", err)
 		}
@@ -304,8 +304,8 @@ func (s *staging) install(ctx context.Context) error {
 	})
 }
 
-// installPart installs one part with its share of the units left, and opens it if it is the only one.
-func (s *staging) installPart(ctx context.Context, part int) error {
+// installShard installs one shard with its share of the units left, and opens it if it is the only one.
+func (s *staging) installShard(ctx context.Context, shard int) error {
 	left, open := s.offer.Stock.Available, 0
 	for _, n := range s.inflight {
 		left -= n
@@ -313,10 +313,10 @@ func (s *staging) installPart(ctx context.Context, part int) error {
 	if len(s.tags) == 1 {
 		open = 1
 	}
-	tag := s.tags[part]
-	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), s.units(part), s.ids(part)}
-	args := append([]any{s.epoch, s.lengths[part], group, expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
-	args = append(args, "left", evenly(left, part, len(s.tags)), "inflight", s.inflight[part], "version", s.offer.Stock.Version)
+	tag := s.tags[shard]
+	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), s.units(shard), s.ids(shard)}
+	args := append([]any{s.epoch, s.lengths[shard], group, expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
+	args = append(args, "left", evenly(left, shard, len(s.tags)), "inflight", s.inflight[shard], "version", s.offer.Stock.Version)
 	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
 	switch {
 	case err != nil:
@@ -329,16 +329,16 @@ func (s *staging) installPart(ctx context.Context, part int) error {
 	return nil
 }
 
-// evenly divides units among parts and returns the share of one part. A negative number is all given to the first
-// part.
-func evenly(units int64, part, parts int) int64 {
-	n := int64(parts)
+// evenly divides units among shards and returns the share of one shard. A negative number is all given to the first
+// shard.
+func evenly(units int64, shard, shards int) int64 {
+	n := int64(shards)
 	switch {
-	case units < 0 && part == 0:
+	case units < 0 && shard == 0:
 		return units
 	case units < 0:
 		return 0
-	case int64(part) < units%n:
+	case int64(shard) < units%n:
 		return units/n + 1
 	}
 	return units / n

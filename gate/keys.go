@@ -7,21 +7,21 @@ import (
 	"flashsale/model"
 )
 
-// Every key of a part of a sale's gate contains the part's tag in braces, so that on a Redis Cluster one script may
-// use all keys of the part.
+// Every key of a shard of a sale's gate contains the shard's tag in braces, so that on a Redis Cluster one script may
+// use all keys of the shard.
 
-// tagOf returns the hash tag of a part of a gate. If the gate has one part only, the tag is the sale's id. Several
-// parts have different tags, so that a Cluster spreads them over its nodes.
-func tagOf(gate model.GateRef, part int) string {
-	if gate.Parts == 1 {
+// tagOf returns the hash tag of a shard of a gate. If the gate has one shard only, the tag is the sale's id. Several
+// shards have different tags, so that a Cluster spreads them over its nodes.
+func tagOf(gate model.GateRef, shard int) string {
+	if gate.Shards == 1 {
 		return gate.SaleID
 	}
-	return gate.SaleID + "." + strconv.Itoa(part)
+	return gate.SaleID + "." + strconv.Itoa(shard)
 }
 
-// homeOf returns the part that holds all data of a user. The result must never change while the sale's gate exists.
-func homeOf(userID string, parts int) int {
-	return int(crc32.ChecksumIEEE([]byte(userID)) % uint32(parts)) //nolint:gosec // 1 to model.MaxParts
+// homeOf returns the shard that holds all data of a user. The result must never change while the sale's gate exists.
+func homeOf(userID string, shards int) int {
+	return int(crc32.ChecksumIEEE([]byte(userID)) % uint32(shards)) //nolint:gosec // 1 to model.MaxShards
 }
 
 func gateKey(tag string) string   { return "fs:{" + tag + "}:gate" }

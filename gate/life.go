@@ -11,17 +11,17 @@ import (
 )
 
 // keyLinger is how long the keys of a gate exist after the end of the sale, so that the gate can answer repeated
-// request keys.
+// idempotency keys.
 const keyLinger = 24 * time.Hour
 
-// Peek reads the state of gates, with one round trip to each Redis node. The fields of one part are read at one
+// Peek reads the state of gates, with one round trip to each Redis node. The fields of one shard are read at one
 // instant. A gate that was installed on another Redis process is reported as not open. A gate is Away if the Redis of
-// any of its parts does not answer. Peek returns an error if all gates are Away.
+// any of its shards does not answer. Peek returns an error if all gates are Away.
 func (g *Gate) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	return looker{client: g.client}.peek(ctx, gates)
 }
 
-// Close stops an older gate from admitting. ok is false if the gate, or a part of it, is of this epoch or a newer
+// Close stops an older gate from admitting. ok is false if the gate, or a shard of it, is of this epoch or a newer
 // one, or is already closed for a newer one.
 func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})

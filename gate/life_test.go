@@ -55,7 +55,7 @@ func TestInstallSetsEverything(t *testing.T) {
 			}
 		}
 		keys := b.keys("*")
-		if len(keys) != 4*b.parts { // so no staged key is left over
+		if len(keys) != 4*b.shards { // so no staged key is left over
 			b.Errorf("the keys are %q", keys)
 		}
 		b.ends(o, keys...)
@@ -74,7 +74,7 @@ func TestEveryKeyOfASaleEnds(t *testing.T) {
 		b.settle(o, b.read(o, all), accepted)
 		b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 2}) // no user has units now
 		b.admit(attempt(o, "u-2", 1))
-		if keys := b.keys("*"); len(keys) != 4*b.parts+1 {
+		if keys := b.keys("*"); len(keys) != 4*b.shards+1 {
 			b.Errorf("the keys are %q", keys)
 		}
 		for _, kind := range []string{"gate", "units", "ids", "stream"} {
@@ -186,7 +186,7 @@ func TestInstallRefusesExpiredStaging(t *testing.T) {
 				}
 			}}
 			c.Units["u-1"], c.Requests["known"] = 1, model.Request{Quantity: 1}
-			if _, err := b.gate.Install(b.Context(), 1, make([]int64, b.parts), c); !errors.Is(err, model.ErrStreamMoved) {
+			if _, err := b.gate.Install(b.Context(), 1, make([]int64, b.shards), c); !errors.Is(err, model.ErrStreamMoved) {
 				b.Errorf("without staged %s: %v, want ErrStreamMoved", staged, err)
 			}
 			b.want(o, model.GateState{})
@@ -215,9 +215,9 @@ func TestGateOfLessThanNothing(t *testing.T) {
 		b.install(2, c)
 		short := model.GateState{Exists: true, Open: true, Epoch: 2, Left: -1, Inflight: 2, Stream: 1}
 		b.want(o, short)
-		for part := range b.parts {
-			if got := b.verdict(attempt(o, userAt(o, part, 5), 1)); got != model.SoldOut {
-				b.Errorf("part %d: %s", part, got)
+		for shard := range b.shards {
+			if got := b.verdict(attempt(o, userAt(o, shard, 5), 1)); got != model.SoldOut {
+				b.Errorf("shard %d: %s", shard, got)
 			}
 		}
 		b.want(o, short)
@@ -236,9 +236,9 @@ func TestClose(t *testing.T) {
 				}
 			}
 			b.want(o, model.GateState{Exists: true, Open: !want, Epoch: 5, Left: 10})
-			for part := range b.parts {
-				if got := b.verdict(attempt(o, userAt(o, part, 0), 1)); (got == model.NoGate) != want {
-					b.Errorf("part %d of a gate of epoch 5, closed for %d: %s", part, epoch, got)
+			for shard := range b.shards {
+				if got := b.verdict(attempt(o, userAt(o, shard, 0), 1)); (got == model.NoGate) != want {
+					b.Errorf("shard %d of a gate of epoch 5, closed for %d: %s", shard, epoch, got)
 				}
 			}
 		}
@@ -336,9 +336,9 @@ func TestConfigure(t *testing.T) {
 				ends = changed
 			}
 			b.ends(ends, b.keys("*")...)
-			for part := range b.parts {
-				if got := b.verdict(attempt(o, userAt(o, part, 0), 2)); got != tc.want {
-					b.Errorf("%s, part %d: %s, want %s", name, part, got, tc.want)
+			for shard := range b.shards {
+				if got := b.verdict(attempt(o, userAt(o, shard, 0), 2)); got != tc.want {
+					b.Errorf("%s, shard %d: %s, want %s", name, shard, got, tc.want)
 				}
 			}
 		}
@@ -403,7 +403,7 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// TestSoldByTheDatabaseIsKnown: the gate answers the request key of an order that the database sold without the gate.
+// TestSoldByTheDatabaseIsKnown: the gate answers the idempotency key of an order that the database sold without the gate.
 func TestSoldByTheDatabaseIsKnown(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.sale()

@@ -22,10 +22,10 @@ const replicaSilence = 15
 // errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence.
 var errBehind = errors.New("the replica is behind")
 
-// part is the state of one part of a sale's gate.
-type part struct {
+// shard is the state of one shard of a sale's gate.
+type shard struct {
 	model.GateState
-	lent, borrowed int64 // all units that it has given to other parts, and received from them
+	sent, received int64 // all units that it has given to other shards, and received from them
 }
 
 // looker reads the state of gates from primaries, or from replicas.
@@ -34,19 +34,19 @@ type looker struct {
 	replicas bool
 }
 
-// look reads the parts with these tags, with one round trip to each node. The fields of a part are read at one
-// instant, the length of its stream slightly later. A part whose node does not answer is Away, and look returns the
+// look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
+// instant, the length of its stream slightly later. A shard whose node does not answer is Away, and look returns the
 // error.
-func (l looker) look(ctx context.Context, tags []string) ([]part, error) {
-	parts := make([]part, len(tags))
-	for i := range parts {
-		parts[i].Away = true
+func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
+	shards := make([]shard, len(tags))
+	for i := range shards {
+		shards[i].Away = true
 	}
 	nodes, err := l.nodes(ctx, tags)
 	if err != nil {
-		return parts, err
+		return shards, err
 	}
-	return parts, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, parts) })
+	return shards, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, shards) })
 }
 
 // peek reads the state of gates. It returns an error only if all gates are Away.
@@ -55,11 +55,11 @@ func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateSt
 	for _, gate := range gates {
 		tags = append(tags, tagsOf(gate)...)
 	}
-	parts, err := l.look(ctx, tags)
+	shards, err := l.look(ctx, tags)
 	states, start := make([]model.GateState, len(gates)), 0
 	for i, gate := range gates {
-		states[i] = together(parts[start : start+gate.Parts])
-		start += gate.Parts
+		states[i] = together(shards[start : start+gate.Shards])
+		start += gate.Shards
 	}
 	if err != nil && !slices.ContainsFunc(states, func(s model.GateState) bool { return !s.Away }) {
 		return nil, fmt.Errorf("look at the gates: %w", err)
@@ -67,11 +67,11 @@ func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateSt
 	return states, nil
 }
 
-// together combines the states of a gate's parts. The gate is open if all parts are open with the same epoch. Its
-// revision and version are the oldest of its parts, since it has only those changes that every part has.
-func together(parts []part) model.GateState {
-	whole := parts[0].GateState
-	for _, p := range parts[1:] {
+// together combines the states of a gate's shards. The gate is open if all shards are open with the same epoch. Its
+// revision and version are the oldest of its shards, since it has only those changes that every shard has.
+func together(shards []shard) model.GateState {
+	whole := shards[0].GateState
+	for _, p := range shards[1:] {
 		whole.Away = whole.Away || p.Away
 		whole.Exists = whole.Exists || p.Exists
 		whole.Open = whole.Open && p.Open && p.Epoch == whole.Epoch
@@ -153,7 +153,7 @@ func (l looker) nodes(ctx context.Context, tags []string) ([]*node, error) {
 }
 
 // lookAt reads the gates that are on one node into the slice into.
-func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part) error {
+func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {
 		section = "replication"
@@ -164,7 +164,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {
-			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "server", "lent", "borrowed", "version")
+			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "server", "sent", "received", "version")
 			lengths[i] = p.XLen(ctx, streamKey(tags[place]))
 		}
 		return nil
@@ -182,12 +182,12 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []part)
 			continue
 		}
 		v := hashes[i].Val()
-		into[place] = part{
+		into[place] = shard{
 			GateState: model.GateState{
 				Exists: v[0] != nil, Open: v[1] == "1" && (l.replicas || v[5] == here),
 				Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Version: number(v[8]), Stream: lengths[i].Val(),
 			},
-			lent: number(v[6]), borrowed: number(v[7]),
+			sent: number(v[6]), received: number(v[7]),
 		}
 	}
 	if failed != nil {

@@ -20,7 +20,7 @@ import (
 const Connections = poolSize + 1
 
 // These constants are sizes in the memory of a 64-bit Redis 7.0, as TestRoomIsEnough measures them for user ids of 36
-// characters and request keys of 32. They include a reserve of up to half of the measured size.
+// characters and idempotency keys of 32. They include a reserve of up to half of the measured size.
 const (
 	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300

@@ -19,7 +19,7 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 
 // Peek reads the state of the gates of sales as it was a moment ago. It does not check on which Redis process a gate
 // was installed, so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica
-// of any of its parts does not answer or has lost its primary. Peek returns an error if all gates are Away.
+// of any of its shards does not answer or has lost its primary. Peek returns an error if all gates are Away.
 func (r *Replicas) Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error) {
 	gates := make([]model.GateRef, len(sales))
 	for i, s := range sales {

@@ -17,7 +17,7 @@ import (
 	"flashsale/test/kit"
 )
 
-// life runs the scripts of a gate in one part on a new sale.
+// life runs the scripts of a gate in one shard on a new sale.
 func (b *bench) life() model.Offer {
 	b.Helper()
 	o := b.open(offer())
@@ -222,7 +222,7 @@ func TestHole42_KeysHaveTheSalesTag(t *testing.T) {
 	if made := strings.Count(texts(t, "keys.go")["keys.go"], `"fs:{`); len(keys) != 7 || made != 5 {
 		t.Errorf("%d different keys, and %d functions make keys; does this test know all of them?", len(keys), made)
 	}
-	if got := tagsOf(model.GateRef{SaleID: "S", Parts: 1}); got[0] != "S" {
-		t.Errorf("the tag of the only part is %s", got[0])
+	if got := tagsOf(model.GateRef{SaleID: "S", Shards: 1}); got[0] != "S" {
+		t.Errorf("the tag of the only shard is %s", got[0])
 	}
 }

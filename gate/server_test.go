@@ -33,7 +33,7 @@ func TestGateOfAnotherRedis(t *testing.T) {
 					t.Errorf("the gate of another Redis says %+v", got)
 				}
 			}
-			if _, err := b.gate.lend(t.Context(), tags(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
+			if _, err := b.gate.transferOut(t.Context(), tags(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
 				t.Errorf("the gate of another Redis lends: %v", err)
 			}
 		})

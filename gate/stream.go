@@ -21,14 +21,14 @@ const group = "settlers"
 // Read takes at most count new entries of a gate's stream for this instance. An empty result is not an error. Entries
 // that can't be parsed are deleted, and bad has their texts.
 func (g *Gate) Read(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
-	return fromParts(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
+	return fromShards(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
 		return g.read(ctx, gate, tag, ">", count)
 	})
 }
 
 // Own returns the oldest entries, at most count, that this instance has taken and that are not acknowledged yet.
 func (g *Gate) Own(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
-	return fromParts(gate, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
+	return fromShards(gate, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
 		entries, bad, err = g.read(ctx, gate, tag, "0", count)
 		return entries[:min(len(entries), count)], bad, err // the embedded Redis ignores COUNT here
 	})
@@ -76,7 +76,7 @@ func (g *Gate) regroup(ctx context.Context, tag string) error {
 // Claim takes over at most count entries that were delivered to any consumer, this instance included, more than idle
 // ago and are not acknowledged yet. It counts their deliveries.
 func (g *Gate) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
-	return fromParts(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
+	return fromShards(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
 		return g.claim(ctx, gate, tag, idle, count)
 	})
 }
@@ -178,23 +178,23 @@ func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messag
 }
 
 // entryFields is the number of fields of an entry as admit.lua writes them, separated by spaces: id, user, quantity,
-// request hash, epoch, instance, request key. The request key is last because it may contain spaces itself.
+// request hash, epoch, instance, idempotency key. The idempotency key is last because it may contain spaces itself.
 const entryFields = 7
 
 func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	text, _ := m.Values["attempt"].(string)
-	parts := strings.SplitN(text, " ", entryFields)
-	if len(parts) != entryFields {
+	shards := strings.SplitN(text, " ", entryFields)
+	if len(shards) != entryFields {
 		return model.Entry{}, false
 	}
-	n, errN := strconv.Atoi(parts[2])
-	epoch, errEpoch := strconv.ParseInt(parts[4], 10, 64)
+	n, errN := strconv.Atoi(shards[2])
+	epoch, errEpoch := strconv.ParseInt(shards[4], 10, 64)
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: parts[0], SaleID: gate.SaleID, UserID: parts[1], Quantity: n,
-			RequestKey: parts[6], RequestHash: parts[3], Parts: gate.Parts,
+			ID: shards[0], SaleID: gate.SaleID, UserID: shards[1], Quantity: n,
+			IdempotencyKey: shards[6], RequestHash: shards[3], Shards: gate.Shards,
 		},
-		StreamID: m.ID, Epoch: epoch, Instance: parts[5], Deliveries: 1,
+		StreamID: m.ID, Epoch: epoch, Instance: shards[5], Deliveries: 1,
 	}
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }

@@ -34,7 +34,7 @@ func TestNoStreamIsNoError(t *testing.T) {
 				b.Errorf("%s: %v", name, entries)
 			}
 		}
-		if lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef()); err != nil || !slices.Equal(lengths, make([]int64, b.parts)) {
+		if lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef()); err != nil || !slices.Equal(lengths, make([]int64, b.shards)) {
 			b.Errorf("the lengths are %v, %v", lengths, err)
 		}
 	})
@@ -137,8 +137,8 @@ func TestBadEntries(t *testing.T) {
 					"no request hash":           good.ID + " u-1 1  1 here key",
 					"no epoch":                  good.ID + " u-1 1 " + hash + "  here key",
 					"an epoch in words":         good.ID + " u-1 1 " + hash + " first here key",
-					"no request key":            good.ID + " u-1 1 " + hash + " 1 here",
-					"an empty request key":      good.ID + " u-1 1 " + hash + " 1 here ",
+					"no idempotency key":        good.ID + " u-1 1 " + hash + " 1 here",
+					"an empty idempotency key":  good.ID + " u-1 1 " + hash + " 1 here ",
 					"another name than attempt": "another name",
 				} {
 					values := []any{"attempt", text}
@@ -208,7 +208,7 @@ func TestHole53_InstallReadsEveryPage(t *testing.T) {
 		b.install(2, c)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 3000 - n, Inflight: n - 3, Stream: n - 3})
 		b.wantUnits(o, map[string]int{"u-1": n, "u-2": 1})
-		settled := func(e model.Entry) bool { return e.RequestKey == "key-2" }
+		settled := func(e model.Entry) bool { return e.IdempotencyKey == "key-2" }
 		if got := b.read(o, all); len(got) != all || slices.ContainsFunc(got, settled) {
 			b.Errorf("read %d entries, want %d without the settled one", len(got), all)
 		}

@@ -45,7 +45,7 @@ type bench struct {
 	url    string
 	client *redis.Client
 	gate   *Gate
-	parts  int // of the gates of the offers that sale and offer return
+	shards int // of the gates of the offers that sale and offer return
 }
 
 // eachRedis runs a test on every kind of Redis that the engine supports.
@@ -54,19 +54,19 @@ func eachRedis(t *testing.T, run func(b *bench)) {
 	onEach(t, 1, run)
 }
 
-// eachGate runs a test on every kind of Redis, with gates in one part and in three parts.
+// eachGate runs a test on every kind of Redis, with gates in one shard and in three shards.
 func eachGate(t *testing.T, run func(b *bench)) {
 	t.Helper()
-	for _, parts := range []int{1, 3} {
-		t.Run(fmt.Sprint("parts=", parts), func(t *testing.T) { onEach(t, parts, run) })
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) { onEach(t, shards, run) })
 	}
 }
 
-func onEach(t *testing.T, parts int, run func(b *bench)) {
+func onEach(t *testing.T, shards int, run func(b *bench)) {
 	t.Helper()
 	on := func(t *testing.T, url string) {
 		b := newBench(t, url)
-		b.parts = parts
+		b.shards = shards
 		run(b)
 	}
 	t.Run("embedded", func(t *testing.T) { on(t, embeddedRedis(t)) })
@@ -86,7 +86,7 @@ func embeddedRedis(t testing.TB) (url string) {
 
 func newBench(t testing.TB, url string) *bench {
 	t.Helper()
-	return (&bench{TB: t, url: url, parts: 1}).as("here")
+	return (&bench{TB: t, url: url, shards: 1}).as("here")
 }
 
 // as returns the bench of another instance of the engine on the same Redis.
@@ -158,7 +158,7 @@ func oneTag(t testing.TB) scriptHook {
 	}
 }
 
-// hashTag returns the part of a key in braces, which decides the key's slot, or an empty string if the key has none.
+// hashTag returns the shard of a key in braces, which decides the key's slot, or an empty string if the key has none.
 func hashTag(key any) string {
 	_, rest, _ := strings.Cut(fmt.Sprint(key), "{")
 	tag, _, found := strings.Cut(rest, "}")
@@ -177,32 +177,32 @@ func offer() model.Offer {
 	return model.Offer{
 		Sale: model.Sale{
 			ID: id, LimitPerUser: 2, PriceCents: 100, Status: model.SaleLive, Revision: 1,
-			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Parts: 1,
+			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Shards: 1,
 		},
 		Stock: model.Stock{SaleID: id, Quota: 10, Available: 10, Version: 5},
 	}
 }
 
-// offerIn returns an offer whose gate has several parts.
-func offerIn(parts int) model.Offer {
+// offerIn returns an offer whose gate has several shards.
+func offerIn(shards int) model.Offer {
 	o := offer()
-	o.Parts = parts
+	o.Shards = shards
 	return o
 }
 
-// offer returns an offer whose gate has as many parts as the bench says.
-func (b *bench) offer() model.Offer { return offerIn(b.parts) }
+// offer returns an offer whose gate has as many shards as the bench says.
+func (b *bench) offer() model.Offer { return offerIn(b.shards) }
 
-// tags returns the hash tags of the parts of a sale's gate.
+// tags returns the hash tags of the shards of a sale's gate.
 func tags(gate model.GateRef) []string { return tagsOf(gate) }
 
-// home returns the hash tag of the part that holds the data of a user.
+// home returns the hash tag of the shard that holds the data of a user.
 func home(gate model.GateRef, user string) string { return New(nil, "").Line(gate, user) }
 
-// userAt returns the n-th user whose data is in a part of a sale's gate.
-func userAt(o model.Offer, part, n int) string {
+// userAt returns the n-th user whose data is in a shard of a sale's gate.
+func userAt(o model.Offer, shard, n int) string {
 	for i := 0; ; i++ {
-		if user := fmt.Sprint("u-", i); homeOf(user, len(tags(o.GateRef()))) == part {
+		if user := fmt.Sprint("u-", i); homeOf(user, len(tags(o.GateRef()))) == shard {
 			if n--; n < 0 {
 				return user
 			}
@@ -212,7 +212,7 @@ func userAt(o model.Offer, part, n int) string {
 
 func contents(o model.Offer) kit.Contents { return kit.ContentsOf(o) }
 
-// attempt returns a purchase of n units under a request key of its own.
+// attempt returns a purchase of n units under a idempotency key of its own.
 func attempt(o model.Offer, user string, n int) model.Attempt {
 	return attemptUnder(o, user, n, "key-"+strconv.FormatInt(time.Now().UnixNano(), 36))
 }
@@ -220,7 +220,7 @@ func attempt(o model.Offer, user string, n int) model.Attempt {
 func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	return model.Attempt{
 		ID: ids.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: n,
-		RequestKey: key, RequestHash: model.HashRequest(n), Parts: o.Parts,
+		IdempotencyKey: key, RequestHash: model.HashRequest(n), Shards: o.Shards,
 	}
 }
 
@@ -327,7 +327,7 @@ func (b *bench) admitAll(attempts []model.Attempt) {
 		b.check(err)
 		for i, got := range outcomes {
 			if !got.Queued() {
-				b.Fatalf("attempt %s: %+v", some[i].RequestKey, got)
+				b.Fatalf("attempt %s: %+v", some[i].IdempotencyKey, got)
 			}
 		}
 	}
@@ -425,7 +425,7 @@ func (b *bench) wantKnown(a model.Attempt, want bool) {
 	}
 }
 
-// units returns the live units of users in all parts of a gate.
+// units returns the live units of users in all shards of a gate.
 func (b *bench) units(o model.Offer) map[string]int {
 	b.Helper()
 	units := map[string]int{}

@@ -24,13 +24,13 @@ func twice(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error 
 
 // TestHole54_ScriptsRunTwice plays one story to two gates. The scripts of one run twice: it answers and ends as the other.
 func TestHole54_ScriptsRunTwice(t *testing.T) {
-	for _, parts := range []int{1, 4} {
-		t.Run(fmt.Sprint(parts, " parts"), func(t *testing.T) {
+	for _, shards := range []int{1, 4} {
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			b := newBench(t, kit.Redis(t).URL())
-			b.parts = parts
+			b.shards = shards
 			again := b.as("again")
 			again.client.AddHook(scriptHook(twice))
-			dice, steps := rand.New(rand.NewPCG(1, uint64(parts))), make([]byte, 300)
+			dice, steps := rand.New(rand.NewPCG(1, uint64(shards))), make([]byte, 300)
 			for i := range steps {
 				steps[i] = byte(dice.IntN(256))
 			}

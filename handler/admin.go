@@ -31,12 +31,12 @@ func (a *API) createSale(c *gin.Context) {
 		EndsAt             time.Time `json:"ends_at"`
 		LimitPerUser       int       `json:"limit_per_user"`
 		PayTimeoutSeconds  int       `json:"pay_timeout_seconds"`
-		Parts              int       `json:"parts"`
-	}{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Parts: 1}
+		Shards             int       `json:"parts"`
+	}{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1}
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	key, ok := requestKey(c)
+	key, ok := idempotencyKey(c)
 	if !ok {
 		return
 	}
@@ -44,7 +44,7 @@ func (a *API) createSale(c *gin.Context) {
 		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
 		PriceCents: body.PriceCents, OriginalPriceCents: body.OriginalPriceCents, Currency: body.Currency,
 		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
-		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Parts: body.Parts,
+		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Shards: body.Shards,
 	}
 	actor := middleware.IdentityOf(c).UserID
 	if key != "" {

@@ -23,7 +23,7 @@ func (a *API) purchase(c *gin.Context) {
 	if !ok {
 		return
 	}
-	key, ok := requestKey(c)
+	key, ok := idempotencyKey(c)
 	if !ok {
 		return
 	}
@@ -51,9 +51,9 @@ func (a *API) purchase(c *gin.Context) {
 	}
 }
 
-// requestKey returns the Idempotency-Key, or "" if there is none. If the key is too long or has characters other than
+// idempotencyKey returns the Idempotency-Key, or "" if there is none. If the key is too long or has characters other than
 // visible ASCII, it refuses the request and returns false.
-func requestKey(c *gin.Context) (key string, ok bool) {
+func idempotencyKey(c *gin.Context) (key string, ok bool) {
 	key = headerOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		refuseInvalid(c, &service.Invalid{Field: "Idempotency-Key", Reason: notAKey, Max: maxKey})

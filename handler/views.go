@@ -77,11 +77,11 @@ func (a *API) saleView(o model.Offer) saleView {
 type operatorSaleView struct {
 	saleView
 	Status model.SaleStatus `json:"status"`
-	Parts  int              `json:"parts"`
+	Shards int              `json:"parts"`
 }
 
 func (a *API) operatorSaleView(o model.Offer) operatorSaleView {
-	return operatorSaleView{a.saleView(o), o.Status, o.Parts}
+	return operatorSaleView{a.saleView(o), o.Status, o.Shards}
 }
 
 type orderView struct {

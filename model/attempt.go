@@ -11,22 +11,22 @@ import (
 
 // Attempt is one purchase request on its way through the engine.
 type Attempt struct {
-	ID          string // also the order's id, if the attempt becomes an order
-	SaleID      string
-	UserID      string
-	Quantity    int
-	RequestKey  string
-	RequestHash string // hash of the request, to distinguish a repeat from another request under the same key
-	Frequency   Frequency
-	Keyless     bool // the engine made the request key, so the attempt repeats no earlier one
-	Parts       int  // of the sale's gate
+	ID             string // also the order's id, if the attempt becomes an order
+	SaleID         string
+	UserID         string
+	Quantity       int
+	IdempotencyKey string
+	RequestHash    string // hash of the request, to distinguish a repeat from another request under the same key
+	Frequency      Frequency
+	Keyless        bool // the engine made the idempotency key, so the attempt repeats no earlier one
+	Shards         int  // of the sale's gate
 }
 
 // GateRef names the gate that judges the attempt.
-func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, max(a.Parts, 1)} }
+func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, max(a.Shards, 1)} }
 
-// Look is what one read of the database returned about an attempt.
-type Look struct {
+// StockView is what one read of the database returned about an attempt.
+type StockView struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock
 	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if an order has to be written
@@ -81,7 +81,7 @@ type Entry struct {
 // it can be neither settled nor refused.
 func (e Entry) Valid() bool {
 	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
-		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.RequestKey != "" && validHash(e.RequestHash)
+		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != "" && validHash(e.RequestHash)
 }
 
 // hashDigits is the length of a request hash.

@@ -15,7 +15,7 @@ func TestValidEntries(t *testing.T) {
 	}{
 		"as the gate admits it":   {func(*Entry) {}, true},
 		"the largest quantity":    {func(e *Entry) { e.Quantity = math.MaxInt32 }, true},
-		"any request key":         {func(e *Entry) { e.RequestKey = "\n ü" }, true},
+		"any idempotency key":     {func(e *Entry) { e.IdempotencyKey = "\n ü" }, true},
 		"another hash":            {func(e *Entry) { e.RequestHash = "~" }, true},
 		"no id":                   {func(e *Entry) { e.ID = "" }, false},
 		"a short id":              {func(e *Entry) { e.ID = e.ID[:IDLength] }, false},
@@ -25,7 +25,7 @@ func TestValidEntries(t *testing.T) {
 		"no units":                {func(e *Entry) { e.Quantity = 0 }, false},
 		"negative units":          {func(e *Entry) { e.Quantity = -1 }, false},
 		"too many units":          {func(e *Entry) { e.Quantity = math.MaxInt32 + 1 }, false},
-		"no request key":          {func(e *Entry) { e.RequestKey = "" }, false},
+		"no idempotency key":      {func(e *Entry) { e.IdempotencyKey = "" }, false},
 		"no hash":                 {func(e *Entry) { e.RequestHash = "" }, false},
 		"a long hash":             {func(e *Entry) { e.RequestHash = strings.Repeat("a", 33) }, false},
 		"a hash with a space":     {func(e *Entry) { e.RequestHash = "a b" }, false},
@@ -33,7 +33,7 @@ func TestValidEntries(t *testing.T) {
 	} {
 		e := Entry{Attempt: Attempt{
 			ID: NewOrderIDs([]byte("key")).Derive("u-1", saleID, "key"), SaleID: saleID, UserID: "u-1",
-			Quantity: 1, RequestKey: "key", RequestHash: HashRequest(1),
+			Quantity: 1, IdempotencyKey: "key", RequestHash: HashRequest(1),
 		}, StreamID: "1-1"}
 		if tc.edit(&e); e.Valid() != tc.valid {
 			t.Errorf("%s: valid is %t", name, e.Valid())

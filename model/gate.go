@@ -6,15 +6,15 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. The number of its parts, at least 1, never changes.
+// GateRef names the gate of a sale. The number of its shards, at least 1, never changes.
 type GateRef struct {
 	SaleID string
-	Parts  int
+	Shards int
 }
 
 // GateState is the present state of a sale's gate in Redis.
 type GateState struct {
-	Away     bool // the Redis with the gate, or with a part of it, does not answer; the other fields are unknown
+	Away     bool // the Redis with the gate, or with a shard of it, does not answer; the other fields are unknown
 	Exists   bool
 	Open     bool
 	Epoch    int64
@@ -68,7 +68,7 @@ type Request struct {
 	Hash     string
 }
 
-// Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its parts could be
+// Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its shards could be
 // asked for units, so the database has to decide.
 const Unsure Verdict = "unsure"
 

@@ -34,21 +34,21 @@ func (s OrderStatus) CanBecome(next OrderStatus) bool {
 
 // Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.
 type Order struct {
-	ID          string
-	SaleID      string
-	UserID      string
-	Quantity    int
-	AmountCents int64
-	Currency    string
-	Status      OrderStatus
-	Reason      Verdict // why a rejected order was rejected, else empty
-	Source      Source
-	Epoch       int64 // of the sale's gate when the attempt was admitted or deducted
-	RequestKey  string
-	RequestHash string
-	CreatedAt   time.Time
-	ExpiresAt   time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
-	PaidAt      time.Time // zero while unpaid
+	ID             string
+	SaleID         string
+	UserID         string
+	Quantity       int
+	AmountCents    int64
+	Currency       string
+	Status         OrderStatus
+	Reason         Verdict // why a rejected order was rejected, else empty
+	Source         Source
+	Epoch          int64 // of the sale's gate when the attempt was admitted or deducted
+	IdempotencyKey string
+	RequestHash    string
+	CreatedAt      time.Time
+	ExpiresAt      time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
+	PaidAt         time.Time // zero while unpaid
 }
 
 // Source is the way by which an order came into the database.

@@ -47,15 +47,15 @@ type Sale struct {
 	EndsAt             time.Time
 	Status             SaleStatus
 	Revision           int64 // grows with every change by the operator
-	Parts              int   // of its gate, 1 to MaxParts; never changes
+	Shards             int   // of its gate, 1 to MaxShards; never changes
 }
 
-// MaxParts is the most parts that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
-// all parts can be asked when units run out.
-const MaxParts = 16
+// MaxShards is the most shards that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
+// all shards can be asked when units run out.
+const MaxShards = 16
 
 // GateRef names the sale's gate.
-func (s Sale) GateRef() GateRef { return GateRef{s.ID, max(s.Parts, 1)} }
+func (s Sale) GateRef() GateRef { return GateRef{s.ID, max(s.Shards, 1)} }
 
 // Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
 // Every strategy makes these checks in the same order.
@@ -121,8 +121,8 @@ type SaleChange struct {
 	IfQuota  *int64 // the quota that the sale must have before the change; nil: any
 }
 
-// Operation is an action of an operator, or a repair by the engine itself.
-type Operation struct {
+// AuditEntry is an action of an operator, or a repair by the engine itself.
+type AuditEntry struct {
 	At                    time.Time // by the database's clock
 	Actor, Action, Detail string
 }

@@ -52,7 +52,7 @@ func (s *Store) benchmark(b *testing.B, size int, write batchWrite) {
 			n++
 			user := "u-" + strconv.Itoa(n)
 			entries[i].Attempt = model.Attempt{
-				ID: orderIDs.Derive(user, sale.ID, "key"), SaleID: sale.ID, UserID: user, Quantity: 1, RequestKey: "key", RequestHash: hash,
+				ID: orderIDs.Derive(user, sale.ID, "key"), SaleID: sale.ID, UserID: user, Quantity: 1, IdempotencyKey: "key", RequestHash: hash,
 			}
 		}
 		outcomes, err := write(b.Context(), sale.ID, entries)

@@ -1,6 +1,6 @@
 // Package repository is the source of truth: it stores sales, stock, orders and payments in MySQL or SQLite, through
 // GORM. Every change is a single conditional statement or a transaction at READ COMMITTED. A value computed from an
-// earlier read is written only under a version check or a row lock. The one exception is Overwrite, which demonstrates
+// earlier read is written only under a version check or a row lock. The one exception is WriteStock, which demonstrates
 // lost updates.
 package repository
 

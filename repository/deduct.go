@@ -75,24 +75,24 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcom
 	return first(outcomes, wrap("deduct on sale "+a.SaleID, err))
 }
 
-// Look reads what Overwrite needs to write an attempt: the offer and the clock. Decided is set if the attempt is known
+// ReadStock reads what WriteStock needs to write an attempt: the offer and the clock. Decided is set if the attempt is known
 // or is refused.
-func (s *Store) Look(ctx context.Context, a model.Attempt) (model.Look, error) {
+func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error) {
 	offer, now, b, err := s.consider(ctx, a.SaleID, []model.Attempt{a})
 	if err != nil {
-		return model.Look{}, err
+		return model.StockView{}, err
 	}
-	look := model.Look{Offer: offer, Now: now}
+	look := model.StockView{Offer: offer, Now: now}
 	if len(b.open) == 0 {
 		look.Decided = &b.outcomes[0]
 	}
 	return look, nil
 }
 
-// Overwrite writes the order of an attempt and the stock that follows from an earlier Look, without a check for changes
+// WriteStock writes the order of an attempt and the stock that follows from an earlier ReadStock, without a check for changes
 // since then. If two callers looked at the same row, the second write covers the first, and the same units are sold
 // twice. The strategy naive shows this; the strategy mutex prevents it with a lock.
-func (s *Store) Overwrite(ctx context.Context, a model.Attempt, look model.Look) (model.Outcome, error) {
+func (s *Store) WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error) {
 	outcomes, err := s.deduct(ctx, []model.Attempt{a}, look.Offer, look.Now, look.Offer.Stock.Available, func(tx *gorm.DB, n int64) error {
 		left := look.Offer.Stock.Available - n
 		return tx.Exec("UPDATE stock SET available = ?, held = quota - paid - ?, "+nextGateVersion+" WHERE sale_id = ?", left, left, a.SaleID).Error

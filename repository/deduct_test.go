@@ -29,7 +29,7 @@ func TestEachWayWritesTheOrder(t *testing.T) {
 		}
 		want := model.Order{
 			ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
-			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, RequestKey: "k", RequestHash: a.RequestHash,
+			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, IdempotencyKey: "k", RequestHash: a.RequestHash,
 			CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
 		}
 		if by.name == "settle" {

@@ -103,7 +103,7 @@ func TestHole18_KeyLongerThanItsColumn(t *testing.T) {
 		t.Errorf("settle: %+v, %v", got, err)
 	}
 	d.wantUnits(t, sale.ID, units{available: 5})
-	d.exec(t, "ALTER TABLE orders MODIFY request_key VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL")
+	d.exec(t, "ALTER TABLE orders MODIFY idempotency_key VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL")
 	wantVerdicts(t, d.settle(t, a), model.Accepted)
 }
 

@@ -13,7 +13,7 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
 		for _, statement := range []string{
 			"DELETE FROM orders WHERE sale_id = ?", "DELETE FROM refusals WHERE sale_id = ?", "DELETE FROM buyers WHERE sale_id = ?",
-			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?", "DELETE FROM operations WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
+			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?", "DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
 		} {
 			if err := tx.Exec(statement, saleID).Error; err != nil {
 				return err

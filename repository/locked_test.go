@@ -8,16 +8,16 @@ import (
 	"flashsale/model"
 )
 
-func (d *testDB) look(t *testing.T, a model.Attempt) model.Look {
+func (d *testDB) look(t *testing.T, a model.Attempt) model.StockView {
 	t.Helper()
-	look, err := d.Look(t.Context(), a)
+	look, err := d.ReadStock(t.Context(), a)
 	noError(t, err)
 	return look
 }
 
-func (d *testDB) overwrite(t *testing.T, a model.Attempt, look model.Look) model.Outcome {
+func (d *testDB) overwrite(t *testing.T, a model.Attempt, look model.StockView) model.Outcome {
 	t.Helper()
-	got, err := d.Overwrite(t.Context(), a, look)
+	got, err := d.WriteStock(t.Context(), a, look)
 	noError(t, err)
 	return got
 }
@@ -46,7 +46,7 @@ func TestOverwriteLosesUpdates(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 3, limit(2))
 		first, second := attempt(sale.ID, "first", "k", 1), attempt(sale.ID, "second", "k", 2)
-		looks := []model.Look{d.look(t, first), d.look(t, second)}
+		looks := []model.StockView{d.look(t, first), d.look(t, second)}
 		got := []model.Outcome{d.overwrite(t, first, looks[0]), d.overwrite(t, second, looks[1])}
 		wantVerdicts(t, got, model.Accepted, model.Accepted)
 		d.wantUnits(t, sale.ID, units{available: 1, held: 2})
@@ -67,7 +67,7 @@ func TestOverwriteStopsAtTheSchema(t *testing.T) {
 			a := attempt(sale.ID, "me", "k", 1)
 			look := d.look(t, a)
 			d.payFor(t, d.buy(t, sale.ID, "rival", 3))
-			got, err := d.Overwrite(t.Context(), a, look)
+			got, err := d.WriteStock(t.Context(), a, look)
 			if err == nil || got != (model.Outcome{}) || errors.Is(err, model.ErrUnavailable) {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -78,7 +78,7 @@ func TestOverwriteStopsAtTheSchema(t *testing.T) {
 		t.Run("a buyer's limit", func(t *testing.T) {
 			sale := d.newSale(t, 5)
 			first, second := attempt(sale.ID, "me", "k1", 1), attempt(sale.ID, "me", "k2", 1)
-			looks := []model.Look{d.look(t, first), d.look(t, second)}
+			looks := []model.StockView{d.look(t, first), d.look(t, second)}
 			got := []model.Outcome{d.overwrite(t, first, looks[0]), d.overwrite(t, second, looks[1])}
 			wantVerdicts(t, got, model.Accepted, model.LimitReached)
 			d.wantUnits(t, sale.ID, units{available: 4, held: 1})
@@ -86,7 +86,7 @@ func TestOverwriteStopsAtTheSchema(t *testing.T) {
 		t.Run("the same attempt", func(t *testing.T) {
 			sale := d.newSale(t, 5)
 			a := attempt(sale.ID, "me", "k", 1)
-			looks := []model.Look{d.look(t, a), d.look(t, a)}
+			looks := []model.StockView{d.look(t, a), d.look(t, a)}
 			first, again := d.overwrite(t, a, looks[0]), d.overwrite(t, a, looks[1])
 			equal(t, "the first outcome", first.Repeated, false)
 			equal(t, "the second outcome", again, model.Outcome{Verdict: model.Accepted, Order: first.Order, Repeated: true})

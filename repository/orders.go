@@ -18,16 +18,16 @@ import (
 )
 
 type orderRow struct {
-	ID, SaleID, UserID      string
-	Quantity                int
-	AmountCents             int64
-	Currency                string
-	Status, Source          string
-	Epoch                   int64
-	RequestKey, RequestHash string
-	CreatedAtMs             int64
-	ExpiresAtMs             int64
-	PaidAtMs                sql.NullInt64
+	ID, SaleID, UserID          string
+	Quantity                    int
+	AmountCents                 int64
+	Currency                    string
+	Status, Source              string
+	Epoch                       int64
+	IdempotencyKey, RequestHash string
+	CreatedAtMs                 int64
+	ExpiresAtMs                 int64
+	PaidAtMs                    sql.NullInt64
 }
 
 func (orderRow) TableName() string { return "orders" }
@@ -36,7 +36,7 @@ func (r orderRow) order() model.Order {
 	o := model.Order{
 		ID: r.ID, SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity,
 		AmountCents: r.AmountCents, Currency: r.Currency, Status: model.OrderStatus(r.Status),
-		Source: model.Source(r.Source), Epoch: r.Epoch, RequestKey: r.RequestKey, RequestHash: r.RequestHash,
+		Source: model.Source(r.Source), Epoch: r.Epoch, IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
 		CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
 	}
 	if r.PaidAtMs.Valid {
@@ -63,7 +63,7 @@ type refusalRow struct {
 func (refusalRow) TableName() string { return "refusals" }
 
 // orderColumns are the columns that a new order sets.
-const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash, created_at_ms, expires_at_ms"
+const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, request_hash, created_at_ms, expires_at_ms"
 
 // insertOrders inserts new orders in the order of their ids, so that neighbours in the index are written one after the
 // other. It returns gorm.ErrDuplicatedKey if one of them exists.
@@ -72,7 +72,7 @@ func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
 	values := make([]any, 0, columns*len(list))
 	for _, o := range slices.SortedFunc(slices.Values(list), func(a, b *model.Order) int { return strings.Compare(a.ID, b.ID) }) {
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
-			o.Epoch, o.RequestKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
+			o.Epoch, o.IdempotencyKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
 	_, err := s.insert(tx, "orders ("+orderColumns+")", columns, values, "")
 	return wrap("insert orders", err)
@@ -200,7 +200,7 @@ func (s *Store) ordersIndex(f model.OrderFilter) string {
 	case f.ID != "" || f.UserID == "" && f.SaleID == "":
 		return ""
 	case f.UserID != "" && f.SaleID != "":
-		index = "orders_request" // needs a sort, of few orders because of cancelMost
+		index = "orders_idempotency_key" // needs a sort, of few orders because of cancelMost
 	case f.UserID != "":
 		index = "orders_user"
 	case f.Status != "":
@@ -346,7 +346,7 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 		if err != nil {
 			return "", fmt.Errorf("mark the refund due: %w", err)
 		}
-		return model.Accepted, s.logOperation(tx, actor, "refund", order.SaleID,
+		return model.Accepted, s.logAudit(tx, actor, "refund", order.SaleID,
 			fmt.Sprintf("order %s of %s: paid -> refunded, quantity %d, %d cents", order.ID, order.UserID, order.Quantity, order.AmountCents))
 	})
 	return order, verdict, err

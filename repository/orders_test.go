@@ -371,7 +371,7 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 				model.OrderFilter{Status: model.OrderPending, Cursor: old}, "orders_status (sale_id=? AND status=? AND created_at_ms<?)",
 			},
 			"by id":                {model.OrderFilter{ID: all[n-1].ID}, "sqlite_autoindex_orders_1 (id=?)"},
-			"of an unknown user":   {model.OrderFilter{UserID: "nobody"}, "orders_request (user_id=? AND sale_id=?)"},
+			"of an unknown user":   {model.OrderFilter{UserID: "nobody"}, "orders_idempotency_key (user_id=? AND sale_id=?)"},
 			"of a user":            {model.OrderFilter{UserID: "user0"}, "orders_user (user_id=?)"},
 			"older ones of a user": {model.OrderFilter{UserID: "user0", Cursor: old}, "orders_user (user_id=? AND created_at_ms<?)"},
 		} {

@@ -17,7 +17,7 @@ import (
 // offerColumns are the columns of a sale and its stock. The list ends with a comma, so that a query can add a column
 // such as the database's clock.
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
-	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, parts,
+	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
 	quota, available, held, paid, version, epoch, gate_version, wrong_epoch, `
 
 type offerRow struct {
@@ -31,7 +31,7 @@ type offerRow struct {
 	StartsAtMs, EndsAtMs         int64
 	Status                       string
 	Revision                     int64
-	Parts                        int
+	Shards                       int
 	Quota, Available, Held, Paid int64
 	Version, Epoch               int64
 	GateVersion, WrongEpoch      int64
@@ -45,7 +45,7 @@ func (r offerRow) offer() model.Offer {
 			PriceCents: r.PriceCents, OriginalPriceCents: r.OriginalPriceCents, Currency: r.Currency,
 			LimitPerUser: r.LimitPerUser, PayTimeoutSeconds: r.PayTimeoutSeconds,
 			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
-			Status: model.SaleStatus(r.Status), Revision: r.Revision, Parts: r.Parts,
+			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards,
 		},
 		Stock: model.Stock{
 			SaleID: r.ID, Quota: r.Quota, Available: r.Available, Held: r.Held, Paid: r.Paid,
@@ -217,15 +217,15 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return id, nil
 }
 
-// CreateSale inserts a sale and its stock, with the whole quota available. The gate has one part if sale.Parts is 0.
+// CreateSale inserts a sale and its stock, with the whole quota available. The gate has one shard if sale.Shards is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
-			limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, parts, created_at_ms)
+			limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, created_at_ms)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, `+s.nowMillis()+`)`,
 			sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
 			sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-			string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Parts, 1)).Error
+			string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1)).Error
 		if err != nil {
 			return fmt.Errorf("create sale: %w", err)
 		}
@@ -236,7 +236,7 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 		}
 		detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
 			excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
-		return s.logOperation(tx, actor, "create", sale.ID, detail)
+		return s.logAudit(tx, actor, "create", sale.ID, detail)
 	})
 }
 
@@ -275,12 +275,12 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if err != nil {
 			return "", fmt.Errorf("change sale: %w", err)
 		}
-		return model.Accepted, s.logOperation(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
+		return model.Accepted, s.logAudit(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
 	})
 	return offer, verdict, err
 }
 
-// changes describes, for the log of operations, which fields of a sale differ, and their old and new values.
+// changes describes, for the audit log, which fields of a sale differ, and their old and new values.
 func changes(before, after model.Offer) string {
 	var list []string
 	note := func(field string, from, to any) {
@@ -304,7 +304,7 @@ func changes(before, after model.Offer) string {
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// excerpt is a text as the log of operations shows it: quoted, and short enough that several fit.
+// excerpt is a text as the audit log shows it: quoted, and short enough that several fit.
 type excerpt string
 
 const excerptLength = 80

@@ -36,7 +36,7 @@ func TestCreateSale(t *testing.T) {
 // logged counts the rows of an operation in the log.
 func (d *testDB) logged(t *testing.T, actor, action, subject, detail string) int64 {
 	t.Helper()
-	return d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = ? AND action = ? AND subject = ? AND detail = ?",
+	return d.count(t, "SELECT COUNT(*) FROM audit_log WHERE actor = ? AND action = ? AND subject = ? AND detail = ?",
 		actor, action, subject, detail)
 }
 
@@ -69,25 +69,25 @@ func TestCreateSaleRefusesAndLeavesNothing(t *testing.T) {
 				t.Errorf("a sale with %s was created", name)
 			}
 			equal(t, "rows of sales", d.count(t, "SELECT COUNT(*) FROM sales"), 1)
-			equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM operations"), 1)
+			equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log"), 1)
 		}
 	})
 }
 
-// A sale keeps the number of parts of its gate, which the database limits.
+// A sale keeps the number of shards of its gate, which the database limits.
 func TestSaleInParts(t *testing.T) {
-	inParts := func(n int) func(*model.Sale) { return func(s *model.Sale) { s.Parts = n } }
+	inShards := func(n int) func(*model.Sale) { return func(s *model.Sale) { s.Shards = n } }
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for parts, want := range map[int]int{0: 1, 1: 1, 2: 2, model.MaxParts: model.MaxParts} {
-			sale := d.newSale(t, 3, inParts(parts))
-			equal(t, "parts", d.offer(t, sale.ID).Parts, want)
-			d.change(t, sale.ID, 0, inParts(9))
-			equal(t, "parts after a change", d.offer(t, sale.ID).Parts, want)
+		for shards, want := range map[int]int{0: 1, 1: 1, 2: 2, model.MaxShards: model.MaxShards} {
+			sale := d.newSale(t, 3, inShards(shards))
+			equal(t, "shards", d.offer(t, sale.ID).Shards, want)
+			d.change(t, sale.ID, 0, inShards(9))
+			equal(t, "shards after a change", d.offer(t, sale.ID).Shards, want)
 		}
 		sale := d.newSale(t, 1)
-		for _, parts := range []int{-1, 0, model.MaxParts + 1} {
-			if err := d.write.WithContext(t.Context()).Exec("UPDATE sales SET parts = ? WHERE id = ?", parts, sale.ID).Error; err == nil {
-				t.Errorf("the database accepts %d parts", parts)
+		for _, shards := range []int{-1, 0, model.MaxShards + 1} {
+			if err := d.write.WithContext(t.Context()).Exec("UPDATE sales SET shards = ? WHERE id = ?", shards, sale.ID).Error; err == nil {
+				t.Errorf("the database accepts %d shards", shards)
 			}
 		}
 	})
@@ -316,7 +316,7 @@ func TestChangeSaleTakenBack(t *testing.T) {
 				equal(t, "the offer", d.offer(t, sale.ID), before)
 			})
 		}
-		equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM operations WHERE actor = 'mallory'"), 0)
+		equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log WHERE actor = 'mallory'"), 0)
 	})
 }
 

@@ -440,7 +440,7 @@ func (b *attemptBatch) accept(offer model.Offer, now time.Time, source model.Sou
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
 			Status: model.OrderPending, Source: source, Epoch: epoch(i),
-			RequestKey: a.RequestKey, RequestHash: a.RequestHash,
+			IdempotencyKey: a.IdempotencyKey, RequestHash: a.RequestHash,
 			CreatedAt: now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
 		}
 		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: orders[at]}

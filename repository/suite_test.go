@@ -199,7 +199,7 @@ func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) 
 	now := d.now(t)
 	sale := model.Sale{
 		ID: model.NewSaleID(), Title: "猫咪 mug", Description: "A mug", ImageURL: "/mug.webp",
-		PriceCents: 1990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 900, Parts: 1,
+		PriceCents: 1990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 900, Shards: 1,
 		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
 	}
 	sale.Code = sale.ID[:8]
@@ -265,7 +265,7 @@ func (d *testDB) now(t *testing.T) time.Time {
 func attempt(saleID, user, key string, quantity int) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, saleID, key), SaleID: saleID, UserID: user, Quantity: quantity,
-		RequestKey: key, RequestHash: model.HashRequest(quantity),
+		IdempotencyKey: key, RequestHash: model.HashRequest(quantity),
 	}
 }
 
@@ -305,14 +305,14 @@ var (
 		return d.DeductLocked(ctx, a)
 	})
 	looking = oneByOne("look and overwrite", func(ctx context.Context, d *testDB, a model.Attempt) (model.Outcome, error) {
-		look, err := d.Look(ctx, a)
+		look, err := d.ReadStock(ctx, a)
 		switch {
 		case err != nil:
 			return model.Outcome{}, err
 		case look.Decided != nil:
 			return *look.Decided, nil
 		}
-		return d.Overwrite(ctx, a, look)
+		return d.WriteStock(ctx, a, look)
 	})
 
 	inBatches    = []way{deducting, settling}         // decide several attempts in one transaction

@@ -471,10 +471,10 @@ func openStores(t *testing.T, stores kit.Stores) realStores {
 	return s
 }
 
-// sale creates a sale with its gate in parts.
-func (s realStores) sale(parts int, quota int64) model.Offer {
+// sale creates a sale with its gate in shards.
+func (s realStores) sale(shards int, quota int64) model.Offer {
 	o := openOffer()
-	o.Parts = parts
+	o.Shards = shards
 	done(s.db.CreateSale(s.Context(), o.Sale, quota, "tester"))
 	done(s.catalog.Refresh(s.Context()))
 	done(s.gates.Preheat(s.Context(), o.ID))
@@ -502,7 +502,7 @@ func (s realStores) ensureUntil(what string, holds func() bool) {
 func attempt(o model.Offer, user string, quantity int) model.Attempt {
 	return model.Attempt{
 		ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: quantity,
-		RequestKey: "key", RequestHash: model.HashRequest(quantity),
+		IdempotencyKey: "key", RequestHash: model.HashRequest(quantity),
 	}
 }
 
@@ -527,7 +527,7 @@ func TestChangeThatNobodyToldTheGate(t *testing.T) {
 	})
 }
 
-// A rebuild of a gate in parts finds what was sold and what is queued, and gives all units of a user to the user's part.
+// A rebuild of a gate in shards finds what was sold and what is queued, and gives all units of a user to the user's shard.
 func TestRebuildInParts(t *testing.T) {
 	kit.EachStores(t, func(t *testing.T, stores kit.Stores) {
 		s := openStores(t, stores)

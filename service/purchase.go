@@ -116,13 +116,13 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
 	a := model.Attempt{
-		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, RequestKey: r.Key,
-		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency, Keyless: r.Key == "", Parts: offer.Parts,
+		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, IdempotencyKey: r.Key,
+		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency, Keyless: r.Key == "", Shards: offer.Shards,
 	}
 	if a.Keyless {
-		a.RequestKey = rand.Text()
+		a.IdempotencyKey = rand.Text()
 	}
-	a.ID = p.IDs.Derive(a.UserID, a.SaleID, a.RequestKey)
+	a.ID = p.IDs.Derive(a.UserID, a.SaleID, a.IdempotencyKey)
 
 	settled, done := p.Waiters.Wait(a.ID)
 	defer done()

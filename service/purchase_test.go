@@ -220,11 +220,11 @@ func TestAttemptsAreDerived(t *testing.T) {
 		must(x.Purchase(t.Context(), r))
 	}
 	want := x.keyed(2)
-	want.Frequency, want.Parts = r.Frequency, x.offer.Parts
+	want.Frequency, want.Shards = r.Frequency, x.offer.Shards
 	same(t, "attempts under the same key", x.attempts[:2], []model.Attempt{want, want})
 	ids := map[string]bool{}
 	for _, a := range x.attempts {
-		if a.RequestKey == "" || !purchaseIDs.Issued("buyer", a.ID) || a.ID != purchaseIDs.Derive("buyer", x.offer.ID, a.RequestKey) {
+		if a.IdempotencyKey == "" || !purchaseIDs.Issued("buyer", a.ID) || a.ID != purchaseIDs.Derive("buyer", x.offer.ID, a.IdempotencyKey) {
 			t.Errorf("attempt %+v", a)
 		}
 		ids[a.ID] = true

@@ -43,7 +43,7 @@ type SaleStore interface {
 // SaleHistory lists sales and operations from the database.
 type SaleHistory interface {
 	Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error)
-	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.Operation, next string, err error)
+	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
 // SaleGate passes an operator's change on to Redis: to the sale's gate, and as an announcement to the other
@@ -64,7 +64,7 @@ type Sales struct {
 	Log     *slog.Logger
 }
 
-// IDUnder returns the id of the sale that an operator creates under a request key. The same operator and key always
+// IDUnder returns the id of the sale that an operator creates under a idempotency key. The same operator and key always
 // give the same id.
 func (s *Sales) IDUnder(actor, key string) string { return s.IDs.Sale(actor, key) }
 
@@ -92,7 +92,7 @@ func wish(sale model.Sale) model.Sale {
 // Create creates a sale under its id, or under a new id if it has none, preheats its gate and informs every instance.
 // invalid is the first invalid field, or nil.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
-	if invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Parts), 1, model.MaxParts), validate(sale)); invalid != nil {
+	if invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale)); invalid != nil {
 		return offer, invalid, nil
 	}
 	if !sale.EndsAt.After(s.Catalog.Now()) {
@@ -199,7 +199,7 @@ func (s *Sales) List(ctx context.Context, cursor string, limit int) ([]model.Off
 }
 
 // Operations returns a page of the operations on a sale, the newest first, with cursors as in List.
-func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int) ([]model.Operation, string, error) {
+func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int) ([]model.AuditEntry, string, error) {
 	return s.History.Operations(ctx, saleID, cursor, limit)
 }
 

@@ -31,21 +31,21 @@ var traitsOf = map[string]traits{
 }
 
 // eachStrategy runs a test with every strategy on every pair of stores. Strategies that use gates also run with gates in
-// six parts.
+// six shards.
 func eachStrategy(t *testing.T, run func(e *engine, has traits)) {
 	t.Helper()
 	strategies := func(s *stores) {
 		for _, name := range Names() {
-			if has := traitsOf[name]; s.parts == 1 || has.gate {
+			if has := traitsOf[name]; s.shards == 1 || has.gate {
 				s.Run(name, func(t *testing.T) { run(s.with(t).engine(name), has) })
 			}
 		}
 	}
 	eachPair(t, strategies)
-	t.Run("gates in six parts", func(t *testing.T) {
+	t.Run("gates in six shards", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, kit.Stores{Database: kit.SQLite(t), Redis: kit.Redis(t).URL()})
-		s.parts = 6
+		s.shards = 6
 		strategies(s)
 	})
 }

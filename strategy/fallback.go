@@ -40,7 +40,7 @@ func newFallback(n Needs) *fallback {
 }
 
 // deduct returns the attempt's outcome. If ctx ends first, the attempt is decided all the same, and its buyer finds
-// the order under the request key. deduct returns model.ErrUnavailable if the database could not take the attempt,
+// the order under the idempotency key. deduct returns model.ErrUnavailable if the database could not take the attempt,
 // too many attempts wait, or the strategy is closed.
 func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := f.batcher.Do(ctx, a.SaleID, a)

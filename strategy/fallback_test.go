@@ -22,13 +22,13 @@ type fakeDatabase struct {
 	verdict  model.Verdict // empty: accepted
 
 	mu      sync.Mutex
-	batches map[string][][]string // request keys by sale
+	batches map[string][][]string // idempotency keys by sale
 }
 
 func (d *fakeDatabase) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	keys, outcomes := make([]string, len(attempts)), make([]model.Outcome, len(attempts))
 	for i, a := range attempts {
-		keys[i], outcomes[i] = a.RequestKey, model.Outcome{Verdict: d.verdict}
+		keys[i], outcomes[i] = a.IdempotencyKey, model.Outcome{Verdict: d.verdict}
 		if d.verdict == "" {
 			order := &model.Order{ID: a.ID, UserID: a.UserID, Status: model.OrderPending}
 			outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: order}

@@ -267,7 +267,7 @@ func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
 		for range 5 {
 			e.drain()
 			e.wantGate("after the settle", o, left, 0)
-			got, err := e.purchase(o, "buyer", a.RequestKey)
+			got, err := e.purchase(o, "buyer", a.IdempotencyKey)
 			if err != nil || got.Verdict != model.LimitReached || !got.Repeated || got.Order.Status != model.OrderRejected {
 				e.Errorf("again: %+v, %v", got, err)
 			}

@@ -87,7 +87,7 @@ func TestRefusalsOfTheDatabase(t *testing.T) {
 		{"no gate, limit", noGate, false, model.LimitReached, false},
 		{"no gate, the sale is over", noGate, false, model.Ended, true},
 		{"no gate, without a key", noGate, true, model.SoldOut, true},
-		{"not all parts answer", gateThat(model.Unsure, nil), false, model.SoldOut, true},
+		{"not all shards answer", gateThat(model.Unsure, nil), false, model.SoldOut, true},
 	} {
 		n, _ := fakeNeeds(tc.gate, &fakeDatabase{verdict: tc.refusal})
 		h := NewHybrid(n)
@@ -162,7 +162,7 @@ func TestBreakerIgnores(t *testing.T) {
 	}
 }
 
-// nodeGate is a gate in two parts on two nodes. The first letter of a user's name is the part of the user.
+// nodeGate is a gate in two shards on two nodes. The first letter of a user's name is the shard of the user.
 type nodeGate struct {
 	fakeGate
 	down  string
@@ -182,7 +182,7 @@ func (g nodeGate) Admit(_ context.Context, gate model.GateRef, attempts []model.
 	return slices.Repeat([]model.Outcome{{Verdict: model.Accepted}}, len(attempts)), nil
 }
 
-// TestOneNodeFails: the database takes the attempts of the failed node's part, and the other node is asked as before.
+// TestOneNodeFails: the database takes the attempts of the failed node's shard, and the other node is asked as before.
 func TestOneNodeFails(t *testing.T) {
 	g := nodeGate{down: "sale.a", calls: map[string]int{}}
 	n, _ := fakeNeeds(g, &fakeDatabase{})

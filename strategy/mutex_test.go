@@ -17,12 +17,12 @@ type fakeTable struct {
 	looks, writes int
 }
 
-func (d *fakeTable) Look(context.Context, model.Attempt) (model.Look, error) {
+func (d *fakeTable) ReadStock(context.Context, model.Attempt) (model.StockView, error) {
 	d.looks++
-	return model.Look{}, d.err
+	return model.StockView{}, d.err
 }
 
-func (d *fakeTable) Overwrite(_ context.Context, a model.Attempt, _ model.Look) (model.Outcome, error) {
+func (d *fakeTable) WriteStock(_ context.Context, a model.Attempt, _ model.StockView) (model.Outcome, error) {
 	d.writes++
 	return model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: a.ID, UserID: a.UserID}}, nil
 }

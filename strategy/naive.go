@@ -27,7 +27,7 @@ func NewNaive(n Needs) *Naive { return &Naive{needs: n, between: func() {}} }
 
 // Deduct reads, checks and writes.
 func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	look, err := n.needs.Database.Look(ctx, a)
+	look, err := n.needs.Database.ReadStock(ctx, a)
 	if err != nil {
 		return model.Outcome{}, err
 	}
@@ -35,7 +35,7 @@ func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 		return *look.Decided, nil
 	}
 	n.between()
-	return n.needs.Database.Overwrite(ctx, a, look)
+	return n.needs.Database.WriteStock(ctx, a, look)
 }
 
 // UsesGate returns false.

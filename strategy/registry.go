@@ -26,7 +26,7 @@ type Gate interface {
 	// Peek reads the present state of gates, in the order of the arguments.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	// Line returns the key under which a user's attempt is batched. The attempts of a line are judged by one script.
-	// A line is a sale, or the user's part of its gate if the gate has several parts.
+	// A line is a sale, or the user's shard of its gate if the gate has several shards.
 	Line(gate model.GateRef, userID string) string
 	// Node returns the name of the Redis node that judges a line, or an empty string if there is one Redis only.
 	Node(ctx context.Context, line string) string
@@ -39,11 +39,11 @@ type Database interface {
 	Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
 	// DeductLocked writes an attempt's order while it holds a lock on the stock row.
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// Look reads the sale, its stock and the outcome of the attempt if it is already decided.
-	Look(ctx context.Context, a model.Attempt) (model.Look, error)
-	// Overwrite writes an attempt's order, and the stock computed from look, even if another transaction has changed
+	// ReadStock reads the sale, its stock and the outcome of the attempt if it is already decided.
+	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
+	// WriteStock writes an attempt's order, and the stock computed from look, even if another transaction has changed
 	// the stock since then.
-	Overwrite(ctx context.Context, a model.Attempt, look model.Look) (model.Outcome, error)
+	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
 // Control is the part of service.Gates that strategies use.

@@ -40,9 +40,9 @@ const (
 type stores struct {
 	*testing.T
 	kit.Stores
-	db    *repository.Store
-	raw   *sql.DB // for what a test reads or changes behind the engine
-	parts int     // of the gates of new sales
+	db     *repository.Store
+	raw    *sql.DB // for what a test reads or changes behind the engine
+	shards int     // of the gates of new sales
 }
 
 // eachPair runs a test on both pairs of stores, in parallel.
@@ -61,7 +61,7 @@ func open(t *testing.T, of kit.Stores) *stores {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	s := &stores{T: t, Stores: of, db: db, raw: kit.OpenSQL(t, of.Database), parts: 1}
+	s := &stores{T: t, Stores: of, db: db, raw: kit.OpenSQL(t, of.Database), shards: 1}
 	s.check(db.MigrateUp(t.Context()))
 	return s
 }
@@ -218,7 +218,7 @@ func (e *engine) sale(quota int64, limit int) model.Offer {
 	now := time.Now()
 	offer, invalid, err := e.sales.Create(e.Context(), model.Sale{
 		Title: "a sale", PriceCents: 100, Currency: "CNY", LimitPerUser: limit, PayTimeoutSeconds: 600,
-		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Parts: e.parts,
+		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Shards: e.shards,
 	}, quota, "tester")
 	if err != nil || invalid != nil {
 		e.Fatalf("make a sale: %+v, %v", invalid, err)
@@ -235,7 +235,7 @@ func (e *engine) setStatus(o model.Offer, status model.SaleStatus) {
 
 var keys atomic.Int64
 
-// attempt returns a purchase of n units under a request key of its own.
+// attempt returns a purchase of n units under a idempotency key of its own.
 func attempt(o model.Offer, user string, n int) model.Attempt {
 	return attemptUnder(o, user, n, fmt.Sprint("key-", keys.Add(1)))
 }
@@ -243,11 +243,11 @@ func attempt(o model.Offer, user string, n int) model.Attempt {
 func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: n,
-		RequestKey: key, RequestHash: model.HashRequest(n), Parts: o.Parts,
+		IdempotencyKey: key, RequestHash: model.HashRequest(n), Shards: o.Shards,
 	}
 }
 
-// keyless returns a purchase of one unit whose request key the engine made.
+// keyless returns a purchase of one unit whose idempotency key the engine made.
 func keyless(o model.Offer, user string) model.Attempt {
 	a := attempt(o, user, 1)
 	a.Keyless = true

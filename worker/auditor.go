@@ -26,7 +26,7 @@ const (
 )
 
 // Leases is what the auditor needs of the database: a lease, so that one instance at a time reads the books, and the
-// log of operations.
+// audit log.
 type Leases interface {
 	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
 	Log(ctx context.Context, actor, action, subject, detail string) error

@@ -23,11 +23,11 @@ const (
 	saleC = "SALECCCCCCCCCCCC"
 )
 
-// refs names the gates of sales, each in one part.
+// refs names the gates of sales, each in one shard.
 func refs(sales ...string) []model.GateRef {
 	gates := make([]model.GateRef, len(sales))
 	for i, id := range sales {
-		gates[i] = model.GateRef{SaleID: id, Parts: 1}
+		gates[i] = model.GateRef{SaleID: id, Shards: 1}
 	}
 	return gates
 }

@@ -133,7 +133,7 @@ func (e *engine) sale(quota int64, limit int) model.Offer {
 func attempt(o model.Offer, user, key string) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: 1,
-		RequestKey: key, RequestHash: model.HashRequest(1),
+		IdempotencyKey: key, RequestHash: model.HashRequest(1),
 	}
 }
 
@@ -480,7 +480,7 @@ func TestHole50_WrongBooks(t *testing.T) {
 		<-violated
 		e.eventually("the violation is in the database's log", func() bool {
 			var n int
-			query := "SELECT COUNT(*) FROM operations WHERE action = 'violation' AND subject = ?"
+			query := "SELECT COUNT(*) FROM audit_log WHERE action = 'violation' AND subject = ?"
 			return e.raw.QueryRowContext(e.Context(), query, wrong.ID).Scan(&n) == nil && n == 1
 		})
 		e.execute("UPDATE stock SET held = 3, available = 7 WHERE sale_id = ?", wrong.ID)

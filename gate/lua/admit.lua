@@ -1,7 +1,7 @@
 -- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5...] counter of each attempt's user
 -- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read; then seven values for each
---      attempt: id, user, quantity, request hash, request key, requests allowed in a window, window in ms
+--      attempt: id, user, quantity, request hash, idempotency key, requests allowed in a window, window in ms
 -- Returns two numbers for each attempt, in one flat list: a code, and ms until the next request is allowed (code 5).
 -- Codes: 0 admitted, 1 known id, 2 known id with another request, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,

@@ -1,4 +1,4 @@
--- A function at the start of admit.lua, install.lua and lend.lua: find the run id of the Redis that runs the script.
+-- A function at the start of admit.lua, install.lua and transfer_out.lua: find the run id of the Redis that runs the script.
 -- Gives the run id, or an empty string if Redis does not report one, as the embedded Redis.
 local function run_id()
   local info = redis.pcall('INFO', 'server')

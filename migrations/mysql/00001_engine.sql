@@ -18,14 +18,14 @@ CREATE TABLE sales (
   status               VARCHAR(8)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   revision             BIGINT        NOT NULL,
   created_at_ms        BIGINT        NOT NULL,
-  parts                INT           NOT NULL DEFAULT 1,
+  shards                INT           NOT NULL DEFAULT 1,
   UNIQUE KEY sales_code (code),
   KEY sales_ends_at (ends_at_ms),
   KEY sales_created_at (created_at_ms),
   CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
   CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
   CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms),
-  CONSTRAINT sales_parts CHECK (parts BETWEEN 1 AND 16)
+  CONSTRAINT sales_shards CHECK (shards BETWEEN 1 AND 16)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE stock (
@@ -55,12 +55,12 @@ CREATE TABLE orders (
   status        VARCHAR(9)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   source        VARCHAR(8)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   epoch         BIGINT       NOT NULL,
-  request_key   VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  idempotency_key   VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   request_hash  CHAR(32)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   created_at_ms BIGINT       NOT NULL,
   expires_at_ms BIGINT       NOT NULL,
   paid_at_ms    BIGINT       NULL,
-  UNIQUE KEY orders_request (user_id, sale_id, request_key),
+  UNIQUE KEY orders_idempotency_key (user_id, sale_id, idempotency_key),
   -- The expirer leaves out sales whose orders can't expire, so this key includes the sale.
   KEY orders_due (status, expires_at_ms, sale_id),
   -- For an operator's list of a sale's orders, the newest first.
@@ -138,14 +138,14 @@ CREATE TABLE users (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 -- The log of operators' actions, and of what the engine found wrong or repaired by itself.
-CREATE TABLE operations (
+CREATE TABLE audit_log (
   id      BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
   at_ms   BIGINT        NOT NULL,
   actor   VARCHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   action  VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   subject VARCHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   detail  VARCHAR(1000) NOT NULL,
-  KEY operations_subject (subject, id)
+  KEY audit_log_subject (subject, id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE leases (
@@ -163,7 +163,7 @@ CREATE TABLE data_keys (
 -- +goose Down
 DROP TABLE data_keys;
 DROP TABLE leases;
-DROP TABLE operations;
+DROP TABLE audit_log;
 DROP TABLE users;
 DROP TABLE sandbox_transactions;
 DROP TABLE payments;

@@ -18,11 +18,11 @@ CREATE TABLE sales (
   status               TEXT    NOT NULL,
   revision             INTEGER NOT NULL,
   created_at_ms        INTEGER NOT NULL,
-  parts                INTEGER NOT NULL DEFAULT 1,
+  shards                INTEGER NOT NULL DEFAULT 1,
   CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
   CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
   CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms),
-  CONSTRAINT sales_parts CHECK (parts BETWEEN 1 AND 16)
+  CONSTRAINT sales_shards CHECK (shards BETWEEN 1 AND 16)
 ) STRICT;
 CREATE UNIQUE INDEX sales_code ON sales (code);
 CREATE INDEX sales_ends_at ON sales (ends_at_ms);
@@ -55,14 +55,14 @@ CREATE TABLE orders (
   status               TEXT    NOT NULL,
   source               TEXT    NOT NULL,
   epoch                INTEGER NOT NULL,
-  request_key          TEXT    NOT NULL,
+  idempotency_key          TEXT    NOT NULL,
   request_hash         TEXT    NOT NULL,
   created_at_ms        INTEGER NOT NULL,
   expires_at_ms        INTEGER NOT NULL,
   paid_at_ms           INTEGER NULL,
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) STRICT;
-CREATE UNIQUE INDEX orders_request ON orders (user_id, sale_id, request_key);
+CREATE UNIQUE INDEX orders_idempotency_key ON orders (user_id, sale_id, idempotency_key);
 -- The expirer leaves out sales whose orders can't expire, so this index includes the sale.
 CREATE INDEX orders_due ON orders (status, expires_at_ms, sale_id);
 -- For an operator's list of a sale's orders, the newest first.
@@ -138,7 +138,7 @@ CREATE TABLE users (
 CREATE UNIQUE INDEX users_name ON users (name);
 
 -- The log of operators' actions, and of what the engine found wrong or repaired by itself.
-CREATE TABLE operations (
+CREATE TABLE audit_log (
   id                   INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
   at_ms                INTEGER NOT NULL,
   actor                TEXT    NOT NULL,
@@ -146,7 +146,7 @@ CREATE TABLE operations (
   subject              TEXT    NOT NULL,
   detail               TEXT    NOT NULL
 ) STRICT;
-CREATE INDEX operations_subject ON operations (subject, id);
+CREATE INDEX audit_log_subject ON audit_log (subject, id);
 
 CREATE TABLE leases (
   name                 TEXT    NOT NULL PRIMARY KEY,
@@ -163,7 +163,7 @@ CREATE TABLE data_keys (
 -- +goose Down
 DROP TABLE data_keys;
 DROP TABLE leases;
-DROP TABLE operations;
+DROP TABLE audit_log;
 DROP TABLE users;
 DROP TABLE sandbox_transactions;
 DROP TABLE payments;

@@ -307,7 +307,7 @@ func (e *engine) queued() (n int64) {
 	}
 	gates := make([]model.GateRef, len(e.sales))
 	for i, id := range e.sales {
-		gates[i] = model.GateRef{SaleID: id, Parts: 1}
+		gates[i] = model.GateRef{SaleID: id, Shards: 1}
 	}
 	states, err := e.gate.Peek(e.t.Context(), gates...)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"flashsale/test/kit/shop"
 )
 
-// saleIn makes a sale whose gate is in parts, which the API does not offer, and waits until the instances know the sale.
-func saleIn(t *testing.T, s *shop.Shop, parts, quota int, urls ...string) string {
+// saleIn makes a sale whose gate is in shards, which the API does not offer, and waits until the instances know the sale.
+func saleIn(t *testing.T, s *shop.Shop, shards, quota int, urls ...string) string {
 	t.Helper()
 	now := time.Now()
 	sale := model.Sale{
 		ID: model.NewSaleID(), Code: rand.Text()[:8], Title: "scenario", Currency: "CNY", PriceCents: 100, LimitPerUser: 1,
-		PayTimeoutSeconds: 600, StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Parts: parts,
+		PayTimeoutSeconds: 600, StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Shards: shards,
 	}
 	if err := s.DB.CreateSale(t.Context(), sale, int64(quota), "scenario"); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestClusterFailsOver(t *testing.T) {
 }
 
 // One of three nodes dies during a rush and comes back empty. Sales on the other nodes are not affected. The database
-// sells on for the sales of the dead node, and for its part of a gate that is on all nodes.
+// sells on for the sales of the dead node, and for its shard of a gate that is on all nodes.
 func TestClusterNodeDies(t *testing.T) {
 	t.Parallel()
 	c := kit.Cluster(t, 3, 0)

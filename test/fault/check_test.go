@@ -36,7 +36,7 @@ func openLedger(t testing.TB, database string) *ledger {
 }
 
 func (l *ledger) orders(ctx context.Context, sale string) (orders []written, err error) {
-	rows, err := l.db.QueryContext(ctx, "SELECT id, user_id, request_key, status, quantity FROM orders WHERE sale_id = ?", sale)
+	rows, err := l.db.QueryContext(ctx, "SELECT id, user_id, idempotency_key, status, quantity FROM orders WHERE sale_id = ?", sale)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (d *drill) watch(sale string) (end func() string) {
 type findings struct {
 	confirmed int      // attempts that were answered 201, or queued ones that became orders
 	lost      []string // confirmed orders that are missing, or not in the state in which they were left
-	doubled   []string // a second order for an id or a request key
+	doubled   []string // a second order for an id or a idempotency key
 	over      []string // more than the quota, or a user's limit; orders that no attempt can have made; wrong books
 	open      []string // queued attempts that have not ended
 }

@@ -25,7 +25,7 @@ func items(text string) (list [][]string) {
 	return list
 }
 
-// attempts reads purchases such as "ann/k 201 1": a user with a request key, the status of the answer and the order.
+// attempts reads purchases such as "ann/k 201 1": a user with a idempotency key, the status of the answer and the order.
 func attempts(text string) (list []shop.Attempt) {
 	for _, words := range items(text) {
 		a := shop.Attempt{Status: number(words[1]), OrderID: strings.Join(words[2:], "")}
@@ -35,7 +35,7 @@ func attempts(text string) (list []shop.Attempt) {
 	return list
 }
 
-// orders reads orders such as "1 ann/k pending": an id, a user with a request key, and the status.
+// orders reads orders such as "1 ann/k pending": an id, a user with a idempotency key, and the status.
 func orders(text string) (list []written) {
 	for _, words := range items(text) {
 		w := written{id: words[0], status: words[2], units: 1}
@@ -148,7 +148,7 @@ func TestImbalance(t *testing.T) {
 	t.Parallel()
 	d := &drill{T: t, books: openLedger(t, kit.SharedMariaDB(t).NewDatabase(t))}
 	d.execute(d.books.db, "CREATE TABLE stock (sale_id CHAR(1), quota BIGINT, available BIGINT, held BIGINT, paid BIGINT)",
-		"CREATE TABLE orders (id CHAR(1), sale_id CHAR(1), user_id CHAR(1), request_key CHAR(1), status VARCHAR(9), quantity INT)",
+		"CREATE TABLE orders (id CHAR(1), sale_id CHAR(1), user_id CHAR(1), idempotency_key CHAR(1), status VARCHAR(9), quantity INT)",
 		"CREATE TABLE buyers (sale_id CHAR(1), user_id CHAR(1), units INT)",
 		"INSERT INTO orders VALUES ('1', 's', 'a', 'k', 'pending', 2), ('2', 's', 'b', 'k', 'paid', 1)",
 		"INSERT INTO orders VALUES ('3', 's', 'c', 'k', 'expired', 1)",
@@ -311,7 +311,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// acts reads requests such as "0-3 ann/k buy 201 1": the seconds from request to answer, a user with a request key, what
+// acts reads requests such as "0-3 ann/k buy 201 1": the seconds from request to answer, a user with a idempotency key, what
 // the user does, the status of the answer, and the order, or the code of a refusal.
 func acts(text string) (list []act) {
 	for _, words := range items(text) {

@@ -403,7 +403,7 @@ func poisonedEntries(d *drill) {
 	}
 	var deleted, refused, orders int
 	look := func() error {
-		return d.sql(`SELECT (SELECT COUNT(*) FROM operations WHERE subject = ? AND action = 'delete_entry'),
+		return d.sql(`SELECT (SELECT COUNT(*) FROM audit_log WHERE subject = ? AND action = 'delete_entry'),
 			(SELECT COUNT(*) FROM refusals WHERE sale_id = ? AND user_id = 'poisoner'),
 			(SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner')`, d.sale, d.sale).Scan(&deleted, &refused, &orders)
 	}

@@ -25,7 +25,7 @@ var linearRows = []row{
 }
 
 const (
-	// maxKeys is how many different request keys the history of a sale may have.
+	// maxKeys is how many different idempotency keys the history of a sale may have.
 	maxKeys = 512
 	// settling is how long the gate may hold the unit of a refused attempt after the answer, because the buyer is woken
 	// first.
@@ -36,7 +36,7 @@ const (
 	never = math.MaxInt64
 )
 
-// world is the state of a sale in the model, by request key: 0 if the key has no order; otherwise twice the number of
+// world is the state of a sale in the model, by idempotency key: 0 if the key has no order; otherwise twice the number of
 // the order's id, plus one while the order is live. The units left, and a user's units, follow from it.
 type world [maxKeys]uint8
 
@@ -50,7 +50,7 @@ func (w *world) live() (n int) {
 // question is a client's request to a sale.
 type question struct {
 	does   string // toBuy, toCancel or toRead
-	key    int    // the number of its request key
+	key    int    // the number of its idempotency key
 	others []int  // the other keys of its user
 	on     *linearSale
 	again  bool // an earlier request had this key, which may have been refused for good
@@ -188,7 +188,7 @@ func (s *story) history() ([]porcupine.Operation, error) {
 	end := slices.MaxFunc(s.acts, byTime(func(a act) time.Time { return a.Answered })).Answered
 	n := s.number()
 	if len(n.keys) > maxKeys {
-		return nil, fmt.Errorf("%d request keys, at most %d fit", len(n.keys), maxKeys)
+		return nil, fmt.Errorf("%d idempotency keys, at most %d fit", len(n.keys), maxKeys)
 	}
 	final := map[[2]string]written{}
 	last := told{available: s.available}
@@ -230,7 +230,7 @@ func (s *story) history() ([]porcupine.Operation, error) {
 	return append(ops, porcupine.Operation{Call: over, Return: over + 1, Input: question{does: toRead, on: &s.linearSale}, Output: last}), nil
 }
 
-// numbers maps request keys to numbers, and the orders' ids under each key to numbers from 1.
+// numbers maps idempotency keys to numbers, and the orders' ids under each key to numbers from 1.
 type numbers struct {
 	keys map[[2]string]int
 	ids  map[string]uint8

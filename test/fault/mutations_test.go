@@ -48,7 +48,7 @@ var mutations = []mutation{
 		shows: func(f findings) bool { return among(f.over, `^\d+ sold of \d+$`) && among(f.over, `^negative stock`) },
 	},
 	{
-		change: "no id check", expected: "doubled: two orders of one request key",
+		change: "no id check", expected: "doubled: two orders of one idempotency key",
 		edits: []edit{
 			{
 				"repository/stock.go",
@@ -60,7 +60,7 @@ var mutations = []mutation{
 				schema, "  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,\n",
 				"  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n  KEY orders_id (id),\n",
 			},
-			{schema, "  UNIQUE KEY orders_request (", "  KEY orders_request ("},
+			{schema, "  UNIQUE KEY orders_idempotency_key (", "  KEY orders_idempotency_key ("},
 		},
 		shows: func(f findings) bool { return len(f.doubled) > 0 },
 	},

@@ -114,7 +114,7 @@ func wrongNeighbour(d *drill) {
 	gone := n.overdue(n.troubled, 10)
 	n.bear(span(3*time.Second, 30*time.Second))
 	n.stillThere(gone)
-	const violations = "SELECT COUNT(*) FROM operations WHERE actor = 'expirer' AND action = 'violation' AND subject = ?"
+	const violations = "SELECT COUNT(*) FROM audit_log WHERE actor = 'expirer' AND action = 'violation' AND subject = ?"
 	reports, err := d.count(violations, n.troubled)
 	if err != nil || reports < 1 || reports > len(d.urls) {
 		d.Errorf("%d reports of two instances, %v", reports, err)
@@ -132,7 +132,7 @@ func greedyLister(d *drill) {
 	n.crowds[0].stop()
 	orders := size(10_000, 50_000)
 	d.execute(d.books.db, fmt.Sprintf(`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
-		request_key, request_hash, created_at_ms, expires_at_ms)
+		idempotency_key, request_hash, created_at_ms, expires_at_ms)
 		SELECT CONCAT('X', LPAD(seq, 47, '0')), 'XXXXXXXXXXXXXXXX', 'lister', 1, 100, 'CNY', 'cancelled', 'stream', 1,
 		CONCAT('k', seq), REPEAT('0', 32), seq, seq FROM seq_1_to_%d`, orders))
 	listed, longest := 0, time.Duration(0)

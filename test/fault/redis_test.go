@@ -149,7 +149,7 @@ func (d *drill) gates() []string {
 	d.Helper()
 	var reasons string
 	d.ok(d.sql(`SELECT COALESCE(GROUP_CONCAT(SUBSTRING_INDEX(detail, ': ', -1) ORDER BY id SEPARATOR ', '), '')
-		FROM operations WHERE action = 'install_gate' AND subject = ?`, d.sale).Scan(&reasons))
+		FROM audit_log WHERE action = 'install_gate' AND subject = ?`, d.sale).Scan(&reasons))
 	return strings.Split(reasons, ", ")
 }
 
@@ -326,7 +326,7 @@ func oneCutOffToTheEnd(d *drill) {
 	near, far := d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
 	d.sceneOf(3*redisPhase, near, far)
 	link.Cut()
-	// A buyer with a request key gets a refusal only where the gate can be asked.
+	// A buyer with a idempotency key gets a refusal only where the gate can be asked.
 	for told := map[string]bool{}; len(told) < 2 && !d.Failed(); {
 		d.phase()
 		for _, a := range d.soFar() {

@@ -30,7 +30,7 @@ var strange = []string{
 // folded are ids that all differ, although a database or a language may treat some as equal.
 var folded = []string{"ann", "Ann", "ANN", "aNN", "ann.", "ann_", "ann-", "ann:", "ann1", "0", "00", "0.0", "-0", "1e3", "1000", "null", "NULL", "true", "NaN", "9007199254740993", "9007199254740992", "requests:ann", "..", "-"}
 
-// foldedKeys are request keys that all differ in the same way.
+// foldedKeys are idempotency keys that all differ in the same way.
 var foldedKeys = []string{
 	"key", "Key", "KEY", "kEY", "key.", "key'", `key"`, "key;--", "'OR'1'='1", `"`, `\`, `\\`, "%", "%00", "%20", "_", "*", "?", "[k]", "{k}", "${k}", "<k>", "`k`", "0", "00", "1e3", "1000", "null", "NULL",
 	"9007199254740993", "9007199254740992", "~", "!", strings.Repeat("k", 128), strings.Repeat("k", 127), strings.Repeat("K", 128),

@@ -61,7 +61,7 @@ func TestTopicDeleted(t *testing.T) {
 		for ctx.Err() == nil {
 			_ = q.Consume(ctx, func(_ context.Context, _ string, entries []model.Entry) error {
 				for _, e := range entries {
-					heard <- e.RequestKey
+					heard <- e.IdempotencyKey
 				}
 				return nil
 			})

@@ -10,12 +10,12 @@ import (
 )
 
 // A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The
-// request key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
+// idempotency key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
 // id.
 const (
 	version = "1"
 	fields  = 11
-	// maxMessage is far above the longest message that encode produces: a request key has at most hundreds of bytes.
+	// maxMessage is far above the longest message that encode produces: a idempotency key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
 
@@ -25,7 +25,7 @@ var errUnreadable = errors.New("not an entry")
 func encode(e model.Entry) []byte {
 	return []byte(strings.Join([]string{
 		version, e.StreamID, strconv.FormatInt(e.Deliveries, 10), strconv.FormatInt(e.Epoch, 10), e.Instance,
-		e.ID, strconv.Itoa(e.GateRef().Parts), e.UserID, strconv.Itoa(e.Quantity), e.RequestHash, e.RequestKey,
+		e.ID, strconv.Itoa(e.GateRef().Shards), e.UserID, strconv.Itoa(e.Quantity), e.RequestHash, e.IdempotencyKey,
 	}, " "))
 }
 
@@ -43,16 +43,16 @@ func decode(message []byte) (model.Entry, error) {
 	// and the check below fails.
 	deliveries, _ := strconv.ParseInt(field[2], 10, 64)
 	epoch, _ := strconv.ParseInt(field[3], 10, 64)
-	parts, _ := strconv.Atoi(field[6])
+	shards, _ := strconv.Atoi(field[6])
 	quantity, _ := strconv.Atoi(field[8])
 	e := model.Entry{
 		Attempt: model.Attempt{
 			ID: field[5], SaleID: model.SaleOf(field[5]), UserID: field[7], Quantity: quantity,
-			RequestHash: field[9], RequestKey: field[10], Parts: parts,
+			RequestHash: field[9], IdempotencyKey: field[10], Shards: shards,
 		},
 		StreamID: field[1], Deliveries: deliveries, Epoch: epoch, Instance: field[4],
 	}
-	if !e.Valid() || parts > model.MaxParts || !bytes.Equal(encode(e), message) {
+	if !e.Valid() || shards > model.MaxShards || !bytes.Equal(encode(e), message) {
 		return model.Entry{}, errUnreadable
 	}
 	return e, nil

@@ -18,13 +18,13 @@ func entry(saleID, user, key string, n int) model.Entry {
 	return model.Entry{
 		Attempt: model.Attempt{
 			ID: orderIDs.Derive(user, saleID, key), SaleID: saleID, UserID: user, Quantity: 1,
-			RequestKey: key, RequestHash: model.HashRequest(1), Parts: 1,
+			IdempotencyKey: key, RequestHash: model.HashRequest(1), Shards: 1,
 		},
 		StreamID: fmt.Sprint("1700000000000-", n), Epoch: 3, Instance: "here", Deliveries: 1,
 	}
 }
 
-// A message keeps all fields of an entry, whatever its request key is.
+// A message keeps all fields of an entry, whatever its idempotency key is.
 func TestMessagesKeepAll(t *testing.T) {
 	saleID := model.NewSaleID()
 	large := entry(saleID, strings.Repeat("u", 64), "key", 1)
@@ -58,11 +58,11 @@ func TestUnreadableMessages(t *testing.T) {
 		2:  {"x", "01"},                                              // deliveries
 		3:  {"1.5", "9223372036854775808"},                           // the epoch
 		5:  {strings.Repeat("a", model.OrderIDLength), "ABC"},        // the order id
-		6:  {"0", "-1", "17", "01", "x"},                             // the number of parts of the gate
+		6:  {"0", "-1", "17", "01", "x"},                             // the number of shards of the gate
 		7:  {"ü"},                                                    // the user
 		8:  {"0", "-1", "2147483648"},                                // the quantity
 		9:  {"", strings.Repeat("a", 33)},                            // the hash
-		10: {"", strings.Repeat("k", maxMessage)},                    // the request key
+		10: {"", strings.Repeat("k", maxMessage)},                    // the idempotency key
 	} {
 		for _, value := range values {
 			all := strings.SplitN(good, " ", fields)

@@ -52,7 +52,7 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 	for _, message := range must(t, client.LRange(ctx, listKey(), 0, -1)) {
 		e, err := decode([]byte(message))
 		check(t, err)
-		order = append(order, e.RequestKey)
+		order = append(order, e.IdempotencyKey)
 	}
 	if want := []string{"key-3", "key-1", "key-0"}; !slices.Equal(order, want) {
 		t.Errorf("from its head the queue holds %q, want %q", order, want)

@@ -75,7 +75,7 @@ func (s *sim) read() {
 		scan(&sale, &st.quota, &st.available, &st.held, &st.paid, &st.epoch)
 		b.stocks[sale] = st
 	})
-	s.each("SELECT id, sale_id, user_id, request_key, status, quantity FROM orders", func(scan func(into ...any)) {
+	s.each("SELECT id, sale_id, user_id, idempotency_key, status, quantity FROM orders", func(scan func(into ...any)) {
 		var id string
 		var w written
 		scan(&id, &w.sale, &w.user, &w.key, &w.status, &w.units)

@@ -101,11 +101,11 @@ func (s *sim) start(place int) {
 	}
 }
 
-// refs names the gates of sales, each in one part.
+// refs names the gates of sales, each in one shard.
 func refs(sales ...string) []model.GateRef {
 	gates := make([]model.GateRef, len(sales))
 	for i, sale := range sales {
-		gates[i] = model.GateRef{SaleID: sale, Parts: 1}
+		gates[i] = model.GateRef{SaleID: sale, Shards: 1}
 	}
 	return gates
 }

@@ -111,7 +111,7 @@ func (c careless) Settle(ctx context.Context, sale string, entries []model.Entry
 func (c careless) settle(ctx context.Context, tx *sql.Tx, e model.Entry) (model.Outcome, error) {
 	order := model.Order{
 		ID: e.ID, SaleID: e.SaleID, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending,
-		RequestKey: e.RequestKey, RequestHash: e.RequestHash,
+		IdempotencyKey: e.IdempotencyKey, RequestHash: e.RequestHash,
 	}
 	accepted := model.Outcome{Verdict: model.Accepted, Order: &order}
 	var known, held, available int
@@ -136,9 +136,9 @@ func (c careless) settle(ctx context.Context, tx *sql.Tx, e model.Entry) (model.
 		_, err := tx.ExecContext(ctx, statement, args...)
 		failed = errors.Join(failed, err)
 	}
-	execute(`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, request_key, request_hash,
+	execute(`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, request_hash,
 		created_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, 100, 'EUR', 'pending', 'stream', ?, ?, ?, `+now+`, `+now+` + ?)`,
-		e.ID, e.SaleID, e.UserID, e.Quantity, e.Epoch, e.RequestKey, e.RequestHash, payTimeout.Milliseconds())
+		e.ID, e.SaleID, e.UserID, e.Quantity, e.Epoch, e.IdempotencyKey, e.RequestHash, payTimeout.Milliseconds())
 	execute(`INSERT INTO buyers (sale_id, user_id, units) VALUES (?, ?, ?)
 		ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units`, e.SaleID, e.UserID, e.Quantity)
 	execute(`UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?`,

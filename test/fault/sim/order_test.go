@@ -163,8 +163,8 @@ func same[T comparable](t *rapid.T, what string, got, want T) {
 // attempt draws one of a few attempts, so that many are repeated. The quantity under a key never changes.
 func (m *machine) attempt(t *rapid.T) model.Attempt {
 	user, key := rapid.SampledFrom([]string{"ann", "bob", "cy", "Ann"}).Draw(t, "user"), rapid.IntRange(1, 4).Draw(t, "key")
-	a := model.Attempt{SaleID: m.sale, UserID: user, RequestKey: fmt.Sprint("key-", key), Quantity: 1 + key/4}
-	a.ID, a.RequestHash = m.ids.Derive(user, m.sale, a.RequestKey), model.HashRequest(a.Quantity)
+	a := model.Attempt{SaleID: m.sale, UserID: user, IdempotencyKey: fmt.Sprint("key-", key), Quantity: 1 + key/4}
+	a.ID, a.RequestHash = m.ids.Derive(user, m.sale, a.IdempotencyKey), model.HashRequest(a.Quantity)
 	return a
 }
 
@@ -187,7 +187,7 @@ func (m *machine) settle(t *rapid.T) {
 	outcomes, err := m.db.Settle(context.Background(), m.sale, entries)
 	must(t, err)
 	for i, e := range entries {
-		same(t, "settled "+e.UserID+" "+e.RequestKey, outcomes[i].Verdict, m.buy(e.Attempt, true))
+		same(t, "settled "+e.UserID+" "+e.IdempotencyKey, outcomes[i].Verdict, m.buy(e.Attempt, true))
 	}
 }
 
@@ -206,7 +206,7 @@ func (m *machine) deduct(t *rapid.T) {
 			want = m.buy(a, false)
 			decided[a.ID] = want
 		}
-		same(t, "deducted "+a.UserID+" "+a.RequestKey, outcomes[i].Verdict, want)
+		same(t, "deducted "+a.UserID+" "+a.IdempotencyKey, outcomes[i].Verdict, want)
 	}
 }
 
@@ -214,7 +214,7 @@ func (m *machine) deductLocked(t *rapid.T) {
 	a := m.attempt(t)
 	outcome, err := m.db.DeductLocked(context.Background(), a)
 	must(t, err)
-	same(t, "deducted "+a.UserID+" "+a.RequestKey, outcome.Verdict, m.buy(a, false))
+	same(t, "deducted "+a.UserID+" "+a.IdempotencyKey, outcome.Verdict, m.buy(a, false))
 }
 
 func (m *machine) cancel(t *rapid.T) {

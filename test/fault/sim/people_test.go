@@ -29,7 +29,7 @@ type memory struct {
 	people   int
 }
 
-// attempt is the purchase under one request key, and its answers.
+// attempt is the purchase under one idempotency key, and its answers.
 type attempt struct {
 	id, name, user, sale, key string
 	quantity                  int

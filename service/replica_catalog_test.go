@@ -52,7 +52,7 @@ func TestShownStock(t *testing.T) {
 		o := openOffer()
 		o.Stock.Available = tc.available
 		store := newFakeStores(o)
-		c := refreshed(t, &Shown{CatalogStore: store, Replicas: &fakeReplicas{state: tc.gate}, Log: discard})
+		c := refreshed(t, &ReplicaCatalog{CatalogStore: store, Replicas: &fakeReplicas{state: tc.gate}, Log: discard})
 		for range 2 {
 			shown, _ := c.InMemory(o.ID)
 			same(t, "units shown", shown.Stock.Available, tc.want)
@@ -67,7 +67,7 @@ func TestShownWithoutReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		replicas := &fakeReplicas{state: openGate(1, 4), while: time.Hour}
-		s := &Shown{CatalogStore: newFakeStores(openOffer()), Replicas: replicas, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		s := &ReplicaCatalog{CatalogStore: newFakeStores(openOffer()), Replicas: replicas, Log: slog.New(slog.NewTextHandler(&log, nil))}
 		refresh := func(want int64, wantTook time.Duration) {
 			t.Helper()
 			start := time.Now()
@@ -108,7 +108,7 @@ func TestShownWithoutReplicas(t *testing.T) {
 // A replica may be behind, so it never causes a refusal.
 func TestShownStockRefusesNobody(t *testing.T) {
 	o := openOffer()
-	c := refreshed(t, &Shown{CatalogStore: newFakeStores(o), Replicas: &fakeReplicas{state: openGate(1, 0)}, Log: discard})
+	c := refreshed(t, &ReplicaCatalog{CatalogStore: newFakeStores(o), Replicas: &fakeReplicas{state: openGate(1, 0)}, Log: discard})
 	shown, _ := c.InMemory(o.ID)
 	same(t, "state on the page", shown.State(c.Now(), shown.Stock.Available), model.StateOpen)
 	c.Latch(o.ID)

@@ -41,9 +41,9 @@ func TestOperations(t *testing.T) {
 		}
 		after := d.now(t)
 		for _, size := range []int{0, 1, 2, 4, 5, 6} {
-			wantPages(t, max(1, size), func(cursor string) ([]model.Operation, string, error) {
+			wantPages(t, max(1, size), func(cursor string) ([]model.AuditEntry, string, error) {
 				return d.Operations(t.Context(), "A", cursor, size)
-			}, func(o model.Operation) string {
+			}, func(o model.AuditEntry) string {
 				if o.Actor != "op" || o.Action != "patch" || o.At.Before(before) || o.At.After(after) {
 					t.Errorf("read %+v", o)
 				}

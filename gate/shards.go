@@ -10,18 +10,18 @@ import (
 	"flashsale/model"
 )
 
-// tagsOf returns the hash tags of all parts of a gate.
+// tagsOf returns the hash tags of all shards of a gate.
 func tagsOf(gate model.GateRef) []string {
-	tags := make([]string, gate.Parts)
+	tags := make([]string, gate.Shards)
 	for i := range tags {
 		tags[i] = tagOf(gate, i)
 	}
 	return tags
 }
 
-// Line returns the hash tag of the part that holds all data of a user and judges the attempts of the user.
+// Line returns the hash tag of the shard that holds all data of a user and judges the attempts of the user.
 func (*Gate) Line(gate model.GateRef, userID string) string {
-	return tagOf(gate, homeOf(userID, gate.Parts))
+	return tagOf(gate, homeOf(userID, gate.Shards))
 }
 
 // Node returns the address of the Cluster node that holds a line, so that callers can treat a failure of one node
@@ -52,15 +52,15 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// atHome runs fn concurrently for every part that is the home of users in a list. places are the indexes of these
+// atHome runs fn concurrently for every shard that is the home of users in a list. places are the indexes of these
 // users in the list.
-func atHome(parts, length int, user func(place int) string, fn func(home int, places []int) error) error {
-	places := make([][]int, parts)
+func atHome(shards, length int, user func(place int) string, fn func(home int, places []int) error) error {
+	places := make([][]int, shards)
 	for i := range length {
-		home := homeOf(user(i), parts)
+		home := homeOf(user(i), shards)
 		places[home] = append(places[home], i)
 	}
-	return each(parts, func(home int) error {
+	return each(shards, func(home int) error {
 		if len(places[home]) == 0 {
 			return nil
 		}
@@ -68,10 +68,10 @@ func atHome(parts, length int, user func(place int) string, fn func(home int, pl
 	})
 }
 
-// fromParts reads entries from all parts of a gate concurrently: at most count, or at most one from each part if there
-// are more parts than count. It returns an error only if no part answers; otherwise it returns the entries of the parts
+// fromShards reads entries from all shards of a gate concurrently: at most count, or at most one from each shard if there
+// are more shards than count. It returns an error only if no shard answers; otherwise it returns the entries of the shards
 // that do.
-func fromParts(gate model.GateRef, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
+func fromShards(gate model.GateRef, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
 	tags := tagsOf(gate)
 	var mu sync.Mutex
 	answered := false

@@ -1,13 +1,13 @@
--- Take units that are left out of one part of a gate, for another part.
--- KEYS[1] gate of the part
+-- Take units that are left out of one shard of a gate, for another shard.
+-- KEYS[1] gate of the shard
 -- ARGV[1] epoch of the gate  [2] units that are needed  [3] instance that moves them
 --   [4] number of the move; it always grows
 -- Returns how many units were taken, by this call or by an earlier one whose reply was lost: the units needed or half
---   of those left, whichever is more, but at most all that are left; -1: the part is closed, of another epoch or of
+--   of those left, whichever is more, but at most all that are left; -1: the shard is closed, of another epoch or of
 --   another Redis process.
--- The fields lent and borrowed only grow. Over all parts, the sum of lent minus the sum of borrowed is the number of
+-- The fields sent and received only grow. Over all shards, the sum of sent minus the sum of received is the number of
 -- units that are on their way, or lost.
-local mover = 'lent:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
+local mover = 'transfer_out:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'server', mover)
 if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= run_id() then
   return -1
@@ -19,5 +19,5 @@ end
 local left = tonumber(gate[3])
 local taken = math.max(math.min(left, math.max(tonumber(ARGV[2]), math.floor(left / 2))), 0)
 redis.call('HSET', KEYS[1], 'left', left - taken, mover, ARGV[4] .. ':' .. taken)
-redis.call('HINCRBY', KEYS[1], 'lent', taken)
+redis.call('HINCRBY', KEYS[1], 'sent', taken)
 return taken

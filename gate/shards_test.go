@@ -11,41 +11,41 @@ import (
 	"flashsale/model"
 )
 
-// Most tests of this package run on gates in several parts too (eachGate). The tests here are of what only such gates do.
+// Most tests of this package run on gates in several shards too (eachGate). The tests here are of what only such gates do.
 
-// field reads a number of a part's gate.
-func (b *bench) field(o model.Offer, part int, name string) int64 {
+// field reads a number of a shard's gate.
+func (b *bench) field(o model.Offer, shard int, name string) int64 {
 	b.Helper()
-	return number(must(b, b.client.HGet(b.Context(), gateKey(tags(o.GateRef())[part]), name)))
+	return number(must(b, b.client.HGet(b.Context(), gateKey(tags(o.GateRef())[shard]), name)))
 }
 
-// set changes fields of a part's gate.
-func (b *bench) set(o model.Offer, part int, fieldsAndValues ...any) {
+// set changes fields of a shard's gate.
+func (b *bench) set(o model.Offer, shard int, fieldsAndValues ...any) {
 	b.Helper()
-	must(b, b.client.HSet(b.Context(), gateKey(tags(o.GateRef())[part]), fieldsAndValues...))
+	must(b, b.client.HSet(b.Context(), gateKey(tags(o.GateRef())[shard]), fieldsAndValues...))
 }
 
-// openWith opens a gate in one part for each number of units left.
+// openWith opens a gate in one shard for each number of units left.
 func (b *bench) openWith(limit int, lefts ...int64) model.Offer {
 	b.Helper()
 	o := offerIn(len(lefts))
 	o.LimitPerUser = limit
 	b.open(o)
-	for part, left := range lefts {
-		b.set(o, part, "left", left)
+	for shard, left := range lefts {
+		b.set(o, shard, "left", left)
 	}
 	return o
 }
 
-// wantLefts checks the units left in each part.
+// wantLefts checks the units left in each shard.
 func (b *bench) wantLefts(o model.Offer, want ...int64) {
 	b.Helper()
-	got := make([]int64, o.Parts)
-	for part := range got {
-		got[part] = b.field(o, part, "left")
+	got := make([]int64, o.Shards)
+	for shard := range got {
+		got[shard] = b.field(o, shard, "left")
 	}
 	if !slices.Equal(got, want) {
-		b.Errorf("the units left in the parts are %v, want %v", got, want)
+		b.Errorf("the units left in the shards are %v, want %v", got, want)
 	}
 }
 
@@ -57,36 +57,36 @@ func TestUnitsAreDividedEvenly(t *testing.T) {
 	})
 }
 
-// TestPartsOpenTogether: a gate is open only if all its parts are open and of the same epoch.
-func TestPartsOpenTogether(t *testing.T) {
+// TestShardsOpenTogether: a gate is open only if all its shards are open and of the same epoch.
+func TestShardsOpenTogether(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(3))
-		for part := range o.Parts {
-			b.set(o, part, "open", "0")
+		for shard := range o.Shards {
+			b.set(o, shard, "open", "0")
 			b.want(o, model.GateState{Exists: true, Epoch: 1, Left: 10})
-			b.set(o, part, "open", "1", "epoch", 2)
+			b.set(o, shard, "open", "1", "epoch", 2)
 			b.want(o, model.GateState{Exists: true, Epoch: 2, Left: 10})
-			b.set(o, part, "epoch", 1)
+			b.set(o, shard, "epoch", 1)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 10})
 
 		if _, err := b.gate.Install(b.Context(), 2, []int64{0, 1, 0}, contents(o)); !errors.Is(err, model.ErrStreamMoved) {
 			b.Errorf("an install when one stream has moved: %v", err)
 		}
-		// A newer rebuild has marked one part only.
+		// A newer rebuild has marked one shard only.
 		if !b.close(o, 3) {
 			b.Fatal("the gate was not closed")
 		}
 		b.set(o, 2, "coming", 4)
 		if b.close(o, 3) {
-			b.Error("a part was closed for an epoch that has been overtaken")
+			b.Error("a shard was closed for an epoch that has been overtaken")
 		}
 		if err := b.tryInstall(3, contents(o)); !errors.Is(err, model.ErrNewerGate) {
 			b.Errorf("an overtaken rebuild: %v", err)
 		}
-		for part := range o.Parts {
-			if got := b.verdict(attempt(o, userAt(o, part, 0), 1)); got != model.NoGate {
-				b.Errorf("part %d after the overtaken rebuild: %s", part, got)
+		for shard := range o.Shards {
+			if got := b.verdict(attempt(o, userAt(o, shard, 0), 1)); got != model.NoGate {
+				b.Errorf("shard %d after the overtaken rebuild: %s", shard, got)
 			}
 		}
 		b.install(4, contents(o))
@@ -94,8 +94,8 @@ func TestPartsOpenTogether(t *testing.T) {
 	})
 }
 
-// TestPartsOvertakenBeforeTheyOpen: a rebuild has installed a part when a newer one closes it. The part stays closed.
-func TestPartsOvertakenBeforeTheyOpen(t *testing.T) {
+// TestShardsOvertakenBeforeTheyOpen: a rebuild has installed a shard when a newer one closes it. The shard stays closed.
+func TestShardsOvertakenBeforeTheyOpen(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := offerIn(2)
 		tag := tags(o.GateRef())[0]
@@ -105,30 +105,30 @@ func TestPartsOvertakenBeforeTheyOpen(t *testing.T) {
 		must(b, installScript.Run(b.Context(), b.client, keys, 1, 0, group, expiry(o.Sale), 0))
 		opened := func() int64 { return must(b, openScript.Run(b.Context(), b.client, keys[:1], 1)).(int64) }
 		if b.field(o, 0, "epoch") != 1 || b.field(o, 0, "open") != 0 {
-			b.Fatal("the part was not installed, or is open")
+			b.Fatal("the shard was not installed, or is open")
 		}
 		if !b.close(o, 2) {
-			b.Fatal("the part was not closed")
+			b.Fatal("the shard was not closed")
 		}
 		if opened() != 0 || b.field(o, 0, "open") != 0 {
-			b.Error("the part was opened for an older epoch")
+			b.Error("the shard was opened for an older epoch")
 		}
 		must(b, b.client.Del(b.Context(), keys[0]))
 		if opened() != 0 {
-			b.Error("a missing part was opened")
+			b.Error("a missing shard was opened")
 		}
 	})
 }
 
-// TestRebuildOfParts: each part keeps its own entries, even if the streams of several parts have the same stream ids.
-func TestRebuildOfParts(t *testing.T) {
+// TestRebuildOfShards: each shard keeps its own entries, even if the streams of several shards have the same stream ids.
+func TestRebuildOfShards(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(3))
 		var made []model.Attempt
-		for part, tag := range tags(o.GateRef()) {
-			a := attempt(o, userAt(o, part, 0), 1)
+		for shard, tag := range tags(o.GateRef()) {
+			a := attempt(o, userAt(o, shard, 0), 1)
 			made = append(made, a)
-			text := fmt.Sprintf("%s %s 1 %s 1 here %s", a.ID, a.UserID, a.RequestHash, a.RequestKey)
+			text := fmt.Sprintf("%s %s 1 %s 1 here %s", a.ID, a.UserID, a.RequestHash, a.IdempotencyKey)
 			b.check(b.client.Do(b.Context(), "XADD", streamKey(tag), "7-7", "attempt", text).Err())
 		}
 		c := contents(o)
@@ -146,7 +146,7 @@ func TestRebuildOfParts(t *testing.T) {
 	})
 }
 
-// TestMovedUnits shows which parts lend how many units for an attempt in part 0.
+// TestMovedUnits shows which shards send how many units for an attempt in shard 0.
 func TestMovedUnits(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		for _, tc := range []struct {
@@ -155,10 +155,10 @@ func TestMovedUnits(t *testing.T) {
 			quantity     int
 			want         model.Verdict
 		}{
-			{"the largest part lends half, and the other is not asked", []int64{0, 40, 100}, []int64{49, 40, 50}, 1, model.Accepted},
+			{"the largest shard lends half, and the other is not asked", []int64{0, 40, 100}, []int64{49, 40, 50}, 1, model.Accepted},
 			{"only the missing units move", []int64{3, 4, 0}, []int64{0, 2, 0}, 5, model.Accepted},
-			{"more than half moves if it is needed", []int64{1, 4, 0}, []int64{0, 0, 0}, 5, model.Accepted},
-			{"several parts lend", []int64{1, 1, 1}, []int64{0, 0, 0}, 3, model.Accepted},
+			{"more than half goes if it is needed", []int64{1, 4, 0}, []int64{0, 0, 0}, 5, model.Accepted},
+			{"several shards send", []int64{1, 1, 1}, []int64{0, 0, 0}, 3, model.Accepted},
 			{"no unit moves if all of them are too few", []int64{1, 1, 1}, []int64{1, 1, 1}, 4, model.SoldOut},
 		} {
 			o := b.openWith(9, tc.lefts...)
@@ -170,7 +170,7 @@ func TestMovedUnits(t *testing.T) {
 	})
 }
 
-// TestMoveIsGivenOnce: a borrow that runs twice because its reply was lost gives its units once.
+// TestMoveIsGivenOnce: a transfer in that runs twice because its reply was lost gives its units once.
 func TestMoveIsGivenOnce(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(2))
@@ -183,32 +183,32 @@ func TestMoveIsGivenOnce(t *testing.T) {
 			{1, 4, 7, "there", 1}, {1, 5, 8, "here", 1}, {2, 50, 9, "here", 0},
 		} {
 			keys := []string{gateKey(tags(o.GateRef())[0])}
-			script := borrowScript.Run(b.Context(), b.client, keys, move.epoch, move.units, move.by, move.number)
+			script := transferInScript.Run(b.Context(), b.client, keys, move.epoch, move.units, move.by, move.number)
 			if given := must(b, script); given != move.given {
 				b.Errorf("%+v: %v", move, given)
 			}
 		}
-		if left, borrowed := b.field(o, 0, "left"), b.field(o, 0, "borrowed"); left != 5+12 || borrowed != 12 {
-			b.Errorf("the part has %d units and has borrowed %d, want 17 and 12", left, borrowed)
+		if left, received := b.field(o, 0, "left"), b.field(o, 0, "received"); left != 5+12 || received != 12 {
+			b.Errorf("the shard has %d units and has received %d, want 17 and 12", left, received)
 		}
 	})
 }
 
-// TestUnitsLostOnTheirWay: an instance dies after lend and before borrow. The gate then has too few units, never too
+// TestUnitsLostOnTheirWay: an instance dies after transferOut and before transferIn. The gate then has too few units, never too
 // many, and no attempt is refused as sold out, since the database has the units.
 func TestUnitsLostOnTheirWay(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(2))
 		dead := b.as("dead").gate
 		from, to := tags(o.GateRef())[0], tags(o.GateRef())[1]
-		if n, err := dead.lend(b.Context(), from, 1, 4); err != nil || n != 4 {
+		if n, err := dead.transferOut(b.Context(), from, 1, 4); err != nil || n != 4 {
 			b.Fatal(n, err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 6})
 		got := map[model.Verdict]int{}
-		for part := range o.Parts {
-			for i := range 8 { // more than the part has
-				got[b.verdict(attempt(o, userAt(o, part, i), 1))]++
+		for shard := range o.Shards {
+			for i := range 8 { // more than the shard has
+				got[b.verdict(attempt(o, userAt(o, shard, i), 1))]++
 			}
 		}
 		if want := (map[model.Verdict]int{model.Accepted: 6, model.Unsure: 10}); !maps.Equal(got, want) {
@@ -217,31 +217,31 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 		if !b.close(o, 2) {
 			b.Fatal("the gate was not closed")
 		}
-		if _, err := dead.lend(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
-			b.Errorf("a closed part lent units: %v", err)
+		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
+			b.Errorf("a closed shard sent units: %v", err)
 		}
 		b.install(2, contents(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 4, Inflight: 6, Stream: 6})
-		if err := dead.borrow(b.Context(), to, 1, 4); !errors.Is(err, errClosed) {
-			b.Errorf("units of an older epoch were given to a part: %v", err)
+		if err := dead.transferIn(b.Context(), to, 1, 4); !errors.Is(err, errClosed) {
+			b.Errorf("units of an older epoch were given to a shard: %v", err)
 		}
-		if _, err := dead.lend(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
-			b.Errorf("a part lent units of a newer epoch: %v", err)
+		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
+			b.Errorf("a shard sent units of a newer epoch: %v", err)
 		}
 	})
 }
 
-// TestUnsureIfUnitsCannotBeMoved: an attempt that needs units of another part is not refused as sold out while that part
-// is closed, or while another move takes too long. Attempts for which the units of their own part suffice are admitted.
+// TestUnsureIfUnitsCannotBeMoved: an attempt that needs units of another shard is not refused as sold out while that shard
+// is closed, or while another move takes too long. Attempts for which the units of their own shard suffice are admitted.
 func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		for name, block := range map[string]func(o model.Offer) (end func()){
-			"a part is closed": func(o model.Offer) func() {
+			"a shard is closed": func(o model.Offer) func() {
 				b.set(o, 1, "open", "0")
 				return func() { b.set(o, 1, "open", "1") }
 			},
 			"another move does not end": func(o model.Offer) func() {
-				lane := b.gate.moves.lane(o.ID)
+				lane := b.gate.transfers.lane(o.ID)
 				lane <- struct{}{}
 				return func() { <-lane }
 			},
@@ -259,9 +259,9 @@ func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 	})
 }
 
-// TestPartsUnderARace: buyers come to two instances at once, each with two request keys, and most of them belong to one
-// part. Each buyer gets one unit, and all units are sold.
-func TestPartsUnderARace(t *testing.T) {
+// TestShardsUnderARace: buyers come to two instances at once, each with two idempotency keys, and most of them belong to one
+// shard. Each buyer gets one unit, and all units are sold.
+func TestShardsUnderARace(t *testing.T) {
 	const quota, callers = 120, 12
 	eachRedis(t, func(b *bench) {
 		o := offerIn(6)
@@ -299,8 +299,8 @@ func TestPartsUnderARace(t *testing.T) {
 	})
 }
 
-// TestReadFromParts: a read divides its count among the parts, but reads at least one entry of each.
-func TestReadFromParts(t *testing.T) {
+// TestReadFromShards: a read divides its count among the shards, but reads at least one entry of each.
+func TestReadFromShards(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(3))
 		for i := range 9 {

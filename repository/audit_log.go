@@ -18,16 +18,16 @@ import (
 // detailLength is the length of the column detail, in characters.
 const detailLength = 1000
 
-// Log adds an entry to the log of operations: what an operator did, or what the engine found or repaired.
+// Log adds an entry to the audit log: what an operator did, or what the engine found or repaired.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
-	return s.logOperation(s.write.WithContext(ctx), actor, action, subject, detail)
+	return s.logAudit(s.write.WithContext(ctx), actor, action, subject, detail)
 }
 
-func (s *Store) logOperation(tx *gorm.DB, actor, action, subject, detail string) error {
+func (s *Store) logAudit(tx *gorm.DB, actor, action, subject, detail string) error {
 	if r := []rune(detail); len(r) > detailLength {
 		detail = string(r[:detailLength])
 	}
-	err := tx.Exec("INSERT INTO operations (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
+	err := tx.Exec("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
 		actor, action, subject, detail).Error
 	if err != nil {
 		return fmt.Errorf("log %s: %w", action, err)
@@ -37,7 +37,7 @@ func (s *Store) logOperation(tx *gorm.DB, actor, action, subject, detail string)
 
 // Operations lists the operations on a subject, the newest first. next is the cursor of the next page, and empty at the
 // end. Operations returns model.ErrBadCursor if the cursor is invalid.
-func (s *Store) Operations(ctx context.Context, subject, cursor string, limit int) (list []model.Operation, next string, err error) {
+func (s *Store) Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error) {
 	limit = max(1, limit)
 	before := int64(math.MaxInt64)
 	if cursor != "" {
@@ -49,7 +49,7 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 		ID, AtMs              int64
 		Actor, Action, Detail string
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT id, at_ms, actor, action, detail FROM operations WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?",
+	err = s.read.WithContext(ctx).Raw("SELECT id, at_ms, actor, action, detail FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?",
 		subject, before, limit+1).Scan(&rows).Error
 	if err != nil {
 		return nil, "", fmt.Errorf("list operations: %w", err)
@@ -58,9 +58,9 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 		rows = rows[:limit]
 		next = strconv.FormatInt(rows[limit-1].ID, 10)
 	}
-	list = make([]model.Operation, len(rows))
+	list = make([]model.AuditEntry, len(rows))
 	for i, r := range rows {
-		list[i] = model.Operation{At: fromMillis(r.AtMs), Actor: r.Actor, Action: r.Action, Detail: r.Detail}
+		list[i] = model.AuditEntry{At: fromMillis(r.AtMs), Actor: r.Actor, Action: r.Action, Detail: r.Detail}
 	}
 	return list, next, nil
 }

@@ -22,10 +22,10 @@ type GateReplicas interface {
 	Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error)
 }
 
-// Shown reads the live sales for a catalog, with the stock that pages show. Replicas of Redis have units that were
-// admitted and are not in the database yet, so Shown lowers available to the units left at the gate. It never lowers
+// ReplicaCatalog reads the live sales for a catalog, with the stock that pages show. Replicas of Redis have units that were
+// admitted and are not in the database yet, so ReplicaCatalog lowers available to the units left at the gate. It never lowers
 // available to zero: a replica lags behind, and only the database decides whether a sale is sold out.
-type Shown struct {
+type ReplicaCatalog struct {
 	CatalogStore
 	Replicas GateReplicas
 	Log      *slog.Logger
@@ -35,7 +35,7 @@ type Shown struct {
 }
 
 // LiveOffers reads the live sales. Replicas that do not answer or lag behind are passed over, which is logged once.
-func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
+func (s *ReplicaCatalog) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := s.CatalogStore.LiveOffers(ctx, linger)
 	if err != nil || len(list) == 0 || s.rest.Add(-1) >= 0 {
 		return list, err
@@ -57,7 +57,7 @@ func (s *Shown) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 }
 
 // tell logs when the first replica is passed over, and when none is passed over any more.
-func (s *Shown) tell(ctx context.Context, passed bool, err error) {
+func (s *ReplicaCatalog) tell(ctx context.Context, passed bool, err error) {
 	switch before := s.passed.Swap(passed); {
 	case passed && !before:
 		s.Log.WarnContext(ctx, "replicas of Redis are away or behind; pages show the database's stock", "error", err)

@@ -1,0 +1,206 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// transferTime is how long an attempt waits for units from other shards, including the wait for earlier transfers. It is
+	// long enough for very many round trips, and shorter than the time limit of a call.
+	transferTime = 500 * time.Millisecond
+	// transferTries bounds the looks at all shards for an attempt. More than one is needed if other attempts take the units
+	// first, or if units are being moved.
+	transferTries = 10
+	// transferPause is a little longer than a move takes from transferOut to transferIn.
+	transferPause = 5 * time.Millisecond
+	// transferLanes bounds the transfers of an instance at one time. Two sales that share a lane only wait for each other.
+	transferLanes = 64
+)
+
+// transfers makes the transfers of one sale on this instance run one after the other, so that an attempt that has waited
+// finds the units of the move before it in its shard.
+type transfers struct {
+	lanes  [transferLanes]chan struct{}
+	number atomic.Int64 // of the last transferOut or transferIn of this instance
+}
+
+func newTransfers() *transfers {
+	m := &transfers{}
+	for i := range m.lanes {
+		m.lanes[i] = make(chan struct{}, 1)
+	}
+	return m
+}
+
+// lane returns the lock for transfers of units of a sale: a channel of capacity 1.
+func (m *transfers) lane(saleID string) chan struct{} {
+	return m.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
+}
+
+// admitAt judges attempts at the shard where their users are at home. If the shard has too few units for an attempt,
+// units are moved to it from the other shards, and the attempt is judged again. So an attempt is refused as sold out
+// only after all shards were asked. If that fails, or takes more than transferTime or transferTries, the verdict is
+// model.Unsure.
+func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
+	outcomes, err := g.admit(ctx, tags[home], attempts, epoch)
+	if err != nil {
+		return nil, err
+	}
+	var short []int // indexes of the attempts that were refused as sold out at this shard
+	for i, o := range outcomes {
+		if o.Verdict == model.SoldOut {
+			short = append(short, i)
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, transferTime)
+	defer cancel()
+	mover := false
+	for range transferTries {
+		if len(short) == 0 {
+			return outcomes, nil
+		}
+		shards, _ := looker{client: g.client}.look(waiting, tags)
+		if gate := together(shards); !gate.Open || gate.Epoch < epoch { // a gate that is Away is not Open
+			break
+		}
+		left, underWay := int64(0), int64(0)
+		for _, p := range shards {
+			left, underWay = left+p.Left, underWay+p.sent-p.received
+		}
+		if underWay != 0 {
+			pause(waiting, transferPause)
+			continue
+		}
+		wanted := int64(0)
+		for _, i := range short {
+			if n := int64(attempts[i].Quantity); n <= left {
+				wanted += n
+			}
+		}
+		if wanted > 0 && !mover {
+			lane := g.transfers.lane(attempts[0].SaleID)
+			select {
+			case lane <- struct{}{}:
+				defer func() { <-lane }()
+				mover = true
+				continue // look again: other attempts may have moved units meanwhile
+			case <-waiting.Done():
+				return unsure(outcomes, short), nil
+			}
+		}
+		if wanted > 0 && g.bring(ctx, tags, shards, home, wanted) != nil {
+			break
+		}
+		// Attempts that want more units than are left are judged again too: if the same user has bought under another
+		// key meanwhile, the right refusal is limit_reached, not sold_out.
+		if short, err = g.again(ctx, tags[home], attempts, short, epoch, outcomes); err != nil {
+			return nil, err
+		}
+		short = slices.DeleteFunc(short, func(i int) bool { return int64(attempts[i].Quantity) > left })
+	}
+	return unsure(outcomes, short), nil
+}
+
+// unsure gives the attempts at these places the verdict model.Unsure.
+func unsure(outcomes []model.Outcome, places []int) []model.Outcome {
+	for _, i := range places {
+		outcomes[i] = model.Outcome{Verdict: model.Unsure}
+	}
+	return outcomes
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// again judges the attempts at these places once more, without counting their requests a second time. It returns the
+// places of those that are still refused as sold out.
+func (g *Gate) again(ctx context.Context, tag string, attempts []model.Attempt, places []int, epoch int64, outcomes []model.Outcome) (short []int, err error) {
+	list := make([]model.Attempt, len(places))
+	for at, i := range places {
+		list[at] = attempts[i]
+		list[at].Frequency = model.Frequency{}
+	}
+	judged, err := g.admit(ctx, tag, list, epoch)
+	if err != nil {
+		return nil, err
+	}
+	for at, i := range places {
+		if outcomes[i] = judged[at]; judged[at].Verdict == model.SoldOut {
+			short = append(short, i)
+		}
+	}
+	return short, nil
+}
+
+// bring moves units from the other shards to the shard home, until it has as many as are wanted or no other shard has
+// any. It starts with the shard that has the most. It ignores that ctx is cancelled: units that were taken from one
+// shard and not yet given to home are in no shard, and would be missing until the gate is replaced. If a shard fails,
+// home still gets what was taken before.
+func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home int, wanted int64) error {
+	ctx = context.WithoutCancel(ctx)
+	epoch, missing, brought := shards[home].Epoch, wanted-shards[home].Left, int64(0)
+	order := make([]int, 0, len(shards))
+	for i, p := range shards {
+		if i != home && p.Left > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(shards[b].Left, shards[a].Left) })
+	var failed error
+	for _, i := range order {
+		if missing <= brought {
+			break
+		}
+		var n int64
+		if n, failed = g.transferOut(ctx, tags[i], epoch, missing-brought); failed != nil {
+			break
+		}
+		brought += n
+	}
+	if brought > 0 {
+		failed = errors.Join(failed, g.transferIn(ctx, tags[home], epoch, brought))
+	}
+	return failed
+}
+
+// errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
+var errClosed = errors.New("a shard of the gate is closed")
+
+// transferOut takes units out of a shard. If the call fails, the units may be missing until the gate is replaced.
+func (g *Gate) transferOut(ctx context.Context, tag string, epoch, wanted int64) (taken int64, err error) {
+	taken, err = transferOutScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, wanted, g.instance, g.transfers.number.Add(1)).Int64()
+	if err == nil && taken < 0 {
+		err = errClosed
+	}
+	if err != nil {
+		return 0, fmt.Errorf("take units out of a shard: %w", err)
+	}
+	return taken, nil
+}
+
+// transferIn gives a shard the units that transferOut has taken out of other shards.
+func (g *Gate) transferIn(ctx context.Context, tag string, epoch, n int64) error {
+	given, err := transferInScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, n, g.instance, g.transfers.number.Add(1)).Bool()
+	if err == nil && !given {
+		err = errClosed
+	}
+	if err != nil {
+		return fmt.Errorf("give units to a shard: %w", err)
+	}
+	return nil
+}
