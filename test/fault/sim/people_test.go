@@ -182,6 +182,16 @@ func (p paced) Err() error {
 	return p.Context.Err()
 }
 
+// pacedStrategy paces the requests. The service gives each of them a deadline, and so a context of its own.
+type pacedStrategy struct {
+	service.Strategy
+	turn func(context.Context) error
+}
+
+func (p pacedStrategy) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+	return p.Strategy.Deduct(pace(ctx, p.turn), a)
+}
+
 var errNobody = errors.New("nobody serves")
 
 // call sends one request to an instance. It waits for its turn, and returns errGone if the instance is killed.
@@ -265,12 +275,12 @@ func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome
 	a.refused = false
 	b.s.memory.mu.Unlock()
 	d := i.desks[a.sale]
-	door := service.Purchases{
-		Catalog: d.catalog, IDs: b.s.ids, Strategy: i.strategy, Orders: i.database(b.name), Waiters: i.waiters, Queued: i.queued,
-		Closing: i.gone, AckWait: ackWait,
-	}
 	goesOn := func(ctx context.Context) error { return b.s.turn(ctx, i, b.name, "goes on with "+a.name) }
-	return door.Purchase(pace(ctx, goesOn), service.Request{
+	door := service.Purchases{
+		Catalog: d.catalog, IDs: b.s.ids, Strategy: pacedStrategy{i.strategy, goesOn}, Orders: i.database(b.name),
+		Waiters: i.waiters, Queued: i.queued, Closing: i.gone, AckWait: ackWait,
+	}
+	return door.Purchase(ctx, service.Request{
 		UserID: a.user, SaleID: a.sale, Quantity: a.quantity, Key: a.key, Prefer: service.Preference{Async: b.async},
 	})
 }
