@@ -25,7 +25,7 @@ import (
 type description struct {
 	doc     *openapi3.T
 	router  routers.Router
-	nowhere *routers.Route // the answers to unknown paths and methods
+	nowhere *routers.Route // the documented answers for paths and methods that no route has
 }
 
 // described reads the file once for all tests.

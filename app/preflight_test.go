@@ -195,7 +195,7 @@ func TestPreflightOfStores(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct {
-		wrong, right string // a variable of MariaDB, or after "redis " a setting of Redis
+		wrong, right string // values of a variable of MariaDB or, with the prefix "redis ", of a setting of Redis
 		args         string
 		check        string
 		want         level

@@ -224,7 +224,7 @@ func TestGateOfLessThanNothing(t *testing.T) {
 	})
 }
 
-// TestClose closes each gate twice, as a client does whose first reply was lost.
+// TestClose closes each gate twice: a client that loses the first reply repeats the call.
 func TestClose(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		for epoch, want := range map[int64]bool{4: false, 5: false, 6: true} {

@@ -212,7 +212,7 @@ func userAt(o model.Offer, shard, n int) string {
 
 func contents(o model.Offer) kit.Contents { return kit.ContentsOf(o) }
 
-// attempt returns a purchase of n units under a idempotency key of its own.
+// attempt returns a purchase of n units under an idempotency key of its own.
 func attempt(o model.Offer, user string, n int) model.Attempt {
 	return attemptUnder(o, user, n, "key-"+strconv.FormatInt(time.Now().UnixNano(), 36))
 }

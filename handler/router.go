@@ -128,7 +128,7 @@ func Router(a *API) (http.Handler, error) {
 
 	memory := api.Group("", instance, address)
 	memory.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
-	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply requestLimit
+	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply a limit
 	// themselves.
 	memory.GET("/sales", a.listSales())
 	memory.GET("/sales/:sale", a.getSale())

@@ -162,8 +162,8 @@ func (r *Result) judge(p model.LabPlan, interrupted bool) Finding {
 // unsold returns how many units of the stock are in no order.
 func (r *Result) unsold(p model.LabPlan) int64 { return max(0, int64(p.Stock)-r.Sold) }
 
-// explain describes in words what the figures show and, for a finding other than Exact, when the strategy's comment
-// says that it breaks.
+// explain describes in words what the figures show and, for a finding other than Exact, when the strategy
+// breaks according to its lesson.
 func (r *Result) explain(p model.LabPlan) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }

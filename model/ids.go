@@ -21,7 +21,7 @@ const OrderIDLength = 3 * IDLength
 func NewSaleID() string { return rand.Text()[:IDLength] }
 
 // OrderIDs derives ids from a key that only the server has: the ids of orders, and the ids of sales that are created
-// under a idempotency key.
+// under an idempotency key.
 type OrderIDs struct{ macs *sync.Pool } // of *mac: setting up an HMAC costs more than computing it
 
 // NewOrderIDs takes the key, which must never change while orders exist.
@@ -29,7 +29,7 @@ func NewOrderIDs(key []byte) OrderIDs {
 	return OrderIDs{macs: &sync.Pool{New: func() any { return &mac{hash: hmac.New(sha256.New, key)} }}}
 }
 
-// Derive returns the id of a user's attempt on a sale under a idempotency key. The same three values always give the same
+// Derive returns the id of a user's attempt on a sale under an idempotency key. The same three values always give the same
 // id, so a retry, a redelivery and a fallback after a lost reply all lead to the same order.
 func (o OrderIDs) Derive(userID, saleID, idempotencyKey string) string {
 	m := o.macs.Get().(*mac)
@@ -39,7 +39,7 @@ func (o OrderIDs) Derive(userID, saleID, idempotencyKey string) string {
 	return string(m.append(id, "owner", userID, string(id)))
 }
 
-// Sale returns the id of the sale that an operator creates under a idempotency key.
+// Sale returns the id of the sale that an operator creates under an idempotency key.
 func (o OrderIDs) Sale(operatorID, idempotencyKey string) string {
 	m := o.macs.Get().(*mac)
 	defer o.macs.Put(m)

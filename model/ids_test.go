@@ -70,7 +70,7 @@ func BenchmarkDerive(b *testing.B) {
 	ids := NewOrderIDs([]byte("a key for benchmarks"))
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = ids.Derive("u-123456", "AAAAAAAAAAAAAAAA", "a idempotency key")
+		_ = ids.Derive("u-123456", "AAAAAAAAAAAAAAAA", "an idempotency key")
 	}
 }
 

@@ -152,8 +152,8 @@ func TestHole18_WhatPassesIsNotBroken(t *testing.T) {
 	}
 }
 
-// A crowd does the same act at once, from two instances. The act happens once. TestOrderLife repeats each act in
-// sequence.
+// Many callers on two instances change the same order in the same way at once. The order changes once.
+// TestOrderLife repeats each act in sequence.
 func TestHole20_RevertTwice(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores := d.pair(t)

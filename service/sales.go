@@ -64,7 +64,7 @@ type Sales struct {
 	Log     *slog.Logger
 }
 
-// IDUnder returns the id of the sale that an operator creates under a idempotency key. The same operator and key always
+// IDUnder returns the id of the sale that an operator creates under an idempotency key. The same operator and key always
 // give the same id.
 func (s *Sales) IDUnder(actor, key string) string { return s.IDs.Sale(actor, key) }
 

@@ -235,7 +235,7 @@ func (e *engine) setStatus(o model.Offer, status model.SaleStatus) {
 
 var keys atomic.Int64
 
-// attempt returns a purchase of n units under a idempotency key of its own.
+// attempt returns a purchase of n units under an idempotency key of its own.
 func attempt(o model.Offer, user string, n int) model.Attempt {
 	return attemptUnder(o, user, n, fmt.Sprint("key-", keys.Add(1)))
 }

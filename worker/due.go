@@ -12,7 +12,7 @@ type dueSales struct {
 	mu     sync.Mutex
 	order  []model.GateRef
 	claim  map[model.GateRef]bool // the due sales; true: also claim entries that other consumers have left
-	late   lateSales              // take skips these sales, also if they are due
+	late   lateSales              // take skips these sales even if they are due
 	signal chan struct{}
 }
 

@@ -438,7 +438,7 @@ func (q *fakeQueue) set(edit func(*fakeQueue)) {
 	}
 }
 
-// fail sets the error of every method, and lets each consumer notice it.
+// fail makes every method return err, and wakes the consumers so that they call a method.
 func (q *fakeQueue) fail(err error) {
 	for range settleWriters {
 		q.set(func(q *fakeQueue) { q.err = err })

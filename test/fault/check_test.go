@@ -107,7 +107,7 @@ func (d *drill) watch(sale string) (end func() string) {
 type findings struct {
 	confirmed int      // attempts that were answered 201, or queued ones that became orders
 	lost      []string // confirmed orders that are missing, or not in the state in which they were left
-	doubled   []string // a second order for an id or a idempotency key
+	doubled   []string // a second order for an id or an idempotency key
 	over      []string // more than the quota, or a user's limit; orders that no attempt can have made; wrong books
 	open      []string // queued attempts that have not ended
 }

@@ -25,7 +25,7 @@ func items(text string) (list [][]string) {
 	return list
 }
 
-// attempts reads purchases such as "ann/k 201 1": a user with a idempotency key, the status of the answer and the order.
+// attempts reads purchases such as "ann/k 201 1": a user with an idempotency key, the status of the answer and the order.
 func attempts(text string) (list []shop.Attempt) {
 	for _, words := range items(text) {
 		a := shop.Attempt{Status: number(words[1]), OrderID: strings.Join(words[2:], "")}
@@ -35,7 +35,7 @@ func attempts(text string) (list []shop.Attempt) {
 	return list
 }
 
-// orders reads orders such as "1 ann/k pending": an id, a user with a idempotency key, and the status.
+// orders reads orders such as "1 ann/k pending": an id, a user with an idempotency key, and the status.
 func orders(text string) (list []written) {
 	for _, words := range items(text) {
 		w := written{id: words[0], status: words[2], units: 1}
@@ -48,7 +48,7 @@ func orders(text string) (list []written) {
 func TestJudge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		attempts, orders string
-		status           string // of queued orders that are not in the database
+		status           string // what the engine reports for orders that are not in the database
 		want             findings
 	}{
 		"nothing happened": {},
@@ -311,7 +311,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// acts reads requests such as "0-3 ann/k buy 201 1": the seconds from request to answer, a user with a idempotency key, what
+// acts reads requests such as "0-3 ann/k buy 201 1": the seconds from request to answer, a user with an idempotency key, what
 // the user does, the status of the answer, and the order, or the code of a refusal.
 func acts(text string) (list []act) {
 	for _, words := range items(text) {

@@ -326,7 +326,7 @@ func oneCutOffToTheEnd(d *drill) {
 	near, far := d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
 	d.sceneOf(3*redisPhase, near, far)
 	link.Cut()
-	// A buyer with a idempotency key gets a refusal only where the gate can be asked.
+	// A buyer with an idempotency key gets a refusal only where the gate can be asked.
 	for told := map[string]bool{}; len(told) < 2 && !d.Failed(); {
 		d.phase()
 		for _, a := range d.soFar() {

@@ -36,7 +36,7 @@ func TestSecretsStayInside(t *testing.T) {
 		"the secret": shop.Secret, "the payment secret": paymentSecret,
 		"Redis's password": redisPassword, "the database's password": databasePassword,
 		"the operator's token": d.Operator(a.URL), "the operator's password": "scenario-operator", // as shop sets it
-		"a buyer's password": "correct horse", "a wrong password": "battery staple", "a idempotency key": "request-key-0123456789",
+		"a buyer's password": "correct horse", "a wrong password": "battery staple", "an idempotency key": "request-key-0123456789",
 	}
 	post := func(path, token, body string, headers ...string) shop.Document {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestSecretsStayInside(t *testing.T) {
 	post("/sessions", "", `{"name":"carol","password":"battery staple"}`)
 	post("/sessions", "", `{"name":"carol","password":"battery staple","password":"battery staple"}`)
 	path := given(post("/sales/"+d.sale+"/path", token, ""), "path")
-	orders, key := "/sales/"+d.sale+"/"+path+"/orders", []string{"Idempotency-Key", secrets["a idempotency key"]}
+	orders, key := "/sales/"+d.sale+"/"+path+"/orders", []string{"Idempotency-Key", secrets["an idempotency key"]}
 	order := given(post(orders, token, `{"quantity":1}`, key...), "id")
 	post(orders, token, `{"quantity":1}`, key...)
 	post(orders, token, `{"quantity":2}`, key...)

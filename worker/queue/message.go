@@ -15,7 +15,7 @@ import (
 const (
 	version = "1"
 	fields  = 11
-	// maxMessage is far above the longest message that encode produces: a idempotency key has at most hundreds of bytes.
+	// maxMessage is far above the longest message that encode produces: an idempotency key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
 

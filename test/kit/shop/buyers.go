@@ -28,7 +28,7 @@ type Attempt struct {
 // Confirmed reports whether the order was confirmed with 201.
 func (a Attempt) Confirmed() bool { return a.Status == http.StatusCreated }
 
-// Rush lets buyers buy one unit each, spread over the instances, each under a idempotency key of its own. If started is not
+// Rush lets buyers buy one unit each, spread over the instances, each under an idempotency key of its own. If started is not
 // nil, it is called once when the first tenth of the buyers have their answers.
 func (s *Shop) Rush(saleID, prefix string, buyers int, started func(), urls ...string) []Attempt {
 	s.t.Helper()
