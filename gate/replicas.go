@@ -21,9 +21,5 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 // was installed, so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica
 // of any of its shards does not answer or has lost its primary. Peek returns an error if all gates are Away.
 func (r *Replicas) Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error) {
-	gates := make([]model.GateRef, len(sales))
-	for i, s := range sales {
-		gates[i] = s.GateRef()
-	}
-	return r.looker.peek(ctx, gates)
+	return r.looker.peek(ctx, model.GateRefs(sales))
 }

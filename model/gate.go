@@ -12,6 +12,15 @@ type GateRef struct {
 	Shards int
 }
 
+// GateRefs names the gates of sales.
+func GateRefs(sales []Offer) []GateRef {
+	gates := make([]GateRef, len(sales))
+	for i, o := range sales {
+		gates[i] = o.GateRef()
+	}
+	return gates
+}
+
 // GateState is the present state of a sale's gate in Redis.
 type GateState struct {
 	Away     bool // the Redis with the gate, or with a shard of it, does not answer; the other fields are unknown

@@ -86,7 +86,7 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
-	states, err := a.Gate.Peek(ctx, gatesOf(before)...)
+	states, err := a.Gate.Peek(ctx, model.GateRefs(before)...)
 	if err != nil {
 		return nil, err
 	}

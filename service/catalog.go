@@ -226,7 +226,7 @@ func (s *snapshot) list() []model.Offer {
 func (c *Catalog) LiveIDs() []string { return slices.Clone(c.live.Load().order) }
 
 // LiveGates names the gates of the watched sales.
-func (c *Catalog) LiveGates() []model.GateRef { return gatesOf(c.live.Load().list()) }
+func (c *Catalog) LiveGates() []model.GateRef { return model.GateRefs(c.live.Load().list()) }
 
 // Epoch returns the epoch of a sale's gate as the last refresh read it, or 0 if the sale isn't watched.
 func (c *Catalog) Epoch(saleID string) int64 { return c.live.Load().offers[saleID].Stock.Epoch }

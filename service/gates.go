@@ -286,7 +286,7 @@ func (g *Gates) Ensure(ctx context.Context) error {
 		clear(g.forgotten)
 		return nil
 	}
-	states, err := g.gate.Peek(ctx, gatesOf(live)...)
+	states, err := g.gate.Peek(ctx, model.GateRefs(live)...)
 	if err != nil {
 		return err
 	}
@@ -351,15 +351,6 @@ func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 	}
 	rebuilding.Wait()
 	return errors.Join(errs...)
-}
-
-// gatesOf names the gates of sales.
-func gatesOf(sales []model.Offer) []model.GateRef {
-	gates := make([]model.GateRef, len(sales))
-	for i, o := range sales {
-		gates[i] = o.GateRef()
-	}
-	return gates
 }
 
 // Preheat installs the gate of a new sale.

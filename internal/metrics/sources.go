@@ -141,13 +141,13 @@ func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, gauge setter
 func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
-	age, err := s.QueueAge(ctx, gatesOf(sales)...)
+	age, err := s.QueueAge(ctx, model.GateRefs(sales)...)
 	gauge(s.reachable, number(err == nil))
 	if err != nil {
 		return
 	}
 	gauge(s.queueAge, age.Seconds())
-	states, err := s.Peek(ctx, gatesOf(shown)...)
+	states, err := s.Peek(ctx, model.GateRefs(shown)...)
 	if err != nil {
 		return
 	}
@@ -176,14 +176,6 @@ func byNeed(a, b model.Offer, now time.Time) int {
 		return -1
 	}
 	return a.StartsAt.Compare(b.StartsAt)
-}
-
-func gatesOf(sales []model.Offer) []model.GateRef {
-	gates := make([]model.GateRef, len(sales))
-	for i, sale := range sales {
-		gates[i] = sale.GateRef()
-	}
-	return gates
 }
 
 func number(yes bool) float64 {
