@@ -344,7 +344,7 @@ func (a *App) counter() middleware.Counter {
 	if a.strategy.UsesGate() {
 		return nil
 	}
-	return a.gate
+	return &service.Counter{Catalog: a.catalog, Gate: a.gate}
 }
 
 // traceRequests returns the stage that starts a span for each request, nil without tracing.

@@ -39,7 +39,7 @@ func conditions() []condition {
 		{name: "too frequent", want: refused(model.TooFrequent), make: func(b *bench, a *model.Attempt) {
 			a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
 			for i := range 2 { // a known id is too frequent only beyond twice the limit
-				if _, ok := b.count(home(a.GateRef(), a.UserID), a.UserID, a.Frequency); ok != (i == 0) {
+				if _, ok := b.count(a.GateRef(), a.UserID, a.Frequency); ok != (i == 0) {
 					b.Fatalf("request %d is allowed: %t", i, ok)
 				}
 			}
@@ -209,27 +209,30 @@ func TestAdmitTakesTheLastUnits(t *testing.T) {
 	})
 }
 
-// TestCountAndAdmitShareACounter is about gates in one shard. It also shows that each user has a counter for each sale.
+// TestCountAndAdmitShareACounter also shows that each user has a counter for each sale.
 func TestCountAndAdmitShareACounter(t *testing.T) {
-	eachRedis(t, func(b *bench) {
+	eachGate(t, func(b *bench) {
 		o, other := b.sale(), b.sale()
 		limit := model.Frequency{Limit: 2, Window: time.Minute}
-		if after, ok := b.count(o.ID, "u-1", limit); after != 0 || !ok {
+		if after, ok := b.count(o.GateRef(), "u-1", limit); after != 0 || !ok {
 			b.Fatalf("the first request is allowed: %t, retry after %s", ok, after)
 		}
 		a := attempt(o, "u-1", 1)
 		a.Frequency = limit
 		b.admit(a)
-		if after, ok := b.count(o.ID, "u-1", limit); ok || after <= 0 || after > time.Minute {
+		if after, ok := b.count(o.GateRef(), "u-1", limit); ok || after <= 0 || after > time.Minute {
 			b.Errorf("the third request is allowed: %t, retry after %s", ok, after)
 		}
-		for _, who := range []struct{ sale, user string }{{o.ID, "u-2"}, {other.ID, "u-1"}} {
-			if _, ok := b.count(who.sale, who.user, limit); !ok {
-				b.Errorf("the first request of %s on the sale %s is refused", who.user, who.sale)
+		for _, who := range []struct {
+			sale model.Offer
+			user string
+		}{{o, "u-2"}, {other, "u-1"}} {
+			if _, ok := b.count(who.sale.GateRef(), who.user, limit); !ok {
+				b.Errorf("the first request of %s on the sale %s is refused", who.user, who.sale.ID)
 			}
 		}
 		for range 5 {
-			if _, ok := b.count(o.ID, "u-3", model.Frequency{}); !ok {
+			if _, ok := b.count(o.GateRef(), "u-3", model.Frequency{}); !ok {
 				b.Error("a request without a limit is refused")
 			}
 		}
@@ -252,7 +255,7 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 			}
 		}
 		for i := range 4 {
-			if _, ok := b.count(o.ID, "u-1", limit); ok != (i < 2) {
+			if _, ok := b.count(o.GateRef(), "u-1", limit); ok != (i < 2) {
 				b.Errorf("request %d is allowed: %t", i, ok)
 			}
 			expires(fmt.Sprintf("after request %d", i))
@@ -269,7 +272,7 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 		expires("after a request when it had no expiry")
 
 		must(b, b.client.PExpireAt(ctx, key, time.Now().Add(-time.Second)))
-		if _, ok := b.count(o.ID, "u-1", limit); !ok {
+		if _, ok := b.count(o.GateRef(), "u-1", limit); !ok {
 			b.Error("a request in the next window is refused")
 		}
 		if got := must(b, b.client.Get(ctx, key)); got != "1" {

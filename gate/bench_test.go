@@ -129,7 +129,7 @@ func benchmarkAdmit(units int64, want model.Verdict) func(b *testing.B, s *bench
 func benchmarkCount(b *testing.B, s *bench) {
 	o := s.hotSale(0)
 	for i := 0; b.Loop(); i++ {
-		s.count(o.ID, "u-"+strconv.Itoa(i), model.Frequency{Limit: 10, Window: time.Second})
+		s.count(o.GateRef(), "u-"+strconv.Itoa(i), model.Frequency{Limit: 10, Window: time.Second})
 	}
 }
 

@@ -22,7 +22,7 @@ func (b *bench) life() model.Offer {
 	b.Helper()
 	o := b.open(offer())
 	limit := model.Frequency{Limit: 9, Window: time.Minute}
-	if _, ok := b.count(o.ID, "u-1", limit); !ok {
+	if _, ok := b.count(o.GateRef(), "u-1", limit); !ok {
 		b.Error("the first request is refused")
 	}
 	a := attempt(o, "u-1", 2)

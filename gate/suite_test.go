@@ -333,9 +333,9 @@ func (b *bench) admitAll(attempts []model.Attempt) {
 	}
 }
 
-func (b *bench) count(saleID, user string, limit model.Frequency) (retryAfter time.Duration, ok bool) {
+func (b *bench) count(gate model.GateRef, user string, limit model.Frequency) (retryAfter time.Duration, ok bool) {
 	b.Helper()
-	retryAfter, ok, err := b.gate.Count(b.Context(), saleID, user, limit)
+	retryAfter, ok, err := b.gate.Count(b.Context(), gate, user, limit)
 	b.check(err)
 	return retryAfter, ok
 }

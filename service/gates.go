@@ -185,7 +185,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	g.log.InfoContext(ctx, "gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
 	// The snapshot lacks what the database sold or released after the snapshot was taken.
-	return errors.Join(g.CatchUp(ctx, saleID), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
+	return errors.Join(g.catchUpGate(ctx, offer.GateRef()), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
 // renew renews the time stamp of the epoch until stop is called. Otherwise another instance could start a rebuild
@@ -248,17 +248,22 @@ func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
 	if err != nil || !ok {
 		return err
 	}
-	states, err := g.gate.Peek(ctx, offer.GateRef())
+	return g.catchUpGate(ctx, offer.GateRef())
+}
+
+// catchUpGate is CatchUp for a gate whose shards are known.
+func (g *Gates) catchUpGate(ctx context.Context, gate model.GateRef) error {
+	states, err := g.gate.Peek(ctx, gate)
 	if err != nil {
 		return err
 	}
 	if states[0].Away {
-		return fmt.Errorf("%w: the gate of sale %s can't be reached", model.ErrUnavailable, saleID)
+		return fmt.Errorf("%w: the gate of sale %s can't be reached", model.ErrUnavailable, gate.SaleID)
 	}
 	if !states[0].Exists {
 		return nil
 	}
-	return g.catchUp(ctx, offer.GateRef(), states[0].Version)
+	return g.catchUp(ctx, gate, states[0].Version)
 }
 
 // catchUp is CatchUp for a gate that has all changes up to version.
