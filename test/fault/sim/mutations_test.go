@@ -27,21 +27,25 @@ const (
 	beforeCommit mutation = "it says yes before the commit"
 )
 
-// mostSeeds is the number of worlds within which a mutation must be found.
+// mostSeeds is the number of worlds within which a mutation must be found. They begin with the world that showed it last.
 const mostSeeds = 300
 
 // TestMutations shows that the checks find a ledger without one of its conditions, by the expected symptom, and in a world
 // in which a sound ledger is right.
 func TestMutations(t *testing.T) {
-	for m, symptom := range map[mutation]string{
-		noCondition: "the stock of", noID: "two orders under one key",
-		noLimit: "and may have", beforeCommit: "was told that there is an order",
+	for m, look := range map[mutation]struct {
+		symptom string
+		first   uint64
+	}{
+		noCondition: {"the stock of", 42}, noID: {"two orders under one key", 12},
+		noLimit: {"and may have", 123}, beforeCommit: {"was told that there is an order", 0},
 	} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(mostSeeds) {
+			for n := range uint64(mostSeeds) {
+				seed := (look.first + n) % mostSeeds
 				_, err := simulate(t, seed, m)
-				if err == nil || !strings.Contains(err.Error(), symptom) {
+				if err == nil || !strings.Contains(err.Error(), look.symptom) {
 					continue
 				}
 				if _, sick := simulate(t, seed, sound); sick == nil {
