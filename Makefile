@@ -21,11 +21,11 @@ help: ## Show the targets
 run: ## Start the server with embedded stores
 	go run .
 
-# The parts run two at a time, the longest first, since most tests wait most of the time. Each shows what it printed when it
+# The parts run two at a time, the longest first, so that both processors have work to the end. Each shows what it printed when it
 # ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
 test: servers build/axe.min.js ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
 	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-browser test-stores test-program test-deploy
+	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-stores test-browser test-program test-deploy
 
 servers:
 	tools/test-servers.sh
@@ -45,7 +45,7 @@ RACE = CGO_ENABLED=1 GOGC=400 GORACE=atexit_sleep_ms=100 go test -race -gcflags=
 test-engine:
 	@$(RACE) $$(go list ./... | grep -vE '$(PROGRAM)|$(STORES)')
 
-# The packages that test most on real stores. They are a part of their own, so that both processors have work to the end.
+# The packages that test most on real stores are a part of their own, which runs beside the others.
 STORES := ^flashsale/(repository|strategy|worker/queue)$$
 test-stores:
 	@$(RACE) $$(go list ./... | grep -E '$(STORES)')
