@@ -472,7 +472,7 @@ func (a *App) stop(ctx context.Context) error {
 	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
 	others.Go(func() {
 		if err := a.lab.Close(httpCtx); err != nil {
-			a.log.Warn("the lab's stores stay, until the next start takes them away", "error", err)
+			a.log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
 		}
 	})
 	err := a.server.Shutdown(httpCtx)
@@ -487,7 +487,7 @@ func (a *App) stop(ctx context.Context) error {
 	drainCtx, cancel := context.WithTimeout(ctx, drainStop)
 	defer cancel()
 	if drainErr := a.settler.Drain(drainCtx); drainErr != nil {
-		a.log.Warn("entries stay in the queue", "error", drainErr)
+		a.log.Warn("entries stay in the stream; another instance settles them", "error", drainErr)
 	}
 	return err
 }
@@ -497,7 +497,7 @@ func (a *App) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveStop)
 	defer cancel()
 	if err := a.gate.Leave(ctx); err != nil {
-		a.log.Debug("leave", "error", err) // Redis is down; the list drops this instance once it stops reporting
+		a.log.Debug("can't remove this instance from the list", "error", err) // Redis is down; the list drops this instance once it stops reporting
 	}
 	return nil
 }

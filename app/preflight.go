@@ -192,7 +192,7 @@ func (p *preflight) hasSchema() bool {
 
 func (p *preflight) lookAtSettings() {
 	if err := p.settings.Validate(); err != nil {
-		p.add(isFail.of("settings", "mend it: no instance starts like this", "%v", err))
+		p.add(isFail.of("settings", "correct it: no instance starts with these settings", "%v", err))
 		return
 	}
 	p.valid = true
@@ -212,7 +212,7 @@ func (p *preflight) lookAtDatabase(ctx context.Context) {
 			return
 		}
 	}
-	p.add(isFail.of("database.reach", "start it, or mend --database or the network", "%s", oneLine(err)))
+	p.add(isFail.of("database.reach", "start it, or correct --database or the network", "%s", oneLine(err)))
 }
 
 func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
@@ -232,7 +232,7 @@ func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 			return servers
 		}
 	}
-	p.add(isFail.of("redis.reach", "start it, or mend --redis or the network", "%s", oneLine(err)))
+	p.add(isFail.of("redis.reach", "start it, or correct --redis or the network", "%s", oneLine(err)))
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (p *preflight) lookAtReplicas(ctx context.Context) {
 		servers, err = gate.New(replicas, "preflight").Servers(ctx, p.now)
 	}
 	if err != nil {
-		p.add(isWarn.of("replica", "start it, or mend --redis-replicas or the network", "pages show the database's stock: %s", oneLine(err)))
+		p.add(isWarn.of("replica", "start it, or correct --redis-replicas or the network", "pages show the database's stock: %s", oneLine(err)))
 		return
 	}
 	for _, s := range servers {
@@ -282,7 +282,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 		err = reach(ctx)
 	}
 	if err != nil {
-		p.add(isFail.of(check, "start it, or mend --queue-url or the network; until then instances settle what they admit themselves", "%s: %s", s.Queue, oneLine(err)))
+		p.add(isFail.of(check, "start it, or correct --queue-url or the network; until then instances settle what they admit themselves", "%s: %s", s.Queue, oneLine(err)))
 		return
 	}
 	p.add(good(check, "%s answers", s.Queue))
@@ -433,7 +433,7 @@ func lookAtPeer(ctx context.Context, peer string) finding {
 	defer cancel()
 	status, body, err := get(ctx, "http://"+peer+"/readyz")
 	if err != nil {
-		return isFail.of(check, "start it, or mend the network", "%s does not answer: %s", peer, oneLine(err))
+		return isFail.of(check, "start it, or correct the network", "%s does not answer: %s", peer, oneLine(err))
 	}
 	var ready struct {
 		Status       string
@@ -452,7 +452,7 @@ func lookAtPeer(ctx context.Context, peer string) finding {
 	case status != http.StatusOK:
 		return isFail.of(check, "see its log", "%s is %s: %s", peer, ready.Status, strings.Join(down, ", "))
 	case len(down) > 0:
-		return isFail.of(check, "see its log; it sells, and slower", "%s is ready without %s", peer, strings.Join(down, ", "))
+		return isFail.of(check, "see its log; it sells, but more slowly", "%s is ready without %s", peer, strings.Join(down, ", "))
 	}
 	return good(check, "%s is ready", peer)
 }

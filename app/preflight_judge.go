@@ -63,7 +63,7 @@ func judgeSettings(s config.Settings) (list []finding) {
 	case strings.Count(s.Secret, s.Secret[:1]) == len(s.Secret) || s.Secret == s.AdminPassword:
 		list = append(list, isFail.of("settings.secret", "openssl rand -hex 32", "--secret can be guessed"))
 	case s.PaymentSecret == s.Secret:
-		list = append(list, isWarn.of("settings.secret", "set --payment-secret", "whoever signs payments can sign buyers in: --payment-secret is --secret"))
+		list = append(list, isWarn.of("settings.secret", "set --payment-secret", "--payment-secret is the same as --secret, so whoever signs payments can also sign buyers' tokens"))
 	default:
 		list = append(list, good("settings.secret", "%d bytes, and another one of %d for payments", len(s.Secret), len(s.PaymentSecret)))
 	}
@@ -151,7 +151,7 @@ func judgeDurability(v map[string]string) (list []finding) {
 			"innodb_flush_log_at_trx_commit=%s: when mysqld dies, up to a second of confirmed orders is lost", flush))
 	}
 	if v["innodb_doublewrite"] == "OFF" {
-		list = append(list, isWarn.of(check, "innodb_doublewrite=ON", "a page that a power cut tore can't be mended"))
+		list = append(list, isWarn.of(check, "innodb_doublewrite=ON", "a page torn by a power cut can't be repaired"))
 	}
 	switch {
 	case v["log_bin"] != "ON" && v["log_bin"] != "1":
@@ -194,7 +194,7 @@ func judgeSession(v map[string]string, mariadb bool) (list []finding) {
 	case v["idle_transaction_timeout"] == "0" || v["idle_transaction_timeout"] == "":
 		list = append(list, isFail.of("database.idle", "a proxy that keeps what a session has set", "idle_transaction_timeout is not set"))
 	default:
-		list = append(list, good("database.idle", "a transaction that stands still ends after %s s", v["idle_transaction_timeout"]))
+		list = append(list, good("database.idle", "an idle transaction ends after %s s", v["idle_transaction_timeout"]))
 	}
 	return list
 }
@@ -269,7 +269,7 @@ func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []f
 	}
 	list = append(list, judgeRole(r)...)
 	if policy := r.Info["maxmemory_policy"]; policy != "noeviction" {
-		list = append(list, isFail.of("redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would throw gates away", policy))
+		list = append(list, isFail.of("redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would evict gates", policy))
 	} else {
 		list = append(list, good("redis.policy", "noeviction"))
 	}
@@ -353,7 +353,7 @@ func judgeMemory(info map[string]string, room int64) finding {
 func judgePersistence(r gate.Server, ackQueued bool) finding {
 	const check = "redis.persistence"
 	if r.Info["aof_last_write_status"] == "err" || r.Info["rdb_last_bgsave_status"] == "err" && r.Setting("save") != "" {
-		return isFail.of(check, "mend its disk", "it could not write its data, and may refuse every write")
+		return isFail.of(check, "repair its disk", "it could not save its data, and may refuse every write")
 	}
 	if r.Info["aof_enabled"] != "1" {
 		found := "none: attempts that are queued when it restarts are lost, and end as rejected"
@@ -395,20 +395,20 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 		return slices.Sorted(maps.Keys(seen))
 	}
 	if versions := distinct(func(i model.Instance) string { return i.Version }, version); len(versions) > 1 {
-		list = append(list, isWarn.of("instances.version", "finish the update", "they are not all alike: %s", strings.Join(versions, ", ")))
+		list = append(list, isWarn.of("instances.version", "finish the update", "the instances differ: %s", strings.Join(versions, ", ")))
 	} else {
 		list = append(list, good("instances.version", "%s", versions[0]))
 	}
 	if strategies := distinct(func(i model.Instance) string { return i.Strategy }, strategy); len(strategies) > 1 {
-		list = append(list, isFail.of("instances.strategy", "one --strategy for all", "they are not all alike: %s", strings.Join(strategies, ", ")))
+		list = append(list, isFail.of("instances.strategy", "one --strategy for all", "the instances differ: %s", strings.Join(strategies, ", ")))
 	} else {
 		list = append(list, good("instances.strategy", "%s", strategies[0]))
 	}
 	if marks := distinct(func(i model.Instance) string { return i.Secrets }, mark); len(marks) > 1 {
 		list = append(list, isFail.of("instances.secrets", "the same --secret and --payment-secret for all, and for this command",
-			"they are not all alike: who logs in at one instance is a stranger to another"))
+			"the instances differ: who logs in at one instance is a stranger to another"))
 	} else {
-		list = append(list, good("instances.secrets", "all alike"))
+		list = append(list, good("instances.secrets", "the same for all"))
 	}
 	for _, id := range ids {
 		if !running[id].GateReachable {

@@ -65,7 +65,7 @@ func (p *preflight) rehearse(ctx context.Context) {
 // mayNotRehearse returns why no rehearsal may run, and what to do about it. Both are empty if a rehearsal may run.
 func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
 	if failed := p.count(isFail); failed > 0 {
-		return fmt.Sprintf("%d checks failed", failed), "mend them first"
+		return fmt.Sprintf("%d checks failed", failed), "correct them first"
 	}
 	if p.settings.Redis == config.EmbeddedRedis {
 		return "the embedded Redis is in the server's process", "flashsale lab, which has stores of its own"

@@ -195,7 +195,7 @@ func (d *Desk) compare(ctx context.Context, state State, whileOpen bool) {
 		err = errors.Join(err, saveErr)
 	}
 	if err != nil {
-		d.log.Error("the lab broke off", "error", err)
+		d.log.Error("the lab's comparison failed", "error", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

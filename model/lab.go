@@ -17,5 +17,5 @@ type LabPlan struct {
 	Instances   int      `default:"1" help:"Instances of the engine that the buyers are spread over."`
 	OverHTTP    bool     `name:"over-http" help:"Send real requests through the whole engine, instead of calling the strategy alone."`
 	Kill        bool     `help:"Kill the last instance when half of the stock is sold."`
-	Seed        uint64   `default:"1" help:"Gives the order of the buyers; the same seed, the same order."`
+	Seed        uint64   `default:"1" help:"Determines the order of the buyers; the same seed gives the same order."`
 }

@@ -227,7 +227,7 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	defer contents.Close()
 	bad, err := g.gate.Install(ctx, epoch, lengths, contents)
 	for _, text := range bad { // Install has deleted these entries, even if it failed later
-		g.log.ErrorContext(ctx, "an entry that nobody can read was deleted from the stream", "sale", gate.SaleID, "entry", text)
+		g.log.ErrorContext(ctx, "an unreadable entry was deleted from the stream", "sale", gate.SaleID, "entry", text)
 		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", gate.SaleID, text))
 	}
 	return err
@@ -237,7 +237,7 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 // any instance repeats it.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
 	if err := g.CatchUp(context.WithoutCancel(ctx), saleID); err != nil {
-		g.log.WarnContext(ctx, "the gate could not be told of a change yet", "sale", saleID, "error", err)
+		g.log.WarnContext(ctx, "the gate does not have a change of the database yet", "sale", saleID, "error", err)
 	}
 	g.catalog.Unlatch(saleID)
 }

@@ -61,5 +61,5 @@ func TestLinesNameTheirRequest(t *testing.T) {
 	failed(t, "a change without Redis", err, nil)
 	same(t, "a change without Redis", verdict, model.Accepted)
 	logged("a change without Redis", "the gate missed a change and will be replaced",
-		"the gate could not be told of a change yet", polling)
+		"the gate does not have a change of the database yet", polling)
 }

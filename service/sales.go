@@ -185,7 +185,7 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 // tell updates this instance's catalog at once and announces the change to the other instances.
 func (s *Sales) tell(ctx context.Context, saleID string) {
 	if err := s.Catalog.Refresh(ctx); err != nil {
-		s.Log.WarnContext(ctx, "refresh after a change", "sale", saleID, "error", err)
+		s.Log.WarnContext(ctx, "can't refresh the catalog after a change", "sale", saleID, "error", err)
 	}
 	if err := s.Gate.Announce(ctx, saleID); err != nil {
 		s.Log.WarnContext(ctx, "other instances will find a change by polling", "sale", saleID, "error", err)

@@ -47,7 +47,7 @@ func (bs *breakers) of(node string) *breaker {
 		// A call that Close has cancelled does not count as a failure of Redis.
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
 		OnStateChange: func(node string, from, to gobreaker.State) {
-			bs.log.Warn("circuit breaker before Redis", "node", node, "from", from.String(), "to", to.String())
+			bs.log.Warn("the circuit breaker of Redis changed", "node", node, "from", from.String(), "to", to.String())
 		},
 	}))
 	return b

@@ -32,7 +32,7 @@ func newFallback(n Needs) *fallback {
 			outcomes, err = race(ctx, n, batchTries, saleID, attempts)
 		}
 		if err != nil {
-			n.Log.Error("fallback", "sale", saleID, "attempts", len(attempts), "error", err)
+			n.Log.Error("the database could not take attempts", "sale", saleID, "attempts", len(attempts), "error", err)
 			err = fmt.Errorf("%w: the database could not take the attempt", model.ErrUnavailable)
 		}
 		return outcomes, err

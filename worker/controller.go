@@ -53,7 +53,7 @@ func (c *Controller) gates(ctx context.Context) {
 			err = errors.Join(c.Gates.Ensure(ctx), c.Report(ctx))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			c.Log.Error("gates can't be looked after", "error", err)
+			c.Log.Error("can't check the gates", "error", err)
 		}
 		failing = err != nil
 	}

@@ -750,7 +750,7 @@ func TestControllerReports(t *testing.T) {
 		same(t, "the reports in three seconds", c.reports, 3)
 		c.with(func() { c.errReport = errAway })
 		pass(4 * ensurePeriod)
-		same(t, "the lines about the failure", c.log.count("gates can't be looked after"), 1)
+		same(t, "the lines about the failure", c.log.count("can't check the gates"), 1)
 	})
 }
 
@@ -762,7 +762,7 @@ func TestControllerOutlivesItsStores(t *testing.T) {
 		c.gate.lose()
 		pass(3 * ensurePeriod)
 		same(t, "the lines about the catalog", c.log.count("refresh of the catalog fails"), 1)
-		same(t, "the lines about the gates", c.log.count("gates can't be looked after"), 1)
+		same(t, "the lines about the gates", c.log.count("can't check the gates"), 1)
 		c.database.with(func() { c.database.errNow, c.database.offer.Stock.Available = nil, 5 })
 		c.gate.with(func() { c.gate.err = nil })
 		pass(ensurePeriod)

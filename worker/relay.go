@@ -118,7 +118,7 @@ func (r *relay) try(ctx context.Context, call func(context.Context) error) bool 
 // fails logs the first of several failures in a row.
 func (r *relay) fails(err error) {
 	if !r.failing.Swap(true) {
-		r.settler.Log.Error("queue fails; what it doesn't bring is settled without it", "error", err)
+		r.settler.Log.Error("the queue fails; entries are settled without it", "error", err)
 	}
 }
 
@@ -153,7 +153,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 		return err
 	}
 	if r.failing.Swap(false) {
-		r.settler.Log.Info("queue works again")
+		r.settler.Log.Info("the queue works again")
 	}
 	for batch := range slices.Chunk(entries, r.settler.Batch) {
 		if r.late.has(gate) {

@@ -123,7 +123,7 @@ func TestBrokerAway(t *testing.T) {
 		same(t, "how often the broker is asked in the end", s.queue.publishes, relayTrips+2)
 		same(t, "healthy in the end", s.QueueHealthy(t.Context()), nil)
 		same(t, "the lines about the failure", s.log.count("queue fails"), 1)
-		same(t, "the lines about its end", s.log.count("queue works again"), 1)
+		same(t, "the lines about its end", s.log.count("the queue works again"), 1)
 	})
 }
 
@@ -162,7 +162,7 @@ func TestConsumerLost(t *testing.T) {
 		pass(consumePause)
 		s.wantSettled(t, 1, 0)
 		same(t, "the lines about the failure", s.log.count("queue fails"), 1)
-		same(t, "the lines about its end", s.log.count("queue works again"), 1)
+		same(t, "the lines about its end", s.log.count("the queue works again"), 1)
 	})
 }
 

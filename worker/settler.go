@@ -215,7 +215,7 @@ func (s *Settler) patiently(ctx context.Context, gate model.GateRef, patience ti
 // warn logs that a batch failed, unless ctx has ended.
 func (s *Settler) warn(ctx context.Context, gate model.GateRef, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("settle; the entries stay in the stream", "sale", gate.SaleID, "error", err)
+		s.Log.Warn("a batch can't be settled; its entries stay in the stream", "sale", gate.SaleID, "error", err)
 	}
 }
 
@@ -246,7 +246,7 @@ func (s *Settler) next(ctx context.Context, gate model.GateRef, claim bool) (ent
 // still finished, unless the database fails.
 func (s *Settler) batch(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
 	for _, text := range bad {
-		s.Log.Error("an entry that nobody can read was deleted from the stream", "sale", gate.SaleID, "entry", text)
+		s.Log.Error("an unreadable entry was deleted from the stream", "sale", gate.SaleID, "entry", text)
 		if err := s.Ledger.Log(ctx, "engine", "delete_entry", gate.SaleID, text); err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 		case ctx.Err() != nil:
 			return nil, nil, err
 		case try == 0:
-			s.Log.Error("settle; trying again", "sale", gate.SaleID, "entries", len(entries), "error", err)
+			s.Log.Error("a batch can't be settled; it is tried again", "sale", gate.SaleID, "entries", len(entries), "error", err)
 		}
 	}
 }
@@ -344,7 +344,7 @@ func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []mo
 			continue
 		}
 		if err := s.Stream.Wake(ctx, instance, list); err != nil {
-			s.Log.Warn("wake buyers of another instance", "instance", instance, "error", err)
+			s.Log.Warn("can't wake buyers of another instance", "instance", instance, "error", err)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type Command struct {
 // Tokens are the options of `tokens`.
 type Tokens struct {
 	Users  int           `required:"" help:"How many buyers."`
-	Prefix string        `default:"u" help:"Their ids are the prefix and a number from 1."`
-	TTL    time.Duration `default:"24h" help:"How long the tokens hold."`
+	Prefix string        `default:"u" help:"Prefix of the user ids; a number from 1 follows."`
+	TTL    time.Duration `default:"24h" help:"How long the tokens are valid."`
 }
 
 // Audit are the options of `audit`.
@@ -43,12 +43,12 @@ type Audit struct {
 // Preflight are the options of `preflight`.
 type Preflight struct {
 	Sale            string   `help:"Only the sale of this id; default: all that have not ended."`
-	Peers           []string `placeholder:"HOST:PORT" help:"Where the instances are that are to serve the sale, comma-separated: each is asked whether it is ready."`
-	Instances       int      `help:"How many instances are to serve the sale; default: as many as there are peers, or as run now."`
-	Buyers          int64    `default:"1000000" help:"Buyers who may come, for the memory of Redis."`
-	Connections     int      `default:"10000" help:"Connections of buyers that an instance is to hold, for its open files."`
-	Rehearse        bool     `help:"Have a sale that nobody sees bought out by made-up buyers, then remove it. Refused while a sale is open, or opens within five minutes."`
-	RehearsalBuyers int      `default:"5000" help:"How many, for a fifth as many units."`
+	Peers           []string `placeholder:"HOST:PORT" help:"Addresses of the instances that will serve the sale, comma-separated; each is asked whether it is ready."`
+	Instances       int      `help:"Number of instances that will serve the sale; default: the number of peers, or of running instances."`
+	Buyers          int64    `default:"1000000" help:"Expected number of buyers, for the check of Redis's memory."`
+	Connections     int      `default:"10000" help:"Expected connections of buyers per instance, for the check of open files."`
+	Rehearse        bool     `help:"Sell a hidden sale out to simulated buyers, then remove it. Refused while a sale is open, or opens within five minutes."`
+	RehearsalBuyers int      `default:"5000" help:"Number of simulated buyers, for a fifth as many units."`
 	JSON            bool     `name:"json" help:"Print JSON."`
 }
 
@@ -64,20 +64,20 @@ type Lab struct {
 type flags Settings
 
 type cli struct {
-	Config configFile `help:"YAML file of settings, named as the flags are." placeholder:"FILE"`
+	Config configFile `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
 	Flags  flags      `embed:""`
 
 	Serve   struct{} `cmd:"" default:"1" help:"Run the server."`
 	Migrate struct {
 		Up     struct{} `cmd:"" help:"Bring the schema up to date."`
-		Down   struct{} `cmd:"" help:"Take the last step back, with its data."`
-		Status struct{} `cmd:"" help:"List the steps."`
+		Down   struct{} `cmd:"" help:"Undo the last migration, with its data."`
+		Status struct{} `cmd:"" help:"List the migrations."`
 	} `cmd:"" help:"Change the database's schema."`
-	Tokens    Tokens    `cmd:"" help:"Print signed buyers for load tools: CSV of user_id,token."`
+	Tokens    Tokens    `cmd:"" help:"Print buyers with signed tokens for load tools, as CSV: user_id,token."`
 	Audit     Audit     `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
 	Preflight Preflight `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
 	Lab       Lab       `cmd:"" help:"Run the strategies on the same load, and report what each did."`
-	Health    struct{}  `cmd:"" help:"Ask the server at --http-addr on this machine whether it lives; exit 1 if not."`
+	Health    struct{}  `cmd:"" help:"Check that the server at --http-addr on this machine answers; exit 1 if not."`
 	Version   struct{}  `cmd:"" help:"Print the version."`
 }
 

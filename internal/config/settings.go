@@ -27,44 +27,44 @@ type Settings struct {
 	PublicURL string `help:"URL under which buyers reach the server, for links; default: http:// and the address."`
 
 	Database      string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db."`
-	DBMaxConns    int    `name:"db-max-conns" default:"32" help:"Most connections to MySQL."`
+	DBMaxConns    int    `name:"db-max-conns" default:"32" help:"Maximum number of connections to MySQL."`
 	Redis         string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
-	RedisReplicas string `help:"Replicas that say what stock pages show, in the same forms; default: the database does."`
-	Queue         string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"What brings admitted attempts to the database: ${enum}."`
-	QueueURL      string `name:"queue-url" help:"Its broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
+	RedisReplicas string `help:"Redis replicas that supply the stock shown on pages, in the same forms; default: the database."`
+	Queue         string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"Queue between the gate and the settlers: ${enum}."`
+	QueueURL      string `name:"queue-url" help:"Address of the queue's broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
 
 	Strategy      string        `default:"hybrid" enum:"hybrid,naive,mutex,pessimistic,optimistic,redis,local" help:"How units are taken from stock: ${enum}."`
-	AllowOversell bool          `help:"Let the strategy naive start, which sells units twice."`
-	LocalShare    float64       `default:"0.5" help:"Part of the units left, above 0 to 1, that an instance takes into memory at a time; for the strategy local."`
-	LocalBuffer   int64         `default:"64" help:"Units that it takes beyond that part."`
-	Batch         int           `default:"512" help:"Most attempts in one transaction, at most 256 in one call of Redis; 1: each alone, for comparison."`
+	AllowOversell bool          `help:"Allow the strategy naive, which sells units twice."`
+	LocalShare    float64       `default:"0.5" help:"Strategy local: the fraction of the units left that an instance takes as its share, above 0 and at most 1."`
+	LocalBuffer   int64         `default:"64" help:"Strategy local: units that an instance takes in addition."`
+	Batch         int           `default:"512" help:"Maximum number of attempts in one transaction and, up to 256, in one call of Redis; 1: no batches."`
 	Ack           string        `default:"confirmed" enum:"confirmed,queued" help:"Answer when the order is in the database, or as soon as it is queued: ${enum}."`
 	AckWait       time.Duration `default:"800ms" help:"Longest wait for the database before the answer is 'queued'."`
-	PayGrace      time.Duration `default:"30s" help:"How long after the time to pay an order may still be paid."`
+	PayGrace      time.Duration `default:"30s" help:"How long an order may still be paid after its payment deadline."`
 
 	LimitAlgorithm string        `default:"token-bucket" enum:"token-bucket,leaky-bucket" help:"Limiter of the whole instance: ${enum}."`
-	LimitRate      float64       `default:"20000" help:"Requests a second that the instance takes."`
-	LimitBurst     int           `default:"20000" help:"Requests that it takes at once; leaky-bucket: that may wait."`
-	LimitWait      time.Duration `default:"0s" help:"Longest wait of a request for its turn; 0: refused at once."`
-	IPRate         float64       `name:"ip-rate" default:"200" help:"Requests a second from one address; 0: off."`
-	UserRequests   int           `default:"10" help:"Purchase requests of one user to one sale in a window; 0: off."`
-	UserWindow     time.Duration `default:"1s" help:"That window."`
-	TrustedProxies []string      `help:"Addresses or networks whose X-Forwarded-For is believed; default: none."`
+	LimitRate      float64       `default:"20000" help:"Requests per second that an instance accepts."`
+	LimitBurst     int           `default:"20000" help:"Requests that are accepted at once or, with leaky-bucket, that may wait."`
+	LimitWait      time.Duration `default:"0s" help:"Longest time that a request waits for the limiter; 0s: refuse at once."`
+	IPRate         float64       `name:"ip-rate" default:"200" help:"Requests per second from one address; 0: no limit."`
+	UserRequests   int           `default:"10" help:"Purchase requests of one user to one sale within --user-window; 0: no limit."`
+	UserWindow     time.Duration `default:"1s" help:"Window of --user-requests."`
+	TrustedProxies []string      `help:"Addresses or networks whose X-Forwarded-For is trusted; default: none."`
 
-	Secret        string `help:"Signs buyers' and path tokens, at least 32 bytes. Embedded: made and kept beside the database; else required."`
-	PaymentSecret string `help:"Signs payment callbacks, at least 32 bytes; default: as --secret."`
-	AdminPassword string `help:"Password of the operator, admin. Embedded: made and printed once; else required."`
-	Demo          *bool  `help:"Make a demo sale when the database is empty; default: when embedded."`
+	Secret        string `help:"Key that signs buyers' tokens and path tokens, at least 32 bytes. Embedded: generated and kept beside the database; else required."`
+	PaymentSecret string `help:"Key that signs payment callbacks, at least 32 bytes; default: the value of --secret."`
+	AdminPassword string `help:"Password of the operator admin. Embedded: generated and printed once; else required."`
+	Demo          *bool  `help:"Create a demo sale when the database is empty; default: when embedded."`
 
-	LabDatabase string `help:"Database of the console's lab, as --database and never the same; default: a fresh SQLite file for each run."`
-	LabRedis    string `default:"embedded" help:"Redis of the console's lab, as --redis and never the same."`
-	LabReports  string `placeholder:"DIR" help:"Folder of the lab's reports, the newest 50; default: lab beside the SQLite file, else data/lab."`
+	LabDatabase string `help:"Database of the console's lab, in the form of --database but another one; default: a new SQLite file for each run."`
+	LabRedis    string `default:"embedded" help:"Redis of the console's lab, in the form of --redis but another one."`
+	LabReports  string `placeholder:"DIR" help:"Folder of the lab's reports, of which the newest 50 are kept; default: lab beside the SQLite file, else data/lab."`
 
 	OTLPEndpoint string  `name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector for traces, as http://host:4318; default: none."`
-	TraceRatio   float64 `default:"0.01" help:"Part of the requests that is traced, 0 to 1; a client's traceparent comes first."`
+	TraceRatio   float64 `default:"0.01" help:"Fraction of the requests that is traced, 0 to 1; a client's traceparent header takes precedence."`
 
 	LogFormat string `default:"auto" enum:"auto,text,json" help:"${enum}; auto: text on a terminal, else json."`
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Lowest level that is logged: ${enum}."`
 }
 
 // Embedded reports whether the engine uses no server outside the process: SQLite and the embedded Redis.

@@ -88,7 +88,7 @@ func (p *Provider) Run(ctx context.Context) {
 			err = errors.Join(err, p.report(ctx, t))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			p.Log.Warn("sandbox callbacks are not taken; they will be repeated", "error", err)
+			p.Log.Warn("sandbox callbacks are not accepted; they will be repeated", "error", err)
 		}
 		failing = err != nil
 	}

@@ -111,7 +111,7 @@ func commitReplyLost(d *drill) {
 		d.Errorf("while the database was silent %d heard that they are queued, the last after %s", len(queued), longest)
 	}
 	// A settle that lost a reply logs it. Without that line the row has shown nothing.
-	if log := gated.Log.String(); !strings.Contains(log, "settle; trying again") {
+	if log := gated.Log.String(); !strings.Contains(log, "a batch can't be settled; it is tried again") {
 		d.Errorf("no settle has lost the reply to its commit: %s", log)
 	}
 

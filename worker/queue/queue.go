@@ -32,7 +32,7 @@ func handOn(ctx context.Context, messages [][]byte, settle settleFunc, log *slog
 	for i, m := range messages {
 		e, err := decode(m)
 		if err != nil {
-			log.Error("a message that nobody can read went to the dead letters", "message", fmt.Sprintf("%.200q", m), "error", err)
+			log.Error("an unreadable message went to the dead letters", "message", fmt.Sprintf("%.200q", m), "error", err)
 			dead = append(dead, i)
 			continue
 		}

@@ -204,7 +204,7 @@ func (q *RedisList) leave(ctx context.Context, me string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWait)
 	defer cancel()
 	if err := q.giveBack(ctx, me); err != nil {
-		q.log.Debug("a consumer of the list leaves", "error", err)
+		q.log.Debug("a consumer of the list stops", "error", err)
 	}
 }
 

@@ -328,7 +328,7 @@ func testAwayAtTheStart(t *testing.T, b *broker) {
 	}
 	b.up()
 	e.recovers(o, "then")
-	if e.log.count("queue works again") == 0 {
+	if e.log.count("the queue works again") == 0 {
 		t.Error("the log does not tell that the queue works again")
 	}
 	eventually(t, "the broker is healthy", func() bool { return e.healthy() == nil })
