@@ -79,14 +79,16 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 	return underLock(ctx, db, func() error { return run(provider) })
 }
 
-// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The
-// caller must call done at the end.
+// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. A step
+// is sent in one piece. The caller must call done at the end.
 func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 	if s.sqlite {
 		db, err = s.write.DB()
 		return db, func() error { return nil }, err
 	}
-	connector, err := mysqldriver.NewConnector(s.mysql)
+	config := s.mysql.Clone()
+	config.MultiStatements = true
+	connector, err := mysqldriver.NewConnector(config)
 	if err != nil {
 		return nil, nil, err
 	}

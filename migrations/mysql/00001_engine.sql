@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 -- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they do in Redis.
 -- There are no foreign keys, because each would lock a parent row for every order in a rush.
 
@@ -159,8 +160,10 @@ CREATE TABLE data_keys (
   name  VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   value CHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE data_keys;
 DROP TABLE leases;
 DROP TABLE audit_log;
@@ -173,3 +176,4 @@ DROP TABLE refusals;
 DROP TABLE orders;
 DROP TABLE stock;
 DROP TABLE sales;
+-- +goose StatementEnd

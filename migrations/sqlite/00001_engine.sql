@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 -- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they do in Redis.
 -- This file has the same tables, columns, keys and checks as the MySQL file of the same number.
 
@@ -159,8 +160,10 @@ CREATE TABLE data_keys (
   name                 TEXT    NOT NULL PRIMARY KEY,
   value                TEXT    NOT NULL
 ) STRICT;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE data_keys;
 DROP TABLE leases;
 DROP TABLE audit_log;
@@ -173,3 +176,4 @@ DROP TABLE refusals;
 DROP TABLE orders;
 DROP TABLE stock;
 DROP TABLE sales;
+-- +goose StatementEnd
