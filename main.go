@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"flashsale/app"
+	"flashsale/app/command"
 	"flashsale/internal/config"
 )
 
@@ -39,13 +39,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitDone
 	}
 	if err == nil {
-		err = app.Validate(&cmd)
+		err = command.Validate(&cmd)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "flashsale: %v\n", err)
 		return exitUsage
 	}
-	if err := app.Execute(ctx, cmd, version, stdout, stderr); err != nil {
+	if err := command.Execute(ctx, cmd, version, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "flashsale: %v\n", err)
 		return exitFailed
 	}

@@ -78,8 +78,8 @@ func (c *console) find(t *testing.T, pattern string) string {
 	}
 }
 
-// command runs a command to its end.
-func command(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+// execute runs a command to its end.
+func execute(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -266,7 +266,7 @@ func TestExitCodes(t *testing.T) {
 // exits checks a command's exit code and what it prints. An error is one line.
 func exits(t *testing.T, env map[string]string, args []string, wantCode int, wantStdout, wantStderr string) {
 	t.Helper()
-	code, stdout, stderr := command(t, env, args...)
+	code, stdout, stderr := execute(t, env, args...)
 	if code != wantCode {
 		t.Errorf("exit %d, want %d", code, wantCode)
 	}
@@ -379,7 +379,7 @@ func TestKeptSecretThatIsTooShort(t *testing.T) {
 		path, database := sqliteFile(t)
 		noError(t, os.MkdirAll(filepath.Dir(path), 0o750))
 		noError(t, os.WriteFile(strings.TrimSuffix(path, ".db")+".secret", []byte(kept), 0o600))
-		code, stdout, stderr := command(t, nil, database, "--http-addr=127.0.0.1:0", "--ops-addr=off", "--log-level=error")
+		code, stdout, stderr := execute(t, nil, database, "--http-addr=127.0.0.1:0", "--ops-addr=off", "--log-level=error")
 		if code != 1 || !strings.Contains(stderr, ".secret") {
 			t.Errorf("with the secret %q: exit %d, printed %q %q", kept, code, stdout, stderr)
 		}
@@ -389,14 +389,14 @@ func TestKeptSecretThatIsTooShort(t *testing.T) {
 // The server accepts the tokens that the command prints.
 func TestTokens(t *testing.T) {
 	_, database := sqliteFile(t)
-	if code, stdout, stderr := command(t, nil, "tokens", "--users=1", database); code != 1 || stdout != "" ||
+	if code, stdout, stderr := execute(t, nil, "tokens", "--users=1", database); code != 1 || stdout != "" ||
 		!strings.Contains(stderr, "--secret") {
 		t.Errorf("before there is a server: exit %d, %q, %q", code, stdout, stderr)
 	}
 	s := serve(t, nil, database)
 	tokens := func(env map[string]string, args ...string) [][]string {
 		t.Helper()
-		code, stdout, stderr := command(t, env, append([]string{"tokens", database}, args...)...)
+		code, stdout, stderr := execute(t, env, append([]string{"tokens", database}, args...)...)
 		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
 		if code != 0 || stderr != "" || err != nil || strings.Join(rows[0], ",") != "user_id,token" {
 			t.Fatalf("exit %d, %s, %v in %q", code, stderr, err, stdout)
@@ -438,7 +438,7 @@ func TestMigrate(t *testing.T) {
 				{"down", "pending"},
 				{"up", "applied"},
 			} {
-				code, stdout, stderr := command(t, nil, "migrate", step[0], database)
+				code, stdout, stderr := execute(t, nil, "migrate", step[0], database)
 				lines := strings.Split(strings.TrimSpace(stdout), "\n")
 				if steps == 0 {
 					steps = len(lines)
@@ -451,7 +451,7 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 	path, absent := sqliteFile(t)
-	if code, _, stderr := command(t, nil, "migrate", "status", absent); code != 2 || !strings.Contains(stderr, "--database") {
+	if code, _, stderr := execute(t, nil, "migrate", "status", absent); code != 2 || !strings.Contains(stderr, "--database") {
 		t.Errorf("without a file: exit %d, %s", code, stderr)
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -466,7 +466,7 @@ func TestAudit(t *testing.T) {
 	saleID, orderID := s.buy(t, s.register(t))
 	right := func(args ...string) string {
 		t.Helper()
-		code, stdout, stderr := command(t, nil, append([]string{"audit", database}, args...)...)
+		code, stdout, stderr := execute(t, nil, append([]string{"audit", database}, args...)...)
 		if code != 0 || stderr != "" || strings.Contains(stdout, "WRONG") {
 			t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 		}
@@ -476,7 +476,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("while the server runs: %q", said)
 	}
 	right("--sale=" + saleID)
-	if code, _, stderr := command(t, nil, "audit", database, "--sale=NOPE"); code != 1 || !strings.Contains(stderr, "NOPE") {
+	if code, _, stderr := execute(t, nil, "audit", database, "--sale=NOPE"); code != 1 || !strings.Contains(stderr, "NOPE") {
 		t.Errorf("an absent sale: exit %d, %s", code, stderr)
 	}
 	s.stop(t)
@@ -503,7 +503,7 @@ func TestAudit(t *testing.T) {
 			noError(t, err)
 		}
 		noError(t, conn.Close())
-		code, stdout, stderr := command(t, nil, "audit", "--database="+copied)
+		code, stdout, stderr := execute(t, nil, "audit", "--database="+copied)
 		if code != 1 || !strings.Contains(stdout, "WRONG "+saleID) || !strings.Contains(stdout, says) ||
 			strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit %d, %q, %q", change, code, stdout, stderr)
@@ -523,13 +523,13 @@ func TestAuditOfTheGate(t *testing.T) {
 	saleID, _ := s.buy(t, s.register(t))
 	s.stop(t)
 	audit := append([]string{"audit"}, settings...)
-	if code, stdout, stderr := command(t, nil, audit...); code != 0 || !strings.Contains(stdout, "left 99 + inflight 0, drift 0") {
+	if code, stdout, stderr := execute(t, nil, audit...); code != 0 || !strings.Contains(stdout, "left 99 + inflight 0, drift 0") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	client := redis.NewClient(&redis.Options{Addr: outside.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	noError(t, client.HIncrBy(t.Context(), "fs:{"+saleID+"}:gate", "left", 3).Err())
-	if code, stdout, _ := command(t, nil, audit...); code != 1 || !strings.Contains(stdout, "WRONG "+saleID) ||
+	if code, stdout, _ := execute(t, nil, audit...); code != 1 || !strings.Contains(stdout, "WRONG "+saleID) ||
 		!strings.Contains(stdout, "drift 3") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}

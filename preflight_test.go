@@ -12,7 +12,7 @@ import (
 // preflight exits with 0 if no check has failed, 1 if one has, and 2 for wrong arguments. It prints no secret.
 func TestPreflight(t *testing.T) {
 	path, embedded := sqliteFile(t)
-	if code, _, stderr := command(t, nil, "preflight", embedded); code != 2 || !strings.Contains(stderr, path) {
+	if code, _, stderr := execute(t, nil, "preflight", embedded); code != 2 || !strings.Contains(stderr, path) {
 		t.Errorf("before there is a database: exit %d, %s", code, stderr)
 	}
 	s := serve(t, nil, embedded)
@@ -25,7 +25,7 @@ func TestPreflight(t *testing.T) {
 	stores := []string{"preflight", "--ops-addr=off", "--connections=100", "--redis=" + redis.URL(), "--database=" + database}
 	secret, password := strings.Repeat("S3cret", 8), "Passw0rd of the operator"
 	env := map[string]string{"FLASHSALE_SECRET": secret, "FLASHSALE_ADMIN_PASSWORD": password}
-	if code, _, stderr := command(t, nil, "migrate", "up", "--database="+database); code != 0 {
+	if code, _, stderr := execute(t, nil, "migrate", "up", "--database="+database); code != 0 {
 		t.Fatal(stderr)
 	}
 	u, err := url.Parse(database)
@@ -50,7 +50,7 @@ func TestPreflight(t *testing.T) {
 		"a peer without a port": {nil, append(base[:4:4], "--peers=one"), 2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := command(t, tc.env, tc.args...)
+			code, stdout, stderr := execute(t, tc.env, tc.args...)
 			if code != tc.code || !strings.Contains(stdout, tc.stdout) || (code == 0) != (stderr == "") {
 				t.Errorf("exit %d, want %d with %q; printed %s%s", code, tc.code, tc.stdout, stdout, stderr)
 			}
@@ -61,7 +61,7 @@ func TestPreflight(t *testing.T) {
 			}
 		})
 	}
-	code, stdout, _ := command(t, env, append(stores, "--json")...)
+	code, stdout, _ := execute(t, env, append(stores, "--json")...)
 	var doc struct {
 		OK       bool
 		Findings []struct{ Level, Check, Found string }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/csv"
@@ -115,7 +115,7 @@ func TestOperatorsOnly(t *testing.T) {
 	t.Parallel()
 	s := usual(t)
 	routes := 0
-	for _, route := range s.app.server.Handler.(*gin.Engine).Routes() {
+	for _, route := range s.app.Handler().(*gin.Engine).Routes() {
 		if !strings.HasPrefix(route.Path, "/api/v1/admin/") || route.Method == http.MethodHead {
 			continue
 		}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"maps"
@@ -44,7 +44,7 @@ func TestHead(t *testing.T) {
 		return res
 	}
 	routes := 0
-	for _, route := range s.app.server.Handler.(*gin.Engine).Routes() {
+	for _, route := range s.app.Handler().(*gin.Engine).Routes() {
 		if route.Method != http.MethodGet {
 			continue
 		}
@@ -65,5 +65,5 @@ func TestHead(t *testing.T) {
 	if routes < 30 {
 		t.Errorf("only %d routes", routes)
 	}
-	s.eventually("no stream is left", func() bool { return s.app.streams.Open() == 0 })
+	s.eventually("no stream is left", func() bool { return s.app.OpenStreams() == 0 })
 }

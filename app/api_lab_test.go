@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"flashsale/app/trial"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
@@ -104,10 +105,10 @@ func labSells(heard *stream) {
 // nothingOfTheLab checks that the shop's stores have nothing of the lab, and that no store of the lab is left.
 func (s *server) nothingOfTheLab(folder string) {
 	s.t.Helper()
-	codes, _, errSales := s.app.stores.database.SaleCodes(s.t.Context(), time.Time{})
-	orders, _, errOrders := s.app.stores.database.Orders(s.t.Context(), model.OrderFilter{Limit: 10})
-	keys, errKeys := s.app.stores.redis.Keys(s.t.Context(), "fs:{*").Result()
-	left, errLeft := filepath.Glob(filepath.Join(folder, labStoresPrefix+"*"))
+	codes, _, errSales := s.app.Stores.Database.SaleCodes(s.t.Context(), time.Time{})
+	orders, _, errOrders := s.app.Stores.Database.Orders(s.t.Context(), model.OrderFilter{Limit: 10})
+	keys, errKeys := s.app.Stores.Redis.Keys(s.t.Context(), "fs:{*").Result()
+	left, errLeft := filepath.Glob(filepath.Join(folder, "lab-stores-*"))
 	err := errors.Join(errSales, errOrders, errKeys, errLeft)
 	if err != nil || len(codes) > 0 || len(orders) > 0 || len(keys) > 0 || len(left) > 0 {
 		s.t.Errorf("the lab has left sales %v, orders %v, keys %v, files %v; %v", codes, orders, keys, left, err)
@@ -247,22 +248,23 @@ func TestStopEndsTheLab(t *testing.T) {
 	}
 }
 
-// A start removes the stores that a crashed lab has left. It removes neither those of another process nor reports.
+// Tidy removes the stores that a crashed lab has left. It removes neither those of another process nor reports.
 func TestLabLeftovers(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	long := time.Now().Add(-2 * labAbandoned)
+	long := time.Now().Add(-time.Hour)
 	for name, at := range map[string]time.Time{
-		labStoresPrefix + "1": long, labStoresPrefix + "2": time.Now(), "lab-report": long,
+		"lab-stores-1": long, "lab-stores-2": time.Now(), "lab-report": long,
 		"notes": long,
 	} {
 		inside := filepath.Join(folder, name, "lab.db")
 		noError(t, os.Mkdir(filepath.Dir(inside), 0o700), os.WriteFile(inside, nil, 0o600))
 		noError(t, os.Chtimes(inside, at, at), os.Chtimes(filepath.Dir(inside), at, at))
 	}
-	start(t, func(c *config.Settings) { c.LabReports = folder }).stop()
+	settings := settingsOf(t, func(c *config.Settings) { c.LabReports = folder })
+	noError(t, trial.Tidy(&settings))
 	left, err := filepath.Glob(filepath.Join(folder, "*", "lab.db"))
-	want := []string{"lab-report", labStoresPrefix + "2", "notes"}
+	want := []string{"lab-report", "lab-stores-2", "notes"}
 	slices.Sort(want)
 	for i, path := range left {
 		left[i] = filepath.Base(filepath.Dir(path))
@@ -293,7 +295,7 @@ func TestLabRefusesTheShopsStores(t *testing.T) {
 			if _, done := labEnd(heard); !done.Failed || done.ID != "" || done.URL != "" {
 				t.Errorf("the end %+v", done)
 			}
-			if !strings.Contains(log.String(), "stores of its own") && !strings.Contains(log.String(), errShopsDatabase.Error()) {
+			if !strings.Contains(log.String(), "stores of its own") && !strings.Contains(log.String(), trial.ErrShopsDatabase.Error()) {
 				t.Errorf("the log does not say why: %s", log.String())
 			}
 			s.nothingOfTheLab(settings.LabFolder())
@@ -305,7 +307,7 @@ func TestLabRefusesTheShopsStores(t *testing.T) {
 func (s *server) listed() {
 	s.t.Helper()
 	s.eventually("the instance is listed", func() bool {
-		all, err := s.app.gate.Instances(s.t.Context(), time.Now())
+		all, err := s.app.Gate().Instances(s.t.Context(), time.Now())
 		return err == nil && len(all) > 0
 	})
 }

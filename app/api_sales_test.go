@@ -1,8 +1,9 @@
-package app
+package app_test
 
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,13 +12,11 @@ import (
 	"flashsale/test/kit"
 )
 
-// A sale's stream reports the stock at once, on every change, and when the clock alone changes the state. It ends when the
-// server stops, so that browsers look for another one.
+// A sale's stream reports the stock at once and on every change. It ends when the server stops, so that browsers look for
+// another one.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	soon := s.createSale(fields{"starts_at": time.Now().Add(2 * time.Second), "ends_at": time.Now().Add(4 * time.Second)})
-	turning := s.events(soon.ID)
 	saleID := s.createSale(fields{"quota": 3}).ID
 	heard := s.events(saleID)
 	if heard.header.Get("Cache-Control") != "no-cache" || heard.header.Get("X-Accel-Buffering") != "no" {
@@ -51,14 +50,29 @@ func TestEvents(t *testing.T) {
 	s.patchSale(saleID, fields{"add_quota": 5})
 	await(7, "open")
 
-	for _, want := range []string{"upcoming", "open", "ended"} {
-		if e := hear[stockEvent](turning); e.State != want {
-			t.Errorf("the clock made the sale %s, want %s", e.State, want)
-		}
-	}
 	go s.stop()
 	heard.ended()
-	turning.ended()
+}
+
+// The clock alone changes the state of a sale. A busy machine may miss a state that lasts two seconds, so then the states
+// last longer.
+func TestEventsOfTheClock(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	for length := 2 * time.Second; ; length *= 4 {
+		now := time.Now()
+		events := s.events(s.createSale(fields{"starts_at": now.Add(length), "ends_at": now.Add(2 * length)}).ID)
+		var states []string
+		for len(states) == 0 || states[len(states)-1] != "ended" {
+			states = append(states, hear[stockEvent](events).State)
+		}
+		if slices.Equal(states, []string{"upcoming", "open", "ended"}) {
+			return
+		}
+		if length > patience {
+			t.Fatalf("the clock made the sale %v", states)
+		}
+	}
 }
 
 // A new sale has the operator's values, or the defaults, and gets its gate at once.

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"flashsale/app"
 	"flashsale/internal/config"
 	"flashsale/test/kit"
 )
@@ -50,14 +51,14 @@ func TestNewThatFails(t *testing.T) {
 	settings := parsed(t, "--http-addr=127.0.0.1:0", "--database="+kit.SQLite(t), "--log-level=error").Settings
 	for range 2 { // the second time there are a secret, an operator and a demo sale
 		settings.OpsAddr = "203.0.113.1:1" // not an address of this machine
-		if app, err := New(t.Context(), settings, io.Discard); err == nil {
-			t.Fatal("New has succeeded", app.Close())
+		if a, err := app.New(t.Context(), settings, app.Options{Logs: io.Discard}); err == nil {
+			t.Fatal("New has succeeded", a.Close())
 		}
 		goleak.VerifyNone(t, leaks)
 		settings.OpsAddr = ""
-		app, err := New(t.Context(), settings, io.Discard)
+		a, err := app.New(t.Context(), settings, app.Options{Logs: io.Discard})
 		noError(t, err)
-		if err := app.Close(); err != nil {
+		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
 		goleak.VerifyNone(t, leaks)

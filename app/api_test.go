@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"net/http"
@@ -133,7 +133,7 @@ func TestEveryRoute(t *testing.T) {
 	s.lab()
 
 	figures := s.anyone().get(s.app.OpsURL() + "/metrics")
-	for _, route := range s.app.server.Handler.(*gin.Engine).Routes() {
+	for _, route := range s.app.Handler().(*gin.Engine).Routes() {
 		if route.Method == http.MethodHead { // TestHead
 			continue
 		}

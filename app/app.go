@@ -52,28 +52,40 @@ const (
 	leaveStop = 500 * time.Millisecond
 )
 
-// orderIDKey is the name of the database's key for orders' ids.
-const orderIDKey = "order-ids"
+// Options are what an instance gets beside its settings.
+type Options struct {
+	Version string    // of the binary, published to the other instances
+	Logs    io.Writer // where the log goes
+	// Compare runs the console's lab. Without it the console has no lab.
+	Compare Compare
+}
 
-// App is one running instance of the engine.
+// Compare runs the strategies of a plan one after the other on stores that are not the shop's. shop are the settings of
+// the instance, and shopsKey is the key for orders' ids in its database.
+type Compare func(ctx context.Context, shop *config.Settings, shopsKey []byte, version string, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error)
+
+// App is one running instance of the engine. Its exported parts are for the package trial, which also makes purchases
+// without HTTP.
 type App struct {
+	IDs      model.OrderIDs
+	Catalog  *service.Catalog
+	Sales    *service.Sales
+	Waiters  *service.Waiters
+	Strategy strategy.Strategy
+	Settler  *worker.Settler
+	Tokens   *auth.Tokens
+	Paths    *auth.Paths
+	Stores   *Stores
+	Log      *slog.Logger
+
 	settings config.Settings
-	log      *slog.Logger
+	options  Options
 	now      func() time.Time
 	instance string
-	version  string // of the binary, published to the other instances
-	secrets  string // the mark of this instance's secrets, see markOf
-	stores   *stores
-
-	ids      model.OrderIDs
-	catalog  *service.Catalog
-	sales    *service.Sales
+	secrets  string // the mark of this instance's secrets, see auth.Mark
 	accounts *service.Accounts
 	gate     *gate.Gate
 	gates    *service.Gates
-	waiters  *service.Waiters
-	strategy strategy.Strategy
-	settler  *worker.Settler
 	streams  *handler.Streams
 	lab      *lab.Desk
 	metrics  *metrics.Metrics
@@ -87,40 +99,25 @@ type App struct {
 	server, ops   *http.Server
 	listener      net.Listener
 	opsListener   net.Listener
-	adminPassword string // empty unless this start generated it
+	adminPassword string // empty unless Furnish generated it
 }
 
 // New opens the stores, brings their schema up to date, installs the gates and listens on the addresses. The settings
-// must be valid. No request is answered before Run. New creates the operator's account if it is missing and, if the
-// settings ask for one, a demo sale in an empty database.
-func New(ctx context.Context, settings config.Settings, logs io.Writer) (*App, error) {
-	a, err := newApp(ctx, settings, logs)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.furnish(ctx); err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	if err := tidyLab(&a.settings); err != nil {
-		a.log.Warn("stores of the lab were left behind", "error", err)
-	}
-	return a, nil
-}
-
-func newApp(ctx context.Context, settings config.Settings, logs io.Writer) (app *App, err error) {
+// must be valid. No request is answered before Run.
+func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
-		settings: settings, log: newLog(&settings, logs), now: clock,
+		settings: settings, options: options, Log: newLog(&settings, options.Logs), now: clock,
 		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock),
 		changed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 	a.observe = append(observe.All{a.metrics}, failpoints()...)
 	if settings.OTLPEndpoint != "" {
-		if a.tracing, err = tracing.New(ctx, settings.OTLPEndpoint, settings.TraceRatio, a.instance, a.log); err != nil {
+		if a.tracing, err = tracing.New(ctx, settings.OTLPEndpoint, settings.TraceRatio, a.instance, a.Log); err != nil {
 			return nil, err
 		}
 		a.observe = append(a.observe, a.tracing)
 	}
-	if a.stores, err = openStores(ctx, &settings, a.tracing); err != nil {
+	if a.Stores, err = OpenStores(ctx, &settings, a.tracing); err != nil {
 		return nil, errors.Join(err, a.tracing.Close())
 	}
 	defer func() {
@@ -128,12 +125,12 @@ func newApp(ctx context.Context, settings config.Settings, logs io.Writer) (app 
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if err := a.stores.database.MigrateUp(ctx); err != nil {
+	if err := a.Stores.Database.MigrateUp(ctx); err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
 	if a.settings.Secret == "" {
 		path, _ := settings.SQLitePath()
-		if a.settings.Secret, err = keptSecret(path, true); err != nil {
+		if a.settings.Secret, err = KeptSecret(path, true); err != nil {
 			return nil, err
 		}
 	}
@@ -193,79 +190,80 @@ func (a *App) AdminPassword() string { return a.adminPassword }
 
 // wire creates every part and passes it the parts that it needs.
 func (a *App) wire(ctx context.Context) error {
-	db := a.stores.database.Observed(a.observe...)
-	idKey, err := db.DataKey(ctx, orderIDKey)
+	db := a.Stores.Database.Observed(a.observe...)
+	idKey, err := db.DataKey(ctx, repository.OrderIDKey)
 	if err != nil {
 		return err
 	}
-	a.ids = model.NewOrderIDs(idKey)
+	a.IDs = model.NewOrderIDs(idKey)
 	secret, paymentSecret := []byte(a.settings.Secret), []byte(a.settings.PaymentSecret)
-	a.secrets = markOf(idKey, secret, paymentSecret)
+	a.secrets = auth.Mark(idKey, secret, paymentSecret)
 
-	if err := a.stores.openQueue(&a.settings, a.instance, a.log); err != nil {
+	if err := a.Stores.OpenQueue(&a.settings, a.instance, a.Log); err != nil {
 		return err
 	}
-	a.gate = gate.New(a.stores.redis, a.instance, a.observe...)
+	a.gate = gate.New(a.Stores.Redis, a.instance, a.observe...)
 	live := repository.NewLiveSales(db)
-	a.catalog = service.NewCatalog(a.shown(live), a.now)
-	a.tally = service.NewTally(a.catalog)
-	a.waiters = service.NewWaiters()
+	a.Catalog = service.NewCatalog(a.shown(live), a.now)
+	a.tally = service.NewTally(a.Catalog)
+	a.Waiters = service.NewWaiters()
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
 	}
-	a.gates = service.NewGates(db, a.gate, a.catalog, a.log)
+	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
 	a.gates.Observe = a.observe
-	a.strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
-		Gate: a.gate, Database: truth, Control: a.gates, Log: a.log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+	a.Strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
+		Gate: a.gate, Database: truth, Control: a.gates, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if err != nil {
 		return err
 	}
 	if a.settings.Strategy == "mutex" || a.settings.Strategy == "naive" {
-		a.log.Warn("this strategy oversells when several instances serve one database", "strategy", a.settings.Strategy)
+		a.Log.Warn("this strategy oversells when several instances serve one database", "strategy", a.settings.Strategy)
 	}
-	if !a.strategy.UsesGate() {
+	if !a.Strategy.UsesGate() {
 		a.gates.Retire()
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.ids, Catalog: a.catalog, Gate: a.gate, Gates: a.gates}
-	a.sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.catalog, IDs: a.ids, Log: a.log}
-	payments := &service.Payments{Store: db, IDs: a.ids, Gates: a.gates, Catalog: a.catalog, Secret: paymentSecret}
+	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
+	a.Sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Log: a.Log}
+	payments := &service.Payments{Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Secret: paymentSecret}
 	assets, err := web.NewAssets()
 	if err != nil {
 		return err
 	}
-	pages, err := web.NewPages(a.catalog, assets, a.URL)
+	pages, err := web.NewPages(a.Catalog, assets, a.URL)
 	if err != nil {
 		return err
 	}
-	a.accounts = &service.Accounts{Store: db, Passwords: auth.NewPasswords(), Tokens: auth.NewTokens(secret, a.now)}
+	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
+	a.accounts = &service.Accounts{Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
 	provider := &sandbox.Provider{
-		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.catalog.Now, Log: a.log,
+		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.Catalog.Now, Log: a.Log,
 		Sign: func(timestamp string, body []byte) string {
 			return service.SignCallback(paymentSecret, timestamp, body)
 		},
 		// The callback goes directly to this instance, because a proxy in front of it may not be up yet.
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
-	a.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, Live: a.catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
-		Queue: a.stores.queue, Outbox: a.gate, Grace: a.settings.PayGrace,
-		Wake: a.waiters.WakeAll, Now: a.now, Log: a.log,
+	a.Settler = worker.NewSettler(worker.SettlerNeeds{
+		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
+		Queue: a.Stores.Queue, Outbox: a.gate, Grace: a.settings.PayGrace,
+		Wake: a.Waiters.WakeAll, Now: a.now, Log: a.Log,
 	})
 
-	a.streams, a.lab = handler.NewStreams(a.catalog), newLab(a, idKey)
+	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
 		Purchases: &service.Purchases{
-			Catalog: a.catalog, IDs: a.ids, Strategy: a.strategy, Orders: db, Waiters: a.waiters,
-			Queued: a.settler.Notify, Observe: a.observe, Closing: a.closing,
+			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Orders: db, Waiters: a.Waiters,
+			Queued: a.Settler.Notify, Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Payments: payments, Sales: a.sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.catalog, Streams: a.streams,
+		Orders: orders, Payments: payments, Sales: a.Sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
 		Lab: a.lab, LabStores: labStores(&a.settings),
-		Paths: auth.NewPaths(secret, a.catalog.Now), Tokens: a.accounts.Tokens,
+		Paths: a.Paths, Tokens: a.Tokens,
 		Sandbox: provider, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
@@ -275,9 +273,9 @@ func (a *App) wire(ctx context.Context) error {
 			TrustedProxies: a.settings.TrustedProxies,
 		},
 		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
-		Tally: a.tally, Instances: a.instances, Live: service.NewLive(a.catalog, live, a.gate, a.instances, metrics.Latencies()),
+		Tally: a.tally, Instances: a.instances, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		Requested: a.metrics.Request, Observe: a.observe, Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
-		Closing: a.closing, Now: a.now, Log: a.log,
+		Closing: a.closing, Now: a.now, Log: a.Log,
 	}
 	if err := a.watch(); err != nil {
 		return err
@@ -290,18 +288,18 @@ func (a *App) wire(ctx context.Context) error {
 	a.serve(router)
 
 	a.workers = []func(context.Context){
-		a.settler.Run,
+		a.Settler.Run,
 		(&worker.Expirer{
 			Store: db, Released: a.expired, Observe: a.observe,
-			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.log,
+			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
 		}).Run,
-		(&worker.Refunder{Store: db, Refund: provider.Refund, Observe: a.observe, Log: a.log}).Run,
+		(&worker.Refunder{Store: db, Refund: provider.Refund, Observe: a.observe, Log: a.Log}).Run,
 		(&worker.Auditor{
-			Audits: auditor, Leases: db, Catalog: a.catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
-			Observe: a.observe, Log: a.log,
+			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
+			Observe: a.observe, Log: a.Log,
 		}).Run,
-		(&worker.Controller{Catalog: a.catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.log}).Run,
-		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.waiters.Look) },
+		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.Log}).Run,
+		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.Waiters.Look) },
 		provider.Run,
 	}
 	return a.prepare(ctx)
@@ -310,25 +308,25 @@ func (a *App) wire(ctx context.Context) error {
 // shown returns the store from which the catalog reads the live sales. With Redis replicas, pages show the units left
 // at the gate if those are fewer than the database's.
 func (a *App) shown(live service.CatalogStore) service.CatalogStore {
-	if a.stores.replicas == nil {
+	if a.Stores.Replicas == nil {
 		return live
 	}
-	return &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.stores.replicas), Log: a.log}
+	return &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.Stores.Replicas), Log: a.Log}
 }
 
 // prepare loads the catalog and installs the gates.
 func (a *App) prepare(ctx context.Context) error {
-	if err := a.catalog.Refresh(ctx); err != nil {
+	if err := a.Catalog.Refresh(ctx); err != nil {
 		return err
 	}
 	if err := a.gates.Ensure(ctx); err != nil {
-		a.log.Warn("gates can't be installed yet", "error", err) // Redis may be down; the controller tries again
+		a.Log.Warn("gates can't be installed yet", "error", err) // Redis may be down; the controller tries again
 	}
 	return nil
 }
 
-// furnish creates the operator's account if it is missing, and the demo sale if the settings ask for one.
-func (a *App) furnish(ctx context.Context) (err error) {
+// Furnish creates the operator's account if it is missing, and the demo sale if the settings ask for one.
+func (a *App) Furnish(ctx context.Context) (err error) {
 	if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
 		return fmt.Errorf("make the operator's account: %w", err)
 	}
@@ -341,10 +339,10 @@ func (a *App) furnish(ctx context.Context) (err error) {
 // counter returns the counter of users' requests for strategies that don't use the gate. It is nil for the others:
 // the gate counts a request in the call that admits.
 func (a *App) counter() middleware.Counter {
-	if a.strategy.UsesGate() {
+	if a.Strategy.UsesGate() {
 		return nil
 	}
-	return &service.Counter{Catalog: a.catalog, Gate: a.gate}
+	return &service.Counter{Catalog: a.Catalog, Gate: a.gate}
 }
 
 // traceRequests returns the stage that starts a span for each request, nil without tracing.
@@ -357,7 +355,7 @@ func (a *App) traceRequests() gin.HandlerFunc {
 
 // watch registers the metrics whose values are read from other parts at each scrape.
 func (a *App) watch() error {
-	pools, err := a.stores.database.Pools()
+	pools, err := a.Stores.Database.Pools()
 	if err != nil {
 		return err
 	}
@@ -365,14 +363,14 @@ func (a *App) watch() error {
 		a.metrics.WatchPool(name, pool)
 	}
 	a.metrics.Watch(metrics.Sources{
-		Build: func() (string, string) { return a.version, a.settings.Strategy },
+		Build: func() (string, string) { return a.options.Version, a.settings.Strategy },
 		Sales: func() []model.Offer {
-			sales, _ := a.catalog.Live()
+			sales, _ := a.Catalog.Live()
 			return sales
 		},
 		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
-		Breaker: func() bool { return a.strategy.Healthy() == nil },
-		Streams: a.streams.Open, Bypassed: a.settler.Bypassed,
+		Breaker: func() bool { return a.Strategy.Healthy() == nil },
+		Streams: a.streams.Open, Bypassed: a.Settler.Bypassed,
 	})
 	return nil
 }
@@ -380,7 +378,7 @@ func (a *App) watch() error {
 // wakes returns the channel on which a queue wakes the expirer. It is nil, and so never ready, if the queue can't do
 // that.
 func (a *App) wakes() <-chan struct{} {
-	if delayer, ok := a.stores.queue.(worker.Delayer); ok {
+	if delayer, ok := a.Stores.Queue.(worker.Delayer); ok {
 		return delayer.Wakes()
 	}
 	return nil
@@ -388,12 +386,12 @@ func (a *App) wakes() <-chan struct{} {
 
 func (a *App) checks() []handler.Check {
 	checks := []handler.Check{
-		{Name: "database", Needed: true, Ask: a.stores.database.Ping},
+		{Name: "database", Needed: true, Ask: a.Stores.Database.Ping},
 		{Name: "redis", Needed: a.settings.Strategy == "redis" || a.settings.Strategy == "local", Ask: a.gate.Ping},
-		{Name: "strategy", Ask: func(context.Context) error { return a.strategy.Healthy() }},
+		{Name: "strategy", Ask: func(context.Context) error { return a.Strategy.Healthy() }},
 	}
-	if a.stores.queue != nil {
-		checks = append(checks, handler.Check{Name: "queue", Ask: a.settler.QueueHealthy})
+	if a.Stores.Queue != nil {
+		checks = append(checks, handler.Check{Name: "queue", Ask: a.Settler.QueueHealthy})
 	}
 	return checks
 }
@@ -404,7 +402,7 @@ func (a *App) expired(ctx context.Context, saleID string, releases []model.Relea
 	for _, r := range releases {
 		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
 	}
-	a.catalog.Unlatch(saleID)
+	a.Catalog.Unlatch(saleID)
 	return a.gates.CatchUp(ctx, saleID)
 }
 
@@ -421,7 +419,7 @@ func (a *App) serve(router http.Handler) {
 		return &http.Server{
 			Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 			IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-			ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+			ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		}
 	}
 	a.server = timeouts(router)
@@ -456,7 +454,7 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	a.log.Info("stopping")
+	a.Log.Info("stopping")
 	close(a.closing)
 	err = errors.Join(err, a.stop(context.WithoutCancel(ctx)))
 	stopWorkers()
@@ -472,7 +470,7 @@ func (a *App) stop(ctx context.Context) error {
 	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
 	others.Go(func() {
 		if err := a.lab.Close(httpCtx); err != nil {
-			a.log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
+			a.Log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
 		}
 	})
 	err := a.server.Shutdown(httpCtx)
@@ -483,11 +481,11 @@ func (a *App) stop(ctx context.Context) error {
 	if a.ops != nil {
 		err = errors.Join(err, a.ops.Close())
 	}
-	a.strategy.Close()
+	a.Strategy.Close()
 	drainCtx, cancel := context.WithTimeout(ctx, drainStop)
 	defer cancel()
-	if drainErr := a.settler.Drain(drainCtx); drainErr != nil {
-		a.log.Warn("entries stay in the stream; another instance settles them", "error", drainErr)
+	if drainErr := a.Settler.Drain(drainCtx); drainErr != nil {
+		a.Log.Warn("entries stay in the stream; another instance settles them", "error", drainErr)
 	}
 	return err
 }
@@ -497,10 +495,20 @@ func (a *App) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveStop)
 	defer cancel()
 	if err := a.gate.Leave(ctx); err != nil {
-		a.log.Debug("can't remove this instance from the list", "error", err) // Redis is down; the list drops this instance once it stops reporting
+		a.Log.Debug("can't remove this instance from the list", "error", err) // Redis is down; the list drops this instance once it stops reporting
 	}
 	return nil
 }
+
+// Kill closes the connections to buyers and stores in the middle of their work. To buyers and stores this looks like a
+// crash: statements under way may fail or succeed.
+func (a *App) Kill() {
+	_ = a.server.Close()
+	_ = a.Stores.Close()
+}
+
+// LostRaces returns how often another writer overtook an optimistic transaction of this instance.
+func (a *App) LostRaces() int64 { return a.metrics.LostRaces() }
 
 // Close releases the listeners, the strategy, the stores and the tracing. It may follow New as well as Run.
 func (a *App) Close() error {
@@ -509,12 +517,12 @@ func (a *App) Close() error {
 			_ = l.Close() // closed already by an orderly stop
 		}
 	}
-	if a.strategy != nil {
-		a.strategy.Close()
+	if a.Strategy != nil {
+		a.Strategy.Close()
 	}
-	err := a.stores.close()
+	err := a.Stores.Close()
 	if lost := a.tracing.Close(); lost != nil {
-		a.log.Warn("the last traces are lost", "error", lost)
+		a.Log.Warn("the last traces are lost", "error", lost)
 	}
 	return err
 }

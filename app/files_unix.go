@@ -4,9 +4,9 @@ package app
 
 import "syscall"
 
-// openFiles returns how many files this process may have open. The Go runtime raises this soft limit to the hard
+// OpenFiles returns how many files this process may have open. The Go runtime raises this soft limit to the hard
 // limit when the process starts.
-func openFiles() (limit uint64, known bool) {
+func OpenFiles() (limit uint64, known bool) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return 0, false

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bufio"
@@ -26,6 +26,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"flashsale/app"
+	"flashsale/app/command"
+	"flashsale/app/trial"
 	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/service"
@@ -60,7 +63,7 @@ func noError(t testing.TB, errs ...error) {
 // server is a running app.
 type server struct {
 	t    testing.TB
-	app  *App
+	app  *app.App
 	url  string
 	http *http.Client
 	stop func() // stops the app before the end of the test; nil if other tests use the server too
@@ -71,7 +74,7 @@ func parsed(t testing.TB, args ...string) config.Command {
 	t.Helper()
 	cmd, err := config.Parse(args, func(string) string { return "" }, io.Discard, io.Discard)
 	noError(t, err)
-	noError(t, Validate(&cmd))
+	noError(t, command.Validate(&cmd))
 	return cmd
 }
 
@@ -126,26 +129,29 @@ func boot(t testing.TB, settings config.Settings, logs io.Writer) *server {
 // error if the app fails, or still runs after the promised ten seconds.
 func run(settings config.Settings, logs io.Writer) (s *server, end func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	app, err := New(ctx, settings, logs)
+	a, err := app.New(ctx, settings, app.Options{Logs: logs, Compare: trial.Compare})
+	if err == nil {
+		err = a.Furnish(ctx)
+	}
 	if err != nil {
 		cancel()
 		return nil, nil, err
 	}
-	if client, ok := app.stores.redis.(*redis.Client); ok {
+	if client, ok := a.Stores.Redis.(*redis.Client); ok {
 		client.Options().ReadTimeout, client.Options().WriteTimeout = slowGate, slowGate
 	}
 	ran := make(chan error, 1)
-	go func() { ran <- app.Run(ctx) }()
+	go func() { ran <- a.Run(ctx) }()
 	end = func() error {
 		cancel()
 		select {
 		case err := <-ran:
-			return errors.Join(err, app.Close())
+			return errors.Join(err, a.Close())
 		case <-time.After(10 * time.Second):
 			return errors.New("the app still runs after ten seconds")
 		}
 	}
-	return &server{app: app, url: "http://" + app.listener.Addr().String()}, end, nil
+	return &server{app: a, url: "http://" + a.Address()}, end, nil
 }
 
 // shared holds the servers that many tests use.
@@ -723,7 +729,7 @@ func (s *server) callback(body any) *answer {
 // database opens the server's database beside the server.
 func (s *server) database() *sql.DB {
 	s.t.Helper()
-	return kit.OpenSQL(s.t, s.app.settings.Database)
+	return kit.OpenSQL(s.t, s.app.Settings().Database)
 }
 
 // exec changes the server's database without the server's knowledge.
@@ -752,15 +758,15 @@ func (c *client) overdue(id string) {
 	c.t.Helper()
 	c.exec("UPDATE orders SET expires_at_ms = created_at_ms - 100000000 WHERE id = ?", id)
 	c.becomes(id, "expired")
-	if !c.app.strategy.UsesGate() {
+	if !c.app.Strategy.UsesGate() {
 		return
 	}
 	c.eventually("the gate is told of the expiry", func() bool {
-		offer, _, err := c.app.stores.database.Offer(c.t.Context(), model.SaleOf(id))
+		offer, _, err := c.app.Stores.Database.Offer(c.t.Context(), model.SaleOf(id))
 		if err != nil {
 			return false
 		}
-		states, err := c.app.gate.Peek(c.t.Context(), offer.GateRef())
+		states, err := c.app.Gate().Peek(c.t.Context(), offer.GateRef())
 		return err == nil && states[0].Version >= offer.Stock.GateVersion
 	})
 }

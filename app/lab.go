@@ -1,110 +1,46 @@
 package app
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"net/url"
+	"regexp"
 	"strings"
-	"time"
 
+	"flashsale/handler"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"
 )
 
-// ErrInterrupted means that the user stopped the lab. The report covers what was measured by then.
-var ErrInterrupted = errors.New("interrupted: the report is partial")
+// errNoLab means that this instance was started without a lab, as the lab's own instances are.
+var errNoLab = errors.New("this instance has no lab")
 
-// validateLab checks the lab's options and replaces "all" by the names of all strategies.
-func validateLab(l *config.Lab) error {
-	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
-		l.Strategies = strategy.Names()
+// newLab makes the console's lab. key is the shop's key for orders' ids; each database has its own key.
+func (a *App) newLab(key []byte) *lab.Desk {
+	var strategies []lab.Strategy
+	for _, name := range strategy.Names() {
+		strategies = append(strategies, lab.Strategy{Name: name, Lesson: strategy.LessonOf(name)})
 	}
-	seen := map[string]bool{}
-	for _, name := range l.Strategies {
-		if _, err := strategy.New(name, strategy.Needs{}); err != nil || seen[name] {
-			return fmt.Errorf("--strategies: want all, or some of %s, each once", strings.Join(strategy.Names(), ","))
+	return lab.NewDesk(func(ctx context.Context, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error) {
+		if a.options.Compare == nil {
+			return nil, errNoLab
 		}
-		seen[name] = true
-	}
-	switch {
-	case l.Buyers < 1 || l.Buyers > 1_000_000:
-		return errors.New("--buyers: must be 1 to 1000000")
-	case l.Stock < 1 || l.Stock > 1_000_000:
-		return errors.New("--stock: must be 1 to 1000000")
-	case l.Concurrency < 1 || l.Concurrency > 10_000:
-		return errors.New("--concurrency: must be 1 to 10000")
-	case l.Instances < 1 || l.Instances > 8:
-		return errors.New("--instances: must be 1 to 8")
-	case l.Kill && l.Instances < 2:
-		return errors.New("--kill: needs --instances 2 or more, so that one is left")
-	case l.Out == "":
-		return errors.New("--out: needs a folder")
-	}
-	return nil
+		return a.options.Compare(ctx, &a.settings, key, a.options.Version, p, progress)
+	}, lab.NewShelf(a.settings.LabFolder()), a.Catalog, strategies, a.Log)
 }
 
-// runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a
-// terminal.
-func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
-	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	bench, err := openBench(ctx, cmd.Settings)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, bench.close()) }()
-	setting, err := bench.setting(ctx, cmd.Lab.LabPlan, version)
-	if err != nil {
-		return err
-	}
-	report, runErr := lab.Run(ctx, bench, cmd.Lab.LabPlan, setting, time.Now, progressOn(stderr, cmd.Lab.LabPlan))
-	if report == nil {
-		return runErr
-	}
-	if err := errors.Join(runErr, report.WriteTable(stdout), writeReport(cmd.Lab.Out, report, stdout)); err != nil {
-		return err
-	}
-	if report.Interrupted {
-		return ErrInterrupted
-	}
-	return nil
-}
+// credentials is the user and password in each URL of an address, which may have several with commas between them.
+var credentials = regexp.MustCompile(`//[^/]*@`)
 
-// progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
-// does nothing.
-func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
-	if !isTerminal(w) {
-		return func(lab.Progress) {}
+// labStores returns the addresses of the lab's stores in a form that operators may see.
+func labStores(s *config.Settings) handler.LabStores {
+	names := handler.LabStores{Database: "SQLite"}
+	if u, err := url.Parse(s.LabDatabase); err == nil && u.Scheme == "mysql" {
+		names.Database = fmt.Sprintf("%s://%s%s", u.Scheme, u.Host, u.Path)
 	}
-	return func(p lab.Progress) {
-		const wipe = "\r\x1b[K"
-		if p.Result != nil {
-			_, _ = fmt.Fprint(w, wipe) // the table follows
-			return
-		}
-		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, len(plan.Strategies), p.Strategy, p.Done, plan.Buyers)
-	}
-}
-
-func writeReport(dir string, report *lab.Report, stdout io.Writer) error {
-	w := bufio.NewWriter(stdout)
-	for name, write := range map[string]func(io.Writer) error{"report.html": report.WriteHTML, "report.json": report.WriteJSON} {
-		path := filepath.Join(dir, name)
-		file, err := os.Create(path) //nolint:gosec // the user names the folder
-		if err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		if err := errors.Join(write(file), file.Close()); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
-	}
-	fmt.Fprintf(w, "\n%s has charts and explanations, %s the figures\n", filepath.Join(dir, "report.html"), filepath.Join(dir, "report.json"))
-	return w.Flush()
+	names.Redis, _, _ = strings.Cut(credentials.ReplaceAllString(s.LabRedis, "//"), "?")
+	return names
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"flashsale/app"
+	"flashsale/app/command"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
@@ -49,7 +51,7 @@ func runTheLab(ctx context.Context, t *testing.T, change func(*config.Settings),
 	cmd := parsed(t, append([]string{"lab", "--database=sqlite:" + data, "--out=" + out}, args...)...)
 	change(&cmd.Settings)
 	var stdout, stderr bytes.Buffer
-	r.err = Execute(ctx, cmd, "test", &stdout, &stderr)
+	r.err = command.Execute(ctx, cmd, "test", &stdout, &stderr)
 	r.stdout = stdout.String()
 	if stderr.Len() > 0 {
 		t.Errorf("the progress was shown although stderr is no terminal: %s", &stderr)
@@ -189,7 +191,7 @@ func TestLabInterrupted(t *testing.T) {
 		}
 	}()
 	r := runTheLab(ctx, t, withStores(stores), "--strategies=pessimistic,hybrid", "--buyers=1000000", "--stock=1000000")
-	if !errors.Is(r.err, ErrInterrupted) || !r.report.Interrupted || len(r.report.Strategies) != 1 {
+	if !errors.Is(r.err, command.ErrInterrupted) || !r.report.Interrupted || len(r.report.Strategies) != 1 {
 		t.Fatalf("%v, %s", r.err, r.stdout)
 	}
 	got := r.of(t, "pessimistic")
@@ -208,7 +210,7 @@ func TestLabUsage(t *testing.T) {
 	} {
 		cmd, err := config.Parse([]string{"lab", arg}, func(string) string { return "" }, io.Discard, io.Discard)
 		noError(t, err)
-		if err := Validate(&cmd); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		if err := command.Validate(&cmd); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", arg, err)
 		}
 	}
@@ -224,7 +226,7 @@ func TestLabStoresHideCredentials(t *testing.T) {
 		"redis+sentinel://:secret@a:26379,b:26379/shop":          "redis+sentinel://a:26379,b:26379/shop",
 		"redis+sentinel://user:sec@ret@a:26379,b:26379/shop?x=1": "redis+sentinel://a:26379,b:26379/shop",
 	} {
-		got := labStores(&config.Settings{LabDatabase: "mysql://user:secret@db:3306/lab", LabRedis: address})
+		got := app.LabStores(&config.Settings{LabDatabase: "mysql://user:secret@db:3306/lab", LabRedis: address})
 		if got.Redis != want || got.Database != "mysql://db:3306/lab" {
 			t.Errorf("%s is shown as %+v, want %s", address, got, want)
 		}

@@ -33,9 +33,9 @@ func opsHandler(m *metrics.Metrics) http.Handler {
 // figures returns this instance's own figures.
 func (a *App) figures() model.Instance {
 	return model.Instance{
-		URL: a.URL(), Version: a.version, Secrets: a.secrets, Strategy: a.settings.Strategy, GateReachable: a.strategy.Healthy() == nil,
+		URL: a.URL(), Version: a.options.Version, Secrets: a.secrets, Strategy: a.settings.Strategy, GateReachable: a.Strategy.Healthy() == nil,
 		Purchases: a.metrics.Purchases(), Sales: a.tally.Counts(), Stages: a.metrics.Stages(),
-		ReportedAtMs: a.catalog.Now().UnixMilli(),
+		ReportedAtMs: a.Catalog.Now().UnixMilli(),
 	}
 }
 
@@ -45,7 +45,7 @@ func (a *App) report(ctx context.Context) error { return a.gate.Report(ctx, a.fi
 // instances returns the figures of the running instances. While Redis does not answer, it returns those of this
 // instance alone.
 func (a *App) instances(ctx context.Context) map[string]model.Instance {
-	all, err := a.gate.Instances(ctx, a.catalog.Now())
+	all, err := a.gate.Instances(ctx, a.Catalog.Now())
 	if err != nil {
 		all = map[string]model.Instance{}
 	}

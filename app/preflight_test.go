@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +20,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"flashsale/app"
+	"flashsale/app/command"
+	"flashsale/app/preflight"
 	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/model"
@@ -36,16 +38,16 @@ const paymentSecret = "a secret of the tests for payments alone"
 type report struct {
 	OK        bool       `json:"ok"`
 	Version   string     `json:"version"`
-	Findings  []finding  `json:"findings"`
-	Rehearsal *rehearsal `json:"rehearsal"`
+	Findings  []preflight.Finding  `json:"findings"`
+	Rehearsal *preflight.Rehearsal `json:"rehearsal"`
 }
 
 // level is the worst level of a check's findings, empty if the check was not made.
-func (r report) level(check string) level { return worst(r.Findings, check) }
+func (r report) level(check string) preflight.Level { return worst(r.Findings, check) }
 
-func worst(list []finding, check string) (worst level) {
+func worst(list []preflight.Finding, check string) (worst preflight.Level) {
 	for _, f := range list {
-		if f.Check == check && (worst == "" || worst == isOK || f.Level == isFail) {
+		if f.Check == check && (worst == "" || worst == preflight.OK || f.Level == preflight.Fail) {
 			worst = f.Level
 		}
 	}
@@ -60,17 +62,17 @@ func preflighted(t testing.TB, args ...string) report {
 		"--secret=" + testSecret, "--payment-secret=" + paymentSecret, "--admin-password=" + adminPassword, "--connections=100",
 	}, args...)...)
 	var out bytes.Buffer
-	err := Execute(t.Context(), cmd, "test", &out, io.Discard)
+	err := command.Execute(t.Context(), cmd, "test", &out, io.Discard)
 	var r report
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
 		t.Fatalf("%v, %v in %s", err, jsonErr, &out)
 	}
-	failed := slices.ContainsFunc(r.Findings, func(f finding) bool { return f.Level == isFail })
-	if errors.Is(err, ErrNotFit) != failed || r.OK == failed || !failed && err != nil {
+	failed := slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Level == preflight.Fail })
+	if errors.Is(err, preflight.ErrNotFit) != failed || r.OK == failed || !failed && err != nil {
 		t.Errorf("ended with %v, ok %t, of %+v", err, r.OK, r.Findings)
 	}
 	for _, f := range r.Findings {
-		if f.Found == "" || f.Level != isOK && f.Do == "" || strings.ContainsAny(f.Found+f.Do, "\n\r") {
+		if f.Found == "" || f.Level != preflight.OK && f.Do == "" || strings.ContainsAny(f.Found+f.Do, "\n\r") {
 			t.Errorf("the finding is incomplete or has several lines: %+v", f)
 		}
 	}
@@ -108,7 +110,7 @@ func newFitOn(t *testing.T, mariadb *kit.MariaDBServer) *fit {
 	t.Helper()
 	server := kit.Redis(t, "--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendonly", "yes")
 	database := mariadb.NewDatabase(t)
-	db, err := repository.Open(t.Context(), database, preflightConns)
+	db, err := repository.Open(t.Context(), database, 4)
 	noError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	noError(t, db.MigrateUp(t.Context()))
@@ -127,7 +129,7 @@ func (f *fit) preflighted(t testing.TB, args ...string) report {
 }
 
 // wants checks the level of one finding of the command.
-func (f *fit) wants(t *testing.T, check string, want level, args ...string) {
+func (f *fit) wants(t *testing.T, check string, want preflight.Level, args ...string) {
 	t.Helper()
 	if r := f.preflighted(t, args...); r.level(check) != want {
 		t.Errorf("%s is %q, want %q, among %+v", check, r.level(check), want, r.Findings)
@@ -155,7 +157,7 @@ func (f *fit) sale(change func(*model.Sale)) string {
 	change(&s)
 	noError(f.t, f.db.CreateSale(f.t.Context(), s, 10, "op"))
 	catalog := service.NewCatalog(f.db, time.Now)
-	gates := service.NewGates(f.db, gate.New(f.redis, "test"), catalog, newLog(&config.Settings{LogLevel: "error"}, f.t.Output()))
+	gates := service.NewGates(f.db, gate.New(f.redis, "test"), catalog, app.NewLog(&config.Settings{LogLevel: "error"}, f.t.Output()))
 	noError(f.t, gates.Preheat(f.t.Context(), s.ID))
 	return s.ID
 }
@@ -179,8 +181,8 @@ func (f *fit) do(line string) {
 }
 
 // timed reports whether a finding warns of a round trip or of clocks, which a busy machine may cause.
-func (f finding) timed() bool {
-	return f.Level != isFail && (strings.HasSuffix(f.Check, ".reach") || strings.HasSuffix(f.Check, ".clock"))
+func timed(f preflight.Finding) bool {
+	return f.Level != preflight.Fail && (strings.HasSuffix(f.Check, ".reach") || strings.HasSuffix(f.Check, ".clock"))
 }
 
 // Each setting that is wrong for a sale changes its own finding, and nothing else does.
@@ -190,7 +192,7 @@ func TestPreflightOfStores(t *testing.T) {
 	f.sale(func(*model.Sale) {})
 	good := f.preflighted(t)
 	for _, finding := range good.Findings {
-		if finding.Level != isOK && finding.Check != "instances.running" && !finding.timed() { // no instance runs
+		if finding.Level != preflight.OK && finding.Check != "instances.running" && !timed(finding) { // no instance runs
 			t.Errorf("everything is right, but %+v", finding)
 		}
 	}
@@ -198,41 +200,41 @@ func TestPreflightOfStores(t *testing.T) {
 		wrong, right string // values of a variable of MariaDB or, with the prefix "redis ", of a setting of Redis
 		args         string
 		check        string
-		want         level
+		want         preflight.Level
 	}{
-		{"innodb_flush_log_at_trx_commit=0", "innodb_flush_log_at_trx_commit=1", "", "database.flush", isFail},
-		{"innodb_flush_log_at_trx_commit=2", "innodb_flush_log_at_trx_commit=1", "", "database.flush", isWarn},
-		{"sync_binlog=0", "sync_binlog=1", "", "database.binlog", isWarn},
-		{"max_connections=60", "max_connections=500", "--instances=2", "database.connections", isFail},
-		{"", "", "--instances=16", "database.connections", isFail},
-		{"max_allowed_packet=65536", "max_allowed_packet=16777216", "", "database.packet", isFail},
-		{"read_only=1", "read_only=0", "", "database.writable", isFail},
-		{"redis maxmemory-policy allkeys-lru", "redis maxmemory-policy noeviction", "", "redis.policy", isFail},
-		{"redis maxmemory-policy volatile-ttl", "redis maxmemory-policy noeviction", "", "redis.policy", isFail},
-		{"redis maxmemory 0", "redis maxmemory 256mb", "", "redis.memory", isWarn},
-		{"", "", "--buyers=2000000", "redis.memory", isFail},
-		{"redis appendonly no", "redis appendonly yes", "", "redis.persistence", isOK},
-		{"redis appendonly no", "redis appendonly yes", "--ack=queued", "redis.persistence", isWarn},
-		{"redis appendfsync always", "redis appendfsync everysec", "", "redis.persistence", isWarn},
-		{"redis appendfsync no", "redis appendfsync everysec", "", "redis.persistence", isWarn},
-		{"redis min-replicas-to-write 1", "redis min-replicas-to-write 0", "", "redis.role", isFail},
-		{"redis replicaof 127.0.0.1 1", "redis replicaof no one", "", "redis.role", isFail},
-		{"redis maxclients 70", "redis maxclients 10000", "", "redis.clients", isFail},
-		{"", "", "--instances=1", "instances.running", isFail},
-		{"", "", "--connections=1000000", "machine.files", isFail},
-		{"", "", "--secret=" + strings.Repeat("x", 40), "settings.secret", isFail},
-		{"", "", "--secret=short", "settings", isFail},
-		{"", "", "--payment-secret=" + testSecret, "settings.secret", isWarn},
-		{"", "", "--public-url=", "settings.public_url", isWarn},
-		{"", "", "--ip-rate=200", "settings.trusted_proxies", isWarn},
-		{"", "", "--ops-addr=0.0.0.0:0", "settings.ops_addr", isWarn},
-		{"", "", "--strategy=naive\n--allow-oversell", "settings.strategy", isFail},
-		{"", "", "--strategy=redis", "settings.strategy", isWarn},
-		{"", "", "--http-addr=192.0.2.1:80", "machine.http_addr", isFail},
-		{"", "", "--sale=NOSUCHSALEATALL1", "sale", isFail},
+		{"innodb_flush_log_at_trx_commit=0", "innodb_flush_log_at_trx_commit=1", "", "database.flush", preflight.Fail},
+		{"innodb_flush_log_at_trx_commit=2", "innodb_flush_log_at_trx_commit=1", "", "database.flush", preflight.Warn},
+		{"sync_binlog=0", "sync_binlog=1", "", "database.binlog", preflight.Warn},
+		{"max_connections=60", "max_connections=500", "--instances=2", "database.connections", preflight.Fail},
+		{"", "", "--instances=16", "database.connections", preflight.Fail},
+		{"max_allowed_packet=65536", "max_allowed_packet=16777216", "", "database.packet", preflight.Fail},
+		{"read_only=1", "read_only=0", "", "database.writable", preflight.Fail},
+		{"redis maxmemory-policy allkeys-lru", "redis maxmemory-policy noeviction", "", "redis.policy", preflight.Fail},
+		{"redis maxmemory-policy volatile-ttl", "redis maxmemory-policy noeviction", "", "redis.policy", preflight.Fail},
+		{"redis maxmemory 0", "redis maxmemory 256mb", "", "redis.memory", preflight.Warn},
+		{"", "", "--buyers=2000000", "redis.memory", preflight.Fail},
+		{"redis appendonly no", "redis appendonly yes", "", "redis.persistence", preflight.OK},
+		{"redis appendonly no", "redis appendonly yes", "--ack=queued", "redis.persistence", preflight.Warn},
+		{"redis appendfsync always", "redis appendfsync everysec", "", "redis.persistence", preflight.Warn},
+		{"redis appendfsync no", "redis appendfsync everysec", "", "redis.persistence", preflight.Warn},
+		{"redis min-replicas-to-write 1", "redis min-replicas-to-write 0", "", "redis.role", preflight.Fail},
+		{"redis replicaof 127.0.0.1 1", "redis replicaof no one", "", "redis.role", preflight.Fail},
+		{"redis maxclients 70", "redis maxclients 10000", "", "redis.clients", preflight.Fail},
+		{"", "", "--instances=1", "instances.running", preflight.Fail},
+		{"", "", "--connections=1000000", "machine.files", preflight.Fail},
+		{"", "", "--secret=" + strings.Repeat("x", 40), "settings.secret", preflight.Fail},
+		{"", "", "--secret=short", "settings", preflight.Fail},
+		{"", "", "--payment-secret=" + testSecret, "settings.secret", preflight.Warn},
+		{"", "", "--public-url=", "settings.public_url", preflight.Warn},
+		{"", "", "--ip-rate=200", "settings.trusted_proxies", preflight.Warn},
+		{"", "", "--ops-addr=0.0.0.0:0", "settings.ops_addr", preflight.Warn},
+		{"", "", "--strategy=naive\n--allow-oversell", "settings.strategy", preflight.Fail},
+		{"", "", "--strategy=redis", "settings.strategy", preflight.Warn},
+		{"", "", "--http-addr=192.0.2.1:80", "machine.http_addr", preflight.Fail},
+		{"", "", "--sale=NOSUCHSALEATALL1", "sale", preflight.Fail},
 	} {
 		t.Run(tc.wrong+" "+tc.args, func(t *testing.T) {
-			if tc.want == good.level(tc.check) && tc.want != isOK {
+			if tc.want == good.level(tc.check) && tc.want != preflight.OK {
 				t.Fatalf("%s is %s although everything is right", tc.check, tc.want)
 			}
 			set := func(setting string) {
@@ -251,8 +253,8 @@ func TestPreflightOfStores(t *testing.T) {
 			}
 		})
 	}
-	same := func(a, b finding) bool {
-		return a.Check == b.Check && (a.Level == b.Level || a.timed() && b.timed())
+	same := func(a, b preflight.Finding) bool {
+		return a.Check == b.Check && (a.Level == b.Level || timed(a) && timed(b))
 	}
 	if again := f.preflighted(t); !slices.EqualFunc(good.Findings, again.Findings, same) {
 		t.Errorf("the checks have changed something: %+v, and before %+v", again.Findings, good.Findings)
@@ -265,14 +267,14 @@ func TestPreflightWithoutAStore(t *testing.T) {
 	stores, away := kit.ServerStores(t), kit.Redis(t)
 	away.Kill()
 	r := preflighted(t, "--database="+stores.Database, "--redis="+away.URL())
-	if r.level("redis.reach") != isFail || r.level("database.reach") == isFail || r.level("database.schema") != isFail {
+	if r.level("redis.reach") != preflight.Fail || r.level("database.reach") == preflight.Fail || r.level("database.schema") != preflight.Fail {
 		t.Errorf("Redis is away and the schema is missing: %+v", r.Findings)
 	}
 	u, err := url.Parse(stores.Database)
 	noError(t, err)
 	u.Host = away.Addr() // where nobody listens
 	r = preflighted(t, "--database="+u.String(), "--redis="+stores.Redis)
-	if r.level("database.reach") != isFail || r.level("redis.reach") == isFail || r.level("sale.window") != "" {
+	if r.level("database.reach") != preflight.Fail || r.level("redis.reach") == preflight.Fail || r.level("sale.window") != "" {
 		t.Errorf("the database is away: %+v", r.Findings)
 	}
 }
@@ -285,18 +287,18 @@ func TestPreflightOfQueuesAndReplicas(t *testing.T) {
 	t.Cleanup(cluster.Close)
 	f, away := newFit(t), kit.Redis(t)
 	away.Kill()
-	f.wants(t, "queue.reach", isOK)
-	f.wants(t, "queue.reach", isOK, "--queue=redis-list")
-	f.wants(t, "queue.reach", isOK, "--queue=kafka", "--queue-url="+cluster.ListenAddrs()[0])
-	f.wants(t, "queue.reach", isFail, "--queue=kafka", "--queue-url="+away.Addr())
-	f.wants(t, "queue.reach", isFail, "--queue=rabbitmq", "--queue-url=amqp://guest:guest@"+away.Addr()+"/")
-	f.wants(t, "settings", isFail, "--queue=rabbitmq") // without a URL
+	f.wants(t, "queue.reach", preflight.OK)
+	f.wants(t, "queue.reach", preflight.OK, "--queue=redis-list")
+	f.wants(t, "queue.reach", preflight.OK, "--queue=kafka", "--queue-url="+cluster.ListenAddrs()[0])
+	f.wants(t, "queue.reach", preflight.Fail, "--queue=kafka", "--queue-url="+away.Addr())
+	f.wants(t, "queue.reach", preflight.Fail, "--queue=rabbitmq", "--queue-url=amqp://guest:guest@"+away.Addr()+"/")
+	f.wants(t, "settings", preflight.Fail, "--queue=rabbitmq") // without a URL
 
-	f.wants(t, "replica", isOK, "--redis-replicas="+kit.ReplicaOf(t, f.server).URL())
+	f.wants(t, "replica", preflight.OK, "--redis-replicas="+kit.ReplicaOf(t, f.server).URL())
 	for name, server := range map[string]*kit.RedisServer{
 		"a primary": kit.Redis(t), "a replica without its primary": kit.Redis(t, "--replicaof", "127.0.0.1 1"), "a dead replica": away,
 	} {
-		if r := f.preflighted(t, "--redis-replicas="+server.URL()); r.level("replica") != isWarn || !r.OK {
+		if r := f.preflighted(t, "--redis-replicas="+server.URL()); r.level("replica") != preflight.Warn || !r.OK {
 			t.Errorf("%s: %+v", name, r.Findings)
 		}
 	}
@@ -313,29 +315,29 @@ func TestPreflightOfSales(t *testing.T) {
 		then  string // is done to the sale SALE in the database SHOP
 		arg   string
 		check string
-		want  level
+		want  preflight.Level
 	}{
-		"open":                     {func(s *model.Sale) { s.StartsAt = time.Now().Add(-time.Minute) }, "", "", "sale.window", isOK},
-		"ended":                    {ended, "", "", "sale.window", isFail},
-		"closed":                   {func(s *model.Sale) { s.Status = model.SaleClosed }, "", "", "sale.window", isFail},
-		"paused":                   {func(s *model.Sale) { s.Status = model.SalePaused }, "", "", "sale.window", isWarn},
-		"no gate":                  {soon, "redis DEL fs:{SALE}:gate", "", "sale.gate", isFail},
-		"a closed gate":            {soon, "redis HSET fs:{SALE}:gate open 0", "", "sale.gate", isFail},
-		"a gate of another Redis":  {soon, "redis HSET fs:{SALE}:gate server another", "", "sale.gate", isFail},
-		"a gate of an older epoch": {soon, "UPDATE SHOP.stock SET epoch = epoch + 1 WHERE sale_id = 'SALE'", "", "sale.gate", isFail},
+		"open":                     {func(s *model.Sale) { s.StartsAt = time.Now().Add(-time.Minute) }, "", "", "sale.window", preflight.OK},
+		"ended":                    {ended, "", "", "sale.window", preflight.Fail},
+		"closed":                   {func(s *model.Sale) { s.Status = model.SaleClosed }, "", "", "sale.window", preflight.Fail},
+		"paused":                   {func(s *model.Sale) { s.Status = model.SalePaused }, "", "", "sale.window", preflight.Warn},
+		"no gate":                  {soon, "redis DEL fs:{SALE}:gate", "", "sale.gate", preflight.Fail},
+		"a closed gate":            {soon, "redis HSET fs:{SALE}:gate open 0", "", "sale.gate", preflight.Fail},
+		"a gate of another Redis":  {soon, "redis HSET fs:{SALE}:gate server another", "", "sale.gate", preflight.Fail},
+		"a gate of an older epoch": {soon, "UPDATE SHOP.stock SET epoch = epoch + 1 WHERE sale_id = 'SALE'", "", "sale.gate", preflight.Fail},
 		"no gate, and none needed": {soon, "redis DEL fs:{SALE}:gate", "--strategy=optimistic", "sale.gate", ""},
-		"a gate with a unit more":  {soon, "redis HINCRBY fs:{SALE}:gate left 1", "", "sale.books", isFail},
+		"a gate with a unit more":  {soon, "redis HINCRBY fs:{SALE}:gate left 1", "", "sale.books", preflight.Fail},
 		"a held unit without order": {
 			soon, "UPDATE SHOP.stock SET available = 9, held = 1 WHERE sale_id = 'SALE'", "", "sale.books",
-			isFail,
+			preflight.Fail,
 		},
-		"a limit above the quota":    {func(s *model.Sale) { s.LimitPerUser = 11 }, "", "", "sale.terms", isWarn},
-		"less to pay than the grace": {soon, "", "--pay-grace=11m", "sale.terms", isWarn},
-		"59 seconds to pay":          {func(s *model.Sale) { s.PayTimeoutSeconds = 59 }, "", "", "sale.terms", isWarn},
-		"to pay until the end":       {func(s *model.Sale) { s.PayTimeoutSeconds = 3600 }, "", "", "sale.terms", isWarn},
+		"a limit above the quota":    {func(s *model.Sale) { s.LimitPerUser = 11 }, "", "", "sale.terms", preflight.Warn},
+		"less to pay than the grace": {soon, "", "--pay-grace=11m", "sale.terms", preflight.Warn},
+		"59 seconds to pay":          {func(s *model.Sale) { s.PayTimeoutSeconds = 59 }, "", "", "sale.terms", preflight.Warn},
+		"to pay until the end":       {func(s *model.Sale) { s.PayTimeoutSeconds = 3600 }, "", "", "sale.terms", preflight.Warn},
 		"no units": {
 			soon, "UPDATE SHOP.stock SET quota = 0, available = 0 WHERE sale_id = 'SALE'", "", "sale.terms",
-			isWarn,
+			preflight.Warn,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +351,7 @@ func TestPreflightOfSales(t *testing.T) {
 	f = newFit(t)
 	want := []string{f.sale(soon), f.sale(func(s *model.Sale) { s.Status = model.SalePaused })}
 	for _, check := range []string{"sale.window", "sale.gate", "sale.books", "sale.terms"} {
-		f.wants(t, check, isOK, "--sale="+want[0])
+		f.wants(t, check, preflight.OK, "--sale="+want[0])
 	}
 	for _, status := range []model.SaleStatus{model.SaleClosed, model.SaleShadow} {
 		f.sale(func(s *model.Sale) { s.Status = status })
@@ -372,15 +374,15 @@ func TestPreflightOfInstances(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	first := f.instance()
-	first.app.version = "test"
+	first.app.SetVersion("test")
 	address := strings.TrimPrefix(first.url, "http://")
 	first.eventually("the instance reports", func() bool {
 		r := f.preflighted(t)
-		return r.level("instances.running") == isOK && r.level("instances.version") == isOK
+		return r.level("instances.running") == preflight.OK && r.level("instances.version") == preflight.OK
 	})
 	alone := f.preflighted(t, "--peers="+address)
 	for _, check := range []string{"instances.running", "instances.version", "instances.strategy", "instances.secrets", "peer"} {
-		if alone.level(check) != isOK {
+		if alone.level(check) != preflight.OK {
 			t.Errorf("%s is %q: %+v", check, alone.level(check), alone.Findings)
 		}
 	}
@@ -389,210 +391,20 @@ func TestPreflightOfInstances(t *testing.T) {
 	closed := kit.Redis(t)
 	closed.Kill()
 	other := strings.Repeat("another secret ", 3)
-	f.wants(t, "instances.secrets", isFail, "--secret="+other)
-	f.wants(t, "instances.secrets", isFail, "--payment-secret="+other)
-	f.wants(t, "instances.strategy", isFail, "--strategy=optimistic")
-	f.wants(t, "instances.running", isFail, "--instances=2")
-	f.wants(t, "peer", isFail, "--peers="+closed.Addr())
-	f.wants(t, "peer", isFail, "--peers="+stranger.Listener.Addr().String())
-	f.wants(t, "machine.http_addr", isOK, "--http-addr="+address) // which the instance itself has
-	f.wants(t, "machine.http_addr", isFail, "--http-addr="+stranger.Listener.Addr().String())
-
-	for body, want := range map[string]level{ // the answers of other peers to /readyz
-		`200 {"status":"ready","dependencies":{"database":"ok","redis":"ok"}}`:   isOK,
-		`200 {"status":"ready","dependencies":{"database":"ok","redis":"down"}}`: isFail,
-		`503 {"status":"not ready","dependencies":{"database":"down"}}`:          isFail,
-		`503 {"status":"stopping","dependencies":{}}`:                            isFail,
-		`200 <html>`: isFail,
-		`200 {}`:     isFail,
-	} {
-		peer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/readyz" {
-				t.Errorf("asked for %s", r.URL)
-			}
-			if strings.HasPrefix(body, "503") {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-			_, _ = io.WriteString(w, body[4:])
-		}))
-		if got := lookAtPeer(t.Context(), peer.Listener.Addr().String()); got.Level != want || got.Found == "" {
-			t.Errorf("%s: %+v, want %s", body, got, want)
-		}
-		peer.Close()
-	}
+	f.wants(t, "instances.secrets", preflight.Fail, "--secret="+other)
+	f.wants(t, "instances.secrets", preflight.Fail, "--payment-secret="+other)
+	f.wants(t, "instances.strategy", preflight.Fail, "--strategy=optimistic")
+	f.wants(t, "instances.running", preflight.Fail, "--instances=2")
+	f.wants(t, "peer", preflight.Fail, "--peers="+closed.Addr())
+	f.wants(t, "peer", preflight.Fail, "--peers="+stranger.Listener.Addr().String())
+	f.wants(t, "machine.http_addr", preflight.OK, "--http-addr="+address) // which the instance itself has
+	f.wants(t, "machine.http_addr", preflight.Fail, "--http-addr="+stranger.Listener.Addr().String())
 
 	second := f.instance(func(s *config.Settings) { s.Secret = other })
 	second.eventually("the second instance reports", func() bool {
 		r := f.preflighted(t, "--instances=2")
-		return r.level("instances.running") == isOK && r.level("instances.secrets") == isFail && r.level("instances.version") == isWarn
+		return r.level("instances.running") == preflight.OK && r.level("instances.secrets") == preflight.Fail && r.level("instances.version") == preflight.Warn
 	})
-}
-
-// Findings for servers that the tests can't start. Each case changes some values of a server in which all is right.
-func TestPreflightJudges(t *testing.T) {
-	t.Parallel()
-	settings := parsed(t, "preflight", "--database=mysql://u:p@h/db", "--redis=redis://h/0").Settings
-	for _, tc := range []struct {
-		change func(*repository.Server)
-		check  string
-		want   level
-	}{
-		{func(d *repository.Server) { d.Version = "MySQL 8.4.3" }, "database.version", ""},
-		{func(d *repository.Server) { d.Version = "MySQL 8.0.16" }, "database.version", ""},
-		{func(d *repository.Server) { d.Version = "MySQL 8.0.15-log" }, "database.version", isFail},
-		{func(d *repository.Server) { d.Version = "MySQL 5.7.44" }, "database.version", isFail},
-		{func(d *repository.Server) { d.Version = "MariaDB 10.6.1" }, "database.version", ""},
-		{func(d *repository.Server) { d.Version = "MariaDB 10.5.29" }, "database.version", isFail},
-		{func(d *repository.Server) { d.Version = "MariaDB 11.4.2" }, "database.version", ""},
-		{func(d *repository.Server) { d.Version = "MySQL" }, "database.version", isFail},
-		{func(*repository.Server) {}, "database.idle", isWarn}, // MySQL can't end idle transactions
-		{func(d *repository.Server) { d.Version = "MariaDB 10.11.1" }, "database.idle", isFail},
-		{func(d *repository.Server) { d.Applied = 4 }, "database.schema", isFail},
-		{func(d *repository.Server) { d.Applied = 2 }, "database.schema", isFail},
-		{func(d *repository.Server) { d.RoundTrip = 6 * time.Millisecond }, "database.reach", isWarn},
-		{func(d *repository.Server) { d.RoundTrip = 101 * time.Millisecond }, "database.reach", isFail},
-		{func(d *repository.Server) { d.Variables = nil }, "database.kind", isFail}, // SQLite for two instances
-		{variable("innodb_doublewrite", "OFF"), "database.flush", isWarn},
-		{variable("log_bin", "OFF"), "database.binlog", isWarn},
-		{variable("innodb_buffer_pool_size", "134217728"), "database.buffer", isWarn},
-		{variable("max_user_connections", "60"), "database.connections", isFail},
-		{variable("max_user_connections", "64"), "database.connections", isOK},
-		{variable("transaction_isolation", "REPEATABLE-READ"), "database.session", isFail},
-		{variable("sql_mode", "ONLY_FULL_GROUP_BY"), "database.session", isFail},
-		{variable("time_zone", "SYSTEM"), "database.session", isFail},
-		{func(*repository.Server) {}, "database.session", isOK},
-		{variable("innodb_read_only", "ON"), "database.writable", isFail},
-	} {
-		d := repository.Server{Version: "MySQL 8.4.3", Applied: 3, Newest: 3, Variables: map[string]string{
-			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "max_connections": "500",
-			"max_allowed_packet":      "67108864",
-			"innodb_buffer_pool_size": "4294967296", "transaction_isolation": "READ-COMMITTED", "sql_mode": "STRICT_ALL_TABLES",
-			"time_zone": "+00:00",
-		}}
-		tc.change(&d)
-		if list := judgeDatabase(d, settings, 2); worst(list, tc.check) != tc.want {
-			t.Errorf("%s of %+v is %q, want %q", tc.check, d, worst(list, tc.check), tc.want)
-		}
-	}
-	replica := func(state, lag string) map[string]string {
-		return map[string]string{"connected_slaves": "1", "slave0": "ip=1.2.3.4,port=6379,state=" + state + ",offset=1,lag=" + lag}
-	}
-	for _, tc := range []struct {
-		info   map[string]string
-		config map[string]string // nil: the configuration is hidden
-		check  string
-		want   level
-	}{
-		{nil, usualConfig, "redis.version", ""},
-		{map[string]string{"redis_version": "6.0.16"}, usualConfig, "redis.version", isFail},
-		{map[string]string{"redis_version": ""}, usualConfig, "redis.version", isFail},
-		{map[string]string{"loading": "1"}, usualConfig, "redis.role", isFail},
-		{map[string]string{"cluster_enabled": "1"}, usualConfig, "redis.role", isFail},
-		{map[string]string{"cluster_enabled": "1", "cluster_state": "fail"}, usualConfig, "redis.role", isFail},
-		{map[string]string{"cluster_enabled": "1", "cluster_state": "ok"}, usualConfig, "redis.role", isOK},
-		{replica("online", "0"), usualConfig, "redis.role", isOK},
-		{replica("online", "9"), usualConfig, "redis.role", isWarn},
-		{replica("wait_bgsave", "0"), usualConfig, "redis.role", isWarn},
-		{map[string]string{"aof_last_write_status": "err"}, usualConfig, "redis.persistence", isFail},
-		{map[string]string{"rdb_last_bgsave_status": "err"}, map[string]string{"save": "3600 1"}, "redis.persistence", isFail},
-		{map[string]string{"rdb_last_bgsave_status": "err"}, usualConfig, "redis.persistence", isOK}, // no snapshots any more
-		{nil, nil, "redis.config", isWarn},
-		{map[string]string{"maxclients": "20"}, nil, "redis.clients", isFail},
-		{nil, nil, "redis.clients", ""},
-	} {
-		r := gate.Server{Addr: "h:6379", Config: tc.config, Info: map[string]string{
-			"redis_version": "7.2.4", "role": "master", "maxmemory": "1000000000", "used_memory": "1000000",
-			"maxmemory_policy": "noeviction",
-			"aof_enabled":      "1", "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok",
-		}}
-		maps.Copy(r.Info, tc.info)
-		if list := judgeRedis(r, settings, 2, 1000); worst(list, tc.check) != tc.want {
-			t.Errorf("%s of %v, %v is %q, want %q", tc.check, tc.info, tc.config, worst(list, tc.check), tc.want)
-		}
-	}
-	if list := judgeRedis(gate.Server{RoundTrip: 6 * time.Millisecond}, settings, 2, 1000); worst(list, "redis.reach") != isWarn {
-		t.Errorf("a slow Redis: %+v", list)
-	}
-	for _, tc := range []struct {
-		found finding
-		want  level
-	}{
-		{judgeRedisClock("h", -400*time.Millisecond), isOK},
-		{judgeRedisClock("h", -600*time.Millisecond), isWarn},
-		{judgeRedisClock("h", 6*time.Second), isFail},
-		{judgeMachineClock(-4 * time.Second), isOK},
-		{judgeMachineClock(-6 * time.Second), isWarn},
-	} {
-		if tc.found.Level != tc.want || !strings.HasSuffix(tc.found.Check, ".clock") {
-			t.Errorf("%+v, want %s", tc.found, tc.want)
-		}
-	}
-	closed := judgeInstances(map[string]model.Instance{"a": {Version: "v", Strategy: "hybrid"}}, 1, "v", "hybrid", "")
-	differ := judgeInstances(map[string]model.Instance{"a": {Version: "v"}, "b": {Version: "w"}}, 2, "v", "", "")
-	if worst(closed, "instances.gate") != isFail || worst(differ, "instances.version") != isWarn {
-		t.Errorf("an instance without its gate: %+v; two versions: %+v", closed, differ)
-	}
-}
-
-var usualConfig = map[string]string{"appendfsync": "everysec", "maxclients": "10000"}
-
-// variable changes a variable of a database.
-func variable(name, value string) func(*repository.Server) {
-	return func(d *repository.Server) { d.Variables[name] = value }
-}
-
-// Two instances have the same mark exactly if their secrets are the same.
-func TestMarks(t *testing.T) {
-	key, secret, payment := []byte("key"), []byte("secret"), []byte("payment")
-	mark := markOf(key, secret, payment)
-	if mark != markOf(key, secret, payment) || len(mark) != 16 {
-		t.Errorf("the mark %q", mark)
-	}
-	for _, other := range []string{
-		markOf([]byte("other"), secret, payment), markOf(key, payment, payment), markOf(key, secret, secret),
-		markOf(key, payment, secret),
-		markOf(key, []byte("secretp"), []byte("ayment")),
-	} {
-		if other == mark {
-			t.Error("other secrets have the same mark")
-		}
-	}
-}
-
-func TestValidatePreflight(t *testing.T) {
-	good := config.Preflight{Buyers: 1, Connections: 1, RehearsalBuyers: 5}
-	noError(t, validatePreflight(good))
-	for _, tc := range []struct {
-		change func(*config.Preflight)
-		says   string
-	}{
-		{func(p *config.Preflight) { p.Instances = -1 }, "--instances"},
-		{func(p *config.Preflight) { p.Buyers = 0 }, "--buyers"},
-		{func(p *config.Preflight) { p.Connections = 0 }, "--connections"},
-		{func(p *config.Preflight) { p.RehearsalBuyers = 4 }, "--rehearsal-buyers"},
-		{func(p *config.Preflight) { p.RehearsalBuyers = 100_001 }, "--rehearsal-buyers"},
-		{func(p *config.Preflight) { p.Peers = []string{"one"} }, "--peers"},
-		{func(p *config.Preflight) { p.Peers = []string{"http://one:80"} }, "--peers"},
-		{func(p *config.Preflight) { p.Peers = []string{":80"} }, "--peers"},
-	} {
-		p := good
-		tc.change(&p)
-		if err := validatePreflight(p); err == nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%+v: %v, want %s", p, err, tc.says)
-		}
-	}
-}
-
-// Each check is a line with its level, what was found, and what to do.
-func TestPreflightInText(t *testing.T) {
-	p := preflight{findings: []finding{good("a.b", "%d units", 3), isWarn.of("c", "mend it", "broken")}}
-	p.add(isFail.of("d", "end it", "dead"))
-	var out bytes.Buffer
-	noError(t, p.printText(&out))
-	want := "ok    a.b: 3 units\nwarn  c: broken  do: mend it\nfail  d: dead  do: end it\nchecks: 3, warnings: 1, failed: 1\n"
-	if out.String() != want {
-		t.Errorf("%q, want %q", &out, want)
-	}
 }
 
 // A command that is stopped gives no verdict.
@@ -605,7 +417,7 @@ func TestPreflightIsStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
 	ended := make(chan error, 1)
-	go func() { ended <- Execute(ctx, cmd, "test", &out, io.Discard) }()
+	go func() { ended <- command.Execute(ctx, cmd, "test", &out, io.Discard) }()
 	conn, err := hangs.Accept() // the command waits for an answer
 	noError(t, err)
 	defer func() { _ = conn.Close() }()

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"flashsale/app/command"
+	"flashsale/app/preflight"
 	"flashsale/model"
-	"flashsale/service"
 )
 
 // rehearse runs the command with a rehearsal whose buyers all wait for their orders.
@@ -60,7 +61,7 @@ func TestRehearsal(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	s := f.instance()
-	s.app.version = "test"
+	s.app.SetVersion("test")
 	coming := s.createSale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
 
 	ended := make(chan report, 1)
@@ -80,7 +81,7 @@ func TestRehearsal(t *testing.T) {
 			t.Fatalf("buyers see %+v and %s", list.Sales, page.body)
 		}
 		for _, id := range ids {
-			if _, known := s.app.catalog.InMemory(id); known {
+			if _, known := s.app.Catalog.InMemory(id); known {
 				seen = id // the running instance knows the sale, and could have shown it
 			}
 		}
@@ -88,7 +89,7 @@ func TestRehearsal(t *testing.T) {
 	if seen == "" {
 		t.Error("the running instance never knew the shadow sale")
 	}
-	if !r.OK || r.level("rehearsal.books") != isOK || r.level("rehearsal.rate") != isOK {
+	if !r.OK || r.level("rehearsal.books") != preflight.OK || r.level("rehearsal.rate") != preflight.OK {
 		t.Fatalf("findings %+v", r.Findings)
 	}
 	got, want := r.Rehearsal, map[model.Verdict]int{model.Accepted: 100, model.SoldOut: 400}
@@ -98,7 +99,7 @@ func TestRehearsal(t *testing.T) {
 	}
 	f.nothingLeft(1, 1)
 	s.eventually("the running instance forgets the shadow sale", func() bool {
-		_, known := s.app.catalog.InMemory(seen)
+		_, known := s.app.Catalog.InMemory(seen)
 		return !known
 	})
 	s.anyone().get("/api/v1/sales/" + coming.ID)
@@ -112,7 +113,7 @@ func TestRehearsalRefused(t *testing.T) {
 		t.Helper()
 		r := f.rehearse(t, args...)
 		last := r.Findings[len(r.Findings)-1]
-		if last.Check != rehearsalName || last.Level != isFail || !strings.Contains(last.Found, says) || r.Rehearsal != nil {
+		if last.Check != "rehearsal" || last.Level != preflight.Fail || !strings.Contains(last.Found, says) || r.Rehearsal != nil {
 			t.Errorf("%+v, want %q", last, says)
 		}
 		if f.count(rehearsals) != 0 {
@@ -126,18 +127,18 @@ func TestRehearsalRefused(t *testing.T) {
 		noError(t, f.db.EraseSale(t.Context(), id))
 	}
 	lease := func(ttl time.Duration) {
-		if ours, err := f.db.Lease(t.Context(), rehearsalName, "another", ttl); err != nil || !ours {
+		if ours, err := f.db.Lease(t.Context(), "rehearsal", "another", ttl); err != nil || !ours {
 			t.Fatalf("%t, %v", ours, err)
 		}
 	}
-	lease(rehearsalTime + 2*clearTime) // as another rehearsal takes it
+	lease(4 * time.Minute) // as another rehearsal takes it
 	refused("another one runs")
 	lease(time.Millisecond)
 	s := f.instance()
-	s.app.version = "older"
+	s.app.SetVersion("older")
 	s.eventually("the instance reports", func() bool {
-		running, err := s.app.gate.Running(t.Context(), time.Now())
-		return err == nil && running[s.app.instance].Version == "older"
+		running, err := s.app.Gate().Running(t.Context(), time.Now())
+		return err == nil && running[s.app.Instance()].Version == "older"
 	})
 	refused("of version")
 }
@@ -170,7 +171,7 @@ func TestRehearsalIsStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- Execute(ctx, cmd, "test", io.Discard, io.Discard) }()
+	go func() { ended <- command.Execute(ctx, cmd, "test", io.Discard, io.Discard) }()
 	deadline := time.After(patience)
 	for f.count("SHOP.orders") == 0 {
 		select {
@@ -186,39 +187,4 @@ func TestRehearsalIsStopped(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	f.nothingLeft(0, 1)
-}
-
-// The judgement compares what buyers were told with the books.
-func TestRehearsalJudge(t *testing.T) {
-	type verdicts = map[model.Verdict]int
-	for name, tc := range map[string]struct {
-		verdicts    verdicts
-		held        int64
-		change      func(*service.Audit)
-		books, rate level
-	}{
-		"exact":             {verdicts{model.Accepted: 10, model.SoldOut: 40}, 10, nil, isOK, isOK},
-		"some were queued":  {verdicts{model.Accepted: 8, verdictQueued: 2, model.SoldOut: 40}, 10, nil, isOK, isWarn},
-		"a unit is left":    {verdicts{model.Accepted: 9, model.SoldOut: 41}, 9, nil, isFail, isOK},
-		"an order is lost":  {verdicts{model.Accepted: 11, model.SoldOut: 39}, 10, nil, isFail, isOK},
-		"an order too many": {verdicts{model.Accepted: 9, model.SoldOut: 41}, 10, nil, isFail, isOK},
-		"a request failed":  {verdicts{model.Accepted: 10, verdictFailed: 1, model.SoldOut: 39}, 10, nil, isFail, isOK},
-		"the gate drifts": {
-			verdicts{model.Accepted: 10, model.SoldOut: 40},
-			10, func(a *service.Audit) { a.Drift = 1 }, isFail,
-			isOK,
-		},
-		"the books are wrong": {
-			verdicts{model.Accepted: 10, model.SoldOut: 40}, 10, func(a *service.Audit) { a.Violations = []string{"held"} }, isFail, isOK,
-		},
-	} {
-		audit := service.Audit{Books: model.Books{Stock: model.Stock{Quota: 10, Available: 10 - tc.held, Held: tc.held}}}
-		if tc.change != nil {
-			tc.change(&audit)
-		}
-		r := rehearsal{Buyers: 50, Units: 10, Verdicts: tc.verdicts}
-		if list := r.judge(audit, time.Second); worst(list, "rehearsal.books") != tc.books || worst(list, "rehearsal.rate") != tc.rate {
-			t.Errorf("%s: %+v", name, list)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ func TestRestoredDatabase(t *testing.T) {
 			s = open()
 			if tc.newer {
 				epoch := s.audit(saleID).Gate.Epoch
-				s.app.gates.ReplaceGate(saleID, epoch, "for a newer epoch")
+				s.app.Gates().ReplaceGate(saleID, epoch, "for a newer epoch")
 				s.eventually("the gate is replaced", func() bool { return s.audit(saleID).Gate.Epoch > epoch })
 			}
 			buy("gone-", after)

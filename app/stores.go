@@ -26,83 +26,84 @@ import (
 	"flashsale/worker/queue"
 )
 
-// stores are the database, the Redis and the queue of one app.
-type stores struct {
-	database *repository.Store
-	redis    redis.UniversalClient
-	replicas redis.UniversalClient // nil if there are none
-	embedded *embedded.Redis       // nil if Redis is outside
-	queue    worker.Queue          // nil: settlers work from the gate's stream alone
+// Stores are the database, the Redis and the queue of one app.
+type Stores struct {
+	Database *repository.Store
+	Redis    redis.UniversalClient
+	Replicas redis.UniversalClient // nil if there are none
+	Embedded *embedded.Redis       // nil if Redis is outside
+	Queue    worker.Queue          // nil: settlers work from the gate's stream alone
 }
 
-// openStores opens the stores. If traced is not nil, the calls of sampled requests become spans.
-func openStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *stores, err error) {
-	st = &stores{}
-	if st.database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
+// OpenStores opens the stores. If traced is not nil, the calls of sampled requests become spans.
+func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *Stores, err error) {
+	st = &Stores{}
+	if st.Database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
 		return nil, err
 	}
-	if err := st.openRedis(s.Redis); err != nil {
-		return nil, errors.Join(err, st.close())
+	if err := st.OpenRedis(s.Redis); err != nil {
+		return nil, errors.Join(err, st.Close())
 	}
-	if err := traced.WatchRedis(st.redis); err != nil {
-		return nil, errors.Join(err, st.close())
+	if err := traced.WatchRedis(st.Redis); err != nil {
+		return nil, errors.Join(err, st.Close())
 	}
 	if s.RedisReplicas != "" {
-		if st.replicas, err = gate.ConnectReplicas(s.RedisReplicas); err != nil {
-			return nil, errors.Join(fmt.Errorf("--redis-replicas: %w", err), st.close())
+		if st.Replicas, err = gate.ConnectReplicas(s.RedisReplicas); err != nil {
+			return nil, errors.Join(fmt.Errorf("--redis-replicas: %w", err), st.Close())
 		}
 	}
 	return st, nil
 }
 
-// openRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it
+// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it
 // starts that first.
-func (st *stores) openRedis(url string) (err error) {
+func (st *Stores) OpenRedis(url string) (err error) {
 	quietRedis()
 	if url == config.EmbeddedRedis {
-		if st.embedded, err = embedded.StartRedis(); err != nil {
+		if st.Embedded, err = embedded.StartRedis(); err != nil {
 			return err
 		}
-		url = st.embedded.URL()
+		url = st.Embedded.URL()
 	}
-	if st.redis, err = gate.Connect(url); err != nil {
+	if st.Redis, err = gate.Connect(url); err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}
 	return nil
 }
 
-// openQueue makes the queue that the settings name. It does not connect yet, since the broker may start later.
-func (st *stores) openQueue(s *config.Settings, instance string, log *slog.Logger) error {
+// OpenQueue makes the queue that the settings name. It does not connect yet, since the broker may start later.
+func (st *Stores) OpenQueue(s *config.Settings, instance string, log *slog.Logger) error {
 	switch s.Queue {
 	case "redis-list":
-		st.queue = queue.NewRedisList(st.redis, instance, log)
+		st.Queue = queue.NewRedisList(st.Redis, instance, log)
 	case "rabbitmq":
-		st.queue = queue.NewRabbitMQ(s.QueueURL, log)
+		st.Queue = queue.NewRabbitMQ(s.QueueURL, log)
 	case "kafka":
 		kafka, err := queue.NewKafka(s.QueueBrokers(), instance, log)
 		if err != nil {
 			return err
 		}
-		st.queue = kafka
+		st.Queue = kafka
 	}
 	return nil
 }
 
-func (st *stores) close() error {
+// Close closes the queue, then the stores.
+func (st *Stores) Close() error {
 	var err error
-	if st.queue != nil {
-		err = st.queue.Close()
+	if st.Queue != nil {
+		err = st.Queue.Close()
 	}
-	for _, client := range []redis.UniversalClient{st.redis, st.replicas} {
+	for _, client := range []redis.UniversalClient{st.Redis, st.Replicas} {
 		if client != nil {
 			err = errors.Join(err, client.Close())
 		}
 	}
-	if st.embedded != nil {
-		st.embedded.Close()
+	if st.Embedded != nil {
+		st.Embedded.Close()
 	}
-	if st.database != nil {
-		err = errors.Join(err, st.database.Close())
+	if st.Database != nil {
+		err = errors.Join(err, st.Database.Close())
 	}
 	return err
 }
@@ -114,9 +115,9 @@ var quietRedis = sync.OnceFunc(logging.Disable)
 // errNoSecret means that there is no server's secret to sign with.
 var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 
-// keptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is none, a server
+// KeptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is none, a server
 // creates it (mayMake). Other commands don't, since no server would accept what they sign with a new secret.
-func keptSecret(database string, mayMake bool) (string, error) {
+func KeptSecret(database string, mayMake bool) (string, error) {
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
 	if err == nil {
@@ -149,13 +150,14 @@ func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty level, as in tests, means info
 	opts := &slog.HandlerOptions{Level: level}
-	if s.LogFormat == "text" || s.LogFormat != "json" && isTerminal(w) {
+	if s.LogFormat == "text" || s.LogFormat != "json" && IsTerminal(w) {
 		return slog.New(tracing.Logs(slog.NewTextHandler(w, opts)))
 	}
 	return slog.New(tracing.Logs(slog.NewJSONHandler(w, opts)))
 }
 
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -91,6 +91,9 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	return has == holder, nil
 }
 
+// OrderIDKey is the name of the key for orders' ids, see DataKey.
+const OrderIDKey = "order-ids"
+
 // DataKey returns the named key of 32 bytes, which is kept as long as the data. It makes the key if there is none yet.
 func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)

@@ -69,6 +69,31 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
+// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the
+// gate may fall between a commit and its acknowledgement.
+const (
+	auditTries = 10
+	auditPause = 200 * time.Millisecond
+)
+
+// AuditSettled repeats the audit of a sale while it fails, since orders may be under way.
+func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
+	for range auditTries {
+		audit, ok, err = a.Audit(ctx, saleID)
+		if err != nil || !ok || audit.OK() {
+			return audit, ok, err
+		}
+		timer := time.NewTimer(auditPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return audit, ok, ctx.Err()
+		case <-timer.C:
+		}
+	}
+	return audit, ok, err
+}
+
 // Drift is the difference between the gate of an epoch and the database: the gate's left + inflight minus the
 // database's available.
 type Drift struct {

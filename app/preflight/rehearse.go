@@ -1,16 +1,16 @@
-package app
+package preflight
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"flashsale/app/trial"
 	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/service"
@@ -31,8 +31,8 @@ const (
 	rehearsalName = "rehearsal"
 )
 
-// rehearsal is the result of a rush on a sale that no buyer can see.
-type rehearsal struct {
+// Rehearsal is the result of a rush on a sale that no buyer can see.
+type Rehearsal struct {
 	Buyers            int                   `json:"buyers"`
 	Units             int64                 `json:"units"`
 	RequestsPerSecond float64               `json:"requests_per_second"`
@@ -45,17 +45,17 @@ type rehearsal struct {
 // the sale.
 func (p *preflight) rehearse(ctx context.Context) {
 	if why, do := p.mayNotRehearse(ctx); why != "" {
-		p.add(isFail.of(rehearsalName, do, "not run: %s", why))
+		p.add(Fail.of(rehearsalName, do, "not run: %s", why))
 		return
 	}
-	holder, db := rand.Text(), p.stores.database
+	holder, db := rand.Text(), p.stores.Database
 	const ttl = rehearsalTime + 2*clearTime
 	if ours, err := db.Lease(ctx, rehearsalName, holder, ttl); err != nil || !ours {
-		p.add(isFail.of(rehearsalName, "wait for it", "not run: another one runs, or ended without a word less than %s ago", ttl))
+		p.add(Fail.of(rehearsalName, "wait for it", "not run: another one runs, or ended without a word less than %s ago", ttl))
 		return
 	}
 	if err := p.rehearseAlone(ctx); err != nil {
-		p.add(isFail.of(rehearsalName, "see what it says; a further rehearsal removes what this one may have left", "%s", oneLine(err)))
+		p.add(Fail.of(rehearsalName, "see what it says; a further rehearsal removes what this one may have left", "%s", oneLine(err)))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
@@ -64,7 +64,7 @@ func (p *preflight) rehearse(ctx context.Context) {
 
 // mayNotRehearse returns why no rehearsal may run, and what to do about it. Both are empty if a rehearsal may run.
 func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
-	if failed := p.count(isFail); failed > 0 {
+	if failed := p.count(Fail); failed > 0 {
 		return fmt.Sprintf("%d checks failed", failed), "correct them first"
 	}
 	if p.settings.Redis == config.EmbeddedRedis {
@@ -75,7 +75,7 @@ func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
 			return fmt.Sprintf("%s is of version %q, and might show the sale to buyers", id, i.Version), "the same version for all, and for this command"
 		}
 	}
-	offers, err := p.stores.database.LiveOffers(ctx, 0)
+	offers, err := p.stores.Database.LiveOffers(ctx, 0)
 	if err != nil {
 		return oneLine(err), "look at the database"
 	}
@@ -91,13 +91,13 @@ func (p *preflight) mayNotRehearse(ctx context.Context) (why, do string) {
 // rehearseAlone runs the rehearsal. Unless it returns an error, the sale is removed when it returns; the operations
 // log keeps a line.
 func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
-	db := p.stores.database
+	db := p.stores.Database
 	left, err := db.ShadowSales(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range left {
-		if err := errors.Join(db.EraseSale(ctx, id), p.gate.Erase(ctx, oneGate(id))); err != nil {
+		if err := errors.Join(db.EraseSale(ctx, id), p.gate.Erase(ctx, trial.OneGate(id))); err != nil {
 			return err
 		}
 	}
@@ -105,41 +105,36 @@ func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 	settings := p.settings
 	settings.HTTPAddr, settings.OpsAddr, settings.PublicURL = "127.0.0.1:0", "", ""
 	settings.LimitRate, settings.LimitBurst, settings.IPRate = 1e9, 1_000_000_000, 0 // all buyers have one address
-	instance, err := newApp(ctx, settings, io.Discard)
+	round, err := trial.NewRound(ctx, settings, &p.stores, p.gate, p.version, rehearsalCrowd)
 	if err != nil {
 		return err
-	}
-	instance.version = p.version
-	round := &labRound{
-		bench: &bench{settings: settings, stores: &p.stores, gate: p.gate}, overHTTP: true, keyed: true,
-		instances: []*labInstance{runInstance(ctx, instance, rehearsalCrowd)},
 	}
 	defer func() {
 		clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 		defer cancel()
-		err = errors.Join(err, round.stop(clearing))
-		if round.saleID != "" {
-			err = errors.Join(err, db.Log(clearing, "preflight", "rehearse", round.saleID, p.rehearsal.String()), p.gate.Announce(clearing, round.saleID))
+		err = errors.Join(err, round.Stop(clearing))
+		if round.SaleID != "" {
+			err = errors.Join(err, db.Log(clearing, "preflight", "rehearse", round.SaleID, p.rehearsal.String()), p.gate.Announce(clearing, round.SaleID))
 		}
 	}()
 	now := p.now().Add(p.skew())
 	units := int64(p.options.RehearsalBuyers / unitPerBuyers)
-	offer, invalid, err := instance.sales.Create(ctx, model.Sale{
+	offer, invalid, err := round.Sales().Create(ctx, model.Sale{
 		Title: "Rehearsal, never on sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 3600,
 		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Status: model.SaleShadow, Shards: 1,
 	}, units, "preflight")
 	if err != nil || invalid != nil {
 		return fmt.Errorf("make a sale: %w, %+v", err, invalid)
 	}
-	round.saleID = offer.ID
+	round.SaleID = offer.ID
 	rushing, cancel := context.WithTimeout(ctx, rehearsalTime)
 	defer cancel()
 	p.rehearsal = rush(rushing, round, p.options.RehearsalBuyers)
 	p.rehearsal.Units = units
-	if err := errors.Join(rushing.Err(), round.settled(ctx)); err != nil {
+	if err := errors.Join(rushing.Err(), round.Settled(ctx)); err != nil {
 		return err
 	}
-	audit, _, err := settledAudit(ctx, &service.Auditor{Store: db, Gate: p.gate}, offer.ID)
+	audit, _, err := (&service.Auditor{Store: db, Gate: p.gate}).AuditSettled(ctx, offer.ID)
 	if err != nil {
 		return err
 	}
@@ -148,7 +143,7 @@ func (p *preflight) rehearseAlone(ctx context.Context) (err error) {
 }
 
 // String returns the result in one line. Without a result (nil) it is "broken off".
-func (r *rehearsal) String() string {
+func (r *Rehearsal) String() string {
 	if r == nil {
 		return "broken off"
 	}
@@ -162,8 +157,8 @@ const (
 )
 
 // rush sends one attempt of each buyer, rehearsalCrowd at a time, until all are sent or ctx ends.
-func rush(ctx context.Context, round *labRound, buyers int) *rehearsal {
-	r := &rehearsal{Buyers: buyers, Verdicts: map[model.Verdict]int{}}
+func rush(ctx context.Context, round *trial.Round, buyers int) *Rehearsal {
+	r := &Rehearsal{Buyers: buyers, Verdicts: map[model.Verdict]int{}}
 	took := make([]time.Duration, buyers)
 	verdicts := make([]model.Verdict, buyers)
 	var next atomic.Int64
@@ -176,7 +171,7 @@ func rush(ctx context.Context, round *labRound, buyers int) *rehearsal {
 				verdict, err := round.Buy(ctx, 0, fmt.Sprintf("%s-%d", rehearsalName, i))
 				took[i] = time.Since(asked)
 				switch {
-				case errors.Is(err, errUnsettled):
+				case errors.Is(err, trial.ErrUnsettled):
 					verdict = verdictQueued
 				case err != nil:
 					verdict = verdictFailed
@@ -198,20 +193,20 @@ func rush(ctx context.Context, round *labRound, buyers int) *rehearsal {
 
 // judge compares the buyers' answers with the books: every unit must be sold, and no more orders may be confirmed
 // than units were sold.
-func (r *rehearsal) judge(audit service.Audit, ackWait time.Duration) []finding {
+func (r *Rehearsal) judge(audit service.Audit, ackWait time.Duration) []Finding {
 	held, confirmed, queued := audit.Books.Stock.Held, r.Verdicts[model.Accepted], r.Verdicts[verdictQueued]
-	var list []finding
+	var list []Finding
 	switch {
 	case !audit.OK() || held != r.Units || int64(confirmed) > held || int64(confirmed+queued) < held:
-		list = append(list, isFail.of("rehearsal.books", "don't sell before this is understood",
+		list = append(list, Fail.of("rehearsal.books", "don't sell before this is understood",
 			"%d of %d units sold, %d confirmed, %d queued; drift %d %v", held, r.Units, confirmed, queued, audit.Drift, audit.Violations))
 	case r.Verdicts[verdictFailed] > 0:
-		list = append(list, isFail.of("rehearsal.books", "see the stores' logs", "%d attempts failed; the books balance", r.Verdicts[verdictFailed]))
+		list = append(list, Fail.of("rehearsal.books", "see the stores' logs", "%d attempts failed; the books balance", r.Verdicts[verdictFailed]))
 	default:
 		list = append(list, good("rehearsal.books", "%d of %d units sold, all books balance", held, r.Units))
 	}
 	if queued > 0 {
-		return append(list, isWarn.of("rehearsal.rate", "a faster database, fewer at once by --limit-rate, or a longer --ack-wait",
+		return append(list, Warn.of("rehearsal.rate", "a faster database, fewer at once by --limit-rate, or a longer --ack-wait",
 			"%s; %d buyers heard 'queued' after %s", r, queued, ackWait))
 	}
 	return append(list, good("rehearsal.rate", "%s", r))

@@ -1,4 +1,4 @@
-package app
+package preflight
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/model"
@@ -45,14 +46,14 @@ const (
 )
 
 // judgeSettings checks settings that are valid, but may still be wrong for a sale.
-func judgeSettings(s config.Settings) (list []finding) {
+func judgeSettings(s config.Settings) (list []Finding) {
 	switch s.Strategy {
 	case "naive":
-		list = append(list, isFail.of("settings.strategy", "--strategy hybrid", "naive sells units twice"))
+		list = append(list, Fail.of("settings.strategy", "--strategy hybrid", "naive sells units twice"))
 	case "mutex":
-		list = append(list, isWarn.of("settings.strategy", "--strategy hybrid", "mutex sells units twice as soon as there are two instances"))
+		list = append(list, Warn.of("settings.strategy", "--strategy hybrid", "mutex sells units twice as soon as there are two instances"))
 	case "redis", "local":
-		list = append(list, isWarn.of("settings.strategy", "--strategy hybrid", "%s sells nothing while Redis is away", s.Strategy))
+		list = append(list, Warn.of("settings.strategy", "--strategy hybrid", "%s sells nothing while Redis is away", s.Strategy))
 	default:
 		list = append(list, good("settings.strategy", "%s", s.Strategy))
 	}
@@ -61,33 +62,33 @@ func judgeSettings(s config.Settings) (list []finding) {
 	}
 	switch {
 	case strings.Count(s.Secret, s.Secret[:1]) == len(s.Secret) || s.Secret == s.AdminPassword:
-		list = append(list, isFail.of("settings.secret", "openssl rand -hex 32", "--secret can be guessed"))
+		list = append(list, Fail.of("settings.secret", "openssl rand -hex 32", "--secret can be guessed"))
 	case s.PaymentSecret == s.Secret:
-		list = append(list, isWarn.of("settings.secret", "set --payment-secret", "--payment-secret is the same as --secret, so whoever signs payments can also sign buyers' tokens"))
+		list = append(list, Warn.of("settings.secret", "set --payment-secret", "--payment-secret is the same as --secret, so whoever signs payments can also sign buyers' tokens"))
 	default:
 		list = append(list, good("settings.secret", "%d bytes, and another one of %d for payments", len(s.Secret), len(s.PaymentSecret)))
 	}
 	if s.PublicURL == "" {
-		list = append(list, isWarn.of("settings.public_url", "set --public-url", "links to payments and sales would lead to %s", s.HTTPAddr))
+		list = append(list, Warn.of("settings.public_url", "set --public-url", "links to payments and sales would lead to %s", s.HTTPAddr))
 	}
 	if s.PublicURL != "" && s.IPRate > 0 && len(s.TrustedProxies) == 0 {
-		list = append(list, isWarn.of("settings.trusted_proxies", "set --trusted-proxies, if there is one",
+		list = append(list, Warn.of("settings.trusted_proxies", "set --trusted-proxies, if there is one",
 			"a proxy in front would be one address to --ip-rate: %v requests a second for all buyers", s.IPRate))
 	}
 	if addr, err := netip.ParseAddrPort(s.OpsAddr); err == nil && !addr.Addr().IsLoopback() && !addr.Addr().IsPrivate() {
-		list = append(list, isWarn.of("settings.ops_addr", "an address that only operators reach", "figures and profiles have no log-in, and %s may be public", s.OpsAddr))
+		list = append(list, Warn.of("settings.ops_addr", "an address that only operators reach", "figures and profiles have no log-in, and %s may be public", s.OpsAddr))
 	}
 	return list
 }
 
 // judgeTrip judges the round trip to a store.
-func judgeTrip(check, what string, trip time.Duration) finding {
+func judgeTrip(check, what string, trip time.Duration) Finding {
 	found := fmt.Sprintf("%s, round trip %s", what, trip.Round(time.Microsecond))
 	switch {
 	case trip > farTrip:
-		return isFail.of(check, "bring the instances near their stores", "%s", found)
+		return Fail.of(check, "bring the instances near their stores", "%s", found)
 	case trip > slowTrip:
-		return isWarn.of(check, "bring the instances near their stores", "%s", found)
+		return Warn.of(check, "bring the instances near their stores", "%s", found)
 	}
 	return good(check, "%s", found)
 }
@@ -109,19 +110,19 @@ func atLeast(text string, least ...int) bool {
 }
 
 // judgeDatabase checks a database that this number of instances is to use.
-func judgeDatabase(d repository.Server, s config.Settings, instances int) []finding {
-	list := []finding{judgeTrip("database.reach", d.Version, d.RoundTrip)}
+func judgeDatabase(d repository.Server, s config.Settings, instances int) []Finding {
+	list := []Finding{judgeTrip("database.reach", d.Version, d.RoundTrip)}
 	switch {
 	case d.Applied < d.Newest:
-		list = append(list, isFail.of("database.schema", "flashsale migrate up, or start an instance", "at step %d of %d", d.Applied, d.Newest))
+		list = append(list, Fail.of("database.schema", "flashsale migrate up, or start an instance", "at step %d of %d", d.Applied, d.Newest))
 	case d.Applied > d.Newest:
-		list = append(list, isFail.of("database.schema", "update this binary", "at step %d, and this binary knows %d", d.Applied, d.Newest))
+		list = append(list, Fail.of("database.schema", "update this binary", "at step %d, and this binary knows %d", d.Applied, d.Newest))
 	default:
 		list = append(list, good("database.schema", "at step %d, the newest", d.Applied))
 	}
 	if d.Variables == nil {
 		if instances > 1 {
-			list = append(list, isFail.of("database.kind", "run MySQL, and set --database", "SQLite is for one instance, not %d", instances))
+			list = append(list, Fail.of("database.kind", "run MySQL, and set --database", "SQLite is for one instance, not %d", instances))
 		}
 		return list
 	}
@@ -131,7 +132,7 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []find
 		least, enough = "10.6", atLeast(d.Version, 10, 6)
 	}
 	if !enough {
-		list = append(list, isFail.of("database.version", "update it", "%s, needed is %s", d.Version, least))
+		list = append(list, Fail.of("database.version", "update it", "%s, needed is %s", d.Version, least))
 	}
 	list = append(list, judgeDurability(d.Variables)...)
 	list = append(list, judgeSession(d.Variables, mariadb)...)
@@ -139,30 +140,30 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []find
 }
 
 // judgeDurability checks what a committed transaction survives, and whether the server accepts writes.
-func judgeDurability(v map[string]string) (list []finding) {
+func judgeDurability(v map[string]string) (list []Finding) {
 	const check = "database.flush"
 	switch flush := v["innodb_flush_log_at_trx_commit"]; flush {
 	case "1":
 		list = append(list, good(check, "a commit is on disk"))
 	case "2":
-		list = append(list, isWarn.of(check, "SET GLOBAL innodb_flush_log_at_trx_commit=1", "a power cut loses up to a second of confirmed orders"))
+		list = append(list, Warn.of(check, "SET GLOBAL innodb_flush_log_at_trx_commit=1", "a power cut loses up to a second of confirmed orders"))
 	default:
-		list = append(list, isFail.of(check, "SET GLOBAL innodb_flush_log_at_trx_commit=1",
+		list = append(list, Fail.of(check, "SET GLOBAL innodb_flush_log_at_trx_commit=1",
 			"innodb_flush_log_at_trx_commit=%s: when mysqld dies, up to a second of confirmed orders is lost", flush))
 	}
 	if v["innodb_doublewrite"] == "OFF" {
-		list = append(list, isWarn.of(check, "innodb_doublewrite=ON", "a page torn by a power cut can't be repaired"))
+		list = append(list, Warn.of(check, "innodb_doublewrite=ON", "a page torn by a power cut can't be repaired"))
 	}
 	switch {
 	case v["log_bin"] != "ON" && v["log_bin"] != "1":
-		list = append(list, isWarn.of("database.binlog", "log_bin, sync_binlog=1", "off: a restore ends at the last backup, and there can be no replica"))
+		list = append(list, Warn.of("database.binlog", "log_bin, sync_binlog=1", "off: a restore ends at the last backup, and there can be no replica"))
 	case v["sync_binlog"] != "1":
-		list = append(list, isWarn.of("database.binlog", "SET GLOBAL sync_binlog=1", "sync_binlog=%s: after a power cut replicas may lack confirmed orders", v["sync_binlog"]))
+		list = append(list, Warn.of("database.binlog", "SET GLOBAL sync_binlog=1", "sync_binlog=%s: after a power cut replicas may lack confirmed orders", v["sync_binlog"]))
 	default:
 		list = append(list, good("database.binlog", "written with each commit"))
 	}
 	if on(v["read_only"]) || on(v["innodb_read_only"]) {
-		list = append(list, isFail.of("database.writable", "name the primary in --database", "read-only: this is a replica, or closed for writing"))
+		list = append(list, Fail.of("database.writable", "name the primary in --database", "read-only: this is a replica, or closed for writing"))
 	}
 	return list
 }
@@ -171,7 +172,7 @@ func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON
 
 // judgeSession checks the variables of an ordinary session of the engine. The session sets all of them when it
 // begins, so a different value means that a proxy has dropped the setting.
-func judgeSession(v map[string]string, mariadb bool) (list []finding) {
+func judgeSession(v map[string]string, mariadb bool) (list []Finding) {
 	var lost []string
 	if isolation := v["tx_isolation"] + v["transaction_isolation"]; !strings.Contains(isolation, "READ-COMMITTED") {
 		lost = append(lost, "isolation "+isolation)
@@ -183,16 +184,16 @@ func judgeSession(v map[string]string, mariadb bool) (list []finding) {
 		lost = append(lost, "time_zone "+v["time_zone"])
 	}
 	if len(lost) > 0 {
-		list = append(list, isFail.of("database.session", "a proxy that keeps what a session has set", "what was set is not there: %s", strings.Join(lost, ", ")))
+		list = append(list, Fail.of("database.session", "a proxy that keeps what a session has set", "what was set is not there: %s", strings.Join(lost, ", ")))
 	} else {
 		list = append(list, good("database.session", "READ COMMITTED, strict, in UTC"))
 	}
 	switch {
 	case !mariadb:
-		list = append(list, isWarn.of("database.idle", "end such an instance; its locks go with its connections",
+		list = append(list, Warn.of("database.idle", "end such an instance; its locks go with its connections",
 			"MySQL has no idle_transaction_timeout: an instance that stands still in a transaction keeps its rows locked"))
 	case v["idle_transaction_timeout"] == "0" || v["idle_transaction_timeout"] == "":
-		list = append(list, isFail.of("database.idle", "a proxy that keeps what a session has set", "idle_transaction_timeout is not set"))
+		list = append(list, Fail.of("database.idle", "a proxy that keeps what a session has set", "idle_transaction_timeout is not set"))
 	default:
 		list = append(list, good("database.idle", "an idle transaction ends after %s s", v["idle_transaction_timeout"]))
 	}
@@ -201,22 +202,22 @@ func judgeSession(v map[string]string, mariadb bool) (list []finding) {
 
 // judgeCapacity checks the server's limits of connections, packet size and memory. pools is the size of all
 // instances' pools.
-func judgeCapacity(d repository.Server, pools int) (list []finding) {
+func judgeCapacity(d repository.Server, pools int) (list []Finding) {
 	most := number(d.Variables["max_connections"])
 	if user := number(d.Variables["max_user_connections"]); user > 0 {
 		most = min(most, user+spareConnections)
 	}
 	if need := int64(pools + spareConnections); most < need {
-		list = append(list, isFail.of("database.connections", fmt.Sprintf("max_connections=%d, or a smaller --db-max-conns", need),
+		list = append(list, Fail.of("database.connections", fmt.Sprintf("max_connections=%d, or a smaller --db-max-conns", need),
 			"the pools of all instances are %d connections, the server takes %d; %d are open", pools, most, d.Connections))
 	} else {
 		list = append(list, good("database.connections", "%d of the %d that the server takes; %d are open", pools, most, d.Connections))
 	}
 	if packet := number(d.Variables["max_allowed_packet"]); packet < packetNeed {
-		list = append(list, isFail.of("database.packet", "SET GLOBAL max_allowed_packet=16777216", "max_allowed_packet is %s: a batch of orders may need %s", size(packet), size(packetNeed)))
+		list = append(list, Fail.of("database.packet", "SET GLOBAL max_allowed_packet=16777216", "max_allowed_packet is %s: a batch of orders may need %s", size(packet), size(packetNeed)))
 	}
 	if pool := number(d.Variables["innodb_buffer_pool_size"]); pool < smallPool {
-		list = append(list, isWarn.of("database.buffer", "innodb_buffer_pool_size=1G or more", "%s of memory: past some 300,000 orders each costs twice as much", size(pool)))
+		list = append(list, Warn.of("database.buffer", "innodb_buffer_pool_size=1G or more", "%s of memory: past some 300,000 orders each costs twice as much", size(pool)))
 	}
 	return list
 }
@@ -237,39 +238,39 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d KiB", bytes>>10)
 }
 
-func judgeMachineClock(skew time.Duration) finding {
+func judgeMachineClock(skew time.Duration) Finding {
 	if skew.Abs() > offMachine {
-		return isWarn.of("machine.clock", "chrony or ntpd", "%s off the database's: tokens end too early or too late here", skew.Round(time.Millisecond))
+		return Warn.of("machine.clock", "chrony or ntpd", "%s off the database's: tokens end too early or too late here", skew.Round(time.Millisecond))
 	}
 	return good("machine.clock", "%s off the database's", skew.Round(time.Millisecond))
 }
 
 // judgeRedisClock checks how far Redis's clock is ahead of the database's.
-func judgeRedisClock(addr string, skew time.Duration) finding {
+func judgeRedisClock(addr string, skew time.Duration) Finding {
 	const check = "redis.clock"
 	do := "chrony or ntpd on both"
 	switch found := fmt.Sprintf("%s: %s off the database's", addr, skew.Round(time.Millisecond)); {
 	case skew.Abs() > wrongClock:
-		return isFail.of(check, do, "%s: the gate opens at another time than the pages say", found)
+		return Fail.of(check, do, "%s: the gate opens at another time than the pages say", found)
 	case skew.Abs() > offClock:
-		return isWarn.of(check, do, "%s: the gate opens at another time than the pages say", found)
+		return Warn.of(check, do, "%s: the gate opens at another time than the pages say", found)
 	default:
 		return good(check, "%s", found)
 	}
 }
 
 // judgeRedis checks a Redis that this number of instances is to use, for gates that take room bytes.
-func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []finding {
-	list := []finding{judgeTrip("redis.reach", "Redis "+r.Info["redis_version"]+" at "+r.Addr, r.RoundTrip)}
+func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []Finding {
+	list := []Finding{judgeTrip("redis.reach", "Redis "+r.Info["redis_version"]+" at "+r.Addr, r.RoundTrip)}
 	if !atLeast(r.Info["redis_version"], 6, 2) {
-		list = append(list, isFail.of("redis.version", "update it", "%s, needed is 6.2", r.Info["redis_version"]))
+		list = append(list, Fail.of("redis.version", "update it", "%s, needed is 6.2", r.Info["redis_version"]))
 	}
 	if r.Config == nil {
-		list = append(list, isWarn.of("redis.config", "ask who runs it for appendfsync and maxclients", "CONFIG GET is refused; judged by INFO alone"))
+		list = append(list, Warn.of("redis.config", "ask who runs it for appendfsync and maxclients", "CONFIG GET is refused; judged by INFO alone"))
 	}
 	list = append(list, judgeRole(r)...)
 	if policy := r.Info["maxmemory_policy"]; policy != "noeviction" {
-		list = append(list, isFail.of("redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would evict gates", policy))
+		list = append(list, Fail.of("redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would evict gates", policy))
 	} else {
 		list = append(list, good("redis.policy", "noeviction"))
 	}
@@ -278,7 +279,7 @@ func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []f
 	switch most := number(r.Setting("maxclients")); {
 	case most == 0: // the limit is not known
 	case most < need:
-		list = append(list, isFail.of("redis.clients", fmt.Sprintf("CONFIG SET maxclients %d, or fewer instances", need), "%d instances may open %d connections, it takes %d", instances, need, most))
+		list = append(list, Fail.of("redis.clients", fmt.Sprintf("CONFIG SET maxclients %d, or fewer instances", need), "%d instances may open %d connections, it takes %d", instances, need, most))
 	default:
 		list = append(list, good("redis.clients", "%d of the %d that it takes; %s are open", need, most, r.Info["connected_clients"]))
 	}
@@ -286,21 +287,21 @@ func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []f
 }
 
 // judgeRole checks whether a Redis takes writes, and the state of its replicas.
-func judgeRole(r gate.Server) (list []finding) {
+func judgeRole(r gate.Server) (list []Finding) {
 	const check = "redis.role"
 	switch {
 	case r.Info["role"] != "master":
-		return append(list, isFail.of(check, "name the primary in --redis", "%s is a replica and takes no writes", r.Addr))
+		return append(list, Fail.of(check, "name the primary in --redis", "%s is a replica and takes no writes", r.Addr))
 	case r.Info["loading"] == "1":
-		return append(list, isFail.of(check, "wait", "%s still reads its data from disk", r.Addr))
+		return append(list, Fail.of(check, "wait", "%s still reads its data from disk", r.Addr))
 	case r.Info["cluster_enabled"] == "1" && r.Info["cluster_state"] == "":
-		return append(list, isFail.of(check, "name several of its nodes in --redis", "%s is a node of a Cluster, and is used as if it were alone", r.Addr))
+		return append(list, Fail.of(check, "name several of its nodes in --redis", "%s is a node of a Cluster, and is used as if it were alone", r.Addr))
 	case r.Info["cluster_enabled"] == "1" && r.Info["cluster_state"] != "ok":
-		return append(list, isFail.of(check, "redis-cli --cluster check", "the Cluster is %s", r.Info["cluster_state"]))
+		return append(list, Fail.of(check, "redis-cli --cluster check", "the Cluster is %s", r.Info["cluster_state"]))
 	}
 	replicas := number(r.Info["connected_slaves"])
 	if least := number(r.Config["min-replicas-to-write"]); least > 0 && number(r.Info["min_slaves_good_slaves"]) < least {
-		return append(list, isFail.of(check, "bring the replicas back", "it takes writes only with %d replicas, and has %s that are well", least, r.Info["min_slaves_good_slaves"]))
+		return append(list, Fail.of(check, "bring the replicas back", "it takes writes only with %d replicas, and has %s that are well", least, r.Info["min_slaves_good_slaves"]))
 	}
 	for i := range replicas {
 		state := r.Info[fmt.Sprintf("slave%d", i)]
@@ -310,7 +311,7 @@ func judgeRole(r gate.Server) (list []finding) {
 			fields[name] = value
 		}
 		if fields["state"] != "online" || number(fields["lag"]) > laggingSeconds {
-			list = append(list, isWarn.of(check, "look at it; after a fail-over to it more has to be rebuilt", "the replica %s:%s is %s, %s s behind",
+			list = append(list, Warn.of(check, "look at it; after a fail-over to it more has to be rebuilt", "the replica %s:%s is %s, %s s behind",
 				fields["ip"], fields["port"], fields["state"], fields["lag"]))
 		}
 	}
@@ -319,20 +320,20 @@ func judgeRole(r gate.Server) (list []finding) {
 
 // judgeReplica checks a Redis that --redis-replicas names. With a Cluster or sentinels the client finds the replicas by
 // itself.
-func judgeReplica(r gate.Server) finding {
+func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	silent := number(r.Info["master_last_io_seconds_ago"])
 	switch {
 	case r.Info["role"] != "slave" && r.Info["cluster_enabled"] != "1":
-		return isWarn.of(check, "name a replica in --redis-replicas, or none", "%s is a primary", r.Addr)
+		return Warn.of(check, "name a replica in --redis-replicas, or none", "%s is a primary", r.Addr)
 	case r.Info["role"] == "slave" && (r.Info["master_link_status"] != "up" || silent > laggingSeconds):
-		return isWarn.of(check, "look at it; until then pages show the database's stock", "%s has lost its primary", r.Addr)
+		return Warn.of(check, "look at it; until then pages show the database's stock", "%s has lost its primary", r.Addr)
 	}
 	return good(check, "%s, round trip %s", r.Addr, r.RoundTrip.Round(time.Microsecond))
 }
 
 // judgeMemory compares the memory that the sales may take with the free memory.
-func judgeMemory(info map[string]string, room int64) finding {
+func judgeMemory(info map[string]string, room int64) Finding {
 	const check = "redis.memory"
 	most, used := number(info["maxmemory"]), number(info["used_memory"])
 	bounded := most > 0
@@ -342,45 +343,45 @@ func judgeMemory(info map[string]string, room int64) finding {
 	found := fmt.Sprintf("the sales may take %s, %s are free", size(room), size(max(0, most-used)))
 	switch {
 	case room > most-used:
-		return isFail.of(check, "a larger maxmemory", "%s", found)
+		return Fail.of(check, "a larger maxmemory", "%s", found)
 	case !bounded:
-		return isWarn.of(check, "maxmemory below what the machine has", "%s, and without a maxmemory the kernel ends it when there is no more", found)
+		return Warn.of(check, "maxmemory below what the machine has", "%s, and without a maxmemory the kernel ends it when there is no more", found)
 	}
 	return good(check, "%s", found)
 }
 
 // judgePersistence reports what a restart of Redis loses, which is never a confirmed order.
-func judgePersistence(r gate.Server, ackQueued bool) finding {
+func judgePersistence(r gate.Server, ackQueued bool) Finding {
 	const check = "redis.persistence"
 	if r.Info["aof_last_write_status"] == "err" || r.Info["rdb_last_bgsave_status"] == "err" && r.Setting("save") != "" {
-		return isFail.of(check, "repair its disk", "it could not save its data, and may refuse every write")
+		return Fail.of(check, "repair its disk", "it could not save its data, and may refuse every write")
 	}
 	if r.Info["aof_enabled"] != "1" {
 		found := "none: attempts that are queued when it restarts are lost, and end as rejected"
 		if ackQueued {
-			return isWarn.of(check, "CONFIG SET appendonly yes", "%s; with --ack queued that is every attempt of the last moments", found)
+			return Warn.of(check, "CONFIG SET appendonly yes", "%s; with --ack queued that is every attempt of the last moments", found)
 		}
 		return good(check, "%s", found)
 	}
 	switch fsync := r.Setting("appendfsync"); fsync {
 	case "always":
-		return isWarn.of(check, "CONFIG SET appendfsync everysec", "appendfsync always: nothing queued is lost, and each batch waits for the disk")
+		return Warn.of(check, "CONFIG SET appendfsync everysec", "appendfsync always: nothing queued is lost, and each batch waits for the disk")
 	case "no":
-		return isWarn.of(check, "CONFIG SET appendfsync everysec", "appendfsync no: a power cut loses what was queued in the last half minute")
+		return Warn.of(check, "CONFIG SET appendfsync everysec", "appendfsync no: a power cut loses what was queued in the last half minute")
 	}
 	return good(check, "append-only file: a power cut loses what was queued in the last second")
 }
 
 // judgeInstances checks what the running instances report: that at least wanted of them run, and that all are alike.
-func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []finding {
+func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []Finding {
 	const check = "instances.running"
 	ids := slices.Sorted(maps.Keys(running))
-	var list []finding
+	var list []Finding
 	switch {
 	case len(running) < wanted:
-		list = append(list, isFail.of(check, "start them; one that runs uses another Redis or database", "%d of %d report to this Redis", len(running), wanted))
+		list = append(list, Fail.of(check, "start them; one that runs uses another Redis or database", "%d of %d report to this Redis", len(running), wanted))
 	case len(running) == 0:
-		return append(list, isWarn.of(check, "start them", "none"))
+		return append(list, Warn.of(check, "start them", "none"))
 	default:
 		list = append(list, good(check, "%d", len(running)))
 	}
@@ -395,35 +396,35 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 		return slices.Sorted(maps.Keys(seen))
 	}
 	if versions := distinct(func(i model.Instance) string { return i.Version }, version); len(versions) > 1 {
-		list = append(list, isWarn.of("instances.version", "finish the update", "the instances differ: %s", strings.Join(versions, ", ")))
+		list = append(list, Warn.of("instances.version", "finish the update", "the instances differ: %s", strings.Join(versions, ", ")))
 	} else {
 		list = append(list, good("instances.version", "%s", versions[0]))
 	}
 	if strategies := distinct(func(i model.Instance) string { return i.Strategy }, strategy); len(strategies) > 1 {
-		list = append(list, isFail.of("instances.strategy", "one --strategy for all", "the instances differ: %s", strings.Join(strategies, ", ")))
+		list = append(list, Fail.of("instances.strategy", "one --strategy for all", "the instances differ: %s", strings.Join(strategies, ", ")))
 	} else {
 		list = append(list, good("instances.strategy", "%s", strategies[0]))
 	}
 	if marks := distinct(func(i model.Instance) string { return i.Secrets }, mark); len(marks) > 1 {
-		list = append(list, isFail.of("instances.secrets", "the same --secret and --payment-secret for all, and for this command",
+		list = append(list, Fail.of("instances.secrets", "the same --secret and --payment-secret for all, and for this command",
 			"the instances differ: who logs in at one instance is a stranger to another"))
 	} else {
 		list = append(list, good("instances.secrets", "the same for all"))
 	}
 	for _, id := range ids {
 		if !running[id].GateReachable {
-			list = append(list, isFail.of("instances.gate", "see its log", "%s at %s does not reach Redis, or the circuit breaker is open", id, running[id].URL))
+			list = append(list, Fail.of("instances.gate", "see its log", "%s at %s does not reach Redis, or the circuit breaker is open", id, running[id].URL))
 		}
 	}
 	return list
 }
 
 // judgeSale checks one sale at an instant of the database's clock.
-func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []finding {
-	list := []finding{judgeWindow(o, now)}
+func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []Finding {
+	list := []Finding{judgeWindow(o, now)}
 	switch {
 	case !audit.OK():
-		list = append(list, isFail.of("sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")))
+		list = append(list, Fail.of("sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")))
 	default:
 		b := audit.Books.Stock
 		list = append(list, good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Available, b.Held, b.Paid))
@@ -439,15 +440,15 @@ func usesGate(strategy string) bool {
 	return strategy == "hybrid" || strategy == "redis" || strategy == "local"
 }
 
-func judgeWindow(o model.Offer, now time.Time) finding {
+func judgeWindow(o model.Offer, now time.Time) Finding {
 	const check = "sale.window"
 	switch {
 	case o.Status == model.SaleClosed:
-		return isFail.of(check, "create another one", "%s was closed", o.ID)
+		return Fail.of(check, "create another one", "%s was closed", o.ID)
 	case !o.EndsAt.After(now):
-		return isFail.of(check, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second))
+		return Fail.of(check, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second))
 	case o.Status == model.SalePaused:
-		return isWarn.of(check, "resume it", "%s is paused", o.ID)
+		return Warn.of(check, "resume it", "%s is paused", o.ID)
 	case o.StartsAt.After(now):
 		return good(check, "%s starts in %s", o.ID, o.StartsAt.Sub(now).Round(time.Second))
 	}
@@ -455,27 +456,27 @@ func judgeWindow(o model.Offer, now time.Time) finding {
 }
 
 // judgeGate checks whether the gate would admit the first buyer.
-func judgeGate(id string, audit service.Audit) finding {
+func judgeGate(id string, audit service.Audit) Finding {
 	const check = "sale.gate"
 	const do = "start an instance, which installs it within a second"
 	g, epoch := audit.Gate, audit.Books.Stock.Epoch
 	switch {
 	case !g.Exists:
-		return isFail.of(check, do, "%s has none", id)
+		return Fail.of(check, do, "%s has none", id)
 	case !g.Open:
-		return isFail.of(check, do, "%s: closed, or of another Redis", id)
+		return Fail.of(check, do, "%s: closed, or of another Redis", id)
 	case g.Epoch < epoch:
-		return isFail.of(check, do, "%s: of epoch %d, and the database is at %d", id, g.Epoch, epoch)
+		return Fail.of(check, do, "%s: of epoch %d, and the database is at %d", id, g.Epoch, epoch)
 	}
 	return good(check, "%s: warm at epoch %d, left %d", id, g.Epoch, g.Left)
 }
 
 // judgeTerms warns of terms that an operator has probably not intended.
-func judgeTerms(o model.Offer, s config.Settings) (list []finding) {
+func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	const check = "sale.terms"
 	pay := time.Duration(o.PayTimeoutSeconds) * time.Second
 	odd := func(do, found string, args ...any) {
-		list = append(list, isWarn.of(check, do, "%s: "+found, append([]any{o.ID}, args...)...))
+		list = append(list, Warn.of(check, do, "%s: "+found, append([]any{o.ID}, args...)...))
 	}
 	if int64(o.LimitPerUser) > o.Stock.Quota {
 		odd("a lower limit_per_user", "a user may have %d units, and there are %d", o.LimitPerUser, o.Stock.Quota)
@@ -499,15 +500,15 @@ func judgeTerms(o model.Offer, s config.Settings) (list []finding) {
 }
 
 // judgeFiles compares the limit of open files with what an instance may have open.
-func judgeFiles(s config.Settings, connections, redisServers int) finding {
+func judgeFiles(s config.Settings, connections, redisServers int) Finding {
 	const check = "machine.files"
 	need := connections + s.DBMaxConns + redisServers*gate.Connections + spareFiles
-	limit, known := openFiles()
+	limit, known := app.OpenFiles()
 	switch {
 	case !known:
-		return isWarn.of(check, "make sure that it is above "+strconv.Itoa(need), "this system doesn't tell its limit of open files")
+		return Warn.of(check, "make sure that it is above "+strconv.Itoa(need), "this system doesn't tell its limit of open files")
 	case limit < uint64(need): //nolint:gosec // no term is negative
-		return isFail.of(check, fmt.Sprintf("ulimit -n %d, LimitNOFILE=%d", need, need), "an instance with %d connections of buyers needs %d open files, and may have %d", connections, need, limit)
+		return Fail.of(check, fmt.Sprintf("ulimit -n %d, LimitNOFILE=%d", need, need), "an instance with %d connections of buyers needs %d open files, and may have %d", connections, need, limit)
 	}
 	return good(check, "%d may be open here, an instance with %d connections of buyers needs %d", limit, connections, need)
 }

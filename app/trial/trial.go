@@ -1,4 +1,6 @@
-package app
+// Package trial runs instances of the engine on stores for a trial: the rounds of the strategy lab, and the rehearsal of a
+// sale.
+package trial
 
 import (
 	"bytes"
@@ -16,42 +18,43 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
-	"flashsale/service/auth"
+	"flashsale/service"
 	"flashsale/strategy"
 )
 
 const (
-	// labPatience is how long a buyer of the lab waits for the order, and how long a round waits for the last entry.
+	// patience is how long a buyer of the lab waits for the order, and how long a round waits for the last entry.
 	// It is longer than three seconds, after which another instance settles what a dead instance has read.
-	labPatience = 10 * time.Second
-	// labLook is how often a wait polls the database or the gate for what no message announces.
-	labLook = 20 * time.Millisecond
-	// labStoresPrefix begins the names of the folders for a run's own SQLite file.
-	labStoresPrefix = "lab-stores-"
-	// labAbandoned is how long such a folder must be unchanged before it counts as left behind by a crash.
-	labAbandoned = 5 * time.Minute
+	patience = 10 * time.Second
+	// look is how often a wait polls the database or the gate for what no message announces.
+	look = 20 * time.Millisecond
+	// storesPrefix begins the names of the folders for a run's own SQLite file.
+	storesPrefix = "lab-stores-"
+	// abandoned is how long such a folder must be unchanged before it counts as left behind by a crash.
+	abandoned = 5 * time.Minute
 )
 
-// bench runs each strategy on fresh instances of the engine, on the stores that the settings name.
-type bench struct {
+// Bench runs each strategy on fresh instances of the engine, on the stores that the settings name.
+type Bench struct {
 	settings config.Settings // for the instances
-	stores   *stores         // the lab's own connections, to read the results
+	stores   *app.Stores     // the lab's own connections, to read the results
 	gate     *gate.Gate
 	folder   string // of the SQLite file, empty if there is none
 }
 
-// openBench opens the stores. If the settings name a SQLite file, openBench creates a new one in a folder beside that
-// file instead, since a server may be running on it. openBench returns an error if an instance reports to the same
+// Open opens the stores. If the settings name a SQLite file, Open creates a new one in a folder beside that
+// file instead, since a server may be running on it. Open returns an error if an instance reports to the same
 // Redis.
-func openBench(ctx context.Context, settings config.Settings) (b *bench, err error) {
-	b = &bench{settings: settings}
+func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
+	b = &Bench{settings: settings}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, b.Close())
 		}
 	}()
 	if path, isFile := settings.SQLitePath(); isFile {
@@ -61,22 +64,22 @@ func openBench(ctx context.Context, settings config.Settings) (b *bench, err err
 		if err := removeLeftovers(filepath.Dir(path)); err != nil {
 			return b, fmt.Errorf("--database: %w", err)
 		}
-		if b.folder, err = os.MkdirTemp(filepath.Dir(path), labStoresPrefix); err != nil {
+		if b.folder, err = os.MkdirTemp(filepath.Dir(path), storesPrefix); err != nil {
 			return b, fmt.Errorf("--database: %w", err)
 		}
 		b.settings.Database = "sqlite:" + filepath.Join(b.folder, "lab.db")
 	}
-	if b.stores, err = openStores(ctx, &b.settings, nil); err != nil {
+	if b.stores, err = app.OpenStores(ctx, &b.settings, nil); err != nil {
 		return b, err
 	}
-	if b.stores.embedded != nil {
-		b.settings.Redis = b.stores.embedded.URL() // the instances share it
+	if b.stores.Embedded != nil {
+		b.settings.Redis = b.stores.Embedded.URL() // the instances share it
 	}
-	if err := b.stores.database.MigrateUp(ctx); err != nil {
+	if err := b.stores.Database.MigrateUp(ctx); err != nil {
 		return b, fmt.Errorf("migrate: %w", err)
 	}
-	b.gate = gate.New(b.stores.redis, "lab")
-	now, err := b.stores.database.Now(ctx)
+	b.gate = gate.New(b.stores.Redis, "lab")
+	now, err := b.stores.Database.Now(ctx)
 	if err != nil {
 		return b, err
 	}
@@ -90,7 +93,7 @@ func openBench(ctx context.Context, settings config.Settings) (b *bench, err err
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
 	// AckWait is within the time limit of a request. The limits are out of reach, since all buyers have one address.
-	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", labPatience/2
+	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil
 }
@@ -104,7 +107,7 @@ func removeLeftovers(folder string) error {
 	}
 	for _, entry := range entries {
 		path := filepath.Join(folder, entry.Name())
-		if entry.IsDir() && strings.HasPrefix(entry.Name(), labStoresPrefix) && time.Since(lastWrite(path)) > labAbandoned {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), storesPrefix) && time.Since(lastWrite(path)) > abandoned {
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
@@ -125,9 +128,9 @@ func lastWrite(folder string) (last time.Time) {
 	return last
 }
 
-func (b *bench) close() (err error) {
+func (b *Bench) Close() (err error) {
 	if b.stores != nil {
-		err = b.stores.close()
+		err = b.stores.Close()
 	}
 	if b.folder != "" {
 		err = errors.Join(err, os.RemoveAll(b.folder))
@@ -135,14 +138,14 @@ func (b *bench) close() (err error) {
 	return err
 }
 
-// setting describes the conditions of the run for the report.
-func (b *bench) setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
-	database, err := b.stores.database.Version(ctx)
+// Setting describes the conditions of the run for the report.
+func (b *Bench) Setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
+	database, err := b.stores.Database.Version(ctx)
 	if err != nil {
 		return lab.Setting{}, err
 	}
 	redis := "in this process (miniredis)"
-	if b.stores.embedded == nil {
+	if b.stores.Embedded == nil {
 		if redis, err = b.gate.Version(ctx); err != nil {
 			return lab.Setting{}, err
 		}
@@ -171,82 +174,92 @@ func (b *bench) setting(ctx context.Context, p model.LabPlan, version string) (l
 }
 
 // Start runs instances of a strategy and creates a sale for them.
-func (b *bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
-	r := &labRound{bench: b, overHTTP: p.OverHTTP, keyed: p.Kill}
+func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
+	r := &Round{bench: b, overHTTP: p.OverHTTP, keyed: p.Kill}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.stop(context.WithoutCancel(ctx)))
+			err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
 	settings := b.settings
 	settings.Strategy = name
 	for range p.Instances {
-		a, err := newApp(ctx, settings, io.Discard)
-		if err != nil {
+		if err := r.start(ctx, settings, "", p.Concurrency); err != nil {
 			return nil, err
 		}
-		r.instances = append(r.instances, runInstance(ctx, a, p.Concurrency))
 	}
-	now := r.instances[0].app.catalog.Now()
-	offer, invalid, err := r.instances[0].app.sales.Create(ctx, model.Sale{
+	now := r.instances[0].app.Catalog.Now()
+	offer, invalid, err := r.Sales().Create(ctx, model.Sale{
 		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
 		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour), Shards: 1,
 	}, int64(p.Stock), "lab")
 	if err != nil || invalid != nil {
 		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)
 	}
-	r.saleID = offer.ID
+	r.SaleID = offer.ID
 	for _, i := range r.instances {
-		if err := i.app.catalog.Refresh(ctx); err != nil {
+		if err := i.app.Catalog.Refresh(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// labRound is the round of one strategy.
-type labRound struct {
-	bench     *bench
-	saleID    string
-	instances []*labInstance
+// Round is the round of one strategy.
+type Round struct {
+	bench     *Bench
+	SaleID    string // empty until there is a sale
+	instances []*instance
 	overHTTP  bool
 	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
 }
 
-// labInstance is one running instance of the engine.
-type labInstance struct {
-	app    *App
+// instance is one running instance of the engine.
+type instance struct {
+	app    *app.App
 	dead   chan struct{}
 	stop   func() error // an orderly stop
-	tokens *auth.Tokens
-	paths  *auth.Paths
 	client *http.Client
 }
 
-// runInstance runs an app until stop is called. The end of ctx does not stop the app, because the round's last orders
-// must still be settled.
-func runInstance(ctx context.Context, a *App, connections int) *labInstance {
+// NewRound starts a round with one instance on stores that the caller has opened, for buyers who use HTTP. The caller
+// creates the sale by Sales and sets SaleID.
+func NewRound(ctx context.Context, settings config.Settings, stores *app.Stores, g *gate.Gate, version string, connections int) (*Round, error) {
+	r := &Round{bench: &Bench{settings: settings, stores: stores, gate: g}, overHTTP: true, keyed: true}
+	return r, r.start(ctx, settings, version, connections)
+}
+
+// Sales returns the first instance's service for making sales.
+func (r *Round) Sales() *service.Sales { return r.instances[0].app.Sales }
+
+// start adds an instance, which runs until Stop. The end of ctx does not stop the instance, because the round's last
+// orders must still be settled.
+func (r *Round) start(ctx context.Context, settings config.Settings, version string, connections int) error {
+	a, err := app.New(ctx, settings, app.Options{Version: version, Logs: io.Discard})
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	secret := []byte(a.settings.Secret)
-	return &labInstance{
-		app: a, dead: make(chan struct{}), tokens: auth.NewTokens(secret, time.Now), paths: auth.NewPaths(secret, a.catalog.Now),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: 2 * labPatience},
+	r.instances = append(r.instances, &instance{
+		app: a, dead: make(chan struct{}),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: 2 * patience},
 		stop: func() error {
 			cancel()
 			return errors.Join(<-done, a.Close())
 		},
-	}
+	})
+	return nil
 }
 
-// errUnsettled means that an attempt was admitted, but that no order came of it in time.
-var errUnsettled = fmt.Errorf("queued, and not settled within %s", labPatience)
+// ErrUnsettled means that an attempt was admitted, but that no order came of it in time.
+var ErrUnsettled = fmt.Errorf("queued, and not settled within %s", patience)
 
 // errDead means that the instance of an attempt was killed.
 var errDead = errors.New("the instance is dead")
 
-func (i *labInstance) isDead() bool {
+func (i *instance) isDead() bool {
 	select {
 	case <-i.dead:
 		return true
@@ -257,25 +270,24 @@ func (i *labInstance) isDead() bool {
 
 // Kill closes an instance's connections to buyers and stores in the middle of its work. To buyers and stores this
 // looks like a crash.
-func (r *labRound) Kill(instance int) {
+func (r *Round) Kill(instance int) {
 	i := r.instances[instance]
 	close(i.dead)
-	_ = i.app.server.Close()
-	_ = i.app.stores.close() // statements under way may fail or succeed, as in a crash
+	i.app.Kill()
 }
 
 // Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer's name, so a second attempt at
 // another instance makes no second order.
-func (r *labRound) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
+func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
 	i := r.instances[instance]
 	if i.isDead() {
 		return "", errDead
 	}
 	if r.overHTTP {
-		return i.post(ctx, r.saleID, buyer)
+		return i.post(ctx, r.SaleID, buyer)
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
-		ID: i.app.ids.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
+		ID: i.app.IDs.Derive(buyer, r.SaleID, buyer), SaleID: r.SaleID, UserID: buyer, Quantity: 1,
 		IdempotencyKey: buyer, RequestHash: model.HashRequest(1), Keyless: !r.keyed,
 	})
 	if i.isDead() {
@@ -285,20 +297,20 @@ func (r *labRound) Buy(ctx context.Context, instance int, buyer string) (model.V
 }
 
 // deduct runs the strategy and waits until the attempt is settled in the database. It returns errDead if the instance
-// is killed meanwhile, and errUnsettled after labPatience.
-func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
-	settled, done := i.app.waiters.Wait(a.ID)
+// is killed meanwhile, and ErrUnsettled after patience.
+func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
+	settled, done := i.app.Waiters.Wait(a.ID)
 	defer done()
-	outcome, err := i.app.strategy.Deduct(ctx, a)
+	outcome, err := i.app.Strategy.Deduct(ctx, a)
 	if err != nil || !outcome.Queued() {
 		return outcome.Verdict, err
 	}
-	i.app.settler.Notify(a.GateRef())
-	ctx, cancel := context.WithTimeoutCause(ctx, labPatience, errUnsettled)
+	i.app.Settler.Notify(a.GateRef())
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
 	var looks <-chan time.Time
 	if outcome.Repeated { // its wake-up goes to a dead instance, or was sent before
-		ticker := time.NewTicker(labLook)
+		ticker := time.NewTicker(look)
 		defer ticker.Stop()
 		looks = ticker.C
 	}
@@ -315,7 +327,7 @@ func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdic
 			return "", context.Cause(ctx)
 		}
 		// Another instance has announced that the attempt is settled, or the next poll is due.
-		order, ok, err := i.app.stores.database.Order(ctx, a.ID)
+		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
 		case err != nil:
 			return "", err
@@ -328,12 +340,12 @@ func (i *labInstance) deduct(ctx context.Context, a model.Attempt) (model.Verdic
 }
 
 // post sends the request that a browser would send.
-func (i *labInstance) post(ctx context.Context, saleID, buyer string) (model.Verdict, error) {
-	token, _, err := i.tokens.Sign(model.Identity{UserID: buyer, Role: model.RoleBuyer}, time.Hour)
+func (i *instance) post(ctx context.Context, saleID, buyer string) (model.Verdict, error) {
+	token, _, err := i.app.Tokens.Sign(model.Identity{UserID: buyer, Role: model.RoleBuyer}, time.Hour)
 	if err != nil {
 		return "", err
 	}
-	path, _ := i.paths.Issue(buyer, saleID, time.Hour)
+	path, _ := i.app.Paths.Issue(buyer, saleID, time.Hour)
 	url := i.app.URL() + "/api/v1/sales/" + saleID + "/" + path + "/orders"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(`{"quantity":1}`)))
 	if err != nil {
@@ -355,7 +367,7 @@ func (i *labInstance) post(ctx context.Context, saleID, buyer string) (model.Ver
 	case resp.StatusCode == http.StatusCreated:
 		return model.Accepted, nil
 	case resp.StatusCode == http.StatusAccepted:
-		return "", errUnsettled
+		return "", ErrUnsettled
 	case resp.StatusCode >= http.StatusInternalServerError:
 		return "", fmt.Errorf("%d %s", resp.StatusCode, answer.Code)
 	}
@@ -363,25 +375,25 @@ func (i *labInstance) post(ctx context.Context, saleID, buyer string) (model.Ver
 }
 
 // Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
-func (r *labRound) Finish(ctx context.Context) (tally lab.Tally, err error) {
-	err = r.settled(ctx)
-	books, _, booksErr := r.bench.stores.database.Books(ctx, r.saleID)
+func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
+	err = r.Settled(ctx)
+	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.SaleID)
 	tally.Sold = books.Units[model.OrderPending] + books.Units[model.OrderPaid]
 	tally.Left = books.Stock.Available
 	for _, i := range r.instances {
-		tally.Retries += i.app.metrics.LostRaces()
+		tally.Retries += i.app.LostRaces()
 	}
-	return tally, errors.Join(err, booksErr, r.stop(ctx))
+	return tally, errors.Join(err, booksErr, r.Stop(ctx))
 }
 
-// settled waits until the sale's stream is empty.
-func (r *labRound) settled(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, labPatience)
+// Settled waits until the sale's stream is empty.
+func (r *Round) Settled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ticker := time.NewTicker(labLook)
+	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
-		states, err := r.bench.gate.Peek(ctx, oneGate(r.saleID))
+		states, err := r.bench.gate.Peek(ctx, OneGate(r.SaleID))
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
@@ -393,11 +405,11 @@ func (r *labRound) settled(ctx context.Context) error {
 	}
 }
 
-// oneGate names the gate of a sale of the lab or of a rehearsal, which has one shard.
-func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
+// OneGate names the gate of a sale of the lab or of a rehearsal, which has one shard.
+func OneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
-// stop ends the instances, then removes the round's sale from the stores.
-func (r *labRound) stop(ctx context.Context) error {
+// Stop ends the instances, then removes the round's sale from the stores.
+func (r *Round) Stop(ctx context.Context) error {
 	errs := make([]error, len(r.instances))
 	var stopping sync.WaitGroup
 	for n, i := range r.instances {
@@ -409,8 +421,8 @@ func (r *labRound) stop(ctx context.Context) error {
 		})
 	}
 	stopping.Wait()
-	if r.saleID == "" {
+	if r.SaleID == "" {
 		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, r.bench.stores.database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))...)
+	return errors.Join(append(errs, r.bench.stores.Database.EraseSale(ctx, r.SaleID), r.bench.gate.Erase(ctx, OneGate(r.SaleID)))...)
 }

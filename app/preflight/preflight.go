@@ -1,12 +1,10 @@
-package app
+// Package preflight checks before a sale whether everything that the sale needs is there, and rehearses the sale.
+package preflight
 
 import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,11 +15,13 @@ import (
 	"strings"
 	"time"
 
+	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
+	"flashsale/service/auth"
 )
 
 // ErrNotFit means that a check before a sale has failed.
@@ -36,29 +36,30 @@ const (
 	preflightSales = 20
 )
 
-// level is the severity of a finding.
-type level string
+// Level is the severity of a finding.
+type Level string
 
+// The levels. A single finding of the level Fail makes the command fail.
 const (
-	isOK   level = "ok"
-	isWarn level = "warn"
-	isFail level = "fail"
+	OK   Level = "ok"
+	Warn Level = "warn"
+	Fail Level = "fail"
 )
 
-// finding is the result of one check. Check is a stable name. Do is empty where nothing is to be done.
-type finding struct {
-	Level level  `json:"level"`
+// Finding is the result of one check. Check is a stable name. Do is empty where nothing is to be done.
+type Finding struct {
+	Level Level  `json:"level"`
 	Check string `json:"check"`
 	Found string `json:"found"`
 	Do    string `json:"do,omitempty"`
 }
 
-func good(check, found string, args ...any) finding {
-	return finding{isOK, check, fmt.Sprintf(found, args...), ""}
+func good(check, found string, args ...any) Finding {
+	return Finding{OK, check, fmt.Sprintf(found, args...), ""}
 }
 
-func (l level) of(check, do, found string, args ...any) finding {
-	return finding{l, check, fmt.Sprintf(found, args...), do}
+func (l Level) of(check, do, found string, args ...any) Finding {
+	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
 // preflight checks everything that a sale will need. Only a rehearsal changes anything.
@@ -68,16 +69,17 @@ type preflight struct {
 	options   config.Preflight
 	version   string
 	now       func() time.Time
-	stores    stores
+	stores    app.Stores
 	database  *repository.Server // nil: the database could not be asked
 	gate      *gate.Gate         // nil: Redis is embedded, or can't be reached
 	running   map[string]model.Instance
 	instances int // how many are to serve the sale
-	findings  []finding
-	rehearsal *rehearsal // its result; nil if there was none
+	findings  []Finding
+	rehearsal *Rehearsal // its result; nil if there was none
 }
 
-func validatePreflight(o config.Preflight) error {
+// Validate checks the options of the command.
+func Validate(o config.Preflight) error {
 	switch {
 	case o.Instances < 0 || o.Instances > 1000:
 		return errors.New("--instances: must be 0 to 1000")
@@ -96,10 +98,10 @@ func validatePreflight(o config.Preflight) error {
 	return nil
 }
 
-// runPreflight prints the findings. It returns ErrNotFit if a check has failed.
-func runPreflight(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
+// Run checks the stores, the settings and the machine, and prints the findings. It returns ErrNotFit if a check has failed.
+func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
-	defer func() { err = errors.Join(err, p.stores.close()) }()
+	defer func() { err = errors.Join(err, p.stores.Close()) }()
 	p.look(ctx)
 	if p.options.Rehearse {
 		p.rehearse(ctx)
@@ -114,15 +116,15 @@ func runPreflight(ctx context.Context, cmd config.Command, version string, stdou
 	if err := print(stdout); err != nil {
 		return err
 	}
-	if failed := p.count(isFail); failed > 0 {
+	if failed := p.count(Fail); failed > 0 {
 		return fmt.Errorf("%w: %d of %d checks failed", ErrNotFit, failed, len(p.findings))
 	}
 	return nil
 }
 
-func (p *preflight) add(list ...finding) { p.findings = append(p.findings, list...) }
+func (p *preflight) add(list ...Finding) { p.findings = append(p.findings, list...) }
 
-func (p *preflight) count(l level) (n int) {
+func (p *preflight) count(l Level) (n int) {
 	for _, f := range p.findings {
 		if f.Level == l {
 			n++
@@ -140,7 +142,7 @@ func (p *preflight) printText(w io.Writer) error {
 		}
 		fmt.Fprintln(out)
 	}
-	fmt.Fprintf(out, "checks: %d, warnings: %d, failed: %d\n", len(p.findings), p.count(isWarn), p.count(isFail))
+	fmt.Fprintf(out, "checks: %d, warnings: %d, failed: %d\n", len(p.findings), p.count(Warn), p.count(Fail))
 	return out.Flush()
 }
 
@@ -150,9 +152,9 @@ func (p *preflight) printJSON(w io.Writer) error {
 	return out.Encode(struct {
 		OK        bool       `json:"ok"`
 		Version   string     `json:"version"`
-		Findings  []finding  `json:"findings"`
-		Rehearsal *rehearsal `json:"rehearsal,omitempty"`
-	}{p.count(isFail) == 0, p.version, p.findings, p.rehearsal})
+		Findings  []Finding  `json:"findings"`
+		Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
+	}{p.count(Fail) == 0, p.version, p.findings, p.rehearsal})
 }
 
 // look makes all checks, in the order in which an operator would repair what they find.
@@ -192,7 +194,7 @@ func (p *preflight) hasSchema() bool {
 
 func (p *preflight) lookAtSettings() {
 	if err := p.settings.Validate(); err != nil {
-		p.add(isFail.of("settings", "correct it: no instance starts with these settings", "%v", err))
+		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
 		return
 	}
 	p.valid = true
@@ -205,34 +207,34 @@ func (p *preflight) lookAtDatabase(ctx context.Context) {
 	defer cancel()
 	opened, err := repository.Open(ctx, p.settings.Database, preflightConns)
 	if err == nil {
-		p.stores.database = opened
+		p.stores.Database = opened
 		var server repository.Server
 		if server, err = opened.Server(ctx, p.now); err == nil {
 			p.database = &server
 			return
 		}
 	}
-	p.add(isFail.of("database.reach", "start it, or correct --database or the network", "%s", oneLine(err)))
+	p.add(Fail.of("database.reach", "start it, or correct --database or the network", "%s", oneLine(err)))
 }
 
 func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
 	if p.settings.Redis == config.EmbeddedRedis {
-		p.add(isWarn.of("redis.reach", "for a real sale run Redis, and set --redis",
+		p.add(Warn.of("redis.reach", "for a real sale run Redis, and set --redis",
 			"inside the server's process, where nobody else can look: for one instance, and what is queued ends with it"))
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	err := p.stores.openRedis(p.settings.Redis)
+	err := p.stores.OpenRedis(p.settings.Redis)
 	if err == nil {
-		asked := gate.New(p.stores.redis, "preflight")
+		asked := gate.New(p.stores.Redis, "preflight")
 		var servers []gate.Server
 		if servers, err = asked.Servers(ctx, p.now); err == nil {
 			p.gate = asked
 			return servers
 		}
 	}
-	p.add(isFail.of("redis.reach", "start it, or correct --redis or the network", "%s", oneLine(err)))
+	p.add(Fail.of("redis.reach", "start it, or correct --redis or the network", "%s", oneLine(err)))
 	return nil
 }
 
@@ -246,11 +248,11 @@ func (p *preflight) lookAtReplicas(ctx context.Context) {
 	var servers []gate.Server
 	replicas, err := gate.ConnectReplicas(p.settings.RedisReplicas)
 	if err == nil {
-		p.stores.replicas = replicas
+		p.stores.Replicas = replicas
 		servers, err = gate.New(replicas, "preflight").Servers(ctx, p.now)
 	}
 	if err != nil {
-		p.add(isWarn.of("replica", "start it, or correct --redis-replicas or the network", "pages show the database's stock: %s", oneLine(err)))
+		p.add(Warn.of("replica", "start it, or correct --redis-replicas or the network", "pages show the database's stock: %s", oneLine(err)))
 		return
 	}
 	for _, s := range servers {
@@ -271,10 +273,10 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	err := p.stores.openQueue(s, "preflight", slog.New(slog.DiscardHandler))
+	err := p.stores.OpenQueue(s, "preflight", slog.New(slog.DiscardHandler))
 	if err == nil {
-		reach := p.stores.queue.Ping
-		if shy, ok := p.stores.queue.(interface {
+		reach := p.stores.Queue.Ping
+		if shy, ok := p.stores.Queue.(interface {
 			Reach(ctx context.Context) error
 		}); ok {
 			reach = shy.Reach // Ping would create a missing queue
@@ -282,7 +284,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 		err = reach(ctx)
 	}
 	if err != nil {
-		p.add(isFail.of(check, "start it, or correct --queue-url or the network; until then instances settle what they admit themselves", "%s: %s", s.Queue, oneLine(err)))
+		p.add(Fail.of(check, "start it, or correct --queue-url or the network; until then instances settle what they admit themselves", "%s: %s", s.Queue, oneLine(err)))
 		return
 	}
 	p.add(good(check, "%s answers", s.Queue))
@@ -302,7 +304,7 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 		p.running, err = p.gate.Running(ctx, p.now().Add(p.skew()))
 	}
 	if err != nil {
-		p.add(isFail.of("instances.running", "look at the stores", "%s", oneLine(err)))
+		p.add(Fail.of("instances.running", "look at the stores", "%s", oneLine(err)))
 		return
 	}
 	p.add(judgeInstances(p.running, p.wanted(), p.version, p.settings.Strategy, mark)...)
@@ -314,22 +316,11 @@ func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil
 	}
-	key, err := p.stores.database.KeptKey(ctx, orderIDKey)
+	key, err := p.stores.Database.KeptKey(ctx, repository.OrderIDKey)
 	if err != nil || key == nil {
 		return "", err
 	}
-	return markOf(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
-}
-
-// markOf returns a mark that is equal for instances with the same secrets. It is an HMAC under a key from the
-// database, so it reveals nothing else about the secrets.
-func markOf(key, secret, paymentSecret []byte) string {
-	of := func(key, text []byte) []byte {
-		mac := hmac.New(sha256.New, key)
-		mac.Write(text)
-		return mac.Sum(nil)
-	}
-	return hex.EncodeToString(of(of(key, secret), paymentSecret)[:8])
+	return auth.Mark(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
 }
 
 // lookAtSales checks the sale that is named, else those that have not ended, and returns the sales that it checked.
@@ -341,26 +332,26 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	defer cancel()
 	offers, err := p.offers(ctx)
 	if err != nil {
-		p.add(isFail.of("sale", "look at the database", "%s", oneLine(err)))
+		p.add(Fail.of("sale", "look at the database", "%s", oneLine(err)))
 		return nil
 	}
 	switch {
 	case len(offers) == 0 && p.options.Sale != "":
-		p.add(isFail.of("sale", "flashsale audit lists the sales", "there is no sale %s", p.options.Sale))
+		p.add(Fail.of("sale", "flashsale audit lists the sales", "there is no sale %s", p.options.Sale))
 	case len(offers) == 0:
-		p.add(isWarn.of("sale", "create one, or name one by --sale", "no sale is open or to come"))
+		p.add(Warn.of("sale", "create one, or name one by --sale", "no sale is open or to come"))
 	case len(offers) > preflightSales:
-		p.add(isWarn.of("sale", "name one by --sale", "%d sales are open or to come; looked at the first %d", len(offers), preflightSales))
+		p.add(Warn.of("sale", "name one by --sale", "%d sales are open or to come; looked at the first %d", len(offers), preflightSales))
 		offers = offers[:preflightSales]
 	}
-	auditor := &service.Auditor{Store: p.stores.database}
+	auditor := &service.Auditor{Store: p.stores.Database}
 	if p.gate != nil {
 		auditor.Gate = p.gate
 	}
 	for _, o := range offers {
-		audit, _, err := settledAudit(ctx, auditor, o.ID)
+		audit, _, err := auditor.AuditSettled(ctx, o.ID)
 		if err != nil {
-			p.add(isFail.of("sale.books", "look at the stores", "%s: %s", o.ID, oneLine(err)))
+			p.add(Fail.of("sale.books", "look at the stores", "%s: %s", o.ID, oneLine(err)))
 			continue
 		}
 		p.add(judgeSale(o, audit, p.settings, p.gate != nil, p.now().Add(p.skew()))...)
@@ -371,13 +362,13 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 // offers returns the sale that is named, else the live sales except shadow and closed ones.
 func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) {
 	if p.options.Sale != "" {
-		offer, ok, err := p.stores.database.Offer(ctx, p.options.Sale)
+		offer, ok, err := p.stores.Database.Offer(ctx, p.options.Sale)
 		if err != nil || !ok {
 			return nil, err
 		}
 		return []model.Offer{offer}, nil
 	}
-	all, err := p.stores.database.LiveOffers(ctx, 0)
+	all, err := p.stores.Database.LiveOffers(ctx, 0)
 	for _, o := range all {
 		if o.Status != model.SaleShadow && o.Status != model.SaleClosed {
 			list = append(list, o)
@@ -397,7 +388,7 @@ func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
 }
 
 // lookAtPort listens on an address for a moment. If the address is in use, an instance must be listening there.
-func lookAtPort(ctx context.Context, check, addr string) finding {
+func lookAtPort(ctx context.Context, check, addr string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var lc net.ListenConfig
@@ -417,7 +408,7 @@ func lookAtPort(ctx context.Context, check, addr string) finding {
 	if status, _, askErr := get(ctx, "http://"+net.JoinHostPort(host, port)+path); askErr == nil && status == http.StatusOK {
 		return good(check, "an instance listens on %s", addr)
 	}
-	return isFail.of(check, "end what is there, or choose another", "an instance could not listen on %s: %s", addr, oneLine(err))
+	return Fail.of(check, "end what is there, or choose another", "an instance could not listen on %s: %s", addr, oneLine(err))
 }
 
 // lookAtPeers asks each instance whether it is ready.
@@ -427,20 +418,20 @@ func (p *preflight) lookAtPeers(ctx context.Context) {
 	}
 }
 
-func lookAtPeer(ctx context.Context, peer string) finding {
+func lookAtPeer(ctx context.Context, peer string) Finding {
 	const check = "peer"
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	status, body, err := get(ctx, "http://"+peer+"/readyz")
 	if err != nil {
-		return isFail.of(check, "start it, or correct the network", "%s does not answer: %s", peer, oneLine(err))
+		return Fail.of(check, "start it, or correct the network", "%s does not answer: %s", peer, oneLine(err))
 	}
 	var ready struct {
 		Status       string
 		Dependencies map[string]string
 	}
 	if err := json.Unmarshal(body, &ready); err != nil || ready.Status == "" {
-		return isFail.of(check, "name the instances' --http-addr", "what answers at %s is no instance", peer)
+		return Fail.of(check, "name the instances' --http-addr", "what answers at %s is no instance", peer)
 	}
 	var down []string
 	for name, state := range ready.Dependencies {
@@ -450,9 +441,9 @@ func lookAtPeer(ctx context.Context, peer string) finding {
 	}
 	switch {
 	case status != http.StatusOK:
-		return isFail.of(check, "see its log", "%s is %s: %s", peer, ready.Status, strings.Join(down, ", "))
+		return Fail.of(check, "see its log", "%s is %s: %s", peer, ready.Status, strings.Join(down, ", "))
 	case len(down) > 0:
-		return isFail.of(check, "see its log; it sells, but more slowly", "%s is ready without %s", peer, strings.Join(down, ", "))
+		return Fail.of(check, "see its log; it sells, but more slowly", "%s is ready without %s", peer, strings.Join(down, ", "))
 	}
 	return good(check, "%s is ready", peer)
 }

@@ -1,4 +1,4 @@
-package app
+package trial
 
 import (
 	"errors"
@@ -12,6 +12,8 @@ import (
 	"flashsale/test/kit"
 )
 
+func TestMain(m *testing.M) { kit.Main(m) }
+
 const (
 	// benchmarkCrowd attempts are under way at once for each processor: about a hundred on a small machine.
 	benchmarkCrowd = 50
@@ -23,9 +25,15 @@ const (
 // buyer, and with no stock.
 func BenchmarkStrategies(b *testing.B) {
 	run := func(b *testing.B, settings config.Settings) {
-		bench, err := openBench(b.Context(), settings)
-		noError(b, err)
-		b.Cleanup(func() { noError(b, bench.close()) })
+		bench, err := Open(b.Context(), settings)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := bench.Close(); err != nil {
+				b.Error(err)
+			}
+		})
 		for _, name := range strategy.Names() {
 			b.Run("strategy="+name+"/accepted", func(b *testing.B) { bench.measure(b, name, benchmarkStock, model.Accepted) })
 			b.Run("strategy="+name+"/sold-out", func(b *testing.B) { bench.measure(b, name, 1, model.SoldOut) })
@@ -42,9 +50,11 @@ func BenchmarkStrategies(b *testing.B) {
 	})
 }
 
-func (b *bench) measure(t *testing.B, name string, stock int, want model.Verdict) {
+func (b *Bench) measure(t *testing.B, name string, stock int, want model.Verdict) {
 	round, err := b.Start(t.Context(), name, model.LabPlan{Stock: stock, Instances: 1, Concurrency: benchmarkCrowd})
-	noError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got, err := round.Buy(t.Context(), 0, "first"); err != nil || got != model.Accepted {
 		t.Fatal(got, err)
 	}
@@ -67,7 +77,9 @@ func (b *bench) measure(t *testing.B, name string, stock int, want model.Verdict
 	})
 	t.StopTimer()
 	tally, err := round.Finish(t.Context())
-	noError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	wantSold := int64(1)
 	if want == model.Accepted {
 		wantSold += buyers.Load()

@@ -1,4 +1,5 @@
-package app
+// Package command runs the commands of the program.
+package command
 
 import (
 	"bufio"
@@ -13,6 +14,9 @@ import (
 	"strconv"
 	"time"
 
+	"flashsale/app"
+	"flashsale/app/preflight"
+	"flashsale/app/trial"
 	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/model"
@@ -24,13 +28,6 @@ import (
 // ErrViolation means that an audit found units that are not accounted for.
 var ErrViolation = errors.New("the books don't balance")
 
-// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the
-// gate may fall between a commit and its acknowledgement.
-const (
-	auditTries = 10
-	auditPause = 200 * time.Millisecond
-)
-
 // Execute runs a command to its end. The settings must be valid for the command, see Validate.
 func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) error {
 	switch cmd.Name {
@@ -41,7 +38,7 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 	case "audit":
 		return auditStores(ctx, cmd, stdout)
 	case "preflight":
-		return runPreflight(ctx, cmd, version, stdout)
+		return preflight.Run(ctx, cmd, version, stdout)
 	case "lab":
 		return runLab(ctx, cmd, version, stdout, stderr)
 	case "health":
@@ -80,7 +77,7 @@ func Validate(cmd *config.Command) error {
 		return err
 	}
 	if cmd.Name == "preflight" {
-		if err := validatePreflight(cmd.Preflight); err != nil {
+		if err := preflight.Validate(cmd.Preflight); err != nil {
 			return err
 		}
 	}
@@ -108,13 +105,18 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	a, err := New(ctx, settings, stderr)
+	a, err := app.New(ctx, settings, app.Options{Version: version, Logs: stderr, Compare: trial.Compare})
 	if err != nil {
 		return err
 	}
-	a.version = version
-	if limit, known := openFiles(); known { // the Go runtime has raised the soft limit to the hard limit
-		a.log.Info("open files", "limit", limit)
+	if err := a.Furnish(ctx); err != nil {
+		return errors.Join(err, a.Close())
+	}
+	if err := trial.Tidy(&settings); err != nil {
+		a.Log.Warn("stores of the lab were left behind", "error", err)
+	}
+	if limit, known := app.OpenFiles(); known { // the Go runtime has raised the soft limit to the hard limit
+		a.Log.Info("open files", "limit", limit)
 	}
 	err = greet(a, version, stdout)
 	if err == nil {
@@ -125,7 +127,7 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 
 // greet prints where the server is and what to do next. This and the other commands print to a bufio.Writer, whose
 // Flush returns any error.
-func greet(a *App, version string, stdout io.Writer) error {
+func greet(a *app.App, version string, stdout io.Writer) error {
 	w := bufio.NewWriter(stdout)
 	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
 	if ops := a.OpsURL(); ops != "" {
@@ -134,7 +136,7 @@ func greet(a *App, version string, stdout io.Writer) error {
 	if password := a.AdminPassword(); password != "" {
 		fmt.Fprintf(w, "operator: admin, password %s (shown this once; --admin-password sets another)\n", password)
 	}
-	if live, _ := a.catalog.Live(); len(live) > 0 {
+	if live, _ := a.Catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
 	return w.Flush()
@@ -145,7 +147,7 @@ func printTokens(cmd config.Command, stdout io.Writer) (err error) {
 	secret := cmd.Settings.Secret
 	if secret == "" {
 		path, _ := cmd.Settings.SQLitePath()
-		if secret, err = keptSecret(path, false); err != nil {
+		if secret, err = app.KeptSecret(path, false); err != nil {
 			return err
 		}
 	}
@@ -195,18 +197,18 @@ func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err err
 
 // auditStores checks the sales in the stores as they are, without changing anything.
 func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	st, err := openStores(ctx, &cmd.Settings, nil)
+	st, err := app.OpenStores(ctx, &cmd.Settings, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	auditor := &service.Auditor{Store: st.database}
-	if st.embedded == nil { // an embedded Redis that has gates is in the server's process
-		auditor.Gate = gate.New(st.redis, "audit")
+	defer func() { err = errors.Join(err, st.Close()) }()
+	auditor := &service.Auditor{Store: st.Database}
+	if st.Embedded == nil { // an embedded Redis that has gates is in the server's process
+		auditor.Gate = gate.New(st.Redis, "audit")
 	}
 	ids := []string{cmd.Audit.Sale}
 	if cmd.Audit.Sale == "" {
-		codes, _, err := st.database.SaleCodes(ctx, time.Time{})
+		codes, _, err := st.Database.SaleCodes(ctx, time.Time{})
 		if err != nil {
 			return err
 		}
@@ -223,7 +225,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, stdout io.Writer) (wrong int, err error) {
 	w := bufio.NewWriter(stdout)
 	for _, id := range ids {
-		audit, ok, err := settledAudit(ctx, auditor, id)
+		audit, ok, err := auditor.AuditSettled(ctx, id)
 		if err != nil {
 			return wrong, errors.Join(err, w.Flush())
 		}
@@ -247,22 +249,4 @@ func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, std
 	}
 	fmt.Fprintf(w, "sales: %d, wrong: %d\n", len(ids), wrong)
 	return wrong, w.Flush()
-}
-
-// settledAudit repeats the audit of a sale while it fails, since orders may be under way.
-func settledAudit(ctx context.Context, auditor *service.Auditor, id string) (audit service.Audit, ok bool, err error) {
-	for range auditTries {
-		audit, ok, err = auditor.Audit(ctx, id)
-		if err != nil || !ok || audit.OK() {
-			return audit, ok, err
-		}
-		timer := time.NewTimer(auditPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return audit, ok, ctx.Err()
-		case <-timer.C:
-		}
-	}
-	return audit, ok, err
 }

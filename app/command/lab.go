@@ -1,0 +1,112 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"flashsale/app"
+	"flashsale/app/trial"
+	"flashsale/internal/config"
+	"flashsale/lab"
+	"flashsale/model"
+	"flashsale/strategy"
+)
+
+// ErrInterrupted means that the user stopped the lab. The report covers what was measured by then.
+var ErrInterrupted = errors.New("interrupted: the report is partial")
+
+// validateLab checks the lab's options and replaces "all" by the names of all strategies.
+func validateLab(l *config.Lab) error {
+	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
+		l.Strategies = strategy.Names()
+	}
+	seen := map[string]bool{}
+	for _, name := range l.Strategies {
+		if _, err := strategy.New(name, strategy.Needs{}); err != nil || seen[name] {
+			return fmt.Errorf("--strategies: want all, or some of %s, each once", strings.Join(strategy.Names(), ","))
+		}
+		seen[name] = true
+	}
+	switch {
+	case l.Buyers < 1 || l.Buyers > 1_000_000:
+		return errors.New("--buyers: must be 1 to 1000000")
+	case l.Stock < 1 || l.Stock > 1_000_000:
+		return errors.New("--stock: must be 1 to 1000000")
+	case l.Concurrency < 1 || l.Concurrency > 10_000:
+		return errors.New("--concurrency: must be 1 to 10000")
+	case l.Instances < 1 || l.Instances > 8:
+		return errors.New("--instances: must be 1 to 8")
+	case l.Kill && l.Instances < 2:
+		return errors.New("--kill: needs --instances 2 or more, so that one is left")
+	case l.Out == "":
+		return errors.New("--out: needs a folder")
+	}
+	return nil
+}
+
+// runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a
+// terminal.
+func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
+	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	bench, err := trial.Open(ctx, cmd.Settings)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bench.Close()) }()
+	setting, err := bench.Setting(ctx, cmd.Lab.LabPlan, version)
+	if err != nil {
+		return err
+	}
+	report, runErr := lab.Run(ctx, bench, cmd.Lab.LabPlan, setting, time.Now, progressOn(stderr, cmd.Lab.LabPlan))
+	if report == nil {
+		return runErr
+	}
+	if err := errors.Join(runErr, report.WriteTable(stdout), writeReport(cmd.Lab.Out, report, stdout)); err != nil {
+		return err
+	}
+	if report.Interrupted {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
+// does nothing.
+func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
+	if !app.IsTerminal(w) {
+		return func(lab.Progress) {}
+	}
+	return func(p lab.Progress) {
+		const wipe = "\r\x1b[K"
+		if p.Result != nil {
+			_, _ = fmt.Fprint(w, wipe) // the table follows
+			return
+		}
+		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, len(plan.Strategies), p.Strategy, p.Done, plan.Buyers)
+	}
+}
+
+func writeReport(dir string, report *lab.Report, stdout io.Writer) error {
+	w := bufio.NewWriter(stdout)
+	for name, write := range map[string]func(io.Writer) error{"report.html": report.WriteHTML, "report.json": report.WriteJSON} {
+		path := filepath.Join(dir, name)
+		file, err := os.Create(path) //nolint:gosec // the user names the folder
+		if err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		if err := errors.Join(write(file), file.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	fmt.Fprintf(w, "\n%s has charts and explanations, %s the figures\n", filepath.Join(dir, "report.html"), filepath.Join(dir, "report.json"))
+	return w.Flush()
+}

@@ -1,0 +1,66 @@
+package trial
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"flashsale/internal/config"
+	"flashsale/lab"
+	"flashsale/model"
+	"flashsale/repository"
+)
+
+// ErrShopsDatabase means that --lab-database leads to the shop's database under a name that config could not
+// recognize, or to a copy of it.
+var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
+
+// Compare runs the strategies of a plan one after the other on the lab's stores, which are never the shop's. It is an
+// app.Compare.
+func Compare(
+	ctx context.Context, shop *config.Settings, shopsKey []byte, version string, p model.LabPlan, progress func(lab.Progress),
+) (report *lab.Report, err error) {
+	bench, err := Open(ctx, labSettings(shop))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bench.Close()) }()
+	key, err := bench.stores.Database.DataKey(ctx, repository.OrderIDKey)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(key, shopsKey) {
+		return nil, ErrShopsDatabase
+	}
+	p.Instances, p.Seed = 1, 1
+	setting, err := bench.Setting(ctx, p, version)
+	if err != nil {
+		return nil, err
+	}
+	return lab.Run(ctx, bench, p, setting, time.Now, progress)
+}
+
+// labSettings returns the settings of the lab's instances. It takes from the shop's settings only those that affect
+// the strategies, so that no address of the shop reaches the lab.
+func labSettings(shop *config.Settings) config.Settings {
+	s := config.Settings{
+		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", DBMaxConns: shop.DBMaxConns,
+		Batch: shop.Batch, LocalShare: shop.LocalShare, LocalBuffer: shop.LocalBuffer,
+	}
+	if s.Database == "" {
+		s.Database = "sqlite:" + filepath.Join(shop.LabFolder(), "lab.db")
+	}
+	return s
+}
+
+// Tidy deletes the stores that crashed runs left behind.
+func Tidy(shop *config.Settings) error {
+	s := labSettings(shop)
+	path, isFile := s.SQLitePath()
+	if !isFile {
+		return nil
+	}
+	return removeLeftovers(filepath.Dir(path))
+}
