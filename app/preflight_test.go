@@ -36,8 +36,8 @@ const paymentSecret = "a secret of the tests for payments alone"
 
 // report is what the command prints.
 type report struct {
-	OK        bool       `json:"ok"`
-	Version   string     `json:"version"`
+	OK        bool                 `json:"ok"`
+	Version   string               `json:"version"`
 	Findings  []preflight.Finding  `json:"findings"`
 	Rehearsal *preflight.Rehearsal `json:"rehearsal"`
 }
