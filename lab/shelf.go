@@ -136,7 +136,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	}
 	r := &Report{}
 	err = json.Unmarshal(raw, r)
-	if err == nil && r.Stock < 1 { // every run has stock, and the charts can't be drawn without
+	if err == nil && r.Stock < 1 { // the charts can't be drawn, and every report of the lab has stock
 		err = errors.New("it has no stock")
 	}
 	if err != nil {

@@ -333,7 +333,7 @@ func (e *engine) agree(o model.Offer) {
 	if !e.strategy.UsesGate() {
 		return
 	}
-	eventually(e.T, "the stream is empty", func() bool { return e.peek(o).Stream == 0 }) // another instance may settle
+	eventually(e.T, "the stream is empty", func() bool { return e.peek(o).Stream == 0 }) // another instance may settle the entries
 	books, state := e.books(o), e.peek(o)
 	if !state.Open || state.Inflight != 0 || state.Left != books.Stock.Available {
 		e.Errorf("the gate is %+v, the stock %+v", state, books.Stock)

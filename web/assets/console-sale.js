@@ -79,7 +79,7 @@ function focusAction() {
   at("actions").querySelector("button:not([hidden])").focus();
 }
 
-// done shows the sale as an action has changed it, and a notice.
+// done shows the changed sale and a notice.
 function done(name, made) {
   if (made) {
     take(made);

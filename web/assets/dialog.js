@@ -2,7 +2,7 @@
 
 import { at } from "./dom.js";
 
-// converse opens a dialog. It resolves to the value that end() was called with, or to null if the dialog was left.
+// converse opens a dialog. It resolves to the value that end() was called with, or to null if the user closed the dialog.
 // begin(end, signal) adds the listeners that may call end. The signal aborts at the end, so that no listener of one
 // opening acts on another. While stays() is true, the dialog can't be left.
 export function converse(dialog, begin, stays = () => false) {
