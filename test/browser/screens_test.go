@@ -31,12 +31,12 @@ func (w *window) judge(what string) {
 	}
 }
 
-// full is set by `make browser`: pictures are taken in every look, and otherwise only of a light phone.
+// full is set by `make browser`: only then are pictures taken.
 var full = os.Getenv("SCREENS") == "full"
 
-// show keeps pictures of the page as it is in build/screenshots: small and wide, light and dark, in both languages. It
-// judges the page on a light phone in English and on a dark desktop in Chinese. A phone must not have to scroll
-// sideways.
+// show judges the page as it is: on a light phone in English and on a dark desktop in Chinese. A phone must not have to
+// scroll sideways. `make browser` also keeps pictures in build/screenshots: small and wide, light and dark, in both
+// languages.
 func (w *window) show(name string) {
 	w.t.Helper()
 	for _, language := range []string{"en", "zh"} {
@@ -44,14 +44,13 @@ func (w *window) show(name string) {
 		for _, dark := range []bool{false, true} {
 			for _, width := range []int64{phone.width, desktop.width} {
 				small := width == phone.width
-				pictured := full || small && !dark
 				judged := small && !dark && language == "en" || !small && dark && language == "zh"
-				if !pictured && !judged {
+				if !full && !judged && (!small || dark) {
 					continue
 				}
 				w.like(look{width: width, dark: dark, language: "en-GB"})
 				what := fmt.Sprintf("%s-%d-%s-%s", name, width, map[bool]string{false: "light", true: "dark"}[dark], language)
-				if pictured {
+				if full {
 					w.shot(what)
 				}
 				if judged {
