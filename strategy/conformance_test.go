@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // traits are the differences between strategies that buyers or operators can see.
@@ -116,16 +118,10 @@ func TestRefusalOrder(t *testing.T) {
 						first.make(e, o)
 					}
 					books, state := e.books(o), e.peek(o)
-					if got := e.deduct(attempt(o, "buyer", 1)); got != (model.Outcome{Verdict: first.want}) {
-						t.Errorf("got %+v, want %s", got, first.want)
-					}
+					check.Same(t, "outcome", e.deduct(attempt(o, "buyer", 1)), model.Outcome{Verdict: first.want})
 					e.drain()
-					if after := e.books(o); fmt.Sprint(after) != fmt.Sprint(books) {
-						t.Errorf("the books were %+v and are %+v", books, after)
-					}
-					if after := e.peek(o); after != state {
-						t.Errorf("the gate was %+v and is %+v", state, after)
-					}
+					check.Same(t, "books", e.books(o), books)
+					check.Same(t, "gate", e.peek(o), state)
 				})
 			}
 		}
@@ -151,9 +147,8 @@ func TestRepeats(t *testing.T) {
 			if !got.Queued() && (got.Order.ID != a.ID || got.Order.Quantity != 2) {
 				e.Errorf("%s, again: order %+v", stage, got.Order)
 			}
-			if got := e.deduct(other); got != (model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}) {
-				e.Errorf("%s, another request under the key: %+v", stage, got)
-			}
+			mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
+			check.Same(e, stage+", another request under the key", e.deduct(other), mismatch)
 		}
 		again("at once") // the limit is reached now
 		e.drain()
@@ -186,9 +181,7 @@ func TestQuantities(t *testing.T) {
 			{"u-2", 1, model.Accepted},
 			{"u-3", 1, model.SoldOut}, // of 0
 		} {
-			if got := e.deduct(attempt(o, tc.user, tc.n)); got.Verdict != tc.want {
-				e.Errorf("%s wants %d: %+v, want %s", tc.user, tc.n, got, tc.want)
-			}
+			check.Same(e, fmt.Sprint(tc.user, " wants ", tc.n), e.deduct(attempt(o, tc.user, tc.n)).Verdict, tc.want)
 			e.drain()
 		}
 		e.agree(o)
@@ -280,9 +273,7 @@ func TestOneRequestAtOnce(t *testing.T) {
 // TestRequestsAreCounted by strategies that admit at the gate. For the others, the front door counts.
 func TestRequestsAreCounted(t *testing.T) {
 	eachStrategy(t, func(e *engine, has traits) {
-		if e.strategy.UsesGate() != has.gate {
-			e.Errorf("it uses a gate: %t", e.strategy.UsesGate())
-		}
+		check.Same(e, "it uses a gate", e.strategy.UsesGate(), has.gate)
 		o := e.sale(5, 5)
 		for i := range 3 {
 			a, want := attempt(o, "buyer", 1), model.Accepted
@@ -290,9 +281,7 @@ func TestRequestsAreCounted(t *testing.T) {
 			if has.gate && i == 2 {
 				want = model.TooFrequent
 			}
-			if got := e.deduct(a); got.Verdict != want {
-				e.Errorf("request %d: %+v, want %s", i, got, want)
-			}
+			check.Same(e, fmt.Sprint("request ", i), e.deduct(a).Verdict, want)
 		}
 	})
 }
@@ -334,16 +323,11 @@ func TestWithoutRedis(t *testing.T) {
 }
 
 func TestRegistry(t *testing.T) {
+	check.Same(t, "strategies with traits", slices.Sorted(maps.Keys(traitsOf)), slices.Sorted(slices.Values(Names())))
 	for _, name := range Names() {
 		if s, err := New(name, Needs{}); err != nil || s == nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, found := traitsOf[name]; !found {
-			t.Errorf("traitsOf lacks %s", name)
-		}
-	}
-	if len(traitsOf) != len(Names()) {
-		t.Errorf("traitsOf has %d strategies of %d", len(traitsOf), len(Names()))
 	}
 	if s, err := New("naïve", Needs{}); err == nil {
 		t.Errorf("an unknown name gives %v", s)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 var errNoReply = errors.New("the reply was lost")
@@ -141,18 +142,20 @@ func wantOrder(t *testing.T, user string, r result) {
 	}
 }
 
-func wantUnavailable(t *testing.T, r result) {
+func wantFailed(t *testing.T, r result, want error) {
 	t.Helper()
-	if !errors.Is(r.err, model.ErrUnavailable) || r.got != (model.Outcome{}) {
-		t.Errorf("%+v, %v, want ErrUnavailable", r.got, r.err)
+	if !errors.Is(r.err, want) || r.got != (model.Outcome{}) {
+		t.Errorf("%+v, %v, want the error %v", r.got, r.err, want)
 	}
 }
 
-// departures are the ways in which a caller leaves after a second, with the error that it gets. They need synctest.
-var departures = map[string]struct {
+// departure is a way in which a caller leaves after a second, with the error that it gets. It needs synctest.
+type departure struct {
 	leave func(ctx context.Context) (context.Context, context.CancelFunc)
 	want  error
-}{
+}
+
+var departures = map[string]departure{
 	"the deadline passes": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, time.Second)
 	}, context.DeadlineExceeded},
@@ -180,12 +183,10 @@ func TestFallbackGathers(t *testing.T) {
 			calls = append(calls, call(t.Context(), h, fakeAttempt("full", "u", keys[i])))
 			synctest.Wait()
 		}
-		wantUnavailable(t, <-call(t.Context(), h, fakeAttempt("full", "u", "one too many")))
+		wantFailed(t, <-call(t.Context(), h, fakeAttempt("full", "u", "one too many")), model.ErrUnavailable)
 		calls = append(calls, call(t.Context(), h, fakeAttempt("other", "u", "elsewhere")))
 		synctest.Wait()
-		if len(db.of("other")) != 1 {
-			t.Error("an attempt on another sale waits")
-		}
+		check.Same(t, "batches of another sale, which do not wait", len(db.of("other")), 1)
 		close(release)
 		for _, c := range calls {
 			wantOrder(t, "u", <-c)
@@ -193,9 +194,7 @@ func TestFallbackGathers(t *testing.T) {
 		wantOrder(t, "u", <-call(t.Context(), h, fakeAttempt("full", "u", "again")))
 		h.Close()
 		want := slices.Concat([][]string{keys[:1]}, slices.Collect(slices.Chunk(keys[1:], fallbackLimits.Batch)), [][]string{{"again"}})
-		if got := db.of("full"); !slices.EqualFunc(got, want, slices.Equal) {
-			t.Errorf("%d batches: %.200v, want %d: %.200v", len(got), got, len(want), want)
-		}
+		check.Same(t, "batches", db.of("full"), want)
 	})
 }
 
@@ -210,11 +209,9 @@ func TestCloseCancels(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		h.Close()
-		if waited := time.Since(start); waited != closeGrace {
-			t.Errorf("closed after %s, want %s", waited, closeGrace)
-		}
+		check.Same(t, "duration of the close", time.Since(start), closeGrace)
 		for _, c := range []<-chan result{first, second, call(t.Context(), h, fakeAttempt("sale", "u", "late"))} {
-			wantUnavailable(t, <-c)
+			wantFailed(t, <-c, model.ErrUnavailable)
 		}
 		h.Close() // once more changes nothing
 	})
@@ -238,13 +235,14 @@ func TestTries(t *testing.T) {
 		}
 		return ctx.Err()
 	}
-	for name, tc := range map[string]struct {
+	type test struct {
 		strategy func(Needs) Strategy
 		fail     func(ctx context.Context, try int) error
 		tries    int
 		sold     bool
 		takes    time.Duration // 0: a bounded time
-	}{
+	}
+	check.EachInBubble(t, map[string]test{
 		"fallback, the last race is won":         {fallback, lost(batchTries - 1), batchTries, true, 0},
 		"fallback, every race is lost":           {fallback, lost(batchTries), batchTries, false, 0},
 		"fallback, an error":                     {fallback, times(1, errNoReply), 1, false, 0},
@@ -254,35 +252,29 @@ func TestTries(t *testing.T) {
 		"optimistic, no race is lost":            {optimistic, lost(0), 1, true, 0},
 		"optimistic, the last race is won":       {optimistic, lost(optimisticTries - 1), optimisticTries, true, 0},
 		"optimistic, every race is lost":         {optimistic, lost(optimisticTries), optimisticTries, false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tries, db := 0, &fakeDatabase{}
-				db.before = func(ctx context.Context) error {
-					tries++
-					return tc.fail(ctx, tries)
-				}
-				n, _ := fakeNeeds(noGate, db)
-				s := tc.strategy(n)
-				start := time.Now()
-				r := <-call(t.Context(), s, fakeAttempt("sale", "u", "1"))
-				if tc.sold {
-					wantOrder(t, "u", r)
-				} else {
-					wantUnavailable(t, r)
-				}
-				if tries != tc.tries {
-					t.Errorf("%d tries, want %d", tries, tc.tries)
-				}
-				most := max(tc.takes, time.Duration(tc.tries)*2*optimisticMaxPause)
-				if took := time.Since(start); took < tc.takes || took > most {
-					t.Errorf("it took %s, want %s to %s", took, tc.takes, most)
-				}
-				wantOrder(t, "u", <-call(t.Context(), s, fakeAttempt("sale", "u", "2"))) // the failures are over
-				s.Close()
-			})
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		tries, db := 0, &fakeDatabase{}
+		db.before = func(ctx context.Context) error {
+			tries++
+			return tc.fail(ctx, tries)
+		}
+		n, _ := fakeNeeds(noGate, db)
+		s := tc.strategy(n)
+		start := time.Now()
+		r := <-call(t.Context(), s, fakeAttempt("sale", "u", "1"))
+		if tc.sold {
+			wantOrder(t, "u", r)
+		} else {
+			wantFailed(t, r, model.ErrUnavailable)
+		}
+		check.Same(t, "tries", tries, tc.tries)
+		most := max(tc.takes, time.Duration(tc.tries)*2*optimisticMaxPause)
+		if took := time.Since(start); took < tc.takes || took > most {
+			t.Errorf("it took %s, want %s to %s", took, tc.takes, most)
+		}
+		wantOrder(t, "u", <-call(t.Context(), s, fakeAttempt("sale", "u", "2"))) // the failures are over
+		s.Close()
+	})
 }
 
 func TestRaceEndsWithItsCaller(t *testing.T) {
@@ -292,10 +284,7 @@ func TestRaceEndsWithItsCaller(t *testing.T) {
 		return model.ErrLostRace
 	}}
 	n, _ := fakeNeeds(noGate, db)
-	if got, err := NewOptimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1")); !errors.Is(err, context.Canceled) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if tries := len(db.of("sale")); tries != 1 {
-		t.Errorf("%d tries", tries)
-	}
+	_, err := NewOptimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1"))
+	check.Error(t, "deduct", err, context.Canceled)
+	check.Same(t, "tries", len(db.of("sale")), 1)
 }

@@ -2,33 +2,26 @@ package strategy
 
 import (
 	"fmt"
+	"slices"
 	"testing"
-	"testing/synctest"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // TestHole02_EachShareIsSoldToItsLastUnit: an instance that compares with its share by `<` leaves one unit of each share
 // unsold. The wishes meet the shares exactly.
 func TestHole02_EachShareIsSoldToItsLastUnit(t *testing.T) {
-	for name, share := range map[string]func(*Needs){
+	check.EachInBubble(t, map[string]func(*Needs){
 		"all": shareOf(1, 0), "a half": shareOf(0.5, 0), "a tenth": shareOf(0.1, 0), "the buffer": shareOf(0, 10),
-	} {
+	}, func(t *testing.T, share func(*Needs)) {
 		for _, n := range []int{1, 2, 5} {
-			t.Run(fmt.Sprint(name, ", ", n, " each"), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := newLocalBench(t, 10, share)
-					for range 10 / n {
-						b.want(n, model.Accepted)
-					}
-					b.want(n, model.SoldOut)
-					if b.gate.left != 0 {
-						t.Errorf("%d units are left", b.gate.left)
-					}
-				})
-			})
+			b := newLocalBench(t, 10, share)
+			b.want(n, slices.Repeat([]model.Verdict{model.Accepted}, 10/n)...)
+			b.want(n, model.SoldOut)
+			check.Same(t, fmt.Sprint("units left when each takes ", n), b.gate.left, 0)
 		}
-	}
+	})
 }
 
 // TestHole02_InstancesSellAllOfIt: as many buyers as units come to three instances at once, and none is refused.

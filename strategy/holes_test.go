@@ -11,6 +11,7 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // eachAdmitting runs a test with the strategies that take units at the gate, on every pair of stores.
@@ -35,9 +36,7 @@ func (e *engine) offer(o model.Offer, n, want int) {
 			e.Errorf("a new user got %+v, %v", got, err)
 		}
 	}
-	if accepted != want {
-		e.Errorf("%d of %d new users were accepted, want %d", accepted, n, want)
-	}
+	check.Same(e, fmt.Sprint("accepted of ", n, " new users"), accepted, want)
 }
 
 // wantGate checks units left and in flight of an open gate.
@@ -55,7 +54,7 @@ func TestHole09_GateLostBeforeTheQueueDrained(t *testing.T) {
 		o := e.sale(5, 1)
 		e.offer(o, 3, 3)
 		e.loseGate(o, "gate")
-		e.check(e.gates.Ensure(e.Context()))
+		check.Done(e.gates.Ensure(e.Context()))
 		e.wantGate("after the rebuild", o, 2, 3)
 		e.offer(o, 10, 2)
 		e.wantSold(o, 5, 0)
@@ -87,9 +86,9 @@ func TestHole09_EverythingInRedisIsLost(t *testing.T) {
 		o := e.sale(5, 1)
 		e.buy(o, "owner", 1)
 		a := e.queue(o, "queued")
-		e.check(e.client.FlushAll(e.Context()).Err())
+		check.Done(e.client.FlushAll(e.Context()).Err())
 		e.allowRebuild(o)
-		e.check(e.gates.Ensure(e.Context()))
+		check.Done(e.gates.Ensure(e.Context()))
 		told, verdict, err := e.orders.Order(e.Context(), a.UserID, a.ID)
 		if err != nil || verdict != model.Accepted || told.Status != model.OrderRejected || told.Reason != model.ReasonLost {
 			e.Errorf("the queued order is %+v, %s, %v", told, verdict, err)
@@ -127,9 +126,7 @@ func TestHole10_StopStartAndRestart(t *testing.T) {
 			after := step(e, o)
 			after.wantGate(name, o, 3, 1)
 			for _, user := range []string{"owner", "queued"} {
-				if got := after.deduct(attempt(o, user, 1)); got.Verdict != model.LimitReached {
-					e.Errorf("%s: %s wants a second unit: %+v", name, user, got)
-				}
+				check.Same(e, name+": a second unit for "+user, after.deduct(attempt(o, user, 1)).Verdict, model.LimitReached)
 			}
 			after.offer(o, 10, 3)
 			after.wantSold(o, 5, 0)
@@ -187,7 +184,7 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 			gates := service.NewGates(e.db, moving, e.catalog, discard)
 			at(4)()
 			e.allowRebuild(o)
-			e.check(gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: model.RebuildReason(moment), Epoch: e.peek(o).Epoch}))
+			check.Done(gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: model.RebuildReason(moment), Epoch: e.peek(o).Epoch}))
 			if state := e.peek(o); !state.Open || state.Left != 3 || state.Epoch < 2 {
 				e.Errorf("settled %s: the new gate is %+v", moment, state)
 			}
@@ -213,28 +210,18 @@ func TestHole12_UnitComesBackAfterSoldOut(t *testing.T) {
 			return got.Verdict == model.Accepted
 		}
 		last := attemptUnder(o, "owner", 1, "key")
-		if got, err := e.purchase(o, "owner", "key"); err != nil || got.Verdict != model.Accepted {
-			e.Fatalf("%+v, %v", got, err)
-		}
-		if !buys(0, "second-owner") {
-			e.Fatal("the second of two units was not sold")
-		}
+		check.Same(e, "first unit", check.Must(e.purchase(o, "owner", "key")).Verdict, model.Accepted)
+		check.Same(e, "the second unit is sold", buys(0, "second-owner"), true)
 		for i := range 90 {
-			if buys(i, fmt.Sprint("late-", i)) {
-				e.Errorf("late purchase %d was accepted", i)
-			}
+			check.Same(e, fmt.Sprint("late purchase ", i, " is accepted"), buys(i, fmt.Sprint("late-", i)), false)
 		}
-		if !e.catalog.Latched(o.ID) || !other.catalog.Latched(o.ID) {
-			e.Error("an instance has not noted that the sale is sold out")
-		}
+		check.Same(e, "latched", []bool{e.catalog.Latched(o.ID), other.catalog.Latched(o.ID)}, []bool{true, true})
 		e.cancel(last)
-		if e.catalog.Latched(o.ID) {
-			e.Error("the instance that cancelled still refuses from memory")
-		}
-		eventually(e.T, "the other instance asks again", func() bool { return !other.catalog.Latched(o.ID) })
+		check.Same(e, "latched at the instance that cancelled", e.catalog.Latched(o.ID), false)
+		check.Eventually(e, "the other instance asks again", func() bool { return !other.catalog.Latched(o.ID) })
 		sold := 0
 		if has.remembers {
-			eventually(e.T, "the unit is offered again", func() bool { return buys(0, "patient") })
+			check.Eventually(e, "the unit is offered again", func() bool { return buys(0, "patient") })
 			sold++
 		}
 		for i := range 10 {
@@ -242,13 +229,9 @@ func TestHole12_UnitComesBackAfterSoldOut(t *testing.T) {
 				sold++
 			}
 		}
-		if sold != 1 {
-			e.Errorf("%d were sold of one released unit", sold)
-		}
+		check.Same(e, "sold of one released unit", sold, 1)
 		e.wantSold(o, 2, 0)
-		if cancelled := e.books(o).Orders[model.OrderCancelled]; cancelled != 1 {
-			e.Errorf("%d orders are cancelled", cancelled)
-		}
+		check.Same(e, "cancelled orders", e.books(o).Orders[model.OrderCancelled], 1)
 	})
 }
 
@@ -259,9 +242,7 @@ func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
 		e := s.engine("redis")
 		o := e.sale(5, 1)
 		direct := attempt(o, "buyer", 1)
-		if got, err := e.db.Deduct(e.Context(), o.ID, []model.Attempt{direct}); err != nil || got[0].Verdict != model.Accepted {
-			e.Fatalf("%+v, %v", got, err)
-		}
+		check.Same(e, "bought directly", check.Must(e.db.Deduct(e.Context(), o.ID, []model.Attempt{direct}))[0].Verdict, model.Accepted)
 		a := e.queue(o, "buyer")
 		left := e.peek(o).Left + 1
 		for range 5 {
@@ -279,26 +260,22 @@ func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
 // TestHole21_TheSameAttemptTwiceInTheQueue: an entry is delivered again under a new stream id, before or after the first
 // one is settled. It deducts nothing.
 func TestHole21_TheSameAttemptTwiceInTheQueue(t *testing.T) {
-	for _, settled := range []bool{false, true} {
-		t.Run(fmt.Sprint("after the settle: ", settled), func(t *testing.T) {
-			eachPair(t, func(s *stores) {
-				e := s.engine("redis")
-				o := e.sale(5, 1)
-				e.queue(o, "buyer")
-				stream := "fs:{" + o.ID + "}:stream"
-				entries, err := e.client.XRange(e.Context(), stream, "-", "+").Result()
-				if err != nil || len(entries) != 1 {
-					e.Fatalf("%v, %v", entries, err)
-				}
-				if settled {
-					e.drain()
-				}
-				e.check(e.client.Do(e.Context(), "XADD", stream, "*", "attempt", entries[0].Values["attempt"]).Err())
+	eachPair(t, func(s *stores) {
+		e := s.engine("redis")
+		for _, settled := range []bool{false, true} {
+			o := e.sale(5, 1)
+			e.queue(o, "buyer")
+			stream := "fs:{" + o.ID + "}:stream"
+			entries := check.Must(e.client.XRange(e.Context(), stream, "-", "+").Result())
+			check.Same(e, "entries", len(entries), 1)
+			if settled {
 				e.drain()
-				e.wantOrders(o, 1, 0, 1)
-			})
-		})
-	}
+			}
+			check.Done(e.client.Do(e.Context(), "XADD", stream, "*", "attempt", entries[0].Values["attempt"]).Err())
+			e.drain()
+			e.wantOrders(o, 1, 0, 1)
+		}
+	})
 }
 
 // TestHole25_PurchasesGoOnAfterAScriptFlush, and after a loss of all data of Redis, without a restart.
@@ -312,13 +289,13 @@ func TestHole25_PurchasesGoOnAfterAScriptFlush(t *testing.T) {
 			return e.purchase(o, number(users), "")
 		}
 		for range 3 {
-			e.check(e.client.ScriptFlush(e.Context()).Err())
+			check.Done(e.client.ScriptFlush(e.Context()).Err())
 			if got, err := purchase(); err != nil || got.Order == nil || got.Order.Status != model.OrderPending {
 				e.Errorf("after SCRIPT FLUSH: %+v, %v", got, err)
 			}
 		}
-		e.check(e.client.FlushAll(e.Context()).Err())
-		eventually(e.T, "the gate sells again", func() bool {
+		check.Done(e.client.FlushAll(e.Context()).Err())
+		check.Eventually(e, "the gate sells again", func() bool {
 			got, err := purchase()
 			if err != nil && !errors.Is(err, model.ErrUnavailable) {
 				e.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,15 +12,17 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // TestWaysOfAnAttempt: if the gate can't judge an attempt, hybrid asks the database, and redis returns ErrUnavailable.
 func TestWaysOfAnAttempt(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type test struct {
 		gate     fakeGate
 		fallback bool
 		needs    bool // a gate is demanded
-	}{
+	}
+	check.Each(t, map[string]test{
 		"queued":   {gate: gateThat(model.Accepted, nil)},
 		"sold out": {gate: gateThat(model.SoldOut, nil)},
 		"paused":   {gate: gateThat(model.Paused, nil)},
@@ -34,37 +35,28 @@ func TestWaysOfAnAttempt(t *testing.T) {
 		"too frequent": {gate: fakeGate{admit: func() (model.Outcome, error) {
 			return model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Second}, nil
 		}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := &fakeDatabase{}
-			n, control := fakeNeeds(tc.gate, db)
-			for _, s := range []Strategy{NewHybrid(n), NewRedis(n)} {
-				_, isHybrid := s.(*Hybrid)
-				control.need = nil
-				r := <-call(t.Context(), s, fakeAttempt("sale", "u", "1"))
-				switch {
-				case tc.fallback && isHybrid:
-					wantOrder(t, "u", r)
-				case tc.fallback:
-					wantUnavailable(t, r)
-				default:
-					if want, _ := tc.gate.admit(); r.err != nil || r.got != want {
-						t.Errorf("%+v, %v, want %+v", r.got, r.err, want)
-					}
-				}
-				if asked := len(control.need) > 0; asked != tc.needs {
-					t.Errorf("a gate was demanded: %t", asked)
-				}
-				if err := s.Healthy(); err != nil {
-					t.Errorf("after one call: %v", err)
-				}
-				s.Close()
+	}, func(t *testing.T, tc test) {
+		db := &fakeDatabase{}
+		n, control := fakeNeeds(tc.gate, db)
+		for _, s := range []Strategy{NewHybrid(n), NewRedis(n)} {
+			_, isHybrid := s.(*Hybrid)
+			control.need = nil
+			r := <-call(t.Context(), s, fakeAttempt("sale", "u", "1"))
+			switch {
+			case tc.fallback && isHybrid:
+				wantOrder(t, "u", r)
+			case tc.fallback:
+				wantFailed(t, r, model.ErrUnavailable)
+			default:
+				want, _ := tc.gate.admit()
+				check.Same(t, "result", r, result{got: want})
 			}
-			if asked := len(db.of("sale")); asked != 0 != tc.fallback {
-				t.Errorf("the database was asked %d times", asked)
-			}
-		})
-	}
+			check.Same(t, "a gate is demanded", len(control.need) > 0, tc.needs)
+			check.Error(t, "health after one call", s.Healthy(), nil)
+			s.Close()
+		}
+		check.Same(t, "the database is asked", len(db.of("sale")) != 0, tc.fallback)
+	})
 }
 
 // TestRefusalsOfTheDatabase: hybrid passes on a refusal only if no gate can have admitted the attempt or an earlier try
@@ -155,9 +147,7 @@ func TestBreakerIgnores(t *testing.T) {
 		for i := range 3 * breakerTrips {
 			wantOrder(t, "u", <-call(t.Context(), h, fakeAttempt("sale", "u", fmt.Sprint(i))))
 		}
-		if err := h.Healthy(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Error(t, name, h.Healthy(), nil)
 		h.Close()
 	}
 }
@@ -196,12 +186,8 @@ func TestOneNodeFails(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]int{"sale.a": breakerTrips, "sale.b": 2 * breakerTrips}; !maps.Equal(g.calls, want) {
-		t.Errorf("the calls are %v, want %v", g.calls, want)
-	}
-	if h.Healthy() == nil {
-		t.Error("an open circuit is not reported")
-	}
+	check.Same(t, "calls", g.calls, map[string]int{"sale.a": breakerTrips, "sale.b": 2 * breakerTrips})
+	check.Same(t, "an open circuit is reported", h.Healthy() != nil, true)
 }
 
 // TestBuyerWhoLeftBuysNothing: the database is not asked for a buyer who no longer waits.
@@ -213,13 +199,10 @@ func TestBuyerWhoLeftBuysNothing(t *testing.T) {
 		return model.Outcome{}, ctx.Err()
 	}}, db)
 	h := NewHybrid(n)
-	if got, err := h.Deduct(ctx, fakeAttempt("sale", "u", "1")); !errors.Is(err, context.Canceled) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	_, err := h.Deduct(ctx, fakeAttempt("sale", "u", "1"))
+	check.Error(t, "deduct", err, context.Canceled)
 	h.Close()
-	if len(db.of("sale")) != 0 {
-		t.Error("the database was asked")
-	}
+	check.Same(t, "batches of the database", len(db.of("sale")), 0)
 }
 
 // TestRequestsAreCountedWithoutRedis by the instance itself, and only if the gate does not count.
@@ -267,9 +250,8 @@ func TestRequestsAreCountedWithoutRedis(t *testing.T) {
 		try, end = start(gateThat("", errNoReply)) // who may have admitted the attempts
 		want("sale", "u-1", 2, yes)
 		want("sale", "u-1", 2, yes)
-		if got, err := try("sale", "u-1", 2); !errors.Is(err, model.ErrUnavailable) {
-			t.Errorf("over the limit, and perhaps admitted: %+v, %v", got, err)
-		}
+		_, err := try("sale", "u-1", 2)
+		check.Error(t, "over the limit, and perhaps admitted", err, model.ErrUnavailable)
 		end()
 	})
 }
@@ -291,13 +273,10 @@ func TestHole08_TwoWaysAtOnce(t *testing.T) {
 			}
 		}
 		for i := range 10 {
-			if bought[number(i)] != 1 {
-				s.Errorf("%s was confirmed %d times", number(i), bought[number(i)])
-			}
+			check.Same(s, number(i)+": confirmed purchases", bought[number(i)], 1)
 		}
-		if books := s.books(o); books.Stock.Held != 10 || books.BuyersUnits != 10 {
-			s.Errorf("the stock is %+v", books.Stock)
-		}
+		books := s.books(o)
+		check.Same(s, "units held, units of buyers", []int64{books.Stock.Held, books.BuyersUnits}, []int64{10, 10})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // countedGate is an open gate that sells its units and counts its calls.
@@ -86,16 +87,6 @@ func newLocalBench(t *testing.T, left int64, change ...func(*Needs)) *localBench
 	return b
 }
 
-// eachLocal runs tests by their names with synctest's clock.
-func eachLocal[C any](t *testing.T, tests map[string]C, run func(t *testing.T, tc C)) {
-	t.Helper()
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { run(t, tc) })
-		})
-	}
-}
-
 func shareOf(part float64, buffer int64) func(*Needs) {
 	return func(n *Needs) { n.LocalShare, n.LocalBuffer = part, buffer }
 }
@@ -128,9 +119,7 @@ func (b *localBench) callAll(n int) (calls []<-chan result) {
 // asked checks how often the gate was asked since the start.
 func (b *localBench) asked(stage string, peeks, admits int) {
 	b.Helper()
-	if b.gate.peeks != peeks || b.gate.admits != admits {
-		b.Errorf("%s: %d looks at the gate and %d attempts, want %d and %d", stage, b.gate.peeks, b.gate.admits, peeks, admits)
-	}
+	check.Same(b, stage+": looks at the gate, attempts", []int{b.gate.peeks, b.gate.admits}, []int{peeks, admits})
 }
 
 // TestLocalShares: a share is that many attempts until the next look at the gate, and all units are sold.
@@ -141,7 +130,7 @@ func TestLocalShares(t *testing.T) {
 		buffer int64
 		want   int // attempts until the next look
 	}
-	eachLocal(t, map[string]shares{
+	check.EachInBubble(t, map[string]shares{
 		"a half and a buffer":          {100, 0.5, 4, 54},
 		"a half of an odd number":      {3, 0.5, 0, 2},
 		"a half and more than is left": {6, 0.5, 4, 6},
@@ -163,21 +152,20 @@ func TestLocalShares(t *testing.T) {
 		}
 		for i := tc.want; i < int(tc.left); i++ {
 			b.want(1, model.Accepted)
-			if i == tc.want && b.gate.peeks != 2 {
-				t.Errorf("%d looks after %d attempts", b.gate.peeks, tc.want)
+			if i == tc.want {
+				check.Same(t, "looks", b.gate.peeks, 2)
 			}
 		}
 		b.want(1, model.SoldOut, model.SoldOut, model.SoldOut)
-		if sold := max(tc.left, 0); b.gate.admits != int(sold) || b.gate.left != tc.left-sold {
-			t.Errorf("%d attempts at the gate, %d units left; want %d attempts, all sold", b.gate.admits, b.gate.left, sold)
-		}
+		sold := max(tc.left, 0)
+		check.Same(t, "attempts at the gate, units left", []int64{int64(b.gate.admits), b.gate.left}, []int64{sold, tc.left - sold})
 	})
 }
 
 // TestHole04_BothMustSayYes: units that the gate did not sell return to the share, so that another attempt may use them
 // without a new look, and an error is never reported as sold out.
 func TestHole04_BothMustSayYes(t *testing.T) {
-	eachLocal(t, map[string]result{
+	check.EachInBubble(t, map[string]result{
 		"limit reached": {got: model.Outcome{Verdict: model.LimitReached}},
 		"too frequent":  {got: model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Second}},
 		"paused":        {got: model.Outcome{Verdict: model.Paused}},
@@ -217,7 +205,7 @@ func TestLocalLearnsOfSoldOut(t *testing.T) {
 		left int64
 		then model.Verdict // to one unit
 	}
-	eachLocal(t, map[string]refusal{
+	check.EachInBubble(t, map[string]refusal{
 		"one of none":  {1, 0, model.SoldOut},
 		"two of none":  {2, 0, model.SoldOut},
 		"two of one":   {2, 1, model.Accepted},
@@ -238,7 +226,7 @@ func TestLocalLearnsOfSoldOut(t *testing.T) {
 // units that came back.
 func TestLocalRefusesForAQuarterOfASecond(t *testing.T) {
 	const quarter = 250 * time.Millisecond
-	eachLocal(t, map[string]func(b *localBench){
+	check.EachInBubble(t, map[string]func(b *localBench){
 		"sold out at a look": func(b *localBench) { b.want(1, model.SoldOut) },
 		"the last was sold": func(b *localBench) {
 			b.gate.left = 1
@@ -287,9 +275,7 @@ func TestLocalWishes(t *testing.T) {
 
 		b = newLocalBench(t, 6, shareOf(0.1, 0))
 		b.want(3, model.Accepted, model.Accepted, model.SoldOut)
-		if b.gate.left != 0 {
-			t.Errorf("%d units left", b.gate.left)
-		}
+		check.Same(t, "units left", b.gate.left, 0)
 	})
 }
 
@@ -300,7 +286,7 @@ func TestLocalAsksTheGate(t *testing.T) {
 		judged model.Verdict
 		answer model.Outcome
 	}
-	eachLocal(t, map[string]question{
+	check.EachInBubble(t, map[string]question{
 		"a known key":  {true, model.Accepted, model.Outcome{Verdict: model.Accepted, Repeated: true}},
 		"a new key":    {true, model.Accepted, model.Outcome{Verdict: model.SoldOut}},
 		"not started":  {false, model.NotStarted, model.Outcome{Verdict: model.NotStarted}},
@@ -314,9 +300,7 @@ func TestLocalAsksTheGate(t *testing.T) {
 		for i := range 3 {
 			a := wish(1)
 			a.Keyless = !tc.keyed
-			if got, err := b.local.Deduct(t.Context(), a); err != nil || got != tc.answer {
-				t.Errorf("%+v, %v, want the gate's %+v", got, err, tc.answer)
-			}
+			check.Same(t, "outcome", check.Must(b.local.Deduct(t.Context(), a)), tc.answer)
 			b.asked(fmt.Sprint("attempt ", i), 1, i+1)
 		}
 	})
@@ -335,21 +319,17 @@ func TestLocalWithoutALook(t *testing.T) {
 		b := newLocalBench(t, 1)
 		b.gate.peek, b.gate.admit = fails, gateThat("", errNoReply).admit
 		for range 3 {
-			wantUnavailable(t, <-call(t.Context(), b.local, wish(1)))
+			wantFailed(t, <-call(t.Context(), b.local, wish(1)), model.ErrUnavailable)
 		}
-		if len(b.control.need) != 0 {
-			t.Errorf("gates were demanded: %v", b.control.need)
-		}
+		check.Same(t, "demanded gates", len(b.control.need), 0)
 	})
 	for name, sold := range map[string]int{"a closed gate": 0, "a gate that closes after a sale": 1} {
 		t.Run(name, func(t *testing.T) {
 			b := newLocalBench(t, 2)
 			b.want(1, slices.Repeat([]model.Verdict{model.Accepted}, sold)...)
 			b.gate.closed = true
-			wantUnavailable(t, <-call(t.Context(), b.local, wish(1)))
-			if !slices.Equal(b.control.need, []string{"sale"}) {
-				t.Errorf("gates were demanded: %v", b.control.need)
-			}
+			wantFailed(t, <-call(t.Context(), b.local, wish(1)), model.ErrUnavailable)
+			check.Same(t, "demanded gates", b.control.need, []string{"sale"})
 			b.gate.closed = false
 			b.want(1, model.Accepted)
 			b.asked("open again", 2-sold, 2+sold)
@@ -358,7 +338,7 @@ func TestLocalWithoutALook(t *testing.T) {
 	t.Run("a missing gate", func(t *testing.T) {
 		b := newLocalBench(t, 0) // it has no units either
 		b.gate.closed = true
-		wantUnavailable(t, <-call(t.Context(), b.local, wish(1)))
+		wantFailed(t, <-call(t.Context(), b.local, wish(1)), model.ErrUnavailable)
 	})
 }
 
@@ -376,14 +356,9 @@ func TestLocalLooksOnce(t *testing.T) {
 		got := verdicts{}
 		for _, c := range calls {
 			r := <-c
-			if r.err != nil {
-				t.Error(r.err)
-			}
-			got[r.got.Verdict]++
+			got[check.Must(r.got, r.err).Verdict]++
 		}
-		if got[model.Accepted] != left || got[model.SoldOut] != callers-left {
-			t.Errorf("the verdicts are %v", got)
-		}
+		check.Same(t, "verdicts", got, verdicts{model.Accepted: left, model.SoldOut: callers - left})
 	})
 }
 
@@ -393,7 +368,7 @@ func TestHole04_LocalLookFails(t *testing.T) {
 		left int64
 		want result
 	}
-	eachLocal(t, map[string]gate{
+	check.EachInBubble(t, map[string]gate{
 		"the gate sells":           {100, result{got: model.Outcome{Verdict: model.Accepted}}},
 		"the gate is sold out":     {0, result{got: model.Outcome{Verdict: model.SoldOut}}},
 		"the gate does not answer": {100, result{err: errNoReply}},
@@ -417,7 +392,7 @@ func TestHole04_LocalLookFails(t *testing.T) {
 
 // TestLocalCallersWhoLeave get the error of their contexts, even the one who looks; the others are served.
 func TestLocalCallersWhoLeave(t *testing.T) {
-	eachLocal(t, map[string]int{"who looks": 0, "who waits": 1}, func(t *testing.T, leaver int) {
+	check.EachInBubble(t, map[string]int{"who looks": 0, "who waits": 1}, func(t *testing.T, leaver int) {
 		b := newLocalBench(t, 5)
 		release := make(chan struct{})
 		b.gate.peek = func(ctx context.Context) error {
@@ -439,19 +414,13 @@ func TestLocalCallersWhoLeave(t *testing.T) {
 			synctest.Wait()
 		}
 		leave()
-		if r := <-calls[leaver]; !errors.Is(r.err, context.Canceled) || r.got != (model.Outcome{}) {
-			t.Errorf("the caller who left got %+v, %v", r.got, r.err)
-		}
+		wantFailed(t, <-calls[leaver], context.Canceled)
 		synctest.Wait()
 		close(release)
 		for _, c := range slices.Delete(calls, leaver, leaver+1) {
-			if r := <-c; r.err != nil || r.got.Verdict != model.Accepted {
-				t.Errorf("a caller who stayed got %+v, %v", r.got, r.err)
-			}
+			check.Same(t, "a caller who stayed", <-c, result{got: model.Outcome{Verdict: model.Accepted}})
 		}
-		if b.gate.left != 3 {
-			t.Errorf("%d left of 5", b.gate.left)
-		}
+		check.Same(t, "units left of 5", b.gate.left, 3)
 	})
 }
 
@@ -462,9 +431,7 @@ func TestLocalSales(t *testing.T) {
 		b.gate.left = 1
 		a := wish(1)
 		a.SaleID = sale
-		if got, err := b.local.Deduct(t.Context(), a); err != nil || got.Verdict != model.Accepted {
-			t.Errorf("%s: %+v, %v", sale, got, err)
-		}
+		check.Same(t, sale, check.Must(b.local.Deduct(t.Context(), a)).Verdict, model.Accepted)
 	}
 	b.asked("both", 2, 2)
 }

@@ -2,12 +2,12 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // fakeTable is a database for naive. It counts the calls.
@@ -29,41 +29,30 @@ func (d *fakeTable) WriteStock(_ context.Context, a model.Attempt, _ model.Stock
 
 // TestMutexCallersWhoLeave while they wait for the lock buy nothing, and the next one gets the lock.
 func TestMutexCallersWhoLeave(t *testing.T) {
-	for name, tc := range departures {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				db := &fakeTable{}
-				n, _ := fakeNeeds(noGate, db)
-				m := NewMutex(n)
-				n.Lock <- struct{}{} // held by other code
-				ctx, cancel := tc.leave(t.Context())
-				defer cancel()
-				leaver, next := call(ctx, m, fakeAttempt("sale", "leaves", "1")), call(t.Context(), m, fakeAttempt("sale", "stays", "2"))
-				start := time.Now()
-				if r := <-leaver; !errors.Is(r.err, tc.want) || r.got != (model.Outcome{}) || time.Since(start) != time.Second {
-					t.Errorf("the caller who left got %+v, %v after %s, want %v", r.got, r.err, time.Since(start), tc.want)
-				}
-				synctest.Wait()
-				if db.looks != 0 || db.writes != 0 {
-					t.Errorf("%d reads and %d writes while other code held the lock", db.looks, db.writes)
-				}
-				<-n.Lock
-				wantOrder(t, "stays", <-next)
-				if db.looks != 1 || db.writes != 1 || len(n.Lock) != 0 {
-					t.Errorf("%d reads, %d writes, %d locks held; want 1, 1, 0", db.looks, db.writes, len(n.Lock))
-				}
-			})
-		})
-	}
+	check.EachInBubble(t, departures, func(t *testing.T, tc departure) {
+		db := &fakeTable{}
+		n, _ := fakeNeeds(noGate, db)
+		m := NewMutex(n)
+		n.Lock <- struct{}{} // held by other code
+		ctx, cancel := tc.leave(t.Context())
+		defer cancel()
+		leaver, next := call(ctx, m, fakeAttempt("sale", "leaves", "1")), call(t.Context(), m, fakeAttempt("sale", "stays", "2"))
+		start := time.Now()
+		wantFailed(t, <-leaver, tc.want)
+		check.Same(t, "time until the caller has left", time.Since(start), time.Second)
+		synctest.Wait()
+		check.Same(t, "reads and writes while other code holds the lock", []int{db.looks, db.writes}, []int{0, 0})
+		<-n.Lock
+		wantOrder(t, "stays", <-next)
+		check.Same(t, "reads, writes, locks held", []int{db.looks, db.writes, len(n.Lock)}, []int{1, 1, 0})
+	})
 }
 
 func TestMutexReleasesItsLockAfterAnError(t *testing.T) {
 	n, _ := fakeNeeds(noGate, &fakeTable{err: errNoReply})
 	m := NewMutex(n)
 	for range 2 {
-		got, err := m.Deduct(t.Context(), fakeAttempt("sale", "u", "1"))
-		if !errors.Is(err, errNoReply) || got != (model.Outcome{}) || len(n.Lock) != 0 {
-			t.Errorf("%+v, %v, %d locks held", got, err, len(n.Lock))
-		}
+		wantFailed(t, <-call(t.Context(), m, fakeAttempt("sale", "u", "1")), errNoReply)
+		check.Same(t, "locks held", len(n.Lock), 0)
 	}
 }

@@ -1,11 +1,11 @@
 package strategy
 
 import (
-	"slices"
 	"sync"
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // TestHole41_NaiveOversells: a second buyer comes between the read and the write of the first one, and both get the only
@@ -25,16 +25,11 @@ func TestHole41_NaiveOversells(t *testing.T) {
 				first := here.deduct(attempt(o, "first", 1))
 				wantOrder(s.T, "first", result{got: first})
 				wantOrder(s.T, "second", result{got: second})
-				books := s.sums(o)
-				if books.Orders[model.OrderPending] != 2 || books.BuyersUnits != 2 || books.Stock.Available != 0 || books.Stock.Held != 1 {
-					s.Errorf("the orders are %v of %d units, the stock is %+v", books.Orders, books.BuyersUnits, books.Stock)
-				}
-				if want := []string{"held against pending orders: 1, not 2"}; !slices.Equal(books.Violations(), want) {
-					s.Errorf("the books show %q, want %q", books.Violations(), want)
-				}
-				if got := here.deduct(attempt(o, "third", 1)); got != (model.Outcome{Verdict: model.SoldOut}) {
-					s.Errorf("the third: %+v", got)
-				}
+				b := s.sums(o)
+				got := []int64{b.Orders[model.OrderPending], b.BuyersUnits, b.Stock.Available, b.Stock.Held}
+				check.Same(s, "pending orders, units of buyers, available, held", got, []int64{2, 2, 0, 1})
+				check.Same(s, "violations of the books", b.Violations(), []string{"held against pending orders: 1, not 2"})
+				check.Same(s, "the third", here.deduct(attempt(o, "third", 1)), model.Outcome{Verdict: model.SoldOut})
 			})
 		})
 	}

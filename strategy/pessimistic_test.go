@@ -6,29 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // lockRow begins a transaction of another client that locks a sale's stock row.
 func (s *stores) lockRow(o model.Offer) *sql.Tx {
 	s.Helper()
-	tx, err := s.raw.BeginTx(s.Context(), nil)
-	s.check(err)
+	tx := check.Must(s.raw.BeginTx(s.Context(), nil))
 	s.Cleanup(func() { _ = tx.Rollback() })
 	var left int64
-	s.check(tx.QueryRowContext(s.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", o.ID).Scan(&left))
+	check.Done(tx.QueryRowContext(s.Context(), "SELECT available FROM stock WHERE sale_id = ? FOR UPDATE", o.ID).Scan(&left))
 	return tx
 }
 
 // awaitWaiter returns when a connection waits for the lock of a stock row.
 func (s *stores) awaitWaiter() {
 	s.Helper()
-	eventually(s.T, "a connection waits for the row", func() (waits bool) {
-		s.check(s.raw.QueryRowContext(s.Context(), `SELECT COUNT(*) > 0 FROM information_schema.processlist
+	check.Eventually(s, "a connection waits for the row", func() (waits bool) {
+		check.Done(s.raw.QueryRowContext(s.Context(), `SELECT COUNT(*) > 0 FROM information_schema.processlist
 			WHERE db = DATABASE() AND info LIKE 'SELECT available FROM stock%FOR UPDATE'`).Scan(&waits))
 		return waits
 	})
@@ -50,15 +49,11 @@ func TestPessimisticWaitsForTheRow(t *testing.T) {
 			tx := e.lockRow(o)
 			waiting := call(t.Context(), e.strategy, attempt(o, "buyer", 1))
 			e.awaitWaiter()
-			_, err := tx.ExecContext(t.Context(), "UPDATE stock SET "+tc.meanwhile+" WHERE sale_id = ?", o.ID)
-			e.check(err)
-			if len(waiting) != 0 {
-				t.Error("it did not wait")
-			}
-			e.check(tx.Commit())
-			if r := <-waiting; r.err != nil || r.got.Verdict != tc.want {
-				t.Errorf("%+v, %v, want %s", r.got, r.err, tc.want)
-			}
+			check.Must(tx.ExecContext(t.Context(), "UPDATE stock SET "+tc.meanwhile+" WHERE sale_id = ?", o.ID))
+			check.Same(t, "answers before the commit", len(waiting), 0)
+			check.Done(tx.Commit())
+			r := <-waiting
+			check.Same(t, "verdict", check.Must(r.got, r.err).Verdict, tc.want)
 			sold := int64(0)
 			if tc.want == model.Accepted {
 				sold = 1
@@ -74,10 +69,8 @@ func TestPessimisticWaitsForTheRow(t *testing.T) {
 		waiting := call(ctx, e.strategy, a)
 		e.awaitWaiter()
 		leave()
-		if r := <-waiting; !errors.Is(r.err, context.Canceled) || r.got != (model.Outcome{}) {
-			t.Errorf("%+v, %v", r.got, r.err)
-		}
-		e.check(tx.Rollback())
+		wantFailed(t, <-waiting, context.Canceled)
+		check.Done(tx.Rollback())
 		e.wantOrders(o, 0, 0, 0)
 		wantOrder(t, "buyer", <-call(t.Context(), e.strategy, a))
 	})
@@ -103,33 +96,28 @@ func TestPessimisticTimesOut(t *testing.T) {
 	patient := func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, 2*pessimisticTimeout)
 	}
-	for name, tc := range map[string]struct {
+	type test struct {
 		answer      func(ctx context.Context) error
 		context     func(context.Context) (context.Context, context.CancelFunc)
 		want        error
 		unavailable bool
 		after       time.Duration
-	}{
+	}
+	check.EachInBubble(t, map[string]test{
 		"no deadline":         {never, context.WithCancel, context.DeadlineExceeded, true, pessimisticTimeout},
 		"a later deadline":    {never, patient, context.DeadlineExceeded, true, pessimisticTimeout},
 		"an earlier deadline": {never, departures["the deadline passes"].leave, context.DeadlineExceeded, false, time.Second},
 		"a caller who leaves": {never, departures["the client leaves"].leave, context.Canceled, false, time.Second},
 		"another error":       {func(context.Context) error { return errNoReply }, context.WithCancel, errNoReply, false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n, _ := fakeNeeds(noGate, lockedRow{answer: tc.answer})
-				ctx, cancel := tc.context(t.Context())
-				defer cancel()
-				start := time.Now()
-				got, err := NewPessimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1"))
-				if !errors.Is(err, tc.want) || errors.Is(err, model.ErrUnavailable) != tc.unavailable || got != (model.Outcome{}) {
-					t.Errorf("%+v, %v; want %v, unavailable: %t", got, err, tc.want, tc.unavailable)
-				}
-				if after := time.Since(start); after != tc.after {
-					t.Errorf("after %s, want %s", after, tc.after)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		n, _ := fakeNeeds(noGate, lockedRow{answer: tc.answer})
+		ctx, cancel := tc.context(t.Context())
+		defer cancel()
+		start := time.Now()
+		got, err := NewPessimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1"))
+		if !errors.Is(err, tc.want) || errors.Is(err, model.ErrUnavailable) != tc.unavailable || got != (model.Outcome{}) {
+			t.Errorf("%+v, %v; want %v, unavailable: %t", got, err, tc.want, tc.unavailable)
+		}
+		check.Same(t, "duration", time.Since(start), tc.after)
+	})
 }

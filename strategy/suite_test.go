@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 	"flashsale/repository"
 	"flashsale/service"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/worker"
 )
 
@@ -29,12 +29,8 @@ func TestMain(m *testing.M) {
 	kit.Main(m)
 }
 
-const (
-	// patience bounds each wait for an event that must come.
-	patience = time.Minute
-	// ackWait is how long a purchase waits until its order is settled.
-	ackWait = 10 * time.Second
-)
+// ackWait is how long a purchase waits until its order is settled.
+const ackWait = 10 * time.Second
 
 // stores are a database and a Redis, as one server of the engine uses them.
 type stores struct {
@@ -56,13 +52,10 @@ func eachPair(t *testing.T, run func(s *stores)) {
 
 func open(t *testing.T, of kit.Stores) *stores {
 	t.Helper()
-	db, err := repository.Open(t.Context(), of.Database, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := check.Must(repository.Open(t.Context(), of.Database, 32))
 	t.Cleanup(func() { _ = db.Close() })
 	s := &stores{T: t, Stores: of, db: db, raw: kit.OpenSQL(t, of.Database), shards: 1}
-	s.check(db.MigrateUp(t.Context()))
+	check.Done(db.MigrateUp(t.Context()))
 	return s
 }
 
@@ -73,18 +66,10 @@ func (s *stores) with(t *testing.T) *stores {
 	return &one
 }
 
-func (s *stores) check(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 // allowRebuild removes the pause after the last rebuild of a sale's gate.
 func (s *stores) allowRebuild(o model.Offer) {
 	s.Helper()
-	_, err := s.raw.ExecContext(s.Context(), "UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
-	s.check(err)
+	check.Must(s.raw.ExecContext(s.Context(), "UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID))
 }
 
 // sums reads the sums of a sale, which may disagree.
@@ -143,9 +128,8 @@ type engine struct {
 // engine makes an instance with a strategy. The functions in change replace dependencies of the strategy.
 func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Helper()
-	opts, err := gate.Options(s.Redis)
-	s.check(err)
-	e := &engine{stores: s, name: strategyName, client: redis.NewClient(opts), changed: make(chan struct{}, 1)}
+	client := redis.NewClient(check.Must(gate.Options(s.Redis)))
+	e := &engine{stores: s, name: strategyName, client: client, changed: make(chan struct{}, 1)}
 	s.Cleanup(func() { _ = e.client.Close() })
 	instance := strings.ToLower(model.NewSaleID())
 	e.catalog = service.NewCatalog(s.db, time.Now)
@@ -163,8 +147,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	if strategyName == "mutex" {
 		db = db.Exclusive(needs.Lock)
 	}
-	e.strategy, err = New(strategyName, needs)
-	s.check(err)
+	e.strategy = check.Must(New(strategyName, needs))
 	s.Cleanup(e.strategy.Close)
 	if !e.strategy.UsesGate() {
 		e.gates.Retire()
@@ -180,14 +163,14 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: discard}
 	e.refresh()
-	s.check(e.gates.Ensure(s.Context()))
+	check.Done(e.gates.Ensure(s.Context()))
 	return e
 }
 
 // refresh reads the sales that other instances have made.
 func (e *engine) refresh() {
 	e.Helper()
-	e.check(e.catalog.Refresh(e.Context()))
+	check.Done(e.catalog.Refresh(e.Context()))
 }
 
 // run starts the loops that run beside the requests. They end with the test.
@@ -264,9 +247,7 @@ func (e *engine) try(a model.Attempt) (model.Outcome, error) {
 // deduct runs the strategy, which must not return an error.
 func (e *engine) deduct(a model.Attempt) model.Outcome {
 	e.Helper()
-	outcome, err := e.try(a)
-	e.check(err)
-	return outcome
+	return check.Must(e.try(a))
 }
 
 // purchase has a user buy one unit through the use case. An empty key is one that the engine makes.
@@ -316,14 +297,12 @@ func (e *engine) cancel(a model.Attempt) {
 // drain settles all queued attempts.
 func (e *engine) drain() {
 	e.Helper()
-	e.check(e.settler.Drain(e.Context()))
+	check.Done(e.settler.Drain(e.Context()))
 }
 
 func (e *engine) peek(o model.Offer) model.GateState {
 	e.Helper()
-	states, err := e.gate.Peek(e.Context(), o.GateRef())
-	e.check(err)
-	return states[0]
+	return check.Must(e.gate.Peek(e.Context(), o.GateRef()))[0]
 }
 
 // agree checks that no attempt is queued, and that a strategy's gate has as many units as the database.
@@ -333,7 +312,7 @@ func (e *engine) agree(o model.Offer) {
 	if !e.strategy.UsesGate() {
 		return
 	}
-	eventually(e.T, "the stream is empty", func() bool { return e.peek(o).Stream == 0 }) // another instance may settle the entries
+	check.Eventually(e, "the stream is empty", func() bool { return e.peek(o).Stream == 0 }) // another instance may settle the entries
 	books, state := e.books(o), e.peek(o)
 	if !state.Open || state.Inflight != 0 || state.Left != books.Stock.Available {
 		e.Errorf("the gate is %+v, the stock %+v", state, books.Stock)
@@ -351,9 +330,9 @@ func (e *engine) wantSold(o model.Offer, pending, rejected int64) {
 func (e *engine) replaceGate(o model.Offer) {
 	e.Helper()
 	before := e.peek(o).Epoch
-	eventually(e.T, "a new gate", func() bool { // the controller may be installing one
+	check.Eventually(e, "a new gate", func() bool { // the controller may be installing one
 		e.allowRebuild(o)
-		e.check(e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "test", Epoch: before}))
+		check.Done(e.gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "test", Epoch: before}))
 		after := e.peek(o)
 		return after.Open && after.Epoch > before
 	})
@@ -363,9 +342,8 @@ func (e *engine) replaceGate(o model.Offer) {
 func (e *engine) loseGate(o model.Offer, names ...string) {
 	e.Helper()
 	for _, name := range names {
-		found, err := e.client.Keys(e.Context(), "fs:{"+o.ID+"*}:"+name).Result()
-		e.check(err)
-		e.check(e.client.Del(e.Context(), found...).Err())
+		found := check.Must(e.client.Keys(e.Context(), "fs:{"+o.ID+"*}:"+name).Result())
+		check.Done(e.client.Del(e.Context(), found...).Err())
 	}
 	e.allowRebuild(o)
 }
@@ -374,27 +352,16 @@ func (e *engine) loseGate(o model.Offer, names ...string) {
 // model.ErrUnavailable is unavailable; any other error fails the test.
 func (s *stores) atOnce(n int, call func(i int) (model.Outcome, error)) []model.Outcome {
 	s.Helper()
-	outcomes, start := make([]model.Outcome, n), make(chan struct{})
-	var ready, running sync.WaitGroup
-	ready.Add(n)
-	for i := range n {
-		running.Go(func() {
-			ready.Done()
-			<-start
-			got, err := call(i)
-			switch {
-			case errors.Is(err, model.ErrUnavailable):
-				got = model.Outcome{Verdict: model.Unavailable}
-			case err != nil:
-				s.Errorf("call %d: %v", i, err)
-			}
-			outcomes[i] = got
-		})
-	}
-	ready.Wait()
-	close(start)
-	running.Wait()
-	return outcomes
+	return check.Collect(n, func(i int) model.Outcome {
+		got, err := call(i)
+		switch {
+		case errors.Is(err, model.ErrUnavailable):
+			got = model.Outcome{Verdict: model.Unavailable}
+		case err != nil:
+			s.Errorf("call %d: %v", i, err)
+		}
+		return got
+	})
 }
 
 // rush has n users try to buy one unit each at once, each at one of the engines.
@@ -416,22 +383,5 @@ func count(outcomes []model.Outcome) verdicts {
 
 func (s *stores) wantVerdicts(outcomes []model.Outcome, want verdicts) {
 	s.Helper()
-	if got := count(outcomes); !maps.Equal(got, want) {
-		s.Errorf("the verdicts are %v, want %v", got, want)
-	}
-}
-
-// eventually waits until check is true, for states that nothing announces.
-func eventually(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !check() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
+	check.Same(s, "verdicts", count(outcomes), want)
 }
