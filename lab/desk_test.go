@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // step is the next step of a comparison: it reports progress, or ends.
@@ -45,11 +45,7 @@ type testDesk struct {
 func newTestDesk(t *testing.T, offers ...model.Offer) *testDesk {
 	d := &testDesk{t: t, folder: t.TempDir(), steps: make(chan step)}
 	d.Desk = NewDesk(d.run, NewShelf(d.folder), sales(offers), []Strategy{{Name: "one"}, {Name: "two"}}, slog.New(slog.NewTextHandler(&d.log, nil)))
-	t.Cleanup(func() {
-		if err := d.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { check.Done(d.Close(context.Background())) })
 	return d
 }
 
@@ -71,13 +67,6 @@ func (d *testDesk) run(ctx context.Context, p model.LabPlan, progress func(Progr
 			report.Interrupted = true
 			return report, context.Cause(ctx)
 		}
-	}
-}
-
-func same[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: %+v, want %+v", what, got, want)
 	}
 }
 
@@ -112,10 +101,10 @@ func (d *testDesk) now() *State {
 func (d *testDesk) ended(what string, want State) {
 	d.t.Helper()
 	now := d.now()
-	same(d.t, what, State{Over: now.Over, Failed: now.Failed, Stopped: now.Stopped}, want)
-	if _, found, err := d.Report(now.ReportID); err != nil || found != want.Over {
-		d.t.Errorf("%s: a report: %t, %v", what, found, err)
-	}
+	check.Same(d.t, what, State{Over: now.Over, Failed: now.Failed, Stopped: now.Stopped}, want)
+	_, found, err := d.Report(now.ReportID)
+	check.Error(d.t, what+": report", err, nil)
+	check.Same(d.t, what+": a report is kept", found, want.Over)
 }
 
 // from returns a sale that opens after in and is open for a duration.
@@ -129,33 +118,25 @@ var smallPlan = model.LabPlan{Strategies: []string{"two", "one"}, Buyers: 10, St
 func TestDeskRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDesk(t)
-		if state := d.now(); state != nil {
-			t.Errorf("before the first comparison: %+v", state)
-		}
+		check.Same(t, "before the first comparison", d.now(), nil)
 		first := d.begin(smallPlan, false)
 		if first.Strategy != "two" || first.Index != 1 || time.Until(first.StartedAt).Abs() > time.Second || d.now() != first {
 			t.Errorf("the comparison starts as %+v", first)
 		}
 		_, changed := d.Newest()
 		d.progress("two", 1, 4, nil)
-		select {
-		case <-changed:
-		default:
-			t.Error("the progress is not announced")
-		}
-		if d.now().Done != 4 || first.Done != 0 {
-			t.Errorf("the progress is %+v, at first %+v", d.now(), first)
-		}
+		<-changed // in a bubble, a channel that nobody closes ends the test
+		check.Same(t, "done now and in the first state", []int{d.now().Done, first.Done}, []int{4, 0})
 		two, one := &Result{Strategy: "two"}, &Result{Strategy: "one"}
 		d.progress("two", 1, 10, two)
 		half := d.now()
 		d.progress("one", 2, 10, one)
 		_, verdict, _ := d.Start(smallPlan, false)
-		same(t, "a second comparison", verdict, model.LabRunning)
+		check.Same(t, "a second comparison", verdict, model.LabRunning)
 		d.next(step{over: true})
-		same(t, "results after the first strategy", half.Results, []*Result{two})
-		same(t, "results at the end", d.now().Results, []*Result{two, one})
-		same(t, "last strategy", d.now().Strategy, "one")
+		check.Same(t, "results after the first strategy", half.Results, []*Result{two})
+		check.Same(t, "results at the end", d.now().Results, []*Result{two, one})
+		check.Same(t, "last strategy", d.now().Strategy, "one")
 		d.ended("the end", State{Over: true})
 		d.begin(model.LabPlan{Buyers: 1, Stock: 1, Concurrency: 1}, false)
 		if again := d.now(); again.Over || len(again.Results) > 0 || !slices.Equal(again.Strategies, []string{"one", "two"}) {
@@ -187,17 +168,18 @@ func TestDeskRefusesBadPlans(t *testing.T) {
 			t.Errorf("%s: %v, %s, %+v", name, state, verdict, invalid)
 		}
 	}
-	same(t, "comparisons", len(d.plans), 0)
+	check.Same(t, "comparisons", len(d.plans), 0)
 }
 
 // A comparison does not run near an open sale, unless the operator allows that.
 func TestDeskKeepsAwayFromSales(t *testing.T) {
 	const hour = time.Hour
-	for name, tc := range map[string]struct {
+	type test struct {
 		in, duration time.Duration
 		status       model.SaleStatus
 		want         model.Verdict
-	}{
+	}
+	check.EachInBubble(t, map[string]test{
 		"open":              {-hour, 2 * hour, model.SaleLive, model.SaleOpen},
 		"about to open":     {saleDistance, hour, model.SaleLive, model.SaleOpen},
 		"for half a minute": {saleDistance / 2, saleDistance / 4, model.SaleLive, model.SaleOpen},
@@ -207,24 +189,20 @@ func TestDeskKeepsAwayFromSales(t *testing.T) {
 		"over":              {-2 * hour, hour, model.SaleLive, model.Accepted},
 		"paused":            {-hour, 2 * hour, model.SalePaused, model.Accepted},
 		"closed":            {-hour, 2 * hour, model.SaleClosed, model.Accepted},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				offer := from(tc.in, tc.duration) // without units: a sale that is sold out counts as well
-				offer.Status = tc.status
-				d := newTestDesk(t, from(-9*hour, hour), offer)
-				_, verdict, _ := d.Start(smallPlan, false)
-				same(t, "verdict", verdict, tc.want)
-				if tc.want == model.Accepted {
-					return
-				}
-				d.begin(smallPlan, true)
-				d.progress("one", 1, 1, nil)
-				d.next(step{over: true})
-				d.ended("a comparison that is allowed", State{Over: true})
-			})
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		offer := from(tc.in, tc.duration) // without units: a sale that is sold out counts as well
+		offer.Status = tc.status
+		d := newTestDesk(t, from(-9*hour, hour), offer)
+		_, verdict, _ := d.Start(smallPlan, false)
+		check.Same(t, "verdict", verdict, tc.want)
+		if tc.want == model.Accepted {
+			return
+		}
+		d.begin(smallPlan, true)
+		d.progress("one", 1, 1, nil)
+		d.next(step{over: true})
+		d.ended("a comparison that is allowed", State{Over: true})
+	})
 }
 
 func TestDeskGivesWayToASale(t *testing.T) {
@@ -250,14 +228,12 @@ func TestDeskStops(t *testing.T) {
 			d.Stop()
 			d.ended("stopped by the operator", State{Over: true, Stopped: StoppedByOperator})
 		}
-		same(t, "the log", d.log.String(), "")
+		check.Same(t, "the log", d.log.String(), "")
 		d.begin(smallPlan, false)
-		if err := d.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.Done(d.Close(t.Context()))
 		d.ended("stopped by the server", State{Over: true, Stopped: StoppedByServer})
 		_, verdict, _ := d.Start(smallPlan, false)
-		same(t, "a start after the close", verdict, model.Unavailable)
+		check.Same(t, "a start after the close", verdict, model.Unavailable)
 	})
 }
 
@@ -271,12 +247,10 @@ func TestDeskThatDoesNotStop(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := d.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("close: %v", err)
-		}
-		same(t, "duration of the close", time.Since(start), 3*time.Second)
+		check.Error(t, "close", d.Close(ctx), context.DeadlineExceeded)
+		check.Same(t, "duration of the close", time.Since(start), 3*time.Second)
 		d.next(step{over: true})
-		same(t, "the first reason to stop counts", d.now().Stopped, StoppedByOperator)
+		check.Same(t, "the first reason to stop counts", d.now().Stopped, StoppedByOperator)
 	})
 }
 
@@ -287,7 +261,7 @@ func TestDeskFails(t *testing.T) {
 		d.begin(smallPlan, false)
 		d.next(step{over: true, err: errBroken})
 		d.ended("the end", State{Over: true, Failed: true})
-		same(t, "the cause is in the log", strings.Contains(d.log.String(), errBroken.Error()), true)
+		check.Same(t, "the cause is in the log", strings.Contains(d.log.String(), errBroken.Error()), true)
 	})
 }
 
@@ -295,12 +269,7 @@ func TestDeskFails(t *testing.T) {
 func TestDeskWithoutAFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDesk(t)
-		if err := os.RemoveAll(d.folder); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(d.folder, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(errors.Join(os.RemoveAll(d.folder), os.WriteFile(d.folder, nil, 0o600)))
 		d.begin(smallPlan, false)
 		if now := d.now(); !now.Over || !now.Failed || now.ReportID != "" || len(d.plans) > 0 {
 			t.Errorf("%+v after %d comparisons", now, len(d.plans))
@@ -312,9 +281,9 @@ func TestDeskWithoutAFolder(t *testing.T) {
 func TestDeskReports(t *testing.T) {
 	d := newTestDesk(t)
 	id := save(t, NewShelf(d.folder), &Report{Stock: 1})
-	writeFile(t, filepath.Join(d.folder, strings.Repeat("A", reportIDLength)+reportEnd), "{", time.Now())
+	writeFile(filepath.Join(d.folder, strings.Repeat("A", reportIDLength)+reportEnd), "{", time.Now())
 	if list := d.Reports(); len(list) != 1 || list[0].ID != id || !strings.Contains(d.log.String(), "reports of the lab can't be read") {
 		t.Errorf("%v, logged %q", list, &d.log)
 	}
-	same(t, "strategies", len(d.Strategies()), 2)
+	check.Same(t, "strategies", len(d.Strategies()), 2)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // fakeBench has a round ready for each strategy.
@@ -166,15 +167,10 @@ func runOne(t *testing.T, round *fakeRound, p model.LabPlan) *Result {
 	t.Helper()
 	p.Strategies = []string{"one"}
 	s := Setting{Lessons: map[string]model.Lesson{"one": {Breaks: "when two come at once. And so on."}}}
-	report, err := Run(t.Context(), fakeBench{"one": round}, p, s, time.Now, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := check.Must(Run(t.Context(), fakeBench{"one": round}, p, s, time.Now, silent))
 	if len(report.Strategies) != 1 || report.Interrupted {
 		t.Fatalf("%d results, interrupted %v; want 1, false", len(report.Strategies), report.Interrupted)
 	}
-	if round.started != 1 || round.finished != 1 {
-		t.Errorf("started %d times, finished %d times; want once each", round.started, round.finished)
-	}
+	check.Same(t, "starts and ends", []int{round.started, round.finished}, []int{1, 1})
 	return report.Strategies[0]
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestEveryBuyerAttemptsOnceAtTheRightInstance(t *testing.T) {
@@ -24,9 +25,7 @@ func TestEveryBuyerAttemptsOnceAtTheRightInstance(t *testing.T) {
 		want[i] = call{instance: i % 3, buyer: fmt.Sprintf("b%d", i+1)}
 	}
 	byNumber := func(a, b call) int { return cmp.Or(len(a.buyer)-len(b.buyer), strings.Compare(a.buyer, b.buyer)) }
-	if got := slices.SortedFunc(slices.Values(round.calls), byNumber); !slices.Equal(got, want) {
-		t.Errorf("the calls are %v", got)
-	}
+	check.Same(t, "calls", slices.SortedFunc(slices.Values(round.calls), byNumber), want)
 }
 
 // The seed determines the order of the buyers, which is the same for every strategy.
@@ -34,9 +33,7 @@ func TestSeedOrdersTheBuyers(t *testing.T) {
 	orders := func(seed uint64) (a, b []call) {
 		bench := fakeBench{"a": exactly(5), "b": exactly(5)}
 		p := model.LabPlan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 2, Seed: seed}
-		if _, err := Run(t.Context(), bench, p, Setting{}, time.Now, silent); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(Run(t.Context(), bench, p, Setting{}, time.Now, silent))
 		return bench["a"].calls, bench["b"].calls
 	}
 	first, second := orders(7)
@@ -70,9 +67,7 @@ func TestConcurrencyIsReachedAndNotExceeded(t *testing.T) {
 		return model.SoldOut, nil
 	}
 	runOne(t, round, model.LabPlan{Buyers: buyers, Stock: 1, Concurrency: concurrency, Instances: 1})
-	if most.Load() != concurrency {
-		t.Errorf("at most %d attempts were under way, want %d", most.Load(), concurrency)
-	}
+	check.Same(t, "attempts under way at once", most.Load(), concurrency)
 }
 
 func TestAllAreReleasedAtOnce(t *testing.T) {
@@ -80,9 +75,7 @@ func TestAllAreReleasedAtOnce(t *testing.T) {
 		begin := time.Now()
 		round := exactly(10)
 		round.buy = func(context.Context, int, string) (model.Verdict, error) {
-			if !time.Now().Equal(begin) {
-				t.Errorf("an attempt began %s late", time.Since(begin))
-			}
+			check.Same(t, "delay of an attempt", time.Since(begin), 0)
 			return model.SoldOut, nil
 		}
 		runOne(t, round, model.LabPlan{Buyers: 50, Stock: 10, Concurrency: 50, Instances: 1})
@@ -105,9 +98,7 @@ func TestFiguresFollowTheClock(t *testing.T) {
 				t.Errorf("%s is %v, want %v", name, figure.got, figure.want)
 			}
 		}
-		if want := []Bucket{{UpToMS: 10, Count: 160}, {UpToMS: 20, Count: 40}}; !slices.Equal(r.Histogram, want) {
-			t.Errorf("the histogram is %v, want %v", r.Histogram, want)
-		}
+		check.Same(t, "histogram", r.Histogram, []Bucket{{UpToMS: 10, Count: 160}, {UpToMS: 20, Count: 40}})
 	})
 }
 
@@ -118,61 +109,53 @@ func TestProgress(t *testing.T) {
 		p := model.LabPlan{Strategies: []string{"a", "b"}, Buyers: 50, Stock: 5, Concurrency: 1, Instances: 1}
 		slow := func() *fakeRound { return slowed(5, 9*time.Millisecond, 9*time.Millisecond) }
 		show := func(p Progress) { seen = append(seen, p) }
-		report, err := Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, show)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := check.Must(Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, show))
 		for i, strategy := range p.Strategies {
 			for _, done := range []int{0, 11, 22, 33, 44, 50} {
 				want = append(want, Progress{Strategy: strategy, Index: i + 1, Done: done})
 			}
 			want[len(want)-1].Result = report.Strategies[i]
 		}
-		if !slices.Equal(seen, want) {
-			t.Errorf("the progress is %v, want %v", seen, want)
-		}
+		check.Same(t, "progress", seen, want)
 	})
 }
 
 func TestKill(t *testing.T) {
-	for name, test := range map[string]struct {
+	type test struct {
 		instances, stock int
 		sold             int64
 		killed           bool
-	}{
+	}
+	check.Each(t, map[string]test{
 		"of two":          {2, 40, 40, true},
 		"of three":        {3, 40, 40, true},
 		"an odd stock":    {2, 1, 1, true},
 		"never half sold": {2, 1000, 200, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var dead atomic.Bool
-			round := exactly(test.stock)
-			sell := round.buy
-			round.kill = func() { dead.Store(true) }
-			round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
-				if instance == test.instances-1 && dead.Load() {
-					return "", errBroken
-				}
-				verdict, err := sell(ctx, instance, buyer)
-				if instance == test.instances-1 && dead.Load() {
-					return "", errBroken // the order stands without an answer
-				}
-				return verdict, err
+	}, func(t *testing.T, tc test) {
+		var dead atomic.Bool
+		round, last := exactly(tc.stock), tc.instances-1
+		sell := round.buy
+		round.kill = func() { dead.Store(true) }
+		round.buy = func(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
+			if instance == last && dead.Load() {
+				return "", errBroken
 			}
-			r := runOne(t, round, model.LabPlan{Buyers: 200, Stock: test.stock, Concurrency: 16, Instances: test.instances, Kill: true})
-			want := []int{test.instances - 1}
-			if !test.killed {
-				want = nil
+			verdict, err := sell(ctx, instance, buyer)
+			if instance == last && dead.Load() {
+				return "", errBroken // the order stands without an answer
 			}
-			if !slices.Equal(round.kills, want) || r.Killed != test.killed {
-				t.Errorf("killed %v, reported %v; want %v, %v", round.kills, r.Killed, want, test.killed)
-			}
-			if r.Requests != 200 || r.Errors != 0 || r.Sold != test.sold || r.Verdict != Exact {
-				t.Errorf("%d requests, %d errors, %d sold, %s; want 200, 0, %d, exact", r.Requests, r.Errors, r.Sold, r.Verdict, test.sold)
-			}
-		})
-	}
+			return verdict, err
+		}
+		r := runOne(t, round, model.LabPlan{Buyers: 200, Stock: tc.stock, Concurrency: 16, Instances: tc.instances, Kill: true})
+		var want []int
+		if tc.killed {
+			want = []int{last}
+		}
+		check.Same(t, "killed instances", round.kills, want)
+		check.Same(t, "killed, as reported", r.Killed, tc.killed)
+		check.Same(t, "requests, errors, units sold", []int64{int64(r.Requests), r.Errors, r.Sold}, []int64{200, 0, tc.sold})
+		check.Same(t, "verdict", r.Verdict, Exact)
+	})
 }
 
 // An attempt that the dying instance answers with an error is repeated at another instance, under the same name.
@@ -192,12 +175,9 @@ func TestKillSendsWhoWasUnderWayElsewhere(t *testing.T) {
 		return sell(ctx, instance, buyer)
 	}
 	r := runOne(t, round, model.LabPlan{Buyers: 2, Stock: 2, Concurrency: 2, Instances: 2, Kill: true})
-	if got := slices.DeleteFunc(round.calls, func(c call) bool { return c.buyer != "b2" }); !slices.Equal(got, []call{{1, "b2"}, {0, "b2"}}) {
-		t.Errorf("buyer b2 was at %v, want instance 1, then 0", got)
-	}
-	if r.Requests != 2 || r.Accepted != 2 || r.Errors != 0 {
-		t.Errorf("%d requests, %d accepted, %d errors; want 2, 2, 0", r.Requests, r.Accepted, r.Errors)
-	}
+	others := func(c call) bool { return c.buyer != "b2" }
+	check.Same(t, "calls of b2", slices.DeleteFunc(round.calls, others), []call{{1, "b2"}, {0, "b2"}})
+	check.Same(t, "requests, accepted, errors", []int64{int64(r.Requests), r.Accepted, r.Errors}, []int64{2, 2, 0})
 }
 
 func TestErrorsOfALivingInstanceCount(t *testing.T) {
@@ -209,9 +189,7 @@ func TestErrorsOfALivingInstanceCount(t *testing.T) {
 		return model.SoldOut, nil
 	}
 	r := runOne(t, round, model.LabPlan{Buyers: 10, Stock: 10, Concurrency: 2, Instances: 2, Kill: true})
-	if r.Errors != 5 || len(round.calls) != 10 {
-		t.Errorf("%d errors in %d calls, want 5 in 10", r.Errors, len(round.calls))
-	}
+	check.Same(t, "errors and calls", []int64{r.Errors, int64(len(round.calls))}, []int64{5, 10})
 }
 
 func TestInterrupted(t *testing.T) {
@@ -234,21 +212,15 @@ func TestInterrupted(t *testing.T) {
 	bench := fakeBench{"a": exactly(50), "b": second, "c": exactly(50)}
 	p := model.LabPlan{Strategies: []string{"a", "b", "c"}, Buyers: 100, Stock: 50, Concurrency: 1, Instances: 1}
 	var last Progress
-	report, err := Run(ctx, bench, p, Setting{}, time.Now, func(p Progress) { last = p })
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := check.Must(Run(ctx, bench, p, Setting{}, time.Now, func(p Progress) { last = p }))
 	if !report.Interrupted || len(report.Strategies) != 2 || bench["c"].started != 0 || second.finished != 1 {
 		t.Fatalf("interrupted %v with %d results, c started %d times, b finished %d times; want true, 2, 0, 1",
 			report.Interrupted, len(report.Strategies), bench["c"].started, second.finished)
 	}
 	a, b := report.Strategies[0], report.Strategies[1]
-	if a.Verdict != Exact || b.Verdict != Incomplete || b.Requests != 20 || b.Sold != 19 || b.Errors != 1 {
-		t.Errorf("a is %s; b is %s with %d requests, %d sold, %d errors; want exact; incomplete, 20, 19, 1", a.Verdict, b.Verdict, b.Requests, b.Sold, b.Errors)
-	}
-	if last.Result != b {
-		t.Error("the progress does not show the incomplete result")
-	}
+	check.Same(t, "verdicts", []Finding{a.Verdict, b.Verdict}, []Finding{Exact, Incomplete})
+	check.Same(t, "requests, units sold and errors of b", []int64{int64(b.Requests), b.Sold, b.Errors}, []int64{20, 19, 1})
+	check.Same(t, "last result in the progress", last.Result, b)
 }
 
 // startFunc is a bench whose Start is the function.
@@ -261,45 +233,44 @@ func (f startFunc) Start(ctx context.Context, strategy string, _ model.LabPlan) 
 // A run that is interrupted, or fails, while no buyer is served returns the results that it has.
 func TestRunEndsEarly(t *testing.T) {
 	unfinished := func(context.Context) (Tally, error) { return Tally{}, errBroken }
-	for name, tc := range map[string]struct {
+	type test struct {
 		cancelAt    string // the strategy whose start cancels the run
 		start       error  // of the strategy b
 		finish      func(context.Context) (Tally, error)
 		want        error
 		says        string
 		interrupted bool
-	}{
+	}
+	check.Each(t, map[string]test{
 		"cancelled at a start":           {"b", context.Canceled, nil, nil, "", true},
 		"cancelled, and the start fails": {"b", errBroken, nil, errBroken, "start b: ", true},
 		"a start fails":                  {"", errBroken, nil, errBroken, "start b: ", false},
 		"a finish fails":                 {"", nil, unfinished, errBroken, "finish b: ", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			bench := startFunc(func(_ context.Context, strategy string) (Round, error) {
-				round := exactly(5)
-				if strategy == tc.cancelAt {
-					cancel()
-				}
-				if strategy == "b" && tc.start != nil {
-					return nil, tc.start
-				}
-				if strategy == "b" {
-					round.finish = tc.finish
-				}
-				return round, nil
-			})
-			p := model.LabPlan{Strategies: []string{"a", "b", "c"}, Buyers: 10, Stock: 5, Concurrency: 2, Instances: 1}
-			report, err := Run(ctx, bench, p, Setting{}, time.Now, silent)
-			if !errors.Is(err, tc.want) || err != nil && !strings.HasPrefix(err.Error(), tc.says) {
-				t.Errorf("error %v, want %q and %v", err, tc.says, tc.want)
+	}, func(t *testing.T, tc test) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		bench := startFunc(func(_ context.Context, strategy string) (Round, error) {
+			round := exactly(5)
+			if strategy == tc.cancelAt {
+				cancel()
 			}
-			if report.Interrupted != tc.interrupted || len(report.Strategies) != 1 || report.Strategies[0].Strategy != "a" {
-				t.Errorf("interrupted %t with %d results, want %t with that of a", report.Interrupted, len(report.Strategies), tc.interrupted)
+			if strategy == "b" && tc.start != nil {
+				return nil, tc.start
 			}
+			if strategy == "b" {
+				round.finish = tc.finish
+			}
+			return round, nil
 		})
-	}
+		p := model.LabPlan{Strategies: []string{"a", "b", "c"}, Buyers: 10, Stock: 5, Concurrency: 2, Instances: 1}
+		report, err := Run(ctx, bench, p, Setting{}, time.Now, silent)
+		if !errors.Is(err, tc.want) || err != nil && !strings.HasPrefix(err.Error(), tc.says) {
+			t.Errorf("error %v, want %q and %v", err, tc.says, tc.want)
+		}
+		if report.Interrupted != tc.interrupted || len(report.Strategies) != 1 || report.Strategies[0].Strategy != "a" {
+			t.Errorf("interrupted %t with %d results, want %t with that of a", report.Interrupted, len(report.Strategies), tc.interrupted)
+		}
+	})
 }
 
 func TestInterruptedBeforeTheFirstRound(t *testing.T) {

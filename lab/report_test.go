@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // sample returns a report of a strategy that oversells and an exact one.
@@ -25,19 +27,12 @@ func sample(t *testing.T) *Report {
 		Lessons: map[string]model.Lesson{"naive": {How: "reads and writes", Breaks: "as soon as two come at once."}},
 		Command: "flashsale lab", Version: "v1", Options: map[string]string{"--db-max-conns": "32"},
 	}
-	report, err := Run(t.Context(), fakeBench{"naive": naively(10, 20), "redis": exactly(10)}, p, s, time.Now, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
+	return check.Must(Run(t.Context(), fakeBench{"naive": naively(10, 20), "redis": exactly(10)}, p, s, time.Now, silent))
 }
 
-func written(t *testing.T, write func(io.Writer) error) string {
-	t.Helper()
+func written(write func(io.Writer) error) string {
 	var b strings.Builder
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(write(&b))
 	return b.String()
 }
 
@@ -62,9 +57,7 @@ func names(t *testing.T, prefix string, object any, to map[string]bool) {
 
 func TestJSONHasTheNamesOfTheContract(t *testing.T) {
 	var all map[string]any
-	if err := json.Unmarshal([]byte(written(t, sample(t).WriteJSON)), &all); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(json.Unmarshal([]byte(written(sample(t).WriteJSON)), &all))
 	got, want := map[string]bool{}, map[string]bool{}
 	names(t, "", all, got)
 	for _, part := range []string{
@@ -81,9 +74,7 @@ func TestJSONHasTheNamesOfTheContract(t *testing.T) {
 			want[name] = true
 		}
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the names are %q, want %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
-	}
+	check.Same(t, "names", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	if at, _ := all["started_at"].(string); !strings.HasSuffix(at, "Z") {
 		t.Errorf("started_at is %q, want UTC", at)
 	}
@@ -91,30 +82,24 @@ func TestJSONHasTheNamesOfTheContract(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	report := sample(t)
-	text := written(t, report.WriteTable)
+	text := written(report.WriteTable)
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if want := "stock 10, 20 buyers, 20 at once, 2 instances, straight to the strategy; SQLite 3; in this process"; lines[0] != want {
-		t.Errorf("the first line is %q, want %q", lines[0], want)
-	}
-	if got, want := strings.Join(strings.Fields(lines[2]), " "),
-		"strategy requests/s p50 ms p99 ms sold oversold undersold persisted/s retries errors verdict"; got != want {
-		t.Errorf("the columns are %q, want %q", got, want)
-	}
+	check.Same(t, "first line", lines[0],
+		"stock 10, 20 buyers, 20 at once, 2 instances, straight to the strategy; SQLite 3; in this process")
+	check.Same(t, "columns", strings.Join(strings.Fields(lines[2]), " "),
+		"strategy requests/s p50 ms p99 ms sold oversold undersold persisted/s retries errors verdict")
 	for i, want := range map[int][2]string{3: {"naive", "oversold"}, 4: {"redis", "exact"}} {
 		fields := strings.Fields(lines[i])
 		if len(fields) != 11 || fields[0] != want[0] || fields[10] != want[1] || len(lines[i]) != len(lines[2]) {
 			t.Errorf("row %q, want 11 aligned columns from %s to %s", lines[i], want[0], want[1])
 		}
 	}
-	if want := "naive: 20 units sold, 10 more than there were. The stock row still offers 9 units, not 0. When it breaks: as soon as two come at once."; lines[len(lines)-1] != want {
-		t.Errorf("the last line is %q, want %q", lines[len(lines)-1], want)
-	}
-	if strings.Contains(text, "interrupted") {
-		t.Error("a complete report says that it was interrupted")
-	}
+	check.Same(t, "last line", lines[len(lines)-1], "naive: 20 units sold, 10 more than there were. "+
+		"The stock row still offers 9 units, not 0. When it breaks: as soon as two come at once.")
+	check.Same(t, "a complete report says that it was interrupted", strings.Contains(text, "interrupted"), false)
 	report.Interrupted, report.OverHTTP, report.Killed = true, true, true
 	for _, want := range []string{"interrupted: this report is partial", "over HTTP", "the last of which dies"} {
-		if text := written(t, report.WriteTable); !strings.Contains(text, want) {
+		if text := written(report.WriteTable); !strings.Contains(text, want) {
 			t.Errorf("the table does not say %q: %s", want, text)
 		}
 	}
@@ -127,9 +112,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errBroken }
 func TestWritersReturnErrors(t *testing.T) {
 	report := sample(t)
 	for name, write := range map[string]func(io.Writer) error{"table": report.WriteTable, "JSON": report.WriteJSON, "HTML": report.WriteHTML} {
-		if err := write(fullDisk{}); !errors.Is(err, errBroken) {
-			t.Errorf("%s: error %v, want %v", name, err, errBroken)
-		}
+		check.Error(t, name, write(fullDisk{}), errBroken)
 	}
 }
 
@@ -148,14 +131,10 @@ func parsed(t *testing.T, page string) (elements []element, words string) {
 	for {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
-			if depth != 0 {
-				t.Errorf("%d elements are not closed", depth)
-			}
+			check.Same(t, "elements that are not closed", depth, 0)
 			return elements, words
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Done(err)
 		switch token := token.(type) {
 		case xml.StartElement:
 			depth++
@@ -174,7 +153,7 @@ func parsed(t *testing.T, page string) (elements []element, words string) {
 
 func TestPage(t *testing.T) {
 	report := sample(t)
-	elements, words := parsed(t, written(t, report.WriteHTML))
+	elements, words := parsed(t, written(report.WriteHTML))
 	seen := map[string]int{}
 	for _, e := range elements {
 		seen[e.name]++
@@ -190,14 +169,12 @@ func TestPage(t *testing.T) {
 			t.Errorf("lang is %q, want en", e.attrs["lang"])
 		}
 	}
-	for name, want := range map[string]int{"svg": 3, "article": 2, "h1": 1, "script": 0, "link": 0, "img": 0} {
-		if seen[name] != want {
-			t.Errorf("%d <%s>, want %d", seen[name], name, want)
-		}
+	for name, want := range map[string]int{
+		"svg": 3, "article": 2, "h1": 1, "script": 0, "link": 0, "img": 0, "iframe": 0, "object": 0, "form": 0, "base": 0,
+	} {
+		check.Same(t, name, seen[name], want)
 	}
-	if outside := regexp.MustCompile(`url\(|@import|://`).FindString(words); outside != "" {
-		t.Errorf("the page refers to something outside: %s", outside)
-	}
+	check.Same(t, "references to the outside", regexp.MustCompile(`url\(|@import|://`).FindString(words), "")
 	for _, want := range []string{
 		"1 of 2 strategies sold exactly; naive oversold by 10.", "prefers-color-scheme: dark", "reads and writes",
 		"Some CPU", "1.5 GiB", "--db-max-conns", "10 too many", "stock 10", "per second", "sold_out",
@@ -207,9 +184,8 @@ func TestPage(t *testing.T) {
 		}
 	}
 	report.Interrupted = true
-	if text := written(t, report.WriteHTML); !strings.Contains(text, "this report is partial") {
-		t.Error("the page of an interrupted run does not say so")
-	}
+	partial := strings.Contains(written(report.WriteHTML), "this report is partial")
+	check.Same(t, "the page of an interrupted run says so", partial, true)
 }
 
 func TestPageEscapesTexts(t *testing.T) {
@@ -221,32 +197,27 @@ func TestPageEscapesTexts(t *testing.T) {
 	r.ErrorSamples, r.Refused = []ErrorSample{{Text: hostile, Count: 1}}, map[model.Verdict]int{hostile: 1}
 	report.Command, report.Version, report.Options = hostile, hostile, map[string]string{hostile: hostile}
 	report.Stores, report.Machine.CPU = Stores{Database: hostile, Redis: hostile}, hostile
-	elements, words := parsed(t, written(t, report.WriteHTML))
-	for _, e := range elements {
-		if e.name == "script" {
-			t.Fatal("a text became a script")
-		}
-	}
-	if !strings.Contains(words, hostile) {
-		t.Error("the text is not shown as it is")
-	}
+	elements, words := parsed(t, written(report.WriteHTML))
+	isScript := func(e element) bool { return e.name == "script" }
+	check.Same(t, "a text became a script", slices.ContainsFunc(elements, isScript), false)
+	check.Same(t, "the text is shown as it is", strings.Contains(words, hostile), true)
 }
 
 func TestPageWithoutAStrategy(t *testing.T) {
 	report := newReport(model.LabPlan{Stock: 10}, Setting{}, time.Now())
-	if _, words := parsed(t, written(t, report.WriteHTML)); !strings.Contains(words, "No strategy had its turn.") {
-		t.Error("the page does not say that it is empty")
-	}
+	_, words := parsed(t, written(report.WriteHTML))
+	check.Same(t, "the page says that it is empty", strings.Contains(words, "No strategy had its turn."), true)
 }
 
 func TestChartsStayWithinTheirFrame(t *testing.T) {
 	result := func(rate, persisted float64, sold, over int64, buckets ...Bucket) *Result {
 		return &Result{Strategy: "s", RequestsPerSecond: rate, PersistedPerSecond: persisted, Sold: sold, Oversold: over, Histogram: buckets, P50MS: 1, P99MS: 1000}
 	}
-	for name, test := range map[string]struct {
+	type test struct {
 		results []*Result
 		unit    string
-	}{
+	}
+	check.Each(t, map[string]test{
 		"nothing measured": {[]*Result{result(0, 0, 0, 0)}, "per second"},
 		"one rate":         {[]*Result{result(7, 7, 1, 0, Bucket{1, 1})}, "per second"},
 		"close rates":      {[]*Result{result(100, 50, 10, 0, Bucket{1, 5}), result(90, 2, 10, 0, Bucket{1, 3})}, "per second"},
@@ -254,36 +225,27 @@ func TestChartsStayWithinTheirFrame(t *testing.T) {
 			[]*Result{result(1e6, 1, 900, 890, Bucket{0.001, 5}, Bucket{600000, 1}), result(10, 0, 0, 0)},
 			"per second, on a logarithmic scale",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for name, c := range map[string]chart{
-				"throughput": throughputChart(test.results), "latency": latencyChart(test.results), "stock": stockChart(test.results, 10),
-			} {
-				within := func(x float64, y int) bool { return x >= 0 && x <= 100 && y >= 0 && y <= c.Height }
-				for _, b := range c.Bars {
-					if !(within(b.X, b.Y) && within(b.X+b.Width, b.Y+b.Height) && b.Width > 0 && b.Height > 0) {
-						t.Errorf("%s: a bar is out of the frame: %+v", name, b)
-					}
-				}
-				for _, l := range c.Lines {
-					if !(within(l.X, l.From) && within(l.X, l.To) && l.From < l.To) {
-						t.Errorf("%s: a line is out of the frame: %+v", name, l)
-					}
-				}
-				for _, words := range c.Texts {
-					if !within(words.X, words.Y) {
-						t.Errorf("%s: a text is out of the frame: %+v", name, words)
-					}
-				}
-				if c.Label == "" {
-					t.Errorf("%s has no label", name)
-				}
+	}, func(t *testing.T, tc test) {
+		for name, c := range map[string]chart{
+			"throughput": throughputChart(tc.results), "latency": latencyChart(tc.results), "stock": stockChart(tc.results, 10),
+		} {
+			within := func(x float64, y int) bool { return x >= 0 && x <= 100 && y >= 0 && y <= c.Height }
+			for _, b := range c.Bars {
+				inside := within(b.X, b.Y) && within(b.X+b.Width, b.Y+b.Height) && b.Width > 0 && b.Height > 0
+				check.Same(t, fmt.Sprintf("%s: %+v is within the frame", name, b), inside, true)
 			}
-			if texts := throughputChart(test.results).Texts; texts[len(texts)-1].Words != test.unit {
-				t.Errorf("the axis says %q, want %q", texts[len(texts)-1].Words, test.unit)
+			for _, l := range c.Lines {
+				inside := within(l.X, l.From) && within(l.X, l.To) && l.From < l.To
+				check.Same(t, fmt.Sprintf("%s: %+v is within the frame", name, l), inside, true)
 			}
-		})
-	}
+			for _, words := range c.Texts {
+				check.Same(t, fmt.Sprintf("%s: %+v is within the frame", name, words), within(words.X, words.Y), true)
+			}
+			check.Same(t, name+" has a label", c.Label != "", true)
+		}
+		texts := throughputChart(tc.results).Texts
+		check.Same(t, "unit of the axis", texts[len(texts)-1].Words, tc.unit)
+	})
 }
 
 func TestFigures(t *testing.T) {
@@ -291,13 +253,9 @@ func TestFigures(t *testing.T) {
 		0: "0", 0.000123456: "0.000123", 0.0123: "0.0123", 1: "1.00", 9.876: "9.88", 12.34: "12.3", 99.94: "99.9",
 		99.96: "100", 123.4: "123", 1234.5: "1,235", 1234567: "1,234,567",
 	} {
-		if got := figure(x); got != want {
-			t.Errorf("figure(%v) is %q, want %q", x, got, want)
-		}
+		check.Same(t, fmt.Sprint(x), figure(x), want)
 	}
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1: "-1"} {
-		if got := grouped(n); got != want {
-			t.Errorf("grouped(%d) is %q, want %q", n, got, want)
-		}
+		check.Same(t, fmt.Sprint(n), grouped(n), want)
 	}
 }

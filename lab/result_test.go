@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestFindings(t *testing.T) {
@@ -65,30 +65,25 @@ func TestFindings(t *testing.T) {
 			r := runOne(t, answering(tc.tally, answers), model.LabPlan{Buyers: len(answers), Stock: tc.stock, Concurrency: 1, Instances: 1})
 			tc.want.Explanation = tc.explanation
 			got := Result{Verdict: r.Verdict, Oversold: r.Oversold, Undersold: r.Undersold, Lost: r.Lost, Explanation: r.Explanation}
-			if !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("%+v, want %+v", got, tc.want)
-			}
-			if got := (Tally{Sold: r.Sold, Left: r.Left, Retries: r.Retries}); got != tc.tally {
-				t.Errorf("the books are %+v, want %+v", got, tc.tally)
-			}
-			refused := 0
+			check.Same(t, "findings", got, tc.want)
+			check.Same(t, "books", Tally{Sold: r.Sold, Left: r.Left, Retries: r.Retries}, tc.tally)
+			counted := int(r.Accepted + r.Errors)
 			for _, n := range r.Refused {
-				refused += n
+				counted += n
 			}
-			if sum := int(r.Accepted+r.Errors) + refused; sum != len(answers) {
-				t.Errorf("%d answers are counted, want %d", sum, len(answers))
-			}
+			check.Same(t, "counted answers", counted, len(answers))
 		})
 	}
 }
 
 // Figures of rounds with many buyers at once, with fewer buyers than places, and without an accepted buyer.
 func TestRounds(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type test struct {
 		round *fakeRound
 		plan  model.LabPlan
 		want  Result
-	}{
+	}
+	check.Each(t, map[string]test{
 		"exact": {
 			exactly(30),
 			model.LabPlan{Buyers: 500, Stock: 30, Concurrency: 32, Instances: 2},
@@ -109,17 +104,14 @@ func TestRounds(t *testing.T) {
 			model.LabPlan{Buyers: 5, Stock: 3, Concurrency: 1, Instances: 1},
 			Result{Requests: 5, Refused: map[model.Verdict]int{model.Paused: 5}, Verdict: Exact},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := runOne(t, tc.round, tc.plan)
-			got := Result{
-				Requests: r.Requests, Sold: r.Sold, Oversold: r.Oversold, Accepted: r.Accepted, Refused: r.Refused, Verdict: r.Verdict,
-			}
-			if !reflect.DeepEqual(got, tc.want) || (r.PersistedPerSecond > 0) != (r.Sold > 0) {
-				t.Errorf("%+v and %v persisted/s, want %+v", got, r.PersistedPerSecond, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		r := runOne(t, tc.round, tc.plan)
+		got := Result{
+			Requests: r.Requests, Sold: r.Sold, Oversold: r.Oversold, Accepted: r.Accepted, Refused: r.Refused, Verdict: r.Verdict,
+		}
+		check.Same(t, "result", got, tc.want)
+		check.Same(t, "orders were persisted", r.PersistedPerSecond > 0, r.Sold > 0)
+	})
 }
 
 func TestErrorSamplesAreBounded(t *testing.T) {
@@ -142,21 +134,5 @@ func TestErrorSamplesAreBounded(t *testing.T) {
 		if len(s.Text) > maxErrorLength+len("…") || strings.ContainsRune(s.Text, '�') {
 			t.Errorf("%q is too long or cut within a letter", s.Text)
 		}
-	}
-}
-
-func TestBucketsKeepTheirOrder(t *testing.T) {
-	r := runOne(t, exactly(10), model.LabPlan{Buyers: 1000, Stock: 10, Concurrency: 4, Instances: 1})
-	var sum int64
-	last := 0.0
-	for _, b := range r.Histogram {
-		sum += b.Count
-		if b.UpToMS <= last {
-			t.Errorf("the bucket up to %v ms comes after %v ms", b.UpToMS, last)
-		}
-		last = b.UpToMS
-	}
-	if sum != 1000 {
-		t.Errorf("%d attempts in the histogram, want 1000", sum)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 // save stores a report.
@@ -35,29 +36,21 @@ func wantFound(t *testing.T, shelf *Shelf, id string, want bool) *Report {
 }
 
 // writeFile writes a file, with a time of its last change.
-func writeFile(t *testing.T, path, text string, at time.Time) {
-	t.Helper()
-	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
-		t.Fatal(err)
-	}
+func writeFile(path, text string, at time.Time) {
+	check.Done(errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)))
 }
 
 // A stored report has the same page and the same figures. The list begins with the newest report.
 func TestShelf(t *testing.T) {
 	shelf := NewShelf(filepath.Join(t.TempDir(), "data", "lab"))
-	if list, err := shelf.List(); err != nil || len(list) > 0 {
-		t.Errorf("before the folder exists: %v, %v", list, err)
-	}
+	check.Same(t, "reports before the folder exists", len(check.Must(shelf.List())), 0)
 	wantFound(t, shelf, rand.Text(), false)
-	if err := shelf.Ready(); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(shelf.Ready())
 	report := sample(t)
 	id := save(t, shelf, report)
 	found := wantFound(t, shelf, id, true)
-	if written(t, found.WriteHTML) != written(t, report.WriteHTML) || written(t, found.WriteJSON) != written(t, report.WriteJSON) {
-		t.Error("the report has changed on the shelf")
-	}
+	check.Same(t, "page from the shelf", written(found.WriteHTML), written(report.WriteHTML))
+	check.Same(t, "figures from the shelf", written(found.WriteJSON), written(report.WriteJSON))
 	later := *report
 	later.StartedAt = report.StartedAt.Add(time.Second)
 	newest := save(t, shelf, &later)
@@ -76,11 +69,9 @@ func TestShelfFindsNothingElse(t *testing.T) {
 		"secret.json", "lab/notes.json", "lab/" + other + ".txt", "lab/" + other + unfinishedEnd,
 		"lab/" + strings.ToLower(other) + ".json", "lab/" + other + "A.json",
 	} {
-		writeFile(t, filepath.Join(folder, name), "{}", time.Now())
+		writeFile(filepath.Join(folder, name), "{}", time.Now())
 	}
-	if err := os.Symlink(filepath.Join(folder, "secret.json"), filepath.Join(folder, "lab", link+".json")); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(os.Symlink(filepath.Join(folder, "secret.json"), filepath.Join(folder, "lab", link+".json")))
 	for _, name := range []string{
 		"", ".", "..", "notes", "../secret", "%2e%2e/secret", other, strings.ToLower(other), other + "A", id + ".json", "./" + id, id + "\x00",
 		"../lab/" + id, strings.Repeat("../", 8) + "AA",
@@ -94,21 +85,19 @@ func TestShelfFindsNothingElse(t *testing.T) {
 
 // A file that is no report does not hide the others.
 func TestShelfWithABrokenReport(t *testing.T) {
-	for name, text := range map[string]string{"cut off": `{"buyers":`, "no report": "{}"} {
-		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			shelf := NewShelf(folder)
-			id, broken := save(t, shelf, sample(t)), rand.Text()
-			writeFile(t, filepath.Join(folder, broken+reportEnd), text, time.Now())
-			list, err := shelf.List()
-			if len(list) != 1 || list[0].ID != id || err == nil || !strings.Contains(err.Error(), broken) {
-				t.Errorf("%v, %v", list, err)
-			}
-			if _, ok, err := shelf.Find(broken); ok || err == nil {
-				t.Errorf("found %t, %v", ok, err)
-			}
-		})
-	}
+	check.Each(t, map[string]string{"cut off": `{"buyers":`, "no report": "{}"}, func(t *testing.T, text string) {
+		folder := t.TempDir()
+		shelf := NewShelf(folder)
+		id, broken := save(t, shelf, sample(t)), rand.Text()
+		writeFile(filepath.Join(folder, broken+reportEnd), text, time.Now())
+		list, err := shelf.List()
+		if len(list) != 1 || list[0].ID != id || err == nil || !strings.Contains(err.Error(), broken) {
+			t.Errorf("%v, %v", list, err)
+		}
+		if _, ok, err := shelf.Find(broken); ok || err == nil {
+			t.Errorf("found %t, %v", ok, err)
+		}
+	})
 }
 
 // The newest keptReports stay. Unfinished files that crashes left are deleted; other files are not.
@@ -120,14 +109,12 @@ func TestShelfForgets(t *testing.T) {
 		id := save(t, shelf, report)
 		ids = append(ids, id)
 		at := time.Now().Add(time.Duration(i-1000) * time.Second)
-		if err := os.Chtimes(filepath.Join(folder, id+reportEnd), at, at); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(os.Chtimes(filepath.Join(folder, id+reportEnd), at, at))
 	}
 	old, young := rand.Text()+unfinishedEnd, rand.Text()+unfinishedEnd
 	long := time.Now().Add(-2 * longestWriting)
 	for name, at := range map[string]time.Time{old: long, young: time.Now(), "notes.part": long, "notes.json": long} {
-		writeFile(t, filepath.Join(folder, name), "", at)
+		writeFile(filepath.Join(folder, name), "", at)
 	}
 	ids = append(ids, save(t, shelf, report))
 	for i, id := range ids {
@@ -143,41 +130,29 @@ func TestShelfForgets(t *testing.T) {
 // Reports that are saved at the same time, by several processes, are all kept.
 func TestShelfAtOnce(t *testing.T) {
 	folder, report := t.TempDir(), sample(t)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			shelf := NewShelf(folder)
-			for range 5 {
-				id, err := shelf.Save(report)
-				if err != nil {
-					t.Error(err)
-				}
-				wantFound(t, shelf, id, true)
-			}
-		})
-	}
-	all.Wait()
-	if list, err := NewShelf(folder).List(); len(list) != 40 || err != nil {
-		t.Errorf("%d reports, %v", len(list), err)
-	}
+	check.Together(8, func(int) {
+		shelf := NewShelf(folder)
+		for range 5 {
+			wantFound(t, shelf, check.Must(shelf.Save(report)), true)
+		}
+	})
+	check.Same(t, "reports", len(check.Must(NewShelf(folder).List())), 40)
 }
 
 // A folder that can't be written to is refused before anything is measured.
 func TestShelfThatCantBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	writeFile(t, file, "", time.Now())
+	writeFile(file, "", time.Now())
 	shelf := NewShelf(filepath.Join(file, "lab"))
-	if shelf.Ready() == nil {
-		t.Error("a folder in a file is ready")
-	}
+	check.Same(t, "a folder in a file is ready", shelf.Ready() == nil, false)
 	if id, err := shelf.Save(sample(t)); err == nil {
 		t.Errorf("saved as %s", id)
 	}
 }
 
-// The policy of the page allows its one style by the hash, and nothing else. The page needs nothing else.
+// The policy of the page allows its one style by the hash, and nothing else. TestPage shows that the page needs nothing else.
 func TestPagePolicy(t *testing.T) {
-	page := written(t, sample(t).WriteHTML)
+	page := written(sample(t).WriteHTML)
 	styles := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(page, -1)
 	if len(styles) != 1 {
 		t.Fatalf("%d styles", len(styles))
@@ -186,8 +161,5 @@ func TestPagePolicy(t *testing.T) {
 	want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"
 	if policy := PagePolicy(); !strings.Contains(policy, want) || !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") {
 		t.Errorf("%s, want %s", policy, want)
-	}
-	if found := regexp.MustCompile(`(?i)<(script|img|link|iframe|object|form|base)\b|\s(style|on\w+|src|href)=|url\(|@import`).FindString(page); found != "" {
-		t.Errorf("the page has %q", found)
 	}
 }
