@@ -10,32 +10,25 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"flashsale/test/kit/check"
 )
 
-func makeTestAPI(t *testing.T) *apiFiles {
-	t.Helper()
-	files, err := makeAPI(newAssets(t), "https://shop.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+func makeTestAPI() *apiFiles {
+	return check.Must(makeAPI(check.Must(NewAssets()), "https://shop.example"))
 }
 
 // Everything in the file is on the page, every link of the page has a target, and no id occurs twice.
 func TestAPIPage(t *testing.T) {
-	page := string(makeTestAPI(t).page)
+	page := string(makeTestAPI().page)
 	var doc struct {
 		Paths      map[string]map[string]any
 		Components struct{ Schemas map[string]any }
 	}
-	if err := yaml.Unmarshal(openAPI, &doc); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(yaml.Unmarshal(openAPI, &doc))
 	ids := map[string]bool{}
 	for _, match := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
-		if ids[match[1]] {
-			t.Errorf("the id %s occurs twice", match[1])
-		}
+		check.Same(t, match[1]+" occurs twice", ids[match[1]], false)
 		ids[match[1]] = true
 	}
 	operations := 0
@@ -46,37 +39,30 @@ func TestAPIPage(t *testing.T) {
 				continue // parameters of the path
 			}
 			operations++
-			if id, _ := operation["operationId"].(string); !ids[id] {
-				t.Errorf("%s %s is not on the page", method, path)
-			}
+			id, _ := operation["operationId"].(string)
+			check.Same(t, method+" "+path+" is on the page", ids[id], true)
 		}
 	}
 	if commands := strings.Count(page, "<pre><code>curl "); commands != operations || operations < 40 {
 		t.Errorf("%d commands for %d operations", commands, operations)
 	}
 	for name := range doc.Components.Schemas {
-		if !ids["schema-"+name] {
-			t.Errorf("the schema %s is not on the page", name)
-		}
+		check.Same(t, "the schema "+name+" is on the page", ids["schema-"+name], true)
 	}
 	links := regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1)
 	for _, match := range links {
-		if !ids[match[1]] {
-			t.Errorf("the link to #%s has no target", match[1])
-		}
+		check.Same(t, "the link to #"+match[1]+" has a target", ids[match[1]], true)
 	}
 	if len(links) < operations {
 		t.Errorf("%d links", len(links))
 	}
 	wrong := regexp.MustCompile(`<no value>|ZgotmplZ|\$ref|map\[|&lt;nil&gt;|<script|<style| style=|<[^>]* on[a-z]+=`)
-	if found := wrong.FindString(page); found != "" {
-		t.Errorf("%s on the page", found)
-	}
+	check.Same(t, "wrong text on the page", wrong.FindString(page), "")
 }
 
 // A command has the server, a variable for each parameter of the path, the credentials, and the body.
 func TestAPICommands(t *testing.T) {
-	page := strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&").Replace(string(makeTestAPI(t).page))
+	page := strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&").Replace(string(makeTestAPI().page))
 	for name, want := range map[string]string{
 		"a read":     `curl "https://shop.example/api/v1/sales/$SALE"</code>`,
 		"a stream":   `curl -N "https://shop.example/api/v1/sales/$SALE/events"</code>`,
@@ -88,22 +74,16 @@ func TestAPICommands(t *testing.T) {
 			"  -H \"Content-Type: application/json\" \\\n  -d '{\"payment_id\":",
 		"an operator's": "curl -X PATCH \"https://shop.example/api/v1/admin/sales/$SALE\" \\\n  -H \"Authorization: Bearer $ADMIN\" \\\n  -H \"Content-Type: application/json\" \\\n  -d '{\"add_quota\":50,\"if_quota\":100}'</code>",
 	} {
-		if !strings.Contains(page, "<pre><code>"+want) {
-			t.Errorf("%s: no %s", name, want)
-		}
+		check.Same(t, name+": the page has "+want, strings.Contains(page, "<pre><code>"+want), true)
 	}
 }
 
 // The JSON has the same contents as the YAML.
 func TestOpenAPIAsJSON(t *testing.T) {
 	var fromYAML, fromJSON any
-	if err := yaml.Unmarshal(openAPI, &fromYAML); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(fromYAML) // has the types of JSON
-	if err = errors.Join(err, json.Unmarshal(text, &fromYAML), json.Unmarshal(makeTestAPI(t).json, &fromJSON)); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(yaml.Unmarshal(openAPI, &fromYAML))
+	text := check.Must(json.Marshal(fromYAML)) // has the types of JSON
+	check.Done(errors.Join(json.Unmarshal(text, &fromYAML), json.Unmarshal(makeTestAPI().json, &fromJSON)))
 	if len(text) < 10_000 || !reflect.DeepEqual(fromYAML, fromJSON) {
 		t.Errorf("the JSON differs from %d bytes of YAML", len(text))
 	}
@@ -112,7 +92,7 @@ func TestOpenAPIAsJSON(t *testing.T) {
 // The page runs no script, and loads only served assets.
 func TestAPIIsServed(t *testing.T) {
 	p, _ := pagesOf(t)
-	assets := newAssets(t)
+	assets := check.Must(NewAssets())
 	for path, want := range map[string]struct{ contentType, policy, start string }{
 		"/api":          {"text/html; charset=utf-8", apiPolicy, "<!doctype html>\n<html lang=\"en\""},
 		"/openapi.yaml": {"application/yaml", filePolicy, "# The HTTP API"},
@@ -122,19 +102,13 @@ func TestAPIIsServed(t *testing.T) {
 		wantHeader(t, w, http.StatusOK, map[string]string{
 			"Content-Type": want.contentType, "Content-Security-Policy": want.policy, "Cache-Control": pageMaxAge,
 		})
-		if !strings.HasPrefix(w.Body.String(), want.start) {
-			t.Errorf("%s starts with %.60q", path, w.Body)
-		}
+		check.Same(t, path+" starts with "+want.start, strings.HasPrefix(w.Body.String(), want.start), true)
 	}
-	if strings.Contains(apiPolicy, "script") || strings.Contains(apiPolicy, "unsafe") {
-		t.Error(apiPolicy)
-	}
+	check.Same(t, "bad word in "+apiPolicy, regexp.MustCompile("script|unsafe").FindString(apiPolicy), "")
 	loaded := map[string]bool{}
 	for _, match := range regexp.MustCompile(`"(/assets/[^"]+)"`).FindAllStringSubmatch(ask(t, p, "/api").Body.String(), -1) {
 		loaded[match[1]] = true
 		wantHeader(t, ask(t, assets, match[1]), http.StatusOK, nil)
 	}
-	if len(loaded) != 3 { // two styles and a picture
-		t.Errorf("%v", loaded)
-	}
+	check.Same(t, "two styles and a picture", len(loaded), 3)
 }

@@ -7,16 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-func newAssets(t *testing.T) *Assets {
-	t.Helper()
-	a, err := NewAssets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
+	"flashsale/test/kit/check"
+)
 
 // ask requests a path with headers: pairs of name and value.
 func ask(t *testing.T, h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
@@ -33,51 +26,45 @@ func ask(t *testing.T, h http.Handler, path string, headers ...string) *httptest
 // wantHeader compares some headers of an answer.
 func wantHeader(t *testing.T, w *httptest.ResponseRecorder, status int, want map[string]string) {
 	t.Helper()
-	if w.Code != status {
-		t.Errorf("status %d, want %d: %s", w.Code, status, w.Body)
-	}
+	check.Same(t, "status", w.Code, status)
 	for name, value := range want {
-		if got := w.Header().Get(name); got != value {
-			t.Errorf("%s: %q, want %q", name, got, value)
-		}
+		check.Same(t, name, w.Header().Get(name), value)
 	}
 }
 
 // Assets are served under names with a hash, for ever. How an answer is compressed and tagged is tested in
 // internal/prepared.
 func TestAssetsAreServed(t *testing.T) {
-	a := newAssets(t)
+	a := check.Must(NewAssets())
 	hashed := regexp.MustCompile(`^/assets/[a-z0-9-]+\.[0-9a-f]{12}\.(css|js|svg|txt)$`)
+	const css, script = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 	for name, contentType := range map[string]string{
-		"base.css": "text/css; charset=utf-8", "sale.js": "text/javascript; charset=utf-8", "words.js": "text/javascript; charset=utf-8", "mark.svg": "image/svg+xml",
-		"console-words.js": "text/javascript; charset=utf-8", "uplot.js": "text/javascript; charset=utf-8", "uplot-license.txt": "text/plain; charset=utf-8",
+		"base.css": css, "sale.js": script, "words.js": script, "mark.svg": "image/svg+xml",
+		"console-words.js": script, "uplot.js": script, "uplot-license.txt": "text/plain; charset=utf-8",
 	} {
-		t.Run(name, func(t *testing.T) {
-			url, err := a.URL(name)
-			if err != nil || !hashed.MatchString(url) {
-				t.Fatalf("%s, %v", url, err)
+		url := check.Must(a.URL(name))
+		check.Same(t, url+" has a hash", hashed.MatchString(url), true)
+		for encoding, accepted := range map[string]string{"": "", "gzip": "br, gzip"} {
+			w := ask(t, a, url, "Accept-Encoding", accepted)
+			wantHeader(t, w, http.StatusOK, map[string]string{
+				"Content-Type": contentType, "Content-Encoding": encoding, "Vary": "Accept-Encoding",
+				"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'",
+			})
+			if encoding == "" {
+				check.Same(t, name, w.Body.String(), string(a.bodies[name]))
 			}
-			for encoding, accepted := range map[string]string{"": "", "gzip": "br, gzip"} {
-				w := ask(t, a, url, "Accept-Encoding", accepted)
-				wantHeader(t, w, http.StatusOK, map[string]string{
-					"Content-Type": contentType, "Content-Encoding": encoding, "Vary": "Accept-Encoding",
-					"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'",
-				})
-				if encoding == "" && w.Body.String() != string(a.bodies[name]) {
-					t.Errorf("the body has %d bytes", w.Body.Len())
-				}
-				again := ask(t, a, url, "Accept-Encoding", accepted, "If-None-Match", w.Header().Get("ETag"))
-				wantHeader(t, again, http.StatusNotModified, nil)
-			}
-		})
+			again := ask(t, a, url, "Accept-Encoding", accepted, "If-None-Match", w.Header().Get("ETag"))
+			wantHeader(t, again, http.StatusNotModified, nil)
+		}
 	}
 }
 
 // Paths without a valid hash, and folders, are not found.
 func TestMissingAssets(t *testing.T) {
-	a := newAssets(t)
+	a := check.Must(NewAssets())
 	for _, path := range []string{
-		"/assets/", "/assets/base.css", "/assets/base.000000000000.css", "/assets/../pages/layout.html", "/assets/assets/base.css", "/assets/words/en.json", "/assets/%2e%2e/go.mod",
+		"/assets/", "/assets/base.css", "/assets/base.000000000000.css", "/assets/../pages/layout.html", "/assets/assets/base.css",
+		"/assets/words/en.json", "/assets/%2e%2e/go.mod",
 	} {
 		w := ask(t, a, path)
 		if w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "" || strings.Contains(w.Body.String(), "css") {
@@ -91,20 +78,17 @@ func TestMissingAssets(t *testing.T) {
 
 // Every name inside a file is served, so a browser that has the file gets the files that it imports.
 func TestAssetsReferToServedNames(t *testing.T) {
-	a := newAssets(t)
+	a := check.Must(NewAssets())
 	inside := regexp.MustCompile(`"\./([^"]+)"`)
 	references := 0
 	for name, body := range a.bodies {
 		for _, match := range inside.FindAllSubmatch(body, -1) {
 			references++
-			if _, ok := a.served[string(match[1])]; !ok {
-				t.Errorf("%s refers to %s", name, match[1])
-			}
+			_, ok := a.served[string(match[1])]
+			check.Same(t, string(match[1])+", to which "+name+" refers, is served", ok, true)
 		}
 	}
-	if references == 0 {
-		t.Error("no asset refers to another")
-	}
+	check.Same(t, "an asset refers to another", references > 0, true)
 	if needs := a.needs["sale.js"]; !slices.Contains(needs, "words.js") || !slices.Contains(needs, "purchase.js") || slices.Contains(needs, "sale.js") {
 		t.Errorf("sale.js needs %q", needs)
 	}
@@ -113,19 +97,14 @@ func TestAssetsReferToServedNames(t *testing.T) {
 // A change of a file changes its name and the names of the files that refer to it, and no others.
 func TestNamesFollowWhatIsInside(t *testing.T) {
 	names := func(clock string) map[string]string {
-		a, err := makeAssets(map[string][]byte{
+		return check.Must(makeAssets(map[string][]byte{
 			"sale.js": []byte(`import "./clock.js";`), "clock.js": []byte(clock), "api.js": []byte("export {};"),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a.names
+		})).names
 	}
-	before, same, after := names("1"), names("1"), names("2")
+	before, after := names("1"), names("2")
+	check.Same(t, "names without a change", names("1"), before)
 	for name, changes := range map[string]bool{"sale.js": true, "clock.js": true, "api.js": false} {
-		if before[name] != same[name] || (before[name] != after[name]) != changes {
-			t.Errorf("%s: %s, again %s, after the change %s", name, before[name], same[name], after[name])
-		}
+		check.Same(t, name+" has another name", before[name] != after[name], changes)
 	}
 }
 
@@ -136,10 +115,7 @@ func TestAssetsThatCantBeMade(t *testing.T) {
 		"a missing import": {"a.js": []byte(`import "./b.js";`)},
 		"an unknown type":  {"a.exe": nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := makeAssets(sources); err == nil {
-				t.Error("no error")
-			}
-		})
+		_, err := makeAssets(sources)
+		check.Same(t, name+" is an error", err != nil, true)
 	}
 }

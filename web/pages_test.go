@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
@@ -48,35 +50,28 @@ func teapot(change func(*model.Offer)) model.Offer {
 func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
 	t.Helper()
 	s := &shelf{sales: sales}
-	p, err := NewPages(s, newAssets(t), func() string { return "https://shop.example" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, s
+	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" })), s
 }
 
 // wantTexts checks which texts a page contains.
 func wantTexts(t *testing.T, page string, want, wantNot []string) {
 	t.Helper()
-	for _, text := range want {
-		if !strings.Contains(page, text) {
-			t.Errorf("no %s in %s", text, page)
-		}
+	for i, text := range slices.Concat(want, wantNot) {
+		check.Same(t, "the page has "+text, strings.Contains(page, text), i < len(want))
 	}
-	for _, text := range wantNot {
-		if strings.Contains(page, text) {
-			t.Errorf("%s in %s", text, page)
-		}
+	if t.Failed() {
+		t.Log(page)
 	}
 }
 
 // The page of a sale is complete without scripts: it contains the title, the price and the state.
 func TestSaleIsInThePage(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type test struct {
 		change  func(*model.Offer)
 		want    []string
 		wantNot []string
-	}{
+	}
+	check.Each(t, map[string]test{
 		"open": {
 			func(*model.Offer) {},
 			[]string{
@@ -108,16 +103,14 @@ func TestSaleIsInThePage(t *testing.T) {
 		"no better price":     {func(o *model.Offer) { o.OriginalPriceCents = 990 }, nil, []string{"<s>"}},
 		"seconds to pay":      {func(o *model.Offer) { o.PayTimeoutSeconds = 90 }, []string{"Pay within 90 s"}, nil},
 		"hours to pay":        {func(o *model.Offer) { o.PayTimeoutSeconds = 7200 }, []string{"Pay within 2 h"}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, _ := pagesOf(t, teapot(tc.change))
-			w := ask(t, p, "/sales/TEAPOT")
-			wantHeader(t, w, http.StatusOK, map[string]string{
-				"Content-Type": "text/html; charset=utf-8", "Cache-Control": "public, max-age=1",
-			})
-			wantTexts(t, w.Body.String(), tc.want, tc.wantNot)
+	}, func(t *testing.T, tc test) {
+		p, _ := pagesOf(t, teapot(tc.change))
+		w := ask(t, p, "/sales/TEAPOT")
+		wantHeader(t, w, http.StatusOK, map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "Cache-Control": "public, max-age=1",
 		})
-	}
+		wantTexts(t, w.Body.String(), tc.want, tc.wantNot)
+	})
 }
 
 // Open sales come first.
@@ -138,9 +131,7 @@ func TestSalesStandInTurn(t *testing.T) {
 	for _, match := range regexp.MustCompile(`data-id="([A-Z]+)"`).FindAllStringSubmatch(ask(t, p, "/").Body.String(), -1) {
 		turn = append(turn, match[1])
 	}
-	if got := strings.Join(turn, " "); got != "OPEN PAUSED LATER GONE OVER" {
-		t.Error(got)
-	}
+	check.Same(t, "order of the sales", turn, []string{"OPEN", "PAUSED", "LATER", "GONE", "OVER"})
 }
 
 func TestNoSales(t *testing.T) {
@@ -150,22 +141,17 @@ func TestNoSales(t *testing.T) {
 
 // Pages that are missing or can't be shown have the look of the others, show no details, and are not cached.
 func TestPagesThatCantBeShown(t *testing.T) {
-	for path, tc := range map[string]struct {
-		broken error
-		status int
-		want   string
-	}{
-		"/sales/NONE":   {nil, http.StatusNotFound, "There is nothing here"},
-		"/elsewhere":    {nil, http.StatusNotFound, "There is nothing here"},
-		"/sales/TEAPOT": {errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
+	p, s := pagesOf(t, teapot(func(*model.Offer) {}))
+	for path, want := range map[string]string{
+		"/sales/NONE": "There is nothing here", "/elsewhere": "There is nothing here", "/sales/TEAPOT": "One moment, please",
 	} {
-		t.Run(path, func(t *testing.T) {
-			p, s := pagesOf(t, teapot(func(*model.Offer) {}))
-			s.broken = tc.broken
-			w := ask(t, p, path)
-			wantHeader(t, w, tc.status, map[string]string{"Cache-Control": "no-store"})
-			wantTexts(t, w.Body.String(), []string{tc.want, "/assets/base."}, []string{"SELECT"})
-		})
+		status := http.StatusNotFound
+		if s.broken = nil; path == "/sales/TEAPOT" {
+			status, s.broken = http.StatusServiceUnavailable, errors.New("SELECT: no such table")
+		}
+		w := ask(t, p, path)
+		wantHeader(t, w, status, map[string]string{"Cache-Control": "no-store"})
+		wantTexts(t, w.Body.String(), []string{want, "/assets/base."}, []string{"SELECT"})
 	}
 }
 
@@ -173,7 +159,7 @@ func TestPagesThatCantBeShown(t *testing.T) {
 // the console contain nothing of a sale, and the storefront loads no asset of the console.
 func TestPagesKeepTheirPolicy(t *testing.T) {
 	p, _ := pagesOf(t, teapot(func(*model.Offer) {}))
-	assets, isConsoles := newAssets(t), consoleFiles(t)
+	assets, isConsoles := check.Must(NewAssets()), consoleFiles()
 	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:|ZgotmplZ|<no value>`)
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
@@ -188,9 +174,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 				"frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'",
 			}, nil)
 			wantTexts(t, body, []string{`<html lang="en" data-languages="en zh"`}, nil)
-			if found := inline.FindString(body); found != "" {
-				t.Errorf("%q in %s", found, body)
-			}
+			check.Same(t, "inline code", inline.FindString(body), "")
 			links, ofConsole := linked.FindAllStringSubmatch(body, -1), 0
 			for _, match := range links {
 				wantHeader(t, ask(t, assets, match[1]), http.StatusOK, nil)
@@ -208,9 +192,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 			if isConsole && ofConsole < 5 || !isConsole && ofConsole > 0 {
 				t.Errorf("%d assets of the console", ofConsole)
 			}
-			if charts := strings.Contains(body, "/assets/uplot."); charts != (path == "/console/sales/TEAPOT") {
-				t.Errorf("charts are loaded: %t", charts)
-			}
+			check.Same(t, "charts are loaded", strings.Contains(body, "/assets/uplot."), path == "/console/sales/TEAPOT")
 		})
 	}
 }
@@ -232,9 +214,7 @@ func TestFiles(t *testing.T) {
 		wantHeader(t, ask(t, p, path), http.StatusOK, want)
 	}
 	icon := regexp.MustCompile(`<link rel="icon" href="([^"]+)"`).FindStringSubmatch(string(p.Head()))
-	if len(icon) == 0 || ask(t, newAssets(t), icon[1]).Body.String() != ask(t, p, "/favicon.ico").Body.String() {
-		t.Errorf("the icon of the pages is %q", icon)
-	}
+	check.Same(t, "icon", ask(t, check.Must(NewAssets()), icon[1]).Body.String(), ask(t, p, "/favicon.ico").Body.String())
 	robots := ask(t, p, "/robots.txt").Body.String()
 	for path, open := range map[string]bool{
 		"/": true, "/sales/TEAPOT": true, "/s/TEA": true, "/assets/base.css": true,
@@ -246,8 +226,6 @@ func TestFiles(t *testing.T) {
 				allowed = false
 			}
 		}
-		if allowed != open {
-			t.Errorf("crawlers may read %s: %t", path, allowed)
-		}
+		check.Same(t, "crawlers may read "+path, allowed, open)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/check"
 )
 
 // readable is the least contrast of text of any size with its background (WCAG 2.2, 1.4.3), visible that of the edges of
@@ -19,11 +21,7 @@ const (
 func TestColoursCanBeRead(t *testing.T) {
 	blocks := map[string]string{}
 	for _, name := range []string{"assets/base.css", "assets/console.css"} {
-		raw, err := assetFiles.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		light, dark, ok := strings.Cut(string(raw), "@media (prefers-color-scheme: dark)")
+		light, dark, ok := strings.Cut(string(check.Must(assetFiles.ReadFile(name))), "@media (prefers-color-scheme: dark)")
 		if !ok {
 			t.Fatalf("%s has no dark scheme", name)
 		}
@@ -50,32 +48,23 @@ func TestColoursCanBeRead(t *testing.T) {
 			if front == "" || back == "" {
 				t.Fatalf("%s: %s: the colours are %q and %q", scheme, pair, front, back)
 			}
-			if got := contrast(t, front, back); got < least {
+			if got := contrast(front, back); got < least {
 				t.Errorf("%s: %s has a contrast of %.2f, want %.1f", scheme, pair, got, least)
 			}
 		}
 	}
 }
 
-func contrast(t *testing.T, a, b string) float64 {
-	t.Helper()
-	high, low := luminance(t, a), luminance(t, b)
-	if high < low {
-		high, low = low, high
-	}
-	return (high + 0.05) / (low + 0.05)
+func contrast(a, b string) float64 {
+	high, low := luminance(a), luminance(b)
+	return (max(high, low) + 0.05) / (min(high, low) + 0.05)
 }
 
 // luminance returns the relative luminance, as defined by WCAG.
-func luminance(t *testing.T, colour string) float64 {
-	t.Helper()
+func luminance(colour string) float64 {
 	sum := 0.0
 	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
-		n, err := strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := float64(n) / 255
+		c := float64(check.Must(strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8))) / 255
 		if c <= 0.04045 {
 			c /= 12.92
 		} else {

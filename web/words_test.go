@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // Every language has the same keys, and its texts have the same placeholders.
@@ -18,21 +18,14 @@ func TestLanguagesSayTheSame(t *testing.T) {
 	place := regexp.MustCompile(`\{\w+\}`)
 	places := func(text string) []string { return slices.Sorted(slices.Values(place.FindAllString(text, -1))) }
 	for _, folder := range []string{shopWords, consoleWords} {
-		all := wordsOf(t, folder)
-		if languages := all.languages(); !slices.Equal(languages, wordsOf(t, shopWords).languages()) || !slices.Contains(languages, "en") || !slices.Contains(languages, "zh") {
-			t.Fatalf("%s: languages %q", folder, languages)
-		}
+		all := check.Must(readWords(folder))
+		check.Same(t, folder+": languages", all.languages(), check.Must(readWords(shopWords)).languages())
+		check.Same(t, folder+" is in English and Chinese", len(all["en"]) > 0 && len(all["zh"]) > 0, true)
 		for language, texts := range all {
-			if missing, more := difference(all["en"], texts), difference(texts, all["en"]); len(missing)+len(more) > 0 {
-				t.Errorf("%s/%s lacks %q and has %q", folder, language, missing, more)
-			}
+			check.Same(t, folder+"/"+language+": keys", slices.Sorted(maps.Keys(texts)), slices.Sorted(maps.Keys(all["en"])))
 			for key, text := range texts {
-				if !slices.Equal(places(text), places(all["en"][key])) {
-					t.Errorf("%s/%s, %s: %q has other placeholders than %q", folder, language, key, text, all["en"][key])
-				}
-				if strings.TrimSpace(text) == "" {
-					t.Errorf("%s/%s has an empty text for %s", folder, language, key)
-				}
+				check.Same(t, folder+"/"+language+": placeholders of "+key, places(text), places(all["en"][key]))
+				check.Same(t, folder+"/"+language+" has a text for "+key, strings.TrimSpace(text) != "", true)
 			}
 		}
 	}
@@ -41,16 +34,14 @@ func TestLanguagesSayTheSame(t *testing.T) {
 // Every text is used, and every key that a page or a script names has a text. The storefront does not load the texts of
 // the console, so it needs its own.
 func TestWordsAreThoseOfThePages(t *testing.T) {
-	shop, console := wordsOf(t, shopWords)["en"], wordsOf(t, consoleWords)["en"]
+	shop, console := check.Must(readWords(shopWords))["en"], check.Must(readWords(consoleWords))["en"]
 	for key := range console {
-		if shop[key] != "" {
-			t.Errorf("storefront and console both have a text %s", key)
-		}
+		check.Same(t, "text of the storefront for the console's "+key, shop[key], "")
 	}
-	isConsoles := consoleFiles(t)
+	isConsoles := consoleFiles()
 	var shopSource, consoleSource strings.Builder
 	for _, files := range []fs.FS{pageFiles, assetFiles} {
-		err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		check.Done(fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || entry.Name() == "layout.html" {
 				return err
 			}
@@ -61,17 +52,10 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 				shopSource.Write(raw)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for _, shared := range []string{"pages.go", "pages/layout.html"} { // functions of templates name keys too
-		raw, err := os.ReadFile(shared)
-		if err != nil {
-			t.Fatal(err)
-		}
-		consoleSource.Write(raw)
+		consoleSource.Write(check.Must(os.ReadFile(shared)))
 	}
 
 	all := maps.Clone(shop)
@@ -81,13 +65,17 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 		source string
 		words  map[string]string
 	}{"storefront": {shopSource.String(), shop}, "console": {consoleSource.String(), all}} {
-		named := map[string]string{}
+		var missing []string
+		named := map[string]bool{}
 		for _, match := range key.FindAllStringSubmatch(side.source, -1) {
-			named[match[1]+match[2]] = ""
+			name := match[1] + match[2]
+			if _, ok := side.words[name]; !ok {
+				missing = append(missing, name)
+			}
+			named[name] = true
 		}
-		if missing := difference(named, side.words); len(missing) > 0 || len(named) < 30 {
-			t.Errorf("%s: of %d keys these have no text: %q", name, len(named), missing)
-		}
+		check.Same(t, name+": keys without a text", missing, nil)
+		check.Same(t, name+": there are many keys", len(named) >= 30, true)
 	}
 	text := shopSource.String() + consoleSource.String()
 	for key := range all {
@@ -95,16 +83,13 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 		suffix := key[strings.LastIndex(key, "_")+1:]
 		used := slices.ContainsFunc([]string{`"` + key + `"`, "`" + prefix + "_${", "}_" + suffix + "`", `(print "` + prefix + `_"`, `coded("` + prefix + `"`},
 			func(part string) bool { return strings.Contains(text, part) })
-		if !used {
-			t.Errorf("%s is not used", key)
-		}
+		check.Same(t, key+" is used", used, true)
 	}
 }
 
 // consoleFiles returns a function that reports whether only the console has a page or an asset.
-func consoleFiles(t *testing.T) func(name string) bool {
-	t.Helper()
-	a := newAssets(t)
+func consoleFiles() func(name string) bool {
+	a := check.Must(NewAssets())
 	shop := []string{"base.css", "arrow.svg", "lang.js", "mark.svg", "picture.svg"}
 	for _, script := range []string{"sales.js", "sale.js", "orders.js"} {
 		shop = append(append(shop, script), a.needs[script]...)
@@ -117,22 +102,12 @@ func consoleFiles(t *testing.T) func(name string) bool {
 	}
 }
 
-func wordsOf(t *testing.T, folders ...string) words {
-	t.Helper()
-	all, err := readWords(folders...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // There is a text for every state of a sale, status of an order, and verdict.
 func TestWordsCoverTheModel(t *testing.T) {
-	all := wordsOf(t, shopWords)
+	all := check.Must(readWords(shopWords))
 	want := func(prefix, value, suffix string) {
-		if key := prefix + value + suffix; all["en"][key] == "" {
-			t.Errorf("no text for %s", key)
-		}
+		key := prefix + value + suffix
+		check.Same(t, "there is a text for "+key, all["en"][key] != "", true)
 	}
 	for _, state := range []model.SaleState{model.StateUpcoming, model.StateOpen, model.StatePaused, model.StateSoldOut, model.StateEnded} {
 		want("state_", string(state), "")
@@ -155,40 +130,20 @@ func TestWordsCoverTheModel(t *testing.T) {
 
 func TestSayEscapes(t *testing.T) {
 	w := words{"en": {"left": "{left} of {quota} <left>"}, "zh": {"left": "剩 {left} / {quota}"}}
-	got, err := w.say("left", "left", "<b>", "quota", 10)
 	want := `<span lang="en">&lt;b&gt; of 10 &lt;left&gt;</span><span lang="zh">剩 &lt;b&gt; / 10</span>`
-	if err != nil || string(got) != want {
-		t.Errorf("%s, %v", got, err)
-	}
-	if _, err := w.say("nothing"); err == nil {
-		t.Error("a missing key has a text")
-	}
+	check.Same(t, "text", string(check.Must(w.say("left", "left", "<b>", "quota", 10))), want)
+	_, err := w.say("nothing")
+	check.Same(t, "a missing key is an error", err != nil, true)
 }
 
 func TestMoney(t *testing.T) {
-	for _, tc := range []struct {
+	for want, of := range map[string]struct {
 		cents    int64
 		currency string
-		want     string
 	}{
-		{0, "CNY", "¥0.00"},
-		{5, "USD", "$0.05"},
-		{99_999, "EUR", "€999.99"},
-		{100_000, "GBP", "£1,000.00"},
-		{123_456_789_01, "CNY", "¥123,456,789.01"},
-		{990, "SEK", "9.90\u00a0SEK"},
+		"¥0.00": {0, "CNY"}, "$0.05": {5, "USD"}, "€999.99": {99_999, "EUR"}, "£1,000.00": {100_000, "GBP"},
+		"¥123,456,789.01": {123_456_789_01, "CNY"}, "9.90\u00a0SEK": {990, "SEK"},
 	} {
-		if got := money(tc.cents, tc.currency); got != tc.want {
-			t.Errorf("%d %s: %q, want %q", tc.cents, tc.currency, got, tc.want)
-		}
+		check.Same(t, want, money(of.cents, of.currency), want)
 	}
-}
-
-func difference[V, W any](a map[string]V, b map[string]W) (list []string) {
-	for _, key := range slices.Sorted(maps.Keys(a)) {
-		if _, ok := b[key]; !ok {
-			list = append(list, fmt.Sprint(key))
-		}
-	}
-	return list
 }
