@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 var limits = Limits{Batch: 3, Queue: 5, Calls: 1, Time: time.Second}
@@ -48,13 +50,6 @@ func (d *desk) do(ctx context.Context, key string, items []int) ([]string, error
 }
 
 var errUnlucky = errors.New("unlucky")
-
-func (d *desk) wantBatches(t *testing.T, want ...[]int) {
-	t.Helper()
-	if got := d.batches["k"]; !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("the batches are %v, want %v", got, want)
-	}
-}
 
 // testBatcher runs a test of a batcher in a bubble.
 func testBatcher(t *testing.T, bounds Limits, test func(t *testing.T, d *desk, g *Batcher[int, string])) {
@@ -104,14 +99,10 @@ func TestNextBatch(t *testing.T) {
 		for i, c := range answers {
 			want(t, "the answer in turn", c, string(rune('a'+i)), nil)
 		}
-		d.wantBatches(t, []int{0}, []int{1, 2, 3}, []int{4, 5})
-		if d.most != 1 {
-			t.Errorf("%d batches of one key were under way at once", d.most)
-		}
+		check.Same(t, "batches", d.batches["k"], [][]int{{0}, {1, 2, 3}, {4, 5}})
+		check.Same(t, "batches of one key at once", d.most, 1)
 		synctest.Wait()
-		if len(g.queues) != 0 {
-			t.Errorf("%d queues stay behind", len(g.queues))
-		}
+		check.Same(t, "queues left", len(g.queues), 0)
 	})
 }
 
@@ -124,9 +115,7 @@ func TestBounds(t *testing.T) {
 			for i := range answers {
 				answers[i] = ask(t.Context(), g, "k", i)
 			}
-			if d.most != calls {
-				t.Errorf("%d batches under way, want %d", d.most, calls)
-			}
+			check.Same(t, "batches under way", d.most, calls)
 			want(t, "one too many", ask(t.Context(), g, "k", 9), "", ErrFull)
 			other := ask(t.Context(), g, "another key", 9)
 			close(d.turn)
@@ -152,7 +141,7 @@ func TestCallerLeaves(t *testing.T) {
 		close(d.turn)
 		want(t, "a caller who stays", stayer, "d", nil)
 		want(t, "a caller who has left before", ask(ctx, g, "k", 4), "", context.Canceled)
-		d.wantBatches(t, []int{1}, []int{2, 3})
+		check.Same(t, "batches", d.batches["k"], [][]int{{1}, {2, 3}})
 	})
 }
 
@@ -171,9 +160,7 @@ func TestTimeOfABatch(t *testing.T) {
 	testBatcher(t, limits, func(t *testing.T, _ *desk, g *Batcher[int, string]) {
 		start := time.Now()
 		want(t, "a batch that never ends", ask(t.Context(), g, "k", 1), "", context.DeadlineExceeded)
-		if took := time.Since(start); took != limits.Time {
-			t.Errorf("it took %s", took)
-		}
+		check.Same(t, "duration", time.Since(start), limits.Time)
 	})
 }
 
@@ -191,8 +178,6 @@ func TestClose(t *testing.T) {
 		d.turn <- struct{}{}
 		want(t, "a batch under way", first, "b", nil)
 		want(t, "a batch that never ends", second, "", context.Canceled)
-		if took := <-closed; took != time.Second/2 {
-			t.Errorf("closed after %s", took)
-		}
+		check.Same(t, "duration of the close", <-closed, time.Second/2)
 	})
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // parse calls Parse with an environment, and returns what it prints as well.
@@ -25,9 +27,7 @@ func parse(env map[string]string, args ...string) (cmd Command, stdout, stderr s
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "settings.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -87,12 +87,8 @@ func TestPrecedence(t *testing.T) {
 		} {
 			t.Run(tc.setting+" by "+given.by, func(t *testing.T) {
 				cmd, _, _, err := parse(given.env, given.args...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := tc.read(cmd.Settings); !reflect.DeepEqual(got, given.want) {
-					t.Errorf("%s is %v, want %v", tc.setting, got, given.want)
-				}
+				check.Done(err)
+				check.Same(t, tc.setting, tc.read(cmd.Settings), given.want)
 			})
 		}
 	}
@@ -101,125 +97,97 @@ func TestPrecedence(t *testing.T) {
 // The file that a flag names goes before the file that the environment names, which may be missing.
 func TestConfigFlagGoesBeforeItsVariable(t *testing.T) {
 	good := writeFile(t, "limit-burst: 5\n")
-	for name, other := range map[string]string{
-		"another file": writeFile(t, "limit-burst: 6\nlimit-wait: 1s\n"), "a missing file": good + ".missing", "a broken file": writeFile(t, "{"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd, _, _, err := parse(map[string]string{"FLASHSALE_CONFIG": other}, "--config", good)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if cmd.Settings.LimitBurst != 5 || cmd.Settings.LimitWait != 0 {
-				t.Errorf("burst %d, wait %v", cmd.Settings.LimitBurst, cmd.Settings.LimitWait)
-			}
-		})
+	want := settingsOf(t, "--config", good)
+	check.Same(t, "burst", want.LimitBurst, 5)
+	for _, other := range []string{writeFile(t, "limit-burst: 6\nlimit-wait: 1s\n"), good + ".missing", writeFile(t, "{")} {
+		cmd, _, _, err := parse(map[string]string{"FLASHSALE_CONFIG": other}, "--config", good)
+		check.Error(t, other, err, nil)
+		check.Same(t, "settings", &cmd.Settings, want)
 	}
 }
 
 // The defaults are those of the contract, and a server starts with them.
 func TestDefaults(t *testing.T) {
 	cmd, _, _, err := parse(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Done(err)
 	want := Settings{
 		HTTPAddr: "127.0.0.1:8080", OpsAddr: "127.0.0.1:9090", Database: "sqlite:data/flashsale.db", DBMaxConns: 32,
 		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", LocalShare: 0.5, LocalBuffer: 64, Batch: 512, Ack: "confirmed", AckWait: 800 * time.Millisecond,
 		PayGrace: 30 * time.Second, LimitAlgorithm: "token-bucket", LimitRate: 20000, LimitBurst: 20000, IPRate: 200,
 		UserRequests: 10, UserWindow: time.Second, TraceRatio: 0.01, LabRedis: "embedded", LogFormat: "auto", LogLevel: "info",
 	}
-	if !reflect.DeepEqual(cmd.Settings, want) || cmd.Name != "serve" {
-		t.Errorf("%s with\n%+v, want\n%+v", cmd.Name, cmd.Settings, want)
-	}
-	if !cmd.Settings.Embedded() || !cmd.Settings.DemoSale() {
-		t.Error("the default is not embedded with a demo sale")
-	}
-	if err := cmd.Settings.Validate(); err != nil {
-		t.Error(err)
-	}
+	check.Same(t, "command", cmd.Name, "serve")
+	check.Same(t, "settings", cmd.Settings, want)
 }
 
 func TestCommands(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args []string
-		want func(Command) bool
-	}{
-		"no command":      {nil, func(c Command) bool { return c.Name == "serve" }},
-		"only a flag":     {[]string{"--demo=false"}, func(c Command) bool { return c.Name == "serve" && !c.Settings.DemoSale() }},
-		"serve":           {[]string{"serve"}, func(c Command) bool { return c.Name == "serve" }},
-		"migrate up":      {[]string{"migrate", "up"}, func(c Command) bool { return c.Name == "migrate up" }},
-		"migrate down":    {[]string{"migrate", "down"}, func(c Command) bool { return c.Name == "migrate down" }},
-		"migrate status":  {[]string{"migrate", "status"}, func(c Command) bool { return c.Name == "migrate status" }},
-		"tokens":          {[]string{"tokens", "--users", "3"}, func(c Command) bool { return c.Name == "tokens" && c.Tokens == Tokens{3, "u", 24 * time.Hour} }},
-		"tokens with all": {[]string{"tokens", "--users=3", "--prefix=x-", "--ttl=1h"}, func(c Command) bool { return c.Tokens == Tokens{3, "x-", time.Hour} }},
-		"audit":           {[]string{"audit"}, func(c Command) bool { return c.Name == "audit" && c.Audit.Sale == "" }},
-		"audit of a sale": {[]string{"audit", "--sale", "S"}, func(c Command) bool { return c.Audit.Sale == "S" }},
-		"version":         {[]string{"version"}, func(c Command) bool { return c.Name == "version" }},
-		"lab": {[]string{"lab"}, func(c Command) bool {
-			return c.Name == "lab" && reflect.DeepEqual(c.Lab, Lab{
-				LabPlan: model.LabPlan{Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1}, Out: "lab-report",
-			})
-		}},
-		"lab with all": {[]string{"lab", "--strategies=naive,local", "--buyers=5", "--stock=4", "--concurrency=3", "--instances=2", "--over-http", "--kill", "--seed=7", "--out=x"}, func(c Command) bool {
-			return reflect.DeepEqual(c.Lab, Lab{model.LabPlan{
+	labOf := func(p model.LabPlan, out string) func(Command) bool {
+		return func(c Command) bool { return c.Name == "lab" && reflect.DeepEqual(c.Lab, Lab{p, out}) }
+	}
+	tokens := func(want Tokens) func(Command) bool {
+		return func(c Command) bool { return c.Name == "tokens" && c.Tokens == want }
+	}
+	for args, right := range map[string]func(Command) bool{
+		"":                                      func(c Command) bool { return c.Name == "serve" && c.Settings.DemoSale() },
+		"--demo=false":                          func(c Command) bool { return c.Name == "serve" && !c.Settings.DemoSale() },
+		"--demo":                                func(c Command) bool { return c.Settings.DemoSale() }, // a flag in a word
+		"serve":                                 func(c Command) bool { return c.Name == "serve" },
+		"migrate up":                            func(c Command) bool { return c.Name == "migrate up" },
+		"migrate down":                          func(c Command) bool { return c.Name == "migrate down" },
+		"migrate status":                        func(c Command) bool { return c.Name == "migrate status" },
+		"tokens --users 3":                      tokens(Tokens{3, "u", 24 * time.Hour}),
+		"tokens --users=3 --prefix=x- --ttl=1h": tokens(Tokens{3, "x-", time.Hour}),
+		"audit":                                 func(c Command) bool { return c.Name == "audit" && c.Audit.Sale == "" },
+		"audit --sale S":                        func(c Command) bool { return c.Audit.Sale == "S" },
+		"version":                               func(c Command) bool { return c.Name == "version" },
+		"audit --database=sqlite:x.db":          func(c Command) bool { return c.Settings.Database == "sqlite:x.db" },
+		"--database=sqlite:x.db audit":          func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" },
+		"lab": labOf(model.LabPlan{
+			Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1,
+		}, "lab-report"),
+		"lab --strategies=naive,local --buyers=5 --stock=4 --concurrency=3 --instances=2 --over-http --kill --seed=7 --out=x": labOf(
+			model.LabPlan{
 				Strategies: []string{"naive", "local"}, Buyers: 5, Stock: 4, Concurrency: 3, Instances: 2, OverHTTP: true, Kill: true, Seed: 7,
-			}, "x"})
-		}},
-		"settings after":   {[]string{"audit", "--database=sqlite:x.db"}, func(c Command) bool { return c.Settings.Database == "sqlite:x.db" }},
-		"settings before":  {[]string{"--database=sqlite:x.db", "audit"}, func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" }},
-		"a flag in a word": {[]string{"--demo"}, func(c Command) bool { return c.Settings.DemoSale() }},
+			}, "x"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			cmd, stdout, stderr, err := parse(nil, tc.args...)
-			if err != nil || !tc.want(cmd) || stdout+stderr != "" {
-				t.Errorf("%+v, %v, printed %q", cmd, err, stdout+stderr)
-			}
-		})
+		cmd, stdout, stderr, err := parse(nil, strings.Fields(args)...)
+		if err != nil || !right(cmd) || stdout+stderr != "" {
+			t.Errorf("%s: %+v, %v, printed %q", args, cmd, err, stdout+stderr)
+		}
 	}
 }
 
 // --help lists every setting with its variable.
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"-h"}, {"serve", "--help"}, {"--demo=false", "--help"}, {"tokens", "--help"}} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			_, stdout, stderr, err := parse(nil, args...)
-			if !errors.Is(err, ErrHelp) || stderr != "" {
-				t.Fatalf("%v, %q", err, stderr)
+	for _, args := range []string{"--help", "-h", "serve --help", "--demo=false --help", "tokens --help"} {
+		_, stdout, stderr, err := parse(nil, strings.Fields(args)...)
+		check.Error(t, args, err, ErrHelp)
+		check.Same(t, args+": errors", stderr, "")
+		for _, name := range []string{
+			"config", "http-addr", "ops-addr", "database", "db-max-conns", "redis", "queue", "queue-url", "strategy", "ack", "ack-wait", "pay-grace",
+			"limit-algorithm", "limit-rate", "limit-burst", "limit-wait", "ip-rate", "user-requests", "user-window", "trusted-proxies",
+			"secret", "payment-secret", "admin-password", "demo", "log-format", "log-level",
+		} {
+			variable := "($FLASHSALE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + ")"
+			if !regexp.MustCompile(`--(\[no-\])?`+name+`\b`).MatchString(stdout) || !strings.Contains(stdout, variable) {
+				t.Errorf("--%s %s is missing in\n%s", name, variable, stdout)
 			}
-			for _, name := range []string{
-				"config", "http-addr", "ops-addr", "database", "db-max-conns", "redis", "queue", "queue-url", "strategy", "ack", "ack-wait", "pay-grace",
-				"limit-algorithm", "limit-rate", "limit-burst", "limit-wait", "ip-rate", "user-requests", "user-window", "trusted-proxies",
-				"secret", "payment-secret", "admin-password", "demo", "log-format", "log-level",
-			} {
-				variable := "($FLASHSALE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + ")"
-				if !regexp.MustCompile(`--(\[no-\])?`+name+`\b`).MatchString(stdout) || !strings.Contains(stdout, variable) {
-					t.Errorf("--%s %s is missing in\n%s", name, variable, stdout)
-				}
-			}
-			fields := reflect.TypeFor[Settings]().NumField()
-			if variables := strings.Count(stdout, "($FLASHSALE_"); variables <= fields {
-				t.Errorf("%d variables are listed of %d settings and the file", variables, fields)
-			}
-		})
+		}
+		variables, fields := strings.Count(stdout, "($FLASHSALE_"), reflect.TypeFor[Settings]().NumField()
+		check.Same(t, args+": all settings, and the file, are listed", variables > fields, true)
 	}
 	_, stdout, _, _ := parse(nil, "--help")
 	for _, command := range []string{"serve", "migrate up", "migrate down", "migrate status", "tokens", "audit", "version"} {
-		if !strings.Contains(stdout, command) {
-			t.Errorf("no %s in\n%s", command, stdout)
-		}
+		check.Same(t, command+" is listed", strings.Contains(stdout, command), true)
 	}
 }
 
 // Help is printed whatever else is wrong.
 func TestHelpInSpiteOfErrors(t *testing.T) {
-	for name, env := range map[string]map[string]string{
-		"a missing file": {"FLASHSALE_CONFIG": "/nowhere/at.all"}, "a bad duration": {"FLASHSALE_ACK_WAIT": "soon"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, stdout, _, err := parse(env, "--help"); !errors.Is(err, ErrHelp) || !strings.Contains(stdout, "--http-addr") {
-				t.Errorf("%v, printed %q", err, stdout)
-			}
-		})
+	for variable, value := range map[string]string{"FLASHSALE_CONFIG": "/nowhere/at.all", "FLASHSALE_ACK_WAIT": "soon"} {
+		_, stdout, _, err := parse(map[string]string{variable: value}, "--help")
+		check.Error(t, variable, err, ErrHelp)
+		check.Same(t, variable+": the help is printed", strings.Contains(stdout, "--http-addr"), true)
 	}
 }
 
@@ -272,10 +240,11 @@ func TestParseErrors(t *testing.T) {
 
 // These forms of a file are accepted.
 func TestFiles(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type test struct {
 		text  string
-		check func(Settings) bool
-	}{
+		right func(Settings) bool
+	}
+	check.Each(t, map[string]test{
 		"empty":            {"", func(s Settings) bool { return s.LimitBurst == 20000 }},
 		"comments only":    {"# nothing yet\n", func(s Settings) bool { return s.LimitBurst == 20000 }},
 		"a null":           {"limit-burst: null\n", func(s Settings) bool { return s.LimitBurst == 20000 }},
@@ -289,37 +258,28 @@ func TestFiles(t *testing.T) {
 			return s.Secret == "#a: b, 'c' and more: d {e} [f]"
 		}},
 		"Windows' lines": {"limit-burst: 7\r\nack-wait: 2s\r\n", func(s Settings) bool { return s.LimitBurst == 7 && s.AckWait == 2*time.Second }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd, _, _, err := parse(nil, "--config", writeFile(t, tc.text))
-			if err != nil || !tc.check(cmd.Settings) {
-				t.Errorf("%v, %+v", err, cmd.Settings)
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		s := settingsOf(t, "--config", writeFile(t, tc.text))
+		check.Same(t, fmt.Sprintf("%+v are right", s), tc.right(*s), true)
+	})
 }
 
 // The operators' address can be switched off by a flag, a variable and the file.
 func TestOpsAddrOff(t *testing.T) {
-	for name, tc := range map[string]struct {
-		env  map[string]string
-		args []string
-	}{
-		"an empty flag":        {nil, []string{"--ops-addr="}},
-		"a flag that says off": {nil, []string{"--ops-addr=off"}},
-		"a variable":           {map[string]string{"FLASHSALE_OPS_ADDR": "off"}, nil},
-		"the file":             {nil, []string{"--config", writeFile(t, "ops-addr: off\n")}},
-		"the file, empty":      {nil, []string{"--config", writeFile(t, "ops-addr: ''\n")}},
-		"a flag over all":      {map[string]string{"FLASHSALE_OPS_ADDR": "127.0.0.1:9"}, []string{"--ops-addr="}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd, _, _, err := parse(tc.env, tc.args...)
-			if err == nil {
-				err = cmd.Settings.Validate()
-			}
-			if err != nil || cmd.Settings.OpsAddr != "" {
-				t.Errorf("%v, %q", err, cmd.Settings.OpsAddr)
-			}
-		})
+	type test struct {
+		variable string // FLASHSALE_OPS_ADDR
+		args     []string
 	}
+	check.Each(t, map[string]test{
+		"an empty flag":        {"", []string{"--ops-addr="}},
+		"a flag that says off": {"", []string{"--ops-addr=off"}},
+		"a variable":           {"off", nil},
+		"the file":             {"", []string{"--config", writeFile(t, "ops-addr: off\n")}},
+		"the file, empty":      {"", []string{"--config", writeFile(t, "ops-addr: ''\n")}},
+		"a flag over all":      {"127.0.0.1:9", []string{"--ops-addr="}},
+	}, func(t *testing.T, tc test) {
+		cmd, _, _, err := parse(map[string]string{"FLASHSALE_OPS_ADDR": tc.variable}, tc.args...)
+		check.Error(t, "settings", errors.Join(err, cmd.Settings.Validate()), nil)
+		check.Same(t, "address", cmd.Settings.OpsAddr, "")
+	})
 }

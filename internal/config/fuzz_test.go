@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 // Settings from a file, the environment and a flag either end in an error of one line, or in settings with which a server
@@ -28,9 +30,7 @@ func FuzzSettings(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, file, name, flag string) {
 		path := filepath.Join(dir, "settings.yaml")
-		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(os.WriteFile(path, []byte(file), 0o600))
 		args := []string{"serve", "--config=" + path}
 		setting, _, _ := strings.Cut(flag, "=")
 		// --config could name any file of the machine.

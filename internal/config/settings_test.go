@@ -1,11 +1,15 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/check"
 )
 
 const mysqlURL, redisURL = "mysql://user:pass@host:3306/db", "redis://host:6379/0"
@@ -19,27 +23,20 @@ func outside(args ...string) []string {
 func settingsOf(t *testing.T, args ...string) *Settings {
 	t.Helper()
 	cmd, _, _, err := parse(nil, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return &cmd.Settings
 }
 
 // wantVerdict fails the test unless err is nil for an empty flag, and otherwise one line that begins with the flag.
 func wantVerdict(t *testing.T, err error, flag string) {
 	t.Helper()
-	switch {
-	case flag == "":
-		if err != nil {
-			t.Error(err)
-		}
-	case err == nil:
-		t.Error("accepted")
-	default:
-		begin, _, _ := strings.Cut(err.Error(), " ")
-		if strings.ContainsAny(err.Error(), "\n\r") || strings.TrimSuffix(begin, ":") != flag {
-			t.Errorf("%q, want one line that begins with %s", err, flag)
-		}
+	if flag == "" || err == nil {
+		check.Same(t, fmt.Sprintf("accepted (%v)", err), err == nil, flag == "")
+		return
+	}
+	begin, _, _ := strings.Cut(err.Error(), " ")
+	if strings.ContainsAny(err.Error(), "\n\r") || strings.TrimSuffix(begin, ":") != flag {
+		t.Errorf("%q, want one line that begins with %s", err, flag)
 	}
 }
 
@@ -146,19 +143,15 @@ func TestLabStoresAreNotTheShops(t *testing.T) {
 	const database, redis = "--lab-database", "--lab-redis"
 	folder := t.TempDir()
 	shop, link := filepath.Join(folder, "shop.db"), filepath.Join(folder, "link.db")
-	if err := os.WriteFile(shop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, target := range map[string]string{filepath.Join(folder, "link"): folder, link: shop} {
-		if err := os.Symlink(target, name); err != nil {
-			t.Fatal(err)
-		}
-	}
+	check.Done(errors.Join(
+		os.WriteFile(shop, nil, 0o600), os.Symlink(folder, filepath.Join(folder, "link")), os.Symlink(shop, link),
+	))
 	file, missing := "sqlite:"+shop, "sqlite:"+filepath.Join(folder, "missing.db")
-	for name, tc := range map[string]struct {
+	type test struct {
 		shop, lab string // MySQL and SQLite as --database, Redis as --redis
 		refused   string // the flag; empty: accepted
-	}{
+	}
+	check.Each(t, map[string]test{
 		"no database of the lab":             {mysqlURL, "", ""},
 		"the same database":                  {mysqlURL, mysqlURL, database},
 		"another user":                       {mysqlURL, "mysql://lab:word@host:3306/db", database},
@@ -195,15 +188,13 @@ func TestLabStoresAreNotTheShops(t *testing.T) {
 		"this machine as a node":             {"redis://localhost", "127.0.0.1:6379,a:1", redis},
 		"a common sentinel":                  {"redis+sentinel://a:1,b:2/shop", "redis+sentinel://b:2,c:3/other", redis},
 		"a password like a sentinel":         {"redis+sentinel://a:1,b:2/shop?sentinel_password=c:3", "redis+sentinel://c:3/shop", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			args := outside("--redis="+tc.shop, redis+"="+tc.lab)
-			if strings.HasPrefix(tc.shop, "mysql:") || strings.HasPrefix(tc.shop, "sqlite:") {
-				args = outside("--database="+tc.shop, database+"="+tc.lab)
-			}
-			wantVerdict(t, settingsOf(t, args...).Validate(), tc.refused)
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		args := outside("--redis="+tc.shop, redis+"="+tc.lab)
+		if strings.HasPrefix(tc.shop, "mysql:") || strings.HasPrefix(tc.shop, "sqlite:") {
+			args = outside("--database="+tc.shop, database+"="+tc.lab)
+		}
+		wantVerdict(t, settingsOf(t, args...).Validate(), tc.refused)
+	})
 }
 
 func TestLabFolder(t *testing.T) {
@@ -213,21 +204,20 @@ func TestLabFolder(t *testing.T) {
 		"--database=" + mysqlURL:                        filepath.Join("data", "lab"),
 		"--database=sqlite:a.db --lab-reports=/srv/lab": "/srv/lab",
 	} {
-		if got := settingsOf(t, strings.Fields(args)...).LabFolder(); got != want {
-			t.Errorf("%s: %s, want %s", args, got, want)
-		}
+		check.Same(t, args, settingsOf(t, strings.Fields(args)...).LabFolder(), want)
 	}
 }
 
 // Some settings follow from others.
 func TestDerivedSettings(t *testing.T) {
 	secret, payment := strings.Repeat("s", 32), strings.Repeat("p", 32)
-	for name, tc := range map[string]struct {
+	type test struct {
 		args     []string
 		embedded bool
 		demo     bool
 		payment  string
-	}{
+	}
+	check.Each(t, map[string]test{
 		"embedded":                       {nil, true, true, ""},
 		"another SQLite file":            {[]string{"--database=sqlite:/tmp/x.db"}, true, true, ""},
 		"embedded, no demo":              {[]string{"--demo=false"}, true, false, ""},
@@ -237,17 +227,14 @@ func TestDerivedSettings(t *testing.T) {
 		"outside, with a payment secret": {outside("--payment-secret=" + payment), false, false, payment},
 		"SQLite with Redis outside":      {[]string{"--redis=" + redisURL, "--secret=" + secret, "--admin-password=12345678"}, false, false, secret},
 		"MySQL with Redis inside":        {[]string{"--database=" + mysqlURL, "--secret=" + secret, "--admin-password=12345678"}, false, false, secret},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := settingsOf(t, tc.args...)
-			for range 2 { // validating twice changes nothing more
-				wantVerdict(t, s.Validate(), "")
-				if s.Embedded() != tc.embedded || s.DemoSale() != tc.demo || s.PaymentSecret != tc.payment || s.OpsAddr != "127.0.0.1:9090" {
-					t.Errorf("embedded %t, demo %t, payment secret %q, --ops-addr %q", s.Embedded(), s.DemoSale(), s.PaymentSecret, s.OpsAddr)
-				}
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		s := settingsOf(t, tc.args...)
+		for range 2 { // validating twice changes nothing more
+			wantVerdict(t, s.Validate(), "")
+			check.Same(t, "embedded, with a demo", []bool{s.Embedded(), s.DemoSale()}, []bool{tc.embedded, tc.demo})
+			check.Same(t, "payment secret, --ops-addr", []string{s.PaymentSecret, s.OpsAddr}, []string{tc.payment, "127.0.0.1:9090"})
+		}
+	})
 }
 
 // By default only this machine reaches the server, its metrics and its profiles, and no proxy is trusted.
@@ -259,9 +246,7 @@ func TestAddressesAreLocalByDefault(t *testing.T) {
 			t.Errorf("%s is %q by default, want a loopback address", flag, address)
 		}
 	}
-	if len(s.TrustedProxies) != 0 {
-		t.Errorf("%v are trusted by default", s.TrustedProxies)
-	}
+	check.Same(t, "proxies that are trusted by default", len(s.TrustedProxies), 0)
 }
 
 // An error may be logged, so no error contains a password or a secret.

@@ -7,41 +7,31 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"flashsale/test/kit/check"
 )
 
 // slack is how much longer each wait may take on a busy machine.
 const slack = 5 * time.Second
 
-func start(t *testing.T) (*Redis, *redis.Client) {
+func start(t *testing.T) *redis.Client {
 	t.Helper()
-	server, err := StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := check.Must(StartRedis())
 	t.Cleanup(server.Close)
-	opts, err := redis.ParseURL(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(opts)
+	client := redis.NewClient(check.Must(redis.ParseURL(server.URL())))
 	t.Cleanup(func() { _ = client.Close() })
-	return server, client
+	return client
 }
 
 // A key expires after its time to live, up to two steps of the clock earlier: the windows of requests depend on this.
 func TestKeysEnd(t *testing.T) {
 	const window = 300 * time.Millisecond
-	_, client := start(t)
+	client := start(t)
 	for range 3 {
 		begun := time.Now()
-		if set, err := client.SetNX(t.Context(), "counter", 1, window).Result(); err != nil || !set {
-			t.Fatal(set, err)
-		}
+		check.Same(t, "the key is new", check.Must(client.SetNX(t.Context(), "counter", 1, window).Result()), true)
 		for {
-			n, err := client.Exists(t.Context(), "counter").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := check.Must(client.Exists(t.Context(), "counter").Result())
 			lasted := time.Since(begun)
 			if n == 0 && lasted < window-2*clockStep || n > 0 && lasted > window+slack { // the ticker may be late by a step
 				t.Fatalf("after %s there are %d keys", lasted, n)
@@ -55,12 +45,10 @@ func TestKeysEnd(t *testing.T) {
 
 // An expiry that was set as a point in time is returned as this point, while the clock moves.
 func TestEndsAreExact(t *testing.T) {
-	_, client := start(t)
+	client := start(t)
 	ctx := t.Context()
 	end := time.Now().Add(time.Hour).Truncate(time.Millisecond)
-	if err := errors.Join(client.Set(ctx, "gate", 1, 0).Err(), client.PExpireAt(ctx, "gate", end).Err()); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(errors.Join(client.Set(ctx, "gate", 1, 0).Err(), client.PExpireAt(ctx, "gate", end).Err()))
 	for begun := time.Now(); time.Since(begun) < 4*clockStep; {
 		got, err := client.PExpireTime(ctx, "gate").Result()
 		if off := got.Milliseconds() - end.UnixMilli(); err != nil || off < -1 || off > 1 {
@@ -71,14 +59,11 @@ func TestEndsAreExact(t *testing.T) {
 
 // TIME is exact for clients and in scripts: sales start and end by it.
 func TestTimeIsExact(t *testing.T) {
-	_, client := start(t)
+	client := start(t)
 	for name, ask := range map[string]func() (time.Time, error){
 		"a client": func() (time.Time, error) { return client.Time(t.Context()).Result() },
 		"a script": func() (time.Time, error) {
-			parts, err := client.Eval(t.Context(), "return redis.call('TIME')", nil).Int64Slice()
-			if err != nil || len(parts) != 2 {
-				t.Fatal(parts, err)
-			}
+			parts := check.Must(client.Eval(t.Context(), "return redis.call('TIME')", nil).Int64Slice())
 			return time.Unix(parts[0], 1000*parts[1]), nil
 		},
 	} {
@@ -93,10 +78,7 @@ func TestTimeIsExact(t *testing.T) {
 
 func TestNothingRunsAfterClose(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	server, err := StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := check.Must(StartRedis())
 	server.Close()
 	server.Close() // harmless
 }

@@ -4,59 +4,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"flashsale/internal/observe"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func (m *Metrics) page(t *testing.T) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
+	return w.Body.String()
+}
+
+// has checks that the page has these lines.
+func (m *Metrics) has(t *testing.T, lines ...string) {
+	t.Helper()
+	page := m.page(t)
+	for _, line := range lines {
+		check.Same(t, "the page has "+line, strings.Contains(page, line+"\n"), true)
 	}
-	return string(body)
 }
 
 // Concurrent callers count under the same labels.
 func TestFigures(t *testing.T) {
 	const callers, each = 8, 50
 	m := New(time.Now)
-	var running sync.WaitGroup
-	for range callers {
-		running.Go(func() {
-			for range each {
-				m.Note(observe.Event{Name: observe.Purchase, Label: string(model.SoldOut)})
-				m.Note(observe.Event{Name: observe.Stage, Label: "deduct", Took: time.Millisecond})
-				m.Request("POST", "/sales/:sale", 409, time.Second)
-				m.Request("POST", "/sales/:sale", 404, time.Second)
-			}
-		})
-	}
-	running.Wait()
-	page := m.page(t)
-	for _, want := range []string{
+	check.Together(callers, func(int) {
+		for range each {
+			m.Note(observe.Event{Name: observe.Purchase, Label: string(model.SoldOut)})
+			m.Note(observe.Event{Name: observe.Stage, Label: "deduct", Took: time.Millisecond})
+			m.Request("POST", "/sales/:sale", 409, time.Second)
+			m.Request("POST", "/sales/:sale", 404, time.Second)
+		}
+	})
+	m.has(t,
 		`flashsale_purchases_total{verdict="sold_out"} 400`,
 		`flashsale_purchase_stage_seconds_count{stage="deduct"} 400`,
 		`flashsale_http_request_seconds_count{method="POST",route="/sales/:sale",status="409"} 400`,
 		`flashsale_http_request_seconds_count{method="POST",route="/sales/:sale",status="404"} 400`,
-	} {
-		if !strings.Contains(page, want+"\n") {
-			t.Errorf("no line %s", want)
-		}
-	}
-	if got := m.Purchases()["sold_out"]; got != callers*each {
-		t.Errorf("%v purchases, want %d", got, callers*each)
-	}
+	)
+	check.Same(t, "purchases", m.Purchases()["sold_out"], callers*each)
 }
 
 // clocked are metrics under a clock of the test.
@@ -85,21 +78,11 @@ func TestSteps(t *testing.T) {
 	m.took(3*time.Second, observe.Step{Name: observe.Admit, Items: 7}, errors.New("no reply"))
 	m.took(0, observe.Step{Name: observe.Rebuild, Label: "drift"}, nil)
 	m.took(0, observe.Step{Name: observe.Rebuild, Label: "missing"}, model.ErrNewerGate)
-	if _, end := m.Begin(t.Context(), observe.Step{Name: observe.Acknowledge}); end != nil {
-		t.Error("a step without a collector is measured")
-	}
-	page := m.page(t)
-	for _, want := range []string{
-		`flashsale_purchase_stage_seconds_sum{stage="deduct"} 2`, `flashsale_admit_batch_attempts_sum 7`,
-		`flashsale_admit_seconds_sum 3`, `flashsale_gate_rebuilds_total{reason="drift"} 1`,
-	} {
-		if !strings.Contains(page, want+"\n") {
-			t.Errorf("no line %s", want)
-		}
-	}
-	if strings.Contains(page, `reason="missing"`) {
-		t.Error("a gate that was not installed counts")
-	}
+	_, end := m.Begin(t.Context(), observe.Step{Name: observe.Acknowledge})
+	check.Same(t, "a step without a collector is measured", end != nil, false)
+	m.has(t, `flashsale_purchase_stage_seconds_sum{stage="deduct"} 2`, `flashsale_admit_batch_attempts_sum 7`,
+		`flashsale_admit_seconds_sum 3`, `flashsale_gate_rebuilds_total{reason="drift"} 1`)
+	check.Same(t, "a gate that was not installed counts", strings.Contains(m.page(t), `reason="missing"`), false)
 }
 
 // Stages returns cumulative counts by bound, so that several readings, or instances, can be combined.
@@ -132,9 +115,7 @@ func TestStages(t *testing.T) {
 	}
 	m.took(0, observe.Step{Name: observe.DatabaseTakes}, fmt.Errorf("deduct: %w", model.ErrLostRace))
 	m.took(0, observe.Step{Name: observe.DatabaseTakes}, nil)
-	if n := m.LostRaces(); n != 1 {
-		t.Errorf("%d lost races", n)
-	}
+	check.Same(t, "lost races", m.LostRaces(), 1)
 }
 
 func BenchmarkRequest(b *testing.B) {

@@ -15,6 +15,7 @@ import (
 
 	"flashsale/internal/observe"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
@@ -60,8 +61,7 @@ func TestSources(t *testing.T) {
 	m.now = noon.Add(-2 * time.Second)
 	m.Note(observe.Event{Name: observe.NothingOverdue})
 	m.now = noon
-	page := m.page(t)
-	for _, want := range []string{
+	m.has(t,
 		`flashsale_sales 1`,
 		`flashsale_sale_units{sale="A",state="available"} 5`,
 		`flashsale_sale_units{sale="A",state="held"} 3`,
@@ -80,17 +80,12 @@ func TestSources(t *testing.T) {
 		`flashsale_gate_drift_units{sale="A"} -2`,
 		`flashsale_auditor_last_look_timestamp_seconds 1.7943984e+09`,
 		`flashsale_expiry_lag_seconds 2`,
-	} {
-		if !strings.Contains(page, want+"\n") {
-			t.Errorf("no line %s", want)
-		}
-	}
+	)
+	page := m.page(t)
 	if !regexp.MustCompile(`flashsale_build_info\{go_version="go1[^"]+",strategy="hybrid",version="v1"\} 1\n`).MatchString(page) {
 		t.Error("no line of the build")
 	}
-	if strings.Contains(page, "unwatched") {
-		t.Error("a sale that isn't watched has figures")
-	}
+	check.Same(t, "a sale that isn't watched has figures", strings.Contains(page, "unwatched"), false)
 }
 
 // Without Redis, or without a gate, the page has no figures that look like those of an empty gate or queue.
@@ -107,14 +102,9 @@ func TestSourcesWithoutAGate(t *testing.T) {
 	} {
 		m := at(noon)
 		m.Watch(tc.sources)
-		page := m.page(t)
-		if !strings.Contains(page, "flashsale_gate_"+tc.has+"\n") {
-			t.Errorf("%s: no line %s", name, tc.has)
-		}
+		m.has(t, "flashsale_gate_"+tc.has)
 		for _, figure := range tc.hasNot {
-			if strings.Contains(page, "\nflashsale_"+figure) {
-				t.Errorf("%s: there is a %s", name, figure)
-			}
+			check.Same(t, name+": there is a "+figure, strings.Contains(m.page(t), "\nflashsale_"+figure), false)
 		}
 	}
 }
@@ -133,20 +123,13 @@ func TestSalesAreBounded(t *testing.T) {
 		m.Note(observe.Event{Name: observe.Drifted, Label: fmt.Sprintf("right-%02d", i), N: 0})
 	}
 	page := m.page(t)
-	if n := strings.Count(page, "\nflashsale_gate_left_units{"); n != maxSales {
-		t.Errorf("%d sales, want %d", n, maxSales)
-	}
+	check.Same(t, "sales", strings.Count(page, "\nflashsale_gate_left_units{"), maxSales)
 	for id, want := range map[string]bool{"now": true, "later-00": true, "ended-late": true, "ended-early": false} {
-		if strings.Contains(page, `flashsale_sale_units{sale="`+id+`"`) != want {
-			t.Errorf("%s is on the page: %v, want %v", id, !want, want)
-		}
+		check.Same(t, id+" is on the page", strings.Contains(page, `flashsale_sale_units{sale="`+id+`"`), want)
 	}
-	if wrong, right := strings.Count(page, `{sale="wrong-`), strings.Count(page, `{sale="right-`); wrong != maxSales || right != 0 {
-		t.Errorf("drifts of %d and %d sales that aren't shown", wrong, right)
-	}
-	if !strings.Contains(page, fmt.Sprintf("flashsale_sales %d\n", len(sales))) {
-		t.Error("the number of sales is wrong")
-	}
+	drifts := []int{strings.Count(page, `{sale="wrong-`), strings.Count(page, `{sale="right-`)}
+	check.Same(t, "wrong and right gates of sales that aren't shown", drifts, []int{maxSales, 0})
+	m.has(t, fmt.Sprint("flashsale_sales ", len(sales)))
 }
 
 // A drift that this instance's auditor no longer sees is shown for driftLinger.
@@ -155,16 +138,11 @@ func TestDriftIsForgotten(t *testing.T) {
 	m.Watch(sources(openGate, sale("A", 0)))
 	m.Note(observe.Event{Name: observe.Drifted, Label: "A", N: 5})
 	m.now = noon.Add(driftLinger)
-	if !strings.Contains(m.page(t), `flashsale_gate_drift_units{sale="A"} 5`) {
-		t.Error("the drift is not shown")
-	}
-	if m.now = m.now.Add(time.Second); strings.Contains(m.page(t), "flashsale_gate_drift_units{") {
-		t.Error("the drift is still shown")
-	}
+	m.has(t, `flashsale_gate_drift_units{sale="A"} 5`)
+	m.now = m.now.Add(time.Second)
+	check.Same(t, "the drift is still shown", strings.Contains(m.page(t), "flashsale_gate_drift_units{"), false)
 	m.Note(observe.Event{Name: observe.Drifted, Label: "B", N: 0})
-	if len(m.drifts.seen) != 1 {
-		t.Errorf("%d drifts are kept", len(m.drifts.seen))
-	}
+	check.Same(t, "drifts in memory", len(m.drifts.seen), 1)
 }
 
 // The names, units and kinds follow Prometheus' conventions.
@@ -177,19 +155,10 @@ func TestLint(t *testing.T) {
 	m.took(0, observe.Step{Name: observe.Rebuild, Label: "preheat"}, nil)
 	m.Note(observe.Event{Name: observe.Drifted, Label: "A", N: 1})
 	m.Note(observe.Event{Name: observe.NothingOverdue})
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "flashsale_") })
+	others := func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "flashsale_") }
+	families := slices.DeleteFunc(check.Must(m.registry.Gather()), others)
 	if len(families) < 25 {
 		t.Errorf("there are only %d", len(families))
 	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
+	check.Same(t, "problems", check.Must(promlint.NewWithMetricFamilies(families).Lint()), nil)
 }

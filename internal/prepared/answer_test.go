@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/check"
 )
 
 func TestIfNoneMatch(t *testing.T) {
@@ -18,9 +20,7 @@ func TestIfNoneMatch(t *testing.T) {
 		false: {"", `"abd"`, `"ab`, "abc", `"ABC"`, `w/"abc"`, `"W/abc"`},
 	} {
 		for _, header := range headers {
-			if got := matches(header, tag); got != want {
-				t.Errorf("%s matches %s: %t", header, tag, got)
-			}
+			check.Same(t, header+" matches", matches(header, tag), want)
 		}
 	}
 }
@@ -29,13 +29,9 @@ func TestTakesGzip(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "gzip": true, "br, GZIP": true, "gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0.000": false, "br": false, "xgzip": false, "gzip;q=x": false, "*": false,
 	} {
-		if got := takesGzip([]string{header}); got != want {
-			t.Errorf("Accept-Encoding %q: %t", header, got)
-		}
+		check.Same(t, "Accept-Encoding "+header, takesGzip([]string{header}), want)
 	}
-	if !takesGzip([]string{"br", "gzip"}) {
-		t.Error("two headers")
-	}
+	check.Same(t, "two headers", takesGzip([]string{"br", "gzip"}), true)
 }
 
 // ask sends the answer to a request with these headers: pairs of name and value.
@@ -55,13 +51,8 @@ func TestTwoForms(t *testing.T) {
 	body := strings.Repeat("a page ", 1000)
 	a := New(http.StatusOK, http.Header{"Content-Type": {"text/html"}, "Cache-Control": {"public, max-age=1"}}, []byte(body))
 	plain, zipped := ask(t, a), ask(t, a, "Accept-Encoding", "br, gzip")
-	r, err := gzip.NewReader(bytes.NewReader(zipped.Body.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if unpacked, err := io.ReadAll(r); err != nil || string(unpacked) != body || plain.Body.String() != body {
-		t.Errorf("%v, %d and %d bytes, want %d", err, len(unpacked), plain.Body.Len(), len(body))
-	}
+	unpacked := check.Must(io.ReadAll(check.Must(gzip.NewReader(bytes.NewReader(zipped.Body.Bytes())))))
+	check.Same(t, "plain and unpacked", []string{plain.Body.String(), string(unpacked)}, []string{body, body})
 	for encoding, w := range map[string]*httptest.ResponseRecorder{"": plain, "gzip": zipped} {
 		header := w.Header()
 		if w.Code != http.StatusOK || header.Get("Content-Encoding") != encoding || header.Get("Vary") != "Accept-Encoding" ||
@@ -75,12 +66,8 @@ func TestTwoForms(t *testing.T) {
 			t.Errorf("%q, known already: %d %v", encoding, again.Code, again.Header())
 		}
 	}
-	if plain.Header().Get("ETag") == zipped.Header().Get("ETag") {
-		t.Error("both forms have one tag")
-	}
-	if other := ask(t, a, "If-None-Match", zipped.Header().Get("ETag")); other.Code != http.StatusOK {
-		t.Errorf("the other form is known: %d", other.Code)
-	}
+	check.Same(t, "both forms have one tag", plain.Header().Get("ETag") == zipped.Header().Get("ETag"), false)
+	check.Same(t, "status with the tag of the other form", ask(t, a, "If-None-Match", zipped.Header().Get("ETag")).Code, http.StatusOK)
 }
 
 // An answer that compression does not shorten is sent as it is, and an answer that is no success has no tag.
@@ -95,7 +82,5 @@ func TestOneForm(t *testing.T) {
 func TestHeadersAreNotShared(t *testing.T) {
 	a := New(http.StatusOK, http.Header{}, make([]byte, 1000))
 	ask(t, a).Header().Add("Vary", "Accept-Language")
-	if vary := ask(t, a).Header().Values("Vary"); len(vary) != 1 {
-		t.Errorf("Vary: %q", vary)
-	}
+	check.Same(t, "values of Vary", len(ask(t, a).Header().Values("Vary")), 1)
 }

@@ -4,17 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // bank keeps the provider's books in memory. broken makes every call fail.
@@ -65,9 +68,8 @@ func (b *bank) SandboxRefund(_ context.Context, t model.SandboxTransaction) erro
 // wantCount compares how many transactions there are, and how many of them were reported.
 func (b *bank) wantCount(t *testing.T, transactions, reported int) {
 	t.Helper()
-	if gotAll, gotReported := b.count(); gotAll != transactions || gotReported != reported {
-		t.Errorf("%d transactions, %d reported; want %d, %d", gotAll, gotReported, transactions, reported)
-	}
+	gotAll, gotReported := b.count()
+	check.Same(t, "transactions, reported", []int{gotAll, gotReported}, []int{transactions, reported})
 }
 
 func (b *bank) count() (transactions, reported int) {
@@ -104,9 +106,7 @@ func newShop(t *testing.T, statuses ...int) *shop {
 	var mu sync.Mutex
 	merchant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		check.Error(t, "body", err, nil)
 		mu.Lock()
 		status := statuses[0]
 		if len(statuses) > 1 {
@@ -129,45 +129,21 @@ func newShop(t *testing.T, statuses ...int) *shop {
 	return s
 }
 
-func (s *shop) next(t *testing.T) heard {
-	t.Helper()
-	select {
-	case h := <-s.heard:
-		return h
-	case <-time.After(time.Minute):
-		t.Fatal("no callback came")
-	}
-	return heard{}
-}
-
 // The merchant receives a signed callback about each payment and each decline.
 func TestCallbacks(t *testing.T) {
-	for name, tc := range map[string]struct {
-		decline bool
-		status  string
-	}{
-		"a payment": {false, "succeeded"},
-		"a decline": {true, "failed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newShop(t, http.StatusOK)
-			if err := s.Pay(t.Context(), charge, tc.decline); err != nil {
-				t.Fatal(err)
-			}
-			h := s.next(t)
-			var body map[string]any
-			if err := json.Unmarshal(h.body, &body); err != nil {
-				t.Fatal(err)
-			}
-			txn, _ := body["provider_txn_id"].(string)
-			if len(body) != 4 || body["payment_id"] != paymentID || body["status"] != tc.status || body["amount_cents"] != 123405.0 || !model.ValidUserID(txn) {
-				t.Errorf("body %s", h.body)
-			}
-			if h.timestamp != "1767225600" || h.signature != "signed 1767225600 "+string(h.body) || h.contentType != "application/json" {
-				t.Errorf("%+v", h)
-			}
-			s.bank.wantCount(t, 1, 1)
+	for status, decline := range map[string]bool{"succeeded": false, "failed": true} {
+		s := newShop(t, http.StatusOK)
+		check.Done(s.Pay(t.Context(), charge, decline))
+		h := check.Receive(t, "a callback", s.heard)
+		var body map[string]any
+		check.Done(json.Unmarshal(h.body, &body))
+		txn, _ := body["provider_txn_id"].(string)
+		check.Same(t, txn+" is valid", model.ValidUserID(txn), true)
+		check.Same(t, "body", body, map[string]any{
+			"payment_id": paymentID, "provider_txn_id": txn, "status": status, "amount_cents": 123405.0,
 		})
+		check.Same(t, "callback", h, heard{"1767225600", "signed 1767225600 " + string(h.body), "application/json", h.body})
+		s.bank.wantCount(t, 1, 1)
 	}
 }
 
@@ -176,15 +152,11 @@ func TestAnswersOfTheMerchant(t *testing.T) {
 	for status, final := range map[int]bool{
 		200: true, 404: true, 409: true, 201: false, 400: false, 401: false, 429: false, 500: false, 503: false,
 	} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			s := newShop(t, status)
-			if err := s.Pay(t.Context(), charge, false); (err == nil) != final {
-				t.Error(err)
-			}
-			if transactions, reported := s.bank.count(); transactions != 1 || (reported == 1) != final {
-				t.Errorf("%d transactions, %d reported", transactions, reported)
-			}
-		})
+		s := newShop(t, status)
+		check.Same(t, fmt.Sprint(status, " is final"), s.Pay(t.Context(), charge, false) == nil, final)
+		transactions, reported := s.bank.count()
+		check.Same(t, "transactions", transactions, 1)
+		check.Same(t, fmt.Sprint(status, " is reported"), reported == 1, final)
 	}
 }
 
@@ -192,9 +164,7 @@ func TestAnswersOfTheMerchant(t *testing.T) {
 func TestPayIsOnce(t *testing.T) {
 	s := newShop(t, http.StatusOK)
 	for i, decline := range []bool{false, false, false, true, true} {
-		if err := s.Pay(t.Context(), charge, decline); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(s.Pay(t.Context(), charge, decline))
 		transactions := max(1, i-1)
 		s.bank.wantCount(t, transactions, transactions)
 	}
@@ -204,24 +174,16 @@ func TestPayIsOnce(t *testing.T) {
 func TestBrokenBooks(t *testing.T) {
 	s := newShop(t, http.StatusOK)
 	s.bank.broken = errors.New("disk full")
-	if err := s.Pay(t.Context(), charge, false); !errors.Is(err, s.bank.broken) {
-		t.Errorf("%v", err)
-	}
-	if len(s.heard) != 0 {
-		t.Error("a charge was reported that is not stored")
-	}
-	if err := s.Refund(t.Context(), charge); !errors.Is(err, s.bank.broken) {
-		t.Errorf("%v", err)
-	}
+	check.Error(t, "payment", s.Pay(t.Context(), charge, false), s.bank.broken)
+	check.Same(t, "callbacks", len(s.heard), 0)
+	check.Error(t, "refund", s.Refund(t.Context(), charge), s.bank.broken)
 }
 
 // Run repeats a callback until the merchant has taken it, and ends with its context.
 func TestRunRepeats(t *testing.T) {
 	s := newShop(t, http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusOK)
-	if err := s.Pay(t.Context(), charge, false); err == nil {
-		t.Fatal("a callback that was not taken is no error")
-	}
-	first := s.next(t)
+	check.Same(t, "a callback that was not taken is an error", s.Pay(t.Context(), charge, false) != nil, true)
+	first := check.Receive(t, "the first callback", s.heard)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -229,30 +191,15 @@ func TestRunRepeats(t *testing.T) {
 		s.Run(ctx)
 	}()
 	for range 2 {
-		if again := s.next(t); string(again.body) != string(first.body) {
-			t.Errorf("first %s, then %s", first.body, again.body)
-		}
+		check.Same(t, "repeated callback", check.Receive(t, "a repeated callback", s.heard), first)
 	}
-	deadline := time.After(time.Minute)
-	for {
-		if _, reported := s.bank.count(); reported == 1 {
-			break
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-deadline:
-			t.Fatal("the callback that was taken is not stored")
-		}
-	}
+	check.Eventually(t, "the callback that was taken is stored", func() bool {
+		_, reported := s.bank.count()
+		return reported == 1
+	})
 	cancel()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("Run goes on after its context")
-	}
-	if len(s.heard) != 0 {
-		t.Error("a callback that was taken is repeated")
-	}
+	check.Receive(t, "the end of Run", ended)
+	check.Same(t, "callbacks after one was taken", len(s.heard), 0)
 }
 
 func TestRefundIsOfTheTransaction(t *testing.T) {
@@ -260,14 +207,10 @@ func TestRefundIsOfTheTransaction(t *testing.T) {
 	paid := charge
 	paid.ProviderTxnID = "sbx-" + paymentID
 	for range 2 {
-		if err := s.Refund(t.Context(), paid); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(s.Refund(t.Context(), paid))
 	}
 	want := model.SandboxTransaction{ID: "sbx-" + paymentID, PaymentID: paymentID, AmountCents: 123405, Status: model.SandboxRefunded}
-	if transactions, _ := s.bank.count(); transactions != 1 || s.bank.transactions["sbx-"+paymentID] != want {
-		t.Errorf("%+v", s.bank.transactions)
-	}
+	check.Same(t, "transactions", s.bank.transactions, map[string]model.SandboxTransaction{want.ID: want})
 }
 
 // page requests the payment's page, or submits a choice.
@@ -285,14 +228,15 @@ func (s *shop) page(t *testing.T, choice string) *httptest.ResponseRecorder {
 }
 
 func TestPage(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type test struct {
 		payment  model.Payment
 		choice   string
 		answer   int // of the merchant
 		want     []string
 		wantNot  []string
 		callback bool
-	}{
+	}
+	check.Each(t, map[string]test{
 		"open":              {charge, "", 200, []string{"1234.05 CNY", `value="pay"`, `value="decline"`, `href="/orders#ORDER1"`, "<link look>"}, []string{`role="alert"`}, false},
 		"paid":              {with(charge, model.PaymentSucceeded), "", 200, []string{"Thank you", `href="/orders#ORDER1"`}, []string{"<button"}, false},
 		"declined":          {with(charge, model.PaymentFailed), "", 200, []string{"You declined"}, []string{"<button"}, false},
@@ -307,32 +251,22 @@ func TestPage(t *testing.T) {
 		"the shop is away":  {charge, "pay", 503, []string{`role="alert"`, "will be told again"}, []string{"Thank you", "503", "127.0.0.1"}, true},
 		"a free payment":    {model.Payment{ID: paymentID, Currency: "EUR", Status: model.PaymentOpen}, "", 200, []string{"0.00 EUR"}, nil, false},
 		"an odd currency":   {model.Payment{ID: paymentID, Currency: "<b>", Status: model.PaymentOpen}, "", 200, []string{"0.00 &lt;b&gt;"}, []string{"<b>"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newShop(t, tc.answer)
-			s.payment = tc.payment
-			w := s.page(t, tc.choice)
-			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Cache-Control") != "no-store" {
-				t.Errorf("%d, %v", w.Code, w.Header())
-			}
-			if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "form-action 'self'") {
-				t.Errorf("Content-Security-Policy: %s", policy)
-			}
-			for _, text := range tc.want {
-				if !strings.Contains(w.Body.String(), text) {
-					t.Errorf("no %s in %s", text, w.Body)
-				}
-			}
-			for _, text := range tc.wantNot {
-				if strings.Contains(w.Body.String(), text) {
-					t.Errorf("%s in %s", text, w.Body)
-				}
-			}
-			if called := len(s.heard) == 1; called != tc.callback {
-				t.Errorf("the shop was called: %t", called)
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		s := newShop(t, tc.answer)
+		s.payment = tc.payment
+		w := s.page(t, tc.choice)
+		check.Same(t, "status", w.Code, http.StatusOK)
+		check.Same(t, "content type", w.Header().Get("Content-Type"), "text/html; charset=utf-8")
+		check.Same(t, "caching", w.Header().Get("Cache-Control"), "no-store")
+		policy := w.Header().Get("Content-Security-Policy")
+		for _, rule := range []string{"default-src 'none'", "form-action 'self'"} {
+			check.Same(t, "the policy has "+rule, strings.Contains(policy, rule), true)
+		}
+		for i, text := range slices.Concat(tc.want, tc.wantNot) {
+			check.Same(t, "the page has "+text, strings.Contains(w.Body.String(), text), i < len(tc.want))
+		}
+		check.Same(t, "the shop was called", len(s.heard) == 1, tc.callback)
+	})
 }
 
 func with(p model.Payment, status model.PaymentStatus) model.Payment {
@@ -342,26 +276,17 @@ func with(p model.Payment, status model.PaymentStatus) model.Payment {
 
 // The page of a missing payment, or without a store, shows no details.
 func TestPageThatCantBeShown(t *testing.T) {
-	for name, tc := range map[string]struct {
-		found  bool
-		broken error
-		want   int
-	}{
-		"no such payment": {false, nil, http.StatusNotFound},
-		"a broken store":  {false, errors.New("SELECT * FROM payments: no such table"), http.StatusServiceUnavailable},
+	for status, broken := range map[int]error{
+		http.StatusNotFound: nil, http.StatusServiceUnavailable: errors.New("SELECT * FROM payments: no such table"),
 	} {
 		for _, choice := range []string{"", "pay"} {
-			t.Run(name+" "+choice, func(t *testing.T) {
-				s := newShop(t, http.StatusOK)
-				s.found, s.broken = tc.found, tc.broken
-				w := s.page(t, choice)
-				if w.Code != tc.want || strings.Contains(w.Body.String(), "SELECT") {
-					t.Errorf("%d %s", w.Code, w.Body)
-				}
-				if transactions, _ := s.bank.count(); transactions != 0 || len(s.heard) != 0 {
-					t.Error("something was charged")
-				}
-			})
+			s := newShop(t, http.StatusOK)
+			s.found, s.broken = false, broken
+			w := s.page(t, choice)
+			check.Same(t, "status", w.Code, status)
+			check.Same(t, "the error is on the page", strings.Contains(w.Body.String(), "SELECT"), false)
+			s.bank.wantCount(t, 0, 0)
+			check.Same(t, "callbacks", len(s.heard), 0)
 		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"flashsale/internal/embedded"
-	"flashsale/middleware"
-
 	"flashsale/internal/observe"
+	"flashsale/middleware"
+	"flashsale/test/kit/check"
 )
 
 const (
@@ -36,11 +36,7 @@ const (
 // newTracing sends spans to a collector.
 func newTracing(t *testing.T, endpoint string, ratio float64, log slog.Handler) *Tracing {
 	t.Helper()
-	tracing, err := New(t.Context(), endpoint, ratio, "here", slog.New(log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tracing
+	return check.Must(New(t.Context(), endpoint, ratio, "here", slog.New(log)))
 }
 
 const nobody = "http://127.0.0.1:1" // no collector listens here
@@ -49,34 +45,28 @@ const nobody = "http://127.0.0.1:1" // no collector listens here
 func TestLogsNameTheTrace(t *testing.T) {
 	tracing := newTracing(t, nobody, 0, slog.DiscardHandler)
 	defer func() { _ = tracing.Close() }() // can't send the span
-	for name, tc := range map[string]struct{ header, want string }{"sampled": {sampled, traceID}, "not sampled": {"", ""}} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			log := slog.New(Logs(slog.NewJSONHandler(&out, nil))).With("some", "attribute")
-			router := gin.New()
-			router.Use(middleware.Trace(tracing.Tracer()), middleware.RequestID(), middleware.AccessLog(log, time.Now), middleware.Deadline(time.Minute))
-			router.GET("/", func(c *gin.Context) {
-				log.InfoContext(c.Request.Context(), "on the way")
-				c.Status(http.StatusOK)
-			})
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-			request.Header.Set("traceparent", tc.header)
-			request.Header.Set("X-Request-ID", "request-1")
-			router.ServeHTTP(httptest.NewRecorder(), request)
-			for text := range bytes.Lines(out.Bytes()) {
-				var line map[string]any
-				if err := json.Unmarshal(text, &line); err != nil {
-					t.Fatal(err)
-				}
-				got, _ := line["trace_id"].(string)
-				if got != tc.want || line["request_id"] != "request-1" || line["some"] != "attribute" || bytes.Count(text, []byte(`"request_id"`)) != 1 {
-					t.Errorf("%s", text)
-				}
-			}
-			if n := bytes.Count(out.Bytes(), []byte("\n")); n != 2 {
-				t.Errorf("%d lines", n)
-			}
+	for header, want := range map[string]string{sampled: traceID, "": ""} {
+		var out bytes.Buffer
+		log := slog.New(Logs(slog.NewJSONHandler(&out, nil))).With("some", "attribute")
+		router := gin.New()
+		router.Use(middleware.Trace(tracing.Tracer()), middleware.RequestID(), middleware.AccessLog(log, time.Now), middleware.Deadline(time.Minute))
+		router.GET("/", func(c *gin.Context) {
+			log.InfoContext(c.Request.Context(), "on the way")
+			c.Status(http.StatusOK)
 		})
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		request.Header.Set("traceparent", header)
+		request.Header.Set("X-Request-ID", "request-1")
+		router.ServeHTTP(httptest.NewRecorder(), request)
+		for text := range bytes.Lines(out.Bytes()) {
+			var line map[string]any
+			check.Done(json.Unmarshal(text, &line))
+			got, _ := line["trace_id"].(string)
+			if got != want || line["request_id"] != "request-1" || line["some"] != "attribute" || bytes.Count(text, []byte(`"request_id"`)) != 1 {
+				t.Errorf("%q: %s", header, text)
+			}
+		}
+		check.Same(t, "lines", bytes.Count(out.Bytes(), []byte("\n")), 2)
 	}
 }
 
@@ -90,9 +80,7 @@ func TestFailuresAreToldNowAndThen(t *testing.T) {
 			otel.Handle(errors.New("the collector is away"))
 			time.Sleep(pause)
 		}
-		if err := tracing.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Done(tracing.Close())
 		skipped := []float64{}
 		for line := range bytes.Lines(out.Bytes()) {
 			var told map[string]any
@@ -102,9 +90,7 @@ func TestFailuresAreToldNowAndThen(t *testing.T) {
 			n, _ := told["skipped"].(float64)
 			skipped = append(skipped, n)
 		}
-		if !slices.Equal(skipped, []float64{0, 85, 85}) {
-			t.Errorf("the lines skipped %v", skipped)
-		}
+		check.Same(t, "failures that the lines skipped", skipped, []float64{0, 85, 85})
 	})
 }
 
@@ -115,9 +101,7 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var request collectorpb.ExportTraceServiceRequest
 		body, err := io.ReadAll(r.Body)
-		if err = errors.Join(err, proto.Unmarshal(body, &request)); err != nil {
-			t.Error(err)
-		}
+		check.Error(t, "request", errors.Join(err, proto.Unmarshal(body, &request)), nil)
 		sent = append(sent, body...)
 		for _, resource := range request.GetResourceSpans() {
 			for _, scope := range resource.GetScopeSpans() {
@@ -125,30 +109,19 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 			}
 		}
 	}))
-	redisServer, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	redisServer := check.Must(embedded.StartRedis())
 	defer redisServer.Close()
-	options, err := redis.ParseURL(redisServer.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(options)
+	client := redis.NewClient(check.Must(redis.ParseURL(redisServer.URL())))
 	defer func() { _ = client.Close() }()
 	tracing := newTracing(t, collector.URL, 1, slog.DiscardHandler)
-	if err := tracing.WatchRedis(client); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(tracing.WatchRedis(client))
 	ctx, request := tracing.Tracer().Start(t.Context(), "request", trace.WithSpanKind(trace.SpanKindServer))
-	_, err = client.Eval(ctx, "return redis.error_reply('ERR '..ARGV[1])", []string{"key"}, "ann-whom-nobody-may-know").Result()
+	_, err := client.Eval(ctx, "return redis.error_reply('ERR '..ARGV[1])", []string{"key"}, "ann-whom-nobody-may-know").Result()
 	if err == nil || !strings.Contains(err.Error(), "ann-whom") {
 		t.Fatalf("the script gave %v", err)
 	}
 	request.End()
-	if err := tracing.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(tracing.Close())
 	collector.Close() // waits for its requests
 	failed := slices.ContainsFunc(spans, func(s *tracepb.Span) bool {
 		return s.GetName() == "eval" && s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR
@@ -157,9 +130,7 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 		t.Errorf("the spans are %v", spans)
 	}
 	for _, word := range []string{"ann-whom", "ERR", "error_reply"} {
-		if bytes.Contains(sent, []byte(word)) {
-			t.Errorf("%q was sent", word)
-		}
+		check.Same(t, word+" was sent", bytes.Contains(sent, []byte(word)), false)
 	}
 }
 
