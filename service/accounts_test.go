@@ -9,6 +9,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service/auth"
+	"flashsale/test/kit/check"
 )
 
 // fakeAccounts keeps accounts by their names.
@@ -66,8 +67,9 @@ func TestRegisterAndLogIn(t *testing.T) {
 		t.Fatal(again, verdict, err)
 	}
 	for _, s := range []Session{first, again} {
-		same(t, "account", s.Account, store.byName["alice"])
-		same(t, "token", must(accounts.Tokens.Verify(s.Token)), model.Identity{UserID: first.Account.ID, Role: model.RoleBuyer})
+		check.Same(t, "account", s.Account, store.byName["alice"])
+		who := check.Must(accounts.Tokens.Verify(s.Token))
+		check.Same(t, "user", who, model.Identity{UserID: first.Account.ID, Role: model.RoleBuyer})
 	}
 	if _, verdict, _, err := accounts.Register(t.Context(), "alice", goodPassword); verdict != model.NameTaken || err != nil {
 		t.Errorf("the same name: %s, %v", verdict, err)
@@ -87,9 +89,9 @@ func TestRegisterAndLogIn(t *testing.T) {
 	}
 	store.err = errAway
 	_, _, err = accounts.LogIn(t.Context(), "alice", goodPassword)
-	failed(t, "log-in without a database", err, errAway)
+	check.Error(t, "log-in without a database", err, errAway)
 	_, _, _, err = accounts.Register(t.Context(), "bob", goodPassword)
-	failed(t, "registration without a database", err, errAway)
+	check.Error(t, "registration without a database", err, errAway)
 }
 
 func TestRegisterRefuses(t *testing.T) {
@@ -100,7 +102,7 @@ func TestRegisterRefuses(t *testing.T) {
 		verdict        model.Verdict
 		want           *Invalid
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"name too short":           {"al", goodPassword, model.BadRequest, badName},
 		"name too long":            {strings.Repeat("a", 33), goodPassword, model.BadRequest, badName},
 		"name with a space":        {"al ice", goodPassword, model.BadRequest, badName},
@@ -113,10 +115,10 @@ func TestRegisterRefuses(t *testing.T) {
 	}, func(t *testing.T, tc test) {
 		accounts, store := newAccounts()
 		_, verdict, invalid, err := accounts.Register(t.Context(), tc.name, tc.password)
-		failed(t, "registration", err, nil)
-		same(t, "verdict", verdict, tc.verdict)
-		same(t, "invalid field", invalid, tc.want)
-		same(t, "accounts", len(store.byName), 0)
+		check.Error(t, "registration", err, nil)
+		check.Same(t, "verdict", verdict, tc.verdict)
+		check.Same(t, "invalid field", invalid, tc.want)
+		check.Same(t, "accounts", len(store.byName), 0)
 	})
 }
 
@@ -125,12 +127,12 @@ func TestEnsureOperator(t *testing.T) {
 	logsIn := func(password string) bool {
 		t.Helper()
 		session, verdict, err := accounts.LogIn(t.Context(), OperatorName, password)
-		done(err)
+		check.Done(err)
 		return verdict == model.Accepted && session.Account.Role == model.RoleOperator && session.Account.ID == OperatorName
 	}
 	ensure := func(password string) string {
 		t.Helper()
-		return must(accounts.EnsureOperator(t.Context(), password))
+		return check.Must(accounts.EnsureOperator(t.Context(), password))
 	}
 	made := ensure("")
 	if len(made) < minPassword || !logsIn(made) {
@@ -143,17 +145,17 @@ func TestEnsureOperator(t *testing.T) {
 		t.Errorf("a start with a given password made %q", got)
 	}
 	hash := store.byName[OperatorName].PasswordHash
-	same(t, "password made at a start with the same password", ensure("given by hand"), "")
-	same(t, "hash after a start with the same password", store.byName[OperatorName].PasswordHash, hash)
+	check.Same(t, "password made at a start with the same password", ensure("given by hand"), "")
+	check.Same(t, "hash after a start with the same password", store.byName[OperatorName].PasswordHash, hash)
 	accounts, _ = newAccounts()
-	same(t, "password made at a first start with a given password", ensure("given by hand"), "")
+	check.Same(t, "password made at a first start with a given password", ensure("given by hand"), "")
 
 	for _, given := range []string{"", "given by hand"} { // and another instance starts at the same time
 		accounts, store = newAccounts()
 		other := &Accounts{Store: store, Passwords: accounts.Passwords, Tokens: accounts.Tokens}
 		store.beforeCreate = func() {
 			store.beforeCreate = nil
-			made = must(other.EnsureOperator(t.Context(), ""))
+			made = check.Must(other.EnsureOperator(t.Context(), ""))
 		}
 		if got := ensure(given); got != "" || made == "" || !logsIn(cmp.Or(given, made)) {
 			t.Errorf("two first starts at once, one with the password %q: they made %q and %q", given, got, made)
@@ -161,5 +163,5 @@ func TestEnsureOperator(t *testing.T) {
 	}
 	store.err = errAway
 	_, err := accounts.EnsureOperator(t.Context(), "")
-	failed(t, "without a database", err, errAway)
+	check.Error(t, "without a database", err, errAway)
 }

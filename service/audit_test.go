@@ -7,6 +7,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // fakeBooks are the stores of an auditor. gateOf is its gate.
@@ -59,7 +60,7 @@ func TestMiscounts(t *testing.T) {
 	queued := func(f *fakeBooks, id string) {
 		f.states[id] = model.GateState{Exists: true, Open: true, Left: 10, Stream: 1}
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"equal":                          {right, none, false},
 		"too many units":                 {map[string]int{"u": 2}, none, true},
 		"a user without an order":        {map[string]int{"u": 1, "v": 1}, none, true},
@@ -76,8 +77,8 @@ func TestMiscounts(t *testing.T) {
 		f.counted, f.units = tc.counted, right
 		tc.change(f, id)
 		_, got, err := auditor.Miscounts(t.Context(), id)
-		failed(t, "miscounts", err, nil)
-		same(t, "miscounts", got, tc.want)
+		check.Error(t, "miscounts", err, nil)
+		check.Same(t, "miscounts", got, tc.want)
 	})
 
 	t.Run("an unchanged sale is compared once", func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestMiscounts(t *testing.T) {
 				t.Errorf("miscounts: %t, %v", got, err)
 			}
 		}
-		same(t, "comparisons at two versions of the stock", reads, 2)
+		check.Same(t, "comparisons at two versions of the stock", reads, 2)
 		if _, got, err := (&Auditor{Store: f}).Miscounts(t.Context(), id); got || err != nil {
 			t.Errorf("without a gate: %t, %v", got, err)
 		}
@@ -112,7 +113,7 @@ func TestDrifts(t *testing.T) {
 		return func(f *fakeBooks) { f.peeked = func() { change(f) } }
 	}
 	none := func(*fakeBooks) {}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"equal":                            {gate(10, 0, 0), none, 0, true},
 		"equal, with units in flight":      {gate(7, 3, 2), none, 0, true},
 		"too many":                         {gate(9, 3, 2), none, 2, true},
@@ -131,21 +132,21 @@ func TestDrifts(t *testing.T) {
 		if tc.reported {
 			want[id] = Drift{tc.state.Epoch, tc.drift}
 		}
-		same(t, "drifts", must(auditor.Drifts(t.Context())), want)
+		check.Same(t, "drifts", check.Must(auditor.Drifts(t.Context())), want)
 	})
 }
 
 func TestDriftsWithoutStores(t *testing.T) {
 	f, auditor, _ := newBooks(openGate(1, 7))
-	same(t, "drifts without a gate", len(must((&Auditor{Store: f}).Drifts(t.Context()))), 0)
+	check.Same(t, "drifts without a gate", len(check.Must((&Auditor{Store: f}).Drifts(t.Context()))), 0)
 	f.errGate = errAway
 	_, err := auditor.Drifts(t.Context())
-	failed(t, "without Redis", err, errAway)
+	check.Error(t, "without Redis", err, errAway)
 	f.offers = nil
-	same(t, "drifts without a sale", len(must(auditor.Drifts(t.Context()))), 0)
+	check.Same(t, "drifts without a sale", len(check.Must(auditor.Drifts(t.Context()))), 0)
 	f.errGate, f.err = nil, errAway
 	_, err = auditor.Drifts(t.Context())
-	failed(t, "without a database", err, errAway)
+	check.Error(t, "without a database", err, errAway)
 }
 
 func TestAudit(t *testing.T) {
@@ -163,7 +164,7 @@ func TestAudit(t *testing.T) {
 		violations int
 		ok         bool
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"all sums agree":      {balanced, openGate(1, 7), 0, 0, true},
 		"the gate drifts":     {balanced, openGate(1, 8), 1, 0, false},
 		"the books are wrong": {unbalanced, openGate(1, 7), 0, 2, false},
@@ -175,14 +176,14 @@ func TestAudit(t *testing.T) {
 		if !ok || err != nil || got.Gate != tc.state {
 			t.Errorf("the audit is %+v, %t, %v", got, ok, err)
 		}
-		same(t, "drift, violations, ok", []any{got.Drift, len(got.Violations), got.OK()}, []any{tc.drift, tc.violations, tc.ok})
+		check.Same(t, "drift, violations, ok", []any{got.Drift, len(got.Violations), got.OK()}, []any{tc.drift, tc.violations, tc.ok})
 	})
 
 	f, auditor, id := newBooks(openGate(1, 7))
 	f.books, f.errGate = balanced, errAway
 	_, _, err := auditor.Audit(t.Context(), id)
-	failed(t, "without Redis", err, errAway)
-	failed(t, "without Redis", err, model.ErrUnavailable)
+	check.Error(t, "without Redis", err, errAway)
+	check.Error(t, "without Redis", err, model.ErrUnavailable)
 	auditor.Gate = nil
 	if got, ok, err := auditor.Audit(t.Context(), id); !ok || err != nil || !got.OK() {
 		t.Errorf("the database alone: %+v, %t, %v", got, ok, err)

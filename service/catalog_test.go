@@ -3,34 +3,30 @@ package service
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // Guessed ids, also many at once, cause no look-up of a sale, and one small query in filterPause.
 func TestUnknownIDsCostNothing(t *testing.T) {
 	type test struct{ callers, guesses int }
-	each(t, map[string]test{"one after the other": {1, 10}, "all at once": {1000, 1}}, func(t *testing.T, tc test) {
+	check.Each(t, map[string]test{"one after the other": {1, 10}, "all at once": {1000, 1}}, func(t *testing.T, tc test) {
 		store := newFakeStores(openOffer())
 		c := refreshed(t, store)
 		before, start := store.count("codes"), time.Now()
-		var guesses sync.WaitGroup
-		for i := range tc.callers {
-			guesses.Go(func() {
-				for j := range tc.guesses {
-					if _, ok, err := c.Sale(t.Context(), fmt.Sprint("GUESS-", i, "-", j)); ok || err != nil {
-						t.Errorf("guess %d: %t, %v", i, ok, err)
-					}
+		check.Together(tc.callers, func(i int) {
+			for j := range tc.guesses {
+				if _, ok, err := c.Sale(t.Context(), fmt.Sprint("GUESS-", i, "-", j)); ok || err != nil {
+					t.Errorf("guess %d: %t, %v", i, ok, err)
 				}
-			})
-		}
-		guesses.Wait()
-		same(t, "look-ups of sales", store.count("offer"), 0)
+			}
+		})
+		check.Same(t, "look-ups of sales", store.count("offer"), 0)
 		elapsed := time.Since(start)
 		if n, most := store.count("codes")-before, int(elapsed/filterPause)+1; n < 1 || n > most {
 			t.Errorf("the filter was refreshed %d times in %s", n, elapsed)
@@ -40,12 +36,12 @@ func TestUnknownIDsCostNothing(t *testing.T) {
 
 // A sale of which this instance has not heard is found by its id and by its code.
 func TestBrandNewSaleIsFoundAtOnce(t *testing.T) {
-	eachInBubble(t, map[string]bool{"the first look-up": false, "after a guess": true}, func(t *testing.T, guessed bool) {
+	check.EachInBubble(t, map[string]bool{"the first look-up": false, "after a guess": true}, func(t *testing.T, guessed bool) {
 		store := newFakeStores(openOffer())
 		c := refreshed(t, store)
 		time.Sleep(time.Second)
 		if guessed {
-			same(t, "the guess is known", must(c.Known(t.Context(), "GUESS")), false)
+			check.Same(t, "the guess is known", check.Must(c.Known(t.Context(), "GUESS")), false)
 		}
 		fresh := openOffer()
 		store.add(fresh)
@@ -54,7 +50,7 @@ func TestBrandNewSaleIsFoundAtOnce(t *testing.T) {
 		if !ok || err != nil || got.ID != fresh.ID {
 			t.Errorf("the new sale: %+v, %t, %v", got, ok, err)
 		}
-		same(t, "its code is known", must(c.Known(t.Context(), fresh.Code)), true)
+		check.Same(t, "its code is known", check.Must(c.Known(t.Context(), fresh.Code)), true)
 		if waited := time.Since(start); waited > filterPause {
 			t.Errorf("the look-ups took %s", waited)
 		}
@@ -69,7 +65,7 @@ func TestSlowlyCommittedSaleIsFound(t *testing.T) {
 		slow := openOffer()
 		store.add(slow)
 		store.change(func(f *fakeStores) { f.created[slow.ID] = time.Now().Add(1 - filterOverlap) })
-		same(t, "the sale is known", must(c.Known(t.Context(), slow.ID)), true)
+		check.Same(t, "the sale is known", check.Must(c.Known(t.Context(), slow.ID)), true)
 	})
 }
 
@@ -83,10 +79,10 @@ func TestOldSalesAreNotReadAgain(t *testing.T) {
 			want  int
 		}{{filterOverlap, 2}, {1, 2}, {filterOverlap, 0}} {
 			time.Sleep(step.after)
-			done(c.Refresh(t.Context()))
-			same(t, "sales read for the filter", store.codes, step.want)
+			check.Done(c.Refresh(t.Context()))
+			check.Same(t, "sales read for the filter", store.codes, step.want)
 		}
-		same(t, "an old sale is known", must(c.Known(t.Context(), o.Code)), true)
+		check.Same(t, "an old sale is known", check.Must(c.Known(t.Context(), o.Code)), true)
 	})
 }
 
@@ -98,19 +94,19 @@ func TestTroubleIsNotUnknown(t *testing.T) {
 		c := refreshed(t, store)
 		store.change(func(f *fakeStores) { f.err = errAway })
 		_, _, err := c.Sale(t.Context(), "GUESS")
-		failed(t, "unknown sale", err, errAway)
+		check.Error(t, "unknown sale", err, errAway)
 		if _, ok, err := c.Sale(t.Context(), o.ID); !ok || err != nil {
 			t.Errorf("sale in memory: %t, %v", ok, err)
 		}
-		failed(t, "refresh", c.Refresh(t.Context()), errAway)
-		same(t, "live sales after a failed refresh", c.LiveIDs(), []string{o.ID})
+		check.Error(t, "refresh", c.Refresh(t.Context()), errAway)
+		check.Same(t, "live sales after a failed refresh", c.LiveIDs(), []string{o.ID})
 
 		store.change(func(f *fakeStores) { f.err = nil })
-		done(c.Refresh(t.Context()))
+		check.Done(c.Refresh(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = c.Known(ctx, "GUESS")
-		failed(t, "caller that has left", err, context.Canceled)
+		check.Error(t, "caller that has left", err, context.Canceled)
 	})
 }
 
@@ -120,7 +116,7 @@ func TestPastSalesAreRemembered(t *testing.T) {
 		ended   time.Duration
 		lookUps int
 	}
-	eachInBubble(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"long ago": {Linger + time.Minute, 1},
 		"lately":   {Linger - time.Minute, 3},
 	}, func(t *testing.T, tc test) {
@@ -134,7 +130,7 @@ func TestPastSalesAreRemembered(t *testing.T) {
 				t.Errorf("%+v, %t, %v", got, ok, err)
 			}
 		}
-		same(t, "look-ups", store.count("offer"), tc.lookUps)
+		check.Same(t, "look-ups", store.count("offer"), tc.lookUps)
 	})
 }
 
@@ -146,8 +142,8 @@ func TestLatch(t *testing.T) {
 	c := refreshed(t, store)
 	refreshedIs := func(stage string, latched bool) {
 		t.Helper()
-		done(c.Refresh(t.Context()))
-		same(t, stage+": latched", []bool{c.Latched(o.ID), c.Latched(other.ID)}, []bool{latched, false})
+		check.Done(c.Refresh(t.Context()))
+		check.Same(t, stage+": latched", []bool{c.Latched(o.ID), c.Latched(other.ID)}, []bool{latched, false})
 	}
 	refreshedIs("at first", false)
 	c.Latch(o.ID)
@@ -163,11 +159,11 @@ func TestLatch(t *testing.T) {
 // The catalog judges by the database's clock, however wrong this machine's clock is, and needs no refresh for that.
 func TestWrongLocalClock(t *testing.T) {
 	clocks := map[string]time.Duration{"right": 0, "an hour ahead": time.Hour, "an hour behind": -time.Hour}
-	eachInBubble(t, clocks, func(t *testing.T, wrong time.Duration) {
+	check.EachInBubble(t, clocks, func(t *testing.T, wrong time.Duration) {
 		o := openOffer()
 		o.StartsAt, o.EndsAt = time.Now().Add(10*time.Minute), time.Now().Add(20*time.Minute)
 		c := NewCatalog(newFakeStores(o), func() time.Time { return time.Now().Add(wrong) })
-		done(c.Refresh(t.Context()))
+		check.Done(c.Refresh(t.Context()))
 		for _, step := range []struct {
 			after time.Duration
 			want  model.SaleState
@@ -179,10 +175,10 @@ func TestWrongLocalClock(t *testing.T) {
 			{1, model.StateEnded},
 		} {
 			time.Sleep(step.after)
-			same(t, "the database's time", c.Now(), time.Now().UTC())
+			check.Same(t, "the database's time", c.Now(), time.Now().UTC())
 			got, _, err := c.Sale(t.Context(), o.ID)
-			failed(t, "sale", err, nil)
-			same(t, "state", got.State(c.Now(), got.Stock.Available), step.want)
+			check.Error(t, "sale", err, nil)
+			check.Same(t, "state", got.State(c.Now(), got.Stock.Available), step.want)
 		}
 	})
 }
@@ -203,7 +199,7 @@ func (s slowClock) Now(context.Context) (time.Time, error) {
 func TestSlowClockIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := refreshed(t, slowClock{newFakeStores(openOffer()), 2 * time.Second})
-		same(t, "error of the clock", time.Until(c.Now()), 0)
+		check.Same(t, "error of the clock", time.Until(c.Now()), 0)
 	})
 }
 
@@ -213,16 +209,16 @@ func TestLive(t *testing.T) {
 	store := newFakeStores(first, second)
 	c := refreshed(t, store)
 	list, changed := c.Live()
-	same(t, "live sales", []string{list[0].ID, list[1].ID}, []string{first.ID, second.ID})
-	same(t, "live sales", c.LiveIDs(), []string{first.ID, second.ID})
-	same(t, "epochs", []int64{c.Epoch(second.ID), c.Epoch("NONE")}, []int64{9, 0})
-	done(c.Refresh(t.Context()))
+	check.Same(t, "live sales", []string{list[0].ID, list[1].ID}, []string{first.ID, second.ID})
+	check.Same(t, "live sales", c.LiveIDs(), []string{first.ID, second.ID})
+	check.Same(t, "epochs", []int64{c.Epoch(second.ID), c.Epoch("NONE")}, []int64{9, 0})
+	check.Done(c.Refresh(t.Context()))
 	_, again := c.Live()
-	same(t, "the channel stays while nothing changes", again == changed && !isClosed(changed), true)
+	check.Same(t, "the channel stays while nothing changes", again == changed && !isClosed(changed), true)
 	store.change(func(f *fakeStores) { f.offers[1].Stock.Available-- })
-	done(c.Refresh(t.Context()))
+	check.Done(c.Refresh(t.Context()))
 	_, next := c.Live()
-	same(t, "a change closes the channel, and only that one", []bool{isClosed(changed), isClosed(next)}, []bool{true, false})
+	check.Same(t, "a change closes the channel, and only that one", []bool{isClosed(changed), isClosed(next)}, []bool{true, false})
 }
 
 // Concurrent refreshes take turns: an older reading must not replace a newer one, and a change is announced once.
@@ -230,26 +226,14 @@ func TestRefreshesTakeTurns(t *testing.T) {
 	store := newFakeStores(openOffer())
 	store.version = 1
 	c := refreshed(t, store)
-	start := make(chan struct{})
-	var refreshes sync.WaitGroup
-	for range 8 {
-		refreshes.Go(func() {
-			defer func() {
-				if r := recover(); r != nil {
-					t.Errorf("a refresh panics: %v", r)
-				}
-			}()
-			<-start
-			for range 50 {
-				done(c.Refresh(t.Context()))
-			}
-		})
-	}
-	close(start)
-	refreshes.Wait()
+	check.Together(8, func(int) {
+		for range 50 {
+			check.Done(c.Refresh(t.Context()))
+		}
+	})
 	list, changed := c.Live()
-	same(t, "version in memory", list[0].Stock.Version, store.version)
-	same(t, "a change is announced that has not come", isClosed(changed), false)
+	check.Same(t, "version in memory", list[0].Stock.Version, store.version)
+	check.Same(t, "a change is announced that has not come", isClosed(changed), false)
 }
 
 // The database's time stays right when the machine's clock is set between two refreshes.
@@ -259,7 +243,7 @@ func TestNowSurvivesAStepOfTheClock(t *testing.T) {
 		store := newFakeStores(openOffer())
 		store.offset = time.Minute
 		c := NewCatalog(store, func() time.Time { return setClock(t, time.Now(), stepped) })
-		done(c.Refresh(t.Context()))
+		check.Done(c.Refresh(t.Context()))
 		stepped = step
 		if late := time.Since(c.Now().Add(-store.offset)); late.Abs() > time.Minute {
 			t.Errorf("after a step of %s the catalog is %s late", step, late)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // counted is a gate that notes where a request is counted.
@@ -27,6 +28,6 @@ func TestCounterKnowsTheShards(t *testing.T) {
 		if ok || err != nil || retryAfter != time.Second {
 			t.Errorf("%s: %t, %v, retry after %s", id, ok, err, retryAfter)
 		}
-		same(t, "the gate of "+id, gate.gate, model.GateRef{SaleID: id, Shards: shards})
+		check.Same(t, "the gate of "+id, gate.gate, model.GateRef{SaleID: id, Shards: shards})
 	}
 }

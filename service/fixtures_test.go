@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 func TestMain(m *testing.M) {
@@ -26,46 +25,6 @@ var (
 	errAway = errors.New("the store is away")
 	discard = slog.New(slog.DiscardHandler)
 )
-
-// same compares two values, and failed an error with the one that it must wrap (nil: no error).
-func same[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: %+v, want %+v", what, got, want)
-	}
-}
-
-func failed(t testing.TB, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: the error is %v, want %v", what, err, want)
-	}
-}
-
-// must returns a value that comes without an error; done is for a call that returns nothing else.
-func must[T any](value T, err error) T {
-	done(err)
-	return value
-}
-
-func done(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-// each runs the cases of a table as subtests, and eachInBubble does so under a fake clock.
-func each[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tc T)) {
-	t.Helper()
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { test(t, tc) })
-	}
-}
-
-func eachInBubble[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tc T)) {
-	t.Helper()
-	each(t, cases, func(t *testing.T, tc T) { synctest.Test(t, func(t *testing.T) { test(t, tc) }) })
-}
 
 // fakeStores are a database and a Redis with gates. The database's clock is this process's plus an offset.
 type fakeStores struct {
@@ -195,6 +154,6 @@ func openGate(epoch, left int64) model.GateState {
 func refreshed(t testing.TB, store CatalogStore) *Catalog {
 	t.Helper()
 	c := NewCatalog(store, time.Now)
-	done(c.Refresh(t.Context()))
+	check.Done(c.Refresh(t.Context()))
 	return c
 }

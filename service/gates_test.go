@@ -15,10 +15,8 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
-
-// patience bounds each wait for an event that has to come.
-const patience = time.Minute
 
 // gatehouse adds to fakeStores the steps of a rebuild, which it notes.
 type gatehouse struct {
@@ -193,7 +191,7 @@ func TestRebuild(t *testing.T) {
 	closed := model.GateState{Exists: true, Epoch: 3}
 	failing := func(step string) func(*gatehouse) { return func(h *gatehouse) { h.failing = step } }
 	lost := func(h *gatehouse) { h.lost = true }
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"no gate":                  {steps: whole},
 		"an open gate":             {state: openGate(3, 0)},
 		"an open gate, to replace": {state: openGate(3, 0), replace: 3, steps: whole},
@@ -243,14 +241,14 @@ func TestRebuild(t *testing.T) {
 		if tc.change != nil {
 			tc.change(h)
 		}
-		failed(t, "rebuild", g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Epoch: tc.replace}), tc.err)
+		check.Error(t, "rebuild", g.Serve(t.Context(), GateRequest{SaleID: o.ID, Reason: "a test", Epoch: tc.replace}), tc.err)
 		var steps []string
 		for _, step := range h.steps {
 			steps = append(steps, strings.ReplaceAll(step, o.ID, "SALE"))
 		}
-		same(t, "steps", steps, tc.steps)
+		check.Same(t, "steps", steps, tc.steps)
 		if len(steps) > 0 {
-			same(t, "pause between rebuilds", h.pause, rebuildPause)
+			check.Same(t, "pause between rebuilds", h.pause, rebuildPause)
 		}
 	})
 }
@@ -299,11 +297,11 @@ func TestRequestsAreAskedOnce(t *testing.T) {
 	for range 1000 {
 		g.NeedGate(o.ID)
 	}
-	same(t, "requests", len(g.Requests()), 1)
-	done(g.Serve(t.Context(), <-g.Requests()))
+	check.Same(t, "requests", len(g.Requests()), 1)
+	check.Done(g.Serve(t.Context(), <-g.Requests()))
 	g.NeedGate(o.ID)
-	same(t, "requests after the first was served", len(g.Requests()), 1)
-	same(t, "epoch", g.Epoch(o.ID), 1)
+	check.Same(t, "requests after the first was served", len(g.Requests()), 1)
+	check.Same(t, "epoch", g.Epoch(o.ID), 1)
 }
 
 // A replacement is done once, after all failures of Redis and the database.
@@ -320,7 +318,7 @@ func TestReplacementIsKept(t *testing.T) {
 			t.Errorf("failing %q: %v", failing, err)
 		}
 	}
-	same(t, "installed for", h.installed(), []string{"wrong"})
+	check.Same(t, "installed for", h.installed(), []string{"wrong"})
 }
 
 // installed returns the reasons of the gates that were installed.
@@ -339,10 +337,10 @@ func TestRequestsNeverBlock(t *testing.T) {
 	for i := range 2 * gateRequests {
 		g.NeedGate(fmt.Sprint("SALE-", i))
 	}
-	same(t, "requests", len(g.Requests()), gateRequests)
+	check.Same(t, "requests", len(g.Requests()), gateRequests)
 	<-g.Requests()
 	g.NeedGate(fmt.Sprint("SALE-", 2*gateRequests-1))
-	same(t, "requests", len(g.Requests()), gateRequests)
+	check.Same(t, "requests", len(g.Requests()), gateRequests)
 }
 
 // Ensure checks every sale that has not ended. A sale that fails keeps no other from its gate.
@@ -361,23 +359,23 @@ func TestEnsure(t *testing.T) {
 	h.states[closed.ID] = model.GateState{Exists: true, Epoch: 1}
 	h.failing = "install 2"
 	h.offers = slices.DeleteFunc(h.offers, func(o model.Offer) bool { return o.ID == broken.ID }) // after the catalog has read it
-	failed(t, "while some installs fail", g.Ensure(t.Context()), errAway)
-	same(t, "installed gates", h.installed(), []string{"old_epoch"})
-	same(t, "epoch of the gate that was older", h.states[older.ID].Epoch, 6)
+	check.Error(t, "while some installs fail", g.Ensure(t.Context()), errAway)
+	check.Same(t, "installed gates", h.installed(), []string{"old_epoch"})
+	check.Same(t, "epoch of the gate that was older", h.states[older.ID].Epoch, 6)
 
 	h.failing, h.steps = "", nil
 	delete(h.states, missing.ID)
 	h.states[closed.ID] = model.GateState{Exists: true, Epoch: 1}
-	done(g.Ensure(t.Context()))
+	check.Done(g.Ensure(t.Context()))
 	for name, o := range map[string]model.Offer{"fine": fine, "missing": missing, "older": older, "closed": closed} {
-		same(t, name+": open", h.states[o.ID].Open, true)
+		check.Same(t, name+": open", h.states[o.ID].Open, true)
 	}
-	same(t, "gate of a sale that has ended", h.states[ended.ID], model.GateState{})
+	check.Same(t, "gate of a sale that has ended", h.states[ended.ID], model.GateState{})
 	h.failing = "peek"
-	failed(t, "without Redis", g.Ensure(t.Context()), errAway)
+	check.Error(t, "without Redis", g.Ensure(t.Context()), errAway)
 	empty, h := newGates(t)
 	h.failing = "peek"
-	failed(t, "without a sale", empty.Ensure(t.Context()), nil)
+	check.Error(t, "without a sale", empty.Ensure(t.Context()), nil)
 }
 
 // A gate whose Redis does not answer is left alone, also if it is to be replaced, and the other gates are checked.
@@ -386,12 +384,12 @@ func TestEnsureLeavesWhatIsAway(t *testing.T) {
 	g, h := newGates(t, away, closed)
 	h.states[away.ID] = model.GateState{Away: true}
 	g.ReplaceGate(away.ID, 1, "it drifted")
-	done(g.Ensure(t.Context()))
-	same(t, "the other gate is open", h.states[closed.ID].Open, true)
-	same(t, "the gate that is away", h.states[away.ID], model.GateState{Away: true})
+	check.Done(g.Ensure(t.Context()))
+	check.Same(t, "the other gate is open", h.states[closed.ID].Open, true)
+	check.Same(t, "the gate that is away", h.states[away.ID], model.GateState{Away: true})
 	h.states[away.ID] = openGate(1, 0)
 	h.steps = nil
-	done(g.Ensure(t.Context()))
+	check.Done(g.Ensure(t.Context()))
 	if !slices.ContainsFunc(h.steps, func(s string) bool { return strings.HasSuffix(s, away.ID+" epoch 2: it drifted") }) {
 		t.Errorf("the steps when the gate is back are %q", h.steps)
 	}
@@ -409,17 +407,17 @@ func TestEnsureTellsGates(t *testing.T) {
 		h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: o.Stock.Epoch, Revision: o.Revision, Version: 4}
 	}
 	g := NewGates(h, h, refreshed(t, h), discard)
-	done(g.Ensure(t.Context()))
+	check.Done(g.Ensure(t.Context()))
 	want := model.GateState{Exists: true, Open: true, Epoch: 1, Revision: behind.Revision, Version: 6, Left: 2}
-	same(t, "the gate that was behind", h.states[behind.ID], want)
-	same(t, "epoch of the gate that was wrong", h.states[wrong.ID].Epoch, 3)
+	check.Same(t, "the gate that was behind", h.states[behind.ID], want)
+	check.Same(t, "epoch of the gate that was wrong", h.states[wrong.ID].Epoch, 3)
 	h.steps = nil
 	for range 3 {
-		done(g.catalog.Refresh(t.Context()))
-		done(g.Ensure(t.Context()))
+		check.Done(g.catalog.Refresh(t.Context()))
+		check.Done(g.Ensure(t.Context()))
 	}
-	same(t, "later steps", h.steps, []string{"forget 6"})
-	same(t, "changes left", len(h.changes[behind.ID]), 0)
+	check.Same(t, "later steps", h.steps, []string{"forget 6"})
+	check.Same(t, "changes left", len(h.changes[behind.ID]), 0)
 }
 
 // A change reaches the gate at once, or at the next look. In either case the sale's latch is removed.
@@ -430,7 +428,7 @@ func TestChangedTellsTheGate(t *testing.T) {
 		told    bool
 	}
 	open := model.GateState{Exists: true, Open: true, Version: 4}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"an open gate":      {open, "", true},
 		"no gate":           {model.GateState{}, "", false},
 		"its Redis is away": {model.GateState{Away: true}, "", false},
@@ -444,8 +442,8 @@ func TestChangedTellsTheGate(t *testing.T) {
 		g := NewGates(h, h, refreshed(t, h), discard)
 		g.catalog.Latch(id)
 		g.Changed(t.Context(), id)
-		same(t, "the gate is told", h.states[id].Version == 5, tc.told)
-		same(t, "latched", g.catalog.Latched(id), false)
+		check.Same(t, "the gate is told", h.states[id].Version == 5, tc.told)
+		check.Same(t, "latched", g.catalog.Latched(id), false)
 	})
 }
 
@@ -460,10 +458,10 @@ type realStores struct {
 
 func openStores(t *testing.T, stores kit.Stores) realStores {
 	t.Helper()
-	db := must(repository.Open(t.Context(), stores.Database, 8))
+	db := check.Must(repository.Open(t.Context(), stores.Database, 8))
 	t.Cleanup(func() { _ = db.Close() })
-	done(db.MigrateUp(t.Context()))
-	client := redis.NewClient(must(gate.Options(stores.Redis)))
+	check.Done(db.MigrateUp(t.Context()))
+	client := redis.NewClient(check.Must(gate.Options(stores.Redis)))
 	t.Cleanup(func() { _ = client.Close() })
 	s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
 	s.gate = gate.New(client, "here")
@@ -475,28 +473,19 @@ func openStores(t *testing.T, stores kit.Stores) realStores {
 func (s realStores) sale(shards int, quota int64) model.Offer {
 	o := openOffer()
 	o.Shards = shards
-	done(s.db.CreateSale(s.Context(), o.Sale, quota, "tester"))
-	done(s.catalog.Refresh(s.Context()))
-	done(s.gates.Preheat(s.Context(), o.ID))
+	check.Done(s.db.CreateSale(s.Context(), o.Sale, quota, "tester"))
+	check.Done(s.catalog.Refresh(s.Context()))
+	check.Done(s.gates.Preheat(s.Context(), o.ID))
 	return o
 }
 
 // ensureUntil checks the gates until a condition holds: a new gate may have to wait until the last one is a second old.
 func (s realStores) ensureUntil(what string, holds func() bool) {
 	s.Helper()
-	deadline, ticker := time.After(patience), time.NewTicker(20*time.Millisecond)
-	defer ticker.Stop()
-	for {
-		done(s.gates.Ensure(s.Context()))
-		if holds() {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			s.Fatalf("not in %s: %s", patience, what)
-		}
-	}
+	check.Eventually(s, what, func() bool {
+		check.Done(s.gates.Ensure(s.Context()))
+		return holds()
+	})
 }
 
 func attempt(o model.Offer, user string, quantity int) model.Attempt {
@@ -515,9 +504,9 @@ func TestChangeThatNobodyToldTheGate(t *testing.T) {
 			SaleID: o.ID, Actor: "tester", Action: "pause",
 			Edit: func(sale *model.Sale) model.Verdict { sale.Status = model.SalePaused; return model.Accepted },
 		})
-		failed(t, "pause", err, nil)
-		same(t, "pause", verdict, model.Accepted)
-		done(s.catalog.Refresh(s.Context()))
+		check.Error(t, "pause", err, nil)
+		check.Same(t, "pause", verdict, model.Accepted)
+		check.Done(s.catalog.Refresh(s.Context()))
 		tries := 0
 		s.ensureUntil("the gate refuses as paused", func() bool {
 			tries++
@@ -539,30 +528,31 @@ func TestRebuildInParts(t *testing.T) {
 			attempts[i] = attempt(o, fmt.Sprint("u-", i), 1+i%2)
 			pending += attempts[i].Quantity
 		}
-		must(s.gate.Admit(s.Context(), o.GateRef(), attempts, 0))
+		check.Must(s.gate.Admit(s.Context(), o.GateRef(), attempts, 0))
 		entries, _, err := s.gate.Read(s.Context(), o.GateRef(), buyers)
 		if err != nil || len(entries) == 0 {
 			t.Fatal(entries, err)
 		}
 		settled := entries[:len(entries)/2] // in the database, and nobody told the gate
-		must(s.db.Settle(s.Context(), o.ID, settled))
+		check.Must(s.db.Settle(s.Context(), o.ID, settled))
 		for _, e := range settled {
 			pending -= e.Quantity
 		}
-		look := func() model.GateState { return must(s.gate.Peek(s.Context(), o.GateRef()))[0] }
+		look := func() model.GateState { return check.Must(s.gate.Peek(s.Context(), o.GateRef()))[0] }
 		before := look()
 		s.gates.ReplaceGate(o.ID, before.Epoch, "a test")
 		s.ensureUntil("the gate is replaced", func() bool { return look().Open && look().Epoch > before.Epoch })
 		after := look()
 		got, want := []int64{after.Left, after.Inflight, after.Stream}, []int64{100 - 45, int64(pending), int64(buyers - len(settled))}
-		same(t, "units left, units in flight, entries", got, want)
+		check.Same(t, "units left, units in flight, entries", got, want)
 		for _, a := range attempts {
-			same(t, a.UserID+": units", must(s.gate.Units(s.Context(), o.GateRef(), []string{a.UserID})), []int{a.Quantity})
-			if request, known, err := s.gate.Knows(s.Context(), o.GateRef(), a.UserID, a.ID); !known || err != nil || request.Quantity != a.Quantity {
+			check.Same(t, a.UserID+": units", check.Must(s.gate.Units(s.Context(), o.GateRef(), []string{a.UserID})), []int{a.Quantity})
+			request, known, err := s.gate.Knows(s.Context(), o.GateRef(), a.UserID, a.ID)
+			if !known || err != nil || request.Quantity != a.Quantity {
 				t.Errorf("%s: the gate knows %+v, %t, %v", a.UserID, request, known, err)
 			}
-			again := must(s.gate.Admit(s.Context(), o.GateRef(), []model.Attempt{a}, 0))
-			same(t, a.UserID+": again", again, []model.Outcome{{Verdict: model.Accepted, Repeated: true}})
+			again := check.Must(s.gate.Admit(s.Context(), o.GateRef(), []model.Attempt{a}, 0))
+			check.Same(t, a.UserID+": again", again, []model.Outcome{{Verdict: model.Accepted, Repeated: true}})
 		}
 	})
 }

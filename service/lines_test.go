@@ -11,13 +11,14 @@ import (
 
 	"flashsale/internal/tracing"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // traced is the context of request-1, whose trace has this id.
 func traced(t *testing.T, id string) context.Context {
 	t.Helper()
 	return trace.ContextWithSpanContext(model.WithRequestID(t.Context(), "request-1"), trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: must(trace.TraceIDFromHex(id)), SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
+		TraceID: check.Must(trace.TraceIDFromHex(id)), SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
 	}))
 }
 
@@ -36,13 +37,13 @@ func TestLinesNameTheirRequest(t *testing.T) {
 		var lines, wanted []line
 		for text := range bytes.Lines(out.Bytes()) {
 			var l line
-			done(json.Unmarshal(text, &l))
+			check.Done(json.Unmarshal(text, &l))
 			lines = append(lines, l)
 		}
 		for _, msg := range want {
 			wanted = append(wanted, line{msg, "request-1", id})
 		}
-		same(t, what, lines, wanted)
+		check.Same(t, what, lines, wanted)
 		out.Reset()
 	}
 	sales, shop := newShop(t)
@@ -54,12 +55,12 @@ func TestLinesNameTheirRequest(t *testing.T) {
 	logged("a new sale", "gate installed")
 	shop.errTold, shop.failing = errAway, "peek"
 	_, _, err = sales.Create(traced(t, id), draft(), 50, "operator")
-	failed(t, "a new sale without Redis", err, nil)
+	check.Error(t, "a new sale without Redis", err, nil)
 	const polling = "other instances will find a change by polling"
 	logged("a new sale without Redis", "a new sale has no gate yet; the controller will install it", polling)
 	_, verdict, _, err := sales.Patch(traced(t, id), made.ID, SalePatch{AddQuota: 1}, "operator")
-	failed(t, "a change without Redis", err, nil)
-	same(t, "a change without Redis", verdict, model.Accepted)
+	check.Error(t, "a change without Redis", err, nil)
+	check.Same(t, "a change without Redis", verdict, model.Accepted)
 	logged("a change without Redis", "the gate missed a change and will be replaced",
 		"the gate does not have a change of the database yet", polling)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // counter are the stores that Live reads, of one sale. It counts the calls.
@@ -125,7 +126,7 @@ func TestLiveIsReadOnceForAll(t *testing.T) {
 		after := follower(first)
 		f := after(10 * livePeriod)
 		for what, want := range map[string]int{"offer": 22, "gate": 11, "instances": 11, "books": 11} {
-			same(t, "calls in ten periods: "+what, c.count("live "+what), want)
+			check.Same(t, "calls in ten periods: "+what, c.count("live "+what), want)
 		}
 		live.fresh(t, "with followers", f)
 		for _, leave := range others {
@@ -135,7 +136,7 @@ func TestLiveIsReadOnceForAll(t *testing.T) {
 		leaveFirst()
 		before := c.count("live gate")
 		time.Sleep(10 * livePeriod)
-		same(t, "calls without followers", c.count("live gate"), before)
+		check.Same(t, "calls without followers", c.count("live gate"), before)
 	})
 }
 
@@ -149,13 +150,13 @@ func TestLiveFigures(t *testing.T) {
 		if age := f.Now.Sub(f.BooksAt); age < 0 || age > livePeriod {
 			t.Errorf("the books are %s old", age)
 		}
-		same(t, "figures", f, &SaleFigures{
+		check.Same(t, "figures", f, &SaleFigures{
 			Now: f.Now, Offer: c.offers[0], Database: true, Books: c.books, BooksAt: f.BooksAt,
 			Reachable: true, Gate: openGate(1, 8), DriftAt: f.Now,
 			Stages:    map[string]Latency{"deduct": {Count: 1, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
 			Instances: map[string]model.Instance{"here": reported(2)},
 		})
-		same(t, "seconds that the latencies cover", after(30 * livePeriod).Stages["deduct"].Count, liveWindow)
+		check.Same(t, "seconds that the latencies cover", after(30 * livePeriod).Stages["deduct"].Count, liveWindow)
 	})
 }
 
@@ -178,7 +179,7 @@ func TestLiveDrift(t *testing.T) {
 		c.set(8, true)
 		f := after(5 * livePeriod)
 		drift("the stock changes", f, 3, still.Now)
-		same(t, "units left at the gate", f.Gate.Left, 8)
+		check.Same(t, "units left at the gate", f.Gate.Left, 8)
 		c.set(8, false)
 		f = after(livePeriod)
 		drift("the stock stands still", f, 0, f.Now)
@@ -187,26 +188,24 @@ func TestLiveDrift(t *testing.T) {
 
 // Books that take long are read seldom, and delay no other figure.
 func TestLiveBooksTakeLong(t *testing.T) {
-	for took, every := range map[time.Duration]time.Duration{
-		time.Millisecond: livePeriod + time.Millisecond, 200 * time.Millisecond: 4200 * time.Millisecond,
-		3 * time.Second: 63 * time.Second,
-		time.Hour:       booksLimit + booksPause*booksLimit, // the reading is given up
-	} {
-		t.Run(took.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				live, c, id := newCounter(t)
-				c.booksTake = took
-				newest, leave := live.Follow(id)
-				defer leave()
-				const rounds = 5
-				f := follower(newest)(rounds*every - time.Millisecond)
-				same(t, "readings of the books", c.count("live books"), rounds)
-				same(t, "readings of the gate", c.count("live gate"), int((rounds*every-time.Millisecond)/livePeriod)+1)
-				same(t, "the books have a time", !f.BooksAt.IsZero(), took < booksLimit)
-				same(t, "the books have orders", len(f.Books.Orders) > 0, took < booksLimit)
-			})
-		})
-	}
+	type test struct{ took, every time.Duration }
+	check.EachInBubble(t, map[string]test{
+		"a millisecond":     {time.Millisecond, livePeriod + time.Millisecond},
+		"a fifth":           {200 * time.Millisecond, 4200 * time.Millisecond},
+		"three seconds":     {3 * time.Second, 63 * time.Second},
+		"they are given up": {time.Hour, booksLimit + booksPause*booksLimit},
+	}, func(t *testing.T, tc test) {
+		live, c, id := newCounter(t)
+		c.booksTake = tc.took
+		newest, leave := live.Follow(id)
+		defer leave()
+		const rounds = 5
+		f := follower(newest)(rounds*tc.every - time.Millisecond)
+		check.Same(t, "readings of the books", c.count("live books"), rounds)
+		check.Same(t, "readings of the gate", c.count("live gate"), int((rounds*tc.every-time.Millisecond)/livePeriod)+1)
+		check.Same(t, "the books have a time", !f.BooksAt.IsZero(), tc.took < booksLimit)
+		check.Same(t, "the books have orders", len(f.Books.Orders) > 0, tc.took < booksLimit)
+	})
 }
 
 // While a store is away, the figures go on with its last values and report that it is away, until it is back.
@@ -215,7 +214,7 @@ func TestLiveWhileStoresAreAway(t *testing.T) {
 		database, gate error
 		hang           bool
 	}
-	eachInBubble(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"the database": {errAway, nil, false}, "Redis": {nil, errAway, false}, "both": {errAway, errAway, false},
 		"all hang": {nil, nil, true},
 	}, func(t *testing.T, tc test) {
@@ -232,11 +231,11 @@ func TestLiveWhileStoresAreAway(t *testing.T) {
 		}
 		f, _ := newest.Get()
 		database, gate := tc.database == nil && !tc.hang, tc.gate == nil && !tc.hang
-		same(t, "the database and the gate answer", []bool{f.Database, f.Reachable}, []bool{database, gate})
+		check.Same(t, "the database and the gate answer", []bool{f.Database, f.Reachable}, []bool{database, gate})
 		if f.Offer != before.Offer || f.Gate != before.Gate || len(f.Instances) != 1 || len(f.Books.Orders) != 1 {
 			t.Errorf("the last values are lost: %+v", f)
 		}
-		same(t, "the books are old", f.Now.Sub(f.BooksAt) > 10*livePeriod, !database)
+		check.Same(t, "the books are old", f.Now.Sub(f.BooksAt) > 10*livePeriod, !database)
 		c.change(func(f *fakeStores) { f.err, f.errGate, c.hang = nil, nil, false })
 		if f := after(booksLimit * (booksPause + 1)); !f.Database || !f.Reachable || f.Now.Sub(f.BooksAt) > 2*livePeriod {
 			t.Errorf("the stores are back, and the figures are %+v", f)
@@ -259,7 +258,7 @@ func TestLatencies(t *testing.T) {
 		return map[string]Latency{"deduct": {count, p50, p99}}
 	}
 	none, two := map[string]Latency{}, deduct(2, ms/2, 990*us)
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"no instance":       {readings{{}}, none},
 		"the first reading": {readings{{"a": at(5, 6, 7, 8)}}, deduct(0, 0, 0)},
 		"within one bound":  {readings{{"a": at(5, 6, 7, 8)}, {"a": at(5, 106, 107, 108)}}, deduct(100, 5500*us, 9910*us)},
@@ -275,6 +274,6 @@ func TestLatencies(t *testing.T) {
 		"an instance's other bounds": {readings{{"a": at(0, 0)}, {"a": at(2, 2)}}, none},
 		"the bounds change":          {readings{{"a": at(0, 0)}, {"a": at(2, 2, 2, 2)}}, none},
 	}, func(t *testing.T, tc test) {
-		same(t, "latencies", latencies(tc.readings, []float64{0.001, 0.01, 0.1}), tc.want)
+		check.Same(t, "latencies", latencies(tc.readings, []float64{0.001, 0.01, 0.1}), tc.want)
 	})
 }

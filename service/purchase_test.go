@@ -9,6 +9,7 @@ import (
 
 	"flashsale/internal/observe"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 var purchaseIDs = model.NewOrderIDs([]byte("a key for tests"))
@@ -100,14 +101,14 @@ func (x *till) alter(change func(*model.Offer)) {
 		change(&f.offers[0])
 		f.offers[0].Stock.Available = 0 // a refresh that reads units would remove the latch
 	})
-	done(x.Catalog.Refresh(context.Background()))
+	check.Done(x.Catalog.Refresh(context.Background()))
 }
 
 // metered compares the verdicts that the meter got.
 func (x *till) metered(t *testing.T, want ...model.Verdict) {
 	t.Helper()
-	same(t, "metered", x.verdicts, want)
-	same(t, "ids with waiters", x.Waiters.waited(), 0)
+	check.Same(t, "metered", x.verdicts, want)
+	check.Same(t, "ids with waiters", x.Waiters.waited(), 0)
 }
 
 func queue(model.Attempt) (model.Outcome, error) { return model.Outcome{Verdict: model.Accepted}, nil }
@@ -120,45 +121,56 @@ func refuse(v model.Verdict) func(model.Attempt) (model.Outcome, error) {
 	return func(model.Attempt) (model.Outcome, error) { return model.Outcome{Verdict: v}, nil }
 }
 
-// Requests that need no store to be refused.
+// asked is the verdict of a strategy, which no other part gives.
+const asked model.Verdict = "asked the strategy"
+
+// Requests that need no store are refused before the strategy, most of them from memory. Memory leaves to the stores what
+// may be sold, or what may repeat an earlier request. TestLatchKeepsTheOrderOfRefusals has the states of a sale.
 func TestRefusedBeforeTheStrategy(t *testing.T) {
 	type test struct {
 		change func(x *till, r *Request)
+		memory model.Verdict // empty: memory does not decide
 		want   model.Verdict
-		asks   int // calls of the strategy
 	}
 	quantity := func(n int) func(*till, *Request) { return func(_ *till, r *Request) { r.Quantity = n } }
-	eachInBubble(t, map[string]test{
-		"unknown sale":      {func(_ *till, r *Request) { r.SaleID = "NONE" }, model.NotFound, 0},
-		"no units":          {quantity(0), model.BadRequest, 0},
-		"negative quantity": {quantity(-5), model.BadRequest, 0},
-		"above the limit":   {quantity(3), model.BadRequest, 0},
-		"more than 32 bits": {quantity(1 << 40), model.BadRequest, 0},
-		"at the limit":      {quantity(2), model.Paused, 1},
-		"latched":           {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut, 0},
-		"latched, under a key that may have an order": {
-			func(x *till, r *Request) { x.Catalog.Latch(x.offer.ID); r.Key = "key" }, model.Paused, 1,
-		},
+	paused := func(x *till, _ *Request) { x.alter(func(o *model.Offer) { o.Status = model.SalePaused }) }
+	latched := func(x *till, r *Request) { x.Catalog.Latch(x.offer.ID); r.Key = "key" }
+	check.EachInBubble(t, map[string]test{
+		"a sale that sells":  {func(*till, *Request) {}, "", asked},
+		"unknown sale":       {func(_ *till, r *Request) { r.SaleID = "NONE" }, "", model.NotFound},
+		"no units":           {quantity(0), model.BadRequest, model.BadRequest},
+		"negative quantity":  {quantity(-5), model.BadRequest, model.BadRequest},
+		"above the limit":    {quantity(3), model.BadRequest, model.BadRequest},
+		"more than 32 bits":  {quantity(1 << 40), model.BadRequest, model.BadRequest},
+		"at the limit":       {quantity(2), "", asked},
+		"paused":             {paused, model.Paused, model.Paused},
+		"sold out, no latch": {func(x *till, _ *Request) { x.alter(func(*model.Offer) {}) }, "", asked},
+		"latched":            {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut, model.SoldOut},
+		"latched, under a key that may have an order": {latched, "", asked},
 	}, func(t *testing.T, tc test) {
-		x := newTill(t, refuse(model.Paused))
+		x := newTill(t, refuse(asked))
 		r := x.request("")
 		tc.change(x, &r)
-		same(t, "outcome", must(x.Purchase(t.Context(), r)), model.Outcome{Verdict: tc.want})
-		same(t, "attempts", len(x.attempts), tc.asks)
+		got, ok := x.fromMemory(r)
+		check.Same(t, "decided from memory", ok, tc.memory != "")
+		check.Same(t, "outcome from memory", got, model.Outcome{Verdict: tc.memory})
+		check.Same(t, "attempts, look-ups", []int{len(x.attempts), x.looked}, []int{0, 0})
+		check.Same(t, "outcome", check.Must(x.Purchase(t.Context(), r)), model.Outcome{Verdict: tc.want})
+		check.Same(t, "attempts", len(x.attempts), map[bool]int{true: 1}[tc.want == asked])
 		x.metered(t, tc.want)
 	})
 }
 
 // A key that has an order of more units than the limit is now gets its first answer, and a new key is refused.
 func TestHole60_LimitLowered(t *testing.T) {
-	const asked = 3 // the limit is 2
+	const wanted = 3 // the limit is 2
 	type test struct {
 		deduct func(model.Attempt) (model.Outcome, error)
 		order  bool // in the database under the key
 		want   model.Verdict
 		looks  int
 	}
-	eachInBubble(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"a new key":                    {refuse(model.BadRequest), false, model.BadRequest, 1},
 		"a new key, and too few units": {refuse(model.LimitReached), false, model.BadRequest, 1},
 		"too frequent":                 {refuse(model.TooFrequent), false, model.TooFrequent, 0},
@@ -167,14 +179,14 @@ func TestHole60_LimitLowered(t *testing.T) {
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, tc.deduct)
 		if tc.order {
-			pending(asked)(x)
+			pending(wanted)(x)
 		}
 		r := x.request("key")
-		r.Quantity = asked
-		got := must(x.Purchase(t.Context(), r))
-		same(t, "verdict", got.Verdict, tc.want)
-		same(t, "the order is returned", got.Order != nil, tc.order)
-		same(t, "look-ups", x.looked, tc.looks)
+		r.Quantity = wanted
+		got := check.Must(x.Purchase(t.Context(), r))
+		check.Same(t, "verdict", got.Verdict, tc.want)
+		check.Same(t, "the order is returned", got.Order != nil, tc.order)
+		check.Same(t, "look-ups", x.looked, tc.looks)
 	})
 }
 
@@ -184,22 +196,22 @@ func TestLatchKeepsTheOrderOfRefusals(t *testing.T) {
 		change func(o *model.Offer)
 		want   model.Verdict
 	}
-	eachInBubble(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"not started": {func(o *model.Offer) { o.StartsAt = time.Now().Add(time.Minute) }, model.NotStarted},
 		"ended":       {func(o *model.Offer) { o.EndsAt = time.Now().Add(-time.Minute) }, model.Ended},
 		"paused":      {func(o *model.Offer) { o.Status = model.SalePaused }, model.Paused},
 		"closed":      {func(o *model.Offer) { o.Status = model.SaleClosed }, model.Ended},
 		"selling":     {func(*model.Offer) {}, model.SoldOut},
 	}, func(t *testing.T, tc test) {
-		x := newTill(t, refuse("asked the strategy"))
+		x := newTill(t, refuse(asked))
 		x.alter(tc.change)
 		x.Catalog.Latch(x.offer.ID)
 		r := x.request("")
 		for name, memory := range map[string]func() model.Outcome{
-			"purchase":    func() model.Outcome { return must(x.Purchase(t.Context(), r)) },
+			"purchase":    func() model.Outcome { return check.Must(x.Purchase(t.Context(), r)) },
 			"from memory": func() model.Outcome { outcome, _ := x.fromMemory(r); return outcome },
 		} {
-			same(t, name, memory(), model.Outcome{Verdict: tc.want})
+			check.Same(t, name, memory(), model.Outcome{Verdict: tc.want})
 		}
 		x.metered(t, tc.want)
 		r.Key = "key"
@@ -217,11 +229,11 @@ func TestAttemptsAreDerived(t *testing.T) {
 	for _, key := range []string{"key", "key", "other", "", ""} {
 		r.Key = key
 		x.Catalog.Unlatch(x.offer.ID)
-		must(x.Purchase(t.Context(), r))
+		check.Must(x.Purchase(t.Context(), r))
 	}
 	want := x.keyed(2)
 	want.Frequency, want.Shards = r.Frequency, x.offer.Shards
-	same(t, "attempts under the same key", x.attempts[:2], []model.Attempt{want, want})
+	check.Same(t, "attempts under the same key", x.attempts[:2], []model.Attempt{want, want})
 	ids := map[string]bool{}
 	for _, a := range x.attempts {
 		if a.IdempotencyKey == "" || !purchaseIDs.Issued("buyer", a.ID) || a.ID != purchaseIDs.Derive("buyer", x.offer.ID, a.IdempotencyKey) {
@@ -229,7 +241,7 @@ func TestAttemptsAreDerived(t *testing.T) {
 		}
 		ids[a.ID] = true
 	}
-	same(t, "different ids", len(ids), 4)
+	check.Same(t, "different ids", len(ids), 4)
 }
 
 // The strategy's durable answers are returned unchanged.
@@ -240,7 +252,7 @@ func TestDurableAnswers(t *testing.T) {
 		key     string
 		outcome model.Outcome
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"an order":         {"key", model.Outcome{Verdict: model.Accepted, Order: order}},
 		"a repeated order": {"key", model.Outcome{Verdict: model.Accepted, Order: order, Repeated: true}},
 		"another request":  {"key", model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}},
@@ -249,8 +261,8 @@ func TestDurableAnswers(t *testing.T) {
 		"refused, no key":  {"", model.Outcome{Verdict: model.Paused}},
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, func(model.Attempt) (model.Outcome, error) { return tc.outcome, nil })
-		same(t, "outcome", must(x.Purchase(t.Context(), x.request(tc.key))), tc.outcome)
-		same(t, "look-ups, notes to the settler, deductions", []int{x.looked, len(x.notified), x.stages["deduct"]}, []int{0, 0, 1})
+		check.Same(t, "outcome", check.Must(x.Purchase(t.Context(), x.request(tc.key))), tc.outcome)
+		check.Same(t, "look-ups, notes to the settler, deductions", []int{x.looked, len(x.notified), x.stages["deduct"]}, []int{0, 0, 1})
 		x.metered(t, tc.outcome.Verdict)
 	})
 }
@@ -258,8 +270,8 @@ func TestDurableAnswers(t *testing.T) {
 func TestStrategyError(t *testing.T) {
 	x := newTill(t, func(model.Attempt) (model.Outcome, error) { return model.Outcome{}, model.ErrUnavailable })
 	got, err := x.Purchase(t.Context(), x.request("key"))
-	failed(t, "purchase", err, model.ErrUnavailable)
-	same(t, "outcome", got, model.Outcome{})
+	check.Error(t, "purchase", err, model.ErrUnavailable)
+	check.Same(t, "outcome", got, model.Outcome{})
 	x.metered(t, model.Unavailable)
 }
 
@@ -269,8 +281,8 @@ func TestSoldOutLatches(t *testing.T) {
 		x := newTill(t, refuse(model.SoldOut))
 		r := x.request("")
 		r.Quantity = quantity
-		must(x.Purchase(t.Context(), r))
-		same(t, "latched", x.Catalog.Latched(x.offer.ID), latched)
+		check.Must(x.Purchase(t.Context(), r))
+		check.Same(t, "latched", x.Catalog.Latched(x.offer.ID), latched)
 	}
 }
 
@@ -296,7 +308,7 @@ func TestQueuedIsFollowed(t *testing.T) {
 		waited time.Duration
 		want   string // the status of the order, or a refusal
 	}
-	eachInBubble(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"settled at once":            {with: settled, waited: 0, want: "pending"},
 		"settled in time":            {woken: 799 * ms, with: settled, waited: 799 * ms, want: "pending"},
 		"refused in time":            {woken: ms, with: soldOut, waited: ms, want: "sold_out"},
@@ -344,26 +356,26 @@ func TestQueuedIsFollowed(t *testing.T) {
 		r := x.request("")
 		r.Prefer = tc.prefer
 		start := time.Now()
-		got := must(x.Purchase(ctx, r))
-		same(t, "waited", time.Since(start), tc.waited)
-		same(t, "repeated", got.Repeated, false)
+		got := check.Must(x.Purchase(ctx, r))
+		check.Same(t, "waited", time.Since(start), tc.waited)
+		check.Same(t, "repeated", got.Repeated, false)
 		meter := got.Verdict
 		if got.Order == nil {
-			same(t, "refusal", string(got.Verdict), tc.want)
+			check.Same(t, "refusal", string(got.Verdict), tc.want)
 		} else {
-			same(t, "verdict", got.Verdict, model.Accepted)
-			same(t, "order", string(got.Order.Status), tc.want)
+			check.Same(t, "verdict", got.Verdict, model.Accepted)
+			check.Same(t, "order", string(got.Order.Status), tc.want)
 		}
 		if tc.want == "queued" {
 			meter = "queued"
-			same(t, "the order has a time", got.Order.CreatedAt.IsZero(), false)
-			same(t, "queued order", *got.Order, model.Order{
+			check.Same(t, "the order has a time", got.Order.CreatedAt.IsZero(), false)
+			check.Same(t, "queued order", *got.Order, model.Order{
 				ID: x.attempts[0].ID, SaleID: x.offer.ID, UserID: "buyer", Quantity: 1, Status: model.OrderQueued,
 				AmountCents: 150, Currency: "CNY", CreatedAt: got.Order.CreatedAt,
 			})
 		}
 		x.metered(t, meter)
-		same(t, "sales for the settler", x.notified, []string{x.offer.ID})
+		check.Same(t, "sales for the settler", x.notified, []string{x.offer.ID})
 	})
 }
 
@@ -379,7 +391,7 @@ func TestRepeatedQueuedAttempt(t *testing.T) {
 	made := func(status model.OrderStatus, reason model.Verdict) func(*till) {
 		return func(x *till) { x.made(x.keyed(1), status, reason) }
 	}
-	eachInBubble(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"settled":                  {pending(1), false, model.Accepted, model.OrderPending, nil},
 		"paid":                     {made(model.OrderPaid, ""), false, model.Accepted, model.OrderPaid, nil},
 		"refused when settled":     {made(model.OrderRejected, model.SoldOut), false, model.SoldOut, model.OrderRejected, nil},
@@ -391,7 +403,7 @@ func TestRepeatedQueuedAttempt(t *testing.T) {
 		tc.change(x)
 		start := time.Now()
 		got, err := x.Purchase(t.Context(), x.request("key"))
-		same(t, "waited", time.Since(start) > 0, tc.waits)
+		check.Same(t, "waited", time.Since(start) > 0, tc.waits)
 		x.answered(t, got, err, model.Outcome{Verdict: tc.want, Repeated: tc.err == nil}, tc.status, tc.err)
 	})
 }
@@ -403,9 +415,9 @@ func (x *till) answered(t *testing.T, got model.Outcome, err error, want model.O
 	if got.Order != nil {
 		gotStatus, got.Order = got.Order.Status, nil
 	}
-	failed(t, "purchase", err, wantErr)
-	same(t, "status of the order", gotStatus, status)
-	same(t, "outcome", got, want)
+	check.Error(t, "purchase", err, wantErr)
+	check.Same(t, "status of the order", gotStatus, status)
+	check.Same(t, "outcome", got, want)
 }
 
 // A refusal under a key is replaced by the outcome of the first request under the key.
@@ -422,7 +434,7 @@ func TestKeyedRefusalIsReplayed(t *testing.T) {
 	repeated := func(v model.Verdict) model.Outcome { return model.Outcome{Verdict: v, Repeated: true} }
 	failure := func(x *till) { x.made(x.keyed(1), model.OrderRejected, model.ReasonFailed) }
 	first := func(v model.Verdict) model.Outcome { return model.Outcome{Verdict: v} }
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"an order":          {"key", model.SoldOut, pending(1), repeated(model.Accepted), model.OrderPending, nil, 1},
 		"a durable refusal": {"key", model.Ended, failure, repeated(model.ReasonFailed), model.OrderRejected, nil, 1},
 		"another request":   {"key", model.LimitReached, pending(2), repeated(model.IdempotencyMismatch), "", nil, 1},
@@ -435,7 +447,7 @@ func TestKeyedRefusalIsReplayed(t *testing.T) {
 		tc.change(x)
 		got, err := x.Purchase(t.Context(), x.request(tc.key))
 		x.answered(t, got, err, tc.want, tc.status, tc.err)
-		same(t, "look-ups", x.looked, tc.looked)
+		check.Same(t, "look-ups", x.looked, tc.looked)
 	})
 }
 
@@ -445,44 +457,13 @@ func TestOneBuyerTwiceAtOnce(t *testing.T) {
 		x := newTill(t, queue)
 		answers := make(chan model.Outcome, 2)
 		for range 2 {
-			go func() { answers <- must(x.Purchase(t.Context(), x.request("key"))) }()
+			go func() { answers <- check.Must(x.Purchase(t.Context(), x.request("key"))) }()
 			synctest.Wait()
 		}
 		order := x.made(x.keyed(1), model.OrderPending, "")
 		x.Waiters.WakeAll(map[string]model.Outcome{order.ID: {Verdict: model.Accepted, Order: &order}})
 		for range 2 {
-			same(t, "order", (<-answers).Order, &order)
+			check.Same(t, "order", (<-answers).Order, &order)
 		}
-	})
-}
-
-// Memory refuses at no cost. It leaves to the stores what may be sold, or what may repeat an earlier request.
-// TestLatchKeepsTheOrderOfRefusals has the states of a sale.
-func TestFromMemory(t *testing.T) {
-	type test struct {
-		change func(x *till, r *Request)
-		want   model.Verdict // empty: memory does not decide
-	}
-	quantity := func(n int) func(*till, *Request) { return func(_ *till, r *Request) { r.Quantity = n } }
-	each(t, map[string]test{
-		"a sale that sells":   {func(*till, *Request) {}, ""},
-		"no units":            {quantity(0), model.BadRequest},
-		"at the limit":        {quantity(2), ""},
-		"above the limit":     {quantity(3), model.BadRequest},
-		"an unknown sale":     {func(_ *till, r *Request) { r.SaleID = "NONE" }, ""},
-		"sold out, no latch":  {func(x *till, _ *Request) { x.alter(func(*model.Offer) {}) }, ""},
-		"latched":             {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut},
-		"latched, with a key": {func(x *till, r *Request) { x.Catalog.Latch(x.offer.ID); r.Key = "key" }, ""},
-		"paused": {func(x *till, _ *Request) {
-			x.alter(func(o *model.Offer) { o.Status = model.SalePaused })
-		}, model.Paused},
-	}, func(t *testing.T, tc test) {
-		x := newTill(t, queue)
-		r := x.request("")
-		tc.change(x, &r)
-		got, ok := x.fromMemory(r)
-		same(t, "decided", ok, tc.want != "")
-		same(t, "outcome", got, model.Outcome{Verdict: tc.want})
-		same(t, "attempts, look-ups", []int{len(x.attempts), x.looked}, []int{0, 0})
 	})
 }

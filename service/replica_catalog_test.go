@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // fakeReplicas return one state for every gate, after a while.
@@ -37,7 +38,7 @@ func TestShownStock(t *testing.T) {
 		gate      model.GateState
 		want      int64
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"the replica is ahead of the database": {10, openGate(1, 7), 7},
 		"the replica is behind the database":   {5, openGate(1, 7), 5},
 		"the replica has no unit":              {3, openGate(1, 0), 1},
@@ -55,9 +56,9 @@ func TestShownStock(t *testing.T) {
 		c := refreshed(t, &ReplicaCatalog{CatalogStore: store, Replicas: &fakeReplicas{state: tc.gate}, Log: discard})
 		for range 2 {
 			shown, _ := c.InMemory(o.ID)
-			same(t, "units shown", shown.Stock.Available, tc.want)
-			same(t, "units in the store", store.offers[0].Stock.Available, tc.available)
-			done(c.Refresh(t.Context()))
+			check.Same(t, "units shown", shown.Stock.Available, tc.want)
+			check.Same(t, "units in the store", store.offers[0].Stock.Available, tc.available)
+			check.Done(c.Refresh(t.Context()))
 		}
 	})
 }
@@ -71,9 +72,9 @@ func TestShownWithoutReplicas(t *testing.T) {
 		refresh := func(want int64, wantTook time.Duration) {
 			t.Helper()
 			start := time.Now()
-			list := must(s.LiveOffers(t.Context(), 0))
-			same(t, "units shown", list[0].Stock.Available, want)
-			same(t, "duration", time.Since(start), wantTook)
+			list := check.Must(s.LiveOffers(t.Context(), 0))
+			check.Same(t, "units shown", list[0].Stock.Available, want)
+			check.Same(t, "duration", time.Since(start), wantTook)
 		}
 		logged := func(want ...string) {
 			t.Helper()
@@ -81,7 +82,7 @@ func TestShownWithoutReplicas(t *testing.T) {
 			for line := range strings.Lines(log.String()) {
 				levels = append(levels, strings.Fields(line)[1])
 			}
-			same(t, "levels of the lines in the log", levels, want)
+			check.Same(t, "levels of the lines in the log", levels, want)
 		}
 		for range 2 {
 			refresh(10, replicaTime)
@@ -89,7 +90,7 @@ func TestShownWithoutReplicas(t *testing.T) {
 				refresh(10, 0)
 			}
 		}
-		same(t, "calls while the replicas are away", replicas.asked, 2)
+		check.Same(t, "calls while the replicas are away", replicas.asked, 2)
 		logged("level=WARN")
 		replicas.while = 0
 		for range 3 {
@@ -101,7 +102,7 @@ func TestShownWithoutReplicas(t *testing.T) {
 			refresh(10, 0)
 		}
 		logged("level=WARN", "level=INFO", "level=WARN")
-		same(t, "calls in all", replicas.asked, 8)
+		check.Same(t, "calls in all", replicas.asked, 8)
 	})
 }
 
@@ -110,10 +111,10 @@ func TestShownStockRefusesNobody(t *testing.T) {
 	o := openOffer()
 	c := refreshed(t, &ReplicaCatalog{CatalogStore: newFakeStores(o), Replicas: &fakeReplicas{state: openGate(1, 0)}, Log: discard})
 	shown, _ := c.InMemory(o.ID)
-	same(t, "state on the page", shown.State(c.Now(), shown.Stock.Available), model.StateOpen)
+	check.Same(t, "state on the page", shown.State(c.Now(), shown.Stock.Available), model.StateOpen)
 	c.Latch(o.ID)
-	done(c.Refresh(t.Context()))
-	same(t, "latched although the database has units", c.Latched(o.ID), false)
+	check.Done(c.Refresh(t.Context()))
+	check.Same(t, "latched although the database has units", c.Latched(o.ID), false)
 	p := &Purchases{Catalog: c}
 	if outcome, decided := p.fromMemory(Request{SaleID: o.ID, UserID: "u-1", Quantity: 1}); decided {
 		t.Errorf("refused from memory: %+v", outcome)

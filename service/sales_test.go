@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // shop adds to a gatehouse what operators change.
@@ -86,7 +87,7 @@ func draft() model.Sale {
 }
 
 func TestCreate(t *testing.T) {
-	each(t, map[string]bool{"with Redis": false, "without Redis": true}, func(t *testing.T, away bool) {
+	check.Each(t, map[string]bool{"with Redis": false, "without Redis": true}, func(t *testing.T, away bool) {
 		sales, s := newShop(t)
 		if away {
 			s.errTold, s.failing = errAway, "peek"
@@ -101,19 +102,19 @@ func TestCreate(t *testing.T) {
 		want := draft()
 		want.ID, want.Code, want.StartsAt, want.EndsAt = got.ID, got.Code, got.StartsAt, got.EndsAt
 		want.Status, want.Revision = model.SaleLive, 1
-		same(t, "sale", got.Sale, want)
-		same(t, "quota and available", []int64{s.quota, got.Stock.Available}, []int64{50, 50})
-		same(t, "open gate", s.states[got.ID].Open, !away)
-		same(t, "announced", s.announced, []string{got.ID})
-		same(t, "live", sales.Catalog.LiveIDs(), []string{got.ID})
-		same(t, "id by the code", must(sales.ByCode(t.Context(), got.Code)), got.ID)
-		same(t, "id by an unknown code", must(sales.ByCode(t.Context(), "NOCODE22")), "")
+		check.Same(t, "sale", got.Sale, want)
+		check.Same(t, "quota and available", []int64{s.quota, got.Stock.Available}, []int64{50, 50})
+		check.Same(t, "open gate", s.states[got.ID].Open, !away)
+		check.Same(t, "announced", s.announced, []string{got.ID})
+		check.Same(t, "live", sales.Catalog.LiveIDs(), []string{got.ID})
+		check.Same(t, "id by the code", check.Must(sales.ByCode(t.Context(), got.Code)), got.ID)
+		check.Same(t, "id by an unknown code", check.Must(sales.ByCode(t.Context(), "NOCODE22")), "")
 	})
 	sales, s := newShop(t)
 	s.errCreate = errAway
 	_, _, err := sales.Create(t.Context(), draft(), 50, "operator")
-	failed(t, "without a database", err, errAway)
-	same(t, "announced", len(s.announced), 0)
+	check.Error(t, "without a database", err, errAway)
+	check.Same(t, "announced", len(s.announced), 0)
 }
 
 // Create names the first invalid field of a new sale.
@@ -184,13 +185,13 @@ func TestWrongFields(t *testing.T) {
 				sale, quota := draft(), int64(10)
 				change(&sale, &quota)
 				_, invalid, err := sales.Create(t.Context(), sale, quota, "operator")
-				failed(t, "create", err, nil)
-				same(t, "invalid", invalid, &want)
-				same(t, "sales", len(s.offers), 0)
+				check.Error(t, "create", err, nil)
+				check.Same(t, "invalid", invalid, &want)
+				check.Same(t, "sales", len(s.offers), 0)
 			})
 		}
 	}
-	each(t, map[string]func(s *model.Sale){
+	check.Each(t, map[string]func(s *model.Sale){
 		"a free gift":                func(s *model.Sale) { s.PriceCents = 0 },
 		"an image on this server":    func(s *model.Sale) { s.ImageURL = "/images/phone.png" },
 		"an image elsewhere":         func(s *model.Sale) { s.ImageURL = "https://example.com/x?a=b" },
@@ -199,7 +200,7 @@ func TestWrongFields(t *testing.T) {
 	}, func(t *testing.T, change func(*model.Sale)) {
 		sale := draft()
 		change(&sale)
-		same(t, "invalid", validate(sale), nil)
+		check.Same(t, "invalid", validate(sale), nil)
 	})
 }
 
@@ -221,7 +222,7 @@ func TestPatch(t *testing.T) {
 		invalid *Invalid
 		want    model.Sale // after an accepted patch
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"several fields":       {o.ID, several, nil, model.Accepted, nil, extended},
 		"more units":           {o.ID, SalePatch{AddQuota: 7}, nil, model.Accepted, nil, o.Sale},
 		"the gate is not told": {o.ID, SalePatch{Title: &title, AddQuota: 7}, errAway, model.Accepted, nil, retitled},
@@ -235,22 +236,22 @@ func TestPatch(t *testing.T) {
 		s.states[o.ID] = model.GateState{Exists: true, Open: true, Version: 1}
 		sales.Catalog.Latch(o.ID)
 		got, verdict, invalid, err := sales.Patch(t.Context(), tc.id, tc.patch, "operator")
-		failed(t, "patch", err, nil)
-		same(t, "verdict", verdict, tc.verdict)
-		same(t, "invalid", invalid, tc.invalid)
+		check.Error(t, "patch", err, nil)
+		check.Same(t, "verdict", verdict, tc.verdict)
+		check.Same(t, "invalid", invalid, tc.invalid)
 		if verdict != model.Accepted {
-			same(t, "units, configurations and announcements", s.states[o.ID].Left+int64(len(s.configured)+len(s.announced)), 0)
+			check.Same(t, "units, configurations and announcements", s.states[o.ID].Left+int64(len(s.configured)+len(s.announced)), 0)
 			return
 		}
 		tc.want.Revision = 2
-		same(t, "sale", got.Sale, tc.want)
-		same(t, "configured", s.configured, []model.Sale{tc.want})
-		same(t, "announced", s.announced, []string{o.ID})
-		same(t, "units added to the gate", s.states[o.ID].Left, tc.patch.AddQuota)
+		check.Same(t, "sale", got.Sale, tc.want)
+		check.Same(t, "configured", s.configured, []model.Sale{tc.want})
+		check.Same(t, "announced", s.announced, []string{o.ID})
+		check.Same(t, "units added to the gate", s.states[o.ID].Left, tc.patch.AddQuota)
 		list, _ := sales.Catalog.Live()
-		same(t, "sale in the catalog", list[0].Sale, tc.want)
-		same(t, "quota in the catalog", list[0].Stock.Quota, 10+tc.patch.AddQuota)
-		same(t, "latched", sales.Catalog.Latched(o.ID), false)
+		check.Same(t, "sale in the catalog", list[0].Sale, tc.want)
+		check.Same(t, "quota in the catalog", list[0].Stock.Quota, 10+tc.patch.AddQuota)
+		check.Same(t, "latched", sales.Catalog.Latched(o.ID), false)
 	})
 }
 
@@ -259,7 +260,7 @@ func TestSetStatus(t *testing.T) {
 		from, to model.SaleStatus
 		verdict  model.Verdict
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"pause":               {model.SaleLive, model.SalePaused, model.Accepted},
 		"resume":              {model.SalePaused, model.SaleLive, model.Accepted},
 		"pause twice":         {model.SalePaused, model.SalePaused, model.Accepted},
@@ -276,15 +277,15 @@ func TestSetStatus(t *testing.T) {
 		o.Status = tc.from
 		sales, s := newShop(t, o)
 		got, verdict, err := sales.SetStatus(t.Context(), o.ID, tc.to, "an action", "operator")
-		failed(t, "change", err, nil)
-		same(t, "verdict", verdict, tc.verdict)
-		same(t, "action and actor", []string{s.logged[0].Action, s.logged[0].Actor}, []string{"an action", "operator"})
+		check.Error(t, "change", err, nil)
+		check.Same(t, "verdict", verdict, tc.verdict)
+		check.Same(t, "action and actor", []string{s.logged[0].Action, s.logged[0].Actor}, []string{"an action", "operator"})
 		var want []model.Sale
 		if verdict == model.Accepted {
-			same(t, "status", got.Status, tc.to)
+			check.Same(t, "status", got.Status, tc.to)
 			want = []model.Sale{got.Sale}
 		}
-		same(t, "configured", s.configured, want)
+		check.Same(t, "configured", s.configured, want)
 	})
 }
 
@@ -299,10 +300,10 @@ func TestShadow(t *testing.T) {
 		t.Fatalf("%+v, %+v, %v", made, invalid, err)
 	}
 	list, _ := sales.Catalog.Live()
-	same(t, "sales for buyers", list, shown)
-	same(t, "it is watched", slices.Contains(sales.Catalog.LiveIDs(), made.ID), true)
-	same(t, "it sells", sales.Catalog.Judge(made.ID), model.Accepted)
+	check.Same(t, "sales for buyers", list, shown)
+	check.Same(t, "it is watched", slices.Contains(sales.Catalog.LiveIDs(), made.ID), true)
+	check.Same(t, "it sells", sales.Catalog.Judge(made.ID), model.Accepted)
 	s.states[made.ID] = model.GateState{}
-	done(sales.Gates.Ensure(t.Context()))
-	same(t, "a lost gate is open again", s.states[made.ID].Open, true)
+	check.Done(sales.Gates.Ensure(t.Context()))
+	check.Same(t, "a lost gate is open again", s.states[made.ID].Open, true)
 }

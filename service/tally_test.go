@@ -2,11 +2,11 @@ package service
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // Each request of a known sale is counted once, also while many requests are the first of their verdict.
@@ -15,29 +15,22 @@ func TestTally(t *testing.T) {
 	one, other := openOffer(), openOffer()
 	tally := NewTally(refreshed(t, newFakeStores(one, other)))
 	want := map[string]map[model.Verdict]int64{one.ID: {model.SoldOut: callers * requests}, other.ID: {}}
-	begin := make(chan struct{})
-	var counting sync.WaitGroup
-	for i := range callers {
-		counting.Go(func() {
-			<-begin
-			for j := range requests {
-				tally.Count(one.ID, model.SoldOut)
-				tally.Count(other.ID, model.Verdict(fmt.Sprint("verdict ", j)))
-				tally.Count(fmt.Sprint("GUESS-", i, "-", j), model.RateLimited)
-			}
-		})
-	}
+	check.Together(callers, func(i int) {
+		for j := range requests {
+			tally.Count(one.ID, model.SoldOut)
+			tally.Count(other.ID, model.Verdict(fmt.Sprint("verdict ", j)))
+			tally.Count(fmt.Sprint("GUESS-", i, "-", j), model.RateLimited)
+		}
+	})
 	for j := range requests {
 		want[other.ID][model.Verdict(fmt.Sprint("verdict ", j))] = callers
 	}
-	close(begin)
-	counting.Wait()
-	same(t, "stored counts", len(*tally.counts.Load()), requests+1)
+	check.Same(t, "stored counts", len(*tally.counts.Load()), requests+1)
 	if tally.add(tallied{one.ID, model.SoldOut}) != (*tally.counts.Load())[tallied{one.ID, model.SoldOut}] {
 		t.Error("a second add replaced a count")
 	}
 	for range 2 { // reading changes nothing
-		same(t, "counts", tally.Counts(), want)
+		check.Same(t, "counts", tally.Counts(), want)
 	}
 }
 
@@ -50,10 +43,10 @@ func TestTallyForgets(t *testing.T) {
 	tally.Count(over.ID, model.Accepted)
 	tally.Count(open.ID, model.Accepted)
 	store.change(func(f *fakeStores) { f.offers[0].EndsAt = time.Now().Add(-2 * Linger) })
-	done(catalog.Refresh(t.Context()))
-	same(t, "counts", tally.Counts(), map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 1}})
-	same(t, "stored counts", len(*tally.counts.Load()), 1)
+	check.Done(catalog.Refresh(t.Context()))
+	check.Same(t, "counts", tally.Counts(), map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 1}})
+	check.Same(t, "stored counts", len(*tally.counts.Load()), 1)
 	tally.Count(over.ID, model.Ended)
 	tally.Count(open.ID, model.Accepted)
-	same(t, "counts", tally.Counts(), map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 2}})
+	check.Same(t, "counts", tally.Counts(), map[string]map[model.Verdict]int64{open.ID: {model.Accepted: 2}})
 }

@@ -2,10 +2,10 @@ package service
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestWaiters(t *testing.T) {
@@ -27,38 +27,32 @@ func TestWaiters(t *testing.T) {
 			return nothing
 		}
 	}
-	same(t, "first waiter", received(first), accepted)
-	same(t, "second waiter", received(second), accepted)
-	same(t, "waiter for another id", received(other), nothing)
-	same(t, "waiter that has left", received(left), nothing)
+	check.Same(t, "first waiter", received(first), accepted)
+	check.Same(t, "second waiter", received(second), accepted)
+	check.Same(t, "waiter for another id", received(other), nothing)
+	check.Same(t, "waiter that has left", received(left), nothing)
 	w.Wake("a", accepted) // must not block although nobody waits
-	same(t, "first waiter, again", received(first), nothing)
+	check.Same(t, "first waiter, again", received(first), nothing)
 	doneFirst()
 	doneSecond()
-	same(t, "ids with waiters", w.waited(), 1)
+	check.Same(t, "ids with waiters", w.waited(), 1)
 	doneOther()
-	same(t, "ids with waiters at the end", w.waited(), 0)
+	check.Same(t, "ids with waiters at the end", w.waited(), 0)
 }
 
 // A waiter receives the outcome of its own wake-up, or of its neighbour's earlier one.
 func TestWaitersAtOnce(t *testing.T) {
 	w := NewWaiters()
-	var all sync.WaitGroup
-	for i := range 200 {
+	check.Together(400, func(i int) {
 		id := fmt.Sprint("order-", i%20)
-		all.Go(func() {
-			outcome, done := w.Wait(id)
-			defer done()
+		outcome, leave := w.Wait(id)
+		defer leave()
+		if i < 200 { // the others leave at once
 			w.Wake(id, model.Outcome{Verdict: model.Accepted})
-			same(t, "outcome", (<-outcome).Verdict, model.Accepted)
-		})
-		all.Go(func() {
-			_, done := w.Wait(id)
-			done()
-		})
-	}
-	all.Wait()
-	same(t, "ids with waiters", w.waited(), 0)
+			check.Same(t, "outcome", (<-outcome).Verdict, model.Accepted)
+		}
+	})
+	check.Same(t, "ids with waiters", w.waited(), 0)
 }
 
 // waited returns the number of ids that somebody waits for.

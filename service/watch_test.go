@@ -5,21 +5,25 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"flashsale/test/kit/check"
 )
 
 // A busy follower misses values that were replaced meanwhile, but never the last one.
 func TestNewest(t *testing.T) {
 	n := NewNewest(1)
-	value, replaced := n.Get()
-	if value != 1 || isClosed(replaced) {
-		t.Errorf("the first value is %d, replaced: %t", value, isClosed(replaced))
+	holds := func(want int) (replaced <-chan struct{}) {
+		t.Helper()
+		value, replaced := n.Get()
+		check.Same(t, "value", value, want)
+		check.Same(t, "the value is replaced", isClosed(replaced), false)
+		return replaced
 	}
+	replaced := holds(1)
 	n.Set(2)
 	n.Set(3)
-	same(t, "the first value is replaced", isClosed(replaced), true)
-	if value, replaced = n.Get(); value != 3 || isClosed(replaced) {
-		t.Errorf("the last value is %d, replaced: %t", value, isClosed(replaced))
-	}
+	check.Same(t, "the first value is replaced", isClosed(replaced), true)
+	holds(3)
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -71,32 +75,32 @@ func TestWatches(t *testing.T) {
 		expect := func(what, key string, wantRunning, wantStarted int) {
 			t.Helper()
 			synctest.Wait()
-			same(t, what+": running and started sources", [2]int{running[key], started[key]}, [2]int{wantRunning, wantStarted})
+			check.Same(t, what+": running and started sources", [2]int{running[key], started[key]}, [2]int{wantRunning, wantStarted})
 		}
 		valueOf := func(n *Newest[string]) string {
 			value, _ := n.Get()
 			return value
 		}
 		one, leaveOne := w.Follow("a")
-		same(t, "value before the source sets one", valueOf(one), "")
+		check.Same(t, "value before the source sets one", valueOf(one), "")
 		close(begin)
 		expect("first follower", "a", 1, 1)
 		two, leaveTwo := w.Follow("a")
 		expect("second follower", "a", 1, 1)
 		other, leaveOther := w.Follow("b")
 		expect("follower of another key", "b", 1, 1)
-		same(t, "value of a", valueOf(one), "of a")
-		same(t, "value of b", valueOf(other), "of b")
-		same(t, "both followers have one value", two == one, true)
+		check.Same(t, "value of a", valueOf(one), "of a")
+		check.Same(t, "value of b", valueOf(other), "of b")
+		check.Same(t, "both followers have one value", two == one, true)
 		leaveOne()
 		expect("one of two has left", "a", 1, 1)
 		leaveTwo()
-		same(t, "sources when leave returns", running["a"], 0)
+		check.Same(t, "sources when leave returns", running["a"], 0)
 		_, leaveAgain := w.Follow("a")
 		expect("a follower comes again", "a", 1, 2)
 		leaveAgain()
 		leaveOther()
-		same(t, "sources without followers", running["a"]+running["b"]+len(w.running), 0)
+		check.Same(t, "sources without followers", running["a"]+running["b"]+len(w.running), 0)
 	})
 }
 
@@ -116,18 +120,14 @@ func TestWatchesAtOnce(t *testing.T) {
 		to.Set(1)
 		<-ctx.Done()
 	})
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 200 {
-				n, leave := w.Follow("a")
-				if value, replaced := n.Get(); value == 0 {
-					<-replaced
-				}
-				leave()
+	check.Together(8, func(int) {
+		for range 200 {
+			n, leave := w.Follow("a")
+			if value, replaced := n.Get(); value == 0 {
+				<-replaced
 			}
-		})
-	}
-	all.Wait()
-	same(t, "sources without followers", len(w.running), 0)
+			leave()
+		}
+	})
+	check.Same(t, "sources without followers", len(w.running), 0)
 }

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func BenchmarkVerify(b *testing.B) {
 	tokens := NewTokens(tokenSecret, time.Now)
-	token := must(sign(tokens, model.Identity{UserID: "u-1", Role: model.RoleBuyer}))
+	token := check.Must(sign(tokens, model.Identity{UserID: "u-1", Role: model.RoleBuyer}))
 	b.ReportAllocs()
 	for b.Loop() {
-		must(tokens.Verify(token))
+		check.Must(tokens.Verify(token))
 	}
 }
 
@@ -39,7 +40,7 @@ func BenchmarkVerifyBuyers(b *testing.B) {
 					all[i] = tokenOf(tokens, issuer, fmt.Sprintf("bench-buyer-%08d", i))
 				}
 				for i := 0; b.Loop(); i++ {
-					must(tokens.Verify(all[i%buyers]))
+					check.Must(tokens.Verify(all[i%buyers]))
 				}
 			})
 		}

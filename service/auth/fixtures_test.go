@@ -1,13 +1,12 @@
 package auth
 
 import (
-	"reflect"
-	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 var (
@@ -17,22 +16,6 @@ var (
 
 func at(instant time.Time) func() time.Time { return func() time.Time { return instant } }
 
-// same compares two values.
-func same[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: %+v, want %+v", what, got, want)
-	}
-}
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
 // sign returns a token for an hour.
 func sign(tokens *Tokens, who model.Identity) (string, error) {
 	token, _, err := tokens.Sign(who, time.Hour)
@@ -41,13 +24,13 @@ func sign(tokens *Tokens, who model.Identity) (string, error) {
 
 // forged returns a token of another issuer with these claims.
 func forged(claims jwt.MapClaims) string {
-	return must(jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(tokenSecret))
+	return check.Must(jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(tokenSecret))
 }
 
 // tokenOf returns a buyer's token: ours, or another issuer's with the same claims.
 func tokenOf(tokens *Tokens, issuer, user string) string {
 	if issuer == "ours" {
-		return must(sign(tokens, model.Identity{UserID: user, Role: model.RoleBuyer}))
+		return check.Must(sign(tokens, model.Identity{UserID: user, Role: model.RoleBuyer}))
 	}
 	return forged(jwt.MapClaims{"sub": user, "exp": tokens.now().Add(time.Hour).Unix()})
 }

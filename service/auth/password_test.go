@@ -10,27 +10,28 @@ import (
 	"testing/synctest"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestPasswords(t *testing.T) {
 	passwords := NewPasswords()
-	phc := must(passwords.Hash(t.Context(), "correct horse"))
+	phc := check.Must(passwords.Hash(t.Context(), "correct horse"))
 	if !regexp.MustCompile(`^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`).MatchString(phc) {
 		t.Errorf("%q is not in PHC string format", phc)
 	}
-	same(t, "a second hash is the same", must(passwords.Hash(t.Context(), "correct horse")) == phc, false)
+	check.Same(t, "a second hash is the same", check.Must(passwords.Hash(t.Context(), "correct horse")) == phc, false)
 	for password, good := range map[string]bool{
 		"correct horse": true, "correct horsf": false, "correct hors": false, "": false, phc: false, "Correct horse": false,
 		"correct horse\x00": false,
 	} {
-		same(t, password, must(passwords.Verify(t.Context(), phc, password)), good)
+		check.Same(t, password, check.Must(passwords.Verify(t.Context(), phc, password)), good)
 	}
 }
 
 // The hash is at another cost, as the reference implementation makes it.
 func TestVerifyForeignHash(t *testing.T) {
 	const phc = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	same(t, "good", must(NewPasswords().Verify(t.Context(), phc, "password")), true)
+	check.Same(t, "good", check.Must(NewPasswords().Verify(t.Context(), phc, "password")), true)
 }
 
 func TestVerifyMalformedHash(t *testing.T) {
@@ -72,59 +73,44 @@ var callers = map[string]func(*Passwords, context.Context) error{
 }
 
 func TestPasswordsAreBounded(t *testing.T) {
-	for name, call := range callers {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				passwords := NewPasswords()
-				for range cap(passwords.running) {
-					passwords.running <- struct{}{} // hashings that do not end
-					passwords.inside <- struct{}{}
-				}
-				ctx, leave := context.WithCancel(t.Context())
-				waiting := make(chan error, maxWaitingHashings)
-				for range maxWaitingHashings {
-					go func() { waiting <- call(passwords, ctx) }()
-				}
-				synctest.Wait()
-
-				if err := call(passwords, t.Context()); !errors.Is(err, model.ErrUnavailable) {
-					t.Errorf("one too many: %v, want %v", err, model.ErrUnavailable)
-				}
-				leave()
-				for range maxWaitingHashings {
-					if err := <-waiting; !errors.Is(err, context.Canceled) {
-						t.Errorf("left while waiting: %v, want %v", err, context.Canceled)
-					}
-				}
-
-				<-passwords.running
-				<-passwords.inside
-				if err := call(passwords, t.Context()); err != nil {
-					t.Errorf("with a place free: %v", err)
-				}
-				if busy := cap(passwords.running) - 1; len(passwords.running) != busy || len(passwords.inside) != busy {
-					t.Errorf("%d running, %d inside: a place was not given back", len(passwords.running), len(passwords.inside))
-				}
-			})
-		})
-	}
+	check.EachInBubble(t, callers, func(t *testing.T, call func(*Passwords, context.Context) error) {
+		passwords := NewPasswords()
+		for range cap(passwords.running) {
+			passwords.running <- struct{}{} // hashings that do not end
+			passwords.inside <- struct{}{}
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		waiting := make(chan error, maxWaitingHashings)
+		for range maxWaitingHashings {
+			go func() { waiting <- call(passwords, ctx) }()
+		}
+		synctest.Wait()
+		check.Error(t, "one too many", call(passwords, t.Context()), model.ErrUnavailable)
+		leave()
+		for range maxWaitingHashings {
+			check.Error(t, "left while waiting", <-waiting, context.Canceled)
+		}
+		<-passwords.running
+		<-passwords.inside
+		check.Error(t, "with a place free", call(passwords, t.Context()), nil)
+		busy := cap(passwords.running) - 1
+		check.Same(t, "running and inside", []int{len(passwords.running), len(passwords.inside)}, []int{busy, busy})
+	})
 }
 
 // Hashing takes at most half of the cores, or the only one.
 func TestHashingsLeaveCores(t *testing.T) {
 	for cores, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 8: maxHashings, 128: maxHashings} {
-		same(t, fmt.Sprint("hashings at once on ", cores, " cores"), hashings(cores), want)
+		check.Same(t, fmt.Sprint("hashings at once on ", cores, " cores"), hashings(cores), want)
 	}
-	same(t, "hashings at once here", cap(NewPasswords().running), hashings(runtime.GOMAXPROCS(0)))
+	check.Same(t, "hashings at once here", cap(NewPasswords().running), hashings(runtime.GOMAXPROCS(0)))
 }
 
 // VerifyNothing costs as much as a hashing. The test measures memory, which is most of the cost and steadier than time.
 func TestVerifyNothingSpendsTheSame(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := NewPasswords().VerifyNothing(t.Context(), "x"); err != nil {
-		t.Fatal(err)
-	}
+	check.Done(NewPasswords().VerifyNothing(t.Context(), "x"))
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used < argonMemoryKiB<<10 {
 		t.Errorf("%d bytes were used, a hashing takes %d", used, argonMemoryKiB<<10)

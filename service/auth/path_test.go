@@ -3,24 +3,25 @@ package auth
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 const pathTTL = time.Minute
 
 func TestPathRoundTrip(t *testing.T) {
 	path, expiresAt := NewPaths(tokenSecret, at(tokenTime)).Issue("u-1", "S1", pathTTL)
-	same(t, "expiry", expiresAt, tokenTime.Add(pathTTL).Truncate(time.Second))
+	check.Same(t, "expiry", expiresAt, tokenTime.Add(pathTTL).Truncate(time.Second))
 	// Instances of two versions must agree on the form. The value was computed without this code.
-	same(t, "path", path, "6af4c97cc71ca7048d1fe595efcbe9a8")
+	check.Same(t, "path", path, "6af4c97cc71ca7048d1fe595efcbe9a8")
 	for now, want := range map[time.Time]bool{
 		tokenTime: true, expiresAt.Add(-1): true, expiresAt: false, expiresAt.Add(24 * time.Hour): false,
 	} {
-		same(t, fmt.Sprint("valid at ", now), NewPaths(tokenSecret, at(now)).Check(path, "u-1", "S1"), want)
+		check.Same(t, fmt.Sprint("valid at ", now), NewPaths(tokenSecret, at(now)).Check(path, "u-1", "S1"), want)
 	}
-	same(t, "valid under another secret", NewPaths([]byte("another secret"), at(tokenTime)).Check(path, "u-1", "S1"), false)
+	check.Same(t, "valid under another secret", NewPaths([]byte("another secret"), at(tokenTime)).Check(path, "u-1", "S1"), false)
 }
 
 func TestPathRefuses(t *testing.T) {
@@ -38,7 +39,7 @@ func TestPathRefuses(t *testing.T) {
 		}
 	}
 	for _, text := range wrong {
-		same(t, fmt.Sprintf("%q is valid", text), paths.Check(text, "u-1", "S1"), false)
+		check.Same(t, fmt.Sprintf("%q is valid", text), paths.Check(text, "u-1", "S1"), false)
 	}
 }
 
@@ -59,30 +60,23 @@ func FuzzPathCheck(f *testing.F) {
 		own, _ := paths.Issue(user, sale, pathTTL)
 		other, _ := paths.Issue(otherUser, otherSale, pathTTL)
 		equal := user == otherUser && sale == otherSale
-		same(t, "the own path is valid", paths.Check(own, user, sale), true)
-		same(t, "another text is valid", paths.Check(path, user, sale), path == own)
-		same(t, "the path is the other's", own == other, equal)
-		same(t, "the other's path is valid", paths.Check(other, user, sale), equal)
+		check.Same(t, "the own path is valid", paths.Check(own, user, sale), true)
+		check.Same(t, "another text is valid", paths.Check(path, user, sale), path == own)
+		check.Same(t, "the path is the other's", own == other, equal)
+		check.Same(t, "the other's path is valid", paths.Check(other, user, sale), equal)
 	})
 }
 
 // Concurrent requests share the MACs, and must not see each other's.
 func TestPathsAtOnce(t *testing.T) {
 	paths := NewPaths(tokenSecret, at(tokenTime))
-	start := make(chan struct{})
-	var running sync.WaitGroup
-	for caller := range 8 {
-		running.Go(func() {
-			<-start
-			for i := range 200 {
-				user := fmt.Sprint("u-", caller, "-", i)
-				path, _ := paths.Issue(user, "S1", pathTTL)
-				if !paths.Check(path, user, "S1") || paths.Check(path, user, "S2") || paths.Check(path, user+"0", "S1") {
-					t.Errorf("%s's path %s is valid for another user or sale", user, path)
-				}
+	check.Together(8, func(caller int) {
+		for i := range 200 {
+			user := fmt.Sprint("u-", caller, "-", i)
+			path, _ := paths.Issue(user, "S1", pathTTL)
+			if !paths.Check(path, user, "S1") || paths.Check(path, user, "S2") || paths.Check(path, user+"0", "S1") {
+				t.Errorf("%s's path %s is valid for another user or sale", user, path)
 			}
-		})
-	}
-	close(start)
-	running.Wait()
+		}
+	})
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // refuses verifies an invalid token.
@@ -36,14 +36,14 @@ func TestTokensRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, "expiry", expiresAt, tokenTime.Add(time.Hour).Truncate(time.Second))
+		check.Same(t, "expiry", expiresAt, tokenTime.Add(time.Hour).Truncate(time.Second))
 		for _, now := range []time.Time{tokenTime, expiresAt.Add(-1)} {
 			tokens := NewTokens(tokenSecret, at(now))
-			same(t, fmt.Sprint("at ", now), must(tokens.Verify(token)), who)
+			check.Same(t, fmt.Sprint("at ", now), check.Must(tokens.Verify(token)), who)
 			if got, ok := tokens.ours(token); !ok || got != who {
 				t.Errorf("without the library: %+v, %t", got, ok)
 			}
-			same(t, "tokens in memory", tokens.checked.EstimatedSize(), 0)
+			check.Same(t, "tokens in memory", tokens.checked.EstimatedSize(), 0)
 		}
 		for _, now := range []time.Time{expiresAt, expiresAt.Add(time.Hour)} {
 			refuses(t, fmt.Sprint("at ", now), NewTokens(tokenSecret, at(now)), token)
@@ -58,8 +58,8 @@ func TestTokensOfOtherIssuers(t *testing.T) {
 		model.RoleOperator: {{"sub": "u-1", "exp": expiry, "role": "operator"}},
 	} {
 		for _, claims := range claims {
-			got := must(NewTokens(tokenSecret, at(tokenTime)).Verify(forged(claims)))
-			same(t, fmt.Sprint(claims), got, model.Identity{UserID: "u-1", Role: want})
+			got := check.Must(NewTokens(tokenSecret, at(tokenTime)).Verify(forged(claims)))
+			check.Same(t, fmt.Sprint(claims), got, model.Identity{UserID: "u-1", Role: want})
 		}
 	}
 }
@@ -71,10 +71,10 @@ func TestVerifyRefuses(t *testing.T) {
 	for name, token := range map[string]string{
 		"empty":               "",
 		"no dots":             "rubbish",
-		"alg none":            must(jwt.NewWithClaims(jwt.SigningMethodNone, good).SignedString(jwt.UnsafeAllowNoneSignatureType)),
+		"alg none":            check.Must(jwt.NewWithClaims(jwt.SigningMethodNone, good).SignedString(jwt.UnsafeAllowNoneSignatureType)),
 		"alg None, bare":      encoded(`{"alg":"None"}`) + "." + parts[1] + ".",
-		"alg HS512":           must(jwt.NewWithClaims(jwt.SigningMethodHS512, good).SignedString(tokenSecret)),
-		"another key":         must(jwt.NewWithClaims(jwt.SigningMethodHS256, good).SignedString([]byte("another"))),
+		"alg HS512":           check.Must(jwt.NewWithClaims(jwt.SigningMethodHS512, good).SignedString(tokenSecret)),
+		"another key":         check.Must(jwt.NewWithClaims(jwt.SigningMethodHS256, good).SignedString([]byte("another"))),
 		"no signature":        parts[0] + "." + parts[1] + ".",
 		"other claims":        parts[0] + "." + encoded(`{"sub":"u-2","exp":9999999999}`) + "." + parts[2],
 		"no exp":              forged(jwt.MapClaims{"sub": "u-1"}),
@@ -138,7 +138,7 @@ func TestCheckedTokensKeepTheirTimes(t *testing.T) {
 			refuses(t, moment.name, tokens, token)
 			continue
 		}
-		same(t, moment.name, must(tokens.Verify(token)).UserID, "u-1")
+		check.Same(t, moment.name, check.Must(tokens.Verify(token)).UserID, "u-1")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestForgedBesideChecked(t *testing.T) {
 	tokens := NewTokens(tokenSecret, at(tokenTime))
 	for _, issuer := range []string{"ours", "another's"} {
 		genuine := tokenOf(tokens, issuer, "u-1")
-		must(tokens.Verify(genuine))
+		check.Must(tokens.Verify(genuine))
 		parts := strings.Split(genuine, ".")
 		for name, token := range map[string]string{
 			"shorter":         genuine[:len(genuine)-1],
@@ -172,38 +172,31 @@ func TestCheckedTokensAreBounded(t *testing.T) {
 		return forged(jwt.MapClaims{"sub": user, "exp": tokenTime.Add(time.Hour).Unix(), "x": long})
 	}
 	first := tokenOf("u-0")
-	must(tokens.Verify(first))
+	check.Must(tokens.Verify(first))
 	for i := range 1000 {
 		refuses(t, "a longer token", tokens, fmt.Sprint(first, i))
 	}
-	same(t, "tokens in memory", tokens.checked.EstimatedSize(), 1)
+	check.Same(t, "tokens in memory", tokens.checked.EstimatedSize(), 1)
 	for i := range checkedTokensBytes/(len(first)+checkedTokenBytes) + 1000 {
-		must(tokens.Verify(tokenOf(fmt.Sprint("u-", i))))
+		check.Must(tokens.Verify(tokenOf(fmt.Sprint("u-", i))))
 	}
 	tokens.checked.CleanUp()
 	if weight := tokens.checked.WeightedSize(); weight > checkedTokensBytes {
 		t.Errorf("%d bytes of tokens are kept, want at most %d", weight, checkedTokensBytes)
 	}
-	must(tokens.Verify(first)) // whether in memory or not
+	check.Must(tokens.Verify(first)) // whether in memory or not
 }
 
 func TestVerifyAtOnce(t *testing.T) {
 	tokens := NewTokens(tokenSecret, at(tokenTime))
-	start := make(chan struct{})
-	var running sync.WaitGroup
-	for range 8 {
-		running.Go(func() {
-			<-start
-			for i := range 50 {
-				who := model.Identity{UserID: fmt.Sprint("u-", i), Role: model.RoleBuyer}
-				token := must(sign(tokens, who))
-				same(t, "user", must(tokens.Verify(token)), who)
-				refuses(t, "longer", tokens, token+"A")
-			}
-		})
-	}
-	close(start)
-	running.Wait()
+	check.Together(8, func(int) {
+		for i := range 50 {
+			who := model.Identity{UserID: fmt.Sprint("u-", i), Role: model.RoleBuyer}
+			token := check.Must(sign(tokens, who))
+			check.Same(t, "user", check.Must(tokens.Verify(token)), who)
+			refuses(t, "longer", tokens, token+"A")
+		}
+	})
 }
 
 // A token of any head and claims with the right signature, which nobody else can make (genuine), or with any signature. An
@@ -233,7 +226,7 @@ func FuzzToken(f *testing.F) {
 	f.Add("", "", strings.Repeat(".", 100), false)
 	f.Fuzz(func(t *testing.T, head, said, signature string, genuine bool) {
 		signed := encoded(head) + "." + encoded(said)
-		right := encoded(string(must(jwt.SigningMethodHS256.Sign(signed, tokenSecret))))
+		right := encoded(string(check.Must(jwt.SigningMethodHS256.Sign(signed, tokenSecret))))
 		if genuine {
 			signature = right
 		}
@@ -252,10 +245,10 @@ func FuzzToken(f *testing.F) {
 		}
 		who, err := tokens.Verify(token)
 		if err != nil {
-			same(t, "user of a refused token", who, model.Identity{})
+			check.Same(t, "user of a refused token", who, model.Identity{})
 			return
 		}
-		same(t, "accepted signature", signature, right)
+		check.Same(t, "accepted signature", signature, right)
 		var header struct{ Alg string }
 		var claims struct {
 			Sub string
