@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // newLog returns a logger, and the buffer with its lines in JSON.
@@ -39,7 +39,7 @@ func TestAccessLog(t *testing.T) {
 	refuse := func(c *gin.Context) { Refuse(c, Refusal{Verdict: model.Unauthenticated}) }
 	fail := func(c *gin.Context) { Fail(c, errors.New("x")) }
 	empty := func(c *gin.Context) { c.AbortWithStatus(http.StatusNoContent) }
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"success": {
 			"secretpath?secretquery=1", as(buyer), map[string]any{"route": route, "status": 200.0, "bytes": 2.0, "user_id": "u-1"},
 		},
@@ -61,17 +61,15 @@ func TestAccessLog(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/sales/S1/"+tc.target, nil)
 		r.Header.Set("X-Request-ID", "r-1")
 		serve(engine, r)
-		same(t, "the URL is in the log", strings.Contains(out.String(), "secret"), false)
+		check.Same(t, "the URL is in the log", strings.Contains(out.String(), "secret"), false)
 		var got map[string]any
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-			t.Fatalf("not one line: %v in %q", err, out)
-		}
+		check.Done(json.Unmarshal(out.Bytes(), &got)) // fails unless there is one line
 		delete(got, "time")
 		want := map[string]any{
 			"level": "INFO", "msg": "request", "method": "GET", "duration_ms": 1.5, "request_id": "r-1", "client_ip": "192.0.2.1",
 		}
 		maps.Copy(want, tc.want)
-		same(t, "line", got, want)
+		check.Same(t, "line", got, want)
 	})
 }
 
@@ -106,9 +104,7 @@ func (l *logged) requests(n, status int) (lines []string) {
 	}
 	for line := range bytes.Lines(l.out.Bytes()) {
 		var record struct{ Status, Skipped int }
-		if err := json.Unmarshal(line, &record); err != nil {
-			l.Fatal(err)
-		}
+		check.Done(json.Unmarshal(line, &record))
 		lines = append(lines, fmt.Sprintf("%d skipped %d", record.Status, record.Skipped))
 	}
 	return lines
@@ -117,21 +113,21 @@ func (l *logged) requests(n, status int) (lines []string) {
 func TestAccessLogSamples(t *testing.T) {
 	all := func(n int, line string) []string { return slices.Repeat([]string{line}, n) }
 	l := newLogged(t, slog.LevelInfo)
-	same(t, "a hundred in a second", l.requests(100, 409), all(linesPerSecond, "409 skipped 0"))
-	same(t, "another status", l.requests(1, 201), []string{"201 skipped 0"})
+	check.Same(t, "a hundred in a second", l.requests(100, 409), all(linesPerSecond, "409 skipped 0"))
+	check.Same(t, "another status", l.requests(1, 201), []string{"201 skipped 0"})
 	l.now = l.now.Add(time.Second - 1)
-	same(t, "in the same second", l.requests(5, 409), nil)
+	check.Same(t, "in the same second", l.requests(5, 409), nil)
 	l.now = l.now.Add(1)
-	same(t, "in the next second", l.requests(2, 409), []string{"409 skipped 95", "409 skipped 0"})
-	same(t, "failures", l.requests(100, 503), all(100, "503 skipped 0"))
+	check.Same(t, "in the next second", l.requests(2, 409), []string{"409 skipped 95", "409 skipped 0"})
+	check.Same(t, "failures", l.requests(100, 503), all(100, "503 skipped 0"))
 	l.requests(20, 409)
 	l.took = slowRequest
-	same(t, "a slow request", l.requests(1, 409), []string{"409 skipped 12"})
+	check.Same(t, "a slow request", l.requests(1, 409), []string{"409 skipped 12"})
 	l.took = slowRequest - 1
-	same(t, "lines of requests that come one or two in a second", len(l.requests(20, 200)), 20)
+	check.Same(t, "lines of requests that come one or two in a second", len(l.requests(20, 200)), 20)
 
-	same(t, "at level debug", newLogged(t, slog.LevelDebug).requests(100, 409), all(100, "409 skipped 0"))
-	same(t, "at level warn", newLogged(t, slog.LevelWarn).requests(1, 409), nil)
+	check.Same(t, "at level debug", newLogged(t, slog.LevelDebug).requests(100, 409), all(100, "409 skipped 0"))
+	check.Same(t, "at level warn", newLogged(t, slog.LevelWarn).requests(1, 409), nil)
 }
 
 // Concurrent requests are each written or counted, and no second has too many lines.
@@ -139,22 +135,18 @@ func TestAccessLogAtOnce(t *testing.T) {
 	const callers, requests = 8, 500
 	kinds := newLogKinds()
 	var lines atomic.Int64
-	var running sync.WaitGroup
-	for range callers {
-		running.Go(func() {
-			for i := range requests {
-				kind := kinds.of(logKind{"/", 400 + i%2})
-				if kind.take(int64(i / 250)) {
-					lines.Add(1)
-				} else {
-					kind.skipped.Add(1)
-				}
+	check.Together(callers, func(int) {
+		for i := range requests {
+			kind := kinds.of(logKind{"/", 400 + i%2})
+			if kind.take(int64(i / 250)) {
+				lines.Add(1)
+			} else {
+				kind.skipped.Add(1)
 			}
-		})
-	}
-	running.Wait()
+		}
+	})
 	skipped := kinds.of(logKind{"/", 400}).skipped.Load() + kinds.of(logKind{"/", 401}).skipped.Load()
-	same(t, "lines and skipped lines", lines.Load()+skipped, callers*requests)
+	check.Same(t, "lines and skipped lines", lines.Load()+skipped, callers*requests)
 	if lines.Load() > 2*2*linesPerSecond {
 		t.Errorf("%d lines of two kinds in two seconds", lines.Load())
 	}

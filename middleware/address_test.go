@@ -8,6 +8,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"golang.org/x/time/rate"
+
+	"flashsale/test/kit/check"
 )
 
 // Each address has its limit. The headers that inSteps forges do not count.
@@ -17,7 +19,7 @@ func TestAddressLimit(t *testing.T) {
 		steps     []step
 	}
 	const second, limited = time.Second, "rate_limited after 1s"
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"off": {0, []step{{"first", 0, "ok", "192.0.2.1:1"}, {"second", 0, "ok", "192.0.2.1:1"}}},
 		"one address": {1, []step{
 			{"first", 0, "ok", "192.0.2.1:1"}, {"another port", 0, limited, "192.0.2.1:2"}, {"later", second, "ok", "192.0.2.1:3"},
@@ -38,7 +40,7 @@ func TestNetwork(t *testing.T) {
 		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
 		"localhost": "invalid Prefix", "": "invalid Prefix",
 	} {
-		same(t, "network of "+clientIP, network(clientIP).String(), want)
+		check.Same(t, "network of "+clientIP, network(clientIP).String(), want)
 	}
 }
 
@@ -70,12 +72,10 @@ func FuzzForwarded(f *testing.F) {
 		var got netip.Prefix
 		send := func(forwarded, real, standard string, proxies ...string) {
 			engine := gin.New()
-			if err := engine.SetTrustedProxies(proxies); err != nil {
-				t.Fatal(err)
-			}
+			check.Done(engine.SetTrustedProxies(proxies))
 			engine.GET("/sales/:sale/:path", func(c *gin.Context) {
 				got = clientNetwork(c)
-				same(t, "gin's network", network(c.ClientIP()), got)
+				check.Same(t, "gin's network", network(c.ClientIP()), got)
 			})
 			r := newRequest(t)
 			r.RemoteAddr = remote
@@ -90,6 +90,6 @@ func FuzzForwarded(f *testing.F) {
 		send("", "", "")
 		direct := got
 		send(forwarded, real, standard)
-		same(t, "network without a trusted proxy", got, direct)
+		check.Same(t, "network without a trusted proxy", got, direct)
 	})
 }

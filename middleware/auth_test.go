@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // tokens are the valid tokens with their users.
@@ -42,9 +43,9 @@ func FuzzAuthorization(f *testing.F) {
 		if valid {
 			want = "ok"
 		}
-		same(t, header, body, want)
-		same(t, header+": the user is known", who == buyer, valid)
-		same(t, header+": no user", who == model.Identity{}, !valid)
+		check.Same(t, header, body, want)
+		check.Same(t, header+": the user is known", who == buyer, valid)
+		check.Same(t, header+": no user", who == model.Identity{}, !valid)
 	})
 }
 
@@ -52,6 +53,6 @@ func TestRequireRole(t *testing.T) {
 	const forbidden = "forbidden after 0s"
 	for role, want := range map[model.Role]string{model.RoleOperator: "ok", model.RoleBuyer: forbidden, "": forbidden} {
 		engine := newEngine(as(model.Identity{UserID: "admin", Role: role}), RequireRole(model.RoleOperator))
-		same(t, string(role), answer(t, engine), want)
+		check.Same(t, string(role), answer(t, engine), want)
 	}
 }

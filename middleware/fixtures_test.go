@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // TestMain also fails if a stage leaves a goroutine behind.
@@ -23,22 +23,6 @@ func TestMain(m *testing.M) {
 
 // buyer is the user of most requests.
 var buyer = model.Identity{UserID: "u-1", Role: model.RoleBuyer}
-
-// same compares two values.
-func same[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: %+v, want %+v", what, got, want)
-	}
-}
-
-// each runs the cases of a table as subtests.
-func each[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tc T)) {
-	t.Helper()
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { test(t, tc) })
-	}
-}
 
 // newEngine puts stages in front of a handler that answers "ok". The body of any other answer says how the request ended.
 func newEngine(stages ...gin.HandlerFunc) *gin.Engine {
@@ -102,7 +86,7 @@ func inSteps(t *testing.T, stage func() gin.HandlerFunc, steps []step) {
 			if s.from != "" {
 				r.RemoteAddr = s.from
 			}
-			same(t, s.name, serve(engine, r).Body.String(), s.want)
+			check.Same(t, s.name, serve(engine, r).Body.String(), s.want)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/test/kit/check"
 )
 
 // A page can't be framed. An answer of the API is not shown as a page, and has no such headers.
@@ -18,7 +20,7 @@ func TestHeadersOfPages(t *testing.T) {
 		c.Header("Content-Security-Policy", own)
 		c.Header("Cache-Control", "max-age=5")
 	})
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"a page":                   {"/bare", bare, "DENY", "no-store"},
 		"a page with own headers":  {"/own", own, "DENY", "max-age=5"},
 		"no page":                  {"/nowhere", bare, "DENY", "no-store"},
@@ -33,7 +35,7 @@ func TestHeadersOfPages(t *testing.T) {
 			"Content-Security-Policy": tc.policy, "X-Frame-Options": tc.frame, "Cache-Control": tc.cache,
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		} {
-			same(t, name, header.Get(name), want)
+			check.Same(t, name, header.Get(name), want)
 		}
 	})
 }

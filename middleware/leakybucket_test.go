@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/test/kit/check"
 )
 
 // gap is the time between two requests at a rate of 10 per second.
@@ -40,7 +42,7 @@ func arrive(t *testing.T, engine *gin.Engine, n int) (passed []time.Duration, re
 			passed = append(passed, r.after)
 			continue
 		}
-		same(t, r.body+": time until the answer", r.after, 0)
+		check.Same(t, r.body+": time until the answer", r.after, 0)
 		refused[r.body]++
 	}
 	return passed, refused
@@ -69,7 +71,7 @@ func TestLeakyBucketIsBounded(t *testing.T) {
 		passed   int
 		refused  string // the answer to the other requests
 	}
-	each(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"room for three":              {3, time.Minute, 4, "rate_limited after 400ms"},
 		"room for one":                {1, time.Minute, 2, "rate_limited after 200ms"},
 		"time for three":              {100, 350 * time.Millisecond, 4, "rate_limited after 400ms"},
@@ -77,16 +79,14 @@ func TestLeakyBucketIsBounded(t *testing.T) {
 		"room for two, time for five": {2, 500 * time.Millisecond, 3, "rate_limited after 300ms"},
 		"no time":                     {100, 0, 1, "rate_limited after 100ms"},
 	}, func(t *testing.T, tc test) {
-		synctest.Test(t, func(t *testing.T) {
-			const all = 20
-			engine := newEngine(LeakyBucket(10, tc.capacity, tc.wait))
-			for range 2 { // again when all have left
-				passed, refused := arrive(t, engine, all)
-				same(t, "passed", passed, gaps(tc.passed))
-				same(t, "refused", refused, map[string]int{tc.refused: all - tc.passed})
-				time.Sleep(gap)
-			}
-		})
+		const all = 20
+		engine := newEngine(LeakyBucket(10, tc.capacity, tc.wait))
+		for range 2 { // again when all have left
+			passed, refused := arrive(t, engine, all)
+			check.Same(t, "passed", passed, gaps(tc.passed))
+			check.Same(t, "refused", refused, map[string]int{tc.refused: all - tc.passed})
+			time.Sleep(gap)
+		}
 	})
 }
 
@@ -96,26 +96,24 @@ func TestBucketsClientLeaves(t *testing.T) {
 		bucket func(float64, int, time.Duration) gin.HandlerFunc
 		full   string // the answer to another request meanwhile, if not empty
 	}
-	each(t, map[string]test{
+	check.EachInBubble(t, map[string]test{
 		"leaky": {LeakyBucket, "rate_limited after 2s"},
 		"token": {TokenBucket, ""},
 	}, func(t *testing.T, tc test) {
-		synctest.Test(t, func(t *testing.T) {
-			engine := newEngine(tc.bucket(1, 1, 10*time.Second))
-			start := time.Now()
-			answer(t, engine)
-			ctx, leave := context.WithCancel(t.Context())
-			leaver := newRequest(t).WithContext(ctx)
-			left := make(chan string)
-			go func() { left <- serve(engine, leaver).Body.String() }()
-			synctest.Wait()
-			if tc.full != "" {
-				same(t, "while the bucket is full", answer(t, engine), tc.full)
-			}
-			leave()
-			same(t, "the client that left", <-left, "failed: context canceled")
-			same(t, "the next request", answer(t, engine), "ok")
-			same(t, "time until the next request passed", time.Since(start), time.Second)
-		})
+		engine := newEngine(tc.bucket(1, 1, 10*time.Second))
+		start := time.Now()
+		answer(t, engine)
+		ctx, leave := context.WithCancel(t.Context())
+		leaver := newRequest(t).WithContext(ctx)
+		left := make(chan string)
+		go func() { left <- serve(engine, leaver).Body.String() }()
+		synctest.Wait()
+		if tc.full != "" {
+			check.Same(t, "while the bucket is full", answer(t, engine), tc.full)
+		}
+		leave()
+		check.Same(t, "the client that left", <-left, "failed: context canceled")
+		check.Same(t, "the next request", answer(t, engine), "ok")
+		check.Same(t, "time until the next request passed", time.Since(start), time.Second)
 	})
 }

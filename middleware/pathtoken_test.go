@@ -1,6 +1,10 @@
 package middleware
 
-import "testing"
+import (
+	"testing"
+
+	"flashsale/test/kit/check"
+)
 
 // issued is the only path that was issued.
 type issued struct{ path, userID, saleID string }
@@ -14,6 +18,6 @@ func TestPathToken(t *testing.T) {
 		{"secretpath", "u-1", "S2"}: "bad_path after 0s",
 		{"elsewhere", "u-1", "S1"}:  "bad_path after 0s",
 	} {
-		same(t, "of "+path.userID+" in "+path.saleID, answer(t, newEngine(as(buyer), PathToken(path))), want)
+		check.Same(t, "of "+path.userID+" in "+path.saleID, answer(t, newEngine(as(buyer), PathToken(path))), want)
 	}
 }

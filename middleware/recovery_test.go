@@ -9,11 +9,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // A panic becomes a failure with a stack, and never an error after which a client may try again.
 func TestRecovery(t *testing.T) {
-	each(t, map[string]any{
+	check.Each(t, map[string]any{
 		"a string": "boom", "an error": errors.New("boom"), "ErrUnavailable": model.ErrUnavailable,
 	}, func(t *testing.T, value any) {
 		var failure error

@@ -9,6 +9,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 func TestRefuseAndFail(t *testing.T) {
@@ -21,7 +22,7 @@ func TestRefuseAndFail(t *testing.T) {
 		failure error
 		reached bool
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"passed on":         {func(*gin.Context) {}, Refusal{}, nil, true},
 		"refused":           {func(c *gin.Context) { Refuse(c, refusal) }, refusal, nil, false},
 		"failed":            {func(c *gin.Context) { Fail(c, broken) }, Refusal{}, broken, false},
@@ -39,9 +40,9 @@ func TestRefuseAndFail(t *testing.T) {
 		}, tc.stage)
 		engine.GET("/sales/:sale/:path", func(*gin.Context) { reached = true })
 		serve(engine, newRequest(t))
-		same(t, "refusal", got, tc.refusal)
-		same(t, "refused", refused, tc.refusal != Refusal{})
-		same(t, "the failure is the wanted one", errors.Is(failure, tc.failure), true)
-		same(t, "handler reached", reached, tc.reached)
+		check.Same(t, "refusal", got, tc.refusal)
+		check.Same(t, "refused", refused, tc.refusal != Refusal{})
+		check.Same(t, "the failure is the wanted one", errors.Is(failure, tc.failure), true)
+		check.Same(t, "handler reached", reached, tc.reached)
 	})
 }

@@ -4,10 +4,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/test/kit/check"
 )
 
 // The client's id is taken if it is valid. Otherwise each request gets a valid id of its own.
@@ -24,11 +25,11 @@ func FuzzRequestID(f *testing.F) {
 		for i := range 2 {
 			r := newRequest(t)
 			r.Header["X-Request-Id"] = []string{given}
-			same(t, "the id in the answer", serve(engine, r).Header().Get("X-Request-ID"), ids[i])
-			same(t, ids[i]+" is valid", form.MatchString(ids[i]), true)
-			same(t, given+" is taken", ids[i] == given, form.MatchString(given))
+			check.Same(t, "the id in the answer", serve(engine, r).Header().Get("X-Request-ID"), ids[i])
+			check.Same(t, ids[i]+" is valid", form.MatchString(ids[i]), true)
+			check.Same(t, given+" is taken", ids[i] == given, form.MatchString(given))
 		}
-		same(t, given+" gives one id twice", ids[0] == ids[1], form.MatchString(given))
+		check.Same(t, given+" gives one id twice", ids[0] == ids[1], form.MatchString(given))
 	})
 }
 
@@ -36,16 +37,12 @@ func TestRequestIDsOfManyRequests(t *testing.T) {
 	const callers, requests = 8, 1000
 	form := regexp.MustCompile(`^[A-Z2-7]{26}$`)
 	ids := []*requestIDs{newRequestIDs(), newRequestIDs()} // of two processes
-	made := make([][]string, callers)
-	var running sync.WaitGroup
-	for i := range made {
-		running.Go(func() {
-			for range requests {
-				made[i] = append(made[i], ids[i%2].next())
-			}
-		})
-	}
-	running.Wait()
+	made := check.Collect(callers, func(i int) (list []string) {
+		for range requests {
+			list = append(list, ids[i%2].next())
+		}
+		return list
+	})
 	seen := map[string]bool{}
 	for _, id := range slices.Concat(made...) {
 		if !form.MatchString(id) || !validRequestID(id) {
@@ -53,6 +50,6 @@ func TestRequestIDsOfManyRequests(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	same(t, "different ids", len(seen), callers*requests)
-	same(t, "two processes share a prefix", ids[0].prefix == ids[1].prefix, false)
+	check.Same(t, "different ids", len(seen), callers*requests)
+	check.Same(t, "two processes share a prefix", ids[0].prefix == ids[1].prefix, false)
 }

@@ -8,19 +8,16 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // The state of a request is there for the inner and the outer stages, and not for the next request.
 func TestStateIsOfOneRequest(t *testing.T) {
 	first := true
 	engine := newEngine(func(c *gin.Context) {
-		if got := IdentityOf(c); got != (model.Identity{}) {
-			t.Errorf("a new request is %+v's", got)
-		}
+		check.Same(t, "user of a new request", IdentityOf(c), model.Identity{})
 		c.Next()
-		if got := IdentityOf(c).UserID; (got == "u-1") != first {
-			t.Errorf("afterwards the request is %q's", got)
-		}
+		check.Same(t, "afterwards the request is u-1's", IdentityOf(c).UserID == "u-1", first)
 	}, func(c *gin.Context) {
 		if first {
 			as(model.Identity{UserID: "u-1"})(c)
@@ -40,11 +37,11 @@ func TestLaps(t *testing.T) {
 		pass(1)
 		Begin(c, read) // too late
 		pass(3)
-		same(t, "first lap", Lap(c, now), 4)
+		check.Same(t, "first lap", Lap(c, now), 4)
 		pass(4)
-		same(t, "second lap", Lap(c, now), 4)
+		check.Same(t, "second lap", Lap(c, now), 4)
 		for range 2 {
-			same(t, "time of the request, also later", Took(c, read), 8)
+			check.Same(t, "time of the request, also later", Took(c, read), 8)
 			pass(1)
 		}
 	}), newRequest(t))
@@ -53,12 +50,8 @@ func TestLaps(t *testing.T) {
 // http.ResponseController reaches the server's writer.
 func TestStateUnwraps(t *testing.T) {
 	w := serve(newEngine(RequestID(), func(c *gin.Context) {
-		if err := http.NewResponseController(c.Writer).Flush(); err != nil {
-			t.Error(err)
-		}
-		if inner := c.Writer.(*state).Unwrap(); inner == http.ResponseWriter(c.Writer) {
-			t.Error("the writer wraps itself")
-		}
+		check.Done(http.NewResponseController(c.Writer).Flush())
+		check.Same(t, "the writer wraps itself", c.Writer.(*state).Unwrap() == http.ResponseWriter(c.Writer), false)
 	}), newRequest(t))
-	same(t, "flushed", w.Flushed, true)
+	check.Same(t, "flushed", w.Flushed, true)
 }

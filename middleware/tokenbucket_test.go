@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/test/kit/check"
 )
 
 func TestTokenBucketTriesOnce(t *testing.T) {
@@ -26,6 +28,6 @@ func TestTokenBucketTriesOnce(t *testing.T) {
 func TestTokenBucketWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		passed, _ := arrive(t, newEngine(TokenBucket(10, 1, 350*time.Millisecond)), 100)
-		same(t, "passed", passed, gaps(4))
+		check.Same(t, "passed", passed, gaps(4))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // counts is a counter whose windows never end. With err it can't count.
@@ -37,7 +38,7 @@ func TestUserCounter(t *testing.T) {
 		errs    int
 	}
 	counter := &counts{seen: map[[2]string]int{}}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"counted here":     {twice, counter, "too_frequent after 3s", model.Frequency{}, 0},
 		"left to the gate": {twice, nil, "ok", twice, 0},
 		"off":              {model.Frequency{}, &counts{err: down}, "ok", model.Frequency{}, 0},
@@ -48,10 +49,10 @@ func TestUserCounter(t *testing.T) {
 		engine := newEngine(as(buyer), UserCounter(tc.freq, tc.counter, func(err error) { errs = append(errs, err) }),
 			func(c *gin.Context) { left = FrequencyOf(c) })
 		for i, want := range []string{"ok", "ok", tc.third} {
-			same(t, fmt.Sprint("request ", i+1), answer(t, engine), want)
+			check.Same(t, fmt.Sprint("request ", i+1), answer(t, engine), want)
 		}
-		same(t, "left to the gate", left, tc.left)
-		same(t, "errors", errs, []error{down, down, down}[:tc.errs])
+		check.Same(t, "left to the gate", left, tc.left)
+		check.Same(t, "errors", errs, []error{down, down, down}[:tc.errs])
 	})
-	same(t, "counted by sale and user", counter.seen, map[[2]string]int{{"S1", "u-1"}: 3})
+	check.Same(t, "counted by sale and user", counter.seen, map[[2]string]int{{"S1", "u-1"}: 3})
 }
