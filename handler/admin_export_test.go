@@ -14,6 +14,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // ledger is a database of some orders, which it returns in pages.
@@ -67,20 +68,20 @@ func TestExportOrders(t *testing.T) {
 				"Content-Type": "text/csv; charset=utf-8", "Cache-Control": "no-store",
 				"Content-Disposition": `attachment; filename="orders-` + benchSale + `.csv"`,
 			})
-			rows := must(csv.NewReader(sheet.Body).ReadAll())
-			same(t, "rows", len(rows), n+1)
-			same(t, "head", strings.Join(rows[0], ","),
+			rows := check.Must(csv.NewReader(sheet.Body).ReadAll())
+			check.Same(t, "rows", len(rows), n+1)
+			check.Same(t, "head", strings.Join(rows[0], ","),
 				"order_id,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason")
 			for i, row := range rows[1:] {
-				same(t, "ids", row[:2], []string{fmt.Sprint("O", i), fmt.Sprint("'-user", i)})
+				check.Same(t, "ids", row[:2], []string{fmt.Sprint("O", i), fmt.Sprint("'-user", i)})
 			}
 			if n > 0 {
-				same(t, "first row", strings.Join(rows[1][2:], ","),
+				check.Same(t, "first row", strings.Join(rows[1][2:], ","),
 					"paid,2,1980,CNY,2027-01-15T08:00:00.000Z,2027-01-15T08:01:00.000Z,2027-01-15T08:00:01.000Z,")
 			}
 			for _, f := range l.asked {
 				f.Cursor = ""
-				same(t, "filter", f, model.OrderFilter{SaleID: benchSale, Status: model.OrderPaid, UserID: "ann", Limit: maxPage})
+				check.Same(t, "filter", f, model.OrderFilter{SaleID: benchSale, Status: model.OrderPaid, UserID: "ann", Limit: maxPage})
 			}
 		})
 	}
@@ -92,10 +93,10 @@ func TestExportCutShort(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, sheet := (&ledger{orders: 9 * maxPage, failAt: page}).export(t, "")
 			body, err := io.ReadAll(sheet.Body)
-			same(t, "status", sheet.StatusCode, status)
-			same(t, "complete", err == nil, page == 1)
+			check.Same(t, "status", sheet.StatusCode, status)
+			check.Same(t, "complete", err == nil, page == 1)
 			if page > 1 {
-				same(t, "rows", strings.Count(string(body), "\n"), (page-1)*maxPage+1)
+				check.Same(t, "rows", strings.Count(string(body), "\n"), (page-1)*maxPage+1)
 			}
 		})
 	}
@@ -103,7 +104,7 @@ func TestExportCutShort(t *testing.T) {
 
 // An export ends when the server stops, however fast the client reads, and when the client does not read.
 func TestExportIsAbandoned(t *testing.T) {
-	eachInBubble(t, map[string]func(*wire){
+	check.EachInBubble(t, map[string]func(*wire){
 		"the server stops":         func(w *wire) { close(w.stop) },
 		"the client does not read": func(*wire) { time.Sleep(exportPatience + time.Second) },
 	}, func(t *testing.T, happens func(*wire)) {
@@ -121,6 +122,6 @@ func TestHarmless(t *testing.T) {
 		"": "", "ann": "ann", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(1)": "'@SUM(1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
 		"a=1": "a=1", "'=1": "'=1", "界": "界",
 	} {
-		same(t, cell, harmless(cell), want)
+		check.Same(t, cell, harmless(cell), want)
 	}
 }

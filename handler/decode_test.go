@@ -17,6 +17,7 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // decoded has a field of each kind that the bodies of the API have.
@@ -36,7 +37,7 @@ func tryDecode(t *testing.T, contentType string, body io.Reader, length int) (in
 	engine.POST("/", func(c *gin.Context) {
 		ok = decode(c, maxBodyBytes, &into)
 		refusal, _ = middleware.RefusalOf(c)
-		same(t, "aborted", c.IsAborted(), !ok)
+		check.Same(t, "aborted", c.IsAborted(), !ok)
 	})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 	r.ContentLength = int64(length)
@@ -78,7 +79,7 @@ func TestDecodeRefusesUndecoded(t *testing.T) {
 	const wrongType, tooLarge = "The body must be sent as application/json.", "The request's body is larger than 4 KiB."
 	text, cutOff := strings.NewReader, io.MultiReader(strings.NewReader(`{`), brokenReader{})
 	over := `{"quantity":2}` + strings.Repeat(" ", maxBodyBytes-13)
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"no type":        {"", text(`{}`), 2, model.UnsupportedMediaType, wrongType},
 		"another type":   {"text/plain", text(`{}`), 2, model.UnsupportedMediaType, wrongType},
 		"a form":         {"application/x-www-form-urlencoded", text(`quantity=2`), 10, model.UnsupportedMediaType, wrongType},
@@ -89,10 +90,10 @@ func TestDecodeRefusesUndecoded(t *testing.T) {
 		"cut off":        {jsonType, cutOff, -1, model.BadRequest, "the body did not arrive in full"},
 	}, func(t *testing.T, tc test) {
 		_, ok, got := tryDecode(t, tc.contentType, tc.body, tc.length)
-		same(t, "decoded", ok, false)
-		same(t, "verdict", got.Verdict, tc.verdict)
-		same(t, "detail", word(got.Invalid, false), tc.detail)
-		same(t, "field", got.Invalid.Field, "")
+		check.Same(t, "decoded", ok, false)
+		check.Same(t, "verdict", got.Verdict, tc.verdict)
+		check.Same(t, "detail", word(got.Invalid, false), tc.detail)
+		check.Same(t, "field", got.Invalid.Field, "")
 	})
 }
 
@@ -136,7 +137,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%.50q: %v, %+v", body, ok, got)
 			continue
 		}
-		same(t, body, []string{word(got.Invalid, false), got.Invalid.Field}, []string{want.detail, want.field})
+		check.Same(t, body, []string{word(got.Invalid, false), got.Invalid.Field}, []string{want.detail, want.field})
 	}
 }
 
@@ -172,11 +173,11 @@ func TestBodiesAreBounded(t *testing.T) {
 			return w.Code, readProblem(t, w)["detail"]
 		}
 		status, detail := send(kibibytes << 10)
-		same(t, route+": status at the bound", status, http.StatusBadRequest)
-		same(t, route+": detail at the bound", detail, any(`unknown field "nothing"`))
+		check.Same(t, route+": status at the bound", status, http.StatusBadRequest)
+		check.Same(t, route+": detail at the bound", detail, any(`unknown field "nothing"`))
 		status, detail = send(kibibytes<<10 + 1)
-		same(t, route+": status above the bound", status, http.StatusRequestEntityTooLarge)
-		same(t, route+": detail above the bound", detail, any("The request's body is larger than "+strconv.Itoa(kibibytes)+" KiB."))
+		check.Same(t, route+": status above the bound", status, http.StatusRequestEntityTooLarge)
+		check.Same(t, route+": detail above the bound", detail, any("The request's body is larger than "+strconv.Itoa(kibibytes)+" KiB."))
 	}
 }
 
@@ -207,11 +208,11 @@ func TestLongestDescription(t *testing.T) {
 			return s.serve(s.request(http.MethodPatch, path, body, "Authorization", s.token(model.RoleOperator)))
 		}
 		var sale struct{ Description, Status string }
-		done(json.Unmarshal(send(2000).Body.Bytes(), &sale))
-		same(t, "2,000 of "+character, sale.Description, strings.Repeat("茶", 2000))
-		same(t, "status", sale.Status, "live")
+		check.Done(json.Unmarshal(send(2000).Body.Bytes(), &sale))
+		check.Same(t, "2,000 of "+character, sale.Description, strings.Repeat("茶", 2000))
+		check.Same(t, "status", sale.Status, "live")
 		got := readProblem(t, send(2001))
-		same(t, "2,001 of "+character, []any{got["code"], got["field"]}, []any{"bad_request", "description"})
+		check.Same(t, "2,001 of "+character, []any{got["code"], got["field"]}, []any{"bad_request", "description"})
 	}
 }
 
@@ -236,10 +237,10 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		again := must(json.Marshal(first))
+		again := check.Must(json.Marshal(first))
 		if invalid := decodeObject(again, &second); invalid != nil {
 			t.Fatalf("%q became %q, which is refused: %+v", body, again, invalid)
 		}
-		same(t, "decoded and encoded twice", string(must(json.Marshal(second))), string(again))
+		check.Same(t, "decoded and encoded twice", string(check.Must(json.Marshal(second))), string(again))
 	})
 }

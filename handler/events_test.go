@@ -15,6 +15,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // A stream looks again at the next change of state that time alone causes, or at the next heartbeat.
@@ -24,7 +25,7 @@ func TestUntilTurn(t *testing.T) {
 	for now, want := range map[time.Duration]time.Duration{
 		-time.Second: time.Second, 0: time.Hour, time.Hour - time.Second: time.Second, time.Hour: heartbeat, 99 * time.Hour: heartbeat,
 	} {
-		same(t, fmt.Sprint(now, " after the start"), untilTurn(offer, start.Add(now)), want)
+		check.Same(t, fmt.Sprint(now, " after the start"), untilTurn(offer, start.Add(now)), want)
 	}
 }
 
@@ -60,8 +61,8 @@ func TestEventsSayWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRadio(t)
 		l := r.listen()
-		same(t, "status", l.status, http.StatusOK)
-		same(t, "request ids", len(l.header["X-Request-Id"]), 1)
+		check.Same(t, "status", l.status, http.StatusOK)
+		check.Same(t, "request ids", len(l.header["X-Request-Id"]), 1)
 		sameHeader(t, "stream", l.header, map[string]string{
 			"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no",
 			"X-Content-Type-Options": "nosniff", "Date": time.Now().UTC().Format(http.TimeFormat),
@@ -75,15 +76,15 @@ func TestEventsSayWhatIsLeft(t *testing.T) {
 				State            model.SaleState
 				Now              time.Time
 			}
-			done(json.Unmarshal([]byte(e.data), &got))
+			check.Done(json.Unmarshal([]byte(e.data), &got))
 			figures := fmt.Sprint(available, quota, state)
-			same(t, "event", e.name, "stock")
-			same(t, "figures", fmt.Sprint(got.Available, got.Quota, got.State), figures)
+			check.Same(t, "event", e.name, "stock")
+			check.Same(t, "figures", fmt.Sprint(got.Available, got.Quota, got.State), figures)
 			if time.Until(got.Now).Abs() > time.Second {
 				t.Errorf("the time is %s", got.Now)
 			}
 			for id, other := range seen {
-				same(t, e.id+" is the id of "+other, id == e.id, other == figures)
+				check.Same(t, e.id+" is the id of "+other, id == e.id, other == figures)
 			}
 			seen[e.id] = figures
 			passes(eventPause)
@@ -149,7 +150,7 @@ func TestEventsAreSpread(t *testing.T) {
 		for turn := range 4 {
 			want[time.Duration(turn)*sendsAtOnce*time.Second/sendsPerSecond] = sendsAtOnce
 		}
-		same(t, "listeners by time", heard, want)
+		check.Same(t, "listeners by time", heard, want)
 	})
 }
 
@@ -180,7 +181,7 @@ func TestEventsAreConflated(t *testing.T) {
 
 // A client that comes again with its last id gets an event when the figures differ from it, or at the heartbeat.
 func TestEventsAreResumed(t *testing.T) {
-	eachInBubble(t, map[string]bool{"alone": true, "with others": false}, func(t *testing.T, alone bool) {
+	check.EachInBubble(t, map[string]bool{"alone": true, "with others": false}, func(t *testing.T, alone bool) {
 		r := newRadio(t)
 		first := r.listen()
 		known := first.one()
@@ -189,17 +190,17 @@ func TestEventsAreResumed(t *testing.T) {
 		}
 		equal, other := r.listen(known.id), r.listen("7-7-open")
 		equal.none()
-		same(t, "id after other figures", other.one().id, known.id)
+		check.Same(t, "id after other figures", other.one().id, known.id)
 		passes(heartbeat)
 		if e := equal.one(); e.id != known.id || e.data == known.data {
 			t.Errorf("%s at the heartbeat, %s before", e, known)
 		}
 		passes(eventPause)
 		r.sells(4)
-		same(t, "the known id is sent after a sale", equal.one().id == known.id, false)
+		check.Same(t, "the known id is sent after a sale", equal.one().id == known.id, false)
 		passes(eventPause)
 		r.sells(5)
-		same(t, "id after a release", equal.one().id, known.id)
+		check.Same(t, "id after a release", equal.one().id, known.id)
 	})
 }
 
@@ -211,7 +212,7 @@ func TestEventsHeartbeat(t *testing.T) {
 		began := l.one().at
 		expect := func(after time.Duration) {
 			t.Helper()
-			same(t, "time of the event", l.one().at.Sub(began), after)
+			check.Same(t, "time of the event", l.one().at.Sub(began), after)
 		}
 		passes(heartbeat - 1)
 		l.none()
@@ -237,9 +238,9 @@ func TestEventsTurn(t *testing.T) {
 			t.Fatalf("heard %v", all)
 		}
 		r.sells(3)
-		same(t, "before the start", l.one().id, "3-5-upcoming")
+		check.Same(t, "before the start", l.one().id, "3-5-upcoming")
 		passes(eventPause / 2)
-		same(t, "at the start", l.one().id, "3-5-open")
+		check.Same(t, "at the start", l.one().id, "3-5-open")
 		passes(time.Until(r.offer.EndsAt))
 		all := l.heard()
 		if end := all[len(all)-1]; end.id != "3-5-ended" || end.at.Sub(r.offer.EndsAt).Abs() > time.Second {
@@ -263,12 +264,12 @@ func TestEventsToSlowClients(t *testing.T) {
 			slow[fmt.Sprint("reads the head ", i)], slow[fmt.Sprint("reads an event ", i)] = head, first
 		}
 		synctest.Wait()
-		same(t, "streams that have taken the first event or do not read", len(r.api.Streams.crowds[benchSale]), len(slow))
+		check.Same(t, "streams that have taken the first event or do not read", len(r.api.Streams.crowds[benchSale]), len(slow))
 		began := time.Now()
 		for available := range int64(5) {
 			passes(eventPause)
 			r.sells(available)
-			same(t, "time of the event", good.one().at, time.Now())
+			check.Same(t, "time of the event", good.one().at, time.Now())
 		}
 		passes(sendTimeout + eventPause - time.Since(began))
 		for name, conn := range slow {
@@ -276,7 +277,7 @@ func TestEventsToSlowClients(t *testing.T) {
 				t.Errorf("the client that %s is connected: %v", name, err)
 			}
 		}
-		same(t, "open streams", r.api.Streams.open, 1)
+		check.Same(t, "open streams", r.api.Streams.open, 1)
 	})
 }
 
@@ -288,15 +289,15 @@ func TestEventsEndWithTheirClients(t *testing.T) {
 		for range 3 {
 			crowd := []*listener{r.listen(), r.listen(), r.listen()}
 			for i, l := range crowd {
-				same(t, "open streams", streams.open, len(crowd)-i)
+				check.Same(t, "open streams", streams.open, len(crowd)-i)
 				if i == 1 {
 					_, _ = io.WriteString(l.conn, "unexpected")
 					synctest.Wait()
-					same(t, "open streams after a write", streams.open, len(crowd)-i-1)
+					check.Same(t, "open streams after a write", streams.open, len(crowd)-i-1)
 				}
 				l.leave()
 			}
-			same(t, "open streams, sales", []int{streams.open, len(streams.crowds)}, []int{0, 0})
+			check.Same(t, "open streams, sales", []int{streams.open, len(streams.crowds)}, []int{0, 0})
 			streams.running.Wait() // no goroutine is left
 		}
 	})
@@ -309,11 +310,11 @@ func TestEventsEndWithTheServer(t *testing.T) {
 		crowd := []*listener{r.listen(), r.listen()}
 		began := time.Now()
 		r.api.Streams.Close()
-		same(t, "duration of the stop", time.Since(began), 0)
+		check.Same(t, "duration of the stop", time.Since(began), 0)
 		for _, l := range crowd {
-			same(t, "the stream is over", l.over(), true)
+			check.Same(t, "the stream is over", l.over(), true)
 		}
-		same(t, "a new stream", r.listen().status, http.StatusServiceUnavailable)
+		check.Same(t, "a new stream", r.listen().status, http.StatusServiceUnavailable)
 	})
 }
 
@@ -322,12 +323,12 @@ func TestEventsHaveABound(t *testing.T) {
 		r := newRadio(t)
 		r.api.Streams.open = maxStreams - 1
 		last := r.listen()
-		same(t, "the last stream", last.status, http.StatusOK)
+		check.Same(t, "the last stream", last.status, http.StatusOK)
 		refused := r.listen()
-		same(t, "one too many", refused.status, http.StatusServiceUnavailable)
+		check.Same(t, "one too many", refused.status, http.StatusServiceUnavailable)
 		sameHeader(t, "one too many", refused.header, map[string]string{"Retry-After": "5"})
 		last.leave()
-		same(t, "after one has left", r.listen().status, http.StatusOK)
+		check.Same(t, "after one has left", r.listen().status, http.StatusOK)
 		r.api.Streams.open = 1 // the true number
 	})
 }
@@ -335,8 +336,8 @@ func TestEventsHaveABound(t *testing.T) {
 func TestEventsOfNoSale(t *testing.T) {
 	s := newShop(t)
 	s.api.Streams = NewStreams(s.api.Catalog)
-	same(t, "status", s.get("/api/v1/sales/BBBBBBBBBBBBBBBB/events").Code, http.StatusNotFound)
-	same(t, "open streams", s.api.Streams.open, 0)
+	check.Same(t, "status", s.get("/api/v1/sales/BBBBBBBBBBBBBBBB/events").Code, http.StatusNotFound)
+	check.Same(t, "open streams", s.api.Streams.open, 0)
 }
 
 // The streams of a sale end when it is no longer live. A client that comes again learns why.
@@ -349,8 +350,8 @@ func TestEventsOfASaleThatGoes(t *testing.T) {
 		r.gone = true
 		r.refresh()
 		all, over := l.read()
-		same(t, "events", len(all), 0)
-		same(t, "the stream is over", over, true)
-		same(t, "a new stream", r.listen().status, http.StatusNotFound)
+		check.Same(t, "events", len(all), 0)
+		check.Same(t, "the stream is over", over, true)
+		check.Same(t, "a new stream", r.listen().status, http.StatusNotFound)
 	})
 }

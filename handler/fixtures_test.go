@@ -3,14 +3,12 @@ package handler
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,6 +21,7 @@ import (
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/service/auth"
+	"flashsale/test/kit/check"
 )
 
 const (
@@ -34,45 +33,12 @@ const (
 
 var benchSecret = []byte("0123456789abcdef0123456789abcdef")
 
-// same compares two values.
-func same[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\ngot  %+v\nwant %+v", what, got, want)
-	}
-}
-
 // sameHeader compares some headers.
 func sameHeader(t testing.TB, what string, got http.Header, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
-		same(t, what+": "+name, strings.Join(got.Values(name), ", "), value)
+		check.Same(t, what+": "+name, strings.Join(got.Values(name), ", "), value)
 	}
-}
-
-// must returns a value that comes without an error; done is for a call that returns nothing else.
-func must[T any](value T, err error) T {
-	done(err)
-	return value
-}
-
-func done(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-// each runs the cases of a table as subtests, and eachInBubble does so under a fake clock.
-func each[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tc T)) {
-	t.Helper()
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { test(t, tc) })
-	}
-}
-
-func eachInBubble[T any](t *testing.T, cases map[string]T, test func(t *testing.T, tc T)) {
-	t.Helper()
-	each(t, cases, func(t *testing.T, tc T) { synctest.Test(t, func(t *testing.T) { test(t, tc) }) })
 }
 
 // yes admits every attempt, as an order in the database.
@@ -151,12 +117,12 @@ func (s *shop) soldOut() *shop {
 	return s
 }
 
-func (s *shop) refresh() { done(s.api.Catalog.Refresh(s.Context())) }
+func (s *shop) refresh() { check.Done(s.api.Catalog.Refresh(s.Context())) }
 
 // handler returns the router.
 func (s *shop) handler() http.Handler {
 	if s.router == nil {
-		s.router = must(Router(s.api))
+		s.router = check.Must(Router(s.api))
 	}
 	return s.router
 }
@@ -164,7 +130,7 @@ func (s *shop) handler() http.Handler {
 // token returns the header of a user in this role.
 func (s *shop) token(role model.Role) string {
 	token, _, err := s.api.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
-	done(err)
+	check.Done(err)
 	return "Bearer " + token
 }
 
@@ -219,9 +185,7 @@ func (s *shop) open() *wire {
 			s.api.Streams.Close()
 		}
 		_ = server.Close()
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-			s.Error(err)
-		}
+		check.Error(s, "server", <-served, http.ErrServerClosed)
 	})
 	return w
 }
@@ -243,7 +207,7 @@ func (w *wire) connect(path string, headers ...string) net.Conn {
 	mine, theirs := net.Pipe()
 	w.accepted <- theirs
 	r := w.request(http.MethodGet, path, "", append(headers, "Authorization", w.token(model.RoleOperator))...)
-	done(r.Write(mine))
+	check.Done(r.Write(mine))
 	w.Cleanup(func() { _ = mine.Close() })
 	return mine
 }
@@ -251,7 +215,7 @@ func (w *wire) connect(path string, headers ...string) net.Conn {
 // ask sends an operator's request, and reads the head of the answer.
 func (w *wire) ask(path string, headers ...string) (*http.Response, net.Conn) {
 	conn := w.connect(path, headers...)
-	res := must(http.ReadResponse(bufio.NewReader(conn), nil))
+	res := check.Must(http.ReadResponse(bufio.NewReader(conn), nil))
 	w.Cleanup(func() { _ = res.Body.Close() })
 	return res, conn
 }
@@ -349,7 +313,7 @@ func (l *listener) one() event {
 // none checks that no event came since the last call.
 func (l *listener) none() {
 	l.Helper()
-	same(l, "events", fmt.Sprint(l.heard()), "[]")
+	check.Same(l, "events", fmt.Sprint(l.heard()), "[]")
 }
 
 // passes lets time pass for all goroutines.
@@ -361,6 +325,6 @@ func passes(d time.Duration) {
 // readHead reads up to an empty line, and nothing after it.
 func readHead(conn net.Conn) {
 	for head, next := "", make([]byte, 1); !strings.HasSuffix(strings.ReplaceAll(head, "\r", ""), "\n\n"); head += string(next) {
-		must(conn.Read(next))
+		check.Must(conn.Read(next))
 	}
 }

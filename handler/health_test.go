@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 // The dependencies are asked once in readyAge for all clients, also for a client that has disconnected.
@@ -23,14 +24,10 @@ func TestReadinessIsShared(t *testing.T) {
 	s.handler()
 	crowd := func(wantStatus, wantAsked int) {
 		t.Helper()
-		var crowd sync.WaitGroup
-		for range 100 {
-			crowd.Go(func() {
-				same(t, "status", s.serve(s.request(http.MethodGet, "/readyz", "").WithContext(left)).Code, wantStatus) //nolint:contextcheck // the context of the request has ended
-			})
-		}
-		crowd.Wait()
-		same(t, "checks", asked, wantAsked)
+		check.Together(100, func(int) {
+			check.Same(t, "status", s.serve(s.request(http.MethodGet, "/readyz", "").WithContext(left)).Code, wantStatus) //nolint:contextcheck // the context of the request has ended
+		})
+		check.Same(t, "checks", asked, wantAsked)
 	}
 	crowd(http.StatusOK, 1)
 	broken = errors.New("down")

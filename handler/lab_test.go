@@ -15,6 +15,7 @@ import (
 
 	"flashsale/lab"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // labOffice is a shop with a lab whose comparisons go on in steps of the test.
@@ -28,7 +29,7 @@ type labOffice struct {
 func newLabOffice(t *testing.T) *labOffice {
 	s, o := newShop(t), &labOffice{}
 	s.api.Lab = lab.NewDesk(o.compare, lab.NewShelf(t.TempDir()), s.api.Catalog, []lab.Strategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { done(s.api.Lab.Close(context.Background())) })
+	t.Cleanup(func() { check.Done(s.api.Lab.Close(context.Background())) })
 	o.wire = s.open()
 	return o
 }
@@ -56,7 +57,7 @@ func (o *labOffice) compare(ctx context.Context, p model.LabPlan, progress func(
 func (o *labOffice) begin() {
 	o.steps = make(chan lab.Progress)
 	_, verdict, _ := o.api.Lab.Start(model.LabPlan{Buyers: 100, Stock: 1, Concurrency: 1}, true)
-	same(o, "start", verdict, model.Accepted)
+	check.Same(o, "start", verdict, model.Accepted)
 }
 
 const labEventsPath = "/api/v1/admin/lab/events"
@@ -66,7 +67,7 @@ func TestLabEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newLabOffice(t)
 		l := o.listen(labEventsPath)
-		same(t, "before the first run", fmt.Sprint(l.heard()), "[:]")
+		check.Same(t, "before the first run", fmt.Sprint(l.heard()), "[:]")
 		for range 2 {
 			o.begin()
 			for n := range 100 {
@@ -91,8 +92,8 @@ func TestLabEvents(t *testing.T) {
 			}
 			run, _ := o.api.Lab.Newest()
 			_, kept, err := o.api.Lab.Report(run.ReportID)
-			same(t, "the report is kept", kept && err == nil, true)
-			same(t, "last event", all[len(all)-1].String(),
+			check.Same(t, "the report is kept", kept && err == nil, true)
+			check.Same(t, "last event", all[len(all)-1].String(),
 				fmt.Sprintf(`done {"failed":false,"id":"%s","stopped":"","url":"/lab/reports/%[1]s"}`, run.ReportID))
 		}
 		late := o.listen(labEventsPath)
@@ -113,7 +114,7 @@ func TestLabEventsWithoutAReport(t *testing.T) {
 		close(o.steps)
 		passes(consolePause)
 		all := l.heard()
-		same(t, "last event", all[len(all)-1].String(), `done {"failed":true,"id":"","stopped":"","url":""}`)
+		check.Same(t, "last event", all[len(all)-1].String(), `done {"failed":true,"id":"","stopped":"","url":""}`)
 	})
 }
 
@@ -124,27 +125,27 @@ func TestConsoles(t *testing.T) {
 		l := o.listen(labEventsPath)
 		l.heard()
 		passes(2 * heartbeat)
-		same(t, "in two heartbeats", fmt.Sprint(l.heard()), "[: :]")
+		check.Same(t, "in two heartbeats", fmt.Sprint(l.heard()), "[: :]")
 		passes(consoleLifetime - 2*heartbeat - 1)
-		same(t, "over before the end of its lifetime", l.over(), false)
+		check.Same(t, "over before the end of its lifetime", l.over(), false)
 		passes(1)
-		same(t, "over at the end of its lifetime", l.over(), true)
-		same(t, "open consoles", o.api.consoles.Load(), 0)
+		check.Same(t, "over at the end of its lifetime", l.over(), true)
+		check.Same(t, "open consoles", o.api.consoles.Load(), 0)
 		o.listen(labEventsPath).leave()
-		same(t, "open consoles after the client has left", o.api.consoles.Load(), 0)
+		check.Same(t, "open consoles after the client has left", o.api.consoles.Load(), 0)
 
 		o.api.consoles.Store(maxConsoles - 1)
 		last := o.listen(labEventsPath)
 		for range 3 {
 			refused := o.listen(labEventsPath)
-			same(t, "one too many", refused.status, http.StatusServiceUnavailable)
+			check.Same(t, "one too many", refused.status, http.StatusServiceUnavailable)
 			sameHeader(t, "one too many", refused.header, map[string]string{"Retry-After": "5"})
 		}
 		last.leave()
 		again := o.listen(labEventsPath)
-		same(t, "after one has left", again.status, http.StatusOK)
+		check.Same(t, "after one has left", again.status, http.StatusOK)
 		close(o.stop)
-		same(t, "over when the server stops", again.over(), true)
+		check.Same(t, "over when the server stops", again.over(), true)
 	})
 }
 
@@ -160,7 +161,7 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 			t.Errorf("the other console gets %q", all)
 		}
 		passes(sendTimeout)
-		same(t, "open consoles", o.api.consoles.Load(), 1)
+		check.Same(t, "open consoles", o.api.consoles.Load(), 1)
 	})
 }
 
@@ -169,7 +170,7 @@ func TestLabReport(t *testing.T) {
 	shelf := lab.NewShelf(folder)
 	s.api.Lab = lab.NewDesk(nil, shelf, s.api.Catalog, nil, s.api.Log)
 	const strict = "default-src 'none'; frame-ancestors 'none'"
-	id := must(shelf.Save(&lab.Report{Stock: 7, Command: "flashsale lab"}))
+	id := check.Must(shelf.Save(&lab.Report{Stock: 7, Command: "flashsale lab"}))
 	for name, want := range map[string]struct {
 		status             int
 		body, kind, policy string
@@ -182,12 +183,12 @@ func TestLabReport(t *testing.T) {
 		id[1:] + "B.json": {404, `"code":"not_found"`, problemJS, strict},
 	} {
 		w := s.get("/lab/reports/" + name)
-		same(t, name+": status", w.Code, want.status)
-		same(t, name+": the body has "+want.body, strings.Contains(strings.ToLower(w.Body.String()), strings.ToLower(want.body)), true)
+		check.Same(t, name+": status", w.Code, want.status)
+		check.Same(t, name+": the body has "+want.body, strings.Contains(strings.ToLower(w.Body.String()), strings.ToLower(want.body)), true)
 		sameHeader(t, name, w.Header(), map[string]string{"Content-Type": want.kind, "Content-Security-Policy": want.policy})
 	}
-	done(os.WriteFile(filepath.Join(folder, id+".json"), []byte("a secret"), 0o600))
+	check.Done(os.WriteFile(filepath.Join(folder, id+".json"), []byte("a secret"), 0o600))
 	w := s.get("/lab/reports/" + id)
-	same(t, "status of an error", w.Code, http.StatusInternalServerError)
-	same(t, "the error is in the answer", strings.Contains(w.Body.String(), folder), false)
+	check.Same(t, "status of an error", w.Code, http.StatusInternalServerError)
+	check.Same(t, "the error is in the answer", strings.Contains(w.Body.String(), folder), false)
 }

@@ -11,6 +11,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // quietGate is a gate, and a database with one sale.
@@ -52,7 +53,7 @@ func TestLiveFigures(t *testing.T) {
 		w.connect(livePath)
 		l := w.listen(livePath)
 		began := time.Now()
-		same(t, "status", l.status, http.StatusOK)
+		check.Same(t, "status", l.status, http.StatusOK)
 		sameHeader(t, "stream", l.header, map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
 		const want = `"state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,"requests":8,` +
 			`"purchases":{"rate_limited":7,"sold_out":1},`
@@ -64,21 +65,21 @@ func TestLiveFigures(t *testing.T) {
 			if !strings.Contains(e.data, want) || !json.Valid([]byte(e.data)) {
 				t.Fatalf("second %d: %s", seconds, e)
 			}
-			same(t, "time of the event", e.at.Sub(began).Round(time.Second), seconds*time.Second)
+			check.Same(t, "time of the event", e.at.Sub(began).Round(time.Second), seconds*time.Second)
 			if open := w.api.consoles.Load(); time.Since(began) > sendTimeout+2*time.Second && open != 1 {
 				t.Fatalf("after %s %d consoles are open", time.Since(began), open)
 			}
 			seconds++
 		}
-		same(t, "time until the end of the stream", time.Since(began), consoleLifetime)
+		check.Same(t, "time until the end of the stream", time.Since(began), consoleLifetime)
 		if last := consoleLifetime / time.Second; seconds < last || seconds > last+1 {
 			t.Errorf("%d events in %d seconds", seconds, last)
 		}
 		synctest.Wait()
-		same(t, "open consoles", w.api.consoles.Load(), 0)
+		check.Same(t, "open consoles", w.api.consoles.Load(), 0)
 		again := w.listen(livePath)
 		close(w.stop)
-		same(t, "over when the server stops", again.over(), true)
+		check.Same(t, "over when the server stops", again.over(), true)
 	})
 }
 
@@ -113,15 +114,15 @@ func TestViewFigures(t *testing.T) {
 		`"drift":-4,"drift_at":"2027-01-15T07:59:00.123Z","stages":{"deduct":{"count":7,"p50_ms":1.5,"p99_ms":2000}},"instances":[` +
 		`{"id":"a","url":"http://a","strategy":"local","gate_reachable":false,"requests":8,"reported_at":"2027-01-15T08:00:00.123Z"},` +
 		`{"id":"b","url":"http://b","strategy":"hybrid","gate_reachable":true,"requests":40,"reported_at":"2027-01-15T08:00:00.123Z"}]}`
-	same(t, "all figures", string(must(json.Marshal(viewFigures(full)))), want)
+	check.Same(t, "all figures", string(check.Must(json.Marshal(viewFigures(full)))), want)
 	wrong := *full
 	wrong.Books.BuyersUnits = 4
-	same(t, "ok with books that do not balance", viewFigures(&wrong).OK, false)
+	check.Same(t, "ok with books that do not balance", viewFigures(&wrong).OK, false)
 	const nothing = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,` +
 		`"requests":0,"purchases":{},"orders":{},"units":{},"books_at":null,"ok":false,"database":{"reachable":false},` +
 		`"gate":{"reachable":false,"epoch":0,"open":false,"left":0,"inflight":0,"stream":0},"drift":0,"drift_at":null,` +
 		`"stages":{},"instances":[]}`
 	books := model.Books{Orders: map[model.OrderStatus]int64{}, Units: map[model.OrderStatus]int64{}}
 	empty := &service.SaleFigures{Now: at, Offer: offer, Books: books}
-	same(t, "no figures", string(must(json.Marshal(viewFigures(empty)))), nothing)
+	check.Same(t, "no figures", string(check.Must(json.Marshal(viewFigures(empty)))), nothing)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // object is a part of openapi.yaml.
@@ -23,7 +24,7 @@ type object = map[string]any
 
 func readOpenAPI(t *testing.T) (doc object) {
 	t.Helper()
-	done(yaml.Unmarshal(must(os.ReadFile("../web/openapi.yaml")), &doc))
+	check.Done(yaml.Unmarshal(check.Must(os.ReadFile("../web/openapi.yaml")), &doc))
 	return doc
 }
 
@@ -71,7 +72,7 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 	for name := range operations(t, readOpenAPI(t)) {
 		described[name] = true
 	}
-	same(t, "described routes", described, routes)
+	check.Same(t, "described routes", described, routes)
 }
 
 // The codes are those of the table of problems, with their status and text. Each code is the answer of an operation, under its
@@ -87,13 +88,13 @@ func TestOpenAPIHasTheCodes(t *testing.T) {
 	for verdict, p := range problems {
 		want[string(verdict)] = described{uint64(p.status), p.english.detail}
 	}
-	same(t, "codes", got, want)
+	check.Same(t, "codes", got, want)
 	var enum []string
 	for _, name := range code["enum"].([]any) {
 		enum = append(enum, name.(string))
 	}
 	slices.Sort(enum)
-	same(t, "enum", enum, slices.Sorted(maps.Keys(got)))
+	check.Same(t, "enum", enum, slices.Sorted(maps.Keys(got)))
 
 	answered := map[string]bool{}
 	walk(doc, func(_ string, value any) {
@@ -103,10 +104,10 @@ func TestOpenAPIHasTheCodes(t *testing.T) {
 		}
 		for _, code := range part(t, schema, "properties", "code")["enum"].([]any) {
 			answered[code.(string)] = true
-			same(t, code.(string)+": status", only(t, schema, "status"), any(uint64(problems[model.Verdict(code.(string))].status)))
+			check.Same(t, code.(string)+": status", only(t, schema, "status"), any(uint64(problems[model.Verdict(code.(string))].status)))
 		}
 	})
-	same(t, "codes of answers", slices.Sorted(maps.Keys(answered)), enum)
+	check.Same(t, "codes of answers", slices.Sorted(maps.Keys(answered)), enum)
 	for name, operation := range operations(t, doc) {
 		for status, answer := range part(t, operation, "responses") {
 			reference, _ := answer.(object)["$ref"].(string)
@@ -115,7 +116,7 @@ func TestOpenAPIHasTheCodes(t *testing.T) {
 			}
 			content, _ := part(t, doc, "components", "responses", reference[strings.LastIndex(reference, "/")+1:])["content"].(object)
 			if kind, ok := content[problemJS].(object); ok {
-				same(t, name+": status of "+reference, fmt.Sprint(only(t, part(t, kind, "schema"), "status")), status)
+				check.Same(t, name+": status of "+reference, fmt.Sprint(only(t, part(t, kind, "schema"), "status")), status)
 			}
 		}
 	}
@@ -132,9 +133,9 @@ func TestOpenAPISaysWhoMay(t *testing.T) {
 		}
 		_, forbids := part(t, operation, "responses")[strconv.Itoa(http.StatusForbidden)]
 		operators := strings.Contains(name, " /api/v1/admin/")
-		same(t, name+" is for operators", role == string(model.RoleOperator), operators)
+		check.Same(t, name+" is for operators", role == string(model.RoleOperator), operators)
 		if operators {
-			same(t, name+" may be forbidden", forbids, true)
+			check.Same(t, name+" may be forbidden", forbids, true)
 		}
 	}
 }

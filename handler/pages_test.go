@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/check"
 )
 
 // home serves pages, and counts how often it makes one.
@@ -31,38 +33,37 @@ const pageType = "text/html; charset=utf-8"
 // A page is made once for all clients, and again as soon as the sale that it shows changes. A page about no sale is made once.
 func TestPagesAreMadeOnChange(t *testing.T) {
 	for path, changes := range map[string]int{"/": 6, "/sales/" + benchSale: 6, "/orders": 1} {
-		t.Run(path, func(t *testing.T) {
-			s, now := newUpcoming(t)
-			text := func() string {
-				if path == "/orders" {
-					return "orders"
-				}
-				return fmt.Sprintf("%s %q %d %s", path, s.offer.Title, s.offer.Stock.Available, s.offer.State(*now, s.offer.Stock.Available))
+		s, now := newUpcoming(t)
+		text := func() string {
+			if path == "/orders" {
+				return "orders"
 			}
-			h := &home{page: func(asked string) (int, string) {
-				same(t, "path that Home is asked for", asked, path)
-				return http.StatusOK, text()
-			}}
-			s.api.Home = h
-			made := 0
-			eachChange(s, now, func(name string) {
-				for range 2 {
-					w := s.get(path)
-					same(t, name+": status", w.Code, http.StatusOK)
-					same(t, name+": body", w.Body.String(), text())
-					sameHeader(t, name, w.Header(), map[string]string{
-						"Content-Type": pageType, "Cache-Control": "no-cache", "Content-Length": strconv.Itoa(len(text())),
-						"Content-Security-Policy": "default-src 'self'",
-					})
-					known := s.get(path, "If-None-Match", w.Header().Get("ETag"))
-					same(t, name+": known", known.Code, http.StatusNotModified)
-					same(t, name+": body of a known page", known.Body.Len(), 0)
-					sameHeader(t, name+": known", known.Header(), map[string]string{"Content-Security-Policy": "default-src 'self'"})
-					s.refresh() // without a change
-				}
-				made = min(made+1, changes)
-				same(t, name+": pages made", h.made, made)
-			})
+			return fmt.Sprintf("%s %q %d %s", path, s.offer.Title, s.offer.Stock.Available, s.offer.State(*now, s.offer.Stock.Available))
+		}
+		h := &home{page: func(asked string) (int, string) {
+			check.Same(t, "path that Home is asked for", asked, path)
+			return http.StatusOK, text()
+		}}
+		s.api.Home = h
+		made := 0
+		eachChange(s, now, func(name string) {
+			name = path + " " + name
+			for range 2 {
+				w := s.get(path)
+				check.Same(t, name+": status", w.Code, http.StatusOK)
+				check.Same(t, name+": body", w.Body.String(), text())
+				sameHeader(t, name, w.Header(), map[string]string{
+					"Content-Type": pageType, "Cache-Control": "no-cache", "Content-Length": strconv.Itoa(len(text())),
+					"Content-Security-Policy": "default-src 'self'",
+				})
+				known := s.get(path, "If-None-Match", w.Header().Get("ETag"))
+				check.Same(t, name+": known", known.Code, http.StatusNotModified)
+				check.Same(t, name+": body of a known page", known.Body.Len(), 0)
+				sameHeader(t, name+": known", known.Header(), map[string]string{"Content-Security-Policy": "default-src 'self'"})
+				s.refresh() // without a change
+			}
+			made = min(made+1, changes)
+			check.Same(t, name+": pages made", h.made, made)
 		})
 	}
 }
@@ -78,7 +79,7 @@ func TestPageOfSalesFollowsTheClockBack(t *testing.T) {
 		if want == "upcoming" {
 			*now = now.Add(-1)
 		}
-		same(t, "page", s.get("/").Body.String(), want)
+		check.Same(t, "page", s.get("/").Body.String(), want)
 	}
 }
 
@@ -106,7 +107,7 @@ func TestPreparedAnswersAreCompressed(t *testing.T) {
 		}
 		sameHeader(t, path, zipped.Header(), map[string]string{"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
 		sameHeader(t, path+", plain", plain.Header(), map[string]string{"Vary": "Accept-Encoding"})
-		same(t, path, string(must(io.ReadAll(must(gzip.NewReader(zipped.Body))))), plain.Body.String())
+		check.Same(t, path, string(check.Must(io.ReadAll(check.Must(gzip.NewReader(zipped.Body))))), plain.Body.String())
 	}
 }
 
@@ -117,12 +118,12 @@ func TestRefusedPagesAreNotKept(t *testing.T) {
 		for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
 			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
 			w := s.get(path, "If-None-Match", "*")
-			same(t, path+": status", w.Code, status)
-			same(t, path+": body", w.Body.String(), "said by Home\n")
+			check.Same(t, path+": status", w.Code, status)
+			check.Same(t, path+": body", w.Body.String(), "said by Home\n")
 			sameHeader(t, path, w.Header(), map[string]string{"ETag": ""})
 		}
 		s.api.Home = &home{page: func(string) (int, string) { return http.StatusOK, "a page" }}
-		same(t, path+": a page", s.get(path, "If-None-Match", "*").Code, http.StatusNotModified)
+		check.Same(t, path+": a page", s.get(path, "If-None-Match", "*").Code, http.StatusNotModified)
 	}
 }
 
@@ -149,9 +150,9 @@ func TestPagesThatAreNotThere(t *testing.T) {
 		{"/api/v1/sales/BBBBBBBBBBBBBBBB", "text/html", problemJS},
 	} {
 		w := s.get(tc.path, "Accept", tc.accept)
-		same(t, tc.path+": status", w.Code, http.StatusNotFound)
+		check.Same(t, tc.path+": status", w.Code, http.StatusNotFound)
 		sameHeader(t, tc.path+" for "+tc.accept, w.Header(), map[string]string{"Content-Type": tc.want})
-		same(t, tc.path+": the page", w.Body.String() == "nothing here", tc.want == pageType)
+		check.Same(t, tc.path+": the page", w.Body.String() == "nothing here", tc.want == pageType)
 	}
-	same(t, "pages made", h.made, 1)
+	check.Same(t, "pages made", h.made, 1)
 }

@@ -12,6 +12,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // notedCallbacks is a database that notes the callbacks.
@@ -59,7 +60,7 @@ func FuzzCallback(f *testing.F) {
 		case http.StatusOK:
 		case http.StatusUnauthorized, http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType:
-			same(t, "callbacks in the database after a refusal", len(store.callbacks), 0)
+			check.Same(t, "callbacks in the database after a refusal", len(store.callbacks), 0)
 			return
 		default:
 			t.Fatalf("%q: %d %s", body, w.Code, w.Body)
@@ -73,7 +74,7 @@ func FuzzCallback(f *testing.F) {
 		cb := store.callbacks[0]
 		status := map[bool]string{true: "succeeded", false: "failed"}[cb.Succeeded]
 		fields := []any{said["payment_id"], said["provider_txn_id"], said["status"]}
-		same(t, "fields", fields, []any{cb.PaymentID, cb.ProviderTxnID, status})
+		check.Same(t, "fields", fields, []any{cb.PaymentID, cb.ProviderTxnID, status})
 		amount, given := said["amount_cents"].(json.Number)
 		if given && amount.String() != strconv.FormatInt(cb.AmountCents, 10) && amount != "-0" {
 			t.Errorf("the amount %s became %d", amount, cb.AmountCents)

@@ -26,6 +26,7 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // problemOf sends a request through Problems to a handler. It returns the answer, its body as a problem, and the log.
@@ -51,9 +52,9 @@ func readProblem(t *testing.T, w *httptest.ResponseRecorder) (got map[string]any
 	}
 	want := []string{"code", "detail", "request_id", "status", "title", "type"}
 	isField := func(key string) bool { return key == "field" }
-	same(t, "members", slices.DeleteFunc(slices.Sorted(maps.Keys(got)), isField), want)
-	same(t, "status in the body", got["status"], any(float64(w.Code)))
-	same(t, "type", got["type"], any(fmt.Sprintf("/problems/%v", got["code"])))
+	check.Same(t, "members", slices.DeleteFunc(slices.Sorted(maps.Keys(got)), isField), want)
+	check.Same(t, "status in the body", got["status"], any(float64(w.Code)))
+	check.Same(t, "type", got["type"], any(fmt.Sprintf("/problems/%v", got["code"])))
 	sameHeader(t, "problem", w.Header(), map[string]string{
 		"Content-Type": problemJS, "Vary": "Accept-Language", "Cache-Control": "no-store",
 	})
@@ -62,12 +63,7 @@ func readProblem(t *testing.T, w *httptest.ResponseRecorder) (got map[string]any
 
 func problemRequest(t *testing.T, headers ...string) *http.Request {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/sales/S1/secretpath", nil)
-	r.Header.Set("X-Request-ID", "r-1")
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	return r
+	return (&shop{TB: t}).request(http.MethodGet, "/sales/S1/secretpath", "", append(headers, "X-Request-ID", "r-1")...)
 }
 
 func refusing(r middleware.Refusal) gin.HandlerFunc {
@@ -75,13 +71,8 @@ func refusing(r middleware.Refusal) gin.HandlerFunc {
 }
 
 // declared reads the values of a type's constants out of a source file.
-func declared[T ~string](t *testing.T, path, kind string) (list []T) {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(file, func(n ast.Node) bool {
+func declared[T ~string](path, kind string) (list []T) {
+	ast.Inspect(check.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0)), func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
 			return true
@@ -90,11 +81,7 @@ func declared[T ~string](t *testing.T, path, kind string) (list []T) {
 			return false
 		}
 		for _, value := range spec.Values {
-			code, err := strconv.Unquote(value.(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, T(code))
+			list = append(list, T(check.Must(strconv.Unquote(value.(*ast.BasicLit).Value))))
 		}
 		return false
 	})
@@ -103,12 +90,12 @@ func declared[T ~string](t *testing.T, path, kind string) (list []T) {
 
 // Every verdict that a client may get has a problem, with the status that clients were promised, and texts.
 func TestProblemsDescribeEveryVerdict(t *testing.T) {
-	verdicts := append(declared[model.Verdict](t, "../model/verdict.go", "Verdict"), internalError, methodNotAllowed)
+	verdicts := append(declared[model.Verdict]("../model/verdict.go", "Verdict"), internalError, methodNotAllowed)
 	verdicts = slices.DeleteFunc(verdicts, func(v model.Verdict) bool {
 		return v == model.Accepted || v == model.NoGate // not a problem; never an answer
 	})
 	slices.Sort(verdicts)
-	same(t, "verdicts", slices.Sorted(maps.Keys(problems)), verdicts)
+	check.Same(t, "verdicts", slices.Sorted(maps.Keys(problems)), verdicts)
 	got := map[int][]model.Verdict{}
 	for _, verdict := range verdicts {
 		p := problems[verdict]
@@ -118,7 +105,7 @@ func TestProblemsDescribeEveryVerdict(t *testing.T) {
 			t.Errorf("%s: a text is missing or in the wrong language: %q, %q", verdict, english, chinese)
 		}
 	}
-	same(t, "verdicts by status", got, map[int][]model.Verdict{
+	check.Same(t, "verdicts by status", got, map[int][]model.Verdict{
 		400: {"bad_request"},
 		401: {"bad_signature", "unauthenticated"},
 		403: {"bad_path", "forbidden"},
@@ -161,7 +148,7 @@ func TestFailures(t *testing.T) {
 		level  string
 		retry  string
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"a store is away":     {fmt.Errorf("settle secret: %w", model.ErrUnavailable), 503, "unavailable", "WARN", "1"},
 		"a deadline":          {fmt.Errorf("SELECT secret: %w", context.DeadlineExceeded), 503, "unavailable", "WARN", "1"},
 		"a shutdown":          {fmt.Errorf("wait: secret: %w", context.Canceled), 503, "unavailable", "WARN", "1"},
@@ -171,10 +158,10 @@ func TestFailures(t *testing.T) {
 		"accepted as refusal": {middleware.Refusal{Verdict: model.Accepted, Invalid: invalid}, 500, "internal", "ERROR", ""},
 	}, func(t *testing.T, tc test) {
 		w, got, log := problemOf(t, func(c *gin.Context) { middleware.Fail(c, tc.err) }, problemRequest(t))
-		same(t, "status", w.Code, tc.status)
-		same(t, "code", got["code"], any(tc.code))
-		same(t, "the error is in the answer", strings.Contains(w.Body.String(), "secret"), false)
-		same(t, "the URL is in the log", strings.Contains(log, "secretpath"), false)
+		check.Same(t, "status", w.Code, tc.status)
+		check.Same(t, "code", got["code"], any(tc.code))
+		check.Same(t, "the error is in the answer", strings.Contains(w.Body.String(), "secret"), false)
+		check.Same(t, "the URL is in the log", strings.Contains(log, "secretpath"), false)
 		sameHeader(t, "failure", w.Header(), map[string]string{"Retry-After": tc.retry})
 		var line struct {
 			Level, Route, Error string
@@ -183,7 +170,7 @@ func TestFailures(t *testing.T) {
 		if err := json.Unmarshal([]byte(log), &line); err != nil || line.Error == "" {
 			t.Fatalf("not logged once: %v in %q", err, log)
 		}
-		same(t, "line", []string{line.Level, line.ID, line.Route}, []string{tc.level, "r-1", "/sales/:sale/:path"})
+		check.Same(t, "line", []string{line.Level, line.ID, line.Route}, []string{tc.level, "r-1", "/sales/:sale/:path"})
 	})
 }
 
@@ -196,7 +183,7 @@ func TestNoProblem(t *testing.T) {
 		logged  bool
 	}
 	ok := func(c *gin.Context) { c.String(http.StatusOK, "ok") }
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"success":            {func(c *gin.Context, _ func()) { ok(c) }, 200, "ok", false},
 		"an abort":           {func(c *gin.Context, _ func()) { c.AbortWithStatus(http.StatusNoContent) }, 204, "", false},
 		"refused once begun": {func(c *gin.Context, _ func()) { ok(c); NoRoute(c) }, 200, "ok", false},
@@ -214,9 +201,9 @@ func TestNoProblem(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
 		w, _, log := problemOf(t, func(c *gin.Context) { tc.handler(c, leave) }, problemRequest(t).WithContext(ctx))
-		same(t, "status", w.Code, tc.status)
-		same(t, "body", w.Body.String(), tc.body)
-		same(t, "logged", log != "", tc.logged)
+		check.Same(t, "status", w.Code, tc.status)
+		check.Same(t, "body", w.Body.String(), tc.body)
+		check.Same(t, "logged", log != "", tc.logged)
 	})
 }
 
@@ -226,14 +213,14 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 		status         int
 		code, allow    string
 	}
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"route":            {http.MethodGet, "/nowhere", 404, "not_found", ""},
 		"route and method": {"BREW", "/nowhere", 404, "not_found", ""},
 		"method":           {http.MethodDelete, "/sales/S1/secretpath", 405, "method_not_allowed", "GET"},
 	}, func(t *testing.T, tc test) {
 		w, got, _ := problemOf(t, func(*gin.Context) {}, httptest.NewRequestWithContext(t.Context(), tc.method, tc.target, nil))
-		same(t, "status", w.Code, tc.status)
-		same(t, "code", got["code"], any(tc.code))
+		check.Same(t, "status", w.Code, tc.status)
+		check.Same(t, "code", got["code"], any(tc.code))
 		sameHeader(t, "answer", w.Header(), map[string]string{"Allow": tc.allow})
 	})
 }
@@ -251,7 +238,7 @@ func TestLanguage(t *testing.T) {
 		if chinese {
 			want, language = problems[model.SoldOut].chinese, "zh"
 		}
-		same(t, accept, []any{got["title"], got["detail"]}, []any{want.title, want.detail})
+		check.Same(t, accept, []any{got["title"], got["detail"]}, []any{want.title, want.detail})
 		sameHeader(t, accept, w.Header(), map[string]string{"Content-Language": language})
 	}
 }
@@ -267,9 +254,9 @@ func FuzzLanguage(f *testing.F) {
 		r.Header["Accept-Language"] = []string{header}
 		w := s.serve(r)
 		got := readProblem(t, w)
-		same(t, "code", got["code"], any("sold_out"))
+		check.Same(t, "code", got["code"], any("sold_out"))
 		chinese := w.Header().Get("Content-Language") == "zh"
-		same(t, "the detail is Chinese", got["detail"] == problems[model.SoldOut].chinese.detail, chinese)
+		check.Same(t, "the detail is Chinese", got["detail"] == problems[model.SoldOut].chinese.detail, chinese)
 		if chinese && !strings.Contains(strings.ToLower(header), "zh") {
 			t.Errorf("%q is answered in Chinese", header)
 		}
@@ -282,16 +269,16 @@ func TestDetail(t *testing.T) {
 	}
 	for language, want := range map[string]string{"en": "quota must be 1 to 10", "zh": "quota 必须在 1 到 10 之间"} {
 		_, got, _ := problemOf(t, refuse, problemRequest(t, "Accept-Language", language))
-		same(t, language, []any{got["detail"], got["field"]}, []any{want, "quota"})
+		check.Same(t, language, []any{got["detail"], got["field"]}, []any{want, "quota"})
 	}
 }
 
 // Every reason has a text in both languages, with the same places.
 func TestReasonsAreWorded(t *testing.T) {
-	want := declared[service.Reason](t, "../service/invalid.go", "Reason")
-	want = append(want, declared[service.Reason](t, "reasons.go", "service.Reason")...)
+	want := declared[service.Reason]("../service/invalid.go", "Reason")
+	want = append(want, declared[service.Reason]("reasons.go", "service.Reason")...)
 	slices.Sort(want)
-	same(t, "reasons", slices.Sorted(maps.Keys(reasons)), want)
+	check.Same(t, "reasons", slices.Sorted(maps.Keys(reasons)), want)
 	places := regexp.MustCompile(`\{[a-z]+\}`)
 	for reason, words := range reasons {
 		english, chinese := places.FindAllString(words.english, -1), places.FindAllString(words.chinese, -1)
@@ -313,16 +300,16 @@ func TestPanicThroughAllStages(t *testing.T) {
 	engine.GET("/sales/:sale/:path", func(*gin.Context) { panic("secret") })
 	w := httptest.NewRecorder()
 	engine.ServeHTTP(w, problemRequest(t))
-	same(t, "code", readProblem(t, w)["code"], any("internal"))
+	check.Same(t, "code", readProblem(t, w)["code"], any("internal"))
 	sameHeader(t, "answer", w.Header(), map[string]string{"X-Content-Type-Options": "nosniff"})
 	for _, text := range []string{"secret", ".go"} {
-		same(t, "the answer has "+text, strings.Contains(w.Body.String(), text), false)
+		check.Same(t, "the answer has "+text, strings.Contains(w.Body.String(), text), false)
 	}
-	same(t, "panics in the log", strings.Count(out.String(), "panic: secret"), 1)
+	check.Same(t, "panics in the log", strings.Count(out.String(), "panic: secret"), 1)
 	for text, want := range map[string]bool{
 		"problem_test.go": true, "secretpath": false, `"level":"WARN","msg":"request"`: true, `"status":500`: true,
 	} {
-		same(t, "the log has "+text, strings.Contains(out.String(), text), want)
+		check.Same(t, "the log has "+text, strings.Contains(out.String(), text), want)
 	}
 }
 
@@ -339,7 +326,7 @@ func TestProblemBytes(t *testing.T) {
 				if invalid != nil {
 					words.detail, field = word(invalid, language == "zh"), invalid.Field
 				}
-				want := must(json.Marshal(struct {
+				want := check.Must(json.Marshal(struct {
 					Type      string        `json:"type"`
 					Title     string        `json:"title"`
 					Status    int           `json:"status"`
@@ -348,9 +335,9 @@ func TestProblemBytes(t *testing.T) {
 					Field     string        `json:"field,omitempty"`
 					RequestID string        `json:"request_id"`
 				}{"/problems/" + string(verdict), words.title, p.status, words.detail, verdict, field, "r-1"}))
-				same(t, "status", w.Code, p.status)
-				same(t, "body", w.Body.String(), string(want))
-				same(t, "log", log, "")
+				check.Same(t, "status", w.Code, p.status)
+				check.Same(t, "body", w.Body.String(), string(want))
+				check.Same(t, "log", log, "")
 				header := http.Header{
 					"Content-Type": {problemJS}, "Content-Language": {language}, "Vary": {"Accept-Language"},
 					"Cache-Control": {"no-store"}, "X-Request-Id": {"r-1"},
@@ -361,7 +348,7 @@ func TestProblemBytes(t *testing.T) {
 				case 429, 503:
 					header.Set("Retry-After", "60")
 				}
-				same(t, "headers", w.Header(), header)
+				check.Same(t, "headers", w.Header(), header)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 func TestParsePrefer(t *testing.T) {
@@ -20,17 +21,17 @@ func TestParsePrefer(t *testing.T) {
 		"return=minimal, handling=lenient": {},
 	} {
 		got, ok := parsePrefer([]string{header})
-		same(t, header+" is valid", ok, true)
-		same(t, header, got, want)
+		check.Same(t, header+" is valid", ok, true)
+		check.Same(t, header, got, want)
 	}
 	for _, header := range []string{"wait", "wait=", "wait=long", "wait=-1", "wait=0.5", "wait=65536", "wait=99999999999999999999"} {
 		_, ok := parsePrefer([]string{"respond-async", header})
-		same(t, header+" is valid", ok, false)
+		check.Same(t, header+" is valid", ok, false)
 	}
 	none, _ := parsePrefer(nil)
-	same(t, "no header", none, service.Preference{})
+	check.Same(t, "no header", none, service.Preference{})
 	both, _ := parsePrefer([]string{"respond-async", "wait=5"})
-	same(t, "two headers", both, service.Preference{Async: true, Wait: five})
+	check.Same(t, "two headers", both, service.Preference{Async: true, Wait: five})
 }
 
 // No header makes a buyer wait longer than the header's format allows.
@@ -55,8 +56,8 @@ func FuzzPurchaseBody(f *testing.F) {
 	usual := map[string]int{oneUnit: 1, `{"quantity": 12}`: 12, " { \"quantity\" : 999999 }\n": 999999, `{"quantity":0}`: 0}
 	for body, want := range usual {
 		got, ok := usualQuantity([]byte(body))
-		same(f, body+" is usual", ok, true)
-		same(f, body, got, want)
+		check.Same(f, body+" is usual", ok, true)
+		check.Same(f, body, got, want)
 		f.Add([]byte(body))
 	}
 	for _, seed := range []string{
@@ -117,7 +118,7 @@ func TestPurchase(t *testing.T) {
 		return func(_ *shop, _ *http.Request, strategy *answering) { strategy.err = err }
 	}
 	padded := `{"quantity":2` + strings.Repeat(" ", smallBodyBytes) + `}`
-	each(t, map[string]test{
+	check.Each(t, map[string]test{
 		"accepted":      {`{"quantity":2}`, 201, "pending", model.Accepted, true, none},
 		"a padded body": {padded, 201, "pending", model.Accepted, true, none},
 		"queued":        {oneUnit, 202, "queued", "queued", true, says(model.Accepted)},
@@ -141,11 +142,11 @@ func TestPurchase(t *testing.T) {
 		tc.change(s, r, strategy)
 		began := time.Now()
 		w := s.serve(r)
-		same(t, "status", w.Code, tc.status)
+		check.Same(t, "status", w.Code, tc.status)
 		if !strings.Contains(w.Body.String(), `"code":"`+tc.code+`"`) && !strings.Contains(w.Body.String(), `"status":"`+tc.code+`"`) {
 			t.Errorf("the answer is %s, want %s", w.Body, tc.code)
 		}
-		same(t, "a store was asked", len(strategy.until) == 1, tc.deadline)
+		check.Same(t, "a store was asked", len(strategy.until) == 1, tc.deadline)
 		for _, until := range strategy.until {
 			if limit := until.Sub(began); limit < requestLimit-time.Second || limit > requestLimit+time.Second {
 				t.Errorf("the store has %s, want %s", limit, requestLimit)
@@ -153,6 +154,6 @@ func TestPurchase(t *testing.T) {
 		}
 		r.URL.Path = strings.Replace(r.URL.Path, benchSale, "GUESS", 1)
 		s.serve(r) // an unknown sale is not tallied
-		same(t, "tallied", s.api.Tally.Counts(), map[string]map[model.Verdict]int64{benchSale: {tc.tallied: 1}})
+		check.Same(t, "tallied", s.api.Tally.Counts(), map[string]map[model.Verdict]int64{benchSale: {tc.tallied: 1}})
 	})
 }

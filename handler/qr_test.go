@@ -15,6 +15,7 @@ import (
 	"github.com/makiuchi-d/gozxing/qrcode"
 
 	"flashsale/service"
+	"flashsale/test/kit/check"
 )
 
 // svg has the parts of our drawings.
@@ -36,9 +37,7 @@ type svg struct {
 func readSVG(t *testing.T, text string) svg {
 	t.Helper()
 	var s svg
-	if err := xml.Unmarshal([]byte(text), &s); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	check.NoError(t, xml.Unmarshal([]byte(text), &s))
 	return s
 }
 
@@ -72,7 +71,7 @@ func (s svg) raster(t *testing.T, dots int) image.Image {
 
 // Another library reads our codes, also partly covered.
 func TestQRCodesAreRead(t *testing.T) {
-	for name, link := range map[string]string{
+	check.Each(t, map[string]string{
 		"short":          "http://127.0.0.1:8080/s/ABCDEFGH",
 		"usual":          "https://shop.example/s/Q5WEKBVD",
 		"with a port":    "https://sale.shop.example.com:8443/s/22222222",
@@ -80,29 +79,21 @@ func TestQRCodesAreRead(t *testing.T) {
 		"escaped in XML": "https://shop.example/a?b=<c>&d='e'/s/ABCDEFGH",
 		"beyond ASCII":   "https://抢购.example/s/ABCDEFGH",
 		"very long":      "https://" + strings.Repeat("a-long-name.", 20) + "example/s/ABCDEFGH",
-	} {
-		t.Run(name, func(t *testing.T) {
-			drawing := readSVG(t, must(drawQR(link)))
-			if drawing.Title != link || drawing.Edges != "crispEdges" {
-				t.Errorf("%+v", drawing)
+	}, func(t *testing.T, link string) {
+		drawing := readSVG(t, check.Must(drawQR(link)))
+		check.Same(t, "title and edges", []string{drawing.Title, drawing.Edges}, []string{link, "crispEdges"})
+		picture := drawing.raster(t, 4)
+		for _, covered := range []bool{false, true} {
+			if covered {
+				middle := picture.Bounds().Dx() / 2
+				spot := image.Rect(middle, middle, middle+8, middle+8) // two by two modules, apart from the marks
+				draw.Draw(picture.(*image.Gray), spot, image.NewUniform(color.Black), image.Point{}, draw.Src)
 			}
-			picture := drawing.raster(t, 4)
-			for _, covered := range []bool{false, true} {
-				if covered {
-					middle := picture.Bounds().Dx() / 2
-					spot := image.Rect(middle, middle, middle+8, middle+8) // two by two modules, apart from the marks
-					draw.Draw(picture.(*image.Gray), spot, image.NewUniform(color.Black), image.Point{}, draw.Src)
-				}
-				bits := must(gozxing.NewBinaryBitmapFromImage(picture))
-				read, err := qrcode.NewQRCodeReader().Decode(bits, nil)
-				if err != nil {
-					t.Fatalf("covered %t: %v", covered, err)
-				}
-				same(t, "text", read.GetText(), link)
-				same(t, "level", read.GetResultMetadata()[gozxing.ResultMetadataType_ERROR_CORRECTION_LEVEL], any("M"))
-			}
-		})
-	}
+			read := check.Must(qrcode.NewQRCodeReader().Decode(check.Must(gozxing.NewBinaryBitmapFromImage(picture)), nil))
+			check.Same(t, "text", read.GetText(), link)
+			check.Same(t, "level", read.GetResultMetadata()[gozxing.ResultMetadataType_ERROR_CORRECTION_LEVEL], any("M"))
+		}
+	})
 	if text, err := drawQR(strings.Repeat("x", 5000)); err == nil {
 		t.Errorf("a link that is too long for any code: %d bytes", len(text))
 	}
@@ -127,16 +118,16 @@ func TestQRCodeOfASale(t *testing.T) {
 	s, store := newShop(t), &codes{}
 	s.api.Sales = &service.Sales{Store: store, Catalog: s.api.Catalog}
 	w := s.get("/s/abc/qr.svg")
-	same(t, "status", w.Code, http.StatusOK)
+	check.Same(t, "status", w.Code, http.StatusOK)
 	sameHeader(t, "code", w.Header(), map[string]string{"Content-Type": "image/svg+xml", "Cache-Control": "public, max-age=86400"})
-	same(t, "link", readSVG(t, w.Body.String()).Title, "http://localhost/s/abc")
+	check.Same(t, "link", readSVG(t, w.Body.String()).Title, "http://localhost/s/abc")
 	known := s.get("/s/abc/qr.svg", "If-None-Match", w.Header().Get("ETag"))
-	same(t, "status when known", known.Code, http.StatusNotModified)
-	same(t, "body when known", known.Body.Len(), 0)
-	same(t, "look-ups", store.asked, 1)
+	check.Same(t, "status when known", known.Code, http.StatusNotModified)
+	check.Same(t, "body when known", known.Body.Len(), 0)
+	check.Same(t, "look-ups", store.asked, 1)
 	for _, code := range []string{"abd", "ABC", benchSale, strings.Repeat("a", 4000), "%2e%2e", "abc%00"} {
 		w := s.get("/s/" + code + "/qr.svg")
-		same(t, code, w.Code, http.StatusNotFound)
-		same(t, code, readProblem(t, w)["code"], any("not_found"))
+		check.Same(t, code, w.Code, http.StatusNotFound)
+		check.Same(t, code, readProblem(t, w)["code"], any("not_found"))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // newUpcoming returns a shop a minute before its sale, and its clock.
@@ -46,19 +47,19 @@ func TestSaleIsEncodedOnChange(t *testing.T) {
 	const path = "/api/v1/sales/" + benchSale
 	tags := map[string]string{}
 	eachChange(s, now, func(name string) {
-		want := must(json.Marshal(s.api.saleView(*s.offer)))
+		want := check.Must(json.Marshal(s.api.saleView(*s.offer)))
 		sum := sha256.Sum256(want)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-		same(t, name+": state with the same tag", tags[tag], "")
+		check.Same(t, name+": state with the same tag", tags[tag], "")
 		tags[tag] = name
 		for range 2 {
 			w := s.get(path)
-			same(t, name+": status", w.Code, http.StatusOK)
-			same(t, name+": body", w.Body.String(), string(want))
+			check.Same(t, name+": status", w.Code, http.StatusOK)
+			check.Same(t, name+": body", w.Body.String(), string(want))
 			sameHeader(t, name, w.Header(), map[string]string{"ETag": tag, "Cache-Control": "public, max-age=1"})
 			again := s.get(path, "If-None-Match", tag)
-			same(t, name+": known", again.Code, http.StatusNotModified)
-			same(t, name+": body of a known sale", again.Body.Len(), 0)
+			check.Same(t, name+": known", again.Code, http.StatusNotModified)
+			check.Same(t, name+": body of a known sale", again.Body.Len(), 0)
 			sameHeader(t, name+": known", again.Header(), map[string]string{"ETag": tag})
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // A time is written in UTC with exactly three digits after the second.
@@ -18,7 +19,7 @@ func TestStamp(t *testing.T) {
 		`"2025-11-11T20:00:00.000Z"`: night(2025, 0).In(time.FixedZone("east", 8*3600)),
 		`"1969-11-11T20:00:00.000Z"`: night(1969, 0),
 	} {
-		same(t, at.String(), string(must(json.Marshal(stamp(at)))), want)
+		check.Same(t, at.String(), string(check.Must(json.Marshal(stamp(at)))), want)
 	}
 }
 
@@ -41,7 +42,7 @@ func TestOrderViewLeavesOut(t *testing.T) {
 		`{"orders":[],"next_cursor":""}`:                                viewOrders(nil, "", false),
 		`{"orders":[],"next_cursor":"d"}`:                               viewOrders([]model.Order{}, "d", true),
 	} {
-		same(t, "view", string(must(json.Marshal(view))), want)
+		check.Same(t, "view", string(check.Must(json.Marshal(view))), want)
 	}
 }
 
@@ -60,7 +61,7 @@ func FuzzOrderJSON(f *testing.F) {
 			ID: id, SaleID: sale, UserID: "ann", Status: model.OrderStatus(status), Reason: model.Verdict(reason), Quantity: n,
 			AmountCents: cents, Currency: currency, CreatedAt: at(created), ExpiresAt: at(expires), PaidAt: at(paid), IdempotencyKey: "secret",
 		}
-		same(t, "order", string(appendOrder(nil, &order)), string(must(json.Marshal(viewOrder(order)))))
+		check.Same(t, "order", string(appendOrder(nil, &order)), string(check.Must(json.Marshal(viewOrder(order)))))
 	})
 }
 
