@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 
 	"flashsale/lab"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -63,9 +63,7 @@ func TestBench(t *testing.T) {
 	report.TookSeconds = int(time.Since(report.StartedAt).Seconds())
 	t.Log(report.markdown(nil))
 	if len(report.Results) == len(rows()) {
-		if err := report.write("../../docs"); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, report.write("../../docs"))
 	}
 }
 
@@ -86,9 +84,7 @@ func (b *run) settings(t *testing.T) map[string]string {
 		', innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit, ' innodb_flush_method=', @@innodb_flush_method,
 		' innodb_buffer_pool_size=', @@innodb_buffer_pool_size, ' innodb_log_file_size=', @@innodb_log_file_size,
 		' log_bin=', @@log_bin)`).Scan(&mariadb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	versions := output(t, "sh", "-c", `git describe --always --dirty; redis-server --version; wrk -v | head -1
 		ab -V | head -1; uname -sr; stat -f -c 'file system %T' "$0"`, t.TempDir())
 	return map[string]string{
@@ -123,9 +119,7 @@ type turn func(seconds int, from float64) Sample
 func wrk(t *testing.T, n, connections int, once bool, request func(i int) string) (at func(url string) turn) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "requests"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	length := len(request(0))
 	out := bufio.NewWriter(file)
 	for i := range n {
@@ -135,9 +129,7 @@ func wrk(t *testing.T, n, connections int, once bool, request func(i int) string
 		}
 		_, _ = out.WriteString(text) // Flush returns the error
 	}
-	if err := errors.Join(out.Flush(), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, out.Flush(), file.Close())
 	threads, times := "2", ""
 	if once {
 		threads, times = "1", "once"

@@ -24,6 +24,7 @@ import (
 	"flashsale/model"
 	"flashsale/service/auth"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -88,9 +89,7 @@ func start(t *testing.T, r *Result, embedded bool, args ...string) *engine {
 	// The log goes to a file: to read it from a pipe would take the processor from the engine.
 	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" 2>>'%s'\n", e.Binary, e.log)
 	e.Binary = filepath.Join(t.TempDir(), "flashsale")
-	if err := os.WriteFile(e.Binary, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(e.Binary, []byte(script), 0o700))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log ends with:\n%s", output(t, "tail", "-c", "4096", e.log))
@@ -138,9 +137,7 @@ func userID(i int) string { return fmt.Sprintf("u%07d", i) }
 func (e *engine) token(buyer int) string {
 	e.t.Helper()
 	token, _, err := e.tokens.Sign(model.Identity{UserID: userID(buyer), Role: model.RoleBuyer}, validity)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	check.NoError(e.t, err)
 	return token
 }
 
@@ -230,9 +227,7 @@ func (e *engine) watched(n int, path turn) turn {
 		streams := make([]net.Conn, n)
 		for i := range streams {
 			conn, err := new(net.Dialer).DialContext(e.t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
-			if err != nil {
-				e.t.Fatal(err)
-			}
+			check.NoError(e.t, err)
 			fmt.Fprint(conn, e.request("GET", "/api/v1/sales/"+e.sales[0]+"/events", 0, ""))
 			streams[i] = conn
 		}
@@ -310,9 +305,7 @@ func (e *engine) queued() (n int64) {
 		gates[i] = model.GateRef{SaleID: id, Shards: 1}
 	}
 	states, err := e.gate.Peek(e.t.Context(), gates...)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	check.NoError(e.t, err)
 	for _, state := range states {
 		n += state.Stream
 	}
@@ -333,17 +326,13 @@ func (e *engine) use() map[string]float64 {
 	}
 	var questions float64
 	const query = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'"
-	if err := e.root.QueryRowContext(e.t.Context(), query).Scan(&questions); err != nil {
-		e.t.Fatal(err)
-	}
+	check.NoError(e.t, e.root.QueryRowContext(e.t.Context(), query).Scan(&questions))
 	u[statements], u["µs of MariaDB's CPU"] = questions, cpu(e.t, e.mariadb.PID())
 	if e.redisDead {
 		return u
 	}
 	info, err := e.redis.Info(e.t.Context()).Result()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	check.NoError(e.t, err)
 	// Redis counts a read whenever it reads from a connection, which is about one per round trip.
 	u[trips], u["µs of Redis's CPU"] = total(info, "total_reads_processed:"), total(info, "used_cpu_(?:sys|user):")*1e6
 	return u
@@ -362,9 +351,7 @@ func cpu(t *testing.T, pid int) float64 {
 func proc(t *testing.T, pid int, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(text)
 }
 
@@ -376,9 +363,7 @@ func (e *engine) memoryMiB(field string) float64 {
 
 func (e *engine) forgetPeak() {
 	e.t.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", e.instance.PID()), []byte("5"), 0); err != nil {
-		e.t.Fatal(err)
-	}
+	check.NoError(e.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", e.instance.PID()), []byte("5"), 0))
 }
 
 // check stops the engine and compares the orders in the database with the engine's counts and with the answers that

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/check"
 )
 
 // rounds returns samples with these rates and a p99 of 10 ms.
@@ -24,11 +26,12 @@ func TestVerdicts(t *testing.T) {
 	points := func(control, path float64) Result {
 		return Result{Points: []*Result{{Control: rounds(100), Path: rounds(50)}, {Control: rounds(control), Path: rounds(path)}}}
 	}
-	tests := map[string]struct {
+	type test struct {
 		result            Result
 		judge             func(*Result)
 		measured, verdict string
-	}{
+	}
+	check.Each(t, map[string]test{
 		"ratio of the same round": {Result{Control: rounds(100, 20, 0), Path: rounds(50, 10, 7, 8)}, ratio, "0.500", "met"},
 		"median ratio":            {Result{Control: rounds(100, 100, 100), Path: rounds(90, 49, 10)}, ratio, "0.490", "not met"},
 		"ratio of even rounds":    {Result{Control: rounds(100, 200), Path: rounds(50, 110)}, ratio, "0.525", "met"},
@@ -42,31 +45,18 @@ func TestVerdicts(t *testing.T) {
 		"flat":                    {points(50, 23), (*Result).judgeGrowth, "x 1.00, 1.09", "met"},
 		"growing":                 {points(100, 45), (*Result).judgeGrowth, "x 1.00, 1.11", "not met"},
 		"point without a rate":    {points(100, 0), (*Result).judgeGrowth, "x 1.00, -", "not met"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			tc.judge(&tc.result)
-			if tc.result.Measured != tc.measured || tc.result.verdict() != tc.verdict {
-				t.Errorf("got %q, %s; want %q, %s", tc.result.Measured, tc.result.verdict(), tc.measured, tc.verdict)
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		tc.judge(&tc.result)
+		check.Same(t, "measured, verdict", []string{tc.result.Measured, tc.result.verdict()}, []string{tc.measured, tc.verdict})
+	})
 }
 
 func TestReport(t *testing.T) {
 	folder := t.TempDir()
 	write := func(document string) {
-		if err := os.WriteFile(filepath.Join(folder, "performance.md"), []byte(document), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(os.WriteFile(filepath.Join(folder, "performance.md"), []byte(document), 0o600))
 	}
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
+	read := func(name string) string { return string(check.Must(os.ReadFile(filepath.Join(folder, name)))) }
 	write("before\n" + beginMark + "old\n" + endMark + "after\n")
 	growth := func(name string) *Result {
 		r := &Result{Name: name, Points: []*Result{
@@ -85,9 +75,7 @@ func TestReport(t *testing.T) {
 		Results: []*Result{lost, growth("growth: connections, <sold out>"), growth("growth: buyers, sold out")},
 	}
 	for range 2 { // the second time over the first
-		if err := report.write(folder); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(report.write(folder))
 	}
 	text := read("performance.md")
 	for _, want := range []string{
@@ -111,7 +99,5 @@ func TestReport(t *testing.T) {
 		t.Errorf("read %+v, %v", again, err)
 	}
 	write("no marks\n")
-	if err := report.write(folder); err == nil {
-		t.Error("a document without marks was written")
-	}
+	check.Same(t, "a document without marks is written", report.write(folder) == nil, false)
 }

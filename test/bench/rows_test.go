@@ -5,7 +5,6 @@ package bench
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"flashsale/lab"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -211,9 +211,7 @@ func inTheLab(t *testing.T, b *run, r *Result) {
 				"--concurrency", "100", "--database", s.Database, "--redis", s.Redis.URL(), "--out", folder)
 			var report lab.Report
 			raw, err := os.ReadFile(filepath.Join(folder, "report.json"))
-			if err := errors.Join(err, json.Unmarshal(raw, &report)); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err, json.Unmarshal(raw, &report))
 			if report.Strategies[0].Oversold > 0 {
 				r.void("%s oversold", strategy.name)
 			}

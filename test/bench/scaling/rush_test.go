@@ -2,11 +2,15 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"flashsale/test/kit/check"
 )
 
 func parse(flags string) (p plan, err error) {
@@ -17,14 +21,7 @@ func parse(flags string) (p plan, err error) {
 	return p, err
 }
 
-func planned(t *testing.T, flags string) plan {
-	t.Helper()
-	p, err := parse(flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
+func planned(flags string) plan { return check.Must(parse(flags)) }
 
 func simulated(p plan) *rush {
 	r := newRush(p)
@@ -62,7 +59,7 @@ func TestStationIsErlangs(t *testing.T) {
 	}{{1, 0.5}, {1, 0.8}, {2, 0.7}, {8, 0.85}} {
 		const jobs = 150_000
 		load := tc.load * float64(tc.servers)
-		r := newRush(planned(t, "--seed=7"))
+		r := newRush(planned("--seed=7"))
 		s := &station{world: &r.world, servers: tc.servers}
 		left := jobs
 		var arrive func()
@@ -90,10 +87,11 @@ func TestEveryBuyerIsAnswered(t *testing.T) {
 	waited := func(r *rush) bool { return r.busy > 0 }
 	limited := "--limit-rate=100 --limit-burst=100"
 	overloaded := "--instances=1 --cores=100 --rush=0 --limit-burst=100000 --ask-us=1000 --buyers=20000"
-	for name, tc := range map[string]struct {
+	type test struct {
 		flags   string
 		reached func(r *rush) bool
-	}{
+	}
+	check.Each(t, map[string]test{
 		"as planned":           {"", func(r *rush) bool { return r.looks.served == 7600 }},
 		"without keys":         {"--no-keyed", func(r *rush) bool { return r.looks.served == 0 && r.took[soldOut][3800] < 0.001 }},
 		"everybody at once":    {"--rush=0", func(r *rush) bool { return r.meanBatch() > 20 }},
@@ -109,42 +107,35 @@ func TestEveryBuyerIsAnswered(t *testing.T) {
 		"limited, three tries": {limited + " --tries=3", func(r *rush) bool { return r.limited > 8000 }},
 		"a full queue":         {overloaded, waited},
 		"Redis is overwhelmed": {overloaded + " --admit-us=1000 --tries=2", waited},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := planned(t, "--buyers=8000 --quota=400 --instances=3 "+tc.flags)
-			r := simulated(p)
-			answers, total := 0, 0.0
-			for _, took := range r.took[confirmed:] {
-				answers += len(took)
-				total += sum(took)
-			}
-			for b := range r.attempts {
-				if r.attempts[b].ended == pending {
-					t.Fatalf("buyer %d got no answer", b)
-				}
-			}
-			sold := len(r.took[confirmed]) + len(r.took[queued])
-			if answers != p.Buyers || sold+r.left != p.Quota || len(r.took[gaveUp]) == 0 && sold != min(p.Quota, p.Buyers) {
-				t.Errorf("%d answers to %d buyers, %d sold and %d left of %d", answers, p.Buyers, sold, r.left, p.Quota)
-			}
-			if r.inside != 0 || r.settled != sold {
-				t.Errorf("%d are inside at the end; %d settled, %d sold", r.inside, r.settled, sold)
-			}
-			// Without pauses between tries all the time is spent inside.
-			if r.limited+r.busy == 0 && math.Abs(r.insideSum-total) > 1e-6*total {
-				t.Errorf("inside for %v buyer seconds, answers took %v", r.insideSum, total)
-			}
-			if !tc.reached(r) {
-				t.Errorf("not reached: left %d, limited %d, busy %d, looks %d, a transaction has %.1f",
-					r.left, r.limited, r.busy, r.looks.served, r.meanBatch())
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		p := planned("--buyers=8000 --quota=400 --instances=3 " + tc.flags)
+		r := simulated(p)
+		answers, total := 0, 0.0
+		for _, took := range r.took[confirmed:] {
+			answers += len(took)
+			total += sum(took)
+		}
+		unanswered := func(a attempt) bool { return a.ended == pending }
+		check.Same(t, "a buyer got no answer", slices.ContainsFunc(r.attempts, unanswered), false)
+		sold := len(r.took[confirmed]) + len(r.took[queued])
+		if answers != p.Buyers || sold+r.left != p.Quota || len(r.took[gaveUp]) == 0 && sold != min(p.Quota, p.Buyers) {
+			t.Errorf("%d answers to %d buyers, %d sold and %d left of %d", answers, p.Buyers, sold, r.left, p.Quota)
+		}
+		check.Same(t, "inside at the end, settled", []int{r.inside, r.settled}, []int{0, sold})
+		// Without pauses between tries all the time is spent inside.
+		if r.limited+r.busy == 0 && math.Abs(r.insideSum-total) > 1e-6*total {
+			t.Errorf("inside for %v buyer seconds, answers took %v", r.insideSum, total)
+		}
+		if !tc.reached(r) {
+			t.Errorf("not reached: left %d, limited %d, busy %d, looks %d, a transaction has %.1f",
+				r.left, r.limited, r.busy, r.looks.served, r.meanBatch())
+		}
+	})
 }
 
 // Where one server is the bottleneck, the result can be calculated: each full batch takes the settle's service time.
 func TestBacklogTakesItsTime(t *testing.T) {
-	r := simulated(planned(t, "--buyers=51200 --quota=51200 --rush=0 --instances=1 --cores=100 --limit-burst=1000000 "+
+	r := simulated(planned("--buyers=51200 --quota=51200 --rush=0 --instances=1 --cores=100 --limit-burst=1000000 " +
 		"--engine-us=0 --path-us=0 --admit-us=0 --trip-us=0 --commit-us=0 --order-us=25 --ack-wait=3600"))
 	if want := 51200 * 25e-6; math.Abs(r.lastCommit-want) > 1e-3 {
 		t.Errorf("settled after %v s, want %v", r.lastCommit, want)
@@ -153,7 +144,7 @@ func TestBacklogTakesItsTime(t *testing.T) {
 
 // Clients that buy without end keep the slowest stage busy, and the interactive response time law holds.
 func TestClients(t *testing.T) {
-	p := planned(t, "--clients=100 --seconds=20 --instances=1 --gate-batch=1 --settle-batch=1")
+	p := planned("--clients=100 --seconds=20 --instances=1 --gate-batch=1 --settle-batch=1")
 	took := simulated(p).took[confirmed]
 	rate, mean := float64(len(took))/p.Seconds, sum(took)/float64(len(took))
 	if possible := 1e6 / (p.CommitUS + p.OrderUS); math.Abs(rate/possible-1) > 0.05 {
@@ -167,28 +158,20 @@ func TestClients(t *testing.T) {
 // The same seed gives an identical run; another seed gives another run.
 func TestSeeds(t *testing.T) {
 	shown := func(flags string) string {
-		t.Helper()
 		var out bytes.Buffer
-		if err := simulated(planned(t, "--buyers=5000 --quota=100 "+flags)).print(&out); err != nil {
-			t.Fatal(err)
-		}
+		check.Done(simulated(planned("--buyers=5000 --quota=100 " + flags)).print(&out))
 		return out.String()
 	}
 	first := shown("")
-	if shown("") != first {
-		t.Error("the same seed gave another run")
-	}
-	if shown("--seed=2") == strings.Replace(first, "seed 1", "seed 2", 1) {
-		t.Error("another seed gave the same run")
-	}
+	check.Same(t, "a run with the same seed", shown(""), first)
+	again := shown("--seed=2") == strings.Replace(first, "seed 1", "seed 2", 1)
+	check.Same(t, "another seed gives the same run", again, false)
 	texts := first + shown("--clients=10 --seconds=0.1") + shown("--quota=6000")
 	for _, want := range []string{
 		"5000 buyers for 100 units", "confirmed           100", "instances", "Redis", "settle", "look-ups",
 		"10 clients for 0.1 s", "1000 units are left",
 	} {
-		if !strings.Contains(texts, want) {
-			t.Errorf("no %q in\n%s", want, texts)
-		}
+		check.Same(t, "the texts have "+want, strings.Contains(texts, want), true)
 	}
 }
 
@@ -197,9 +180,8 @@ func TestBadFlags(t *testing.T) {
 		"--buyers=0", "--buyers=many", "--rush=-1", "--rush=NaN", "--instances=0", "--cores=0", "--shards=0", "--parts=1001",
 		"--limit-rate=0", "--tries=0", "--order-us=-1", "--colour=red", "word",
 	} {
-		if _, err := parse(flag); err == nil {
-			t.Errorf("%s was accepted", flag)
-		}
+		_, err := parse(flag)
+		check.Same(t, flag+" is accepted", err == nil, false)
 	}
 }
 
@@ -209,8 +191,6 @@ func TestBucket(t *testing.T) {
 		now  float64
 		want bool
 	}{{0, true}, {0, true}, {0, false}, {0.05, false}, {0.1, true}, {0.1, false}, {9, true}, {9, true}, {9, false}} {
-		if got := b.take(tc.now); got != tc.want {
-			t.Errorf("request %d at %v: %t", i, tc.now, got)
-		}
+		check.Same(t, fmt.Sprint("request ", i, " at ", tc.now), b.take(tc.now), tc.want)
 	}
 }
