@@ -184,7 +184,8 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 			gates := service.NewGates(e.db, moving, e.catalog, discard)
 			at(4)()
 			e.allowRebuild(o)
-			check.Done(gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: model.RebuildReason(moment), Epoch: e.peek(o).Epoch}))
+			request := service.GateRequest{SaleID: o.ID, Reason: model.RebuildReason(moment), Epoch: e.peek(o).Epoch}
+			check.Done(gates.Serve(e.Context(), request))
 			if state := e.peek(o); !state.Open || state.Left != 3 || state.Epoch < 2 {
 				e.Errorf("settled %s: the new gate is %+v", moment, state)
 			}
