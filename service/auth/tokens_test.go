@@ -33,9 +33,7 @@ func TestTokensRoundTrip(t *testing.T) {
 		{UserID: strings.Repeat("x", 64), Role: model.RoleBuyer},
 	} {
 		token, expiresAt, err := NewTokens(tokenSecret, at(tokenTime)).Sign(who, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		check.Same(t, "expiry", expiresAt, tokenTime.Add(time.Hour).Truncate(time.Second))
 		for _, now := range []time.Time{tokenTime, expiresAt.Add(-1)} {
 			tokens := NewTokens(tokenSecret, at(now))
