@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -53,9 +54,7 @@ func openDoorWith(t *testing.T, balance, front string, instances ...string) *doo
 		link(t, filepath.Join(source, balance), filepath.Join(folder, "balance.conf"))
 		write(t, filepath.Join(folder, "instances.conf"), strings.Join(instances, "\n"))
 		for _, name := range []string{"log", "cache", "tls"} {
-			if err := os.MkdirAll(filepath.Join(folder, name), 0o700); err != nil {
-				t.Error(err)
-			}
+			check.Error(t, name, os.MkdirAll(filepath.Join(folder, name), 0o700), nil)
 		}
 		write(t, filepath.Join(folder, "nginx.conf"), fill(t, filepath.Join(source, "nginx.conf"),
 			"user www-data;", "user root;", // other users may not read the test's folder
@@ -98,9 +97,7 @@ func (d *door) socket() string { return filepath.Join(d.folder, "plain.sock") }
 func fill(t *testing.T, path string, replacements ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Error(err)
-	}
+	check.Error(t, "read "+path, err, nil)
 	text := string(raw)
 	for i := 0; i < len(replacements); i += 2 {
 		if n := strings.Count(text, replacements[i]); n != 1 {
@@ -113,9 +110,7 @@ func fill(t *testing.T, path string, replacements ...string) string {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Error(err)
-	}
+	check.Error(t, "write "+path, os.WriteFile(path, []byte(text), 0o600), nil)
 }
 
 func link(t *testing.T, to, from string) {
@@ -133,9 +128,7 @@ func makeCertificate(t *testing.T, folder string) *x509.CertPool {
 	defer server.Close()
 	pair := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Error(err)
-	}
+	check.Error(t, "key", err, nil)
 	for name, block := range map[string]*pem.Block{
 		"certificate.pem": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
 		"key.pem":         {Type: "PRIVATE KEY", Bytes: key},
@@ -235,9 +228,7 @@ func (c client) do(method, url, body string, headers ...string) answer {
 	}
 	defer func() { _ = res.Body.Close() }()
 	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.t.Error(err)
-	}
+	check.Error(c.t, url, err, nil)
 	return answer{res.StatusCode, res.Proto, res.Header, string(raw)}
 }
 

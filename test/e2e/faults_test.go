@@ -1,3 +1,4 @@
+// Package e2e tests the built engine: rushes, restarts, Redis with replicas, behind Sentinels and in a Cluster, and nginx.
 package e2e
 
 import (
@@ -5,6 +6,8 @@ import (
 
 	"flashsale/test/kit/shop"
 )
+
+func TestMain(m *testing.M) { shop.Main(m) }
 
 // Far more buyers than pooled connections come to two instances. Exactly the quota is sold, and every other buyer is
 // told that the sale is sold out.

@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -102,25 +103,19 @@ func TestNginxSharesByWeight(t *testing.T) {
 	d := openDoor(t, f.lines()...)
 	const rounds, clients = 100, 6
 	requests := rounds * (weights[0] + weights[1] + weights[2])
-	var all sync.WaitGroup
-	for n := range clients {
+	check.Together(clients, func(n int) {
 		c := from(t, shop.Address(n), onePerConnection) // so that every worker of nginx gets requests
-		all.Go(func() {
-			for i := range requests / clients {
-				c.get(d.URL+"/api/v1/time", "X-Request-Id", fmt.Sprintf("share-%d-%d", n, i)).is(t, http.StatusOK)
-			}
-		})
-	}
-	all.Wait()
+		for i := range requests / clients {
+			c.get(d.URL+"/api/v1/time", "X-Request-Id", fmt.Sprintf("share-%d-%d", n, i)).is(t, http.StatusOK)
+		}
+	})
 	shares := map[string]int{}
 	for _, line := range d.log(t, "share-", requests) {
 		shares[line.Upstream]++
 	}
 	// nginx's workers share the turns: of any six successive requests, three, two and one go to the instances.
 	for i, instance := range f.instances {
-		if got, want := shares[address(instance.URL)], rounds*weights[i]; got != want {
-			t.Errorf("the instance of weight %d had %d requests of %d, want %d", weights[i], got, requests, want)
-		}
+		check.Same(t, fmt.Sprint("requests to the instance of weight ", weights[i]), shares[address(instance.URL)], rounds*weights[i])
 	}
 }
 
@@ -177,9 +172,7 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 		f.instances[0].Kill() // of weight 3: half of the load
 		f.revive(0)
 	})
-	if live := f.Check(sale, attempts, d.URL); live != quota {
-		t.Errorf("%d units sold, want %d", live, quota)
-	}
+	check.Same(t, "units sold", f.Check(sale, attempts, d.URL), quota)
 	// Every purchase had a key, so nginx repeated it on another instance. An attempt that was queued at the dead
 	// instance may be answered with 202.
 	counts := shop.Tally(attempts)
@@ -252,10 +245,7 @@ func TestNginxKnowsAFloodFromANAT(t *testing.T) {
 	f.Spread(1)
 	const buyers = 1_000 // each requests a path, then buys
 	sale := f.Sale(f.instances[0].URL, buyers)
-	if counts := shop.Tally(f.Rush(sale, "u", buyers, nil, d.URL)); counts["201 "] != buyers {
-		t.Errorf("answers: %v", counts)
-	}
-
+	check.Same(t, "answers", shop.Tally(f.Rush(sale, "u", buyers, nil, d.URL)), map[string]int{"201 ": buyers})
 	const connections, each, burst, rate = 20, 1_000, 3_000, 1_000
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(shop.Address(7))}}
 	counts, start := map[int]int{}, time.Now()
@@ -264,9 +254,7 @@ func TestNginxKnowsAFloodFromANAT(t *testing.T) {
 	}
 	passed := counts[http.StatusOK]
 	within(t, passed, burst, rate, start)
-	if passed+counts[http.StatusTooManyRequests] != connections*each {
-		t.Errorf("answers: %v", counts)
-	}
+	check.Same(t, "served and refused", passed+counts[http.StatusTooManyRequests], connections*each)
 	from(t, shop.Address(8)).get(d.URL+"/").is(t, http.StatusOK)
 }
 
@@ -275,9 +263,7 @@ func TestNginxKnowsAFloodFromANAT(t *testing.T) {
 func flood(t *testing.T, dialer net.Dialer, to string, requests int, counts map[int]int) {
 	t.Helper()
 	conn, err := dialer.DialContext(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	go func() {
 		_, _ = io.WriteString(conn, strings.Repeat("HEAD / HTTP/1.1\r\nHost: flood\r\n\r\n", requests))
@@ -301,12 +287,9 @@ func TestNginxBoundsConnections(t *testing.T) {
 	for range most + more {
 		counts[c.stream(d.URL+"/api/v1/sales/S/events").status]++
 	}
-	if counts[http.StatusOK] != most || counts[http.StatusTooManyRequests] != more {
-		t.Errorf("%v, want %d streams", counts, most)
-	}
-	if other := from(t, shop.Address(2)).stream(d.URL + "/api/v1/sales/S/events"); other.status != http.StatusOK {
-		t.Errorf("from another address: %d", other.status)
-	}
+	check.Same(t, "streams by status", counts, map[int]int{http.StatusOK: most, http.StatusTooManyRequests: more})
+	other := from(t, shop.Address(2)).stream(d.URL + "/api/v1/sales/S/events")
+	check.Same(t, "status from another address", other.status, http.StatusOK)
 }
 
 // A client cannot choose its address by a header, neither through nginx nor directly.
@@ -474,10 +457,11 @@ func TestNginxRepeatsWhatIsSafe(t *testing.T) {
 	broken, sound := newStandIn(t, true), newStandIn(t, false)
 	d := openDoor(t, line(broken.URL, "max_fails=0"), line(sound.URL, "backup"))
 	c := from(t, shop.Address(1))
-	for name, test := range map[string]struct {
+	type test struct {
 		method, path, key string
 		repeated          bool
-	}{
+	}
+	check.Each(t, map[string]test{
 		"orders":                     {"GET", "/api/v1/orders", "", true},
 		"path":                       {"POST", "/api/v1/sales/S/path", "", true},
 		"purchase with a key":        {"POST", purchasePath, "key", true},
@@ -488,36 +472,27 @@ func TestNginxRepeatsWhatIsSafe(t *testing.T) {
 		"registration":               {"POST", "/api/v1/users", "", false},
 		"the provider's callback":    {"POST", "/api/v1/payments/callback", "", false},
 		"purchase with a short path": {"POST", "/api/v1/sales/S/0123/orders", "key", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const body = `{"quantity":1}`
-			headers := []string{"Authorization", "Bearer token"}
-			if test.key != "" {
-				headers = append(headers, "Idempotency-Key", test.key)
-			}
-			a := c.do(test.method, d.URL+test.path, body, headers...)
-			first, _ := broken.take()
-			second, bodies := sound.take()
-			if len(first) != 1 {
-				t.Fatalf("the broken instance was asked %d times", len(first))
-			}
-			if !test.repeated {
-				a.refusal(t, http.StatusServiceUnavailable, "unavailable")
-				if len(second) != 0 {
-					t.Errorf("it was repeated")
-				}
-				return
-			}
-			a.is(t, http.StatusCreated)
-			if len(second) != 1 {
-				t.Fatalf("the other instance was asked %d times", len(second))
-			}
-			if r := second[0]; r.Method != test.method || r.URL.Path != test.path || bodies[0] != body ||
-				r.Header.Get("Idempotency-Key") != test.key || r.Header.Get("Authorization") != "Bearer token" {
-				t.Errorf("repeated as %s %s %v %s", r.Method, r.URL, r.Header, bodies[0])
-			}
-		})
-	}
+	}, func(t *testing.T, tc test) {
+		const body = `{"quantity":1}`
+		headers := []string{"Authorization", "Bearer token"}
+		if tc.key != "" {
+			headers = append(headers, "Idempotency-Key", tc.key)
+		}
+		a := c.do(tc.method, d.URL+tc.path, body, headers...)
+		first, _ := broken.take()
+		second, bodies := sound.take()
+		check.Same(t, "requests to the broken instance", len(first), 1)
+		if !tc.repeated {
+			a.refusal(t, http.StatusServiceUnavailable, "unavailable")
+			check.Same(t, "requests that were repeated", len(second), 0)
+			return
+		}
+		a.is(t, http.StatusCreated)
+		check.Same(t, "bodies at the other instance", bodies, []string{body})
+		r := second[0]
+		got := []string{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), r.Header.Get("Authorization")}
+		check.Same(t, "repeated request", got, []string{tc.method, tc.path, tc.key, "Bearer token"})
+	})
 	broken.Close() // if nobody listens, no request was sent, so any request may be sent elsewhere
 	c.post(d.URL+purchasePath, "{}").is(t, http.StatusCreated)
 	sound.Close()
@@ -557,21 +532,15 @@ func TestNginxTellsInstancesTheTruth(t *testing.T) {
 		"X-Forwarded-Proto", "https", "X-Request-Id", "mine", "Accept-Encoding", "br, gzip, deflate",
 		"Connection", "Upgrade", "Idempotency-Key", "k")
 	requests, _ := instance.take()
-	if len(requests) != 1 {
-		t.Fatalf("%d requests", len(requests))
-	}
+	check.Same(t, "requests", len(requests), 1)
 	r := requests[0]
 	for name, want := range map[string]string{
 		"X-Forwarded-For": shop.Address(5), "X-Real-Ip": "", "Forwarded": "", "X-Forwarded-Proto": "http", "X-Request-Id": "mine",
 		"Accept-Encoding": "gzip", "Connection": "", "Idempotency-Key": "k",
 	} {
-		if got := strings.Join(r.Header.Values(name), "|"); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		check.Same(t, name, strings.Join(r.Header.Values(name), "|"), want)
 	}
-	if r.Proto != "HTTP/1.1" {
-		t.Errorf("protocol %s, which keeps no connection", r.Proto)
-	}
+	check.Same(t, "protocol", r.Proto, "HTTP/1.1") // HTTP/1.0 keeps no connection
 	line := d.log(t, "mine", 1)[0]
 	if line.Client != shop.Address(5) || line.Path != "/api/v1/sales/S/-/orders" || line.Status != http.StatusCreated {
 		t.Errorf("logged as %+v", line)
@@ -579,9 +548,8 @@ func TestNginxTellsInstancesTheTruth(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz"} {
 		c.get(d.URL+path).is(t, http.StatusNotFound)
 	}
-	if requests, _ = instance.take(); len(requests) != 0 {
-		t.Errorf("the public may ask an instance about %s", requests[0].URL)
-	}
+	requests, _ = instance.take()
+	check.Same(t, "requests of the public about instances", len(requests), 0)
 	c.get(d.URL+"/nginx-status").is(t, http.StatusForbidden)
 	status := from(t, "127.0.0.1").get(d.URL + "/nginx-status")
 	if status.is(t, http.StatusOK); !strings.Contains(status.body, "Active connections") {
@@ -626,19 +594,13 @@ func TestNginxRefusesAsTheEngineDoes(t *testing.T) {
 	large.refusal(t, http.StatusRequestEntityTooLarge, "too_large")
 	away.refusal(t, http.StatusServiceUnavailable, "unavailable")
 
-	raw, err := os.ReadFile(filepath.Join(shop.Root(), "handler", "problem.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := string(raw)
+	source := string(check.Must(os.ReadFile(filepath.Join(shop.Root(), "handler", "problem.go"))))
 	for _, a := range []answer{limited, limitedInChinese, large, largeInChinese, away, awayInChinese} {
 		var doc struct {
 			Type, Title, Detail, Code string
 			Status                    int
 		}
-		if err := json.Unmarshal([]byte(a.body), &doc); err != nil {
-			t.Fatalf("%s: %v", a.body, err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(a.body), &doc))
 		if words := fmt.Sprintf("text{%q, %q}", doc.Title, doc.Detail); !strings.Contains(source, words) {
 			t.Errorf("the engine has no %s", words)
 		}
@@ -678,7 +640,5 @@ func TestNginxWithTLS(t *testing.T) {
 	})
 	a := plain.post("http://shop.example/api/v1/users?x=1", "{}")
 	a.is(t, http.StatusPermanentRedirect)
-	if to := a.header.Get("Location"); to != "https://shop.example/api/v1/users?x=1" {
-		t.Errorf("redirected to %q", to)
-	}
+	check.Same(t, "redirected to", a.header.Get("Location"), "https://shop.example/api/v1/users?x=1")
 }

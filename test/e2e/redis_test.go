@@ -13,6 +13,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -24,9 +25,7 @@ func saleIn(t *testing.T, s *shop.Shop, shards, quota int, urls ...string) strin
 		ID: model.NewSaleID(), Code: rand.Text()[:8], Title: "scenario", Currency: "CNY", PriceCents: 100, LimitPerUser: 1,
 		PayTimeoutSeconds: 600, StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Shards: shards,
 	}
-	if err := s.DB.CreateSale(t.Context(), sale, int64(quota), "scenario"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.DB.CreateSale(t.Context(), sale, int64(quota), "scenario"))
 	for _, url := range urls {
 		shop.Recovered(t, "the sale is known", func() error {
 			status, doc, err := s.Call("GET", url+"/api/v1/sales/"+sale.ID, "", nil)
@@ -43,11 +42,8 @@ func saleIn(t *testing.T, s *shop.Shop, shards, quota int, urls ...string) strin
 // ways counts a sale's orders by their source: admitted by the gate, or sold by the database alone.
 func ways(t *testing.T, s *shop.Shop, saleID string) (gate, database int) {
 	t.Helper()
-	err := kit.OpenSQL(t, s.Database).QueryRowContext(t.Context(), `SELECT COALESCE(SUM(source = 'stream'), 0),
-		COALESCE(SUM(source = 'database'), 0) FROM orders WHERE sale_id = ?`, saleID).Scan(&gate, &database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, kit.OpenSQL(t, s.Database).QueryRowContext(t.Context(), `SELECT COALESCE(SUM(source = 'stream'), 0),
+		COALESCE(SUM(source = 'database'), 0) FROM orders WHERE sale_id = ?`, saleID).Scan(&gate, &database))
 	return gate, database
 }
 
@@ -143,9 +139,7 @@ func TestPagesReadFromAReplica(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	tell := func(command ...any) {
 		t.Helper()
-		if err := client.Do(t.Context(), command...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, client.Do(t.Context(), command...).Err())
 	}
 	shown := func(what string, want int) {
 		t.Helper()
