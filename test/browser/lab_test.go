@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"flashsale/test/kit/check"
 )
 
 // compare fills in a plan for these strategies and starts it.
@@ -57,9 +59,7 @@ func TestLab(t *testing.T) {
 	w.sees(texts{"#results": "optimistic", "#results .state": "Exact"})
 	w.has("results", 2)
 	report := w.reportPath()
-	if !strings.HasPrefix(report, "/lab/reports/") {
-		t.Errorf("the report is at %s", report)
-	}
+	check.Same(t, report+" is a report's", strings.HasPrefix(report, "/lab/reports/"), true)
 
 	w.visit("/console/lab")
 	w.see("#reports", "200")
@@ -68,9 +68,7 @@ func TestLab(t *testing.T) {
 	w.see("#results", "optimistic")
 	w.click("#run-report")
 	w.see("body", "hybrid")
-	if w.path() != report {
-		t.Errorf("the report is at %s, and was at %s", w.path(), report)
-	}
+	check.Same(t, "path of the report", w.path(), report)
 }
 
 // A second window shows and can stop a comparison. The report then has what was measured so far.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/check"
 )
 
 // logInAs logs in through the page.
@@ -146,9 +148,7 @@ func TestLanguage(t *testing.T) {
 	sale := s.sale(nil)
 	w := s.open(look{width: 375, language: "zh-CN,zh,en"}, "/sales/"+sale, "status of 409")
 	w.sees(texts{"#button": "立即抢购 ¥9.90", "#left": "剩余 10 / 10", "#line": "实时"})
-	if language := js[string](w, `document.documentElement.lang`); language != "zh" {
-		t.Errorf("lang=%s", language)
-	}
+	check.Same(t, "language", js[string](w, `document.documentElement.lang`), "zh")
 	w.click("#button")
 	w.see("#account-title", "注册账号")
 	w.enter("ann", buyersPassword)
@@ -173,9 +173,7 @@ func (w *window) hasNo(selector string, words ...string) {
 	w.t.Helper()
 	text := w.text(selector)
 	for _, word := range words {
-		if strings.Contains(text, word) {
-			w.t.Errorf("%q among Chinese: %s", word, text)
-		}
+		check.Same(w.t, word+" is among Chinese: "+text, strings.Contains(text, word), false)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"flashsale/test/kit/check"
 )
 
 // A whole purchase by clicks: the list, the sale, an account, the payment, and back to the order.
@@ -46,9 +48,7 @@ func TestPurchaseByKeys(t *testing.T) {
 		w.t.Helper()
 		for range 30 {
 			if js[bool](w, fmt.Sprintf(`document.activeElement.matches(%q)`, selector)) {
-				if !js[bool](w, `document.activeElement.matches(":focus-visible")`) {
-					t.Errorf("%s: the focus is not visible", selector)
-				}
+				check.Same(t, selector+" shows its focus", js[bool](w, `document.activeElement.matches(":focus-visible")`), true)
 				return
 			}
 			w.press(kb.Tab)
@@ -104,9 +104,7 @@ func TestStart(t *testing.T) {
 	requests := w.requests()
 	w.visit("/sales/" + sale)
 	w.see("#button", "Starts in 00:0")
-	if !w.grey("#button") {
-		t.Error("the button is live before the start")
-	}
+	check.Same(t, "the button is grey before the start", w.grey("#button"), true)
 	w.see("#early", "Log in now")
 	w.click("#early-button")
 	w.register("ann")
@@ -162,13 +160,11 @@ func TestOneClickASecond(t *testing.T) {
 	s := serve(t)
 	w := s.open(desktop, "/sales/"+s.sale(fields{"limit_per_user": 10}))
 	w.signUp("ann")
-	if !js[bool](w, `{
+	check.Same(t, "the button is grey right after a click", js[bool](w, `{
 		const button = document.getElementById("button");
 		for (let i = 0; i < 20; i++) button.click();
 		button.getAttribute("aria-disabled") === "true";
-	}`) {
-		t.Error("the button is live right after a click")
-	}
+	}`), true)
 	w.see("#yours-title", "Yours until")
 	s.hasOrders("ann", 1)
 }
@@ -279,9 +275,8 @@ func TestMarkupIsText(t *testing.T) {
 	w := s.open(phone, "/")
 	harmless := func() {
 		t.Helper()
-		if js[bool](w, `document.title === "broken in" || document.querySelector("main b, main img[src=x]") !== null`) {
-			t.Errorf("%s: a text was taken for markup", w.path())
-		}
+		is := js[bool](w, `document.title === "broken in" || document.querySelector("main b, main img[src=x]") !== null`)
+		check.Same(t, w.path()+": a text is taken for markup", is, false)
 	}
 	w.see(".card h2", nasty)
 	harmless()
@@ -305,9 +300,7 @@ func TestMarkupIsText(t *testing.T) {
 	w.press(kb.Enter)
 	w.see("#orders-told", "No order fits")
 	harmless()
-	if !strings.Contains(w.path(), sale) {
-		t.Errorf("at %s", w.path())
-	}
+	check.Same(t, "path", w.path(), "/console/sales/"+sale)
 }
 
 // The short link leads to the sale, and can be copied.

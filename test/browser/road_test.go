@@ -6,10 +6,13 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 // road is a proxy in front of the server that can lose requests and answers.
@@ -33,9 +36,7 @@ func roadTo(t *testing.T, args ...string) (*server, *road) {
 	t.Helper()
 	s := serve(t, args...)
 	to, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.FlushInterval = -1
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
@@ -145,9 +146,8 @@ func TestLostAnswer(t *testing.T) {
 	w.see("#hold-more", "asked for again in")
 	w.sees(texts{"#yours-title": "Yours until", "#left": "9 of 10 left"})
 	s.hasOrders("ann", 1)
-	if len(keys) != 4 || keys[0] == "" || keys[1] != keys[0] || keys[2] != keys[0] || keys[3] != keys[0] {
-		t.Errorf("keys %q", keys)
-	}
+	check.Same(t, "keys", keys, slices.Repeat(keys[:1], 4))
+	check.Same(t, "there is a key", keys[0] != "", true)
 }
 
 // A buyer who reloads the page before or after the answer finds the same order.

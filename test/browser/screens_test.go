@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 // axePath is where the Makefile puts axe-core, which judges the accessibility of pages. It is no part of this project.
@@ -145,9 +147,7 @@ func TestScreens(t *testing.T) {
 	w.visit("/api")
 	w.see("h1", "")
 	w.show("api")
-	if wide := w.wide(); len(wide) > 0 {
-		t.Errorf("the API's page is wider than a desktop's screen: %q", wide)
-	}
+	check.Same(t, "elements of the API's page that are wider than a desktop's screen", len(w.wide()), 0)
 }
 
 // trade buys a unit some times a second, also when none is left, and pays each third order.
@@ -156,9 +156,7 @@ func (s *server) trade(saleID, token string, attempts int) {
 	path := s.path(saleID, token)
 	for i := range attempts {
 		status, order, err := s.Call("POST", s.url+"/api/v1"+path, token, fields{"quantity": 1})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		check.NoError(s.t, err)
 		if status == http.StatusCreated && i%3 == 0 {
 			s.pay(text(order["id"]), token)
 		}

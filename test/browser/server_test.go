@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -115,34 +116,26 @@ func (s *server) pay(orderID, token string) {
 	s.t.Helper()
 	page := text(s.call("POST", "/orders/"+orderID+"/payments", token, fields{}, http.StatusCreated)["pay_url"])
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, page, strings.NewReader("choice=pay"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	_ = res.Body.Close()
-	if order := s.call("GET", "/orders/"+orderID, token, nil, http.StatusOK); order["status"] != "paid" {
-		s.t.Fatalf("the order is %s after %s", order["status"], res.Status)
-	}
+	check.Same(s.t, "status of the order", s.call("GET", "/orders/"+orderID, token, nil, http.StatusOK)["status"], any("paid"))
 }
 
 // hasOrders checks the number of a buyer's orders.
 func (s *server) hasOrders(name string, want int) {
 	s.t.Helper()
-	if list, _ := s.call("GET", "/orders", s.logIn(name), nil, http.StatusOK)["orders"].([]any); len(list) != want {
-		s.t.Errorf("%s has %d orders, want %d", name, len(list), want)
-	}
+	list, _ := s.call("GET", "/orders", s.logIn(name), nil, http.StatusOK)["orders"].([]any)
+	check.Same(s.t, "orders of "+name, len(list), want)
 }
 
 // hasSales checks the number of sales.
 func (s *server) hasSales(want int) {
 	s.t.Helper()
-	if list, _ := s.call("GET", "/admin/sales", s.operator, nil, http.StatusOK)["sales"].([]any); len(list) != want {
-		s.t.Errorf("there are %d sales, want %d", len(list), want)
-	}
+	list, _ := s.call("GET", "/admin/sales", s.operator, nil, http.StatusOK)["sales"].([]any)
+	check.Same(s.t, "sales", len(list), want)
 }
 
 func text(value any) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
@@ -66,9 +67,7 @@ type window struct {
 func (s *server) open(look look, path string, allowed ...string) *window {
 	s.t.Helper()
 	parent, err := browser()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
 	w := &window{t: s.t, ctx: ctx, url: s.url, allowed: allowed}
 	messages := chromedp.Console(ctx)
@@ -132,9 +131,7 @@ func (w *window) like(l look) {
 
 func (w *window) must(_ any, err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 }
 
 // do takes steps, which must be possible within patience.
@@ -142,9 +139,7 @@ func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, chromedp.Do(ctx, steps...))
 }
 
 func (w *window) visit(path string) {
@@ -173,19 +168,12 @@ func (w *window) fill(selector, text string) {
 	w.write(selector, kb.Backspace+text)
 }
 
-// value returns the text of a field.
-func (w *window) value(selector string) string {
-	w.t.Helper()
-	return js[string](w, fmt.Sprintf(`document.querySelector(%q).value`, selector))
-}
-
 // keeps checks that fields have the texts that were typed.
 func (w *window) keeps(typed map[string]string) {
 	w.t.Helper()
 	for selector, want := range typed {
-		if got := w.value(selector); got != want {
-			w.t.Errorf("%s is %q, want %q as typed", selector, got, want)
-		}
+		got := js[string](w, fmt.Sprintf(`document.querySelector(%q).value`, selector))
+		check.Same(w.t, selector+", as typed", got, want)
 	}
 }
 
@@ -303,9 +291,7 @@ func (w *window) gone(selectors ...string) {
 func (w *window) lacks(selectors ...string) {
 	w.t.Helper()
 	for _, selector := range selectors {
-		if text := w.text(selector); text != "" {
-			w.t.Errorf("%s is visible: %q", selector, text)
-		}
+		check.Same(w.t, "visible text of "+selector, w.text(selector), "")
 	}
 }
 
@@ -394,10 +380,5 @@ func (w *window) shot(name string) {
 		return
 	}
 	path := filepath.Join(shots, name+".png")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, picture.Data, 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, picture.Data, 0o644))
 }
