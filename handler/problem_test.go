@@ -34,10 +34,7 @@ func problemOf(t *testing.T, handler gin.HandlerFunc, r *http.Request) (*httptes
 	t.Helper()
 	var out bytes.Buffer
 	engine := gin.New()
-	engine.HandleMethodNotAllowed = true
 	engine.Use(middleware.RequestID(), Problems(slog.New(slog.NewJSONHandler(&out, nil))))
-	engine.NoRoute(NoRoute)
-	engine.NoMethod(NoMethod)
 	engine.GET("/sales/:sale/:path", handler)
 	w := httptest.NewRecorder()
 	engine.ServeHTTP(w, r)
@@ -204,24 +201,6 @@ func TestNoProblem(t *testing.T) {
 		check.Same(t, "status", w.Code, tc.status)
 		check.Same(t, "body", w.Body.String(), tc.body)
 		check.Same(t, "logged", log != "", tc.logged)
-	})
-}
-
-func TestUnknownRoutesAndMethods(t *testing.T) {
-	type test struct {
-		method, target string
-		status         int
-		code, allow    string
-	}
-	check.Each(t, map[string]test{
-		"route":            {http.MethodGet, "/nowhere", 404, "not_found", ""},
-		"route and method": {"BREW", "/nowhere", 404, "not_found", ""},
-		"method":           {http.MethodDelete, "/sales/S1/secretpath", 405, "method_not_allowed", "GET"},
-	}, func(t *testing.T, tc test) {
-		w, got, _ := problemOf(t, func(*gin.Context) {}, httptest.NewRequestWithContext(t.Context(), tc.method, tc.target, nil))
-		check.Same(t, "status", w.Code, tc.status)
-		check.Same(t, "code", got["code"], any(tc.code))
-		sameHeader(t, "answer", w.Header(), map[string]string{"Allow": tc.allow})
 	})
 }
 
