@@ -106,7 +106,8 @@ func TestConfigFlagGoesBeforeItsVariable(t *testing.T) {
 	}
 }
 
-// The defaults are those of the contract, and a server starts with them.
+// The defaults are those of the contract: only this machine reaches the server, and no proxy is trusted. TestDerivedSettings
+// shows that a server starts with them.
 func TestDefaults(t *testing.T) {
 	cmd, _, _, err := parse(nil)
 	check.Done(err)

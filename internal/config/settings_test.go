@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -235,18 +234,6 @@ func TestDerivedSettings(t *testing.T) {
 			check.Same(t, "payment secret, --ops-addr", []string{s.PaymentSecret, s.OpsAddr}, []string{tc.payment, "127.0.0.1:9090"})
 		}
 	})
-}
-
-// By default only this machine reaches the server, its metrics and its profiles, and no proxy is trusted.
-func TestAddressesAreLocalByDefault(t *testing.T) {
-	s := settingsOf(t)
-	for flag, address := range map[string]string{"--http-addr": s.HTTPAddr, "--ops-addr": s.OpsAddr} {
-		host, _, err := net.SplitHostPort(address)
-		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			t.Errorf("%s is %q by default, want a loopback address", flag, address)
-		}
-	}
-	check.Same(t, "proxies that are trusted by default", len(s.TrustedProxies), 0)
 }
 
 // An error may be logged, so no error contains a password or a secret.
