@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -332,4 +333,19 @@ func TestRegistry(t *testing.T) {
 	if s, err := New("naïve", Needs{}); err == nil {
 		t.Errorf("an unknown name gives %v", s)
 	}
+}
+
+// TestEveryStrategyHasALesson that is complete, since the lab's report prints it.
+func TestEveryStrategyHasALesson(t *testing.T) {
+	for _, name := range Names() {
+		l := LessonOf(name)
+		first, _, _ := strings.Cut(l.How, " ")
+		check.Same(t, "first word", strings.ToLower(first), name)
+		for _, text := range []string{l.How, l.Right, l.Breaks, l.Costs} {
+			if text != strings.TrimSpace(text) || !strings.HasSuffix(text, ".") || strings.Contains(text, "  ") {
+				t.Errorf("%s: incomplete: %q", name, text)
+			}
+		}
+	}
+	check.Same(t, "lesson of no strategy", LessonOf("lottery"), model.Lesson{})
 }

@@ -162,6 +162,21 @@ func TestLocalShares(t *testing.T) {
 	})
 }
 
+// TestHole02_EachShareIsSoldToItsLastUnit: an instance that compares with its share by `<` leaves one unit of each share
+// unsold. The wishes meet the shares exactly, or are larger than they are.
+func TestHole02_EachShareIsSoldToItsLastUnit(t *testing.T) {
+	check.EachInBubble(t, map[string]func(*Needs){
+		"all": shareOf(1, 0), "a half": shareOf(0.5, 0), "a tenth": shareOf(0.1, 0), "the buffer": shareOf(0, 10),
+	}, func(t *testing.T, share func(*Needs)) {
+		for _, n := range []int{1, 2, 5} {
+			b := newLocalBench(t, 10, share)
+			b.want(n, slices.Repeat([]model.Verdict{model.Accepted}, 10/n)...)
+			b.want(n, model.SoldOut)
+			check.Same(t, fmt.Sprint("units left when each takes ", n), b.gate.left, 0)
+		}
+	})
+}
+
 // TestHole04_BothMustSayYes: units that the gate did not sell return to the share, so that another attempt may use them
 // without a new look, and an error is never reported as sold out.
 func TestHole04_BothMustSayYes(t *testing.T) {
@@ -263,7 +278,7 @@ func TestLocalRefusesForAQuarterOfASecond(t *testing.T) {
 	})
 }
 
-// TestLocalWishes: a wish may be larger than the share, and units that are too few for one wish are enough for another.
+// TestLocalWishes: units that are too few for one wish are enough for another.
 func TestLocalWishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLocalBench(t, 1)
@@ -272,10 +287,6 @@ func TestLocalWishes(t *testing.T) {
 		b.want(1, model.Accepted)
 		b.asked("one of one", 1, 1)
 		b.want(1, model.SoldOut)
-
-		b = newLocalBench(t, 6, shareOf(0.1, 0))
-		b.want(3, model.Accepted, model.Accepted, model.SoldOut)
-		check.Same(t, "units left", b.gate.left, 0)
 	})
 }
 
@@ -477,5 +488,15 @@ func TestHole39_LocalSellsAll(t *testing.T) {
 				engines[0].wantSold(o, quota, 0)
 			})
 		}
+	})
+}
+
+// TestHole02_InstancesSellAllOfIt: as many buyers as units come to three instances at once, and none is refused.
+func TestHole02_InstancesSellAllOfIt(t *testing.T) {
+	const quota = 12
+	eachPair(t, func(s *stores) {
+		engines, o := s.locals(quota, 1.0/3, 1.0/2, 1)
+		s.wantVerdicts(rush(o, quota, engines...), verdicts{model.Accepted: quota})
+		engines[0].wantSold(o, quota, 0)
 	})
 }
