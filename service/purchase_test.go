@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"flashsale/internal/observe"
@@ -448,22 +447,5 @@ func TestKeyedRefusalIsReplayed(t *testing.T) {
 		got, err := x.Purchase(t.Context(), x.request(tc.key))
 		x.answered(t, got, err, tc.want, tc.status, tc.err)
 		check.Same(t, "look-ups", x.looked, tc.looked)
-	})
-}
-
-// The same request on two connections gets the same order twice.
-func TestOneBuyerTwiceAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newTill(t, queue)
-		answers := make(chan model.Outcome, 2)
-		for range 2 {
-			go func() { answers <- check.Must(x.Purchase(t.Context(), x.request("key"))) }()
-			synctest.Wait()
-		}
-		order := x.made(x.keyed(1), model.OrderPending, "")
-		x.Waiters.WakeAll(map[string]model.Outcome{order.ID: {Verdict: model.Accepted, Order: &order}})
-		for range 2 {
-			check.Same(t, "order", (<-answers).Order, &order)
-		}
 	})
 }

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -39,24 +38,23 @@ func isClosed(c <-chan struct{}) bool {
 func TestNewestAtOnce(t *testing.T) {
 	const followers, last = 50, 1000
 	n := NewNewest(0)
-	var all sync.WaitGroup
-	for range followers {
-		all.Go(func() {
-			for seen := 0; seen < last; {
-				value, replaced := n.Get()
-				if value < seen {
-					t.Errorf("value %d after %d", value, seen)
-				}
-				if seen = value; seen < last {
-					<-replaced
-				}
+	check.Together(1+followers, func(i int) {
+		if i == 0 {
+			for value := range last {
+				n.Set(value + 1)
 			}
-		})
-	}
-	for i := range last {
-		n.Set(i + 1)
-	}
-	all.Wait()
+			return
+		}
+		for seen := 0; seen < last; {
+			value, replaced := n.Get()
+			if value < seen {
+				t.Errorf("value %d after %d", value, seen)
+			}
+			if seen = value; seen < last {
+				<-replaced
+			}
+		}
+	})
 }
 
 // A key has one source from its first follower to its last, and other keys have their own.
