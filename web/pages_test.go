@@ -142,16 +142,19 @@ func TestNoSales(t *testing.T) {
 // Pages that are missing or can't be shown have the look of the others, show no details, and are not cached.
 func TestPagesThatCantBeShown(t *testing.T) {
 	p, s := pagesOf(t, teapot(func(*model.Offer) {}))
-	for path, want := range map[string]string{
-		"/sales/NONE": "There is nothing here", "/elsewhere": "There is nothing here", "/sales/TEAPOT": "One moment, please",
+	for path, tc := range map[string]struct {
+		broken error
+		status int
+		want   string
+	}{
+		"/sales/NONE":   {nil, http.StatusNotFound, "There is nothing here"},
+		"/elsewhere":    {nil, http.StatusNotFound, "There is nothing here"},
+		"/sales/TEAPOT": {errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
 	} {
-		status := http.StatusNotFound
-		if s.broken = nil; path == "/sales/TEAPOT" {
-			status, s.broken = http.StatusServiceUnavailable, errors.New("SELECT: no such table")
-		}
+		s.broken = tc.broken
 		w := ask(t, p, path)
-		wantHeader(t, w, status, map[string]string{"Cache-Control": "no-store"})
-		wantTexts(t, w.Body.String(), []string{want, "/assets/base."}, []string{"SELECT"})
+		wantHeader(t, w, tc.status, map[string]string{"Cache-Control": "no-store"})
+		wantTexts(t, w.Body.String(), []string{tc.want, "/assets/base."}, []string{"SELECT"})
 	}
 }
 

@@ -53,13 +53,10 @@ func ways(t *testing.T, s *shop.Shop, saleID string) (gate, database int) {
 func rushes(t *testing.T, s *shop.Shop, sales []string, quota, buyers int, kill func(), urls ...string) [][]shop.Attempt {
 	t.Helper()
 	logging.Disable() // connection errors to the killed server are expected
-	attempts := make([][]shop.Attempt, len(sales))
-	var all sync.WaitGroup
 	once := sync.OnceFunc(kill)
-	for i, sale := range sales {
-		all.Go(func() { attempts[i] = s.Rush(sale, "first", buyers, once, urls...) })
-	}
-	all.Wait()
+	attempts := check.Collect(len(sales), func(i int) []shop.Attempt {
+		return s.Rush(sales[i], "first", buyers, once, urls...)
+	})
 	for _, each := range attempts {
 		counts := shop.Tally(each)
 		if counts["0 "] > 0 || counts["503 unavailable"] > 0 && counts["201 "] < quota {
