@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestAccounts(t *testing.T) {
@@ -28,7 +29,7 @@ func TestAccounts(t *testing.T) {
 				t.Errorf("%s: created is %t, %v", step.name, ok, err)
 			}
 		}
-		noError(t, d.SetPassword(t.Context(), "alice", "fresh"))
+		check.NoError(t, d.SetPassword(t.Context(), "alice", "fresh"))
 		alice.PasswordHash = "fresh"
 		stored := map[string]model.Account{"alice": alice, "Alice": upper, "olga": olga, "bob": {}, "": {}, "' OR '1'='1": {}}
 		for name, want := range stored {
@@ -43,12 +44,12 @@ func TestAccounts(t *testing.T) {
 func TestOneOfManyGetsAName(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores := d.pair(t)
-		created := collect(12, func(i int) bool {
+		created := check.Collect(12, func(i int) bool {
 			a := model.Account{ID: fmt.Sprint("u", i), Name: "alice", PasswordHash: "h", Role: model.RoleBuyer}
 			ok, err := stores[i%2].CreateAccount(t.Context(), a)
-			check(t, err)
+			check.Error(t, "create an account", err, nil)
 			return ok
 		})
-		equal(t, "accounts of the name", trues(created), 1)
+		check.Same(t, "accounts of the name", trues(created), 1)
 	})
 }

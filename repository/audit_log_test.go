@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // A long detail is cut to the length of its column, in characters.
@@ -22,7 +23,7 @@ func TestLog(t *testing.T) {
 			"longer, in 3 bytes each": {strings.Repeat("补", 3*detailLength), strings.Repeat("补", detailLength)},
 			"longer, in 4 bytes each": {strings.Repeat("🛒", detailLength+7), strings.Repeat("🛒", detailLength)},
 		} {
-			noError(t, d.Log(t.Context(), "engine", "repair", name, tc.detail))
+			check.NoError(t, d.Log(t.Context(), "engine", "repair", name, tc.detail))
 			if n := d.logged(t, "engine", "repair", name, tc.want); n != 1 {
 				t.Errorf("%s: %d rows in the log", name, n)
 			}
@@ -36,7 +37,7 @@ func TestOperations(t *testing.T) {
 		before := d.now(t)
 		for i := range 5 {
 			for _, subject := range []string{"A", "a", "B"} {
-				noError(t, d.Log(t.Context(), "op", "patch", subject, fmt.Sprint(subject, i)))
+				check.NoError(t, d.Log(t.Context(), "op", "patch", subject, fmt.Sprint(subject, i)))
 			}
 		}
 		after := d.now(t)
@@ -104,12 +105,12 @@ func TestOneOfManyGetsTheLease(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores := d.pair(t)
 		for _, round := range []string{"a new lease", "a lease that is over"} {
-			got := collect(20, func(i int) bool {
+			got := check.Collect(20, func(i int) bool {
 				got, err := stores[i%2].Lease(t.Context(), "audit", fmt.Sprint(round, i), time.Hour)
-				check(t, err)
+				check.Error(t, "lease", err, nil)
 				return got
 			})
-			equal(t, "holders of "+round, trues(got), 1)
+			check.Same(t, "holders of "+round, trues(got), 1)
 			d.exec(t, "UPDATE leases SET until_ms = 0")
 		}
 	})
@@ -130,11 +131,11 @@ func TestDataKey(t *testing.T) {
 		if key, err := d.KeptKey(t.Context(), "order_ids"); key != nil || err != nil {
 			t.Errorf("before the key is made: %x, %v", key, err)
 		}
-		equal(t, "keys made by KeptKey", d.count(t, "SELECT COUNT(*) FROM data_keys"), 0)
+		check.Same(t, "keys made by KeptKey", d.count(t, "SELECT COUNT(*) FROM data_keys"), 0)
 		stores := d.pair(t)
-		keys := collect(16, func(i int) []byte {
+		keys := check.Collect(16, func(i int) []byte {
 			key, err := stores[i%2].DataKey(t.Context(), "order_ids")
-			check(t, err)
+			check.Error(t, "data key", err, nil)
 			return key
 		})
 		for name, read := range map[string]func() ([]byte, error){
@@ -142,9 +143,9 @@ func TestDataKey(t *testing.T) {
 			"KeptKey": func() ([]byte, error) { return d.KeptKey(t.Context(), "order_ids") },
 		} {
 			later, err := read()
-			noError(t, err)
+			check.NoError(t, err)
 			for _, key := range keys {
-				equal(t, "the key, and the key that "+name+" returns later", key, later)
+				check.Same(t, "the key, and the key that "+name+" returns later", key, later)
 			}
 		}
 		other, err := d.DataKey(t.Context(), "path_tokens")

@@ -9,6 +9,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 func benchmarkStore(b *testing.B, kind string) *Store {
@@ -18,9 +19,9 @@ func benchmarkStore(b *testing.B, kind string) *Store {
 		address = mariaDB
 	}
 	store, err := Open(b.Context(), address(b), 32)
-	noError(b, err)
+	check.NoError(b, err)
 	b.Cleanup(func() { _ = store.Close() })
-	noError(b, store.MigrateUp(b.Context()))
+	check.NoError(b, store.MigrateUp(b.Context()))
 	return store
 }
 
@@ -71,6 +72,6 @@ func (s *Store) benchmarkSale(b *testing.B) model.Sale {
 		StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), Status: model.SaleLive, Revision: 1,
 	}
 	sale.Code = sale.ID[:8]
-	noError(b, s.CreateSale(b.Context(), sale, 1<<30, "tester"))
+	check.NoError(b, s.CreateSale(b.Context(), sale, 1<<30, "tester"))
 	return sale
 }

@@ -19,6 +19,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // refusesToOpen checks that an address is refused, and that the error hides the password hunter2.
@@ -37,9 +38,9 @@ func refusesToOpen(t *testing.T, name, address string) {
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	noError(t, err)
+	check.NoError(t, err)
 	unused := listener.Addr().String()
-	noError(t, listener.Close())
+	check.NoError(t, listener.Close())
 	file := filepath.Join(t.TempDir(), "file")
 	openDB(t, "sqlite:"+file)
 	for name, address := range map[string]string{
@@ -62,9 +63,9 @@ func TestOpenWithPasswords(t *testing.T) {
 	const odd = "p@ss/w:ord?a=b#%41 ü"
 	d.exec(t, "SET PASSWORD = PASSWORD(?)", odd)
 	u, err := url.Parse(d.address)
-	noError(t, err)
+	check.NoError(t, err)
 	u.User = url.UserPassword(u.User.Username(), odd)
-	noError(t, openStore(t, u.String(), suiteConns).Ping(t.Context()))
+	check.NoError(t, openStore(t, u.String(), suiteConns).Ping(t.Context()))
 	u.User = url.UserPassword(u.User.Username(), "hunter2")
 	refusesToOpen(t, "a wrong password", u.String())
 }
@@ -73,13 +74,13 @@ func TestOpenWithPasswords(t *testing.T) {
 func takeConns(t *testing.T, db *gorm.DB, n int) []*sql.Conn {
 	t.Helper()
 	pool, err := db.DB()
-	noError(t, err)
+	check.NoError(t, err)
 	conns := make([]*sql.Conn, n)
 	for i := range conns {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		conns[i], err = pool.Conn(ctx)
-		noError(t, err)
+		check.NoError(t, err)
 		t.Cleanup(func() { _ = conns[i].Close() })
 	}
 	return conns
@@ -91,8 +92,8 @@ func wantAnswers(t *testing.T, conns []*sql.Conn, answers map[string]string) {
 	for i, conn := range conns {
 		for query, want := range answers {
 			var got string
-			noError(t, conn.QueryRowContext(t.Context(), query).Scan(&got))
-			equal(t, fmt.Sprintf("%s on connection %d", query, i), got, want)
+			check.NoError(t, conn.QueryRowContext(t.Context(), query).Scan(&got))
+			check.Same(t, fmt.Sprintf("%s on connection %d", query, i), got, want)
 		}
 	}
 }
@@ -134,7 +135,7 @@ func TestPoolIsBounded(t *testing.T) {
 		for db, limit := range pools {
 			all := takeConns(t, db, limit)
 			pool, err := db.DB()
-			noError(t, err)
+			check.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if conn, err := pool.Conn(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -142,7 +143,7 @@ func TestPoolIsBounded(t *testing.T) {
 			}
 			if !d.sqlite {
 				others, err := d.write.DB()
-				noError(t, err)
+				check.NoError(t, err)
 				query := "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND <> 'Killed' AND DB = DATABASE()"
 				wantAnswers(t, all[:1], map[string]string{query: fmt.Sprint(limit + others.Stats().OpenConnections)})
 			}
@@ -157,18 +158,18 @@ func TestSQLiteTransactionsBeginAsWriters(t *testing.T) {
 	other := kit.OpenSQL(t, d.address)
 	other.SetMaxOpenConns(1)
 	_, err := other.ExecContext(t.Context(), "PRAGMA busy_timeout = 0")
-	noError(t, err)
+	check.NoError(t, err)
 	write := func() error {
 		_, err := other.ExecContext(t.Context(), "DELETE FROM leases")
 		return err
 	}
-	noError(t, d.transact(t.Context(), func(*gorm.DB) error {
+	check.NoError(t, d.transact(t.Context(), func(*gorm.DB) error {
 		if write() == nil {
 			t.Error("another writer wrote during a transaction")
 		}
 		return nil
 	}))
-	noError(t, write())
+	check.NoError(t, write())
 }
 
 // Two processes share one file, as when a command runs beside the server. They wait for each other.
@@ -176,10 +177,10 @@ func TestTwoInstancesShareAnSQLiteFile(t *testing.T) {
 	t.Parallel()
 	d := openDB(t, kit.SQLite(t))
 	stores, sale := []*testDB{d, d.another(t)}, d.newSale(t, 7)
-	outcomes := collect(12, func(i int) model.Outcome {
+	outcomes := check.Collect(12, func(i int) model.Outcome {
 		return stores[i%2].retry(t, deducting, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
 	})
-	equal(t, "sold units", tally(outcomes)[model.Accepted], 7)
+	check.Same(t, "sold units", tally(outcomes)[model.Accepted], 7)
 }
 
 func TestNowIsTheDatabasesClock(t *testing.T) {
@@ -203,7 +204,7 @@ func TestTheDatabasesClockDecides(t *testing.T) {
 	set := func(clock time.Time) {
 		t.Helper()
 		at.exec(t, fmt.Sprintf("SET timestamp = %.3f", float64(clock.UnixMilli())/1000))
-		equal(t, "the clock", at.now(t), clock)
+		check.Same(t, "the clock", at.now(t), clock)
 	}
 	take := func(user string, by way, want model.Verdict) model.Order {
 		t.Helper()
@@ -219,8 +220,8 @@ func TestTheDatabasesClockDecides(t *testing.T) {
 	set(start)
 	order, settled := take("punctual", deducting, model.Accepted), take("queued", settling, model.Accepted)
 	for _, o := range []model.Order{order, settled} {
-		equal(t, "time of the order", o.CreatedAt, start)
-		equal(t, "deadline of the order", o.ExpiresAt, deadline)
+		check.Same(t, "time of the order", o.CreatedAt, start)
+		check.Same(t, "deadline of the order", o.ExpiresAt, deadline)
 	}
 	p := at.startPayment(t, take("payer", deducting, model.Accepted))
 
@@ -252,8 +253,8 @@ func TestTheDatabasesClockDecides(t *testing.T) {
 	set(deadline.Add(grace - time.Millisecond))
 	overdue(model.ClockStep{})
 	paid, _ := at.pay(t, p, "t")
-	equal(t, "status within the grace", paid.Status, model.OrderPaid)
-	equal(t, "time of the payment", paid.PaidAt, deadline.Add(grace-time.Millisecond))
+	check.Same(t, "status within the grace", paid.Status, model.OrderPaid)
+	check.Same(t, "time of the payment", paid.PaidAt, deadline.Add(grace-time.Millisecond))
 	set(deadline.Add(grace))
 	overdue(model.ClockStep{}, order.ID)
 	overdue(model.ClockStep{At: start.Add(time.Millisecond), By: time.Millisecond})
@@ -275,15 +276,15 @@ func TestTheClockKnowsNoSummerTime(t *testing.T) {
 		time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC),  // in the hour that is left out
 	} {
 		at.exec(t, "SET timestamp = ?", instant.Unix())
-		equal(t, "the clock", at.now(t), instant)
+		check.Same(t, "the clock", at.now(t), instant)
 	}
 }
 
 func TestClosedStoreAnswersWithAnError(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		other := d.another(t)
-		noError(t, other.Ping(t.Context()))
-		noError(t, other.Close())
+		check.NoError(t, other.Ping(t.Context()))
+		check.NoError(t, other.Close())
 		if err := other.Ping(t.Context()); err == nil {
 			t.Error("a closed store answers")
 		}
@@ -307,7 +308,7 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 	p := d.startPayment(t, o)
 	live := NewLiveSales(d.Store)
 	before, err := live.LiveOffers(t.Context(), 0)
-	noError(t, err)
+	check.NoError(t, err)
 	server.Kill()
 	ctx, a := t.Context(), attempt(sale.ID, "you", "k", 1)
 	for name, call := range map[string]func() error{
@@ -340,8 +341,8 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 	}
 	server.Restart()
 	after, err := live.LiveOffers(t.Context(), 0)
-	noError(t, err)
-	equal(t, "live sales after the outage", after, before)
+	check.NoError(t, err)
+	check.Same(t, "live sales after the outage", after, before)
 	d.pay(t, p, "t")
 	wantVerdicts(t, d.settle(t, a), model.Accepted)
 	d.wantUnits(t, sale.ID, units{available: 3, held: 1, paid: 1})
@@ -393,7 +394,7 @@ func TestTransactTriesAgain(t *testing.T) {
 				if tc.want == nil {
 					want++ // only the last try was committed
 				}
-				equal(t, "version", d.stock(t, sale.ID).Version, want)
+				check.Same(t, "version", d.stock(t, sale.ID).Version, want)
 			})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -416,7 +417,7 @@ func TestTransactSurvivesADeadlock(t *testing.T) {
 	sales := []string{d.newSale(t, 1).ID, d.newSale(t, 1).ID}
 	var firstLocks sync.WaitGroup
 	firstLocks.Add(2)
-	tries := collect(2, func(i int) (tries int) {
+	tries := check.Collect(2, func(i int) (tries int) {
 		err := d.transact(t.Context(), func(tx *gorm.DB) error {
 			tries++
 			for n, sale := range []string{sales[i], sales[1-i]} {
@@ -430,12 +431,12 @@ func TestTransactSurvivesADeadlock(t *testing.T) {
 			}
 			return nil
 		})
-		check(t, err)
+		check.Error(t, "a transaction", err, nil)
 		return tries
 	})
-	equal(t, "tries of both", tries[0]+tries[1], 3)
+	check.Same(t, "tries of both", tries[0]+tries[1], 3)
 	for _, sale := range sales {
-		equal(t, "version", d.stock(t, sale).Version, 3)
+		check.Same(t, "version", d.stock(t, sale).Version, 3)
 	}
 }
 
@@ -449,14 +450,14 @@ func TestHole51_ReadOnlyServer(t *testing.T) {
 	execute := func(statement string) {
 		t.Helper()
 		_, err := root.ExecContext(t.Context(), statement)
-		noError(t, err)
+		check.NoError(t, err)
 	}
 	pool, err := d.write.DB()
-	noError(t, err)
+	check.NoError(t, err)
 	idle := func() int { return pool.Stats().Idle }
 	fillPool := func() {
 		t.Helper()
-		together(suiteConns, func(int) { d.read.WithContext(t.Context()).Exec("DO SLEEP(0.2)") })
+		check.Together(suiteConns, func(int) { d.read.WithContext(t.Context()).Exec("DO SLEEP(0.2)") })
 		if idle() < suiteConns-1 {
 			t.Fatalf("%d connections are idle", idle())
 		}
@@ -465,7 +466,7 @@ func TestHole51_ReadOnlyServer(t *testing.T) {
 		_, err := settling.try(t.Context(), d, attempt(sale.ID, user, "k", 1))
 		return err
 	}
-	noError(t, errors.Join(d.Ping(t.Context()), settle("before")))
+	check.NoError(t, d.Ping(t.Context()), settle("before"))
 	fillPool()
 	execute("SET GLOBAL read_only = ON")
 	if err := settle("meanwhile"); !errors.Is(err, model.ErrUnavailable) || errors.Is(err, model.ErrBroken) || idle() > 0 {
@@ -476,5 +477,5 @@ func TestHole51_ReadOnlyServer(t *testing.T) {
 		t.Errorf("a ping: %v, and %d connections are idle", err, idle())
 	}
 	execute("SET GLOBAL read_only = OFF")
-	noError(t, errors.Join(d.Ping(t.Context()), settle("after")))
+	check.NoError(t, d.Ping(t.Context()), settle("after"))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestEachWayWritesTheOrder(t *testing.T) {
@@ -35,79 +36,61 @@ func TestEachWayWritesTheOrder(t *testing.T) {
 		if by.name == "settle" {
 			want.Source, want.Epoch = model.FromStream, 1 // the epoch of the entry
 		}
-		equal(t, "the outcome's order", *got.Order, want)
-		equal(t, "the stored order", d.order(t, a.ID), want)
+		check.Same(t, "the outcome's order", *got.Order, want)
+		check.Same(t, "the stored order", d.order(t, a.ID), want)
 		d.wantUnits(t, sale.ID, units{available: 8, held: 2})
-		equal(t, "version of the stock", d.stock(t, sale.ID).Version, version+1)
-		equal(t, "alice's units", d.live(t, sale.ID, "alice"), 2)
+		check.Same(t, "version of the stock", d.stock(t, sale.ID).Version, version+1)
+		check.Same(t, "alice's units", d.live(t, sale.ID, "alice"), 2)
 	})
 }
 
-// Each row says which of several reasons to refuse the buyer is told, and so in which order they are judged. A refusal
-// changes nothing.
+// Each row says whether the buyer is told of the limit or of the stock. A refusal changes nothing and is not stored, so the
+// same key is judged again. TestRefusalOrder of the package strategy has the order of all reasons.
 func TestEachWayRefuses(t *testing.T) {
-	upcoming, over := shift(2*time.Hour), shift(-2*time.Hour)
-	paused, closed := status(model.SalePaused), status(model.SaleClosed)
-	type edits = []func(*model.Sale)
-	const notStarted, ended, full, out = model.NotStarted, model.Ended, model.LimitReached, model.SoldOut
-	tests := map[string]struct {
+	const full, out = model.LimitReached, model.SoldOut
+	type row struct {
 		quota        int64
 		mine, others int // units sold before, at a limit of 2
 		asked        int
-		edits        edits
 		want         model.Verdict
-	}{
-		"before the start of a paused sale":             {9, 0, 0, 1, edits{upcoming, paused}, notStarted},
-		"before the start, at the limit":                {9, 2, 0, 1, edits{upcoming}, notStarted},
-		"before the start of a sale without units":      {2, 0, 2, 1, edits{upcoming}, notStarted},
-		"before the start of a closed sale":             {9, 0, 0, 1, edits{upcoming, closed}, ended},
-		"after the end of a paused sale":                {9, 0, 0, 1, edits{over, paused}, ended},
-		"after the end, at the limit":                   {9, 2, 0, 1, edits{over}, ended},
-		"after the end, sold out":                       {2, 0, 2, 1, edits{over}, ended},
-		"closed, at the limit":                          {9, 2, 0, 1, edits{closed}, ended},
-		"paused, at the limit":                          {9, 2, 0, 1, edits{paused}, model.Paused},
-		"paused and sold out":                           {2, 0, 2, 1, edits{paused}, model.Paused},
-		"more than the limit at once":                   {9, 0, 0, 3, nil, full},
-		"at the limit":                                  {9, 2, 0, 1, nil, full},
-		"over the limit with the held units":            {9, 1, 0, 2, nil, full},
-		"at the limit of a sale without units":          {4, 2, 2, 1, nil, full},
-		"over the limit, and more than is left":         {4, 1, 2, 2, nil, full},
-		"more than the limit, and nothing is left":      {2, 0, 2, 3, nil, full},
-		"nothing is left":                               {2, 0, 2, 1, nil, out},
-		"nothing is left, and the limit allows a unit":  {3, 1, 2, 1, nil, out},
-		"fewer are left than asked for":                 {3, 0, 2, 2, nil, out},
-		"fewer are left, and the limit just allows all": {4, 0, 3, 2, nil, out},
-		"units and limit suffice":                       {3, 1, 1, 1, nil, model.Accepted},
-		"the last units, up to the limit, all at once":  {4, 0, 2, 2, nil, model.Accepted},
+	}
+	tests := map[string]row{
+		"more than the limit at once":                   {9, 0, 0, 3, full},
+		"at the limit":                                  {9, 2, 0, 1, full},
+		"over the limit with the held units":            {9, 1, 0, 2, full},
+		"at the limit of a sale without units":          {4, 2, 2, 1, full},
+		"over the limit, and more than is left":         {4, 1, 2, 2, full},
+		"more than the limit, and nothing is left":      {2, 0, 2, 3, full},
+		"nothing is left":                               {2, 0, 2, 1, out},
+		"nothing is left, and the limit allows a unit":  {3, 1, 2, 1, out},
+		"fewer are left than asked for":                 {3, 0, 2, 2, out},
+		"fewer are left, and the limit just allows all": {4, 0, 3, 2, out},
+		"units and limit suffice":                       {3, 1, 1, 1, model.Accepted},
+		"the last units, up to the limit, all at once":  {4, 0, 2, 2, model.Accepted},
 	}
 	onEach(t, fromDatabase, func(t *testing.T, d *testDB, by way) {
-		for name, tc := range tests {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.quota, limit(2))
-				if tc.mine > 0 {
-					d.buy(t, sale.ID, "me", tc.mine)
-				}
-				for i := range tc.others {
-					d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
-				}
-				for _, edit := range tc.edits {
-					d.change(t, sale.ID, 0, edit)
-				}
-				before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", tc.asked)
-				first, again := d.take(t, by, a)[0], d.take(t, by, a)[0]
-				if tc.want == model.Accepted {
-					wantVerdicts(t, []model.Outcome{first, again}, tc.want, tc.want)
-					wantRepeated(t, []model.Outcome{first, again}, false, true)
-					return
-				}
-				equal(t, "the first outcome", first, model.Outcome{Verdict: tc.want})
-				equal(t, "the second outcome", again, model.Outcome{Verdict: tc.want})
-				equal(t, "the stock after it", d.stock(t, sale.ID), before)
-				d.noOrder(t, a)
-				equal(t, "the user's units", d.live(t, sale.ID, "me"), tc.mine)
-				equal(t, "rows of the user", d.buyers(t, a), int64(min(tc.mine, 1)))
-			})
-		}
+		check.Each(t, tests, func(t *testing.T, tc row) {
+			sale := d.newSale(t, tc.quota, limit(2))
+			if tc.mine > 0 {
+				d.buy(t, sale.ID, "me", tc.mine)
+			}
+			for i := range tc.others {
+				d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
+			}
+			before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", tc.asked)
+			first, again := d.take(t, by, a)[0], d.take(t, by, a)[0]
+			if tc.want == model.Accepted {
+				wantVerdicts(t, []model.Outcome{first, again}, tc.want, tc.want)
+				wantRepeated(t, []model.Outcome{first, again}, false, true)
+				return
+			}
+			check.Same(t, "the first outcome", first, model.Outcome{Verdict: tc.want})
+			check.Same(t, "the second outcome", again, model.Outcome{Verdict: tc.want})
+			check.Same(t, "the stock after it", d.stock(t, sale.ID), before)
+			d.noOrder(t, a)
+			check.Same(t, "the user's units", d.live(t, sale.ID, "me"), tc.mine)
+			check.Same(t, "rows of the user", d.buyers(t, a), int64(min(tc.mine, 1)))
+		})
 		id := model.NewSaleID()
 		got := d.take(t, by, attempt(id, "me", "k", 1), attempt(id, "me", "k", 1), attempt(id, "you", "k", 9))
 		wantVerdicts(t, got, model.NotFound, model.NotFound, model.NotFound)
@@ -118,19 +101,6 @@ func TestEachWayRefuses(t *testing.T) {
 func (d *testDB) buyers(t *testing.T, a model.Attempt) int64 {
 	t.Helper()
 	return d.count(t, "SELECT COUNT(*) FROM buyers WHERE sale_id = ? AND user_id = ?", a.SaleID, a.UserID)
-}
-
-// Only a settle stores its refusals: without a gate, the same key is judged again.
-func TestRefusedKeyIsJudgedAgain(t *testing.T) {
-	onEach(t, fromDatabase, func(t *testing.T, d *testDB, by way) {
-		sale := d.newSale(t, 1)
-		taken, a := d.buy(t, sale.ID, "first", 1), attempt(sale.ID, "second", "k", 1)
-		wantVerdicts(t, d.take(t, by, a), model.SoldOut)
-		d.cancel(t, taken)
-		got := d.take(t, by, a)
-		wantVerdicts(t, got, model.Accepted)
-		wantRepeated(t, got, false)
-	})
 }
 
 type verdictList = []model.Verdict
@@ -167,10 +137,10 @@ func testBatches(t *testing.T, tests map[string]batchCase) {
 				wantVerdicts(t, got, tc.want...)
 				live, held, seen := map[string]int{}, 0, map[string]bool{}
 				for i, a := range list {
-					equal(t, fmt.Sprintf("repeated of attempt %d", i), got[i].Repeated, seen[a.ID])
+					check.Same(t, fmt.Sprintf("repeated of attempt %d", i), got[i].Repeated, seen[a.ID])
 					switch {
 					case tc.want[i] == model.Accepted:
-						equal(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
+						check.Same(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
 						if !seen[a.ID] {
 							live[a.UserID], held = live[a.UserID]+a.Quantity, held+a.Quantity
 						}
@@ -190,11 +160,11 @@ func testBatches(t *testing.T, tests map[string]batchCase) {
 				if by.name == "settle" {
 					before := d.stock(t, sale.ID)
 					wantVerdicts(t, d.settle(t, list...), tc.want...)
-					equal(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
+					check.Same(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
 				}
 				d.change(t, sale.ID, 20)
 				for i, a := range list {
-					equal(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), live[a.UserID])
+					check.Same(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), live[a.UserID])
 					if room := tc.limit - live[a.UserID]; tc.want[i] == model.SoldOut && room > 0 {
 						wantVerdicts(t, d.take(t, by, attempt(sale.ID, a.UserID, "again", room)), model.Accepted)
 						live[a.UserID] = tc.limit
@@ -256,12 +226,12 @@ func TestEachWayReplaysAKnownID(t *testing.T) {
 				a := attempt(sale.ID, "me", "k", 1)
 				change(t, *d.take(t, by, a)[0].Order)
 				stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
-				equal(t, "the repeat", d.take(t, by, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
+				check.Same(t, "the repeat", d.take(t, by, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
 				other := a
 				other.Quantity, other.RequestHash = 7, model.HashRequest(7)
 				mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
-				equal(t, "another request under the same key", d.take(t, by, other)[0], mismatch)
-				equal(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
+				check.Same(t, "another request under the same key", d.take(t, by, other)[0], mismatch)
+				check.Same(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
 			})
 		}
 	})
@@ -282,24 +252,6 @@ func TestEachWayReplaysADurableRefusal(t *testing.T) {
 			t.Errorf("the durable refusal has the order %+v", o)
 		}
 		d.wantUnits(t, sale.ID, units{available: 4, held: 2})
-	})
-}
-
-// The schema refuses quantities that the checks of a request let pass.
-func TestNoUnitsChangeNothing(t *testing.T) {
-	onEach(t, fromDatabase, func(t *testing.T, d *testDB, by way) {
-		for _, quantity := range []int{0, -1, -5} {
-			sale := d.newSale(t, 5)
-			d.buy(t, sale.ID, "you", 1)
-			before, a := d.stock(t, sale.ID), attempt(sale.ID, "me", "k", quantity)
-			got, err := by.try(t.Context(), d, a)
-			if err == nil || slices.ContainsFunc(got, func(o model.Outcome) bool { return o != model.Outcome{} }) {
-				t.Errorf("%d units: got %+v, %v", quantity, got, err)
-			}
-			equal(t, "the stock", d.stock(t, sale.ID), before)
-			d.noOrder(t, a)
-			equal(t, "rows of the user", d.buyers(t, a), 0)
-		}
 	})
 }
 
@@ -380,7 +332,7 @@ func TestDeductLosesTheRace(t *testing.T) {
 				case row.decided && (err != nil || got[0].Verdict != row.want || !got[0].Repeated):
 					t.Errorf("got %+v, %v, want %s, repeated", got, err, row.want)
 				}
-				equal(t, "the stock", d.stock(t, s.sale), *left)
+				check.Same(t, "the stock", d.stock(t, s.sale), *left)
 				next := d.deduct(t, s.mine)
 				wantVerdicts(t, next, row.want)
 				wantRepeated(t, next, row.decided)
@@ -413,9 +365,9 @@ func TestLockedDecidesByTheLockedRow(t *testing.T) {
 					want.Available, want.Held, want.Version = want.Available-2, want.Held+2, want.Version+1
 					want.GateVersion = want.Version
 				} else {
-					equal(t, "rows of the buyer", d.buyers(t, s.mine), *buyers)
+					check.Same(t, "rows of the buyer", d.buyers(t, s.mine), *buyers)
 				}
-				equal(t, "the stock", d.stock(t, s.sale), want)
+				check.Same(t, "the stock", d.stock(t, s.sale), want)
 			})
 		}
 	})
@@ -525,20 +477,20 @@ func TestCrowds(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				for range tc.rounds {
 					sale := d.newSale(t, tc.quota, limit(tc.limit))
-					outcomes := collect(tc.crowd, func(i int) []model.Outcome {
+					outcomes := check.Collect(tc.crowd, func(i int) []model.Outcome {
 						by, list := tc.batches(sale.ID, i)
 						return stores[i%2].retry(t, by, list...)
 					})
-					equal(t, "outcomes", tally(slices.Concat(outcomes...)), tc.want)
+					check.Same(t, "outcomes", tally(slices.Concat(outcomes...)), tc.want)
 					verdicts, made, held := map[string]model.Verdict{}, map[string]int{}, int64(0)
 					for i := range outcomes {
 						_, list := tc.batches(sale.ID, i)
 						for j, o := range outcomes[i] {
 							a := list[j]
-							equal(t, "an outcome and an earlier one", o.Verdict, cmp.Or(verdicts[a.ID], o.Verdict))
+							check.Same(t, "an outcome and an earlier one", o.Verdict, cmp.Or(verdicts[a.ID], o.Verdict))
 							verdicts[a.ID] = o.Verdict
 							if o.Verdict == yes {
-								equal(t, "the order", o.Order.ID, a.ID)
+								check.Same(t, "the order", o.Order.ID, a.ID)
 							}
 							if o.Verdict == yes && !o.Repeated {
 								made[a.ID]++
@@ -547,7 +499,7 @@ func TestCrowds(t *testing.T) {
 						}
 					}
 					for id, verdict := range verdicts {
-						equal(t, "how often an order was made", made[id], map[bool]int{true: 1}[verdict == yes])
+						check.Same(t, "how often an order was made", made[id], map[bool]int{true: 1}[verdict == yes])
 					}
 					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
 				}
@@ -564,11 +516,11 @@ func TestIdentifiersCompareByteByByte(t *testing.T) {
 		got := d.deduct(t, lower, attempt(sale.ID, "Alice", "key", 1), attempt(sale.ID, "Alice", "KEY", 1))
 		wantVerdicts(t, got, model.Accepted, model.Accepted, model.Accepted)
 		for user, want := range map[string]int{"alice": 2, "Alice": 2, "ALICE": 0} {
-			equal(t, "units of "+user, d.live(t, sale.ID, user), want)
+			check.Same(t, "units of "+user, d.live(t, sale.ID, user), want)
 			list, _, err := d.Orders(t.Context(), model.OrderFilter{UserID: user, Limit: 10})
-			noError(t, err)
+			check.NoError(t, err)
 			for _, o := range list {
-				equal(t, "the owner of an order of "+user, o.UserID, user)
+				check.Same(t, "the owner of an order of "+user, o.UserID, user)
 			}
 		}
 	})

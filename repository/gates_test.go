@@ -10,6 +10,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // A renewed epoch keeps a rebuild with a newer epoch away. An older epoch is not renewed.
@@ -19,10 +20,10 @@ func TestRenewEpoch(t *testing.T) {
 		epoch := d.stock(t, sale.ID).Epoch
 		for _, tc := range []struct{ renewed, want int64 }{{epoch, epoch}, {epoch - 1, epoch + 1}} {
 			d.exec(t, "UPDATE stock SET epoch_at_ms = 1 WHERE sale_id = ?", sale.ID)
-			noError(t, d.RenewEpoch(t.Context(), sale.ID, tc.renewed))
+			check.NoError(t, d.RenewEpoch(t.Context(), sale.ID, tc.renewed))
 			_, _, err := d.NextEpoch(t.Context(), sale.ID, epoch, 0, time.Hour)
-			noError(t, err)
-			equal(t, fmt.Sprintf("epoch after epoch %d was renewed", tc.renewed), d.stock(t, sale.ID).Epoch, tc.want)
+			check.NoError(t, err)
+			check.Same(t, fmt.Sprintf("epoch after epoch %d was renewed", tc.renewed), d.stock(t, sale.ID).Epoch, tc.want)
 		}
 	})
 }
@@ -56,7 +57,7 @@ func TestNextEpoch(t *testing.T) {
 				if want.Epoch = step.epoch; step.won {
 					want.Version++ // so that whoever judged the sale before loses the race
 				}
-				equal(t, "the stock", d.stock(t, sale.ID), want)
+				check.Same(t, "the stock", d.stock(t, sale.ID), want)
 			})
 		}
 		if _, won, err := d.NextEpoch(t.Context(), model.NewSaleID(), 0, 0, 0); won || err != nil {
@@ -91,17 +92,17 @@ func TestNextEpochHasOneWinner(t *testing.T) {
 		sale, stores := d.newSale(t, 1), d.pair(t)
 		d.exec(t, "UPDATE stock SET epoch = 0")
 		for seen := range int64(rounds) {
-			winners := collect(crowd, func(i int) int64 {
+			winners := check.Collect(crowd, func(i int) int64 {
 				epoch, won, err := stores[i%2].NextEpoch(t.Context(), sale.ID, seen, seen, 0)
-				check(t, err)
+				check.Error(t, "next epoch", err, nil)
 				if !won {
 					return 0
 				}
 				return epoch
 			})
 			winners = slices.DeleteFunc(winners, func(epoch int64) bool { return epoch == 0 })
-			equal(t, "epochs of the winners", winners, []int64{seen + 1})
-			equal(t, "the epoch", d.stock(t, sale.ID).Epoch, seen+1)
+			check.Same(t, "epochs of the winners", winners, []int64{seen + 1})
+			check.Same(t, "the epoch", d.stock(t, sale.ID).Epoch, seen+1)
 		}
 	})
 }
@@ -120,15 +121,15 @@ func TestGateContents(t *testing.T) {
 		d.refuse(t, lost, model.ReasonLost)
 
 		want := kit.ContentsOf(d.offer(t, sale.ID))
-		equal(t, "available units", want.Of.Stock.Available, 3)
+		check.Same(t, "available units", want.Of.Stock.Available, 3)
 		want.Units["a"], want.Units["d"] = 2, 1
 		for _, a := range []model.Attempt{ordered, refused, over, cancelled, paid} {
 			want.Requests[a.ID], want.Owners[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}, a.UserID
 		}
-		equal(t, "contents", d.gateContents(t, sale.ID), want)
+		check.Same(t, "contents", d.gateContents(t, sale.ID), want)
 		for page, err := range d.Buyers(t.Context(), sale.ID) {
-			noError(t, err)
-			equal(t, "buyers", page, []model.Buyer{{UserID: "a", Units: 2}, {UserID: "d", Units: 1}})
+			check.NoError(t, err)
+			check.Same(t, "buyers", page, []model.Buyer{{UserID: "a", Units: 2}, {UserID: "d", Units: 1}})
 		}
 		if _, ok, err := d.GateContents(t.Context(), model.NewSaleID()); ok || err != nil {
 			t.Errorf("an unknown sale has contents: %t, %v", ok, err)
@@ -151,7 +152,7 @@ func TestBooks(t *testing.T) {
 			t.Fatalf("the sale has no books: %t, %v", ok, err)
 		}
 		type counts = map[model.OrderStatus]int64
-		equal(t, "the books", got, model.Books{
+		check.Same(t, "the books", got, model.Books{
 			Stock:       d.stock(t, sale.ID),
 			Orders:      counts{"pending": 2, "paid": 1, "cancelled": 1, "expired": 1, "refunded": 1, "rejected": 1},
 			Units:       counts{"pending": 4, "paid": 2, "cancelled": 2, "expired": 2, "refunded": 2, "rejected": 4},
@@ -247,7 +248,7 @@ func TestReadersSeeOneInstant(t *testing.T) {
 			running.Wait()
 			close(over)
 		}()
-		together(writers+2, func(i int) {
+		check.Together(writers+2, func(i int) {
 			if i < writers {
 				defer running.Done()
 				for n := range each {
@@ -268,7 +269,7 @@ func TestReadersSeeOneInstant(t *testing.T) {
 				for _, n := range contents.Units {
 					live += int64(n)
 				}
-				equal(t, "live units and held units", live, contents.Of.Stock.Held)
+				check.Same(t, "live units and held units", live, contents.Of.Stock.Held)
 				select {
 				case <-over:
 					return
@@ -294,7 +295,7 @@ func TestReadersDontWaitForTheWriter(t *testing.T) {
 			wantVerdicts(t, reader.deduct(t, attempt(model.NewSaleID(), "you", "k", 1)), model.NotFound)
 		})
 		d.buy(t, sale.ID, "me", 1)
-		equal(t, "the reader has looked", looked, true)
+		check.Same(t, "the reader has looked", looked, true)
 	})
 }
 
@@ -326,24 +327,24 @@ func TestGateChanges(t *testing.T) {
 			change(4, settled, 3, ""),
 			{Version: start + 5, Units: 7},
 		}
-		equal(t, "changes for the gate", d.told(t, sale.ID, start), want)
-		equal(t, "version up to which the gate is told", d.stock(t, sale.ID).GateVersion, d.stock(t, sale.ID).Version)
+		check.Same(t, "changes for the gate", d.told(t, sale.ID, start), want)
+		check.Same(t, "version up to which the gate is told", d.stock(t, sale.ID).GateVersion, d.stock(t, sale.ID).Version)
 		for _, limit := range []int{1, 2, 3, 4, 5, 100} {
 			var got []model.GateChange
 			for after, more := start, true; more; {
 				var page []model.GateChange
 				var err error
 				page, after, more, err = d.GateChanges(t.Context(), sale.ID, after, limit)
-				noError(t, err)
+				check.NoError(t, err)
 				if got = append(got, page...); after != start+6 && (len(page) == 0 || page[len(page)-1].Version != after) {
 					t.Errorf("limit %d: a page up to %d is %+v", limit, after, page)
 				}
 			}
-			equal(t, fmt.Sprint("changes in pages of ", limit), got, want)
+			check.Same(t, fmt.Sprint("changes in pages of ", limit), got, want)
 		}
-		noError(t, d.ForgetGateChanges(t.Context(), sale.ID, start+3))
-		equal(t, "changes that are left", d.told(t, sale.ID, start), want[4:])
-		equal(t, "changes of the other sale", d.count(t, "SELECT COUNT(*) FROM gate_changes WHERE sale_id = ?", other.ID), 1)
+		check.NoError(t, d.ForgetGateChanges(t.Context(), sale.ID, start+3))
+		check.Same(t, "changes that are left", d.told(t, sale.ID, start), want[4:])
+		check.Same(t, "changes of the other sale", d.count(t, "SELECT COUNT(*) FROM gate_changes WHERE sale_id = ?", other.ID), 1)
 		d.exec(t, "UPDATE stock SET epoch = 0") // so that balanced does not look for the forgotten changes
 	})
 }
@@ -353,9 +354,9 @@ func TestWrongGateIsMarked(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.newSale(t, 1)
 		wantVerdicts(t, d.settle(t, attempt(sale.ID, "a", "k", 2)), model.LimitReached)
-		equal(t, "wrong epoch before", d.stock(t, sale.ID).WrongEpoch, 0)
+		check.Same(t, "wrong epoch before", d.stock(t, sale.ID).WrongEpoch, 0)
 		wantVerdicts(t, d.settle(t, attempt(sale.ID, "b", "k", 1), attempt(sale.ID, "c", "k", 1)), model.Accepted, model.SoldOut)
-		equal(t, "wrong epoch after a refusal for want of units", d.stock(t, sale.ID).WrongEpoch, 1)
+		check.Same(t, "wrong epoch after a refusal for want of units", d.stock(t, sale.ID).WrongEpoch, 1)
 		d.nextEpoch(t, sale.ID, 1)
 		if s := d.stock(t, sale.ID); s.WrongEpoch >= s.Epoch {
 			t.Errorf("in the next epoch: %+v", s)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // fill makes a sale with rows in every table that the runs of the lab write to.
@@ -16,7 +17,7 @@ func (d *testDB) fill(t *testing.T) model.Sale {
 	wantVerdicts(t, d.settle(t, attempt(sale.ID, "late", "k", 1)), model.SoldOut)
 	d.cancel(t, *settled[0].Order)
 	d.change(t, sale.ID, 3)
-	noError(t, d.Log(t.Context(), "engine", "install_gate", sale.ID, "epoch 1"))
+	check.NoError(t, d.Log(t.Context(), "engine", "install_gate", sale.ID, "epoch 1"))
 	for _, table := range []string{"orders", "refusals", "buyers", "stock", "gate_changes"} {
 		if d.count(t, "SELECT COUNT(*) FROM "+table+" WHERE sale_id = ?", sale.ID) == 0 {
 			t.Fatalf("the sale has no row in %s", table)
@@ -36,8 +37,8 @@ func TestEraseSale(t *testing.T) {
 			t.Fatal("the dump lacks the rows of a sale")
 		}
 		for range 2 { // the second time it does nothing
-			noError(t, d.EraseSale(t.Context(), sale.ID))
-			equal(t, "all rows", d.dump(t), before)
+			check.NoError(t, d.EraseSale(t.Context(), sale.ID))
+			check.Same(t, "all rows", d.dump(t), before)
 		}
 		wantVerdicts(t, d.deduct(t, attempt(sale.ID, "buyer", "k", 1)), model.NotFound)
 	})

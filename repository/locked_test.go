@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func (d *testDB) look(t *testing.T, a model.Attempt) model.StockView {
 	t.Helper()
 	look, err := d.ReadStock(t.Context(), a)
-	noError(t, err)
+	check.NoError(t, err)
 	return look
 }
 
 func (d *testDB) overwrite(t *testing.T, a model.Attempt, look model.StockView) model.Outcome {
 	t.Helper()
 	got, err := d.WriteStock(t.Context(), a, look)
-	noError(t, err)
+	check.NoError(t, err)
 	return got
 }
 
@@ -36,7 +37,7 @@ func TestLook(t *testing.T) {
 			if look.Now.Before(before) || look.Now.After(d.now(t)) || look.Decided != nil || began {
 				t.Errorf("%s: time %s, not before %s; decided %+v; a transaction began: %t", name, look.Now, before, look.Decided, began)
 			}
-			equal(t, name, look.Offer, d.offer(t, sale.ID))
+			check.Same(t, name, look.Offer, d.offer(t, sale.ID))
 		}
 	})
 }
@@ -50,12 +51,12 @@ func TestOverwriteLosesUpdates(t *testing.T) {
 		got := []model.Outcome{d.overwrite(t, first, looks[0]), d.overwrite(t, second, looks[1])}
 		wantVerdicts(t, got, model.Accepted, model.Accepted)
 		d.wantUnits(t, sale.ID, units{available: 1, held: 2})
-		equal(t, "version of the stock", d.stock(t, sale.ID).Version, looks[0].Offer.Stock.Version+2)
+		check.Same(t, "version of the stock", d.stock(t, sale.ID).Version, looks[0].Offer.Stock.Version+2)
 		books, _, err := d.Books(t.Context(), sale.ID)
 		if err != nil || books.Orders[model.OrderPending] != 2 || books.Units[model.OrderPending] != 3 || len(books.Violations()) != 1 {
 			t.Errorf("the books are %+v, %v", books, err)
 		}
-		noError(t, d.EraseSale(t.Context(), sale.ID)) // the other books must balance
+		check.NoError(t, d.EraseSale(t.Context(), sale.ID)) // the other books must balance
 	})
 }
 
@@ -73,7 +74,7 @@ func TestOverwriteStopsAtTheSchema(t *testing.T) {
 			}
 			d.wantUnits(t, sale.ID, units{available: 1, paid: 3})
 			d.noOrder(t, a)
-			equal(t, "rows of the buyer", d.buyers(t, a), 0)
+			check.Same(t, "rows of the buyer", d.buyers(t, a), 0)
 		})
 		t.Run("a buyer's limit", func(t *testing.T) {
 			sale := d.newSale(t, 5)
@@ -88,8 +89,8 @@ func TestOverwriteStopsAtTheSchema(t *testing.T) {
 			a := attempt(sale.ID, "me", "k", 1)
 			looks := []model.StockView{d.look(t, a), d.look(t, a)}
 			first, again := d.overwrite(t, a, looks[0]), d.overwrite(t, a, looks[1])
-			equal(t, "the first outcome", first.Repeated, false)
-			equal(t, "the second outcome", again, model.Outcome{Verdict: model.Accepted, Order: first.Order, Repeated: true})
+			check.Same(t, "the first outcome", first.Repeated, false)
+			check.Same(t, "the second outcome", again, model.Outcome{Verdict: model.Accepted, Order: first.Order, Repeated: true})
 			d.wantUnits(t, sale.ID, units{available: 4, held: 1})
 		})
 	})
@@ -101,7 +102,7 @@ func TestExclusive(t *testing.T) {
 	writers := map[string]func(t *testing.T, x *testDB, sale model.Sale){
 		"create a sale": func(t *testing.T, x *testDB, _ model.Sale) { x.newSale(t, 1) },
 		"change a sale": func(t *testing.T, x *testDB, sale model.Sale) { x.change(t, sale.ID, 1) },
-		"erase a sale":  func(t *testing.T, x *testDB, sale model.Sale) { noError(t, x.EraseSale(t.Context(), sale.ID)) },
+		"erase a sale":  func(t *testing.T, x *testDB, sale model.Sale) { check.NoError(t, x.EraseSale(t.Context(), sale.ID)) },
 		"a failed deduction": func(t *testing.T, x *testDB, sale model.Sale) {
 			if got, err := x.DeductLocked(t.Context(), attempt(sale.ID, "me", "k", 0)); err == nil {
 				t.Errorf("got %+v", got)
@@ -133,8 +134,8 @@ func TestExclusive(t *testing.T) {
 		for name, act := range acts {
 			t.Run(name, func(t *testing.T) {
 				a, p := d.orderIn(t, d.newSale(t, 2), act.from)
-				holdsLock(t, func(x *testDB) { noError(t, act.do(t.Context(), x, a, p)) })
-				equal(t, "status", d.order(t, a.ID).Status, act.to)
+				holdsLock(t, func(x *testDB) { check.NoError(t, act.do(t.Context(), x, a, p)) })
+				check.Same(t, "status", d.order(t, a.ID).Status, act.to)
 			})
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // noticed is a context that reports when a caller begins to wait for its end, as each call in a batch does.
@@ -39,10 +40,10 @@ func TestLookUpsShareAStatement(t *testing.T) {
 		for _, a := range []model.Attempt{attempt(sale.ID, "carol", "k", 1), attempt(other.ID, "ben", "k", 1)} {
 			want[a.ID] = model.Order{}
 		}
-		equal(t, "reason of the refusal", want[refused.ID].Reason, model.ReasonFailed)
+		check.Same(t, "reason of the refusal", want[refused.ID].Reason, model.ReasonFailed)
 
 		let, sizes, mu := make(chan struct{}), []int{}, sync.Mutex{}
-		noError(t, d.read.Callback().Row().Before("gorm:row").Register("suite:lookups", func(tx *gorm.DB) {
+		check.NoError(t, d.read.Callback().Row().Before("gorm:row").Register("suite:lookups", func(tx *gorm.DB) {
 			if strings.Contains(tx.Statement.SQL.String(), "FROM refusals WHERE order_id IN") {
 				mu.Lock()
 				sizes = append(sizes, (len(tx.Statement.Vars)-1)/2) // each id twice, and a status
@@ -88,6 +89,6 @@ func TestLookUpsThatFail(t *testing.T) {
 			t.Errorf("got %+v, %t, %v", got, ok, err)
 		}
 		d.exec(t, "ALTER TABLE elsewhere RENAME TO refusals")
-		equal(t, "the order afterwards", d.order(t, order.ID), order)
+		check.Same(t, "the order afterwards", d.order(t, order.ID), order)
 	})
 }

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"maps"
 	"path"
@@ -14,6 +13,7 @@ import (
 
 	"flashsale/migrations"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // tables lists the tables of a database, except those of goose.
@@ -23,7 +23,7 @@ func (d *testDB) tables(t *testing.T) (names []string) {
 	if d.sqlite {
 		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
 	}
-	noError(t, d.read.WithContext(t.Context()).Raw(query).Scan(&names).Error)
+	check.NoError(t, d.read.WithContext(t.Context()).Raw(query).Scan(&names).Error)
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "goose_") })
 }
 
@@ -31,7 +31,7 @@ func (d *testDB) tables(t *testing.T) (names []string) {
 func (d *testDB) applied(t *testing.T) (list []bool) {
 	t.Helper()
 	status, err := d.MigrateStatus(t.Context())
-	noError(t, err)
+	check.NoError(t, err)
 	for i, m := range status {
 		if m.Version != int64(i+1) || !strings.HasSuffix(m.Name, ".sql") {
 			t.Errorf("step %d is %+v", i+1, m)
@@ -50,24 +50,24 @@ func TestMigrateUpAndDown(t *testing.T) {
 		}
 		for range 2 { // the second round is up after down
 			for range 2 { // the second time there is nothing to do
-				noError(t, d.MigrateUp(t.Context()))
+				check.NoError(t, d.MigrateUp(t.Context()))
 			}
-			equal(t, "applied steps", trues(d.applied(t)), steps)
-			equal(t, "tables", d.tables(t), migrated.tables(t))
+			check.Same(t, "applied steps", trues(d.applied(t)), steps)
+			check.Same(t, "tables", d.tables(t), migrated.tables(t))
 			sale := d.newSale(t, 3)
 			d.buy(t, sale.ID, "me", 1)
 			d.balanced(t)
-			noError(t, d.MigrateUp(t.Context()))
-			equal(t, "held units after up with data", d.stock(t, sale.ID).Held, 1)
-			equal(t, "sales", d.count(t, "SELECT COUNT(*) FROM sales"), 1)
+			check.NoError(t, d.MigrateUp(t.Context()))
+			check.Same(t, "held units after up with data", d.stock(t, sale.ID).Held, 1)
+			check.Same(t, "sales", d.count(t, "SELECT COUNT(*) FROM sales"), 1)
 			for left := steps - 1; left >= 0; left-- {
-				noError(t, d.MigrateDown(t.Context()))
+				check.NoError(t, d.MigrateDown(t.Context()))
 				if got := d.applied(t); slices.Contains(got[left:], true) || slices.Contains(got[:left], false) {
 					t.Errorf("down to %d: %v", left, got)
 				}
 			}
-			noError(t, d.MigrateDown(t.Context())) // below the first step
-			equal(t, "number of tables after all steps down", len(d.tables(t)), 0)
+			check.NoError(t, d.MigrateDown(t.Context())) // below the first step
+			check.Same(t, "number of tables after all steps down", len(d.tables(t)), 0)
 		}
 	})
 }
@@ -77,13 +77,13 @@ func TestMigrateUpFromSeveralAtOnce(t *testing.T) {
 	t.Parallel()
 	first := openStore(t, mariaDB(t), suiteConns)
 	stores := []*testDB{first, first.another(t), first.another(t), first.another(t)}
-	together(len(stores), func(i int) {
-		check(t, stores[i].MigrateUp(t.Context()))
-		equal(t, "sales", stores[i].count(t, "SELECT COUNT(*) FROM sales"), 0)
+	check.Together(len(stores), func(i int) {
+		check.Error(t, "migrate", stores[i].MigrateUp(t.Context()), nil)
+		check.Same(t, "sales", stores[i].count(t, "SELECT COUNT(*) FROM sales"), 0)
 	})
 	applied := first.applied(t)
-	equal(t, "applied steps", trues(applied), len(applied))
-	equal(t, "recorded steps", first.count(t, "SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0"), int64(len(applied)))
+	check.Same(t, "applied steps", trues(applied), len(applied))
+	check.Same(t, "recorded steps", first.count(t, "SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0"), int64(len(applied)))
 }
 
 // An instance waits for another one that migrates, for longer than any other statement or silence of the server may
@@ -92,7 +92,7 @@ func TestMigrateUpWaitsItsTurn(t *testing.T) {
 	t.Parallel()
 	d := openStore(t, mariaDB(t), suiteConns)
 	pool, err := d.write.DB()
-	noError(t, err)
+	check.NoError(t, err)
 	locked, unlock, holder := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		holder <- underLock(t.Context(), pool, func() error {
@@ -118,7 +118,7 @@ func TestMigrateUpWaitsItsTurn(t *testing.T) {
 	case <-time.After(ioTimeout + time.Second): // no event marks the end of the time limits
 	}
 	close(unlock)
-	check(t, errors.Join(<-holder, <-waiter))
+	check.NoError(t, <-holder, <-waiter)
 }
 
 // The migrations of both databases have the same checks.
@@ -127,17 +127,17 @@ func TestChecksAreTwins(t *testing.T) {
 	constraint := regexp.MustCompile(`CONSTRAINT \w+ CHECK \(.*\),?\n`)
 	checks := func(file string) (list []string) {
 		text, err := fs.ReadFile(migrations.FS, file)
-		noError(t, err)
-		for _, check := range constraint.FindAllString(string(text), -1) {
-			list = append(list, strings.TrimRight(check, ",\n"))
+		check.NoError(t, err)
+		for _, found := range constraint.FindAllString(string(text), -1) {
+			list = append(list, strings.TrimRight(found, ",\n"))
 		}
-		equal(t, "checks with a name and a line of their own in "+file, len(list), strings.Count(string(text), "CHECK"))
+		check.Same(t, "checks with a name and a line of their own in "+file, len(list), strings.Count(string(text), "CHECK"))
 		return list
 	}
 	files, err := fs.Glob(migrations.FS, "mysql/*")
-	noError(t, err)
+	check.NoError(t, err)
 	for _, file := range files {
-		equal(t, "checks in "+file, checks(file), checks("sqlite/"+path.Base(file)))
+		check.Same(t, "checks in "+file, checks(file), checks("sqlite/"+path.Base(file)))
 	}
 }
 
@@ -167,7 +167,7 @@ func (d *testDB) schema(t *testing.T) map[string][]string {
 	made := map[string][]string{}
 	for _, query := range []string{columns, "SELECT tab, line FROM (" + keys + ") AS named ORDER BY line"} {
 		var rows []struct{ Tab, Line string }
-		noError(t, d.read.WithContext(t.Context()).Raw(query).Scan(&rows).Error)
+		check.NoError(t, d.read.WithContext(t.Context()).Raw(query).Scan(&rows).Error)
 		for _, r := range rows {
 			made[r.Tab] = append(made[r.Tab], r.Line)
 		}
@@ -184,9 +184,9 @@ func TestSchemasAreTwins(t *testing.T) {
 	if len(mariadb) < 10 || len(mariadb["orders"]) < 14+4 {
 		t.Fatalf("the schema is %v", mariadb)
 	}
-	equal(t, "tables", slices.Sorted(maps.Keys(mariadb)), slices.Sorted(maps.Keys(sqlite)))
+	check.Same(t, "tables", slices.Sorted(maps.Keys(mariadb)), slices.Sorted(maps.Keys(sqlite)))
 	for name, lines := range mariadb {
-		equal(t, name, strings.Join(lines, "\n"), strings.Join(sqlite[name], "\n"))
+		check.Same(t, name, strings.Join(lines, "\n"), strings.Join(sqlite[name], "\n"))
 	}
 }
 
@@ -195,8 +195,8 @@ func TestIdentifierColumnsAreBinary(t *testing.T) {
 	t.Parallel()
 	d := openDB(t, mariaDB(t))
 	var texts []string
-	noError(t, d.read.WithContext(t.Context()).Raw(`SELECT CONCAT(TABLE_NAME, '.', COLUMN_NAME) FROM information_schema.COLUMNS
+	check.NoError(t, d.read.WithContext(t.Context()).Raw(`SELECT CONCAT(TABLE_NAME, '.', COLUMN_NAME) FROM information_schema.COLUMNS
 		WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME NOT LIKE 'goose%' AND COLLATION_NAME IS NOT NULL
 		AND COLLATION_NAME <> 'ascii_bin' ORDER BY 1`).Scan(&texts).Error)
-	equal(t, "columns in a language", texts, []string{"audit_log.detail", "sales.description", "sales.image_url", "sales.title"})
+	check.Same(t, "columns in a language", texts, []string{"audit_log.detail", "sales.description", "sales.image_url", "sales.title"})
 }

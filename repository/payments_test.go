@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 type payments = map[string]model.PaymentStatus
@@ -16,7 +17,7 @@ type payments = map[string]model.PaymentStatus
 func (d *testDB) statuses(t *testing.T, orderID string) payments {
 	t.Helper()
 	var rows []paymentRow
-	noError(t, d.read.WithContext(t.Context()).Where("order_id = ?", orderID).Find(&rows).Error)
+	check.NoError(t, d.read.WithContext(t.Context()).Where("order_id = ?", orderID).Find(&rows).Error)
 	list := make(payments, len(rows))
 	for _, r := range rows {
 		list[r.ProviderTxnID.String] = model.PaymentStatus(r.Status)
@@ -41,22 +42,22 @@ func TestStartPayment(t *testing.T) {
 		sale := d.newSale(t, 9, limit(3))
 		o := d.buy(t, sale.ID, "me", 2)
 		first := d.startPayment(t, o)
-		equal(t, "the started payment", first, model.Payment{
+		check.Same(t, "the started payment", first, model.Payment{
 			ID: first.ID, OrderID: o.ID, Provider: "bank", AmountCents: 3980, Currency: "CNY",
 			Status: model.PaymentOpen, ExpiresAt: o.ExpiresAt,
 		})
-		equal(t, "length of its id", len(first.ID), 26)
+		check.Same(t, "length of its id", len(first.ID), 26)
 		stored, ok, err := d.Payment(t.Context(), first.ID)
 		if err != nil || !ok || stored != first {
 			t.Errorf("the stored payment is\n%+v, %v, want\n%+v", stored, err, first)
 		}
-		equal(t, "the open payment", d.startPayment(t, o), first)
+		check.Same(t, "the open payment", d.startPayment(t, o), first)
 		other, verdict, err := d.StartPayment(t.Context(), "me", o.ID, "other bank")
 		accepted(t, verdict, err)
 		if other.ID == first.ID || other.Provider != "other bank" {
 			t.Errorf("at another provider: %+v", other)
 		}
-		equal(t, "number of payments", d.count(t, "SELECT COUNT(*) FROM payments"), 2)
+		check.Same(t, "number of payments", d.count(t, "SELECT COUNT(*) FROM payments"), 2)
 		declined := paidBy(first, "t1")
 		declined.Succeeded = false
 		_, _, verdict, err = d.ApplyCallback(t.Context(), "bank", declined)
@@ -80,7 +81,7 @@ func TestStartPayment(t *testing.T) {
 func TestStartPaymentInParallelOpensOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores, o := d.pair(t), d.buy(t, d.newSale(t, 1).ID, "me", 1)
-		ids := collect(10, func(i int) string { return stores[i%2].startPayment(t, o).ID })
+		ids := check.Collect(10, func(i int) string { return stores[i%2].startPayment(t, o).ID })
 		if len(slices.Compact(ids)) != 1 {
 			t.Errorf("several payments are open: %v", ids)
 		}
@@ -162,14 +163,14 @@ func TestApplyCallback(t *testing.T) {
 							t.Errorf("report %d, repeat %d: %s, %t, %v, want %s", i, repeat, verdict, reinstated, err, r.want)
 						}
 						stored := d.order(t, mine.ID)
-						equal(t, "status", stored.Status, r.order)
+						check.Same(t, "status", stored.Status, r.order)
 						if verdict == model.Accepted {
-							equal(t, "the returned order", order, stored)
+							check.Same(t, "the returned order", order, stored)
 						}
 						if now := d.stock(t, sale.ID); repeat == 0 {
 							before = now
 						} else {
-							equal(t, "the stock after a repeat", now, before)
+							check.Same(t, "the stock after a repeat", now, before)
 						}
 					}
 				}
@@ -180,8 +181,8 @@ func TestApplyCallback(t *testing.T) {
 					}
 					want[name] = status
 				}
-				equal(t, "payments", d.statuses(t, mine.ID), want)
-				equal(t, "status of the other order", d.order(t, other.ID).Status, paid)
+				check.Same(t, "payments", d.statuses(t, mine.ID), want)
+				check.Same(t, "status of the other order", d.order(t, other.ID).Status, paid)
 			})
 		}
 	})
@@ -210,14 +211,14 @@ func TestApplyCallbackInParallel(t *testing.T) {
 				if tc.late {
 					d.expire(t, o)
 				}
-				reinstated := collect(callbacks, func(i int) bool {
+				reinstated := check.Collect(callbacks, func(i int) bool {
 					order, reinstated := stores[i%2].pay(t, p, fmt.Sprint(i%tc.txns, o.ID))
-					equal(t, "status", order.Status, model.OrderPaid)
+					check.Same(t, "status", order.Status, model.OrderPaid)
 					return reinstated
 				})
-				equal(t, "payments", countStatuses(d.statuses(t, o.ID)), tc.want)
+				check.Same(t, "payments", countStatuses(d.statuses(t, o.ID)), tc.want)
 				taken := len(slices.DeleteFunc(reinstated, func(r bool) bool { return !r }))
-				equal(t, "callbacks that took the unit again", taken, map[bool]int{true: 1}[tc.late])
+				check.Same(t, "callbacks that took the unit again", taken, map[bool]int{true: 1}[tc.late])
 				d.wantUnits(t, sale.ID, units{available: 2, paid: 1})
 			})
 		}
@@ -237,13 +238,13 @@ func TestApplyCallbackOfOneTransactionForTwoOrders(t *testing.T) {
 					d.pay(t, list[i], "before "+list[i].ID)
 				}
 			}
-			got := collect(2, func(i int) model.Verdict {
+			got := check.Collect(2, func(i int) model.Verdict {
 				_, _, verdict, err := stores[i].ApplyCallback(t.Context(), "bank", paidBy(list[i], "txn "+list[0].ID))
-				check(t, err)
+				check.Error(t, "callback", err, nil)
 				return verdict
 			})
 			slices.Sort(got)
-			equal(t, "verdicts", got, []model.Verdict{model.Accepted, model.NotPayable})
+			check.Same(t, "verdicts", got, []model.Verdict{model.Accepted, model.NotPayable})
 		}
 	})
 }
@@ -262,10 +263,10 @@ func TestHole28_CallbackThatBreaksIsAnError(t *testing.T) {
 			t.Errorf("without a column: %q", verdict)
 		}
 		d.exec(t, "ALTER TABLE orders RENAME COLUMN paid_at TO paid_at_ms")
-		equal(t, "status", d.order(t, p.OrderID).Status, model.OrderPending)
-		equal(t, "payments", d.statuses(t, p.OrderID), payments{"": model.PaymentOpen})
+		check.Same(t, "status", d.order(t, p.OrderID).Status, model.OrderPending)
+		check.Same(t, "payments", d.statuses(t, p.OrderID), payments{"": model.PaymentOpen})
 		order, _ := d.pay(t, p, "t")
-		equal(t, "status", order.Status, model.OrderPaid)
+		check.Same(t, "status", order.Status, model.OrderPaid)
 	})
 }
 
@@ -286,23 +287,23 @@ func TestRefundsDue(t *testing.T) {
 		due := func(limit int) []model.Payment {
 			t.Helper()
 			due, err := d.RefundsDue(t.Context(), limit)
-			noError(t, err)
+			check.NoError(t, err)
 			slices.SortFunc(due, func(a, b model.Payment) int { return cmp.Compare(a.ID, b.ID) })
 			return due
 		}
 		slices.SortFunc(list, func(a, b model.Payment) int { return cmp.Compare(a.ID, b.ID) })
-		equal(t, "refunds due", due(9), list)
-		equal(t, "at most 2 refunds due", len(due(2)), 2)
+		check.Same(t, "refunds due", due(9), list)
+		check.Same(t, "at most 2 refunds due", len(due(2)), 2)
 		for i, p := range list {
 			for range 2 {
-				noError(t, d.MarkRefunded(t.Context(), p.ID))
+				check.NoError(t, d.MarkRefunded(t.Context(), p.ID))
 			}
-			equal(t, "refunds still due", due(9), append([]model.Payment{}, list[i+1:]...))
+			check.Same(t, "refunds still due", due(9), append([]model.Payment{}, list[i+1:]...))
 		}
 		d.exec(t, "UPDATE payments SET status = 'open' WHERE id = ?", list[0].ID)
-		noError(t, d.MarkRefunded(t.Context(), list[0].ID)) // which changes nothing: it is not due
+		check.NoError(t, d.MarkRefunded(t.Context(), list[0].ID)) // which changes nothing: it is not due
 		for status, want := range map[string]int64{"refunded": 2, "succeeded": 1, "open": 1} {
-			equal(t, status+" payments", d.count(t, "SELECT COUNT(*) FROM payments WHERE status = ?", status), want)
+			check.Same(t, status+" payments", d.count(t, "SELECT COUNT(*) FROM payments WHERE status = ?", status), want)
 		}
 	})
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestServer(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		f, err := d.Server(t.Context(), time.Now)
-		noError(t, err)
+		check.NoError(t, err)
 		steps := int64(len(d.applied(t)))
 		if f.Applied != steps || f.Newest != steps || f.RoundTrip <= 0 || f.Clock.Sub(f.At).Abs() > time.Second {
 			t.Errorf("%+v, want %d steps", f, steps)
@@ -25,7 +26,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("the version is %q", f.Version)
 		}
 		if d.sqlite {
-			equal(t, "variables of SQLite", f.Variables, nil)
+			check.Same(t, "variables of SQLite", f.Variables, nil)
 			return
 		}
 		for name, want := range map[string]string{
@@ -33,7 +34,7 @@ func TestServer(t *testing.T) {
 			"tx_isolation": "READ-COMMITTED", "time_zone": "+00:00", "idle_transaction_timeout": "4",
 			"sql_mode": "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
 		} {
-			equal(t, name, f.Variables[name], want)
+			check.Same(t, name, f.Variables[name], want)
 		}
 		if f.Connections < 1 {
 			t.Errorf("%d connections, want at least the one of this test", f.Connections)
@@ -52,11 +53,11 @@ func TestServerChangesNothing(t *testing.T) {
 		if d.read.Migrator().HasTable("goose_db_version") || len(d.tables(t)) > 0 {
 			t.Errorf("the database has the tables %v", d.tables(t))
 		}
-		noError(t, migrated.MigrateDown(t.Context()))
+		check.NoError(t, migrated.MigrateDown(t.Context()))
 		if f, err = migrated.Server(t.Context(), time.Now); err != nil || f.Applied != f.Newest-1 {
 			t.Errorf("after a step was reverted: %+v, %v", f, err)
 		}
-		noError(t, migrated.MigrateUp(t.Context())) // balanced reads the tables
+		check.NoError(t, migrated.MigrateUp(t.Context())) // balanced reads the tables
 	})
 }
 
@@ -73,7 +74,7 @@ func TestShadowSales(t *testing.T) {
 		wantIDs()
 		wantIDs(d.newSale(t, 1, status(model.SaleShadow)).ID)
 		live, err := d.LiveOffers(t.Context(), 0)
-		noError(t, err)
-		equal(t, "number of live sales", len(live), 2)
+		check.NoError(t, err)
+		check.Same(t, "number of live sales", len(live), 2)
 	})
 }

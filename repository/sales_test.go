@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestCreateSale(t *testing.T) {
@@ -18,7 +19,7 @@ func TestCreateSale(t *testing.T) {
 		sale := d.newSale(t, 42, limit(3))
 		sale.Status, sale.Revision = model.SaleLive, 1
 		stock := model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1, Epoch: 1}
-		equal(t, "the offer", d.offer(t, sale.ID), model.Offer{Sale: sale, Stock: stock})
+		check.Same(t, "the offer", d.offer(t, sale.ID), model.Offer{Sale: sale, Stock: stock})
 		for code, want := range map[string]string{sale.Code: sale.ID, "nothing": "", "": ""} {
 			if id, err := d.SaleByCode(t.Context(), code); id != want || err != nil {
 				t.Errorf("the sale of %q is %q, %v, want %q", code, id, err, want)
@@ -29,7 +30,7 @@ func TestCreateSale(t *testing.T) {
 		}
 		detail := `title "猫咪 mug"; quota 42; price_cents 1990; currency CNY; limit_per_user 3; pay_timeout_seconds 900; starts_at ` +
 			instant(sale.StartsAt) + "; ends_at " + instant(sale.EndsAt)
-		equal(t, "rows in the log", d.logged(t, "op", "create", sale.ID, detail), 1)
+		check.Same(t, "rows in the log", d.logged(t, "op", "create", sale.ID, detail), 1)
 	})
 }
 
@@ -68,8 +69,8 @@ func TestCreateSaleRefusesAndLeavesNothing(t *testing.T) {
 			if err := d.CreateSale(t.Context(), sale, tc.quota, "op"); err == nil {
 				t.Errorf("a sale with %s was created", name)
 			}
-			equal(t, "rows of sales", d.count(t, "SELECT COUNT(*) FROM sales"), 1)
-			equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log"), 1)
+			check.Same(t, "rows of sales", d.count(t, "SELECT COUNT(*) FROM sales"), 1)
+			check.Same(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log"), 1)
 		}
 	})
 }
@@ -80,9 +81,9 @@ func TestSaleInParts(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for shards, want := range map[int]int{0: 1, 1: 1, 2: 2, model.MaxShards: model.MaxShards} {
 			sale := d.newSale(t, 3, inShards(shards))
-			equal(t, "shards", d.offer(t, sale.ID).Shards, want)
+			check.Same(t, "shards", d.offer(t, sale.ID).Shards, want)
 			d.change(t, sale.ID, 0, inShards(9))
-			equal(t, "shards after a change", d.offer(t, sale.ID).Shards, want)
+			check.Same(t, "shards after a change", d.offer(t, sale.ID).Shards, want)
 		}
 		sale := d.newSale(t, 1)
 		for _, shards := range []int{-1, 0, model.MaxShards + 1} {
@@ -108,13 +109,13 @@ func TestLiveOffers(t *testing.T) {
 			24 * time.Hour:   {longOver, justOver, running, upcoming},
 		} {
 			list, err := d.LiveOffers(t.Context(), linger)
-			noError(t, err)
+			check.NoError(t, err)
 			var got []string
 			for _, o := range list {
 				got = append(got, o.ID)
-				equal(t, "the offer", o, d.offer(t, o.ID))
+				check.Same(t, "the offer", o, d.offer(t, o.ID))
 			}
-			equal(t, fmt.Sprintf("sales that linger for %s", linger), got, want)
+			check.Same(t, fmt.Sprintf("sales that linger for %s", linger), got, want)
 		}
 	})
 }
@@ -144,13 +145,13 @@ func TestLiveSales(t *testing.T) {
 		} {
 			step.do()
 			want, err := d.LiveOffers(t.Context(), step.linger)
-			noError(t, err)
+			check.NoError(t, err)
 			for range 2 { // by a full read, and from the cache
 				got, err := live.LiveOffers(t.Context(), step.linger)
-				noError(t, err)
-				equal(t, step.name, got, want)
+				check.NoError(t, err)
+				check.Same(t, step.name, got, want)
 			}
-			equal(t, "number of sales "+step.name, len(want), step.size)
+			check.Same(t, "number of sales "+step.name, len(want), step.size)
 		}
 	})
 }
@@ -210,13 +211,13 @@ func TestChangeSale(t *testing.T) {
 		want.Revision++
 		want.Stock.Quota, want.Stock.Available, want.Stock.Version = 15, 14, before.Stock.Version+1
 		want.Stock.GateVersion = want.Stock.Version
-		equal(t, "the returned offer", d.change(t, sale.ID, 5, edit), want)
-		equal(t, "the stored offer", d.offer(t, sale.ID), want)
+		check.Same(t, "the returned offer", d.change(t, sale.ID, 5, edit), want)
+		check.Same(t, "the stored offer", d.offer(t, sale.ID), want)
 		detail := "status: live -> paused; quota: 10 -> 15; limit_per_user: 1 -> 4; " +
 			"starts_at: " + instant(before.StartsAt) + " -> " + instant(want.StartsAt) +
 			"; ends_at: " + instant(before.EndsAt) + " -> " + instant(want.EndsAt) +
 			`; title: "猫咪 mug" -> "狗 bowl"; image_url: "/mug.webp" -> "/bowl.webp"; description: "A mug" -> "A bowl"`
-		equal(t, "rows in the log", d.logged(t, "op", "patch", sale.ID, detail), 1)
+		check.Same(t, "rows in the log", d.logged(t, "op", "patch", sale.ID, detail), 1)
 	})
 }
 
@@ -244,7 +245,7 @@ func TestChanges(t *testing.T) {
 		before := model.Offer{Sale: model.Sale{Title: "tea", LimitPerUser: 1}, Stock: model.Stock{Quota: 10}}
 		after := before
 		tc.edit(&after)
-		equal(t, name, changes(before, after), tc.want)
+		check.Same(t, name, changes(before, after), tc.want)
 	}
 }
 
@@ -264,7 +265,7 @@ func TestSalesPages(t *testing.T) {
 			wantPages(t, max(1, size), func(cursor string) ([]model.Offer, string, error) {
 				return d.Sales(t.Context(), cursor, size)
 			}, func(o model.Offer) string {
-				equal(t, "the offer", o, d.offer(t, o.ID))
+				check.Same(t, "the offer", o, d.offer(t, o.ID))
 				return o.ID
 			}, want)
 		}
@@ -313,10 +314,10 @@ func TestChangeSaleTakenBack(t *testing.T) {
 				if verdict != tc.want {
 					t.Errorf("got %s, %v, want %s", verdict, err, tc.want)
 				}
-				equal(t, "the offer", d.offer(t, sale.ID), before)
+				check.Same(t, "the offer", d.offer(t, sale.ID), before)
 			})
 		}
-		equal(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log WHERE actor = 'mallory'"), 0)
+		check.Same(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log WHERE actor = 'mallory'"), 0)
 	})
 }
 
@@ -329,7 +330,7 @@ func TestChangeSaleInMidRush(t *testing.T) {
 			return d.retry(t, deducting, attempt(sale.ID, fmt.Sprint("u", i), "k", 1))[0]
 		}
 		outcomes := make([]model.Outcome, crowd)
-		together(crowd+added, func(i int) {
+		check.Together(crowd+added, func(i int) {
 			if i < crowd {
 				outcomes[i] = buy(i)
 				return
@@ -341,7 +342,7 @@ func TestChangeSaleInMidRush(t *testing.T) {
 				outcomes[i] = buy(i)
 			}
 		}
-		equal(t, "outcomes", tally(outcomes), map[model.Verdict]int{model.Accepted: 5 + added, model.SoldOut: crowd - 5 - added})
+		check.Same(t, "outcomes", tally(outcomes), map[model.Verdict]int{model.Accepted: 5 + added, model.SoldOut: crowd - 5 - added})
 		d.wantUnits(t, sale.ID, units{held: 5 + added})
 		offer := d.offer(t, sale.ID)
 		if offer.Revision != 1+added || offer.Stock.Quota != 5+added || offer.Description != "A mug"+strings.Repeat(".", added) {

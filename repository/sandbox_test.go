@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func TestSandboxBooks(t *testing.T) {
@@ -13,17 +14,17 @@ func TestSandboxBooks(t *testing.T) {
 		again := charged
 		again.AmountCents, again.Status = 7, model.SandboxDeclined // is ignored: the transaction is recorded already
 		for _, c := range []model.SandboxTransaction{charged, declined, again} {
-			noError(t, d.SandboxCharge(t.Context(), c))
+			check.NoError(t, d.SandboxCharge(t.Context(), c))
 		}
 		wantUnreported := func(limit int, want ...model.SandboxTransaction) {
 			t.Helper()
 			got, err := d.SandboxUnreported(t.Context(), limit)
-			noError(t, err)
-			equal(t, "transactions that are not reported", got, want)
+			check.NoError(t, err)
+			check.Same(t, "transactions that are not reported", got, want)
 		}
 		wantUnreported(9, charged, declined)
 		wantUnreported(1, charged)
-		noError(t, d.SandboxReported(t.Context(), "t1"))
+		check.NoError(t, d.SandboxReported(t.Context(), "t1"))
 		wantUnreported(9, declined)
 		byHand := model.SandboxTransaction{ID: "t3", PaymentID: "P3", AmountCents: 8, Status: model.SandboxDeclined}
 		for _, step := range []struct {
@@ -36,11 +37,11 @@ func TestSandboxBooks(t *testing.T) {
 			{"a declined transaction has no money to refund", declined, model.SandboxDeclined},
 			{"an unknown transaction counts as charged", byHand, model.SandboxRefunded},
 		} {
-			noError(t, d.SandboxRefund(t.Context(), step.txn))
+			check.NoError(t, d.SandboxRefund(t.Context(), step.txn))
 			rows := d.count(t, `SELECT COUNT(*) FROM sandbox_transactions
 				WHERE txn_id = ? AND payment_id = ? AND amount_cents = ? AND status = ?`,
 				step.txn.ID, step.txn.PaymentID, step.txn.AmountCents, string(step.want))
-			equal(t, "rows of "+step.name, rows, 1)
+			check.Same(t, "rows of "+step.name, rows, 1)
 		}
 		wantUnreported(9, declined) // a refunded transaction needs no report
 	})

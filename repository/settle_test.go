@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // A gate may be replaced while entries wait, so each entry has an epoch of its own.
@@ -19,10 +20,10 @@ func TestSettleKeepsTheEpochOfEachEntry(t *testing.T) {
 		}
 		for _, batch := range [][]model.Entry{list[:2], list[1:]} { // all entries are new; one entry is known
 			_, err := d.Settle(t.Context(), sale.ID, batch)
-			noError(t, err)
+			check.NoError(t, err)
 		}
 		for i, e := range list {
-			equal(t, fmt.Sprint("epoch of order ", i), d.order(t, e.ID).Epoch, e.Epoch)
+			check.Same(t, fmt.Sprint("epoch of order ", i), d.order(t, e.ID).Epoch, e.Epoch)
 		}
 	})
 }
@@ -59,15 +60,15 @@ func TestRefuse(t *testing.T) {
 			model.ReasonFailed: fresh, model.Accepted: ordered, model.LimitReached: refused,
 		} {
 			for range 2 {
-				equal(t, "the verdict of refuse", d.refuse(t, a, model.ReasonFailed).Verdict, want)
+				check.Same(t, "the verdict of refuse", d.refuse(t, a, model.ReasonFailed).Verdict, want)
 			}
 			wantVerdicts(t, d.settle(t, a), want)
 			if o := d.order(t, a.ID); want != model.Accepted && (o.Status != model.OrderRejected || o.Reason != want) {
 				t.Errorf("the order is %s, %q", o.Status, o.Reason)
 			}
 		}
-		equal(t, "the stock", d.stock(t, sale.ID), before)
-		equal(t, "units of the refused user", d.live(t, sale.ID, "me"), 0)
+		check.Same(t, "the stock", d.stock(t, sale.ID), before)
+		check.Same(t, "units of the refused user", d.live(t, sale.ID, "me"), 0)
 	})
 }
 
@@ -78,14 +79,14 @@ func TestRefuseAgainstSettle(t *testing.T) {
 		stores, sale := d.pair(t), d.newSale(t, rounds*each)
 		for round := range rounds {
 			list := attempts(sale.ID, fmt.Sprint("r", round), each)
-			told := collect(2*each, func(i int) model.Verdict {
+			told := check.Collect(2*each, func(i int) model.Verdict {
 				if i%2 == 0 {
 					return stores[0].refuse(t, list[i/2], model.ReasonFailed).Verdict
 				}
 				return stores[1].retry(t, settling, list[i/2])[0].Verdict
 			})
 			for i := range list {
-				equal(t, "the verdicts of refuse and settle", told[2*i], told[2*i+1])
+				check.Same(t, "the verdicts of refuse and settle", told[2*i], told[2*i+1])
 			}
 		}
 	})
@@ -133,6 +134,6 @@ func TestSettleManyStatements(t *testing.T) {
 		}
 		held := int64(5*(n-1)) + 2 + 2 + 1
 		d.wantUnits(t, sale.ID, units{available: 5*n - held, held: held})
-		equal(t, "orders", d.count(t, "SELECT COUNT(*) FROM orders WHERE sale_id = ?", sale.ID), 5*(n-1)+3)
+		check.Same(t, "orders", d.count(t, "SELECT COUNT(*) FROM orders WHERE sale_id = ?", sale.ID), 5*(n-1)+3)
 	})
 }

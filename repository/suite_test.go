@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // suiteConns is small, so that crowds share connections as the buyers of a rush do.
@@ -46,35 +46,11 @@ func (r lineRecorder) Print(v ...any) {
 	}
 }
 
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// check is noError for crowds: it does not end the test.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // accepted fails the test unless the verdict is Accepted. It does not end the test.
 func accepted(t testing.TB, verdict model.Verdict, err error) {
 	t.Helper()
 	if err != nil || verdict != model.Accepted {
 		t.Errorf("got %q, %v, want accepted", verdict, err)
-	}
-}
-
-// equal fails the test if got differs from want; what names the value.
-func equal[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got\n%+v, want\n%+v", what, got, want)
 	}
 }
 
@@ -102,7 +78,7 @@ func mariaDB(t testing.TB) string { return kit.SharedMariaDB(t).NewDatabase(t) }
 func openDB(t *testing.T, address string) *testDB {
 	t.Helper()
 	d := openStore(t, address, suiteConns)
-	noError(t, d.MigrateUp(t.Context()))
+	check.NoError(t, d.MigrateUp(t.Context()))
 	t.Cleanup(func() { d.balanced(t) })
 	return d
 }
@@ -111,8 +87,8 @@ func openDB(t *testing.T, address string) *testDB {
 func openStore(t *testing.T, address string, conns int) *testDB {
 	t.Helper()
 	store, err := Open(t.Context(), address, conns)
-	noError(t, err)
-	t.Cleanup(func() { check(t, store.Close()) })
+	check.NoError(t, err)
+	t.Cleanup(func() { check.Error(t, "close", store.Close(), nil) })
 	return &testDB{Store: store, address: address}
 }
 
@@ -206,7 +182,7 @@ func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) 
 	for _, edit := range edits {
 		edit(&sale)
 	}
-	noError(t, d.CreateSale(t.Context(), sale, quota, "op"))
+	check.NoError(t, d.CreateSale(t.Context(), sale, quota, "op"))
 	d.exec(t, "UPDATE stock SET epoch = 1 WHERE sale_id = ?", sale.ID) // the sale has a gate, which must be told of changes
 	return sale
 }
@@ -258,7 +234,7 @@ func (d *testDB) told(t *testing.T, saleID string, after int64) []model.GateChan
 func (d *testDB) now(t *testing.T) time.Time {
 	t.Helper()
 	now, err := d.Now(t.Context())
-	noError(t, err)
+	check.NoError(t, err)
 	return now
 }
 
@@ -347,7 +323,7 @@ func onEach(t *testing.T, ways []way, test func(t *testing.T, d *testDB, by way)
 func (d *testDB) take(t *testing.T, by way, list ...model.Attempt) []model.Outcome {
 	t.Helper()
 	outcomes, err := by.try(t.Context(), d, list...)
-	noError(t, err)
+	check.NoError(t, err)
 	return outcomes
 }
 
@@ -380,7 +356,7 @@ func (d *testDB) retry(t *testing.T, by way, list ...model.Attempt) []model.Outc
 func (d *testDB) refuse(t *testing.T, a model.Attempt, reason model.Verdict) model.Outcome {
 	t.Helper()
 	outcome, err := d.Refuse(t.Context(), entries(a)[0], reason)
-	check(t, err)
+	check.Error(t, "refuse", err, nil)
 	return outcome
 }
 
@@ -508,14 +484,14 @@ type units struct{ available, held, paid int64 }
 func (d *testDB) wantUnits(t *testing.T, saleID string, want units) {
 	t.Helper()
 	s := d.stock(t, saleID)
-	equal(t, "available, held and paid units", units{s.Available, s.Held, s.Paid}, want)
+	check.Same(t, "available, held and paid units", units{s.Available, s.Held, s.Paid}, want)
 }
 
 // live returns how many units of a user count against the limit.
 func (d *testDB) live(t *testing.T, saleID, user string) int {
 	t.Helper()
 	byUser, err := d.unitsOf(d.read.WithContext(t.Context()), saleID, []string{user})
-	noError(t, err)
+	check.NoError(t, err)
 	return byUser[user]
 }
 
@@ -541,7 +517,7 @@ func (d *testDB) dump(t *testing.T) string {
 	var lines []string
 	for _, table := range d.tables(t) {
 		var rows []map[string]any
-		noError(t, d.read.WithContext(t.Context()).Table(table).Find(&rows).Error)
+		check.NoError(t, d.read.WithContext(t.Context()).Table(table).Find(&rows).Error)
 		for _, r := range rows {
 			lines = append(lines, fmt.Sprintf("%s %q", table, fmt.Sprint(r)))
 		}
@@ -560,7 +536,7 @@ func verdicts(outcomes []model.Outcome) []model.Verdict {
 
 func wantVerdicts(t *testing.T, got []model.Outcome, want ...model.Verdict) {
 	t.Helper()
-	equal(t, "verdicts", fmt.Sprint(verdicts(got)), fmt.Sprint(want))
+	check.Same(t, "verdicts", fmt.Sprint(verdicts(got)), fmt.Sprint(want))
 }
 
 // wantRepeated checks which outcomes say that the attempt was known before.
@@ -570,7 +546,7 @@ func wantRepeated(t *testing.T, got []model.Outcome, want ...bool) {
 	for i, o := range got {
 		list[i] = o.Repeated
 	}
-	equal(t, "repeated", list, want)
+	check.Same(t, "repeated", list, want)
 }
 
 func tally(outcomes []model.Outcome) map[model.Verdict]int {
@@ -581,30 +557,6 @@ func tally(outcomes []model.Outcome) map[model.Verdict]int {
 	return counts
 }
 
-// together runs n goroutines that start at the same time, and waits for them.
-func together(n int, run func(i int)) {
-	gate := make(chan struct{})
-	var ready, done sync.WaitGroup
-	ready.Add(n)
-	for i := range n {
-		done.Go(func() {
-			ready.Done()
-			<-gate
-			run(i)
-		})
-	}
-	ready.Wait()
-	close(gate)
-	done.Wait()
-}
-
-// collect is together for a function with a result.
-func collect[T any](n int, run func(i int) T) []T {
-	results := make([]T, n)
-	together(n, func(i int) { results[i] = run(i) })
-	return results
-}
-
 // wantPages reads a list in pages and checks their rows by their ids. All pages but the last must be full.
 func wantPages[T any](t *testing.T, size int, read func(cursor string) ([]T, string, error), id func(T) string, want []string) {
 	t.Helper()
@@ -612,7 +564,7 @@ func wantPages[T any](t *testing.T, size int, read func(cursor string) ([]T, str
 	pages, cursor := 0, ""
 	for more := true; more && pages <= len(want); pages++ {
 		list, next, err := read(cursor)
-		noError(t, err)
+		check.NoError(t, err)
 		if len(list) > size || next != "" && len(list) < size {
 			t.Errorf("page %d of size %d has %d rows; the next is at %q", pages, size, len(list), next)
 		}
@@ -621,15 +573,15 @@ func wantPages[T any](t *testing.T, size int, read func(cursor string) ([]T, str
 		}
 		cursor, more = next, next != ""
 	}
-	equal(t, fmt.Sprintf("%d rows in pages of %d", len(want), size), got, want)
-	equal(t, fmt.Sprintf("number of pages of %d", size), pages, max(1, (len(want)+size-1)/size))
+	check.Same(t, fmt.Sprintf("%d rows in pages of %d", len(want), size), got, want)
+	check.Same(t, fmt.Sprintf("number of pages of %d", size), pages, max(1, (len(want)+size-1)/size))
 }
 
 // between runs fn once, just before this store's next writing transaction. Deduct has read the sale by then.
 func (d *testDB) between(t *testing.T, fn func()) {
 	t.Helper()
 	pool, err := d.write.DB()
-	noError(t, err)
+	check.NoError(t, err)
 	hooked := &hookedPool{DB: pool, before: fn}
 	d.write.ConnPool, d.write.Statement.ConnPool = hooked, hooked
 }
@@ -654,7 +606,7 @@ func (p *hookedPool) GetDBConn() (*sql.DB, error) { return p.DB, nil }
 func (d *testDB) afterStockMoves(t *testing.T) (arm func(fn func())) {
 	t.Helper()
 	var armed atomic.Pointer[func()]
-	noError(t, d.write.Callback().Raw().After("gorm:raw").Register("suite:stock", func(tx *gorm.DB) {
+	check.NoError(t, d.write.Callback().Raw().After("gorm:raw").Register("suite:stock", func(tx *gorm.DB) {
 		if !strings.HasPrefix(tx.Statement.SQL.String(), "UPDATE stock SET ") {
 			return
 		}
@@ -673,6 +625,6 @@ func (d *testDB) gateContents(t *testing.T, saleID string) kit.Contents {
 		t.Fatalf("sale %s has no contents: %t, %v", saleID, ok, err)
 	}
 	read, err := kit.ReadContents(t.Context(), c)
-	noError(t, err)
+	check.NoError(t, err)
 	return read
 }
