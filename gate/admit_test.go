@@ -2,7 +2,6 @@ package gate
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ type condition struct {
 func conditions() []condition {
 	set := func(field string, value any) func(*bench, *model.Attempt) {
 		return func(b *bench, a *model.Attempt) {
-			for _, tag := range tags(a.GateRef()) {
+			for _, tag := range tagsOf(a.GateRef()) {
 				must(b, b.client.HSet(b.Context(), gateKey(tag), field, value))
 			}
 		}
@@ -162,50 +161,6 @@ func TestAdmitUsersAreText(t *testing.T) {
 			want[user] = 1
 		}
 		b.wantUnits(o, want)
-	})
-}
-
-// TestHole01_NPlusOneAttemptsOnN sends 11 attempts on 10 units at once: exactly 10 are admitted.
-func TestHole01_NPlusOneAttemptsOnN(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.sale()
-		var admitted, refused atomic.Int64
-		atOnce(11, func(i int) {
-			switch got := b.judge(attempt(o, fmt.Sprint("u-", i), 1), 1); got {
-			case accepted:
-				admitted.Add(1)
-			case soldOut:
-				refused.Add(1)
-			default:
-				b.Errorf("%+v", got)
-			}
-		})
-		if admitted.Load() != 10 || refused.Load() != 1 {
-			b.Errorf("%d were admitted and %d refused, want 10 and 1", admitted.Load(), refused.Load())
-		}
-		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 0, Inflight: 10, Stream: 10})
-	})
-}
-
-func TestAdmitTakesTheLastUnits(t *testing.T) {
-	eachGate(t, func(b *bench) {
-		for _, tc := range []struct {
-			left     int64
-			quantity int
-			want     model.Verdict
-		}{
-			{left: 1, quantity: 2, want: model.SoldOut},
-			{left: 2, quantity: 2, want: model.Accepted},
-			{left: 0, quantity: 1, want: model.SoldOut},
-			{left: -1, quantity: 1, want: model.SoldOut},
-		} {
-			o := b.offer()
-			o.Stock.Available = tc.left
-			b.open(o)
-			if got := b.verdict(attempt(o, "u-1", tc.quantity)); got != tc.want {
-				b.Errorf("%d of %d: %s, want %s", tc.quantity, tc.left, got, tc.want)
-			}
-		}
 	})
 }
 

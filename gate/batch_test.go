@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // TestBatchIsAsOneByOne sends random attempts in one batch to one gate, and one by one to another: with users and ids
@@ -29,7 +30,7 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 				batch = append(batch, a)
 			}
 			got, err := b.gate.Admit(b.Context(), together.GateRef(), batch, 1)
-			b.check(err)
+			check.NoError(b, err)
 			for i, a := range batch {
 				a.ID, a.SaleID = ids.Derive(a.UserID, alone.ID, a.IdempotencyKey), alone.ID
 				want := b.judge(a, 1)

@@ -12,6 +12,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // benchmarkBatch is how many entries are settled or released in one call: about as many as gather under load.
@@ -164,7 +165,7 @@ func benchmarkRelease(b *testing.B, s *bench) {
 			version++
 			releases[i] = model.GateChange{Version: version, OrderID: fmt.Sprint("o-", version), UserID: fmt.Sprint("u-", i), Units: 1}
 		}
-		s.check(s.gate.CatchUp(b.Context(), o.GateRef(), after, version, releases))
+		check.NoError(s, s.gate.CatchUp(b.Context(), o.GateRef(), after, version, releases))
 	}
 	b.ReportMetric(benchmarkBatch, "entries/op")
 }
@@ -181,7 +182,7 @@ func benchmarkConfigure(b *testing.B, s *bench) {
 func benchmarkInstall(b *testing.B, s *bench) {
 	o := s.hotSale(10)
 	for epoch := int64(2); b.Loop(); epoch++ {
-		c := contents(o)
+		c := kit.ContentsOf(o)
 		for i := range 1000 {
 			c.Units["u-"+strconv.Itoa(i)] = 1
 		}

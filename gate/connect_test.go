@@ -16,6 +16,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 func TestConnectToOne(t *testing.T) {
@@ -145,7 +146,7 @@ func TestReplicas(t *testing.T) {
 	one, missing, several := b.sale(), offer(), b.open(offerIn(4))
 	b.admit(attempt(one, "u-1", 2))
 	b.admit(attempt(several, "u-1", 1))
-	must(b, b.client.Wait(t.Context(), 1, patience))
+	must(b, b.client.Wait(t.Context(), 1, check.Patience))
 	sales := []model.Offer{one, missing, several}
 	want := []model.GateState{
 		{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 2, Stream: 1},
@@ -170,7 +171,7 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("a replica without its primary reports %+v", got)
 	}
 	must(behind, behind.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", primary.Port()))
-	eventually(t, "the replica follows again", func() bool {
+	check.Eventually(t, "the replica follows again", func() bool {
 		_, err := peek(client)
 		return err == nil
 	})
@@ -218,7 +219,7 @@ func TestClusterLosesANode(t *testing.T) {
 		sales, nodes[o.ID], of[node] = append(sales, o), node, o
 	}
 	shards := map[*kit.RedisServer]int{} // one shard of each node
-	for shard, tag := range tags(several.GateRef()) {
+	for shard, tag := range tagsOf(several.GateRef()) {
 		shards[c.Of(gateKey(tag))] = shard
 	}
 	if len(shards) != 3 {
@@ -238,7 +239,7 @@ func TestClusterLosesANode(t *testing.T) {
 		b.admit(attempt(o, "u-1", 1))
 	}
 	states, err := b.gate.Peek(t.Context(), gates...)
-	b.check(err)
+	check.NoError(b, err)
 	for i, o := range sales {
 		want := model.GateState{Exists: true, Open: true, Epoch: 1, Left: o.Stock.Available - 1, Inflight: 1, Stream: 1}
 		if core(states[i]) != want {
@@ -246,10 +247,10 @@ func TestClusterLosesANode(t *testing.T) {
 		}
 	}
 
-	dead := c.Of(gateKey(tags(several.GateRef())[0]))
+	dead := c.Of(gateKey(tagsOf(several.GateRef())[0]))
 	dead.Kill()
 	states, err = b.gate.Peek(t.Context(), gates...)
-	b.check(err)
+	check.NoError(b, err)
 	for i, o := range sales {
 		gone := o.ID == several.ID || nodes[o.ID] == dead
 		if states[i].Away != gone || states[i].Open == gone {
@@ -296,7 +297,7 @@ func TestClusterLosesANode(t *testing.T) {
 	}
 
 	dead.Restart() // empty
-	eventually(t, "the node is back", func() bool {
+	check.Eventually(t, "the node is back", func() bool {
 		states, err := b.gate.Peek(t.Context(), several.GateRef(), of[dead].GateRef())
 		return err == nil && !states[0].Away && !states[0].Open && states[1] == model.GateState{}
 	})

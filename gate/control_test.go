@@ -12,6 +12,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // ear has what Listen has received.
@@ -30,7 +31,7 @@ func (b *bench) listen() (e ear, stop func()) {
 		defer close(done)
 		b.gate.Listen(ctx, func(id string) { e.changed <- id }, func(ids []string) { e.woken <- ids })
 	}()
-	stop = func() { cancel(); receive(b, done) }
+	stop = func() { cancel(); check.Receive(b, "the end of Listen", done) }
 	b.Cleanup(stop)
 	b.awaitSubscribers(wakeChannel(b.gate.instance), 1)
 	return e, stop
@@ -38,7 +39,7 @@ func (b *bench) listen() (e ear, stop func()) {
 
 func (b *bench) awaitSubscribers(channel string, want int64) {
 	b.Helper()
-	eventually(b, "the subscription changes", func() bool {
+	check.Eventually(b, "the subscription changes", func() bool {
 		counts, err := b.client.PubSubNumSub(b.Context(), channel).Result()
 		return err == nil && counts[channel] == want
 	})
@@ -46,22 +47,12 @@ func (b *bench) awaitSubscribers(channel string, want int64) {
 
 func (b *bench) announce(saleID string) {
 	b.Helper()
-	b.check(b.gate.Announce(b.Context(), saleID))
+	check.NoError(b, b.gate.Announce(b.Context(), saleID))
 }
 
 func (b *bench) wake(instance string, outcomes map[string]model.Outcome) {
 	b.Helper()
-	b.check(b.gate.Wake(b.Context(), instance, outcomes))
-}
-
-func receive[T any](b *bench, from <-chan T) (value T) {
-	b.Helper()
-	select {
-	case value = <-from:
-	case <-time.After(patience):
-		b.Fatal("nothing was received")
-	}
-	return value
+	check.NoError(b, b.gate.Wake(b.Context(), instance, outcomes))
 }
 
 func TestInstancesHearEachOther(t *testing.T) {
@@ -69,12 +60,12 @@ func TestInstancesHearEachOther(t *testing.T) {
 		here, _ := b.listen()
 		there, _ := b.as("there").listen()
 		b.wake("there", map[string]model.Outcome{"order-1": {Verdict: model.Accepted, Order: &model.Order{}}, "order-2": soldOut})
-		if got := slices.Sorted(slices.Values(receive(b, there.woken))); !slices.Equal(got, []string{"order-1", "order-2"}) {
+		if got := slices.Sorted(slices.Values(check.Receive(b, "a wake-up", there.woken))); !slices.Equal(got, []string{"order-1", "order-2"}) {
 			b.Errorf("woken with %v", got)
 		}
 		b.announce("sale-1") // after its arrival nothing else is on the way
 		for name, e := range map[string]ear{"here": here, "there": there} {
-			if got := receive(b, e.changed); got != "sale-1" {
+			if got := check.Receive(b, "a change", e.changed); got != "sale-1" {
 				b.Errorf("%s received a change of %q", name, got)
 			}
 			if len(e.woken) != 0 {
@@ -92,9 +83,9 @@ func TestListenSkipsInvalidMessages(t *testing.T) {
 			must(b, b.client.Publish(b.Context(), wakeChannel("here"), payload))
 		}
 		b.wake("here", map[string]model.Outcome{"order-1": {Verdict: model.Paused}})
-		got := receive(b, here.woken)
+		got := check.Receive(b, "a wake-up", here.woken)
 		for len(got) == 0 { // from [] and null
-			got = receive(b, here.woken)
+			got = check.Receive(b, "a wake-up", here.woken)
 		}
 		if !slices.Equal(got, []string{"order-1"}) {
 			b.Errorf("woken with %v", got)
@@ -109,7 +100,7 @@ func TestListenOutlivesARestartOfRedis(t *testing.T) {
 	server.Restart()
 	b.awaitSubscribers(controlChannel, 1)
 	b.announce("sale-1")
-	if got := receive(b, here.changed); got != "sale-1" {
+	if got := check.Receive(b, "a change", here.changed); got != "sale-1" {
 		t.Errorf("received a change of %q", got)
 	}
 }
@@ -142,7 +133,7 @@ func TestInstancesReport(t *testing.T) {
 		}
 		report := func(b *bench, at time.Time, purchases int64) {
 			b.Helper()
-			b.check(b.gate.Report(ctx, figures(at, purchases)))
+			check.NoError(b, b.gate.Report(ctx, figures(at, purchases)))
 		}
 		type figuresOf = map[string]model.Instance
 		want := func(when string, read func(context.Context, time.Time) (figuresOf, error), at time.Time, want figuresOf) {
@@ -166,7 +157,7 @@ func TestInstancesReport(t *testing.T) {
 		want("after Instances, which deletes the silent one,", b.gate.Instances, now, oneIsSilent)
 		report(b, now, 3)
 		want("when the silent one reports again", b.gate.Instances, now, figuresOf{"here": figures(now, 3), "there": both["there"]})
-		b.check(there.gate.Leave(ctx))
+		check.NoError(b, there.gate.Leave(ctx))
 		must(b, b.client.HSet(ctx, instancesKey, "broken", "{"))
 		want("when one has left and one report is broken", b.gate.Instances, now, figuresOf{"here": figures(now, 3)})
 	})

@@ -166,7 +166,7 @@ func (s *story) rebuild() string {
 	if !s.close(s.offer, s.epoch) {
 		s.Fatal("the gate was not closed")
 	}
-	c := contents(s.offer)
+	c := kit.ContentsOf(s.offer)
 	c.Of.Stock.Version = s.version
 	for _, a := range s.orders {
 		c.Of.Stock.Available -= int64(a.Quantity)

@@ -11,6 +11,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // TestRoomIsEnough: the sizes that Room assumes are those that a gate takes, plus a reserve of less than its double.
@@ -32,7 +33,7 @@ func TestRoomIsEnough(t *testing.T) {
 	}
 	usedMemory := func() int64 {
 		n, err := strconv.ParseInt(infoField(must(b, b.client.Info(t.Context(), "memory")), "used_memory"), 10, 64)
-		b.check(err)
+		check.NoError(b, err)
 		return n
 	}
 	holds := func(what string, bytes, measured int64) {

@@ -33,11 +33,11 @@ func TestGateOfAnotherRedis(t *testing.T) {
 					t.Errorf("the gate of another Redis says %+v", got)
 				}
 			}
-			if _, err := b.gate.transferOut(t.Context(), tags(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
+			if _, err := b.gate.transferOut(t.Context(), tagsOf(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
 				t.Errorf("the gate of another Redis lends: %v", err)
 			}
 		})
-		b.install(2, contents(o))
+		b.install(2, kit.ContentsOf(o))
 		b.admit(attempt(o, "u-2", 1))
 	}
 }

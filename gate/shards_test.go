@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"flashsale/model"
+	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // Most tests of this package run on gates in several shards too (eachGate). The tests here are of what only such gates do.
@@ -16,13 +17,13 @@ import (
 // field reads a number of a shard's gate.
 func (b *bench) field(o model.Offer, shard int, name string) int64 {
 	b.Helper()
-	return number(must(b, b.client.HGet(b.Context(), gateKey(tags(o.GateRef())[shard]), name)))
+	return number(must(b, b.client.HGet(b.Context(), gateKey(tagsOf(o.GateRef())[shard]), name)))
 }
 
 // set changes fields of a shard's gate.
 func (b *bench) set(o model.Offer, shard int, fieldsAndValues ...any) {
 	b.Helper()
-	must(b, b.client.HSet(b.Context(), gateKey(tags(o.GateRef())[shard]), fieldsAndValues...))
+	must(b, b.client.HSet(b.Context(), gateKey(tagsOf(o.GateRef())[shard]), fieldsAndValues...))
 }
 
 // openWith opens a gate in one shard for each number of units left.
@@ -70,7 +71,7 @@ func TestShardsOpenTogether(t *testing.T) {
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 10})
 
-		if _, err := b.gate.Install(b.Context(), 2, []int64{0, 1, 0}, contents(o)); !errors.Is(err, model.ErrStreamMoved) {
+		if _, err := b.gate.Install(b.Context(), 2, []int64{0, 1, 0}, kit.ContentsOf(o)); !errors.Is(err, model.ErrStreamMoved) {
 			b.Errorf("an install when one stream has moved: %v", err)
 		}
 		// A newer rebuild has marked one shard only.
@@ -81,7 +82,7 @@ func TestShardsOpenTogether(t *testing.T) {
 		if b.close(o, 3) {
 			b.Error("a shard was closed for an epoch that has been overtaken")
 		}
-		if err := b.tryInstall(3, contents(o)); !errors.Is(err, model.ErrNewerGate) {
+		if err := b.tryInstall(3, kit.ContentsOf(o)); !errors.Is(err, model.ErrNewerGate) {
 			b.Errorf("an overtaken rebuild: %v", err)
 		}
 		for shard := range o.Shards {
@@ -89,7 +90,7 @@ func TestShardsOpenTogether(t *testing.T) {
 				b.Errorf("shard %d after the overtaken rebuild: %s", shard, got)
 			}
 		}
-		b.install(4, contents(o))
+		b.install(4, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 4, Left: 10})
 	})
 }
@@ -98,7 +99,7 @@ func TestShardsOpenTogether(t *testing.T) {
 func TestShardsOvertakenBeforeTheyOpen(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := offerIn(2)
-		tag := tags(o.GateRef())[0]
+		tag := tagsOf(o.GateRef())[0]
 		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), "fs:{" + tag + "}:1", "fs:{" + tag + "}:2"}
 		must(b, b.client.HSet(b.Context(), keys[4], nobody, 0))
 		must(b, b.client.HSet(b.Context(), keys[5], nobody, 0))
@@ -125,13 +126,13 @@ func TestRebuildOfShards(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(3))
 		var made []model.Attempt
-		for shard, tag := range tags(o.GateRef()) {
+		for shard, tag := range tagsOf(o.GateRef()) {
 			a := attempt(o, userAt(o, shard, 0), 1)
 			made = append(made, a)
 			text := fmt.Sprintf("%s %s 1 %s 1 here %s", a.ID, a.UserID, a.RequestHash, a.IdempotencyKey)
-			b.check(b.client.Do(b.Context(), "XADD", streamKey(tag), "7-7", "attempt", text).Err())
+			check.NoError(b, b.client.Do(b.Context(), "XADD", streamKey(tag), "7-7", "attempt", text).Err())
 		}
-		c := contents(o)
+		c := kit.ContentsOf(o)
 		settled := made[1]
 		c.Requests[settled.ID], c.Owners[settled.ID], c.Units[settled.UserID] = request(settled), settled.UserID, 1
 		c.Of.Stock.Available = 9
@@ -182,7 +183,7 @@ func TestMoveIsGivenOnce(t *testing.T) {
 			{1, 3, 7, "here", 1}, {1, 3, 7, "here", 1}, {1, 100, 6, "here", 1}, // the last two are repeated
 			{1, 4, 7, "there", 1}, {1, 5, 8, "here", 1}, {2, 50, 9, "here", 0},
 		} {
-			keys := []string{gateKey(tags(o.GateRef())[0])}
+			keys := []string{gateKey(tagsOf(o.GateRef())[0])}
 			script := transferInScript.Run(b.Context(), b.client, keys, move.epoch, move.units, move.by, move.number)
 			if given := must(b, script); given != move.given {
 				b.Errorf("%+v: %v", move, given)
@@ -200,7 +201,7 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(2))
 		dead := b.as("dead").gate
-		from, to := tags(o.GateRef())[0], tags(o.GateRef())[1]
+		from, to := tagsOf(o.GateRef())[0], tagsOf(o.GateRef())[1]
 		if n, err := dead.transferOut(b.Context(), from, 1, 4); err != nil || n != 4 {
 			b.Fatal(n, err)
 		}
@@ -220,7 +221,7 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a closed shard sent units: %v", err)
 		}
-		b.install(2, contents(o))
+		b.install(2, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 4, Inflight: 6, Stream: 6})
 		if err := dead.transferIn(b.Context(), to, 1, 4); !errors.Is(err, errClosed) {
 			b.Errorf("units of an older epoch were given to a shard: %v", err)
@@ -255,46 +256,6 @@ func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 			}
 			end()
 			b.admit(attempt(o, userAt(o, 0, 2), 1))
-		}
-	})
-}
-
-// TestShardsUnderARace: buyers come to two instances at once, each with two idempotency keys, and most of them belong to one
-// shard. Each buyer gets one unit, and all units are sold.
-func TestShardsUnderARace(t *testing.T) {
-	const quota, callers = 120, 12
-	eachRedis(t, func(b *bench) {
-		o := offerIn(6)
-		o.LimitPerUser, o.Stock.Quota, o.Stock.Available = 1, quota, quota
-		b.open(o)
-		instances := []*bench{b.as("a"), b.as("b")}
-		buyers := make([]string, quota)
-		for i := range buyers {
-			buyers[i] = userAt(o, []int{0, 0, 0, 1, 5}[i%5], i)
-		}
-		var next, admitted atomic.Int64
-		atOnce(callers, func(int) {
-			for i := next.Add(1) - 1; i < 2*quota; i = next.Add(1) - 1 {
-				a := attemptUnder(o, buyers[i/2], 1, fmt.Sprint("key-", i%2))
-				got := model.Unsure
-				for got == model.Unsure {
-					got = instances[i%2].verdict(a)
-				}
-				switch got {
-				case model.Accepted:
-					admitted.Add(1)
-				case model.LimitReached:
-				default:
-					b.Errorf("%s: %s", a.UserID, got)
-				}
-			}
-		})
-		if admitted.Load() != quota {
-			b.Errorf("%d were admitted of %d", admitted.Load(), quota)
-		}
-		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Inflight: quota, Stream: quota})
-		if got := b.verdict(attempt(o, "late", 1)); got != model.SoldOut {
-			b.Errorf("a late buyer: %s", got)
 		}
 	})
 }

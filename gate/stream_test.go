@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
+	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // admitted sends attempts of one unit by n users.
@@ -45,7 +47,7 @@ func TestNoStreamIsNoError(t *testing.T) {
 func TestStreamLostAlone(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.sale()
-		for _, tag := range tags(o.GateRef()) {
+		for _, tag := range tagsOf(o.GateRef()) {
 			must(b, b.client.Del(b.Context(), streamKey(tag)))
 		}
 		a := attempt(o, "u-1", 1)
@@ -60,7 +62,7 @@ func TestStreamLostAlone(t *testing.T) {
 func (b *bench) setIdle(e model.Entry, consumer string, d time.Duration) {
 	b.Helper()
 	stream := streamKey(home(e.GateRef(), e.UserID))
-	b.check(b.client.Do(b.Context(), "XCLAIM", stream, group, consumer, 0, e.StreamID, "IDLE", d.Milliseconds(), "JUSTID").Err())
+	check.NoError(b, b.client.Do(b.Context(), "XCLAIM", stream, group, consumer, 0, e.StreamID, "IDLE", d.Milliseconds(), "JUSTID").Err())
 }
 
 func TestClaimTakesEntriesOfDeadInstances(t *testing.T) {
@@ -119,33 +121,27 @@ func TestBadEntries(t *testing.T) {
 				good := attempt(o, "u-1", 1)
 				stream, hash := streamKey(home(o.GateRef(), "u-1")), good.RequestHash
 				foreign := ids.Derive("u-1", model.NewSaleID(), "key")
-				names := map[string]string{} // by stream id
-				for name, text := range map[string]string{
-					"no text":                   "",
-					"an id only":                good.ID,
-					"no quantity":               good.ID + " u-1",
-					"no id":                     " u-1 1 " + hash + " 1 here key",
-					"an id without an order":    o.ID + " u-1 1 " + hash + " 1 here key",
-					"an id of another sale":     foreign + " u-1 1 " + hash + " 1 here key",
-					"no user":                   good.ID + "  1 " + hash + " 1 here key",
-					"a user with a space":       good.ID + " u 1 1 " + hash + " 1 here key",
-					"quantity zero":             good.ID + " u-1 0 " + hash + " 1 here key",
-					"a negative quantity":       good.ID + " u-1 -1 " + hash + " 1 here key",
-					"half a unit":               good.ID + " u-1 1.5 " + hash + " 1 here key",
-					"a quantity in words":       good.ID + " u-1 one " + hash + " 1 here key",
-					"a quantity out of range":   good.ID + " u-1 99999999999999999999 " + hash + " 1 here key",
-					"no request hash":           good.ID + " u-1 1  1 here key",
-					"no epoch":                  good.ID + " u-1 1 " + hash + "  here key",
-					"an epoch in words":         good.ID + " u-1 1 " + hash + " first here key",
-					"no idempotency key":        good.ID + " u-1 1 " + hash + " 1 here",
-					"an empty idempotency key":  good.ID + " u-1 1 " + hash + " 1 here ",
-					"another name than attempt": "another name",
+				fields := []string{good.ID, "u-1", "1", hash, "1", "here", "key"}
+				texts := map[string]string{} // by stream id
+				add := func(name string, fields ...string) {
+					text := strings.Join(fields, " ")
+					texts[must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: stream, Values: []string{name, text}}))] = text
+				}
+				add("x", fields...)
+				for _, length := range []int{0, 1, 2, 6} {
+					add("attempt", fields[:length]...)
+				}
+				for field, values := range map[int][]string{
+					0: {"", o.ID, foreign},
+					1: {"", "u 1"},
+					2: {"0", "-1", "1.5", "one", "99999999999999999999"},
+					3: {""},
+					4: {"", "first"},
+					6: {""},
 				} {
-					values := []any{"attempt", text}
-					if text == "another name" {
-						values[0] = "x"
+					for _, value := range values {
+						add("attempt", slices.Replace(slices.Clone(fields), field, field+1, value)...)
 					}
-					names[must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: stream, Values: values}))] = name
 				}
 				b.admit(good)
 
@@ -162,8 +158,8 @@ func TestBadEntries(t *testing.T) {
 				case "rebuild":
 					var lengths []int64
 					lengths, err = b.gate.StreamLengths(b.Context(), o.GateRef())
-					b.check(err)
-					bad, err = b.gate.Install(b.Context(), 2, lengths, contents(o))
+					check.NoError(b, err)
+					bad, err = b.gate.Install(b.Context(), 2, lengths, kit.ContentsOf(o))
 					entries = b.entries(o)
 				}
 				if err != nil || len(entries) != 1 || entries[0].Attempt != good {
@@ -171,10 +167,10 @@ func TestBadEntries(t *testing.T) {
 				}
 				for _, text := range bad {
 					id, _, _ := strings.Cut(text, " ")
-					delete(names, id)
+					delete(texts, id)
 				}
-				if len(names) > 0 {
-					b.Errorf("not reported: %v", names)
+				if len(texts) > 0 {
+					b.Errorf("not reported: %q", texts)
 				}
 				if n := must(b, b.client.XLen(b.Context(), stream)); n != 1 {
 					b.Errorf("the stream has %d entries, want 1", n)
@@ -196,7 +192,7 @@ func TestHole53_InstallReadsEveryPage(t *testing.T) {
 			attempts[i] = attemptUnder(o, "u-1", 1, fmt.Sprint("key-", i))
 		}
 		b.admitAll(attempts)
-		c := contents(o)
+		c := kit.ContentsOf(o)
 		for i, a := range attempts {
 			if i%page == 2 {
 				c.Requests[a.ID] = request(a)
@@ -279,32 +275,12 @@ func TestSettledWithoutAGate(t *testing.T) {
 		o := b.sale()
 		b.admit(attempt(o, "u-1", 1))
 		entries := b.read(o, all)
-		for _, tag := range tags(o.GateRef()) {
+		for _, tag := range tagsOf(o.GateRef()) {
 			must(b, b.client.Del(b.Context(), gateKey(tag), unitsKey(tag)))
 		}
 		b.settle(o, entries, limitReached)
 		b.want(o, model.GateState{})
 		b.wantUnits(o, map[string]int{})
-	})
-}
-
-// TestHole13_FailedAttemptGivesItsUnitBackOnce: the same refusal is settled again and again, by the instance that has
-// read the entry and by one that has claimed it.
-func TestHole13_FailedAttemptGivesItsUnitBackOnce(t *testing.T) {
-	eachGate(t, func(b *bench) {
-		o := b.sale()
-		b.admitted(o, 2)
-		there := b.as("there")
-		of := func(user string, entries []model.Entry) []model.Entry {
-			return slices.DeleteFunc(entries, func(e model.Entry) bool { return e.UserID != user })
-		}
-		read, claimed := of("u-0", b.read(o, all)), of("u-0", there.claim(o, 0, all))
-		for range 3 {
-			b.settle(o, read, limitReached)
-			there.settle(o, claimed, limitReached)
-		}
-		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
-		b.wantUnits(o, map[string]int{"u-1": 1})
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 func TestMain(m *testing.M) {
@@ -24,12 +24,8 @@ func TestMain(m *testing.M) {
 	kit.Main(m)
 }
 
-const (
-	// patience bounds each wait for an event that must come.
-	patience = time.Minute
-	// all is more entries than any of these tests reads at a time.
-	all = 1000
-)
+// all is more entries than any of these tests reads at a time.
+const all = 1000
 
 var (
 	accepted     = model.Outcome{Verdict: model.Accepted}
@@ -108,8 +104,8 @@ func (b *bench) over(client redis.UniversalClient) *bench {
 func (b *bench) connect() *redis.Client {
 	b.Helper()
 	opts, err := Options(b.url)
-	b.check(err)
-	opts.ReadTimeout = patience // a test may read more at once than the engine does, on a busy machine
+	check.NoError(b, err)
+	opts.ReadTimeout = check.Patience // a test may read more at once than the engine does, on a busy machine
 	client := redis.NewClient(opts)
 	client.AddHook(oneTag(b))
 	b.Cleanup(func() { _ = client.Close() })
@@ -193,24 +189,19 @@ func offerIn(shards int) model.Offer {
 // offer returns an offer whose gate has as many shards as the bench says.
 func (b *bench) offer() model.Offer { return offerIn(b.shards) }
 
-// tags returns the hash tags of the shards of a sale's gate.
-func tags(gate model.GateRef) []string { return tagsOf(gate) }
-
 // home returns the hash tag of the shard that holds the data of a user.
 func home(gate model.GateRef, user string) string { return New(nil, "").Line(gate, user) }
 
 // userAt returns the n-th user whose data is in a shard of a sale's gate.
 func userAt(o model.Offer, shard, n int) string {
 	for i := 0; ; i++ {
-		if user := fmt.Sprint("u-", i); homeOf(user, len(tags(o.GateRef()))) == shard {
+		if user := fmt.Sprint("u-", i); homeOf(user, len(tagsOf(o.GateRef()))) == shard {
 			if n--; n < 0 {
 				return user
 			}
 		}
 	}
 }
-
-func contents(o model.Offer) kit.Contents { return kit.ContentsOf(o) }
 
 // attempt returns a purchase of n units under an idempotency key of its own.
 func attempt(o model.Offer, user string, n int) model.Attempt {
@@ -229,18 +220,11 @@ func request(a model.Attempt) model.Request {
 	return model.Request{Quantity: a.Quantity, Hash: a.RequestHash}
 }
 
-func (b *bench) check(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
 // must returns the result of a command that has to succeed.
 func must[T any](b *bench, cmd interface{ Result() (T, error) }) T {
 	b.Helper()
 	value, err := cmd.Result()
-	b.check(err)
+	check.NoError(b, err)
 	return value
 }
 
@@ -256,13 +240,13 @@ func (b *bench) tryInstall(epoch int64, c kit.Contents) error {
 
 func (b *bench) install(epoch int64, c kit.Contents) {
 	b.Helper()
-	b.check(b.tryInstall(epoch, c))
+	check.NoError(b, b.tryInstall(epoch, c))
 }
 
 // open installs the gate of an offer with epoch 1.
 func (b *bench) open(o model.Offer) model.Offer {
 	b.Helper()
-	b.install(1, contents(o))
+	b.install(1, kit.ContentsOf(o))
 	return o
 }
 
@@ -275,19 +259,19 @@ func (b *bench) sale() model.Offer {
 func (b *bench) close(o model.Offer, epoch int64) (ok bool) {
 	b.Helper()
 	ok, err := b.gate.Close(b.Context(), o.GateRef(), epoch)
-	b.check(err)
+	check.NoError(b, err)
 	return ok
 }
 
 func (b *bench) configure(sale model.Sale) {
 	b.Helper()
-	b.check(b.gate.Configure(b.Context(), sale))
+	check.NoError(b, b.gate.Configure(b.Context(), sale))
 }
 
 // catchUp applies changes to a gate, from the version with which it was installed to that of the last change.
 func (b *bench) catchUp(o model.Offer, changes ...model.GateChange) {
 	b.Helper()
-	b.check(b.gate.CatchUp(b.Context(), o.GateRef(), o.Stock.Version, changes[len(changes)-1].Version, changes))
+	check.NoError(b, b.gate.CatchUp(b.Context(), o.GateRef(), o.Stock.Version, changes[len(changes)-1].Version, changes))
 }
 
 // tryAdmit judges one attempt.
@@ -302,7 +286,7 @@ func (b *bench) tryAdmit(a model.Attempt, epoch int64) (model.Outcome, error) {
 func (b *bench) judge(a model.Attempt, epoch int64) model.Outcome {
 	b.Helper()
 	got, err := b.tryAdmit(a, epoch)
-	b.check(err)
+	check.NoError(b, err)
 	return got
 }
 
@@ -324,7 +308,7 @@ func (b *bench) admitAll(attempts []model.Attempt) {
 	b.Helper()
 	for some := range slices.Chunk(attempts, 512) {
 		outcomes, err := b.gate.Admit(b.Context(), some[0].GateRef(), some, 1)
-		b.check(err)
+		check.NoError(b, err)
 		for i, got := range outcomes {
 			if !got.Queued() {
 				b.Fatalf("attempt %s: %+v", some[i].IdempotencyKey, got)
@@ -336,7 +320,7 @@ func (b *bench) admitAll(attempts []model.Attempt) {
 func (b *bench) count(gate model.GateRef, user string, limit model.Frequency) (retryAfter time.Duration, ok bool) {
 	b.Helper()
 	retryAfter, ok, err := b.gate.Count(b.Context(), gate, user, limit)
-	b.check(err)
+	check.NoError(b, err)
 	return retryAfter, ok
 }
 
@@ -367,7 +351,7 @@ func (b *bench) own(o model.Offer, count int) []model.Entry {
 func (b *bench) unsettled(o model.Offer, entries []model.Entry) []model.Entry {
 	b.Helper()
 	rest, err := b.gate.Unsettled(b.Context(), o.GateRef(), entries)
-	b.check(err)
+	check.NoError(b, err)
 	return rest
 }
 
@@ -377,13 +361,13 @@ func (b *bench) settle(o model.Offer, entries []model.Entry, outcomes ...model.O
 	if len(outcomes) == 1 {
 		outcomes = slices.Repeat(outcomes, len(entries))
 	}
-	b.check(b.gate.Settled(b.Context(), o.GateRef(), entries, outcomes))
+	check.NoError(b, b.gate.Settled(b.Context(), o.GateRef(), entries, outcomes))
 }
 
 // entries returns the entries of a sale's streams, and takes none.
 func (b *bench) entries(o model.Offer) (entries []model.Entry) {
 	b.Helper()
-	for _, tag := range tags(o.GateRef()) {
+	for _, tag := range tagsOf(o.GateRef()) {
 		for _, m := range must(b, b.client.XRange(b.Context(), streamKey(tag), "-", "+")) {
 			e, ok := parseEntry(o.GateRef(), m)
 			if !ok {
@@ -399,7 +383,7 @@ func (b *bench) entries(o model.Offer) (entries []model.Entry) {
 func (b *bench) peek(o model.Offer) model.GateState {
 	b.Helper()
 	states, err := b.gate.Peek(b.Context(), o.GateRef())
-	b.check(err)
+	check.NoError(b, err)
 	return core(states[0])
 }
 
@@ -429,7 +413,7 @@ func (b *bench) wantKnown(a model.Attempt, want bool) {
 func (b *bench) units(o model.Offer) map[string]int {
 	b.Helper()
 	units := map[string]int{}
-	for _, tag := range tags(o.GateRef()) {
+	for _, tag := range tagsOf(o.GateRef()) {
 		for user, n := range must(b, b.client.HGetAll(b.Context(), unitsKey(tag))) {
 			if user != nobody {
 				units[user] = int(number(n))
@@ -495,36 +479,4 @@ func (b *bench) ends(o model.Offer, keys ...string) {
 			b.Errorf("%s expires at %d ms, want %d", key, got, want)
 		}
 	}
-}
-
-// eventually waits until check is true, for states that nothing announces.
-func eventually(t testing.TB, what string, check func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	ticker := time.NewTicker(2 * time.Millisecond)
-	defer ticker.Stop()
-	for !check() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
-}
-
-// atOnce runs call for 0 to n-1 concurrently. No call begins before all goroutines run.
-func atOnce(n int, call func(i int)) {
-	start := make(chan struct{})
-	var ready, running sync.WaitGroup
-	ready.Add(n)
-	for i := range n {
-		running.Go(func() {
-			ready.Done()
-			<-start
-			call(i)
-		})
-	}
-	ready.Wait()
-	close(start)
-	running.Wait()
 }
