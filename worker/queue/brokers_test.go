@@ -16,6 +16,7 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // startRedisList starts a Redis for each test, besides the Redis of the gate.
@@ -24,17 +25,17 @@ func startRedisList(testing.TB) func(testing.TB) *broker {
 		t.Helper()
 		server := kit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 		opts, err := gate.Options(server.URL())
-		check(t, err)
+		check.NoError(t, err)
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { _ = client.Close() })
 		return &broker{
 			kind: "redis-list", address: server.URL(), down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {
-				check(t, client.LPush(t.Context(), listKey(), message).Err())
+				check.NoError(t, client.LPush(t.Context(), listKey(), message).Err())
 			},
 			dead: func(t *testing.T) []string {
 				all, err := client.LRange(t.Context(), deadListKey(), 0, -1).Result()
-				check(t, err)
+				check.NoError(t, err)
 				return all
 			},
 		}
@@ -52,13 +53,13 @@ func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
 			kind: "rabbitmq", address: server.URL() + "#" + name, down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {
 				c := rabbitChannel(t, server)
-				check(t, c.PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))))
+				check.NoError(t, c.PublishWithContext(t.Context(), "", name, true, false, persistent([]byte(message))))
 			},
 			dead: func(t *testing.T) []string {
 				c := rabbitChannel(t, server)
 				for {
 					d, ok, err := c.Get(name+".dead", true)
-					check(t, err)
+					check.NoError(t, err)
 					if !ok {
 						return dead
 					}
@@ -72,10 +73,10 @@ func startRabbitMQ(t testing.TB) func(testing.TB) *broker {
 func rabbitChannel(t *testing.T, server *kit.RabbitMQServer) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(server.URL())
-	check(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	channel, err := conn.Channel()
-	check(t, err)
+	check.NoError(t, err)
 	return channel
 }
 
@@ -95,20 +96,20 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 			return err
 		}
 		up := func() {
-			check(t, launch())
+			check.NoError(t, launch())
 		}
 		err := errors.New("no port is chosen yet")
 		for try := 0; err != nil && try < 100; try++ {
 			port = 10000 + rand.IntN(9000) // below the ports of outgoing connections, so it is still free when the cluster restarts
 			err = launch()
 		}
-		check(t, err)
+		check.NoError(t, err)
 		t.Cleanup(func() { cluster.Close() })
 		address := cluster.ListenAddrs()[0]
 		const name = "test"
 		client := sync.OnceValue(func() *kgo.Client {
 			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics(name+".dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-			check(t, err)
+			check.NoError(t, err)
 			t.Cleanup(client.Close)
 			return client
 		})
@@ -116,10 +117,10 @@ func startKafka(testing.TB) func(testing.TB) *broker {
 		return &broker{
 			kind: "kafka", address: address + "#" + name, down: func() { cluster.Close() }, up: up, freeze: ice.Lock, thaw: ice.Unlock,
 			send: func(t *testing.T, message string) {
-				check(t, client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte(message)}).FirstErr())
+				check.NoError(t, client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte(message)}).FirstErr())
 			},
 			dead: func(t *testing.T) []string {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 				defer cancel()
 				fetches := client().PollFetches(ctx)
 				if err := fetches.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {

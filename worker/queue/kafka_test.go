@@ -12,12 +12,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 func kafka(t *testing.T, cluster *kfake.Cluster, instance string) *Kafka {
 	t.Helper()
 	q, err := NewKafka(cluster.ListenAddrs(), instance, slog.New(slog.DiscardHandler))
-	check(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = q.Close() })
 	return q
 }
@@ -25,7 +26,7 @@ func kafka(t *testing.T, cluster *kfake.Cluster, instance string) *Kafka {
 func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(opts...)
-	check(t, err)
+	check.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -37,7 +38,7 @@ func TestTopicsAreMade(t *testing.T) {
 	saleID := model.NewSaleID()
 	for range 2 {
 		q.ready.Store(false)
-		check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
+		check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	}
 	made, operators := len(c.PartitionInfos(attempts)), len(c.PartitionInfos(attempts+".dead"))
 	if made != partitions || operators != 3 {
@@ -53,7 +54,7 @@ func TestTopicDeleted(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	q := kafka(t, c, "here")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 	defer cancel()
 	heard, ended := make(chan string, 1000), make(chan struct{})
 	go func() { // as the relay does
@@ -76,8 +77,8 @@ func TestTopicDeleted(t *testing.T) {
 	if err := publish("before"); err != nil || <-heard != "before" {
 		t.Fatal(err)
 	}
-	check(t, c.DeleteTopic(attempts))
-	eventually(t, "messages are accepted again", func() bool { return publish("after") == nil })
+	check.NoError(t, c.DeleteTopic(attempts))
+	check.Eventually(t, "messages are accepted again", func() bool { return publish("after") == nil })
 	select {
 	case key := <-heard:
 		if key != "after" {
@@ -96,7 +97,7 @@ func TestSalesKeepTheirPartition(t *testing.T) {
 	saleID := model.NewSaleID()
 	for i := range 8 { // without the key each instance would choose one of twelve partitions
 		q := kafka(t, c, fmt.Sprint("instance-", i))
-		check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", i)}))
+		check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", i)}))
 	}
 	used := 0
 	for _, p := range c.PartitionInfos(attempts) {
@@ -114,7 +115,7 @@ func TestSalesKeepTheirPartition(t *testing.T) {
 func TestRebalanceLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 	defer cancel()
 	const sales, each = 30, 10
 	q := kafka(t, c, "here")
@@ -142,7 +143,7 @@ func TestRebalanceLosesNothing(t *testing.T) {
 		for j := range each {
 			e := entry(saleID, "u-1", fmt.Sprint("key-", j), j)
 			want[e.ID] = true
-			check(t, q.Publish(ctx, saleID, []model.Entry{e}))
+			check.NoError(t, q.Publish(ctx, saleID, []model.Entry{e}))
 		}
 		if i == sales/2 {
 			leave()

@@ -12,6 +12,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // rabbitTest is a queue with its own name on a server, and a channel for the test.
@@ -60,13 +61,13 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 		select {
 		case <-one.Wakes():
 		case <-two.Wakes():
-		case <-time.After(patience):
+		case <-time.After(check.Patience):
 			t.Fatal("nobody was woken")
 		}
 	}
 	const delay = 300 * time.Millisecond
 	start := time.Now()
-	check(t, one.Delay(t.Context(), delay))
+	check.NoError(t, one.Delay(t.Context(), delay))
 	for _, q := range []rabbitTest{one, two} { // consumes until the test ends
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -83,7 +84,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 		t.Errorf("woken after %s, too early", took)
 	}
 	// A second delay of the same length ends after a second wake-up for the first delay would have come.
-	check(t, two.Delay(t.Context(), delay))
+	check.NoError(t, two.Delay(t.Context(), delay))
 	woken()
 	if n := len(one.Wakes()) + len(two.Wakes()); n > 0 {
 		t.Errorf("woken %d times too often", n)
@@ -91,7 +92,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 }
 
 func testDelayQueueEnds(t *testing.T, q rabbitTest) {
-	check(t, errors.Join(q.Delay(t.Context(), 1234*time.Millisecond), q.Ping(t.Context())))
+	check.NoError(t, errors.Join(q.Delay(t.Context(), 1234*time.Millisecond), q.Ping(t.Context())))
 	// The broker refuses another declaration of the queue, and names the time to live that the queue has.
 	_, err := q.channel.QueueDeclare(q.name+".wait.1234", true, false, false, false, amqp.Table{amqp.QueueTTLArg: 1})
 	var refusal *amqp.Error
@@ -103,7 +104,7 @@ func testDelayQueueEnds(t *testing.T, q rabbitTest) {
 // An operator has deleted the queue. The broker would confirm and drop a message, which must not count as published. The
 // next call makes the queue again.
 func testNoQueueToPublishTo(t *testing.T, q rabbitTest) {
-	check(t, q.publishOne(t))
+	check.NoError(t, q.publishOne(t))
 	if _, err := q.channel.QueueDelete(q.name, false, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func testNoQueueToPublishTo(t *testing.T, q rabbitTest) {
 }
 
 func testQueueDeletedUnderItsConsumer(t *testing.T, q rabbitTest) {
-	check(t, q.publishOne(t))
+	check.NoError(t, q.publishOne(t))
 	err := q.Consume(t.Context(), func(context.Context, string, []model.Entry) error {
 		_, err := q.channel.QueueDelete(q.name, false, false, false)
 		return err
@@ -136,7 +137,7 @@ func testPasswordsStaySecret(t *testing.T, q rabbitTest) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := NewRabbitMQ("amqp://guest:open-sesame@"+address+"/", slog.New(slog.DiscardHandler))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 			defer cancel()
 			for _, err := range []error{q.Consume(ctx, nil), q.Reach(ctx)} {
 				if err == nil || strings.Contains(err.Error(), "open-sesame") {
@@ -153,7 +154,7 @@ func testConfirmedMessagesAreDurable(t *testing.T, q rabbitTest) {
 	for i := range messages {
 		messages[i] = entry(saleID, "u-1", "key", i)
 	}
-	check(t, q.Publish(t.Context(), saleID, messages))
+	check.NoError(t, q.Publish(t.Context(), saleID, messages))
 	q.server.Kill()
 	q.server.Restart()
 	got := map[string]bool{} // by stream id, since a message may come twice
@@ -167,7 +168,7 @@ func testConfirmedMessagesAreDurable(t *testing.T, q rabbitTest) {
 
 // Reach connects without making a queue, and fails when the broker is dead.
 func testReach(t *testing.T, q rabbitTest) {
-	check(t, q.Reach(t.Context()))
+	check.NoError(t, q.Reach(t.Context()))
 	if _, err := q.channel.QueueDeclarePassive(q.name, true, false, false, false, nil); err == nil {
 		t.Error("the queue exists")
 	}

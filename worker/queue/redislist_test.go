@@ -12,13 +12,14 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // list is a queue on its own Redis, with a client for the test.
 func list(t *testing.T) (*RedisList, *redis.Client) {
 	t.Helper()
 	opts, err := gate.Options(kit.Redis(t).URL())
-	check(t, err)
+	check.NoError(t, err)
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
 	return NewRedisList(client, "here", slog.New(slog.DiscardHandler)), client
@@ -27,7 +28,7 @@ func list(t *testing.T) (*RedisList, *redis.Client) {
 func must[T any](t *testing.T, cmd interface{ Result() (T, error) }) T {
 	t.Helper()
 	value, err := cmd.Result()
-	check(t, err)
+	check.NoError(t, err)
 	return value
 }
 
@@ -40,18 +41,18 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 	all := make([]model.Entry, 4)
 	for i := range all {
 		all[i] = entry(saleID, "u-1", fmt.Sprint("key-", i), i)
-		check(t, q.Publish(ctx, saleID, all[i:i+1]))
+		check.NoError(t, q.Publish(ctx, saleID, all[i:i+1]))
 	}
 	for _, consumer := range []string{"dead", "dead", "living"} {
-		check(t, q.beat(ctx, consumer))
+		check.NoError(t, q.beat(ctx, consumer))
 		must(t, client.LMove(ctx, listKey(), takenKey(consumer), "RIGHT", "LEFT"))
 	}
 	must(t, client.Del(ctx, aliveKey("dead"))) // as when its lifetime is over
-	check(t, q.beat(ctx, "living"))
+	check.NoError(t, q.beat(ctx, "living"))
 	var order []string
 	for _, message := range must(t, client.LRange(ctx, listKey(), 0, -1)) {
 		e, err := decode([]byte(message))
-		check(t, err)
+		check.NoError(t, err)
 		order = append(order, e.IdempotencyKey)
 	}
 	if want := []string{"key-3", "key-1", "key-0"}; !slices.Equal(order, want) {
@@ -69,10 +70,10 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 func TestConsumersBeat(t *testing.T) {
 	q, client := list(t)
 	saleID := model.NewSaleID()
-	check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
+	check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	consumeUntil(t, q, func(string, []model.Entry) bool {
 		must(t, client.PExpire(t.Context(), aliveKey("here-1"), lifetime/2))
-		eventually(t, "the key is renewed", func() bool { return must(t, client.PTTL(t.Context(), aliveKey("here-1"))) > lifetime/2 })
+		check.Eventually(t, "the key is renewed", func() bool { return must(t, client.PTTL(t.Context(), aliveKey("here-1"))) > lifetime/2 })
 		return true
 	})
 	if names := must(t, client.SMembers(t.Context(), consumersKey())); len(names) != 0 {
@@ -87,7 +88,7 @@ func TestMovedUnseen(t *testing.T) {
 	saleID := model.NewSaleID()
 	unseen, next := entry(saleID, "u-1", "unseen", 1), entry(saleID, "u-1", "next", 2)
 	must(t, client.LPush(t.Context(), takenKey("here-1"), encode(unseen)))
-	check(t, q.Publish(t.Context(), saleID, []model.Entry{next}))
+	check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{next}))
 	var got []model.Entry
 	consumeUntil(t, q, func(_ string, entries []model.Entry) bool {
 		got = entries
@@ -105,7 +106,7 @@ func TestDeadLettersAreCapped(t *testing.T) {
 		must(t, client.LPush(t.Context(), listKey(), fmt.Sprint("bad ", i)))
 	}
 	saleID := model.NewSaleID()
-	check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
+	check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	var taken time.Duration
 	consumeUntil(t, q, func(string, []model.Entry) bool {
 		taken = must(t, client.TTL(t.Context(), takenKey("here-1")))

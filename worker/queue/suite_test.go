@@ -24,6 +24,8 @@ import (
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
+	"flashsale/test/kit/instance"
 	"flashsale/worker"
 )
 
@@ -31,9 +33,6 @@ func TestMain(m *testing.M) {
 	logging.Disable() // every error is returned, and the tests cause some
 	kit.Main(m)
 }
-
-// patience bounds each wait for an event. It is far above a Kafka session and a broker's start, also on a busy machine.
-const patience = 2 * time.Minute
 
 // broker is one kind of queue, and what a test may do to it.
 type broker struct {
@@ -51,7 +50,7 @@ func openAt(t testing.TB, kind, address, instance string, log *slog.Logger) (q w
 	switch kind {
 	case "redis-list":
 		opts, err := gate.Options(address)
-		check(t, err)
+		check.NoError(t, err)
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { _ = client.Close() })
 		return NewRedisList(client, instance, log)
@@ -61,7 +60,7 @@ func openAt(t testing.TB, kind, address, instance string, log *slog.Logger) (q w
 		q = rabbit
 	case "kafka":
 		kafka, err := NewKafka([]string{address}, instance, log)
-		check(t, err)
+		check.NoError(t, err)
 		kafka.name = name
 		q = kafka
 	}
@@ -109,36 +108,31 @@ func TestQueues(t *testing.T) {
 // Two instances admit attempts on two sales, and settle what the broker delivers. Every attempt becomes one order, and
 // every published message is delivered.
 func testRush(t *testing.T, b *broker) {
-	s := newShop(t, kit.SharedMariaDB(t).NewDatabase(t))
-	here, there := s.engine("here", b), s.engine("there", b)
-	sales, warm := []model.Offer{here.sale(200), here.sale(100)}, here.sale(100_000)
-	check(there, there.catalog.Refresh(t.Context()))
-	stop := []func(){here.running(), there.running()}
+	first := instance.Open(t, kit.SharedMariaDB(t).NewDatabase(t), kit.Redis(t).URL())
+	here, there := with(first, "here", b), with(first.Beside("there"), "there", b)
+	sales, warm := []model.Offer{here.Sale(200, 1), here.Sale(100, 1)}, here.Sale(100_000, 1)
+	check.NoError(there, there.Catalog.Refresh(t.Context()))
+	stop := []func(){here.Running(here.settler.Run), there.Running(there.settler.Run)}
 	tries := 0
-	eventually(t, "a broker that has just started answers in time", func() bool {
+	check.Eventually(t, "a broker that has just started answers in time", func() bool {
 		tries++
 		here.admit(attempt(warm, fmt.Sprint("warm-", tries)))
-		return len(here.queue.took()) > 0
+		return len(here.queue.seen()) > 0
 	})
 	var all sync.WaitGroup
 	for i := range 300 {
 		all.Go(func() { []*engine{here, there}[i%2].admit(attempt(sales[min(i%3, 1)^1], fmt.Sprint("u-", i))) })
 	}
 	all.Wait()
-	here.settled(sales[0], 200)
-	here.settled(sales[1], 100)
-	taken := here.queue.took()
-	maps.Copy(taken, there.queue.took())
-	if len(taken) == 0 {
-		t.Error("the queue was not used")
-	}
-	eventually(t, "all published messages are delivered", func() bool {
-		for id := range taken {
-			if !here.queue.brought(id) && !there.queue.brought(id) {
-				return false
-			}
+	here.Settled(sales[0], 200, 0)
+	here.Settled(sales[1], 100, 0)
+	check.Eventually(t, "all published messages are delivered", func() bool {
+		ways := here.queue.seen()
+		for id, w := range there.queue.seen() {
+			ways[id] = way{ways[id].published + w.published, ways[id].delivered + w.delivered, 0}
 		}
-		return true
+		lost := func(w way) bool { return w.published > 0 && w.delivered == 0 }
+		return !slices.ContainsFunc(slices.Collect(maps.Values(ways)), lost)
 	})
 	for _, end := range stop {
 		end()
@@ -151,20 +145,20 @@ func testRush(t *testing.T, b *broker) {
 // Messages that are delivered two or three times, in any order, make one order for each attempt.
 func testAnyOrderAnyNumber(t *testing.T, b *broker) {
 	e := newEngine(t, b)
-	o := e.sale(100)
+	o := e.Sale(100, 1)
 	entries := e.admitted(o, 30)
 	entries = slices.Concat(entries, entries, entries[:15])
 	rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 	e.publish(o, entries...)
-	stop := e.running()
-	e.settled(o, 30)
-	eventually(t, "all messages are settled", func() bool {
-		_, messages := e.queue.countSettled()
+	stop := e.Running(e.settler.Run)
+	e.Settled(o, 30, 0)
+	check.Eventually(t, "all messages are settled", func() bool {
+		_, messages := e.queue.settled()
 		return messages >= len(entries)
 	})
 	stop()
 	b.nothingLeft(t, o)
-	e.settled(o, 30)
+	e.Settled(o, 30, 0)
 }
 
 // asChild is the variable that makes TestAsChild, in a child process, the consumer of a broker: kind and address.
@@ -173,29 +167,29 @@ const asChild = "QUEUE_AS_CHILD"
 // A process receives messages and is killed before it has settled them. The broker delivers them to the next consumer.
 func testKilledConsumer(t *testing.T, b *broker) {
 	e := newEngine(t, b)
-	o := e.sale(100)
+	o := e.Sale(100, 1)
 	e.publish(o, e.admitted(o, 50)...)
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsChild$")
 	child.Env = append(os.Environ(), asChild+"="+b.kind+" "+b.address)
 	child.Stderr = os.Stderr
 	stdout, err := child.StdoutPipe()
-	check(t, err)
-	check(t, child.Start())
+	check.NoError(t, err)
+	check.NoError(t, child.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the child took %q, %v", line, err)
 	}
 	_ = child.Process.Kill()
 	_ = child.Wait() // it was killed
-	stop := e.running()
-	e.settled(o, 50)
-	eventually(t, "the messages of the dead consumer are delivered", func() bool {
-		orders, _ := e.queue.countSettled()
+	stop := e.Running(e.settler.Run)
+	e.Settled(o, 50, 0)
+	check.Eventually(t, "the messages of the dead consumer are delivered", func() bool {
+		orders, _ := e.queue.settled()
 		return orders == 50
 	})
 	stop()
 	b.nothingLeft(t, o)
-	e.settled(o, 50)
+	e.Settled(o, 50, 0)
 }
 
 // TestAsChild is the child process of testKilledConsumer. Otherwise it does nothing.
@@ -220,7 +214,7 @@ func testSettleFails(t *testing.T, b *broker) {
 		messages[i] = entry(o.ID, fmt.Sprint("u-", i), "key", i)
 		want[messages[i].ID] = messages[i]
 	}
-	check(t, q.Publish(t.Context(), o.ID, messages))
+	check.NoError(t, q.Publish(t.Context(), o.ID, messages))
 	fails := func(context.Context, string, []model.Entry) error { return io.ErrUnexpectedEOF }
 	if err := q.Consume(t.Context(), fails); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("it ended with %v", err)
@@ -244,7 +238,7 @@ func testSettleFails(t *testing.T, b *broker) {
 // consumeUntil consumes until settled returns true for a batch. The batch is acknowledged.
 func consumeUntil(t *testing.T, q worker.Queue, settled func(saleID string, entries []model.Entry) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 	defer cancel()
 	ended := false
 	err := q.Consume(ctx, func(_ context.Context, saleID string, entries []model.Entry) error {
@@ -262,7 +256,7 @@ func consumeUntil(t *testing.T, q worker.Queue, settled func(saleID string, entr
 // again may become a dead letter again.
 func testUnreadable(t *testing.T, b *broker) {
 	e := newEngine(t, b)
-	o := e.sale(100)
+	o := e.Sale(100, 1)
 	entries := e.admitted(o, 10)
 	bad := []string{`{"id": 1}`, "1 2 3", "nonsense", string([]byte{0, 255, '\n'})}
 	e.publish(o, entries[:2]...)
@@ -270,10 +264,10 @@ func testUnreadable(t *testing.T, b *broker) {
 		b.send(t, message)
 		e.publish(o, entries[2*i+2:2*i+4]...)
 	}
-	stop := e.running()
-	e.settled(o, 10)
+	stop := e.Running(e.settler.Run)
+	e.Settled(o, 10, 0)
 	var dead []string
-	eventually(t, "the dead letters hold the bad ones", func() bool {
+	check.Eventually(t, "the dead letters hold the bad ones", func() bool {
 		dead = slices.Compact(slices.Sorted(slices.Values(b.dead(t))))
 		return len(dead) >= len(bad)
 	})
@@ -281,7 +275,7 @@ func testUnreadable(t *testing.T, b *broker) {
 	if !slices.Equal(dead, bad) {
 		t.Errorf("the dead letters are %q, want %q", dead, bad)
 	}
-	if n := e.log.count("dead letters"); n < len(bad) {
+	if n := e.log.Count("dead letters"); n < len(bad) {
 		t.Errorf("%d lines about %d dead letters", n, len(bad))
 	}
 	stop()
@@ -292,19 +286,19 @@ func testUnreadable(t *testing.T, b *broker) {
 // before a loss of Redis.
 func testForeign(t *testing.T, b *broker) {
 	e := newEngine(t, b)
-	o, other := e.sale(100), model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}
+	o, other := e.Sale(100, 1), model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}
 	lost := e.admitted(o, 5)
-	check(e, e.client.Del(t.Context(), streamKey(o)).Err())
+	check.NoError(e, e.Client.Del(t.Context(), instance.StreamKey(o)).Err())
 	e.publish(o, lost...)
 	e.publish(other, entry(other.ID, "u-1", "key", 1))
-	stop := e.running()
-	eventually(t, "all are settled", func() bool {
-		orders, _ := e.queue.countSettled()
+	stop := e.Running(e.settler.Run)
+	check.Eventually(t, "all are settled", func() bool {
+		orders, _ := e.queue.settled()
 		return orders == 6
 	})
 	stop()
 	b.nothingLeft(t, o)
-	books, _, err := e.db.Books(t.Context(), o.ID)
+	books, _, err := e.DB.Books(t.Context(), o.ID)
 	if err != nil || books.Orders[model.OrderPending]+books.Orders[model.OrderRejected] > 0 {
 		t.Errorf("the orders are %v, %v", books.Orders, err)
 	}
@@ -314,24 +308,24 @@ func testForeign(t *testing.T, b *broker) {
 func testAwayAtTheStart(t *testing.T, b *broker) {
 	b.down()
 	e := newEngine(t, b)
-	o := e.sale(plenty)
-	e.running()
+	o := e.Sale(plenty, 1)
+	e.Running(e.settler.Run)
 	for i := range 20 {
 		e.admit(attempt(o, fmt.Sprint("u-", i)))
 	}
-	e.settled(o, 20)
+	e.Settled(o, 20, 0)
 	if e.healthy() == nil {
 		t.Error("a broker that is away is healthy")
 	}
-	if n := e.log.count("queue fails"); n != 1 {
+	if n := e.log.Count("queue fails"); n != 1 {
 		t.Errorf("%d lines about the failure", n)
 	}
 	b.up()
 	e.recovers(o, "then")
-	if e.log.count("the queue works again") == 0 {
+	if e.log.Count("the queue works again") == 0 {
 		t.Error("the log does not tell that the queue works again")
 	}
-	eventually(t, "the broker is healthy", func() bool { return e.healthy() == nil })
+	check.Eventually(t, "the broker is healthy", func() bool { return e.healthy() == nil })
 }
 
 // An outage begins while messages are on their way: the broker is killed, and restarted with what it had on disk, or it
@@ -339,8 +333,8 @@ func testAwayAtTheStart(t *testing.T, b *broker) {
 // used again afterwards.
 func testOutage(t *testing.T, b *broker, begin, end func()) {
 	e := newEngine(t, b)
-	o := e.sale(plenty)
-	e.running()
+	o := e.Sale(plenty, 1)
+	e.Running(e.settler.Run)
 	before := e.recovers(o, "before")
 	half, all := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -358,7 +352,7 @@ func testOutage(t *testing.T, b *broker, begin, end func()) {
 	defer end()
 	start := time.Now()
 	<-all
-	e.settled(o, before+200)
+	e.Settled(o, before+200, 0)
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -371,8 +365,8 @@ func testLeavesNothingRunning(t *testing.T, b *broker) {
 	leaks := goleak.IgnoreCurrent()
 	q := b.open(t, "here")
 	saleID := model.NewSaleID()
-	check(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
+	check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	consumeUntil(t, q, func(string, []model.Entry) bool { return true })
-	check(t, q.Close())
+	check.NoError(t, q.Close())
 	goleak.VerifyNone(t, leaks)
 }
