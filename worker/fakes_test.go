@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"flashsale/internal/observe"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 const (
@@ -38,13 +38,16 @@ var errAway = errors.New("the store is away")
 // fake take the mutex, so that the race detector sees the read before the next write.
 var mutex sync.Mutex
 
-// lock is embedded in every fake.
-type lock struct{}
-
-func (lock) with(fn func()) {
+// locked locks all fakes until the returned function is called.
+func locked() (unlock func()) {
 	mutex.Lock()
-	defer mutex.Unlock()
-	fn()
+	return mutex.Unlock
+}
+
+// with changes fakes.
+func with(change func()) {
+	defer locked()()
+	change()
 }
 
 // noted is an Observer that calls a function for each event of a name.
@@ -63,41 +66,6 @@ func (n noted) Note(e observe.Event) {
 	}
 }
 
-// same fails the test if two values differ.
-func same[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
-// logbook keeps level and message of each logged line.
-type logbook struct {
-	lock
-	lines []string
-}
-
-func (*logbook) Enabled(context.Context, slog.Level) bool { return true }
-func (l *logbook) WithAttrs([]slog.Attr) slog.Handler     { return l }
-func (l *logbook) WithGroup(string) slog.Handler          { return l }
-
-func (l *logbook) Handle(_ context.Context, r slog.Record) error {
-	l.with(func() { l.lines = append(l.lines, r.Level.String()+" "+r.Message) })
-	return nil
-}
-
-// count returns how many lines contain a text.
-func (l *logbook) count(text string) (n int) {
-	l.with(func() {
-		for _, line := range l.lines {
-			if strings.Contains(line, text) {
-				n++
-			}
-		}
-	})
-	return n
-}
-
 // during starts run in the bubble, calls test, and then ends run.
 func during(t *testing.T, run func(context.Context), test func()) {
 	t.Helper()
@@ -112,7 +80,7 @@ func during(t *testing.T, run func(context.Context), test func()) {
 
 // pass advances the clock of the bubble.
 func pass(d time.Duration) {
-	lock{}.with(func() {})
+	with(func() {})
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -123,20 +91,18 @@ type settling struct {
 	stream *fakeStream
 	ledger *fakeLedger
 	queue  *fakeQueue
-	log    *logbook
-
-	lock
-	live  []string                 // sales
-	woken map[string]model.Verdict // the buyers of this instance, by order
+	log    *check.Log
+	live   []string                 // sales
+	woken  map[string]model.Verdict // the buyers of this instance, by order
 }
 
 func newSettling(queue Queue) *settling {
-	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &logbook{}, woken: map[string]model.Verdict{}}
+	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &check.Log{}, woken: map[string]model.Verdict{}}
 	s.live = []string{saleA, saleB, saleC}
 	s.Settler = NewSettler(SettlerNeeds{
 		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, Instance: "here", Queue: queue, Outbox: s.stream, Grace: time.Minute,
-		Live: func() (gates []model.GateRef) { s.with(func() { gates = refs(s.live...) }); return gates },
-		Wake: func(outcomes map[string]model.Outcome) { s.with(func() { addVerdicts(s.woken, outcomes) }) },
+		Live: func() []model.GateRef { defer locked()(); return refs(s.live...) },
+		Wake: func(outcomes map[string]model.Outcome) { with(func() { addVerdicts(s.woken, outcomes) }) },
 		Now:  time.Now, Log: slog.New(s.log),
 	})
 	return s
@@ -205,9 +171,7 @@ func verdicts(v model.Verdict, numbers ...int) map[string]model.Verdict {
 
 // fakeStream holds entries as the gate does: an entry is read once, and stays with its consumer until it is settled.
 type fakeStream struct {
-	lock
-	fresh   map[string][]model.Entry
-	taken   map[string][]takenEntry
+	held    map[string][]heldEntry
 	bad     map[string][]string
 	settled map[string]model.Verdict            // by order
 	woken   map[string]map[string]model.Verdict // by instance and order
@@ -215,133 +179,107 @@ type fakeStream struct {
 	errWake error
 }
 
-type takenEntry struct {
+type heldEntry struct {
 	model.Entry
-	at time.Time
+	at time.Time // when a consumer took the entry; zero: no consumer has
 }
 
 func newFakeStream() *fakeStream {
 	return &fakeStream{
-		fresh: map[string][]model.Entry{}, taken: map[string][]takenEntry{}, bad: map[string][]string{},
-		settled: map[string]model.Verdict{}, woken: map[string]map[string]model.Verdict{},
+		held: map[string][]heldEntry{}, bad: map[string][]string{}, settled: map[string]model.Verdict{},
+		woken: map[string]map[string]model.Verdict{},
 	}
 }
 
-func (s *fakeStream) fail(err error) { s.with(func() { s.err = err }) }
+func (s *fakeStream) fail(err error) { with(func() { s.err = err }) }
 
 func (s *fakeStream) add(entries ...model.Entry) {
-	s.with(func() {
-		for _, e := range entries {
-			s.fresh[e.SaleID] = append(s.fresh[e.SaleID], e)
+	defer locked()()
+	for _, e := range entries {
+		s.held[e.SaleID] = append(s.held[e.SaleID], heldEntry{Entry: e})
+	}
+}
+
+// take returns at most count entries of a sale that fit, and notes the time.
+func (s *fakeStream) take(gate model.GateRef, count int, fits func(e *heldEntry) bool) (entries []model.Entry, err error) {
+	defer locked()()
+	list := s.held[gate.SaleID]
+	for i := range list {
+		if s.err == nil && len(entries) < count && fits(&list[i]) {
+			list[i].at = time.Now()
+			entries = append(entries, list[i].Entry)
 		}
-	})
+	}
+	return entries, s.err
 }
 
 func (s *fakeStream) Read(_ context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
-	s.with(func() {
-		if err = s.err; err != nil {
-			return
-		}
-		n := min(count, len(s.fresh[gate.SaleID]))
-		entries, bad = s.fresh[gate.SaleID][:n:n], s.bad[gate.SaleID]
-		s.fresh[gate.SaleID] = s.fresh[gate.SaleID][n:]
+	entries, err = s.take(gate, count, func(e *heldEntry) bool { return e.at.IsZero() })
+	defer locked()()
+	if err == nil {
+		bad = s.bad[gate.SaleID]
 		delete(s.bad, gate.SaleID)
-		for _, e := range entries {
-			s.taken[gate.SaleID] = append(s.taken[gate.SaleID], takenEntry{e, time.Now()})
-		}
-	})
+	}
 	return entries, bad, err
 }
 
 func (s *fakeStream) Claim(
 	_ context.Context, gate model.GateRef, idle time.Duration, count int,
 ) (entries []model.Entry, _ []string, err error) {
-	s.with(func() {
-		if err = s.err; err != nil {
-			return
+	entries, err = s.take(gate, count, func(e *heldEntry) bool {
+		if e.at.IsZero() || time.Since(e.at) < idle {
+			return false
 		}
-		for i := range s.taken[gate.SaleID] {
-			e := &s.taken[gate.SaleID][i]
-			if len(entries) < count && time.Since(e.at) >= idle {
-				e.Deliveries++
-				e.at = time.Now()
-				entries = append(entries, e.Entry)
-			}
-		}
+		e.Deliveries++
+		return true
 	})
 	return entries, nil, err
 }
 
-func (s *fakeStream) Settled(_ context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) (err error) {
-	s.with(func() {
-		if err = s.err; err != nil {
-			return
-		}
-		for i, e := range entries {
+func (s *fakeStream) Settled(_ context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
+	defer locked()()
+	for i, e := range entries {
+		if s.err == nil {
 			s.settled[e.ID] = outcomes[i].Verdict
-			s.taken[gate.SaleID] = slices.DeleteFunc(s.taken[gate.SaleID], func(x takenEntry) bool { return x.StreamID == e.StreamID })
+			s.held[gate.SaleID] = slices.DeleteFunc(s.held[gate.SaleID], func(x heldEntry) bool { return x.StreamID == e.StreamID })
 		}
-	})
-	return err
+	}
+	return s.err
 }
 
 // Unsettled is a method of the Outbox, as is Own.
-func (s *fakeStream) Unsettled(_ context.Context, gate model.GateRef, entries []model.Entry) (rest []model.Entry, err error) {
-	s.with(func() {
-		if err = s.err; err != nil {
-			return
-		}
-		for _, e := range entries {
-			for i := range s.taken[gate.SaleID] {
-				if s.taken[gate.SaleID][i].StreamID == e.StreamID {
-					s.taken[gate.SaleID][i].at = time.Now()
-					rest = append(rest, e)
-				}
-			}
-		}
+func (s *fakeStream) Unsettled(_ context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, error) {
+	return s.take(gate, len(entries), func(e *heldEntry) bool {
+		return slices.ContainsFunc(entries, func(x model.Entry) bool { return x.StreamID == e.StreamID })
 	})
-	return rest, err
 }
 
 // Own returns all taken entries, as if this instance had taken them.
 func (s *fakeStream) Own(_ context.Context, gate model.GateRef, count int) (entries []model.Entry, _ []string, err error) {
-	s.with(func() {
-		err = s.err
-		for _, e := range s.taken[gate.SaleID][:min(count, len(s.taken[gate.SaleID]))] {
-			entries = append(entries, e.Entry)
-		}
-	})
+	entries, err = s.take(gate, count, func(e *heldEntry) bool { return !e.at.IsZero() })
 	return entries, nil, err
 }
 
-func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[string]model.Outcome) (err error) {
-	s.with(func() {
-		if err = s.errWake; err != nil {
-			return
-		}
+func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[string]model.Outcome) error {
+	defer locked()()
+	if s.errWake == nil {
 		if s.woken[instance] == nil {
 			s.woken[instance] = map[string]model.Verdict{}
 		}
 		addVerdicts(s.woken[instance], outcomes)
-	})
-	return err
+	}
+	return s.errWake
 }
 
 // peek is what the sweep sees of the streams.
-func (s *fakeStream) peek(_ context.Context, gates ...model.GateRef) (states []model.GateState, err error) {
-	s.with(func() {
-		err = s.err
-		states = make([]model.GateState, len(gates))
-		for i, gate := range gates {
-			id := gate.SaleID
-			states[i].Stream = int64(len(s.fresh[id]) + len(s.taken[id]) + len(s.bad[id]))
-		}
-	})
-	return states, err
+func (s *fakeStream) peek(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	defer locked()()
+	states := make([]model.GateState, len(gates))
+	for i, gate := range gates {
+		states[i].Stream = int64(len(s.held[gate.SaleID]) + len(s.bad[gate.SaleID]))
+	}
+	return states, s.err
 }
-
-// left is how many entries of a sale are not settled.
-func (s *fakeStream) left(saleID string) int { return len(s.fresh[saleID]) + len(s.taken[saleID]) }
 
 // anySale is the key of what fakeLedger counts over all sales.
 const anySale = ""
@@ -351,7 +289,6 @@ type fakeLedger struct {
 	before  func(saleID string, entries []model.Entry) error // may block, may fail
 	outcome func(e model.Entry) model.Outcome                // nil: an order
 
-	lock
 	err       error // of Settle
 	errRefuse error
 	batches   map[string][]int // by sale, the sizes of the batches
@@ -367,10 +304,10 @@ func newFakeLedger() *fakeLedger {
 	}
 }
 
-func (l *fakeLedger) fail(err error) { l.with(func() { l.err = err }) }
+func (l *fakeLedger) fail(err error) { with(func() { l.err = err }) }
 
 func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
-	l.with(func() {
+	with(func() {
 		l.batches[saleID] = append(l.batches[saleID], len(entries))
 		for _, id := range []string{saleID, anySale} {
 			l.inside[id]++
@@ -378,7 +315,7 @@ func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.En
 		}
 		err = l.err
 	})
-	defer l.with(func() {
+	defer with(func() {
 		l.inside[saleID]--
 		l.inside[anySale]--
 	})
@@ -398,24 +335,22 @@ func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.En
 	return outcomes, nil
 }
 
-func (l *fakeLedger) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (o model.Outcome, err error) {
-	l.with(func() {
-		if err = l.errRefuse; err == nil {
-			l.refused[e.ID] = reason
-			o.Verdict = reason
-		}
-	})
-	return o, err
+func (l *fakeLedger) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	defer locked()()
+	if l.errRefuse == nil {
+		l.refused[e.ID] = reason
+	}
+	return model.Outcome{Verdict: reason}, l.errRefuse
 }
 
 func (l *fakeLedger) Log(_ context.Context, actor, action, subject, detail string) error {
-	l.with(func() { l.logged = append(l.logged, strings.Join([]string{actor, action, subject, detail}, " ")) })
+	defer locked()()
+	l.logged = append(l.logged, strings.Join([]string{actor, action, subject, detail}, " "))
 	return nil
 }
 
 // fakeQueue holds entries as a broker does: until they are acknowledged.
 type fakeQueue struct {
-	lock
 	waiting   []model.Entry
 	err       error // of every method
 	hangs     bool
@@ -431,7 +366,7 @@ func newFakeQueue() *fakeQueue { return &fakeQueue{came: make(chan struct{}, 1)}
 
 // set changes the queue, and has a consumer look again.
 func (q *fakeQueue) set(edit func(*fakeQueue)) {
-	q.with(func() { edit(q) })
+	with(func() { edit(q) })
 	select {
 	case q.came <- struct{}{}:
 	default:
@@ -465,7 +400,7 @@ func (q *fakeQueue) Consume(ctx context.Context, settle func(context.Context, st
 	q.set(func(q *fakeQueue) { q.consumes++ })
 	for {
 		var batch []model.Entry
-		q.with(func() {
+		with(func() {
 			if err = q.err; err == nil && !q.deaf && len(q.waiting) > 0 {
 				first := q.waiting[0].SaleID
 				batch = slices.DeleteFunc(slices.Clone(q.waiting), func(e model.Entry) bool { return e.SaleID != first })
@@ -490,9 +425,9 @@ func (q *fakeQueue) Consume(ctx context.Context, settle func(context.Context, st
 	}
 }
 
-func (q *fakeQueue) Ping(context.Context) (err error) {
-	q.with(func() { err = q.err })
-	return err
+func (q *fakeQueue) Ping(context.Context) error {
+	defer locked()()
+	return q.err
 }
 
 func (*fakeQueue) Close() error { return nil }

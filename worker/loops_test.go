@@ -18,12 +18,13 @@ import (
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // A loop steps at once, after each period, and when poked. The log tells when a failure begins and when it ends.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, poke := &logbook{}, make(chan struct{}, 1)
+		log, poke := &check.Log{}, make(chan struct{}, 1)
 		var at []time.Duration
 		var failing atomic.Pointer[error]
 		start := time.Now()
@@ -43,18 +44,18 @@ func TestEvery(t *testing.T) {
 			pass(2 * time.Second)
 		})
 		ms := time.Millisecond
-		same(t, "the steps", at, []time.Duration{0, 1000 * ms, 1300 * ms, 2000 * ms, 3000 * ms, 4000 * ms, 5000 * ms})
-		same(t, "the log", log.lines, []string{"ERROR it fails", "INFO it works again"})
+		check.Same(t, "the steps", at, []time.Duration{0, 1000 * ms, 1300 * ms, 2000 * ms, 3000 * ms, 4000 * ms, 5000 * ms})
+		check.Same(t, "the log", log.Lines(), []string{"ERROR it fails", "INFO it works again"})
 	})
 }
 
 // A step that fails because its context ends is no failure.
 func TestEveryEndsQuietly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &logbook{}
+		log := &check.Log{}
 		step := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		during(t, func(ctx context.Context) { every(ctx, "it", time.Second, nil, slog.New(log), step) }, func() {})
-		same(t, "the log", log.lines, nil)
+		check.Same(t, "the log", log.Lines(), nil)
 	})
 }
 
@@ -63,7 +64,6 @@ var errTaken = errors.New("taken")
 
 // fakeExpiry is a database with overdue orders, and records what its expirer does.
 type fakeExpiry struct {
-	lock
 	due      map[string]int            // by sale
 	err      error                     // of each look
 	before   func(saleID string) error // of an expiry: may block, may fail
@@ -80,31 +80,29 @@ type fakeExpiry struct {
 	violated int
 }
 
-func (f *fakeExpiry) Now(context.Context) (now time.Time, err error) {
-	f.with(func() { now, err = time.Now().Add(f.ahead), f.err })
-	return now, err
+func (f *fakeExpiry) Now(context.Context) (time.Time, error) {
+	defer locked()()
+	return time.Now().Add(f.ahead), f.err
 }
 
 func (f *fakeExpiry) Overdue(
 	_ context.Context, grace time.Duration, step model.ClockStep, limit int, except []string,
-) (bySale map[string][]string, err error) {
-	f.with(func() {
-		f.looks++
-		f.grace, f.step, err = grace, step, f.err
-		bySale = map[string][]string{}
-		for _, sale := range slices.Sorted(maps.Keys(f.due)) {
-			n := min(limit, f.due[sale])
-			if n > 0 && !slices.Contains(except, sale) {
-				bySale[sale] = make([]string, n)
-				limit -= n
-			}
+) (map[string][]string, error) {
+	defer locked()()
+	f.looks++
+	f.grace, f.step = grace, step
+	bySale := map[string][]string{}
+	for _, sale := range slices.Sorted(maps.Keys(f.due)) {
+		if n := min(limit, f.due[sale]); n > 0 && !slices.Contains(except, sale) {
+			bySale[sale] = make([]string, n)
+			limit -= n
 		}
-	})
-	return bySale, err
+	}
+	return bySale, f.err
 }
 
 func (f *fakeExpiry) Expire(_ context.Context, saleID string, orderIDs []string) ([]model.Release, error) {
-	f.with(func() { f.tries[saleID]++ })
+	with(func() { f.tries[saleID]++ })
 	if f.before != nil {
 		if err := f.before(saleID); errors.Is(err, errTaken) {
 			return nil, nil
@@ -112,34 +110,35 @@ func (f *fakeExpiry) Expire(_ context.Context, saleID string, orderIDs []string)
 			return nil, err
 		}
 	}
-	f.with(func() { f.due[saleID] -= len(orderIDs) })
+	with(func() { f.due[saleID] -= len(orderIDs) })
 	return make([]model.Release, len(orderIDs)), nil
 }
 
 func (f *fakeExpiry) Log(_ context.Context, actor, action, subject, _ string) error {
-	f.with(func() { f.logged = append(f.logged, actor+" "+action+" "+subject) })
+	defer locked()()
+	f.logged = append(f.logged, actor+" "+action+" "+subject)
 	return nil
 }
 
 func (f *fakeExpiry) hear(_ context.Context, saleID string, list []model.Release) error {
-	f.with(func() { f.released[saleID] += len(list) })
-	if saleID == f.deaf {
+	defer locked()()
+	if f.released[saleID] += len(list); saleID == f.deaf {
 		return errAway
 	}
 	return nil
 }
 
 // testExpirer runs a test beside the expirer of a database.
-func testExpirer(t *testing.T, f *fakeExpiry, test func(t *testing.T, log *logbook)) {
+func testExpirer(t *testing.T, f *fakeExpiry, test func(t *testing.T, log *check.Log)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		log := &logbook{}
+		log := &check.Log{}
 		f.tries, f.released, f.wake = map[string]int{}, map[string]int{}, make(chan struct{})
 		e := &Expirer{
 			Store: f, Grace: time.Minute, Wake: f.wake, Now: time.Now, Log: slog.New(log), Released: f.hear,
 			Observe: observe.All{
-				noted{observe.NothingOverdue, func(observe.Event) { f.with(func() { f.emptied++ }) }},
-				noted{observe.Violated, func(observe.Event) { f.with(func() { f.violated++ }) }},
+				noted{observe.NothingOverdue, func(observe.Event) { with(func() { f.emptied++ }) }},
+				noted{observe.Violated, func(observe.Event) { with(func() { f.violated++ }) }},
 			},
 		}
 		during(t, e.Run, func() { test(t, log) })
@@ -165,33 +164,39 @@ func TestExpirer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fakeExpiry{due: maps.Clone(tc.due), deaf: tc.deaf}
-			testExpirer(t, f, func(t *testing.T, log *logbook) {
-				same(t, "the released units", f.released, tc.due)
-				same(t, "the looks", f.looks, tc.looks)
-				same(t, "the grace", f.grace, time.Minute)
-				same(t, "how often no order was left", f.emptied, 1)
-				same(t, "the lines about a failure", log.count("expirer fails"), tc.failed)
+			testExpirer(t, f, func(t *testing.T, log *check.Log) {
+				check.Same(t, "the released units", f.released, tc.due)
+				check.Same(t, "the looks", f.looks, tc.looks)
+				check.Same(t, "the grace", f.grace, time.Minute)
+				check.Same(t, "how often no order was left", f.emptied, 1)
+				check.Same(t, "the lines about a failure", log.Count("expirer fails"), tc.failed)
 			})
 		})
 	}
 }
 
-// The expirer can be woken between its periods.
+// The expirer goes on after a failure, and can be woken between its periods.
 func TestExpirerIsWoken(t *testing.T) {
-	f := &fakeExpiry{due: map[string]int{}}
-	testExpirer(t, f, func(t *testing.T, _ *logbook) {
+	f := &fakeExpiry{due: map[string]int{saleA: 2}, err: errAway}
+	testExpirer(t, f, func(t *testing.T, log *check.Log) {
+		pass(2 * expirePeriod)
+		check.Same(t, "the lines about the failure", log.Count("expirer fails"), 1)
+		check.Same(t, "how often no order was left", f.emptied, 0)
+		with(func() { f.err = nil })
+		pass(expirePeriod)
+		check.Same(t, "the released units", f.released[saleA], 2)
 		pass(expirePeriod / 2)
-		f.with(func() { f.due[saleA] = 1 })
+		with(func() { f.due[saleA] = 1 })
 		f.wake <- struct{}{}
 		synctest.Wait()
-		same(t, "the released units", f.released[saleA], 1)
+		check.Same(t, "the released units after the wake-up", f.released[saleA], 3)
 	})
 }
 
 // Orders made before a step forward of the database's clock keep their time to pay. A step back only gives them more.
 func TestHole52_ClockStepsForward(t *testing.T) {
 	f := &fakeExpiry{}
-	testExpirer(t, f, func(t *testing.T, _ *logbook) {
+	testExpirer(t, f, func(t *testing.T, _ *check.Log) {
 		for _, tc := range []struct{ ahead, by time.Duration }{
 			{0, 0},
 			{clockStep, 0},
@@ -199,26 +204,14 @@ func TestHole52_ClockStepsForward(t *testing.T) {
 			{time.Minute, time.Hour},
 			{2 * time.Minute, time.Hour + time.Minute},
 		} {
-			f.with(func() { f.ahead = tc.ahead })
+			with(func() { f.ahead = tc.ahead })
 			before := time.Now()
 			pass(3 * expirePeriod)
-			same(t, fmt.Sprint("the step when the clock is ahead by ", tc.ahead), f.step.By, tc.by)
+			check.Same(t, fmt.Sprint("the step when the clock is ahead by ", tc.ahead), f.step.By, tc.by)
 			if tc.ahead > time.Hour && (f.step.At.Before(before) || f.step.At.After(before.Add(tc.ahead))) {
 				t.Errorf("orders until %s were made before the step at %s", f.step.At, before)
 			}
 		}
-	})
-}
-
-func TestExpirerGoesOnAfterAFailure(t *testing.T) {
-	f := &fakeExpiry{due: map[string]int{saleA: 2}, err: errAway}
-	testExpirer(t, f, func(t *testing.T, log *logbook) {
-		pass(2 * expirePeriod)
-		same(t, "the lines about the failure", log.count("expirer fails"), 1)
-		same(t, "how often no order was left", f.emptied, 0)
-		f.with(func() { f.err = nil })
-		pass(expirePeriod)
-		same(t, "the released units", f.released[saleA], 2)
 	})
 }
 
@@ -251,23 +244,23 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 				}
 				return nil
 			}
-			testExpirer(t, f, func(t *testing.T, log *logbook) {
+			testExpirer(t, f, func(t *testing.T, log *check.Log) {
 				for i := range 20 {
-					f.with(func() { f.due[saleB]++ })
+					with(func() { f.due[saleB]++ })
 					pass(2 * expirePeriod)
-					same(t, "the released units of the other sale", f.released[saleB], i+1)
+					check.Same(t, "the released units of the other sale", f.released[saleB], i+1)
 				}
-				same(t, "the lines about the failure", log.count("the orders of a sale can't expire"), tc.logged)
-				same(t, "how often no order was left", f.emptied, 0)
-				same(t, "the violations", f.violated, tc.violated)
-				same(t, "the violations in the database's log", len(f.logged), tc.violated)
+				check.Same(t, "the lines about the failure", log.Count("the orders of a sale can't expire"), tc.logged)
+				check.Same(t, "how often no order was left", f.emptied, 0)
+				check.Same(t, "the violations", f.violated, tc.violated)
+				check.Same(t, "the violations in the database's log", len(f.logged), tc.violated)
 				if n := f.tries[saleA]; n < 3 || tc.logged > 0 && n > 8 {
 					t.Errorf("tried %d times in 20 s", n)
 				}
 				free.Store(true)
 				pass(expireTimeout + expireRestMost + expirePeriod)
-				same(t, "the released units of the sale", f.released[saleA], 2*expireBatch)
-				same(t, "the lines about the end of the failure", log.count("expire again"), tc.logged)
+				check.Same(t, "the released units of the sale", f.released[saleA], 2*expireBatch)
+				check.Same(t, "the lines about the end of the failure", log.Count("expire again"), tc.logged)
 				if f.emptied == 0 {
 					t.Error("orders are left")
 				}
@@ -278,7 +271,6 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 
 // fakeRefunds is money that has to be sent back.
 type fakeRefunds struct {
-	lock
 	due     []model.Payment
 	errMark map[string]error // by payment
 	errSend map[string]error // by transaction
@@ -286,27 +278,24 @@ type fakeRefunds struct {
 	sent    map[string]int // by transaction
 }
 
-func (f *fakeRefunds) RefundsDue(_ context.Context, limit int) (due []model.Payment, err error) {
-	f.with(func() { due = slices.Clone(f.due[:min(limit, len(f.due))]) })
-	return due, nil
+func (f *fakeRefunds) RefundsDue(context.Context, int) ([]model.Payment, error) {
+	defer locked()()
+	return slices.Clone(f.due), nil
 }
 
-func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) (err error) {
-	f.with(func() {
-		if err = f.errMark[id]; err == nil {
-			f.marked = append(f.marked, id)
-			f.due = slices.DeleteFunc(f.due, func(p model.Payment) bool { return p.ID == id })
-		}
-	})
-	return err
+func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) error {
+	defer locked()()
+	if f.errMark[id] == nil {
+		f.marked = append(f.marked, id)
+		f.due = slices.DeleteFunc(f.due, func(p model.Payment) bool { return p.ID == id })
+	}
+	return f.errMark[id]
 }
 
-func (f *fakeRefunds) send(_ context.Context, p model.Payment) (err error) {
-	f.with(func() {
-		f.sent[p.ProviderTxnID]++
-		err = f.errSend[p.ProviderTxnID]
-	})
-	return err
+func (f *fakeRefunds) send(_ context.Context, p model.Payment) error {
+	defer locked()()
+	f.sent[p.ProviderTxnID]++
+	return f.errSend[p.ProviderTxnID]
 }
 
 // The refunder sends each due payment back once. It tries again what failed, which delays no other payment.
@@ -317,25 +306,25 @@ func TestRefunder(t *testing.T) {
 		for i := range 5 {
 			f.due = append(f.due, model.Payment{ID: fmt.Sprint("p-", i), ProviderTxnID: fmt.Sprint("txn-", i)})
 		}
-		log := &logbook{}
+		log := &check.Log{}
 		during(t, (&Refunder{Store: f, Log: slog.New(log), Refund: f.send}).Run, func() {
-			same(t, "marked at first", f.marked, []string{"p-0", "p-2", "p-4"})
-			same(t, "the payments left at first", len(f.due), 2)
-			same(t, "the lines about refunds", log.count("refunded"), 3)
+			check.Same(t, "marked at first", f.marked, []string{"p-0", "p-2", "p-4"})
+			check.Same(t, "the payments left at first", len(f.due), 2)
+			check.Same(t, "the lines about refunds", log.Count("refunded"), 3)
 			pass(refundPeriod)
-			f.with(func() { clear(f.errSend); clear(f.errMark) })
+			with(func() { clear(f.errSend); clear(f.errMark) })
 			pass(4 * refundPeriod)
 		})
-		same(t, "sent", f.sent, map[string]int{"txn-0": 1, "txn-1": 3, "txn-2": 1, "txn-3": 3, "txn-4": 1})
-		same(t, "marked", f.marked, []string{"p-0", "p-2", "p-4", "p-1", "p-3"})
-		same(t, "the lines about the failure", log.count("refunder fails"), 1)
-		same(t, "the lines about its end", log.count("refunder works again"), 1)
+		check.Same(t, "sent", f.sent, map[string]int{"txn-0": 1, "txn-1": 3, "txn-2": 1, "txn-3": 3, "txn-4": 1})
+		check.Same(t, "marked", f.marked, []string{"p-0", "p-2", "p-4", "p-1", "p-3"})
+		check.Same(t, "the lines about the failure", log.Count("refunder fails"), 1)
+		check.Same(t, "the lines about its end", log.Count("refunder works again"), 1)
 	})
 }
 
-// fakeDatabase has one sale, for the auditor and the controller.
-type fakeDatabase struct {
-	lock
+// fakeStores are the database and the gate of one sale, for the auditor and the controller. The gate counts no units of
+// users.
+type fakeStores struct {
 	offer     model.Offer
 	units     map[string]int // by user
 	holder    string         // of the lease
@@ -346,168 +335,154 @@ type fakeDatabase struct {
 	logged    []string
 	epochs    int
 	rebuilt   time.Time
-}
 
-func newFakeDatabase() *fakeDatabase {
-	now := time.Now()
-	return &fakeDatabase{holder: "here", offer: model.Offer{
-		Sale:  model.Sale{ID: saleA, Status: model.SaleLive, StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), LimitPerUser: 1},
-		Stock: model.Stock{SaleID: saleA, Quota: 10, Available: 10, Version: 1, Epoch: 1},
-	}}
-}
-
-func (f *fakeDatabase) Lease(_ context.Context, name, holder string, ttl time.Duration) (mine bool, err error) {
-	f.with(func() { f.leaseTTL, mine, err = ttl, name == "auditor" && holder == f.holder, f.errAway })
-	return mine, err
-}
-
-func (f *fakeDatabase) Log(_ context.Context, actor, action, subject, detail string) error {
-	f.with(func() { f.logged = append(f.logged, strings.Join([]string{actor, action, subject, detail}, " ")) })
-	return nil
-}
-
-func (f *fakeDatabase) Books(context.Context, string) (books model.Books, ok bool, err error) {
-	f.with(func() {
-		f.booksRead++
-		books = model.Books{Stock: f.offer.Stock, Units: map[model.OrderStatus]int64{}}
-	})
-	return books, true, nil
-}
-
-func (f *fakeDatabase) LiveOffers(context.Context, time.Duration) (list []model.Offer, err error) {
-	f.with(func() { list, err = []model.Offer{f.offer}, f.errAway })
-	return list, err
-}
-
-func (f *fakeDatabase) Buyers(ctx context.Context, _ string) (buyers iter.Seq2[[]model.Buyer, error]) {
-	f.with(func() { buyers = kit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx) })
-	return buyers
-}
-
-func (f *fakeDatabase) Offer(context.Context, string) (o model.Offer, ok bool, err error) {
-	f.with(func() { o = f.offer })
-	return o, true, nil
-}
-
-func (*fakeDatabase) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
-	return map[string]string{saleA: "CODEAAAA"}, time.Now(), nil
-}
-
-func (f *fakeDatabase) Now(context.Context) (now time.Time, err error) {
-	f.with(func() { now, err = time.Now(), f.errNow })
-	return now, err
-}
-
-func (f *fakeDatabase) NextEpoch(
-	_ context.Context, _ string, seen, gates int64, pause time.Duration,
-) (epoch int64, won bool, err error) {
-	f.with(func() {
-		if won = time.Since(f.rebuilt) >= pause; won {
-			f.epochs++
-			f.rebuilt = time.Now()
-			epoch = max(seen, gates) + 1
-			f.offer.Stock.Epoch = epoch
-		}
-	})
-	return epoch, won, nil
-}
-
-func (*fakeDatabase) RenewEpoch(context.Context, string, int64) error { return nil }
-
-func (f *fakeDatabase) GateContents(context.Context, string) (c model.GateContents, ok bool, err error) {
-	f.with(func() { c = kit.ContentsOf(f.offer) })
-	return c, true, nil
-}
-
-func (*fakeDatabase) GateChanges(_ context.Context, _ string, after int64, _ int) ([]model.GateChange, int64, bool, error) {
-	return nil, after, false, nil
-}
-
-func (*fakeDatabase) ForgetGateChanges(context.Context, string, int64) error { return nil }
-
-// fakeGate is the gate of the sale. It counts no units of users.
-type fakeGate struct {
-	lock
-	state    model.GateState
-	err      error
+	gate     model.GateState
+	errGate  error
 	installs int
-}
 
-// drift gives the gate so many units more than the stock has.
-func (f *fakeGate) drift(units int64) {
-	f.with(func() {
-		f.state = model.GateState{Exists: true, Open: true, Epoch: max(f.state.Epoch, 1), Left: 10 + units}
-	})
-}
-
-func (f *fakeGate) lose() { f.with(func() { f.state = model.GateState{} }) }
-
-func (*fakeGate) Units(_ context.Context, _ model.GateRef, users []string) ([]int, error) {
-	return make([]int, len(users)), nil
-}
-
-func (*fakeGate) Buyers(context.Context, model.GateRef) (int64, error) { return 0, nil }
-
-func (f *fakeGate) Peek(_ context.Context, gates ...model.GateRef) (states []model.GateState, err error) {
-	f.with(func() { states, err = slices.Repeat([]model.GateState{f.state}, len(gates)), f.err })
-	return states, err
-}
-
-func (*fakeGate) Close(context.Context, model.GateRef, int64) (bool, error) { return true, nil }
-
-func (*fakeGate) StreamLengths(context.Context, model.GateRef) ([]int64, error) {
-	return []int64{0}, nil
-}
-
-func (f *fakeGate) Install(_ context.Context, epoch int64, _ []int64, c model.GateContents) (_ []string, err error) {
-	f.with(func() {
-		f.installs++
-		f.state = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer().Stock.Available}
-		err = f.err
-	})
-	return nil, err
-}
-
-func (*fakeGate) CatchUp(context.Context, model.GateRef, int64, int64, []model.GateChange) error {
-	return nil
-}
-
-// auditing is an auditor over fakes.
-type auditing struct {
-	database *fakeDatabase
-	gate     *fakeGate
-	log      *logbook
-
-	lock
+	log      *check.Log
+	catalog  *service.Catalog
 	found    []int64 // drifts
 	replaced int
 	violated int
 }
 
+func newFakeStores() *fakeStores {
+	now := time.Now()
+	f := &fakeStores{holder: "here", log: &check.Log{}, offer: model.Offer{
+		Sale:  model.Sale{ID: saleA, Status: model.SaleLive, StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), LimitPerUser: 1},
+		Stock: model.Stock{SaleID: saleA, Quota: 10, Available: 10, Version: 1, Epoch: 1},
+	}}
+	f.drift(0)
+	f.catalog = service.NewCatalog(f, time.Now)
+	return f
+}
+
+func (f *fakeStores) Lease(_ context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	defer locked()()
+	f.leaseTTL = ttl
+	return name == "auditor" && holder == f.holder, f.errAway
+}
+
+func (f *fakeStores) Log(_ context.Context, actor, action, subject, detail string) error {
+	defer locked()()
+	f.logged = append(f.logged, strings.Join([]string{actor, action, subject, detail}, " "))
+	return nil
+}
+
+func (f *fakeStores) Books(context.Context, string) (model.Books, bool, error) {
+	defer locked()()
+	f.booksRead++
+	return model.Books{Stock: f.offer.Stock, Units: map[model.OrderStatus]int64{}}, true, nil
+}
+
+func (f *fakeStores) LiveOffers(context.Context, time.Duration) ([]model.Offer, error) {
+	defer locked()()
+	return []model.Offer{f.offer}, f.errAway
+}
+
+func (f *fakeStores) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buyer, error] {
+	defer locked()()
+	return kit.Contents{Units: maps.Clone(f.units)}.Buyers(ctx)
+}
+
+func (f *fakeStores) Offer(context.Context, string) (model.Offer, bool, error) {
+	defer locked()()
+	return f.offer, true, nil
+}
+
+func (*fakeStores) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
+	return map[string]string{saleA: "CODEAAAA"}, time.Now(), nil
+}
+
+func (f *fakeStores) Now(context.Context) (time.Time, error) {
+	defer locked()()
+	return time.Now(), f.errNow
+}
+
+func (f *fakeStores) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
+	defer locked()()
+	if time.Since(f.rebuilt) < pause {
+		return 0, false, nil
+	}
+	f.epochs++
+	f.rebuilt, f.offer.Stock.Epoch = time.Now(), max(seen, gates)+1
+	return f.offer.Stock.Epoch, true, nil
+}
+
+func (*fakeStores) RenewEpoch(context.Context, string, int64) error { return nil }
+
+func (f *fakeStores) GateContents(context.Context, string) (model.GateContents, bool, error) {
+	defer locked()()
+	return kit.ContentsOf(f.offer), true, nil
+}
+
+func (*fakeStores) GateChanges(_ context.Context, _ string, after int64, _ int) ([]model.GateChange, int64, bool, error) {
+	return nil, after, false, nil
+}
+
+func (*fakeStores) ForgetGateChanges(context.Context, string, int64) error { return nil }
+
+// drift gives the gate so many units more than the stock has.
+func (f *fakeStores) drift(units int64) {
+	defer locked()()
+	f.gate = model.GateState{Exists: true, Open: true, Epoch: max(f.gate.Epoch, 1), Left: 10 + units}
+}
+
+func (f *fakeStores) loseGate() { with(func() { f.gate = model.GateState{} }) }
+
+// fakeGate has the methods of the gate, one of which the database has as well.
+type fakeGate struct{ *fakeStores }
+
+func (fakeGate) Units(_ context.Context, _ model.GateRef, users []string) ([]int, error) {
+	return make([]int, len(users)), nil
+}
+
+func (fakeGate) Buyers(context.Context, model.GateRef) (int64, error) { return 0, nil }
+
+func (f fakeGate) Peek(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	defer locked()()
+	return slices.Repeat([]model.GateState{f.gate}, len(gates)), f.errGate
+}
+
+func (fakeGate) Close(context.Context, model.GateRef, int64) (bool, error) { return true, nil }
+
+func (fakeGate) StreamLengths(context.Context, model.GateRef) ([]int64, error) {
+	return []int64{0}, nil
+}
+
+func (f fakeGate) Install(_ context.Context, epoch int64, _ []int64, c model.GateContents) ([]string, error) {
+	defer locked()()
+	f.installs++
+	f.gate = model.GateState{Exists: true, Open: true, Epoch: epoch, Left: c.Offer().Stock.Available}
+	return nil, f.errGate
+}
+
+func (fakeGate) CatchUp(context.Context, model.GateRef, int64, int64, []model.GateChange) error {
+	return nil
+}
+
 // testAuditor runs a test beside an auditor.
-func testAuditor(t *testing.T, prepare func(a *auditing), test func(t *testing.T, a *auditing)) {
+func testAuditor(t *testing.T, prepare func(f *fakeStores), test func(t *testing.T, f *fakeStores)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := &auditing{database: newFakeDatabase(), gate: &fakeGate{}, log: &logbook{}}
-		a.gate.drift(0)
-		catalog := service.NewCatalog(a.database, time.Now)
-		if err := catalog.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		f := newFakeStores()
+		check.NoError(t, f.catalog.Refresh(t.Context()))
 		auditor := &Auditor{
-			Audits: &service.Auditor{Store: a.database, Gate: a.gate}, Leases: a.database, Catalog: catalog, Instance: "here",
+			Audits: &service.Auditor{Store: f, Gate: fakeGate{f}}, Leases: f, Catalog: f.catalog, Instance: "here",
 			Replace: func(_ string, epoch int64, _ model.RebuildReason) {
-				a.with(func() { a.replaced++ })
-				a.gate.with(func() { a.gate.state.Epoch = epoch + 1 })
+				defer locked()()
+				f.replaced++
+				f.gate.Epoch = epoch + 1
 			},
 			Observe: observe.All{
-				noted{observe.Drifted, func(e observe.Event) { a.with(func() { a.found = append(a.found, e.N) }) }},
-				noted{observe.Violated, func(observe.Event) { a.with(func() { a.violated++ }) }},
+				noted{observe.Drifted, func(e observe.Event) { with(func() { f.found = append(f.found, e.N) }) }},
+				noted{observe.Violated, func(observe.Event) { with(func() { f.violated++ }) }},
 			},
-			Log: slog.New(a.log),
+			Log: slog.New(f.log),
 		}
-		prepare(a)
-		during(t, auditor.Run, func() { test(t, a) })
+		prepare(f)
+		during(t, auditor.Run, func() { test(t, f) })
 	})
 }
 
@@ -528,13 +503,13 @@ func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
 		"five times, not yet twice":   {[]int64{3, 3, 3, 3, 3}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testAuditor(t, func(a *auditing) { a.gate.drift(tc.drifts[0]) }, func(t *testing.T, a *auditing) {
+			testAuditor(t, func(a *fakeStores) { a.drift(tc.drifts[0]) }, func(t *testing.T, a *fakeStores) {
 				for _, units := range tc.drifts[1:] {
-					a.gate.drift(units)
+					a.drift(units)
 					pass(auditPeriod)
 				}
-				same(t, "the drifts found", a.found, tc.drifts)
-				same(t, "how often the gate was replaced", a.replaced, tc.replaced)
+				check.Same(t, "the drifts found", a.found, tc.drifts)
+				check.Same(t, "how often the gate was replaced", a.replaced, tc.replaced)
 			})
 		})
 	}
@@ -545,15 +520,15 @@ func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
 func TestAuditorReplacesAGateThatMiscounts(t *testing.T) {
 	for more, replaced := range map[int]int{0: 0, 1: 0, 2: 1} {
 		t.Run(fmt.Sprintf("wrong for %d rounds more", more), func(t *testing.T) {
-			wrong := func(a *auditing) { a.database.with(func() { a.database.units = map[string]int{"u": 1} }) }
-			testAuditor(t, wrong, func(t *testing.T, a *auditing) {
+			wrong := func(a *fakeStores) { with(func() { a.units = map[string]int{"u": 1} }) }
+			testAuditor(t, wrong, func(t *testing.T, a *fakeStores) {
 				for round := 1; !booksDue(saleA, round); round++ {
 					pass(auditPeriod)
 				}
 				pass(time.Duration(more) * auditPeriod)
-				a.database.with(func() { a.database.units = nil })
+				with(func() { a.units = nil })
 				pass(booksEvery * auditPeriod)
-				same(t, "how often the gate was replaced", a.replaced, replaced)
+				check.Same(t, "how often the gate was replaced", a.replaced, replaced)
 			})
 		})
 	}
@@ -562,33 +537,33 @@ func TestAuditorReplacesAGateThatMiscounts(t *testing.T) {
 // An instance without the lease replaces gates as well, since the instance with the lease may be dead. Only the latter
 // reads the books.
 func TestAuditorNeedsNoLeaseToRepair(t *testing.T) {
-	drifts := func(a *auditing) { a.database.holder = "there"; a.gate.drift(3) }
-	testAuditor(t, drifts, func(t *testing.T, a *auditing) {
+	drifts := func(a *fakeStores) { a.holder = "there"; a.drift(3) }
+	testAuditor(t, drifts, func(t *testing.T, a *fakeStores) {
 		pass(2 * booksEvery * auditPeriod)
-		if a.replaced == 0 || a.database.booksRead != 0 {
-			t.Errorf("replaced %d times, read the books %d times", a.replaced, a.database.booksRead)
+		if a.replaced == 0 || a.booksRead != 0 {
+			t.Errorf("replaced %d times, read the books %d times", a.replaced, a.booksRead)
 		}
-		if a.database.leaseTTL <= auditPeriod {
-			t.Errorf("the lease of %s ends between two rounds", a.database.leaseTTL)
+		if a.leaseTTL <= auditPeriod {
+			t.Errorf("the lease of %s ends between two rounds", a.leaseTTL)
 		}
 	})
 }
 
 // An auditor without a store logs this once, and goes on when the store is back.
 func TestAuditorWithoutItsStores(t *testing.T) {
-	for name, fail := range map[string]func(a *auditing, err error){
-		"no database": func(a *auditing, err error) { a.database.with(func() { a.database.errAway = err }) },
-		"no Redis":    func(a *auditing, err error) { a.gate.with(func() { a.gate.err = err }) },
+	for name, fail := range map[string]func(a *fakeStores, err error){
+		"no database": func(a *fakeStores, err error) { with(func() { a.errAway = err }) },
+		"no Redis":    func(a *fakeStores, err error) { with(func() { a.errGate = err }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			testAuditor(t, func(a *auditing) { fail(a, errAway) }, func(t *testing.T, a *auditing) {
+			testAuditor(t, func(a *fakeStores) { fail(a, errAway) }, func(t *testing.T, a *fakeStores) {
 				pass(3 * auditPeriod)
-				same(t, "the drifts found", len(a.found), 0)
-				same(t, "the lines about the failure", a.log.count("auditor fails"), 1)
+				check.Same(t, "the drifts found", len(a.found), 0)
+				check.Same(t, "the lines about the failure", a.log.Count("auditor fails"), 1)
 				fail(a, nil)
 				pass(auditPeriod)
-				same(t, "the drifts found afterwards", len(a.found), 1)
-				same(t, "the lines about its end", a.log.count("auditor works again"), 1)
+				check.Same(t, "the drifts found afterwards", len(a.found), 1)
+				check.Same(t, "the lines about its end", a.log.Count("auditor works again"), 1)
 			})
 		})
 	}
@@ -597,19 +572,19 @@ func TestAuditorWithoutItsStores(t *testing.T) {
 // The auditor checks the books of a sale once in booksEvery rounds, and reports a violation. It does not replace a gate
 // that agrees with the stock.
 func TestAuditorChecksTheBooks(t *testing.T) {
-	testAuditor(t, func(*auditing) {}, func(t *testing.T, a *auditing) {
+	testAuditor(t, func(*fakeStores) {}, func(t *testing.T, a *fakeStores) {
 		pass((booksEvery - 1) * auditPeriod)
-		same(t, "how often the books were read", a.database.booksRead, 1)
-		same(t, "violations and log at first", a.violated+len(a.database.logged), 0)
-		a.database.with(func() { a.database.offer.Stock.Held, a.database.offer.Stock.Available = 2, 8 })
-		a.gate.drift(-2)
+		check.Same(t, "how often the books were read", a.booksRead, 1)
+		check.Same(t, "violations and log at first", a.violated+len(a.logged), 0)
+		with(func() { a.offer.Stock.Held, a.offer.Stock.Available = 2, 8 })
+		a.drift(-2)
 		pass(booksEvery * auditPeriod)
-		same(t, "how often the books were read in the end", a.database.booksRead, 2)
-		same(t, "the violations", a.violated, 1)
-		if logged := a.database.logged; len(logged) == 0 || !strings.HasPrefix(logged[0], "auditor violation "+saleA+" ") {
+		check.Same(t, "how often the books were read in the end", a.booksRead, 2)
+		check.Same(t, "the violations", a.violated, 1)
+		if logged := a.logged; len(logged) == 0 || !strings.HasPrefix(logged[0], "auditor violation "+saleA+" ") {
 			t.Errorf("in the database's log: %q", logged)
 		}
-		same(t, "how often the gate was replaced", a.replaced, 0)
+		check.Same(t, "how often the gate was replaced", a.replaced, 0)
 	})
 }
 
@@ -639,14 +614,9 @@ func TestBooksAreSpread(t *testing.T) {
 
 // controlling is a controller over fakes.
 type controlling struct {
-	database *fakeDatabase
-	gate     *fakeGate
-	log      *logbook
-	catalog  *service.Catalog
-	gates    *service.Gates
-	changed  chan struct{}
-
-	lock
+	*fakeStores
+	gates     *service.Gates
+	changed   chan struct{}
 	reports   int
 	errReport error
 }
@@ -655,15 +625,14 @@ type controlling struct {
 func testController(t *testing.T, test func(t *testing.T, c *controlling)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &controlling{database: newFakeDatabase(), gate: &fakeGate{}, log: &logbook{}, changed: make(chan struct{}, 1)}
-		c.gate.drift(0)
-		c.catalog = service.NewCatalog(c.database, time.Now)
-		c.gates = service.NewGates(c.database, c.gate, c.catalog, slog.New(slog.DiscardHandler))
+		c := &controlling{fakeStores: newFakeStores(), changed: make(chan struct{}, 1)}
+		c.gates = service.NewGates(c, fakeGate{c.fakeStores}, c.catalog, slog.New(slog.DiscardHandler))
 		controller := &Controller{
 			Catalog: c.catalog, Gates: c.gates, Changed: c.changed, Log: slog.New(c.log),
-			Report: func(context.Context) (err error) {
-				c.with(func() { c.reports++; err = c.errReport })
-				return err
+			Report: func(context.Context) error {
+				defer locked()()
+				c.reports++
+				return c.errReport
 			},
 		}
 		during(t, controller.Run, func() { test(t, c) })
@@ -674,13 +643,13 @@ func testController(t *testing.T, test func(t *testing.T, c *controlling)) {
 func (c *controlling) wantAvailable(t *testing.T, when string, want int64) {
 	t.Helper()
 	list, _ := c.catalog.Live()
-	same(t, "the units in the catalog "+when, list[0].Stock.Available, want)
+	check.Same(t, "the units in the catalog "+when, list[0].Stock.Available, want)
 }
 
 // The controller refreshes the catalog in each period, and at once when another instance announces a change.
 func TestControllerRefreshes(t *testing.T) {
 	testController(t, func(t *testing.T, c *controlling) {
-		sell := func(available int64) { c.database.with(func() { c.database.offer.Stock.Available = available }) }
+		sell := func(available int64) { with(func() { c.offer.Stock.Available = available }) }
 		c.wantAvailable(t, "at first", 10)
 		sell(9)
 		pass(refreshPeriod - time.Millisecond)
@@ -698,7 +667,7 @@ func TestControllerRefreshes(t *testing.T) {
 func TestControllerInstallsGates(t *testing.T) {
 	need := func(c *controlling) { c.gates.NeedGate(saleA) }
 	replace := func(c *controlling) { c.gates.ReplaceGate(saleA, 1, "test") }
-	lose := func(c *controlling) { c.gate.lose() }
+	lose := func(c *controlling) { c.loseGate() }
 	for name, tc := range map[string]struct {
 		ask   func(c *controlling)
 		after time.Duration
@@ -719,8 +688,8 @@ func TestControllerInstallsGates(t *testing.T) {
 				if tc.after > 0 {
 					pass(tc.after)
 				}
-				same(t, "the installed gates", c.gate.installs, tc.want)
-				same(t, "the epochs", c.database.epochs, tc.want)
+				check.Same(t, "the installed gates", c.installs, tc.want)
+				check.Same(t, "the epochs", c.epochs, tc.want)
 			})
 		})
 	}
@@ -734,12 +703,12 @@ func TestReplacementAskedTooSoon(t *testing.T) {
 		pass(ensurePeriod)
 		c.gates.ReplaceGate(saleA, 2, "second")
 		pass(ensurePeriod / 2)
-		same(t, "the gates within half a second", c.gate.installs, 1)
+		check.Same(t, "the gates within half a second", c.installs, 1)
 		pass(ensurePeriod)
-		same(t, "the gates for two requests", c.gate.installs, 2)
+		check.Same(t, "the gates for two requests", c.installs, 2)
 		c.gates.ReplaceGate(saleA, 2, "late")
 		pass(3 * ensurePeriod)
-		same(t, "the gates after a late request", c.gate.installs, 2)
+		check.Same(t, "the gates after a late request", c.installs, 2)
 	})
 }
 
@@ -747,26 +716,26 @@ func TestReplacementAskedTooSoon(t *testing.T) {
 func TestControllerReports(t *testing.T) {
 	testController(t, func(t *testing.T, c *controlling) {
 		pass(3 * ensurePeriod)
-		same(t, "the reports in three seconds", c.reports, 3)
-		c.with(func() { c.errReport = errAway })
+		check.Same(t, "the reports in three seconds", c.reports, 3)
+		with(func() { c.errReport = errAway })
 		pass(4 * ensurePeriod)
-		same(t, "the lines about the failure", c.log.count("can't check the gates"), 1)
+		check.Same(t, "the lines about the failure", c.log.Count("can't check the gates"), 1)
 	})
 }
 
 // Both loops of the controller go on when the stores are back.
 func TestControllerOutlivesItsStores(t *testing.T) {
 	testController(t, func(t *testing.T, c *controlling) {
-		c.database.with(func() { c.database.errNow = errAway })
-		c.gate.with(func() { c.gate.err = errAway })
-		c.gate.lose()
+		with(func() { c.errNow = errAway })
+		with(func() { c.errGate = errAway })
+		c.loseGate()
 		pass(3 * ensurePeriod)
-		same(t, "the lines about the catalog", c.log.count("refresh of the catalog fails"), 1)
-		same(t, "the lines about the gates", c.log.count("can't check the gates"), 1)
-		c.database.with(func() { c.database.errNow, c.database.offer.Stock.Available = nil, 5 })
-		c.gate.with(func() { c.gate.err = nil })
+		check.Same(t, "the lines about the catalog", c.log.Count("refresh of the catalog fails"), 1)
+		check.Same(t, "the lines about the gates", c.log.Count("can't check the gates"), 1)
+		with(func() { c.errNow, c.offer.Stock.Available = nil, 5 })
+		with(func() { c.errGate = nil })
 		pass(ensurePeriod)
 		c.wantAvailable(t, "afterwards", 5)
-		same(t, "the installed gates", c.gate.installs, 1)
+		check.Same(t, "the installed gates", c.installs, 1)
 	})
 }

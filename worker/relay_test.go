@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // fakeDelayer is a queue that can wake an instance.
 type fakeDelayer struct{ *fakeQueue }
 
 func (d fakeDelayer) Delay(_ context.Context, wait time.Duration) (err error) {
-	d.with(func() {
+	with(func() {
 		if err = d.err; err == nil {
 			d.delays = append(d.delays, wait)
 		}
@@ -35,10 +36,10 @@ func (s *settling) wantSettled(t *testing.T, accepted int, bypassed int64) {
 	for i := range numbers {
 		numbers[i] = i
 	}
-	same(t, "settled", s.stream.settled, verdicts(model.Accepted, numbers...))
-	same(t, "left in the stream", s.stream.left(saleA), 0)
-	same(t, "left at the broker", len(s.queue.waiting), 0)
-	same(t, "the entries that bypassed the queue", s.Bypassed(), bypassed)
+	check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, numbers...))
+	check.Same(t, "left in the stream", len(s.stream.held[saleA]), 0)
+	check.Same(t, "left at the broker", len(s.queue.waiting), 0)
+	check.Same(t, "the entries that bypassed the queue", s.Bypassed(), bypassed)
 }
 
 // total is how many entries the ledger has been given.
@@ -56,17 +57,17 @@ func TestRelay(t *testing.T) {
 		s.queue.set(func(q *fakeQueue) { q.deaf = true })
 		here, there := entry(saleA, 0, "here"), entry(saleA, 1, "there")
 		s.admit(here, there)
-		same(t, "at the broker", s.queue.waiting, []model.Entry{here, there})
-		same(t, "in the ledger before the delivery", s.total(), 0)
+		check.Same(t, "at the broker", s.queue.waiting, []model.Entry{here, there})
+		check.Same(t, "in the ledger before the delivery", s.total(), 0)
 		s.queue.set(func(q *fakeQueue) { q.deaf = false })
 		synctest.Wait()
 		s.wantSettled(t, 2, 0)
-		same(t, "woken here", s.woken, verdicts(model.Accepted, 0))
-		same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 1))
+		check.Same(t, "woken here", s.woken, verdicts(model.Accepted, 0))
+		check.Same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 1))
 		s.queue.set(func(q *fakeQueue) { q.waiting = []model.Entry{here} })
 		synctest.Wait()
 		s.wantSettled(t, 2, 0)
-		same(t, "in the ledger", s.total(), 2)
+		check.Same(t, "in the ledger", s.total(), 2)
 	})
 }
 
@@ -78,7 +79,7 @@ func TestDeliveriesAreSettledInBatches(t *testing.T) {
 		s.admit(entries(10)...)
 		s.queue.set(func(q *fakeQueue) { q.deaf = false })
 		synctest.Wait()
-		same(t, "the batches", s.ledger.batches[saleA], []int{4, 4, 2})
+		check.Same(t, "the batches", s.ledger.batches[saleA], []int{4, 4, 2})
 	})
 }
 
@@ -89,10 +90,10 @@ func TestLostMessages(t *testing.T) {
 		s.queue.set(func(q *fakeQueue) { q.loses = true })
 		s.admit(entries(n)...)
 		pass(claimIdle - time.Millisecond)
-		same(t, "in the ledger too soon", s.total(), 0)
+		check.Same(t, "in the ledger too soon", s.total(), 0)
 		pass(sweepPeriod) // is enough for all of them
 		s.wantSettled(t, n, n)
-		same(t, "in the ledger", s.total(), n)
+		check.Same(t, "in the ledger", s.total(), n)
 	})
 }
 
@@ -110,20 +111,20 @@ func TestBrokerAway(t *testing.T) {
 			admit()
 		}
 		s.wantSettled(t, 10, 10)
-		same(t, "how often the broker is asked", s.queue.publishes, relayTrips)
-		same(t, "why it is not healthy", s.QueueHealthy(t.Context()), errResting)
+		check.Same(t, "how often the broker is asked", s.queue.publishes, relayTrips)
+		check.Same(t, "why it is not healthy", s.QueueHealthy(t.Context()), errResting)
 		pass(relayRest + time.Millisecond)
 		admit()
-		same(t, "how often the broker is asked after a rest", s.queue.publishes, relayTrips+1)
+		check.Same(t, "how often the broker is asked after a rest", s.queue.publishes, relayTrips+1)
 		s.queue.fail(nil)
 		pass(relayRest + consumePause)
 		admit()
 		s.wantSettled(t, 12, 11) // the last entry goes through the queue
-		same(t, "in the ledger", s.total(), 12)
-		same(t, "how often the broker is asked in the end", s.queue.publishes, relayTrips+2)
-		same(t, "healthy in the end", s.QueueHealthy(t.Context()), nil)
-		same(t, "the lines about the failure", s.log.count("queue fails"), 1)
-		same(t, "the lines about its end", s.log.count("the queue works again"), 1)
+		check.Same(t, "in the ledger", s.total(), 12)
+		check.Same(t, "how often the broker is asked in the end", s.queue.publishes, relayTrips+2)
+		check.Same(t, "healthy in the end", s.QueueHealthy(t.Context()), nil)
+		check.Same(t, "the lines about the failure", s.log.Count("queue fails"), 1)
+		check.Same(t, "the lines about its end", s.log.Count("the queue works again"), 1)
 	})
 }
 
@@ -133,7 +134,7 @@ func TestBrokerHangs(t *testing.T) {
 		s.queue.set(func(q *fakeQueue) { q.hangs = true })
 		s.admit(entry(saleA, 0, "here"))
 		pass(publishTimeout - time.Millisecond)
-		same(t, "settled while the broker may still answer", len(s.stream.settled), 0)
+		check.Same(t, "settled while the broker may still answer", len(s.stream.settled), 0)
 		pass(time.Millisecond)
 		s.wantSettled(t, 1, 1)
 	})
@@ -143,9 +144,9 @@ func TestBrokerHangs(t *testing.T) {
 func TestHealthy(t *testing.T) {
 	q := newFakeQueue()
 	s := newSettling(q)
-	same(t, "healthy", s.QueueHealthy(t.Context()), nil)
+	check.Same(t, "healthy", s.QueueHealthy(t.Context()), nil)
 	q.err = errAway
-	same(t, "why it is not healthy", s.QueueHealthy(t.Context()), errAway)
+	check.Same(t, "why it is not healthy", s.QueueHealthy(t.Context()), errAway)
 }
 
 // A consumer that fails is started again after a pause, and nothing is lost meanwhile.
@@ -161,8 +162,8 @@ func TestConsumerLost(t *testing.T) {
 		s.admit(entry(saleA, 0, "here"))
 		pass(consumePause)
 		s.wantSettled(t, 1, 0)
-		same(t, "the lines about the failure", s.log.count("queue fails"), 1)
-		same(t, "the lines about its end", s.log.count("the queue works again"), 1)
+		check.Same(t, "the lines about the failure", s.log.Count("queue fails"), 1)
+		check.Same(t, "the lines about its end", s.log.Count("the queue works again"), 1)
 	})
 }
 
@@ -174,8 +175,8 @@ func TestRedisAwayAtTheDelivery(t *testing.T) {
 		s.stream.fail(errAway)
 		s.queue.set(func(q *fakeQueue) { q.deaf = false })
 		pass(3 * consumePause)
-		same(t, "in the ledger", s.total(), 0)
-		same(t, "at the broker", len(s.queue.waiting), 1)
+		check.Same(t, "in the ledger", s.total(), 0)
+		check.Same(t, "at the broker", len(s.queue.waiting), 1)
 		s.stream.fail(nil)
 		pass(claimIdle + sweepPeriod)
 		s.wantSettled(t, 1, s.Bypassed()) // the broker delivers it again, and a sweep may find it as well
@@ -193,13 +194,13 @@ func TestBrokenEntryByTheQueue(t *testing.T) {
 			return nil
 		}
 		s.admit(entries(3)...)
-		same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 0, 1))
-		same(t, "at the broker", len(s.queue.waiting), 0)
-		same(t, "left in the stream", s.stream.left(saleA), 1)
+		check.Same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 0, 1))
+		check.Same(t, "at the broker", len(s.queue.waiting), 0)
+		check.Same(t, "left in the stream", len(s.stream.held[saleA]), 1)
 		pass(maxDeliveries * (claimIdle + sweepPeriod))
-		same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
-		same(t, "left in the stream after the refusal", s.stream.left(saleA), 0)
-		same(t, "the entries that bypassed the queue", s.Bypassed(), 1)
+		check.Same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
+		check.Same(t, "left in the stream after the refusal", len(s.stream.held[saleA]), 0)
+		check.Same(t, "the entries that bypassed the queue", s.Bypassed(), 1)
 	})
 }
 
@@ -217,13 +218,13 @@ func TestDrainByTheQueue(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- s.Drain(t.Context()) }()
 		synctest.Wait()
-		same(t, "the batches before the consumer ends", s.ledger.batches[saleA], []int{1})
+		check.Same(t, "the batches before the consumer ends", s.ledger.batches[saleA], []int{1})
 		close(release)
-		same(t, "drained", <-drained, nil)
+		check.Same(t, "drained", <-drained, nil)
 		s.admit(entry(saleA, 2, "here"))
-		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 0, 1, 2))
-		same(t, "the published batches", s.queue.publishes, 2)
-		same(t, "the entries that bypassed the queue", s.Bypassed(), 2)
+		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 0, 1, 2))
+		check.Same(t, "the published batches", s.queue.publishes, 2)
+		check.Same(t, "the entries that bypassed the queue", s.Bypassed(), 2)
 	})
 }
 
@@ -274,7 +275,7 @@ func TestWakeLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			outcome := func(e model.Entry) model.Outcome { return tc.outcomes[int(e.StreamID[0]-'0')] }
-			same(t, "delays", testDelays(t, outcome, func(s *settling) { s.admit(entries(2)...) }), tc.want)
+			check.Same(t, "delays", testDelays(t, outcome, func(s *settling) { s.admit(entries(2)...) }), tc.want)
 		})
 	}
 }
@@ -288,5 +289,5 @@ func TestWakesAreFew(t *testing.T) {
 			pass(10 * time.Millisecond)
 		}
 	})
-	same(t, "wake-ups in a second", len(delays), 10)
+	check.Same(t, "wake-ups in a second", len(delays), 10)
 }

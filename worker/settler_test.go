@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // The entries that arrive while every writer is in a transaction are the next batch.
@@ -22,13 +23,13 @@ func TestNaturalBatches(t *testing.T) {
 		for _, e := range entries(6) {
 			s.admit(e)
 		}
-		same(t, "the first batches", s.ledger.batches[saleA], []int{1, 1})
+		check.Same(t, "the first batches", s.ledger.batches[saleA], []int{1, 1})
 		close(release)
 		synctest.Wait()
-		same(t, "all batches", s.ledger.batches[saleA], []int{1, 1, 4})
+		check.Same(t, "all batches", s.ledger.batches[saleA], []int{1, 1, 4})
 		want := verdicts(model.Accepted, 0, 1, 2, 3, 4, 5)
-		same(t, "settled", s.stream.settled, want)
-		same(t, "woken", s.woken, want)
+		check.Same(t, "settled", s.stream.settled, want)
+		check.Same(t, "woken", s.woken, want)
 	})
 }
 
@@ -37,7 +38,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		s.admit(entries(2*settleBatch + 10)...)
 		// There are two writers, and the last batch may end before the batch that was read before it.
 		sizes := slices.Sorted(slices.Values(s.ledger.batches[saleA]))
-		same(t, "the batches", sizes, []int{10, settleBatch, settleBatch})
+		check.Same(t, "the batches", sizes, []int{10, settleBatch, settleBatch})
 	})
 }
 
@@ -52,8 +53,8 @@ func TestWriters(t *testing.T) {
 					pass(time.Millisecond)
 				}
 				pass(sweepPeriod)
-				same(t, "the most transactions at once", s.ledger.most[anySale], settleWriters)
-				same(t, "the settled entries", len(s.stream.settled), 300)
+				check.Same(t, "the most transactions at once", s.ledger.most[anySale], settleWriters)
+				check.Same(t, "the settled entries", len(s.stream.settled), 300)
 			})
 		})
 	}
@@ -74,8 +75,8 @@ func TestHotSalesLeaveRoom(t *testing.T) {
 		pass(100 * time.Millisecond)
 		s.admit(entry(saleC, 3, "here"))
 		pass(2 * sweepPeriod)
-		s.stream.with(func() { // the writers go on
-			same(t, "the verdict of the other sale's buyer", s.stream.settled["order-3"], model.Accepted)
+		with(func() { // the writers go on
+			check.Same(t, "the verdict of the other sale's buyer", s.stream.settled["order-3"], model.Accepted)
 		})
 	})
 }
@@ -98,11 +99,11 @@ func TestHole49_LockedSaleLeavesRoom(t *testing.T) {
 			for i := range 10 { // after the first round, the first two batches are known to be late
 				s.admit(entry(saleA, 2*i, "here"), entry(saleB, 2*i+1, "here"))
 				pass(consumerPatience)
-				same(t, "the orders of the other sale", len(s.stream.settled), i+1)
+				check.Same(t, "the orders of the other sale", len(s.stream.settled), i+1)
 			}
 			free.Store(true)
 			pass(settleTimeout + retryMost + claimIdle + sweepPeriod)
-			same(t, "the entries left when the sale is free", s.stream.left(saleA), 0)
+			check.Same(t, "the entries left when the sale is free", len(s.stream.held[saleA]), 0)
 			if n := s.ledger.most[saleA]; n > settleWriters {
 				t.Errorf("%d batches of the locked sale at once", n)
 			}
@@ -123,8 +124,8 @@ func TestRetryAsksTheStream(t *testing.T) {
 		}
 		s.ledger.fail(nil)
 		pass(retryPause)
-		same(t, "the batches", s.ledger.batches[saleA], []int{2, 1})
-		same(t, "the entries left", s.stream.left(saleA), 0)
+		check.Same(t, "the batches", s.ledger.batches[saleA], []int{2, 1})
+		check.Same(t, "the entries left", len(s.stream.held[saleA]), 0)
 	})
 }
 
@@ -133,13 +134,13 @@ func TestSweep(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
 		s.stream.add(entry(saleA, 1, "there"))
 		synctest.Wait()
-		same(t, "the entries left without a notice", s.stream.left(saleA), 1)
+		check.Same(t, "the entries left without a notice", len(s.stream.held[saleA]), 1)
 		pass(sweepPeriod)
-		same(t, "the batches of all sales", s.ledger.batches, map[string][]int{saleA: {1}})
-		s.with(func() { s.live = nil })
+		check.Same(t, "the batches of all sales", s.ledger.batches, map[string][]int{saleA: {1}})
+		with(func() { s.live = nil })
 		s.stream.fail(errAway)
 		pass(sweepPeriod)
-		same(t, "failures without live sales", s.log.count("settler fails"), 0)
+		check.Same(t, "failures without live sales", s.log.Count("settler fails"), 0)
 	})
 }
 
@@ -151,9 +152,9 @@ func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(claimIdle - time.Millisecond)
-		same(t, "settled while the consumer may live", s.stream.settled, verdicts(""))
+		check.Same(t, "settled while the consumer may live", s.stream.settled, verdicts(""))
 		pass(sweepPeriod)
-		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
+		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
 	})
 }
 
@@ -167,11 +168,11 @@ func TestDatabaseAway(t *testing.T) {
 		if n := len(s.ledger.batches[saleA]); n < 10 || n > 24 {
 			t.Errorf("tried %d times in ten of the longest pauses", n)
 		}
-		same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken)+len(s.stream.woken), 0)
+		check.Same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken)+len(s.stream.woken), 0)
 		s.ledger.fail(nil)
 		pass(retryMost)
-		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1, 2))
-		same(t, "the lines about it", s.log.count("trying again"), 1)
+		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1, 2))
+		check.Same(t, "the lines about it", s.log.Count("trying again"), 1)
 	})
 }
 
@@ -181,8 +182,8 @@ func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 		s := newSettling(nil)
 		s.ledger.fail(errAway)
 		during(t, s.Run, func() { s.admit(entry(saleA, 1, "here")) })
-		same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
-		same(t, "the entries left", s.stream.left(saleA), 1)
+		check.Same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
+		check.Same(t, "the entries left", len(s.stream.held[saleA]), 1)
 	})
 }
 
@@ -198,12 +199,12 @@ func TestStopFinishesTheBatch(t *testing.T) {
 		s.stream.add(entry(saleA, 2, "here"))
 		cancel()
 		synctest.Wait()
-		same(t, "stopped within the batch", ended.Load(), false)
+		check.Same(t, "stopped within the batch", ended.Load(), false)
 		close(release)
 		synctest.Wait()
-		same(t, "stopped after the batch", ended.Load(), true)
-		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
-		same(t, "the batches", s.ledger.batches[saleA], []int{1})
+		check.Same(t, "stopped after the batch", ended.Load(), true)
+		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
+		check.Same(t, "the batches", s.ledger.batches[saleA], []int{1})
 	})
 }
 
@@ -221,36 +222,36 @@ func TestBrokenEntry(t *testing.T) {
 			return fmt.Errorf("wrapped: %w", model.ErrBroken)
 		}
 		s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleA, 3, "there"))
-		same(t, "the batches", s.ledger.batches[saleA], []int{3, 1, 1, 1})
-		same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 1, 3))
-		same(t, "woken here", s.woken, verdicts(model.Accepted, 1))
-		same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 3))
+		check.Same(t, "the batches", s.ledger.batches[saleA], []int{3, 1, 1, 1})
+		check.Same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 1, 3))
+		check.Same(t, "woken here", s.woken, verdicts(model.Accepted, 1))
+		check.Same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 3))
 		for range maxDeliveries - 2 {
 			pass(claimIdle)
 		}
-		same(t, "refused before the last delivery", s.ledger.refused, verdicts(""))
-		same(t, "the entries left before the last delivery", s.stream.left(saleA), 1)
+		check.Same(t, "refused before the last delivery", s.ledger.refused, verdicts(""))
+		check.Same(t, "the entries left before the last delivery", len(s.stream.held[saleA]), 1)
 		pass(claimIdle)
-		same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
-		same(t, "the broken entry in the stream", s.stream.settled["order-2"], model.ReasonFailed)
-		same(t, "what the buyer is told", s.woken["order-2"], model.ReasonFailed)
-		same(t, "the deliveries", slices.Compact(deliveries), []int64{1, 2, 3, 4, maxDeliveries})
-		same(t, "the entries left after the refusal", s.stream.left(saleA), 0)
-		same(t, "the lines about it", s.log.count("can't be settled"), 1)
+		check.Same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
+		check.Same(t, "the broken entry in the stream", s.stream.settled["order-2"], model.ReasonFailed)
+		check.Same(t, "what the buyer is told", s.woken["order-2"], model.ReasonFailed)
+		check.Same(t, "the deliveries", slices.Compact(deliveries), []int64{1, 2, 3, 4, maxDeliveries})
+		check.Same(t, "the entries left after the refusal", len(s.stream.held[saleA]), 0)
+		check.Same(t, "the lines about it", s.log.Count("can't be settled"), 1)
 	})
 }
 
 // A broken entry whose refusal fails stays in the stream: a buyer must not be told what the database does not have.
 func TestBrokenEntryThatCantBeRefused(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
-		s.ledger.with(func() { s.ledger.err, s.ledger.errRefuse = model.ErrBroken, errAway })
+		with(func() { s.ledger.err, s.ledger.errRefuse = model.ErrBroken, errAway })
 		e := entry(saleA, 1, "here")
 		e.Deliveries = maxDeliveries
 		s.admit(e)
-		same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
-		s.ledger.with(func() { s.ledger.errRefuse = nil })
+		check.Same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
+		with(func() { s.ledger.errRefuse = nil })
 		pass(claimIdle + sweepPeriod)
-		same(t, "settled", s.stream.settled, verdicts(model.ReasonFailed, 1))
+		check.Same(t, "settled", s.stream.settled, verdicts(model.ReasonFailed, 1))
 	})
 }
 
@@ -259,15 +260,15 @@ func TestBrokenEntryThatCantBeRefused(t *testing.T) {
 func TestBadEntriesAreLogged(t *testing.T) {
 	for _, good := range []int{0, 2} {
 		test := func(t *testing.T, s *settling) {
-			s.stream.with(func() { s.stream.bad[saleA] = []string{"1-1 nonsense", "1-2 more of it"} })
+			with(func() { s.stream.bad[saleA] = []string{"1-1 nonsense", "1-2 more of it"} })
 			s.stream.add(entries(good)...)
 			s.Notify(refs(saleA)[0])
 			synctest.Wait()
-			same(t, "in the database's log", s.ledger.logged, []string{
+			check.Same(t, "in the database's log", s.ledger.logged, []string{
 				"engine delete_entry " + saleA + " 1-1 nonsense", "engine delete_entry " + saleA + " 1-2 more of it",
 			})
-			same(t, "logged", s.log.count("deleted from the stream"), 2)
-			same(t, "the settled entries", len(s.stream.settled), good)
+			check.Same(t, "logged", s.log.Count("deleted from the stream"), 2)
+			check.Same(t, "the settled entries", len(s.stream.settled), good)
 		}
 		t.Run(fmt.Sprint("beside good entries: ", good), func(t *testing.T) { testSettler(t, test) })
 		t.Run(fmt.Sprint("with a queue, beside good entries: ", good), func(t *testing.T) { testRelay(t, test) })
@@ -279,18 +280,18 @@ func TestBuyersAreWoken(t *testing.T) {
 	for name, err := range map[string]error{"Redis answers": nil, "Redis does not answer": errAway} {
 		t.Run(name, func(t *testing.T) {
 			testSettler(t, func(t *testing.T, s *settling) {
-				s.stream.with(func() { s.stream.errWake = err })
+				with(func() { s.stream.errWake = err })
 				s.ledger.outcome = func(e model.Entry) model.Outcome { return model.Outcome{Verdict: model.Verdict("of " + e.ID)} }
 				s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "there"), entry(saleA, 3, "elsewhere"), entry(saleA, 4, "there"))
-				same(t, "woken here", s.woken, map[string]model.Verdict{"order-1": "of order-1"})
+				check.Same(t, "woken here", s.woken, map[string]model.Verdict{"order-1": "of order-1"})
 				others := map[string]map[string]model.Verdict{
 					"there": {"order-2": "of order-2", "order-4": "of order-4"}, "elsewhere": {"order-3": "of order-3"},
 				}
 				if err != nil {
 					clear(others)
 				}
-				same(t, "woken on other instances", s.stream.woken, others)
-				same(t, "the entries that are not acknowledged", s.stream.left(saleA), 0)
+				check.Same(t, "woken on other instances", s.stream.woken, others)
+				check.Same(t, "the entries that are not acknowledged", len(s.stream.held[saleA]), 0)
 			})
 		})
 	}
@@ -303,12 +304,12 @@ func TestAcknowledgementLost(t *testing.T) {
 		s.ledger.before = func(string, []model.Entry) error { lose(); return nil }
 		s.admit(entry(saleA, 1, "here"))
 		pass(2 * sweepPeriod)
-		same(t, "acknowledged without Redis", s.stream.settled, verdicts(""))
-		same(t, "the lines about the sweep", s.log.count("settler fails"), 1)
+		check.Same(t, "acknowledged without Redis", s.stream.settled, verdicts(""))
+		check.Same(t, "the lines about the sweep", s.log.Count("settler fails"), 1)
 		s.stream.fail(nil)
 		pass(claimIdle + sweepPeriod)
-		same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
-		same(t, "the lines about the return", s.log.count("settler works again"), 1)
+		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
+		check.Same(t, "the lines about the return", s.log.Count("settler works again"), 1)
 	})
 }
 
@@ -319,8 +320,8 @@ func TestDrain(t *testing.T) {
 		for i := range 300 {
 			s.stream.add(entry([]string{saleA, saleB}[i%2], i, "here"))
 		}
-		same(t, "drained", s.Drain(t.Context()), nil)
-		same(t, "the settled entries", len(s.stream.settled), 300)
+		check.Same(t, "drained", s.Drain(t.Context()), nil)
+		check.Same(t, "the settled entries", len(s.stream.settled), 300)
 
 		s.stream.add(entry(saleA, 1, "here"))
 		s.ledger.fail(errAway)
@@ -348,7 +349,7 @@ func TestDueSales(t *testing.T) {
 	take := func(want taken) {
 		t.Helper()
 		gate, claim, ok := d.take()
-		same(t, "taken", taken{gate, claim, ok}, want)
+		check.Same(t, "taken", taken{gate, claim, ok}, want)
 	}
 	take(taken{})
 	d.add(a, true)
