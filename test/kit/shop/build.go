@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // built holds the programs that this process has built, or is building, by the flags of the build.
@@ -30,9 +31,9 @@ func Main(m *testing.M, after ...func()) {
 func Build(t testing.TB, flags ...string) string {
 	t.Helper()
 	build, err := builder(flags)
-	must(t, err)
+	check.NoError(t, err)
 	path, err := build()
-	must(t, err)
+	check.NoError(t, err)
 	return path
 }
 

@@ -12,6 +12,7 @@ import (
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // PriceCents is the price of a unit in the sales of SaleToPay.
@@ -45,7 +46,7 @@ func (s *Shop) StartPayment(a Attempt) Payment {
 	id, _ := doc["payment_id"].(string)
 	text, _ := doc["expires_at"].(string)
 	deadline, err := time.Parse(time.RFC3339, text)
-	must(s.t, err)
+	check.NoError(s.t, err)
 	return Payment{id, deadline}
 }
 
@@ -143,15 +144,15 @@ func (s *Shop) Refunds() map[string]int {
 	s.t.Helper()
 	rows, err := kit.OpenSQL(s.t, s.Database).QueryContext(s.t.Context(), `SELECT order_id, COUNT(*) FROM payments
 		WHERE status IN ('refund_due', 'refunded') GROUP BY order_id`)
-	must(s.t, err)
+	check.NoError(s.t, err)
 	defer func() { _ = rows.Close() }()
 	counts := map[string]int{}
 	for rows.Next() {
 		var id string
 		var n int
-		must(s.t, rows.Scan(&id, &n))
+		check.NoError(s.t, rows.Scan(&id, &n))
 		counts[id] = n
 	}
-	must(s.t, rows.Err())
+	check.NoError(s.t, rows.Err())
 	return counts
 }

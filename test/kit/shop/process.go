@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/check"
 )
 
 // startTimeout bounds the start of an instance.
@@ -55,8 +57,8 @@ func Launch(t testing.TB, program string, env []string, args ...string) *Instanc
 	i.cmd.Env = append(os.Environ(), env...)
 	i.cmd.Stderr = i.Log
 	out, err := i.cmd.StdoutPipe()
-	must(t, err)
-	must(t, i.cmd.Start())
+	check.NoError(t, err)
+	check.NoError(t, i.cmd.Start())
 	t.Cleanup(i.Kill)
 	served := make(chan struct{})
 	go func() {
@@ -102,7 +104,7 @@ func (i *Instance) Exited() <-chan struct{} { return i.done }
 // Signal sends a signal to the process.
 func (i *Instance) Signal(sig os.Signal) {
 	i.t.Helper()
-	must(i.t, i.cmd.Process.Signal(sig))
+	check.NoError(i.t, i.cmd.Process.Signal(sig))
 }
 
 // PID returns the process id.

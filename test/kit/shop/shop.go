@@ -17,6 +17,7 @@ import (
 	"flashsale/repository"
 	"flashsale/service/auth"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 const (
@@ -63,7 +64,7 @@ func On(t testing.TB, database string, redis *kit.RedisServer) *Shop {
 	t.Helper()
 	s := newShop(t, database, redis)
 	db, err := repository.Open(t.Context(), database, 8)
-	must(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.DB = db
 	return s
@@ -224,13 +225,5 @@ func (s *Shop) AuditCommand(args ...string) {
 	out, err := exec.CommandContext(s.t.Context(), s.Binary, args...).CombinedOutput()
 	if err != nil {
 		s.t.Errorf("audit: %v\n%s", err, out)
-	}
-}
-
-// must fails the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
