@@ -202,7 +202,7 @@ func TestSilentReplicaIsBehind(t *testing.T) {
 }
 
 // TestClusterLosesANode: a gate is on the node of its tag, and one in six shards is on all three nodes. If a node dies,
-// only its gates and shards are lost.
+// only its gates and shards are lost. The Cluster would refuse a script whose keys are in two slots.
 func TestClusterLosesANode(t *testing.T) {
 	t.Parallel()
 	c := kit.Cluster(t, 3, 0)
@@ -214,6 +214,7 @@ func TestClusterLosesANode(t *testing.T) {
 	sales, nodes := []model.Offer{b.open(several)}, map[string]*kit.RedisServer{} // by sale
 	of := map[*kit.RedisServer]model.Offer{}                                      // one sale of each node
 	for len(of) < 3 || len(sales) < 20 {
+		b.life()
 		o := b.open(offer())
 		node := c.Of(gateKey(o.ID))
 		sales, nodes[o.ID], of[node] = append(sales, o), node, o
@@ -222,9 +223,7 @@ func TestClusterLosesANode(t *testing.T) {
 	for shard, tag := range tagsOf(several.GateRef()) {
 		shards[c.Of(gateKey(tag))] = shard
 	}
-	if len(shards) != 3 {
-		t.Errorf("the shards are on %d nodes", len(shards))
-	}
+	check.Same(t, "the nodes with a shard", len(shards), 3)
 	admit := func(o model.Offer, user string) (model.Verdict, error) {
 		start := time.Now()
 		got, err := b.tryAdmit(attempt(o, user, 1), 1)
@@ -233,23 +232,14 @@ func TestClusterLosesANode(t *testing.T) {
 		}
 		return got.Verdict, err
 	}
-	gates := make([]model.GateRef, len(sales))
-	for i, o := range sales {
-		gates[i] = o.GateRef()
+	for _, o := range sales {
 		b.admit(attempt(o, "u-1", 1))
-	}
-	states, err := b.gate.Peek(t.Context(), gates...)
-	check.NoError(b, err)
-	for i, o := range sales {
-		want := model.GateState{Exists: true, Open: true, Epoch: 1, Left: o.Stock.Available - 1, Inflight: 1, Stream: 1}
-		if core(states[i]) != want {
-			t.Errorf("gate %d is %+v, want %+v", i, states[i], want)
-		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: o.Stock.Available - 1, Inflight: 1, Stream: 1})
 	}
 
 	dead := c.Of(gateKey(tagsOf(several.GateRef())[0]))
 	dead.Kill()
-	states, err = b.gate.Peek(t.Context(), gates...)
+	states, err := b.gate.Peek(t.Context(), model.GateRefs(sales)...)
 	check.NoError(b, err)
 	for i, o := range sales {
 		gone := o.ID == several.ID || nodes[o.ID] == dead
@@ -277,8 +267,6 @@ func TestClusterLosesANode(t *testing.T) {
 		if _, _, err := b.gate.Knows(t.Context(), a.GateRef(), a.UserID, a.ID); (err == nil) == (node == dead) {
 			t.Errorf("whether an id is known, on the dead node: %t: %v", node == dead, err)
 		}
-	}
-	for node, shard := range shards {
 		got := map[model.Verdict]int{}
 		for i := range 60 { // far more than the shard has
 			verdict, err := admit(several, userAt(several, shard, 10+i))

@@ -246,7 +246,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseOfNoGate leaves a mark that refuses older rebuilds, is not a gate, and expires.
+// TestCloseOfNoGate leaves a mark that refuses older rebuilds, is not a gate, and expires. TestShardsOpenTogether closes a
+// gate for a newer rebuild.
 func TestCloseOfNoGate(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.offer()
@@ -276,30 +277,6 @@ func TestCloseOfNoGate(t *testing.T) {
 		b.install(5, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 5, Left: 10})
 		b.ends(o, b.keys("*:gate")...)
-	})
-}
-
-// TestOvertakenRebuild: a newer rebuild has closed the gate. The older one installs nothing before or after the newer
-// gate is installed.
-func TestOvertakenRebuild(t *testing.T) {
-	eachGate(t, func(b *bench) {
-		o := b.sale()
-		if !b.close(o, 2) || !b.close(o, 3) {
-			b.Fatal("the gate was not closed")
-		}
-		overtaken := func(when string) {
-			b.Helper()
-			if err := b.tryInstall(2, kit.ContentsOf(o)); !errors.Is(err, model.ErrNewerGate) {
-				b.Errorf("%s the newer install: %v, want ErrNewerGate", when, err)
-			}
-		}
-		overtaken("before")
-		b.want(o, model.GateState{Exists: true, Epoch: 1, Left: 10})
-		fresh := kit.ContentsOf(o)
-		fresh.Of.Stock.Available = 7
-		b.install(3, fresh)
-		overtaken("after")
-		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 3, Left: 7})
 	})
 }
 

@@ -83,41 +83,6 @@ func TestHole25_RedisRestarts(t *testing.T) {
 	b.life()
 }
 
-// TestHole42_RunsOnACluster runs the scripts of many sales on two nodes that share the slots. The hook oneTag refuses a
-// script whose keys are in two slots.
-func TestHole42_RunsOnACluster(t *testing.T) {
-	low, high := kit.Redis(t), kit.Redis(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{
-		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			return []redis.ClusterSlot{
-				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: low.Addr()}}},
-				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: high.Addr()}}},
-			}, nil
-		},
-	})
-	client.AddHook(oneTag(t))
-	t.Cleanup(func() { _ = client.Close() })
-	b := newBench(t, low.URL()).over(client)
-	var sales []model.GateRef
-	for range 40 {
-		sales = append(sales, b.life().GateRef())
-	}
-	for _, node := range []*kit.RedisServer{low, high} {
-		if keys := newBench(t, node.URL()).keys("fs:{*}:gate"); len(keys) == 0 || len(keys) == len(sales) {
-			t.Errorf("a node has %d gates of %d", len(keys), len(sales))
-		}
-	}
-	states, err := b.gate.Peek(t.Context(), sales...)
-	if err != nil || len(states) != len(sales) {
-		t.Fatalf("%d gates on both nodes, %v", len(states), err)
-	}
-	for i, s := range states {
-		if core(s) != (model.GateState{Exists: true, Epoch: 1, Left: 9}) {
-			t.Errorf("gate %d is %+v", i, s)
-		}
-	}
-}
-
 // scripts returns the text of each Lua file by its name.
 func scripts(t *testing.T) map[string]string {
 	t.Helper()
