@@ -187,45 +187,6 @@ func TestHole20_RevertTwice(t *testing.T) {
 	})
 }
 
-// An order is cancelled, expired and paid at once. Its unit goes one way.
-func TestHole20_CancelAgainstExpireAndPay(t *testing.T) {
-	const rounds = 30
-	onBoth(t, func(t *testing.T, d *testDB) {
-		stores, sale := d.pair(t), d.newSale(t, rounds)
-		for round := range rounds {
-			o := d.buy(t, sale.ID, fmt.Sprint("u", round), 1)
-			p := d.startPayment(t, o)
-			d.overdue(t, time.Second, o.ID)
-			var cancelled bool
-			var expired int
-			check.Together(3, func(i int) {
-				switch i {
-				case 0:
-					_, verdict, err := d.Cancel(t.Context(), o.UserID, o.ID)
-					if cancelled = verdict == model.Accepted; err != nil {
-						t.Errorf("cancel: %v", err)
-					}
-				case 1:
-					bySale, err := stores[1].expireDue(t.Context(), 0, 10)
-					if expired = len(bySale[sale.ID]); err != nil {
-						t.Errorf("expire: %v", err)
-					}
-				case 2:
-					d.pay(t, p, "t "+o.ID)
-				}
-			})
-			want := model.OrderPaid // if it has expired, it is reinstated, since enough units are left
-			if cancelled {
-				want = model.OrderCancelled
-			}
-			if now := d.order(t, o.ID); now.Status != want || cancelled && expired > 0 || expired > 1 {
-				t.Errorf("cancelled: %t, expired: %d, and the order is %s", cancelled, expired, now.Status)
-			}
-			d.balanced(t)
-		}
-	})
-}
-
 // A failure after a transaction has moved units, and before its commit, takes everything back. Afterwards the same act
 // succeeds.
 func TestHole24_ExceptionAfterTheDeduction(t *testing.T) {
@@ -276,8 +237,8 @@ func TestHole24_ExceptionAfterTheDeduction(t *testing.T) {
 	})
 }
 
-// Orders are paid and expired at the same instant, while rivals wait for their units. Each order ends as paid, or as
-// expired with its money due for a refund. Each unit has one holder.
+// Orders are paid, expired and every other one cancelled at the same instant, while rivals wait for their units. Each order
+// ends as paid, or as expired or cancelled with its money due for a refund. Each unit has one holder.
 func TestHole26_PayAgainstExpire(t *testing.T) {
 	const wave = 25
 	type end struct {
@@ -288,6 +249,7 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 	inTime := end{model.OrderPaid, 0, 0, model.PaymentSucceeded}
 	late := end{model.OrderPaid, 1, 1, model.PaymentSucceeded}
 	refunded := end{model.OrderExpired, 1, 0, model.PaymentRefundDue}
+	cancelled := end{model.OrderCancelled, 0, 0, model.PaymentRefundDue}
 	onBoth(t, func(t *testing.T, d *testDB) {
 		races := 1000
 		if d.sqlite { // has one writer, so only whole transactions race
@@ -310,9 +272,9 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 		expired, reinstated, rivals := map[string]int{}, map[string]int{}, int64(0)
 		for from := 0; from < races; from += wave {
 			d.overdue(t, time.Second, ids[from:from+wave]...)
-			check.Together(3*wave, func(i int) {
-				place := from + i/3
-				switch i % 3 {
+			check.Together(4*wave, func(i int) {
+				place := from + i/4
+				switch i % 4 {
 				case 0:
 					order, again := d.pay(t, payments[place], "t "+orders[place].ID)
 					if again {
@@ -335,6 +297,11 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 						defer mu.Unlock()
 						rivals++
 					}
+				case 3:
+					if place%2 == 0 {
+						_, _, err := d.Cancel(t.Context(), orders[place].UserID, orders[place].ID)
+						check.Error(t, "cancel", err, nil)
+					}
 				}
 			})
 		}
@@ -347,11 +314,11 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 			}
 			ends[end{d.order(t, o.ID).Status, expired[o.ID], reinstated[o.ID], statuses["t "+o.ID]}]++
 		}
-		if ends[inTime]+ends[late]+ends[refunded] != int64(races) {
+		if ends[inTime]+ends[late]+ends[refunded]+ends[cancelled] != int64(races) {
 			t.Errorf("the orders ended as %+v", ends)
 		}
-		if ends[inTime] == 0 || len(expired) == 0 {
-			t.Errorf("one side won every race: %+v", ends)
+		if ends[inTime] == 0 || len(expired) == 0 || ends[cancelled] == 0 {
+			t.Errorf("one side won no race: %+v", ends)
 		}
 		paid := ends[inTime] + ends[late]
 		d.wantUnits(t, sale.ID, units{available: int64(races) - paid - rivals, held: rivals, paid: paid})
