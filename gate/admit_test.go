@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // condition is a reason to refuse an attempt, or to answer it again.
@@ -38,9 +39,7 @@ func conditions() []condition {
 		{name: "too frequent", want: refused(model.TooFrequent), make: func(b *bench, a *model.Attempt) {
 			a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
 			for i := range 2 { // a known id is too frequent only beyond twice the limit
-				if _, ok := b.count(a.GateRef(), a.UserID, a.Frequency); ok != (i == 0) {
-					b.Fatalf("request %d is allowed: %t", i, ok)
-				}
+				check.Same(b, "whether only the first request is allowed", b.count(a.GateRef(), a.UserID, a.Frequency) == 0, i == 0)
 			}
 		}},
 		{name: "no gate", want: refused(model.NoGate), make: func(b *bench, a *model.Attempt) {
@@ -84,9 +83,7 @@ func TestAdmitRefusals(t *testing.T) {
 						b.Errorf("%s and %s: retry after %s", first.name, second.name, late)
 					}
 					got.RetryAfter = 0
-					if got != first.want {
-						b.Errorf("%s and %s: %+v, want %+v", first.name, second.name, got, first.want)
-					}
+					check.Same(b, fmt.Sprintf("%s and %s", first.name, second.name), got, first.want)
 				})
 			}
 		}
@@ -103,24 +100,18 @@ func TestAdmitTakesUnitsAndQueues(t *testing.T) {
 		b.wantKnown(a, true)
 		b.wantKnown(attemptUnder(o, "u-1", 2, "never sent"), false)
 		b.unchanged(func() { // the reply was lost, and the client sends the request again
-			if got := b.judge(a, 1); got != repeated {
-				b.Errorf("again: %+v", got)
-			}
+			check.Same(b, "the answer to the same attempt", b.judge(a, 1), repeated)
 		})
 		entries := b.read(o, all)
 		if len(entries) != 1 {
 			b.Fatalf("%d entries", len(entries))
 		}
 		want := model.Entry{Attempt: a, StreamID: entries[0].StreamID, Epoch: 1, Instance: "here", Deliveries: 1}
-		if entries[0] != want {
-			b.Errorf("the entry is %+v, want %+v", entries[0], want)
-		}
+		check.Same(b, "the entry", entries[0], want)
 
 		b.admit(attempt(o, "u-2", 1))
 		b.admit(attempt(o, "u-2", 1))
-		if got := b.judge(attempt(o, "u-2", 1), 1); got != limitReached {
-			b.Errorf("the third unit of a user who may have two: %+v", got)
-		}
+		check.Same(b, "the third unit of a user who may have two", b.judge(attempt(o, "u-2", 1), 1), limitReached)
 	})
 }
 
@@ -141,14 +132,10 @@ func TestAdmitQuantities(t *testing.T) {
 				-5, -1, 0, "-0", "1.5", "0.5", 10_001, 1 << 31, int64(1) << 53, "9223372036854775808",
 				"1e309", "-1e309", "inf", "-inf", "nan", "NaN", "-nan", "one", "", " ", "1;2",
 			} {
-				if got := code(quantity); got != codeBadQuantity {
-					b.Errorf("quantity %q: code %d, want %d", quantity, got, codeBadQuantity)
-				}
+				check.Same(b, fmt.Sprintf("the code of quantity %q", quantity), code(quantity), codeBadQuantity)
 			}
 		})
-		if got := code(10); got != codeAdmitted {
-			b.Errorf("quantity 10: code %d", got)
-		}
+		check.Same(b, "the code of quantity 10", code(10), codeAdmitted)
 	})
 }
 
@@ -169,26 +156,19 @@ func TestCountAndAdmitShareACounter(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o, other := b.sale(), b.sale()
 		limit := model.Frequency{Limit: 2, Window: time.Minute}
-		if after, ok := b.count(o.GateRef(), "u-1", limit); after != 0 || !ok {
-			b.Fatalf("the first request is allowed: %t, retry after %s", ok, after)
-		}
+		check.Same(b, "the wait after the first request", b.count(o.GateRef(), "u-1", limit), 0)
 		a := attempt(o, "u-1", 1)
 		a.Frequency = limit
 		b.admit(a)
-		if after, ok := b.count(o.GateRef(), "u-1", limit); ok || after <= 0 || after > time.Minute {
-			b.Errorf("the third request is allowed: %t, retry after %s", ok, after)
+		if after := b.count(o.GateRef(), "u-1", limit); after <= 0 || after > time.Minute {
+			b.Errorf("retry after %s", after)
 		}
 		for user, sale := range map[string]model.Offer{"u-2": o, "u-1": other} {
-			if _, ok := b.count(sale.GateRef(), user, limit); !ok {
-				b.Errorf("the first request of %s on another sale or by another user is refused", user)
-			}
+			check.Same(b, "the wait after the first request of "+user, b.count(sale.GateRef(), user, limit), 0)
 		}
-		if _, ok := b.count(o.GateRef(), "u-3", model.Frequency{}); !ok {
-			b.Error("a request without a limit is refused")
-		}
-		if n := must(b, b.client.Exists(b.Context(), counterKey(home(o.GateRef(), "u-3"), "u-3"))); n != 0 {
-			b.Error("a request without a limit made a counter")
-		}
+		check.Same(b, "the wait without a limit", b.count(o.GateRef(), "u-3", model.Frequency{}), 0)
+		counter := counterKey(home(o.GateRef(), "u-3"), "u-3")
+		check.Same(b, "counters without a limit", must(b, b.client.Exists(b.Context(), counter)), 0)
 	})
 }
 
@@ -205,29 +185,19 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 			}
 		}
 		for i := range 4 {
-			if _, ok := b.count(o.GateRef(), "u-1", limit); ok != (i < 2) {
-				b.Errorf("request %d is allowed: %t", i, ok)
-			}
+			check.Same(b, fmt.Sprint("whether request ", i, " is allowed"), b.count(o.GateRef(), "u-1", limit) == 0, i < 2)
 			expires(fmt.Sprintf("after request %d", i))
 		}
 
-		if !must(b, b.client.Persist(ctx, key)) {
-			b.Fatal("the expiry was not removed")
-		}
+		check.Same(b, "the expiry is removed", must(b, b.client.Persist(ctx, key)), true)
 		a := attempt(o, "u-1", 1)
 		a.Frequency = limit
-		if got := b.judge(a, 1); got != (model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Minute}) {
-			b.Errorf("a request over the limit: %+v", got)
-		}
+		check.Same(b, "a request over the limit", b.judge(a, 1), model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Minute})
 		expires("after a request when it had no expiry")
 
 		must(b, b.client.PExpireAt(ctx, key, time.Now().Add(-time.Second)))
-		if _, ok := b.count(o.GateRef(), "u-1", limit); !ok {
-			b.Error("a request in the next window is refused")
-		}
-		if got := must(b, b.client.Get(ctx, key)); got != "1" {
-			b.Errorf("the counter of the next window is %s", got)
-		}
+		check.Same(b, "the wait in the next window", b.count(o.GateRef(), "u-1", limit), 0)
+		check.Same(b, "the counter of the next window", must(b, b.client.Get(ctx, key)), "1")
 		expires("in the next window")
 	})
 }

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -41,21 +40,15 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 					b.Fatalf("seed %d, attempt %d, %+v: in a batch %+v, alone %+v", seed, i, a, got[i], want)
 				}
 			}
-			if x, y := b.peek(together), b.peek(alone); x != y {
-				b.Errorf("seed %d: the gates are %+v and %+v", seed, x, y)
-			}
-			if x, y := b.units(together), b.units(alone); !maps.Equal(x, y) {
-				b.Errorf("seed %d: the units of users are %v and %v", seed, x, y)
-			}
+			check.Same(b, fmt.Sprint("the gate, seed ", seed), b.peek(together), b.peek(alone))
+			check.Same(b, fmt.Sprint("the units of users, seed ", seed), b.units(together), b.units(alone))
 			queued := func(o model.Offer) (list []string) {
 				for _, e := range b.read(o, all) {
 					list = append(list, fmt.Sprint(e.UserID, e.IdempotencyKey, e.Quantity, e.RequestHash))
 				}
 				return list
 			}
-			if x, y := queued(together), queued(alone); !slices.Equal(x, y) {
-				b.Errorf("seed %d: the entries are %q and %q", seed, x, y)
-			}
+			check.Same(b, fmt.Sprint("the entries, seed ", seed), queued(together), queued(alone))
 		}
 	})
 }
@@ -74,9 +67,7 @@ func TestBatchWithoutGate(t *testing.T) {
 		if err != nil || got[0].Verdict != model.NoGate || got[1].Verdict != model.TooFrequent || got[2].Verdict != model.NoGate {
 			b.Errorf("%+v, %v", got, err)
 		}
-		if text := b.dump(); text != "" {
-			b.Errorf("the batch made keys:\n%s", text)
-		}
+		check.Same(b, "what the batch left in Redis", b.dump(), "")
 	})
 }
 

@@ -22,9 +22,7 @@ const benchmarkBatch = 100
 func BenchmarkScripts(b *testing.B) {
 	run := func(b *testing.B, url string) {
 		opts, err := Options(url)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		client := redis.NewClient(opts)
 		b.Cleanup(func() { _ = client.Close() })
 		for _, script := range []struct {
@@ -174,7 +172,7 @@ func benchmarkConfigure(b *testing.B, s *bench) {
 	sale := s.hotSale(10).Sale
 	for b.Loop() {
 		sale.Revision++
-		s.configure(sale)
+		check.NoError(s, s.gate.Configure(s.Context(), sale))
 	}
 }
 

@@ -100,9 +100,7 @@ func TestClientsAreBounded(t *testing.T) {
 // TestUnreachableRedisIsReportedSoon: an attempt waits for every dial, and a dial may take a second.
 func TestUnreachableRedisIsReportedSoon(t *testing.T) {
 	opts, err := Options("redis://example.invalid:6379/0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var dials atomic.Int64
 	opts.Dialer = func(context.Context, string, string) (net.Conn, error) {
 		dials.Add(1)
@@ -192,13 +190,9 @@ func TestSilentReplicaIsBehind(t *testing.T) {
 		"role:slave\r\nmaster_link_status:down\r\nmaster_last_io_seconds_ago:-1\r\n": errBehind,
 		"role:slave\r\n": errBehind,
 	} {
-		if got := isBehind(redis.NewStringResult(text, nil)); !errors.Is(got, want) {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
+		check.Error(t, fmt.Sprintf("%q", text), isBehind(redis.NewStringResult(text, nil)), want)
 	}
-	if err := isBehind(redis.NewStringResult("", redis.ErrClosed)); !errors.Is(err, redis.ErrClosed) {
-		t.Errorf("a replica that does not answer: %v", err)
-	}
+	check.Error(t, "a replica that does not answer", isBehind(redis.NewStringResult("", redis.ErrClosed)), redis.ErrClosed)
 }
 
 // TestClusterLosesANode: a gate is on the node of its tag, and one in six shards is on all three nodes. If a node dies,

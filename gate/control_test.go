@@ -2,8 +2,6 @@ package gate
 
 import (
 	"context"
-	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -45,32 +43,18 @@ func (b *bench) awaitSubscribers(channel string, want int64) {
 	})
 }
 
-func (b *bench) announce(saleID string) {
-	b.Helper()
-	check.NoError(b, b.gate.Announce(b.Context(), saleID))
-}
-
-func (b *bench) wake(instance string, outcomes map[string]model.Outcome) {
-	b.Helper()
-	check.NoError(b, b.gate.Wake(b.Context(), instance, outcomes))
-}
-
 func TestInstancesHearEachOther(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		here, _ := b.listen()
 		there, _ := b.as("there").listen()
-		b.wake("there", map[string]model.Outcome{"order-1": {Verdict: model.Accepted, Order: &model.Order{}}, "order-2": soldOut})
-		if got := slices.Sorted(slices.Values(check.Receive(b, "a wake-up", there.woken))); !slices.Equal(got, []string{"order-1", "order-2"}) {
-			b.Errorf("woken with %v", got)
-		}
-		b.announce("sale-1") // after its arrival nothing else is on the way
+		outcomes := map[string]model.Outcome{"order-1": {Verdict: model.Accepted, Order: &model.Order{}}, "order-2": soldOut}
+		check.NoError(b, b.gate.Wake(b.Context(), "there", outcomes))
+		woken := slices.Sorted(slices.Values(check.Receive(b, "a wake-up", there.woken)))
+		check.Same(b, "the woken orders", woken, []string{"order-1", "order-2"})
+		check.NoError(b, b.gate.Announce(b.Context(), "sale-1")) // after its arrival nothing else is on the way
 		for name, e := range map[string]ear{"here": here, "there": there} {
-			if got := check.Receive(b, "a change", e.changed); got != "sale-1" {
-				b.Errorf("%s received a change of %q", name, got)
-			}
-			if len(e.woken) != 0 {
-				b.Errorf("%s received the wake-up of another instance", name)
-			}
+			check.Same(b, "the change that is heard "+name, check.Receive(b, "a change", e.changed), "sale-1")
+			check.Same(b, "wake-ups of another instance that are heard "+name, len(e.woken), 0)
 		}
 	})
 }
@@ -82,14 +66,12 @@ func TestListenSkipsInvalidMessages(t *testing.T) {
 		for _, payload := range []string{"", "{", "{}", `{"order-2": {"Verdict": "accepted"}}`, "[1]", "[]", "null"} {
 			must(b, b.client.Publish(b.Context(), wakeChannel("here"), payload))
 		}
-		b.wake("here", map[string]model.Outcome{"order-1": {Verdict: model.Paused}})
+		check.NoError(b, b.gate.Wake(b.Context(), "here", map[string]model.Outcome{"order-1": {Verdict: model.Paused}}))
 		got := check.Receive(b, "a wake-up", here.woken)
 		for len(got) == 0 { // from [] and null
 			got = check.Receive(b, "a wake-up", here.woken)
 		}
-		if !slices.Equal(got, []string{"order-1"}) {
-			b.Errorf("woken with %v", got)
-		}
+		check.Same(b, "the woken orders", got, []string{"order-1"})
 	})
 }
 
@@ -99,10 +81,8 @@ func TestListenOutlivesARestartOfRedis(t *testing.T) {
 	here, _ := b.listen()
 	server.Restart()
 	b.awaitSubscribers(controlChannel, 1)
-	b.announce("sale-1")
-	if got := check.Receive(b, "a change", here.changed); got != "sale-1" {
-		t.Errorf("received a change of %q", got)
-	}
+	check.NoError(b, b.gate.Announce(b.Context(), "sale-1"))
+	check.Same(t, "the change", check.Receive(b, "a change", here.changed), "sale-1")
 }
 
 func TestListenEndsWithItsContext(t *testing.T) {
@@ -139,9 +119,8 @@ func TestInstancesReport(t *testing.T) {
 		want := func(when string, read func(context.Context, time.Time) (figuresOf, error), at time.Time, want figuresOf) {
 			b.Helper()
 			got, err := read(ctx, at)
-			if err != nil || !maps.EqualFunc(got, want, func(x, y model.Instance) bool { return reflect.DeepEqual(x, y) }) {
-				b.Errorf("%s the instances are %+v, %v; want %+v", when, got, err, want)
-			}
+			check.NoError(b, err)
+			check.Same(b, when+" the instances", got, want)
 		}
 		later := now.Add(instanceTTL)
 		both := figuresOf{"here": figures(now, 1), "there": figures(later, 2)}

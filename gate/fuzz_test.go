@@ -3,7 +3,6 @@ package gate
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // FuzzEntry: an accepted entry can be settled, and it is read as the same entry when it is written again.
@@ -74,12 +74,8 @@ func compare(t *testing.T, x, y *story, steps []byte) {
 			t.Fatalf("step %d (%#x): one gate says %s and is %+v, the other says %s and is %+v", i, step, answerX, stateX, answerY, stateY)
 		}
 	}
-	if unitsX, unitsY := x.units(x.offer), y.units(y.offer); !maps.Equal(unitsX, unitsY) {
-		t.Errorf("the units of users are %v and %v", unitsX, unitsY)
-	}
-	if soldX, soldY := x.sellOut(), y.sellOut(); soldX != soldY {
-		t.Errorf("the gates then sell %d and %d units", soldX, soldY)
-	}
+	check.Same(t, "the units of users", x.units(x.offer), y.units(y.offer))
+	check.Same(t, "the units that the gates then sell", x.sellOut(), y.sellOut())
 }
 
 // story plays steps to one gate.
@@ -163,9 +159,7 @@ func (s *story) release(which int) string {
 func (s *story) rebuild() string {
 	s.Helper()
 	s.epoch++
-	if !s.close(s.offer, s.epoch) {
-		s.Fatal("the gate was not closed")
-	}
+	check.Same(s, "closed", s.close(s.offer, s.epoch), true)
 	c := kit.ContentsOf(s.offer)
 	c.Of.Stock.Version = s.version
 	for _, a := range s.orders {

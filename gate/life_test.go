@@ -25,9 +25,7 @@ func TestPeek(t *testing.T) {
 			{},
 			{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 2, Stream: 1, Revision: 1, Version: 5},
 		} {
-			if states[i] != want {
-				b.Errorf("gate %d is %+v, want %+v", i, states[i], want)
-			}
+			check.Same(b, fmt.Sprint("gate ", i), states[i], want)
 		}
 	})
 }
@@ -47,13 +45,9 @@ func TestInstallSetsEverything(t *testing.T) {
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 3, Left: 10})
 		b.wantUnits(o, want)
 		b.wantKnown(known, true)
-		if got := b.judge(known, 3); got != repeated {
-			b.Errorf("a known request: %+v", got)
-		}
+		check.Same(b, "a known request", b.judge(known, 3), repeated)
 		for user := range want {
-			if got := b.judge(attempt(o, user, 2), 3); got != limitReached {
-				b.Errorf("%s, who has a unit of two, wants two more: %+v", user, got)
-			}
+			check.Same(b, "two units more for "+user, b.judge(attempt(o, user, 2), 3), limitReached)
 		}
 		keys := b.keys("*")
 		if len(keys) != 4*b.shards { // so no staged key is left over
@@ -75,9 +69,7 @@ func TestEveryKeyOfASaleEnds(t *testing.T) {
 		b.settle(o, b.read(o, all), accepted)
 		b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 2}) // no user has units now
 		b.admit(attempt(o, "u-2", 1))
-		if keys := b.keys("*"); len(keys) != 4*b.shards+1 {
-			b.Errorf("the keys are %q", keys)
-		}
+		check.Same(b, "number of keys", len(b.keys("*")), 4*b.shards+1)
 		for _, kind := range []string{"gate", "units", "ids", "stream"} {
 			b.ends(o, b.keys("*:"+kind)...)
 		}
@@ -109,9 +101,7 @@ func TestInstallOnlyOverAnOlderGate(t *testing.T) {
 				continue
 			}
 			b.unchanged(func() {
-				if err := b.tryInstall(epoch, c); !errors.Is(err, want) {
-					b.Errorf("epoch %d over 5: %v, want %v", epoch, err, want)
-				}
+				check.Error(b, fmt.Sprintf("epoch %d over 5", epoch), b.tryInstall(epoch, c), want)
 			})
 		}
 	})
@@ -133,9 +123,7 @@ func TestInstallKeepsTheStream(t *testing.T) {
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
 		b.wantUnits(o, map[string]int{"u-1": 2, "u-2": 1})
 		for _, a := range []model.Attempt{made, pending} {
-			if got := b.judge(a, 2); got != repeated {
-				b.Errorf("an admitted attempt again: %+v", got)
-			}
+			check.Same(b, "an admitted attempt again", b.judge(a, 2), repeated)
 		}
 		claimed := b.claim(o, 0, all)
 		if len(claimed) != 1 || claimed[0].Attempt != pending {
@@ -156,9 +144,7 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 		o := b.sale()
 		b.admit(attempt(o, "u-1", 1))
 		b.admit(attempt(o, "u-2", 1))
-		if !b.close(o, 2) {
-			b.Fatal("the gate was not closed")
-		}
+		check.Same(b, "closed", b.close(o, 2), true)
 		lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef())
 		check.NoError(b, err)
 		entries := b.read(o, all)
@@ -217,9 +203,7 @@ func TestGateOfLessThanNothing(t *testing.T) {
 		short := model.GateState{Exists: true, Open: true, Epoch: 2, Left: -1, Inflight: 2, Stream: 1}
 		b.want(o, short)
 		for shard := range b.shards {
-			if got := b.verdict(attempt(o, userAt(o, shard, 5), 1)); got != model.SoldOut {
-				b.Errorf("shard %d: %s", shard, got)
-			}
+			check.Same(b, fmt.Sprint("shard ", shard), b.verdict(attempt(o, userAt(o, shard, 5), 1)), model.SoldOut)
 		}
 		b.want(o, short)
 	})
@@ -232,15 +216,12 @@ func TestClose(t *testing.T) {
 			o := b.offer()
 			b.install(5, kit.ContentsOf(o))
 			for range 2 {
-				if ok := b.close(o, epoch); ok != want {
-					b.Errorf("a gate of epoch 5 was closed for %d: %t", epoch, ok)
-				}
+				check.Same(b, fmt.Sprint("whether a gate of epoch 5 is closed for ", epoch), b.close(o, epoch), want)
 			}
 			b.want(o, model.GateState{Exists: true, Open: !want, Epoch: 5, Left: 10})
 			for shard := range b.shards {
-				if got := b.verdict(attempt(o, userAt(o, shard, 0), 1)); (got == model.NoGate) != want {
-					b.Errorf("shard %d of a gate of epoch 5, closed for %d: %s", shard, epoch, got)
-				}
+				got := b.verdict(attempt(o, userAt(o, shard, 0), 1))
+				check.Same(b, fmt.Sprint("whether shard ", shard, " is closed for ", epoch), got == model.NoGate, want)
 			}
 		}
 	})
@@ -251,29 +232,21 @@ func TestClose(t *testing.T) {
 func TestCloseOfNoGate(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.offer()
-		if !b.close(o, 5) {
-			b.Fatal("the missing gate was not closed")
-		}
+		check.Same(b, "closed", b.close(o, 5), true)
 		b.want(o, model.GateState{})
 		for _, key := range b.keys("*") {
 			if ttl := must(b, b.client.PTTL(b.Context(), key)); ttl <= 0 || ttl > time.Minute {
 				b.Errorf("%s expires in %s", key, ttl)
 			}
 		}
-		if got := b.judge(attempt(o, "u-1", 1), 0); got.Verdict != model.NoGate {
-			b.Errorf("admit: %+v", got)
-		}
-		b.configure(o.Sale)
+		check.Same(b, "the verdict without a gate", b.judge(attempt(o, "u-1", 1), 0).Verdict, model.NoGate)
+		check.NoError(b, b.gate.Configure(b.Context(), o.Sale))
 		b.catchUp(o, model.GateChange{Version: 6, OrderID: "a", UserID: "u-1", Units: 1})
 		b.settle(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}, limitReached)
 		b.want(o, model.GateState{})
 		b.wantUnits(o, map[string]int{})
-		if b.close(o, 4) {
-			b.Error("closed for an older epoch")
-		}
-		if err := b.tryInstall(4, kit.ContentsOf(o)); !errors.Is(err, model.ErrNewerGate) {
-			b.Errorf("an older install: %v", err)
-		}
+		check.Same(b, "closed for an older epoch", b.close(o, 4), false)
+		check.Error(b, "an older install", b.tryInstall(4, kit.ContentsOf(o)), model.ErrNewerGate)
 		b.install(5, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 5, Left: 10})
 		b.ends(o, b.keys("*:gate")...)
@@ -308,19 +281,17 @@ func TestConfigure(t *testing.T) {
 			changed, ends := o, o
 			tc.change(&changed.Sale)
 			changed.Revision = tc.revision
-			b.configure(changed.Sale)
-			b.configure(changed.Sale)
+			check.NoError(b, b.gate.Configure(b.Context(), changed.Sale))
+			check.NoError(b, b.gate.Configure(b.Context(), changed.Sale))
 			if tc.revision > o.Revision {
 				ends = changed
 			}
 			b.ends(ends, b.keys("*")...)
 			for shard := range b.shards {
-				if got := b.verdict(attempt(o, userAt(o, shard, 0), 2)); got != tc.want {
-					b.Errorf("%s, shard %d: %s, want %s", name, shard, got, tc.want)
-				}
+				check.Same(b, fmt.Sprintf("%s, shard %d", name, shard), b.verdict(attempt(o, userAt(o, shard, 0), 2)), tc.want)
 			}
 		}
-		b.unchanged(func() { b.configure(offer().Sale) }) // no gate
+		b.unchanged(func() { check.NoError(b, b.gate.Configure(b.Context(), offer().Sale)) }) // no gate
 	})
 }
 
@@ -387,9 +358,7 @@ func TestSoldByTheDatabaseIsKnown(t *testing.T) {
 		o := b.sale()
 		a := attempt(o, "u-1", 2)
 		b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: -2, RequestHash: a.RequestHash})
-		if got := b.judge(a, 1); got != repeated {
-			b.Errorf("%+v", got)
-		}
+		check.Same(b, "the answer to the key of the order", b.judge(a, 1), repeated)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 8})
 	})
 }
@@ -401,9 +370,8 @@ func TestUnitsAndBuyers(t *testing.T) {
 		c.Units = map[string]int{"u-1": 1, "u-2": 2, "u-3": 3}
 		b.install(1, c)
 		got, err := b.gate.Units(b.Context(), o.GateRef(), []string{"u-3", "unknown", "u-1"})
-		if err != nil || !slices.Equal(got, []int{3, 0, 1}) {
-			b.Errorf("%v, %v", got, err)
-		}
+		check.NoError(b, err)
+		check.Same(b, "units", got, []int{3, 0, 1})
 		for gate, want := range map[model.GateRef]int64{o.GateRef(): 3, b.offer().GateRef(): 0} {
 			if n, err := b.gate.Buyers(b.Context(), gate); err != nil || n != want {
 				b.Errorf("%d buyers, %v, want %d", n, err, want)
@@ -431,12 +399,8 @@ func TestErase(t *testing.T) {
 				check.NoError(b, b.gate.Erase(b.Context(), o.GateRef()))
 			}
 			b.want(o, model.GateState{})
-			if got := b.judge(attempt(o, "late", 1), 0); got.Verdict != model.NoGate {
-				b.Errorf("an attempt after Erase: %+v", got)
-			}
-			if entries := b.read(o, all); len(entries) != 0 {
-				b.Errorf("the stream contains %v", entries)
-			}
+			check.Same(b, "an attempt after Erase", b.judge(attempt(o, "late", 1), 0).Verdict, model.NoGate)
+			check.Same(b, "entries of the stream", len(b.read(o, all)), 0)
 		})
 		b.admit(attempt(kept, "late", 1))
 		b.open(o)

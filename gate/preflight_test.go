@@ -99,14 +99,10 @@ func TestServers(t *testing.T) {
 				t.Errorf("%s: round trip %s, clock %s at %s, configuration %v", name, s.RoundTrip, s.Clock, s.At, s.Config)
 			}
 			for field, want := range tc.info {
-				if s.Info[field] != want {
-					t.Errorf("%s: %s is %q, want %q", name, field, s.Info[field], want)
-				}
+				check.Same(t, fmt.Sprintf("%s: %s", name, field), s.Info[field], want)
 			}
 			for parameter, want := range tc.config {
-				if s.Config[parameter] != want || s.Setting(parameter) != want {
-					t.Errorf("%s: %s is %q, want %q", name, parameter, s.Config[parameter], want)
-				}
+				check.Same(t, name+": "+parameter, []string{s.Config[parameter], s.Setting(parameter)}, []string{want, want})
 			}
 		}
 		if !slices.IsSorted(addrs) || tc.addrs != nil && !slices.Equal(addrs, tc.addrs) {

@@ -15,6 +15,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // life runs the scripts of a gate in one shard on a new sale.
@@ -22,9 +23,7 @@ func (b *bench) life() model.Offer {
 	b.Helper()
 	o := b.open(offer())
 	limit := model.Frequency{Limit: 9, Window: time.Minute}
-	if _, ok := b.count(o.GateRef(), "u-1", limit); !ok {
-		b.Error("the first request is refused")
-	}
+	check.Same(b, "the wait after the first request", b.count(o.GateRef(), "u-1", limit), 0)
 	a := attempt(o, "u-1", 2)
 	a.Frequency = limit
 	b.admit(a)
@@ -32,10 +31,8 @@ func (b *bench) life() model.Offer {
 	b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 1})
 	sale := o.Sale
 	sale.Revision, sale.LimitPerUser = 2, 5
-	b.configure(sale)
-	if !b.close(o, 2) {
-		b.Error("the gate was not closed")
-	}
+	check.NoError(b, b.gate.Configure(b.Context(), sale))
+	check.Same(b, "closed", b.close(o, 2), true)
 	b.want(o, model.GateState{Exists: true, Epoch: 1, Left: 9})
 	return o
 }
@@ -77,9 +74,7 @@ func TestHole25_RedisRestarts(t *testing.T) {
 		t.Error("erase without Redis: no error")
 	}
 	server.Restart()
-	if got := b.judge(attempt(o, "u-2", 1), 1); got.Verdict != model.NoGate {
-		t.Errorf("with an empty Redis: %+v", got)
-	}
+	check.Same(t, "the verdict with an empty Redis", b.judge(attempt(o, "u-2", 1), 1).Verdict, model.NoGate)
 	b.life()
 }
 
@@ -98,9 +93,7 @@ func texts(t *testing.T, pattern string) map[string]string {
 	list := make(map[string]string, len(paths))
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		list[filepath.Base(path)] = string(text)
 	}
 	return list
@@ -180,14 +173,10 @@ func TestHole42_KeysHaveTheSalesTag(t *testing.T) {
 		counterKey("S", "a{b}c"), // the first braces of a key decide
 	} {
 		keys[key] = true
-		if hashTag(key) != "S" {
-			t.Errorf("the key %s is in the slot of %q", key, hashTag(key))
-		}
+		check.Same(t, "the tag of the key "+key, hashTag(key), "S")
 	}
 	if made := strings.Count(texts(t, "keys.go")["keys.go"], `"fs:{`); len(keys) != 7 || made != 5 {
 		t.Errorf("%d different keys, and %d functions make keys; does this test know all of them?", len(keys), made)
 	}
-	if got := tagsOf(model.GateRef{SaleID: "S", Shards: 1}); got[0] != "S" {
-		t.Errorf("the tag of the only shard is %s", got[0])
-	}
+	check.Same(t, "the tag of the only shard", tagsOf(model.GateRef{SaleID: "S", Shards: 1})[0], "S")
 }

@@ -8,6 +8,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // TestGateOfAnotherRedis copies a gate to another Redis process, like a restart from disk or a failover to a replica. The
@@ -29,9 +30,7 @@ func TestGateOfAnotherRedis(t *testing.T) {
 		b.want(o, model.GateState{Exists: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
 		b.unchanged(func() {
 			for _, instance := range []*bench{b, b.as("here"), b.as("there")} {
-				if got := instance.judge(attempt(o, "u-2", 1), 1); got.Verdict != model.NoGate {
-					t.Errorf("the gate of another Redis says %+v", got)
-				}
+				check.Same(t, "the verdict of the gate of another Redis", instance.judge(attempt(o, "u-2", 1), 1).Verdict, model.NoGate)
 			}
 			if _, err := b.gate.transferOut(t.Context(), tagsOf(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
 				t.Errorf("the gate of another Redis lends: %v", err)

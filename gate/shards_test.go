@@ -3,7 +3,6 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 
@@ -45,9 +44,7 @@ func (b *bench) wantLefts(o model.Offer, want ...int64) {
 	for shard := range got {
 		got[shard] = b.field(o, shard, "left")
 	}
-	if !slices.Equal(got, want) {
-		b.Errorf("the units left in the shards are %v, want %v", got, want)
-	}
+	check.Same(b, "the units left in the shards", got, want)
 }
 
 func TestUnitsAreDividedEvenly(t *testing.T) {
@@ -75,20 +72,13 @@ func TestShardsOpenTogether(t *testing.T) {
 			b.Errorf("an install when one stream has moved: %v", err)
 		}
 		// A newer rebuild has marked one shard only.
-		if !b.close(o, 3) {
-			b.Fatal("the gate was not closed")
-		}
+		check.Same(b, "closed", b.close(o, 3), true)
 		b.set(o, 2, "coming", 4)
-		if b.close(o, 3) {
-			b.Error("a shard was closed for an epoch that has been overtaken")
-		}
-		if err := b.tryInstall(3, kit.ContentsOf(o)); !errors.Is(err, model.ErrNewerGate) {
-			b.Errorf("an overtaken rebuild: %v", err)
-		}
+		check.Same(b, "closed for an epoch that has been overtaken", b.close(o, 3), false)
+		check.Error(b, "an overtaken rebuild", b.tryInstall(3, kit.ContentsOf(o)), model.ErrNewerGate)
 		for shard := range o.Shards {
-			if got := b.verdict(attempt(o, userAt(o, shard, 0), 1)); got != model.NoGate {
-				b.Errorf("shard %d after the overtaken rebuild: %s", shard, got)
-			}
+			got := b.verdict(attempt(o, userAt(o, shard, 0), 1))
+			check.Same(b, fmt.Sprint("shard ", shard, " after the overtaken rebuild"), got, model.NoGate)
 		}
 		b.install(4, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 4, Left: 10})
@@ -105,19 +95,11 @@ func TestShardsOvertakenBeforeTheyOpen(t *testing.T) {
 		must(b, b.client.HSet(b.Context(), keys[5], nobody, 0))
 		must(b, installScript.Run(b.Context(), b.client, keys, 1, 0, group, expiry(o.Sale), 0))
 		opened := func() int64 { return must(b, openScript.Run(b.Context(), b.client, keys[:1], 1)).(int64) }
-		if b.field(o, 0, "epoch") != 1 || b.field(o, 0, "open") != 0 {
-			b.Fatal("the shard was not installed, or is open")
-		}
-		if !b.close(o, 2) {
-			b.Fatal("the shard was not closed")
-		}
-		if opened() != 0 || b.field(o, 0, "open") != 0 {
-			b.Error("the shard was opened for an older epoch")
-		}
+		check.Same(b, "epoch and open", []int64{b.field(o, 0, "epoch"), b.field(o, 0, "open")}, []int64{1, 0})
+		check.Same(b, "closed", b.close(o, 2), true)
+		check.Same(b, "opened for an older epoch", []int64{opened(), b.field(o, 0, "open")}, []int64{0, 0})
 		must(b, b.client.Del(b.Context(), keys[0]))
-		if opened() != 0 {
-			b.Error("a missing shard was opened")
-		}
+		check.Same(b, "the answer of a missing shard", opened(), 0)
 	})
 }
 
@@ -163,9 +145,7 @@ func TestMovedUnits(t *testing.T) {
 			{"no unit moves if all of them are too few", []int64{1, 1, 1}, []int64{1, 1, 1}, 4, model.SoldOut},
 		} {
 			o := b.openWith(9, tc.lefts...)
-			if got := b.verdict(attempt(o, userAt(o, 0, 0), tc.quantity)); got != tc.want {
-				b.Errorf("%s: %s, want %s", tc.name, got, tc.want)
-			}
+			check.Same(b, tc.name, b.verdict(attempt(o, userAt(o, 0, 0), tc.quantity)), tc.want)
 			b.wantLefts(o, tc.after...)
 		}
 	})
@@ -185,13 +165,9 @@ func TestMoveIsGivenOnce(t *testing.T) {
 		} {
 			keys := []string{gateKey(tagsOf(o.GateRef())[0])}
 			script := transferInScript.Run(b.Context(), b.client, keys, move.epoch, move.units, move.by, move.number)
-			if given := must(b, script); given != move.given {
-				b.Errorf("%+v: %v", move, given)
-			}
+			check.Same(b, fmt.Sprintf("what %+v gives", move), must(b, script), any(move.given))
 		}
-		if left, received := b.field(o, 0, "left"), b.field(o, 0, "received"); left != 5+12 || received != 12 {
-			b.Errorf("the shard has %d units and has received %d, want 17 and 12", left, received)
-		}
+		check.Same(b, "left and received", []int64{b.field(o, 0, "left"), b.field(o, 0, "received")}, []int64{5 + 12, 12})
 	})
 }
 
@@ -212,20 +188,14 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 				got[b.verdict(attempt(o, userAt(o, shard, i), 1))]++
 			}
 		}
-		if want := (map[model.Verdict]int{model.Accepted: 6, model.Unsure: 10}); !maps.Equal(got, want) {
-			b.Errorf("the verdicts are %v, want %v", got, want)
-		}
-		if !b.close(o, 2) {
-			b.Fatal("the gate was not closed")
-		}
+		check.Same(b, "the verdicts", got, map[model.Verdict]int{model.Accepted: 6, model.Unsure: 10})
+		check.Same(b, "closed", b.close(o, 2), true)
 		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a closed shard sent units: %v", err)
 		}
 		b.install(2, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 4, Inflight: 6, Stream: 6})
-		if err := dead.transferIn(b.Context(), to, 1, 4); !errors.Is(err, errClosed) {
-			b.Errorf("units of an older epoch were given to a shard: %v", err)
-		}
+		check.Error(b, "units of an older epoch", dead.transferIn(b.Context(), to, 1, 4), errClosed)
 		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a shard sent units of a newer epoch: %v", err)
 		}
@@ -250,9 +220,7 @@ func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 			o := b.openWith(2, 1, 2)
 			end := block(o)
 			for i, want := range []model.Verdict{model.Accepted, model.Unsure} {
-				if got := b.verdict(attempt(o, userAt(o, 0, i), 1)); got != want {
-					b.Errorf("%s, attempt %d: %s, want %s", name, i, got, want)
-				}
+				check.Same(b, fmt.Sprintf("%s, attempt %d", name, i), b.verdict(attempt(o, userAt(o, 0, i), 1)), want)
 			}
 			end()
 			b.admit(attempt(o, userAt(o, 0, 2), 1))
@@ -268,16 +236,12 @@ func TestReadFromShards(t *testing.T) {
 			b.admit(attempt(o, userAt(o, i%3, i/3), 1))
 		}
 		for i, tc := range []struct{ count, want int }{{6, 6}, {1, 3}, {6, 0}} {
-			if got := b.read(o, tc.count); len(got) != tc.want {
-				b.Errorf("read %d: %d entries of at most %d, want %d", i, len(got), tc.count, tc.want)
-			}
+			check.Same(b, fmt.Sprint("entries of read ", i), len(b.read(o, tc.count)), tc.want)
 		}
 		claimed := b.as("there").claim(o, 0, all)
 		if len(claimed) != 9 || slices.ContainsFunc(claimed, func(e model.Entry) bool { return e.Deliveries != 2 }) {
 			b.Errorf("claimed %+v, want 9 entries delivered twice", claimed)
 		}
-		if rest := b.unsettled(o, claimed); len(rest) != 9 {
-			b.Errorf("%d entries are unsettled, want 9", len(rest))
-		}
+		check.Same(b, "unsettled entries", len(b.unsettled(o, claimed)), 9)
 	})
 }

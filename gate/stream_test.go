@@ -32,9 +32,7 @@ func TestNoStreamIsNoError(t *testing.T) {
 			"read": b.read(o, all), "claim": b.claim(o, 0, all), "own": b.own(o, all),
 			"unsettled": b.unsettled(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}),
 		} {
-			if len(entries) != 0 {
-				b.Errorf("%s: %v", name, entries)
-			}
+			check.Same(b, "the entries of "+name, len(entries), 0)
 		}
 		if lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef()); err != nil || !slices.Equal(lengths, make([]int64, b.shards)) {
 			b.Errorf("the lengths are %v, %v", lengths, err)
@@ -74,17 +72,13 @@ func TestClaimTakesEntriesOfDeadInstances(t *testing.T) {
 		if len(left) != 3 {
 			b.Fatalf("the dead instance has read %v", left)
 		}
-		if got := b.claim(o, time.Hour, all); len(got) != 0 {
-			b.Errorf("claimed too early: %v", got)
-		}
+		check.Same(b, "entries claimed too early", len(b.claim(o, time.Hour, all)), 0)
 		b.setIdle(left[0], "dead", 2*time.Hour)
 		got := b.claim(o, time.Hour, all)
 		if len(got) != 1 || got[0].Attempt != left[0].Attempt {
 			b.Fatalf("claimed %v, want %v", got, left[0])
 		}
-		if again := b.claim(o, time.Hour, all); len(again) != 0 {
-			b.Errorf("claimed again at once: %v", again)
-		}
+		check.Same(b, "entries claimed again at once", len(b.claim(o, time.Hour, all)), 0)
 		if got := b.read(o, all); len(got) != 1 || got[0].Attempt != fresh[0] {
 			b.Errorf("read %v, want the entry that no instance had", got)
 		}
@@ -105,9 +99,7 @@ func TestClaimIsBoundedAndCountsDeliveries(t *testing.T) {
 			for _, e := range tc.by.claim(o, 0, tc.count) {
 				deliveries = append(deliveries, e.Deliveries)
 			}
-			if !slices.Equal(deliveries, tc.want) {
-				b.Errorf("claim %d: the entries were delivered %v times, want %v", i, deliveries, tc.want)
-			}
+			check.Same(b, fmt.Sprint("how often the entries of claim ", i, " were delivered"), deliveries, tc.want)
 		}
 	})
 }
@@ -169,12 +161,8 @@ func TestBadEntries(t *testing.T) {
 					id, _, _ := strings.Cut(text, " ")
 					delete(texts, id)
 				}
-				if len(texts) > 0 {
-					b.Errorf("not reported: %q", texts)
-				}
-				if n := must(b, b.client.XLen(b.Context(), stream)); n != 1 {
-					b.Errorf("the stream has %d entries, want 1", n)
-				}
+				check.Same(b, "entries that are not reported", texts, map[string]string{})
+				check.Same(b, "the length of the stream", must(b, b.client.XLen(b.Context(), stream)), 1)
 			})
 		})
 	}
@@ -234,14 +222,12 @@ func TestSettledCredits(t *testing.T) {
 			entries := b.read(o, all)
 			for _, times := range []string{"once", "twice"} {
 				b.settle(o, entries, tc.outcome)
-				if got, want := b.peek(o), (model.GateState{Exists: true, Open: true, Epoch: 1, Left: tc.left}); got != want {
-					b.Errorf("%+v, %s: the gate is %+v, want %+v", tc.outcome, times, got, want)
-				}
+				want := model.GateState{Exists: true, Open: true, Epoch: 1, Left: tc.left}
+				check.Same(b, fmt.Sprintf("the gate after %+v, %s", tc.outcome, times), b.peek(o), want)
 				b.wantUnits(o, tc.units)
 			}
-			if pending := must(b, b.client.XPending(b.Context(), streamKey(home(o.GateRef(), "u-1")), group)); pending.Count != 0 {
-				b.Errorf("%+v: %d entries are not acknowledged", tc.outcome, pending.Count)
-			}
+			pending := must(b, b.client.XPending(b.Context(), streamKey(home(o.GateRef(), "u-1")), group))
+			check.Same(b, fmt.Sprintf("unacknowledged entries after %+v", tc.outcome), pending.Count, 0)
 		}
 	})
 }
@@ -294,16 +280,10 @@ func TestUnsettled(t *testing.T) {
 		entries := there.read(o, 3) // no instance has the fourth
 		b.settle(o, entries[:1], accepted)
 		b.setIdle(entries[1], "there", time.Hour)
-		if got := b.unsettled(o, slices.Concat(entries, b.entries(o)[2:], entries)); !slices.Equal(got, entries[1:]) {
-			b.Errorf("unsettled are %v, want %v", got, entries[1:])
-		}
-		if claimed := there.claim(o, time.Minute, all); len(claimed) != 0 {
-			b.Errorf("claimed although another instance settles them: %v", claimed)
-		}
+		check.Same(b, "the unsettled entries", b.unsettled(o, slices.Concat(entries, b.entries(o)[2:], entries)), entries[1:])
+		check.Same(b, "entries claimed although another instance settles them", len(there.claim(o, time.Minute, all)), 0)
 		b.settle(o, entries[1:], accepted)
-		if got := b.unsettled(o, entries); len(got) != 0 {
-			b.Errorf("unsettled after all are settled: %v", got)
-		}
+		check.Same(b, "unsettled entries after all are settled", len(b.unsettled(o, entries)), 0)
 	})
 }
 
@@ -315,19 +295,11 @@ func TestReadAndOwn(t *testing.T) {
 		attempts := b.admitted(o, 5)
 		mine := b.read(o, 3)
 		for i, e := range slices.Concat(mine, b.as("there").read(o, 1), b.as("elsewhere").read(o, all)) {
-			if e.Attempt != attempts[i] {
-				b.Errorf("entry %d is %+v, want %+v", i, e.Attempt, attempts[i])
-			}
+			check.Same(b, fmt.Sprint("entry ", i), e.Attempt, attempts[i])
 		}
-		if len(mine) != 3 {
-			b.Errorf("%d entries of at most 3", len(mine))
-		}
+		check.Same(b, "entries of at most 3", len(mine), 3)
 		b.settle(o, mine[:1], accepted)
-		if got := b.own(o, all); !slices.Equal(got, mine[1:]) {
-			b.Errorf("own entries are %v, want %v", got, mine[1:])
-		}
-		if got := b.own(o, 1); !slices.Equal(got, mine[1:2]) {
-			b.Errorf("the oldest own entry is %v, want %v", got, mine[1])
-		}
+		check.Same(b, "own entries", b.own(o, all), mine[1:])
+		check.Same(b, "the oldest own entry", b.own(o, 1), mine[1:2])
 	})
 }

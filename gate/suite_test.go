@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,9 +72,7 @@ func onEach(t *testing.T, shards int, run func(b *bench)) {
 func embeddedRedis(t testing.TB) (url string) {
 	t.Helper()
 	server, err := embedded.StartRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(server.Close)
 	return server.URL()
 }
@@ -116,9 +113,7 @@ func (b *bench) connect() *redis.Client {
 func dial(t testing.TB, connect func(address string) (redis.UniversalClient, error), address string) redis.UniversalClient {
 	t.Helper()
 	client, err := connect(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -263,11 +258,6 @@ func (b *bench) close(o model.Offer, epoch int64) (ok bool) {
 	return ok
 }
 
-func (b *bench) configure(sale model.Sale) {
-	b.Helper()
-	check.NoError(b, b.gate.Configure(b.Context(), sale))
-}
-
 // catchUp applies changes to a gate, from the version with which it was installed to that of the last change.
 func (b *bench) catchUp(o model.Offer, changes ...model.GateChange) {
 	b.Helper()
@@ -317,11 +307,13 @@ func (b *bench) admitAll(attempts []model.Attempt) {
 	}
 }
 
-func (b *bench) count(gate model.GateRef, user string, limit model.Frequency) (retryAfter time.Duration, ok bool) {
+// count counts a request and returns after which time it may be repeated; 0: it is allowed.
+func (b *bench) count(gate model.GateRef, user string, limit model.Frequency) (retryAfter time.Duration) {
 	b.Helper()
 	retryAfter, ok, err := b.gate.Count(b.Context(), gate, user, limit)
 	check.NoError(b, err)
-	return retryAfter, ok
+	check.Same(b, "whether the request is allowed", ok, retryAfter == 0)
+	return retryAfter
 }
 
 // good returns entries, after a check that the call succeeded and deleted none that it could not parse.
@@ -395,9 +387,7 @@ func core(s model.GateState) model.GateState {
 
 func (b *bench) want(o model.Offer, want model.GateState) {
 	b.Helper()
-	if got := b.peek(o); got != want {
-		b.Errorf("the gate is %+v, want %+v", got, want)
-	}
+	check.Same(b, "the gate", b.peek(o), want)
 }
 
 // wantKnown checks whether a gate knows the request of an attempt.
@@ -425,9 +415,7 @@ func (b *bench) units(o model.Offer) map[string]int {
 
 func (b *bench) wantUnits(o model.Offer, want map[string]int) {
 	b.Helper()
-	if got := b.units(o); !maps.Equal(got, want) {
-		b.Errorf("the units of users are %v, want %v", got, want)
-	}
+	check.Same(b, "the units of users", b.units(o), want)
 }
 
 func (b *bench) keys(pattern string) []string {
@@ -465,9 +453,7 @@ func (b *bench) unchanged(fn func()) {
 	b.Helper()
 	before := b.dump()
 	fn()
-	if after := b.dump(); after != before {
-		b.Errorf("Redis contained\n%sand contains\n%s", before, after)
-	}
+	check.Same(b, "what Redis contains", b.dump(), before)
 }
 
 // ends checks that keys expire a day after the end of the sale.

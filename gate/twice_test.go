@@ -11,6 +11,7 @@ import (
 
 	"flashsale/model"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // twice sends every script two times, like a client whose first reply was lost, and returns the second answer.
@@ -52,12 +53,8 @@ func TestAdmittedTwiceIsNotTooFrequent(t *testing.T) {
 		again.client.AddHook(scriptHook(twice))
 		a := attempt(o, "u-1", 1)
 		a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
-		if got := again.judge(a, 1); got.Verdict != model.Accepted {
-			b.Errorf("the first request, sent twice: %+v", got)
-		}
-		if got := again.judge(a, 1); got.Verdict != model.TooFrequent {
-			b.Errorf("the second request, sent twice: %+v", got)
-		}
+		check.Same(b, "the first request, sent twice", again.judge(a, 1).Verdict, model.Accepted)
+		check.Same(b, "the second request, sent twice", again.judge(a, 1).Verdict, model.TooFrequent)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
 	})
 }

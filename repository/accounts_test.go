@@ -25,9 +25,7 @@ func TestAccounts(t *testing.T) {
 			{"the same account again", alice, false},
 			{"a name that differs in case", upper, true},
 		} {
-			if ok, err := d.CreateAccount(t.Context(), step.account); ok != step.want || err != nil {
-				t.Errorf("%s: created is %t, %v", step.name, ok, err)
-			}
+			check.Same(t, "created: "+step.name, check.Must(d.CreateAccount(t.Context(), step.account)), step.want)
 		}
 		check.NoError(t, d.SetPassword(t.Context(), "alice", "fresh"))
 		alice.PasswordHash = "fresh"

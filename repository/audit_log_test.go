@@ -24,9 +24,7 @@ func TestLog(t *testing.T) {
 			"longer, in 4 bytes each": {strings.Repeat("🛒", detailLength+7), strings.Repeat("🛒", detailLength)},
 		} {
 			check.NoError(t, d.Log(t.Context(), "engine", "repair", name, tc.detail))
-			if n := d.logged(t, "engine", "repair", name, tc.want); n != 1 {
-				t.Errorf("%s: %d rows in the log", name, n)
-			}
+			check.Same(t, "rows in the log about "+name, d.logged(t, "engine", "repair", name, tc.want), 1)
 		}
 	})
 }
@@ -81,9 +79,7 @@ func TestLease(t *testing.T) {
 			{"the new holder has it", "audit", "b", time.Hour, true},
 			{"holders compare byte by byte", "audit", "B", time.Hour, false},
 		} {
-			if got, err := d.Lease(t.Context(), step.lease, step.holder, step.ttl); got != step.want || err != nil {
-				t.Errorf("%s: %t, %v", step.name, got, err)
-			}
+			check.Same(t, step.name, check.Must(d.Lease(t.Context(), step.lease, step.holder, step.ttl)), step.want)
 		}
 	})
 }
@@ -94,9 +90,8 @@ func TestHole52_LeaseFromTheFuture(t *testing.T) {
 		for left, want := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
 			d.exec(t, "DELETE FROM leases")
 			d.exec(t, "INSERT INTO leases (name, holder, until_ms) VALUES ('audit', 'a', "+d.nowMillis()+" + ?)", left.Milliseconds())
-			if got, err := d.Lease(t.Context(), "audit", "b", 2*time.Minute); got != want || err != nil {
-				t.Errorf("a lease for another %s: %t, %v", left, got, err)
-			}
+			got := check.Must(d.Lease(t.Context(), "audit", "b", 2*time.Minute))
+			check.Same(t, fmt.Sprint("a lease for another ", left), got, want)
 		}
 	})
 }

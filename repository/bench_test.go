@@ -12,24 +12,12 @@ import (
 	"flashsale/test/kit/check"
 )
 
-func benchmarkStore(b *testing.B, kind string) *Store {
-	b.Helper()
-	address := kit.SQLite
-	if kind == "mariadb" {
-		address = mariaDB
-	}
-	store, err := Open(b.Context(), address(b), 32)
-	check.NoError(b, err)
-	b.Cleanup(func() { _ = store.Close() })
-	check.NoError(b, store.MigrateUp(b.Context()))
-	return store
-}
-
 // BenchmarkWrites settles and deducts batches of attempts by new buyers, each batch in one transaction.
 func BenchmarkWrites(b *testing.B) {
-	for _, kind := range []string{"sqlite", "mariadb"} {
+	for kind, address := range map[string]func(testing.TB) string{"sqlite": kit.SQLite, "mariadb": mariaDB} {
 		b.Run("database="+kind, func(b *testing.B) {
-			store := benchmarkStore(b, kind)
+			store := openStore(b, address(b), 32).Store
+			check.NoError(b, store.MigrateUp(b.Context()))
 			for _, size := range []int{1, 50, 250} {
 				b.Run(fmt.Sprintf("settle/size=%d", size), func(b *testing.B) { store.benchmark(b, size, store.Settle) })
 				b.Run(fmt.Sprintf("deduct/size=%d", size), func(b *testing.B) {

@@ -285,9 +285,7 @@ func TestClosedStoreAnswersWithAnError(t *testing.T) {
 		other := d.another(t)
 		check.NoError(t, other.Ping(t.Context()))
 		check.NoError(t, other.Close())
-		if err := other.Ping(t.Context()); err == nil {
-			t.Error("a closed store answers")
-		}
+		check.Same(t, "a closed store answers", other.Ping(t.Context()) == nil, false)
 		if got, err := other.Deduct(t.Context(), model.NewSaleID(), nil); err == nil {
 			t.Errorf("a closed store decides: %+v", got)
 		}
@@ -359,11 +357,12 @@ func TestTransactTriesAgain(t *testing.T) {
 	syntax, ours := &mysqldriver.MySQLError{Number: 1064}, errors.New("ours")
 	type errs = []error
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range map[string]struct {
+		type row struct {
 			errs  errs // of the tries, nil after them
 			tries int
 			want  error
-		}{
+		}
+		check.Each(t, map[string]row{
 			"no error":                {nil, 1, nil},
 			"a deadlock":              {errs{deadlock}, 2, nil},
 			"two lock waits":          {errs{lockWait, lockWait}, 3, nil},
@@ -374,29 +373,27 @@ func TestTransactTriesAgain(t *testing.T) {
 			"a wrong statement":       {errs{syntax}, 1, syntax},
 			"an error of the engine":  {errs{ours}, 1, ours},
 			"after a deadlock":        {errs{deadlock, ours}, 2, ours},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale, tries := d.newSale(t, 1), 0
-				err := d.transact(t.Context(), func(tx *gorm.DB) error {
-					tries++
-					if err := tx.Exec("UPDATE stock SET version = version + 1 WHERE sale_id = ?", sale.ID).Error; err != nil {
-						return err
-					}
-					if tries <= len(tc.errs) {
-						return tc.errs[tries-1]
-					}
-					return nil
-				})
-				if tries != tc.tries || !errors.Is(err, tc.want) {
-					t.Errorf("%d tries, %v, want %d, %v", tries, err, tc.tries, tc.want)
+		}, func(t *testing.T, tc row) {
+			sale, tries := d.newSale(t, 1), 0
+			err := d.transact(t.Context(), func(tx *gorm.DB) error {
+				tries++
+				if err := tx.Exec("UPDATE stock SET version = version + 1 WHERE sale_id = ?", sale.ID).Error; err != nil {
+					return err
 				}
-				want := int64(1)
-				if tc.want == nil {
-					want++ // only the last try was committed
+				if tries <= len(tc.errs) {
+					return tc.errs[tries-1]
 				}
-				check.Same(t, "version", d.stock(t, sale.ID).Version, want)
+				return nil
 			})
-		}
+			if tries != tc.tries || !errors.Is(err, tc.want) {
+				t.Errorf("%d tries, %v, want %d, %v", tries, err, tc.tries, tc.want)
+			}
+			want := int64(1)
+			if tc.want == nil {
+				want++ // only the last try was committed
+			}
+			check.Same(t, "version", d.stock(t, sale.ID).Version, want)
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		tries := 0
 		err := d.transact(ctx, func(*gorm.DB) error {

@@ -123,55 +123,53 @@ type ask struct {
 func testBatches(t *testing.T, tests map[string]batchCase) {
 	t.Helper()
 	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
-		for name, tc := range tests {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.sold+tc.left, limit(tc.limit))
-				for i := range tc.sold {
-					d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
-				}
-				list := make([]model.Attempt, len(tc.asks))
-				for i, a := range tc.asks {
-					list[i] = attempt(sale.ID, a.user, a.key, a.quantity)
-				}
-				got := d.take(t, by, list...)
-				wantVerdicts(t, got, tc.want...)
-				live, held, seen := map[string]int{}, 0, map[string]bool{}
-				for i, a := range list {
-					check.Same(t, fmt.Sprintf("repeated of attempt %d", i), got[i].Repeated, seen[a.ID])
-					switch {
-					case tc.want[i] == model.Accepted:
-						check.Same(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
-						if !seen[a.ID] {
-							live[a.UserID], held = live[a.UserID]+a.Quantity, held+a.Quantity
-						}
-					case tc.want[i] == model.IdempotencyMismatch:
-					case by.name == "deduct":
-						d.noOrder(t, a)
-					default: // the refusals of a settle are durable
-						o := d.order(t, a.ID)
-						if o.Status != model.OrderRejected || o.Reason != tc.want[i] || o.Quantity != a.Quantity ||
-							o.CreatedAt.Before(sale.StartsAt) {
-							t.Errorf("attempt %d has the refusal %+v, want the reason %s", i, o, tc.want[i])
-						}
+		check.Each(t, tests, func(t *testing.T, tc batchCase) {
+			sale := d.newSale(t, tc.sold+tc.left, limit(tc.limit))
+			for i := range tc.sold {
+				d.buy(t, sale.ID, fmt.Sprint("other-", i), 1)
+			}
+			list := make([]model.Attempt, len(tc.asks))
+			for i, a := range tc.asks {
+				list[i] = attempt(sale.ID, a.user, a.key, a.quantity)
+			}
+			got := d.take(t, by, list...)
+			wantVerdicts(t, got, tc.want...)
+			live, held, seen := map[string]int{}, 0, map[string]bool{}
+			for i, a := range list {
+				check.Same(t, fmt.Sprintf("repeated of attempt %d", i), got[i].Repeated, seen[a.ID])
+				switch {
+				case tc.want[i] == model.Accepted:
+					check.Same(t, "the outcome's order", *got[i].Order, d.order(t, a.ID))
+					if !seen[a.ID] {
+						live[a.UserID], held = live[a.UserID]+a.Quantity, held+a.Quantity
 					}
-					seen[a.ID] = true
-				}
-				d.wantUnits(t, sale.ID, units{available: tc.left - int64(held), held: tc.sold + int64(held)})
-				if by.name == "settle" {
-					before := d.stock(t, sale.ID)
-					wantVerdicts(t, d.settle(t, list...), tc.want...)
-					check.Same(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
-				}
-				d.change(t, sale.ID, 20)
-				for i, a := range list {
-					check.Same(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), live[a.UserID])
-					if room := tc.limit - live[a.UserID]; tc.want[i] == model.SoldOut && room > 0 {
-						wantVerdicts(t, d.take(t, by, attempt(sale.ID, a.UserID, "again", room)), model.Accepted)
-						live[a.UserID] = tc.limit
+				case tc.want[i] == model.IdempotencyMismatch:
+				case by.name == "deduct":
+					d.noOrder(t, a)
+				default: // the refusals of a settle are durable
+					o := d.order(t, a.ID)
+					if o.Status != model.OrderRejected || o.Reason != tc.want[i] || o.Quantity != a.Quantity ||
+						o.CreatedAt.Before(sale.StartsAt) {
+						t.Errorf("attempt %d has the refusal %+v, want the reason %s", i, o, tc.want[i])
 					}
 				}
-			})
-		}
+				seen[a.ID] = true
+			}
+			d.wantUnits(t, sale.ID, units{available: tc.left - int64(held), held: tc.sold + int64(held)})
+			if by.name == "settle" {
+				before := d.stock(t, sale.ID)
+				wantVerdicts(t, d.settle(t, list...), tc.want...)
+				check.Same(t, "the stock after a second delivery", d.stock(t, sale.ID), before)
+			}
+			d.change(t, sale.ID, 20)
+			for i, a := range list {
+				check.Same(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), live[a.UserID])
+				if room := tc.limit - live[a.UserID]; tc.want[i] == model.SoldOut && room > 0 {
+					wantVerdicts(t, d.take(t, by, attempt(sale.ID, a.UserID, "again", room)), model.Accepted)
+					live[a.UserID] = tc.limit
+				}
+			}
+		})
 	})
 }
 
@@ -220,20 +218,18 @@ func TestEachWayReplaysAKnownID(t *testing.T) {
 			"cancelled meanwhile": func(t *testing.T, o model.Order) { d.cancel(t, o) },
 			"paid meanwhile":      func(t *testing.T, o model.Order) { d.payFor(t, o) },
 		}
-		for name, change := range changes {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 2)
-				a := attempt(sale.ID, "me", "k", 1)
-				change(t, *d.take(t, by, a)[0].Order)
-				stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
-				check.Same(t, "the repeat", d.take(t, by, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
-				other := a
-				other.Quantity, other.RequestHash = 7, model.HashRequest(7)
-				mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
-				check.Same(t, "another request under the same key", d.take(t, by, other)[0], mismatch)
-				check.Same(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
-			})
-		}
+		check.Each(t, changes, func(t *testing.T, change func(t *testing.T, order model.Order)) {
+			sale := d.newSale(t, 2)
+			a := attempt(sale.ID, "me", "k", 1)
+			change(t, *d.take(t, by, a)[0].Order)
+			stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
+			check.Same(t, "the repeat", d.take(t, by, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
+			other := a
+			other.Quantity, other.RequestHash = 7, model.HashRequest(7)
+			mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
+			check.Same(t, "another request under the same key", d.take(t, by, other)[0], mismatch)
+			check.Same(t, "the stock after the repeats", d.stock(t, sale.ID), stock)
+		})
 	})
 }
 
@@ -322,22 +318,20 @@ func TestDeductLosesTheRace(t *testing.T) {
 		s.other.change(t, s.sale, 0, limit(1))
 	}, model.LimitReached, false}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, row := range rows {
-			t.Run(name, func(t *testing.T) {
-				s, left, _ := d.arrange(t, row)
-				got, err := deducting.try(t.Context(), d, s.mine)
-				switch {
-				case !row.decided && !errors.Is(err, model.ErrLostRace):
-					t.Errorf("got %+v, %v, want a lost race", got, err)
-				case row.decided && (err != nil || got[0].Verdict != row.want || !got[0].Repeated):
-					t.Errorf("got %+v, %v, want %s, repeated", got, err, row.want)
-				}
-				check.Same(t, "the stock", d.stock(t, s.sale), *left)
-				next := d.deduct(t, s.mine)
-				wantVerdicts(t, next, row.want)
-				wantRepeated(t, next, row.decided)
-			})
-		}
+		check.Each(t, rows, func(t *testing.T, row meanwhile) {
+			s, left, _ := d.arrange(t, row)
+			got, err := deducting.try(t.Context(), d, s.mine)
+			switch {
+			case !row.decided && !errors.Is(err, model.ErrLostRace):
+				t.Errorf("got %+v, %v, want a lost race", got, err)
+			case row.decided && (err != nil || got[0].Verdict != row.want || !got[0].Repeated):
+				t.Errorf("got %+v, %v, want %s, repeated", got, err, row.want)
+			}
+			check.Same(t, "the stock", d.stock(t, s.sale), *left)
+			next := d.deduct(t, s.mine)
+			wantVerdicts(t, next, row.want)
+			wantRepeated(t, next, row.decided)
+		})
 	})
 }
 
@@ -354,22 +348,20 @@ func TestLockedDecidesByTheLockedRow(t *testing.T) {
 		s.other.buy(t, s.sale, "me", 1)
 	}, model.LimitReached, false}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, row := range rows {
-			t.Run(name, func(t *testing.T) {
-				s, left, buyers := d.arrange(t, row)
-				got := d.take(t, locking, s.mine)
-				wantVerdicts(t, got, row.want)
-				wantRepeated(t, got, row.decided)
-				want := *left
-				if row.want == model.Accepted && !row.decided {
-					want.Available, want.Held, want.Version = want.Available-2, want.Held+2, want.Version+1
-					want.GateVersion = want.Version
-				} else {
-					check.Same(t, "rows of the buyer", d.buyers(t, s.mine), *buyers)
-				}
-				check.Same(t, "the stock", d.stock(t, s.sale), want)
-			})
-		}
+		check.Each(t, rows, func(t *testing.T, row meanwhile) {
+			s, left, buyers := d.arrange(t, row)
+			got := d.take(t, locking, s.mine)
+			wantVerdicts(t, got, row.want)
+			wantRepeated(t, got, row.decided)
+			want := *left
+			if row.want == model.Accepted && !row.decided {
+				want.Available, want.Held, want.Version = want.Available-2, want.Held+2, want.Version+1
+				want.GateVersion = want.Version
+			} else {
+				check.Same(t, "rows of the buyer", d.buyers(t, s.mine), *buyers)
+			}
+			check.Same(t, "the stock", d.stock(t, s.sale), want)
+		})
 	})
 }
 
@@ -446,14 +438,15 @@ func TestCrowds(t *testing.T) {
 	keyEach := func(saleID string, i int) (by way, list []model.Attempt) {
 		return deducting, []model.Attempt{attempt(saleID, "me", fmt.Sprint("k", i), 1)}
 	}
-	tests := map[string]struct {
+	type row struct {
 		rounds  int
 		quota   int64
 		limit   int
 		crowd   int
 		batches batches
 		want    counts
-	}{
+	}
+	tests := map[string]row{
 		"one at a time":                     {1, 20, 3, 40, own(1, 1, deducting), counts{yes: 20, out: 20}},
 		"in batches":                        {1, 65, 3, 12, own(7, 1, deducting), counts{yes: 65, out: 19}},
 		"pairs of an odd quota":             {1, 31, 3, 20, own(1, 2, deducting), counts{yes: 15, out: 5}},
@@ -473,38 +466,36 @@ func TestCrowds(t *testing.T) {
 	}
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores := d.pair(t)
-		for name, tc := range tests {
-			t.Run(name, func(t *testing.T) {
-				for range tc.rounds {
-					sale := d.newSale(t, tc.quota, limit(tc.limit))
-					outcomes := check.Collect(tc.crowd, func(i int) []model.Outcome {
-						by, list := tc.batches(sale.ID, i)
-						return stores[i%2].retry(t, by, list...)
-					})
-					check.Same(t, "outcomes", tally(slices.Concat(outcomes...)), tc.want)
-					verdicts, made, held := map[string]model.Verdict{}, map[string]int{}, int64(0)
-					for i := range outcomes {
-						_, list := tc.batches(sale.ID, i)
-						for j, o := range outcomes[i] {
-							a := list[j]
-							check.Same(t, "an outcome and an earlier one", o.Verdict, cmp.Or(verdicts[a.ID], o.Verdict))
-							verdicts[a.ID] = o.Verdict
-							if o.Verdict == yes {
-								check.Same(t, "the order", o.Order.ID, a.ID)
-							}
-							if o.Verdict == yes && !o.Repeated {
-								made[a.ID]++
-								held += int64(a.Quantity)
-							}
+		check.Each(t, tests, func(t *testing.T, tc row) {
+			for range tc.rounds {
+				sale := d.newSale(t, tc.quota, limit(tc.limit))
+				outcomes := check.Collect(tc.crowd, func(i int) []model.Outcome {
+					by, list := tc.batches(sale.ID, i)
+					return stores[i%2].retry(t, by, list...)
+				})
+				check.Same(t, "outcomes", tally(slices.Concat(outcomes...)), tc.want)
+				verdicts, made, held := map[string]model.Verdict{}, map[string]int{}, int64(0)
+				for i := range outcomes {
+					_, list := tc.batches(sale.ID, i)
+					for j, o := range outcomes[i] {
+						a := list[j]
+						check.Same(t, "an outcome and an earlier one", o.Verdict, cmp.Or(verdicts[a.ID], o.Verdict))
+						verdicts[a.ID] = o.Verdict
+						if o.Verdict == yes {
+							check.Same(t, "the order", o.Order.ID, a.ID)
+						}
+						if o.Verdict == yes && !o.Repeated {
+							made[a.ID]++
+							held += int64(a.Quantity)
 						}
 					}
-					for id, verdict := range verdicts {
-						check.Same(t, "how often an order was made", made[id], map[bool]int{true: 1}[verdict == yes])
-					}
-					d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
 				}
-			})
-		}
+				for id, verdict := range verdicts {
+					check.Same(t, "how often an order was made", made[id], map[bool]int{true: 1}[verdict == yes])
+				}
+				d.wantUnits(t, sale.ID, units{available: tc.quota - held, held: held})
+			}
+		})
 	})
 }
 

@@ -56,38 +56,36 @@ func TestHole18_FailedInsert(t *testing.T) {
 		"an order has the same key": {"", ""}, // under another id, see below
 	}
 	onEach(t, inBatches, func(t *testing.T, d *testDB, by way) {
-		for name, c := range causes {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 5)
-				list := []model.Attempt{attempt(sale.ID, "me", "key", 1), attempt(sale.ID, "you", "key", 1)}
-				if c.breaks == "" {
-					foreign := list[1]
-					foreign.ID = orderIDs.Derive("you", sale.ID, "of another key")
-					d.cancel(t, *d.deduct(t, foreign)[0].Order)
-					c.mends = "DELETE FROM orders WHERE id = '" + foreign.ID + "'"
-				} else {
-					d.exec(t, c.breaks)
+		check.Each(t, causes, func(t *testing.T, c cause) {
+			sale := d.newSale(t, 5)
+			list := []model.Attempt{attempt(sale.ID, "me", "key", 1), attempt(sale.ID, "you", "key", 1)}
+			if c.breaks == "" {
+				foreign := list[1]
+				foreign.ID = orderIDs.Derive("you", sale.ID, "of another key")
+				d.cancel(t, *d.deduct(t, foreign)[0].Order)
+				c.mends = "DELETE FROM orders WHERE id = '" + foreign.ID + "'"
+			} else {
+				d.exec(t, c.breaks)
+			}
+			for range 2 {
+				got, err := by.try(t.Context(), d, list...)
+				if err == nil || got != nil || by.name == "settle" && !errors.Is(err, model.ErrBroken) {
+					t.Errorf("broken: %+v, %v", got, err)
 				}
-				for range 2 {
-					got, err := by.try(t.Context(), d, list...)
-					if err == nil || got != nil || by.name == "settle" && !errors.Is(err, model.ErrBroken) {
-						t.Errorf("broken: %+v, %v", got, err)
-					}
-				}
-				d.exec(t, c.mends)
-				d.wantUnits(t, sale.ID, units{available: 5})
-				for _, a := range list {
-					d.noOrder(t, a)
-					check.Same(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), 0)
-				}
-				for _, repeated := range []bool{false, true} {
-					got := d.take(t, by, list...)
-					wantVerdicts(t, got, model.Accepted, model.Accepted)
-					wantRepeated(t, got, repeated, repeated)
-				}
-				d.wantUnits(t, sale.ID, units{available: 3, held: 2})
-			})
-		}
+			}
+			d.exec(t, c.mends)
+			d.wantUnits(t, sale.ID, units{available: 5})
+			for _, a := range list {
+				d.noOrder(t, a)
+				check.Same(t, "units of "+a.UserID, d.live(t, sale.ID, a.UserID), 0)
+			}
+			for _, repeated := range []bool{false, true} {
+				got := d.take(t, by, list...)
+				wantVerdicts(t, got, model.Accepted, model.Accepted)
+				wantRepeated(t, got, repeated, repeated)
+			}
+			d.wantUnits(t, sale.ID, units{available: 3, held: 2})
+		})
 	})
 }
 
@@ -169,21 +167,19 @@ func TestHole18_WhatPassesIsNotBroken(t *testing.T) {
 func TestHole20_RevertTwice(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores := d.pair(t)
-		for name, act := range acts {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 2)
-				a, p := d.orderIn(t, sale, act.from)
-				before := d.stock(t, sale.ID)
-				check.Together(12, func(i int) {
-					if err := act.do(t.Context(), stores[i%2], a, p); err != nil && !errors.Is(err, model.ErrLostRace) {
-						t.Error(err)
-					}
-				})
-				check.Same(t, "status", d.order(t, a.ID).Status, act.to)
-				check.Same(t, "version", d.stock(t, sale.ID).Version, before.Version+1)
-				d.wantUnits(t, sale.ID, act.units)
+		check.Each(t, acts, func(t *testing.T, act act) {
+			sale := d.newSale(t, 2)
+			a, p := d.orderIn(t, sale, act.from)
+			before := d.stock(t, sale.ID)
+			check.Together(12, func(i int) {
+				if err := act.do(t.Context(), stores[i%2], a, p); err != nil && !errors.Is(err, model.ErrLostRace) {
+					t.Error(err)
+				}
 			})
-		}
+			check.Same(t, "status", d.order(t, a.ID).Status, act.to)
+			check.Same(t, "version", d.stock(t, sale.ID).Version, before.Version+1)
+			d.wantUnits(t, sale.ID, act.units)
+		})
 	})
 }
 
@@ -309,9 +305,7 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 		ends := map[end]int64{}
 		for _, o := range orders {
 			statuses := d.statuses(t, o.ID)
-			if len(statuses) != 1 {
-				t.Errorf("order %s has the payments %v", o.ID, statuses)
-			}
+			check.Same(t, fmt.Sprintf("the payments of order %s, %v", o.ID, statuses), len(statuses), 1)
 			ends[end{d.order(t, o.ID).Status, expired[o.ID], reinstated[o.ID], statuses["t "+o.ID]}]++
 		}
 		if ends[inTime]+ends[late]+ends[refunded]+ends[cancelled] != int64(races) {
@@ -330,13 +324,14 @@ func TestHole26_PayAgainstExpire(t *testing.T) {
 func TestHole30_PaidLateAfterResale(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		type sale = model.Sale
-		for name, tc := range map[string]struct {
+		type row struct {
 			quota      int64
 			mine       int
 			limit      int
 			meanwhile  func(t *testing.T, s sale)
 			reinstated bool
-		}{
+		}
+		check.Each(t, map[string]row{
 			"its units are available":    {2, 2, 2, func(*testing.T, sale) {}, true},
 			"one of its units is resold": {2, 2, 2, func(t *testing.T, s sale) { d.buy(t, s.ID, "you", 1) }, false},
 			"all of them are resold":     {1, 1, 1, func(t *testing.T, s sale) { d.buy(t, s.ID, "you", 1) }, false},
@@ -355,40 +350,38 @@ func TestHole30_PaidLateAfterResale(t *testing.T) {
 				d.buy(t, s.ID, "you", 1)
 				d.change(t, s.ID, 1)
 			}, true},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, tc.quota, limit(tc.limit))
-				o := d.buy(t, sale.ID, "me", tc.mine)
-				p := d.startPayment(t, o)
-				d.expire(t, o)
-				tc.meanwhile(t, sale)
-				want, live := d.stock(t, sale.ID), d.live(t, sale.ID, "me")
-				version, units := want.Version, int64(tc.mine)
-				got, reinstated := d.pay(t, p, "late "+sale.ID)
-				check.Same(t, "reinstated", reinstated, tc.reinstated)
-				check.Same(t, "the returned order", got, d.order(t, o.ID))
-				if tc.reinstated {
-					check.Same(t, "status", got.Status, model.OrderPaid)
-					check.Same(t, "payments", d.statuses(t, o.ID), payments{"late " + sale.ID: model.PaymentSucceeded})
-					want.Available, want.Paid, want.Version = want.Available-units, want.Paid+units, want.Version+1
-					want.GateVersion = want.Version
-					taken := []model.GateChange{{Version: want.Version, OrderID: o.ID, UserID: "me", Units: -units}}
-					check.Same(t, "changes for the gate", d.told(t, sale.ID, version), taken)
-					live += tc.mine
-				} else {
-					check.Same(t, "status", got.Status, model.OrderExpired)
-					due := p
-					due.ProviderTxnID, due.Status, due.Currency = "late "+sale.ID, model.PaymentRefundDue, ""
-					check.Same(t, "refunds due", d.refundsDue(t, o), []model.Payment{due})
-				}
-				check.Same(t, "the stock", d.stock(t, sale.ID), want)
-				check.Same(t, "the user's units", d.live(t, sale.ID, "me"), live)
-				again, reinstated := d.pay(t, p, "late "+sale.ID)
-				check.Same(t, "the order after a repeat", again, got)
-				check.Same(t, "reinstated by a repeat", reinstated, false)
-				check.Same(t, "the stock after a repeat", d.stock(t, sale.ID), want)
-			})
-		}
+		}, func(t *testing.T, tc row) {
+			sale := d.newSale(t, tc.quota, limit(tc.limit))
+			o := d.buy(t, sale.ID, "me", tc.mine)
+			p := d.startPayment(t, o)
+			d.expire(t, o)
+			tc.meanwhile(t, sale)
+			want, live := d.stock(t, sale.ID), d.live(t, sale.ID, "me")
+			version, units := want.Version, int64(tc.mine)
+			got, reinstated := d.pay(t, p, "late "+sale.ID)
+			check.Same(t, "reinstated", reinstated, tc.reinstated)
+			check.Same(t, "the returned order", got, d.order(t, o.ID))
+			if tc.reinstated {
+				check.Same(t, "status", got.Status, model.OrderPaid)
+				check.Same(t, "payments", d.statuses(t, o.ID), payments{"late " + sale.ID: model.PaymentSucceeded})
+				want.Available, want.Paid, want.Version = want.Available-units, want.Paid+units, want.Version+1
+				want.GateVersion = want.Version
+				taken := []model.GateChange{{Version: want.Version, OrderID: o.ID, UserID: "me", Units: -units}}
+				check.Same(t, "changes for the gate", d.told(t, sale.ID, version), taken)
+				live += tc.mine
+			} else {
+				check.Same(t, "status", got.Status, model.OrderExpired)
+				due := p
+				due.ProviderTxnID, due.Status, due.Currency = "late "+sale.ID, model.PaymentRefundDue, ""
+				check.Same(t, "refunds due", d.refundsDue(t, o), []model.Payment{due})
+			}
+			check.Same(t, "the stock", d.stock(t, sale.ID), want)
+			check.Same(t, "the user's units", d.live(t, sale.ID, "me"), live)
+			again, reinstated := d.pay(t, p, "late "+sale.ID)
+			check.Same(t, "the order after a repeat", again, got)
+			check.Same(t, "reinstated by a repeat", reinstated, false)
+			check.Same(t, "the stock after a repeat", d.stock(t, sale.ID), want)
+		})
 	})
 }
 

@@ -125,19 +125,15 @@ func TestExclusive(t *testing.T) {
 				t.Errorf("a transaction began: %t; the lock is held: %t", began, len(lock) == 1)
 			}
 		}
-		for name, write := range writers {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 5)
-				holdsLock(t, func(x *testDB) { write(t, x, sale) })
-			})
-		}
-		for name, act := range acts {
-			t.Run(name, func(t *testing.T) {
-				a, p := d.orderIn(t, d.newSale(t, 2), act.from)
-				holdsLock(t, func(x *testDB) { check.NoError(t, act.do(t.Context(), x, a, p)) })
-				check.Same(t, "status", d.order(t, a.ID).Status, act.to)
-			})
-		}
+		check.Each(t, writers, func(t *testing.T, write func(t *testing.T, x *testDB, sale model.Sale)) {
+			sale := d.newSale(t, 5)
+			holdsLock(t, func(x *testDB) { write(t, x, sale) })
+		})
+		check.Each(t, acts, func(t *testing.T, act act) {
+			a, p := d.orderIn(t, d.newSale(t, 2), act.from)
+			holdsLock(t, func(x *testDB) { check.NoError(t, act.do(t.Context(), x, a, p)) })
+			check.Same(t, "status", d.order(t, a.ID).Status, act.to)
+		})
 	})
 }
 
@@ -148,9 +144,7 @@ func TestExclusiveAfterTheCallerLeaves(t *testing.T) {
 		exclusive := d.Exclusive(lock)
 		sale := d.newSale(t, 2)
 		d.between(t, func() {
-			if len(lock) != 0 {
-				t.Error("the original store takes the lock too")
-			}
+			check.Same(t, "locks that the original store takes", len(lock), 0)
 		})
 		order := d.buy(t, sale.ID, "holder", 1)
 		began := false
@@ -161,9 +155,7 @@ func TestExclusiveAfterTheCallerLeaves(t *testing.T) {
 		if _, verdict, err := exclusive.Cancel(ctx, order.UserID, order.ID); !errors.Is(err, context.Canceled) || began {
 			t.Errorf("got %s, %v; a transaction began: %t", verdict, err, began)
 		}
-		if len(lock) != 1 {
-			t.Error("the caller returned a lock that it did not hold")
-		}
+		check.Same(t, "locks that the other caller holds", len(lock), 1)
 		<-lock
 		_, verdict, err := exclusive.Cancel(t.Context(), order.UserID, order.ID)
 		accepted(t, verdict, err)

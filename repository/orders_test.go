@@ -326,10 +326,11 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 		check.NoError(t, lone.read.Callback().Query().After("gorm:query").Register("suite:query", func(tx *gorm.DB) {
 			query, vars = tx.Statement.SQL.String(), tx.Statement.Vars
 		}))
-		for name, tc := range map[string]struct {
+		type row struct {
 			filter model.OrderFilter
 			plan   string // the index that SQLite uses
-		}{
+		}
+		check.Each(t, map[string]row{
 			"the newest":       {model.OrderFilter{}, "orders_newest (sale_id=?)"},
 			"older ones":       {model.OrderFilter{Cursor: old}, "orders_newest (sale_id=? AND created_at_ms<?)"},
 			"in a status":      {model.OrderFilter{Status: model.OrderPending}, "orders_status (sale_id=? AND status=?)"},
@@ -341,29 +342,27 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 			"of an unknown user":   {model.OrderFilter{UserID: "nobody"}, "orders_idempotency_key (user_id=? AND sale_id=?)"},
 			"of a user":            {model.OrderFilter{UserID: "user0"}, "orders_user (user_id=?)"},
 			"older ones of a user": {model.OrderFilter{UserID: "user0", Cursor: old}, "orders_user (user_id=? AND created_at_ms<?)"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				ofAll := tc.filter.UserID == "user0"
-				if tc.filter.Limit = page; !ofAll {
-					tc.filter.SaleID = sales[0].ID
+		}, func(t *testing.T, tc row) {
+			ofAll := tc.filter.UserID == "user0"
+			if tc.filter.Limit = page; !ofAll {
+				tc.filter.SaleID = sales[0].ID
+			}
+			before := lone.rowsRead(t)
+			_, _, err := lone.Orders(t.Context(), tc.filter)
+			check.NoError(t, err)
+			if !lone.sqlite {
+				if read := lone.rowsRead(t) - before; read > 4*page {
+					t.Errorf("%d rows were read for %d", read, page)
 				}
-				before := lone.rowsRead(t)
-				_, _, err := lone.Orders(t.Context(), tc.filter)
-				check.NoError(t, err)
-				if !lone.sqlite {
-					if read := lone.rowsRead(t) - before; read > 4*page {
-						t.Errorf("%d rows were read for %d", read, page)
-					}
-					return
-				}
-				var steps []struct{ Detail string }
-				check.NoError(t, lone.read.WithContext(t.Context()).Raw("EXPLAIN QUERY PLAN "+query, vars...).Scan(&steps).Error)
-				sorted := (tc.filter.UserID == "" || ofAll) && len(steps) > 1 // the few orders of a user on a sale are sorted
-				if len(steps) == 0 || !strings.Contains(steps[0].Detail, "USING INDEX "+tc.plan) || sorted {
-					t.Errorf("the plan is %v, want only %s", steps, tc.plan)
-				}
-			})
-		}
+				return
+			}
+			var steps []struct{ Detail string }
+			check.NoError(t, lone.read.WithContext(t.Context()).Raw("EXPLAIN QUERY PLAN "+query, vars...).Scan(&steps).Error)
+			sorted := (tc.filter.UserID == "" || ofAll) && len(steps) > 1 // the few orders of a user on a sale are sorted
+			if len(steps) == 0 || !strings.Contains(steps[0].Detail, "USING INDEX "+tc.plan) || sorted {
+				t.Errorf("the plan is %v, want only %s", steps, tc.plan)
+			}
+		})
 	})
 }
 

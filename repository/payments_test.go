@@ -22,9 +22,7 @@ func (d *testDB) statuses(t *testing.T, orderID string) payments {
 	for _, r := range rows {
 		list[r.ProviderTxnID.String] = model.PaymentStatus(r.Status)
 	}
-	if len(list) != len(rows) {
-		t.Errorf("%d payments have %d transactions", len(rows), len(list))
-	}
+	check.Same(t, "transactions of the payments", len(list), len(rows))
 	return list
 }
 
@@ -82,9 +80,7 @@ func TestStartPaymentInParallelOpensOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores, o := d.pair(t), d.buy(t, d.newSale(t, 1).ID, "me", 1)
 		ids := check.Collect(10, func(i int) string { return stores[i%2].startPayment(t, o).ID })
-		if len(slices.Compact(ids)) != 1 {
-			t.Errorf("several payments are open: %v", ids)
-		}
+		check.Same(t, "open payments", len(slices.Compact(ids)), 1)
 	})
 }
 
@@ -118,10 +114,11 @@ func TestApplyCallback(t *testing.T) {
 	foreign := func(order model.OrderStatus, declined bool) report {
 		return report{txn: "foreign", declined: declined, want: model.NotPayable, order: order}
 	}
-	tests := map[string]struct {
+	type row struct {
 		reports reports
 		want    payments // after all reports
-	}{
+	}
+	tests := map[string]row{
 		"paid":                             {reports{pays("a")}, payments{"a": good}},
 		"declined":                         {reports{declines("a", pending)}, payments{"a": bad}},
 		"declined, then paid":              {reports{declines("a", pending), pays("a")}, payments{"a": good}},
@@ -145,46 +142,44 @@ func TestApplyCallback(t *testing.T) {
 		"paid, then a foreign transaction": {reports{pays("a"), foreign(paid, false)}, payments{"a": good}},
 	}
 	onBoth(t, func(t *testing.T, d *testDB) {
-		for name, tc := range tests {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 2)
-				txn := func(name string) string { return name + " " + sale.ID }
-				mine, other := d.buy(t, sale.ID, "me", 1), d.buy(t, sale.ID, "you", 1)
-				p := d.startPayment(t, mine)
-				d.pay(t, d.startPayment(t, other), txn("foreign"))
-				for i, r := range tc.reports {
-					cb := model.Callback{
-						PaymentID: cmp.Or(r.payment, p.ID), ProviderTxnID: txn(r.txn), Succeeded: !r.declined, AmountCents: p.AmountCents + r.cents,
+		check.Each(t, tests, func(t *testing.T, tc row) {
+			sale := d.newSale(t, 2)
+			txn := func(name string) string { return name + " " + sale.ID }
+			mine, other := d.buy(t, sale.ID, "me", 1), d.buy(t, sale.ID, "you", 1)
+			p := d.startPayment(t, mine)
+			d.pay(t, d.startPayment(t, other), txn("foreign"))
+			for i, r := range tc.reports {
+				cb := model.Callback{
+					PaymentID: cmp.Or(r.payment, p.ID), ProviderTxnID: txn(r.txn), Succeeded: !r.declined, AmountCents: p.AmountCents + r.cents,
+				}
+				var before model.Stock
+				for repeat := range 3 {
+					order, reinstated, verdict, err := d.ApplyCallback(t.Context(), cmp.Or(r.provider, "bank"), cb)
+					if err != nil || verdict != r.want || reinstated {
+						t.Errorf("report %d, repeat %d: %s, %t, %v, want %s", i, repeat, verdict, reinstated, err, r.want)
 					}
-					var before model.Stock
-					for repeat := range 3 {
-						order, reinstated, verdict, err := d.ApplyCallback(t.Context(), cmp.Or(r.provider, "bank"), cb)
-						if err != nil || verdict != r.want || reinstated {
-							t.Errorf("report %d, repeat %d: %s, %t, %v, want %s", i, repeat, verdict, reinstated, err, r.want)
-						}
-						stored := d.order(t, mine.ID)
-						check.Same(t, "status", stored.Status, r.order)
-						if verdict == model.Accepted {
-							check.Same(t, "the returned order", order, stored)
-						}
-						if now := d.stock(t, sale.ID); repeat == 0 {
-							before = now
-						} else {
-							check.Same(t, "the stock after a repeat", now, before)
-						}
+					stored := d.order(t, mine.ID)
+					check.Same(t, "status", stored.Status, r.order)
+					if verdict == model.Accepted {
+						check.Same(t, "the returned order", order, stored)
+					}
+					if now := d.stock(t, sale.ID); repeat == 0 {
+						before = now
+					} else {
+						check.Same(t, "the stock after a repeat", now, before)
 					}
 				}
-				want := payments{}
-				for name, status := range tc.want {
-					if name != "" {
-						name = txn(name)
-					}
-					want[name] = status
+			}
+			want := payments{}
+			for name, status := range tc.want {
+				if name != "" {
+					name = txn(name)
 				}
-				check.Same(t, "payments", d.statuses(t, mine.ID), want)
-				check.Same(t, "status of the other order", d.order(t, other.ID).Status, paid)
-			})
-		}
+				want[name] = status
+			}
+			check.Same(t, "payments", d.statuses(t, mine.ID), want)
+			check.Same(t, "status of the other order", d.order(t, other.ID).Status, paid)
+		})
 	})
 }
 
@@ -194,34 +189,33 @@ func TestApplyCallbackInParallel(t *testing.T) {
 	type counts = map[model.PaymentStatus]int
 	onBoth(t, func(t *testing.T, d *testDB) {
 		stores := d.pair(t)
-		for name, tc := range map[string]struct {
+		type row struct {
 			txns int
 			late bool
 			want counts
-		}{
+		}
+		check.Each(t, map[string]row{
 			"one transaction":                    {1, false, counts{model.PaymentSucceeded: 1}},
 			"three transactions":                 {3, false, counts{model.PaymentSucceeded: 1, model.PaymentRefundDue: 2}},
 			"one transaction, after the expiry":  {1, true, counts{model.PaymentSucceeded: 1}},
 			"two transactions, after the expiry": {2, true, counts{model.PaymentSucceeded: 1, model.PaymentRefundDue: 1}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sale := d.newSale(t, 3)
-				o := d.buy(t, sale.ID, "me", 1)
-				p := d.startPayment(t, o)
-				if tc.late {
-					d.expire(t, o)
-				}
-				reinstated := check.Collect(callbacks, func(i int) bool {
-					order, reinstated := stores[i%2].pay(t, p, fmt.Sprint(i%tc.txns, o.ID))
-					check.Same(t, "status", order.Status, model.OrderPaid)
-					return reinstated
-				})
-				check.Same(t, "payments", countStatuses(d.statuses(t, o.ID)), tc.want)
-				taken := len(slices.DeleteFunc(reinstated, func(r bool) bool { return !r }))
-				check.Same(t, "callbacks that took the unit again", taken, map[bool]int{true: 1}[tc.late])
-				d.wantUnits(t, sale.ID, units{available: 2, paid: 1})
+		}, func(t *testing.T, tc row) {
+			sale := d.newSale(t, 3)
+			o := d.buy(t, sale.ID, "me", 1)
+			p := d.startPayment(t, o)
+			if tc.late {
+				d.expire(t, o)
+			}
+			reinstated := check.Collect(callbacks, func(i int) bool {
+				order, reinstated := stores[i%2].pay(t, p, fmt.Sprint(i%tc.txns, o.ID))
+				check.Same(t, "status", order.Status, model.OrderPaid)
+				return reinstated
 			})
-		}
+			check.Same(t, "payments", countStatuses(d.statuses(t, o.ID)), tc.want)
+			taken := len(slices.DeleteFunc(reinstated, func(r bool) bool { return !r }))
+			check.Same(t, "callbacks that took the unit again", taken, map[bool]int{true: 1}[tc.late])
+			d.wantUnits(t, sale.ID, units{available: 2, paid: 1})
+		})
 	})
 }
 

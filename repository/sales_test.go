@@ -21,9 +21,7 @@ func TestCreateSale(t *testing.T) {
 		stock := model.Stock{SaleID: sale.ID, Quota: 42, Available: 42, Version: 1, Epoch: 1}
 		check.Same(t, "the offer", d.offer(t, sale.ID), model.Offer{Sale: sale, Stock: stock})
 		for code, want := range map[string]string{sale.Code: sale.ID, "nothing": "", "": ""} {
-			if id, err := d.SaleByCode(t.Context(), code); id != want || err != nil {
-				t.Errorf("the sale of %q is %q, %v, want %q", code, id, err, want)
-			}
+			check.Same(t, "the sale of the code "+code, check.Must(d.SaleByCode(t.Context(), code)), want)
 		}
 		if got, ok, err := d.Offer(t.Context(), model.NewSaleID()); ok || err != nil || got != (model.Offer{}) {
 			t.Errorf("an unknown sale has the offer %+v, %v", got, err)
@@ -285,10 +283,11 @@ func TestChangeSaleTakenBack(t *testing.T) {
 		sale := d.newSale(t, 3)
 		d.buy(t, sale.ID, "me", 1)
 		before, three, two := d.offer(t, sale.ID), int64(3), int64(2)
-		for name, tc := range map[string]struct {
+		type row struct {
 			change model.SaleChange
 			want   model.Verdict
-		}{
+		}
+		check.Each(t, map[string]row{
 			"refused by the edit": {model.SaleChange{AddQuota: 5, Edit: func(s *model.Sale) model.Verdict {
 				s.Title = "no"
 				return model.BadRequest
@@ -304,19 +303,15 @@ func TestChangeSaleTakenBack(t *testing.T) {
 				return model.Accepted
 			}}, fails},
 			"more units taken than are available": {model.SaleChange{AddQuota: -3, Edit: accept}, fails},
-		} {
-			t.Run(name, func(t *testing.T) {
-				tc.change.SaleID, tc.change.Actor, tc.change.Action = cmp.Or(tc.change.SaleID, sale.ID), "mallory", "patch"
-				_, verdict, err := d.ChangeSale(t.Context(), tc.change)
-				if err != nil {
-					verdict = fails
-				}
-				if verdict != tc.want {
-					t.Errorf("got %s, %v, want %s", verdict, err, tc.want)
-				}
-				check.Same(t, "the offer", d.offer(t, sale.ID), before)
-			})
-		}
+		}, func(t *testing.T, tc row) {
+			tc.change.SaleID, tc.change.Actor, tc.change.Action = cmp.Or(tc.change.SaleID, sale.ID), "mallory", "patch"
+			_, verdict, err := d.ChangeSale(t.Context(), tc.change)
+			if err != nil {
+				verdict = fails
+			}
+			check.Same(t, "the verdict", verdict, tc.want)
+			check.Same(t, "the offer", d.offer(t, sale.ID), before)
+		})
 		check.Same(t, "rows in the log", d.count(t, "SELECT COUNT(*) FROM audit_log WHERE actor = 'mallory'"), 0)
 	})
 }

@@ -84,7 +84,7 @@ func openDB(t *testing.T, address string) *testDB {
 }
 
 // openStore opens a store and leaves the database as it is.
-func openStore(t *testing.T, address string, conns int) *testDB {
+func openStore(t testing.TB, address string, conns int) *testDB {
 	t.Helper()
 	store, err := Open(t.Context(), address, conns)
 	check.NoError(t, err)

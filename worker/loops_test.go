@@ -149,30 +149,29 @@ func testExpirer(t *testing.T, f *fakeExpiry, test func(t *testing.T, log *check
 func TestExpirer(t *testing.T) {
 	two := map[string]int{saleA: expireBatch, saleB: 1}
 	three := map[string]int{saleA: 100, saleB: expireBatch - 100, saleC: 1}
-	for name, tc := range map[string]struct {
+	type row struct {
 		due    map[string]int
 		deaf   string
 		looks  int
 		failed int // lines about it
-	}{
+	}
+	check.Each(t, map[string]row{
 		"nothing due":                     {map[string]int{}, "", 1, 0},
 		"some due":                        {map[string]int{saleA: 3}, "", 1, 0},
 		"a full batch":                    {two, "", 2, 0},
 		"a full batch of two sales":       {three, "", 2, 0},
 		"the gate of the last sale fails": {three, saleC, 2, 1},
 		"the gate of a full batch fails":  {two, saleA, 2, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &fakeExpiry{due: maps.Clone(tc.due), deaf: tc.deaf}
-			testExpirer(t, f, func(t *testing.T, log *check.Log) {
-				check.Same(t, "the released units", f.released, tc.due)
-				check.Same(t, "the looks", f.looks, tc.looks)
-				check.Same(t, "the grace", f.grace, time.Minute)
-				check.Same(t, "how often no order was left", f.emptied, 1)
-				check.Same(t, "the lines about a failure", log.Count("expirer fails"), tc.failed)
-			})
+	}, func(t *testing.T, tc row) {
+		f := &fakeExpiry{due: maps.Clone(tc.due), deaf: tc.deaf}
+		testExpirer(t, f, func(t *testing.T, log *check.Log) {
+			check.Same(t, "the released units", f.released, tc.due)
+			check.Same(t, "the looks", f.looks, tc.looks)
+			check.Same(t, "the grace", f.grace, time.Minute)
+			check.Same(t, "how often no order was left", f.emptied, 1)
+			check.Same(t, "the lines about a failure", log.Count("expirer fails"), tc.failed)
 		})
-	}
+	})
 }
 
 // The expirer goes on after a failure, and can be woken between its periods.
@@ -219,11 +218,12 @@ func TestHole52_ClockStepsForward(t *testing.T) {
 // once, and the orders expire as soon as they can.
 func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 	tries := 0
-	for name, tc := range map[string]struct {
+	type row struct {
 		fails    func() error
 		logged   int
 		violated int
-	}{
+	}
+	check.Each(t, map[string]row{
 		"its books are wrong, and another instance tries as well": {func() error {
 			if tries++; tries == 2 {
 				return errTaken
@@ -234,39 +234,37 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 		"its row is locked":                      {func() error { time.Sleep(expireTimeout); return errAway }, 1, 0}, // of the bubble's clock
 		"its books are wrong":                    {func() error { return fmt.Errorf("wrapped: %w", model.ErrBroken) }, 1, 1},
 		"its transactions fail for now":          {func() error { return errAway }, 1, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var free atomic.Bool
-			f := &fakeExpiry{due: map[string]int{saleA: 2 * expireBatch}}
-			f.before = func(saleID string) error {
-				if saleID == saleA && !free.Load() {
-					return tc.fails()
-				}
-				return nil
+	}, func(t *testing.T, tc row) {
+		var free atomic.Bool
+		f := &fakeExpiry{due: map[string]int{saleA: 2 * expireBatch}}
+		f.before = func(saleID string) error {
+			if saleID == saleA && !free.Load() {
+				return tc.fails()
 			}
-			testExpirer(t, f, func(t *testing.T, log *check.Log) {
-				for i := range 20 {
-					with(func() { f.due[saleB]++ })
-					pass(2 * expirePeriod)
-					check.Same(t, "the released units of the other sale", f.released[saleB], i+1)
-				}
-				check.Same(t, "the lines about the failure", log.Count("the orders of a sale can't expire"), tc.logged)
-				check.Same(t, "how often no order was left", f.emptied, 0)
-				check.Same(t, "the violations", f.violated, tc.violated)
-				check.Same(t, "the violations in the database's log", len(f.logged), tc.violated)
-				if n := f.tries[saleA]; n < 3 || tc.logged > 0 && n > 8 {
-					t.Errorf("tried %d times in 20 s", n)
-				}
-				free.Store(true)
-				pass(expireTimeout + expireRestMost + expirePeriod)
-				check.Same(t, "the released units of the sale", f.released[saleA], 2*expireBatch)
-				check.Same(t, "the lines about the end of the failure", log.Count("expire again"), tc.logged)
-				if f.emptied == 0 {
-					t.Error("orders are left")
-				}
-			})
+			return nil
+		}
+		testExpirer(t, f, func(t *testing.T, log *check.Log) {
+			for i := range 20 {
+				with(func() { f.due[saleB]++ })
+				pass(2 * expirePeriod)
+				check.Same(t, "the released units of the other sale", f.released[saleB], i+1)
+			}
+			check.Same(t, "the lines about the failure", log.Count("the orders of a sale can't expire"), tc.logged)
+			check.Same(t, "how often no order was left", f.emptied, 0)
+			check.Same(t, "the violations", f.violated, tc.violated)
+			check.Same(t, "the violations in the database's log", len(f.logged), tc.violated)
+			if n := f.tries[saleA]; n < 3 || tc.logged > 0 && n > 8 {
+				t.Errorf("tried %d times in 20 s", n)
+			}
+			free.Store(true)
+			pass(expireTimeout + expireRestMost + expirePeriod)
+			check.Same(t, "the released units of the sale", f.released[saleA], 2*expireBatch)
+			check.Same(t, "the lines about the end of the failure", log.Count("expire again"), tc.logged)
+			if f.emptied == 0 {
+				t.Error("orders are left")
+			}
 		})
-	}
+	})
 }
 
 // fakeRefunds is money that has to be sent back.
@@ -400,7 +398,7 @@ func (f *fakeStores) Now(context.Context) (time.Time, error) {
 	return time.Now(), f.errNow
 }
 
-func (f *fakeStores) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
+func (f *fakeStores) NextEpoch(_ context.Context, _ string, seen, gates int64, pause time.Duration) (int64, bool, error) {
 	defer locked()()
 	if time.Since(f.rebuilt) < pause {
 		return 0, false, nil
@@ -488,10 +486,11 @@ func testAuditor(t *testing.T, prepare func(f *fakeStores), test func(t *testing
 
 // A gate is replaced when the same drift was seen three times in a row, and again after three more.
 func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		drifts   []int64 // round by round
 		replaced int
-	}{
+	}
+	check.Each(t, map[string]row{
 		"none":                        {[]int64{0, 0, 0, 0, 0, 0}, 0},
 		"seen three times":            {[]int64{3, 3, 3}, 1},
 		"gone before the third time":  {[]int64{3, 3, 0, 3, 3, 0}, 0},
@@ -501,18 +500,16 @@ func TestAuditorReplacesAGateThatDrifts(t *testing.T) {
 		"another drift, then one":     {[]int64{1, 2, 2, 2}, 1},
 		"the new gate drifts as well": {[]int64{3, 3, 3, 3, 3, 3}, 2},
 		"five times, not yet twice":   {[]int64{3, 3, 3, 3, 3}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testAuditor(t, func(a *fakeStores) { a.drift(tc.drifts[0]) }, func(t *testing.T, a *fakeStores) {
-				for _, units := range tc.drifts[1:] {
-					a.drift(units)
-					pass(auditPeriod)
-				}
-				check.Same(t, "the drifts found", a.found, tc.drifts)
-				check.Same(t, "how often the gate was replaced", a.replaced, tc.replaced)
-			})
+	}, func(t *testing.T, tc row) {
+		testAuditor(t, func(a *fakeStores) { a.drift(tc.drifts[0]) }, func(t *testing.T, a *fakeStores) {
+			for _, units := range tc.drifts[1:] {
+				a.drift(units)
+				pass(auditPeriod)
+			}
+			check.Same(t, "the drifts found", a.found, tc.drifts)
+			check.Same(t, "how often the gate was replaced", a.replaced, tc.replaced)
 		})
-	}
+	})
 }
 
 // In the round of a sale the auditor sees that the gate does not know a buyer. It looks again in the following rounds,
@@ -551,22 +548,21 @@ func TestAuditorNeedsNoLeaseToRepair(t *testing.T) {
 
 // An auditor without a store logs this once, and goes on when the store is back.
 func TestAuditorWithoutItsStores(t *testing.T) {
-	for name, fail := range map[string]func(a *fakeStores, err error){
+	type failure func(a *fakeStores, err error)
+	check.Each(t, map[string]failure{
 		"no database": func(a *fakeStores, err error) { with(func() { a.errAway = err }) },
 		"no Redis":    func(a *fakeStores, err error) { with(func() { a.errGate = err }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			testAuditor(t, func(a *fakeStores) { fail(a, errAway) }, func(t *testing.T, a *fakeStores) {
-				pass(3 * auditPeriod)
-				check.Same(t, "the drifts found", len(a.found), 0)
-				check.Same(t, "the lines about the failure", a.log.Count("auditor fails"), 1)
-				fail(a, nil)
-				pass(auditPeriod)
-				check.Same(t, "the drifts found afterwards", len(a.found), 1)
-				check.Same(t, "the lines about its end", a.log.Count("auditor works again"), 1)
-			})
+	}, func(t *testing.T, fail failure) {
+		testAuditor(t, func(a *fakeStores) { fail(a, errAway) }, func(t *testing.T, a *fakeStores) {
+			pass(3 * auditPeriod)
+			check.Same(t, "the drifts found", len(a.found), 0)
+			check.Same(t, "the lines about the failure", a.log.Count("auditor fails"), 1)
+			fail(a, nil)
+			pass(auditPeriod)
+			check.Same(t, "the drifts found afterwards", len(a.found), 1)
+			check.Same(t, "the lines about its end", a.log.Count("auditor works again"), 1)
 		})
-	}
+	})
 }
 
 // The auditor checks the books of a sale once in booksEvery rounds, and reports a violation. It does not replace a gate
@@ -668,11 +664,12 @@ func TestControllerInstallsGates(t *testing.T) {
 	need := func(c *controlling) { c.gates.NeedGate(saleA) }
 	replace := func(c *controlling) { c.gates.ReplaceGate(saleA, 1, "test") }
 	lose := func(c *controlling) { c.loseGate() }
-	for name, tc := range map[string]struct {
+	type row struct {
 		ask   func(c *controlling)
 		after time.Duration
 		want  int
-	}{
+	}
+	check.Each(t, map[string]row{
 		"nothing is wrong":        {func(*controlling) {}, 3 * ensurePeriod, 0},
 		"needed and there":        {need, 0, 0},
 		"needed and absent":       {func(c *controlling) { lose(c); need(c) }, 0, 1},
@@ -680,19 +677,17 @@ func TestControllerInstallsGates(t *testing.T) {
 		"to be replaced, not yet": {replace, ensurePeriod - time.Millisecond, 0},
 		"absent and unasked":      {lose, ensurePeriod, 1},
 		"absent, not yet":         {lose, ensurePeriod - time.Millisecond, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testController(t, func(t *testing.T, c *controlling) {
-				tc.ask(c)
-				synctest.Wait()
-				if tc.after > 0 {
-					pass(tc.after)
-				}
-				check.Same(t, "the installed gates", c.installs, tc.want)
-				check.Same(t, "the epochs", c.epochs, tc.want)
-			})
+	}, func(t *testing.T, tc row) {
+		testController(t, func(t *testing.T, c *controlling) {
+			tc.ask(c)
+			synctest.Wait()
+			if tc.after > 0 {
+				pass(tc.after)
+			}
+			check.Same(t, "the installed gates", c.installs, tc.want)
+			check.Same(t, "the epochs", c.epochs, tc.want)
 		})
-	}
+	})
 }
 
 // A request that comes too soon after a rebuild is kept until another rebuild is allowed, since its reason is newer. A

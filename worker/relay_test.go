@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -237,9 +236,7 @@ func TestDrainByTheQueueIsBounded(t *testing.T) {
 		s.admit(entry(saleA, 0, "here"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := s.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("it ended with %v", err)
-		}
+		check.Error(t, "the drain", s.Drain(ctx), context.DeadlineExceeded)
 	})
 }
 
@@ -264,20 +261,19 @@ func TestWakeLater(t *testing.T) {
 	known := model.Outcome{Verdict: model.Accepted, Order: order, Repeated: true}
 	refused := model.Outcome{Verdict: model.LimitReached}
 	once := []time.Duration{31 * time.Minute}
-	for name, tc := range map[string]struct {
+	type row struct {
 		outcomes [2]model.Outcome
 		want     []time.Duration
-	}{
+	}
+	check.Each(t, map[string]row{
 		"two orders":                   {[2]model.Outcome{accepted, accepted}, once},
 		"a refusal, then an order":     {[2]model.Outcome{refused, accepted}, once},
 		"no new order":                 {[2]model.Outcome{known, refused}, nil},
 		"a known order, then an order": {[2]model.Outcome{known, accepted}, once},
-	} {
-		t.Run(name, func(t *testing.T) {
-			outcome := func(e model.Entry) model.Outcome { return tc.outcomes[int(e.StreamID[0]-'0')] }
-			check.Same(t, "delays", testDelays(t, outcome, func(s *settling) { s.admit(entries(2)...) }), tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		outcome := func(e model.Entry) model.Outcome { return tc.outcomes[int(e.StreamID[0]-'0')] }
+		check.Same(t, "delays", testDelays(t, outcome, func(s *settling) { s.admit(entries(2)...) }), tc.want)
+	})
 }
 
 // Wake-ups are at least wakeEvery apart: the broker keeps each message for as long as buyers have to pay.

@@ -119,9 +119,7 @@ func TestRetryAsksTheStream(t *testing.T) {
 		s.ledger.fail(errAway)
 		two := entries(2)
 		s.admit(two...)
-		if err := s.stream.Settled(t.Context(), refs(saleA)[0], two[:1], make([]model.Outcome, 1)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.stream.Settled(t.Context(), refs(saleA)[0], two[:1], make([]model.Outcome, 1)))
 		s.ledger.fail(nil)
 		pass(retryPause)
 		check.Same(t, "the batches", s.ledger.batches[saleA], []int{2, 1})
@@ -277,24 +275,22 @@ func TestBadEntriesAreLogged(t *testing.T) {
 
 // Each buyer is woken on the buyer's own instance. A wake-up that fails does not prevent the acknowledgement.
 func TestBuyersAreWoken(t *testing.T) {
-	for name, err := range map[string]error{"Redis answers": nil, "Redis does not answer": errAway} {
-		t.Run(name, func(t *testing.T) {
-			testSettler(t, func(t *testing.T, s *settling) {
-				with(func() { s.stream.errWake = err })
-				s.ledger.outcome = func(e model.Entry) model.Outcome { return model.Outcome{Verdict: model.Verdict("of " + e.ID)} }
-				s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "there"), entry(saleA, 3, "elsewhere"), entry(saleA, 4, "there"))
-				check.Same(t, "woken here", s.woken, map[string]model.Verdict{"order-1": "of order-1"})
-				others := map[string]map[string]model.Verdict{
-					"there": {"order-2": "of order-2", "order-4": "of order-4"}, "elsewhere": {"order-3": "of order-3"},
-				}
-				if err != nil {
-					clear(others)
-				}
-				check.Same(t, "woken on other instances", s.stream.woken, others)
-				check.Same(t, "the entries that are not acknowledged", len(s.stream.held[saleA]), 0)
-			})
+	check.Each(t, map[string]error{"Redis answers": nil, "Redis does not answer": errAway}, func(t *testing.T, err error) {
+		testSettler(t, func(t *testing.T, s *settling) {
+			with(func() { s.stream.errWake = err })
+			s.ledger.outcome = func(e model.Entry) model.Outcome { return model.Outcome{Verdict: model.Verdict("of " + e.ID)} }
+			s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "there"), entry(saleA, 3, "elsewhere"), entry(saleA, 4, "there"))
+			check.Same(t, "woken here", s.woken, map[string]model.Verdict{"order-1": "of order-1"})
+			others := map[string]map[string]model.Verdict{
+				"there": {"order-2": "of order-2", "order-4": "of order-4"}, "elsewhere": {"order-3": "of order-3"},
+			}
+			if err != nil {
+				clear(others)
+			}
+			check.Same(t, "woken on other instances", s.stream.woken, others)
+			check.Same(t, "the entries that are not acknowledged", len(s.stream.held[saleA]), 0)
 		})
-	}
+	})
 }
 
 // Redis goes away between the commit and the acknowledgement. The entry is delivered again when Redis is back.
@@ -331,9 +327,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("without the database: %v", err)
 		}
 		s.stream.fail(errAway)
-		if err := s.Drain(t.Context()); !errors.Is(err, errAway) {
-			t.Errorf("without Redis: %v", err)
-		}
+		check.Error(t, "without Redis", s.Drain(t.Context()), errAway)
 	})
 }
 

@@ -107,28 +107,26 @@ func (e *engine) wantPending(a model.Attempt) {
 // The gate has marked an attempt as seen, and the consumer dies before or after the commit. A repeated request is told
 // that the attempt is queued, and the redelivery makes one order.
 func TestHole16_SeenBeforeTheCommit(t *testing.T) {
-	for name, committed := range map[string]bool{"before the commit": false, "after the commit": true} {
-		t.Run(name, func(t *testing.T) {
-			eachEngine(t, func(e *engine) {
-				o := e.Sale(10, 2)
-				a := e.admit(instance.Attempt(o, "u-1", "key"), admitted)
-				if committed {
-					got, err := e.DB.Settle(e.Context(), o.ID, []model.Entry{{Attempt: a, Epoch: 1}})
-					if err != nil || got[0].Verdict != model.Accepted {
-						e.Fatalf("%+v, %v", got, err)
-					}
+	check.Each(t, map[string]bool{"before the commit": false, "after the commit": true}, func(t *testing.T, committed bool) {
+		eachEngine(t, func(e *engine) {
+			o := e.Sale(10, 2)
+			a := e.admit(instance.Attempt(o, "u-1", "key"), admitted)
+			if committed {
+				got, err := e.DB.Settle(e.Context(), o.ID, []model.Entry{{Attempt: a, Epoch: 1}})
+				if err != nil || got[0].Verdict != model.Accepted {
+					e.Fatalf("%+v, %v", got, err)
 				}
-				e.dies(o, "dead")
-				repeated := model.Outcome{Verdict: model.Accepted, Repeated: true}
-				e.admit(a, repeated)
-				e.Running(e.settler.Run)
-				e.Settled(o, 1, 0)
-				e.wantPending(a)
-				e.admit(a, repeated)
-				e.Settled(o, 1, 0)
-			})
+			}
+			e.dies(o, "dead")
+			repeated := model.Outcome{Verdict: model.Accepted, Repeated: true}
+			e.admit(a, repeated)
+			e.Running(e.settler.Run)
+			e.Settled(o, 1, 0)
+			e.wantPending(a)
+			e.admit(a, repeated)
+			e.Settled(o, 1, 0)
 		})
-	}
+	})
 }
 
 // Two instances settle one stream: every entry becomes one order, and every buyer is woken on the buyer's instance.
@@ -243,9 +241,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 		}
 		unchanged := func(when string) {
 			e.Helper()
-			if got := e.look(e.DB, a); got != told {
-				e.Errorf("%s: the order is %+v, and was told to be %+v", when, got, told)
-			}
+			check.Same(e, "the order when "+when, e.look(e.DB, a), told)
 		}
 		unchanged("asked again")
 		check.NoError(e, e.settler.batch(e.Context(), o.GateRef(), inHand, nil))
@@ -293,9 +289,7 @@ func TestHole47_OrderWinsOverLost(t *testing.T) {
 			_, err := e.DB.Deduct(e.Context(), o.ID, []model.Attempt{a})
 			check.NoError(e, err)
 		}}
-		if got := e.look(meanwhile, a); got.Status != model.OrderPending {
-			e.Errorf("told %+v", got)
-		}
+		check.Same(e, "the status that the buyer is told", e.look(meanwhile, a).Status, model.OrderPending)
 		e.wantPending(a)
 	})
 }

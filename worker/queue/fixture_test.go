@@ -113,9 +113,7 @@ func (e *engine) admit(a model.Attempt) {
 		got, err = e.Gate.Admit(e.Context(), a.GateRef(), []model.Attempt{a}, 0)
 		return err == nil
 	})
-	if got[0].Verdict != model.Accepted {
-		e.Errorf("admit: %+v", got)
-	}
+	check.Same(e, "the verdict of the gate", got[0].Verdict, model.Accepted)
 	e.settler.Notify(a.GateRef())
 }
 
@@ -174,9 +172,7 @@ func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 	for try := 1; len(got) > 1 && try < 3; try++ {
 		got = b.upTo(t, q, entry(o.ID, "last", "key", try))
 	}
-	if len(got) != 1 {
-		t.Errorf("%d messages are delivered after the last acknowledgement", len(got))
-	}
+	check.Same(t, "messages after the last acknowledgement", len(got), 1)
 }
 
 // upTo publishes one more message and consumes until it is delivered.

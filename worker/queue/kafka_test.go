@@ -41,9 +41,7 @@ func TestTopicsAreMade(t *testing.T) {
 		check.NoError(t, q.Publish(t.Context(), saleID, []model.Entry{entry(saleID, "u-1", "key", 1)}))
 	}
 	made, operators := len(c.PartitionInfos(attempts)), len(c.PartitionInfos(attempts+".dead"))
-	if made != partitions || operators != 3 {
-		t.Errorf("%d partitions, %d of the operator's topic", made, operators)
-	}
+	check.Same(t, "partitions of both topics", []int{made, operators}, []int{partitions, 3})
 	if kept := c.TopicInfo(attempts).Configs["retention.ms"]; kept == nil || *kept != fmt.Sprint(retention.Milliseconds()) {
 		t.Errorf("messages are kept for %v ms", kept)
 	}
@@ -81,9 +79,7 @@ func TestTopicDeleted(t *testing.T) {
 	check.Eventually(t, "messages are accepted again", func() bool { return publish("after") == nil })
 	select {
 	case key := <-heard:
-		if key != "after" {
-			t.Errorf("heard %q", key)
-		}
+		check.Same(t, "the message", key, "after")
 	case <-ctx.Done():
 		t.Error("no message is delivered any more")
 	}
@@ -105,9 +101,7 @@ func TestSalesKeepTheirPartition(t *testing.T) {
 			used++
 		}
 	}
-	if used != 1 {
-		t.Errorf("one sale is in %d partitions", used)
-	}
+	check.Same(t, "partitions of one sale", used, 1)
 }
 
 // Consumers come and go while messages are settled, and no message is lost: a consumer commits its batch before another

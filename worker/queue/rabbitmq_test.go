@@ -74,9 +74,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 		go func() { ended <- q.Consume(ctx, func(context.Context, string, []model.Entry) error { return nil }) }()
 		t.Cleanup(func() {
 			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("the consumer ended with %v", err)
-			}
+			check.Error(t, "the consumer", <-ended, nil)
 		})
 	}
 	woken()
@@ -86,9 +84,7 @@ func testDelayWakesOne(t *testing.T, one rabbitTest) {
 	// A second delay of the same length ends after a second wake-up for the first delay would have come.
 	check.NoError(t, two.Delay(t.Context(), delay))
 	woken()
-	if n := len(one.Wakes()) + len(two.Wakes()); n > 0 {
-		t.Errorf("woken %d times too often", n)
-	}
+	check.Same(t, "wake-ups too many", len(one.Wakes())+len(two.Wakes()), 0)
 }
 
 func testDelayQueueEnds(t *testing.T, q rabbitTest) {
@@ -105,15 +101,10 @@ func testDelayQueueEnds(t *testing.T, q rabbitTest) {
 // next call makes the queue again.
 func testNoQueueToPublishTo(t *testing.T, q rabbitTest) {
 	check.NoError(t, q.publishOne(t))
-	if _, err := q.channel.QueueDelete(q.name, false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := q.publishOne(t); !errors.Is(err, errNotTaken) {
-		t.Errorf("published without a queue: %v", err)
-	}
-	if err := q.publishOne(t); err != nil {
-		t.Error(err)
-	}
+	_, err := q.channel.QueueDelete(q.name, false, false, false)
+	check.NoError(t, err)
+	check.Error(t, "published without a queue", q.publishOne(t), errNotTaken)
+	check.NoError(t, q.publishOne(t))
 	if state, err := q.channel.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil || state.Messages != 1 {
 		t.Errorf("the queue holds %d messages, %v", state.Messages, err)
 	}

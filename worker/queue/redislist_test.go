@@ -3,7 +3,6 @@ package queue
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"testing"
 	"time"
 
@@ -55,15 +54,9 @@ func TestListsOfTheDeadGoBack(t *testing.T) {
 		check.NoError(t, err)
 		order = append(order, e.IdempotencyKey)
 	}
-	if want := []string{"key-3", "key-1", "key-0"}; !slices.Equal(order, want) {
-		t.Errorf("from its head the queue holds %q, want %q", order, want)
-	}
-	if n := must(t, client.LLen(ctx, takenKey("living"))); n != 1 {
-		t.Errorf("the living consumer has %d", n)
-	}
-	if names := must(t, client.SMembers(ctx, consumersKey())); !slices.Equal(names, []string{"living"}) {
-		t.Errorf("the consumers are %q", names)
-	}
+	check.Same(t, "the queue from its head", order, []string{"key-3", "key-1", "key-0"})
+	check.Same(t, "messages of the living consumer", must(t, client.LLen(ctx, takenKey("living"))), 1)
+	check.Same(t, "the consumers", must(t, client.SMembers(ctx, consumersKey())), []string{"living"})
 }
 
 // A consumer renews its alive key while it settles, however long that takes.
@@ -76,9 +69,7 @@ func TestConsumersBeat(t *testing.T) {
 		check.Eventually(t, "the key is renewed", func() bool { return must(t, client.PTTL(t.Context(), aliveKey("here-1"))) > lifetime/2 })
 		return true
 	})
-	if names := must(t, client.SMembers(t.Context(), consumersKey())); len(names) != 0 {
-		t.Errorf("after their end the consumers are %q", names)
-	}
+	check.Same(t, "the consumers after their end", len(must(t, client.SMembers(t.Context(), consumersKey()))), 0)
 }
 
 // A message is in the consumer's own list, but the reply of the move was lost. The message is settled with the next ones,
@@ -94,9 +85,7 @@ func TestMovedUnseen(t *testing.T) {
 		got = entries
 		return true
 	})
-	if !slices.Equal(got, []model.Entry{unseen, next}) {
-		t.Errorf("settled %v", got)
-	}
+	check.Same(t, "the settled entries", got, []model.Entry{unseen, next})
 }
 
 // The list of dead letters has a maximum length, and every key that the queue writes expires.

@@ -3,7 +3,6 @@ package queue
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -83,7 +82,7 @@ func TestQueues(t *testing.T) {
 	for kind, fresh := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			for name, test := range map[string]func(*testing.T, *broker){
+			check.Each(t, map[string]func(*testing.T, *broker){
 				"a rush":                    testRush,
 				"any order, any number":     testAnyOrderAnyNumber,
 				"a killed consumer":         testKilledConsumer,
@@ -93,14 +92,12 @@ func TestQueues(t *testing.T) {
 				"away in mid-rush":          func(t *testing.T, b *broker) { testOutage(t, b, b.down, b.up) },
 				"hangs in mid-rush":         func(t *testing.T, b *broker) { testOutage(t, b, b.freeze, b.thaw) },
 				"messages of other engines": testForeign,
-			} {
-				t.Run(name, func(t *testing.T) {
-					if kind != "rabbitmq" {
-						t.Parallel()
-					}
-					test(t, fresh(t))
-				})
-			}
+			}, func(t *testing.T, test func(*testing.T, *broker)) {
+				if kind != "rabbitmq" {
+					t.Parallel()
+				}
+				test(t, fresh(t))
+			})
 		})
 	}
 }
@@ -216,22 +213,16 @@ func testSettleFails(t *testing.T, b *broker) {
 	}
 	check.NoError(t, q.Publish(t.Context(), o.ID, messages))
 	fails := func(context.Context, string, []model.Entry) error { return io.ErrUnexpectedEOF }
-	if err := q.Consume(t.Context(), fails); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Fatalf("it ended with %v", err)
-	}
+	check.Error(t, "the consumer", q.Consume(t.Context(), fails), io.ErrUnexpectedEOF)
 	got := map[string]model.Entry{}
 	consumeUntil(t, q, func(saleID string, entries []model.Entry) (ended bool) {
 		for _, e := range entries {
 			got[e.ID] = e
 		}
-		if saleID != o.ID {
-			t.Errorf("entries of %s", saleID)
-		}
+		check.Same(t, "the sale", saleID, o.ID)
 		return len(got) == len(want)
 	})
-	if !maps.Equal(got, want) {
-		t.Errorf("%v were delivered as %v", want, got)
-	}
+	check.Same(t, "the delivered entries", got, want)
 	b.nothingLeft(t, o)
 }
 
@@ -272,9 +263,7 @@ func testUnreadable(t *testing.T, b *broker) {
 		return len(dead) >= len(bad)
 	})
 	slices.Sort(bad)
-	if !slices.Equal(dead, bad) {
-		t.Errorf("the dead letters are %q, want %q", dead, bad)
-	}
+	check.Same(t, "the dead letters", dead, bad)
 	if n := e.log.Count("dead letters"); n < len(bad) {
 		t.Errorf("%d lines about %d dead letters", n, len(bad))
 	}
@@ -317,9 +306,7 @@ func testAwayAtTheStart(t *testing.T, b *broker) {
 	if e.healthy() == nil {
 		t.Error("a broker that is away is healthy")
 	}
-	if n := e.log.Count("queue fails"); n != 1 {
-		t.Errorf("%d lines about the failure", n)
-	}
+	check.Same(t, "lines about the failure", e.log.Count("queue fails"), 1)
 	b.up()
 	e.recovers(o, "then")
 	if e.log.Count("the queue works again") == 0 {
