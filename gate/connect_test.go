@@ -147,17 +147,16 @@ func TestReplicas(t *testing.T) {
 	must(b, b.client.Wait(t.Context(), 1, check.Patience))
 	sales := []model.Offer{one, missing, several}
 	want := []model.GateState{
-		{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 2, Stream: 1},
+		{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 2, Stream: 1, Revision: 1, Version: 5},
 		{},
-		{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1},
+		{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1, Revision: 1, Version: 5},
 	}
 	peek := func(of redis.UniversalClient) ([]model.GateState, error) {
-		states, err := NewReplicas(of).Peek(t.Context(), sales)
-		for i := range states {
-			states[i] = core(states[i])
-		}
-		return states, err
+		return NewReplicas(of).Peek(t.Context(), sales)
 	}
+	states, err := b.gate.Peek(t.Context(), model.GateRefs(sales)...)
+	check.NoError(t, err)
+	check.Same(t, "the gates", states, want)
 	client := dial(t, ConnectReplicas, replica.URL())
 	for _, of := range []redis.UniversalClient{client, b.client} {
 		if got, err := peek(of); err != nil || !slices.Equal(got, want) {

@@ -14,22 +14,6 @@ import (
 	"flashsale/test/kit/check"
 )
 
-func TestPeek(t *testing.T) {
-	eachGate(t, func(b *bench) {
-		first, second := b.sale(), b.sale()
-		b.admit(attempt(second, "u-1", 2))
-		states, err := b.gate.Peek(b.Context(), first.GateRef(), b.offer().GateRef(), second.GateRef())
-		check.NoError(b, err)
-		for i, want := range []model.GateState{
-			{Exists: true, Open: true, Epoch: 1, Left: 10, Revision: 1, Version: 5},
-			{},
-			{Exists: true, Open: true, Epoch: 1, Left: 8, Inflight: 2, Stream: 1, Revision: 1, Version: 5},
-		} {
-			check.Same(b, fmt.Sprint("gate ", i), states[i], want)
-		}
-	})
-}
-
 func TestInstallSetsEverything(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.offer()

@@ -707,18 +707,8 @@ func TestReplacementAskedTooSoon(t *testing.T) {
 	})
 }
 
-// The controller reports this instance's figures each second. It logs the first of several failures.
-func TestControllerReports(t *testing.T) {
-	testController(t, func(t *testing.T, c *controlling) {
-		pass(3 * ensurePeriod)
-		check.Same(t, "the reports in three seconds", c.reports, 3)
-		with(func() { c.errReport = errAway })
-		pass(4 * ensurePeriod)
-		check.Same(t, "the lines about the failure", c.log.Count("can't check the gates"), 1)
-	})
-}
-
-// Both loops of the controller go on when the stores are back.
+// Both loops of the controller go on when the stores are back. The controller reports this instance's figures each second,
+// and logs the first of several failures.
 func TestControllerOutlivesItsStores(t *testing.T) {
 	testController(t, func(t *testing.T, c *controlling) {
 		with(func() { c.errNow = errAway })
@@ -727,10 +717,14 @@ func TestControllerOutlivesItsStores(t *testing.T) {
 		pass(3 * ensurePeriod)
 		check.Same(t, "the lines about the catalog", c.log.Count("refresh of the catalog fails"), 1)
 		check.Same(t, "the lines about the gates", c.log.Count("can't check the gates"), 1)
+		check.Same(t, "the reports in three seconds", c.reports, 3)
 		with(func() { c.errNow, c.offer.Stock.Available = nil, 5 })
 		with(func() { c.errGate = nil })
 		pass(ensurePeriod)
 		c.wantAvailable(t, "afterwards", 5)
 		check.Same(t, "the installed gates", c.installs, 1)
+		with(func() { c.errReport = errAway })
+		pass(3 * ensurePeriod)
+		check.Same(t, "the lines about the gates and the reports", c.log.Count("can't check the gates"), 2)
 	})
 }
