@@ -158,7 +158,7 @@ func (s *sim) at(place int) *instance {
 
 // turn is a step of a person: it waits until the scheduler lets it happen.
 func (s *sim) turn(ctx context.Context, i *instance, name, what string) error {
-	return s.await(ctx, &call{label: name + ": " + what, store: nowhere, from: i, run: func(context.Context) error { return nil }})
+	return s.await(ctx, &call{label: name + ": " + what, store: nowhere, from: i, run: func() error { return nil }})
 }
 
 // paced is a request's context. Its Err waits for a turn, because the order of the requests' next steps would otherwise
@@ -450,8 +450,8 @@ func (s *sim) status(rng *rand.Rand, sale string, status model.SaleStatus) {
 func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	var first string
 	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
-		list, err := ask(ctx, i.database("operator").reads("paid orders"), func(ctx context.Context) ([]model.Order, error) {
-			list, _, err := s.db.Orders(ctx, model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
+		list, err := ask(ctx, i.database("operator").reads("paid orders"), func() ([]model.Order, error) {
+			list, _, err := s.db.Orders(bg, model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
 			return list, err
 		})
 		if len(list) > 0 {

@@ -39,11 +39,11 @@ type call struct {
 	store  store
 	writes bool
 	from   *instance
-	run    func(context.Context) error // executes the call; only the scheduler runs it, so that a store gets one at a time
-	odd    []error                     // errors that the store may return instead, without an effect
-	answer chan error                  // nil: run was executed; otherwise the error for the caller
-	stuck  bool                        // hangs until its caller gives up
-	left   bool                        // its caller has gone, but the call may still happen
+	run    func() error // executes the call; only the scheduler runs it, so that a store gets one at a time
+	odd    []error      // errors that the store may return instead, without an effect
+	answer chan error   // nil: run was executed; otherwise the error for the caller
+	stuck  bool         // hangs until its caller gives up
+	left   bool         // its caller has gone, but the call may still happen
 }
 
 // turns holds the parked calls of one simulated world, which happen one at a time.
@@ -225,7 +225,7 @@ func (s *sim) answer(c *call, err error) {
 
 // run executes a call. The stores themselves never fail here, so an unexpected error is the engine's fault.
 func (s *sim) run(c *call) {
-	if err := c.run(context.Background()); err != nil {
+	if err := c.run(); err != nil {
 		s.fail("%s: %w", c.label, err)
 	}
 	if c.writes && c.store == inDatabase {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,14 @@ type view struct {
 	to   store
 }
 
+// bg is the context of the calls themselves, which may happen after their callers have gone.
+var bg = context.Background()
+
 // reads returns a call that changes nothing.
 func (v view) reads(format string, args ...any) *call {
+	for i, arg := range args {
+		args[i] = v.s.shown(arg)
+	}
 	return &call{label: v.from.name + " " + v.part + ": " + fmt.Sprintf(format, args...), store: v.to, from: v.from}
 }
 
@@ -53,13 +60,13 @@ func (v view) writes(format string, args ...any) *call {
 type nothing struct{}
 
 // ask3 makes a call that runs do. It returns do's results, or the error that the scheduler gives the caller instead.
-func ask3[A, B, C any](ctx context.Context, c *call, do func(context.Context) (A, B, C, error)) (a A, b B, d C, err error) {
+func ask3[A, B, C any](ctx context.Context, c *call, do func() (A, B, C, error)) (a A, b B, d C, err error) {
 	var first A
 	var second B
 	var third C
 	var failed error
-	c.run = func(ctx context.Context) error {
-		first, second, third, failed = do(ctx)
+	c.run = func() error {
+		first, second, third, failed = do()
 		c.from.s.told(first, second, third, failed)
 		if expected(failed) {
 			return nil
@@ -72,24 +79,24 @@ func ask3[A, B, C any](ctx context.Context, c *call, do func(context.Context) (A
 	return first, second, third, failed
 }
 
-func ask2[A, B any](ctx context.Context, c *call, do func(context.Context) (A, B, error)) (A, B, error) {
-	a, b, _, err := ask3(ctx, c, func(ctx context.Context) (A, B, nothing, error) {
-		a, b, err := do(ctx)
-		return a, b, nothing{}, err
+func ask2[A, B any](ctx context.Context, c *call, do func() (A, B, error)) (A, B, error) {
+	a, b, _, err := ask3(ctx, c, func() (a A, b B, _ nothing, err error) {
+		a, b, err = do()
+		return
 	})
 	return a, b, err
 }
 
-func ask[A any](ctx context.Context, c *call, do func(context.Context) (A, error)) (A, error) {
-	a, _, err := ask2(ctx, c, func(ctx context.Context) (A, nothing, error) {
-		a, err := do(ctx)
-		return a, nothing{}, err
+func ask[A any](ctx context.Context, c *call, do func() (A, error)) (A, error) {
+	a, _, err := ask2(ctx, c, func() (a A, _ nothing, err error) {
+		a, err = do()
+		return
 	})
 	return a, err
 }
 
-func ask0(ctx context.Context, c *call, do func(context.Context) error) error {
-	_, err := ask(ctx, c, func(ctx context.Context) (nothing, error) { return nothing{}, do(ctx) })
+func ask0(ctx context.Context, c *call, do func() error) error {
+	_, err := ask(ctx, c, func() (nothing, error) { return nothing{}, do() })
 	return err
 }
 
@@ -105,45 +112,33 @@ type gateView struct {
 }
 
 func (g gateView) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	return ask(ctx, g.writes("admit %s of epoch %d", g.s.attempts(attempts), epoch), func(ctx context.Context) ([]model.Outcome, error) {
-		return g.Gate.Admit(ctx, gate, attempts, epoch)
-	})
+	c := g.writes("admit %s of epoch %s", attempts, epoch)
+	return ask(ctx, c, func() ([]model.Outcome, error) { return g.Gate.Admit(bg, gate, attempts, epoch) })
 }
 
 func (g gateView) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	name := func(gate model.GateRef) string { return g.s.name(gate.SaleID) }
-	return ask(ctx, g.reads("peek %s", listed(gates, name)), func(ctx context.Context) ([]model.GateState, error) {
-		return g.Gate.Peek(ctx, gates...)
-	})
+	return ask(ctx, g.reads("peek %s", gates), func() ([]model.GateState, error) { return g.Gate.Peek(bg, gates...) })
 }
 
 func (g gateView) Read(ctx context.Context, gate model.GateRef, count int) ([]model.Entry, []string, error) {
-	return ask2(ctx, g.writes("read %s", g.s.name(gate.SaleID)), func(ctx context.Context) ([]model.Entry, []string, error) {
-		return g.Gate.Read(ctx, gate, count)
-	})
+	c := g.writes("read %s", gate.SaleID)
+	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Read(bg, gate, count) })
 }
 
 func (g gateView) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) ([]model.Entry, []string, error) {
-	return ask2(ctx, g.writes("claim %s", g.s.name(gate.SaleID)), func(ctx context.Context) ([]model.Entry, []string, error) {
-		return g.Gate.Claim(ctx, gate, idle, count)
-	})
+	c := g.writes("claim %s", gate.SaleID)
+	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Claim(bg, gate, idle, count) })
 }
 
 func (g gateView) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
-	return ask0(ctx, g.writes("settled %s", g.s.entries(entries)), func(ctx context.Context) error {
-		return g.Gate.Settled(ctx, gate, entries, outcomes)
-	})
+	c := g.writes("settled %s", entries)
+	return ask0(ctx, c, func() error { return g.Gate.Settled(bg, gate, entries, outcomes) })
 }
 
 // Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
 func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model.Outcome) error {
 	ids := slices.Sorted(maps.Keys(outcomes))
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = g.s.name(id)
-	}
-	slices.Sort(names)
-	g.send(g.writes("wake %s of %s", name, names), func(to *instance) {
+	g.send(g.writes("wake %s of %s", name, listed(ids, g.s.name)), func(to *instance) {
 		if to.name == name {
 			to.waiters.Look(ids)
 		}
@@ -152,13 +147,13 @@ func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model
 }
 
 func (g gateView) Announce(_ context.Context, sale string) error {
-	g.send(g.writes("announce %s", g.s.name(sale)), (*instance).hear)
+	g.send(g.writes("announce %s", sale), (*instance).hear)
 	return nil
 }
 
 // send delivers a message to every instance that runs when the message arrives.
 func (g gateView) send(c *call, deliver func(to *instance)) {
-	c.run = func(context.Context) error {
+	c.run = func() error {
 		for _, to := range g.s.places {
 			if to != nil {
 				deliver(to)
@@ -170,39 +165,34 @@ func (g gateView) send(c *call, deliver func(to *instance)) {
 }
 
 func (g gateView) Close(ctx context.Context, gate model.GateRef, epoch int64) (bool, error) {
-	return ask(ctx, g.writes("close %s for epoch %d", g.s.name(gate.SaleID), epoch), func(ctx context.Context) (bool, error) {
-		return g.Gate.Close(ctx, gate, epoch)
-	})
+	c := g.writes("close %s for epoch %s", gate.SaleID, epoch)
+	return ask(ctx, c, func() (bool, error) { return g.Gate.Close(bg, gate, epoch) })
 }
 
 func (g gateView) StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error) {
-	return ask(ctx, g.reads("measure %s", g.s.name(gate.SaleID)), func(ctx context.Context) ([]int64, error) {
-		return g.Gate.StreamLengths(ctx, gate)
-	})
+	c := g.reads("measure %s", gate.SaleID)
+	return ask(ctx, c, func() ([]int64, error) { return g.Gate.StreamLengths(bg, gate) })
 }
 
 func (g gateView) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
 	o := c.Offer()
-	install := g.writes("install %s of epoch %d, %d available, over %v entries", g.s.name(o.ID), epoch, o.Stock.Available, lengths)
-	return ask(ctx, install, func(ctx context.Context) ([]string, error) { return g.Gate.Install(ctx, epoch, lengths, c) })
+	install := g.writes("install %s of epoch %s, %s available, over %s entries", o.ID, epoch, o.Stock.Available, lengths)
+	return ask(ctx, install, func() ([]string, error) { return g.Gate.Install(bg, epoch, lengths, c) })
 }
 
 func (g gateView) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error {
-	return ask0(ctx, g.writes("tell %s of %s", g.s.name(gate.SaleID), g.s.changes(changes)), func(ctx context.Context) error {
-		return g.Gate.CatchUp(ctx, gate, after, upTo, changes)
-	})
+	c := g.writes("tell %s of %s", gate.SaleID, changes)
+	return ask0(ctx, c, func() error { return g.Gate.CatchUp(bg, gate, after, upTo, changes) })
 }
 
 func (g gateView) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (model.Request, bool, error) {
-	return ask2(ctx, g.reads("knows %s", g.s.name(orderID)), func(ctx context.Context) (model.Request, bool, error) {
-		return g.Gate.Knows(ctx, gate, userID, orderID)
-	})
+	c := g.reads("knows %s", orderID)
+	return ask2(ctx, c, func() (model.Request, bool, error) { return g.Gate.Knows(bg, gate, userID, orderID) })
 }
 
 func (g gateView) Configure(ctx context.Context, sale model.Sale) error {
-	return ask0(ctx, g.writes("configure %s revision %d", g.s.name(sale.ID), sale.Revision), func(ctx context.Context) error {
-		return g.Gate.Configure(ctx, sale)
-	})
+	c := g.writes("configure %s revision %s", sale.ID, sale.Revision)
+	return ask0(ctx, c, func() error { return g.Gate.Configure(bg, sale) })
 }
 
 // storeView is the database as a part of an instance uses it.
@@ -212,52 +202,43 @@ type storeView struct {
 }
 
 func (d storeView) Offer(ctx context.Context, sale string) (model.Offer, bool, error) {
-	return ask2(ctx, d.reads("offer %s", d.s.name(sale)), func(ctx context.Context) (model.Offer, bool, error) {
-		return d.Store.Offer(ctx, sale)
-	})
+	return ask2(ctx, d.reads("offer %s", sale), func() (model.Offer, bool, error) { return d.Store.Offer(bg, sale) })
 }
 
 func (d storeView) NextEpoch(ctx context.Context, sale string, seen, gates int64, pause time.Duration) (int64, bool, error) {
-	next := d.writes("next epoch of %s after %d, the gate's is %d", d.s.name(sale), seen, gates)
-	return ask2(ctx, next, func(ctx context.Context) (int64, bool, error) {
-		return d.Store.NextEpoch(ctx, sale, seen, gates, pause)
-	})
+	next := d.writes("next epoch of %s after %s, the gate's is %s", sale, seen, gates)
+	return ask2(ctx, next, func() (int64, bool, error) { return d.Store.NextEpoch(bg, sale, seen, gates, pause) })
 }
 
 func (d storeView) GateContents(ctx context.Context, sale string) (model.GateContents, bool, error) {
-	return ask2(ctx, d.reads("contents of %s", d.s.name(sale)), func(ctx context.Context) (model.GateContents, bool, error) {
-		snapshot, ok, err := d.Store.GateContents(ctx, sale)
+	return ask2(ctx, d.reads("contents of %s", sale), func() (model.GateContents, bool, error) {
+		snapshot, ok, err := d.Store.GateContents(bg, sale)
 		if !ok || err != nil {
 			return kit.Contents{}, false, err
 		}
-		contents, err := kit.ReadContents(ctx, snapshot) // an answer may be lost, so it must not hold a connection
+		contents, err := kit.ReadContents(bg, snapshot) // an answer may be lost, so it must not hold a connection
 		return contents, true, err
 	})
 }
 
 func (d storeView) GateChanges(ctx context.Context, sale string, after int64, limit int) ([]model.GateChange, int64, bool, error) {
-	changes := d.reads("changes of %s after %d", d.s.name(sale), after)
-	return ask3(ctx, changes, func(ctx context.Context) ([]model.GateChange, int64, bool, error) {
-		return d.Store.GateChanges(ctx, sale, after, limit)
+	return ask3(ctx, d.reads("changes of %s after %s", sale, after), func() ([]model.GateChange, int64, bool, error) {
+		return d.Store.GateChanges(bg, sale, after, limit)
 	})
 }
 
 func (d storeView) ForgetGateChanges(ctx context.Context, sale string, upTo int64) error {
-	return ask0(ctx, d.writes("forget the changes of %s up to %d", d.s.name(sale), upTo), func(ctx context.Context) error {
-		return d.Store.ForgetGateChanges(ctx, sale, upTo)
-	})
+	c := d.writes("forget the changes of %s up to %s", sale, upTo)
+	return ask0(ctx, c, func() error { return d.Store.ForgetGateChanges(bg, sale, upTo) })
 }
 
 func (d storeView) Log(ctx context.Context, actor, action, subject, detail string) error {
-	return ask0(ctx, d.writes("log %s", action), func(ctx context.Context) error {
-		return d.Store.Log(ctx, actor, action, subject, detail)
-	})
+	c := d.writes("log %s", action)
+	return ask0(ctx, c, func() error { return d.Store.Log(bg, actor, action, subject, detail) })
 }
 
 func (d storeView) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
-	return ask(ctx, d.writes("lease %s", name), func(ctx context.Context) (bool, error) {
-		return d.Store.Lease(ctx, name, holder, ttl)
-	})
+	return ask(ctx, d.writes("lease %s", name), func() (bool, error) { return d.Store.Lease(bg, name, holder, ttl) })
 }
 
 // auditView is the database as the auditor of one sale reads it: other calls may happen between two of its reads.
@@ -267,93 +248,92 @@ type auditView struct {
 }
 
 func (a auditView) LiveOffers(ctx context.Context, _ time.Duration) ([]model.Offer, error) {
-	return ask(ctx, a.reads("live offers"), func(ctx context.Context) ([]model.Offer, error) { return a.s.offers(ctx, a.sale) })
+	return ask(ctx, a.reads("live offers"), func() ([]model.Offer, error) { return a.s.offers(bg, a.sale) })
 }
 
 func (d storeView) Books(ctx context.Context, sale string) (model.Books, bool, error) {
-	return ask2(ctx, d.reads("books of %s", d.s.name(sale)), func(ctx context.Context) (model.Books, bool, error) {
-		return d.Store.Books(ctx, sale)
-	})
+	return ask2(ctx, d.reads("books of %s", sale), func() (model.Books, bool, error) { return d.Store.Books(bg, sale) })
 }
 
 func (d storeView) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
-	settle := d.writes("settle %s", d.s.entries(entries))
+	settle := d.writes("settle %s", entries)
 	settle.odd = []error{model.ErrBroken}
-	return ask(ctx, settle, func(ctx context.Context) ([]model.Outcome, error) { return d.Store.Settle(ctx, sale, entries) })
+	return ask(ctx, settle, func() ([]model.Outcome, error) {
+		outcomes, err := d.Store.Settle(bg, sale, entries)
+		d.s.judge(outcomes, func(i int) model.Attempt { return entries[i].Attempt })
+		return outcomes, err
+	})
 }
 
 func (d storeView) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	return ask(ctx, d.writes("refuse %s", d.s.name(e.ID)), func(ctx context.Context) (model.Outcome, error) {
-		return d.Store.Refuse(ctx, e, reason)
-	})
+	return ask(ctx, d.writes("refuse %s", e.ID), func() (model.Outcome, error) { return d.Store.Refuse(bg, e, reason) })
 }
 
 func (d storeView) Deduct(ctx context.Context, sale string, attempts []model.Attempt) ([]model.Outcome, error) {
-	deduct := d.writes("deduct %s", d.s.attempts(attempts))
+	deduct := d.writes("deduct %s", attempts)
 	deduct.odd = []error{model.ErrLostRace}
-	return ask(ctx, deduct, func(ctx context.Context) ([]model.Outcome, error) { return d.Store.Deduct(ctx, sale, attempts) })
-}
-
-func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, error) {
-	return ask2(ctx, d.reads("order %s", d.s.name(id)), func(ctx context.Context) (model.Order, bool, error) {
-		return d.Store.Order(ctx, id)
+	return ask(ctx, deduct, func() ([]model.Outcome, error) {
+		outcomes, err := d.Store.Deduct(bg, sale, attempts)
+		d.s.judge(outcomes, func(i int) model.Attempt { return attempts[i] })
+		return outcomes, err
 	})
 }
 
+func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, error) {
+	return ask2(ctx, d.reads("order %s", id), func() (model.Order, bool, error) { return d.Store.Order(bg, id) })
+}
+
 func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, model.Verdict, error) {
-	return ask2(ctx, d.writes("cancel %s", d.s.name(id)), func(ctx context.Context) (model.Order, model.Verdict, error) {
-		return d.Store.Cancel(ctx, user, id)
+	return ask2(ctx, d.writes("cancel %s", id), func() (model.Order, model.Verdict, error) {
+		order, verdict, err := d.Store.Cancel(bg, user, id)
+		d.s.accepts(id, model.OrderPending, verdict, err)
+		return order, verdict, err
 	})
 }
 
 func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
-	return ask2(ctx, d.writes("refund %s", d.s.name(id)), func(ctx context.Context) (model.Order, model.Verdict, error) {
-		return d.Store.RefundOrder(ctx, id, actor)
+	return ask2(ctx, d.writes("refund %s", id), func() (model.Order, model.Verdict, error) {
+		order, verdict, err := d.Store.RefundOrder(bg, id, actor)
+		d.s.accepts(id, model.OrderPaid, verdict, err)
+		return order, verdict, err
 	})
 }
 
 func (d storeView) StartPayment(ctx context.Context, user, id, provider string) (model.Payment, model.Verdict, error) {
-	return ask2(ctx, d.writes("start payment of %s", d.s.name(id)), func(ctx context.Context) (model.Payment, model.Verdict, error) {
-		return d.Store.StartPayment(ctx, user, id, provider)
+	return ask2(ctx, d.writes("start payment of %s", id), func() (model.Payment, model.Verdict, error) {
+		return d.Store.StartPayment(bg, user, id, provider)
 	})
 }
 
 func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, bool, model.Verdict, error) {
-	callback := d.writes("callback of %s", cb.ProviderTxnID)
-	return ask3(ctx, callback, func(ctx context.Context) (model.Order, bool, model.Verdict, error) {
-		return d.Store.ApplyCallback(ctx, provider, cb)
+	return ask3(ctx, d.writes("callback of %s", cb.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
+		return d.Store.ApplyCallback(bg, provider, cb)
 	})
 }
 
 func (d storeView) Overdue(
 	ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string,
 ) (map[string][]string, error) {
-	return ask(ctx, d.reads("look for overdue orders"), func(ctx context.Context) (map[string][]string, error) {
-		return d.Store.Overdue(ctx, grace, step, limit, except)
-	})
+	c := d.reads("look for overdue orders")
+	return ask(ctx, c, func() (map[string][]string, error) { return d.Store.Overdue(bg, grace, step, limit, except) })
 }
 
 func (d storeView) Expire(ctx context.Context, sale string, orders []string) ([]model.Release, error) {
-	return ask(ctx, d.writes("expire on %s", d.s.name(sale)), func(ctx context.Context) ([]model.Release, error) {
-		return d.Store.Expire(ctx, sale, orders)
-	})
+	c := d.writes("expire on %s", sale)
+	return ask(ctx, c, func() ([]model.Release, error) { return d.Store.Expire(bg, sale, orders) })
 }
 
 func (d storeView) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
-	return ask(ctx, d.reads("refunds due"), func(ctx context.Context) ([]model.Payment, error) {
-		return d.Store.RefundsDue(ctx, limit)
-	})
+	return ask(ctx, d.reads("refunds due"), func() ([]model.Payment, error) { return d.Store.RefundsDue(bg, limit) })
 }
 
 func (d storeView) MarkRefunded(ctx context.Context, payment string) error {
-	return ask0(ctx, d.writes("mark a payment refunded"), func(ctx context.Context) error {
-		return d.Store.MarkRefunded(ctx, payment)
-	})
+	return ask0(ctx, d.writes("mark a payment refunded"), func() error { return d.Store.MarkRefunded(bg, payment) })
 }
 
 func (d storeView) ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error) {
-	what := d.writes("%s %s by %d", change.Action, d.s.name(change.SaleID), change.AddQuota)
-	return ask2(ctx, what, func(ctx context.Context) (model.Offer, model.Verdict, error) { return d.Store.ChangeSale(ctx, change) })
+	what := d.writes("%s %s by %s", change.Action, change.SaleID, change.AddQuota)
+	return ask2(ctx, what, func() (model.Offer, model.Verdict, error) { return d.Store.ChangeSale(bg, change) })
 }
 
 // catalogView is the database as the catalog of one sale reads it. The catalog reads often and changes nothing, so it
@@ -497,11 +477,11 @@ func (s *sim) putBack(c *snapshot) {
 	}
 }
 
-// name returns the short name of an order's or a sale's id.
+// name returns the short name of an order's or a sale's id, and any other text as it is.
 func (s *sim) name(id string) string {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
-	return s.memory.names[id]
+	return cmp.Or(s.memory.names[id], id)
 }
 
 // listed formats the elements of a list.
@@ -513,46 +493,49 @@ func listed[T any](list []T, show func(T) string) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-func (s *sim) attempts(list []model.Attempt) string {
-	return listed(list, func(a model.Attempt) string { return s.name(a.ID) })
-}
-
-func (s *sim) entries(list []model.Entry) string {
-	return listed(list, func(e model.Entry) string { return s.name(e.ID) })
-}
-
-func (s *sim) changes(list []model.GateChange) string {
-	return listed(list, func(c model.GateChange) string {
-		return fmt.Sprintf("%s %d by version %d", s.name(c.OrderID), c.Units, c.Version)
-	})
+// shown formats an argument or a result of a call for the trace, with all that the seed decides, or as "".
+func (s *sim) shown(value any) string {
+	switch v := value.(type) {
+	case string:
+		return s.name(v)
+	case []model.GateRef:
+		return listed(v, func(g model.GateRef) string { return s.name(g.SaleID) })
+	case []model.Attempt:
+		return listed(v, func(a model.Attempt) string { return s.name(a.ID) })
+	case []model.Entry:
+		return listed(v, func(e model.Entry) string { return s.name(e.ID) })
+	case []model.Outcome:
+		return listed(v, func(o model.Outcome) string {
+			status := model.OrderStatus("")
+			if o.Order != nil {
+				status = o.Order.Status
+			}
+			return fmt.Sprintf("%s %s, known before: %t", o.Verdict, status, o.Repeated)
+		})
+	case []model.GateChange:
+		return listed(v, func(c model.GateChange) string {
+			return fmt.Sprintf("%s %d by version %d", s.name(c.OrderID), c.Units, c.Version)
+		})
+	case []model.Release:
+		return listed(v, func(r model.Release) string { return fmt.Sprintf("%s %d", s.name(r.OrderID), r.Units) })
+	case model.Offer:
+		return fmt.Sprintf("%+v, revision %d", v.Stock, v.Revision)
+	case model.GateContents:
+		return fmt.Sprintf("%+v", v.Offer().Stock)
+	case model.Order:
+		return fmt.Sprintf("%s %s", v.Status, v.Reason)
+	case []model.GateState, []int64, int64, int, bool, model.Verdict, error:
+		return fmt.Sprintf("%+v", v)
+	}
+	return ""
 }
 
 // told adds the results of a call to the trace.
 func (s *sim) told(results ...any) {
 	var texts []string
 	for _, result := range results {
-		switch r := result.(type) {
-		case []model.Outcome:
-			texts = append(texts, listed(r, func(o model.Outcome) string {
-				if o.Order == nil {
-					return fmt.Sprintf("%s, known before: %t", o.Verdict, o.Repeated)
-				}
-				return fmt.Sprintf("%s %s, known before: %t", o.Verdict, o.Order.Status, o.Repeated)
-			}))
-		case []model.Entry:
-			texts = append(texts, s.entries(r))
-		case []model.GateChange:
-			texts = append(texts, s.changes(r))
-		case []model.Release:
-			texts = append(texts, listed(r, func(r model.Release) string { return fmt.Sprintf("%s %d", s.name(r.OrderID), r.Units) }))
-		case model.Offer:
-			texts = append(texts, fmt.Sprintf("%+v, revision %d", r.Stock, r.Revision))
-		case model.GateContents:
-			texts = append(texts, fmt.Sprintf("%+v", r.Offer().Stock))
-		case model.Order:
-			texts = append(texts, fmt.Sprintf("%s %s", r.Status, r.Reason))
-		case []model.GateState, []int64, int64, bool, model.Verdict, error:
-			texts = append(texts, fmt.Sprintf("%+v", r))
+		if text := s.shown(result); text != "" {
+			texts = append(texts, text)
 		}
 	}
 	if len(texts) > 0 {
