@@ -9,7 +9,6 @@ require (
 	github.com/glebarez/go-sqlite v1.23.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/redis/go-redis/v9 v9.23.0
-	pgregory.net/rapid v1.3.0
 )
 
 require (

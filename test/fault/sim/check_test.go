@@ -148,6 +148,45 @@ func (s *sim) balance() {
 	}
 }
 
+// judge checks the verdicts of a settle or a deduction by the books from before it: a known attempt keeps its outcome, a
+// new one needs units within its user's limit, and then of the stock. No other call happens at the same time.
+func (s *sim) judge(outcomes []model.Outcome, attempt func(i int) model.Attempt) {
+	units, decided, taken := maps.Clone(s.books.buyers), map[string]model.Verdict{}, int64(0)
+	for i, o := range outcomes {
+		a := attempt(i)
+		want, again := decided[a.ID]
+		_, ordered := s.books.orders[a.ID]
+		reason, refused := s.books.refused[a.ID]
+		switch n, who := int64(a.Quantity), a.SaleID+"/"+a.UserID; {
+		case again:
+		case ordered:
+			want = model.Accepted
+		case refused:
+			want = model.Verdict(reason)
+		case o.Verdict == model.Paused: // the books do not show whether the sale is paused
+			want = model.Paused
+		case units[who]+n > int64(s.plan.limit):
+			want = model.LimitReached
+		case taken+n > s.books.stocks[a.SaleID].available:
+			want = model.SoldOut
+		default:
+			want, taken = model.Accepted, taken+n
+			units[who] += n
+		}
+		decided[a.ID] = want
+		if o.Verdict != want {
+			s.fail("%s: %s, want %s", s.name(a.ID), o.Verdict, want)
+		}
+	}
+}
+
+// accepts checks that a change of an order was accepted exactly if the order had the status for it.
+func (s *sim) accepts(id string, status model.OrderStatus, verdict model.Verdict, err error) {
+	if was := s.books.orders[id].status; err == nil && (verdict == model.Accepted) != (was == status) {
+		s.fail("a change of the order %s, which was %s: %s", s.name(id), was, verdict)
+	}
+}
+
 // moves checks that no order has disappeared, and that every change of a status was allowed.
 func (s *sim) moves(before map[string]written) {
 	for _, id := range sorted(before) {
@@ -243,7 +282,7 @@ func (s *sim) sameUnits() bool {
 	return maps.Equal(counted, s.books.buyers)
 }
 
-// money checks that every buyer who paid has either the order or the money back.
+// money checks that every buyer who paid has either the order or the money back. Its caller holds the lock.
 func (s *sim) money() {
 	keeping, seen := map[string]int{}, map[string]bool{}
 	s.each("SELECT provider_txn_id, order_id, status FROM payments WHERE provider_txn_id <> ''", func(scan func(into ...any)) {
@@ -251,7 +290,7 @@ func (s *sim) money() {
 		var status model.PaymentStatus
 		scan(&txn, &order, &status)
 		seen[txn] = true
-		refunded := s.till.charges[txn] != nil && s.till.charges[txn].refunded
+		refunded := s.memory.charges[txn] != nil && s.memory.charges[txn].refunded
 		if status == model.PaymentSucceeded {
 			keeping[order]++
 		}
@@ -264,10 +303,8 @@ func (s *sim) money() {
 			s.fail("the order of %s is %s, and %d payments of it are kept", s.books.orders[id].user, s.books.orders[id].status, keeping[id])
 		}
 	}
-	s.till.mu.Lock()
-	defer s.till.mu.Unlock()
-	for _, txn := range sorted(s.till.charges) {
-		if c := s.till.charges[txn]; c.verdict == model.Accepted && !seen[txn] {
+	for _, txn := range sorted(s.memory.charges) {
+		if c := s.memory.charges[txn]; c.verdict == model.Accepted && !seen[txn] {
 			s.fail("%s was taken, and is not in the books", txn)
 		}
 	}

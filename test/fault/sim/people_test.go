@@ -19,12 +19,13 @@ const (
 	mostTries = 60
 )
 
-// memory holds what all buyers were told.
+// memory holds what all buyers were told, and what they paid.
 type memory struct {
 	mu       sync.Mutex
 	names    map[string]string // of orders and sales, by id; for the trace
 	attempts map[string]*attempt
-	fresh    []*attempt // confirmed since the scheduler last looked
+	charges  map[string]*charge // what the payment provider knows, by transaction
+	fresh    []*attempt         // confirmed since the scheduler last looked
 	atHome   int
 	people   int
 }
@@ -110,7 +111,7 @@ func (s *sim) gather() {
 		last = b
 		s.send(b.run)
 	}
-	s.send(s.operate(rand.New(rand.NewPCG(s.seed, 3))))
+	s.send(func() { s.operate(rand.New(rand.NewPCG(s.seed, 3))) })
 }
 
 // send runs a person in a goroutine.
@@ -168,10 +169,6 @@ type paced struct {
 	turn func(context.Context) error
 }
 
-func pace(ctx context.Context, turn func(context.Context) error) context.Context {
-	return paced{ctx, turn}
-}
-
 func (p paced) Err() error {
 	if err := p.Context.Err(); err != nil {
 		return err
@@ -189,7 +186,7 @@ type pacedStrategy struct {
 }
 
 func (p pacedStrategy) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	return p.Strategy.Deduct(pace(ctx, p.turn), a)
+	return p.Strategy.Deduct(paced{ctx, p.turn}, a)
 }
 
 var errNobody = errors.New("nobody serves")
@@ -348,13 +345,18 @@ func (b *buyer) pay(a *attempt) {
 	}
 	for n := range 1 + b2i(b.rng.IntN(5) == 0) {
 		txn := fmt.Sprintf("%s of %s, transaction %d", b.name, a.name, n+1)
-		b.s.till.charge(txn)
+		paid := &charge{}
+		b.s.memory.mu.Lock()
+		b.s.memory.charges[txn] = paid
+		b.s.memory.mu.Unlock()
 		callback := model.Callback{PaymentID: payment.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: payment.AmountCents}
 		for range 1 + b2i(b.rng.IntN(4) == 0) {
 			b.s.persist(b.name, "the provider tells of "+txn, b.rng, func(ctx context.Context, i *instance) error {
 				_, verdict, err := b.payments(i, a).Callback(ctx, callback)
 				if err == nil {
-					b.s.till.hear(txn, verdict)
+					b.s.memory.mu.Lock()
+					paid.verdict = verdict
+					b.s.memory.mu.Unlock()
 				}
 				return err
 			})
@@ -375,35 +377,17 @@ func (s *sim) ended(a *attempt, order model.Order) {
 	s.memory.fresh = append(s.memory.fresh, a)
 }
 
-// till holds the data of the payment provider.
-type till struct {
-	mu      sync.Mutex
-	charges map[string]*charge // by transaction
-}
-
 // charge is money that a buyer has paid.
 type charge struct {
 	verdict  model.Verdict // of the callback; empty: no callback has succeeded
 	refunded bool
 }
 
-func (t *till) charge(txn string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.charges[txn] = &charge{}
-}
-
-func (t *till) hear(txn string, verdict model.Verdict) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.charges[txn].verdict = verdict
-}
-
 // refund sends money back. A repetition has no effect, because the provider recognises the transaction.
 func (s *sim) refund(_ context.Context, p model.Payment) error {
-	s.till.mu.Lock()
-	defer s.till.mu.Unlock()
-	c, ok := s.till.charges[p.ProviderTxnID]
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	c, ok := s.memory.charges[p.ProviderTxnID]
 	if !ok {
 		return fmt.Errorf("a refund of %q, which nobody paid", p.ProviderTxnID)
 	}
@@ -411,30 +395,28 @@ func (s *sim) refund(_ context.Context, p model.Payment) error {
 	return nil
 }
 
-// operate returns the actions of the operator: some more units, a pause, a refund.
-func (s *sim) operate(rng *rand.Rand) func() {
-	return func() {
-		for range rng.IntN(4) {
-			if !s.wait(time.Duration(rng.Int64N(int64(s.plan.span) / 2))) {
+// operate is the operator, who adds some units, pauses a sale, refunds an order.
+func (s *sim) operate(rng *rand.Rand) {
+	for range rng.IntN(4) {
+		if !s.wait(time.Duration(rng.Int64N(int64(s.plan.span) / 2))) {
+			return
+		}
+		sale := s.sales[rng.IntN(len(s.sales))]
+		switch rng.IntN(3) {
+		case 0:
+			units := 1 + rng.Int64N(3)
+			_ = s.call("operator", fmt.Sprintf("adds %d", units), rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
+				_, _, _, err := s.desk(i, sale).Patch(ctx, sale, service.SalePatch{AddQuota: units}, "operator")
+				return err // it may have happened or not
+			})
+		case 1:
+			s.status(rng, sale, model.SalePaused)
+			if !s.wait(time.Duration(rng.IntN(1000)) * time.Millisecond) {
 				return
 			}
-			sale := s.sales[rng.IntN(len(s.sales))]
-			switch rng.IntN(3) {
-			case 0:
-				units := 1 + rng.Int64N(3)
-				_ = s.call("operator", fmt.Sprintf("adds %d", units), rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
-					_, _, _, err := s.desk(i, sale).Patch(ctx, sale, service.SalePatch{AddQuota: units}, "operator")
-					return err // it may have happened or not
-				})
-			case 1:
-				s.status(rng, sale, model.SalePaused)
-				if !s.wait(time.Duration(rng.IntN(1000)) * time.Millisecond) {
-					return
-				}
-				s.status(rng, sale, model.SaleLive)
-			case 2:
-				s.takeBack(rng, sale)
-			}
+			s.status(rng, sale, model.SaleLive)
+		case 2:
+			s.takeBack(rng, sale)
 		}
 	}
 }

@@ -7,7 +7,6 @@ package sim
 
 import (
 	"database/sql/driver"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -32,8 +31,6 @@ func TestMain(m *testing.M) {
 		return float64(time.Now().UnixMicro()) / 1e6, nil
 	})
 	debug.SetGCPercent(400) // a world is small and makes much garbage: this saves a fifth of the time
-	flag.Parse()
-	_ = flag.Set("rapid.nofailfile", "true") // its output is enough to repeat a failure
 	os.Exit(inMemory(m.Run))
 }
 
@@ -104,11 +101,10 @@ func TestOneSeedTwice(t *testing.T) {
 
 // difference describes where two traces begin to differ.
 func difference(a, b []string) string {
-	for n := range min(len(a), len(b)) {
-		if a[n] != b[n] {
-			from := max(0, n-5)
-			return fmt.Sprintf("they part at line %d\n%s\nor\n%s", n, strings.Join(a[from:n+1], "\n"), strings.Join(b[from:n+1], "\n"))
-		}
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
 	}
-	return fmt.Sprintf("one has %d lines, the other %d", len(a), len(b))
+	part := func(trace []string) string { return strings.Join(trace[max(0, n-5):min(n+1, len(trace))], "\n") }
+	return fmt.Sprintf("they part at line %d\n%s\nor\n%s", n, part(a), part(b))
 }

@@ -112,33 +112,33 @@ type gateView struct {
 }
 
 func (g gateView) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	c := g.writes("admit %s of epoch %s", attempts, epoch)
+	c := g.writes("admit %v of epoch %v", attempts, epoch)
 	return ask(ctx, c, func() ([]model.Outcome, error) { return g.Gate.Admit(bg, gate, attempts, epoch) })
 }
 
 func (g gateView) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	return ask(ctx, g.reads("peek %s", gates), func() ([]model.GateState, error) { return g.Gate.Peek(bg, gates...) })
+	return ask(ctx, g.reads("peek %v", gates), func() ([]model.GateState, error) { return g.Gate.Peek(bg, gates...) })
 }
 
 func (g gateView) Read(ctx context.Context, gate model.GateRef, count int) ([]model.Entry, []string, error) {
-	c := g.writes("read %s", gate.SaleID)
+	c := g.writes("read %v", gate.SaleID)
 	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Read(bg, gate, count) })
 }
 
 func (g gateView) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) ([]model.Entry, []string, error) {
-	c := g.writes("claim %s", gate.SaleID)
+	c := g.writes("claim %v", gate.SaleID)
 	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Claim(bg, gate, idle, count) })
 }
 
 func (g gateView) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
-	c := g.writes("settled %s", entries)
+	c := g.writes("settled %v", entries)
 	return ask0(ctx, c, func() error { return g.Gate.Settled(bg, gate, entries, outcomes) })
 }
 
 // Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
 func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model.Outcome) error {
 	ids := slices.Sorted(maps.Keys(outcomes))
-	g.send(g.writes("wake %s of %s", name, listed(ids, g.s.name)), func(to *instance) {
+	g.send(g.writes("wake %v of %v", name, listed(ids, g.s.name)), func(to *instance) {
 		if to.name == name {
 			to.waiters.Look(ids)
 		}
@@ -147,7 +147,7 @@ func (g gateView) Wake(_ context.Context, name string, outcomes map[string]model
 }
 
 func (g gateView) Announce(_ context.Context, sale string) error {
-	g.send(g.writes("announce %s", sale), (*instance).hear)
+	g.send(g.writes("announce %v", sale), (*instance).hear)
 	return nil
 }
 
@@ -165,33 +165,33 @@ func (g gateView) send(c *call, deliver func(to *instance)) {
 }
 
 func (g gateView) Close(ctx context.Context, gate model.GateRef, epoch int64) (bool, error) {
-	c := g.writes("close %s for epoch %s", gate.SaleID, epoch)
+	c := g.writes("close %v for epoch %v", gate.SaleID, epoch)
 	return ask(ctx, c, func() (bool, error) { return g.Gate.Close(bg, gate, epoch) })
 }
 
 func (g gateView) StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error) {
-	c := g.reads("measure %s", gate.SaleID)
+	c := g.reads("measure %v", gate.SaleID)
 	return ask(ctx, c, func() ([]int64, error) { return g.Gate.StreamLengths(bg, gate) })
 }
 
 func (g gateView) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
 	o := c.Offer()
-	install := g.writes("install %s of epoch %s, %s available, over %s entries", o.ID, epoch, o.Stock.Available, lengths)
+	install := g.writes("install %v of epoch %v, %v available, over %v entries", o.ID, epoch, o.Stock.Available, lengths)
 	return ask(ctx, install, func() ([]string, error) { return g.Gate.Install(bg, epoch, lengths, c) })
 }
 
 func (g gateView) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error {
-	c := g.writes("tell %s of %s", gate.SaleID, changes)
+	c := g.writes("tell %v of %v", gate.SaleID, changes)
 	return ask0(ctx, c, func() error { return g.Gate.CatchUp(bg, gate, after, upTo, changes) })
 }
 
 func (g gateView) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (model.Request, bool, error) {
-	c := g.reads("knows %s", orderID)
+	c := g.reads("knows %v", orderID)
 	return ask2(ctx, c, func() (model.Request, bool, error) { return g.Gate.Knows(bg, gate, userID, orderID) })
 }
 
 func (g gateView) Configure(ctx context.Context, sale model.Sale) error {
-	c := g.writes("configure %s revision %s", sale.ID, sale.Revision)
+	c := g.writes("configure %v revision %v", sale.ID, sale.Revision)
 	return ask0(ctx, c, func() error { return g.Gate.Configure(bg, sale) })
 }
 
@@ -202,16 +202,16 @@ type storeView struct {
 }
 
 func (d storeView) Offer(ctx context.Context, sale string) (model.Offer, bool, error) {
-	return ask2(ctx, d.reads("offer %s", sale), func() (model.Offer, bool, error) { return d.Store.Offer(bg, sale) })
+	return ask2(ctx, d.reads("offer %v", sale), func() (model.Offer, bool, error) { return d.Store.Offer(bg, sale) })
 }
 
 func (d storeView) NextEpoch(ctx context.Context, sale string, seen, gates int64, pause time.Duration) (int64, bool, error) {
-	next := d.writes("next epoch of %s after %s, the gate's is %s", sale, seen, gates)
+	next := d.writes("next epoch of %v after %v, the gate's is %v", sale, seen, gates)
 	return ask2(ctx, next, func() (int64, bool, error) { return d.Store.NextEpoch(bg, sale, seen, gates, pause) })
 }
 
 func (d storeView) GateContents(ctx context.Context, sale string) (model.GateContents, bool, error) {
-	return ask2(ctx, d.reads("contents of %s", sale), func() (model.GateContents, bool, error) {
+	return ask2(ctx, d.reads("contents of %v", sale), func() (model.GateContents, bool, error) {
 		snapshot, ok, err := d.Store.GateContents(bg, sale)
 		if !ok || err != nil {
 			return kit.Contents{}, false, err
@@ -222,23 +222,23 @@ func (d storeView) GateContents(ctx context.Context, sale string) (model.GateCon
 }
 
 func (d storeView) GateChanges(ctx context.Context, sale string, after int64, limit int) ([]model.GateChange, int64, bool, error) {
-	return ask3(ctx, d.reads("changes of %s after %s", sale, after), func() ([]model.GateChange, int64, bool, error) {
+	return ask3(ctx, d.reads("changes of %v after %v", sale, after), func() ([]model.GateChange, int64, bool, error) {
 		return d.Store.GateChanges(bg, sale, after, limit)
 	})
 }
 
 func (d storeView) ForgetGateChanges(ctx context.Context, sale string, upTo int64) error {
-	c := d.writes("forget the changes of %s up to %s", sale, upTo)
+	c := d.writes("forget the changes of %v up to %v", sale, upTo)
 	return ask0(ctx, c, func() error { return d.Store.ForgetGateChanges(bg, sale, upTo) })
 }
 
 func (d storeView) Log(ctx context.Context, actor, action, subject, detail string) error {
-	c := d.writes("log %s", action)
+	c := d.writes("log %v", action)
 	return ask0(ctx, c, func() error { return d.Store.Log(bg, actor, action, subject, detail) })
 }
 
 func (d storeView) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
-	return ask(ctx, d.writes("lease %s", name), func() (bool, error) { return d.Store.Lease(bg, name, holder, ttl) })
+	return ask(ctx, d.writes("lease %v", name), func() (bool, error) { return d.Store.Lease(bg, name, holder, ttl) })
 }
 
 // auditView is the database as the auditor of one sale reads it: other calls may happen between two of its reads.
@@ -252,11 +252,11 @@ func (a auditView) LiveOffers(ctx context.Context, _ time.Duration) ([]model.Off
 }
 
 func (d storeView) Books(ctx context.Context, sale string) (model.Books, bool, error) {
-	return ask2(ctx, d.reads("books of %s", sale), func() (model.Books, bool, error) { return d.Store.Books(bg, sale) })
+	return ask2(ctx, d.reads("books of %v", sale), func() (model.Books, bool, error) { return d.Store.Books(bg, sale) })
 }
 
 func (d storeView) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
-	settle := d.writes("settle %s", entries)
+	settle := d.writes("settle %v", entries)
 	settle.odd = []error{model.ErrBroken}
 	return ask(ctx, settle, func() ([]model.Outcome, error) {
 		outcomes, err := d.Store.Settle(bg, sale, entries)
@@ -266,11 +266,11 @@ func (d storeView) Settle(ctx context.Context, sale string, entries []model.Entr
 }
 
 func (d storeView) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	return ask(ctx, d.writes("refuse %s", e.ID), func() (model.Outcome, error) { return d.Store.Refuse(bg, e, reason) })
+	return ask(ctx, d.writes("refuse %v", e.ID), func() (model.Outcome, error) { return d.Store.Refuse(bg, e, reason) })
 }
 
 func (d storeView) Deduct(ctx context.Context, sale string, attempts []model.Attempt) ([]model.Outcome, error) {
-	deduct := d.writes("deduct %s", attempts)
+	deduct := d.writes("deduct %v", attempts)
 	deduct.odd = []error{model.ErrLostRace}
 	return ask(ctx, deduct, func() ([]model.Outcome, error) {
 		outcomes, err := d.Store.Deduct(bg, sale, attempts)
@@ -280,11 +280,11 @@ func (d storeView) Deduct(ctx context.Context, sale string, attempts []model.Att
 }
 
 func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, error) {
-	return ask2(ctx, d.reads("order %s", id), func() (model.Order, bool, error) { return d.Store.Order(bg, id) })
+	return ask2(ctx, d.reads("order %v", id), func() (model.Order, bool, error) { return d.Store.Order(bg, id) })
 }
 
 func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, model.Verdict, error) {
-	return ask2(ctx, d.writes("cancel %s", id), func() (model.Order, model.Verdict, error) {
+	return ask2(ctx, d.writes("cancel %v", id), func() (model.Order, model.Verdict, error) {
 		order, verdict, err := d.Store.Cancel(bg, user, id)
 		d.s.accepts(id, model.OrderPending, verdict, err)
 		return order, verdict, err
@@ -292,7 +292,7 @@ func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, mo
 }
 
 func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
-	return ask2(ctx, d.writes("refund %s", id), func() (model.Order, model.Verdict, error) {
+	return ask2(ctx, d.writes("refund %v", id), func() (model.Order, model.Verdict, error) {
 		order, verdict, err := d.Store.RefundOrder(bg, id, actor)
 		d.s.accepts(id, model.OrderPaid, verdict, err)
 		return order, verdict, err
@@ -300,13 +300,13 @@ func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Ord
 }
 
 func (d storeView) StartPayment(ctx context.Context, user, id, provider string) (model.Payment, model.Verdict, error) {
-	return ask2(ctx, d.writes("start payment of %s", id), func() (model.Payment, model.Verdict, error) {
+	return ask2(ctx, d.writes("start payment of %v", id), func() (model.Payment, model.Verdict, error) {
 		return d.Store.StartPayment(bg, user, id, provider)
 	})
 }
 
 func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, bool, model.Verdict, error) {
-	return ask3(ctx, d.writes("callback of %s", cb.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
+	return ask3(ctx, d.writes("callback of %v", cb.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
 		return d.Store.ApplyCallback(bg, provider, cb)
 	})
 }
@@ -319,7 +319,7 @@ func (d storeView) Overdue(
 }
 
 func (d storeView) Expire(ctx context.Context, sale string, orders []string) ([]model.Release, error) {
-	c := d.writes("expire on %s", sale)
+	c := d.writes("expire on %v", sale)
 	return ask(ctx, c, func() ([]model.Release, error) { return d.Store.Expire(bg, sale, orders) })
 }
 
@@ -332,7 +332,7 @@ func (d storeView) MarkRefunded(ctx context.Context, payment string) error {
 }
 
 func (d storeView) ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error) {
-	what := d.writes("%s %s by %s", change.Action, change.SaleID, change.AddQuota)
+	what := d.writes("%v %v by %v", change.Action, change.SaleID, change.AddQuota)
 	return ask2(ctx, what, func() (model.Offer, model.Verdict, error) { return d.Store.ChangeSale(bg, change) })
 }
 

@@ -71,7 +71,6 @@ type sim struct {
 
 	people sync.WaitGroup // buyers and the operator
 	memory memory         // what they were told
-	till   till           // what the payment provider knows
 
 	trace []string
 	err   error
@@ -186,8 +185,7 @@ func newSim(t *testing.T, seed uint64, m mutation, template []byte) *sim {
 		turns:     turns{asks: map[string]func(){}, logged: map[string]struct{}{}},
 		awayUntil: map[store]map[int]time.Time{inRedis: {}, inDatabase: {}},
 		ids:       model.NewOrderIDs([]byte("a key that only the server has")),
-		memory:    memory{names: map[string]string{}, attempts: map[string]*attempt{}},
-		till:      till{charges: map[string]*charge{}},
+		memory:    memory{names: map[string]string{}, attempts: map[string]*attempt{}, charges: map[string]*charge{}},
 	}
 	s.ahead = s.plan.happenings
 	s.places, s.starts = make([]*instance, s.plan.places), make([]int, s.plan.places)
