@@ -120,7 +120,7 @@ func TestUnreachableRedisIsReportedSoon(t *testing.T) {
 func TestConnectShowsNoPassword(t *testing.T) {
 	for _, address := range []string{
 		"redis://user:hunter2/@host:1", "redis://user:hunter2\x7f@host:1", "redis://user:hunter2@host:1/x",
-		"redis://user:hunter2@host:x/0",
+		"redis://user:hunter2@host:x/0", "redis://user:hunter2@host:1/0?option=1",
 		"http://user:hunter2@host:1", "redis://user:%zzhunter2@host:1,b:2", "redis://user:hunter2@a:1,redis://user:hunter3@b:2",
 		"redis://user:hunter2@a:1,rediss://b:2", "redis://user:hunter2@a:1,b:2/4", "redis+sentinel://user:hunter2@a:1",
 		"redis+sentinel://user:%zzhunter2@a:1/shop", "redis+sentinel://user:hunter2@a:1/shop/x",

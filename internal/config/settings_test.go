@@ -255,4 +255,8 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
+	broken := writeFile(t, "secret: "+secret+"\n  admin-password: \""+secret+"\n")
+	if _, _, _, err := parse(nil, "--config="+broken); err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("a broken file: %v", err)
+	}
 }
