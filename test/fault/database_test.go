@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -350,29 +349,12 @@ func connectionsTaken(d *drill) {
 }
 
 // disconnect ends the connections of the engine's user and returns how many there were.
-func (d *drill) disconnect(admin *sql.Conn) (n int, err error) {
-	const connections = "SELECT id FROM information_schema.processlist WHERE user = ?"
-	rows, err := admin.QueryContext(d.Context(), connections, d.databaseURL().User.Username())
+func (d *drill) disconnect(admin *sql.Conn) (n int64, err error) {
+	killed, err := admin.ExecContext(d.Context(), "KILL USER "+d.databaseURL().User.Username())
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = rows.Close() }()
-	var ids []int64
-	for rows.Next() {
-		ids = append(ids, 0)
-		if err := rows.Scan(&ids[len(ids)-1]); err != nil {
-			return 0, err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		if _, err := admin.ExecContext(d.Context(), fmt.Sprintf("KILL %d", id)); err != nil && !refusedWith(err, 1094) { // gone already
-			return 0, err
-		}
-	}
-	return len(ids), nil
+	return killed.RowsAffected()
 }
 
 // poolsTooLarge has so many buyers list their orders that each instance needs more connections than MySQL allows.
