@@ -452,7 +452,7 @@ func botsThatNeverPay(d *drill) {
 				<-ticker.C
 			}
 		}
-		done := at.Confirmed() && d.pays(at)
+		done := at.Confirmed() && said(d.pay(at, at.URL).Status) == saidYes
 		mu.Lock()
 		defer mu.Unlock()
 		d.attempts = append(d.attempts, at)
@@ -470,20 +470,4 @@ func botsThatNeverPay(d *drill) {
 	}
 	d.finish("%d bots held all %d units for %d s; then buyers had and paid them, the first %s after the rush, the last %s",
 		bots, quota, paySeconds, first.Round(100*time.Millisecond), last.Round(100*time.Millisecond))
-}
-
-// pays pays an order as its buyer and the provider do, and reports whether it is paid.
-func (d *drill) pays(at shop.Attempt) bool {
-	status, doc, err := d.Call(http.MethodPost, at.URL+"/api/v1/orders/"+at.OrderID+"/payments", d.Token(at.User), nil)
-	if err != nil || status != http.StatusCreated {
-		d.Errorf("%s starts to pay: %d %v %v", at.User, status, doc, err)
-		return false
-	}
-	status, doc, err = d.Callback(at.URL, text(doc, "payment_id"), "txn-"+at.OrderID, shop.PriceCents)
-	order, _ := doc["order"].(shop.Document)
-	if err != nil || status != http.StatusOK || order["status"] != "paid" {
-		d.Errorf("%s pays: %d %v %v", at.User, status, doc, err)
-		return false
-	}
-	return true
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -201,22 +200,6 @@ func (m *runners) goOn(a shop.Attempt) {
 		m.mu.Unlock()
 		m.record.add(it.does, it.Attempt)
 	}
-}
-
-// pay pays an order, and returns the provider's callback with its answer. It does nothing if no payment was started.
-func (m *runners) pay(order shop.Attempt, url string) deed {
-	status, doc, err := m.Call(http.MethodPost, url+"/api/v1/orders/"+order.OrderID+"/payments", m.Token(order.User), nil)
-	id := text(doc, "payment_id")
-	if err != nil || status != http.StatusCreated || id == "" {
-		return deed{}
-	}
-	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
-	status, doc, err = m.Callback(url, id, "txn-"+order.User, shop.PriceCents)
-	a.Answered = time.Now()
-	if err == nil {
-		a.Status, a.Code = status, text(doc, "code")
-	}
-	return deed{toPay, a}
 }
 
 // count returns the number of such deeds that succeeded.

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/service/auth"
 	"flashsale/test/kit/shop"
 )
 
@@ -35,7 +35,8 @@ func wrongClocks(d *drill) {
 		c.urls[name] = d.StartWith([]string{"FLASHSALE_CLOCK_OFFSET=" + offset}, "--pay-grace", "0s").URL
 		// Only bearer tokens are judged by an instance's own clock, so they show that the clocks are off.
 		want := map[string]int{"right": http.StatusOK, "ahead": http.StatusUnauthorized, "behind": http.StatusOK}[name]
-		d.Must(want, http.MethodGet, c.urls[name]+"/api/v1/orders", d.Token("ann"), nil)
+		minute := signedToken(sha256.New, `{"alg":"HS256","typ":"JWT"}`, claimsOf("ann", "buyer", time.Now().Add(time.Minute)), shop.Secret)
+		d.Must(want, http.MethodGet, c.urls[name]+"/api/v1/orders", minute, nil)
 	}
 	d.urls = []string{c.urls["right"], c.urls["behind"]}
 	d.quota = size(60, 600)
@@ -46,7 +47,8 @@ func wrongClocks(d *drill) {
 	var mu sync.Mutex
 	c.each(func(name, url string) {
 		for i := range d.quota / 6 {
-			a := d.visit(d.sale, fmt.Sprint(name, "-", i), "", url)
+			user := fmt.Sprint(name, "-", i)
+			a := d.buy(user, "key-"+user, url)
 			if !a.Confirmed() {
 				d.Errorf("clock %s: %d %s", name, a.Status, a.Code)
 			}
@@ -56,7 +58,7 @@ func wrongClocks(d *drill) {
 		}
 	})
 	for i, a := range d.attempts {
-		d.pay(a, fmt.Sprint("txn-", i))
+		d.payOnTime(a, fmt.Sprint("txn-", i))
 	}
 	d.finish("windows and expiry to the second on all three; %s", tally(d.attempts))
 }
@@ -68,38 +70,6 @@ func (c *clocks) each(do func(name, url string)) {
 		work.Go(func() { do(name, url) })
 	}
 	work.Wait()
-}
-
-// longLived returns a buyer's token that is also valid on an instance whose clock is an hour ahead.
-func (d *drill) longLived(user string) string {
-	d.Helper()
-	identity := model.Identity{UserID: user, Role: model.RoleBuyer}
-	token, _, err := auth.NewTokens([]byte(shop.Secret), time.Now).Sign(identity, 24*time.Hour)
-	if err != nil {
-		d.Error(err)
-	}
-	return token
-}
-
-// visit makes a purchase with a long-lived token. If path is empty, it requests one first.
-func (d *drill) visit(sale, user, path, url string) shop.Attempt {
-	a := shop.Attempt{User: user, Key: "key-" + user, URL: url, Invoked: time.Now()}
-	token := d.longLived(user)
-	status, doc, err := http.StatusOK, shop.Document{"path": path}, error(nil)
-	if path == "" {
-		status, doc, err = d.Call(http.MethodPost, url+"/api/v1/sales/"+sale+"/path", token, nil)
-	}
-	if err == nil && status == http.StatusOK {
-		order := url + "/api/v1/sales/" + sale + "/" + text(doc, "path") + "/orders"
-		status, doc, err = d.Call(http.MethodPost, order, token, shop.Document{"quantity": 1}, "Idempotency-Key", a.Key)
-	}
-	a.Answered = time.Now()
-	if err != nil {
-		d.Error(err)
-		return a
-	}
-	a.Status, a.OrderID, a.Code = status, text(doc, "id"), text(doc, "code")
-	return a
 }
 
 // judged is how far an answer may be from the stores' clocks, since the machine may be busy: far below an hour.
@@ -114,16 +84,18 @@ func (c *clocks) windows() {
 	sale := c.saleWith(c.urls["right"], shop.Document{
 		"quota": 10_000, "starts_at": starts.Format(time.RFC3339Nano), "ends_at": ends.Format(time.RFC3339Nano),
 	})
+	client := c.manyConnections()
 	c.each(func(name, url string) {
 		ticker := time.NewTicker(20 * time.Millisecond)
 		defer ticker.Stop()
 		heard := map[string]int{}
 		for n := 0; heard["ended"] < 2 && time.Now().Before(ends.Add(shop.Recovery)); n++ {
-			user, path := fmt.Sprint(name, "-w", n), ""
-			if n%2 == 1 {
-				path = pathOf(shop.Secret, time.Now(), user, sale, time.Hour)
+			a := shop.Attempt{User: fmt.Sprint(name, "-w", n), Key: "key", URL: url}
+			if n%2 == 0 {
+				c.Buy(&a, sale)
+			} else if _, err := c.knock(client, &a, sale); err != nil {
+				c.Error(err)
 			}
-			a := c.visit(sale, user, path, url)
 			wrong := true
 			switch {
 			case a.Code == "not_started":
@@ -152,13 +124,14 @@ func (c *clocks) expiry() {
 	const paySeconds = 2
 	sale := c.SaleToPay(c.urls["right"], 10, paySeconds)
 	c.each(func(name, url string) {
-		a := c.visit(sale, name+"-e", "", url)
+		a := shop.Attempt{User: name + "-e", Key: "key", URL: url}
+		c.Buy(&a, sale)
 		earliest, latest := a.Invoked.Add(paySeconds*time.Second), a.Answered.Add(paySeconds*time.Second)
 		ticker := time.NewTicker(20 * time.Millisecond)
 		defer ticker.Stop()
 		for ; ; <-ticker.C {
 			asked := time.Now()
-			status, doc, err := c.Call(http.MethodGet, url+"/api/v1/orders/"+a.OrderID, c.longLived(a.User), nil)
+			status, doc, err := c.Call(http.MethodGet, url+"/api/v1/orders/"+a.OrderID, c.Token(a.User), nil)
 			shown, shownErr := time.Parse(time.RFC3339, text(doc, "expires_at"))
 			switch {
 			case err != nil || shownErr != nil || status != http.StatusOK:
@@ -191,11 +164,10 @@ func (d *drill) want(want int, code, what string) func(status int, doc shop.Docu
 	}
 }
 
-// pay pays an order by a callback with the right timestamp. Callbacks with the time of a wrong clock must be refused.
-func (d *drill) pay(a shop.Attempt, txn string) {
+// payOnTime pays an order by a callback with the right timestamp. Callbacks with the time of a wrong clock must be refused.
+func (d *drill) payOnTime(a shop.Attempt, txn string) {
 	d.Helper()
-	doc := d.Must(http.StatusCreated, http.MethodPost, a.URL+"/api/v1/orders/"+a.OrderID+"/payments", d.longLived(a.User), nil)
-	payment := text(doc, "payment_id")
+	payment := d.StartPayment(a).ID
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		d.want(http.StatusUnauthorized, "bad_signature", "a callback an hour off")(
 			d.CallbackAt(time.Now().Add(off), shop.Secret, a.URL, payment, txn, shop.PriceCents))

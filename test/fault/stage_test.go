@@ -433,13 +433,32 @@ func (d *drill) buy(user, key, url string) shop.Attempt {
 
 // cancel cancels an order as its buyer, and returns the answer.
 func (d *drill) cancel(order shop.Attempt, url string) deed {
+	return d.did(toCancel, order, url, func() (int, shop.Document, error) {
+		return d.Call(http.MethodDelete, url+"/api/v1/orders/"+order.OrderID, d.Token(order.User), nil)
+	})
+}
+
+// pay pays an order as its buyer, and returns the answer to the provider's callback. If no payment can be started, it
+// returns no deed.
+func (d *drill) pay(order shop.Attempt, url string) deed {
+	status, doc, err := d.Call(http.MethodPost, url+"/api/v1/orders/"+order.OrderID+"/payments", d.Token(order.User), nil)
+	if err != nil || status != http.StatusCreated {
+		return deed{}
+	}
+	return d.did(toPay, order, url, func() (int, shop.Document, error) {
+		return d.Callback(url, text(doc, "payment_id"), "txn-"+order.OrderID, shop.PriceCents)
+	})
+}
+
+// did makes a request about an order, and returns it with its answer.
+func (d *drill) did(does string, order shop.Attempt, url string, call func() (int, shop.Document, error)) deed {
 	a := shop.Attempt{User: order.User, Key: order.Key, URL: url, OrderID: order.OrderID, Invoked: time.Now()}
-	status, doc, err := d.Call(http.MethodDelete, url+"/api/v1/orders/"+order.OrderID, d.Token(order.User), nil)
+	status, doc, err := call()
 	a.Answered = time.Now()
 	if err == nil {
 		a.Status, a.Code = status, text(doc, "code")
 	}
-	return deed{toCancel, a}
+	return deed{does, a}
 }
 
 // openFiles makes sure that this process, and those that it starts, may have so many files open.
