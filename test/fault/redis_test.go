@@ -15,8 +15,8 @@ import (
 
 // redisRows are faults of Redis.
 var redisRows = []row{
-	{1, "redis-server is killed and comes back empty", "the database sells on; the gate is rebuilt", killedAndEmpty},
-	{1, "redis-server is killed and comes back from its AOF", "the database sells on; the gate, which missed that, is rebuilt", killedAndBack},
+	{1, "redis-server is killed and comes back empty", "the database sells on; the gate is rebuilt", func(d *drill) { d.killAndRestart() }},
+	{1, "redis-server is killed and comes back from its AOF", "the database sells on; the gate, which missed that, is rebuilt", func(d *drill) { d.killAndRestart(onDisk...) }},
 	{2, "the AOF's tail is lost: the gate is rolled back under load", "rebuild; no confirmed order lost, no user above the limit", tailLost},
 	{2, "the AOF's tail is lost while nobody buys", "the engine finds out by itself: rebuild", tailLostInSilence},
 	{3, "a stale replica becomes the primary", "as when the tail is lost", staleReplica},
@@ -159,17 +159,9 @@ func (d *drill) newGate(before int) {
 	d.until(time.Minute, "a new gate", func() (bool, error) { return len(d.gates()) > before, nil })
 }
 
-func killedAndEmpty(d *drill) {
-	d.scene(3)
-	d.killAndRestart()
-}
-
-func killedAndBack(d *drill) {
-	d.scene(3, onDisk...)
-	d.killAndRestart()
-}
-
-func (d *drill) killAndRestart() {
+// killAndRestart restarts Redis, which keeps what redisArgs make it keep.
+func (d *drill) killAndRestart(redisArgs ...string) {
+	d.scene(3, redisArgs...)
 	d.Redis.Kill()
 	d.phase()
 	d.Redis.Restart()
