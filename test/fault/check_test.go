@@ -115,8 +115,13 @@ type findings struct {
 func (f findings) clean() bool { return len(f.lost)+len(f.doubled)+len(f.over)+len(f.open) == 0 }
 
 func (f findings) String() string {
-	return fmt.Sprintf("%d confirmed; lost %s, doubled %s, over %s, open %s", f.confirmed,
-		some(f.lost), some(f.doubled), some(f.over), some(f.open))
+	text := fmt.Sprint(f.confirmed, " confirmed")
+	for i, list := range [][]string{f.lost, f.doubled, f.over, f.open} {
+		if len(list) > 0 {
+			text += "; " + []string{"lost ", "doubled ", "over ", "open "}[i] + some(list)
+		}
+	}
+	return text
 }
 
 // some formats a list as its length and its first elements, at most three.
@@ -209,18 +214,12 @@ func kept(orders []written, deeds []deed) (broken []string) {
 	return broken
 }
 
-// terms are the quota and the limit of a sale, and the time in which its rest has to be sold.
-type terms struct {
-	quota, limit int
-	within       time.Duration
-}
-
 // recovered ends most rows, when the fault is over. Within the time of a recovery new buyers buy exactly the rest,
 // every queued attempt ends, and gate and database agree. Nothing may be lost, doubled or over.
 func (d *drill) recovered(sale string, quota int, attempts []shop.Attempt) {
 	d.Helper()
 	start := time.Now()
-	f, err := d.sellRest(sale, terms{quota, 1, recoveryTime}, attempts)
+	f, err := d.sellRest(sale, quota, 1, recoveryTime, attempts)
 	d.result.Recovery = time.Since(start)
 	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
 	f.over = append(f.over, d.record.changed(func(a shop.Attempt) string { return d.settledStatus(d.urls[0], a) })...)
@@ -235,7 +234,7 @@ func (d *drill) recovered(sale string, quota int, attempts []shop.Attempt) {
 }
 
 // sellRest lets new buyers buy until the quota is sold and no queued attempt is open, or the time is over.
-func (d *drill) sellRest(sale string, t terms, attempts []shop.Attempt) (f findings, err error) {
+func (d *drill) sellRest(sale string, quota, limit int, within time.Duration, attempts []shop.Attempt) (f findings, err error) {
 	d.record.add(toBuy, attempts...)
 	rejected := map[string]bool{} // final: the engine must not take a rejection back
 	status := func(a shop.Attempt) string {
@@ -246,7 +245,7 @@ func (d *drill) sellRest(sale string, t terms, attempts []shop.Attempt) (f findi
 		rejected[a.OrderID] = status == "rejected"
 		return status
 	}
-	deadline := time.Now().Add(t.within)
+	deadline := time.Now().Add(within)
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for round := 0; ; round++ {
@@ -254,7 +253,7 @@ func (d *drill) sellRest(sale string, t terms, attempts []shop.Attempt) (f findi
 		wrong, err := d.books.imbalance(d.Context(), sale)
 		orders, errOrders := d.books.orders(d.Context(), sale)
 		if err = errors.Join(err, errOrders); err == nil {
-			f = judge(attempts, orders, t.quota, t.limit, status)
+			f = judge(attempts, orders, quota, limit, status)
 			if wrong != "" {
 				f.over = append(f.over, wrong)
 			}
@@ -266,16 +265,16 @@ func (d *drill) sellRest(sale string, t terms, attempts []shop.Attempt) (f findi
 					f.over = append(f.over, w.id+" is an order and was told to be rejected")
 				}
 			}
-			if live >= t.quota && len(f.open) == 0 {
+			if live >= quota && len(f.open) == 0 {
 				return f, nil
 			}
 		}
 		if time.Now().After(deadline) {
-			return f, errors.Join(err, fmt.Errorf("%d of %d sold: %s", live, t.quota, f))
+			return f, errors.Join(err, fmt.Errorf("%d of %d sold: %s", live, quota, f))
 		}
-		if live < t.quota {
+		if live < quota {
 			prefix := fmt.Sprintf("rest%d-%d", round, time.Now().UnixNano())
-			fresh := d.Rush(sale, prefix, min(t.quota-live, 2000)+10, nil, d.urls...)
+			fresh := d.Rush(sale, prefix, min(quota-live, 2000)+10, nil, d.urls...)
 			d.record.add(toBuy, fresh...)
 			attempts = append(attempts, fresh...)
 		}

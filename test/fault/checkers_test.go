@@ -1,8 +1,10 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,10 +37,11 @@ func attempts(text string) (list []shop.Attempt) {
 	return list
 }
 
-// orders reads orders such as "1 ann/k pending": an id, a user with an idempotency key, and the status.
+// orders reads orders such as "1 ann/k" or "1 ann/k paid": an id, a user with an idempotency key, and a status other than
+// pending.
 func orders(text string) (list []written) {
 	for _, words := range items(text) {
-		w := written{id: words[0], status: words[2], units: 1}
+		w := written{id: words[0], status: cmp.Or(strings.Join(words[2:], ""), "pending"), units: 1}
 		w.user, w.key, _ = strings.Cut(words[1], "/")
 		list = append(list, w)
 	}
@@ -46,64 +49,48 @@ func orders(text string) (list []written) {
 }
 
 func TestJudge(t *testing.T) {
-	for name, tc := range map[string]struct {
-		attempts, orders string
-		status           string // what the engine reports for orders that are not in the database
-		want             findings
+	for _, tc := range []struct {
+		name, attempts, orders string
+		status                 string // what the engine reports for orders that are not in the database
+		want                   string // findings
 	}{
-		"nothing happened": {},
-		"confirmed, refused, without an answer": {
-			"a/k 201 1; b/k 409; c/k 0; d/k 503", "1 a/k pending; 2 c/k pending", "", findings{confirmed: 1},
+		{"nothing happened", "", "", "", `0 confirmed`},
+		{"one got it, one did not, two had no answer", "a/k 201 1; b/k 409; c/k 0; d/k 503", "1 a/k; 2 c/k", "", `1 confirmed`},
+		{"a queued one became an order", "a/k 202 1", "1 a/k", "", `1 confirmed`},
+		{"a queued one was rejected", "a/k 202 1", "", "rejected", `0 confirmed`},
+		{"a queued one is still queued", "a/k 202 1", "", "queued", `0 confirmed; open 1 ["1 is queued"]`},
+		{"a queued one is said to be an order", "a/k 202 1", "", "pending", `0 confirmed; open 1 ["1 is pending"]`},
+		{"a repeated key has one order", "a/k 0; a/k 201 1; a/k 201 1", "1 a/k", "", `2 confirmed`},
+		{"a key was refused before it was confirmed", "a/k 429; a/k 201 1", "1 a/k", "", `1 confirmed`},
+		{"without a key", "a/ 201 1", "1 a/k", "", `1 confirmed`},
+		{"cancelled, then bought again", "a/old 201 1; a/k 201 2", "1 a/old cancelled; 2 a/k", "", `2 confirmed`},
+		{"a confirmed order is not there", "a/k 201 1", "", "", `1 confirmed; lost 1 ["1"]`},
+		{"a confirmed order is another user's", "a/k 201 1; b/k 0", "1 b/k", "", `1 confirmed; lost 1 ["1"]`},
+		{"a confirmed order has another key", "a/k 201 1; a/l 0", "1 a/l", "", `1 confirmed; lost 1 ["1"]`},
+		{
+			"one order promised to two users", "a/k 201 1; b/k 201 1", "1 a/k", "",
+			`2 confirmed; lost 1 ["1"]; doubled 1 ["1 for two users"]`,
 		},
-		"a queued one became an order": {"a/k 202 1", "1 a/k pending", "", findings{confirmed: 1}},
-		"a queued one was rejected":    {"a/k 202 1", "", "rejected", findings{}},
-		"a queued one is still queued": {"a/k 202 1", "", "queued", findings{open: []string{"1 is queued"}}},
-		"a queued one is said to be an order and isn't there": {
-			"a/k 202 1", "", "pending", findings{open: []string{"1 is pending"}},
+		{"two orders of one key", "a/k 201 1", "1 a/k; 2 a/k cancelled", "", `1 confirmed; doubled 1 ["2 of a"]`},
+		{
+			"two rows of one id", "a/k 201 1; a/l 0", "1 a/k; 1 a/l cancelled", "",
+			`1 confirmed; lost 1 ["1"]; doubled 1 ["1 of a"]`,
 		},
-		"a repeated key has one order":              {"a/k 0; a/k 201 1; a/k 201 1", "1 a/k pending", "", findings{confirmed: 2}},
-		"a key was refused before it was confirmed": {"a/k 429; a/k 201 1", "1 a/k pending", "", findings{confirmed: 1}},
-		"without a key":                             {"a/ 201 1", "1 a/k pending", "", findings{confirmed: 1}},
-		"cancelled, then bought again": {
-			"a/old 201 1; a/k 201 2", "1 a/old cancelled; 2 a/k pending", "", findings{confirmed: 2},
+		{"a user above the limit", "a/k 201 1; a/l 201 2", "1 a/k; 2 a/l paid", "", `2 confirmed; over 1 ["a holds 2 of 1"]`},
+		{
+			"more than the quota", "a/k 201 1; b/k 201 2; c/k 201 3", "1 a/k; 2 b/k; 3 c/k", "",
+			`3 confirmed; over 1 ["3 sold of 2"]`,
 		},
-		"a confirmed order is not there": {"a/k 201 1", "", "", findings{confirmed: 1, lost: []string{"1"}}},
-		"a confirmed order is another user's": {
-			"a/k 201 1; b/k 0", "1 b/k pending", "", findings{confirmed: 1, lost: []string{"1"}},
-		},
-		"a confirmed order has another key": {
-			"a/k 201 1; a/other 0", "1 a/other pending", "", findings{confirmed: 1, lost: []string{"1"}},
-		},
-		"one order promised to two users": {
-			"a/k 201 1; b/k 201 1", "1 a/k pending", "",
-			findings{confirmed: 2, lost: []string{"1"}, doubled: []string{"1 for two users"}},
-		},
-		"two orders of one key": {
-			"a/k 201 1", "1 a/k pending; 2 a/k cancelled", "", findings{confirmed: 1, doubled: []string{"2 of a"}},
-		},
-		"two rows of one id": {
-			"a/k 201 1; a/other 0", "1 a/k pending; 1 a/other cancelled", "",
-			findings{confirmed: 1, lost: []string{"1"}, doubled: []string{"1 of a"}},
-		},
-		"a user above the limit": {
-			"a/k 201 1; a/other 201 2", "1 a/k pending; 2 a/other paid", "", findings{confirmed: 2, over: []string{"a holds 2 of 1"}},
-		},
-		"more than the quota": {
-			"a/k 201 1; b/k 201 2; c/k 201 3", "1 a/k pending; 2 b/k pending; 3 c/k pending", "",
-			findings{confirmed: 3, over: []string{"3 sold of 2"}},
-		},
-		"an order that nobody asked for": {"", "1 a/k pending", "", findings{over: []string{"a has an order and never asked"}}},
-		"an order of one who was only refused": {
-			"a/k 409; a/k 429", "1 a/k pending", "", findings{over: []string{"a has an order and was only refused"}},
+		{"an order that nobody asked for", "", "1 a/k", "", `0 confirmed; over 1 ["a has an order and never asked"]`},
+		{
+			"an order of one who was only refused", "a/k 409; a/k 429", "1 a/k", "",
+			`0 confirmed; over 1 ["a has an order and was only refused"]`,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			got := judge(attempts(tc.attempts), orders(tc.orders), 2, 1, func(shop.Attempt) string { return tc.status })
-			if !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
-			if violated := len(tc.want.lost)+len(tc.want.doubled)+len(tc.want.over)+len(tc.want.open) > 0; got.clean() == violated {
-				t.Errorf("clean is %t", got.clean())
+			if got.String() != tc.want || got.clean() == strings.Contains(tc.want, ";") {
+				t.Errorf("got %s, clean %t, want %s", got, got.clean(), tc.want)
 			}
 		})
 	}
@@ -218,7 +205,7 @@ func TestSellRest(t *testing.T) {
 			if !tc.ends {
 				patience = time.Second // it waits for all of this time
 			}
-			f, err := d.sellRest(sale, terms{tc.quota, 1, patience}, told)
+			f, err := d.sellRest(sale, tc.quota, 1, patience, told)
 			if (err == nil) != tc.ends || f.clean() != (tc.found == "") || !strings.Contains(f.String(), tc.found) {
 				t.Errorf("%s: %v", f, err)
 			}
@@ -273,7 +260,7 @@ func TestChanged(t *testing.T) {
 // A record has each request and its answer once, in the order of time.
 func TestRecord(t *testing.T) {
 	var r record
-	for _, a := range acts("0-3 a/k buy 201 1; 1-2 b/k buy 409 sold_out; 4-5 c/k buy 0; 6-7 a/k cancel 200 1; 0-3 a/k buy 201 1") {
+	for _, a := range acts("0-3 a/k 201 1; 1-2 b/k 409 sold_out; 4-5 c/k 0; 6-7 a/k cancel 200 1; 0-3 a/k 201 1") {
 		r.add(a.does, a.Attempt)
 	}
 	var got []string
@@ -311,14 +298,18 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// acts reads requests such as "0-3 ann/k buy 201 1": the seconds from request to answer, a user with an idempotency key, what
-// the user does, the status of the answer, and the order, or the code of a refusal.
-func acts(text string) (list []act) {
+// acts reads requests such as "0-3 ann/k 201 1" or "4-5 ann/k cancel 200 1": the seconds from request to answer, a user
+// with an idempotency key, whether the user cancels, the status of the answer, and the order, or the code of a refusal.
+func acts(text string) (list []deed) {
 	for _, words := range items(text) {
 		from, to, _ := strings.Cut(words[0], "-")
-		a := act{deed: deed{words[2], attempts(words[1] + " " + words[3])[0]}}
+		a := deed{does: toBuy}
+		if words[2] == toCancel {
+			a.does, words = toCancel, slices.Delete(words, 2, 3)
+		}
+		a.Attempt = attempts(words[1] + " " + words[2])[0]
 		a.Invoked, a.Answered = time.Unix(int64(number(from)), 0), time.Unix(int64(number(to)), 0)
-		last := strings.Join(words[4:], "")
+		last := strings.Join(words[3:], "")
 		if said(a.Status) == saidNo {
 			a.Code = last
 		} else {
@@ -336,92 +327,86 @@ func TestStory(t *testing.T) {
 		name, acts, orders string
 		available          string // after the run, of two units; with "!": no order of the requests explains the answers
 	}{
-		{"one buys", "0-1 a/k buy 201 1", "1 a/k pending", "1"},
-		{
-			"two buy, a third is too late", "0-9 a/k buy 201 1; 1-9 b/k buy 201 2; 5-6 c/k buy 409 sold_out",
-			"1 a/k pending; 2 b/k pending", "0",
-		},
-		{"a key asked for twice", "0-1 a/k buy 201 1; 2-3 a/k buy 201 1", "1 a/k pending", "1"},
-		{"a second one at the limit", "0-1 a/k buy 201 1; 2-3 a/l buy 409 limit_reached", "1 a/k pending", "1"},
-		{"no answer, and there is an order", "0-1 a/k buy 0", "1 a/k pending", "1"},
-		{"no answer, and there is none", "0-1 a/k buy 0", "", "2"},
-		{"queued, and there is an order", "0-1 a/k buy 202 1", "1 a/k pending", "1"},
-		{"queued, and lost", "0-1 a/k buy 202 1", "", "2"},
+		{"one buys", "0-1 a/k 201 1", "1 a/k", "1"},
+		{"two buy, a third is too late", "0-9 a/k 201 1; 1-9 b/k 201 2; 5-6 c/k 409 sold_out", "1 a/k; 2 b/k", "0"},
+		{"a key asked for twice", "0-1 a/k 201 1; 2-3 a/k 201 1", "1 a/k", "1"},
+		{"a second one at the limit", "0-1 a/k 201 1; 2-3 a/l 409 limit_reached", "1 a/k", "1"},
+		{"no answer, and there is an order", "0-1 a/k 0", "1 a/k", "1"},
+		{"no answer, and there is none", "0-1 a/k 0", "", "2"},
+		{"queued, and there is an order", "0-1 a/k 202 1", "1 a/k", "1"},
+		{"queued, and lost", "0-1 a/k 202 1", "", "2"},
 		{
 			"cancelled, and sold again",
-			"0-1 a/k buy 201 1; 0-1 b/k buy 201 2; 2-3 a/k cancel 200 1; 4-5 c/k buy 201 3; 6-7 d/k buy 409 sold_out",
-			"1 a/k cancelled; 2 b/k pending; 3 c/k pending", "0",
+			"0-1 a/k 201 1; 0-1 b/k 201 2; 2-3 a/k cancel 200 1; 4-5 c/k 201 3; 6-7 d/k 409 sold_out",
+			"1 a/k cancelled; 2 b/k; 3 c/k", "0",
 		},
-		{"perhaps cancelled, and is", "0-1 a/k buy 201 1; 2-3 a/k cancel 0 1", "1 a/k cancelled", "2"},
-		{"perhaps cancelled, and isn't", "0-1 a/k buy 201 1; 2-3 a/k cancel 503 1", "1 a/k pending", "1"},
-		{"cancelled twice", "0-1 a/k buy 201 1; 2-3 a/k cancel 200 1; 4-5 a/k cancel 409 not_cancellable", "1 a/k cancelled", "2"},
+		{"perhaps cancelled, and is", "0-1 a/k 201 1; 2-3 a/k cancel 0 1", "1 a/k cancelled", "2"},
+		{"perhaps cancelled, and isn't", "0-1 a/k 201 1; 2-3 a/k cancel 503 1", "1 a/k", "1"},
+		{"cancelled twice", "0-1 a/k 201 1; 2-3 a/k cancel 200 1; 4-5 a/k cancel 409 not_cancellable", "1 a/k cancelled", "2"},
 		{
 			"sold out while attempts that are lost later hold the units",
-			"0-9 a/k buy 202 1; 0-9 b/k buy 0; 5-6 c/k buy 409 sold_out", "", "2",
+			"0-9 a/k 202 1; 0-9 b/k 0; 5-6 c/k 409 sold_out", "", "2",
 		},
 		{
 			"at the limit because of an attempt that was lost, and made again",
-			"0-9 a/k buy 202 1; 1-2 a/l buy 409 limit_reached; 3-4 a/m buy 201 2; 5-6 a/m cancel 200 2; 10-11 a/k buy 201 1",
-			"1 a/k pending; 2 a/m cancelled", "1",
+			"0-9 a/k 202 1; 1-2 a/l 409 limit_reached; 3-4 a/m 201 2; 5-6 a/m cancel 200 2; 10-11 a/k 201 1",
+			"1 a/k; 2 a/m cancelled", "1",
 		},
 		{
 			"after the fault: sold out while refused ones hold the units",
-			"60-69 a/k buy 409 limit_reached; 60-69 b/k buy 409 limit_reached; 65-66 c/k buy 409 sold_out; " +
-				"0-1 a/l buy 201 1; 0-1 b/l buy 201 2; 70-71 a/l cancel 200 1; 70-71 b/l cancel 200 2",
+			"60-69 a/k 409 limit_reached; 60-69 b/k 409 limit_reached; 65-66 c/k 409 sold_out; " +
+				"0-1 a/l 201 1; 0-1 b/l 201 2; 70-71 a/l cancel 200 1; 70-71 b/l cancel 200 2",
 			"1 a/l cancelled; 2 b/l cancelled", "2",
 		},
 		{
 			"before the fault: a unit was held at the gate, which the fault let another one have first",
-			"0-1 a/k buy 201 1; 40-80 b/k buy 201 2; 41-42 c/k buy 409 sold_out; 60-61 d/k buy 201 3; 62-63 d/k cancel 200 3",
-			"1 a/k pending; 2 b/k pending; 3 d/k cancelled", "0",
+			"0-1 a/k 201 1; 40-80 b/k 201 2; 41-42 c/k 409 sold_out; 60-61 d/k 201 3; 62-63 d/k cancel 200 3",
+			"1 a/k; 2 b/k; 3 d/k cancelled", "0",
 		},
 		{
 			"after the fault: a unit that came back isn't seen yet",
-			"0-1 a/k buy 201 1; 0-1 b/k buy 201 2; 60-61 a/k cancel 200 1; 65-66 c/k buy 409 sold_out",
-			"1 a/k cancelled; 2 b/k pending", "1",
+			"0-1 a/k 201 1; 0-1 b/k 201 2; 60-61 a/k cancel 200 1; 65-66 c/k 409 sold_out",
+			"1 a/k cancelled; 2 b/k", "1",
 		},
 		{
 			"refused for good, and told so again",
-			"0-9 a/k buy 201 1; 0-9 b/k buy 201 2; 5-6 c/k buy 409 sold_out; 10-11 a/k cancel 200 1; 20-21 c/k buy 409 sold_out",
-			"1 a/k cancelled; 2 b/k pending", "1",
+			"0-9 a/k 201 1; 0-9 b/k 201 2; 5-6 c/k 409 sold_out; 10-11 a/k cancel 200 1; 20-21 c/k 409 sold_out",
+			"1 a/k cancelled; 2 b/k", "1",
 		},
 
+		{"oversold", "0-1 a/k 201 1; 2-3 b/k 201 2; 4-5 c/k 201 3", "1 a/k; 2 b/k; 3 c/k", "!-1"},
 		{
-			"oversold", "0-1 a/k buy 201 1; 2-3 b/k buy 201 2; 4-5 c/k buy 201 3",
-			"1 a/k pending; 2 b/k pending; 3 c/k pending", "!-1",
+			"oversold for a while", "0-1 a/k 201 1; 2-3 b/k 201 2; 4-5 c/k 201 3; 6-7 a/k cancel 200 1",
+			"1 a/k cancelled; 2 b/k; 3 c/k", "!0",
 		},
-		{
-			"oversold for a while", "0-1 a/k buy 201 1; 2-3 b/k buy 201 2; 4-5 c/k buy 201 3; 6-7 a/k cancel 200 1",
-			"1 a/k cancelled; 2 b/k pending; 3 c/k pending", "!0",
-		},
-		{"a confirmed order is gone", "0-1 a/k buy 201 1", "", "!2"},
-		{"a confirmed order is gone, its unit is not", "0-1 a/k buy 201 1", "", "!1"},
-		{"a key has two orders", "0-1 a/k buy 201 1", "1 a/k pending; 2 a/k cancelled", "!1"},
-		{"a key was told two orders", "0-1 a/k buy 201 1; 2-3 a/k buy 201 2", "1 a/k pending", "!1"},
-		{"two users were told one order", "0-1 a/k buy 201 1; 2-3 b/k buy 201 1", "1 a/k pending", "!1"},
-		{"a user above the limit", "0-1 a/k buy 201 1; 2-3 a/l buy 201 2", "1 a/k pending; 2 a/l pending", "!0"},
-		{"an order that nobody asked for", "0-1 a/k buy 201 1", "1 a/k pending; 2 b/k pending", "!0"},
-		{"an order of one who was refused", "0-1 a/k buy 409 limit_reached", "1 a/k pending", "!1"},
-		{"sold out while units are left", "0-1 a/k buy 201 1; 2-3 b/k buy 409 sold_out", "1 a/k pending", "!1"},
-		{"at the limit with nothing bought", "0-1 a/k buy 409 limit_reached", "", "!2"},
-		{"refused after it was confirmed", "0-1 a/k buy 201 1; 2-3 a/k buy 409 sold_out", "1 a/k pending", "!1"},
-		{"cancelled, and still pending", "0-1 a/k buy 201 1; 2-3 a/k cancel 200 1", "1 a/k pending", "!1"},
-		{"cancelled by nobody", "0-1 a/k buy 201 1", "1 a/k cancelled", "!2"},
-		{"not cancellable while it is", "0-1 a/k buy 201 1; 2-3 a/k cancel 409 not_cancellable", "1 a/k pending", "!1"},
-		{"a unit is gone", "0-1 a/k buy 201 1", "1 a/k pending", "!0"},
-		{"an answer that is none of these", "0-1 a/k buy 404 not_found", "", "!2"},
-		{"an order before it was asked for", "0-1 a/k buy 409 limit_reached; 2-3 a/l buy 201 1", "1 a/l pending", "!1"},
+		{"a confirmed order is gone", "0-1 a/k 201 1", "", "!2"},
+		{"a confirmed order is gone, its unit is not", "0-1 a/k 201 1", "", "!1"},
+		{"a key has two orders", "0-1 a/k 201 1", "1 a/k; 2 a/k cancelled", "!1"},
+		{"a key was told two orders", "0-1 a/k 201 1; 2-3 a/k 201 2", "1 a/k", "!1"},
+		{"two users were told one order", "0-1 a/k 201 1; 2-3 b/k 201 1", "1 a/k", "!1"},
+		{"a user above the limit", "0-1 a/k 201 1; 2-3 a/l 201 2", "1 a/k; 2 a/l", "!0"},
+		{"an order that nobody asked for", "0-1 a/k 201 1", "1 a/k; 2 b/k", "!0"},
+		{"an order of one who was refused", "0-1 a/k 409 limit_reached", "1 a/k", "!1"},
+		{"sold out while units are left", "0-1 a/k 201 1; 2-3 b/k 409 sold_out", "1 a/k", "!1"},
+		{"at the limit with nothing bought", "0-1 a/k 409 limit_reached", "", "!2"},
+		{"refused after it was confirmed", "0-1 a/k 201 1; 2-3 a/k 409 sold_out", "1 a/k", "!1"},
+		{"cancelled, and still pending", "0-1 a/k 201 1; 2-3 a/k cancel 200 1", "1 a/k", "!1"},
+		{"cancelled by nobody", "0-1 a/k 201 1", "1 a/k cancelled", "!2"},
+		{"not cancellable while it is", "0-1 a/k 201 1; 2-3 a/k cancel 409 not_cancellable", "1 a/k", "!1"},
+		{"a unit is gone", "0-1 a/k 201 1", "1 a/k", "!0"},
+		{"an answer that is none of these", "0-1 a/k 404 not_found", "", "!2"},
+		{"an order before it was asked for", "0-1 a/k 409 limit_reached; 2-3 a/l 201 1", "1 a/l", "!1"},
 		{
 			"before the fault: a cancelled unit",
-			"0-1 a/k buy 201 1; 0-1 b/k buy 201 2; 2-3 a/k cancel 200 1; 5-6 c/k buy 409 sold_out",
-			"1 a/k cancelled; 2 b/k pending", "!1",
+			"0-1 a/k 201 1; 0-1 b/k 201 2; 2-3 a/k cancel 200 1; 5-6 c/k 409 sold_out",
+			"1 a/k cancelled; 2 b/k", "!1",
 		},
 		{
 			"long after it came back, a unit is not seen",
-			"0-1 a/k buy 201 1; 0-1 b/k buy 201 2; 60-61 a/k cancel 200 1; 90-91 c/k buy 409 sold_out",
-			"1 a/k cancelled; 2 b/k pending", "!1",
+			"0-1 a/k 201 1; 0-1 b/k 201 2; 60-61 a/k cancel 200 1; 90-91 c/k 409 sold_out",
+			"1 a/k cancelled; 2 b/k", "!1",
 		},
-		{"more were refused than can have been held", "0-9 a/k buy 202 1; 5-6 c/k buy 409 sold_out", "", "!2"},
+		{"more were refused than can have been held", "0-9 a/k 202 1; 5-6 c/k 409 sold_out", "", "!2"},
 		{"an empty story", "", "", "!2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -114,13 +114,13 @@ func TestDrill(t *testing.T) {
 			r.run(d)
 		})
 	}
-	var runs []mutationRun
+	var runs []mutation
 	t.Run("mutations", func(t *testing.T) { runs = mutate(t) })
 	switch {
 	case repeats > 1:
 		reportRepairs(t, results)
 	case !full:
-	case len(results) < len(all) || len(runs) < len(mutations)+len(blindings):
+	case len(results) < len(all) || len(runs) < len(mutations):
 		progress("not all rows were run: " + reportPath + " stays as it is")
 	default:
 		report(t, results, runs, time.Since(start))

@@ -157,18 +157,12 @@ func saleModel() porcupine.Model {
 	}
 }
 
-// act is a deed of a client.
-type act struct {
-	deed
-	client int
-}
-
-func (a act) request() [2]string { return [2]string{a.User, a.Key} }
+func (a deed) request() [2]string { return [2]string{a.User, a.Key} }
 
 // story holds everything that is known of one sale of a run.
 type story struct {
 	linearSale
-	acts      []act
+	acts      []deed
 	orders    []written // after the run
 	available int
 	fault     time.Time // from here on Redis may have lost its data, or may lack released units
@@ -181,11 +175,8 @@ func (s *story) history() ([]porcupine.Operation, error) {
 	if len(s.acts) == 0 {
 		return nil, errors.New("nothing was asked")
 	}
-	byTime := func(time func(a act) time.Time) func(a, b act) int {
-		return func(a, b act) int { return time(a).Compare(time(b)) }
-	}
-	start := slices.MinFunc(s.acts, byTime(func(a act) time.Time { return a.Invoked })).Invoked
-	end := slices.MaxFunc(s.acts, byTime(func(a act) time.Time { return a.Answered })).Answered
+	start := slices.MinFunc(s.acts, func(a, b deed) int { return a.Invoked.Compare(b.Invoked) }).Invoked
+	end := slices.MaxFunc(s.acts, func(a, b deed) int { return a.Answered.Compare(b.Answered) }).Answered
 	n := s.number()
 	if len(n.keys) > maxKeys {
 		return nil, fmt.Errorf("%d idempotency keys, at most %d fit", len(n.keys), maxKeys)
@@ -202,8 +193,9 @@ func (s *story) history() ([]porcupine.Operation, error) {
 	}
 	var ops []porcupine.Operation
 	for i, a := range s.acts {
-		op := porcupine.Operation{ClientId: a.client, Call: int64(a.Invoked.Sub(start)), Return: int64(a.Answered.Sub(start))}
-		q := question{does: a.does, key: n.keys[a.request()], others: n.others(a), on: &s.linearSale}
+		key := n.keys[a.request()] // used by one client
+		op := porcupine.Operation{ClientId: key, Call: int64(a.Invoked.Sub(start)), Return: int64(a.Answered.Sub(start))}
+		q := question{does: a.does, key: key, others: n.others(a), on: &s.linearSale}
 		v := told{code: said(a.Status), id: n.ids[a.OrderID]}
 		w, there := final[a.request()]
 		switch {
@@ -258,7 +250,7 @@ func (s *story) number() numbers {
 }
 
 // others returns the other keys of an act's user.
-func (n numbers) others(a act) (list []int) {
+func (n numbers) others(a deed) (list []int) {
 	for request, key := range n.keys {
 		if request[0] == a.User && request != a.request() {
 			list = append(list, key)
@@ -312,37 +304,7 @@ func (s *story) explained(path string) error {
 	if result == porcupine.Ok {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("%s, see %s: %s", result, path, stuck(ops, info)), porcupine.VisualizePath(saleModel(), info, path))
-}
-
-// stuck describes how far the longest partial order goes, and the next answer, which it can't explain.
-func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
-	var longest []porcupine.Operation
-	for _, partial := range info.PartialLinearizationsOperations()[0] {
-		if len(partial) > len(longest) {
-			longest = partial
-		}
-	}
-	type id struct {
-		call, end int64
-		client    int
-	}
-	explained, state := map[id]bool{}, saleModel().Init()
-	for _, op := range longest {
-		explained[id{op.Call, op.Return, op.ClientId}] = true
-		_, state = saleModel().Step(state, op.Input, op.Output)
-	}
-	var next *porcupine.Operation
-	for i, op := range ops {
-		if !explained[id{op.Call, op.Return, op.ClientId}] && (next == nil || op.Return < next.Return) {
-			next = &ops[i]
-		}
-	}
-	if next == nil {
-		return "no operation is left over"
-	}
-	return fmt.Sprintf("%d of %d operations are explained, then not %q at %s to %s, with %s", len(longest), len(ops),
-		saleModel().DescribeOperation(next.Input, next.Output), time.Duration(next.Call), time.Duration(next.Return), saleModel().DescribeState(state))
+	return errors.Join(fmt.Errorf("%s, see %s", result, path), porcupine.VisualizePath(saleModel(), info, path))
 }
 
 const (
@@ -370,40 +332,31 @@ func linearizable(d *drill) {
 	}
 }
 
+// linearRun is a small run on two instances, with a story for each of its sales.
+type linearRun struct {
+	*drill
+	sales     []string
+	keys      atomic.Int64
+	questions *load
+	mu        sync.Mutex // protects the stories
+	stories   []*story
+}
+
 // smallRun returns the stories of its sales.
 func (d *drill) smallRun(seed uint64) []*story {
 	d.Helper()
 	d.stores()
-	urls := []string{d.Start(ackWait).URL, d.Start(ackWait).URL}
-	sales, stories := make([]string, linearSales), make([]*story, linearSales)
-	for i := range sales {
-		sales[i], stories[i] = d.Sale(urls[0], linearQuota), &story{linearSale: linearSale{linearQuota, 1}}
+	d.urls = []string{d.Start(ackWait).URL, d.Start(ackWait).URL}
+	r := &linearRun{drill: d}
+	for range linearSales {
+		r.sales = append(r.sales, d.Sale(d.urls[0], linearQuota))
+		r.stories = append(r.stories, &story{linearSale: linearSale{linearQuota, 1}})
 	}
-	var mu sync.Mutex // protects the stories
 	questions, ended := d.newLoad()
-	var keys atomic.Int64
+	r.questions = questions
 	for client := range linearClients {
-		c := &linearClient{
-			drill: d, rng: rand.New(rand.NewPCG(seed, uint64(client))), urls: urls, sales: sales,
-			key: func() string { return fmt.Sprint("key-", keys.Add(1)) },
-			note: func(sale int, it deed) {
-				mu.Lock()
-				stories[sale].acts = append(stories[sale].acts, act{it, client})
-				mu.Unlock()
-				d.record.add(it.does, it.Attempt)
-				questions.note(it.Attempt)
-			},
-		}
-		questions.work.Go(func() {
-			for {
-				select {
-				case <-ended:
-					return
-				default:
-					c.ask()
-				}
-			}
-		})
+		rng := rand.New(rand.NewPCG(seed, uint64(client)))
+		questions.work.Go(func() { r.client(rng, ended) })
 	}
 	questions.more(120)
 	fault := time.Now()
@@ -414,66 +367,69 @@ func (d *drill) smallRun(seed uint64) []*story {
 	questions.end()
 	questions.work.Wait()
 
-	for i, story := range stories {
+	for i, story := range r.stories {
 		story.fault = fault
 		for _, it := range story.acts {
 			if it.does == toBuy && it.Status == http.StatusAccepted {
 				d.until(time.Minute, "the queued order ends", func() (bool, error) {
-					status := d.orderStatus(urls[0], it.Attempt)
+					status := d.orderStatus(d.urls[0], it.Attempt)
 					return status != "queued" && !strings.Contains(status, " "), nil
 				})
 			}
 		}
-		d.Audited(urls[0], sales[i])
-		balance, err := d.books.balance(d.Context(), sales[i])
+		d.Audited(d.urls[0], r.sales[i])
+		balance, err := d.books.balance(d.Context(), r.sales[i])
 		d.ok(err)
 		story.available = balance.available
-		story.orders, err = d.books.orders(d.Context(), sales[i])
+		story.orders, err = d.books.orders(d.Context(), r.sales[i])
 		d.ok(err)
 		d.result.Confirmed += len(story.orders)
 	}
-	return stories
+	return r.stories
 }
 
-// linearClient sends one request after the other.
-type linearClient struct {
-	*drill
-	rng   *rand.Rand
-	urls  []string
-	sales []string
-	held  []holding
-	key   func() string
-	note  func(sale int, it deed)
+// note adds a deed to the story of its sale.
+func (r *linearRun) note(sale int, it deed) {
+	r.mu.Lock()
+	r.stories[sale].acts = append(r.stories[sale].acts, it)
+	r.mu.Unlock()
+	r.record.add(it.does, it.Attempt)
+	r.questions.note(it.Attempt)
 }
 
-// holding is an order of a client that it has not cancelled.
-type holding struct {
-	sale  int
-	order shop.Attempt
-}
-
-// ask sends one request. While the client holds orders, about every third one cancels the oldest order. The others are
-// purchases under a new key, by one of a few users; after an unknown outcome the purchase is repeated once, at a randomly
-// chosen instance.
-func (c *linearClient) ask() {
-	anyURL := func() string { return c.urls[c.rng.IntN(len(c.urls))] }
-	if len(c.held) > 0 && c.rng.IntN(3) == 0 {
-		h := c.held[0]
-		c.held = c.held[1:]
-		c.note(h.sale, c.cancel(h.order, anyURL()))
-		return
+// client sends one request after the other. While it holds orders, about every third request cancels the oldest. The
+// others are purchases under a new key, by one of a few users; after an unknown outcome the purchase is repeated once, at
+// a randomly chosen instance.
+func (r *linearRun) client(rng *rand.Rand, ended <-chan struct{}) {
+	anyURL := func() string { return r.urls[rng.IntN(len(r.urls))] }
+	type holding struct {
+		sale  int
+		order shop.Attempt
 	}
-	sale := c.rng.IntN(len(c.sales))
-	user, key := fmt.Sprintf("u%d-%d", sale, c.rng.IntN(linearUsers)), c.key()
-	for range 2 {
-		a := shop.Attempt{User: user, Key: key, URL: anyURL()}
-		c.Buy(&a, c.sales[sale])
-		c.note(sale, deed{toBuy, a})
-		if a.Confirmed() {
-			c.held = append(c.held, holding{sale, a})
-		}
-		if said(a.Status) != saidNothing {
+	var held []holding
+	for {
+		select {
+		case <-ended:
 			return
+		default:
+		}
+		if len(held) > 0 && rng.IntN(3) == 0 {
+			r.note(held[0].sale, r.cancel(held[0].order, anyURL()))
+			held = held[1:]
+			continue
+		}
+		sale := rng.IntN(len(r.sales))
+		user, key := fmt.Sprintf("u%d-%d", sale, rng.IntN(linearUsers)), fmt.Sprint("key-", r.keys.Add(1))
+		for range 2 {
+			a := shop.Attempt{User: user, Key: key, URL: anyURL()}
+			r.Buy(&a, r.sales[sale])
+			r.note(sale, deed{toBuy, a})
+			if a.Confirmed() {
+				held = append(held, holding{sale, a})
+			}
+			if said(a.Status) != saidNothing {
+				break
+			}
 		}
 	}
 }
