@@ -37,7 +37,7 @@ func TestMutations(t *testing.T) {
 		symptom string
 		first   uint64
 	}{
-		noCondition: {"the stock of", 42}, noID: {"two orders under one key", 12},
+		noCondition: {"the stock of", 42}, noID: {"two orders under one key", 18},
 		noLimit: {"and may have", 123}, beforeCommit: {"was told that there is an order", 0},
 	} {
 		t.Run(string(m), func(t *testing.T) {
