@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"flashsale/service"
@@ -108,23 +110,30 @@ func (d *drill) manyConnections(change ...func(*http.Transport)) *http.Client {
 // raw sends the bytes of a request to an instance, since Go's client refuses some requests. It returns the status of the
 // answer, or 0 without an answer.
 func (d *drill) raw(address, request string) int {
-	d.Helper()
-	conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", strings.TrimPrefix(address, "http://"))
-	d.ok(err)
-	d.ok(conn.SetDeadline(time.Now().Add(recoveryTime)))
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		_, _ = io.WriteString(conn, request) // the server may read only the beginning
-	}()
-	answer := make([]byte, len("HTTP/1.1 400"))
-	_, err = io.ReadFull(conn, answer)
-	_ = conn.Close()
-	<-sent
+	status, _ := d.push(strings.TrimPrefix(address, "http://"), func(w io.Writer) error {
+		_, err := io.WriteString(w, request)
+		return err
+	})
+	return status
+}
+
+// push writes a request to a connection of its own and returns the status of the answer. The answer may come long before
+// the end of the request.
+func (d *drill) push(address string, write func(w io.Writer) error) (status int, err error) {
+	conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", address)
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	return number(string(answer[9:]))
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer func() { _ = conn.Close() }() // also ends the write
+	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	writing.Go(func() { _ = write(conn) }) // fails when the engine stops reading
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, nil
 }
 
 // again returns what is wrong with a refusal for lack of capacity: it must be 429 or 503, with a Retry-After of at

@@ -1,12 +1,10 @@
 package fault
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -74,13 +72,18 @@ func formsOfBodies(d *drill) {
 				if method == "PARAMETERS" || strings.HasSuffix(path, "/close") { // the sale has to stay open
 					continue
 				}
-				where := a.URL + parameter.ReplaceAllString(fill.Replace(path), "AAAA")
+				where, err := url.Parse(a.URL + parameter.ReplaceAllString(fill.Replace(path), "AAAA"))
+				d.ok(err)
 				for name, form := range forms {
 					start := time.Now()
-					status, err := push(d, method, where, form.body(), form.announced, http.Header{
-						"Authorization": {"Bearer " + tokens[strings.Contains(path, "/admin/")]},
-						"Content-Type":  {form.contentType}, "Content-Encoding": {form.encoding},
-					})
+					req := &http.Request{
+						Method: method, URL: where, Body: io.NopCloser(form.body()), ContentLength: form.announced,
+						Header: http.Header{
+							"Authorization": {"Bearer " + tokens[strings.Contains(path, "/admin/")]},
+							"Content-Type":  {form.contentType}, "Content-Encoding": {form.encoding},
+						},
+					}
+					status, err := d.push(where.Host, req.Write)
 					slowest = max(slowest, time.Since(start))
 					if err != nil || status >= http.StatusInternalServerError {
 						d.Errorf("%s %s, %s: %d %v", method, path, name, status, err)
@@ -111,32 +114,6 @@ func (l letters) Read(p []byte) (int, error) {
 		p[i] = byte(l)
 	}
 	return len(p), nil
-}
-
-// push sends a request on a connection of its own and returns the status of the answer. The answer may come long before
-// the end of the body.
-func push(d *drill, method, where string, body io.Reader, announced int64, header http.Header) (status int, err error) {
-	u, err := url.Parse(where)
-	if err != nil {
-		return 0, err
-	}
-	req := &http.Request{Method: method, URL: u, Host: u.Host, Header: header, Body: io.NopCloser(body), ContentLength: announced}
-	conn, err := (&net.Dialer{}).DialContext(d.Context(), "tcp", u.Host)
-	if err != nil {
-		return 0, err
-	}
-	var writing sync.WaitGroup
-	defer writing.Wait()
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
-	writing.Go(func() { _ = req.Write(conn) }) // fails when the engine stops reading
-	res, err := http.ReadResponse(bufio.NewReader(conn), req)
-	if err != nil {
-		return 0, err
-	}
-	_ = conn.Close() // first, because closing a body without end would not return
-	_ = res.Body.Close()
-	return res.StatusCode, nil
 }
 
 // floodOfStrangers has clients without valid credentials send as many requests as they can to four routes, while
