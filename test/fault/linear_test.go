@@ -40,6 +40,8 @@ const (
 // the order's id, plus one while the order is live. The units left, and a user's units, follow from it.
 type world [maxKeys]uint8
 
+func (w world) String() string { return fmt.Sprint(w.live(), " live") }
+
 func (w *world) live() (n int) {
 	for _, k := range w {
 		n += int(k & 1)
@@ -57,6 +59,10 @@ type question struct {
 	// early and earlyUser are units, of all users and of this user, that the gate may have missed at this moment: held
 	// by attempts that came to nothing, or released by a cancellation and not yet back.
 	early, earlyUser int
+}
+
+func (q question) String() string {
+	return fmt.Sprintf("%s %d (early %d, %d)", q.does, q.key, q.early, q.earlyUser)
 }
 
 // linearSale holds the constants of a sale.
@@ -141,18 +147,6 @@ func saleModel() porcupine.Model {
 			v, _ := output.(told)
 			after, ok := before.next(q, v)
 			return ok, after
-		},
-		DescribeOperation: func(input, output any) string {
-			q, _ := input.(question)
-			v, _ := output.(told)
-			if q.does == toRead {
-				return fmt.Sprintf("read %d orders, %d available", len(v.orders), v.available)
-			}
-			return fmt.Sprintf("%s %d: %s %d (early %d, %d)", q.does, q.key, v.code, v.id, q.early, q.earlyUser)
-		},
-		DescribeState: func(state any) string {
-			w, _ := state.(world)
-			return fmt.Sprint(w.live(), " live")
 		},
 	}
 }
