@@ -41,16 +41,8 @@ func number(text string) int {
 	return n
 }
 
-// size returns the number for the short form or the full form of a row.
-func size(short, whole int) int {
-	if full {
-		return whole
-	}
-	return short
-}
-
-// span returns the time for the short form or the full form of a row.
-func span(short, whole time.Duration) time.Duration {
+// size returns what the short form or the full form of a row takes.
+func size[T any](short, whole T) T {
 	if full {
 		return whole
 	}

@@ -173,7 +173,7 @@ func slowAndIdle(d *drill) {
 	silent := &hoard{what: "silent", n: idle / 2, least: headersCut - time.Second, most: headersCut + cutSlack}
 	kept := &hoard{
 		what: "idle after a request", n: idle - idle/2, first: "GET /healthz" + request + "\r\n",
-		least: idleCut - time.Second, most: span(bodyCut, idleCut+cutSlack),
+		least: idleCut - time.Second, most: size(bodyCut, idleCut+cutSlack),
 	}
 	var opened sync.WaitGroup
 	for _, h := range []*hoard{headers, bodies, silent, kept} {
@@ -365,12 +365,12 @@ func tenTimesTheRate(d *drill) {
 	rate := size(100, 200)
 	d.stores()
 	a := d.StartWith(leanly, "--limit-rate", fmt.Sprint(rate), "--limit-burst", fmt.Sprint(burst))
-	lasts := span(4*time.Second, time.Minute)
+	lasts := size(4*time.Second, time.Minute)
 	seconds := int(lasts.Seconds())
 	d.sell(seconds*rate+burst+900, d.Start()) // for the setup and the checks; 900 for the floods before and after
 	client := d.manyConnections()
 
-	calm := d.flood(client, a.URL, "calm", rate/2, span(time.Second, 2*time.Second))
+	calm := d.flood(client, a.URL, "calm", rate/2, size(time.Second, 2*time.Second))
 	if len(calm.refused) > 0 || len(calm.wrong) > 0 {
 		d.Fatalf("half of what it takes: %d refused, %s", len(calm.refused), some(calm.wrong))
 	}
@@ -523,9 +523,9 @@ func loginsWithoutEnd(d *drill) {
 	a := d.StartWith(leanly)
 	d.sell(size(1_000, 5_000), a)
 	client := d.manyConnections()
-	lasts := span(3*time.Second, 20*time.Second)
+	lasts := size(3*time.Second, 20*time.Second)
 	const perSecond = 50
-	calm := d.flood(client, a.URL, "calm", perSecond, span(time.Second, 2*time.Second))
+	calm := d.flood(client, a.URL, "calm", perSecond, size(time.Second, 2*time.Second))
 	before := d.resident(a)
 
 	var mu sync.Mutex

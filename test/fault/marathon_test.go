@@ -21,7 +21,7 @@ var marathonRows = []row{
 }
 
 // marathonPace is the time between two buyers.
-var marathonPace = span(10*time.Millisecond, 5*time.Millisecond)
+var marathonPace = size(10*time.Millisecond, 5*time.Millisecond)
 
 const (
 	marathonInstances = 3
@@ -40,34 +40,30 @@ type fault struct {
 // episode is a pause, and then faults that last for some time.
 type episode struct {
 	pause, lasts time.Duration
-	faults       []int
+	faults       []fault
 }
 
-// schedule draws episodes from a seed until they fill a time. Each has one fault, or two of different parts. Adjacent
-// faults with the same name, such as those of several instances, count as one kind, of which one is drawn.
-func schedule(seed uint64, total, longestPause, longest time.Duration, faults []fault) (list []episode) {
+// schedule draws episodes from a seed until they fill a time. Each has a fault, or two of different parts. A kind, as that
+// of several instances, is drawn before one of its faults. Two faults are in the order of their kinds.
+func schedule(seed uint64, total, longestPause, longest time.Duration, kinds [][]fault) (list []episode) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rng.Int64N(int64(most-least)))
 	}
-	var kinds [][]int
-	for i, f := range faults {
-		if last := len(kinds) - 1; last < 0 || faults[kinds[last][0]].name != f.name {
-			kinds = append(kinds, nil)
-		}
-		kinds[len(kinds)-1] = append(kinds[len(kinds)-1], i)
-	}
-	draw := func() int {
-		kind := kinds[rng.IntN(len(kinds))]
-		return kind[rng.IntN(len(kind))]
+	draw := func() (kind int, f fault) {
+		kind = rng.IntN(len(kinds))
+		return kind, kinds[kind][rng.IntN(len(kinds[kind]))]
 	}
 	for filled := time.Duration(0); filled < total; {
 		e := episode{pause: between(longestPause/4, longestPause), lasts: between(longest/10, longest)}
-		e.faults = []int{draw()}
-		if second := draw(); rng.IntN(3) == 0 && faults[second].part != faults[e.faults[0]].part {
+		kind, first := draw()
+		e.faults = []fault{first}
+		if other, second := draw(); rng.IntN(3) == 0 && second.part != first.part {
 			e.faults = append(e.faults, second)
+			if other < kind {
+				slices.Reverse(e.faults)
+			}
 		}
-		slices.Sort(e.faults)
 		list = append(list, e)
 		filled += e.pause + e.lasts
 	}
@@ -90,12 +86,12 @@ func marathonSeed(d *drill) uint64 {
 func marathon(d *drill) {
 	seed := marathonSeed(d)
 	db := d.ownDatabase()
-	faults := []fault{
-		{"MariaDB", "MariaDB killed", db.Kill, db.Restart},
-		{"MariaDB", "MariaDB frozen", db.Stop, db.Continue},
-		{"Redis", "Redis killed", d.Redis.Kill, d.Redis.Restart},
-		{"Redis", "Redis frozen", d.Redis.Stop, d.Redis.Continue},
-		{"Redis", "Redis wiped", func() { d.tell(d.client(d.Redis), "FLUSHALL") }, func() {}},
+	faults := [][]fault{
+		{{"MariaDB", "MariaDB killed", db.Kill, db.Restart}},
+		{{"MariaDB", "MariaDB frozen", db.Stop, db.Continue}},
+		{{"Redis", "Redis killed", d.Redis.Kill, d.Redis.Restart}},
+		{{"Redis", "Redis frozen", d.Redis.Stop, d.Redis.Continue}},
+		{{"Redis", "Redis wiped", func() { d.tell(d.client(d.Redis), "FLUSHALL") }, func() {}}},
 	}
 	m := &runners{drill: d}
 	var deaths, cuts []fault
@@ -106,11 +102,11 @@ func marathon(d *drill) {
 		deaths = append(deaths, fault{fmt.Sprint("instance ", i), "an instance killed", func() { instance.Kill() }, restart})
 		cuts = append(cuts, fault{fmt.Sprint("link ", i), "an instance cut off from Redis", link.Cut, link.Restore})
 	}
-	faults = slices.Concat(faults, cuts, deaths) // they end in this order: an instance needs all other parts
+	faults = append(faults, cuts, deaths) // they end in this order: an instance needs all other parts
 	d.quota = size(400, 4_000)
 	d.sale = d.SaleToPay(m.address(0), d.quota, 3600)
-	episodes := schedule(seed, span(12*time.Second, 10*time.Minute), span(time.Second, 4*time.Second),
-		span(1500*time.Millisecond, 8*time.Second), faults)
+	episodes := schedule(seed, size(12*time.Second, 10*time.Minute), size(time.Second, 4*time.Second),
+		size(1500*time.Millisecond, 8*time.Second), faults)
 	note := fmt.Sprintf("DRILL_SEED=%d repeats these faults", seed)
 	d.Log(note)
 	progress(note)
@@ -120,14 +116,14 @@ func marathon(d *drill) {
 	counts := map[string]int{}
 	for _, e := range episodes {
 		<-time.After(e.pause)
-		for _, i := range e.faults {
-			counts[faults[i].name]++
-			d.Logf("%s for %s", faults[i].name, ms(e.lasts))
-			faults[i].begin()
+		for _, f := range e.faults {
+			counts[f.name]++
+			d.Logf("%s for %s", f.name, ms(e.lasts))
+			f.begin()
 		}
 		<-time.After(e.lasts)
-		for _, i := range e.faults {
-			faults[i].end()
+		for _, f := range e.faults {
+			f.end()
 		}
 	}
 	all := d.stop()

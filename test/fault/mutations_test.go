@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -217,8 +216,13 @@ func (d *drill) bothWays() (findings, error) {
 	groups := size(40, 400) // groups of buyers for each wipe
 	d.quota = 25 * groups   // the wiped groups buy less than half of it; the last ones ask for more than the rest
 	d.sale = d.saleWith(gated.URL, shop.Document{"quota": d.quota, "limit_per_user": mutationLimit})
+	client := d.client(d.Redis)
 	for wipe := range 2 {
-		d.send(groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() { d.tell(d.client(d.Redis), "FLUSHALL") })
+		d.send(groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() {
+			if err := client.FlushAll(d.Context()).Err(); err != nil {
+				d.Error(err)
+			}
+		})
 		d.gateThere(d.sale, gated.URL)
 	}
 	d.send(groupsOf(4*groups, "last", gated.URL, alone.URL), func() {})
@@ -251,20 +255,12 @@ func groupsOf(n int, prefix, gated, alone string) (list []shop.Attempt) {
 
 // send lets buyers buy in the given order, a crowd at once, and calls half when half of them have their answers.
 func (d *drill) send(attempts []shop.Attempt, half func()) {
-	d.Helper()
 	var answered atomic.Int64
-	halfway := make(chan struct{})
-	var buyers sync.WaitGroup
-	buyers.Go(func() {
-		inParallel(crowd, len(attempts), func(i int) {
-			d.Buy(&attempts[i], d.sale)
-			if answered.Add(1) == int64(len(attempts)/2) {
-				close(halfway)
-			}
-		})
+	inParallel(crowd, len(attempts), func(i int) {
+		d.Buy(&attempts[i], d.sale)
+		if answered.Add(1) == int64(len(attempts)/2) {
+			half()
+		}
 	})
-	<-halfway
-	half()
-	buyers.Wait()
 	d.attempts = append(d.attempts, attempts...)
 }

@@ -67,7 +67,7 @@ func (n *neighbours) bear(trouble time.Duration) {
 	longest, p99 := slowest(attempts)
 	n.told(attempts, "201")
 	// The short form runs beside other tests, so its bound is higher.
-	if p99 > span(2*time.Second, 500*time.Millisecond) {
+	if p99 > size(2*time.Second, 500*time.Millisecond) {
 		n.Errorf("the slowest in a hundred waited %s", p99)
 	}
 	n.result.Happened = fmt.Sprintf("buyers of the other sale in %s: %s, p99 %s, longest %s", time.Since(from).Round(time.Second),
@@ -94,7 +94,7 @@ func lockedNeighbour(d *drill) {
 	var gone func() (bool, error)
 	d.whileLocked(n.troubled, func(*sql.Tx) {
 		gone = n.overdue(n.troubled, 10)
-		n.bear(span(4*time.Second, 30*time.Second))
+		n.bear(size(4*time.Second, 30*time.Second))
 		n.stillThere(gone)
 	})
 	d.until(recoveryTime, "the orders of the sale that was locked expire", gone)
@@ -112,7 +112,7 @@ func wrongNeighbour(d *drill) {
 	}
 	release(held)
 	gone := n.overdue(n.troubled, 10)
-	n.bear(span(3*time.Second, 30*time.Second))
+	n.bear(size(3*time.Second, 30*time.Second))
 	n.stillThere(gone)
 	const violations = "SELECT COUNT(*) FROM audit_log WHERE actor = 'expirer' AND action = 'violation' AND subject = ?"
 	reports, err := d.count(violations, n.troubled)
@@ -144,7 +144,7 @@ func greedyLister(d *drill) {
 		}
 		listed, longest = listed+1, max(longest, time.Since(start))
 	})
-	n.bear(span(3*time.Second, 30*time.Second))
+	n.bear(size(3*time.Second, 30*time.Second))
 	end()
 	n.result.Happened += fmt.Sprintf("; %d lists of %d orders within %s", listed, orders, ms(longest))
 	n.over()

@@ -360,7 +360,7 @@ func repliesLost(d *drill) {
 func stopped(d *drill) {
 	d.scene(3)
 	whole := d.watchGate()
-	over := time.Now().Add(span(4*time.Second, 10*time.Second))
+	over := time.Now().Add(size(4*time.Second, 10*time.Second))
 	d.Redis.Stop()
 	d.phase()
 	d.trickle(time.Until(over), d.Redis.Continue)
@@ -402,7 +402,7 @@ func busy(d *drill) {
 	go func() { ended <- loop.Do(context.WithoutCancel(d.Context()), "EVAL", "while true do end", 0).Err() }()
 	d.phase()
 	refused := 0
-	d.trickle(span(time.Second, 5*time.Second), func() {
+	d.trickle(size(time.Second, 5*time.Second), func() {
 		d.tell(to, "SCRIPT", "KILL")
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
 			d.Errorf("the script ended with %v", err)
@@ -422,7 +422,7 @@ func fewClients(d *drill) {
 	d.tell(to, "CLIENT", "KILL", "TYPE", "pubsub")
 	d.phase()
 	refused := 0
-	d.trickle(span(time.Second, 5*time.Second), func() {
+	d.trickle(size(time.Second, 5*time.Second), func() {
 		refused = d.figure(to, "stats", "rejected_connections")
 		d.tell(to, "CONFIG", "SET", "maxclients", 10_000)
 	})
