@@ -96,7 +96,7 @@ func badBodies(d *drill) {
 	client := d.manyConnections()
 	user, operator := d.Token("writer"), d.Operator(a.URL)
 	d.attempts = []shop.Attempt{d.buy("owner", "key", a.URL)}
-	entered, err := json.Marshal(saleOf(nil))
+	entered, err := json.Marshal(shop.SaleOf(nil))
 	d.ok(err)
 	path := "/sales/" + d.sale + "/" + pathOf(shop.Secret, time.Now(), "writer", d.sale, time.Hour)
 	// doubled is a valid body of the route, except that it has one key twice.

@@ -81,7 +81,7 @@ func (c *clocks) windows() {
 	c.Helper()
 	starts := time.Now().Add(4 * time.Second).UTC().Truncate(time.Millisecond)
 	ends := starts.Add(2 * time.Second)
-	sale := c.saleWith(c.urls["right"], shop.Document{
+	sale := c.SaleWith(c.urls["right"], shop.Document{
 		"quota": 10_000, "starts_at": starts.Format(time.RFC3339Nano), "ends_at": ends.Format(time.RFC3339Nano),
 	})
 	client := c.manyConnections()

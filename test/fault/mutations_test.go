@@ -215,7 +215,7 @@ func (d *drill) bothWays() (findings, error) {
 	d.urls = []string{gated.URL, alone.URL}
 	groups := size(40, 400) // groups of buyers for each wipe
 	d.quota = 25 * groups   // the wiped groups buy less than half of it; the last ones ask for more than the rest
-	d.sale = d.saleWith(gated.URL, shop.Document{"quota": d.quota, "limit_per_user": mutationLimit})
+	d.sale = d.SaleWith(gated.URL, shop.Document{"quota": d.quota, "limit_per_user": mutationLimit})
 	client := d.client(d.Redis)
 	for wipe := range 2 {
 		d.send(groupsOf(groups, fmt.Sprint("wiped", wipe), gated.URL, alone.URL), func() {

@@ -90,23 +90,6 @@ func (d *drill) open(quota int, instances ...*shop.Instance) {
 	d.watched = d.watch(d.sale)
 }
 
-// saleOf returns the operator's request for a sale of a thousand units, one for each user, with changes.
-func saleOf(changes shop.Document) shop.Document {
-	body := shop.Document{
-		"title": "drill", "price_cents": shop.PriceCents, "quota": 1_000, "limit_per_user": 1, "pay_timeout_seconds": 600,
-		"starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339),
-		"ends_at":   time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-	}
-	maps.Copy(body, changes)
-	return body
-}
-
-// saleWith makes a sale through the operator's API, with changes to saleOf's defaults, and returns its id.
-func (d *drill) saleWith(url string, changes shop.Document) string {
-	d.Helper()
-	return text(d.Must(http.StatusCreated, http.MethodPost, url+"/api/v1/admin/sales", d.Operator(url), saleOf(changes)), "id")
-}
-
 // gatedAndAlone starts an instance that sells through the gate, and one that has lost Redis and sells from the database
 // alone. So a fault of the database meets both ways of selling. --ack-wait is short, so that no buyer waits long for an
 // order that doesn't come.

@@ -40,7 +40,7 @@ func strangeTexts(d *drill) {
 	d.stores()
 	a := d.Start()
 	d.sell(len(folded)+50, a)
-	keysSale := d.saleWith(a.URL, shop.Document{"limit_per_user": len(foldedKeys)})
+	keysSale := d.SaleWith(a.URL, shop.Document{"limit_per_user": len(foldedKeys)})
 	client := d.manyConnections()
 	refused, literal := 0, 0
 
@@ -122,7 +122,7 @@ func strangeTexts(d *drill) {
 			for _, field := range fields {
 				changes[field] = text
 			}
-			body, err := json.Marshal(saleOf(changes))
+			body, err := json.Marshal(shop.SaleOf(changes))
 			d.ok(err)
 			r := d.called(client, http.MethodPost, a.URL+"/api/v1/admin/sales", d.Operator(a.URL), string(body))
 			if r.String() == "400 bad_request" {

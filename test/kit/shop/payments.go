@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -21,16 +22,29 @@ const PriceCents = 100
 // resaleEvery is how often buyers try to buy expired units: far more often than the expirer runs.
 const resaleEvery = 100 * time.Millisecond
 
+// SaleOf returns the operator's request for an open sale of a thousand units, one for each user, with changes.
+func SaleOf(changes Document) Document {
+	now := time.Now().UTC()
+	body := Document{
+		"title": "scenario", "price_cents": PriceCents, "quota": 1_000, "limit_per_user": 1, "pay_timeout_seconds": 600,
+		"starts_at": now.Add(-time.Minute).Format(time.RFC3339), "ends_at": now.Add(time.Hour).Format(time.RFC3339),
+	}
+	maps.Copy(body, changes)
+	return body
+}
+
+// SaleWith makes a sale, with changes to SaleOf's defaults, and returns its id.
+func (s *Shop) SaleWith(url string, changes Document) string {
+	s.t.Helper()
+	doc := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), SaleOf(changes))
+	id, _ := doc["id"].(string)
+	return id
+}
+
 // SaleToPay makes an open sale of quota units, one for each user. Orders must be paid within paySeconds.
 func (s *Shop) SaleToPay(url string, quota, paySeconds int) string {
 	s.t.Helper()
-	now := time.Now().UTC()
-	doc := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), Document{
-		"title": "scenario", "price_cents": PriceCents, "quota": quota, "limit_per_user": 1, "pay_timeout_seconds": paySeconds,
-		"starts_at": now.Add(-time.Minute).Format(time.RFC3339), "ends_at": now.Add(time.Hour).Format(time.RFC3339),
-	})
-	id, _ := doc["id"].(string)
-	return id
+	return s.SaleWith(url, Document{"quota": quota, "pay_timeout_seconds": paySeconds})
 }
 
 // Payment is a started payment and its deadline.
