@@ -8,12 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"flashsale/test/kit"
 )
 
 const (
@@ -175,50 +170,3 @@ func (p *proxy) LoseReplyTo(text string, times int) {
 
 // Lost returns the number of reply pieces that were dropped so far.
 func (p *proxy) Lost() int64 { return p.lostCount.Load() }
-
-func TestProxy(t *testing.T) {
-	t.Parallel()
-	d := &drill{T: t}
-	first, second := kit.Redis(t), kit.Redis(t)
-	p := d.proxy(first.Addr())
-	connect := func() *redis.Client { // an old client may not have noticed that the proxy has ended its connections
-		through := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: 2 * time.Second})
-		t.Cleanup(func() { _ = through.Close() })
-		return through
-	}
-	through := connect()
-	for _, step := range []struct {
-		what     string
-		fault    func()
-		renewed  bool // the client connects anew
-		answered bool
-		done     [2]string // the commands that each server has executed
-	}{
-		{"nothing is wrong", func() {}, false, true, [2]string{"1", ""}},
-		{"the reply is lost", func() { p.LoseReplyTo("incr", 1) }, false, false, [2]string{"2", ""}},
-		{"the next reply is not lost", func() {}, false, true, [2]string{"3", ""}},
-		{"every reply is lost", p.LoseReplies, false, false, [2]string{"4", ""}},
-		{"restored", p.Restore, true, true, [2]string{"5", ""}},
-		{"cut", p.Cut, false, false, [2]string{"5", ""}},
-		{"restored again", p.Restore, true, true, [2]string{"6", ""}},
-		{"an open connection keeps its server", func() { p.Redirect(second.Addr()) }, false, true, [2]string{"7", ""}},
-		{"a new connection leads to the other server", func() {}, true, true, [2]string{"7", "1"}},
-		{"every connection leads to the first server", func() { p.Point(first.Addr()) }, true, true, [2]string{"8", "1"}},
-	} {
-		step.fault()
-		if step.renewed {
-			through = connect()
-		}
-		err := through.Incr(t.Context(), "done").Err()
-		var done [2]string
-		for n, server := range []*kit.RedisServer{first, second} {
-			done[n], _ = d.client(server).Get(t.Context(), "done").Result() // "" if the key is missing
-		}
-		if (err == nil) != step.answered || done != step.done {
-			t.Errorf("%s: %v; the servers executed %q, want %q", step.what, err, done, step.done)
-		}
-	}
-	if p.Lost() < 2 {
-		t.Errorf("%d replies were lost", p.Lost())
-	}
-}
