@@ -1,7 +1,7 @@
 package fault
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -227,11 +227,9 @@ func (r *record) events() (list []event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for a := range r.deeds {
-		invoked := event{At: a.Invoked, Event: "invoke", Does: a.does, User: a.User, Key: a.Key, URL: a.URL}
-		answered := invoked
-		answered.At, answered.Event, answered.URL = a.Answered, said(a.Status), ""
-		answered.Order, answered.Status, answered.Code = a.OrderID, a.Status, a.Code
-		list = append(list, invoked, answered)
+		list = append(list, event{At: a.Invoked, Event: "invoke", Does: a.does, User: a.User, Key: a.Key, URL: a.URL}, event{
+			At: a.Answered, Event: said(a.Status), Does: a.does, User: a.User, Key: a.Key, Order: a.OrderID, Status: a.Status, Code: a.Code,
+		})
 	}
 	slices.SortFunc(list, func(a, b event) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.User, b.User), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Event, b.Event))
@@ -260,17 +258,12 @@ func artifact(t *testing.T, name, ext string) string {
 // write writes the record to a file as JSON, one event per line.
 func (r *record) write(t *testing.T, path string) {
 	t.Helper()
-	file, err := os.Create(path)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	out := bufio.NewWriter(file)
-	lines := json.NewEncoder(out)
+	var out bytes.Buffer
+	lines, err := json.NewEncoder(&out), error(nil)
 	for _, e := range r.events() {
 		err = errors.Join(err, lines.Encode(e))
 	}
-	if err := errors.Join(err, out.Flush(), file.Close()); err != nil {
+	if err := errors.Join(err, os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
 		t.Error(err)
 	}
 }

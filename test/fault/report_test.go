@@ -45,44 +45,55 @@ const reportPath = "../../docs/drill.md"
 // report writes the tables to the document, between its marks.
 func report(t *testing.T, results []result, runs []mutation, took time.Duration) {
 	t.Helper()
-	head := fmt.Sprintf("Run by `make drill` on %s, in %s: %s, %s.\n\n",
-		now(), took.Round(time.Minute), machine(), strings.Join(versions(t), ", "))
-	enclose(t, "drill", head+resultsTable(results)+"\n"+mutationsTable(runs))
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Run by `make drill` %s, in %s, %s.\n\n", here(), took.Round(time.Minute), versions(t))
+	fmt.Fprint(&b, "| # | fault or attack | expected | what happened | confirmed | lost | doubled | over | recovery | verdict |\n")
+	fmt.Fprint(&b, "|---:|---|---|---|---:|---:|---:|---:|---:|---|\n")
+	for _, r := range results {
+		recovery := "-"
+		if r.Recovery > 0 {
+			recovery = r.Recovery.Round(10 * time.Millisecond).String()
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %d | %d | %d | %d | %s | %s |\n", r.Number, cell(r.Fault), cell(r.Expected), cell(r.Happened),
+			r.Confirmed, r.Lost, r.Doubled, r.Over, recovery, verdict(r.Passed))
+	}
+	fmt.Fprint(&b, "\n| change of the engine | what has to be found | verdict |\n|---|---|---|\n")
+	for _, m := range runs {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", cell(m.change), cell(m.expected), verdict(m.passed))
+	}
+	enclose(t, "drill", b.String())
 }
 
-func now() string { return time.Now().UTC().Format("2 January 2006, 15:04 UTC") }
-
-func machine() string {
-	return fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+// here says when and where the rows ran.
+func here() string {
+	return fmt.Sprintf("on %s: %s/%s, %d cores, %s", time.Now().UTC().Format("2 January 2006, 15:04 UTC"),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
 // reportRepairs writes how long gates stayed wrong after each kind of death. It writes nothing if a row has failed, or
 // if no gate was wrong.
 func reportRepairs(t *testing.T, results []result) {
 	t.Helper()
-	repairs, order := map[string][]time.Duration{}, []string(nil)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Run by `make repairs REPEAT=%d` %s.\n\n", repeats, here())
+	fmt.Fprint(&b, "| death | times | median | longest |\n|---|---:|---:|---:|\n")
+	repairs := map[string][]time.Duration{}
 	for _, r := range results {
 		if !r.Passed {
 			return
 		}
 		if r.Repair > 0 {
-			if len(repairs[r.Fault]) == 0 {
-				order = append(order, r.Fault)
-			}
 			repairs[r.Fault] = append(repairs[r.Fault], r.Repair)
 		}
 	}
-	if len(order) == 0 {
+	if len(repairs) == 0 {
 		return
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "Run by `make repairs REPEAT=%d` on %s: %s.\n\n", repeats, now(), machine())
-	fmt.Fprint(&b, "| death | times | median | longest |\n|---|---:|---:|---:|\n")
-	for _, fault := range order {
-		list := repairs[fault]
-		median, longest := percentile(list, 50), percentile(list, 100)
-		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(fault), len(list),
-			median.Round(10*time.Millisecond), longest.Round(10*time.Millisecond))
+	for _, r := range rows() {
+		if list := repairs[r.fault]; len(list) > 0 {
+			fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", cell(r.fault), len(list),
+				percentile(list, 50).Round(10*time.Millisecond), percentile(list, 100).Round(10*time.Millisecond))
+		}
 	}
 	enclose(t, "repairs", b.String())
 }
@@ -105,44 +116,19 @@ func enclose(t *testing.T, name, text string) {
 	}
 }
 
-func resultsTable(results []result) string {
-	var b bytes.Buffer
-	fmt.Fprint(&b, "| # | fault or attack | expected | what happened | confirmed | lost | doubled | over | recovery | verdict |\n")
-	fmt.Fprint(&b, "|---:|---|---|---|---:|---:|---:|---:|---:|---|\n")
-	for _, r := range results {
-		recovery := "-"
-		if r.Recovery > 0 {
-			recovery = r.Recovery.Round(10 * time.Millisecond).String()
-		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %d | %d | %d | %d | %s | %s |\n", r.Number, cell(r.Fault), cell(r.Expected), cell(r.Happened),
-			r.Confirmed, r.Lost, r.Doubled, r.Over, recovery, verdict(r.Passed))
-	}
-	return b.String()
-}
-
-func mutationsTable(runs []mutation) string {
-	var b bytes.Buffer
-	fmt.Fprint(&b, "| change of the engine | what has to be found | verdict |\n|---|---|---|\n")
-	for _, m := range runs {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", cell(m.change), cell(m.expected), verdict(m.passed))
-	}
-	return b.String()
-}
-
 // cell escapes a text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSpace(text))
 }
 
-// versions returns the versions of the servers.
-func versions(t *testing.T) (list []string) {
-	t.Helper()
-	for _, command := range [][]string{{"mariadbd", "--version"}, {"redis-server", "--version"}} {
-		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
+func versions(t *testing.T) string {
+	var list []string
+	for _, program := range []string{"mariadbd", "redis-server"} {
+		out, err := exec.CommandContext(t.Context(), program, "--version").Output()
 		if err != nil {
 			out = []byte(err.Error())
 		}
 		list = append(list, strings.TrimSpace(strings.SplitN(string(out), "\n", 2)[0]))
 	}
-	return list
+	return strings.Join(list, ", ")
 }

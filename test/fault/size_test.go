@@ -80,8 +80,8 @@ func largeGate(d *drill) {
 		if timed && (took > gateTime || more > gateMemory || longest > gatePause) {
 			d.Errorf("%s: %s, %d MiB more, a command of Redis took %s", spoil[0], took, more>>20, longest)
 		}
-		told = append(told, fmt.Sprintf("after %s not open for %s, %d MiB more, commands of Redis %s",
-			spoil[0], took.Round(10*time.Millisecond), more>>20, atMost(longest)))
+		told = append(told, fmt.Sprintf("after %s not open for %s, %d MiB more, commands of Redis within %s",
+			spoil[0], took.Round(10*time.Millisecond), more>>20, max(longest, gatePause)))
 		d.repaired(time.Now())
 	}
 	d.result.Happened = fmt.Sprintf("%d orders, %d of them cancelled. %s", orders+orders/10, orders/10, strings.Join(told, "; "))
@@ -93,13 +93,6 @@ func largeGate(d *drill) {
 	if left := d.Books(d.sale).Stock.Available; left != 0 {
 		d.Errorf("%d are left", left)
 	}
-}
-
-func atMost(longest time.Duration) string {
-	if longest == 0 {
-		return "within " + gatePause.String()
-	}
-	return "up to " + longest.String()
 }
 
 // replaced waits until the gate has a newer epoch, and returns how long it was not open.
