@@ -213,10 +213,9 @@ func (s *sim) allEnded(before time.Time) {
 	s.rest()
 	s.look()
 	s.memory.mu.Lock()
-	attempts := s.memory.attempts
-	s.memory.mu.Unlock()
-	for _, id := range sorted(attempts) {
-		a := attempts[id]
+	defer s.memory.mu.Unlock()
+	for _, id := range sorted(s.memory.attempts) {
+		a := s.memory.attempts[id]
 		if a.queuedAt.IsZero() || a.queuedAt.After(before) {
 			continue
 		}

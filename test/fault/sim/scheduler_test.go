@@ -160,12 +160,6 @@ func b2i(b bool) int {
 	return 0
 }
 
-func (s *sim) take(c *call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.parked = slices.DeleteFunc(s.parked, func(other *call) bool { return other == c })
-}
-
 // step lets one thing happen: a planned event, a call, or the passing of a little time.
 func (s *sim) step() {
 	s.rest()
@@ -186,31 +180,30 @@ func (s *sim) step() {
 func (s *sim) decide(c *call) {
 	fate := s.fate(c)
 	s.note("%s: %s", c.label, fate)
-	switch fate {
-	case happens:
-		s.take(c)
-		s.run(c)
-		s.answer(c, nil)
-	case fails:
-		s.take(c)
-		s.answer(c, silence(c.store))
-	case loses:
-		s.take(c)
-		s.run(c)
-		s.answer(c, silence(c.store))
-	case hangs:
+	if fate == hangs {
 		c.stuck = true
-	case late:
-		// The caller gets an error at once. The call stays parked and may happen later.
+		return
+	}
+	if fate == late { // the caller gets an error at once; the call stays parked and may happen later
 		s.answer(c, silence(c.store))
 		s.mu.Lock()
 		c.left = true
 		s.mu.Unlock()
+		return
+	}
+	s.mu.Lock()
+	s.parked = slices.DeleteFunc(s.parked, func(other *call) bool { return other == c })
+	s.mu.Unlock()
+	if fate == happens || fate == loses {
+		s.run(c)
+	}
+	switch fate {
+	case fails, loses:
+		s.answer(c, silence(c.store))
 	case odd:
-		s.take(c)
 		s.answer(c, c.odd[s.rng.IntN(len(c.odd))])
-	case drops:
-		s.take(c)
+	default: // happens, or drops: then nobody waits for the answer
+		s.answer(c, nil)
 	}
 }
 
@@ -249,9 +242,7 @@ const (
 // fate draws the fate of a call. When the faults are over, every call happens.
 func (s *sim) fate(c *call) fate {
 	switch {
-	case c.store == nowhere:
-		return happens
-	case s.calm:
+	case c.store == nowhere || s.calm:
 		return happens
 	case c.left:
 		if s.away(c.store, c.from.place) || s.rng.IntN(100) < s.plan.drop {
