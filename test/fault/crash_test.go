@@ -26,7 +26,7 @@ var crashRows = slices.Concat(
 		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"measured", "after measuring the stream"},
 		death{"contents", "after its snapshot of the database"}, death{"staged", "when half is staged"}, death{"installed", "after the install"}),
 	[]row{
-		{13, "the app is killed within a second of Redis's return", "another one repairs the gate, without traffic", diesAnywhere},
+		{13, "the app is killed within a second of Redis's return", "another one repairs the gate, without traffic", func(d *drill) { diesRebuilding(d, "") }},
 		{13, "the app is killed when it has sold without its Redis", "another one tells the gate", diesHavingSold},
 		{13, "the app is killed when orders are cancelled, before it tells the gate", "another one tells the gate", diesReleasing},
 		{13, "the app is killed when money was sent back, before it notes that", "noted later; the money goes back once", diesRefunding},
@@ -129,8 +129,8 @@ func (d *drill) slowly(to *shop.Instance) *load {
 	return d.crowdAt(d.sale, manner{every: 2 * time.Millisecond, to: inTurn(to.URL)})
 }
 
-// diesRebuilding restarts Redis empty and kills the only instance while it rebuilds the gate. Then another instance is
-// started.
+// diesRebuilding restarts Redis empty and kills the only instance while it rebuilds the gate, at a failpoint or, without
+// one, at a random moment within the next second. Then another instance is started.
 func diesRebuilding(d *drill, point string) {
 	d.stores()
 	d.failpoints()
@@ -142,6 +142,11 @@ func diesRebuilding(d *drill, point string) {
 	d.more(size(200, 5_000))
 	d.Redis.Kill()
 	d.Redis.Restart()
+	back := time.Now()
+	if point == "" {
+		time.Sleep(rand.N(time.Second)) // a random moment, which no event announces
+		doomed.Kill()
+	}
 	died := d.dead(doomed)
 	d.pause()
 	next := d.Start()
@@ -149,26 +154,7 @@ func diesRebuilding(d *drill, point string) {
 	d.rush()
 	d.more(size(200, 5_000))
 	all := d.stop("0", "201", "202")
-	d.finish("%d whose connection broke asked again: %s; in all: %s", len(again), tally(again), all)
-}
-
-// diesAnywhere restarts Redis empty under load and kills the only instance at a random moment within the next second.
-func diesAnywhere(d *drill) {
-	d.stores()
-	doomed := d.Start()
-	d.open(size(1_500, 13_000), doomed)
-	d.load = d.slowly(doomed)
-	d.more(size(200, 2_000))
-	d.Redis.Kill()
-	d.Redis.Restart()
-	after := rand.N(time.Second)
-	time.Sleep(after) // a random moment, which no event announces
-	doomed.Kill()
-	died := time.Now()
-	d.pause()
-	next := d.Start()
-	d.successor(next, died, time.Now())
-	d.finish("killed after %s; %s", ms(after), d.stop("0", "201", "202"))
+	d.finish("killed after %s; %d whose connection broke asked again: %s; in all: %s", ms(died.Sub(back)), len(again), tally(again), all)
 }
 
 // diesHavingSold cuts one of two instances off from Redis, lets it sell without the gate, and kills it. The other
