@@ -2,12 +2,10 @@ package fault
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,15 +133,6 @@ func marathon(d *drill) {
 		d.result.Lost += len(broken)
 		d.Errorf("orders are not as they were left: %s", some(broken))
 	}
-}
-
-// listed formats counts, in the order of their names.
-func listed(counts map[string]int) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%d × %s", counts[name], name))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // runners are the buyers of a marathon, and what they do after their purchases.

@@ -178,16 +178,24 @@ func (d *drill) told(attempts []shop.Attempt, answers ...string) {
 	}
 }
 
-// tally formats the counts of the answers for the report, the most frequent first.
+// tally formats the counts of the answers for the report.
 func tally(attempts []shop.Attempt) string {
-	counts := shop.Tally(attempts)
-	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
-	})
-	for i, k := range keys {
-		keys[i] = fmt.Sprintf("%d × %s", counts[k], cmp.Or(strings.TrimPrefix(strings.TrimSpace(k), "0"), "no answer"))
+	counts := map[string]int{}
+	for answer, n := range shop.Tally(attempts) {
+		counts[cmp.Or(strings.TrimPrefix(strings.TrimSpace(answer), "0"), "no answer")] = n
 	}
-	return strings.Join(keys, ", ")
+	return listed(counts)
+}
+
+// listed formats counts, the largest first.
+func listed(counts map[string]int) string {
+	var parts []string
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
+	}) {
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[name], name))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // within returns the attempts that were both sent and answered between two times.
