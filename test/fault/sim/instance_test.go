@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"flashsale/gate"
-	"flashsale/internal/observe"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/strategy"
@@ -79,7 +78,7 @@ func (s *sim) start(place int) {
 		Live: func() []model.GateRef { return refs(s.sales...) }, Instance: i.name, Wake: i.waiters.WakeAll,
 		Now: time.Now, Log: i.log,
 	})
-	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Observe: s.cries("the books of a sale don't let its orders expire"), Grace: payGrace, Now: time.Now, Log: i.log}
+	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Now: time.Now, Log: i.log}
 	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
 	s.mu.Lock()
 	s.places[place] = i
@@ -92,7 +91,6 @@ func (s *sim) start(place int) {
 		auditor := &worker.Auditor{
 			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)}, Leases: i.database(part),
 			Catalog: d.catalog, Instance: i.name, Replace: i.replace, Log: i.log,
-			Observe: s.cries("the auditor saw books that don't balance"),
 		}
 		s.work.Go(func() { auditor.Run(i.ctx) })
 		s.work.Go(func() { i.refresh(d) })
@@ -108,22 +106,6 @@ func refs(sales ...string) []model.GateRef {
 		gates[i] = model.GateRef{SaleID: sale, Shards: 1}
 	}
 	return gates
-}
-
-// cry is an Observer that fails the simulation at a violation.
-type cry struct {
-	s    *sim
-	what string
-}
-
-func (s *sim) cries(what string) observe.All { return observe.All{cry{s, what}} }
-
-func (cry) Begin(ctx context.Context, _ observe.Step) (context.Context, func(error)) { return ctx, nil }
-
-func (c cry) Note(e observe.Event) {
-	if e.Name == observe.Violated {
-		c.s.ask("cry", func() { c.s.fail("%s", c.what) })
-	}
 }
 
 // kill ends an instance at once. Its calls to the stores may still happen, but it gets no answers.

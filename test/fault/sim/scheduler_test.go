@@ -222,7 +222,9 @@ func (s *sim) run(c *call) {
 		s.fail("%s: %w", c.label, err)
 	}
 	if c.writes && c.store == inDatabase {
-		s.known.forget()
+		s.known.Lock()
+		s.known.list = nil
+		s.known.Unlock()
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	gosqlite "github.com/glebarez/go-sqlite"
+
+	"flashsale/test/kit"
 )
 
 // seeds is how many worlds `go test` runs, in a quarter of a minute. SEEDS=n runs n worlds. SEED=n runs only the world
@@ -30,21 +32,15 @@ func TestMain(m *testing.M) {
 	gosqlite.MustRegisterScalarFunction("unixepoch", 1, func(*gosqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return float64(time.Now().UnixMicro()) / 1e6, nil
 	})
-	debug.SetGCPercent(400) // a world is small and makes much garbage: this saves a fifth of the time
-	os.Exit(inMemory(m.Run))
-}
-
-// inMemory runs the tests with temporary files in /dev/shm, so that none waits for a disk.
-func inMemory(run func() int) int {
-	folder, err := os.MkdirTemp("/dev/shm", "flashsale-sim")
-	if err != nil {
-		return run() // without /dev/shm the tests are only slower
+	debug.SetGCPercent(400)                                  // a world is small and makes much garbage: this saves a fifth of the time
+	folder, err := os.MkdirTemp("/dev/shm", "flashsale-sim") // so that no world waits for a disk
+	if err == nil {
+		err = os.Setenv("TMPDIR", folder)
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	if err := os.Setenv("TMPDIR", folder); err != nil {
+	if err != nil {
 		panic(err)
 	}
-	return run()
+	kit.Main(m, func() { _ = os.RemoveAll(folder) })
 }
 
 // number reads a number from the environment.

@@ -233,6 +233,9 @@ func (d storeView) ForgetGateChanges(ctx context.Context, sale string, upTo int6
 }
 
 func (d storeView) Log(ctx context.Context, actor, action, subject, detail string) error {
+	if action == "violation" {
+		d.s.ask("violation", func() { d.s.fail("the %s saw wrong books: %s", actor, detail) })
+	}
 	c := d.writes("log %v", action)
 	return ask0(ctx, c, func() error { return d.Store.Log(bg, actor, action, subject, detail) })
 }
@@ -380,15 +383,14 @@ func (c catalogView) Now(context.Context) (time.Time, error) {
 }
 
 // offers returns the live offer of a sale. It queries the database only if something was written since the last query.
-func (s *sim) offers(ctx context.Context, sale string) ([]model.Offer, error) {
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
+// Callers wait for each other at the lock, since the bubble's clock does not advance meanwhile.
+func (s *sim) offers(ctx context.Context, sale string) (list []model.Offer, err error) {
+	s.known.Lock()
+	defer s.known.Unlock()
 	if s.known.list == nil {
-		list, err := s.live.LiveOffers(ctx, time.Hour)
-		if err != nil {
+		if s.known.list, err = s.live.LiveOffers(ctx, time.Hour); err != nil {
 			return nil, err
 		}
-		s.known.list = list
 	}
 	return slices.DeleteFunc(slices.Clone(s.known.list), func(o model.Offer) bool { return o.ID != sale }), nil
 }

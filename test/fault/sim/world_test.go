@@ -65,9 +65,12 @@ type sim struct {
 	starts    []int       // number of starts in each place
 	ahead     []happening // planned events, in the order of their times
 	awayUntil map[store]map[int]time.Time
-	calm      bool // the faults are over
-	snapshot  *snapshot
-	known     offers
+	known     struct {
+		sync.Mutex
+		list []model.Offer // the live sales; nil: something was written since they were read
+	}
+	calm     bool // the faults are over
+	snapshot *snapshot
 
 	people sync.WaitGroup // buyers and the operator
 	memory memory         // what they were told
@@ -326,18 +329,6 @@ func (s *sim) openSale(n int) string {
 	s.must(s.db.CreateSale(context.Background(), sale, s.plan.quota, "operator"))
 	s.memory.names[id] = string(rune('A' + n))
 	return id
-}
-
-// offers caches the live sales until something is written.
-type offers struct {
-	mu   sync.Mutex
-	list []model.Offer
-}
-
-func (o *offers) forget() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.list = nil
 }
 
 // sorted returns the sorted keys of a map.
