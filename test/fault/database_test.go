@@ -254,6 +254,7 @@ func smallDisk(d *drill) (db *kit.MariaDBServer, fill, free func()) {
 	disk, err := os.MkdirTemp("", "drill-")
 	d.ok(err)
 	d.Cleanup(func() { _ = os.Remove(disk) })
+	// This takes root.
 	d.command("mount", "-t", "tmpfs", "-o", "size=120m", "tmpfs", disk)
 	d.Cleanup(func() {
 		if out, err := exec.CommandContext(context.Background(), "umount", disk).CombinedOutput(); err != nil {
@@ -264,11 +265,10 @@ func smallDisk(d *drill) (db *kit.MariaDBServer, fill, free func()) {
 	return kit.MariaDBIn(d, disk), func() { d.fillDisk(filler) }, func() { d.ok(os.Remove(filler)) }
 }
 
-// command runs a program that has to succeed.
 func (d *drill) command(name string, args ...string) {
 	d.Helper()
 	if out, err := exec.CommandContext(d.Context(), name, args...).CombinedOutput(); err != nil {
-		d.Fatalf("%s (the full form of this row mounts a small disk, which takes root): %v: %s", name, err, out)
+		d.Fatalf("%s: %v: %s", name, err, out)
 	}
 }
 

@@ -1,11 +1,8 @@
 package fault
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -74,18 +71,8 @@ func (d *drill) copyTo(to, from *kit.MariaDBServer) string {
 	password, _ := u.User.Password()
 	d.execute(to.Root(d), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4",
 		"CREATE USER "+account+" IDENTIFIED BY '"+password+"'", "GRANT ALL ON "+name+".* TO "+account)
-	run := func(input io.Reader, program string, server *kit.MariaDBServer, args ...string) []byte {
-		args = append([]string{"--no-defaults", "-h127.0.0.1", fmt.Sprint("-P", server.Port()), "-uroot"}, args...)
-		cmd := exec.CommandContext(d.Context(), program, args...)
-		var complaints bytes.Buffer
-		cmd.Stdin, cmd.Stderr = input, &complaints
-		output, err := cmd.Output()
-		if err != nil {
-			d.Fatalf("%s: %v: %s", program, err, complaints.String())
-		}
-		return output
-	}
-	dump := run(nil, "mariadb-dump", from, "--single-transaction", name)
-	run(bytes.NewReader(dump), "mariadb", to, name)
+	const copied = "set -o pipefail; mariadb-dump --no-defaults -h127.0.0.1 -P%d -uroot --single-transaction %[3]s |" +
+		" mariadb --no-defaults -h127.0.0.1 -P%[2]d -uroot %[3]s"
+	d.command("bash", "-c", fmt.Sprintf(copied, from.Port(), to.Port(), name))
 	return strings.Replace(d.Database, from.Addr(), to.Addr(), 1)
 }
