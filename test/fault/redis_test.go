@@ -289,11 +289,18 @@ func flushedScripts(d *drill) {
 	}
 }
 
-func oneCutOff(d *drill) {
+// sceneOfTwo starts an instance near to Redis, and one that reaches it through a link.
+func (d *drill) sceneOfTwo(rest int) (link *proxy, near, far *shop.Instance) {
+	d.Helper()
 	d.stores()
-	link := d.proxy(d.Redis.Addr())
-	near, far := d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
-	d.sceneOf(3*redisPhase+redisRest, near, far)
+	link = d.proxy(d.Redis.Addr())
+	near, far = d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
+	d.sceneOf(3*redisPhase+rest, near, far)
+	return link, near, far
+}
+
+func oneCutOff(d *drill) {
+	link, near, far := d.sceneOfTwo(redisRest)
 	from := time.Now()
 	link.Cut()
 	d.phase()
@@ -313,10 +320,7 @@ func oneCutOff(d *drill) {
 
 // oneCutOffToTheEnd sells to the last unit. The gate has too many units, since the other instance sells without it.
 func oneCutOffToTheEnd(d *drill) {
-	d.stores()
-	link := d.proxy(d.Redis.Addr())
-	near, far := d.Start(ackWait), d.Start(ackWait, "--redis", link.RedisURL())
-	d.sceneOf(3*redisPhase, near, far)
+	link, near, far := d.sceneOfTwo(0)
 	link.Cut()
 	// A buyer with an idempotency key gets a refusal only where the gate can be asked.
 	for told := map[string]bool{}; len(told) < 2 && !d.Failed(); {
@@ -381,13 +385,13 @@ func outOfMemory(d *drill) {
 	d.tell(to, "CONFIG", "SET", "maxmemory", 0)
 	d.phase()
 	whole()
-	d.settle(fmt.Sprintf("%d commands refused for want of memory", refused))
-	d.shown(refused)
+	d.settleRefused(refused, "commands refused for want of memory")
 }
 
-// shown fails a row whose fault Redis did not notice.
-func (d *drill) shown(refused int) {
+// settleRefused ends a row in which Redis must have refused commands or connections.
+func (d *drill) settleRefused(refused int, what string) {
 	d.Helper()
+	d.settle(fmt.Sprint(refused, " ", what))
 	if refused == 0 {
 		d.Error("Redis has refused nothing: the row shows nothing")
 	}
@@ -410,8 +414,7 @@ func busy(d *drill) {
 		refused = d.figure(to, "errorstats", "errorstat_BUSY")
 	})
 	whole()
-	d.settle(fmt.Sprintf("%d commands refused as busy", refused))
-	d.shown(refused)
+	d.settleRefused(refused, "commands refused as busy")
 }
 
 func fewClients(d *drill) {
@@ -426,8 +429,7 @@ func fewClients(d *drill) {
 		refused = d.figure(to, "stats", "rejected_connections")
 		d.tell(to, "CONFIG", "SET", "maxclients", 10_000)
 	})
-	d.settle(fmt.Sprintf("%d connections refused", refused))
-	d.shown(refused)
+	d.settleRefused(refused, "connections refused")
 }
 
 // wholeness reads a gate at one instant: units left, in flight, entries of the stream, and fields of the hash of users.
