@@ -65,7 +65,6 @@ func (s *sim) each(query string, row func(scan func(into ...any))) {
 	s.must(rows.Err())
 }
 
-// read reads all tables that the checks use.
 func (s *sim) read() {
 	b := &s.books
 	b.stocks, b.orders, b.refused, b.buyers = map[string]stock{}, map[string]written{}, map[string]string{}, map[string]int64{}
@@ -238,8 +237,7 @@ func (s *sim) agreement() {
 	s.rest()
 	s.look()
 	s.allEnded(time.Now())
-	ctx := context.Background()
-	states, err := s.gate.Peek(ctx, refs(s.sales...)...)
+	states, err := s.gate.Peek(bg, refs(s.sales...)...)
 	s.must(err)
 	for n, sale := range s.sales {
 		st, gate := s.books.stocks[sale], states[n]

@@ -137,7 +137,6 @@ func (i *instance) database(part string) storeView {
 	return storeView{i.s.db, view{i.s, i, part, inDatabase}}
 }
 
-// hear handles an announcement.
 func (i *instance) hear() {
 	for _, d := range i.desks {
 		select {

@@ -114,7 +114,6 @@ func (s *sim) gather() {
 	s.send(func() { s.operate(rand.New(rand.NewPCG(s.seed, 3))) })
 }
 
-// send runs a person in a goroutine.
 func (s *sim) send(run func()) {
 	s.memory.mu.Lock()
 	s.memory.people++
@@ -265,7 +264,6 @@ func (b *buyer) buy(a *attempt) *model.Order {
 	return order
 }
 
-// ask sends one purchase request.
 func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome, error) {
 	b.s.memory.mu.Lock()
 	a.tries++
@@ -377,7 +375,6 @@ func (s *sim) ended(a *attempt, order model.Order) {
 	s.memory.fresh = append(s.memory.fresh, a)
 }
 
-// charge is money that a buyer has paid.
 type charge struct {
 	verdict  model.Verdict // of the callback; empty: no callback has succeeded
 	refunded bool
@@ -428,7 +425,6 @@ func (s *sim) status(rng *rand.Rand, sale string, status model.SaleStatus) {
 	})
 }
 
-// takeBack refunds a paid order.
 func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	var first string
 	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
@@ -450,7 +446,6 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	})
 }
 
-// desk returns the operator's service at an instance.
 func (s *sim) desk(i *instance, sale string) *service.Sales {
 	const operator = "operator"
 	return &service.Sales{

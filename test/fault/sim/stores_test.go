@@ -397,8 +397,7 @@ func (s *sim) offers(ctx context.Context, sale string) (list []model.Offer, err 
 
 // snapshot is a copy of the contents of Redis.
 type snapshot struct {
-	hashes  map[string][]string
-	sets    map[string][]string
+	hashes  map[string]map[string]string
 	streams map[string]streamCopy
 }
 
@@ -413,30 +412,23 @@ type streamCopy struct {
 const settlers = "settlers"
 
 func (s *sim) copyRedis() *snapshot {
-	ctx := context.Background()
-	c := &snapshot{hashes: map[string][]string{}, sets: map[string][]string{}, streams: map[string]streamCopy{}}
+	c := &snapshot{hashes: map[string]map[string]string{}, streams: map[string]streamCopy{}}
 	for _, key := range s.redis.Keys() {
 		var err error
 		switch kind := s.redis.Type(key); kind {
 		case "hash":
-			fields, err := s.redis.HKeys(key)
-			s.must(err)
-			for _, f := range fields {
-				c.hashes[key] = append(c.hashes[key], f, s.redis.HGet(key, f))
-			}
-		case "set":
-			c.sets[key], err = s.redis.Members(key)
+			c.hashes[key], err = s.client.HGetAll(bg, key).Result()
 			s.must(err)
 		case "stream":
 			copied := streamCopy{at: time.Now()}
 			entries, err := s.redis.Stream(key)
 			s.must(err)
 			copied.entries = slices.Clone(entries)
-			copied.groups, err = s.client.XInfoGroups(ctx, key).Result()
+			copied.groups, err = s.client.XInfoGroups(bg, key).Result()
 			s.must(err)
 			if len(copied.groups) > 0 {
 				all := &redis.XPendingExtArgs{Stream: key, Group: settlers, Start: "-", End: "+", Count: 1000}
-				copied.pending, err = s.client.XPendingExt(ctx, all).Result()
+				copied.pending, err = s.client.XPendingExt(bg, all).Result()
 				s.must(err)
 			}
 			c.streams[key] = copied
@@ -450,17 +442,12 @@ func (s *sim) copyRedis() *snapshot {
 // putBack restores Redis to a copy. In production such a Redis is another process, from a disk or a replica, with a run
 // id of its own. The Redis in the bubble has no run id, so putBack stores another one in the gates.
 func (s *sim) putBack(c *snapshot) {
-	ctx := context.Background()
 	s.redis.FlushAll()
 	for _, key := range sorted(c.hashes) {
-		s.redis.HSet(key, c.hashes[key]...)
+		s.must(s.client.HSet(bg, key, c.hashes[key]).Err())
 		if strings.HasSuffix(key, ":gate") {
 			s.redis.HSet(key, "server", "another")
 		}
-	}
-	for _, key := range sorted(c.sets) {
-		_, err := s.redis.SetAdd(key, c.sets[key]...)
-		s.must(err)
 	}
 	for _, key := range sorted(c.streams) {
 		stream := c.streams[key]
@@ -469,11 +456,11 @@ func (s *sim) putBack(c *snapshot) {
 			s.must(err)
 		}
 		for _, g := range stream.groups {
-			s.must(s.client.XGroupCreateMkStream(ctx, key, g.Name, g.LastDeliveredID).Err())
+			s.must(s.client.XGroupCreateMkStream(bg, key, g.Name, g.LastDeliveredID).Err())
 		}
 		for _, p := range stream.pending {
 			idle := (p.Idle + time.Since(stream.at)).Milliseconds()
-			s.must(s.client.Do(ctx, "XCLAIM", key, settlers, p.Consumer, 0, p.ID,
+			s.must(s.client.Do(bg, "XCLAIM", key, settlers, p.Consumer, 0, p.ID,
 				"IDLE", idle, "RETRYCOUNT", p.RetryCount, "FORCE", "JUSTID").Err())
 		}
 	}
@@ -486,7 +473,6 @@ func (s *sim) name(id string) string {
 	return cmp.Or(s.memory.names[id], id)
 }
 
-// listed formats the elements of a list.
 func listed[T any](list []T, show func(T) string) string {
 	texts := make([]string, len(list))
 	for i, element := range list {
@@ -532,7 +518,6 @@ func (s *sim) shown(value any) string {
 	return ""
 }
 
-// told adds the results of a call to the trace.
 func (s *sim) told(results ...any) {
 	var texts []string
 	for _, result := range results {

@@ -257,7 +257,6 @@ func (s *sim) until(what string, most time.Duration, so func() bool) {
 	}
 }
 
-// pass lets time pass.
 func (s *sim) pass(d time.Duration) {
 	start := time.Now()
 	s.until("time passes", d+time.Second, func() bool { return time.Since(start) >= d })
@@ -275,7 +274,6 @@ func (s *sim) happen() bool {
 	return true
 }
 
-// later plans an event.
 func (s *sim) later(after time.Duration, what string, do func(*sim)) {
 	s.ahead = append(s.ahead, happening{time.Since(s.began) + after, what, do})
 	slices.SortStableFunc(s.ahead, func(a, b happening) int { return cmp.Compare(a.at, b.at) })
@@ -305,7 +303,6 @@ func (s *sim) endFaults() {
 	}
 }
 
-// end stops all that runs in the world.
 func (s *sim) end() {
 	for place := range s.places {
 		s.kill(place)
@@ -331,7 +328,6 @@ func (s *sim) openSale(n int) string {
 	return id
 }
 
-// sorted returns the sorted keys of a map.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // logger stores the messages of warnings and errors for the trace. It omits the attributes, which may differ by chance.
