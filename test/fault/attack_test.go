@@ -418,7 +418,6 @@ func walkedIDs(d *drill) {
 		guesses, fastest.Round(time.Microsecond), slowest.Round(time.Microsecond), max(reads, 0), sales)
 }
 
-// base32Digits returns n as four base32 digits.
 func base32Digits(n int) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	return string([]byte{digits[n>>15&31], digits[n>>10&31], digits[n>>5&31], digits[n&31]})

@@ -30,7 +30,6 @@ var limitRows = []row{
 // leanly makes an instance collect garbage early, so that its memory is what it needs.
 var leanly = []string{"GOGC=50"}
 
-// resident returns the resident memory of an instance in bytes.
 func (d *drill) resident(i *shop.Instance) int64 { return d.memory(i, "VmRSS") }
 
 // memory reads a field of a process's status, in bytes.

@@ -65,7 +65,6 @@ func (q question) String() string {
 	return fmt.Sprintf("%s %d (early %d, %d)", q.does, q.key, q.early, q.earlyUser)
 }
 
-// linearSale holds the constants of a sale.
 type linearSale struct{ quota, limit int }
 
 const toRead = "read"
@@ -137,7 +136,6 @@ func (w *world) of(keys []int) (n int) {
 	return n
 }
 
-// saleModel returns the model for histories of one sale.
 func saleModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return world{} },
@@ -243,7 +241,6 @@ func (s *story) number() numbers {
 	return n
 }
 
-// others returns the other keys of an act's user.
 func (n numbers) others(a deed) (list []int) {
 	for request, key := range n.keys {
 		if request[0] == a.User && request != a.request() {
@@ -336,7 +333,6 @@ type linearRun struct {
 	stories   []*story
 }
 
-// smallRun returns the stories of its sales.
 func (d *drill) smallRun(seed uint64) []*story {
 	d.Helper()
 	d.stores()
@@ -382,7 +378,6 @@ func (d *drill) smallRun(seed uint64) []*story {
 	return r.stories
 }
 
-// note adds a deed to the story of its sale.
 func (r *linearRun) note(sale int, it deed) {
 	r.mu.Lock()
 	r.stories[sale].acts = append(r.stories[sale].acts, it)

@@ -42,7 +42,6 @@ type manner struct {
 	to    func(buyer int) string // the address of a buyer's instance
 }
 
-// inTurn spreads the buyers over these instances.
 func inTurn(urls ...string) func(buyer int) string {
 	return func(buyer int) string { return urls[buyer%len(urls)] }
 }
@@ -147,7 +146,6 @@ func (l *load) soFar() []shop.Attempt {
 	return slices.Clone(l.attempts)
 }
 
-// stop ends the load and returns all attempts.
 func (l *load) stop() []shop.Attempt {
 	l.end()
 	l.work.Wait()

@@ -27,7 +27,6 @@ const (
 	marathonPays = 20
 )
 
-// fault is a fault of a part, which has a begin and an end.
 type fault struct {
 	part  string // a part has one fault at a time
 	name  string

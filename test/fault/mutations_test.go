@@ -166,35 +166,33 @@ func mutate(t *testing.T) (runs []mutation) {
 // overlay writes changed copies of the engine's files, and returns the overlay file for `go build`.
 func overlay(t *testing.T, edits []edit) string {
 	t.Helper()
-	folder, replace := t.TempDir(), map[string]string{}
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	texts := map[string]string{}
 	for _, e := range edits {
-		source := filepath.Join(shop.Root(), e.file)
-		current, changed := source, filepath.Join(folder, strings.ReplaceAll(e.file, "/", "-"))
-		if _, again := replace[source]; again {
-			current = changed
+		path := filepath.Join(shop.Root(), e.file)
+		if _, again := texts[path]; !again {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[path] = string(raw)
 		}
-		text, err := os.ReadFile(current)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(text), e.before); n != 1 {
+		if n := strings.Count(texts[path], e.before); n != 1 {
 			t.Fatalf("the engine has changed, and this mutation must follow it: %s has %q %d times, not once", e.file, e.before, n)
 		}
-		write(changed, strings.Replace(string(text), e.before, e.after, 1))
-		replace[source] = changed
+		texts[path] = strings.Replace(texts[path], e.before, e.after, 1)
+	}
+	folder, replace := t.TempDir(), map[string]string{}
+	for path, text := range texts {
+		replace[path] = filepath.Join(folder, strings.ReplaceAll(path, "/", "-"))
+		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	raw, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
+	path := filepath.Join(folder, "overlay.json")
+	if err := errors.Join(err, os.WriteFile(path, raw, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(folder, "overlay.json")
-	write(path, string(raw))
 	return path
 }
 

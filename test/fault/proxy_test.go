@@ -127,7 +127,6 @@ func pass(to, from net.Conn, lost func(piece []byte) bool) {
 	}
 }
 
-// RedisURL returns the address in the form of the settings.
 func (p *proxy) RedisURL() string { return "redis://" + p.addr + "/0" }
 
 // Cut ends all connections and refuses new ones.

@@ -116,7 +116,6 @@ func enclose(t *testing.T, name, text string) {
 	}
 }
 
-// cell escapes a text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSpace(text))
 }

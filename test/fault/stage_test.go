@@ -66,7 +66,6 @@ func (d *drill) ownDatabase(args ...string) *kit.MariaDBServer {
 	return db
 }
 
-// databaseURL returns the parts of the database's URL.
 func (d *drill) databaseURL() *url.URL {
 	d.Helper()
 	u, err := url.Parse(d.Database)
@@ -132,7 +131,6 @@ func (d *drill) pause() {
 	}
 }
 
-// soFar returns all attempts so far.
 func (d *drill) soFar() []shop.Attempt {
 	if d.load == nil {
 		return d.attempts
@@ -237,16 +235,13 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// ms rounds a time for the report.
 func ms(t time.Duration) time.Duration { return t.Round(time.Millisecond) }
 
-// text returns a text field of a document, or "".
 func text(doc shop.Document, field string) string {
 	value, _ := doc[field].(string)
 	return value
 }
 
-// ok fails the row after an error.
 func (d *drill) ok(err error) {
 	d.Helper()
 	if err != nil {
@@ -312,12 +307,10 @@ func (d *drill) meanwhile(workers int, period time.Duration, do func(worker, rou
 	return end
 }
 
-// sql reads one row from the database.
 func (d *drill) sql(query string, args ...any) *sql.Row {
 	return d.books.db.QueryRowContext(d.Context(), query, args...)
 }
 
-// count reads one number from the database.
 func (d *drill) count(query string, args ...any) (n int, err error) {
 	err = d.sql(query, args...).Scan(&n)
 	return n, err
@@ -379,7 +372,6 @@ func (d *drill) figure(c *redis.Client, section, name string) int {
 	return 0
 }
 
-// gateKey returns the name of a key of a sale's gate.
 func gateKey(sale, name string) string { return "fs:{" + sale + "}:" + name }
 
 // streamEmpty reports whether all admitted attempts of the sale are settled.
@@ -415,7 +407,6 @@ func (d *drill) orderStatus(url string, a shop.Attempt) string {
 	return status
 }
 
-// buy makes one purchase under a key.
 func (d *drill) buy(user, key, url string) shop.Attempt {
 	a := shop.Attempt{User: user, Key: key, URL: url}
 	d.Buy(&a, d.sale)

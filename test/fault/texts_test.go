@@ -244,7 +244,6 @@ func (d *drill) literally(client *http.Client, address string, fields []string, 
 	}
 }
 
-// account sends a name and a password.
 func (d *drill) account(client *http.Client, address, name, password string) reply {
 	d.Helper()
 	body, err := json.Marshal(shop.Document{"name": name, "password": password})
@@ -303,7 +302,6 @@ func (d *drill) storesAgree(sale string) {
 	}
 }
 
-// pairs reads rows of two texts from the database.
 func (d *drill) pairs(query string, args ...any) map[string]string {
 	d.Helper()
 	rows, err := d.books.db.QueryContext(d.Context(), query, args...)
