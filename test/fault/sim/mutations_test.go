@@ -106,10 +106,10 @@ var pretences = map[mutation][2]string{
 func (c careless) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
 	return ask(ctx, c.writes("settle carelessly %v", entries), func() ([]model.Outcome, error) {
 		pretend := pretences[c.lost]
-		_, err := c.s.careless.ExecContext(bg, pretend[0])
+		_, err := c.s.careless.ExecContext(free(ctx), pretend[0])
 		c.s.must(err)
-		outcomes, errSettle := c.Store.Settle(bg, sale, entries)
-		_, err = c.s.careless.ExecContext(bg, pretend[1])
+		outcomes, errSettle := c.Store.Settle(free(ctx), sale, entries)
+		_, err = c.s.careless.ExecContext(free(ctx), pretend[1])
 		c.s.must(err)
 		return outcomes, errSettle
 	})

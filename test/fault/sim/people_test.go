@@ -168,6 +168,10 @@ type paced struct {
 	turn func(context.Context) error
 }
 
+func pace(ctx context.Context, turn func(context.Context) error) context.Context {
+	return paced{ctx, turn}
+}
+
 func (p paced) Err() error {
 	if err := p.Context.Err(); err != nil {
 		return err
@@ -185,7 +189,7 @@ type pacedStrategy struct {
 }
 
 func (p pacedStrategy) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	return p.Strategy.Deduct(paced{ctx, p.turn}, a)
+	return p.Strategy.Deduct(pace(ctx, p.turn), a)
 }
 
 var errNobody = errors.New("nobody serves")
@@ -429,7 +433,7 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	var first string
 	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
 		list, err := ask(ctx, i.database("operator").reads("paid orders"), func() ([]model.Order, error) {
-			list, _, err := s.db.Orders(bg, model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
+			list, _, err := s.db.Orders(free(ctx), model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
 			return list, err
 		})
 		if len(list) > 0 {

@@ -39,7 +39,10 @@ type view struct {
 	to   store
 }
 
-// bg is the context of the calls themselves, which may happen after their callers have gone.
+// free returns a caller's context for the call itself, which may happen after the caller has gone.
+func free(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+// bg is the context of the scheduler's own calls.
 var bg = context.Background()
 
 // reads returns a call that changes nothing.
@@ -113,26 +116,26 @@ type gateView struct {
 
 func (g gateView) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
 	c := g.writes("admit %v of epoch %v", attempts, epoch)
-	return ask(ctx, c, func() ([]model.Outcome, error) { return g.Gate.Admit(bg, gate, attempts, epoch) })
+	return ask(ctx, c, func() ([]model.Outcome, error) { return g.Gate.Admit(free(ctx), gate, attempts, epoch) })
 }
 
 func (g gateView) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	return ask(ctx, g.reads("peek %v", gates), func() ([]model.GateState, error) { return g.Gate.Peek(bg, gates...) })
+	return ask(ctx, g.reads("peek %v", gates), func() ([]model.GateState, error) { return g.Gate.Peek(free(ctx), gates...) })
 }
 
 func (g gateView) Read(ctx context.Context, gate model.GateRef, count int) ([]model.Entry, []string, error) {
 	c := g.writes("read %v", gate.SaleID)
-	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Read(bg, gate, count) })
+	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Read(free(ctx), gate, count) })
 }
 
 func (g gateView) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) ([]model.Entry, []string, error) {
 	c := g.writes("claim %v", gate.SaleID)
-	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Claim(bg, gate, idle, count) })
+	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Claim(free(ctx), gate, idle, count) })
 }
 
 func (g gateView) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
 	c := g.writes("settled %v", entries)
-	return ask0(ctx, c, func() error { return g.Gate.Settled(bg, gate, entries, outcomes) })
+	return ask0(ctx, c, func() error { return g.Gate.Settled(free(ctx), gate, entries, outcomes) })
 }
 
 // Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
@@ -166,33 +169,33 @@ func (g gateView) send(c *call, deliver func(to *instance)) {
 
 func (g gateView) Close(ctx context.Context, gate model.GateRef, epoch int64) (bool, error) {
 	c := g.writes("close %v for epoch %v", gate.SaleID, epoch)
-	return ask(ctx, c, func() (bool, error) { return g.Gate.Close(bg, gate, epoch) })
+	return ask(ctx, c, func() (bool, error) { return g.Gate.Close(free(ctx), gate, epoch) })
 }
 
 func (g gateView) StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error) {
 	c := g.reads("measure %v", gate.SaleID)
-	return ask(ctx, c, func() ([]int64, error) { return g.Gate.StreamLengths(bg, gate) })
+	return ask(ctx, c, func() ([]int64, error) { return g.Gate.StreamLengths(free(ctx), gate) })
 }
 
 func (g gateView) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) ([]string, error) {
 	o := c.Offer()
 	install := g.writes("install %v of epoch %v, %v available, over %v entries", o.ID, epoch, o.Stock.Available, lengths)
-	return ask(ctx, install, func() ([]string, error) { return g.Gate.Install(bg, epoch, lengths, c) })
+	return ask(ctx, install, func() ([]string, error) { return g.Gate.Install(free(ctx), epoch, lengths, c) })
 }
 
 func (g gateView) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error {
 	c := g.writes("tell %v of %v", gate.SaleID, changes)
-	return ask0(ctx, c, func() error { return g.Gate.CatchUp(bg, gate, after, upTo, changes) })
+	return ask0(ctx, c, func() error { return g.Gate.CatchUp(free(ctx), gate, after, upTo, changes) })
 }
 
 func (g gateView) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (model.Request, bool, error) {
 	c := g.reads("knows %v", orderID)
-	return ask2(ctx, c, func() (model.Request, bool, error) { return g.Gate.Knows(bg, gate, userID, orderID) })
+	return ask2(ctx, c, func() (model.Request, bool, error) { return g.Gate.Knows(free(ctx), gate, userID, orderID) })
 }
 
 func (g gateView) Configure(ctx context.Context, sale model.Sale) error {
 	c := g.writes("configure %v revision %v", sale.ID, sale.Revision)
-	return ask0(ctx, c, func() error { return g.Gate.Configure(bg, sale) })
+	return ask0(ctx, c, func() error { return g.Gate.Configure(free(ctx), sale) })
 }
 
 // storeView is the database as a part of an instance uses it.
@@ -202,34 +205,34 @@ type storeView struct {
 }
 
 func (d storeView) Offer(ctx context.Context, sale string) (model.Offer, bool, error) {
-	return ask2(ctx, d.reads("offer %v", sale), func() (model.Offer, bool, error) { return d.Store.Offer(bg, sale) })
+	return ask2(ctx, d.reads("offer %v", sale), func() (model.Offer, bool, error) { return d.Store.Offer(free(ctx), sale) })
 }
 
 func (d storeView) NextEpoch(ctx context.Context, sale string, seen, gates int64, pause time.Duration) (int64, bool, error) {
 	next := d.writes("next epoch of %v after %v, the gate's is %v", sale, seen, gates)
-	return ask2(ctx, next, func() (int64, bool, error) { return d.Store.NextEpoch(bg, sale, seen, gates, pause) })
+	return ask2(ctx, next, func() (int64, bool, error) { return d.Store.NextEpoch(free(ctx), sale, seen, gates, pause) })
 }
 
 func (d storeView) GateContents(ctx context.Context, sale string) (model.GateContents, bool, error) {
 	return ask2(ctx, d.reads("contents of %v", sale), func() (model.GateContents, bool, error) {
-		snapshot, ok, err := d.Store.GateContents(bg, sale)
+		snapshot, ok, err := d.Store.GateContents(free(ctx), sale)
 		if !ok || err != nil {
 			return kit.Contents{}, false, err
 		}
-		contents, err := kit.ReadContents(bg, snapshot) // an answer may be lost, so it must not hold a connection
+		contents, err := kit.ReadContents(free(ctx), snapshot) // an answer may be lost, so it must not hold a connection
 		return contents, true, err
 	})
 }
 
 func (d storeView) GateChanges(ctx context.Context, sale string, after int64, limit int) ([]model.GateChange, int64, bool, error) {
 	return ask3(ctx, d.reads("changes of %v after %v", sale, after), func() ([]model.GateChange, int64, bool, error) {
-		return d.Store.GateChanges(bg, sale, after, limit)
+		return d.Store.GateChanges(free(ctx), sale, after, limit)
 	})
 }
 
 func (d storeView) ForgetGateChanges(ctx context.Context, sale string, upTo int64) error {
 	c := d.writes("forget the changes of %v up to %v", sale, upTo)
-	return ask0(ctx, c, func() error { return d.Store.ForgetGateChanges(bg, sale, upTo) })
+	return ask0(ctx, c, func() error { return d.Store.ForgetGateChanges(free(ctx), sale, upTo) })
 }
 
 func (d storeView) Log(ctx context.Context, actor, action, subject, detail string) error {
@@ -237,11 +240,11 @@ func (d storeView) Log(ctx context.Context, actor, action, subject, detail strin
 		d.s.ask("violation", func() { d.s.fail("the %s saw wrong books: %s", actor, detail) })
 	}
 	c := d.writes("log %v", action)
-	return ask0(ctx, c, func() error { return d.Store.Log(bg, actor, action, subject, detail) })
+	return ask0(ctx, c, func() error { return d.Store.Log(free(ctx), actor, action, subject, detail) })
 }
 
 func (d storeView) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
-	return ask(ctx, d.writes("lease %v", name), func() (bool, error) { return d.Store.Lease(bg, name, holder, ttl) })
+	return ask(ctx, d.writes("lease %v", name), func() (bool, error) { return d.Store.Lease(free(ctx), name, holder, ttl) })
 }
 
 // auditView is the database as the auditor of one sale reads it: other calls may happen between two of its reads.
@@ -251,44 +254,44 @@ type auditView struct {
 }
 
 func (a auditView) LiveOffers(ctx context.Context, _ time.Duration) ([]model.Offer, error) {
-	return ask(ctx, a.reads("live offers"), func() ([]model.Offer, error) { return a.s.offers(bg, a.sale) })
+	return ask(ctx, a.reads("live offers"), func() ([]model.Offer, error) { return a.s.offers(free(ctx), a.sale) })
 }
 
 func (d storeView) Books(ctx context.Context, sale string) (model.Books, bool, error) {
-	return ask2(ctx, d.reads("books of %v", sale), func() (model.Books, bool, error) { return d.Store.Books(bg, sale) })
+	return ask2(ctx, d.reads("books of %v", sale), func() (model.Books, bool, error) { return d.Store.Books(free(ctx), sale) })
 }
 
 func (d storeView) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
 	settle := d.writes("settle %v", entries)
 	settle.odd = []error{model.ErrBroken}
 	return ask(ctx, settle, func() ([]model.Outcome, error) {
-		outcomes, err := d.Store.Settle(bg, sale, entries)
+		outcomes, err := d.Store.Settle(free(ctx), sale, entries)
 		d.s.judge(outcomes, func(i int) model.Attempt { return entries[i].Attempt })
 		return outcomes, err
 	})
 }
 
 func (d storeView) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	return ask(ctx, d.writes("refuse %v", e.ID), func() (model.Outcome, error) { return d.Store.Refuse(bg, e, reason) })
+	return ask(ctx, d.writes("refuse %v", e.ID), func() (model.Outcome, error) { return d.Store.Refuse(free(ctx), e, reason) })
 }
 
 func (d storeView) Deduct(ctx context.Context, sale string, attempts []model.Attempt) ([]model.Outcome, error) {
 	deduct := d.writes("deduct %v", attempts)
 	deduct.odd = []error{model.ErrLostRace}
 	return ask(ctx, deduct, func() ([]model.Outcome, error) {
-		outcomes, err := d.Store.Deduct(bg, sale, attempts)
+		outcomes, err := d.Store.Deduct(free(ctx), sale, attempts)
 		d.s.judge(outcomes, func(i int) model.Attempt { return attempts[i] })
 		return outcomes, err
 	})
 }
 
 func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, error) {
-	return ask2(ctx, d.reads("order %v", id), func() (model.Order, bool, error) { return d.Store.Order(bg, id) })
+	return ask2(ctx, d.reads("order %v", id), func() (model.Order, bool, error) { return d.Store.Order(free(ctx), id) })
 }
 
 func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, model.Verdict, error) {
 	return ask2(ctx, d.writes("cancel %v", id), func() (model.Order, model.Verdict, error) {
-		order, verdict, err := d.Store.Cancel(bg, user, id)
+		order, verdict, err := d.Store.Cancel(free(ctx), user, id)
 		d.s.accepts(id, model.OrderPending, verdict, err)
 		return order, verdict, err
 	})
@@ -296,7 +299,7 @@ func (d storeView) Cancel(ctx context.Context, user, id string) (model.Order, mo
 
 func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return ask2(ctx, d.writes("refund %v", id), func() (model.Order, model.Verdict, error) {
-		order, verdict, err := d.Store.RefundOrder(bg, id, actor)
+		order, verdict, err := d.Store.RefundOrder(free(ctx), id, actor)
 		d.s.accepts(id, model.OrderPaid, verdict, err)
 		return order, verdict, err
 	})
@@ -304,13 +307,13 @@ func (d storeView) RefundOrder(ctx context.Context, id, actor string) (model.Ord
 
 func (d storeView) StartPayment(ctx context.Context, user, id, provider string) (model.Payment, model.Verdict, error) {
 	return ask2(ctx, d.writes("start payment of %v", id), func() (model.Payment, model.Verdict, error) {
-		return d.Store.StartPayment(bg, user, id, provider)
+		return d.Store.StartPayment(free(ctx), user, id, provider)
 	})
 }
 
 func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, bool, model.Verdict, error) {
 	return ask3(ctx, d.writes("callback of %v", cb.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
-		return d.Store.ApplyCallback(bg, provider, cb)
+		return d.Store.ApplyCallback(free(ctx), provider, cb)
 	})
 }
 
@@ -318,25 +321,25 @@ func (d storeView) Overdue(
 	ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string,
 ) (map[string][]string, error) {
 	c := d.reads("look for overdue orders")
-	return ask(ctx, c, func() (map[string][]string, error) { return d.Store.Overdue(bg, grace, step, limit, except) })
+	return ask(ctx, c, func() (map[string][]string, error) { return d.Store.Overdue(free(ctx), grace, step, limit, except) })
 }
 
 func (d storeView) Expire(ctx context.Context, sale string, orders []string) ([]model.Release, error) {
 	c := d.writes("expire on %v", sale)
-	return ask(ctx, c, func() ([]model.Release, error) { return d.Store.Expire(bg, sale, orders) })
+	return ask(ctx, c, func() ([]model.Release, error) { return d.Store.Expire(free(ctx), sale, orders) })
 }
 
 func (d storeView) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
-	return ask(ctx, d.reads("refunds due"), func() ([]model.Payment, error) { return d.Store.RefundsDue(bg, limit) })
+	return ask(ctx, d.reads("refunds due"), func() ([]model.Payment, error) { return d.Store.RefundsDue(free(ctx), limit) })
 }
 
 func (d storeView) MarkRefunded(ctx context.Context, payment string) error {
-	return ask0(ctx, d.writes("mark a payment refunded"), func() error { return d.Store.MarkRefunded(bg, payment) })
+	return ask0(ctx, d.writes("mark a payment refunded"), func() error { return d.Store.MarkRefunded(free(ctx), payment) })
 }
 
 func (d storeView) ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error) {
 	what := d.writes("%v %v by %v", change.Action, change.SaleID, change.AddQuota)
-	return ask2(ctx, what, func() (model.Offer, model.Verdict, error) { return d.Store.ChangeSale(bg, change) })
+	return ask2(ctx, what, func() (model.Offer, model.Verdict, error) { return d.Store.ChangeSale(free(ctx), change) })
 }
 
 // catalogView is the database as the catalog of one sale reads it. The catalog reads often and changes nothing, so it
