@@ -52,6 +52,8 @@ func newCollector(t *testing.T) *collector {
 
 // named returns the spans of a name.
 func (c *collector) named(name string) (found []*tracepb.Span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, span := range c.spans {
 		if span.GetName() == name {
 			found = append(found, span)
