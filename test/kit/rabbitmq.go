@@ -59,7 +59,7 @@ func (s *RabbitMQServer) settings(port int) (args, env []string) {
 		"RABBITMQ_NODENAME=" + filepath.Base(s.dir) + "@localhost",
 		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODE_PORT=" + strconv.Itoa(port),
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 1:1", // one thread starts sooner than two
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		"RABBITMQ_DIST_PORT=" + strconv.Itoa(nodes),
 		"RABBITMQ_MNESIA_BASE=" + filepath.Join(s.dir, "data"),
 		"RABBITMQ_LOG_BASE=" + filepath.Join(s.dir, "log"),
