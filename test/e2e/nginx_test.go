@@ -172,16 +172,6 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 		f.instances[0].Kill() // of weight 3: half of the load
 		f.revive(0)
 	})
-	busy := 0 // a machine that is too slow for the limits of the engine or of nginx answers 503, and the buyer asks again
-	for i := range attempts {
-		if attempts[i].Status == http.StatusServiceUnavailable {
-			busy++
-			f.Buy(&attempts[i], sale)
-		}
-	}
-	if busy > buyers/20 {
-		t.Errorf("%d of %d buyers were answered 503", busy, buyers)
-	}
 	check.Same(t, "units sold", f.Check(sale, attempts, d.URL), quota)
 	// Every purchase had a key, so nginx repeated it on another instance. An attempt that was queued at the dead
 	// instance may be answered with 202.
