@@ -43,7 +43,7 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-// admit brings a batch of one line to the gate, unless the breaker of the line's node is open.
+// admit sends a batch for one shard to the gate, unless the circuit breaker of the shard's node is open.
 func (ad *admission) admit(ctx context.Context, line string, attempts []model.Attempt) ([]model.Outcome, error) {
 	gate := attempts[0].GateRef()
 	call := func() ([]model.Outcome, error) {

@@ -68,7 +68,7 @@ type rush struct {
 	inside                 int         // attempts without an answer
 	insideSum, insideSince float64     // integral of inside over time, and its end
 	took                   [outcomes][]float64
-	settled, settles       int // orders, transactions
+	settled, settles       int // orders that were settled, and transactions that settled them
 }
 
 // newRush creates the stations of a plan.
