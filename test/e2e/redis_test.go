@@ -95,7 +95,7 @@ func TestClusterNodeDies(t *testing.T) {
 	a, b := s.Start("--redis", c.URL()), s.Start("--redis", c.URL())
 	const quota, buyers = 600, 400
 	several := saleIn(t, s, 6, quota, a.URL, b.URL)
-	of := map[*kit.RedisServer]string{} // a sale of each node
+	of := map[*kit.RedisServer]string{} // for each node, a sale whose gate is there
 	for len(of) < 3 {
 		sale := s.Sale(a.URL, quota)
 		of[c.Of("{"+sale+"}")] = sale
@@ -151,7 +151,12 @@ func TestPagesReadFromAReplica(t *testing.T) {
 	attempts := s.Rush(sale, "first", 50, nil, a.URL)
 	shown("the units that are left", quota-50)
 	tell("CONFIG", "SET", "replica-read-only", "no")
-	tell("HSET", "fs:{"+sale+"}:gate", "left", 7) // no other store has this figure
+	gate := "fs:{" + sale + "}:gate"
+	check.Eventually(t, "the replica has all changes", func() bool { // else one of them replaces the figure below
+		left, err := client.HGet(t.Context(), gate, "left").Int()
+		return err == nil && left == quota-50
+	})
+	tell("HSET", gate, "left", 7) // no other store has this figure
 	shown("the replica's figure", 7)
 	tell("REPLICAOF", "127.0.0.1", "1")
 	shown("the database's figure", quota-50)
