@@ -137,7 +137,7 @@ func TestAllSales(t *testing.T) {
 	for i := range want {
 		want[4-i] = s.createSale(nil).ID
 	}
-	s.exec("UPDATE sales SET created_at_ms = created_at_ms - 1000 WHERE id = ?", want[4]) // on a quick machine they are equal
+	s.exec("UPDATE sales SET created_at_ms = created_at_ms - 1000 WHERE id = ?", want[4]) // two sales may be of the same millisecond
 	s.exec("UPDATE sales SET created_at_ms = created_at_ms + 1000 WHERE id = ?", want[0])
 	s.exec("UPDATE sales SET starts_at_ms = 0, ends_at_ms = 1 WHERE id = ?", want[4])
 	s.setStatus(want[0], "close")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/test/kit/check"
 )
 
 // HEAD gets the answer of GET without the body, and at once: all HEAD requests share one connection, which each of them
@@ -35,7 +37,7 @@ func TestHead(t *testing.T) {
 			who = operator
 		}
 		req, err := who.request(t.Context(), method, path, nil)
-		noError(t, err)
+		check.NoError(t, err)
 		res, err := through.RoundTrip(req)
 		if err != nil {
 			t.Fatalf("%s %s: %v", method, path, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/internal/config"
+	"flashsale/test/kit/check"
 )
 
 // Purchase bodies with odd quantities, and bodies that are not one JSON object, sell nothing. TestDecodeRefuses of the
@@ -69,7 +70,7 @@ func TestHole14_NoFalseNotStarted(t *testing.T) {
 		made[i] = s.createSale(fields{"starts_at": first.Add(time.Duration(i) * 37 * time.Millisecond)})
 	}
 	var waited tally
-	together(sales, func(i int) {
+	check.Together(sales, func(i int) {
 		id, starts := made[i].ID, made[i].StartsAt
 		c := s.buyer(fmt.Sprint("u", i))
 		for asked := 0; ; asked++ {
@@ -139,7 +140,7 @@ func TestHole22_PollingEndsHoweverFastTheSettlerIs(t *testing.T) {
 			const buyers = 30
 			saleID := s.createSale(fields{"quota": buyers / 2, "limit_per_user": 1}).ID
 			var ends tally
-			together(buyers, func(i int) {
+			check.Together(buyers, func(i int) {
 				c := s.buyer(fmt.Sprint("u", i))
 				a, err := c.tryPurchase(saleID)
 				for err == nil && a.status < 300 && a.text("status") == "queued" {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // Ids that the server never issued are not found, wherever a path takes an id, on both databases. Row 20 of the drill has
@@ -81,6 +82,6 @@ func askAll(t *testing.T, probes []probe) []*answer {
 	}
 	close(next)
 	askers.Wait()
-	noError(t, errs...)
+	check.NoError(t, errs...)
 	return answers
 }

@@ -18,6 +18,7 @@ import (
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // labView is the part of the answer to GET /admin/lab that the tests look at.
@@ -61,7 +62,7 @@ func longLab() fields { return smallLab(fields{"buyers": 100_000, "stock": 100_0
 
 func (s *server) lab() (v labView) {
 	s.t.Helper()
-	noError(s.t, json.Unmarshal(s.operator().get(labPath).body, &v))
+	check.NoError(s.t, json.Unmarshal(s.operator().get(labPath).body, &v))
 	return v
 }
 
@@ -69,7 +70,7 @@ func (s *server) lab() (v labView) {
 func (s *server) startLab(plan fields) *labRun {
 	s.t.Helper()
 	var made struct{ Run *labRun }
-	noError(s.t, json.Unmarshal(s.operator().call("POST", labPath, plan).want(202).body, &made))
+	check.NoError(s.t, json.Unmarshal(s.operator().call("POST", labPath, plan).want(202).body, &made))
 	return made.Run
 }
 
@@ -86,9 +87,9 @@ func labEnd(heard *stream) (last *labRun, done *labDone) {
 		switch e := heard.next(); e.name {
 		case "progress":
 			last = nil
-			noError(heard.t, json.Unmarshal([]byte(e.data), &last))
+			check.NoError(heard.t, json.Unmarshal([]byte(e.data), &last))
 		case "done":
-			noError(heard.t, json.Unmarshal([]byte(e.data), &done))
+			check.NoError(heard.t, json.Unmarshal([]byte(e.data), &done))
 			return last, done
 		default:
 			heard.t.Fatalf("an event of an unknown name: %+v", e)
@@ -258,11 +259,11 @@ func TestLabLeftovers(t *testing.T) {
 		"notes": long,
 	} {
 		inside := filepath.Join(folder, name, "lab.db")
-		noError(t, os.Mkdir(filepath.Dir(inside), 0o700), os.WriteFile(inside, nil, 0o600))
-		noError(t, os.Chtimes(inside, at, at), os.Chtimes(filepath.Dir(inside), at, at))
+		check.NoError(t, os.Mkdir(filepath.Dir(inside), 0o700), os.WriteFile(inside, nil, 0o600))
+		check.NoError(t, os.Chtimes(inside, at, at), os.Chtimes(filepath.Dir(inside), at, at))
 	}
 	settings := settingsOf(t, func(c *config.Settings) { c.LabReports = folder })
-	noError(t, trial.Tidy(&settings))
+	check.NoError(t, trial.Tidy(&settings))
 	left, err := filepath.Glob(filepath.Join(folder, "*", "lab.db"))
 	want := []string{"lab-report", "lab-stores-2", "notes"}
 	slices.Sort(want)

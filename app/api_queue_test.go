@@ -9,6 +9,7 @@ import (
 
 	"flashsale/internal/config"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // by makes a queue bring the admitted attempts to the database.
@@ -22,7 +23,7 @@ var queues = map[string]func(t *testing.T) func(*config.Settings){
 	"redis-list":   func(*testing.T) func(*config.Settings) { return by("redis-list", "") },
 	"kafka": func(t *testing.T) func(*config.Settings) {
 		cluster, err := kfake.NewCluster()
-		noError(t, err)
+		check.NoError(t, err)
 		t.Cleanup(cluster.Close)
 		return by("kafka", strings.Join(cluster.ListenAddrs(), ","))
 	},

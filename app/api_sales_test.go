@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // A sale's stream reports the stock at once and on every change. It ends when the server stops, so that browsers look for
@@ -133,7 +134,7 @@ func TestNewSaleUnderAKey(t *testing.T) {
 	sales := func() []operatorSale { return pages[operatorSale](s.operator(), adminSales, "sales", 100) }
 	made := map[string]bool{}
 	var mu sync.Mutex
-	together(20, func(i int) {
+	check.Together(20, func(i int) {
 		a, err := instances[i%2].operator().try(t.Context(), "POST", adminSales, body, "Idempotency-Key", "k")
 		if err != nil || a.status != http.StatusCreated {
 			t.Errorf("%v, %+v", err, a)
@@ -184,7 +185,7 @@ func TestSaleFieldsOutOfBounds(t *testing.T) {
 	for _, tc := range []struct {
 		method string // * for both
 		body   fields
-		field  string // that the refusal names
+		field  string // the field that the refusal names
 	}{
 		{"*", fields{"title": " \u00a0 "}, "title"},
 		{"*", fields{"title": 5}, "title"},

@@ -13,6 +13,7 @@ import (
 	"flashsale/app"
 	"flashsale/internal/config"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // A stopped app leaves no goroutine behind. Not parallel: the goroutines of other tests would be counted.
@@ -57,7 +58,7 @@ func TestNewThatFails(t *testing.T) {
 		goleak.VerifyNone(t, leaks)
 		settings.OpsAddr = ""
 		a, err := app.New(t.Context(), settings, app.Options{Logs: io.Discard})
-		noError(t, err)
+		check.NoError(t, err)
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}

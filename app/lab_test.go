@@ -24,6 +24,7 @@ import (
 	"flashsale/repository"
 	"flashsale/strategy"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // labCommand is what a run of the command `lab` has left.
@@ -64,7 +65,7 @@ func runTheLab(ctx context.Context, t *testing.T, change func(*config.Settings),
 		return r
 	}
 	page, pageErr := os.ReadFile(filepath.Join(out, "report.html"))
-	noError(t, err, pageErr, json.Unmarshal(figures, &r.report))
+	check.NoError(t, err, pageErr, json.Unmarshal(figures, &r.report))
 	r.page = string(page)
 	return r
 }
@@ -90,7 +91,7 @@ func TestLab(t *testing.T) {
 		for name, args := range runs {
 			t.Run(name, func(t *testing.T) {
 				r := runTheLab(t.Context(), t, change, append([]string{"--buyers=150", "--stock=20", "--concurrency=30"}, args...)...)
-				noError(t, r.err)
+				check.NoError(t, r.err)
 				buyers := r.report.Buyers
 				for _, name := range strategy.Names() {
 					got := r.of(t, name)
@@ -124,7 +125,7 @@ func TestLabKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := append(tc.args, "--strategies="+strings.Join(tc.strategies, ","), "--buyers=300", "--stock=100", "--kill")
 			r := runTheLab(t.Context(), t, withStores(kit.ServerStores(t)), args...)
-			noError(t, r.err)
+			check.NoError(t, r.err)
 			for _, name := range tc.strategies {
 				if r.exact(t, name, 100); !r.of(t, name).Killed {
 					t.Errorf("%s: no instance was killed", name)
@@ -138,12 +139,12 @@ func TestLabKill(t *testing.T) {
 func TestLabLeavesNothing(t *testing.T) {
 	stores := kit.ServerStores(t)
 	db, err := repository.Open(t.Context(), stores.Database, 4)
-	noError(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	leaks := goleak.IgnoreCurrent()
 	r := runTheLab(t.Context(), t, withStores(stores), "--buyers=60", "--stock=10", "--concurrency=10")
 	goleak.VerifyNone(t, leaks)
-	noError(t, r.err)
+	check.NoError(t, r.err)
 	codes, _, errSales := db.SaleCodes(t.Context(), time.Time{})
 	orders, _, errOrders := db.Orders(t.Context(), model.OrderFilter{Limit: 10})
 	account, found, errAccount := db.Account(t.Context(), "admin")
@@ -151,7 +152,7 @@ func TestLabLeavesNothing(t *testing.T) {
 		t.Errorf("the lab has left sales %v, orders %v, an account %+v, %v", codes, orders, account, err)
 	}
 	opts, err := redis.ParseURL(stores.Redis)
-	noError(t, err)
+	check.NoError(t, err)
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
 	keys, err := client.Keys(t.Context(), "*").Result()
@@ -179,7 +180,7 @@ func TestLabInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	stores := kit.ServerStores(t)
 	db, err := repository.Open(t.Context(), stores.Database, 4)
-	noError(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	go func() { // when somebody has bought
 		defer interrupt()
@@ -209,7 +210,7 @@ func TestLabUsage(t *testing.T) {
 		"--local-buffer": "--local-buffer=-1",
 	} {
 		cmd, err := config.Parse([]string{"lab", arg}, func(string) string { return "" }, io.Discard, io.Discard)
-		noError(t, err)
+		check.NoError(t, err)
 		if err := command.Validate(&cmd); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", arg, err)
 		}

@@ -19,6 +19,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/goccy/go-yaml"
+
+	"flashsale/test/kit/check"
 )
 
 // description is openapi.yaml in the form that requests and answers are compared with.
@@ -131,8 +133,8 @@ func (i *inspector) RoundTrip(req *http.Request) (*http.Response, error) {
 func (i *inspector) check(
 	req *http.Request, sent []byte, res *http.Response, route *routers.Route, params map[string]string,
 ) error {
-	// kin-openapi compiles schemas of 3.1 anew for each value, which takes milliseconds, and walks those of 3.0. The file
-	// uses no word of 3.1: TestOpenAPIWords of the package handler.
+	// For version 3.1 kin-openapi compiles a schema for each value, which takes milliseconds; for 3.0 it does not. The
+	// file may be read as 3.0, because it uses no keyword of 3.1; TestOpenAPIWords of the package handler checks that.
 	quick := *route
 	spec := *route.Spec
 	spec.OpenAPI = "3.0.3"
@@ -168,7 +170,7 @@ func (i *inspector) check(
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
-		options.ExcludeResponseBody = err != nil // the reader gets this error
+		options.ExcludeResponseBody = err != nil // the client gets err when it reads the body
 		output.SetBodyBytes(body)
 	}
 	return openapi3filter.ValidateResponse(req.Context(), output)
@@ -339,11 +341,11 @@ func TestInspector(t *testing.T) {
 
 		method, path, _ := strings.Cut(tc.request, " ")
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, strings.NewReader(tc.body))
-		noError(t, err)
+		check.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Authorization", "Bearer x")
 		res, err := transport.RoundTrip(req)
-		noError(t, err)
+		check.NoError(t, err)
 		if got, err := io.ReadAll(res.Body); err != nil || string(got) != answer {
 			t.Errorf("the body %s came through as %q, %v", answer, got, err)
 		}
@@ -359,7 +361,7 @@ func TestBoundsAreTheServers(t *testing.T) {
 	t.Parallel()
 	s := usual(t)
 	d, err := described()
-	noError(t, err)
+	check.NoError(t, err)
 	checked := 0
 	check := func(name string, value any, fits bool) {
 		t.Helper()

@@ -29,6 +29,7 @@ import (
 	"flashsale/repository"
 	"flashsale/service"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // paymentSecret differs from testSecret, as a preflight demands.
@@ -111,9 +112,9 @@ func newFitOn(t *testing.T, mariadb *kit.MariaDBServer) *fit {
 	server := kit.Redis(t, "--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendonly", "yes")
 	database := mariadb.NewDatabase(t)
 	db, err := repository.Open(t.Context(), database, 4)
-	noError(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	noError(t, db.MigrateUp(t.Context()))
+	check.NoError(t, db.MigrateUp(t.Context()))
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return &fit{
@@ -155,10 +156,10 @@ func (f *fit) sale(change func(*model.Sale)) string {
 	}
 	s.Code = s.ID[:8]
 	change(&s)
-	noError(f.t, f.db.CreateSale(f.t.Context(), s, 10, "op"))
+	check.NoError(f.t, f.db.CreateSale(f.t.Context(), s, 10, "op"))
 	catalog := service.NewCatalog(f.db, time.Now)
 	gates := service.NewGates(f.db, gate.New(f.redis, "test"), catalog, app.NewLog(&config.Settings{LogLevel: "error"}, f.t.Output()))
-	noError(f.t, gates.Preheat(f.t.Context(), s.ID))
+	check.NoError(f.t, gates.Preheat(f.t.Context(), s.ID))
 	return s.ID
 }
 
@@ -271,7 +272,7 @@ func TestPreflightWithoutAStore(t *testing.T) {
 		t.Errorf("Redis is away and the schema is missing: %+v", r.Findings)
 	}
 	u, err := url.Parse(stores.Database)
-	noError(t, err)
+	check.NoError(t, err)
 	u.Host = away.Addr() // where nobody listens
 	r = preflighted(t, "--database="+u.String(), "--redis="+stores.Redis)
 	if r.level("database.reach") != preflight.Fail || r.level("redis.reach") == preflight.Fail || r.level("sale.window") != "" {
@@ -283,7 +284,7 @@ func TestPreflightWithoutAStore(t *testing.T) {
 func TestPreflightOfQueuesAndReplicas(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	noError(t, err)
+	check.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	f, away := newFit(t), kit.Redis(t)
 	away.Kill()
@@ -410,7 +411,7 @@ func TestPreflightOfInstances(t *testing.T) {
 // A command that is stopped gives no verdict.
 func TestPreflightIsStopped(t *testing.T) {
 	hangs, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	noError(t, err)
+	check.NoError(t, err)
 	defer func() { _ = hangs.Close() }()
 	cmd := parsed(t, "preflight", "--database=mysql://u:p@"+hangs.Addr().String()+"/db",
 		"--redis=redis://"+hangs.Addr().String()+"/0")
@@ -419,7 +420,7 @@ func TestPreflightIsStopped(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Execute(ctx, cmd, "test", &out, io.Discard) }()
 	conn, err := hangs.Accept() // the command waits for an answer
-	noError(t, err)
+	check.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || out.Len() > 0 {

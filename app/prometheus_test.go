@@ -16,13 +16,14 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // readFile returns a file of the repository.
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile("../" + path)
-	noError(t, err)
+	check.NoError(t, err)
 	return string(text)
 }
 
@@ -40,7 +41,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 			}
 		}
 	}
-	noError(t, json.Unmarshal([]byte(readFile(t, "deploy/grafana/dashboards/flashsale.json")), &dashboard))
+	check.NoError(t, json.Unmarshal([]byte(readFile(t, "deploy/grafana/dashboards/flashsale.json")), &dashboard))
 	chosen := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$sale", ".*")
 	queries := map[string]string{}
 	for _, panel := range dashboard.Panels {
@@ -62,7 +63,7 @@ func alertQueries(t *testing.T) map[string]string {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	noError(t, yaml.Unmarshal([]byte(readFile(t, "deploy/prometheus/alerts.yml")), &file))
+	check.NoError(t, yaml.Unmarshal([]byte(readFile(t, "deploy/prometheus/alerts.yml")), &file))
 	queries := map[string]string{}
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
@@ -76,7 +77,7 @@ func alertQueries(t *testing.T) map[string]string {
 func prometheus(t *testing.T, instances ...*server) *kit.PrometheusServer {
 	t.Helper()
 	alerts, err := filepath.Abs("../deploy/prometheus/alerts.yml")
-	noError(t, err)
+	check.NoError(t, err)
 	targets := make([]string, len(instances))
 	for i, s := range instances {
 		targets[i] = strconv.Quote(strings.TrimPrefix(s.app.OpsURL(), "http://"))
@@ -189,7 +190,7 @@ func TestAlerts(t *testing.T) {
 			} `yaml:"alert_rule_test"`
 		}
 	}
-	noError(t, yaml.Unmarshal([]byte(readFile(t, "deploy/prometheus/alerts_test.yml")), &file))
+	check.NoError(t, yaml.Unmarshal([]byte(readFile(t, "deploy/prometheus/alerts_test.yml")), &file))
 	fires, rests := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
 		for _, c := range test.Cases {

@@ -14,6 +14,7 @@ import (
 	"flashsale/app/command"
 	"flashsale/app/preflight"
 	"flashsale/model"
+	"flashsale/test/kit/check"
 )
 
 // rehearse runs the command with a rehearsal whose buyers all wait for their orders.
@@ -26,14 +27,14 @@ func (f *fit) rehearse(t testing.TB, args ...string) report {
 func (f *fit) shadows() []string {
 	f.t.Helper()
 	ids, err := f.db.ShadowSales(f.t.Context())
-	noError(f.t, err)
+	check.NoError(f.t, err)
 	return ids
 }
 
 // count returns the number that a query on the fit's database gives; SHOP is the database's name.
 func (f *fit) count(query string) (n int) {
 	f.t.Helper()
-	noError(f.t, f.root.QueryRowContext(f.t.Context(), "SELECT COUNT(*) FROM "+strings.ReplaceAll(query, "SHOP", f.name)).Scan(&n))
+	check.NoError(f.t, f.root.QueryRowContext(f.t.Context(), "SELECT COUNT(*) FROM "+strings.ReplaceAll(query, "SHOP", f.name)).Scan(&n))
 	return n
 }
 
@@ -124,14 +125,14 @@ func TestRehearsalRefused(t *testing.T) {
 	for says, opens := range map[string]time.Duration{"is open": -time.Minute, "opens within": 4 * time.Minute} {
 		id := f.sale(func(s *model.Sale) { s.StartsAt = time.Now().Add(opens) })
 		refused(says)
-		noError(t, f.db.EraseSale(t.Context(), id))
+		check.NoError(t, f.db.EraseSale(t.Context(), id))
 	}
 	lease := func(ttl time.Duration) {
 		if ours, err := f.db.Lease(t.Context(), "rehearsal", "another", ttl); err != nil || !ours {
 			t.Fatalf("%t, %v", ours, err)
 		}
 	}
-	lease(4 * time.Minute) // as another rehearsal takes it
+	lease(4 * time.Minute) // another rehearsal has begun
 	refused("another one runs")
 	lease(time.Millisecond)
 	s := f.instance()

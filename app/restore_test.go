@@ -8,6 +8,7 @@ import (
 
 	"flashsale/internal/config"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // A database that was restored from a backup knows less than the gates in Redis, whose epochs may be ahead of its own.
@@ -16,7 +17,7 @@ func TestRestoredDatabase(t *testing.T) {
 	t.Parallel()
 	const quota, before, after = 60, 10, 20
 	for name, tc := range map[string]struct {
-		emptied bool // as the operators' handbook says
+		emptied bool // Redis is emptied, as docs/operations.md says
 		newer   bool // the gate was replaced after the backup
 	}{"Redis is emptied": {true, false}, "Redis is kept": {false, false}, "Redis is kept, with a newer epoch": {false, true}} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +38,7 @@ func TestRestoredDatabase(t *testing.T) {
 			buy("kept-", before)
 			s.stop()
 			backup, err := os.ReadFile(file)
-			noError(t, err)
+			check.NoError(t, err)
 			if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > 0 {
 				t.Fatal("the backup is incomplete")
 			}
@@ -50,7 +51,7 @@ func TestRestoredDatabase(t *testing.T) {
 			}
 			buy("gone-", after)
 			s.stop()
-			noError(t, os.WriteFile(file, backup, 0o600))
+			check.NoError(t, os.WriteFile(file, backup, 0o600))
 			if tc.emptied {
 				redis.Restart()
 			}

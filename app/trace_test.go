@@ -132,7 +132,7 @@ func TestTraceOfAPurchase(t *testing.T) {
 func TestTraceparent(t *testing.T) {
 	t.Parallel()
 	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-	for ratio, wants := range map[float64]map[string]string{ // the trace's id by the header
+	for ratio, wants := range map[float64]map[string]string{ // by ratio of traced requests, then by header: the trace's id
 		0: {"00-" + id + "-" + parent + "-01": id, "": "", "00-xyz": ""},
 		1: {"00-" + id + "-" + parent + "-00": "", "": "any"},
 	} {
