@@ -72,6 +72,7 @@ type App struct {
 	Sales    *service.Sales
 	Waiters  *service.Waiters
 	Strategy strategy.Strategy
+	kind     strategy.Kind // of Strategy
 	Settler  *worker.Settler
 	Tokens   *auth.Tokens
 	Paths    *auth.Paths
@@ -213,17 +214,18 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
 	a.gates.Observe = a.observe
-	a.Strategy, err = strategy.New(a.settings.Strategy, strategy.Needs{
+	var ok bool
+	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
+		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
+	}
+	a.Strategy = a.kind.New(strategy.Needs{
 		Gate: a.gate, Database: truth, Control: a.gates, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
-	if err != nil {
-		return err
+	if a.kind.Oversells != strategy.Never {
+		a.Log.Warn("this strategy oversells", "strategy", a.kind.Name, "when", a.kind.Oversells)
 	}
-	if a.settings.Strategy == "mutex" || a.settings.Strategy == "naive" {
-		a.Log.Warn("this strategy oversells when several instances serve one database", "strategy", a.settings.Strategy)
-	}
-	if !a.Strategy.UsesGate() {
+	if !a.kind.UsesGate {
 		a.gates.Retire()
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
@@ -339,7 +341,7 @@ func (a *App) Furnish(ctx context.Context) (err error) {
 // counter returns the counter of users' requests for strategies that don't use the gate. It is nil for the others:
 // the gate counts a request in the call that admits.
 func (a *App) counter() middleware.Counter {
-	if a.Strategy.UsesGate() {
+	if a.kind.UsesGate {
 		return nil
 	}
 	return &service.Counter{Catalog: a.Catalog, Gate: a.gate}
@@ -387,7 +389,7 @@ func (a *App) wakes() <-chan struct{} {
 func (a *App) checks() []handler.Check {
 	checks := []handler.Check{
 		{Name: "database", Needed: true, Ask: a.Stores.Database.Ping},
-		{Name: "redis", Needed: a.settings.Strategy == "redis" || a.settings.Strategy == "local", Ask: a.gate.Ping},
+		{Name: "redis", Needed: a.kind.NeedsRedis, Ask: a.gate.Ping},
 		{Name: "strategy", Ask: func(context.Context) error { return a.Strategy.Healthy() }},
 	}
 	if a.Stores.Queue != nil {

@@ -253,7 +253,7 @@ func (c *client) overdue(id string) {
 	c.t.Helper()
 	c.exec("UPDATE orders SET expires_at_ms = created_at_ms - 100000000 WHERE id = ?", id)
 	c.becomes(id, "expired")
-	if !c.app.Strategy.UsesGate() {
+	if kind, _ := strategy.Of(c.app.Settings().Strategy); !kind.UsesGate {
 		return
 	}
 	c.eventually("the gate is told of the expiry", func() bool {

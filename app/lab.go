@@ -21,8 +21,8 @@ var errNoLab = errors.New("this instance has no lab")
 // newLab makes the console's lab. key is the shop's key for orders' ids; each database has its own key.
 func (a *App) newLab(key []byte) *lab.Desk {
 	var strategies []lab.Strategy
-	for _, name := range strategy.Names() {
-		strategies = append(strategies, lab.Strategy{Name: name, Lesson: strategy.LessonOf(name)})
+	for _, k := range strategy.Kinds() {
+		strategies = append(strategies, lab.Strategy{Name: k.Name, Lesson: k.Lesson})
 	}
 	return lab.NewDesk(func(ctx context.Context, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error) {
 		if a.options.Compare == nil {

@@ -93,12 +93,13 @@ func TestLab(t *testing.T) {
 				r := runTheLab(t.Context(), t, change, append([]string{"--buyers=150", "--stock=20", "--concurrency=30"}, args...)...)
 				check.NoError(t, r.err)
 				buyers := r.report.Buyers
-				for _, name := range strategy.Names() {
+				for _, kind := range strategy.Kinds() {
+					name := kind.Name
 					got := r.of(t, name)
 					if got.Requests != buyers || got.RequestsPerSecond <= 0 || got.P99MS < got.P50MS {
 						t.Errorf("%s: %+v", name, got)
 					}
-					if !strings.Contains(r.stdout, name) || !strings.Contains(r.page, strategy.LessonOf(name).Costs[:20]) {
+					if !strings.Contains(r.stdout, name) || !strings.Contains(r.page, kind.Lesson.Costs[:20]) {
 						t.Errorf("%s is missing in the table or on the page", name)
 					}
 					if name != "naive" {

@@ -175,12 +175,12 @@ func TestQuantities(t *testing.T) {
 			n    int
 			want model.Verdict
 		}{
-			{"u-2", 3, model.SoldOut}, // of 2
+			{"u-2", 3, model.SoldOut}, // 2 are left
 			{"u-1", 1, model.LimitReached},
 			{"u-2", 1, model.Accepted},
-			{"u-3", 2, model.SoldOut}, // of 1
+			{"u-3", 2, model.SoldOut}, // 1 is left
 			{"u-2", 1, model.Accepted},
-			{"u-3", 1, model.SoldOut}, // of 0
+			{"u-3", 1, model.SoldOut}, // none is left
 		} {
 			check.Same(e, fmt.Sprint(tc.user, " wants ", tc.n), e.deduct(attempt(o, tc.user, tc.n)).Verdict, tc.want)
 			e.drain()
@@ -236,7 +236,7 @@ func TestSeveralInstances(t *testing.T) {
 		}
 		const quota = 20
 		o := e.sale(quota, 1)
-		instances := []*engine{e.run(), e.engine(e.name).run(), e.engine(e.name).run()}
+		instances := []*engine{e.run(), e.engine(e.kind.Name).run(), e.engine(e.kind.Name).run()}
 		e.wantVerdicts(e.atOnce(3*quota, func(i int) (model.Outcome, error) {
 			return instances[i%len(instances)].insist(o, number(i), "key")
 		}), verdicts{model.Accepted: quota, model.SoldOut: 2 * quota})
@@ -271,10 +271,9 @@ func TestOneRequestAtOnce(t *testing.T) {
 	})
 }
 
-// TestRequestsAreCounted by strategies that admit at the gate. For the others, the front door counts.
+// Strategies that admit at the gate count each user's requests. For the others, the middleware counts.
 func TestRequestsAreCounted(t *testing.T) {
 	eachStrategy(t, func(e *engine, has traits) {
-		check.Same(e, "it uses a gate", e.strategy.UsesGate(), has.gate)
 		o := e.sale(5, 5)
 		for i := range 3 {
 			a, want := attempt(o, "buyer", 1), model.Accepted
@@ -325,27 +324,28 @@ func TestWithoutRedis(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	check.Same(t, "strategies with traits", slices.Sorted(maps.Keys(traitsOf)), slices.Sorted(slices.Values(Names())))
-	for _, name := range Names() {
-		if s, err := New(name, Needs{}); err != nil || s == nil {
-			t.Errorf("%s: %v", name, err)
-		}
+	for _, k := range Kinds() {
+		has := traitsOf[k.Name]
+		check.Same(t, k.Name+" uses a gate", k.UsesGate, has.gate)
+		check.Same(t, k.Name+" needs Redis", k.NeedsRedis, !has.withoutRedis)
+		check.Same(t, k.Name+" oversells with two buyers", k.Oversells == WithTwoBuyers, has.oversells)
+		check.Same(t, k.Name+" oversells", k.Oversells != Never, has.alone)
 	}
-	if s, err := New("naïve", Needs{}); err == nil {
-		t.Errorf("an unknown name gives %v", s)
+	if k, ok := Of("naïve"); ok {
+		t.Errorf("an unknown name gives %+v", k)
 	}
 }
 
-// TestEveryStrategyHasALesson that is complete, since the lab's report prints it.
+// Each strategy has a complete lesson, which the lab's report prints.
 func TestEveryStrategyHasALesson(t *testing.T) {
-	for _, name := range Names() {
-		l := LessonOf(name)
+	for _, k := range Kinds() {
+		l := k.Lesson
 		first, _, _ := strings.Cut(l.How, " ")
-		check.Same(t, "first word", strings.ToLower(first), name)
+		check.Same(t, "first word", strings.ToLower(first), k.Name)
 		for _, text := range []string{l.How, l.Right, l.Breaks, l.Costs} {
 			if text != strings.TrimSpace(text) || !strings.HasSuffix(text, ".") || strings.Contains(text, "  ") {
-				t.Errorf("%s: incomplete: %q", name, text)
+				t.Errorf("%s: incomplete: %q", k.Name, text)
 			}
 		}
 	}
-	check.Same(t, "lesson of no strategy", LessonOf("lottery"), model.Lesson{})
 }

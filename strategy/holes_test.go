@@ -112,10 +112,10 @@ func TestHole10_StopStartAndRestart(t *testing.T) {
 			e.setStatus(o, model.SaleLive)
 			return e
 		},
-		"another instance": func(e *engine, _ model.Offer) *engine { return e.engine(e.name) },
+		"another instance": func(e *engine, _ model.Offer) *engine { return e.engine(e.kind.Name) },
 		"another instance, and Redis has lost all but the stream": func(e *engine, o model.Offer) *engine {
 			e.loseGate(o, "gate", "units", "ids")
-			return e.engine(e.name)
+			return e.engine(e.kind.Name)
 		},
 	}
 	eachAdmitting(t, func(e *engine) {
@@ -200,7 +200,7 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 func TestHole12_UnitComesBackAfterSoldOut(t *testing.T) {
 	eachStrategy(t, func(e *engine, has traits) {
 		e.run()
-		other := e.engine(e.name).run()
+		other := e.engine(e.kind.Name).run()
 		o := e.sale(2, 1)
 		buys := func(i int, user string) bool {
 			e.Helper()
@@ -279,7 +279,7 @@ func TestHole21_TheSameAttemptTwiceInTheQueue(t *testing.T) {
 	})
 }
 
-// TestHole25_PurchasesGoOnAfterAScriptFlush, and after a loss of all data of Redis, without a restart.
+// Purchases go on without a restart after a flush of the scripts, and after a loss of all data of Redis.
 func TestHole25_PurchasesGoOnAfterAScriptFlush(t *testing.T) {
 	eachAdmitting(t, func(e *engine) {
 		e.run()

@@ -74,9 +74,6 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
-// UsesGate returns true. While Redis does not answer, Deduct counts the requests in memory.
-func (*Hybrid) UsesGate() bool { return true }
-
 // Healthy returns an error if a circuit breaker is not closed. Selling goes on: the database alone sells the sales of
 // that node.
 func (h *Hybrid) Healthy() error {

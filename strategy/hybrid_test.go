@@ -205,7 +205,7 @@ func TestBuyerWhoLeftBuysNothing(t *testing.T) {
 	check.Same(t, "batches of the database", len(db.of("sale")), 0)
 }
 
-// TestRequestsAreCountedWithoutRedis by the instance itself, and only if the gate does not count.
+// Without Redis the instance counts each user's requests itself, but only those that the gate did not count.
 func TestRequestsAreCountedWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := func(gate fakeGate) (try func(sale, user string, limit int) (model.Outcome, error), end func()) {

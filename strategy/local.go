@@ -154,9 +154,6 @@ func (s *share) learn(left int64, now time.Time) {
 	s.units = min(s.units, left)
 }
 
-// UsesGate returns true: the script that admits an attempt also counts the request.
-func (*Local) UsesGate() bool { return true }
-
 // Healthy returns nil. The readiness check pings Redis by itself.
 func (*Local) Healthy() error { return nil }
 

@@ -353,7 +353,7 @@ func TestLocalWithoutALook(t *testing.T) {
 	})
 }
 
-// TestLocalLooksOnce for all attempts that come while it looks.
+// TestLocalLooksOnce: one look at the gate serves all attempts that come while it is under way.
 func TestLocalLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, left = 50, 30

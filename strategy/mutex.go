@@ -37,9 +37,6 @@ func (m *Mutex) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return m.naive.Deduct(ctx, a)
 }
 
-// UsesGate returns false.
-func (*Mutex) UsesGate() bool { return false }
-
 // Healthy returns nil.
 func (*Mutex) Healthy() error { return nil }
 

@@ -38,9 +38,6 @@ func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return n.needs.Database.WriteStock(ctx, a, look)
 }
 
-// UsesGate returns false.
-func (*Naive) UsesGate() bool { return false }
-
 // Healthy returns nil. It does not report the overselling, since the operator has chosen this strategy.
 func (*Naive) Healthy() error { return nil }
 

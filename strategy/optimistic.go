@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// optimisticTries bounds the tries of one attempt. Each lost race was won by another transaction, so an attempt
-	// that has lost this many has seen at least as many changes of the stock row by others, mostly sales.
+	// optimisticTries bounds the tries of one attempt. Another transaction won each lost race, so the stock row has
+	// changed this often meanwhile: the sale goes on, but not for this attempt.
 	optimisticTries = 64
 	// batchTries bounds the tries of a batch, which races against the fallbacks of other instances and the settlers.
 	batchTries         = 64
@@ -46,9 +46,6 @@ func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	}
 	return outcomes[0], nil
 }
-
-// UsesGate returns false.
-func (*Optimistic) UsesGate() bool { return false }
 
 // Healthy returns nil.
 func (*Optimistic) Healthy() error { return nil }

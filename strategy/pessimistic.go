@@ -43,9 +43,6 @@ func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcom
 	return outcome, err
 }
 
-// UsesGate returns false.
-func (*Pessimistic) UsesGate() bool { return false }
-
 // Healthy returns nil.
 func (*Pessimistic) Healthy() error { return nil }
 

@@ -33,7 +33,7 @@ func (s *stores) awaitWaiter() {
 	})
 }
 
-// TestPessimisticWaitsForTheRow, and judges by the stock that it then reads.
+// The strategy waits for the locked stock row, and judges by the stock that it then reads.
 func TestPessimisticWaitsForTheRow(t *testing.T) {
 	e := open(t, kit.ServerStores(t)).engine("pessimistic")
 	for name, tc := range map[string]struct {

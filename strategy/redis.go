@@ -35,9 +35,6 @@ func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return outcome, err
 }
 
-// UsesGate returns true: the script that admits an attempt also counts the request.
-func (*Redis) UsesGate() bool { return true }
-
 // Healthy returns nil. The readiness check pings Redis by itself.
 func (*Redis) Healthy() error { return nil }
 

@@ -10,7 +10,6 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -91,36 +90,61 @@ func (n Needs) batched(l batch.Limits) batch.Limits {
 type Strategy interface {
 	// Deduct takes an attempt's units, or refuses it. The outcome carries an order when one is durable.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// UsesGate reports whether Deduct admits at the gate, and counts the user's requests (Attempt.Frequency) there.
-	UsesGate() bool
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
 	// Close ends what the strategy started and waits for it.
 	Close()
 }
 
-// Names lists the strategies that New makes.
-func Names() []string {
-	return []string{"naive", "mutex", "pessimistic", "optimistic", "redis", "local", "hybrid"}
+// Kind describes a strategy to the rest of the engine.
+type Kind struct {
+	Name   string
+	Lesson model.Lesson
+	New    func(n Needs) Strategy
+	// UsesGate is true if Deduct admits at the gate, and counts the user's requests (Attempt.Frequency) there.
+	UsesGate bool
+	// NeedsRedis is true if Deduct returns model.ErrUnavailable while Redis is away.
+	NeedsRedis bool
+	Oversells  Oversells
 }
 
-// New makes the strategy with this name. It returns an error if the name is unknown.
-func New(name string, n Needs) (Strategy, error) {
-	switch name {
-	case "naive":
-		return NewNaive(n), nil
-	case "mutex":
-		return NewMutex(n), nil
-	case "pessimistic":
-		return NewPessimistic(n), nil
-	case "optimistic":
-		return NewOptimistic(n), nil
-	case "redis":
-		return NewRedis(n), nil
-	case "local":
-		return NewLocal(n), nil
-	case "hybrid":
-		return NewHybrid(n), nil
+// Oversells says when a strategy sells units twice.
+type Oversells string
+
+// The values of Oversells.
+const (
+	Never            Oversells = ""
+	WithTwoBuyers    Oversells = "two buyers come at once"
+	WithTwoInstances Oversells = "there are two instances"
+)
+
+// Kinds returns all strategies.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: "naive", Lesson: naiveLesson, New: func(n Needs) Strategy { return NewNaive(n) }, Oversells: WithTwoBuyers},
+		{Name: "mutex", Lesson: mutexLesson, New: func(n Needs) Strategy { return NewMutex(n) }, Oversells: WithTwoInstances},
+		{Name: "pessimistic", Lesson: pessimisticLesson, New: func(n Needs) Strategy { return NewPessimistic(n) }},
+		{Name: "optimistic", Lesson: optimisticLesson, New: func(n Needs) Strategy { return NewOptimistic(n) }},
+		{Name: "redis", Lesson: redisLesson, New: func(n Needs) Strategy { return NewRedis(n) }, UsesGate: true, NeedsRedis: true},
+		{Name: "local", Lesson: localLesson, New: func(n Needs) Strategy { return NewLocal(n) }, UsesGate: true, NeedsRedis: true},
+		{Name: "hybrid", Lesson: hybridLesson, New: func(n Needs) Strategy { return NewHybrid(n) }, UsesGate: true},
 	}
-	return nil, fmt.Errorf("unknown strategy %q", name)
+}
+
+// Of returns the strategy with this name; ok is false if there is none.
+func Of(name string) (kind Kind, ok bool) {
+	for _, k := range Kinds() {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// Names returns the names of all strategies.
+func Names() (names []string) {
+	for _, k := range Kinds() {
+		names = append(names, k.Name)
+	}
+	return names
 }

@@ -111,7 +111,7 @@ var orderIDs = model.NewOrderIDs([]byte("a key for tests"))
 // engine is one instance, put together as in app, without HTTP.
 type engine struct {
 	*stores
-	name      string // of the strategy
+	kind      Kind
 	gate      *gate.Gate
 	client    *redis.Client
 	catalog   *service.Catalog
@@ -129,7 +129,9 @@ type engine struct {
 func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Helper()
 	client := redis.NewClient(check.Must(gate.Options(s.Redis)))
-	e := &engine{stores: s, name: strategyName, client: client, changed: make(chan struct{}, 1)}
+	kind, ok := Of(strategyName)
+	check.Same(s, "there is a strategy "+strategyName, ok, true)
+	e := &engine{stores: s, kind: kind, client: client, changed: make(chan struct{}, 1)}
 	s.Cleanup(func() { _ = e.client.Close() })
 	instance := strings.ToLower(model.NewSaleID())
 	e.catalog = service.NewCatalog(s.db, time.Now)
@@ -147,9 +149,9 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	if strategyName == "mutex" {
 		db = db.Exclusive(needs.Lock)
 	}
-	e.strategy = check.Must(New(strategyName, needs))
+	e.strategy = kind.New(needs)
 	s.Cleanup(e.strategy.Close)
-	if !e.strategy.UsesGate() {
+	if !kind.UsesGate {
 		e.gates.Retire()
 	}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
@@ -309,7 +311,7 @@ func (e *engine) peek(o model.Offer) model.GateState {
 func (e *engine) agree(o model.Offer) {
 	e.Helper()
 	e.drain()
-	if !e.strategy.UsesGate() {
+	if !e.kind.UsesGate {
 		return
 	}
 	check.Eventually(e, "the stream is empty", func() bool { return e.peek(o).Stream == 0 }) // another instance may settle the entries

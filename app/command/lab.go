@@ -29,7 +29,7 @@ func validateLab(l *config.Lab) error {
 	}
 	seen := map[string]bool{}
 	for _, name := range l.Strategies {
-		if _, err := strategy.New(name, strategy.Needs{}); err != nil || seen[name] {
+		if _, ok := strategy.Of(name); !ok || seen[name] {
 			return fmt.Errorf("--strategies: want all, or some of %s, each once", strings.Join(strategy.Names(), ","))
 		}
 		seen[name] = true

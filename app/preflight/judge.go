@@ -16,6 +16,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
+	"flashsale/strategy"
 )
 
 const (
@@ -47,12 +48,13 @@ const (
 
 // judgeSettings checks settings that are valid, but may still be wrong for a sale.
 func judgeSettings(s config.Settings) (list []Finding) {
-	switch s.Strategy {
-	case "naive":
-		list = append(list, Fail.of("settings.strategy", "--strategy hybrid", "naive sells units twice"))
-	case "mutex":
-		list = append(list, Warn.of("settings.strategy", "--strategy hybrid", "mutex sells units twice as soon as there are two instances"))
-	case "redis", "local":
+	kind, _ := strategy.Of(s.Strategy)
+	switch {
+	case kind.Oversells == strategy.WithTwoBuyers:
+		list = append(list, Fail.of("settings.strategy", "--strategy hybrid", "%s sells units twice when %s", s.Strategy, kind.Oversells))
+	case kind.Oversells != strategy.Never:
+		list = append(list, Warn.of("settings.strategy", "--strategy hybrid", "%s sells units twice when %s", s.Strategy, kind.Oversells))
+	case kind.NeedsRedis:
 		list = append(list, Warn.of("settings.strategy", "--strategy hybrid", "%s sells nothing while Redis is away", s.Strategy))
 	default:
 		list = append(list, good("settings.strategy", "%s", s.Strategy))
@@ -429,15 +431,10 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 		b := audit.Books.Stock
 		list = append(list, good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Available, b.Held, b.Paid))
 	}
-	if seesGate && usesGate(s.Strategy) && o.Status != model.SaleClosed && o.EndsAt.After(now) {
+	if kind, _ := strategy.Of(s.Strategy); seesGate && kind.UsesGate && o.Status != model.SaleClosed && o.EndsAt.After(now) {
 		list = append(list, judgeGate(o.ID, audit))
 	}
 	return append(list, judgeTerms(o, s)...)
-}
-
-// usesGate reports whether a strategy sells at the gate. The others use the database alone.
-func usesGate(strategy string) bool {
-	return strategy == "hybrid" || strategy == "redis" || strategy == "local"
 }
 
 func judgeWindow(o model.Offer, now time.Time) Finding {

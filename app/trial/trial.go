@@ -153,7 +153,8 @@ func (b *Bench) Setting(ctx context.Context, p model.LabPlan, version string) (l
 	}
 	lessons := map[string]model.Lesson{}
 	for _, name := range p.Strategies {
-		lessons[name] = strategy.LessonOf(name)
+		kind, _ := strategy.Of(name)
+		lessons[name] = kind.Lesson
 	}
 	command := fmt.Sprintf("flashsale lab --strategies %s --buyers %d --stock %d --concurrency %d --instances %d --seed %d",
 		strings.Join(p.Strategies, ","), p.Buyers, p.Stock, p.Concurrency, p.Instances, p.Seed)
