@@ -57,7 +57,7 @@ func main() {
 		} else {
 			found++
 		}
-		fmt.Printf("%3d %-20s %4.0fs %-12s %.80s\n", i+1, m.file, time.Since(began).Seconds(), by, strings.TrimSpace(m.before))
+		fmt.Printf("%3d %-20s %4.0fs %-50s %.80s\n", i+1, m.file, time.Since(began).Seconds(), by, strings.TrimSpace(m.before))
 		_ = os.RemoveAll(filepath.Dir(overlay))
 	}
 	fmt.Printf("found: %d, survived: %d\n", found, survived)
@@ -111,7 +111,10 @@ func (m mutation) overlay(root string) (string, error) {
 	return overlay, os.WriteFile(overlay, raw, 0o600)
 }
 
-// foundBy returns the first package whose tests fail, empty if all pass.
+// failed matches the line of a test that has failed. Its group is the name of the test.
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+// foundBy returns the first package whose tests fail, and one of its tests that failed; empty if all tests pass.
 func (m mutation) foundBy(root, overlay string) string {
 	for _, suite := range suites[strings.Split(m.file, "/")[0]] {
 		cmd := exec.CommandContext(context.Background(), "go", "test", "-overlay", overlay, "-count=1", "-failfast", "-vet=off",
@@ -124,7 +127,11 @@ func (m mutation) foundBy(root, overlay string) string {
 		if strings.Contains(string(out), "[build failed]") {
 			fatal(fmt.Errorf("%s: %s", m.file, out))
 		}
-		return suite
+		test := "no test ended"
+		if lines := failed.FindAllStringSubmatch(string(out), -1); lines != nil {
+			test = lines[len(lines)-1][1]
+		}
+		return suite + " " + test
 	}
 	return ""
 }
