@@ -13,6 +13,7 @@ import (
 
 	"flashsale/internal/config"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 // Every route answers as the contract says when all goes well: a sale, two buyers, an operator. The inspector compares
@@ -186,7 +187,7 @@ func TestOpsAddress(t *testing.T) {
 	s.buyer("ann").buy(s.createSale(fields{"pay_timeout_seconds": 1}).ID, 1)
 
 	source, err := os.ReadFile("../internal/metrics/metrics.go")
-	noError(t, err)
+	check.NoError(t, err)
 	names := regexp.MustCompile(`"(flashsale_[a-z_]+)"`).FindAllSubmatch(source, -1)
 	if len(names) < 10 {
 		t.Fatalf("the package metrics has %d metrics", len(names))

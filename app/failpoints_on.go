@@ -46,7 +46,7 @@ func clock() time.Time { return time.Now().Add(clockOffset) }
 
 func failpoints() observe.All { return observe.All{failpointObserver{}} }
 
-// points names the failpoints at the begin and at the end of steps.
+// points names the failpoints at the beginning and at the end of steps.
 var points = struct{ begin, end map[string]string }{
 	begin: map[string]string{
 		observe.Acknowledge: "acknowledging", observe.TellGate: "changed", observe.StageIDs: "staged", observe.MarkRefunded: "refunded",

@@ -168,7 +168,7 @@ func TestBadEntries(t *testing.T) {
 	}
 }
 
-// TestHole53_InstallReadsEveryPage of a stream of which the database knows some entries.
+// An install reads every page of a stream of which the database knows some entries.
 func TestHole53_InstallReadsEveryPage(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		const n = 2*page + 7

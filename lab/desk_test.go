@@ -190,7 +190,7 @@ func TestDeskKeepsAwayFromSales(t *testing.T) {
 		"paused":            {-hour, 2 * hour, model.SalePaused, model.Accepted},
 		"closed":            {-hour, 2 * hour, model.SaleClosed, model.Accepted},
 	}, func(t *testing.T, tc test) {
-		offer := from(tc.in, tc.duration) // without units: a sale that is sold out counts as well
+		offer := from(tc.in, tc.duration) // no units are left: a sale that is sold out is protected as well
 		offer.Status = tc.status
 		d := newTestDesk(t, from(-9*hour, hour), offer)
 		_, verdict, _ := d.Start(smallPlan, false)

@@ -251,7 +251,8 @@ func TestEachWayReplaysADurableRefusal(t *testing.T) {
 	})
 }
 
-// meanwhile is what another writer does between the reads and the transaction of an attempt for 2 units, at a limit of 2.
+// meanwhile is what another writer changes after an attempt for 2 units has read, and before its transaction. The
+// limit per user is 2.
 type meanwhile struct {
 	quota   int64 // another user holds one unit of it
 	do      func(t *testing.T, s scene)

@@ -12,7 +12,7 @@ func TestSandboxBooks(t *testing.T) {
 		charged := model.SandboxTransaction{ID: "t1", PaymentID: "P1", AmountCents: 1990, Status: model.SandboxCharged}
 		declined := model.SandboxTransaction{ID: "t2", PaymentID: "P2", AmountCents: 5, Status: model.SandboxDeclined}
 		again := charged
-		again.AmountCents, again.Status = 7, model.SandboxDeclined // is ignored: the transaction is recorded already
+		again.AmountCents, again.Status = 7, model.SandboxDeclined // ignored, since transaction t1 is recorded
 		for _, c := range []model.SandboxTransaction{charged, declined, again} {
 			check.NoError(t, d.SandboxCharge(t.Context(), c))
 		}

@@ -411,7 +411,7 @@ func (d *testDB) payFor(t *testing.T, o model.Order) model.Order {
 	return order
 }
 
-// overdue sets how long ago, by the database's clock, the orders' time to pay ended.
+// overdue moves the end of the orders' time to pay into the past, by the database's clock.
 func (d *testDB) overdue(t *testing.T, by time.Duration, ids ...string) {
 	t.Helper()
 	d.exec(t, "UPDATE orders SET expires_at_ms = "+d.nowMillis()+" - ? WHERE id IN ?", by.Milliseconds(), ids)

@@ -40,7 +40,7 @@ type Purchases struct {
 	Queued   func(gate model.GateRef) // wakes the settler after the gate has admitted an attempt
 	Observe  observe.All
 	Closing  <-chan struct{} // closed when the server stops, so that no request waits any longer
-	// AckQueued: answer as soon as the attempt is admitted. Otherwise wait for its order, AckWait at most.
+	// AckQueued makes the answer follow the admission. Without it, the answer waits for the order, at most for AckWait.
 	AckQueued bool
 	AckWait   time.Duration
 }
@@ -142,7 +142,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		if tooMany {
 			outcome.Verdict = model.BadRequest
 		}
-		// The first request under this key may have got an order that this way of deducting does not see.
+		// The first request with this key may have led to an order, or a refusal, that the strategy does not know.
 		return p.replay(ctx, a, outcome)
 	}
 	return outcome, nil

@@ -71,7 +71,7 @@ func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 func (w *Watches[T]) start(key string) *watch[T] {
 	var zero T
 	one := &watch[T]{newest: NewNewest(zero)}
-	ctx, cancel := context.WithCancel(context.Background()) // not a follower's: any may leave first
+	ctx, cancel := context.WithCancel(context.Background()) // any follower may leave first, so the context is no follower's
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -86,8 +86,8 @@ func (a *Auditor) step(ctx context.Context) error {
 	return err
 }
 
-// booksDue reports whether a sale's books are checked in this round. The sale's id alone decides in which rounds, so
-// other sales that come and go don't change them.
+// booksDue reports whether a sale's books are checked in this round. This depends on nothing but the sale's id, so a new
+// sale does not delay the checks of the others.
 func booksDue(saleID string, round int) bool {
 	return crc32.ChecksumIEEE([]byte(saleID))%booksEvery == uint32(round%booksEvery) //nolint:gosec // below booksEvery
 }

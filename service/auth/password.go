@@ -34,7 +34,7 @@ const (
 	// maxStoredMemoryKiB bounds the memory that a stored hash may ask for: enough to raise the cost later, too little
 	// to exhaust the host.
 	maxStoredMemoryKiB = 64 << 10
-	// maxStoredPasses bounds the time in the same way.
+	// maxStoredPasses bounds the time that the check of a stored hash may take.
 	maxStoredPasses = 16
 )
 

@@ -127,9 +127,9 @@ func (r *Result) judge(within bool, measured float64, sign string, bound float64
 	}
 }
 
-// judgeGrowth compares the cost of a request at each point with the cost at the first point. The unit of a cost is the
-// control's cost at the same point. This excludes what the load tool and the kernel need for more buyers or
-// connections.
+// judgeGrowth compares the cost of a request at each point with the cost at the first point. A cost is divided by the
+// control's cost at the same point, so what the load tool and the kernel need for more buyers or connections is left
+// out.
 func (r *Result) judgeGrowth() {
 	worst, costs := 0.0, make([]string, len(r.Points))
 	for i, p := range r.Points {

@@ -474,7 +474,7 @@ func TestConsolePages(t *testing.T) {
 	w.sees(texts{"#orders tr:last-child": oldest, "#orders-told": "54 in all"})
 	w.has("log", 20)
 	w.click("#log-more")
-	// 22 changes, the making and an install of the gate. A gate that missed a change was installed again.
+	// The creation, 22 changes, and the install of the gate. If the gate missed a change, it was installed again.
 	w.becomes("the log is complete", `document.getElementById("log").rows.length >= 24`)
 	w.see("#log tr:last-child", "Created")
 }

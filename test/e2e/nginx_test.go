@@ -169,7 +169,7 @@ func TestNginxHidesAKilledInstance(t *testing.T) {
 	sale := f.Sale(f.instances[1].URL, quota)
 	attempts := f.rushWhile(sale, buyers, d.URL, func() {
 		f.sold(t, sale, quota/4)
-		f.instances[0].Kill() // of weight 3: half of the load
+		f.instances[0].Kill() // its weight is 3: it gets half of the requests
 		f.revive(0)
 	})
 	check.Same(t, "units sold", f.Check(sale, attempts, d.URL), quota)
@@ -210,7 +210,7 @@ func TestNginxAndSentinelsHideWhatDies(t *testing.T) {
 	sale := f.Sale(f.instances[1].URL, quota)
 	attempts := f.rushWhile(sale, buyers, d.URL, func() {
 		f.sold(t, sale, quota/4)
-		f.instances[0].Kill() // of weight 3: half of the load
+		f.instances[0].Kill() // its weight is 3: it gets half of the requests
 		f.sold(t, sale, quota/2)
 		r.Primary.Kill()
 		f.revive(0)

@@ -203,7 +203,7 @@ func TestSellRest(t *testing.T) {
 			}
 			patience := recoveryTime
 			if !tc.ends {
-				patience = time.Second // it waits for all of this time
+				patience = time.Second // sellRest waits this long for what never comes
 			}
 			f, err := d.sellRest(sale, tc.quota, 1, patience, told)
 			if (err == nil) != tc.ends || f.clean() != (tc.found == "") || !strings.Contains(f.String(), tc.found) {

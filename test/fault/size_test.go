@@ -26,7 +26,7 @@ const (
 
 func largeGate(d *drill) {
 	d.ownDatabase("--innodb-buffer-pool-size=1G", "--innodb-max-dirty-pages-pct=0") // settings for so many orders
-	// At the engine's 400 the garbage of one log-in would count for the rebuild.
+	// With GOGC=400, the engine's setting, the garbage of a log-in would remain and be measured as memory of the rebuild.
 	collecting := []string{"GOGC=100"}
 	instances := []*shop.Instance{d.StartWith(collecting), d.StartWith(collecting)}
 	orders, rest := size(20_000, 1_000_000), 20

@@ -140,7 +140,7 @@ func (s *sim) tellLog() {
 func (s *sim) waiting() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parked = slices.DeleteFunc(s.parked, func(c *call) bool { return c.left && !c.writes }) // it would change nothing
+	s.parked = slices.DeleteFunc(s.parked, func(c *call) bool { return c.left && !c.writes }) // a read whose caller has gone changes nothing
 	var list []*call
 	for _, c := range s.parked {
 		if !c.stuck || c.left {
@@ -202,7 +202,7 @@ func (s *sim) decide(c *call) {
 		s.answer(c, silence(c.store))
 	case odd:
 		s.answer(c, c.odd[s.rng.IntN(len(c.odd))])
-	default: // happens, or drops: then nobody waits for the answer
+	default: // happens; or drops, when nobody waits for the answer
 		s.answer(c, nil)
 	}
 }
