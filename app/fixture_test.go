@@ -205,20 +205,10 @@ func (s *server) newHTTP() *http.Client {
 	}
 }
 
-// eventually repeats a question until the answer is yes, or fails the test.
+// eventually waits until ok returns true.
 func (s *server) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for !ok() {
-		select {
-		case <-ticker.C:
-		case <-deadline.C:
-			s.t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	check.Eventually(s.t, what, ok)
 }
 
 // database opens the server's database beside the server.

@@ -313,7 +313,7 @@ func TestPreflightOfSales(t *testing.T) {
 	ended := func(s *model.Sale) { s.StartsAt, s.EndsAt = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute) }
 	for name, tc := range map[string]struct {
 		sale  func(*model.Sale)
-		then  string // is done to the sale SALE in the database SHOP
+		then  string // a change of the sale SALE in the database SHOP
 		arg   string
 		check string
 		want  preflight.Level

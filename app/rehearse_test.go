@@ -173,16 +173,7 @@ func TestRehearsalIsStopped(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- command.Execute(ctx, cmd, "test", io.Discard, io.Discard) }()
-	deadline := time.After(patience)
-	for f.count("SHOP.orders") == 0 {
-		select {
-		case <-deadline:
-			t.Fatal("nobody buys")
-		case err := <-ended:
-			t.Fatalf("ended: %v", err)
-		case <-time.After(pollEvery):
-		}
-	}
+	check.Eventually(t, "somebody buys", func() bool { return f.count("SHOP.orders") > 0 })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)

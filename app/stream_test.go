@@ -58,16 +58,11 @@ func (c *client) listen(path string, headers ...string) *stream {
 // next waits for the stream's next event.
 func (s *stream) next() event {
 	s.t.Helper()
-	select {
-	case e, open := <-s.events:
-		if !open {
-			s.t.Fatal("the stream ended")
-		}
-		return e
-	case <-time.After(patience):
-		s.t.Fatal("no event came")
+	e := check.Receive(s.t, "an event", s.events)
+	if e == (event{}) {
+		s.t.Fatal("the stream ended")
 	}
-	return event{}
+	return e
 }
 
 // hear waits for the next event and decodes its data.
@@ -98,16 +93,7 @@ func hearUntil[T any](s *stream, what string, ok func(T) bool) T {
 // ended waits for the end of the stream.
 func (s *stream) ended() {
 	s.t.Helper()
-	deadline := time.After(patience)
-	for {
-		select {
-		case _, open := <-s.events:
-			if !open {
-				return
-			}
-		case <-deadline:
-			s.t.Fatal("the stream did not end")
-		}
+	for check.Receive(s.t, "the end of the stream", s.events) != (event{}) {
 	}
 }
 

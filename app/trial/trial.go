@@ -92,7 +92,8 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
-	// AckWait is within the time limit of a request. The limits are out of reach, since all buyers have one address.
+	// AckWait is within the time limit of a request. All buyers have one address, so the limits are too high to be
+	// reached.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil

@@ -77,7 +77,7 @@ func (r *road) closed(chosen func(*http.Request) bool) {
 	r.CloseClientConnections()
 }
 
-// brokenRoad are parts of the messages that Chromium writes when a road is closed.
+// brokenRoad are parts of the messages that Chromium writes when it does not reach the server.
 var brokenRoad = []string{"status of 503", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE"}
 
 func (r *road) ServeHTTP(w http.ResponseWriter, req *http.Request) {

@@ -134,12 +134,17 @@ func (w *window) must(_ any, err error) {
 	check.NoError(w.t, err)
 }
 
-// do takes steps, which must be possible within patience.
+// do takes steps, which must be possible within patience. If the page is replaced while an element is looked for, do looks
+// again: no click or key was sent then.
 func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
-	check.NoError(w.t, chromedp.Do(ctx, steps...))
+	err := chromedp.Do(ctx, steps...)
+	for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+		err = chromedp.Do(ctx, steps...)
+	}
+	check.NoError(w.t, err)
 }
 
 func (w *window) visit(path string) {

@@ -323,8 +323,8 @@ func (d *drill) lookups() (reads, commands int) {
 	return reads, d.figure(d.client(d.Redis), "stats", "total_commands_processed")
 }
 
-// cost returns how many look-ups more the stores had while do ran than they have without guesses, by the counts of a
-// second without guesses.
+// cost returns how many look-ups the stores had while do ran, less those that they also have without guesses. idleReads
+// and idleCommands are the look-ups of a second without guesses.
 func (d *drill) cost(idleReads, idleCommands int, do func()) (reads, commands int) {
 	d.Helper()
 	reads, commands = d.lookups()

@@ -184,7 +184,7 @@ func TestSellRest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		invented  string // another attempt
 		forgotten int    // attempts that the checker is not told of
-		quota     int    // that the checker is given; the sale has 30
+		quota     int    // the quota that the checker is given; the sale has 30
 		ends      bool
 		found     string
 	}{
