@@ -71,7 +71,7 @@ func (c *client) call(method, path string, body any, headers ...string) *answer 
 	return a
 }
 
-// get is a call for a path that must succeed. post is the same with POST.
+// get sends a GET request, which must be answered with 200. post sends a POST request in the same way.
 func (c *client) get(path string) *answer {
 	c.t.Helper()
 	return c.call("GET", path, nil).want(http.StatusOK)

@@ -35,8 +35,6 @@ const (
 	patience = time.Minute
 	// slowGate replaces the gate's own time limit for Redis, so that a busy machine does not change answers.
 	slowGate = 10 * time.Second
-	// pollEvery is the pause between two looks at a state that only HTTP shows.
-	pollEvery = 25 * time.Millisecond
 	// absentSale is the id of no sale.
 	absentSale = "AAAAAAAAAAAAAAAA"
 )

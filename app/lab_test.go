@@ -185,7 +185,7 @@ func TestLabInterrupted(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	go func() { // when somebody has bought
 		defer interrupt()
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(pollEvery) {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(25 * time.Millisecond) {
 			page, _, err := db.Orders(context.WithoutCancel(ctx), model.OrderFilter{Limit: 1})
 			if err == nil && len(page) > 0 {
 				return

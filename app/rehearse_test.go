@@ -173,7 +173,14 @@ func TestRehearsalIsStopped(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- command.Execute(ctx, cmd, "test", io.Discard, io.Discard) }()
-	check.Eventually(t, "somebody buys", func() bool { return f.count("SHOP.orders") > 0 })
+	check.Eventually(t, "somebody buys", func() bool {
+		select {
+		case err := <-ended:
+			t.Fatalf("ended: %v", err)
+		default:
+		}
+		return f.count("SHOP.orders") > 0
+	})
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)

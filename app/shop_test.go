@@ -158,7 +158,7 @@ func (s *server) audit(saleID string) audit {
 	return books
 }
 
-// balanced waits until nothing of a sale is on its way and the books are right, and returns the books.
+// balanced waits until no attempt on a sale is queued and the sale's books are right. It returns the books.
 func (s *server) balanced(saleID string) audit {
 	s.t.Helper()
 	var books audit
@@ -345,7 +345,7 @@ func (c *tally) want(t testing.TB, want map[string]int) {
 	}
 }
 
-// buyTogether has n buyers buy one unit each at the same instant.
+// buyTogether makes n buyers buy at the same instant, one unit each.
 func buyTogether(saleID string, n int, buyer func(i int) *client, headers ...string) *tally {
 	buyers := make([]*client, n)
 	for i := range buyers {

@@ -14,7 +14,7 @@ import (
 // event is one server-sent event.
 type event struct{ id, name, data string }
 
-// stream is a stream of server-sent events.
+// stream receives server-sent events.
 type stream struct {
 	t      testing.TB
 	header http.Header
@@ -93,8 +93,14 @@ func hearUntil[T any](s *stream, what string, ok func(T) bool) T {
 // ended waits for the end of the stream.
 func (s *stream) ended() {
 	s.t.Helper()
-	for check.Receive(s.t, "the end of the stream", s.events) != (event{}) {
-	}
+	check.Eventually(s.t, "the stream ends", func() bool { // also bounds a stream whose events never stop
+		select {
+		case _, open := <-s.events:
+			return !open
+		default:
+			return false
+		}
+	})
 }
 
 // stockEvent is an event of a sale's stream.

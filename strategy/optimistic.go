@@ -13,7 +13,7 @@ import (
 
 const (
 	// optimisticTries bounds the tries of one attempt. Another transaction won each lost race, so the stock row has
-	// changed this often meanwhile: the sale goes on, but not for this attempt.
+	// changed this often meanwhile. The attempt then gets 503.
 	optimisticTries = 64
 	// batchTries bounds the tries of a batch, which races against the fallbacks of other instances and the settlers.
 	batchTries         = 64

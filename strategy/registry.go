@@ -96,7 +96,7 @@ type Strategy interface {
 	Close()
 }
 
-// Kind describes a strategy to the rest of the engine.
+// Kind is a strategy by its name, with what other packages have to know of it.
 type Kind struct {
 	Name   string
 	Lesson model.Lesson

@@ -26,7 +26,7 @@ type fakeExpiry struct {
 	err      error                     // of each look
 	before   func(saleID string) error // of an expiry: may block, may fail
 	deaf     string                    // the sale whose gate does not answer
-	ahead    time.Duration             // of the database's clock
+	ahead    time.Duration             // how far the database's clock is ahead of the expirer's
 	wake     chan struct{}
 	looks    int
 	tries    map[string]int

@@ -39,7 +39,7 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// A step that fails because its context ends is no failure.
+// A step that fails because its context has ended is not logged as a failure.
 func TestEveryEndsQuietly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &check.Log{}

@@ -95,7 +95,7 @@ func TestClusterNodeDies(t *testing.T) {
 	a, b := s.Start("--redis", c.URL()), s.Start("--redis", c.URL())
 	const quota, buyers = 600, 400
 	several := saleIn(t, s, 6, quota, a.URL, b.URL)
-	of := map[*kit.RedisServer]string{} // for each node, a sale whose gate is there
+	of := map[*kit.RedisServer]string{} // by node: a sale whose gate is on the node
 	for len(of) < 3 {
 		sale := s.Sale(a.URL, quota)
 		of[c.Of("{"+sale+"}")] = sale

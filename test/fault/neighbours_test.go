@@ -133,7 +133,7 @@ func greedyLister(d *drill) {
 	orders := size(10_000, 50_000)
 	d.execute(d.books.db, fmt.Sprintf(`INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
 		idempotency_key, request_hash, created_at_ms, expires_at_ms)
-		SELECT CONCAT('X', LPAD(seq, 47, '0')), 'XXXXXXXXXXXXXXXX', 'lister', 1, 100, 'CNY', 'cancelled', 'stream', 1,
+		SELECT CONCAT('X', LPAD(seq, 47, '0')), 'LISTERSPASTSALES', 'lister', 1, 100, 'CNY', 'cancelled', 'stream', 1,
 		CONCAT('k', seq), REPEAT('0', 32), seq, seq FROM seq_1_to_%d`, orders))
 	listed, longest := 0, time.Duration(0)
 	end := d.meanwhile(1, listEvery, func(int, int) {
