@@ -20,6 +20,9 @@ const purchaseLimit = maxWait
 // little.
 const lastLook = 500 * time.Millisecond
 
+// firstLook is when a repeated request first looks whether its attempt is settled. Then the time doubles.
+const firstLook = 20 * time.Millisecond
+
 // Strategy takes units from stock for attempts. Package strategy has the implementations.
 type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
@@ -169,30 +172,43 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Off
 	}
 	_, waited := p.Observe.Begin(ctx, observe.Step{Name: observe.SettleWait})
 	defer waited(nil)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case outcome := <-settled:
-		if outcome.Verdict != "" {
-			outcome.Repeated = repeated
+	// The wake-up of a repeated attempt may go to the instance of its first request, so the database is asked meanwhile.
+	for look := firstLook; ; look *= 2 {
+		if !repeated || look > wait {
+			look = wait
+		}
+		timer := time.NewTimer(look)
+		defer timer.Stop()
+		select {
+		case outcome := <-settled:
+			if outcome.Verdict != "" {
+				outcome.Repeated = repeated
+				return outcome, nil
+			}
+		case <-ctx.Done():
+			return queued, nil
+		case <-p.Closing:
+			return queued, nil
+		case <-timer.C:
+		}
+		// Either another instance has reported that the attempt is settled, or the wake-up may have been lost.
+		outcome := p.lookUp(ctx, a, queued)
+		outcome.Repeated = repeated
+		if wait -= look; wait <= 0 || outcome.Order != queued.Order {
 			return outcome, nil
 		}
-	case <-ctx.Done():
-		return queued, nil
-	case <-p.Closing:
-		return queued, nil
-	case <-timer.C:
 	}
-	// Look in the database: either another instance has reported that the attempt is settled, or the wake-up may have
-	// been lost.
-	looking, cancel := context.WithTimeout(ctx, lastLook)
+}
+
+// lookUp is replay with a limit of lastLook. The attempt is queued even if the look-up fails.
+func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Outcome) model.Outcome {
+	ctx, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
-	outcome, err := p.replay(looking, a, queued)
-	outcome.Repeated = repeated
+	outcome, err := p.replay(ctx, a, queued)
 	if err != nil {
-		return queued, nil // the attempt is queued even if the look-up fails
+		return queued
 	}
-	return outcome, nil
+	return outcome
 }
 
 // replay returns the outcome that the database has under the attempt's id, or the argument otherwise if the database

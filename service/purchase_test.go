@@ -382,27 +382,29 @@ func TestQueuedIsFollowed(t *testing.T) {
 func TestRepeatedQueuedAttempt(t *testing.T) {
 	type test struct {
 		change func(x *till)
-		waits  bool
+		waits  time.Duration
 		want   model.Verdict
 		status model.OrderStatus
 		err    error
 	}
+	meanwhile := func(x *till) { time.AfterFunc(firstLook+1, func() { pending(1)(x) }) }
 	made := func(status model.OrderStatus, reason model.Verdict) func(*till) {
 		return func(x *till) { x.made(x.keyed(1), status, reason) }
 	}
 	check.EachInBubble(t, map[string]test{
-		"settled":                  {pending(1), false, model.Accepted, model.OrderPending, nil},
-		"paid":                     {made(model.OrderPaid, ""), false, model.Accepted, model.OrderPaid, nil},
-		"refused when settled":     {made(model.OrderRejected, model.SoldOut), false, model.SoldOut, model.OrderRejected, nil},
-		"another request, settled": {pending(2), false, model.IdempotencyMismatch, "", nil},
-		"not settled":              {func(*till) {}, true, model.Accepted, model.OrderQueued, nil},
-		"no database":              {(*till).noDatabase, false, "", "", model.ErrUnavailable},
+		"settled":                  {pending(1), 0, model.Accepted, model.OrderPending, nil},
+		"paid":                     {made(model.OrderPaid, ""), 0, model.Accepted, model.OrderPaid, nil},
+		"refused when settled":     {made(model.OrderRejected, model.SoldOut), 0, model.SoldOut, model.OrderRejected, nil},
+		"another request, settled": {pending(2), 0, model.IdempotencyMismatch, "", nil},
+		"settled by another":       {meanwhile, 3 * firstLook, model.Accepted, model.OrderPending, nil},
+		"not settled":              {func(*till) {}, 800 * time.Millisecond, model.Accepted, model.OrderQueued, nil},
+		"no database":              {(*till).noDatabase, 0, "", "", model.ErrUnavailable},
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, repeat)
 		tc.change(x)
 		start := time.Now()
 		got, err := x.Purchase(t.Context(), x.request("key"))
-		check.Same(t, "waited", time.Since(start) > 0, tc.waits)
+		check.Same(t, "waited", time.Since(start), tc.waits)
 		x.answered(t, got, err, model.Outcome{Verdict: tc.want, Repeated: tc.err == nil}, tc.status, tc.err)
 	})
 }
