@@ -114,7 +114,8 @@ func (m mutation) overlay(root string) (string, error) {
 // failed matches the line of a test that has failed. Its group is the name of the test.
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// foundBy returns the first package whose tests fail, and one of its tests that failed; empty if all tests pass.
+// foundBy returns the first package whose tests fail, and the first test that it lists as failed; empty if all tests
+// pass. Tests that ran beside that one may be listed too, because -failfast ended them.
 func (m mutation) foundBy(root, overlay string) string {
 	for _, suite := range suites[strings.Split(m.file, "/")[0]] {
 		cmd := exec.CommandContext(context.Background(), "go", "test", "-overlay", overlay, "-count=1", "-failfast", "-vet=off",
@@ -129,7 +130,7 @@ func (m mutation) foundBy(root, overlay string) string {
 		}
 		test := "no test ended"
 		if lines := failed.FindAllStringSubmatch(string(out), -1); lines != nil {
-			test = lines[len(lines)-1][1]
+			test = lines[0][1]
 		}
 		return suite + " " + test
 	}
