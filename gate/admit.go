@@ -3,7 +3,10 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"flashsale/internal/observe"
 	"flashsale/model"
@@ -41,59 +44,126 @@ const (
 	codeSoldOut
 )
 
-// Admit judges attempts on one sale in the order of their arrival. It takes the units of those that pass and appends
-// them to the stream, with one run of the script for each shard of the gate. epoch is the newest epoch that the caller
-// has read: a gate with an older epoch admits nothing, and neither does a gate that was installed on another Redis
-// process.
+// Admit judges attempts on any sales; those on one sale in the order of their arrival. It takes the units of those that
+// pass and appends them to the streams. The script runs once for each shard concerned, and all runs on one node share a
+// round trip. A gate of an older epoch than Attempt.LeastEpoch admits nothing, and neither does a gate that was
+// installed on another Redis process.
 //
-// The outcomes are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
-// there is no open gate, or model.Unsure if not all shards could be asked for units. After an error, any of the
-// attempts may have been admitted.
-func (g *Gate) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) (outcomes []model.Outcome, err error) {
+// The answers are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
+// there is no open gate, or model.Unsure if not all shards could be asked for units. After an error, the attempt may
+// have been admitted.
+func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []model.Admission) {
+	var err error
 	ctx, end := g.observe.Begin(ctx, observe.Step{
 		Name: observe.Admit, Items: len(attempts), OrderID: func(i int) string { return attempts[i].ID },
 	})
 	defer func() { end(err) }()
-	tags := tagsOf(gate)
-	if len(tags) == 1 {
-		return g.admit(ctx, tags[0], attempts, epoch)
-	}
-	outcomes = make([]model.Outcome, len(attempts))
-	err = atHome(len(tags), len(attempts), func(i int) string { return attempts[i].UserID }, func(home int, places []int) error {
-		of := make([]model.Attempt, len(places))
-		for at, i := range places {
-			of[at] = attempts[i]
+	batches := byShard(attempts)
+	g.judge(ctx, batches)
+	err = each(len(batches), func(i int) error { return g.bringUnits(ctx, batches[i]) })
+	answers = make([]model.Admission, len(attempts))
+	for _, b := range batches {
+		for at, place := range b.places {
+			if b.err != nil {
+				answers[place].Err = b.err
+				continue
+			}
+			answers[place].Outcome = b.outcomes[at]
 		}
-		judged, err := g.admitAt(ctx, tags, home, of, epoch)
-		for at, outcome := range judged {
-			outcomes[places[at]] = outcome
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	return outcomes, nil
+	return answers
 }
 
-// admit runs admit.lua on the shard of a gate to which all these attempts belong.
-func (g *Gate) admit(ctx context.Context, tag string, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	keys := make([]string, 4, 4+len(attempts))
+// shardBatch is the attempts of a batch that one shard of a gate judges.
+type shardBatch struct {
+	tags     []string // of all shards of the gate
+	home     int      // the shard
+	attempts []model.Attempt
+	places   []int // of the attempts in the whole batch
+	outcomes []model.Outcome
+	err      error
+}
+
+// byShard divides attempts among the shards that judge them.
+func byShard(attempts []model.Attempt) (batches []*shardBatch) {
+	type shard struct {
+		gate model.GateRef
+		home int
+	}
+	known := map[shard]*shardBatch{}
+	for place, a := range attempts {
+		at := shard{a.GateRef(), homeOf(a.UserID, a.GateRef().Shards)}
+		b := known[at]
+		if b == nil {
+			b = &shardBatch{tags: tagsOf(at.gate), home: at.home}
+			known[at], batches = b, append(batches, b)
+		}
+		b.attempts, b.places = append(b.attempts, a), append(b.places, place)
+	}
+	return batches
+}
+
+// judge runs admit.lua for each batch. Each batch gets its outcomes, or an error of its own.
+func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
+	replies := make([]*redis.Cmd, len(batches))
+	if len(batches) == 1 {
+		keys, args := g.admission(batches[0])
+		replies[0] = admitScript.Run(ctx, g.client, keys, args...)
+	} else {
+		g.pipeline(ctx, batches, replies, admitScript.EvalSha, func(*redis.Cmd) bool { return true })
+		lacking := func(reply *redis.Cmd) bool { return redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") }
+		if slices.ContainsFunc(replies, lacking) {
+			g.pipeline(ctx, batches, replies, admitScript.Eval, lacking)
+		}
+	}
+	for i, b := range batches {
+		b.outcomes, b.err = outcomesOf(replies[i], len(b.attempts))
+	}
+}
+
+// pipeline runs admit.lua, in one round trip to each node, for the batches whose reply so far fits.
+func (g *Gate) pipeline(
+	ctx context.Context, batches []*shardBatch, replies []*redis.Cmd,
+	run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd, fits func(reply *redis.Cmd) bool,
+) {
+	// Each reply has an error of its own.
+	_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, b := range batches {
+			if fits(replies[i]) {
+				keys, args := g.admission(b)
+				replies[i] = run(ctx, p, keys, args...)
+			}
+		}
+		return nil
+	})
+}
+
+// admission returns the keys and arguments of admit.lua.
+func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
+	tag := b.tags[b.home]
+	keys = make([]string, 4, 4+len(b.attempts))
 	keys[0], keys[1], keys[2], keys[3] = gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)
-	args := make([]any, 2, 2+7*len(attempts))
-	args[0], args[1] = g.instance, epoch
-	for _, a := range attempts {
+	args = make([]any, 2, 2+7*len(b.attempts))
+	epoch := int64(0)
+	for _, a := range b.attempts {
+		epoch = max(epoch, a.LeastEpoch)
 		keys = append(keys, counterKey(tag, a.UserID))
 		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.IdempotencyKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())
 	}
-	reply, err := admitScript.Run(ctx, g.client, keys, args...).Int64Slice()
+	args[0], args[1] = g.instance, epoch
+	return keys, args
+}
+
+// outcomesOf reads the reply of admit.lua.
+func outcomesOf(cmd *redis.Cmd, attempts int) ([]model.Outcome, error) {
+	reply, err := cmd.Int64Slice()
 	if err != nil {
 		return nil, fmt.Errorf("admit: %w", err)
 	}
-	if len(reply) != 2*len(attempts) {
-		return nil, fmt.Errorf("admit: %d values for %d attempts", len(reply), len(attempts))
+	if len(reply) != 2*attempts {
+		return nil, fmt.Errorf("admit: %d values for %d attempts", len(reply), attempts)
 	}
-	outcomes := make([]model.Outcome, len(attempts))
+	outcomes := make([]model.Outcome, attempts)
 	for i := range outcomes {
 		code, ms := reply[2*i], reply[2*i+1]
 		if code < 0 || code >= int64(len(verdicts)) {

@@ -28,11 +28,10 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 			var batch []model.Attempt
 			for range 1 + random.IntN(60) {
 				a := attemptUnder(together, fmt.Sprint("u-", random.IntN(12)), random.IntN(5), fmt.Sprint("key-", random.IntN(20)))
-				a.Frequency = model.Frequency{Limit: random.IntN(8), Window: time.Hour}
+				a.Frequency, a.LeastEpoch = model.Frequency{Limit: random.IntN(8), Window: time.Hour}, 1
 				batch = append(batch, a)
 			}
-			got, err := b.gate.Admit(b.Context(), together.GateRef(), batch, 1)
-			check.NoError(b, err)
+			got := b.judgeAll(batch)
 			for i, a := range batch {
 				a.ID, a.SaleID = ids.Derive(a.UserID, alone.ID, a.IdempotencyKey), alone.ID
 				want := b.judge(a, 1)
@@ -56,6 +55,32 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 	})
 }
 
+// TestBatchOfSales: each sale judges the attempts of a mixed batch that are its own, also if Redis has lost the scripts.
+// Damaged keys of one sale fail the attempts on this sale only.
+func TestBatchOfSales(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		few, none := b.offer(), b.offer()
+		few.Stock.Available = 1
+		many, damaged := b.sale(), b.sale()
+		b.open(few)
+		check.NoError(b, b.client.Del(b.Context(), idsKey(damaged.ID)).Err(), b.client.Set(b.Context(), idsKey(damaged.ID), "no hash", 0).Err())
+		check.NoError(b, b.client.ScriptFlush(b.Context()).Err())
+		first := attempt(many, "u-1", 1)
+		batch := []model.Attempt{
+			first, attempt(few, "u-1", 1), attempt(none, "u-1", 1), attempt(damaged, "u-1", 1),
+			attempt(many, "u-2", 1), attempt(few, "u-2", 1), first,
+		}
+		var got []model.Outcome
+		for i, answer := range b.gate.Admit(b.Context(), batch) {
+			check.Same(b, fmt.Sprint("attempt ", i, " fails"), answer.Err != nil, i == 3)
+			got = append(got, answer.Outcome)
+		}
+		noGate, again := model.Outcome{Verdict: model.NoGate}, model.Outcome{Verdict: model.Accepted, Repeated: true}
+		check.Same(b, "the outcomes", got, []model.Outcome{accepted, accepted, noGate, {}, accepted, soldOut, again})
+		check.Same(b, "the entries of a sale", len(b.read(many, all)), 2)
+	})
+}
+
 // TestBatchOfShards: attempts of one shard are judged in their order, with the units of all shards, and each request is
 // counted once.
 func TestBatchOfShards(t *testing.T) {
@@ -67,10 +92,7 @@ func TestBatchOfShards(t *testing.T) {
 			a.Frequency = model.Frequency{Limit: 1, Window: time.Minute}
 			batch = append(batch, a)
 		}
-		got, err := b.gate.Admit(b.Context(), o.GateRef(), batch, 0)
 		want := slices.Concat(slices.Repeat([]model.Outcome{accepted}, 10), slices.Repeat([]model.Outcome{soldOut}, 4))
-		if err != nil || !slices.Equal(got, want) {
-			b.Errorf("%+v, %v", got, err)
-		}
+		check.Same(b, "the outcomes", b.judgeAll(batch), want)
 	})
 }

@@ -68,9 +68,11 @@ func BenchmarkShards(b *testing.B) {
 					calling.Go(func() {
 						for i := range each {
 							from := (call*each + i) * benchmarkBatch
-							if _, err := s.gate.Admit(b.Context(), o.GateRef(), attempts[from:from+benchmarkBatch], 1); err != nil {
-								b.Error(err)
-								return
+							for _, answer := range s.gate.Admit(b.Context(), attempts[from:from+benchmarkBatch]) {
+								if answer.Err != nil {
+									b.Error(answer.Err)
+									return
+								}
 							}
 						}
 					})

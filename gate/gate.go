@@ -91,7 +91,7 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if there were too many within
 // the window; the next request is allowed after retryAfter.
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
-	ms, err := countScript.Run(ctx, g.client, []string{counterKey(g.Line(gate, userID), userID)}, f.Limit, f.Window.Milliseconds()).Int64()
+	ms, err := countScript.Run(ctx, g.client, []string{counterKey(homeTag(gate, userID), userID)}, f.Limit, f.Window.Milliseconds()).Int64()
 	if err != nil {
 		return 0, false, fmt.Errorf("count a request: %w", err)
 	}
@@ -100,7 +100,7 @@ func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f m
 
 // Knows returns the request of a user's order id that the gate has admitted or was installed with.
 func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (request model.Request, known bool, err error) {
-	value, err := g.client.HGet(ctx, idsKey(g.Line(gate, userID)), orderID).Result()
+	value, err := g.client.HGet(ctx, idsKey(homeTag(gate, userID)), orderID).Result()
 	if errors.Is(err, redis.Nil) {
 		return request, false, nil
 	}

@@ -19,19 +19,28 @@ func tagsOf(gate model.GateRef) []string {
 	return tags
 }
 
-// Line returns the hash tag of the shard that holds all data of a user and judges the attempts of the user.
-func (*Gate) Line(gate model.GateRef, userID string) string {
+// homeTag returns the hash tag of the shard that holds all data of a user and judges the attempts of the user.
+func homeTag(gate model.GateRef, userID string) string {
 	return tagOf(gate, homeOf(userID, gate.Shards))
 }
 
-// Node returns the address of the Cluster node that holds a line, so that callers can treat a failure of one node
+// Batch returns the key of the batch that an attempt may share: that of its node, or of its shard if the gate has
+// several. Attempts of such a shard may wait for units from other shards, and should not delay other sales.
+func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
+	if gate := a.GateRef(); gate.Shards > 1 {
+		return homeTag(gate, a.UserID)
+	}
+	return g.Node(ctx, a)
+}
+
+// Node returns the address of the Cluster node that judges an attempt, so that callers can treat a failure of one node
 // apart from the others. It returns an empty string without a Cluster, or if the node is not known.
-func (g *Gate) Node(ctx context.Context, line string) string {
+func (g *Gate) Node(ctx context.Context, a model.Attempt) string {
 	cluster, many := g.client.(*redis.ClusterClient)
 	if !many {
 		return ""
 	}
-	node, err := cluster.MasterForKey(ctx, gateKey(line))
+	node, err := cluster.MasterForKey(ctx, gateKey(homeTag(a.GateRef(), a.UserID)))
 	if err != nil {
 		return "" // the slots of the Cluster can't be read
 	}

@@ -185,7 +185,7 @@ func offerIn(shards int) model.Offer {
 func (b *bench) offer() model.Offer { return offerIn(b.shards) }
 
 // home returns the hash tag of the shard that holds the data of a user.
-func home(gate model.GateRef, user string) string { return New(nil, "").Line(gate, user) }
+func home(gate model.GateRef, user string) string { return homeTag(gate, user) }
 
 // userAt returns the n-th user whose data is in a shard of a sale's gate.
 func userAt(o model.Offer, shard, n int) string {
@@ -266,11 +266,20 @@ func (b *bench) catchUp(o model.Offer, changes ...model.GateChange) {
 
 // tryAdmit judges one attempt.
 func (b *bench) tryAdmit(a model.Attempt, epoch int64) (model.Outcome, error) {
-	outcomes, err := b.gate.Admit(b.Context(), a.GateRef(), []model.Attempt{a}, epoch)
-	if err != nil {
-		return model.Outcome{}, err
+	a.LeastEpoch = epoch
+	answer := b.gate.Admit(b.Context(), []model.Attempt{a})[0]
+	return answer.Outcome, answer.Err
+}
+
+// judgeAll judges a batch of attempts.
+func (b *bench) judgeAll(attempts []model.Attempt) []model.Outcome {
+	b.Helper()
+	outcomes := make([]model.Outcome, len(attempts))
+	for i, answer := range b.gate.Admit(b.Context(), attempts) {
+		check.NoError(b, answer.Err)
+		outcomes[i] = answer.Outcome
 	}
-	return outcomes[0], nil
+	return outcomes
 }
 
 func (b *bench) judge(a model.Attempt, epoch int64) model.Outcome {
@@ -297,9 +306,7 @@ func (b *bench) admit(a model.Attempt) {
 func (b *bench) admitAll(attempts []model.Attempt) {
 	b.Helper()
 	for some := range slices.Chunk(attempts, 512) {
-		outcomes, err := b.gate.Admit(b.Context(), some[0].GateRef(), some, 1)
-		check.NoError(b, err)
-		for i, got := range outcomes {
+		for i, got := range b.judgeAll(some) {
 			if !got.Queued() {
 				b.Fatalf("attempt %s: %+v", some[i].IdempotencyKey, got)
 			}

@@ -46,29 +46,33 @@ func (m *transfers) lane(saleID string) chan struct{} {
 	return m.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
 }
 
-// admitAt judges attempts at the shard where their users are at home. If the shard has too few units for an attempt,
-// units are moved to it from the other shards, and the attempt is judged again. So an attempt is refused as sold out
-// only after all shards were asked. If that fails, or takes more than transferTime or transferTries, the verdict is
-// model.Unsure.
-func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	outcomes, err := g.admit(ctx, tags[home], attempts, epoch)
-	if err != nil {
-		return nil, err
-	}
+// bringUnits moves units to the shard of a batch if the shard has too few units for an attempt but others have some, and
+// has the attempt judged again. So an attempt is refused as sold out only after all shards were asked. If that fails, or
+// takes more than transferTime or transferTries, the verdict is model.Unsure.
+func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
-	for i, o := range outcomes {
-		if o.Verdict == model.SoldOut {
-			short = append(short, i)
+	if len(b.tags) > 1 {
+		for i, o := range b.outcomes {
+			if o.Verdict == model.SoldOut {
+				short = append(short, i)
+			}
 		}
+	}
+	if b.err != nil || len(short) == 0 {
+		return b.err
+	}
+	epoch := int64(0)
+	for _, a := range b.attempts {
+		epoch = max(epoch, a.LeastEpoch)
 	}
 	waiting, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 	mover := false
 	for range transferTries {
 		if len(short) == 0 {
-			return outcomes, nil
+			return nil
 		}
-		shards, _ := looker{client: g.client}.look(waiting, tags)
+		shards, _ := looker{client: g.client}.look(waiting, b.tags)
 		if gate := together(shards); !gate.Open || gate.Epoch < epoch { // a gate that is Away is not Open
 			break
 		}
@@ -82,40 +86,41 @@ func (g *Gate) admitAt(ctx context.Context, tags []string, home int, attempts []
 		}
 		wanted := int64(0)
 		for _, i := range short {
-			if n := int64(attempts[i].Quantity); n <= left {
+			if n := int64(b.attempts[i].Quantity); n <= left {
 				wanted += n
 			}
 		}
 		if wanted > 0 && !mover {
-			lane := g.transfers.lane(attempts[0].SaleID)
+			lane := g.transfers.lane(b.attempts[0].SaleID)
 			select {
 			case lane <- struct{}{}:
 				defer func() { <-lane }()
 				mover = true
 				continue // look again: other attempts may have moved units meanwhile
 			case <-waiting.Done():
-				return unsure(outcomes, short), nil
+				b.unsure(short)
+				return nil
 			}
 		}
-		if wanted > 0 && g.bring(ctx, tags, shards, home, wanted) != nil {
+		if wanted > 0 && g.bring(ctx, b.tags, shards, b.home, wanted) != nil {
 			break
 		}
 		// Attempts that want more units than are left are judged again too: if the same user has bought under another
 		// key meanwhile, the right refusal is limit_reached, not sold_out.
-		if short, err = g.again(ctx, tags[home], attempts, short, epoch, outcomes); err != nil {
-			return nil, err
+		if short = g.again(ctx, b, short); b.err != nil {
+			return b.err
 		}
-		short = slices.DeleteFunc(short, func(i int) bool { return int64(attempts[i].Quantity) > left })
+		short = slices.DeleteFunc(short, func(i int) bool { return int64(b.attempts[i].Quantity) > left })
 	}
-	return unsure(outcomes, short), nil
+	b.unsure(short)
+	return nil
 }
 
 // unsure gives the attempts at these places the verdict model.Unsure.
-func unsure(outcomes []model.Outcome, places []int) []model.Outcome {
+func (b *shardBatch) unsure(places []int) {
 	for _, i := range places {
-		outcomes[i] = model.Outcome{Verdict: model.Unsure}
+		b.outcomes[i] = model.Outcome{Verdict: model.Unsure}
 	}
-	return outcomes
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -129,22 +134,22 @@ func pause(ctx context.Context, d time.Duration) {
 
 // again judges the attempts at these places once more, without counting their requests a second time. It returns the
 // places of those that are still refused as sold out.
-func (g *Gate) again(ctx context.Context, tag string, attempts []model.Attempt, places []int, epoch int64, outcomes []model.Outcome) (short []int, err error) {
-	list := make([]model.Attempt, len(places))
+func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []int) {
+	retry := &shardBatch{tags: b.tags, home: b.home, attempts: make([]model.Attempt, len(places))}
 	for at, i := range places {
-		list[at] = attempts[i]
-		list[at].Frequency = model.Frequency{}
+		retry.attempts[at] = b.attempts[i]
+		retry.attempts[at].Frequency = model.Frequency{}
 	}
-	judged, err := g.admit(ctx, tag, list, epoch)
-	if err != nil {
-		return nil, err
+	g.judge(ctx, []*shardBatch{retry})
+	if b.err = retry.err; b.err != nil {
+		return nil
 	}
 	for at, i := range places {
-		if outcomes[i] = judged[at]; judged[at].Verdict == model.SoldOut {
+		if b.outcomes[i] = retry.outcomes[at]; b.outcomes[i].Verdict == model.SoldOut {
 			short = append(short, i)
 		}
 	}
-	return short, nil
+	return short
 }
 
 // bring moves units from the other shards to the shard home, until it has as many as are wanted or no other shard has

@@ -18,8 +18,9 @@ type Attempt struct {
 	IdempotencyKey string
 	RequestHash    string // hash of the request, to distinguish a repeat from another request under the same key
 	Frequency      Frequency
-	Keyless        bool // the engine made the idempotency key, so the attempt repeats no earlier one
-	Shards         int  // of the sale's gate
+	Keyless        bool  // the engine made the idempotency key, so the attempt repeats no earlier one
+	Shards         int   // of the sale's gate
+	LeastEpoch     int64 // the newest epoch of the gate that this instance has read; an older gate must not admit
 }
 
 // GateRef names the gate that judges the attempt.
@@ -67,6 +68,12 @@ type Outcome struct {
 
 // Queued reports whether the attempt was admitted and waits to be settled.
 func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil }
+
+// Admission is the gate's answer to an attempt. After an error the attempt may have been admitted.
+type Admission struct {
+	Outcome
+	Err error
+}
 
 // Entry is an admitted attempt as the gate's stream holds it.
 type Entry struct {

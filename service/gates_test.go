@@ -510,8 +510,7 @@ func TestChangeThatNobodyToldTheGate(t *testing.T) {
 		tries := 0
 		s.ensureUntil("the gate refuses as paused", func() bool {
 			tries++
-			got, err := s.gate.Admit(s.Context(), o.GateRef(), []model.Attempt{attempt(o, fmt.Sprint("u-", tries), 1)}, 0)
-			return err == nil && got[0].Verdict == model.Paused
+			return s.gate.Admit(s.Context(), []model.Attempt{attempt(o, fmt.Sprint("u-", tries), 1)})[0].Verdict == model.Paused
 		})
 	})
 }
@@ -528,7 +527,7 @@ func TestRebuildInParts(t *testing.T) {
 			attempts[i] = attempt(o, fmt.Sprint("u-", i), 1+i%2)
 			pending += attempts[i].Quantity
 		}
-		check.Must(s.gate.Admit(s.Context(), o.GateRef(), attempts, 0))
+		s.gate.Admit(s.Context(), attempts)
 		entries, _, err := s.gate.Read(s.Context(), o.GateRef(), buyers)
 		if err != nil || len(entries) == 0 {
 			t.Fatal(entries, err)
@@ -551,8 +550,8 @@ func TestRebuildInParts(t *testing.T) {
 			if !known || err != nil || request.Quantity != a.Quantity {
 				t.Errorf("%s: the gate knows %+v, %t, %v", a.UserID, request, known, err)
 			}
-			again := check.Must(s.gate.Admit(s.Context(), o.GateRef(), []model.Attempt{a}, 0))
-			check.Same(t, a.UserID+": again", again, []model.Outcome{{Verdict: model.Accepted, Repeated: true}})
+			again := s.gate.Admit(s.Context(), []model.Attempt{a})
+			check.Same(t, a.UserID+": again", again, []model.Admission{{Outcome: model.Outcome{Verdict: model.Accepted, Repeated: true}}})
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,12 @@ import (
 // first one is on its way.
 var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
-// admission brings attempts to the gate. Attempts of one line that gather while its calls are under way share the
-// next call.
+// admission brings attempts to the gate. Attempts that gather while the calls of their node are under way share the next
+// call, whatever their sales.
 type admission struct {
 	needs    Needs
 	breakers *breakers // nil: every call is made
-	batcher  *batch.Batcher[model.Attempt, model.Outcome]
+	batcher  *batch.Batcher[model.Attempt, model.Admission]
 }
 
 func newAdmission(n Needs, b *breakers) *admission {
@@ -33,26 +34,32 @@ func newAdmission(n Needs, b *breakers) *admission {
 // model.Unsure. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the strategy is closed.
 // After any other error the attempt may have been admitted, unless the breaker was open.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := ad.batcher.Do(ctx, ad.needs.Gate.Line(a.GateRef(), a.UserID), a)
+	a.LeastEpoch = ad.needs.Control.Epoch(a.SaleID)
+	answer, err := ad.batcher.Do(ctx, ad.needs.Gate.Batch(ctx, a), a)
 	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
 		return model.Outcome{}, fmt.Errorf("%w: admit: %w", model.ErrUnavailable, err)
 	}
-	if outcome.Verdict == model.NoGate {
+	if answer.Verdict == model.NoGate {
 		ad.needs.Control.NeedGate(a.SaleID)
 	}
-	return outcome, err
+	return answer.Outcome, cmp.Or(err, answer.Err)
 }
 
-// admit sends a batch for one shard to the gate, unless the circuit breaker of the shard's node is open.
-func (ad *admission) admit(ctx context.Context, line string, attempts []model.Attempt) ([]model.Outcome, error) {
-	gate := attempts[0].GateRef()
-	call := func() ([]model.Outcome, error) {
-		return ad.needs.Gate.Admit(ctx, gate, attempts, ad.needs.Control.Epoch(gate.SaleID))
-	}
+// admit sends a batch to the gate, unless the circuit breaker of its node is open. The breaker counts a failure if every
+// attempt has failed, so that a sale whose keys are damaged does not keep others from the gate.
+func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]model.Admission, error) {
 	if ad.breakers == nil {
-		return call()
+		return ad.needs.Gate.Admit(ctx, attempts), nil
 	}
-	return ad.breakers.of(ad.needs.Gate.Node(ctx, line)).Execute(call)
+	return ad.breakers.of(ad.needs.Gate.Node(ctx, attempts[0])).Execute(func() ([]model.Admission, error) {
+		answers := ad.needs.Gate.Admit(ctx, attempts)
+		for _, answer := range answers {
+			if answer.Err == nil {
+				return answers, nil
+			}
+		}
+		return nil, answers[0].Err
+	})
 }
 
 func (ad *admission) close() { ad.batcher.Close(closeGrace) }

@@ -28,7 +28,7 @@ type breakers struct {
 	log    *slog.Logger
 }
 
-type breaker = gobreaker.CircuitBreaker[[]model.Outcome]
+type breaker = gobreaker.CircuitBreaker[[]model.Admission]
 
 func newBreakers(log *slog.Logger) *breakers {
 	return &breakers{byNode: otter.Must(&otter.Options[string, *breaker]{MaximumSize: breakerNodes}), log: log}
@@ -39,7 +39,7 @@ func (bs *breakers) of(node string) *breaker {
 	if b, found := bs.byNode.GetIfPresent(node); found {
 		return b
 	}
-	b, _ := bs.byNode.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Outcome](gobreaker.Settings{
+	b, _ := bs.byNode.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Admission](gobreaker.Settings{
 		Name:        node,
 		MaxRequests: 1,
 		Timeout:     breakerRest,

@@ -60,24 +60,21 @@ type fakeGate struct {
 	admit func() (model.Outcome, error)
 }
 
-func (g fakeGate) Admit(_ context.Context, _ model.GateRef, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
-	outcomes := make([]model.Outcome, len(attempts))
+func (g fakeGate) Admit(_ context.Context, attempts []model.Attempt) []model.Admission {
+	answers := make([]model.Admission, len(attempts))
 	for i := range attempts {
-		var err error
-		if outcomes[i], err = g.admit(); err != nil {
-			return nil, err
-		}
+		answers[i].Outcome, answers[i].Err = g.admit()
 	}
-	return outcomes, nil
+	return answers
 }
 
 func (fakeGate) Peek(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	return slices.Repeat([]model.GateState{{Exists: true, Open: true, Left: 100}}, len(gates)), nil
 }
 
-func (fakeGate) Line(gate model.GateRef, _ string) string { return gate.SaleID }
+func (fakeGate) Batch(context.Context, model.Attempt) string { return "" }
 
-func (fakeGate) Node(context.Context, string) string { return "" }
+func (fakeGate) Node(context.Context, model.Attempt) string { return "" }
 
 // gateThat returns a gate that gives every attempt the same answer.
 func gateThat(v model.Verdict, err error) fakeGate {

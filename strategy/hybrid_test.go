@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,20 +157,20 @@ func TestBreakerIgnores(t *testing.T) {
 type nodeGate struct {
 	fakeGate
 	down  string
-	calls map[string]int // by line
+	calls map[string]int // by node
 }
 
-func (nodeGate) Line(gate model.GateRef, userID string) string { return gate.SaleID + "." + userID[:1] }
+func (g nodeGate) Batch(ctx context.Context, a model.Attempt) string { return g.Node(ctx, a) }
 
-func (nodeGate) Node(_ context.Context, line string) string { return "node of " + line }
+func (nodeGate) Node(_ context.Context, a model.Attempt) string { return a.SaleID + "." + a.UserID[:1] }
 
-func (g nodeGate) Admit(_ context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	line := g.Line(gate, attempts[0].UserID)
-	g.calls[line]++
-	if line == g.down || epoch != fakeEpoch {
-		return nil, errNoReply
+func (g nodeGate) Admit(ctx context.Context, attempts []model.Attempt) []model.Admission {
+	node, answer := g.Node(ctx, attempts[0]), model.Admission{Outcome: model.Outcome{Verdict: model.Accepted}}
+	g.calls[node]++
+	if node == g.down || attempts[0].LeastEpoch != fakeEpoch {
+		answer = model.Admission{Err: errNoReply}
 	}
-	return slices.Repeat([]model.Outcome{{Verdict: model.Accepted}}, len(attempts)), nil
+	return slices.Repeat([]model.Admission{answer}, len(attempts))
 }
 
 // TestOneNodeFails: the database takes the attempts of the failed node's shard, and the other node is asked as before.
@@ -188,6 +189,53 @@ func TestOneNodeFails(t *testing.T) {
 	}
 	check.Same(t, "calls", g.calls, map[string]int{"sale.a": breakerTrips, "sale.b": 2 * breakerTrips})
 	check.Same(t, "an open circuit is reported", h.Healthy() != nil, true)
+}
+
+// Attempts that gather while two calls are under way share the next call, whatever their sales. A sale that fails does not
+// open the circuit for the others.
+func TestSalesShareACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &heldGate{release: make(chan struct{})}
+		n, _ := fakeNeeds(g, &fakeDatabase{})
+		h := NewHybrid(n)
+		var all sync.WaitGroup
+		for round := range breakerTrips + 1 {
+			for i := range 6 {
+				a := fakeAttempt([]string{"sale", "other", "damaged"}[i%3], "u", fmt.Sprint(round, i))
+				all.Go(func() {
+					_, err := h.Deduct(t.Context(), a)
+					check.Error(t, a.SaleID, err, nil)
+				})
+				synctest.Wait()
+			}
+			close(g.release)
+			all.Wait()
+			g.release = make(chan struct{})
+		}
+		check.Same(t, "attempts by call", g.calls, slices.Repeat([]int{1, 1, 4}, breakerTrips+1))
+		check.Error(t, "the circuit", h.Healthy(), nil)
+		h.Close()
+	})
+}
+
+// heldGate admits the attempts of a call when the call is released, and fails those on the sale "damaged".
+type heldGate struct {
+	fakeGate
+	release chan struct{}
+	calls   []int // attempts of each call
+}
+
+func (g *heldGate) Admit(_ context.Context, attempts []model.Attempt) []model.Admission {
+	g.calls = append(g.calls, len(attempts))
+	<-g.release
+	answers := make([]model.Admission, len(attempts))
+	for i, a := range attempts {
+		answers[i].Verdict = model.Accepted
+		if a.SaleID == "damaged" {
+			answers[i] = model.Admission{Err: errNoReply}
+		}
+	}
+	return answers
 }
 
 // TestBuyerWhoLeftBuysNothing: the database is not asked for a buyer who no longer waits.

@@ -24,32 +24,28 @@ type countedGate struct {
 	admits, peeks int
 }
 
-func (g *countedGate) Admit(ctx context.Context, _ model.GateRef, attempts []model.Attempt, _ int64) ([]model.Outcome, error) {
+func (g *countedGate) Admit(ctx context.Context, attempts []model.Attempt) []model.Admission {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	outcomes := make([]model.Outcome, len(attempts))
+	answers := make([]model.Admission, len(attempts))
 	for i, a := range attempts {
 		g.admits++
 		n := int64(a.Quantity)
-		var err error
 		switch {
 		case ctx.Err() != nil:
-			err = ctx.Err()
+			answers[i].Err = ctx.Err()
 		case g.closed:
-			outcomes[i].Verdict = model.NoGate
+			answers[i].Verdict = model.NoGate
 		case g.admit != nil:
-			outcomes[i], err = g.admit()
+			answers[i].Outcome, answers[i].Err = g.admit()
 		case g.left < n:
-			outcomes[i].Verdict = model.SoldOut
+			answers[i].Verdict = model.SoldOut
 		default:
 			g.left -= n
-			outcomes[i].Verdict = model.Accepted
-		}
-		if err != nil {
-			return nil, err
+			answers[i].Verdict = model.Accepted
 		}
 	}
-	return outcomes, nil
+	return answers
 }
 
 func (g *countedGate) Peek(ctx context.Context, saleIDs ...model.GateRef) ([]model.GateState, error) {

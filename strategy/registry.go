@@ -19,16 +19,15 @@ import (
 
 // Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
-	// Admit takes the units of attempts on one sale and queues the attempts, or refuses them. The verdict is
-	// model.NoGate if no gate of this epoch or a newer one is open, and model.Unsure if the database has to decide.
-	Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error)
+	// Admit takes the units of attempts and queues the attempts, or refuses them. The verdict is model.NoGate if no gate
+	// of LeastEpoch or a newer one is open, and model.Unsure if the database has to decide.
+	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
 	// Peek reads the present state of gates, in the order of the arguments.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
-	// Line returns the key under which a user's attempt is batched. The attempts of a line are judged by one script.
-	// A line is a sale, or the user's shard of its gate if the gate has several shards.
-	Line(gate model.GateRef, userID string) string
-	// Node returns the name of the Redis node that judges a line, or an empty string if there is one Redis only.
-	Node(ctx context.Context, line string) string
+	// Batch returns the key under which an attempt is batched. The attempts of a batch are judged on one Redis node.
+	Batch(ctx context.Context, a model.Attempt) string
+	// Node returns the name of the Redis node that judges an attempt, or an empty string if there is one Redis only.
+	Node(ctx context.Context, a model.Attempt) string
 }
 
 // Database is the part of the database that strategies use.

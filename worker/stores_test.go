@@ -71,9 +71,8 @@ func (e *engine) listens(channel string, listeners int64) {
 // admit sends an attempt through the gate, which must answer with the outcome.
 func (e *engine) admit(a model.Attempt, want model.Outcome) model.Attempt {
 	e.Helper()
-	got, err := e.Gate.Admit(e.Context(), a.GateRef(), []model.Attempt{a}, 0)
-	if err != nil || got[0] != want {
-		e.Fatalf("admit: %+v, %v; want %+v", got, err, want)
+	if got := e.Gate.Admit(e.Context(), []model.Attempt{a})[0]; got.Err != nil || got.Outcome != want {
+		e.Fatalf("admit: %+v; want %+v", got, want)
 	}
 	return a
 }

@@ -107,13 +107,12 @@ func attempt(o model.Offer, user string) model.Attempt { return entry(o.ID, user
 // admit sends an attempt through the gate, which must admit it, and notifies the settler.
 func (e *engine) admit(a model.Attempt) {
 	e.Helper()
-	var got []model.Outcome
+	var got model.Admission
 	check.Eventually(e, "the gate answers; its Redis may be slow on a busy machine", func() (ok bool) {
-		var err error
-		got, err = e.Gate.Admit(e.Context(), a.GateRef(), []model.Attempt{a}, 0)
-		return err == nil
+		got = e.Gate.Admit(e.Context(), []model.Attempt{a})[0]
+		return got.Err == nil
 	})
-	check.Same(e, "the verdict of the gate", got[0].Verdict, model.Accepted)
+	check.Same(e, "the verdict of the gate", got.Verdict, model.Accepted)
 	e.settler.Notify(a.GateRef())
 }
 

@@ -114,9 +114,12 @@ type gateView struct {
 	view
 }
 
-func (g gateView) Admit(ctx context.Context, gate model.GateRef, attempts []model.Attempt, epoch int64) ([]model.Outcome, error) {
-	c := g.writes("admit %v of epoch %v", attempts, epoch)
-	return ask(ctx, c, func() ([]model.Outcome, error) { return g.Gate.Admit(free(ctx), gate, attempts, epoch) })
+func (g gateView) Admit(ctx context.Context, attempts []model.Attempt) []model.Admission {
+	answers, err := ask(ctx, g.writes("admit %v", attempts), func() ([]model.Admission, error) { return g.Gate.Admit(free(ctx), attempts), nil })
+	if err != nil { // the whole call was lost
+		return slices.Repeat([]model.Admission{{Err: err}}, len(attempts))
+	}
+	return answers
 }
 
 func (g gateView) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
