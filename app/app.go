@@ -214,12 +214,17 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
 	a.gates.Observe = a.observe
+	a.Settler = worker.NewSettler(worker.SettlerNeeds{
+		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
+		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
+		Wake: a.Waiters.WakeAll, Now: a.now, Log: a.Log,
+	})
 	var ok bool
 	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
 		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
 	}
 	a.Strategy = a.kind.New(strategy.Needs{
-		Gate: a.gate, Database: truth, Control: a.gates, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: a.gate, Database: truth, Control: a.gates, Settle: a.Settler.Add, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if a.kind.Oversells != strategy.Never {
@@ -250,17 +255,11 @@ func (a *App) wire(ctx context.Context) error {
 		// The callback goes directly to this instance, because a proxy in front of it may not be up yet.
 		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 	}
-	a.Settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: a.gate, Ledger: db, Peek: a.gate.Peek, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
-		Queue: a.Stores.Queue, Outbox: a.gate, Grace: a.settings.PayGrace,
-		Wake: a.Waiters.WakeAll, Now: a.now, Log: a.Log,
-	})
-
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
 		Purchases: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Orders: db, Waiters: a.Waiters,
-			Queued: a.Settler.Notify, Observe: a.observe, Closing: a.closing,
+			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
 		Orders: orders, Payments: payments, Sales: a.Sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"flashsale/internal/metrics"
 	"flashsale/model"
@@ -41,6 +42,21 @@ func (a *App) figures() model.Instance {
 
 // report publishes this instance's figures for the other instances.
 func (a *App) report(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) }
+
+// running returns the ids of the instances that have reported within a time. It leaves out instances rather than to fail.
+func (a *App) running(ctx context.Context, within time.Duration) (ids []string) {
+	now := a.Catalog.Now()
+	all, err := a.gate.Running(ctx, now)
+	if err != nil {
+		a.Log.Debug("can't read the running instances", "error", err)
+	}
+	for id, figures := range all {
+		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) <= within {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
 
 // instances returns the figures of the running instances. While Redis does not answer, it returns those of this
 // instance alone.

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,7 +67,7 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 				answers[place].Err = b.err
 				continue
 			}
-			answers[place].Outcome = b.outcomes[at]
+			answers[place] = b.answers[at]
 		}
 	}
 	return answers
@@ -80,7 +79,7 @@ type shardBatch struct {
 	home     int      // the shard
 	attempts []model.Attempt
 	places   []int // of the attempts in the whole batch
-	outcomes []model.Outcome
+	answers  []model.Admission
 	err      error
 }
 
@@ -103,39 +102,12 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// judge runs admit.lua for each batch. Each batch gets its outcomes, or an error of its own.
+// judge runs admit.lua for each batch. Each batch gets its answers, or an error of its own.
 func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
-	replies := make([]*redis.Cmd, len(batches))
-	if len(batches) == 1 {
-		keys, args := g.admission(batches[0])
-		replies[0] = admitScript.Run(ctx, g.client, keys, args...)
-	} else {
-		g.pipeline(ctx, batches, replies, admitScript.EvalSha, func(*redis.Cmd) bool { return true })
-		lacking := func(reply *redis.Cmd) bool { return redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") }
-		if slices.ContainsFunc(replies, lacking) {
-			g.pipeline(ctx, batches, replies, admitScript.Eval, lacking)
-		}
-	}
+	replies := g.scripts(ctx, admitScript, len(batches), func(i int) ([]string, []any) { return g.admission(batches[i]) })
 	for i, b := range batches {
-		b.outcomes, b.err = outcomesOf(replies[i], len(b.attempts))
+		b.answers, b.err = g.answers(replies[i], b.attempts)
 	}
-}
-
-// pipeline runs admit.lua, in one round trip to each node, for the batches whose reply so far fits.
-func (g *Gate) pipeline(
-	ctx context.Context, batches []*shardBatch, replies []*redis.Cmd,
-	run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd, fits func(reply *redis.Cmd) bool,
-) {
-	// Each reply has an error of its own.
-	_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, b := range batches {
-			if fits(replies[i]) {
-				keys, args := g.admission(b)
-				replies[i] = run(ctx, p, keys, args...)
-			}
-		}
-		return nil
-	})
 }
 
 // admission returns the keys and arguments of admit.lua.
@@ -154,23 +126,31 @@ func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
 	return keys, args
 }
 
-// outcomesOf reads the reply of admit.lua.
-func outcomesOf(cmd *redis.Cmd, attempts int) ([]model.Outcome, error) {
-	reply, err := cmd.Int64Slice()
+// answers reads the reply of admit.lua.
+func (g *Gate) answers(cmd *redis.Cmd, attempts []model.Attempt) ([]model.Admission, error) {
+	reply, err := cmd.Slice()
 	if err != nil {
 		return nil, fmt.Errorf("admit: %w", err)
 	}
-	if len(reply) != 2*attempts {
-		return nil, fmt.Errorf("admit: %d values for %d attempts", len(reply), attempts)
+	if len(reply) != 2*len(attempts)+1 {
+		return nil, fmt.Errorf("admit: %d values for %d attempts", len(reply), len(attempts))
 	}
-	outcomes := make([]model.Outcome, attempts)
-	for i := range outcomes {
-		code, ms := reply[2*i], reply[2*i+1]
+	epoch, _ := reply[2*len(attempts)].(int64)
+	answers := make([]model.Admission, len(attempts))
+	for i, a := range attempts {
+		code, _ := reply[2*i].(int64)
 		if code < 0 || code >= int64(len(verdicts)) {
 			return nil, fmt.Errorf("admit: unknown code %d", code)
 		}
-		outcomes[i] = verdicts[code]
-		outcomes[i].RetryAfter = time.Duration(ms) * time.Millisecond
+		answers[i].Outcome = verdicts[code]
+		switch more := reply[2*i+1].(type) {
+		case string:
+			e := model.Entry{Attempt: a, StreamID: more, Epoch: epoch, Instance: g.instance}
+			e.Frequency, e.LeastEpoch, e.Keyless = model.Frequency{}, 0, false // the stream does not have them either
+			answers[i].Entry = &e
+		case int64:
+			answers[i].RetryAfter = time.Duration(more) * time.Millisecond
+		}
 	}
-	return outcomes, nil
+	return answers, nil
 }

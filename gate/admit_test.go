@@ -106,7 +106,7 @@ func TestAdmitTakesUnitsAndQueues(t *testing.T) {
 		if len(entries) != 1 {
 			b.Fatalf("%d entries", len(entries))
 		}
-		want := model.Entry{Attempt: a, StreamID: entries[0].StreamID, Epoch: 1, Instance: "here", Deliveries: 1}
+		want := model.Entry{Attempt: a, StreamID: entries[0].StreamID, Epoch: 1, Instance: "here"}
 		check.Same(b, "the entry", entries[0], want)
 
 		b.admit(attempt(o, "u-2", 1))

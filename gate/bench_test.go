@@ -141,7 +141,7 @@ func benchmarkSettled(b *testing.B, s *bench) {
 		b.StopTimer()
 		entries := s.take(o, n)
 		b.StartTimer()
-		s.settle(o, entries, accepted)
+		s.settle(entries, accepted)
 	}
 	b.ReportMetric(benchmarkBatch, "entries/op")
 }
@@ -151,7 +151,7 @@ func benchmarkWholeWay(b *testing.B, s *bench) {
 	o := s.hotSale(1 << 40)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n += benchmarkBatch {
-		s.settle(o, s.take(o, n), accepted)
+		s.settle(s.take(o, n), accepted)
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*benchmarkBatch), "µs/entry")
 }

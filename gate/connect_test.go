@@ -252,7 +252,7 @@ func TestClusterLosesANode(t *testing.T) {
 	if _, err := b.gate.StreamLengths(t.Context(), several.GateRef()); err == nil {
 		t.Error("the length of a stream on the dead node is not missed")
 	}
-	if entries, _, err := b.gate.Read(t.Context(), several.GateRef(), 100); err != nil || len(entries) > 1 {
+	if entries, _, err := b.gate.Leftovers(t.Context(), []model.GateRef{several.GateRef()}, 0, 100); err != nil || len(entries) > 1 {
 		t.Errorf("the entries of the other shards: %v, %v", entries, err)
 	}
 	for node, shard := range shards {

@@ -136,7 +136,7 @@ func (s *story) settleOne(outcome model.Outcome, which int) string {
 	if at < 0 {
 		s.Fatalf("the entry of %s is missing", a.UserID)
 	}
-	s.settle(s.offer, entries[at:at+1], outcome)
+	s.settle(entries[at:at+1], outcome)
 	if outcome == accepted {
 		s.version++
 		s.orders = append(s.orders, a)

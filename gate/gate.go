@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,10 @@ var (
 	countSource string
 	//go:embed lua/settled.lua
 	settledSource string
+	//go:embed lua/leftovers.lua
+	leftoversSource string
+	//go:embed lua/present.lua
+	presentSource string
 	//go:embed lua/catchup.lua
 	catchUpSource string
 	//go:embed lua/close.lua
@@ -49,6 +54,8 @@ var (
 	admitScript       = redis.NewScript(frequencySource + runIDSource + windowSource + admitSource)
 	countScript       = redis.NewScript(frequencySource + countSource)
 	settledScript     = redis.NewScript(settledSource)
+	leftoversScript   = redis.NewScript(leftoversSource)
+	presentScript     = redis.NewScript(presentSource)
 	catchUpScript     = redis.NewScript(catchUpSource)
 	closeScript       = redis.NewScript(closeSource)
 	installScript     = redis.NewScript(runIDSource + installSource)
@@ -69,6 +76,34 @@ type Gate struct {
 // New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
 	return &Gate{client: client, instance: instance, transfers: newTransfers(), observe: observers}
+}
+
+// scripts runs a script n times, with one round trip to each node. call returns the keys and arguments of a run. Each
+// reply has an error of its own.
+func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call func(i int) (keys []string, args []any)) []*redis.Cmd {
+	replies := make([]*redis.Cmd, n)
+	if n == 1 {
+		keys, args := call(0)
+		replies[0] = script.Run(ctx, g.client, keys, args...)
+		return replies
+	}
+	run := func(eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd, which func(reply *redis.Cmd) bool) {
+		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := range replies {
+				if which(replies[i]) {
+					keys, args := call(i)
+					replies[i] = eval(ctx, p, keys, args...)
+				}
+			}
+			return nil
+		})
+	}
+	run(script.EvalSha, func(*redis.Cmd) bool { return true })
+	lacking := func(reply *redis.Cmd) bool { return redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") }
+	if slices.ContainsFunc(replies, lacking) {
+		run(script.Eval, lacking)
+	}
+	return replies
 }
 
 // Ping returns an error if Redis does not answer.

@@ -268,19 +268,13 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	})
 }
 
-// discard acknowledges and deletes entries of a shard's stream in one transaction. Otherwise a settler could receive an
-// entry between the two commands, and settled.lua would then not count the other entries of that settler's batch.
+// discard deletes entries of a shard's stream.
 func (s *staging) discard(ctx context.Context, shard int, streamIDs []string) error {
 	if len(streamIDs) == 0 {
 		return nil
 	}
 	s.lengths[shard] -= int64(len(streamIDs))
-	_, err := s.gate.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.XAck(ctx, streamKey(s.tags[shard]), group, streamIDs...)
-		p.XDel(ctx, streamKey(s.tags[shard]), streamIDs...)
-		return nil
-	})
-	if err != nil {
+	if err := s.gate.client.XDel(ctx, streamKey(s.tags[shard]), streamIDs...).Err(); err != nil {
 		return fmt.Errorf("delete settled entries: %w", err)
 	}
 	return nil
@@ -315,7 +309,7 @@ func (s *staging) installShard(ctx context.Context, shard int) error {
 	}
 	tag := s.tags[shard]
 	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), s.units(shard), s.ids(shard)}
-	args := append([]any{s.epoch, s.lengths[shard], group, expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
+	args := append([]any{s.epoch, s.lengths[shard], expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
 	args = append(args, "left", evenly(left, shard, len(s.tags)), "inflight", s.inflight[shard], "version", s.offer.Stock.Version)
 	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
 	switch {

@@ -50,7 +50,7 @@ func TestEveryKeyOfASaleEnds(t *testing.T) {
 		a := attempt(o, "u-1", 1)
 		a.Frequency = model.Frequency{Limit: 5, Window: time.Minute}
 		b.admit(a)
-		b.settle(o, b.read(o, all), accepted)
+		b.settle(b.read(o, all), accepted)
 		b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 2}) // no user has units now
 		b.admit(attempt(o, "u-2", 1))
 		check.Same(b, "number of keys", len(b.keys("*")), 4*b.shards+1)
@@ -71,7 +71,7 @@ func TestInstallOnlyOverAnOlderGate(t *testing.T) {
 			b.install(5, kit.ContentsOf(o))
 			a, release := attempt(o, "u-2", 2), model.GateChange{Version: 9, OrderID: "some", UserID: "u-2", Units: 1}
 			b.admit(a)
-			b.settle(o, b.read(o, all), accepted)
+			b.settle(b.read(o, all), accepted)
 			b.catchUp(o, release)
 			c := kit.ContentsOf(o)
 			c.Of.Stock.Available, c.Units["u-1"] = 7, 1
@@ -98,7 +98,7 @@ func TestInstallKeepsTheStream(t *testing.T) {
 		made, pending := attempt(o, "u-1", 2), attempt(o, "u-2", 1)
 		b.admit(made)
 		b.admit(pending)
-		entries := b.as("dead").read(o, all) // this instance committed the first entry and died before the acknowledgement
+		entries := b.read(o, all) // this instance committed the first entry and died before the acknowledgement
 
 		c := kit.ContentsOf(o)
 		c.Of.Stock.Available, c.Of.Stock.Held, c.Of.Stock.Version = 8, 2, 6
@@ -109,15 +109,15 @@ func TestInstallKeepsTheStream(t *testing.T) {
 		for _, a := range []model.Attempt{made, pending} {
 			check.Same(b, "an admitted attempt again", b.judge(a, 2), repeated)
 		}
-		claimed := b.claim(o, 0, all)
-		if len(claimed) != 1 || claimed[0].Attempt != pending {
-			b.Fatalf("claimed %v, want the pending entry", claimed)
+		left := b.read(o, all)
+		if len(left) != 1 || left[0].Attempt != pending {
+			b.Fatalf("the stream has %v, want the pending entry", left)
 		}
 		// The dead instance's acknowledgement arrives late: its entry was deleted by the rebuild.
 		late := slices.DeleteFunc(entries, func(e model.Entry) bool { return e.ID != made.ID })
-		b.settle(o, late, accepted)
+		b.settle(late, accepted)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
-		b.settle(o, claimed, accepted)
+		b.settle(left, accepted)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7})
 	})
 }
@@ -132,7 +132,7 @@ func TestInstallRefusesAMovedStream(t *testing.T) {
 		lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef())
 		check.NoError(b, err)
 		entries := b.read(o, all)
-		b.settle(o, entries[:1], accepted)
+		b.settle(entries[:1], accepted)
 		b.unchanged(func() { // nor is a staged key left over
 			if _, err := b.gate.Install(b.Context(), 2, lengths, kit.ContentsOf(o)); !errors.Is(err, model.ErrStreamMoved) {
 				b.Errorf("%v, want ErrStreamMoved", err)
@@ -226,7 +226,7 @@ func TestCloseOfNoGate(t *testing.T) {
 		check.Same(b, "the verdict without a gate", b.judge(attempt(o, "u-1", 1), 0).Verdict, model.NoGate)
 		check.NoError(b, b.gate.Configure(b.Context(), o.Sale))
 		b.catchUp(o, model.GateChange{Version: 6, OrderID: "a", UserID: "u-1", Units: 1})
-		b.settle(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}, limitReached)
+		b.settle([]model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}, limitReached)
 		b.want(o, model.GateState{})
 		b.wantUnits(o, map[string]int{})
 		check.Same(b, "closed for an older epoch", b.close(o, 4), false)
@@ -372,7 +372,7 @@ func TestErase(t *testing.T) {
 			b.admit(attempt(o, "buyer", 1))
 			b.admit(attempt(o, "other", 2))
 			entries := b.read(o, 1)
-			b.settle(o, entries[:1], accepted)
+			b.settle(entries[:1], accepted)
 			return o
 		}
 		kept := inUse()

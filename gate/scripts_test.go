@@ -27,7 +27,7 @@ func (b *bench) life() model.Offer {
 	a := attempt(o, "u-1", 2)
 	a.Frequency = limit
 	b.admit(a)
-	b.settle(o, b.read(o, all), accepted)
+	b.settle(b.read(o, all), accepted)
 	b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: 1})
 	sale := o.Sale
 	sale.Revision, sale.LimitPerUser = 2, 5

@@ -76,24 +76,3 @@ func atHome(shards, length int, user func(place int) string, fn func(home int, p
 		return fn(home, places[home])
 	})
 }
-
-// fromShards reads entries from all shards of a gate concurrently: at most count, or at most one from each shard if there
-// are more shards than count. It returns an error only if no shard answers; otherwise it returns the entries of the shards
-// that do.
-func fromShards(gate model.GateRef, count int, read func(tag string, count int) ([]model.Entry, []string, error)) (entries []model.Entry, bad []string, err error) {
-	tags := tagsOf(gate)
-	var mu sync.Mutex
-	answered := false
-	err = each(len(tags), func(i int) error {
-		some, unread, err := read(tags[i], max(count/len(tags), 1))
-		mu.Lock()
-		defer mu.Unlock()
-		entries, bad = append(entries, some...), append(bad, unread...)
-		answered = answered || err == nil
-		return err
-	})
-	if answered {
-		err = nil
-	}
-	return entries, bad, err
-}

@@ -93,7 +93,7 @@ func TestShardsOvertakenBeforeTheyOpen(t *testing.T) {
 		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), "fs:{" + tag + "}:1", "fs:{" + tag + "}:2"}
 		must(b, b.client.HSet(b.Context(), keys[4], nobody, 0))
 		must(b, b.client.HSet(b.Context(), keys[5], nobody, 0))
-		must(b, installScript.Run(b.Context(), b.client, keys, 1, 0, group, expiry(o.Sale), 0))
+		must(b, installScript.Run(b.Context(), b.client, keys, 1, 0, expiry(o.Sale), 0))
 		opened := func() int64 { return must(b, openScript.Run(b.Context(), b.client, keys[:1], 1)).(int64) }
 		check.Same(b, "epoch and open", []int64{b.field(o, 0, "epoch"), b.field(o, 0, "open")}, []int64{1, 0})
 		check.Same(b, "closed", b.close(o, 2), true)
@@ -124,7 +124,7 @@ func TestRebuildOfShards(t *testing.T) {
 		if len(left) != 2 || slices.ContainsFunc(left, func(e model.Entry) bool { return e.ID == settled.ID }) {
 			b.Errorf("the entries are %v", left)
 		}
-		b.settle(o, left, accepted)
+		b.settle(left, accepted)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7})
 	})
 }
@@ -225,23 +225,5 @@ func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 			end()
 			b.admit(attempt(o, userAt(o, 0, 2), 1))
 		}
-	})
-}
-
-// TestReadFromShards: a read divides its count among the shards, but reads at least one entry of each.
-func TestReadFromShards(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.open(offerIn(3))
-		for i := range 9 {
-			b.admit(attempt(o, userAt(o, i%3, i/3), 1))
-		}
-		for i, tc := range []struct{ count, want int }{{6, 6}, {1, 3}, {6, 0}} {
-			check.Same(b, fmt.Sprint("entries of read ", i), len(b.read(o, tc.count)), tc.want)
-		}
-		claimed := b.as("there").claim(o, 0, all)
-		if len(claimed) != 9 || slices.ContainsFunc(claimed, func(e model.Entry) bool { return e.Deliveries != 2 }) {
-			b.Errorf("claimed %+v, want 9 entries delivered twice", claimed)
-		}
-		check.Same(b, "unsettled entries", len(b.unsettled(o, claimed)), 9)
 	})
 }

@@ -2,11 +2,9 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,145 +13,111 @@ import (
 	"flashsale/model"
 )
 
-// group is the consumer group of every stream.
-const group = "settlers"
-
-// Read takes at most count new entries of a gate's stream for this instance. An empty result is not an error. Entries
-// that can't be parsed are deleted, and bad has their texts.
-func (g *Gate) Read(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
-	return fromShards(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
-		return g.read(ctx, gate, tag, ">", count)
-	})
-}
-
-// Own returns the oldest entries, at most count, that this instance has taken and that are not acknowledged yet.
-func (g *Gate) Own(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
-	return fromShards(gate, count, func(tag string, count int) (entries []model.Entry, bad []string, err error) {
-		entries, bad, err = g.read(ctx, gate, tag, "0", count)
-		return entries[:min(len(entries), count)], bad, err // the embedded Redis ignores COUNT here
-	})
-}
-
-func (g *Gate) read(ctx context.Context, gate model.GateRef, tag, after string, count int) (entries []model.Entry, bad []string, err error) {
-	args := &redis.XReadGroupArgs{
-		Group: group, Consumer: g.instance, Streams: []string{streamKey(tag), after}, Count: int64(count), Block: -1,
+// Leftovers returns entries that were admitted more than idle ago, by Redis's clock: the oldest of each shard, at most
+// count of each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not
+// answer is left out; Leftovers returns an error only if none answers.
+func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
+	type shard struct {
+		gate model.GateRef
+		tag  string
 	}
-	streams, err := g.client.XReadGroup(ctx, args).Result()
-	if noGroup(err) {
-		if err = g.regroup(ctx, tag); err == nil {
-			streams, err = g.client.XReadGroup(ctx, args).Result()
+	var shards []shard
+	for _, gate := range gates {
+		for _, tag := range tagsOf(gate) {
+			shards = append(shards, shard{gate, tag})
 		}
 	}
-	if errors.Is(err, redis.Nil) {
-		return nil, nil, nil
+	replies := g.scripts(ctx, leftoversScript, len(shards), func(i int) ([]string, []any) {
+		return []string{streamKey(shards[i].tag)}, []any{idle.Milliseconds(), count}
+	})
+	bad, answered := map[string][]string{}, len(shards) == 0
+	for i, s := range shards {
+		reply, failed := replies[i].Slice()
+		var some []model.Entry
+		var unread []string
+		if failed == nil {
+			some, unread, failed = g.parse(ctx, s.gate, s.tag, messagesOf(reply))
+		}
+		if len(unread) > 0 {
+			bad[s.gate.SaleID] = append(bad[s.gate.SaleID], unread...)
+		}
+		entries = append(entries, some...)
+		if answered = answered || failed == nil; failed != nil {
+			err = fmt.Errorf("read the stream: %w", failed)
+		}
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the stream: %w", err)
-	}
-	for _, s := range streams {
-		entries, bad, err = g.parse(ctx, gate, tag, s.Messages)
+	if answered {
+		err = nil
 	}
 	return entries, bad, err
 }
 
-// regroup creates the consumer group of a stream that has none: the stream was lost, and an attempt has created it
-// again since. It returns redis.Nil if there is no stream.
-func (g *Gate) regroup(ctx context.Context, tag string) error {
-	n, err := g.client.Exists(ctx, streamKey(tag)).Result()
-	if err != nil {
-		return err
+// messagesOf converts entries of a stream as a script returns them: an id, then a list of fields and values.
+func messagesOf(reply []any) []redis.XMessage {
+	messages := make([]redis.XMessage, 0, len(reply))
+	for _, entry := range reply {
+		pair, _ := entry.([]any)
+		if len(pair) != 2 {
+			continue
+		}
+		fields, _ := pair[1].([]any)
+		m := redis.XMessage{ID: fmt.Sprint(pair[0]), Values: map[string]any{}}
+		for i := 0; i+1 < len(fields); i += 2 {
+			m.Values[fmt.Sprint(fields[i])] = fields[i+1]
+		}
+		messages = append(messages, m)
 	}
-	if n == 0 {
-		return redis.Nil
-	}
-	err = g.client.XGroupCreate(ctx, streamKey(tag), group, "0").Err()
-	if redis.HasErrorPrefix(err, "BUSYGROUP") { // another instance has created it
-		return nil
-	}
-	return err
+	return messages
 }
 
-// Claim takes over at most count entries that were delivered to any consumer, this instance included, more than idle
-// ago and are not acknowledged yet. It counts their deliveries.
-func (g *Gate) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
-	return fromShards(gate, count, func(tag string, count int) ([]model.Entry, []string, error) {
-		return g.claim(ctx, gate, tag, idle, count)
+// Unsettled returns those of the entries of a gate that the stream still has, each once. The others are settled, or were
+// lost with Redis.
+func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []model.Entry, err error) {
+	shards := shardsOf(entries)
+	replies := g.scripts(ctx, presentScript, len(shards), func(i int) ([]string, []any) {
+		args := make([]any, len(shards[i].places))
+		for at, place := range shards[i].places {
+			args[at] = entries[place].StreamID
+		}
+		return []string{streamKey(shards[i].tag)}, args
 	})
-}
-
-func (g *Gate) claim(ctx context.Context, gate model.GateRef, tag string, idle time.Duration, count int) (entries []model.Entry, bad []string, err error) {
-	messages, _, err := g.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-		Stream: streamKey(tag), Group: group, Consumer: g.instance, MinIdle: idle, Start: "0-0", Count: int64(count),
-	}).Result()
-	if noGroup(err) || err == nil && len(messages) == 0 {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("claim entries: %w", err)
-	}
-	entries, bad, err = g.parse(ctx, gate, tag, messages)
-	if err != nil || len(entries) == 0 {
-		return entries, bad, err
-	}
-	pending, err := g.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: streamKey(tag), Group: group, Consumer: g.instance,
-		Start: entries[0].StreamID, End: entries[len(entries)-1].StreamID, Count: int64(count),
-	}).Result()
-	if err != nil {
-		return nil, bad, fmt.Errorf("count deliveries: %w", err)
-	}
-	deliveries := make(map[string]int64, len(pending))
-	for _, p := range pending {
-		deliveries[p.ID] = p.RetryCount
-	}
-	for i := range entries {
-		entries[i].Deliveries = deliveries[entries[i].StreamID]
-	}
-	return entries, bad, nil
-}
-
-// Unsettled returns the entries that the stream still has, each once. The others are settled, or were lost with
-// Redis. It also assigns the returned entries to this instance and resets their idle time, so that no other instance
-// claims them meanwhile.
-func (g *Gate) Unsettled(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, error) {
-	tags := tagsOf(gate)
-	var mu sync.Mutex
-	var rest []model.Entry
-	err := atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
-		there, err := g.unsettled(ctx, tags[home], entries, places)
-		mu.Lock()
-		defer mu.Unlock()
-		rest = append(rest, there...)
-		return err
-	})
-	return rest, err
-}
-
-func (g *Gate) unsettled(ctx context.Context, tag string, entries []model.Entry, places []int) (rest []model.Entry, err error) {
-	ids := make([]string, len(places))
-	for at, place := range places {
-		ids[at] = entries[place].StreamID
-	}
-	taken, err := g.client.XClaimJustID(ctx, &redis.XClaimArgs{
-		Stream: streamKey(tag), Group: group, Consumer: g.instance, Messages: ids,
-	}).Result()
-	if noGroup(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for entries: %w", err)
-	}
-	there := make(map[string]bool, len(taken))
-	for _, id := range taken {
-		there[id] = true
-	}
-	for _, place := range places {
-		if e := entries[place]; there[e.StreamID] {
-			rest = append(rest, e)
-			delete(there, e.StreamID)
+	for i, s := range shards {
+		present, err := replies[i].Int64Slice()
+		if err != nil {
+			return nil, fmt.Errorf("look for entries: %w", err)
+		}
+		for at, place := range s.places {
+			if present[at] == 1 {
+				rest = append(rest, entries[place])
+			}
 		}
 	}
 	return rest, nil
+}
+
+// shardEntries are the entries of a list that are in the stream of one shard.
+type shardEntries struct {
+	tag    string
+	places []int
+}
+
+// shardsOf divides entries by the shards that hold them. An entry that occurs twice is listed once.
+func shardsOf(entries []model.Entry) (shards []*shardEntries) {
+	byTag, seen := map[string]*shardEntries{}, map[string]bool{}
+	for place, e := range entries {
+		tag := homeTag(e.GateRef(), e.UserID)
+		if seen[tag+e.StreamID] {
+			continue
+		}
+		seen[tag+e.StreamID] = true
+		s := byTag[tag]
+		if s == nil {
+			s = &shardEntries{tag: tag}
+			byTag[tag], shards = s, append(shards, s)
+		}
+		s.places = append(s.places, place)
+	}
+	return shards
 }
 
 // parse parses messages as entries. A message that is not a valid entry can't be settled, refused or credited. So
@@ -167,10 +131,7 @@ func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messag
 			continue
 		}
 		bad = append(bad, fmt.Sprintf("%s %q", m.ID, fmt.Sprint(m.Values)))
-		pipe := g.client.TxPipeline()
-		pipe.XAck(ctx, streamKey(tag), group, m.ID)
-		pipe.XDel(ctx, streamKey(tag), m.ID)
-		if _, err := pipe.Exec(ctx); err != nil {
+		if err := g.client.XDel(ctx, streamKey(tag), m.ID).Err(); err != nil {
 			return entries, bad, fmt.Errorf("delete a bad entry: %w", err)
 		}
 	}
@@ -183,51 +144,56 @@ const entryFields = 7
 
 func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	text, _ := m.Values["attempt"].(string)
-	shards := strings.SplitN(text, " ", entryFields)
-	if len(shards) != entryFields {
+	fields := strings.SplitN(text, " ", entryFields)
+	if len(fields) != entryFields {
 		return model.Entry{}, false
 	}
-	n, errN := strconv.Atoi(shards[2])
-	epoch, errEpoch := strconv.ParseInt(shards[4], 10, 64)
+	n, errN := strconv.Atoi(fields[2])
+	epoch, errEpoch := strconv.ParseInt(fields[4], 10, 64)
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: shards[0], SaleID: gate.SaleID, UserID: shards[1], Quantity: n,
-			IdempotencyKey: shards[6], RequestHash: shards[3], Shards: gate.Shards,
+			ID: fields[0], SaleID: gate.SaleID, UserID: fields[1], Quantity: n,
+			IdempotencyKey: fields[6], RequestHash: fields[3], Shards: gate.Shards,
 		},
-		StreamID: m.ID, Epoch: epoch, Instance: shards[5], Deliveries: 1,
+		StreamID: m.ID, Epoch: epoch, Instance: fields[5],
 	}
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
-// Settled acknowledges and deletes entries that the database has settled with these outcomes, and gives the units of
-// refused attempts back to the gate.
-func (g *Gate) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) (err error) {
+// Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts
+// back to their gates.
+func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
-	tags := tagsOf(gate)
-	return atHome(len(tags), len(entries), func(i int) string { return entries[i].UserID }, func(home int, places []int) error {
-		return g.settled(ctx, tags[home], entries, outcomes, places)
+	shards := shardsOf(entries)
+	replies := g.scripts(ctx, settledScript, len(shards), func(i int) ([]string, []any) {
+		tag := shards[i].tag
+		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, settledArgs(shards[i].places, entries, outcomes)
 	})
+	for _, reply := range replies {
+		if reply.Err() != nil {
+			return fmt.Errorf("acknowledge: %w", reply.Err())
+		}
+	}
+	return nil
 }
 
-func (g *Gate) settled(ctx context.Context, tag string, entries []model.Entry, outcomes []model.Outcome, places []int) error {
-	args := make([]any, 2, 2*len(places)+2)
-	var credits []any
+// settledArgs returns the arguments of settled.lua.
+func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) []any {
+	orders, credits := map[int][]any{}, []any(nil) // orders by their units
 	for _, i := range places {
 		e := entries[i]
 		if c := credit(outcomes[i]); c != "" {
 			credits = append(credits, e.StreamID, e.UserID, e.Quantity, c)
 			continue
 		}
-		args = append(args, e.StreamID, e.Quantity)
+		orders[e.Quantity] = append(orders[e.Quantity], e.StreamID)
 	}
-	args[0], args[1] = group, (len(args)-2)/2
-	args = append(args, credits...)
-	keys := []string{gateKey(tag), unitsKey(tag), streamKey(tag)}
-	if err := settledScript.Run(ctx, g.client, keys, args...).Err(); err != nil {
-		return fmt.Errorf("acknowledge: %w", err)
+	args := []any{len(orders)}
+	for units, ids := range orders {
+		args = append(append(args, units, len(ids)), ids...)
 	}
-	return nil
+	return append(args, credits...)
 }
 
 // credit returns what settled.lua gives back for an entry with this outcome:
@@ -245,6 +211,3 @@ func credit(o model.Outcome) string {
 		return "all"
 	}
 }
-
-// noGroup reports whether an error means that the stream or its group does not exist, as after a loss of Redis data.
-func noGroup(err error) bool { return redis.HasErrorPrefix(err, "NOGROUP") }

@@ -28,85 +28,41 @@ func (b *bench) admitted(o model.Offer, n int) (attempts []model.Attempt) {
 func TestNoStreamIsNoError(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.offer()
-		for name, entries := range map[string][]model.Entry{
-			"read": b.read(o, all), "claim": b.claim(o, 0, all), "own": b.own(o, all),
-			"unsettled": b.unsettled(o, []model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}}),
-		} {
-			check.Same(b, "the entries of "+name, len(entries), 0)
-		}
+		check.Same(b, "the entries", len(b.read(o, all)), 0)
+		check.Same(b, "the unsettled entries", len(b.unsettled([]model.Entry{{Attempt: attempt(o, "u-1", 1), StreamID: "1-1"}})), 0)
 		if lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef()); err != nil || !slices.Equal(lengths, make([]int64, b.shards)) {
 			b.Errorf("the lengths are %v, %v", lengths, err)
 		}
 	})
 }
 
-// TestStreamLostAlone: only the stream of a gate is lost, and the next attempt creates it again, without a consumer
-// group. Its entry must be read all the same, since its buyer waits.
-func TestStreamLostAlone(t *testing.T) {
+// TestLeftovers: the oldest entries are found, in their order and at most so many of each shard, if they are old enough by
+// Redis's clock. An attempt that is admitted comes with the same entry.
+func TestLeftovers(t *testing.T) {
 	eachGate(t, func(b *bench) {
-		o := b.sale()
-		for _, tag := range tagsOf(o.GateRef()) {
-			must(b, b.client.Del(b.Context(), streamKey(tag)))
+		o, other := b.sale(), b.sale()
+		old := attempt(o, "u-1", 1)
+		text := fmt.Sprintf("%s u-1 1 %s 1 dead %s", old.ID, old.RequestHash, old.IdempotencyKey)
+		stream := streamKey(home(o.GateRef(), "u-1"))
+		check.NoError(b, b.client.Do(b.Context(), "XADD", stream, "7-7", "attempt", text).Err())
+		want := []model.Entry{{Attempt: old, StreamID: "7-7", Epoch: 1, Instance: "dead"}}
+		for range 3 {
+			answer := b.gate.Admit(b.Context(), []model.Attempt{attempt(o, "u-1", 1)})[0]
+			check.NoError(b, answer.Err)
+			want = append(want, *answer.Entry)
 		}
-		a := attempt(o, "u-1", 1)
-		b.admit(a)
-		if got := b.read(o, all); len(got) != 1 || got[0].Attempt != a {
-			b.Errorf("read %v, want %v", got, a)
-		}
-	})
-}
-
-// setIdle makes an entry look as if its consumer had not touched it for so long.
-func (b *bench) setIdle(e model.Entry, consumer string, d time.Duration) {
-	b.Helper()
-	stream := streamKey(home(e.GateRef(), e.UserID))
-	check.NoError(b, b.client.Do(b.Context(), "XCLAIM", stream, group, consumer, 0, e.StreamID, "IDLE", d.Milliseconds(), "JUSTID").Err())
-}
-
-func TestClaimTakesEntriesOfDeadInstances(t *testing.T) {
-	eachGate(t, func(b *bench) {
-		o := b.sale()
-		b.admitted(o, 3)
-		left := b.as("dead").read(o, all)
-		fresh := b.admitted(o, 1)
-		if len(left) != 3 {
-			b.Fatalf("the dead instance has read %v", left)
-		}
-		check.Same(b, "entries claimed too early", len(b.claim(o, time.Hour, all)), 0)
-		b.setIdle(left[0], "dead", 2*time.Hour)
-		got := b.claim(o, time.Hour, all)
-		if len(got) != 1 || got[0].Attempt != left[0].Attempt {
-			b.Fatalf("claimed %v, want %v", got, left[0])
-		}
-		check.Same(b, "entries claimed again at once", len(b.claim(o, time.Hour, all)), 0)
-		if got := b.read(o, all); len(got) != 1 || got[0].Attempt != fresh[0] {
-			b.Errorf("read %v, want the entry that no instance had", got)
-		}
-	})
-}
-
-func TestClaimIsBoundedAndCountsDeliveries(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.sale()
-		b.admitted(o, 5)
-		b.as("dead").read(o, all)
-		for i, tc := range []struct {
-			by    *bench
-			count int
-			want  []int64
-		}{{b, 3, []int64{2, 2, 2}}, {b.as("there"), all, []int64{3, 3, 3, 2, 2}}, {b, all, []int64{4, 4, 4, 3, 3}}} {
-			var deliveries []int64
-			for _, e := range tc.by.claim(o, 0, tc.count) {
-				deliveries = append(deliveries, e.Deliveries)
-			}
-			check.Same(b, fmt.Sprint("how often the entries of claim ", i, " were delivered"), deliveries, tc.want)
-		}
+		b.admit(attempt(other, "u-1", 1))
+		check.Same(b, "the old entries", b.leftovers(time.Hour, all, o, other), want[:1])
+		check.Same(b, "the oldest two", b.leftovers(0, 2, o), want[:2])
+		check.Same(b, "the entries", b.leftovers(0, all, o), want)
+		check.Same(b, "the number of entries of both sales", len(b.leftovers(0, all, o, other)), 5)
+		check.Same(b, "the entries of no sale", len(b.leftovers(0, all)), 0)
 	})
 }
 
 // TestBadEntries: an entry that can't be settled is deleted and reported, in every way in which entries are read.
 func TestBadEntries(t *testing.T) {
-	for _, way := range []string{"read", "claim", "rebuild"} {
+	for _, way := range []string{"sweep", "rebuild"} {
 		t.Run(way, func(t *testing.T) {
 			eachGate(t, func(b *bench) {
 				o := b.sale()
@@ -141,12 +97,10 @@ func TestBadEntries(t *testing.T) {
 				var bad []string
 				var err error
 				switch way {
-				case "read":
-					entries, bad, err = b.gate.Read(b.Context(), o.GateRef(), all)
-				case "claim":
-					args := &redis.XReadGroupArgs{Group: group, Consumer: "dead", Streams: []string{stream, ">"}}
-					must(b, b.client.XReadGroup(b.Context(), args))
-					entries, bad, err = b.gate.Claim(b.Context(), o.GateRef(), 0, all)
+				case "sweep":
+					var unread map[string][]string
+					entries, unread, err = b.gate.Leftovers(b.Context(), []model.GateRef{o.GateRef()}, 0, all)
+					bad = unread[o.ID]
 				case "rebuild":
 					var lengths []int64
 					lengths, err = b.gate.StreamLengths(b.Context(), o.GateRef())
@@ -221,13 +175,12 @@ func TestSettledCredits(t *testing.T) {
 			b.admit(attempt(o, "u-1", 2))
 			entries := b.read(o, all)
 			for _, times := range []string{"once", "twice"} {
-				b.settle(o, entries, tc.outcome)
+				b.settle(entries, tc.outcome)
 				want := model.GateState{Exists: true, Open: true, Epoch: 1, Left: tc.left}
 				check.Same(b, fmt.Sprintf("the gate after %+v, %s", tc.outcome, times), b.peek(o), want)
 				b.wantUnits(o, tc.units)
 			}
-			pending := must(b, b.client.XPending(b.Context(), streamKey(home(o.GateRef(), "u-1")), group))
-			check.Same(b, fmt.Sprintf("unacknowledged entries after %+v", tc.outcome), pending.Count, 0)
+			check.Same(b, fmt.Sprintf("entries left after %+v", tc.outcome), len(b.entries(o)), 0)
 		}
 	})
 }
@@ -244,14 +197,14 @@ func TestSettledBatch(t *testing.T) {
 		var list []model.Outcome
 		for _, e := range b.read(o, all) {
 			if e.UserID == "b" {
-				b.settle(o, []model.Entry{e}, accepted)
+				b.settle([]model.Entry{e}, accepted)
 			}
 			entries, list = append(entries, e), append(list, outcomes[e.UserID])
 		}
-		b.settle(o, entries, list...)
+		b.settle(entries, list...)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 6})
 		b.wantUnits(o, map[string]int{"b": 1, "d": 2})
-		b.settle(o, nil)
+		b.settle(nil)
 	})
 }
 
@@ -264,42 +217,21 @@ func TestSettledWithoutAGate(t *testing.T) {
 		for _, tag := range tagsOf(o.GateRef()) {
 			must(b, b.client.Del(b.Context(), gateKey(tag), unitsKey(tag)))
 		}
-		b.settle(o, entries, limitReached)
+		b.settle(entries, limitReached)
 		b.want(o, model.GateState{})
 		b.wantUnits(o, map[string]int{})
 	})
 }
 
-// TestUnsettled: of entries that a queue has delivered, those are settled that the stream still has, each once, and no
-// other instance claims them meanwhile.
+// TestUnsettled: of entries in memory, those are settled that the stream still has, each once.
 func TestUnsettled(t *testing.T) {
-	eachRedis(t, func(b *bench) {
+	eachGate(t, func(b *bench) {
 		o := b.sale()
 		b.admitted(o, 4)
-		there := b.as("there")
-		entries := there.read(o, 3) // no instance has the fourth
-		b.settle(o, entries[:1], accepted)
-		b.setIdle(entries[1], "there", time.Hour)
-		check.Same(b, "the unsettled entries", b.unsettled(o, slices.Concat(entries, b.entries(o)[2:], entries)), entries[1:])
-		check.Same(b, "entries claimed although another instance settles them", len(there.claim(o, time.Minute, all)), 0)
-		b.settle(o, entries[1:], accepted)
-		check.Same(b, "unsettled entries after all are settled", len(b.unsettled(o, entries)), 0)
-	})
-}
-
-// TestReadAndOwn: each entry is read once, in the order of the stream. An instance finds the entries that it has read and
-// that are not settled.
-func TestReadAndOwn(t *testing.T) {
-	eachRedis(t, func(b *bench) {
-		o := b.sale()
-		attempts := b.admitted(o, 5)
-		mine := b.read(o, 3)
-		for i, e := range slices.Concat(mine, b.as("there").read(o, 1), b.as("elsewhere").read(o, all)) {
-			check.Same(b, fmt.Sprint("entry ", i), e.Attempt, attempts[i])
-		}
-		check.Same(b, "entries of at most 3", len(mine), 3)
-		b.settle(o, mine[:1], accepted)
-		check.Same(b, "own entries", b.own(o, all), mine[1:])
-		check.Same(b, "the oldest own entry", b.own(o, 1), mine[1:2])
+		entries := b.read(o, all)
+		b.settle(entries[:1], accepted)
+		check.Same(b, "the unsettled entries", len(b.unsettled(slices.Concat(entries, entries))), 3)
+		b.settle(entries[1:], accepted)
+		check.Same(b, "unsettled entries after all are settled", len(b.unsettled(entries)), 0)
 	})
 }

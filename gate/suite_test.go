@@ -323,44 +323,39 @@ func (b *bench) count(gate model.GateRef, user string, limit model.Frequency) (r
 	return retryAfter
 }
 
-// good returns entries, after a check that the call succeeded and deleted none that it could not parse.
-func (b *bench) good(entries []model.Entry, bad []string, err error) []model.Entry {
+// read returns entries of a sale's streams, at most count of each shard. All of them must be readable.
+func (b *bench) read(o model.Offer, count int) []model.Entry {
 	b.Helper()
+	return b.leftovers(0, count, o)
+}
+
+func (b *bench) leftovers(idle time.Duration, count int, offers ...model.Offer) []model.Entry {
+	b.Helper()
+	var gates []model.GateRef
+	for _, o := range offers {
+		gates = append(gates, o.GateRef())
+	}
+	entries, bad, err := b.gate.Leftovers(b.Context(), gates, idle, count)
 	if err != nil || len(bad) > 0 {
 		b.Fatalf("unreadable entries: %q, error: %v", bad, err)
 	}
 	return entries
 }
 
-func (b *bench) read(o model.Offer, count int) []model.Entry {
+func (b *bench) unsettled(entries []model.Entry) []model.Entry {
 	b.Helper()
-	return b.good(b.gate.Read(b.Context(), o.GateRef(), count))
-}
-
-func (b *bench) claim(o model.Offer, idle time.Duration, count int) []model.Entry {
-	b.Helper()
-	return b.good(b.gate.Claim(b.Context(), o.GateRef(), idle, count))
-}
-
-func (b *bench) own(o model.Offer, count int) []model.Entry {
-	b.Helper()
-	return b.good(b.gate.Own(b.Context(), o.GateRef(), count))
-}
-
-func (b *bench) unsettled(o model.Offer, entries []model.Entry) []model.Entry {
-	b.Helper()
-	rest, err := b.gate.Unsettled(b.Context(), o.GateRef(), entries)
+	rest, err := b.gate.Unsettled(b.Context(), entries)
 	check.NoError(b, err)
 	return rest
 }
 
 // settle settles entries with the outcomes in the same order; a single outcome is that of all entries.
-func (b *bench) settle(o model.Offer, entries []model.Entry, outcomes ...model.Outcome) {
+func (b *bench) settle(entries []model.Entry, outcomes ...model.Outcome) {
 	b.Helper()
 	if len(outcomes) == 1 {
 		outcomes = slices.Repeat(outcomes, len(entries))
 	}
-	check.NoError(b, b.gate.Settled(b.Context(), o.GateRef(), entries, outcomes))
+	check.NoError(b, b.gate.Settled(b.Context(), entries, outcomes))
 }
 
 // entries returns the entries of a sale's streams, and takes none.

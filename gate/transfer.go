@@ -52,7 +52,7 @@ func (m *transfers) lane(saleID string) chan struct{} {
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
 	if len(b.tags) > 1 {
-		for i, o := range b.outcomes {
+		for i, o := range b.answers {
 			if o.Verdict == model.SoldOut {
 				short = append(short, i)
 			}
@@ -119,7 +119,7 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 // unsure gives the attempts at these places the verdict model.Unsure.
 func (b *shardBatch) unsure(places []int) {
 	for _, i := range places {
-		b.outcomes[i] = model.Outcome{Verdict: model.Unsure}
+		b.answers[i] = model.Admission{Outcome: model.Outcome{Verdict: model.Unsure}}
 	}
 }
 
@@ -145,7 +145,7 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 		return nil
 	}
 	for at, i := range places {
-		if b.outcomes[i] = retry.outcomes[at]; b.outcomes[i].Verdict == model.SoldOut {
+		if b.answers[i] = retry.answers[at]; b.answers[i].Verdict == model.SoldOut {
 			short = append(short, i)
 		}
 	}

@@ -96,7 +96,7 @@ func newShop(tb testing.TB) *shop {
 	s.api = &API{
 		Purchases: &service.Purchases{
 			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
-			Queued: func(model.GateRef) {}, Observe: observe.All{meter},
+			Observe: observe.All{meter},
 		},
 		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Tokens: auth.NewTokens(benchSecret, time.Now),
 		Sandbox: http.NotFoundHandler(), Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),

@@ -72,16 +72,17 @@ func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil 
 // Admission is the gate's answer to an attempt. After an error the attempt may have been admitted.
 type Admission struct {
 	Outcome
-	Err error
+	Entry *Entry // of an attempt that was just admitted
+	Err   error
 }
 
 // Entry is an admitted attempt as the gate's stream holds it.
 type Entry struct {
 	Attempt
-	StreamID   string
-	Epoch      int64  // of the gate
-	Instance   string // the instance on which the buyer waits
-	Deliveries int64  // how often the stream has delivered the entry, 1 at first
+	StreamID string
+	Epoch    int64  // of the gate
+	Instance string // the instance that admitted the attempt, on which the buyer waits
+	Swept    bool   // a sweep found the entry in the stream
 }
 
 // Valid reports whether the gate may have admitted the entry. No column can store the values of an invalid entry, so

@@ -259,7 +259,7 @@ func attempts(saleID, users string, n int) []model.Attempt {
 func entries(list ...model.Attempt) []model.Entry {
 	es := make([]model.Entry, len(list))
 	for i, a := range list {
-		es[i] = model.Entry{Attempt: a, StreamID: fmt.Sprintf("%d-0", i+1), Epoch: 1, Deliveries: 1}
+		es[i] = model.Entry{Attempt: a, StreamID: fmt.Sprintf("%d-0", i+1), Epoch: 1}
 	}
 	return es
 }

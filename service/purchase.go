@@ -40,7 +40,6 @@ type Purchases struct {
 	Strategy Strategy
 	Orders   OrderStore
 	Waiters  *Waiters
-	Queued   func(gate model.GateRef) // wakes the settler after the gate has admitted an attempt
 	Observe  observe.All
 	Closing  <-chan struct{} // closed when the server stops, so that no request waits any longer
 	// AckQueued makes the answer follow the admission. Without it, the answer waits for the order, at most for AckWait.
@@ -136,7 +135,6 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	case err != nil:
 		return model.Outcome{}, err
 	case outcome.Queued():
-		p.Queued(offer.GateRef())
 		return p.follow(ctx, a, offer, outcome.Repeated, settled, r.Prefer)
 	case outcome.Verdict == model.SoldOut && a.Quantity == 1:
 		p.Catalog.Latch(a.SaleID)

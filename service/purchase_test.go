@@ -21,7 +21,6 @@ type till struct {
 
 	mu       sync.Mutex
 	attempts []model.Attempt
-	notified []string
 	verdicts []model.Verdict
 	stages   map[string]int
 	orders   map[string]model.Order
@@ -39,7 +38,6 @@ func newTill(t *testing.T, deduct func(a model.Attempt) (model.Outcome, error)) 
 			x.note(func() { x.attempts = append(x.attempts, a) })
 			return deduct(a)
 		}),
-		Queued:  func(gate model.GateRef) { x.note(func() { x.notified = append(x.notified, gate.SaleID) }) },
 		AckWait: 800 * time.Millisecond,
 	}
 	return x
@@ -261,7 +259,7 @@ func TestDurableAnswers(t *testing.T) {
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, func(model.Attempt) (model.Outcome, error) { return tc.outcome, nil })
 		check.Same(t, "outcome", check.Must(x.Purchase(t.Context(), x.request(tc.key))), tc.outcome)
-		check.Same(t, "look-ups, notes to the settler, deductions", []int{x.looked, len(x.notified), x.stages["deduct"]}, []int{0, 0, 1})
+		check.Same(t, "look-ups, deductions", []int{x.looked, x.stages["deduct"]}, []int{0, 1})
 		x.metered(t, tc.outcome.Verdict)
 	})
 }
@@ -374,7 +372,6 @@ func TestQueuedIsFollowed(t *testing.T) {
 			})
 		}
 		x.metered(t, meter)
-		check.Same(t, "sales for the settler", x.notified, []string{x.offer.ID})
 	})
 }
 

@@ -49,17 +49,28 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 // attempt has failed, so that a sale whose keys are damaged does not keep others from the gate.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]model.Admission, error) {
 	if ad.breakers == nil {
-		return ad.needs.Gate.Admit(ctx, attempts), nil
+		return ad.ask(ctx, attempts)
 	}
-	return ad.breakers.of(ad.needs.Gate.Node(ctx, attempts[0])).Execute(func() ([]model.Admission, error) {
-		answers := ad.needs.Gate.Admit(ctx, attempts)
-		for _, answer := range answers {
-			if answer.Err == nil {
-				return answers, nil
-			}
+	return ad.breakers.of(ad.needs.Gate.Node(ctx, attempts[0])).Execute(func() ([]model.Admission, error) { return ad.ask(ctx, attempts) })
+}
+
+// ask asks the gate, and hands what it admits over to the settler. It returns an error if every attempt has failed.
+func (ad *admission) ask(ctx context.Context, attempts []model.Attempt) ([]model.Admission, error) {
+	answers := ad.needs.Gate.Admit(ctx, attempts)
+	failed := answers[0].Err
+	var admitted []model.Entry
+	for _, answer := range answers {
+		if answer.Err == nil {
+			failed = nil
 		}
-		return nil, answers[0].Err
-	})
+		if answer.Entry != nil {
+			admitted = append(admitted, *answer.Entry)
+		}
+	}
+	if len(admitted) > 0 {
+		ad.needs.Settle(admitted)
+	}
+	return answers, failed
 }
 
 func (ad *admission) close() { ad.batcher.Close(closeGrace) }

@@ -59,6 +59,7 @@ type Needs struct {
 	Gate     Gate
 	Database Database
 	Control  Control
+	Settle   func(admitted []model.Entry) // hands admitted attempts over to the settler of this instance
 	Log      *slog.Logger
 	Now      func() time.Time
 	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default

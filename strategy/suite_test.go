@@ -138,29 +138,30 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.gate = gate.New(e.client, instance)
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, discard)
 	e.waiters = service.NewWaiters()
+	lock, db := make(chan struct{}, 1), s.db
+	if strategyName == "mutex" {
+		db = db.Exclusive(lock)
+	}
+	e.settler = worker.NewSettler(worker.SettlerNeeds{
+		Stream: e.gate, Ledger: db, Live: e.catalog.LiveGates, Instance: instance,
+		Running: func(context.Context, time.Duration) []string { return nil },
+		Wake:    e.waiters.WakeAll, Now: time.Now, Log: discard,
+	})
 	needs := Needs{
-		Gate: e.gate, Database: s.db, Control: e.gates, Log: discard, Now: time.Now,
-		Lock: make(chan struct{}, 1), LocalShare: 0.5, LocalBuffer: 4,
+		Gate: e.gate, Database: s.db, Control: e.gates, Settle: e.settler.Add, Log: discard, Now: time.Now,
+		Lock: lock, LocalShare: 0.5, LocalBuffer: 4,
 	}
 	for _, f := range change {
 		f(&needs)
-	}
-	db := s.db
-	if strategyName == "mutex" {
-		db = db.Exclusive(needs.Lock)
 	}
 	e.strategy = kind.New(needs)
 	s.Cleanup(e.strategy.Close)
 	if !kind.UsesGate {
 		e.gates.Retire()
 	}
-	e.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: e.gate, Outbox: e.gate, Ledger: db, Peek: e.gate.Peek, Live: e.catalog.LiveGates, Instance: instance,
-		Wake: e.waiters.WakeAll, Now: time.Now, Log: discard,
-	})
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
-		Queued: e.settler.Notify, AckWait: ackWait,
+		AckWait: ackWait,
 	}
 	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: discard}
@@ -296,9 +297,12 @@ func (e *engine) cancel(a model.Attempt) {
 	}
 }
 
-// drain settles all queued attempts.
+// drain settles all queued attempts, also those that other instances have admitted.
 func (e *engine) drain() {
 	e.Helper()
+	entries, _, err := e.gate.Leftovers(e.Context(), e.catalog.LiveGates(), 0, 10_000)
+	check.Done(err)
+	e.settler.Add(entries)
 	check.Done(e.settler.Drain(e.Context()))
 }
 

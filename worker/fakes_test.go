@@ -88,22 +88,24 @@ func pass(d time.Duration) {
 // settling is a settler over fakes.
 type settling struct {
 	*Settler
-	stream *fakeStream
-	ledger *fakeLedger
-	queue  *fakeQueue
-	log    *check.Log
-	live   []string                 // sales
-	woken  map[string]model.Verdict // the buyers of this instance, by order
+	stream  *fakeStream
+	ledger  *fakeLedger
+	queue   *fakeQueue
+	log     *check.Log
+	live    []string                 // sales
+	running []string                 // instances
+	woken   map[string]model.Verdict // the buyers of this instance, by order
 }
 
 func newSettling(queue Queue) *settling {
 	s := &settling{stream: newFakeStream(), ledger: newFakeLedger(), log: &check.Log{}, woken: map[string]model.Verdict{}}
-	s.live = []string{saleA, saleB, saleC}
+	s.live, s.running = []string{saleA, saleB, saleC}, []string{"here", "there", "elsewhere"}
 	s.Settler = NewSettler(SettlerNeeds{
-		Stream: s.stream, Ledger: s.ledger, Peek: s.stream.peek, Instance: "here", Queue: queue, Outbox: s.stream, Grace: time.Minute,
-		Live: func() []model.GateRef { defer locked()(); return refs(s.live...) },
-		Wake: func(outcomes map[string]model.Outcome) { with(func() { addVerdicts(s.woken, outcomes) }) },
-		Now:  time.Now, Log: slog.New(s.log),
+		Stream: s.stream, Ledger: s.ledger, Instance: "here", Queue: queue, Grace: time.Minute,
+		Running: func(context.Context, time.Duration) []string { defer locked()(); return slices.Clone(s.running) },
+		Live:    func() []model.GateRef { defer locked()(); return refs(s.live...) },
+		Wake:    func(outcomes map[string]model.Outcome) { with(func() { addVerdicts(s.woken, outcomes) }) },
+		Now:     time.Now, Log: slog.New(s.log),
 	})
 	return s
 }
@@ -134,12 +136,10 @@ func testRelay(t *testing.T, test func(t *testing.T, s *settling)) {
 	})
 }
 
-// admit adds entries to their streams, notifies the settler, and waits until everything is blocked.
+// admit adds entries to their streams, hands them over to the settler, and waits until everything is blocked.
 func (s *settling) admit(entries ...model.Entry) {
 	s.stream.add(entries...)
-	for _, e := range entries {
-		s.Notify(e.GateRef())
-	}
+	s.Add(entries)
 	synctest.Wait()
 }
 
@@ -147,7 +147,7 @@ func (s *settling) admit(entries ...model.Entry) {
 func entry(sale string, n int, instance string) model.Entry {
 	return model.Entry{
 		Attempt:  model.Attempt{ID: fmt.Sprint("order-", n), SaleID: sale, UserID: fmt.Sprint("u-", n), Quantity: 1},
-		StreamID: fmt.Sprint(n, "-0"), Epoch: 1, Instance: instance, Deliveries: 1,
+		StreamID: fmt.Sprint(n, "-0"), Epoch: 1, Instance: instance,
 	}
 }
 
@@ -169,7 +169,7 @@ func verdicts(v model.Verdict, numbers ...int) map[string]model.Verdict {
 	return m
 }
 
-// fakeStream holds entries as the gate does: an entry is read once, and stays with its consumer until it is settled.
+// fakeStream holds entries as the gate does, until they are settled.
 type fakeStream struct {
 	held    map[string][]heldEntry
 	bad     map[string][]string
@@ -181,7 +181,7 @@ type fakeStream struct {
 
 type heldEntry struct {
 	model.Entry
-	at time.Time // when a consumer took the entry; zero: no consumer has
+	at time.Time // of the admission
 }
 
 func newFakeStream() *fakeStream {
@@ -196,68 +196,48 @@ func (s *fakeStream) fail(err error) { with(func() { s.err = err }) }
 func (s *fakeStream) add(entries ...model.Entry) {
 	defer locked()()
 	for _, e := range entries {
-		s.held[e.SaleID] = append(s.held[e.SaleID], heldEntry{Entry: e})
+		s.held[e.SaleID] = append(s.held[e.SaleID], heldEntry{e, time.Now()})
 	}
 }
 
-// take returns at most count entries of a sale that fit, and notes the time.
-func (s *fakeStream) take(gate model.GateRef, count int, fits func(e *heldEntry) bool) (entries []model.Entry, err error) {
+func (s *fakeStream) Leftovers(
+	_ context.Context, gates []model.GateRef, idle time.Duration, count int,
+) (entries []model.Entry, bad map[string][]string, err error) {
 	defer locked()()
-	list := s.held[gate.SaleID]
-	for i := range list {
-		if s.err == nil && len(entries) < count && fits(&list[i]) {
-			list[i].at = time.Now()
-			entries = append(entries, list[i].Entry)
+	if s.err != nil {
+		return nil, nil, s.err
+	}
+	for _, gate := range gates {
+		list := s.held[gate.SaleID]
+		for _, e := range list[:min(len(list), count)] {
+			if time.Since(e.at) >= idle {
+				entries = append(entries, e.Entry)
+			}
 		}
 	}
-	return entries, s.err
+	bad, s.bad = s.bad, map[string][]string{}
+	return entries, bad, nil
 }
 
-func (s *fakeStream) Read(_ context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error) {
-	entries, err = s.take(gate, count, func(e *heldEntry) bool { return e.at.IsZero() })
-	defer locked()()
-	if err == nil {
-		bad = s.bad[gate.SaleID]
-		delete(s.bad, gate.SaleID)
-	}
-	return entries, bad, err
-}
-
-func (s *fakeStream) Claim(
-	_ context.Context, gate model.GateRef, idle time.Duration, count int,
-) (entries []model.Entry, _ []string, err error) {
-	entries, err = s.take(gate, count, func(e *heldEntry) bool {
-		if e.at.IsZero() || time.Since(e.at) < idle {
-			return false
-		}
-		e.Deliveries++
-		return true
-	})
-	return entries, nil, err
-}
-
-func (s *fakeStream) Settled(_ context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
+func (s *fakeStream) Settled(_ context.Context, entries []model.Entry, outcomes []model.Outcome) error {
 	defer locked()()
 	for i, e := range entries {
 		if s.err == nil {
 			s.settled[e.ID] = outcomes[i].Verdict
-			s.held[gate.SaleID] = slices.DeleteFunc(s.held[gate.SaleID], func(x heldEntry) bool { return x.StreamID == e.StreamID })
+			s.held[e.SaleID] = slices.DeleteFunc(s.held[e.SaleID], func(x heldEntry) bool { return x.StreamID == e.StreamID })
 		}
 	}
 	return s.err
 }
 
-// Unsettled is a method of the Outbox, as is Own.
-func (s *fakeStream) Unsettled(_ context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, error) {
-	return s.take(gate, len(entries), func(e *heldEntry) bool {
-		return slices.ContainsFunc(entries, func(x model.Entry) bool { return x.StreamID == e.StreamID })
-	})
-}
-
-// Own returns all taken entries, as if this instance had taken them.
-func (s *fakeStream) Own(_ context.Context, gate model.GateRef, count int) (entries []model.Entry, _ []string, err error) {
-	entries, err = s.take(gate, count, func(e *heldEntry) bool { return !e.at.IsZero() })
-	return entries, nil, err
+func (s *fakeStream) Unsettled(_ context.Context, entries []model.Entry) (rest []model.Entry, err error) {
+	defer locked()()
+	for _, e := range entries {
+		if slices.ContainsFunc(s.held[e.SaleID], func(x heldEntry) bool { return x.StreamID == e.StreamID }) && !slices.Contains(rest, e) {
+			rest = append(rest, e)
+		}
+	}
+	return rest, s.err
 }
 
 func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[string]model.Outcome) error {
@@ -269,16 +249,6 @@ func (s *fakeStream) Wake(_ context.Context, instance string, outcomes map[strin
 		addVerdicts(s.woken[instance], outcomes)
 	}
 	return s.errWake
-}
-
-// peek is what the sweep sees of the streams.
-func (s *fakeStream) peek(_ context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	defer locked()()
-	states := make([]model.GateState, len(gates))
-	for i, gate := range gates {
-		states[i].Stream = int64(len(s.held[gate.SaleID]) + len(s.bad[gate.SaleID]))
-	}
-	return states, s.err
 }
 
 // anySale is the key of what fakeLedger counts over all sales.

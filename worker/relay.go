@@ -55,17 +55,8 @@ type Delayer interface {
 	Wakes() <-chan struct{}
 }
 
-// Outbox is what a settler needs of the gate for entries that it has read.
-type Outbox interface {
-	// Unsettled returns those of the entries that are still in the stream, and keeps others from claiming them for a
-	// while.
-	Unsettled(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, error)
-	// Own returns entries that this instance has read and that are not settled.
-	Own(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error)
-}
-
 // relay is the part of a settler that uses a Queue. It publishes new entries from the stream to the broker, which
-// delivers them to any instance. An entry that is not settled in time is claimed, like an entry of a dead consumer.
+// delivers them to any instance. A sweep finds what is not settled in time.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
@@ -90,15 +81,25 @@ func newRelay(s *Settler) *relay {
 	return r
 }
 
-// publish sends new entries to the broker. If the broker does not accept them, they are settled at once, as without a
-// queue.
-func (r *relay) publish(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
-	if len(entries) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
-		return r.settler.Queue.Publish(ctx, gate.SaleID, entries)
+// pass sends new entries to the broker. What the broker does not accept, and what a sweep has found, is settled at once,
+// as without a queue.
+func (r *relay) pass(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
+	swept := func(e model.Entry) bool { return e.Swept }
+	fresh := slices.DeleteFunc(slices.Clone(entries), swept)
+	if len(fresh) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
+		return r.settler.Queue.Publish(ctx, gate.SaleID, fresh)
 	}) {
-		entries = nil
+		r.settler.pending.done(fresh)
+		entries = slices.DeleteFunc(entries, func(e model.Entry) bool { return !e.Swept })
 	}
-	return r.settler.direct(ctx, gate, entries, bad)
+	if len(entries) == 0 {
+		return nil
+	}
+	err := r.settler.settleSale(ctx, gate, entries)
+	if err == nil {
+		r.around.Add(int64(len(entries)))
+	}
+	return err
 }
 
 // try calls the broker, for at most publishTimeout, unless the circuit breaker is open. A call that has begun goes on
@@ -145,10 +146,10 @@ func (r *relay) run(ctx context.Context) {
 
 // deliver settles those of the delivered entries that are still in the stream. It returns an error, so that the broker
 // delivers the entries again, only if the consumer is stopped or Redis does not answer. Entries that can't be settled,
-// now or ever, stay in the stream and are claimed from it.
+// now or ever, stay in the stream, where a sweep finds them.
 func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
 	gate := entries[0].GateRef()
-	entries, err := r.settler.Outbox.Unsettled(ctx, gate, entries)
+	entries, err := r.settler.Stream.Unsettled(ctx, entries)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 		if r.late.has(gate) {
 			break
 		}
-		err := r.settler.patiently(ctx, gate, consumerPatience, &r.late, func() error { return r.settler.batch(ctx, gate, batch, nil) })
+		err := r.settler.patiently(ctx, gate, consumerPatience, &r.late, func() error { return r.settler.settleSale(ctx, gate, batch) })
 		if err != nil && ctx.Err() != nil {
 			return err
 		}

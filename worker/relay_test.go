@@ -82,13 +82,13 @@ func TestDeliveriesAreSettledInBatches(t *testing.T) {
 	})
 }
 
-// Entries whose messages are lost are settled without the broker after claimIdle.
+// Entries whose messages are lost are settled without the broker after leftAfter.
 func TestLostMessages(t *testing.T) {
 	testRelay(t, func(t *testing.T, s *settling) {
 		const n = 2*settleBatch + 10
 		s.queue.set(func(q *fakeQueue) { q.loses = true })
 		s.admit(entries(n)...)
-		pass(claimIdle - time.Millisecond)
+		pass(leftAfter - time.Millisecond)
 		check.Same(t, "in the ledger too soon", s.total(), 0)
 		pass(sweepPeriod) // is enough for all of them
 		s.wantSettled(t, n, n)
@@ -177,13 +177,13 @@ func TestRedisAwayAtTheDelivery(t *testing.T) {
 		check.Same(t, "in the ledger", s.total(), 0)
 		check.Same(t, "at the broker", len(s.queue.waiting), 1)
 		s.stream.fail(nil)
-		pass(claimIdle + sweepPeriod)
+		pass(leftAfter + sweepPeriod)
 		s.wantSettled(t, 1, s.Bypassed()) // the broker delivers it again, and a sweep may find it as well
 	})
 }
 
-// One entry that the database can't take delays no other and is not delivered for ever: it is claimed from the stream,
-// and refused for good in the end.
+// One entry that the database can't take delays no other and is not delivered for ever: a sweep finds it in the stream,
+// and it is refused for good in the end.
 func TestBrokenEntryByTheQueue(t *testing.T) {
 	testRelay(t, func(t *testing.T, s *settling) {
 		s.ledger.before = func(_ string, entries []model.Entry) error {
@@ -196,7 +196,7 @@ func TestBrokenEntryByTheQueue(t *testing.T) {
 		check.Same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 0, 1))
 		check.Same(t, "at the broker", len(s.queue.waiting), 0)
 		check.Same(t, "left in the stream", len(s.stream.held[saleA]), 1)
-		pass(maxDeliveries * (claimIdle + sweepPeriod))
+		pass(leftAfter + brokenTries*sweepPeriod)
 		check.Same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
 		check.Same(t, "left in the stream after the refusal", len(s.stream.held[saleA]), 0)
 		check.Same(t, "the entries that bypassed the queue", s.Bypassed(), 1)

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,13 +20,18 @@ const (
 	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
 	// without a backlog, batches never get that large.
 	settleBatch = 512
-	// sweepPeriod is how often all streams are checked for entries that this instance was not notified of.
+	// mostHeld bounds the memory for entries: some 300 bytes each. Entries above it stay in their streams until there is
+	// room.
+	mostHeld = 1 << 17
+	// sweepPeriod is how often all streams are searched for entries that were left behind.
 	sweepPeriod = time.Second
-	// claimIdle is how long a consumer may hold an entry before another one claims it. It is well above the time of a
-	// transaction, and well below the ten seconds in which every queued attempt ends.
-	claimIdle = 3 * time.Second
-	// maxDeliveries is the number of the delivery at which an entry that can't be settled is refused for good.
-	maxDeliveries = 5
+	// sweepMost is how many entries a sweep reads of each shard.
+	sweepMost = 4096
+	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory. It is well
+	// above the time of a transaction, and well below the ten seconds in which every queued attempt ends.
+	leftAfter = 3 * time.Second
+	// brokenTries is the number of the try at which an entry that can't be settled is refused for good.
+	brokenTries = 5
 	// settleTimeout bounds a transaction. After that its entries are settled again.
 	settleTimeout = 3 * time.Second
 	// retryPause is the longest pause before the second try of a batch. It doubles with each try, up to retryMost. The
@@ -40,9 +46,9 @@ const (
 
 // Stream is what the settler needs of the gate.
 type Stream interface {
-	Read(ctx context.Context, gate model.GateRef, count int) (entries []model.Entry, bad []string, err error)
-	Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad []string, err error)
-	Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error
+	Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error)
+	Unsettled(ctx context.Context, entries []model.Entry) ([]model.Entry, error)
+	Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error
 	Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error
 }
 
@@ -57,11 +63,10 @@ type Ledger interface {
 type SettlerNeeds struct {
 	Stream   Stream
 	Ledger   Ledger
-	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	Live     func() []model.GateRef
-	Queue    Queue // carries new entries to any instance's settler; nil: this one settles what it reads
-	Outbox   Outbox
-	Grace    time.Duration // how long after its deadline an order expires; for a Queue that is a Delayer
+	Running  func(ctx context.Context, within time.Duration) []string // the instances that have reported within this time
+	Queue    Queue                                                    // carries new entries to any instance's settler; nil: this one settles what it has admitted
+	Grace    time.Duration                                            // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Wake     func(map[string]model.Outcome) // wakes buyers who wait on this instance
@@ -70,11 +75,16 @@ type SettlerNeeds struct {
 }
 
 // Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are
-// the next batch.
+// the next batch. The instance that has admitted an attempt settles it from memory; the stream has a copy of its entry
+// until then, so that other instances settle it if this one dies.
 type Settler struct {
 	SettlerNeeds
-	due   *dueSales
-	relay *relay // nil without a Queue
+	pending *pending
+	relay   *relay        // nil without a Queue
+	age     time.Duration // leftAfter, but in tests
+
+	mu     sync.Mutex
+	broken map[string]int // failed tries by order, of entries that fail by themselves
 }
 
 // NewSettler makes a settler.
@@ -82,15 +92,15 @@ func NewSettler(n SettlerNeeds) *Settler {
 	if n.Batch == 0 {
 		n.Batch = settleBatch
 	}
-	s := &Settler{SettlerNeeds: n, due: newDueSales()}
+	s := &Settler{SettlerNeeds: n, pending: newPending(), age: leftAfter, broken: map[string]int{}}
 	if n.Queue != nil {
 		s.relay = newRelay(s)
 	}
 	return s
 }
 
-// Notify makes a sale due, because its stream has a new entry.
-func (s *Settler) Notify(gate model.GateRef) { s.due.add(gate, false) }
+// Add hands over entries that this instance has admitted. It does not block.
+func (s *Settler) Add(entries []model.Entry) { s.pending.add(entries) }
 
 // Run settles until ctx ends, and until the batches under way are finished.
 func (s *Settler) Run(ctx context.Context) {
@@ -103,57 +113,92 @@ func (s *Settler) Run(ctx context.Context) {
 	}
 	every(ctx, "settler", sweepPeriod, nil, s.Log, s.sweep)
 	writers.Wait()
-	s.due.late.under.Wait()
+	s.pending.late.under.Wait()
 }
 
-// sweep makes every sale due whose stream is not empty.
+// sweep finds entries that were left behind: those of instances that do not run any more, and those whose admission this
+// instance did not hear of, because Redis's reply was lost.
 func (s *Settler) sweep(ctx context.Context) error {
 	gates := s.Live()
 	if len(gates) == 0 {
 		return nil
 	}
-	states, err := s.Peek(ctx, gates...)
-	if err != nil {
+	entries, bad, err := s.Stream.Leftovers(ctx, gates, s.age, sweepMost)
+	if err := errors.Join(err, s.report(ctx, bad)); err != nil || len(entries) == 0 {
 		return err
 	}
-	for i, state := range states {
-		if state.Stream > 0 {
-			s.due.add(gates[i], true)
+	running := s.Running(ctx, leftAfter)
+	s.adopt(entries, func(e model.Entry) bool { return s.heir(e, running) == s.Instance })
+	return nil
+}
+
+// adopt adds those entries of the streams that are this instance's to settle, and returns how many were new to it.
+func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (added int) {
+	entries = slices.DeleteFunc(entries, func(e model.Entry) bool { return !ours(e) })
+	for i := range entries {
+		entries[i].Swept = true
+	}
+	return s.pending.add(entries)
+}
+
+// heir returns the instance that settles an entry: the one that has admitted the attempt, if it runs, or else the same
+// one for all entries of a sale.
+func (s *Settler) heir(e model.Entry, running []string) (heir string) {
+	if e.Instance == s.Instance || slices.Contains(running, e.Instance) {
+		return e.Instance
+	}
+	heir = s.Instance
+	for _, name := range running {
+		if crc32.ChecksumIEEE([]byte(e.SaleID+name)) < crc32.ChecksumIEEE([]byte(e.SaleID+heir)) {
+			heir = name
+		}
+	}
+	return heir
+}
+
+// report records unreadable entries, which were deleted.
+func (s *Settler) report(ctx context.Context, bad map[string][]string) error {
+	for saleID, texts := range bad {
+		for _, text := range texts {
+			s.Log.Error("an unreadable entry was deleted from the stream", "sale", saleID, "entry", text)
+			if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// Drain settles until the streams of the live sales have no more entries for this instance, or until ctx ends. It is
-// called at a stop, before the stores are closed. With a Queue, Run must have been called before: Drain ends Run's
-// consumers, and also settles the entries that they did not get.
+// Drain settles what this instance has admitted, or until ctx ends. It is called at a stop, after the last admission and
+// before the stores are closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and also
+// settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.end(ctx); err != nil {
 			return err
 		}
 	}
-	for _, gate := range s.Live() {
-		for {
-			entries, bad, err := s.Stream.Read(ctx, gate, s.Batch)
-			if err == nil && len(entries)+len(bad) == 0 && s.relay != nil {
-				entries, bad, err = s.Outbox.Own(ctx, gate, s.Batch)
-			}
-			if err != nil {
-				return err
-			}
-			if len(entries)+len(bad) == 0 {
+	for {
+		for ctx.Err() == nil {
+			gate, entries := s.pending.take(s.Batch)
+			if len(entries) == 0 {
 				break
 			}
-			if err := s.direct(ctx, gate, entries, bad); err != nil {
+			if err := s.dispatch(ctx, gate, entries); err != nil {
 				return err
 			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+		}
+		if err := s.pending.drained(ctx); err != nil {
+			return err
+		}
+		entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), 0, sweepMost)
+		if err := errors.Join(err, s.report(ctx, bad)); err != nil {
+			return err
+		}
+		if s.adopt(entries, func(e model.Entry) bool { return e.Instance == s.Instance }) == 0 {
+			return nil
 		}
 	}
-	return nil
 }
 
 func (s *Settler) write(ctx context.Context) {
@@ -161,34 +206,30 @@ func (s *Settler) write(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.due.signal:
+		case <-s.pending.signal:
 		}
 		for ctx.Err() == nil {
-			gate, claim, ok := s.due.take()
-			if !ok {
+			gate, entries := s.pending.take(s.Batch)
+			if len(entries) == 0 {
 				break
 			}
-			s.warn(ctx, gate, s.turn(ctx, gate, claim))
+			s.warn(ctx, gate, s.turn(ctx, gate, entries))
 		}
 	}
 }
 
-// turn settles one batch of a sale. As soon as the batch is read, the sale is due again, behind the other sales that
-// are due, so that another writer may go on with it: one transaction works while the other waits for the disk. A batch
-// that takes long, for example because another session has locked the stock row, goes on in the background, and the
-// writer goes on with other sales.
-func (s *Settler) turn(ctx context.Context, gate model.GateRef, claim bool) error {
-	entries, bad, claimed, err := s.next(ctx, gate, claim)
-	if err != nil || len(entries)+len(bad) == 0 {
-		return err
+// turn settles one batch of a sale. A batch that takes long, for example because another session has locked the stock
+// row, goes on in the background, and the writer goes on with other sales.
+func (s *Settler) turn(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
+	return s.patiently(ctx, gate, writerPatience, &s.pending.late, func() error { return s.dispatch(ctx, gate, entries) })
+}
+
+// dispatch settles entries of one sale, or passes them to the queue.
+func (s *Settler) dispatch(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
+	if s.relay != nil {
+		return s.relay.pass(ctx, gate, entries)
 	}
-	s.due.add(gate, claimed) // the stream may have more than one batch
-	return s.patiently(ctx, gate, writerPatience, &s.due.late, func() error {
-		if s.relay != nil && !claimed {
-			return s.relay.publish(ctx, gate, entries, bad)
-		}
-		return s.direct(ctx, gate, entries, bad)
-	})
+	return s.settleSale(ctx, gate, entries)
 }
 
 // patiently runs a batch of a sale and waits for its end, but not for longer than patience. After that the batch goes
@@ -207,7 +248,7 @@ func (s *Settler) patiently(ctx context.Context, gate model.GateRef, patience ti
 	late.under.Go(func() {
 		s.warn(ctx, gate, <-done)
 		late.end(gate)
-		s.due.again(gate)
+		s.pending.poke()
 	})
 	return nil
 }
@@ -219,50 +260,19 @@ func (s *Settler) warn(ctx context.Context, gate model.GateRef, err error) {
 	}
 }
 
-// direct settles entries that come from the stream itself. With a Queue it counts them as bypassed after their batch
-// has succeeded.
-func (s *Settler) direct(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
-	err := s.batch(ctx, gate, entries, bad)
-	if err == nil && s.relay != nil {
-		s.relay.around.Add(int64(len(entries)))
-	}
-	return err
-}
-
-// next returns a batch of entries. If claim is true, it first claims entries that another consumer, or the queue, has
-// left for claimIdle. If there are none, or claim is false, it reads new entries.
-func (s *Settler) next(ctx context.Context, gate model.GateRef, claim bool) (entries []model.Entry, bad []string, claimed bool, err error) {
-	if claim {
-		entries, bad, err = s.Stream.Claim(ctx, gate, claimIdle, s.Batch)
-		if err != nil || len(entries)+len(bad) > 0 {
-			return entries, bad, true, err
-		}
-	}
-	entries, bad, err = s.Stream.Read(ctx, gate, s.Batch)
-	return entries, bad, false, err
-}
-
-// batch settles entries in the database, wakes their buyers, and acknowledges the entries. If ctx ends, the batch is
-// still finished, unless the database fails.
-func (s *Settler) batch(ctx context.Context, gate model.GateRef, entries []model.Entry, bad []string) error {
-	for _, text := range bad {
-		s.Log.Error("an unreadable entry was deleted from the stream", "sale", gate.SaleID, "entry", text)
-		if err := s.Ledger.Log(ctx, "engine", "delete_entry", gate.SaleID, text); err != nil {
-			return err
-		}
-	}
-	if len(entries) == 0 {
-		return nil
-	}
-	entries, outcomes, err := s.settle(ctx, gate, entries)
+// settleSale settles entries of one sale in the database, wakes their buyers, and deletes the entries from the stream. If
+// ctx ends, the batch is still finished, unless the database fails.
+func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
+	defer s.pending.done(entries)
+	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
-		entries, outcomes, err = s.oneByOne(ctx, gate, entries)
+		settled, outcomes, err = s.oneByOne(ctx, gate, settled)
 	}
-	if len(entries) == 0 {
+	if len(settled) == 0 {
 		return err
 	}
-	s.wake(ctx, entries, outcomes)
-	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), gate, entries, outcomes))
+	s.wake(ctx, settled, outcomes)
+	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), settled, outcomes))
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)
 	}
@@ -279,7 +289,7 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 			if pause(ctx, s.retryAfter(gate, try)); ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			there, err := s.Outbox.Unsettled(ctx, gate, entries)
+			there, err := s.Stream.Unsettled(ctx, entries)
 			if err != nil {
 				continue
 			}
@@ -311,11 +321,11 @@ func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 }
 
 // oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken by itself stays in
-// the stream and is delivered again; at delivery number maxDeliveries it is refused for good.
+// the stream, where a sweep finds it; at the try brokenTries it is refused for good.
 func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
 		settled, outcome, oneErr := s.settle(ctx, gate, []model.Entry{e})
-		if errors.Is(oneErr, model.ErrBroken) && e.Deliveries >= maxDeliveries {
+		if errors.Is(oneErr, model.ErrBroken) && s.tries(e) >= brokenTries {
 			s.Log.Error("refused an attempt that can't be settled", "sale", gate.SaleID, "order", e.ID, "error", oneErr)
 			refused, refuseErr := s.Ledger.Refuse(ctx, e, model.ReasonFailed)
 			outcome, oneErr = []model.Outcome{refused}, refuseErr
@@ -324,9 +334,20 @@ func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []mo
 			err = errors.Join(err, oneErr)
 			continue
 		}
+		s.mu.Lock()
+		delete(s.broken, e.ID)
+		s.mu.Unlock()
 		done, outcomes = append(done, settled...), append(outcomes, outcome...)
 	}
 	return done, outcomes, err
+}
+
+// tries counts a failed try of an entry, and returns how many there were.
+func (s *Settler) tries(e model.Entry) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken[e.ID]++
+	return s.broken[e.ID]
 }
 
 // wake wakes the buyers who wait, on this instance or on others. If a wake-up is lost, its buyer only waits longer.

@@ -67,7 +67,9 @@ func TestHotSalesLeaveRoom(t *testing.T) {
 		s.ledger.before = func(sale string, _ []model.Entry) error {
 			time.Sleep(10 * time.Millisecond) // of the bubble's clock
 			if sale != saleC {
-				s.stream.add(entry(sale, 1000+int(next.Add(1)), "here"))
+				e := entry(sale, 1000+int(next.Add(1)), "here")
+				s.stream.add(e)
+				s.Add([]model.Entry{e})
 			}
 			return nil
 		}
@@ -102,7 +104,7 @@ func TestHole49_LockedSaleLeavesRoom(t *testing.T) {
 				check.Same(t, "the orders of the other sale", len(s.stream.settled), i+1)
 			}
 			free.Store(true)
-			pass(settleTimeout + retryMost + claimIdle + sweepPeriod)
+			pass(settleTimeout + retryMost + leftAfter + sweepPeriod)
 			check.Same(t, "the entries left when the sale is free", len(s.stream.held[saleA]), 0)
 			if n := s.ledger.most[saleA]; n > settleWriters {
 				t.Errorf("%d batches of the locked sale at once", n)
@@ -119,7 +121,7 @@ func TestRetryAsksTheStream(t *testing.T) {
 		s.ledger.fail(errAway)
 		two := entries(2)
 		s.admit(two...)
-		check.NoError(t, s.stream.Settled(t.Context(), refs(saleA)[0], two[:1], make([]model.Outcome, 1)))
+		check.NoError(t, s.stream.Settled(t.Context(), two[:1], make([]model.Outcome, 1)))
 		s.ledger.fail(nil)
 		pass(retryPause)
 		check.Same(t, "the batches", s.ledger.batches[saleA], []int{2, 1})
@@ -127,14 +129,22 @@ func TestRetryAsksTheStream(t *testing.T) {
 	})
 }
 
-// The sweep finds entries that nobody has notified this instance of, such as those of an instance that has died.
+// The sweep finds the entries of instances that have died, and those of this instance whose admission it did not hear of,
+// when they are leftAfter old. The entries of a running instance stay with that instance.
 func TestSweep(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
-		s.stream.add(entry(saleA, 1, "there"))
-		synctest.Wait()
-		check.Same(t, "the entries left without a notice", len(s.stream.held[saleA]), 1)
+		s.stream.add(entry(saleA, 1, "there"), entry(saleA, 2, "dead"), entry(saleA, 3, "here"))
+		pass(leftAfter - time.Millisecond)
+		check.Same(t, "settled too soon", s.stream.settled, verdicts(""))
+		with(func() { s.running = []string{"there"} })
 		pass(sweepPeriod)
-		check.Same(t, "the batches of all sales", s.ledger.batches, map[string][]int{saleA: {1}})
+		if _, ours := s.stream.settled["order-2"]; ours {
+			t.Error("two instances run: the heir of the dead one's entries is not the other one")
+		}
+		check.Same(t, "the verdict of the own entry", s.stream.settled["order-3"], model.Accepted)
+		with(func() { s.running = nil })
+		pass(sweepPeriod)
+		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1, 2, 3))
 		with(func() { s.live = nil })
 		s.stream.fail(errAway)
 		pass(sweepPeriod)
@@ -142,18 +152,30 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// The entries of a dead consumer are claimed after claimIdle, and not before.
-func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
-	testSettler(t, func(t *testing.T, s *settling) {
-		s.stream.add(entry(saleA, 1, "there"))
-		if _, _, err := s.stream.Read(t.Context(), refs(saleA)[0], 10); err != nil { // by a consumer that then dies
-			t.Fatal(err)
+// All instances agree which of them settles the entries that a dead one has left. Over many sales each has its share.
+func TestHeir(t *testing.T) {
+	running := []string{"here", "there", "elsewhere"}
+	shares := map[string]int{}
+	for i := range 300 {
+		e := entry(fmt.Sprintf("SALE%012d", i), 1, "dead")
+		heirs := map[string]bool{}
+		for _, name := range running {
+			s := &Settler{SettlerNeeds: SettlerNeeds{Instance: name}}
+			heirs[s.heir(e, running)] = true
+			e := e
+			e.Instance = "there"
+			check.Same(t, "who settles the entry of a running instance", s.heir(e, running), "there")
 		}
-		pass(claimIdle - time.Millisecond)
-		check.Same(t, "settled while the consumer may live", s.stream.settled, verdicts(""))
-		pass(sweepPeriod)
-		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
-	})
+		check.Same(t, "the number of heirs of "+e.SaleID, len(heirs), 1)
+		for name := range heirs {
+			shares[name]++
+		}
+	}
+	for _, name := range running {
+		if shares[name] < 50 {
+			t.Errorf("%s has the entries of %d sales of 300", name, shares[name])
+		}
+	}
 }
 
 // A batch is tried until the database answers. Before that nothing is acknowledged and no buyer is woken. One line is
@@ -206,34 +228,29 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	})
 }
 
-// One entry that the database can't take delays no other. It is delivered again, and at its last delivery it is refused
-// for good.
+// One entry that the database can't take delays no other. A sweep tries it again, and at the last try it is refused for
+// good.
 func TestBrokenEntry(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
-		var deliveries []int64
 		s.ledger.before = func(_ string, entries []model.Entry) error {
-			at := slices.IndexFunc(entries, func(e model.Entry) bool { return e.ID == "order-2" })
-			if at < 0 {
-				return nil
+			if slices.ContainsFunc(entries, func(e model.Entry) bool { return e.ID == "order-2" }) {
+				return fmt.Errorf("wrapped: %w", model.ErrBroken)
 			}
-			deliveries = append(deliveries, entries[at].Deliveries)
-			return fmt.Errorf("wrapped: %w", model.ErrBroken)
+			return nil
 		}
 		s.admit(entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleA, 3, "there"))
 		check.Same(t, "the batches", s.ledger.batches[saleA], []int{3, 1, 1, 1})
 		check.Same(t, "settled at once", s.stream.settled, verdicts(model.Accepted, 1, 3))
 		check.Same(t, "woken here", s.woken, verdicts(model.Accepted, 1))
 		check.Same(t, "woken there", s.stream.woken["there"], verdicts(model.Accepted, 3))
-		for range maxDeliveries - 2 {
-			pass(claimIdle)
-		}
-		check.Same(t, "refused before the last delivery", s.ledger.refused, verdicts(""))
-		check.Same(t, "the entries left before the last delivery", len(s.stream.held[saleA]), 1)
-		pass(claimIdle)
+		pass(leftAfter + (brokenTries-3)*sweepPeriod)
+		check.Same(t, "refused before the last try", s.ledger.refused, verdicts(""))
+		check.Same(t, "the entries left before the last try", len(s.stream.held[saleA]), 1)
+		pass(sweepPeriod)
 		check.Same(t, "refused", s.ledger.refused, verdicts(model.ReasonFailed, 2))
 		check.Same(t, "the broken entry in the stream", s.stream.settled["order-2"], model.ReasonFailed)
 		check.Same(t, "what the buyer is told", s.woken["order-2"], model.ReasonFailed)
-		check.Same(t, "the deliveries", slices.Compact(deliveries), []int64{1, 2, 3, 4, maxDeliveries})
+		check.Same(t, "the counted tries", len(s.broken), 0)
 		check.Same(t, "the entries left after the refusal", len(s.stream.held[saleA]), 0)
 		check.Same(t, "the lines about it", s.log.Count("refused an attempt"), 1)
 	})
@@ -243,12 +260,11 @@ func TestBrokenEntry(t *testing.T) {
 func TestBrokenEntryThatCantBeRefused(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
 		with(func() { s.ledger.err, s.ledger.errRefuse = model.ErrBroken, errAway })
-		e := entry(saleA, 1, "here")
-		e.Deliveries = maxDeliveries
-		s.admit(e)
+		s.broken["order-1"] = brokenTries - 1
+		s.admit(entry(saleA, 1, "here"))
 		check.Same(t, "acknowledged and woken", len(s.stream.settled)+len(s.woken), 0)
 		with(func() { s.ledger.errRefuse = nil })
-		pass(claimIdle + sweepPeriod)
+		pass(leftAfter + sweepPeriod)
 		check.Same(t, "settled", s.stream.settled, verdicts(model.ReasonFailed, 1))
 	})
 }
@@ -260,8 +276,7 @@ func TestBadEntriesAreLogged(t *testing.T) {
 		test := func(t *testing.T, s *settling) {
 			with(func() { s.stream.bad[saleA] = []string{"1-1 nonsense", "1-2 more of it"} })
 			s.stream.add(entries(good)...)
-			s.Notify(refs(saleA)[0])
-			synctest.Wait()
+			pass(leftAfter + sweepPeriod)
 			check.Same(t, "in the database's log", s.ledger.logged, []string{
 				"engine delete_entry " + saleA + " 1-1 nonsense", "engine delete_entry " + saleA + " 1-2 more of it",
 			})
@@ -303,7 +318,7 @@ func TestAcknowledgementLost(t *testing.T) {
 		check.Same(t, "acknowledged without Redis", s.stream.settled, verdicts(""))
 		check.Same(t, "the lines about the sweep", s.log.Count("settler fails"), 1)
 		s.stream.fail(nil)
-		pass(claimIdle + sweepPeriod)
+		pass(leftAfter + sweepPeriod)
 		check.Same(t, "settled", s.stream.settled, verdicts(model.Accepted, 1))
 		check.Same(t, "the lines about the return", s.log.Count("settler works again"), 1)
 	})
@@ -331,34 +346,41 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// dueSales returns each due sale once, in the order in which they became due.
-func TestDueSales(t *testing.T) {
-	type taken struct {
-		gate      model.GateRef
-		claim, ok bool
-	}
-	all := refs(saleA, saleB, saleC)
-	a, b, c := all[0], all[1], all[2]
-	d := newDueSales()
-	take := func(want taken) {
+// The sales are served in turn, each in the order of its entries, and a late sale not at all. An entry that is held is
+// not added again.
+func TestPending(t *testing.T) {
+	p := newPending()
+	take := func(count int, sale string, want ...int) {
 		t.Helper()
-		gate, claim, ok := d.take()
-		check.Same(t, "taken", taken{gate, claim, ok}, want)
+		gate, entries := p.take(count)
+		var got []int
+		for _, e := range entries {
+			var n int
+			_, err := fmt.Sscanf(e.ID, "order-%d", &n)
+			check.NoError(t, err)
+			got = append(got, n)
+		}
+		check.Same(t, "the sale", gate.SaleID, sale)
+		check.Same(t, "its entries", got, want)
 	}
-	take(taken{})
-	d.add(a, true)
-	d.add(a, false) // a notice does not undo the claim of the sweep
-	take(taken{a, true, true})
-	for _, gate := range []model.GateRef{b, c, a, b} {
-		d.add(gate, false)
+	take(10, "")
+	first := []model.Entry{entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleB, 3, "here"), entry(saleA, 4, "here")}
+	check.Same(t, "added", p.add(first), 4)
+	check.Same(t, "added again", p.add(first), 0)
+	p.late.begin(refs(saleA)[0])
+	take(10, saleB, 3)
+	take(10, "")
+	p.late.end(refs(saleA)[0])
+	take(2, saleA, 1, 2)
+	check.Same(t, "added while they are being settled", p.add(first), 0)
+	p.add([]model.Entry{entry(saleB, 5, "here")})
+	take(2, saleA, 4)
+	take(2, saleB, 5)
+	p.done(first)
+	check.Same(t, "added when they are done", p.add(first[:1]), 1)
+	many := make([]model.Entry, mostHeld)
+	for i := range many {
+		many[i] = entry(saleC, 10+i, "here")
 	}
-	take(taken{b, false, true})
-	d.add(b, false) // due again, behind the others
-	take(taken{c, false, true})
-	take(taken{a, false, true})
-	take(taken{b, false, true})
-	take(taken{})
-	for range 10 {
-		d.add(a, false) // never blocks, however many signals wait
-	}
+	check.Same(t, "added up to the bound, beside the two that are held", p.add(many), mostHeld-2)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"flashsale/gate"
 	"flashsale/internal/observe"
 	"flashsale/model"
 	"flashsale/service"
@@ -46,8 +45,9 @@ func eachEngine(t *testing.T, test func(e *engine)) {
 func newEngine(i *instance.Instance, name string, raw *sql.DB) *engine {
 	e := &engine{Instance: i, raw: raw, waiters: service.NewWaiters(), log: &check.Log{}}
 	e.settler = NewSettler(SettlerNeeds{
-		Stream: e.Gate, Outbox: e.Gate, Ledger: e.DB, Peek: e.Gate.Peek, Live: e.Catalog.LiveGates, Instance: name,
-		Wake: e.waiters.WakeAll, Now: time.Now, Log: slog.New(e.log),
+		Stream: e.Gate, Ledger: e.DB, Live: e.Catalog.LiveGates, Instance: name,
+		Running: func(context.Context, time.Duration) []string { return []string{"here", "there"} },
+		Wake:    e.waiters.WakeAll, Now: time.Now, Log: slog.New(e.log),
 	})
 	return e
 }
@@ -68,32 +68,21 @@ func (e *engine) listens(channel string, listeners int64) {
 	})
 }
 
-// admit sends an attempt through the gate, which must answer with the outcome.
-func (e *engine) admit(a model.Attempt, want model.Outcome) model.Attempt {
+// admit sends an attempt through the gate, which must answer with the outcome. It returns the entry of a new attempt.
+// Unless the entry is handed over to a settler, its instance has died with it.
+func (e *engine) admit(a model.Attempt, want model.Outcome) (entry model.Entry) {
 	e.Helper()
-	if got := e.Gate.Admit(e.Context(), []model.Attempt{a})[0]; got.Err != nil || got.Outcome != want {
+	got := e.Gate.Admit(e.Context(), []model.Attempt{a})[0]
+	if got.Err != nil || got.Outcome != want {
 		e.Fatalf("admit: %+v; want %+v", got, want)
 	}
-	return a
+	if got.Entry != nil {
+		entry = *got.Entry
+	}
+	return entry
 }
 
 var admitted = model.Outcome{Verdict: model.Accepted}
-
-// dies has a consumer take all new entries of a sale, and then stand still for longer than others wait for it. The idle
-// time of the entries is set, so the test does not wait.
-func (e *engine) dies(o model.Offer, consumer string) {
-	e.Helper()
-	entries, _, err := gate.New(e.Client, consumer).Read(e.Context(), o.GateRef(), 1000)
-	if err != nil || len(entries) == 0 {
-		e.Fatalf("the consumer took %v, %v", entries, err)
-	}
-	args := []any{"XCLAIM", instance.StreamKey(o), "settlers", consumer, 0}
-	for _, entry := range entries {
-		args = append(args, entry.StreamID)
-	}
-	args = append(args, "IDLE", (2 * claimIdle).Milliseconds(), "RETRYCOUNT", 1, "JUSTID")
-	check.NoError(e, e.Client.Do(e.Context(), args...).Err())
-}
 
 func (e *engine) wantPending(a model.Attempt) {
 	e.Helper()
@@ -103,20 +92,22 @@ func (e *engine) wantPending(a model.Attempt) {
 	}
 }
 
-// The gate has marked an attempt as seen, and the consumer dies before or after the commit. A repeated request is told
-// that the attempt is queued, and the redelivery makes one order.
+// The gate has marked an attempt as seen, and the instance dies before or after the commit. A repeated request is told
+// that the attempt is queued, and the sweep of another instance makes one order.
 func TestHole16_SeenBeforeTheCommit(t *testing.T) {
 	check.Each(t, map[string]bool{"before the commit": false, "after the commit": true}, func(t *testing.T, committed bool) {
 		eachEngine(t, func(e *engine) {
 			o := e.Sale(10, 2)
-			a := e.admit(instance.Attempt(o, "u-1", "key"), admitted)
+			a := instance.Attempt(o, "u-1", "key")
+			dead := &engine{Instance: e.Beside("dead")}
+			entry := dead.admit(a, admitted)
 			if committed {
-				got, err := e.DB.Settle(e.Context(), o.ID, []model.Entry{{Attempt: a, Epoch: 1}})
+				got, err := e.DB.Settle(e.Context(), o.ID, []model.Entry{entry})
 				if err != nil || got[0].Verdict != model.Accepted {
 					e.Fatalf("%+v, %v", got, err)
 				}
 			}
-			e.dies(o, "dead")
+			e.settler.age = 0
 			repeated := model.Outcome{Verdict: model.Accepted, Repeated: true}
 			e.admit(a, repeated)
 			e.Running(e.settler.Run)
@@ -146,8 +137,8 @@ func TestTwoSettlers(t *testing.T) {
 			buyer, done := both[i%2].waiters.Wait(attempts[i].ID)
 			defer done()
 			buyers[i] = buyer
-			both[i%2].admit(attempts[i], admitted)
-			both[(i+1)%2].settler.Notify(o.GateRef()) // the other instance has to wake the buyer
+			entry := both[i%2].admit(attempts[i], admitted)
+			both[(i+i/2)%2].settler.Add([]model.Entry{entry}) // half of the buyers are woken by the other instance
 		}
 		for i, buyer := range buyers {
 			got := check.Receive(here, "a wake-up", buyer) // empty: the buyer has to look for the order
@@ -166,7 +157,7 @@ func TestHole55_ForgedWakeUp(t *testing.T) {
 		o := e.Sale(1, 1)
 		e.listens("fs:wake:here", 1)
 		purchases := &service.Purchases{
-			Catalog: e.Catalog, IDs: instance.OrderIDs, Strategy: forger{e}, Orders: e.DB, Waiters: e.waiters, Queued: func(model.GateRef) {},
+			Catalog: e.Catalog, IDs: instance.OrderIDs, Strategy: forger{e}, Orders: e.DB, Waiters: e.waiters,
 			AckWait: check.Patience,
 		}
 		got, err := purchases.Purchase(e.Context(), service.Request{UserID: "u-1", SaleID: o.ID, Quantity: 1, Key: "key"})
@@ -210,7 +201,7 @@ func TestStreamLost(t *testing.T) {
 			Replace: e.Gates.ReplaceGate, Log: log,
 		}
 		e.Running(e.settler.Run, controller.Run, auditor.Run)
-		e.settler.Notify(o.GateRef())
+		e.settler.Add([]model.Entry{later})
 		check.Eventually(e, "the later attempt is settled", func() bool {
 			_, ok, err := e.DB.Order(e.Context(), later.ID)
 			return err == nil && ok
@@ -228,11 +219,8 @@ func TestStreamLost(t *testing.T) {
 func TestHole47_LostIsFinal(t *testing.T) {
 	eachEngine(t, func(e *engine) {
 		o := e.Sale(10, 1)
-		a := e.admit(instance.Attempt(o, "u-1", "key"), admitted)
-		inHand, _, err := e.Gate.Read(e.Context(), o.GateRef(), 10)
-		if err != nil || len(inHand) != 1 {
-			e.Fatalf("read %v, %v", inHand, err)
-		}
+		inHand := e.admit(instance.Attempt(o, "u-1", "key"), admitted)
+		a := inHand.Attempt
 		check.NoError(e, e.Client.FlushAll(e.Context()).Err())
 		told := e.look(e.DB, a)
 		if told.Status != model.OrderRejected || told.Reason != model.ReasonLost {
@@ -243,16 +231,15 @@ func TestHole47_LostIsFinal(t *testing.T) {
 			check.Same(e, "the order when "+when, e.look(e.DB, a), told)
 		}
 		unchanged("asked again")
-		check.NoError(e, e.settler.batch(e.Context(), o.GateRef(), inHand, nil))
+		check.NoError(e, e.settler.settleSale(e.Context(), o.GateRef(), []model.Entry{inHand}))
 		unchanged("the settler went on")
 
 		e.execute("UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
 		check.NoError(e, e.Gates.Serve(e.Context(), service.GateRequest{SaleID: o.ID, Reason: "flushed"}))
 		check.NoError(e, e.Catalog.Refresh(e.Context()))
 		// The key is refused as lost, whatever the quantity. The unit goes back to the gate.
-		e.admit(a, admitted)
 		e.Running(e.settler.Run)
-		e.settler.Notify(o.GateRef())
+		e.settler.Add([]model.Entry{e.admit(a, admitted)})
 		e.Settled(o, 0, 1)
 		two := a
 		two.Quantity, two.RequestHash = 2, model.HashRequest(2)
@@ -261,8 +248,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 			e.Errorf("the key with another quantity: %+v, %v", outcomes, err)
 		}
 		unchanged("the key came again")
-		e.admit(instance.Attempt(o, "u-1", "a new key"), admitted)
-		e.settler.Notify(o.GateRef())
+		e.settler.Add([]model.Entry{e.admit(instance.Attempt(o, "u-1", "a new key"), admitted)})
 		e.Settled(o, 1, 1)
 	})
 }

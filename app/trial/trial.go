@@ -307,7 +307,6 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	if err != nil || !outcome.Queued() {
 		return outcome.Verdict, err
 	}
-	i.app.Settler.Notify(a.GateRef())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
 	var looks <-chan time.Time

@@ -2,7 +2,8 @@
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5...] counter of each attempt's user
 -- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read; then seven values for each
 --      attempt: id, user, quantity, request hash, idempotency key, requests allowed in a window, window in ms
--- Returns two numbers for each attempt, in one flat list: a code, and ms until the next request is allowed (code 5).
+-- Returns two values for each attempt, in one flat list: a code, and the id of the new entry (code 0) or the ms until the
+-- next request is allowed (code 5); then the gate's epoch.
 -- Codes: 0 admitted, 1 known id, 2 known id with another request, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
 -- 11 sold out.
@@ -60,8 +61,9 @@ if taken > 0 then
   redis.call('HSET', KEYS[3], unpack(new_ids))
   local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
   for _, i in ipairs(admitted) do
-    redis.call('XADD', KEYS[4], '*', 'attempt',
+    reply[2 * (i + 4) / 7] = redis.call('XADD', KEYS[4], '*', 'attempt',
       ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3] .. gated .. ARGV[i + 4])
   end
 end
+reply[2 * #ids + 1] = tonumber(gate[1]) or 0
 return reply

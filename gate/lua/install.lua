@@ -2,8 +2,8 @@
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream
 -- KEYS[5] staged units by user  KEYS[6] staged known ids
 -- ARGV[1] epoch  [2] number of entries that the stream must have: those that were in it at the snapshot of the
---   contents and not settled  [3] consumer group  [4] time when all keys expire, ms  [5] 1: open the gate; 0: open.lua
---   will open it; then the fields and values of the gate
+--   contents and not settled  [3] time when all keys expire, ms  [4] 1: open the gate; 0: open.lua will open it; then
+--   the fields and values of the gate
 -- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
 --   or a newer gate, or the gate is closed for a newer one; 2: the stream has moved, or the staged keys have expired,
 --   so that the rebuild must start again.
@@ -23,14 +23,16 @@ if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
   return 2
 end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) -- not left to RENAME, which would block while it frees them
-for i = 6, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[5], 'expire_ms', ARGV[4], 'server', run_id())
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[4], 'expire_ms', ARGV[3], 'server', run_id())
 redis.call('RENAME', KEYS[5], KEYS[2])
 redis.call('RENAME', KEYS[6], KEYS[3])
-redis.pcall('XGROUP', 'CREATE', KEYS[4], ARGV[3], '0', 'MKSTREAM') -- an error means that the group exists
+if redis.call('EXISTS', KEYS[4]) == 0 then
+  redis.call('XADD', KEYS[4], 'MAXLEN', 0, '*', 'attempt', '') -- an empty stream, so that it can expire
+end
 for i = 1, 4 do
-  redis.call('PEXPIREAT', KEYS[i], ARGV[4])
+  redis.call('PEXPIREAT', KEYS[i], ARGV[3])
 end
 return 1

@@ -1,32 +1,21 @@
--- Acknowledge and delete settled entries, and give the units of refused attempts back to the gate.
+-- Delete settled entries, and give the units of refused attempts back to the gate.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] stream
--- ARGV[1] consumer group  [2] number of entries that have become orders; then two values for each of these: stream id
---   and units; then four for each other entry: stream id, user, units, and what to give back: 'user' the user's units
---   only (sold out: the gate had too many units), 'all' the user's units and the gate's
+-- ARGV[1] number of groups of entries that have become orders. For each group: the units of each entry, the number of
+--   entries, and their ids. Then four values for each other entry: id, user, units, and what to give back: 'user' the
+--   user's units only (sold out: the gate had too many units), 'all' the user's units and the gate's.
 -- Returns how many entries were still in the stream. Counters change only for entries that this call deletes, so that
 --   each entry counts once.
 -- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream.
-local found, settled = 0, 0
+local found, settled, at = 0, 0, 2
 local live = redis.call('HEXISTS', KEYS[1], 'epoch') == 1 -- false: there is no gate, or only the mark of close.lua
-local last = 2 + 2 * tonumber(ARGV[2])
-local ids, units = {}, 0
-for i = 3, last, 2 do
-  ids[#ids + 1], units = ARGV[i], units + tonumber(ARGV[i + 1])
+for _ = 1, tonumber(ARGV[1]) do
+  local last = at + 1 + tonumber(ARGV[at + 1])
+  -- All entries of a group have the same units, so the number of deletions is enough to count the units.
+  local deleted = redis.call('XDEL', KEYS[3], unpack(ARGV, at + 2, last))
+  found, settled, at = found + deleted, settled + deleted * tonumber(ARGV[at]), last + 1
 end
--- If this call acknowledges all of them, no other call has settled any. Else each entry is deleted by itself.
-if #ids > 0 and redis.call('XACK', KEYS[3], ARGV[1], unpack(ids)) == #ids then
-  found = redis.call('XDEL', KEYS[3], unpack(ids))
-  settled = found == #ids and units or 0
-else
-  for i = 3, last, 2 do
-    if redis.call('XDEL', KEYS[3], ARGV[i]) == 1 then
-      found, settled = found + 1, settled + tonumber(ARGV[i + 1])
-    end
-  end
-end
-for i = last + 1, #ARGV, 4 do
+for i = at, #ARGV, 4 do
   local user, n = ARGV[i + 1], tonumber(ARGV[i + 2])
-  redis.call('XACK', KEYS[3], ARGV[1], ARGV[i])
   if redis.call('XDEL', KEYS[3], ARGV[i]) == 1 then
     found, settled = found + 1, settled + n
     if live and ARGV[i + 3] == 'all' then

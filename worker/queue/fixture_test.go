@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
@@ -96,7 +95,8 @@ func with(i *instance.Instance, name string, b *broker) *engine {
 	e := &engine{Instance: i, log: &check.Log{}}
 	e.queue = &watched{Queue: openAt(i.TB, b.kind, b.address, name, slog.New(e.log)), ways: map[string]way{}}
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: e.Gate, Ledger: e.DB, Outbox: e.Gate, Peek: e.Gate.Peek, Live: e.Catalog.LiveGates, Instance: name, Queue: e.queue,
+		Stream: e.Gate, Ledger: e.DB, Live: e.Catalog.LiveGates, Instance: name, Queue: e.queue,
+		Running: func(context.Context, time.Duration) []string { return nil },
 		Wake: func(map[string]model.Outcome) {}, Now: time.Now, Log: slog.New(e.log),
 	})
 	return e
@@ -104,8 +104,14 @@ func with(i *instance.Instance, name string, b *broker) *engine {
 
 func attempt(o model.Offer, user string) model.Attempt { return entry(o.ID, user, "key", 0).Attempt }
 
-// admit sends an attempt through the gate, which must admit it, and notifies the settler.
+// admit sends an attempt through the gate, which must admit it, and hands its entry over to the settler.
 func (e *engine) admit(a model.Attempt) {
+	e.Helper()
+	e.settler.Add([]model.Entry{e.admitted(a)})
+}
+
+// admitted sends an attempt through the gate, which must admit it.
+func (e *engine) admitted(a model.Attempt) model.Entry {
 	e.Helper()
 	var got model.Admission
 	check.Eventually(e, "the gate answers; its Redis may be slow on a busy machine", func() (ok bool) {
@@ -113,18 +119,17 @@ func (e *engine) admit(a model.Attempt) {
 		return got.Err == nil
 	})
 	check.Same(e, "the verdict of the gate", got.Verdict, model.Accepted)
-	e.settler.Notify(a.GateRef())
+	if got.Entry == nil {
+		e.Fatalf("%s was admitted before", a.UserID)
+	}
+	return *got.Entry
 }
 
-// admitted returns entries of n buyers that another consumer has read from the stream and not settled.
-func (e *engine) admitted(o model.Offer, n int) []model.Entry {
+// unsettled returns entries of n buyers that no settler has.
+func (e *engine) unsettled(o model.Offer, n int) (entries []model.Entry) {
 	e.Helper()
 	for i := range n {
-		e.admit(attempt(o, fmt.Sprint("u-", i)))
-	}
-	entries, _, err := gate.New(e.Client, "dead").Read(e.Context(), o.GateRef(), n)
-	if err != nil || len(entries) != n {
-		e.Fatalf("%d entries of %d, %v", len(entries), n, err)
+		entries = append(entries, e.admitted(attempt(o, fmt.Sprint("u-", i))))
 	}
 	return entries
 }

@@ -14,7 +14,7 @@ import (
 // id.
 const (
 	version = "1"
-	fields  = 11
+	fields  = 10
 	// maxMessage is far above the longest message that encode produces: an idempotency key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
@@ -24,7 +24,7 @@ var errUnreadable = errors.New("not an entry")
 
 func encode(e model.Entry) []byte {
 	return []byte(strings.Join([]string{
-		version, e.StreamID, strconv.FormatInt(e.Deliveries, 10), strconv.FormatInt(e.Epoch, 10), e.Instance,
+		version, e.StreamID, strconv.FormatInt(e.Epoch, 10), e.Instance,
 		e.ID, strconv.Itoa(e.GateRef().Shards), e.UserID, strconv.Itoa(e.Quantity), e.RequestHash, e.IdempotencyKey,
 	}, " "))
 }
@@ -41,16 +41,15 @@ func decode(message []byte) (model.Entry, error) {
 	}
 	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) differs from message
 	// and the check below fails.
-	deliveries, _ := strconv.ParseInt(field[2], 10, 64)
-	epoch, _ := strconv.ParseInt(field[3], 10, 64)
-	shards, _ := strconv.Atoi(field[6])
-	quantity, _ := strconv.Atoi(field[8])
+	epoch, _ := strconv.ParseInt(field[2], 10, 64)
+	shards, _ := strconv.Atoi(field[5])
+	quantity, _ := strconv.Atoi(field[7])
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: field[5], SaleID: model.SaleOf(field[5]), UserID: field[7], Quantity: quantity,
-			RequestHash: field[9], IdempotencyKey: field[10], Shards: shards,
+			ID: field[4], SaleID: model.SaleOf(field[4]), UserID: field[6], Quantity: quantity,
+			RequestHash: field[8], IdempotencyKey: field[9], Shards: shards,
 		},
-		StreamID: field[1], Deliveries: deliveries, Epoch: epoch, Instance: field[4],
+		StreamID: field[1], Epoch: epoch, Instance: field[3],
 	}
 	if !e.Valid() || shards > model.MaxShards || !bytes.Equal(encode(e), message) {
 		return model.Entry{}, errUnreadable

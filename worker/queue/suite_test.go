@@ -143,7 +143,7 @@ func testRush(t *testing.T, b *broker) {
 func testAnyOrderAnyNumber(t *testing.T, b *broker) {
 	e := newEngine(t, b)
 	o := e.Sale(100, 1)
-	entries := e.admitted(o, 30)
+	entries := e.unsettled(o, 30)
 	entries = slices.Concat(entries, entries, entries[:15])
 	rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 	e.publish(o, entries...)
@@ -165,7 +165,7 @@ const asChild = "QUEUE_AS_CHILD"
 func testKilledConsumer(t *testing.T, b *broker) {
 	e := newEngine(t, b)
 	o := e.Sale(100, 1)
-	e.publish(o, e.admitted(o, 50)...)
+	e.publish(o, e.unsettled(o, 50)...)
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsChild$")
 	child.Env = append(os.Environ(), asChild+"="+b.kind+" "+b.address)
 	child.Stderr = os.Stderr
@@ -248,7 +248,7 @@ func consumeUntil(t *testing.T, q worker.Queue, settled func(saleID string, entr
 func testUnreadable(t *testing.T, b *broker) {
 	e := newEngine(t, b)
 	o := e.Sale(100, 1)
-	entries := e.admitted(o, 10)
+	entries := e.unsettled(o, 10)
 	bad := []string{`{"id": 1}`, "1 2 3", "nonsense", string([]byte{0, 255, '\n'})}
 	e.publish(o, entries[:2]...)
 	for i, message := range bad {
@@ -276,7 +276,7 @@ func testUnreadable(t *testing.T, b *broker) {
 func testForeign(t *testing.T, b *broker) {
 	e := newEngine(t, b)
 	o, other := e.Sale(100, 1), model.Offer{Sale: model.Sale{ID: model.NewSaleID()}}
-	lost := e.admitted(o, 5)
+	lost := e.unsettled(o, 5)
 	check.NoError(e, e.Client.Del(t.Context(), instance.StreamKey(o)).Err())
 	e.publish(o, lost...)
 	e.publish(other, entry(other.ID, "u-1", "key", 1))

@@ -70,13 +70,13 @@ func (s *sim) start(place int) {
 		s.must(d.catalog.Refresh(i.ctx))
 		i.desks[sale] = d
 	}
-	i.strategy = strategy.NewHybrid(strategy.Needs{
-		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Log: i.log, Now: time.Now,
-	})
 	i.settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: i.redis("settler"), Outbox: i.redis("settler"), Ledger: s.mutation.ledger(i), Peek: i.redis("settler").Peek,
-		Live: func() []model.GateRef { return refs(s.sales...) }, Instance: i.name, Wake: i.waiters.WakeAll,
-		Now: time.Now, Log: i.log,
+		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Live: func() []model.GateRef { return refs(s.sales...) },
+		Running:  func(context.Context, time.Duration) []string { return s.running() },
+		Instance: i.name, Wake: i.waiters.WakeAll, Now: time.Now, Log: i.log,
+	})
+	i.strategy = strategy.NewHybrid(strategy.Needs{
+		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Settle: i.admitted, Log: i.log, Now: time.Now,
 	})
 	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Now: time.Now, Log: i.log}
 	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
@@ -158,9 +158,21 @@ func (i *instance) teller(part, sale string) *service.Gates {
 	return service.NewGates(i.database(part), i.redis(part), i.desks[sale].catalog, i.log)
 }
 
-// queued notifies the settler of an admitted attempt.
-func (i *instance) queued(gate model.GateRef) {
-	i.s.ask(i.name+" settle "+gate.SaleID, func() { i.settler.Notify(gate) })
+// admitted hands admitted attempts over to the settler.
+func (i *instance) admitted(entries []model.Entry) {
+	i.s.ask(i.name+" settle "+listed(entries, func(e model.Entry) string { return i.s.name(e.ID) }), func() { i.settler.Add(entries) })
+}
+
+// running returns the names of the instances that run.
+func (s *sim) running() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.places {
+		if i != nil {
+			names = append(names, i.name)
+		}
+	}
+	return names
 }
 
 // expired has the releases of expired orders brought to the gates. The expirer takes the sales in a random order, so

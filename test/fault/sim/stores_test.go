@@ -126,19 +126,20 @@ func (g gateView) Peek(ctx context.Context, gates ...model.GateRef) ([]model.Gat
 	return ask(ctx, g.reads("peek %v", gates), func() ([]model.GateState, error) { return g.Gate.Peek(free(ctx), gates...) })
 }
 
-func (g gateView) Read(ctx context.Context, gate model.GateRef, count int) ([]model.Entry, []string, error) {
-	c := g.writes("read %v", gate.SaleID)
-	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Read(free(ctx), gate, count) })
+func (g gateView) Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) ([]model.Entry, map[string][]string, error) {
+	c := g.writes("leftovers of %v", gates) // it deletes what it cannot read
+	return ask2(ctx, c, func() ([]model.Entry, map[string][]string, error) {
+		return g.Gate.Leftovers(free(ctx), gates, idle, count)
+	})
 }
 
-func (g gateView) Claim(ctx context.Context, gate model.GateRef, idle time.Duration, count int) ([]model.Entry, []string, error) {
-	c := g.writes("claim %v", gate.SaleID)
-	return ask2(ctx, c, func() ([]model.Entry, []string, error) { return g.Gate.Claim(free(ctx), gate, idle, count) })
+func (g gateView) Unsettled(ctx context.Context, entries []model.Entry) ([]model.Entry, error) {
+	return ask(ctx, g.reads("unsettled of %v", entries), func() ([]model.Entry, error) { return g.Gate.Unsettled(free(ctx), entries) })
 }
 
-func (g gateView) Settled(ctx context.Context, gate model.GateRef, entries []model.Entry, outcomes []model.Outcome) error {
+func (g gateView) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error {
 	c := g.writes("settled %v", entries)
-	return ask0(ctx, c, func() error { return g.Gate.Settled(free(ctx), gate, entries, outcomes) })
+	return ask0(ctx, c, func() error { return g.Gate.Settled(free(ctx), entries, outcomes) })
 }
 
 // Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
@@ -404,21 +405,11 @@ func (s *sim) offers(ctx context.Context, sale string) (list []model.Offer, err 
 // snapshot is a copy of the contents of Redis.
 type snapshot struct {
 	hashes  map[string]map[string]string
-	streams map[string]streamCopy
+	streams map[string][]miniredis.StreamEntry
 }
-
-type streamCopy struct {
-	entries []miniredis.StreamEntry
-	groups  []redis.XInfoGroup
-	pending []redis.XPendingExt
-	at      time.Time
-}
-
-// settlers is the consumer group of every stream.
-const settlers = "settlers"
 
 func (s *sim) copyRedis() *snapshot {
-	c := &snapshot{hashes: map[string]map[string]string{}, streams: map[string]streamCopy{}}
+	c := &snapshot{hashes: map[string]map[string]string{}, streams: map[string][]miniredis.StreamEntry{}}
 	for _, key := range s.redis.Keys() {
 		var err error
 		switch kind := s.redis.Type(key); kind {
@@ -426,18 +417,9 @@ func (s *sim) copyRedis() *snapshot {
 			c.hashes[key], err = s.client.HGetAll(bg, key).Result()
 			s.must(err)
 		case "stream":
-			copied := streamCopy{at: time.Now()}
 			entries, err := s.redis.Stream(key)
 			s.must(err)
-			copied.entries = slices.Clone(entries)
-			copied.groups, err = s.client.XInfoGroups(bg, key).Result()
-			s.must(err)
-			if len(copied.groups) > 0 {
-				all := &redis.XPendingExtArgs{Stream: key, Group: settlers, Start: "-", End: "+", Count: 1000}
-				copied.pending, err = s.client.XPendingExt(bg, all).Result()
-				s.must(err)
-			}
-			c.streams[key] = copied
+			c.streams[key] = slices.Clone(entries)
 		default:
 			s.must(fmt.Errorf("%s is a %s", key, kind))
 		}
@@ -456,18 +438,9 @@ func (s *sim) putBack(c *snapshot) {
 		}
 	}
 	for _, key := range sorted(c.streams) {
-		stream := c.streams[key]
-		for _, e := range stream.entries {
+		for _, e := range c.streams[key] {
 			_, err := s.redis.XAdd(key, e.ID, e.Values)
 			s.must(err)
-		}
-		for _, g := range stream.groups {
-			s.must(s.client.XGroupCreateMkStream(bg, key, g.Name, g.LastDeliveredID).Err())
-		}
-		for _, p := range stream.pending {
-			idle := (p.Idle + time.Since(stream.at)).Milliseconds()
-			s.must(s.client.Do(bg, "XCLAIM", key, settlers, p.Consumer, 0, p.ID,
-				"IDLE", idle, "RETRYCOUNT", p.RetryCount, "FORCE", "JUSTID").Err())
 		}
 	}
 }
