@@ -13,9 +13,9 @@ import (
 // called are the names under which a function on the way calls the next one, where they differ from the next one's own
 // name: through a field of type func.
 var called = map[string]string{
-	"batch.Batcher.run":          "do",
-	"service.Purchases.Purchase": "Queued",
-	"worker.dueSales.add":        "poke", // Settler.write waits for it
+	"batch.Batcher.run":        "do",
+	"strategy.admission.admit": "Settle",
+	"worker.pending.add":       "poke", // Settler.write waits for it
 }
 
 // TestFlow compares the functions that docs/flow.svg names with the code: each exists and calls the next one.

@@ -58,7 +58,10 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	})
 	defer func() { end(err) }()
 	batches := byShard(attempts)
-	g.judge(ctx, batches)
+	replies := g.scripts(ctx, admitScript, len(batches), func(i int) ([]string, []any) { return g.admission(batches[i]) })
+	for i, b := range batches {
+		g.read(b, replies[i])
+	}
 	err = each(len(batches), func(i int) error { return g.bringUnits(ctx, batches[i]) })
 	answers = make([]model.Admission, len(attempts))
 	for _, b := range batches {
@@ -102,14 +105,6 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// judge runs admit.lua for each batch. Each batch gets its answers, or an error of its own.
-func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
-	replies := g.scripts(ctx, admitScript, len(batches), func(i int) ([]string, []any) { return g.admission(batches[i]) })
-	for i, b := range batches {
-		b.answers, b.err = g.answers(replies[i], b.attempts)
-	}
-}
-
 // admission returns the keys and arguments of admit.lua.
 func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
 	tag := b.tags[b.home]
@@ -126,31 +121,36 @@ func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
 	return keys, args
 }
 
-// answers reads the reply of admit.lua.
-func (g *Gate) answers(cmd *redis.Cmd, attempts []model.Attempt) ([]model.Admission, error) {
+// read gives a batch the answers in a reply of admit.lua, or an error.
+func (g *Gate) read(b *shardBatch, cmd *redis.Cmd) {
+	b.answers = nil
 	reply, err := cmd.Slice()
 	if err != nil {
-		return nil, fmt.Errorf("admit: %w", err)
+		b.err = fmt.Errorf("admit: %w", err)
+		return
 	}
-	if len(reply) != 2*len(attempts)+1 {
-		return nil, fmt.Errorf("admit: %d values for %d attempts", len(reply), len(attempts))
+	b.err = nil
+	n := len(b.attempts)
+	if len(reply) != 2*n+1 {
+		b.err = fmt.Errorf("admit: %d values for %d attempts", len(reply), n)
+		return
 	}
-	epoch, _ := reply[2*len(attempts)].(int64)
-	answers := make([]model.Admission, len(attempts))
-	for i, a := range attempts {
+	epoch, _ := reply[2*n].(int64)
+	b.answers = make([]model.Admission, n)
+	for i, a := range b.attempts {
 		code, _ := reply[2*i].(int64)
 		if code < 0 || code >= int64(len(verdicts)) {
-			return nil, fmt.Errorf("admit: unknown code %d", code)
+			b.err = fmt.Errorf("admit: unknown code %d", code)
+			return
 		}
-		answers[i].Outcome = verdicts[code]
+		b.answers[i].Outcome = verdicts[code]
 		switch more := reply[2*i+1].(type) {
 		case string:
 			e := model.Entry{Attempt: a, StreamID: more, Epoch: epoch, Instance: g.instance}
 			e.Frequency, e.LeastEpoch, e.Keyless = model.Frequency{}, 0, false // the stream does not have them either
-			answers[i].Entry = &e
+			b.answers[i].Entry = &e
 		case int64:
-			answers[i].RetryAfter = time.Duration(more) * time.Millisecond
+			b.answers[i].RetryAfter = time.Duration(more) * time.Millisecond
 		}
 	}
-	return answers, nil
 }

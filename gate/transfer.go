@@ -140,7 +140,8 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 		retry.attempts[at] = b.attempts[i]
 		retry.attempts[at].Frequency = model.Frequency{}
 	}
-	g.judge(ctx, []*shardBatch{retry})
+	reply := g.scripts(ctx, admitScript, 1, func(int) ([]string, []any) { return g.admission(retry) })[0]
+	g.read(retry, reply)
 	if b.err = retry.err; b.err != nil {
 		return nil
 	}

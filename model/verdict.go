@@ -63,5 +63,8 @@ var ErrLostRace = errors.New("lost the race for the stock row")
 // ErrBroken: the work can't succeed as it is, now or later, for example because the schema lacks a column.
 var ErrBroken = errors.New("broken")
 
+// ErrApart: the work on several sales has to be done for each sale by itself.
+var ErrApart = errors.New("each sale has to be settled by itself")
+
 // ErrBadCursor: the engine did not issue this page cursor.
 var ErrBadCursor = errors.New("bad cursor")

@@ -459,7 +459,7 @@ func passing(err error) bool {
 		return true // another writer inserted the row meanwhile; the repeat finds it
 	}
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return e.Number == 1213 || e.Number == 1205 || e.Number == 1020 // deadlock, lock wait, changed since read
+		return slices.Contains([]uint16{1213, 1205, 1020, 1317}, e.Number) // deadlock, lock wait, changed since read, interrupted
 	}
 	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
 		return e.Code()&0xff == 5 // SQLITE_BUSY

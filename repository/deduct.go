@@ -26,7 +26,8 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if err != nil {
 		return nil, err
 	}
-	take := func(tx *gorm.DB, n int64) error {
+	take := func(tx *gorm.DB, units []saleUnits) error {
+		n := units[0].n
 		res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, "+nextGateVersion+" WHERE sale_id = ? AND version = ?",
 			n, n, saleID, offer.Stock.Version)
 		if res.Error == nil && res.RowsAffected == 0 {
@@ -38,7 +39,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	// While there are enough units for all, nearly always every attempt is new and fits. Otherwise each attempt is judged.
 	b := newBatch(attempts, nil)
 	if ok && offer.Judge(now) == model.Accepted && b.units() <= offer.Stock.Available {
-		outcomes, err = s.insertNew(ctx, saleID, b, model.FromDatabase, epoch, take)
+		outcomes, err = s.insertNew(ctx, b, model.FromDatabase, epoch, take)
 		if !errors.Is(err, errNotNew) {
 			return outcomes, wrap("deduct on sale "+saleID, err)
 		}
@@ -59,7 +60,8 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcom
 	if err != nil || len(b.open) == 0 {
 		return first(b.outcomes, err)
 	}
-	outcomes, err := s.deduct(ctx, attempts, offer, now, math.MaxInt64, func(tx *gorm.DB, n int64) error {
+	outcomes, err := s.deduct(ctx, attempts, offer, now, math.MaxInt64, func(tx *gorm.DB, units []saleUnits) error {
+		n := units[0].n
 		var available int64
 		if err := tx.Raw("SELECT available FROM stock WHERE sale_id = ?"+s.forUpdate(), a.SaleID).Scan(&available).Error; err != nil {
 			return err
@@ -93,8 +95,8 @@ func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (model.StockView
 // since then. If two callers looked at the same row, the second write covers the first, and the same units are sold
 // twice. The strategy naive shows this; the strategy mutex prevents it with a lock.
 func (s *Store) WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error) {
-	outcomes, err := s.deduct(ctx, []model.Attempt{a}, look.Offer, look.Now, look.Offer.Stock.Available, func(tx *gorm.DB, n int64) error {
-		left := look.Offer.Stock.Available - n
+	outcomes, err := s.deduct(ctx, []model.Attempt{a}, look.Offer, look.Now, look.Offer.Stock.Available, func(tx *gorm.DB, units []saleUnits) error {
+		left := look.Offer.Stock.Available - units[0].n
 		return tx.Exec("UPDATE stock SET available = ?, held = quota - paid - ?, "+nextGateVersion+" WHERE sale_id = ?", left, left, a.SaleID).Error
 	})
 	return first(outcomes, wrap("deduct on sale "+a.SaleID, err))
@@ -150,10 +152,10 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 // deduct judges attempts by an offer that was read before and the number of available units. It inserts an order for
 // each attempt that fits, all in one transaction. take moves the units in the stock row. take runs late, because that
 // row is the most contended one.
-func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, available int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
+func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, available int64, take func(tx *gorm.DB, units []saleUnits) error) ([]model.Outcome, error) {
 	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, offer.ID, attempts); err != nil {
+		if b, err = s.lockBatch(tx, attempts); err != nil {
 			return err
 		}
 		if err := s.admitBatch(tx, offer.ID, b, offer.LimitPerUser, available); err != nil {
@@ -162,10 +164,10 @@ func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer mode
 		if len(b.open) == 0 {
 			return errTakenBack
 		}
-		if err := s.insertOrders(tx, b.accept(offer, now, model.FromDatabase, func(int) int64 { return offer.Stock.Epoch })); err != nil {
+		if err := s.insertOrders(tx, b.accept(func(string) model.Offer { return offer }, now, model.FromDatabase, func(int) int64 { return offer.Stock.Epoch })); err != nil {
 			return err
 		}
-		if err := take(tx, b.units()); err != nil {
+		if err := take(tx, bySale(b.unitsByUser())); err != nil {
 			return err
 		}
 		return s.tellGateOfSold(tx, offer, b)

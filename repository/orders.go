@@ -374,7 +374,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 			return fmt.Errorf("release orders: order %s cannot go from %s to %s", o.ID, from, o.Status)
 		}
 		ids[i] = o.ID
-		units[i] = userUnits{o.UserID, o.Quantity}
+		units[i] = userUnits{saleID, o.UserID, o.Quantity}
 		total += int64(o.Quantity)
 	}
 	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))

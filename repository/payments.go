@@ -194,8 +194,8 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if err != nil {
 		return false, err
 	}
-	wanted := []userUnits{{order.UserID, order.Quantity}}
-	if _, err := s.addUnits(tx, order.SaleID, wanted); err != nil {
+	wanted := []userUnits{{order.SaleID, order.UserID, order.Quantity}}
+	if _, err := s.addUnits(tx, wanted); err != nil {
 		return false, err
 	}
 	units, err := s.unitsOf(tx, order.SaleID, []string{order.UserID})

@@ -1,12 +1,15 @@
 package repository
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
 
@@ -136,4 +139,90 @@ func TestSettleManyStatements(t *testing.T) {
 		d.wantUnits(t, sale.ID, units{available: 5*n - held, held: held})
 		check.Same(t, "orders", d.count(t, "SELECT COUNT(*) FROM orders WHERE sale_id = ?", sale.ID), 5*(n-1)+3)
 	})
+}
+
+// Entries of several sales are settled in one transaction, or not at all: a sale that does not exist or is short of units,
+// a known id, a user above the limit and a durable refusal each take all back.
+func TestSettleSales(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for name, spoil := range map[string]func(t *testing.T, few, many model.Sale) model.Attempt{
+			"": nil,
+			"a sale does not exist": func(*testing.T, model.Sale, model.Sale) model.Attempt {
+				return attempt(model.NewSaleID(), "me", "k", 1)
+			},
+			"a sale is short of units":  func(_ *testing.T, few, _ model.Sale) model.Attempt { return attempt(few.ID, "me", "k", 2) },
+			"a user is above the limit": func(_ *testing.T, _, many model.Sale) model.Attempt { return attempt(many.ID, "u-000", "other", 2) },
+			"a user had units before": func(t *testing.T, _, many model.Sale) model.Attempt {
+				d.take(t, settling, attempt(many.ID, "me", "k", 2))
+				return attempt(many.ID, "me", "other", 1)
+			},
+			"an id is known": func(t *testing.T, _, many model.Sale) model.Attempt {
+				d.take(t, settling, attempt(many.ID, "me", "k", 1))
+				return attempt(many.ID, "me", "k", 1)
+			},
+			"an id was refused": func(t *testing.T, _, many model.Sale) model.Attempt {
+				wantVerdicts(t, d.settle(t, attempt(many.ID, "me", "k", 3)), model.LimitReached)
+				return attempt(many.ID, "me", "k", 3)
+			},
+		} {
+			few, many := d.newSale(t, 4, limit(2)), d.newSale(t, 20, limit(2))
+			list := append(attempts(many.ID, "u", 3), attempts(few.ID, "u", 3)...)
+			slices.Reverse(list) // the order of the batch is not that of the locks
+			if spoil != nil {
+				list = append(list, spoil(t, few, many))
+			}
+			before := d.dump(t)
+			outcomes, err := d.SettleSales(t.Context(), entries(list...))
+			if spoil != nil {
+				if err == nil {
+					t.Errorf("%s: %+v", name, outcomes)
+				}
+				check.Same(t, name+": all rows", d.dump(t), before)
+				continue
+			}
+			check.NoError(t, err)
+			for i, a := range list {
+				check.Same(t, "the order", outcomes[i].Order.ID, a.ID)
+				check.Same(t, "in the database", d.order(t, a.ID).Status, model.OrderPending)
+			}
+			d.wantUnits(t, few.ID, units{available: 1, held: 3})
+			d.wantUnits(t, many.ID, units{available: 17, held: 3})
+		}
+	})
+}
+
+// A transaction of several sales that waits for the stock row of one of them ends with its context, and then holds no
+// lock of the others: the other sale is settled at once.
+func TestSettleSalesGivesUp(t *testing.T) {
+	t.Parallel()
+	d := openDB(t, mariaDB(t))
+	d.neverGivesUpALock(t)
+	locked, other := d.newSale(t, 5), d.newSale(t, 5)
+	tx, err := kit.OpenSQL(t, d.address).BeginTx(t.Context(), nil)
+	check.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), "UPDATE stock SET version = version + 1 WHERE sale_id = ?", locked.ID)
+	check.NoError(t, err)
+	list := append(attempts(locked.ID, "u", 2), attempts(other.ID, "u", 2)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := d.SettleSales(ctx, entries(list...)); err == nil {
+		t.Fatal("it does not wait for the stock row")
+	}
+	wantVerdicts(t, d.settle(t, list[2:]...), model.Accepted, model.Accepted)
+}
+
+// neverGivesUpALock makes the statements of all connections wait for locks as long as it takes.
+func (d *testDB) neverGivesUpALock(t *testing.T) {
+	t.Helper()
+	pool := check.Must(d.write.DB())
+	conns := make([]*sql.Conn, suiteConns)
+	for i := range conns {
+		conns[i] = check.Must(pool.Conn(t.Context()))
+		_, err := conns[i].ExecContext(t.Context(), "SET SESSION innodb_lock_wait_timeout = 100000, max_statement_time = 0")
+		check.NoError(t, err)
+	}
+	for _, conn := range conns {
+		check.NoError(t, conn.Close())
+	}
 }

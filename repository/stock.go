@@ -1,12 +1,14 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -28,8 +30,7 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	// entry is judged. The stock row is the most contended one, so it is changed last, by one conditional statement. Only
 	// if the units do not suffice for all entries, the row is locked first, and the units left go to the entries in the
 	// order of admission.
-	outcomes, err = s.insertNew(ctx, saleID, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch },
-		func(tx *gorm.DB, n int64) error { return s.hold(tx, saleID, n) })
+	outcomes, err = s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch }, s.hold)
 	if errors.Is(err, errNotNew) {
 		outcomes, err = s.settle(ctx, saleID, entries, false)
 	}
@@ -45,6 +46,24 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	return outcomes, nil
 }
 
+// SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it
+// changes nothing and returns model.ErrApart. After any other error the result is unknown. In both cases the caller then
+// settles the entries of each sale by Settle.
+func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{
+		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
+	})
+	defer func() { end(err) }()
+	outcomes, err = s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch }, s.hold)
+	if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
+		err = fmt.Errorf("%w: %w", model.ErrApart, err)
+	}
+	return outcomes, wrap("settle on several sales", err)
+}
+
+// killTimeout bounds the statement that ends another one.
+const killTimeout = time.Second
+
 // errShort means that fewer units are left than the batch needs. It never leaves this package.
 var errShort = errors.New("stock is short")
 
@@ -53,55 +72,146 @@ var errShort = errors.New("stock is short")
 var errNotNew = errors.New("not all entries are new and fit")
 
 // insertNew inserts an order for every attempt of a batch, or changes nothing. It returns errNotNew if not all attempts
-// are new and fit. take moves the units in the stock row; insertNew also returns the error of take. It takes the locks
+// are new and fit. take moves the units in the stock rows; insertNew also returns the error of take. It takes the locks
 // in the same order as settle and deduct: buyers, new orders, stock.
-func (s *Store) insertNew(ctx context.Context, saleID string, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, n int64) error) ([]model.Outcome, error) {
+func (s *Store) insertNew(
+	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, units []saleUnits) error,
+) ([]model.Outcome, error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
 	}
 	units := b.unitsByUser()
+	sales := bySale(units)
+	caller := ctx
+	ctx, end := context.WithCancel(context.WithoutCancel(caller))
+	defer end()
+	running := &statements{}
+	defer context.AfterFunc(caller, func() {
+		s.kill(caller, running)
+		end()
+	})()
 	err := s.transact(ctx, func(tx *gorm.DB) error {
-		allNew, err := s.addUnits(tx, saleID, units)
+		allNew, err := s.addUnits(tx, units)
 		if err != nil {
 			return err
 		}
-		var seen struct {
-			Row     offerRow `gorm:"embedded"`
-			Refused bool
-		}
-		err = tx.Raw("SELECT "+offerColumns+s.nowMillis()+` AS now_ms, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id) AS refused
-			FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id = ?`, saleID).Scan(&seen).Error
+		seen, err := s.readForSettle(tx, sales)
 		if err != nil {
-			return fmt.Errorf("read the sale: %w", err)
+			return err
 		}
-		offer := seen.Row.offer()
-		if offer.ID == "" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > offer.LimitPerUser }) {
+		defer running.on(seen.connection)()
+		limit := func(u userUnits) int { return seen.offers[u.sale].LimitPerUser }
+		if len(seen.offers) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) }) {
 			return errNotNew
 		}
 		if !allNew {
-			err = fits(tx, "SELECT COUNT(*) FROM buyers WHERE sale_id = ? AND user_id IN ? AND units > ?", saleID, usersOf(units), offer.LimitPerUser)
+			err = s.overLimit(tx, units, limit)
 		}
-		if err == nil && seen.Refused {
+		if err == nil && seen.refused {
 			err = fits(tx, "SELECT COUNT(*) FROM refusals WHERE order_id IN ?", idsOf(b.attempts))
 		}
 		if err != nil {
 			return err
 		}
-		orders := b.accept(offer, fromMillis(seen.Row.NowMs), source, epoch)
+		orders := b.accept(func(saleID string) model.Offer { return seen.offers[saleID] }, seen.now, source, epoch)
 		if err := s.insertOrders(tx, orders); errors.Is(err, gorm.ErrDuplicatedKey) {
 			return errNotNew
 		} else if err != nil {
 			return err
 		}
-		if err := take(tx, b.units()); err != nil || source == model.FromStream {
+		if err := take(tx, sales); err != nil {
 			return err
 		}
-		return s.tellGateOfSold(tx, offer, b)
+		if source != model.FromStream {
+			err = s.tellGateOfSold(tx, seen.offers[sales[0].sale], b)
+		}
+		return cmp.Or(err, caller.Err())
 	})
 	if err != nil {
 		return nil, err
 	}
 	return b.outcomes, nil
+}
+
+// seen is what insertNew reads in its transaction.
+type seen struct {
+	offers     map[string]model.Offer // by id
+	now        time.Time              // by the database's clock
+	refused    bool                   // one of the sales has durable refusals
+	connection int64                  // on MySQL, the id of the transaction's connection
+}
+
+func (s *Store) readForSettle(tx *gorm.DB, sales []saleUnits) (seen, error) {
+	ids := make([]string, len(sales))
+	for i, u := range sales {
+		ids[i] = u.sale
+	}
+	connection := "CONNECTION_ID()"
+	if s.sqlite {
+		connection = "0"
+	}
+	var rows []struct {
+		Row        offerRow `gorm:"embedded"`
+		Refused    bool
+		Connection int64
+	}
+	err := tx.Raw("SELECT "+offerColumns+s.nowMillis()+` AS now_ms, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id) AS refused,
+		`+connection+" AS connection FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id IN ?", ids).Scan(&rows).Error
+	if err != nil {
+		return seen{}, fmt.Errorf("read the sales: %w", err)
+	}
+	got := seen{offers: make(map[string]model.Offer, len(rows))}
+	for _, row := range rows {
+		got.offers[row.Row.ID] = row.Row.offer()
+		got.now, got.refused, got.connection = fromMillis(row.Row.NowMs), got.refused || row.Refused, row.Connection
+	}
+	return got, nil
+}
+
+// statements are those of a transaction on MySQL.
+type statements struct {
+	mu         sync.Mutex
+	connection int64 // 0 before and after the transaction
+}
+
+// on sets the connection. The returned function ends that, after a kill under way has ended: the connection's next
+// transaction may be another one.
+func (r *statements) on(connection int64) (ended func()) {
+	set := func(connection int64) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.connection = connection
+	}
+	set(connection)
+	return func() { set(0) }
+}
+
+// kill ends the present statement of a transaction. If a context ends, the driver only closes its end of the connection:
+// a statement that waits for a lock would go on waiting, with the locks of its transaction.
+func (s *Store) kill(ctx context.Context, r *statements) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.connection == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	_ = s.write.WithContext(ctx).Exec("KILL QUERY ?", r.connection).Error // the connection may have been lost
+}
+
+// overLimit returns errNotNew if one of the users has more units than a user may have in the sale.
+func (s *Store) overLimit(tx *gorm.DB, units []userUnits, limit func(u userUnits) int) error {
+	where, args := "", []any(nil)
+	for i := 0; i < len(units); {
+		end := i
+		for end < len(units) && units[end].sale == units[i].sale {
+			end++
+		}
+		where += " OR sale_id = ? AND user_id IN ? AND units > ?"
+		args = append(args, units[i].sale, usersOf(units[i:end]), limit(units[i]))
+		i = end
+	}
+	return fits(tx, "SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(where, " OR"), args...)
 }
 
 // fits returns errNotNew if a query counts any rows. The query counts users over their limit, or attempts that were
@@ -115,11 +225,19 @@ func fits(tx *gorm.DB, query string, args ...any) error {
 	return wrap("look for limits and refusals", err)
 }
 
-// hold moves n units from available to held. It returns errShort if fewer are available.
-func (s *Store) hold(tx *gorm.DB, saleID string, n int64) error {
-	res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND available >= ?",
-		n, n, saleID, n)
-	if res.Error == nil && res.RowsAffected == 0 {
+// hold moves units from available to held. It returns errShort if a sale has fewer available.
+func (s *Store) hold(tx *gorm.DB, sales []saleUnits) error {
+	cases := "CASE sale_id" + strings.Repeat(" WHEN ? THEN ?", len(sales)) + " END"
+	var units, ids []any
+	for _, u := range sales {
+		units, ids = append(units, u.sale, u.n), append(ids, u.sale)
+	}
+	if len(sales) == 1 {
+		cases, units = "?", units[1:]
+	}
+	res := tx.Exec("UPDATE stock SET available = available - "+cases+", held = held + "+cases+", version = version + 1 WHERE sale_id IN ? AND available >= "+cases,
+		slices.Concat(units, units, []any{ids}, units)...)
+	if res.Error == nil && res.RowsAffected < int64(len(sales)) {
 		return errShort
 	}
 	return res.Error
@@ -145,7 +263,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 	attempts := attemptsOf(entries)
 	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, saleID, attempts); err != nil {
+		if b, err = s.lockBatch(tx, attempts); err != nil {
 			return err
 		}
 		offer, now, ok, err := s.offerOn(tx, saleID)
@@ -164,7 +282,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 		if err := s.admitBatch(tx, saleID, b, offer.LimitPerUser, available); err != nil {
 			return err
 		}
-		orders := b.accept(offer, now, model.FromStream, func(i int) int64 { return entries[i].Epoch })
+		orders := b.accept(func(string) model.Offer { return offer }, now, model.FromStream, func(i int) int64 { return entries[i].Epoch })
 		if err := s.insertOrders(tx, orders); err != nil {
 			return err
 		}
@@ -179,8 +297,8 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 				return fmt.Errorf("mark the gate as wrong: %w", err)
 			}
 		}
-		if n := b.units(); n > 0 {
-			return s.hold(tx, saleID, n)
+		if sales := bySale(b.unitsByUser()); len(sales) > 0 {
+			return s.hold(tx, sales)
 		}
 		return nil
 	})
@@ -195,7 +313,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
 	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, e.SaleID, []model.Attempt{e.Attempt}); err != nil {
+		if b, err = s.lockBatch(tx, []model.Attempt{e.Attempt}); err != nil {
 			return err
 		}
 		return s.refuseBatch(tx, b, reason)
@@ -218,12 +336,12 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *attemptBatch, reason model.Verdict) 
 // lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
 // are known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is
 // decided once.
-func (s *Store) lockBatch(tx *gorm.DB, saleID string, attempts []model.Attempt) (*attemptBatch, error) {
+func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt) (*attemptBatch, error) {
 	none := make([]userUnits, len(attempts))
 	for i, a := range attempts {
-		none[i].user = a.UserID
+		none[i].sale, none[i].user = a.SaleID, a.UserID
 	}
-	if _, err := s.addUnits(tx, saleID, byUser(none)); err != nil {
+	if _, err := s.addUnits(tx, byUser(none)); err != nil {
 		return nil, err
 	}
 	known, err := s.knownOutcomes(tx, attempts)
@@ -241,7 +359,7 @@ func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *attemptBatch, limit in
 		return err
 	}
 	b.judge(units, limit, available)
-	_, err = s.addUnits(tx, saleID, b.unitsByUser())
+	_, err = s.addUnits(tx, b.unitsByUser())
 	return err
 }
 
@@ -266,16 +384,36 @@ func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]
 
 // userUnits are units of one user on one sale.
 type userUnits struct {
-	user string
-	n    int
+	sale, user string
+	n          int
 }
 
-// byUser sorts a list by user, which is the order of locking, and adds up the units of the same user.
+// saleUnits are units of one sale.
+type saleUnits struct {
+	sale string
+	n    int64
+}
+
+// bySale adds up the units of each sale. units must come from byUser, so the sales are in the order of locking.
+func bySale(units []userUnits) (sums []saleUnits) {
+	for _, u := range units {
+		if last := len(sums) - 1; last >= 0 && sums[last].sale == u.sale {
+			sums[last].n += int64(u.n)
+			continue
+		}
+		sums = append(sums, saleUnits{u.sale, int64(u.n)})
+	}
+	return sums
+}
+
+// byUser sorts a list by sale and user, which is the order of locking, and adds up the units of the same user.
 func byUser(list []userUnits) []userUnits {
-	slices.SortFunc(list, func(a, b userUnits) int { return strings.Compare(a.user, b.user) })
+	slices.SortFunc(list, func(a, b userUnits) int {
+		return cmp.Or(strings.Compare(a.sale, b.sale), strings.Compare(a.user, b.user))
+	})
 	sums := list[:0]
 	for _, u := range list {
-		if last := len(sums) - 1; last >= 0 && sums[last].user == u.user {
+		if last := len(sums) - 1; last >= 0 && sums[last].sale == u.sale && sums[last].user == u.user {
 			sums[last].n += u.n
 			continue
 		}
@@ -296,10 +434,10 @@ func usersOf(units []userUnits) []string {
 // byUser. allNew means that none of the users had a row before, so that they have exactly these units. It is meaningful
 // only if each user gets at least one unit: MySQL counts an inserted row as 1 and a changed row as 2. On SQLite allNew
 // is always false, since SQLite does not distinguish the two.
-func (s *Store) addUnits(tx *gorm.DB, saleID string, units []userUnits) (allNew bool, err error) {
+func (s *Store) addUnits(tx *gorm.DB, units []userUnits) (allNew bool, err error) {
 	args := make([]any, 0, 3*len(units))
 	for _, u := range units {
-		args = append(args, saleID, u.user, u.n)
+		args = append(args, u.sale, u.user, u.n)
 	}
 	onConflict := " ON DUPLICATE KEY UPDATE units = units + VALUES(units)"
 	if s.sqlite {
@@ -388,7 +526,7 @@ func (b *attemptBatch) users() []string { return usersOf(b.unitsByUser()) }
 func (b *attemptBatch) unitsByUser() []userUnits {
 	units := make([]userUnits, len(b.open))
 	for at, i := range b.open {
-		units[at] = userUnits{b.attempts[i].UserID, b.attempts[i].Quantity}
+		units[at] = userUnits{b.attempts[i].SaleID, b.attempts[i].UserID, b.attempts[i].Quantity}
 	}
 	return byUser(units)
 }
@@ -432,10 +570,11 @@ func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 }
 
 // accept makes an order of every open attempt. epoch returns the epoch of the attempt at an index.
-func (b *attemptBatch) accept(offer model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
+func (b *attemptBatch) accept(offerOf func(saleID string) model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
 		a := b.attempts[i]
+		offer := offerOf(a.SaleID)
 		orders[at] = &model.Order{
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,

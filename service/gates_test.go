@@ -491,7 +491,7 @@ func (s realStores) ensureUntil(what string, holds func() bool) {
 func attempt(o model.Offer, user string, quantity int) model.Attempt {
 	return model.Attempt{
 		ID: purchaseIDs.Derive(user, o.ID, "key"), SaleID: o.ID, UserID: user, Quantity: quantity,
-		IdempotencyKey: "key", RequestHash: model.HashRequest(quantity),
+		IdempotencyKey: "key", RequestHash: model.HashRequest(quantity), Shards: o.Shards,
 	}
 }
 

@@ -45,32 +45,31 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return answer.Outcome, cmp.Or(err, answer.Err)
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node is open. The breaker counts a failure if every
-// attempt has failed, so that a sale whose keys are damaged does not keep others from the gate.
+// admit sends a batch to the gate, unless the circuit breaker of its node is open, and hands what the gate admits over to
+// the settler. The breaker counts a failure if every attempt has failed, so that a sale whose keys are damaged does not
+// keep others from the gate.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]model.Admission, error) {
+	call := func() (answers []model.Admission, failed error) {
+		answers = ad.needs.Gate.Admit(ctx, attempts)
+		failed = answers[0].Err
+		var admitted []model.Entry
+		for _, answer := range answers {
+			if answer.Err == nil {
+				failed = nil
+			}
+			if answer.Entry != nil {
+				admitted = append(admitted, *answer.Entry)
+			}
+		}
+		if len(admitted) > 0 {
+			ad.needs.Settle(admitted)
+		}
+		return answers, failed
+	}
 	if ad.breakers == nil {
-		return ad.ask(ctx, attempts)
+		return call()
 	}
-	return ad.breakers.of(ad.needs.Gate.Node(ctx, attempts[0])).Execute(func() ([]model.Admission, error) { return ad.ask(ctx, attempts) })
-}
-
-// ask asks the gate, and hands what it admits over to the settler. It returns an error if every attempt has failed.
-func (ad *admission) ask(ctx context.Context, attempts []model.Attempt) ([]model.Admission, error) {
-	answers := ad.needs.Gate.Admit(ctx, attempts)
-	failed := answers[0].Err
-	var admitted []model.Entry
-	for _, answer := range answers {
-		if answer.Err == nil {
-			failed = nil
-		}
-		if answer.Entry != nil {
-			admitted = append(admitted, *answer.Entry)
-		}
-	}
-	if len(admitted) > 0 {
-		ad.needs.Settle(admitted)
-	}
-	return answers, failed
+	return ad.breakers.of(ad.needs.Gate.Node(ctx, attempts[0])).Execute(call)
 }
 
 func (ad *admission) close() { ad.batcher.Close(closeGrace) }

@@ -262,6 +262,7 @@ type fakeLedger struct {
 	err       error // of Settle
 	errRefuse error
 	batches   map[string][]int // by sale, the sizes of the batches
+	mixed     []int            // the sizes of the batches of several sales
 	inside    map[string]int   // batches under way
 	most      map[string]int   // the most batches that were under way at once
 	refused   map[string]model.Verdict
@@ -276,7 +277,7 @@ func newFakeLedger() *fakeLedger {
 
 func (l *fakeLedger) fail(err error) { with(func() { l.err = err }) }
 
-func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
+func (l *fakeLedger) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	with(func() {
 		l.batches[saleID] = append(l.batches[saleID], len(entries))
 		for _, id := range []string{saleID, anySale} {
@@ -290,7 +291,13 @@ func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.En
 		l.inside[anySale]--
 	})
 	if err == nil && l.before != nil {
-		err = l.before(saleID, entries)
+		done := make(chan error, 1)
+		go func() { done <- l.before(saleID, entries) }()
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -303,6 +310,24 @@ func (l *fakeLedger) Settle(_ context.Context, saleID string, entries []model.En
 		outcomes = append(outcomes, o)
 	}
 	return outcomes, nil
+}
+
+// SettleSales settles each sale by itself, and fails if one of them does.
+func (l *fakeLedger) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
+	with(func() { l.mixed = append(l.mixed, len(entries)) })
+	for from := 0; from < len(entries) && err == nil; {
+		to := from
+		for to < len(entries) && entries[to].SaleID == entries[from].SaleID {
+			to++
+		}
+		var some []model.Outcome
+		some, err = l.Settle(ctx, entries[from].SaleID, entries[from:to])
+		outcomes, from = append(outcomes, some...), to
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return outcomes, err
 }
 
 func (l *fakeLedger) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"flashsale/model"
@@ -46,26 +45,43 @@ func (p *pending) add(entries []model.Entry) (added int) {
 	return added
 }
 
-// take removes and returns at most count entries of the sale that was served least recently, of those that are not late.
-// It returns no entries if none wait.
-func (p *pending) take(count int) (gate model.GateRef, entries []model.Entry) {
+// saleBatch is entries of one sale.
+type saleBatch struct {
+	gate    model.GateRef
+	entries []model.Entry
+}
+
+// take removes and returns at most count entries, of one sale or of several. The sales are served in turn; those that are
+// late are left out.
+func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := slices.IndexFunc(p.sales, func(gate model.GateRef) bool { return !p.late.has(gate) })
-	if at < 0 {
-		return gate, nil
+	var kept []model.GateRef
+	for at, gate := range p.sales {
+		if count == 0 {
+			kept = append(kept, p.sales[at:]...)
+			break
+		}
+		if p.late.has(gate) {
+			kept = append(kept, gate)
+			continue
+		}
+		all := p.waiting[gate]
+		n := min(len(all), count)
+		count -= n
+		batches = append(batches, saleBatch{gate, all[:n:n]})
+		if n == len(all) {
+			delete(p.waiting, gate)
+			continue
+		}
+		p.waiting[gate] = all[n:]
+		kept = append(append(kept, p.sales[at+1:]...), gate) // the others are served first
+		break
 	}
-	gate = p.sales[at]
-	p.sales = slices.Delete(p.sales, at, at+1)
-	all := p.waiting[gate]
-	n := min(len(all), count)
-	if n == len(all) {
-		delete(p.waiting, gate)
-	} else {
-		p.waiting[gate], p.sales = all[n:], append(p.sales, gate)
+	if p.sales = kept; len(kept) > 0 && len(batches) > 0 {
 		p.poke()
 	}
-	return gate, all[:n:n]
+	return batches
 }
 
 // done forgets entries that are settled, or that are left to the stream.

@@ -15,7 +15,7 @@ import (
 
 const (
 	// publishTimeout is how long the broker may take to accept a batch. After that the batch is settled without the
-	// broker. It is longer than a broker's disk needs, and short enough for claimIdle and for the buyers who wait.
+	// broker. It is longer than a broker's disk needs, and short enough for leftAfter and for the buyers who wait.
 	publishTimeout = time.Second
 	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
 	relayTrips = 2
@@ -25,7 +25,7 @@ const (
 	consumePause = time.Second
 	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is longer than
 	// writerPatience, because messages of a late sale are acknowledged without being settled: their entries wait in the
-	// stream until claimIdle has passed.
+	// stream until leftAfter has passed.
 	consumerPatience = time.Second
 	// wakeEvery is the least time between two requests of an instance to be woken. The broker keeps each request as a
 	// message for as long as buyers have to pay. Orders that were made between two requests are found in the expirer's own
@@ -83,11 +83,12 @@ func newRelay(s *Settler) *relay {
 
 // pass sends new entries to the broker. What the broker does not accept, and what a sweep has found, is settled at once,
 // as without a queue.
-func (r *relay) pass(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
+func (r *relay) pass(ctx context.Context, b saleBatch) error {
+	entries := b.entries
 	swept := func(e model.Entry) bool { return e.Swept }
 	fresh := slices.DeleteFunc(slices.Clone(entries), swept)
 	if len(fresh) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
-		return r.settler.Queue.Publish(ctx, gate.SaleID, fresh)
+		return r.settler.Queue.Publish(ctx, b.gate.SaleID, fresh)
 	}) {
 		r.settler.pending.done(fresh)
 		entries = slices.DeleteFunc(entries, func(e model.Entry) bool { return !e.Swept })
@@ -95,7 +96,7 @@ func (r *relay) pass(ctx context.Context, gate model.GateRef, entries []model.En
 	if len(entries) == 0 {
 		return nil
 	}
-	err := r.settler.settleSale(ctx, gate, entries)
+	err := r.settler.settleSale(ctx, b.gate, entries)
 	if err == nil {
 		r.around.Add(int64(len(entries)))
 	}
@@ -160,11 +161,13 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 		if r.late.has(gate) {
 			break
 		}
-		err := r.settler.patiently(ctx, gate, consumerPatience, &r.late, func() error { return r.settler.settleSale(ctx, gate, batch) })
+		err := r.settler.patiently(ctx, []saleBatch{{gate, batch}}, consumerPatience, &r.late, func(b saleBatch) error {
+			return r.settler.settleSale(ctx, b.gate, b.entries)
+		})
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
-		r.settler.warn(ctx, gate, err)
+		r.settler.warn(ctx, err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"log/slog"
 	"math"
@@ -39,6 +40,9 @@ const (
 	// soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
+	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled by itself, so that one
+	// whose row is locked does not delay the others.
+	mixedTimeout = 300 * time.Millisecond
 	// writerPatience is how long a writer waits for its batch before it goes on with other sales. It is well above the
 	// time of a commit, and so short that few buyers of other sales notice.
 	writerPatience = 100 * time.Millisecond
@@ -55,6 +59,7 @@ type Stream interface {
 // Ledger is what the settler needs of the database.
 type Ledger interface {
 	Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error)
+	SettleSales(ctx context.Context, entries []model.Entry) ([]model.Outcome, error)
 	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
@@ -180,12 +185,14 @@ func (s *Settler) Drain(ctx context.Context) error {
 	}
 	for {
 		for ctx.Err() == nil {
-			gate, entries := s.pending.take(s.Batch)
-			if len(entries) == 0 {
+			batches := s.pending.take(s.Batch)
+			if len(batches) == 0 {
 				break
 			}
-			if err := s.dispatch(ctx, gate, entries); err != nil {
-				return err
+			for _, b := range batches {
+				if err := s.dispatch(ctx, b); err != nil {
+					return err
+				}
 			}
 		}
 		if err := s.pending.drained(ctx); err != nil {
@@ -209,54 +216,92 @@ func (s *Settler) write(ctx context.Context) {
 		case <-s.pending.signal:
 		}
 		for ctx.Err() == nil {
-			gate, entries := s.pending.take(s.Batch)
-			if len(entries) == 0 {
+			batches := s.pending.take(s.Batch)
+			if len(batches) == 0 {
 				break
 			}
-			s.warn(ctx, gate, s.turn(ctx, gate, entries))
+			s.warn(ctx, s.turn(ctx, batches))
 		}
 	}
 }
 
-// turn settles one batch of a sale. A batch that takes long, for example because another session has locked the stock
-// row, goes on in the background, and the writer goes on with other sales.
-func (s *Settler) turn(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
-	return s.patiently(ctx, gate, writerPatience, &s.pending.late, func() error { return s.dispatch(ctx, gate, entries) })
+// turn settles one batch. Entries of several sales share a transaction; if it fails, each sale is settled by itself. A
+// sale that takes long, for example because another session has locked its stock row, goes on in the background, and the
+// writer goes on with other sales.
+func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
+	if len(batches) > 1 && s.relay == nil && s.together(ctx, batches) {
+		return nil
+	}
+	return s.patiently(ctx, batches, writerPatience, &s.pending.late, func(b saleBatch) error { return s.dispatch(ctx, b) })
+}
+
+// together settles entries of several sales in one transaction, and reports whether it succeeded.
+func (s *Settler) together(ctx context.Context, batches []saleBatch) bool {
+	var entries []model.Entry
+	for _, b := range batches {
+		entries = append(entries, b.entries...)
+	}
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), mixedTimeout)
+	outcomes, err := s.Ledger.SettleSales(settling, entries)
+	cancel()
+	if err != nil {
+		return false
+	}
+	s.warn(ctx, s.finish(ctx, entries, outcomes))
+	s.pending.done(entries)
+	return true
 }
 
 // dispatch settles entries of one sale, or passes them to the queue.
-func (s *Settler) dispatch(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
+func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	if s.relay != nil {
-		return s.relay.pass(ctx, gate, entries)
+		return s.relay.pass(ctx, b)
 	}
-	return s.settleSale(ctx, gate, entries)
+	return s.settleSale(ctx, b.gate, b.entries)
 }
 
-// patiently runs a batch of a sale and waits for its end, but not for longer than patience. After that the batch goes
-// on in the background. The sale is late until the batch ends, so that no other batch of the sale begins.
-func (s *Settler) patiently(ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, batch func() error) error {
-	done := make(chan error, 1)
-	late.under.Go(func() { done <- batch() })
+// patiently runs do for each sale, and waits for its end, but not for longer than patience. It returns the errors until
+// then. What takes longer goes on in the background. Such a sale is late until it ends, so that no other batch of the
+// sale begins.
+func (s *Settler) patiently(ctx context.Context, batches []saleBatch, patience time.Duration, late *lateSales, do func(b saleBatch) error) (err error) {
+	type ending struct {
+		at  int
+		err error
+	}
+	ends, running := make(chan ending, len(batches)), map[int]bool{}
+	for at, b := range batches {
+		running[at] = true
+		late.under.Go(func() { ends <- ending{at, do(b)} })
+	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
+	for len(running) > 0 {
+		select {
+		case end := <-ends:
+			delete(running, end.at)
+			err = errors.Join(err, end.err)
+		case <-timer.C:
+			for at := range running {
+				late.begin(batches[at].gate)
+			}
+			late.under.Go(func() {
+				for range running {
+					end := <-ends
+					s.warn(ctx, end.err)
+					late.end(batches[end.at].gate)
+					s.pending.poke()
+				}
+			})
+			return err
+		}
 	}
-	late.begin(gate)
-	late.under.Go(func() {
-		s.warn(ctx, gate, <-done)
-		late.end(gate)
-		s.pending.poke()
-	})
-	return nil
+	return err
 }
 
 // warn logs that a batch failed, unless ctx has ended.
-func (s *Settler) warn(ctx context.Context, gate model.GateRef, err error) {
+func (s *Settler) warn(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("a batch can't be settled; its entries stay in the stream", "sale", gate.SaleID, "error", err)
+		s.Log.Warn("a batch can't be settled; its entries stay in the stream", "error", err)
 	}
 }
 
@@ -268,11 +313,19 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	if errors.Is(err, model.ErrBroken) {
 		settled, outcomes, err = s.oneByOne(ctx, gate, settled)
 	}
-	if len(settled) == 0 {
-		return err
+	if len(settled) > 0 {
+		err = errors.Join(err, s.finish(ctx, settled, outcomes))
 	}
-	s.wake(ctx, settled, outcomes)
-	err = errors.Join(err, s.Stream.Settled(context.WithoutCancel(ctx), settled, outcomes))
+	if err != nil {
+		return fmt.Errorf("sale %s: %w", gate.SaleID, err)
+	}
+	return nil
+}
+
+// finish wakes the buyers of settled entries, and deletes the entries from the stream.
+func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error {
+	s.wake(ctx, entries, outcomes)
+	err := s.Stream.Settled(context.WithoutCancel(ctx), entries, outcomes)
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)
 	}

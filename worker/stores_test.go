@@ -46,7 +46,7 @@ func newEngine(i *instance.Instance, name string, raw *sql.DB) *engine {
 	e := &engine{Instance: i, raw: raw, waiters: service.NewWaiters(), log: &check.Log{}}
 	e.settler = NewSettler(SettlerNeeds{
 		Stream: e.Gate, Ledger: e.DB, Live: e.Catalog.LiveGates, Instance: name,
-		Running: func(context.Context, time.Duration) []string { return []string{"here", "there"} },
+		Running: func(context.Context, time.Duration) []string { return nil },
 		Wake:    e.waiters.WakeAll, Now: time.Now, Log: slog.New(e.log),
 	})
 	return e

@@ -30,7 +30,7 @@ redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[4], 'expire_ms', ARGV
 redis.call('RENAME', KEYS[5], KEYS[2])
 redis.call('RENAME', KEYS[6], KEYS[3])
 if redis.call('EXISTS', KEYS[4]) == 0 then
-  redis.call('XADD', KEYS[4], 'MAXLEN', 0, '*', 'attempt', '') -- an empty stream, so that it can expire
+  redis.call('XADD', KEYS[4], 'MAXLEN', 0, '0-1', 'attempt', '') -- an empty stream, so that it can expire
 end
 for i = 1, 4 do
   redis.call('PEXPIREAT', KEYS[i], ARGV[3])

@@ -30,8 +30,8 @@ var crashRows = slices.Concat(
 		{13, "the app is killed when it has sold without its Redis", "another one tells the gate", diesHavingSold},
 		{13, "the app is killed when orders are cancelled, before it tells the gate", "another one tells the gate", diesReleasing},
 		{13, "the app is killed when money was sent back, before it notes that", "noted later; the money goes back once", diesRefunding},
-		{14, "entries are delivered twice", "no double order; claimed", deliveredTwice},
-		{14, "a consumer stands still", "its entries are claimed; no double order when it goes on", slowConsumer},
+		{14, "entries are in the stream two or three times", "no double order", addedTwice},
+		{14, "an instance stands still with entries in hand", "the other settles them; no double order when it goes on", slowInstance},
 		{14, "an instance stands still while it locks the stock row", "MySQL gives up on it; the others sell on", frozenWithTheStock},
 		{14, "poisoned entries", "deleted, or refused for good; others are settled", poisonedEntries},
 	},
@@ -237,12 +237,8 @@ func diesRefunding(d *drill) {
 	d.Audited(next.URL, d.sale)
 }
 
-// settlers is the consumer group of every stream.
-const settlers = "settlers"
-
-// deliveredTwice adds a consumer to the group, which takes entries and never settles them. It adds each of these
-// entries to the stream a second time at once, and a third time when all entries are settled.
-func deliveredTwice(d *drill) {
+// addedTwice adds entries to the stream a second time as soon as they are there, and a third time when all are settled.
+func addedTwice(d *drill) {
 	d.stores()
 	d.open(size(800, 8_000), d.Start(), d.Start())
 	d.rush()
@@ -252,78 +248,70 @@ func deliveredTwice(d *drill) {
 	add := func(m redis.XMessage) {
 		d.ok(client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: m.Values}).Err())
 	}
-	var taken []redis.XMessage
-	// Redis serves a blocked client as soon as an entry is added, before the engine reads it.
-	args := &redis.XReadGroupArgs{Group: settlers, Consumer: "thief", Streams: []string{stream, ">"}, Count: 10, Block: time.Second}
-	for want := size(100, 2_000); len(taken) < want; {
-		streams, err := client.XReadGroup(ctx, args).Result()
+	var seen []redis.XMessage
+	copied := map[string]bool{}
+	for last, want := "0", size(100, 2_000); len(seen) < want; {
+		streams, err := client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 10, Block: time.Second}).Result()
 		if err != nil {
-			d.Fatalf("after %d entries: %v", len(taken), err)
+			d.Fatalf("after %d entries: %v", len(seen), err)
 		}
 		for _, m := range streams[0].Messages {
-			taken = append(taken, m)
-			add(m)
+			last = m.ID
+			if text := fmt.Sprint(m.Values); !copied[text] { // the copies are read as well
+				copied[text], seen = true, append(seen, m)
+				add(m)
+			}
 		}
 	}
 	d.more(200)
 	d.pause()
-	d.until(recoveryTime, "the entries taken away are claimed and settled", d.streamEmpty(client))
-	for _, m := range taken {
+	d.until(recoveryTime, "all entries are settled", d.streamEmpty(client))
+	for _, m := range seen {
 		add(m)
 	}
-	d.finish("%d entries taken away, and each added twice; %s", len(taken), d.stop("201", "202", "409 sold_out"))
+	d.finish("%d entries added two or three times; %s", len(seen), d.stop("201", "202", "409 sold_out"))
 }
 
-// slowConsumer freezes an instance that has unsettled entries, and continues it when the other instance has claimed
-// them.
-func slowConsumer(d *drill) {
+// slowInstance freezes an instance that has unsettled entries, and continues it when the other instance has settled them.
+func slowInstance(d *drill) {
 	d.stores()
 	a := d.Start()
 	d.open(size(800, 3_000), a)
 	client := d.client(d.Redis)
 	d.attempts = d.Rush(d.sale, "first", 50, nil, a.URL)
-	known := d.consumers(client)
+	known, err := client.HKeys(d.Context(), "fs:instances").Result()
+	d.ok(err)
 	b := d.Start()
 	d.urls = append(d.urls, b.URL)
-	inHand := func() (n int64) { // the pending entries of b
-		for name, pending := range d.consumers(client) {
-			if _, ok := known[name]; !ok {
-				n += pending
+	inHand := func() (n int) { // the entries of b
+		list, err := client.XRange(d.Context(), gateKey(d.sale, "stream"), "-", "+").Result()
+		d.ok(err)
+		for _, m := range list {
+			if text, _ := m.Values["attempt"].(string); !slices.ContainsFunc(known, func(name string) bool { return strings.Contains(text, " "+name+" ") }) {
+				n++
 			}
 		}
 		return n
 	}
 	d.rush()
-	claimed := int64(0)
+	left := 0
 	for range size(1, 3) {
 		d.more(200)
 		d.until(recoveryTime, "it is frozen with entries in hand", func() (bool, error) {
 			b.Signal(syscall.SIGSTOP)
-			if claimed = inHand(); claimed > 0 {
+			if left = inHand(); left > 0 {
 				return true, nil
 			}
 			b.Signal(syscall.SIGCONT)
 			return false, nil
 		})
-		d.until(recoveryTime, "the other has claimed them", func() (bool, error) { return inHand() == 0, nil })
+		d.until(recoveryTime, "the other has settled them", func() (bool, error) { return inHand() == 0, nil })
 		b.Signal(syscall.SIGCONT)
 	}
 	d.more(200)
 	// An instance that was frozen for longer than its time-outs closes connections without an answer.
 	all := d.stop("0", "201", "202", "409 sold_out", "503 unavailable")
-	d.finish("%d entries were claimed from it at last; %s", claimed, all)
-}
-
-// consumers returns the consumers of the sale's stream, by name, with their numbers of pending entries.
-func (d *drill) consumers(client *redis.Client) map[string]int64 {
-	d.Helper()
-	list, err := client.XInfoConsumers(d.Context(), gateKey(d.sale, "stream"), settlers).Result()
-	d.ok(err)
-	pending := map[string]int64{}
-	for _, c := range list {
-		pending[c.Name] = c.Pending
-	}
-	return pending
+	d.finish("the other settled %d entries of it at last; %s", left, all)
 }
 
 // frozenWithTheStock freezes an instance between the last statement of a settle and its commit. Its locks keep the

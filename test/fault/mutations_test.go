@@ -43,8 +43,8 @@ var mutations = []mutation{
 		edits: []edit{
 			{
 				"repository/stock.go",
-				"UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ? AND available >= ?\",\n\t\tn, n, saleID, n)",
-				"UPDATE stock SET available = available - ?, held = held + ?, version = version + 1 WHERE sale_id = ?\",\n\t\tn, n, saleID)",
+				"WHERE sale_id IN ? AND available >= \"+cases,\n\t\tslices.Concat(units, units, []any{ids}, units)...)",
+				"WHERE sale_id IN ?\",\n\t\tslices.Concat(units, units, []any{ids})...)",
 			},
 			{schema, "  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),\n", ""},
 		},
@@ -72,7 +72,7 @@ var mutations = []mutation{
 		edits: []edit{
 			{
 				"repository/stock.go",
-				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > offer.LimitPerUser })", "",
+				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) })", "",
 			},
 			{"repository/stock.go", "\t\tif !allNew {\n", "\t\tif !allNew && false {\n"},
 			{"repository/stock.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},

@@ -150,7 +150,7 @@ func (s *sim) balance() {
 // judge checks the verdicts of a settle or a deduction by the books from before it: a known attempt keeps its outcome, a
 // new one needs units within its user's limit, and then of the stock. No other call happens at the same time.
 func (s *sim) judge(outcomes []model.Outcome, attempt func(i int) model.Attempt) {
-	units, decided, taken := maps.Clone(s.books.buyers), map[string]model.Verdict{}, int64(0)
+	units, decided, taken := maps.Clone(s.books.buyers), map[string]model.Verdict{}, map[string]int64{}
 	for i, o := range outcomes {
 		a := attempt(i)
 		want, again := decided[a.ID]
@@ -166,10 +166,11 @@ func (s *sim) judge(outcomes []model.Outcome, attempt func(i int) model.Attempt)
 			want = model.Paused
 		case units[who]+n > int64(s.plan.limit):
 			want = model.LimitReached
-		case taken+n > s.books.stocks[a.SaleID].available:
+		case taken[a.SaleID]+n > s.books.stocks[a.SaleID].available:
 			want = model.SoldOut
 		default:
-			want, taken = model.Accepted, taken+n
+			want = model.Accepted
+			taken[a.SaleID] += n
 			units[who] += n
 		}
 		decided[a.ID] = want

@@ -86,6 +86,11 @@ func (h hasty) Settle(ctx context.Context, sale string, entries []model.Entry) (
 	return h.storeView.Settle(ctx, sale, entries)
 }
 
+// SettleSales fails, so that each sale is settled by itself.
+func (hasty) SettleSales(context.Context, []model.Entry) ([]model.Outcome, error) {
+	return nil, model.ErrApart
+}
+
 // careless settles as the database does, but for the time of a settle the rows look as if its condition held. Its schema
 // lacks the keys and constraints that would prevent the error.
 type careless struct {
@@ -113,6 +118,11 @@ func (c careless) Settle(ctx context.Context, sale string, entries []model.Entry
 		c.s.must(err)
 		return outcomes, errSettle
 	})
+}
+
+// SettleSales fails, so that each sale is settled by itself.
+func (careless) SettleSales(context.Context, []model.Entry) ([]model.Outcome, error) {
+	return nil, model.ErrApart
 }
 
 // templates are databases with the schema and no rows, made once.

@@ -105,7 +105,7 @@ func ask0(ctx context.Context, c *call, do func() error) error {
 
 // expected reports whether a sound store may return err.
 func expected(err error) bool {
-	return err == nil || errors.Is(err, model.ErrStreamMoved) || errors.Is(err, model.ErrNewerGate)
+	return err == nil || errors.Is(err, model.ErrStreamMoved) || errors.Is(err, model.ErrNewerGate) || errors.Is(err, model.ErrApart)
 }
 
 // gateView is Redis as a part of an instance uses it.
@@ -270,6 +270,16 @@ func (d storeView) Settle(ctx context.Context, sale string, entries []model.Entr
 	settle.odd = []error{model.ErrBroken}
 	return ask(ctx, settle, func() ([]model.Outcome, error) {
 		outcomes, err := d.Store.Settle(free(ctx), sale, entries)
+		d.s.judge(outcomes, func(i int) model.Attempt { return entries[i].Attempt })
+		return outcomes, err
+	})
+}
+
+func (d storeView) SettleSales(ctx context.Context, entries []model.Entry) ([]model.Outcome, error) {
+	settle := d.writes("settle sales %v", entries)
+	settle.odd = []error{model.ErrBroken}
+	return ask(ctx, settle, func() ([]model.Outcome, error) {
+		outcomes, err := d.Store.SettleSales(free(ctx), entries)
 		d.s.judge(outcomes, func(i int) model.Attempt { return entries[i].Attempt })
 		return outcomes, err
 	})
