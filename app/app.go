@@ -217,7 +217,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
-		Wake: a.Waiters.WakeAll, Now: a.now, Log: a.Log,
+		Wake: a.Waiters.WakeAll, Lost: a.lost, Now: a.now, Log: a.Log,
 	})
 	var ok bool
 	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
@@ -405,6 +405,11 @@ func (a *App) expired(ctx context.Context, saleID string, releases []model.Relea
 	}
 	a.Catalog.Unlatch(saleID)
 	return a.gates.CatchUp(ctx, saleID)
+}
+
+// lost has the gate of a sale replaced, because its stream lacked the entry of an order.
+func (a *App) lost(gate model.GateRef) {
+	a.gates.ReplaceGate(gate.SaleID, a.gates.Epoch(gate.SaleID), model.RebuildLost)
 }
 
 // hear wakes the controller, because a sale changed on another instance.

@@ -161,8 +161,9 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 }
 
 // Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts
-// back to their gates.
-func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (err error) {
+// back to their gates. lost are gates whose streams lacked the entry of an order that was just made: the entry was lost
+// with Redis, so a gate that was installed since then does not know the order.
+func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
 	shards := shardsOf(entries)
@@ -170,12 +171,23 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 		tag := shards[i].tag
 		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, settledArgs(shards[i].places, entries, outcomes)
 	})
-	for _, reply := range replies {
-		if reply.Err() != nil {
-			return fmt.Errorf("acknowledge: %w", reply.Err())
+	for i, s := range shards {
+		found, failed := replies[i].Int()
+		if failed != nil {
+			err = fmt.Errorf("acknowledge: %w", failed)
+			continue
+		}
+		made := 0
+		for _, place := range s.places {
+			if outcomes[place].Verdict == model.Accepted && !outcomes[place].Repeated {
+				made++
+			}
+		}
+		if found < made {
+			lost = append(lost, entries[s.places[0]].GateRef())
 		}
 	}
-	return nil
+	return lost, err
 }
 
 // settledArgs returns the arguments of settled.lua.

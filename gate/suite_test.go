@@ -355,7 +355,8 @@ func (b *bench) settle(entries []model.Entry, outcomes ...model.Outcome) {
 	if len(outcomes) == 1 {
 		outcomes = slices.Repeat(outcomes, len(entries))
 	}
-	check.NoError(b, b.gate.Settled(b.Context(), entries, outcomes))
+	_, err := b.gate.Settled(b.Context(), entries, outcomes)
+	check.NoError(b, err)
 }
 
 // entries returns the entries of a sale's streams, and takes none.

@@ -47,6 +47,7 @@ const (
 	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
 	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
 	RebuildDrift      RebuildReason = "drift"              // the gate's units differ from the database's
+	RebuildLost       RebuildReason = "lost_entry"         // an order was made whose entry was lost with Redis
 	RebuildMiscounted RebuildReason = "miscounted"         // the gate counts users' units wrong
 )
 

@@ -145,7 +145,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: e.gate, Ledger: db, Live: e.catalog.LiveGates, Instance: instance,
 		Running: func(context.Context, time.Duration) []string { return nil },
-		Wake:    e.waiters.WakeAll, Now: time.Now, Log: discard,
+		Wake:    e.waiters.WakeAll, Lost: func(model.GateRef) {}, Now: time.Now, Log: discard,
 	})
 	needs := Needs{
 		Gate: e.gate, Database: s.db, Control: e.gates, Settle: e.settler.Add, Log: discard, Now: time.Now,

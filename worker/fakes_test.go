@@ -219,7 +219,7 @@ func (s *fakeStream) Leftovers(
 	return entries, bad, nil
 }
 
-func (s *fakeStream) Settled(_ context.Context, entries []model.Entry, outcomes []model.Outcome) error {
+func (s *fakeStream) Settled(_ context.Context, entries []model.Entry, outcomes []model.Outcome) ([]model.GateRef, error) {
 	defer locked()()
 	for i, e := range entries {
 		if s.err == nil {
@@ -227,7 +227,7 @@ func (s *fakeStream) Settled(_ context.Context, entries []model.Entry, outcomes 
 			s.held[e.SaleID] = slices.DeleteFunc(s.held[e.SaleID], func(x heldEntry) bool { return x.StreamID == e.StreamID })
 		}
 	}
-	return s.err
+	return nil, s.err
 }
 
 func (s *fakeStream) Unsettled(_ context.Context, entries []model.Entry) (rest []model.Entry, err error) {

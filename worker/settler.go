@@ -52,7 +52,7 @@ const (
 type Stream interface {
 	Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error)
 	Unsettled(ctx context.Context, entries []model.Entry) ([]model.Entry, error)
-	Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error
+	Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error)
 	Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error
 }
 
@@ -75,6 +75,7 @@ type SettlerNeeds struct {
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Wake     func(map[string]model.Outcome) // wakes buyers who wait on this instance
+	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -325,7 +326,10 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 // finish wakes the buyers of settled entries, and deletes the entries from the stream.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error {
 	s.wake(ctx, entries, outcomes)
-	err := s.Stream.Settled(context.WithoutCancel(ctx), entries, outcomes)
+	lost, err := s.Stream.Settled(context.WithoutCancel(ctx), entries, outcomes)
+	for _, gate := range lost {
+		s.Lost(gate)
+	}
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)
 	}

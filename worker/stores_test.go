@@ -48,6 +48,9 @@ func newEngine(i *instance.Instance, name string, raw *sql.DB) *engine {
 		Stream: e.Gate, Ledger: e.DB, Live: e.Catalog.LiveGates, Instance: name,
 		Running: func(context.Context, time.Duration) []string { return nil },
 		Wake:    e.waiters.WakeAll, Now: time.Now, Log: slog.New(e.log),
+		Lost: func(gate model.GateRef) {
+			e.Gates.ReplaceGate(gate.SaleID, e.Gates.Epoch(gate.SaleID), model.RebuildLost)
+		},
 	})
 	return e
 }
@@ -210,6 +213,28 @@ func TestStreamLost(t *testing.T) {
 			_, known, err := e.Gate.Knows(e.Context(), o.GateRef(), lost.UserID, lost.ID)
 			return err == nil && !known
 		})
+		e.Settled(o, 1, 0)
+	})
+}
+
+// A settler has an entry in memory while Redis comes back empty and the gate is replaced. The order is made, and the gate,
+// which lacks it, is replaced once more.
+func TestOrderWhoseEntryWasLost(t *testing.T) {
+	eachEngine(t, func(e *engine) {
+		o := e.Sale(10, 1)
+		inHand := e.admit(instance.Attempt(o, "u-1", "key"), admitted)
+		check.NoError(e, e.Client.FlushAll(e.Context()).Err())
+		replaced := func() {
+			e.Helper()
+			e.execute("UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
+			check.NoError(e, e.Catalog.Refresh(e.Context()))
+			check.NoError(e, e.Gates.Ensure(e.Context()))
+			check.NoError(e, e.Catalog.Refresh(e.Context()))
+		}
+		replaced()
+		check.Same(e, "units at the new gate", e.Peek(o).Left, 10)
+		check.NoError(e, e.settler.settleSale(e.Context(), o.GateRef(), []model.Entry{inHand}))
+		replaced()
 		e.Settled(o, 1, 0)
 	})
 }

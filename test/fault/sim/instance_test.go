@@ -73,7 +73,10 @@ func (s *sim) start(place int) {
 	i.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Live: func() []model.GateRef { return refs(s.sales...) },
 		Running:  func(context.Context, time.Duration) []string { return s.running() },
-		Instance: i.name, Wake: i.waiters.WakeAll, Now: time.Now, Log: i.log,
+		Instance: i.name, Wake: i.waiters.WakeAll, Lost: func(gate model.GateRef) {
+			i.replace(gate.SaleID, i.desks[gate.SaleID].gates.Epoch(gate.SaleID), model.RebuildLost)
+		},
+		Now: time.Now, Log: i.log,
 	})
 	i.strategy = strategy.NewHybrid(strategy.Needs{
 		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Settle: i.admitted, Log: i.log, Now: time.Now,

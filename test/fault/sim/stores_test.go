@@ -137,9 +137,9 @@ func (g gateView) Unsettled(ctx context.Context, entries []model.Entry) ([]model
 	return ask(ctx, g.reads("unsettled of %v", entries), func() ([]model.Entry, error) { return g.Gate.Unsettled(free(ctx), entries) })
 }
 
-func (g gateView) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error {
+func (g gateView) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) ([]model.GateRef, error) {
 	c := g.writes("settled %v", entries)
-	return ask0(ctx, c, func() error { return g.Gate.Settled(free(ctx), entries, outcomes) })
+	return ask(ctx, c, func() ([]model.GateRef, error) { return g.Gate.Settled(free(ctx), entries, outcomes) })
 }
 
 // Wake sends a message, which may arrive late or never. It contains only the ids, as over Redis.
