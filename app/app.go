@@ -87,6 +87,7 @@ type App struct {
 	accounts *service.Accounts
 	gate     *gate.Gate
 	gates    *service.Gates
+	soldOut  *service.SoldOut
 	streams  *handler.Streams
 	lab      *lab.Desk
 	metrics  *metrics.Metrics
@@ -213,6 +214,7 @@ func (a *App) wire(ctx context.Context) error {
 		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
 	}
 	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
+	a.soldOut = &service.SoldOut{Store: db, Gate: a.gate, Catalog: a.Catalog, Now: a.now}
 	a.gates.Observe = a.observe
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
@@ -232,6 +234,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	if !a.kind.UsesGate {
 		a.gates.Retire()
+		a.soldOut.Gate = nil
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
@@ -258,7 +261,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
 		Purchases: &service.Purchases{
-			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Orders: db, Waiters: a.Waiters,
+			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
@@ -299,7 +302,7 @@ func (a *App) wire(ctx context.Context) error {
 			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
 			Observe: a.observe, Log: a.Log,
 		}).Run,
-		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, Changed: a.changed, Report: a.report, Log: a.Log}).Run,
+		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: a.soldOut, Changed: a.changed, Report: a.report, Log: a.Log}).Run,
 		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.Waiters.Look) },
 		provider.Run,
 	}

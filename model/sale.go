@@ -104,6 +104,16 @@ type Stock struct {
 	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
 }
 
+// RefusalTime is how long an instance may refuse requests from memory after it has asked for a RefusalLease.
+const RefusalTime = 700 * time.Millisecond
+
+// RefusalLease allows an instance to refuse requests on a sold-out sale from memory. Two equal leases of a sale mean that
+// no order and no durable refusal was added between them.
+type RefusalLease struct {
+	GateVersion int64 // of the stock; grows whenever units come back
+	Refusals    int64 // number of durable refusals
+}
+
 // Offer is a sale with its stock, as one read of the database returned them.
 type Offer struct {
 	Sale

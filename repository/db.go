@@ -412,18 +412,27 @@ func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error 
 var errTakenBack = errors.New("taken back")
 
 // decide runs fn in one transaction, as transact does. If the verdict is a refusal, the transaction is rolled back and
-// decide returns the verdict without an error.
+// decide returns the verdict without an error. If fn returns units to a sale on which instances refuse requests from
+// memory, decide first waits for the end of that, at most refusalLease.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
-	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if verdict, err = fn(tx); err == nil && verdict != model.Accepted {
-			err = errTakenBack
+	for {
+		err = s.transact(ctx, func(tx *gorm.DB) (err error) {
+			if verdict, err = fn(tx); err == nil && verdict != model.Accepted {
+				err = errTakenBack
+			}
+			return err
+		})
+		if err == nil || errors.Is(err, errTakenBack) {
+			return verdict, nil
 		}
-		return err
-	})
-	if errors.Is(err, errTakenBack) {
-		err = nil
+		refusing, err := s.announceReturn(ctx, err)
+		if err != nil {
+			return verdict, err
+		}
+		if err := wait(ctx, refusing); err != nil {
+			return verdict, err
+		}
 	}
-	return verdict, err
 }
 
 // snapshot runs fn in a read-only transaction whose reads all see the data as of the same time.
@@ -442,8 +451,11 @@ func (s *Store) oneInstant() *sql.TxOptions {
 
 // pause waits for a random time, or until ctx ends. The longest possible time grows with try.
 func pause(ctx context.Context, try int) error {
-	longest := retryPause << min(try, 5)
-	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // jitter, no secret
+	return wait(ctx, rand.N(retryPause<<min(try, 5))) //nolint:gosec // jitter, no secret
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -291,8 +291,8 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 }
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, and releases
-// their units. It returns model.ErrBroken if the database can never accept that, for example because the sale's books
-// are wrong.
+// their units. It expires none, and the caller tries again later, if instances refuse requests on the sale from memory.
+// It returns model.ErrBroken if the database can never accept that, for example because the sale's books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
@@ -315,12 +315,13 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 		return nil
 	})
 	if err != nil {
-		if broken(err) {
-			err = fmt.Errorf("%w: %w", model.ErrBroken, err)
-		}
-		return nil, fmt.Errorf("expire on sale %s: %w", saleID, err)
+		released = nil
+		_, err = s.announceReturn(ctx, err)
 	}
-	return released, nil
+	if broken(err) {
+		err = fmt.Errorf("%w: %w", model.ErrBroken, err)
+	}
+	return released, wrap("expire on sale "+saleID, err)
 }
 
 // RefundOrder marks a paid order as refunded, releases its units, and marks its money as due for a refund. It refuses
@@ -391,10 +392,13 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if from == model.OrderPaid {
 		column = "paid"
 	}
-	err := tx.Exec("UPDATE stock SET available = available + ?, "+column+" = "+column+" - ?, "+nextGateVersion+" WHERE sale_id = ?",
-		total, total, saleID).Error
-	if err != nil {
-		return fmt.Errorf("release stock: %w", err)
+	res = tx.Exec("UPDATE stock SET available = available + ?, "+column+" = "+column+" - ?, "+nextGateVersion+" WHERE sale_id = ?"+s.mayReturn(),
+		total, total, saleID)
+	if res.Error == nil && res.RowsAffected == 0 {
+		res.Error = errRefusing{saleID}
+	}
+	if res.Error != nil {
+		return fmt.Errorf("release stock: %w", res.Error)
 	}
 	changes := make([]gateChange, len(list))
 	for i, o := range list {

@@ -229,8 +229,8 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 		if err != nil {
 			return fmt.Errorf("create sale: %w", err)
 		}
-		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch) VALUES (?, ?, ?, 0, 0, 1, 0, 0, 0, 0)",
-			sale.ID, quota, quota).Error
+		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
+			"refusing_until_ms, returning_at_ms) VALUES (?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, 0)", sale.ID, quota, quota).Error
 		if err != nil {
 			return fmt.Errorf("create stock: %w", err)
 		}
@@ -245,19 +245,26 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 // QuotaChanged if the quota is not change.IfQuota, or with the verdict of change.Edit.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		err := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, "+nextGateVersion+" WHERE sale_id = ?",
-			change.AddQuota, change.AddQuota, change.SaleID).Error
-		if err != nil {
-			return "", fmt.Errorf("add quota: %w", err)
+		mayAdd := ""
+		if change.AddQuota > 0 {
+			mayAdd = s.mayReturn()
+		}
+		res := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, "+nextGateVersion+" WHERE sale_id = ?"+mayAdd,
+			change.AddQuota, change.AddQuota, change.SaleID)
+		if res.Error != nil {
+			return "", fmt.Errorf("add quota: %w", res.Error)
+		}
+		var ok bool
+		if offer, _, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
+			return model.NotFound, err
+		}
+		if res.RowsAffected == 0 {
+			return "", errRefusing{change.SaleID}
 		}
 		if change.AddQuota > 0 {
 			if err := s.tellGate(tx, change.SaleID, gateChange{units: change.AddQuota}); err != nil {
 				return "", err
 			}
-		}
-		var ok bool
-		if offer, _, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
-			return model.NotFound, err
 		}
 		before, sale := offer, &offer.Sale
 		before.Stock.Quota -= change.AddQuota

@@ -40,6 +40,7 @@ type Purchases struct {
 	Strategy Strategy
 	Orders   OrderStore
 	Waiters  *Waiters
+	SoldOut  *SoldOut
 	Observe  observe.All
 	Closing  <-chan struct{} // closed when the server stops, so that no request waits any longer
 	// AckQueued makes the answer follow the admission. Without it, the answer waits for the order, at most for AckWait.
@@ -65,11 +66,11 @@ type Preference struct {
 }
 
 // fromMemory decides a request from this instance's memory; ok is false if the stores have to decide it. While the
-// database answers, the memory is at most one refresh period of the catalog old. A request with a key is left to the
-// stores, because it may repeat a request that succeeded.
+// database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
+// request that succeeded, so memory only refuses it if the sale is sold out and its id is certainly new.
 func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 	offer, live := p.Catalog.InMemory(r.SaleID)
-	if !live || r.Key != "" {
+	if !live {
 		return outcome, false
 	}
 	verdict := model.BadRequest
@@ -80,6 +81,9 @@ func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 			}
 			verdict = model.SoldOut
 		}
+	}
+	if r.Key != "" && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
+		return outcome, false
 	}
 	return model.Outcome{Verdict: verdict}, true
 }

@@ -34,6 +34,7 @@ func newTill(t *testing.T, deduct func(a model.Attempt) (model.Outcome, error)) 
 	x.store = newFakeStores(x.offer)
 	x.Purchases = &Purchases{
 		Catalog: refreshed(t, x.store), IDs: purchaseIDs, Orders: x, Waiters: NewWaiters(), Observe: observe.All{x},
+		SoldOut: &SoldOut{Store: &leaser{leases: map[string]model.RefusalLease{x.offer.ID: {}}, fakeStores: x.store}, Now: time.Now},
 		Strategy: strategyFunc(func(a model.Attempt) (model.Outcome, error) {
 			x.note(func() { x.attempts = append(x.attempts, a) })
 			return deduct(a)
@@ -144,6 +145,11 @@ func TestRefusedBeforeTheStrategy(t *testing.T) {
 		"sold out, no latch": {func(x *till, _ *Request) { x.alter(func(*model.Offer) {}) }, "", asked},
 		"latched":            {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut, model.SoldOut},
 		"latched, under a key that may have an order": {latched, "", asked},
+		"latched, under a key that is certainly new": {func(x *till, r *Request) {
+			latched(x, r)
+			x.SoldOut.Refuses(x.offer.ID, "")
+			check.Done(x.SoldOut.Refresh(t.Context()))
+		}, model.SoldOut, model.SoldOut},
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, refuse(asked))
 		r := x.request("")

@@ -161,7 +161,10 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	}
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
-		AckWait: ackWait,
+		SoldOut: &service.SoldOut{Store: db, Gate: e.gate, Catalog: e.catalog, Now: time.Now}, AckWait: ackWait,
+	}
+	if !kind.UsesGate {
+		e.purchases.SoldOut.Gate = nil
 	}
 	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
 	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: discard}
@@ -181,7 +184,7 @@ func (e *engine) run() *engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	controller := &worker.Controller{
-		Catalog: e.catalog, Gates: e.gates, Changed: e.changed, Log: discard,
+		Catalog: e.catalog, Gates: e.gates, SoldOut: e.purchases.SoldOut, Changed: e.changed, Log: discard,
 		Report: func(context.Context) error { return nil },
 	}
 	running.Go(func() { e.settler.Run(ctx) })

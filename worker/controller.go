@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"flashsale/service"
@@ -14,12 +15,15 @@ const (
 	refreshPeriod = 250 * time.Millisecond
 	// ensurePeriod is how often all gates are checked. An attempt that finds no gate requests one at once.
 	ensurePeriod = time.Second
+	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
+	refusalPeriod = 250 * time.Millisecond
 )
 
-// Controller keeps this instance's catalog of the sales up to date and the gates of the sales installed.
+// Controller keeps this instance's memory of the sales up to date and the gates of the sales installed.
 type Controller struct {
 	Catalog *service.Catalog
 	Gates   *service.Gates
+	SoldOut *service.SoldOut
 	Changed <-chan struct{}                 // a sale changed on another instance
 	Report  func(ctx context.Context) error // publishes this instance's figures
 	Log     *slog.Logger
@@ -27,13 +31,11 @@ type Controller struct {
 
 // Run refreshes the catalog and looks after the gates until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.gates(ctx)
-	}()
+	var others sync.WaitGroup
+	others.Go(func() { c.gates(ctx) })
+	others.Go(func() { every(ctx, "lease of refusals", refusalPeriod, nil, c.Log, c.SoldOut.Refresh) })
 	every(ctx, "refresh of the catalog", refreshPeriod, c.Changed, c.Log, c.Catalog.Refresh)
-	<-done
+	others.Wait()
 }
 
 // gates installs the gates that were requested. In each period it also checks all gates and publishes this instance's

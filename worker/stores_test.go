@@ -161,7 +161,7 @@ func TestHole55_ForgedWakeUp(t *testing.T) {
 		e.listens("fs:wake:here", 1)
 		purchases := &service.Purchases{
 			Catalog: e.Catalog, IDs: instance.OrderIDs, Strategy: forger{e}, Orders: e.DB, Waiters: e.waiters,
-			AckWait: check.Patience,
+			SoldOut: &service.SoldOut{}, AckWait: check.Patience,
 		}
 		got, err := purchases.Purchase(e.Context(), service.Request{UserID: "u-1", SaleID: o.ID, Quantity: 1, Key: "key"})
 		if err != nil || got.Order == nil || got.Order.Status != model.OrderQueued {
@@ -198,7 +198,7 @@ func TestStreamLost(t *testing.T) {
 		e.execute("UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
 		later := e.admit(instance.Attempt(o, "u-2", "key"), admitted)
 		log := slog.New(slog.DiscardHandler)
-		controller := &Controller{Catalog: e.Catalog, Gates: e.Gates, Log: log, Report: func(context.Context) error { return nil }}
+		controller := &Controller{Catalog: e.Catalog, Gates: e.Gates, SoldOut: &service.SoldOut{}, Log: log, Report: func(context.Context) error { return nil }}
 		auditor := &Auditor{
 			Audits: &service.Auditor{Store: e.DB, Gate: e.Gate}, Leases: e.DB, Catalog: e.Catalog, Instance: "here",
 			Replace: e.Gates.ReplaceGate, Log: log,

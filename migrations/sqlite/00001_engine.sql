@@ -42,6 +42,10 @@ CREATE TABLE stock (
   gate_version         INTEGER NOT NULL DEFAULT 0,
   -- A gate of this epoch or an older one is replaced, because it admitted more units than the stock had.
   wrong_epoch          INTEGER NOT NULL DEFAULT 0,
+  -- Until then, instances may refuse requests on the sold-out sale from memory, so no units come back.
+  refusing_until_ms    INTEGER NOT NULL DEFAULT 0,
+  -- When a return of units was last announced, so that no such refusals begin.
+  returning_at_ms      INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
   CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
 ) STRICT;

@@ -277,7 +277,7 @@ func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome
 	goesOn := func(ctx context.Context) error { return b.s.turn(ctx, i, b.name, "goes on with "+a.name) }
 	door := service.Purchases{
 		Catalog: d.catalog, IDs: b.s.ids, Strategy: pacedStrategy{i.strategy, goesOn}, Orders: i.database(b.name),
-		Waiters: i.waiters, Closing: i.gone, AckWait: ackWait,
+		Waiters: i.waiters, SoldOut: &service.SoldOut{}, Closing: i.gone, AckWait: ackWait,
 	}
 	return door.Purchase(ctx, service.Request{
 		UserID: a.user, SaleID: a.sale, Quantity: a.quantity, Key: a.key, Prefer: service.Preference{Async: b.async},

@@ -1,0 +1,103 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+const (
+	// refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. It is longer
+	// than model.RefusalTime, for which an instance uses the lease by its own clock.
+	refusalLease = time.Second
+	// returnNotice is how long no lease is given after a return of units was announced. It is time for the present leases
+	// to end and for the return itself.
+	returnNotice = 3 * refusalLease
+)
+
+// LeaseRefusals gives leases for those of the sales that are sold out. A lease allows an instance to refuse requests from
+// memory: for as long as it holds, no units come back to the sale, so no order is made under any new id. Sales whose stock
+// rows are locked, or whose units are about to come back, get no lease.
+func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
+	now := s.nowMillis()
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		var rows []struct {
+			SaleID                string
+			GateVersion, Refusals int64
+		}
+		// A row is locked while units come back. A time stamp in the future was written before the clock was set back.
+		err := tx.Raw(`SELECT sale_id, gate_version, (SELECT COUNT(*) FROM refusals WHERE refusals.sale_id = stock.sale_id) AS refusals
+			FROM stock WHERE sale_id IN ? AND available = 0 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
+			saleIDs, returnNotice.Milliseconds()).Scan(&rows).Error
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		leases = make(map[string]model.RefusalLease, len(rows))
+		ids := make([]string, len(rows))
+		for i, r := range rows {
+			ids[i], leases[r.SaleID] = r.SaleID, model.RefusalLease{GateVersion: r.GateVersion, Refusals: r.Refusals}
+		}
+		return tx.Exec("UPDATE stock SET refusing_until_ms = "+now+" + ? WHERE sale_id IN ?", refusalLease.Milliseconds(), ids).Error
+	})
+	return leases, wrap("lease refusals", err)
+}
+
+// KnownIDs returns the ids of all orders and durable refusals of a sale, in pages.
+func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		for _, query := range []string{
+			"SELECT id FROM orders WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+			"SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?",
+		} {
+			read := func(after string) ([]string, error) {
+				return page(s.read.WithContext(ctx), "read the ids of sale "+saleID,
+					func(id *string) []any { return []any{id} }, query, after, saleID+behindSale, pageRows)
+			}
+			for ids, err := range pages(saleID, read, func(id string) string { return id }) {
+				if !yield(ids, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// errRefusing means that units can't come back to a sale yet, because instances refuse requests from memory. It never
+// leaves this package.
+type errRefusing struct{ saleID string }
+
+func (errRefusing) Error() string { return "instances refuse requests from memory" }
+
+// mayReturn is the part of an UPDATE of stock that lets units come back. If it keeps the row from being changed, the
+// transaction ends with errRefusing.
+func (s *Store) mayReturn() string {
+	now := s.nowMillis()
+	return fmt.Sprintf(" AND (available > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
+}
+
+// announceReturn ends the leases of refusals of the sale that an errRefusing names, and returns how long the last one
+// still holds. It returns other errors as they are.
+func (s *Store) announceReturn(ctx context.Context, err error) (time.Duration, error) {
+	refusing, ok := errors.AsType[errRefusing](err)
+	if !ok {
+		return 0, err
+	}
+	var ms int64
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		now := s.nowMillis()
+		if err := tx.Exec("UPDATE stock SET returning_at_ms = "+now+" WHERE sale_id = ?", refusing.saleID).Error; err != nil {
+			return err
+		}
+		return tx.Raw("SELECT refusing_until_ms - "+now+" FROM stock WHERE sale_id = ?", refusing.saleID).Scan(&ms).Error
+	})
+	if err != nil {
+		return 0, fmt.Errorf("announce a return of units: %w", err)
+	}
+	return min(time.Duration(max(ms, 0))*time.Millisecond, refusalLease), nil
+}

@@ -1,0 +1,141 @@
+package service
+
+import (
+	"context"
+	"hash/maphash"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flashsale/model"
+)
+
+// mostRemembered is how many ids of a sale an instance remembers at most, some 20 bytes each. Requests on larger sales go
+// to the stores.
+const mostRemembered = 1 << 20
+
+// RefusalStore gives leases of refusals, and knows the ids that a repeated request may have.
+type RefusalStore interface {
+	LeaseRefusals(ctx context.Context, saleIDs []string) (map[string]model.RefusalLease, error)
+	KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error]
+}
+
+// SoldOut is this instance's memory of sold-out sales. It decides which requests with an Idempotency-Key can be refused
+// without asking the stores: those whose id no order and no durable refusal has. docs/adr/0020 explains why such a
+// refusal is never wrong.
+type SoldOut struct {
+	Store   RefusalStore
+	Gate    LiveGate // nil if the strategy uses no gates
+	Catalog *Catalog
+	Now     func() time.Time // this process's clock, with its monotonic part
+
+	sales sync.Map // by id, *soldOutSale
+}
+
+type soldOutSale struct {
+	asked  atomic.Bool // since the last Refresh
+	memory atomic.Pointer[soldOutMemory]
+}
+
+type soldOutMemory struct {
+	until time.Time // by this process's clock
+	lease model.RefusalLease
+	seed  maphash.Seed
+	ids   map[uint64]struct{} // hashes of the known ids; nil: there are too many
+}
+
+// Refuses reports whether a request with this order id is refused as sold out. If memory can't tell, it returns false,
+// and the next Refresh tries to get a lease for the sale.
+func (s *SoldOut) Refuses(saleID, orderID string) bool {
+	found, ok := s.sales.Load(saleID)
+	if !ok {
+		found, _ = s.sales.LoadOrStore(saleID, &soldOutSale{})
+	}
+	sale := found.(*soldOutSale)
+	if !sale.asked.Load() {
+		sale.asked.Store(true)
+	}
+	m := sale.memory.Load()
+	if m == nil || m.ids == nil || !s.Now().Before(m.until) {
+		return false
+	}
+	_, known := m.ids[maphash.String(m.seed, orderID)]
+	return !known
+}
+
+// Refresh renews the leases of the sales that were asked for since the last call, and forgets the other sales.
+func (s *SoldOut) Refresh(ctx context.Context) error {
+	asked := map[string]*soldOutSale{}
+	for key, value := range s.sales.Range {
+		if sale := value.(*soldOutSale); sale.asked.Swap(false) {
+			asked[key.(string)] = sale
+		} else {
+			s.sales.Delete(key)
+		}
+	}
+	ids, err := s.exhausted(ctx, slices.Sorted(maps.Keys(asked)))
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	until := s.Now().Add(model.RefusalTime)
+	leases, err := s.Store.LeaseRefusals(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for id, lease := range leases {
+		next := &soldOutMemory{until: until, lease: lease}
+		if m := asked[id].memory.Load(); m != nil && m.lease == lease {
+			next.seed, next.ids = m.seed, m.ids
+		} else if err := s.remember(ctx, id, next); err != nil {
+			return err
+		}
+		asked[id].memory.Store(next)
+	}
+	return nil
+}
+
+// exhausted returns those of the sales whose gates are open, have no units left, and have admitted no attempt that is
+// not settled yet. Such a gate admits nothing before units come back.
+func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string, err error) {
+	if s.Gate == nil || len(saleIDs) == 0 {
+		return saleIDs, nil
+	}
+	var gates []model.GateRef
+	for _, id := range saleIDs {
+		if offer, live := s.Catalog.InMemory(id); live {
+			gates = append(gates, offer.GateRef())
+		}
+	}
+	states, err := s.Gate.Peek(ctx, gates...)
+	if err != nil {
+		return nil, err
+	}
+	for i, state := range states {
+		if state.Open && state.Left == 0 && state.Inflight == 0 {
+			ids = append(ids, gates[i].SaleID)
+		}
+	}
+	return ids, nil
+}
+
+// remember reads the known ids of a sale. The lease must hold, or have held, so that a later equal lease shows that no id
+// was added since.
+func (s *SoldOut) remember(ctx context.Context, saleID string, m *soldOutMemory) error {
+	m.seed, m.ids = maphash.MakeSeed(), map[uint64]struct{}{}
+	for ids, err := range s.Store.KnownIDs(ctx, saleID) {
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			m.ids[maphash.String(m.seed, id)] = struct{}{}
+		}
+		if len(m.ids) > mostRemembered {
+			m.ids = nil
+			return nil
+		}
+	}
+	return nil
+}
