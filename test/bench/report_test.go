@@ -22,6 +22,7 @@ func rounds(rates ...float64) (list []Sample) {
 func TestVerdicts(t *testing.T) {
 	ratio := func(r *Result) { r.least(r.ratio(), 0.5, "") }
 	inTime := func(r *Result) { ratio(r); r.most(p99(r.Path[0]), 10, "ms") }
+	grows := func(r *Result) { r.judgeGrowth(mostGrowth) }
 	late := func(r *Result) { ratio(r); r.most(p99(r.Path[0]), 9, "ms") }
 	points := func(control, path float64) Result {
 		return Result{Points: []*Result{{Control: rounds(100), Path: rounds(50)}, {Control: rounds(control), Path: rounds(path)}}}
@@ -41,10 +42,10 @@ func TestVerdicts(t *testing.T) {
 		"too slow, in time":       {Result{Control: rounds(100), Path: rounds(40)}, inTime, "0.400, 10.0 ms", "not met"},
 		"void":                    {Result{Control: rounds(100), Path: rounds(60), Void: "lost"}, ratio, "0.600", "VOID"},
 		"no goal":                 {Result{}, func(*Result) {}, "", "no goal"},
-		"cheaper":                 {points(10, 6), (*Result).judgeGrowth, "x 1.00, 0.833", "met"},
-		"flat":                    {points(50, 23), (*Result).judgeGrowth, "x 1.00, 1.09", "met"},
-		"growing":                 {points(100, 45), (*Result).judgeGrowth, "x 1.00, 1.11", "not met"},
-		"point without a rate":    {points(100, 0), (*Result).judgeGrowth, "x 1.00, -", "not met"},
+		"cheaper":                 {points(10, 6), grows, "x 1.00, 0.833", "met"},
+		"flat":                    {points(50, 23), grows, "x 1.00, 1.09", "met"},
+		"growing":                 {points(100, 45), grows, "x 1.00, 1.11", "not met"},
+		"point without a rate":    {points(100, 0), grows, "x 1.00, -", "not met"},
 	}, func(t *testing.T, tc test) {
 		tc.judge(&tc.result)
 		check.Same(t, "measured, verdict", []string{tc.result.Measured, tc.result.verdict()}, []string{tc.measured, tc.verdict})
@@ -63,7 +64,7 @@ func TestReport(t *testing.T) {
 			{Name: name + ", at 100", Size: 100, Control: rounds(100), Path: rounds(50), Notes: []string{"quiet"}},
 			{Name: name + ", at 5,000", Size: 5000, Control: rounds(90), Path: rounds(0)},
 		}}
-		r.judgeGrowth()
+		r.judgeGrowth(mostGrowth)
 		return r
 	}
 	lost := &Result{Name: "lost", Values: []float64{80, 85, 90}, Unit: "ms"}
