@@ -12,6 +12,10 @@ type pending struct {
 	mu      sync.Mutex
 	sales   []model.GateRef // with waiting entries, in the order in which they are served
 	waiting map[model.GateRef][]model.Entry
+	length  int             // of all lists in waiting
+	most    int             // how many entries are held at most
+	more    bool            // the streams may have more entries for this instance
+	room    chan struct{}   // receives a value when there is room for those
 	held    map[string]bool // the ids of all orders that wait or are being settled
 	empty   chan struct{}   // closed when held becomes empty, if somebody waits for it
 	late    lateSales       // take leaves out these sales
@@ -20,17 +24,22 @@ type pending struct {
 
 func newPending() *pending {
 	return &pending{
-		waiting: map[model.GateRef][]model.Entry{}, held: map[string]bool{}, signal: make(chan struct{}, settleWriters),
+		waiting: map[model.GateRef][]model.Entry{}, held: map[string]bool{}, most: mostHeld,
+		signal: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 }
 
-// add appends entries that are not held yet, up to mostHeld in all, and returns how many. The others stay in their
+// add appends entries that are not held yet, up to most in all, and returns how many. The others stay in their
 // streams.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range entries {
-		if p.held[e.ID] || len(p.held) >= mostHeld {
+		if p.held[e.ID] {
+			continue
+		}
+		if len(p.held) >= p.most {
+			p.more = true
 			continue
 		}
 		gate := e.GateRef()
@@ -41,6 +50,7 @@ func (p *pending) add(entries []model.Entry) (added int) {
 		p.waiting[gate] = append(p.waiting[gate], e)
 		added++
 	}
+	p.length += added
 	p.poke()
 	return added
 }
@@ -69,6 +79,7 @@ func (p *pending) take(count int) (batches []saleBatch) {
 		all := p.waiting[gate]
 		n := min(len(all), count)
 		count -= n
+		p.length -= n
 		batches = append(batches, saleBatch{gate, all[:n:n]})
 		if n == len(all) {
 			delete(p.waiting, gate)
@@ -84,12 +95,29 @@ func (p *pending) take(count int) (batches []saleBatch) {
 	return batches
 }
 
+// expect notes whether the streams may have more entries for this instance.
+func (p *pending) expect(more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.more = more
+}
+
+// backlog reports whether more than count entries wait.
+func (p *pending) backlog(count int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.length > count
+}
+
 // done forgets entries that are settled, or that are left to the stream.
 func (p *pending) done(entries []model.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range entries {
 		delete(p.held, e.ID)
+	}
+	if p.more && len(p.held) < p.most/2 && p.length < sweepMost/4 {
+		notify(p.room)
 	}
 	if len(p.held) == 0 && p.empty != nil {
 		close(p.empty)
@@ -117,11 +145,13 @@ func (p *pending) drained(ctx context.Context) error {
 	}
 }
 
-// poke wakes a writer.
-func (p *pending) poke() {
+// poke wakes the writer.
+func (p *pending) poke() { notify(p.signal) }
+
+func notify(signal chan struct{}) {
 	select {
-	case p.signal <- struct{}{}:
-	default: // every writer has a signal waiting
+	case signal <- struct{}{}:
+	default: // a signal waits already
 	}
 }
 

@@ -15,15 +15,17 @@ import (
 )
 
 const (
-	// settleWriters is how many writers, goroutines that settle batches, an instance runs. With a Queue it runs as many
-	// consumers. More of them make the database slower, not faster.
+	// settleWriters is how many batches an instance settles at once while a backlog waits. With a Queue it runs as many
+	// consumers. More of them make the database slower, not faster. Without a backlog there is one batch at a time, which
+	// is larger than each of two would be and so costs less.
 	settleWriters = 2
 	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
 	// without a backlog, batches never get that large.
 	settleBatch = 512
-	// mostHeld bounds the memory for entries: some 300 bytes each. Entries above it stay in their streams until there is
-	// room.
-	mostHeld = 1 << 17
+	// ackMost is how many entries one call deletes from the streams at most, since a script has room for 8,000 arguments.
+	ackMost = 4 * settleBatch
+	// mostHeld bounds the memory for entries: some 2 KiB each. Entries above it stay in their streams until there is room.
+	mostHeld = 1 << 16
 	// sweepPeriod is how often all streams are searched for entries that were left behind.
 	sweepPeriod = time.Second
 	// sweepMost is how many entries a sweep reads of each shard.
@@ -86,6 +88,7 @@ type SettlerNeeds struct {
 type Settler struct {
 	SettlerNeeds
 	pending *pending
+	acks    acknowledgements
 	relay   *relay        // nil without a Queue
 	age     time.Duration // leftAfter, but in tests
 
@@ -111,15 +114,14 @@ func (s *Settler) Add(entries []model.Entry) { s.pending.add(entries) }
 // Run settles until ctx ends, and until the batches under way are finished.
 func (s *Settler) Run(ctx context.Context) {
 	var writers sync.WaitGroup
-	for range settleWriters {
-		writers.Go(func() { s.write(ctx) })
-	}
+	writers.Go(func() { s.write(ctx) })
 	if s.relay != nil {
 		writers.Go(func() { s.relay.run(ctx) })
 	}
-	every(ctx, "settler", sweepPeriod, nil, s.Log, s.sweep)
+	every(ctx, "settler", sweepPeriod, s.pending.room, s.Log, s.sweep)
 	writers.Wait()
 	s.pending.late.under.Wait()
+	s.acks.under.Wait()
 }
 
 // sweep finds entries that were left behind: those of instances that do not run any more, and those whose admission this
@@ -129,12 +131,15 @@ func (s *Settler) sweep(ctx context.Context) error {
 	if len(gates) == 0 {
 		return nil
 	}
+	s.pending.expect(false)
 	entries, bad, err := s.Stream.Leftovers(ctx, gates, s.age, sweepMost)
 	if err := errors.Join(err, s.report(ctx, bad)); err != nil || len(entries) == 0 {
 		return err
 	}
-	running := s.Running(ctx, leftAfter)
-	s.adopt(entries, func(e model.Entry) bool { return s.heir(e, running) == s.Instance })
+	running, read := s.Running(ctx, leftAfter), len(entries)
+	if s.adopt(entries, func(e model.Entry) bool { return s.heir(e, running) == s.Instance }) > 0 && read >= sweepMost {
+		s.pending.expect(true)
+	}
 	return nil
 }
 
@@ -199,6 +204,7 @@ func (s *Settler) Drain(ctx context.Context) error {
 		if err := s.pending.drained(ctx); err != nil {
 			return err
 		}
+		s.acks.under.Wait()
 		entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), 0, sweepMost)
 		if err := errors.Join(err, s.report(ctx, bad)); err != nil {
 			return err
@@ -221,7 +227,15 @@ func (s *Settler) write(ctx context.Context) {
 			if len(batches) == 0 {
 				break
 			}
+			var turns sync.WaitGroup
+			for range settleWriters - 1 {
+				if s.pending.backlog(s.Batch) {
+					more := s.pending.take(s.Batch)
+					turns.Go(func() { s.warn(ctx, s.turn(ctx, more)) })
+				}
+			}
 			s.warn(ctx, s.turn(ctx, batches))
+			turns.Wait()
 		}
 	}
 }
@@ -248,7 +262,7 @@ func (s *Settler) together(ctx context.Context, batches []saleBatch) bool {
 	if err != nil {
 		return false
 	}
-	s.warn(ctx, s.finish(ctx, entries, outcomes))
+	s.finish(ctx, entries, outcomes)
 	s.pending.done(entries)
 	return true
 }
@@ -315,7 +329,7 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 		settled, outcomes, err = s.oneByOne(ctx, gate, settled)
 	}
 	if len(settled) > 0 {
-		err = errors.Join(err, s.finish(ctx, settled, outcomes))
+		s.finish(ctx, settled, outcomes)
 	}
 	if err != nil {
 		return fmt.Errorf("sale %s: %w", gate.SaleID, err)
@@ -323,17 +337,60 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// finish wakes the buyers of settled entries, and deletes the entries from the stream.
-func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) error {
+// finish wakes the buyers of settled entries, and has the entries deleted from their streams in the background.
+func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
-	lost, err := s.Stream.Settled(context.WithoutCancel(ctx), entries, outcomes)
-	for _, gate := range lost {
-		s.Lost(gate)
-	}
+	s.acknowledge(context.WithoutCancel(ctx), entries, outcomes)
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)
 	}
-	return err
+}
+
+// acknowledgements are entries that are settled and wait to be deleted from their streams. Those that gather during one
+// call of the gate go with the next.
+type acknowledgements struct {
+	mu       sync.Mutex
+	entries  []model.Entry
+	outcomes []model.Outcome // of the entries
+	running  bool
+	under    sync.WaitGroup
+}
+
+func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
+	a := &s.acks
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.entries, a.outcomes = append(a.entries, entries...), append(a.outcomes, outcomes...)
+	if a.running {
+		return
+	}
+	a.running = true
+	a.under.Go(func() {
+		for {
+			entries, outcomes := a.next()
+			if len(entries) == 0 {
+				return
+			}
+			lost, err := s.Stream.Settled(ctx, entries, outcomes)
+			for _, gate := range lost {
+				s.Lost(gate)
+			}
+			if err != nil {
+				s.Log.Warn("settled entries can't be deleted from the stream yet", "entries", len(entries), "error", err)
+			}
+		}
+	})
+}
+
+// next removes and returns what one call acknowledges. If that is nothing, the next entries need another goroutine.
+func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.entries), ackMost)
+	a.running = n > 0
+	entries, outcomes := a.entries[:n:n], a.outcomes[:n:n]
+	a.entries, a.outcomes = a.entries[n:], a.outcomes[n:]
+	return entries, outcomes
 }
 
 // settle tries until the entries are settled or found to be broken (model.ErrBroken), or until ctx ends. Before each

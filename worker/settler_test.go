@@ -16,7 +16,7 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// The entries that arrive while every writer is in a transaction are the next batch.
+// The entries that arrive during a transaction are the next batch.
 func TestNaturalBatches(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
 		release := make(chan struct{})
@@ -24,10 +24,10 @@ func TestNaturalBatches(t *testing.T) {
 		for _, e := range entries(6) {
 			s.admit(e)
 		}
-		check.Same(t, "the first batches", s.ledger.batches[saleA], []int{1, 1})
+		check.Same(t, "the first batches", s.ledger.batches[saleA], []int{1})
 		close(release)
 		synctest.Wait()
-		check.Same(t, "all batches", s.ledger.batches[saleA], []int{1, 1, 4})
+		check.Same(t, "all batches", s.ledger.batches[saleA], []int{1, 5})
 		want := verdicts(model.Accepted, 0, 1, 2, 3, 4, 5)
 		check.Same(t, "settled", s.stream.settled, want)
 		check.Same(t, "woken", s.woken, want)
@@ -43,12 +43,13 @@ func TestBatchesAreBounded(t *testing.T) {
 	})
 }
 
-// As many transactions run at once as there are writers, and no more, whether of one sale or of many.
+// While a backlog waits, as many transactions run at once as there are writers, and no more, whether of one sale or of many.
 func TestWriters(t *testing.T) {
 	for _, sales := range [][]string{{saleA}, {saleA, saleB, saleC}} {
 		t.Run(fmt.Sprint("sales: ", len(sales)), func(t *testing.T) {
 			testSettler(t, func(t *testing.T, s *settling) {
 				s.ledger.before = func(string, []model.Entry) error { time.Sleep(10 * time.Millisecond); return nil } // of the bubble's clock
+				s.Batch = 3
 				for i := range 300 {
 					s.admit(entry(sales[i%len(sales)], i, "here"))
 					pass(time.Millisecond)
@@ -386,4 +387,19 @@ func TestPending(t *testing.T) {
 		many[i] = entry(saleC, 10+i, "here")
 	}
 	check.Same(t, "added up to the bound, beside the four that are held", p.add(many), mostHeld-4)
+}
+
+// Memory has no room for some of the entries. They are settled as soon as there is room, and not only in the next sweeps.
+func TestMoreEntriesThanMemoryHolds(t *testing.T) {
+	testSettler(t, func(t *testing.T, s *settling) {
+		gone := make(chan struct{})
+		s.ledger.before = func(string, []model.Entry) error { <-gone; return nil }
+		s.pending.most = 100
+		all := entries(2*sweepMost + 10)
+		s.admit(all...)
+		pass(leftAfter)
+		close(gone)
+		pass(sweepPeriod)
+		check.Same(t, "the settled entries", len(s.stream.settled), len(all))
+	})
 }
