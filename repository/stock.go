@@ -28,8 +28,8 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	defer func() { end(err) }()
 	// The gate has judged the entries, so nearly always all are new and fit. Then four statements suffice. Otherwise each
 	// entry is judged. The stock row is the most contended one, so it is changed last, by one conditional statement. Only
-	// if the units do not suffice for all entries, the row is locked first, and the units left go to the entries in the
-	// order of admission.
+	// if the units do not suffice for all entries, the row is locked before orders are written, and the units left go to
+	// the entries in the order of admission.
 	outcomes, err = s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch }, s.hold)
 	if errors.Is(err, errNotNew) {
 		outcomes, err = s.settle(ctx, saleID, entries, false)
@@ -72,8 +72,8 @@ var errShort = errors.New("stock is short")
 var errNotNew = errors.New("not all entries are new and fit")
 
 // insertNew inserts an order for every attempt of a batch, or changes nothing. It returns errNotNew if not all attempts
-// are new and fit. take moves the units in the stock rows; insertNew also returns the error of take. It takes the locks
-// in the same order as settle and deduct: buyers, new orders, stock.
+// are new and fit. take moves the units in the stock rows; insertNew also returns the error of take. Like settle and
+// deduct, it locks the buyers first and the stock last.
 func (s *Store) insertNew(
 	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, units []saleUnits) error,
 ) ([]model.Outcome, error) {

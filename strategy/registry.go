@@ -5,7 +5,8 @@
 //
 // A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried
 // again. Every strategy refuses in the same order: not_found, not_started, ended, paused, limit_reached, sold_out.
-// Before these checks, an attempt whose id was already accepted or queued gets that outcome again.
+// A sale that was closed before its start has ended. Before these checks, an attempt whose id has an outcome gets that
+// outcome again.
 package strategy
 
 import (
