@@ -1,8 +1,10 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -62,9 +64,11 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	for i, b := range batches {
 		g.read(b, replies[i])
 	}
-	err = each(len(batches), func(i int) error { return g.bringUnits(ctx, batches[i]) })
+	sharded := slices.DeleteFunc(slices.Clone(batches), func(b *shardBatch) bool { return len(b.tags) == 1 })
+	err = each(len(sharded), func(i int) error { return g.bringUnits(ctx, sharded[i]) })
 	answers = make([]model.Admission, len(attempts))
 	for _, b := range batches {
+		err = cmp.Or(err, b.err)
 		for at, place := range b.places {
 			if b.err != nil {
 				answers[place].Err = b.err

@@ -46,16 +46,14 @@ func (m *transfers) lane(saleID string) chan struct{} {
 	return m.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
 }
 
-// bringUnits moves units to the shard of a batch if the shard has too few units for an attempt but others have some, and
-// has the attempt judged again. So an attempt is refused as sold out only after all shards were asked. If that fails, or
-// takes more than transferTime or transferTries, the verdict is model.Unsure.
+// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have
+// some, bringUnits moves units to it and has the attempt judged again. So an attempt is refused as sold out only after
+// all shards were asked. If that fails, or takes more than transferTime or transferTries, the verdict is model.Unsure.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
-	if len(b.tags) > 1 {
-		for i, o := range b.answers {
-			if o.Verdict == model.SoldOut {
-				short = append(short, i)
-			}
+	for i, o := range b.answers {
+		if o.Verdict == model.SoldOut {
+			short = append(short, i)
 		}
 	}
 	if b.err != nil || len(short) == 0 {
