@@ -22,7 +22,7 @@ const (
 	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
 	// without a backlog, batches never get that large.
 	settleBatch = 512
-	// ackMost is how many entries one call deletes from the streams at most, since a script has room for 8,000 arguments.
+	// ackMost is how many entries one call deletes from the streams at most. Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
 	// mostHeld bounds the memory for entries: some 2 KiB each. Entries above it stay in their streams until there is room.
 	mostHeld = 1 << 16
@@ -121,7 +121,6 @@ func (s *Settler) Run(ctx context.Context) {
 	every(ctx, "settler", sweepPeriod, s.pending.room, s.Log, s.sweep)
 	writers.Wait()
 	s.pending.late.under.Wait()
-	s.acks.under.Wait()
 }
 
 // sweep finds entries that were left behind: those of instances that do not run any more, and those whose admission this
@@ -204,7 +203,9 @@ func (s *Settler) Drain(ctx context.Context) error {
 		if err := s.pending.drained(ctx); err != nil {
 			return err
 		}
-		s.acks.under.Wait()
+		if err := s.acks.sent(ctx); err != nil {
+			return err
+		}
 		entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), 0, sweepMost)
 		if err := errors.Join(err, s.report(ctx, bad)); err != nil {
 			return err
@@ -380,6 +381,21 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			}
 		}
 	})
+}
+
+// sent waits until all are deleted, or have failed, or until ctx ends.
+func (a *acknowledgements) sent(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		a.under.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // next removes and returns what one call acknowledges. If that is nothing, the next entries need another goroutine.
