@@ -3,6 +3,7 @@ package handler
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -62,13 +63,11 @@ func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 		return f, false
 	}
 	status := model.OrderStatus(c.Query("status"))
-	switch status {
-	case "", model.OrderPending, model.OrderPaid, model.OrderCancelled, model.OrderExpired, model.OrderRefunded:
-		return model.OrderFilter{SaleID: offer.ID, Status: status}, true
-	default:
+	if status != "" && !slices.Contains(model.StoredStatuses, status) {
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "pending, paid, cancelled, expired, refunded"})
 		return f, false
 	}
+	return model.OrderFilter{SaleID: offer.ID, Status: status}, true
 }
 
 // readPage returns the query's cursor and limit. If the limit is invalid, it refuses the request and returns false.

@@ -19,6 +19,9 @@ const (
 	OrderRejected  OrderStatus = "rejected"
 )
 
+// StoredStatuses are the statuses of orders in the database. A rejected attempt has a refusal there instead of an order.
+var StoredStatuses = []OrderStatus{OrderPending, OrderPaid, OrderCancelled, OrderExpired, OrderRefunded}
+
 // transitions lists all allowed moves of an order. Expired to paid is a late payment for which units were left.
 var transitions = map[OrderStatus][]OrderStatus{
 	OrderQueued:  {OrderPending, OrderRejected},

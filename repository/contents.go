@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -28,6 +29,7 @@ const behindSale = "~"
 type contents struct {
 	tx    *gorm.DB
 	offer model.Offer
+	index string // the SQL that makes a SELECT of orders use orders_status
 }
 
 // GateContents opens a snapshot of the data that a new gate needs; the caller must close it. ok is false if there is no
@@ -43,7 +45,7 @@ func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateCo
 	if err != nil || !ok {
 		return nil, false, errors.Join(wrap("read the gate of sale "+saleID, err), tx.Rollback().Error)
 	}
-	return &contents{tx, offer}, true, nil
+	return &contents{tx, offer, s.index("orders_status")}, true, nil
 }
 
 // Offer is part of model.GateContents.
@@ -57,17 +59,23 @@ func (c *contents) Buyers(ctx context.Context) iter.Seq2[[]model.Buyer, error] {
 // Known is part of model.GateContents. A lost attempt is left out, because the gate could not compare its request. If
 // the stream still has an entry of the lost attempt, the settle refuses the entry and credits the gate.
 func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
-	db, end := c.tx.WithContext(ctx), c.offer.ID+behindSale
+	db, what := c.tx.WithContext(ctx), "read the known attempts of sale "+c.offer.ID
+	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity, &k.Hash} }
+	parts := []iter.Seq2[[]model.Known, error]{pages(c.offer.ID, func(after string) ([]model.Known, error) {
+		return page(db, what, fields, `SELECT order_id, user_id, quantity, request_hash FROM refusals
+			WHERE order_id > ? AND order_id < ? AND request_hash <> '' ORDER BY order_id LIMIT ?`, after, c.offer.ID+behindSale, pageRows)
+	}, func(k model.Known) string { return k.ID })}
+	for _, status := range model.StoredStatuses {
+		last := int64(0) // the number in the last row that was read
+		numbered := func(k *model.Known) []any { return append(fields(k), &last) }
+		parts = append(parts, pages(0, func(after int64) ([]model.Known, error) {
+			return page(db, what, numbered, `SELECT id, user_id, quantity, request_hash, number FROM orders`+c.index+`
+				WHERE sale_id = ? AND status = ? AND number > ? ORDER BY number LIMIT ?`, c.offer.ID, string(status), after, pageRows)
+		}, func(model.Known) int64 { return last }))
+	}
 	return func(yield func([]model.Known, error) bool) {
-		for _, query := range []string{
-			"SELECT id, user_id, quantity, request_hash FROM orders WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-			"SELECT order_id, user_id, quantity, request_hash FROM refusals WHERE order_id > ? AND order_id < ? AND request_hash <> '' ORDER BY order_id LIMIT ?",
-		} {
-			read := func(after string) ([]model.Known, error) {
-				return page(db, "read the known attempts of sale "+c.offer.ID,
-					func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity, &k.Hash} }, query, after, end, pageRows)
-			}
-			for known, err := range pages(c.offer.ID, read, func(k model.Known) string { return k.ID }) {
+		for _, part := range parts {
+			for known, err := range part {
 				if !yield(known, err) || err != nil {
 					return
 				}
@@ -114,7 +122,7 @@ func page[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 
 // pages reads rows in the order of their keys, a page at a time. The first page begins after the key given as first.
 // Each later page begins after the last row of the page before.
-func pages[T any](first string, read func(after string) ([]T, error), key func(T) string) iter.Seq2[[]T, error] {
+func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		for after, more := first, true; more; {
 			page, err := read(after)
@@ -136,48 +144,44 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			return err
 		}
 		books.Stock = offer.Stock
-		end := saleID + behindSale
-		add := func(status string, rows, units int64) {
-			books.Orders[model.OrderStatus(status)] += rows
-			books.Units[model.OrderStatus(status)] += units
+		for _, status := range model.StoredStatuses {
+			rows, units, err := sums(tx, "SELECT number AS place, quantity AS units FROM orders"+s.index("orders_status")+
+				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", int64(0), sumRows, saleID, string(status))
+			if err != nil {
+				return err
+			}
+			if rows > 0 {
+				books.Orders[status], books.Units[status] = rows, units
+			}
 		}
-		add(string(model.OrderRejected), 0, 0) // rejected has an entry, also without refusals
-		err := sums(tx, "SELECT id, status AS kind, quantity AS units FROM orders WHERE id > ? AND id < ? ORDER BY id", saleID, end, sumRows, add)
+		rows, units, err := sums(tx, "SELECT order_id AS place, quantity AS units FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
+			saleID, sumRows, saleID+behindSale)
 		if err != nil {
 			return err
 		}
-		err = sums(tx, "SELECT order_id AS id, 'rejected' AS kind, quantity AS units FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id", saleID, end, sumRows, add)
-		if err != nil {
-			return err
-		}
-		return sums(tx, "SELECT user_id AS id, '' AS kind, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", saleID, sumRows,
-			func(_ string, _, units int64) { books.BuyersUnits += units })
+		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = rows, units
+		_, books.BuyersUnits, err = sums(tx, "SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", sumRows, saleID)
+		return err
 	})
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
-// sums counts rows of (id, kind, units) by kind, adds up their units, and passes both to add. Each statement reads one
-// page of rows. query selects the rows after an id, in the order of the ids: its first argument is that id, and its
-// second, within, is the same for all pages.
-func sums(tx *gorm.DB, query, after, within string, rowsAtOnce int64, add func(kind string, rows, units int64)) error {
+// sums counts rows of (place, units) and adds up their units. Each statement reads one page of rowsAtOnce rows. query
+// selects the rows after a place, in the order of the places: its first argument is that place, the others follow.
+func sums[K any](tx *gorm.DB, query string, after K, rowsAtOnce int64, others ...any) (rows, units int64, err error) {
 	for {
-		var page []struct {
-			Kind         string
+		var page struct {
 			Counted, Sum int64
-			Last         string
+			Last         K
 		}
-		err := tx.Raw("SELECT kind, COUNT(*) AS counted, SUM(units) AS sum, MAX(id) AS last FROM ("+query+" LIMIT ?) AS page GROUP BY kind",
-			after, within, rowsAtOnce).Scan(&page).Error
+		err := tx.Raw("SELECT COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, MAX(place) AS last FROM ("+query+" LIMIT ?) AS page",
+			slices.Concat([]any{after}, others, []any{rowsAtOnce})...).Scan(&page).Error
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
-		rows := int64(0)
-		for _, p := range page {
-			add(p.Kind, p.Counted, p.Sum)
-			rows, after = rows+p.Counted, max(after, p.Last)
-		}
-		if rows < rowsAtOnce {
-			return nil
+		rows, units, after = rows+page.Counted, units+page.Sum, page.Last
+		if page.Counted < rowsAtOnce {
+			return rows, units, nil
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +18,7 @@ import (
 )
 
 type orderRow struct {
+	Number                      int64
 	ID, SaleID, UserID          string
 	Quantity                    int
 	AmountCents                 int64
@@ -65,12 +66,11 @@ func (refusalRow) TableName() string { return "refusals" }
 // orderColumns are the columns that a new order sets.
 const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, request_hash, created_at_ms, expires_at_ms"
 
-// insertOrders inserts new orders in the order of their ids, so that neighbours in the index are written one after the
-// other. It returns gorm.ErrDuplicatedKey if one of them exists.
+// insertOrders inserts new orders. It returns gorm.ErrDuplicatedKey if one of them exists.
 func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
 	const columns = 13
 	values := make([]any, 0, columns*len(list))
-	for _, o := range slices.SortedFunc(slices.Values(list), func(a, b *model.Order) int { return strings.Compare(a.ID, b.ID) }) {
+	for _, o := range list {
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
@@ -159,79 +159,76 @@ func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) 
 // Orders lists orders, the newest first. next is the cursor of the next page, and empty at the end. Orders returns
 // model.ErrBadCursor if the cursor in f is invalid.
 func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error) {
-	f.Limit = max(1, f.Limit)
-	db := s.read.WithContext(ctx).Table("orders" + s.ordersIndex(f))
-	if f.ID != "" {
-		db = db.Where("id = ?", f.ID)
-	}
-	if f.UserID != "" {
-		db = db.Where("user_id = ?", f.UserID)
-	}
-	if f.SaleID != "" {
-		db = db.Where("sale_id = ?", f.SaleID)
-	}
-	if f.Status != "" {
-		db = db.Where("status = ?", string(f.Status))
-	}
+	below := int64(math.MaxInt64)
 	if f.Cursor != "" {
-		at, id, err := parseCursor(f.Cursor, model.OrderIDLength)
+		raw, err := base64.RawURLEncoding.DecodeString(f.Cursor)
 		if err != nil {
-			return nil, "", err
+			return nil, "", model.ErrBadCursor
 		}
-		db = db.Where(behindCursor, at, at, id)
+		if below, err = strconv.ParseInt(string(raw), 10, 64); err != nil {
+			return nil, "", model.ErrBadCursor
+		}
 	}
+	f.Limit = max(1, f.Limit)
+	numbers, args := s.orderNumbers(f, below, f.Limit+1)
 	var rows []orderRow
-	if err := db.Order("created_at_ms DESC, id DESC").Limit(f.Limit + 1).Find(&rows).Error; err != nil {
+	err = s.read.WithContext(ctx).Raw("SELECT orders.* FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
+		args...).Scan(&rows).Error
+	if err != nil {
 		return nil, "", fmt.Errorf("list orders: %w", err)
 	}
 	if len(rows) > f.Limit {
 		rows = rows[:f.Limit]
-		last := rows[f.Limit-1]
-		next = cursorOf(last.CreatedAtMs, last.ID)
+		next = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, rows[f.Limit-1].Number, 10))
 	}
 	return orders(rows), next, nil
 }
 
-// ordersIndex returns the SQL that selects the index for a list. By their own choice of index, SQLite reads all orders
-// of a sale to find those of a user, and MariaDB reads all newer orders to reach an old page.
+// orderNumbers returns a query for the highest numbers of orders that f selects, below a number. Only the index for
+// orders in one status begins with the sale, so the list of all orders of a sale is put together from one part for each
+// status.
+func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
+	statuses := []model.OrderStatus{f.Status}
+	if f.Status == "" && f.SaleID != "" && f.UserID == "" && f.ID == "" {
+		statuses = model.StoredStatuses
+	}
+	for i, status := range statuses {
+		where := ""
+		for _, c := range []struct{ column, value string }{
+			{"id", f.ID}, {"user_id", f.UserID}, {"sale_id", f.SaleID}, {"status", string(status)},
+		} {
+			if c.value != "" {
+				where, args = where+c.column+" = ? AND ", append(args, c.value)
+			}
+		}
+		query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %snumber < ? ORDER BY number DESC LIMIT ?) AS part%d",
+			s.ordersIndex(f), where, i)
+		args = append(args, below, limit)
+	}
+	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
+}
+
+// ordersIndex returns the SQL that selects the index for a list. By their own choice, the databases sometimes read all
+// orders of a sale or all newer ones.
 func (s *Store) ordersIndex(f model.OrderFilter) string {
-	index := "orders_newest"
 	switch {
-	case f.ID != "" || f.UserID == "" && f.SaleID == "":
-		return ""
-	case f.UserID != "" && f.SaleID != "":
-		index = "orders_idempotency_key" // needs a sort, of few orders because of cancelMost
+	case f.ID != "":
+		return s.index("orders_id")
 	case f.UserID != "":
-		index = "orders_user"
-	case f.Status != "":
-		index = "orders_status"
+		return s.index("orders_user")
+	case f.SaleID != "":
+		return s.index("orders_status")
+	default:
+		return ""
 	}
+}
+
+// index returns the SQL that makes a SELECT use an index.
+func (s *Store) index(name string) string {
 	if s.sqlite {
-		return " INDEXED BY " + index
+		return " INDEXED BY " + name
 	}
-	return " FORCE INDEX (" + index + ")"
-}
-
-// behindCursor selects the rows after a cursor, in a list with the newest first. The first condition lets the database
-// find the place in an index. The second one decides between rows of the same millisecond.
-const behindCursor = "created_at_ms <= ? AND (created_at_ms < ? OR id < ?)"
-
-// cursorOf returns the cursor of a page whose last row has this time and id.
-func cursorOf(atMillis int64, id string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(atMillis, 10) + "." + id))
-}
-
-func parseCursor(cursor string, idLength int) (atMillis int64, id string, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return 0, "", model.ErrBadCursor
-	}
-	at, id, ok := strings.Cut(string(raw), ".")
-	atMillis, err = strconv.ParseInt(at, 10, 64)
-	if err != nil || !ok || !model.ValidID(id, idLength) {
-		return 0, "", model.ErrBadCursor
-	}
-	return atMillis, id, nil
+	return " FORCE INDEX (" + name + ")"
 }
 
 // cancelMost is how many orders a user may cancel in one sale. That is more than any buyer needs. There is a limit

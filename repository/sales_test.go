@@ -267,7 +267,7 @@ func TestSalesPages(t *testing.T) {
 				return o.ID
 			}, want)
 		}
-		for _, cursor := range []string{"!", cursorOf(1, "short"), cursorOf(1, strings.Repeat("A", model.OrderIDLength))} {
+		for _, cursor := range []string{"!", cursorOf(1, "short"), "MQ", cursorOf(1, strings.Repeat("A", model.OrderIDLength))} {
 			if list, next, err := d.Sales(t.Context(), cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
 				t.Errorf("after %q: %v, %q, %v", cursor, list, next, err)
 			}

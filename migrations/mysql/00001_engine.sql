@@ -51,7 +51,10 @@ CREATE TABLE stock (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE orders (
-  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  -- Ids are random, so new rows and new keys in the indexes would be all over the table. By this number they are neighbours.
+  number        BIGINT       NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  -- Derived from the user, the sale and the idempotency key, so the id is unique for these three.
+  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   sale_id       CHAR(16)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   user_id       VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   quantity      INT          NOT NULL,
@@ -65,15 +68,13 @@ CREATE TABLE orders (
   created_at_ms BIGINT       NOT NULL,
   expires_at_ms BIGINT       NOT NULL,
   paid_at_ms    BIGINT       NULL,
-  UNIQUE KEY orders_idempotency_key (user_id, sale_id, idempotency_key),
+  UNIQUE KEY orders_id (id),
   -- The expirer leaves out sales whose orders can't expire, so this key includes the sale.
   KEY orders_due (status, expires_at_ms, sale_id),
-  -- For an operator's list of a sale's orders, the newest first.
-  KEY orders_newest (sale_id, created_at_ms, id),
-  -- For the same list in one status. With the quantity, this key also covers sums of units by status.
-  KEY orders_status (sale_id, status, created_at_ms, id, quantity),
+  -- For an operator's list of a sale's orders. With the quantity, this key also covers sums of units by status.
+  KEY orders_status (sale_id, status, number, quantity),
   -- For a user's list of orders.
-  KEY orders_user (user_id, created_at_ms, id),
+  KEY orders_user (user_id, number),
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 

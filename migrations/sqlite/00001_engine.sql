@@ -51,7 +51,10 @@ CREATE TABLE stock (
 ) STRICT;
 
 CREATE TABLE orders (
-  id                   TEXT    NOT NULL PRIMARY KEY,
+  -- Ids are random, so new rows and new keys in the indexes would be all over the table. By this number they are neighbours.
+  number               INTEGER NOT NULL PRIMARY KEY,
+  -- Derived from the user, the sale and the idempotency key, so the id is unique for these three.
+  id                   TEXT    NOT NULL,
   sale_id              TEXT    NOT NULL,
   user_id              TEXT    NOT NULL,
   quantity             INTEGER NOT NULL,
@@ -67,15 +70,13 @@ CREATE TABLE orders (
   paid_at_ms           INTEGER NULL,
   CONSTRAINT orders_quantity CHECK (quantity > 0)
 ) STRICT;
-CREATE UNIQUE INDEX orders_idempotency_key ON orders (user_id, sale_id, idempotency_key);
+CREATE UNIQUE INDEX orders_id ON orders (id);
 -- The expirer leaves out sales whose orders can't expire, so this index includes the sale.
 CREATE INDEX orders_due ON orders (status, expires_at_ms, sale_id);
--- For an operator's list of a sale's orders, the newest first.
-CREATE INDEX orders_newest ON orders (sale_id, created_at_ms, id);
--- For the same list in one status. With the quantity, this index also covers sums of units by status.
-CREATE INDEX orders_status ON orders (sale_id, status, created_at_ms, id, quantity);
+-- For an operator's list of a sale's orders. With the quantity, this index also covers sums of units by status.
+CREATE INDEX orders_status ON orders (sale_id, status, number, quantity);
 -- For a user's list of orders.
-CREATE INDEX orders_user ON orders (user_id, created_at_ms, id);
+CREATE INDEX orders_user ON orders (user_id, number);
 
 CREATE TABLE refusals (
   order_id             TEXT    NOT NULL PRIMARY KEY,

@@ -59,11 +59,7 @@ var mutations = []mutation{
 				"\treturn newBatch(attempts, nil), nil\n",
 			},
 			{"repository/deduct.go", "\tknown, err := s.knownOutcomes(db, attempts)\n", "\tknown, err := map[string]model.Outcome(nil), error(nil)\n"},
-			{
-				schema, "  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,\n",
-				"  id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n  KEY orders_id (id),\n",
-			},
-			{schema, "  UNIQUE KEY orders_idempotency_key (", "  KEY orders_idempotency_key ("},
+			{schema, "  UNIQUE KEY orders_id (", "  KEY orders_id ("},
 		},
 		says: `doubled [1-9]`,
 	},
