@@ -166,6 +166,7 @@ func mysqlConfig(address string) (*mysqldriver.Config, error) {
 	cfg.Collation = "utf8mb4_general_ci"
 	cfg.InterpolateParams = true
 	cfg.Timeout = dialTimeout
+	cfg.MultiStatements = true            // see Store.calls
 	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
 	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
 	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
@@ -191,14 +192,26 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 	}
 	if strings.Contains(version, "MariaDB") {
+		settings["check_constraint_checks"] = "1" // see enforcesChecks
 		settings["tx_isolation"] = "'READ-COMMITTED'"
 		settings["max_statement_time"] = fmt.Sprint(statementSeconds)
 		settings["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
 	} else {
+		if !enforcesChecks(version) {
+			return nil, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
+		}
 		settings["transaction_isolation"] = "'READ-COMMITTED'"
 		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
 	}
 	return settings, nil
+}
+
+// enforcesChecks reports whether MySQL of this version enforces CHECK constraints. They keep a sale from selling more
+// than its quota.
+func enforcesChecks(version string) bool {
+	var have [3]int
+	_, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2])
+	return err == nil && slices.Compare(have[:], []int{8, 0, 16}) >= 0
 }
 
 func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.DB, error) {
@@ -382,6 +395,11 @@ func (s *Store) skipLocked() string {
 // model.ErrUnavailable. Any other error is returned as it is. After such an error of the commit itself, the transaction
 // may or may not have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	return s.repeat(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
+}
+
+// repeat is the part of transact that repeats the transaction.
+func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 	if s.lock != nil {
 		select {
 		case s.lock <- struct{}{}:
@@ -392,7 +410,7 @@ func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error 
 	}
 	var err error
 	for try := range transactionTries {
-		err = s.write.WithContext(ctx).Transaction(fn)
+		err = transaction()
 		switch {
 		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver returns this error in no other case
 			if err := s.renew(); err != nil {

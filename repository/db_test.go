@@ -109,7 +109,18 @@ func TestMariaDBSessions(t *testing.T) {
 		"SELECT @@session.sql_mode":                 "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
 		"SELECT @@session.character_set_client":     "utf8mb4",
 		"SELECT @@session.autocommit":               "1",
+		"SELECT @@session.check_constraint_checks":  "1",
 	})
+}
+
+func TestOldMySQLIsRefused(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"8.0.16": true, "8.0.36-0ubuntu0.22.04.1": true, "8.4.0": true, "9.1.0-log": true, "10.0.0": true,
+		"8.0.15": false, "5.7.44-log": false, "8.0": false, "": false,
+	} {
+		check.Same(t, "MySQL "+version+" enforces checks", enforcesChecks(version), want)
+	}
 }
 
 func TestSQLiteSessions(t *testing.T) {

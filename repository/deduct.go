@@ -26,20 +26,18 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if err != nil {
 		return nil, err
 	}
-	take := func(tx *gorm.DB, units []saleUnits) error {
+	taking := func(units []saleUnits) statement {
 		n := units[0].n
-		res := tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, "+nextGateVersion+" WHERE sale_id = ? AND version = ?",
-			n, n, saleID, offer.Stock.Version)
-		if res.Error == nil && res.RowsAffected == 0 {
-			return model.ErrLostRace
+		return statement{
+			"UPDATE stock SET available = available - ?, held = held + ?, " + nextGateVersion + " WHERE sale_id = ? AND version = ?",
+			[]any{n, n, saleID, offer.Stock.Version},
 		}
-		return res.Error
 	}
 	epoch := func(int) int64 { return offer.Stock.Epoch }
 	// While there are enough units for all, nearly always every attempt is new and fits. Otherwise each attempt is judged.
 	b := newBatch(attempts, nil)
 	if ok && offer.Judge(now) == model.Accepted && b.units() <= offer.Stock.Available {
-		outcomes, err = s.insertNew(ctx, b, model.FromDatabase, epoch, take)
+		outcomes, err = s.insertNew(ctx, b, model.FromDatabase, epoch, taking)
 		if !errors.Is(err, errNotNew) {
 			return outcomes, wrap("deduct on sale "+saleID, err)
 		}
@@ -47,7 +45,13 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if b, err = s.judgeOutside(ctx, attempts, offer, now, ok); err != nil || len(b.open) == 0 {
 		return b.outcomes, err
 	}
-	outcomes, err = s.deduct(ctx, attempts, offer, now, offer.Stock.Available, take)
+	outcomes, err = s.deduct(ctx, attempts, offer, now, offer.Stock.Available, func(tx *gorm.DB, units []saleUnits) error {
+		changed, err := s.execute(tx, taking(units))
+		if err == nil && changed == 0 {
+			err = model.ErrLostRace
+		}
+		return err
+	})
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 

@@ -301,7 +301,7 @@ func (d *testDB) arrange(t *testing.T, m meanwhile) (s scene, stock *model.Stock
 	sale := d.newSale(t, m.quota, limit(2))
 	s = scene{other: d.another(t), sale: sale.ID, mine: attempt(sale.ID, "me", "k", 2), held: d.buy(t, sale.ID, "holder", 1)}
 	stock, buyers = new(model.Stock), new(int64)
-	d.between(t, func() {
+	d.between(func() {
 		m.do(t, s)
 		*stock, *buyers = s.other.stock(t, s.sale), s.other.buyers(t, s.mine)
 	})
@@ -376,7 +376,7 @@ func TestRefusalsAndRepeatsNeedNoTransaction(t *testing.T) {
 		d.deduct(t, last)
 		d.change(t, paused.ID, 0, status(model.SalePaused))
 		began := false
-		d.between(t, func() { began = true })
+		d.between(func() { began = true })
 		for name, tc := range map[string]struct {
 			attempt  model.Attempt
 			want     model.Verdict

@@ -66,7 +66,7 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) erro
 		}
 		values = append(values, saleID, row.Version, c.orderID, c.units, sold)
 	}
-	_, err := s.insert(tx, "gate_changes (sale_id, version, order_id, units, sold)", columns, values, "")
+	_, err := s.execute(tx, s.inserting("gate_changes (sale_id, version, order_id, units, sold)", columns, values, "")...)
 	return wrap("record changes for the gate", err)
 }
 

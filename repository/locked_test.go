@@ -30,7 +30,7 @@ func TestLook(t *testing.T) {
 		sale := d.newSale(t, 5)
 		d.buy(t, sale.ID, "me", 1)
 		began := false
-		d.between(t, func() { began = true })
+		d.between(func() { began = true })
 		for name, user := range map[string]string{"an order to write": "you", "more than the limit, which is judged later": "me"} {
 			before := d.now(t)
 			look := d.look(t, attempt(sale.ID, user, "k2", 1))
@@ -115,7 +115,7 @@ func TestExclusive(t *testing.T) {
 			lock := make(chan struct{}, 1)
 			exclusive := &testDB{Store: d.Exclusive(lock), address: d.address}
 			began := false
-			d.between(t, func() {
+			d.between(func() {
 				if began = true; len(lock) != 1 {
 					t.Error("the transaction begins without the lock")
 				}
@@ -143,12 +143,12 @@ func TestExclusiveAfterTheCallerLeaves(t *testing.T) {
 		lock := make(chan struct{}, 1)
 		exclusive := d.Exclusive(lock)
 		sale := d.newSale(t, 2)
-		d.between(t, func() {
+		d.between(func() {
 			check.Same(t, "locks that the original store takes", len(lock), 0)
 		})
 		order := d.buy(t, sale.ID, "holder", 1)
 		began := false
-		d.between(t, func() { began = true })
+		d.between(func() { began = true })
 		lock <- struct{}{}
 		ctx, leave := context.WithCancel(t.Context())
 		leave()

@@ -86,9 +86,7 @@ func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 		db, err = s.write.DB()
 		return db, func() error { return nil }, err
 	}
-	config := s.mysql.Clone()
-	config.MultiStatements = true
-	connector, err := mysqldriver.NewConnector(config)
+	connector, err := mysqldriver.NewConnector(s.mysql)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -68,14 +68,18 @@ const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, st
 
 // insertOrders inserts new orders. It returns gorm.ErrDuplicatedKey if one of them exists.
 func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
+	_, err := s.execute(tx, s.insertingOrders(list)...)
+	return wrap("insert orders", err)
+}
+
+func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 13
 	values := make([]any, 0, columns*len(list))
 	for _, o := range list {
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	_, err := s.insert(tx, "orders ("+orderColumns+")", columns, values, "")
-	return wrap("insert orders", err)
+	return s.inserting("orders ("+orderColumns+")", columns, values, "")
 }
 
 func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
@@ -294,7 +298,7 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
 		var rows []orderRow
-		err := tx.Raw("SELECT * FROM orders WHERE id IN ? AND sale_id = ? AND status = ? ORDER BY expires_at_ms"+s.skipLocked(),
+		err := tx.Raw("SELECT * FROM orders"+s.index("orders_id")+" WHERE id IN ? AND sale_id = ? AND status = ? ORDER BY expires_at_ms"+s.skipLocked(),
 			orderIDs, saleID, string(model.OrderPending)).Scan(&rows).Error
 		if err != nil || len(rows) == 0 {
 			return wrap("lock orders", err)

@@ -195,7 +195,7 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 		return false, err
 	}
 	wanted := []userUnits{{order.SaleID, order.UserID, order.Quantity}}
-	if _, err := s.addUnits(tx, wanted); err != nil {
+	if err := s.addUnits(tx, wanted); err != nil {
 		return false, err
 	}
 	units, err := s.unitsOf(tx, order.SaleID, []string{order.UserID})

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -26,11 +25,10 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
 	})
 	defer func() { end(err) }()
-	// The gate has judged the entries, so nearly always all are new and fit. Then four statements suffice. Otherwise each
-	// entry is judged. The stock row is the most contended one, so it is changed last, by one conditional statement. Only
-	// if the units do not suffice for all entries, the row is locked before orders are written, and the units left go to
-	// the entries in the order of admission.
-	outcomes, err = s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch }, s.hold)
+	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row
+	// is the most contended one, so it is changed last, and a constraint ensures that there are enough units. Only if there
+	// are not, the row is locked before orders are written, and the units left go to the entries in the order of admission.
+	outcomes, err = s.insertEntries(ctx, entries)
 	if errors.Is(err, errNotNew) {
 		outcomes, err = s.settle(ctx, saleID, entries, false)
 	}
@@ -54,15 +52,12 @@ func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcome
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
 	})
 	defer func() { end(err) }()
-	outcomes, err = s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, func(i int) int64 { return entries[i].Epoch }, s.hold)
+	outcomes, err = s.insertEntries(ctx, entries)
 	if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
 		err = fmt.Errorf("%w: %w", model.ErrApart, err)
 	}
 	return outcomes, wrap("settle on several sales", err)
 }
-
-// killTimeout bounds the statement that ends another one.
-const killTimeout = time.Second
 
 // errShort means that fewer units are left than the batch needs. It never leaves this package.
 var errShort = errors.New("stock is short")
@@ -71,11 +66,17 @@ var errShort = errors.New("stock is short")
 // never leaves this package.
 var errNotNew = errors.New("not all entries are new and fit")
 
+func (s *Store) insertEntries(ctx context.Context, entries []model.Entry) ([]model.Outcome, error) {
+	epoch := func(i int) int64 { return entries[i].Epoch }
+	return s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, epoch, holding)
+}
+
 // insertNew inserts an order for every attempt of a batch, or changes nothing. It returns errNotNew if not all attempts
-// are new and fit. take moves the units in the stock rows; insertNew also returns the error of take. Like settle and
-// deduct, it locks the buyers first and the stock last.
+// are new and fit, and errShort or model.ErrLostRace if not all units can be taken from the stock by the statement that
+// take returns. Like settle and deduct, insertNew locks the buyers first and the stock last. On MySQL the statements are
+// sent in as few calls as possible, because each call takes a round trip.
 func (s *Store) insertNew(
-	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(tx *gorm.DB, units []saleUnits) error,
+	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(units []saleUnits) statement,
 ) ([]model.Outcome, error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -90,12 +91,8 @@ func (s *Store) insertNew(
 		s.kill(caller, running)
 		end()
 	})()
-	err := s.transact(ctx, func(tx *gorm.DB) error {
-		allNew, err := s.addUnits(tx, units)
-		if err != nil {
-			return err
-		}
-		seen, err := s.readForSettle(tx, sales)
+	err := s.transactInCalls(ctx, func(tx *gorm.DB) error {
+		seen, err := s.beginNew(tx, units, sales)
 		if err != nil {
 			return err
 		}
@@ -104,28 +101,31 @@ func (s *Store) insertNew(
 		if len(seen.offers) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) }) {
 			return errNotNew
 		}
-		if !allNew {
+		if !seen.allNew {
 			err = s.overLimit(tx, units, limit)
 		}
 		if err == nil && seen.refused {
 			err = fits(tx, "SELECT COUNT(*) FROM refusals WHERE order_id IN ?", idsOf(b.attempts))
 		}
-		if err != nil {
+		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
 		}
 		orders := b.accept(func(saleID string) model.Offer { return seen.offers[saleID] }, seen.now, source, epoch)
-		if err := s.insertOrders(tx, orders); errors.Is(err, gorm.ErrDuplicatedKey) {
-			return errNotNew
-		} else if err != nil {
+		if source == model.FromStream {
+			_, err = s.endNew(tx, orders, take(sales), s.commit())
 			return err
 		}
-		if err := take(tx, sales); err != nil {
-			return err
+		changed, err := s.endNew(tx, orders, take(sales))
+		if err == nil && changed == 0 {
+			err = model.ErrLostRace
 		}
-		if source != model.FromStream {
+		if err == nil {
 			err = s.tellGateOfSold(tx, seen.offers[sales[0].sale], b)
 		}
-		return cmp.Or(err, caller.Err())
+		if err = cmp.Or(err, caller.Err()); err == nil {
+			_, err = s.execute(tx, s.commit())
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -135,68 +135,65 @@ func (s *Store) insertNew(
 
 // seen is what insertNew reads in its transaction.
 type seen struct {
+	allNew     bool                   // no user had a row before; always false on SQLite, which does not tell
 	offers     map[string]model.Offer // by id
 	now        time.Time              // by the database's clock
 	refused    bool                   // one of the sales has durable refusals
 	connection int64                  // on MySQL, the id of the transaction's connection
 }
 
-func (s *Store) readForSettle(tx *gorm.DB, sales []saleUnits) (seen, error) {
-	ids := make([]string, len(sales))
+// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the
+// sales.
+func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (seen, error) {
+	columns := "ROW_COUNT() AS changed, CONNECTION_ID() AS connection"
+	if s.sqlite {
+		columns = "0 AS changed, 0 AS connection"
+	}
+	ids := make([]any, len(sales))
 	for i, u := range sales {
 		ids[i] = u.sale
 	}
-	connection := "CONNECTION_ID()"
-	if s.sqlite {
-		connection = "0"
+	read := statement{"SELECT " + columns + ", " + offerColumns + s.nowMillis() + ` AS now_ms,
+		EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id) AS refused
+		FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id IN ` + places(len(ids)), ids}
+	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
+	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
+		return seen{}, wrap("count buyers' units", err)
 	}
-	var rows []struct {
-		Row        offerRow `gorm:"embedded"`
-		Refused    bool
-		Connection int64
-	}
-	err := tx.Raw("SELECT "+offerColumns+s.nowMillis()+` AS now_ms, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id) AS refused,
-		`+connection+" AS connection FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id IN ?", ids).Scan(&rows).Error
+	last := calls[len(calls)-1]
+	rows, err := tx.Statement.ConnPool.QueryContext(tx.Statement.Context, last.query, last.args...)
 	if err != nil {
-		return seen{}, fmt.Errorf("read the sales: %w", err)
+		return seen{}, wrap("count buyers' units and read the sales", outages{tx.Dialector}.Translate(err))
 	}
-	got := seen{offers: make(map[string]model.Offer, len(rows))}
-	for _, row := range rows {
+	defer func() { _ = rows.Close() }()
+	got := seen{offers: make(map[string]model.Offer, len(sales))}
+	for rows.Next() {
+		var row struct {
+			Row                 offerRow `gorm:"embedded"`
+			Changed, Connection int64
+			Refused             bool
+		}
+		if err := tx.ScanRows(rows, &row); err != nil {
+			return seen{}, wrap("read the sales", err)
+		}
 		got.offers[row.Row.ID] = row.Row.offer()
 		got.now, got.refused, got.connection = fromMillis(row.Row.NowMs), got.refused || row.Refused, row.Connection
+		got.allNew = row.Changed == int64(len(units))
 	}
-	return got, nil
+	return got, wrap("read the sales", rows.Err())
 }
 
-// statements are those of a transaction on MySQL.
-type statements struct {
-	mu         sync.Mutex
-	connection int64 // 0 before and after the transaction
-}
-
-// on sets the connection. The returned function ends that, after a kill under way has ended: the connection's next
-// transaction may be another one.
-func (r *statements) on(connection int64) (ended func()) {
-	set := func(connection int64) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.connection = connection
+// endNew ends the transaction of insertNew: it inserts the orders, takes the units and, if the transaction can end here,
+// commits. changed is the number of stock rows that were changed, unless end is given.
+func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end ...statement) (changed int64, err error) {
+	changed, err = s.execute(tx, slices.Concat(s.insertingOrders(orders), []statement{take}, end)...)
+	switch {
+	case errors.Is(err, gorm.ErrDuplicatedKey):
+		err = errNotNew
+	case violated(err):
+		err = errShort
 	}
-	set(connection)
-	return func() { set(0) }
-}
-
-// kill ends the present statement of a transaction. If a context ends, the driver only closes its end of the connection:
-// a statement that waits for a lock would go on waiting, with the locks of its transaction.
-func (s *Store) kill(ctx context.Context, r *statements) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.connection == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
-	defer cancel()
-	_ = s.write.WithContext(ctx).Exec("KILL QUERY ?", r.connection).Error // the connection may have been lost
+	return changed, err
 }
 
 // overLimit returns errNotNew if one of the users has more units than a user may have in the sale.
@@ -225,8 +222,9 @@ func fits(tx *gorm.DB, query string, args ...any) error {
 	return wrap("look for limits and refusals", err)
 }
 
-// hold moves units from available to held. It returns errShort if a sale has fewer available.
-func (s *Store) hold(tx *gorm.DB, sales []saleUnits) error {
+// holding returns the statement that moves units from available to held. It fails with errShort if a sale has fewer
+// available, because of the constraint stock_not_negative.
+func holding(sales []saleUnits) statement {
 	cases := "CASE sale_id" + strings.Repeat(" WHEN ? THEN ?", len(sales)) + " END"
 	var units, ids []any
 	for _, u := range sales {
@@ -235,12 +233,10 @@ func (s *Store) hold(tx *gorm.DB, sales []saleUnits) error {
 	if len(sales) == 1 {
 		cases, units = "?", units[1:]
 	}
-	res := tx.Exec("UPDATE stock SET available = available - "+cases+", held = held + "+cases+", version = version + 1 WHERE sale_id IN ? AND available >= "+cases,
-		slices.Concat(units, units, []any{ids}, units)...)
-	if res.Error == nil && res.RowsAffected < int64(len(sales)) {
-		return errShort
+	return statement{
+		"UPDATE stock SET available = available - " + cases + ", held = held + " + cases + ", version = version + 1 WHERE sale_id IN " + places(len(ids)),
+		slices.Concat(units, units, ids),
 	}
-	return res.Error
 }
 
 func attemptsOf(entries []model.Entry) []model.Attempt {
@@ -298,9 +294,12 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 			}
 		}
 		if sales := bySale(b.unitsByUser()); len(sales) > 0 {
-			return s.hold(tx, sales)
+			_, err = s.execute(tx, holding(sales))
 		}
-		return nil
+		if !stockFirst && violated(err) {
+			err = errShort
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -341,7 +340,7 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt) (*attemptBatch,
 	for i, a := range attempts {
 		none[i].sale, none[i].user = a.SaleID, a.UserID
 	}
-	if _, err := s.addUnits(tx, byUser(none)); err != nil {
+	if err := s.addUnits(tx, byUser(none)); err != nil {
 		return nil, err
 	}
 	known, err := s.knownOutcomes(tx, attempts)
@@ -359,8 +358,7 @@ func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *attemptBatch, limit in
 		return err
 	}
 	b.judge(units, limit, available)
-	_, err = s.addUnits(tx, b.unitsByUser())
-	return err
+	return s.addUnits(tx, b.unitsByUser())
 }
 
 func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]int, error) {
@@ -431,50 +429,24 @@ func usersOf(units []userUnits) []string {
 }
 
 // addUnits adds units to the users' rows in buyers and locks the rows, even where it adds 0 units. units must come from
-// byUser. allNew means that none of the users had a row before, so that they have exactly these units. It is meaningful
-// only if each user gets at least one unit: MySQL counts an inserted row as 1 and a changed row as 2. On SQLite allNew
-// is always false, since SQLite does not distinguish the two.
-func (s *Store) addUnits(tx *gorm.DB, units []userUnits) (allNew bool, err error) {
-	args := make([]any, 0, 3*len(units))
+// byUser.
+func (s *Store) addUnits(tx *gorm.DB, units []userUnits) error {
+	_, err := s.execute(tx, s.adding(units)...)
+	return wrap("count buyers' units", err)
+}
+
+// adding returns the statements of addUnits. On MySQL there is one, which counts an inserted row as 1 and a changed row
+// as 2.
+func (s *Store) adding(units []userUnits) []statement {
+	values := make([]any, 0, 3*len(units))
 	for _, u := range units {
-		args = append(args, u.sale, u.user, u.n)
+		values = append(values, u.sale, u.user, u.n)
 	}
 	onConflict := " ON DUPLICATE KEY UPDATE units = units + VALUES(units)"
 	if s.sqlite {
 		onConflict = " ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"
 	}
-	changed, err := s.insert(tx, "buyers (sale_id, user_id, units)", 3, args, onConflict)
-	return !s.sqlite && changed == int64(len(units)), wrap("count buyers' units", err)
-}
-
-// sqliteParameters is about how many parameters one statement on SQLite has. The driver searches all parameters for
-// each of them, so that twice as many take four times as long.
-const sqliteParameters = 256
-
-// insert inserts rows with columns values each and returns the number of changed rows. values holds the values of all
-// rows, one row after the other. insert bypasses GORM, which would inspect each value by reflection.
-func (s *Store) insert(tx *gorm.DB, into string, columns int, values []any, onConflict string) (changed int64, err error) {
-	if len(values) == 0 {
-		return 0, nil
-	}
-	most := len(values)
-	if s.sqlite {
-		most = sqliteParameters / columns * columns
-	}
-	row := ", (?" + strings.Repeat(", ?", columns-1) + ")"
-	for chunk := range slices.Chunk(values, most) {
-		rows := strings.Repeat(row, len(chunk)/columns)[len(", "):]
-		res, err := tx.Statement.ConnPool.ExecContext(tx.Statement.Context, "INSERT INTO "+into+" VALUES "+rows+onConflict, chunk...)
-		if err != nil {
-			return 0, outages{tx.Dialector}.Translate(err)
-		}
-		n, err := res.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		changed += n
-	}
-	return changed, nil
+	return s.inserting("buyers (sale_id, user_id, units)", 3, values, onConflict)
 }
 
 func (s *Store) returnUnits(tx *gorm.DB, saleID string, units []userUnits) error {

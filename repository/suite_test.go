@@ -2,19 +2,15 @@ package repository
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
-	"gorm.io/gorm"
 
 	"flashsale/model"
 	"flashsale/test/kit"
@@ -58,6 +54,7 @@ func accepted(t testing.TB, verdict model.Verdict, err error) {
 type testDB struct {
 	*Store
 	address string
+	hooks   *hooks
 }
 
 // onBoth runs a test on each kind of database.
@@ -86,10 +83,11 @@ func openDB(t *testing.T, address string) *testDB {
 // openStore opens a store and leaves the database as it is.
 func openStore(t testing.TB, address string, conns int) *testDB {
 	t.Helper()
-	store, err := Open(t.Context(), address, conns)
+	h := &hooks{}
+	store, err := OpenBy(t.Context(), address, conns, h.open)
 	check.NoError(t, err)
 	t.Cleanup(func() { check.Error(t, "close", store.Close(), nil) })
-	return &testDB{Store: store, address: address}
+	return &testDB{Store: store, address: address, hooks: h}
 }
 
 // empty opens a new database of the same kind, which has no tables.
@@ -575,46 +573,6 @@ func wantPages[T any](t *testing.T, size int, read func(cursor string) ([]T, str
 	}
 	check.Same(t, fmt.Sprintf("%d rows in pages of %d", len(want), size), got, want)
 	check.Same(t, fmt.Sprintf("number of pages of %d", size), pages, max(1, (len(want)+size-1)/size))
-}
-
-// between runs fn once, just before this store's next writing transaction. Deduct has read the sale by then.
-func (d *testDB) between(t *testing.T, fn func()) {
-	t.Helper()
-	pool, err := d.write.DB()
-	check.NoError(t, err)
-	hooked := &hookedPool{DB: pool, before: fn}
-	d.write.ConnPool, d.write.Statement.ConnPool = hooked, hooked
-}
-
-// hookedPool is a pool that calls before once, before its first transaction.
-type hookedPool struct {
-	*sql.DB
-	once   sync.Once
-	before func()
-}
-
-func (p *hookedPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error) {
-	p.once.Do(p.before)
-	return p.DB.BeginTx(ctx, opts)
-}
-
-// GetDBConn is what GORM uses for everything else.
-func (p *hookedPool) GetDBConn() (*sql.DB, error) { return p.DB, nil }
-
-// afterStockMoves returns a function that arms fn. The next transaction that changes a stock row runs fn after that
-// change and before its commit.
-func (d *testDB) afterStockMoves(t *testing.T) (arm func(fn func())) {
-	t.Helper()
-	var armed atomic.Pointer[func()]
-	check.NoError(t, d.write.Callback().Raw().After("gorm:raw").Register("suite:stock", func(tx *gorm.DB) {
-		if !strings.HasPrefix(tx.Statement.SQL.String(), "UPDATE stock SET ") {
-			return
-		}
-		if fn := armed.Swap(nil); fn != nil {
-			(*fn)()
-		}
-	}))
-	return func(fn func()) { armed.Store(&fn) }
 }
 
 // gateContents reads what a new gate must know.

@@ -1,0 +1,173 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	gosqlite "github.com/glebarez/go-sqlite"
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"gorm.io/gorm"
+)
+
+// statement is a statement of SQL with its arguments.
+type statement struct {
+	query string
+	args  []any
+}
+
+// calls puts statements together into as few calls as possible: one on MySQL, where each call takes a round trip. After
+// a statement that fails, MySQL executes none of the same call. On SQLite there are no round trips, and each statement
+// stays as it is.
+func (s *Store) calls(list ...statement) []statement {
+	list = slices.DeleteFunc(list, func(st statement) bool { return st.query == "" })
+	if s.sqlite || len(list) < 2 {
+		return list
+	}
+	queries, args := make([]string, len(list)), []any(nil)
+	for i, st := range list {
+		queries[i], args = st.query, append(args, st.args...)
+	}
+	return []statement{{strings.Join(queries, "; "), args}}
+}
+
+// execute executes statements, in as few calls as possible, and returns the number of rows that the last one changed. It
+// bypasses GORM, which would inspect each argument by reflection.
+func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err error) {
+	for _, st := range s.calls(list...) {
+		res, err := tx.Statement.ConnPool.ExecContext(tx.Statement.Context, st.query, st.args...)
+		if err != nil {
+			return 0, outages{tx.Dialector}.Translate(err)
+		}
+		if changed, err = res.RowsAffected(); err != nil {
+			return 0, err
+		}
+	}
+	return changed, nil
+}
+
+// sqliteParameters is about how many parameters one statement on SQLite has. The driver searches all parameters for
+// each of them, so that twice as many take four times as long.
+const sqliteParameters = 256
+
+// inserting returns statements that insert rows with columns values each; on MySQL, one statement. values holds the
+// values of all rows, one row after the other.
+func (s *Store) inserting(into string, columns int, values []any, onConflict string) (list []statement) {
+	most := max(1, len(values))
+	if s.sqlite {
+		most = sqliteParameters / columns * columns
+	}
+	row := ", " + places(columns)
+	for chunk := range slices.Chunk(values, most) {
+		rows := strings.Repeat(row, len(chunk)/columns)[len(", "):]
+		list = append(list, statement{"INSERT INTO " + into + " VALUES " + rows + onConflict, chunk})
+	}
+	return list
+}
+
+// places returns the SQL of a list of n arguments.
+func places(n int) string { return "(" + strings.Repeat(", ?", n)[len(", "):] + ")" }
+
+// begin returns the statement that begins a transaction of transactInCalls; on SQLite, nothing.
+func (s *Store) begin() statement {
+	if s.sqlite {
+		return statement{}
+	}
+	return statement{query: "START TRANSACTION"}
+}
+
+// commit returns the statement that ends a transaction of transactInCalls; on SQLite, nothing.
+func (s *Store) commit() statement {
+	if s.sqlite {
+		return statement{}
+	}
+	return statement{query: "COMMIT"}
+}
+
+// transactInCalls is transact for a function that itself executes begin first and commit last, so that neither takes a
+// call of its own. If the function returns an error, the transaction is rolled back.
+func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	if s.sqlite {
+		return s.transact(ctx, fn)
+	}
+	return s.repeat(ctx, func() error {
+		pool, err := s.write.DB()
+		if err != nil {
+			return err
+		}
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return outages{s.write.Dialector}.Translate(err)
+		}
+		committed := false
+		defer func() {
+			if !committed {
+				rollBack(ctx, conn)
+			}
+			_ = conn.Close() // returns the connection to the pool
+		}()
+		tx := s.write.WithContext(ctx)
+		tx.Statement.ConnPool = conn
+		err = fn(tx)
+		committed = err == nil
+		return err
+	})
+}
+
+// endTimeout bounds a statement that ends another one or rolls back a transaction.
+const endTimeout = time.Second
+
+// rollBack ends a transaction. If the server does not confirm the end, the connection is closed, and then the server
+// ends the transaction.
+func rollBack(ctx context.Context, conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes the connection
+	}
+}
+
+// statements are those of a transaction on MySQL.
+type statements struct {
+	mu         sync.Mutex
+	connection int64 // 0 before and after the transaction
+}
+
+// on sets the connection. The returned function ends that, after a kill under way has ended: the connection's next
+// transaction may be another one.
+func (r *statements) on(connection int64) (ended func()) {
+	set := func(connection int64) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.connection = connection
+	}
+	set(connection)
+	return func() { set(0) }
+}
+
+// kill ends the present statement of a transaction. If a context ends, the driver only closes its end of the connection:
+// a statement that waits for a lock would go on waiting, with the locks of its transaction.
+func (s *Store) kill(ctx context.Context, r *statements) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.connection == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	_ = s.write.WithContext(ctx).Exec("KILL QUERY ?", r.connection).Error // the connection may have been lost
+}
+
+// violated reports whether a statement failed because of a CHECK constraint.
+func violated(err error) bool {
+	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		return e.Number == 3819 || e.Number == 4025 // of MySQL, of MariaDB
+	}
+	e, ok := errors.AsType[*gosqlite.Error](err)
+	return ok && e.Code() == 275 // SQLITE_CONSTRAINT_CHECK
+}
