@@ -314,16 +314,16 @@ func slowInstance(d *drill) {
 	d.finish("the other settled %d entries of it at last; %s", left, all)
 }
 
-// frozenWithTheStock freezes an instance between the last statement of a settle and its commit. Its locks keep the
-// other instances from settling until MySQL ends the idle transaction.
+// frozenWithTheStock freezes an instance that sells by the database alone, between the last statement of a transaction
+// and its commit. Its locks keep the other instance from settling until MySQL ends the idle transaction.
 func frozenWithTheStock(d *drill) {
 	root := d.ownDatabase().Root(d)
-	a, b := d.Start("--ack-wait", "300ms"), d.Start("--ack-wait", "300ms")
+	a, b := d.Start("--ack-wait", "300ms"), d.Start("--strategy", "optimistic")
 	d.open(size(700, 3_000), a, b)
 	frozen := make(chan []shop.Attempt, 1)
 	d.whileLocked(d.sale, func(*sql.Tx) {
 		go func() { frozen <- d.Rush(d.sale, "frozen", 10, nil, b.URL) }()
-		d.until(recoveryTime, "its settle waits for the stock", func() (bool, error) { return d.waiting(root) })
+		d.until(recoveryTime, "it waits for the stock", func() (bool, error) { return d.waiting(root) })
 		b.Signal(syscall.SIGSTOP)
 	}) // the rollback leaves the lock on the stock row to the frozen instance
 	stopped := time.Now()
@@ -337,7 +337,7 @@ func frozenWithTheStock(d *drill) {
 	b.Signal(syscall.SIGCONT)
 	d.more(size(100, 1_000))
 	d.attempts = <-frozen
-	all := d.stop("201", "202", "409 sold_out")
+	all := d.stop("201", "202", "409 sold_out", "503 unavailable")
 	d.finish("there was no order for %s; %s", stall.Round(100*time.Millisecond), all)
 }
 

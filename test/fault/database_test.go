@@ -84,7 +84,7 @@ func commitReplyLost(d *drill) {
 
 	lose := size(5, 20) // after each loss a settler pauses for longer
 	for _, p := range links {
-		p.LoseReplyTo("\x03COMMIT", lose) // as the driver sends it: the command byte and the statement
+		p.LoseReplyTo("COMMIT", lose)
 	}
 	for tries := 0; min(links[0].Lost(), links[1].Lost()) < int64(lose); tries++ {
 		if tries == feltTries {
