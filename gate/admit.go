@@ -112,17 +112,14 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 // admission returns the keys and arguments of admit.lua.
 func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
 	tag := b.tags[b.home]
-	keys = make([]string, 4, 4+len(b.attempts))
-	keys[0], keys[1], keys[2], keys[3] = gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)
-	args = make([]any, 2, 2+7*len(b.attempts))
-	epoch := int64(0)
+	args = make([]any, 3, 3+6*len(b.attempts))
+	epoch, window := int64(0), time.Duration(0)
 	for _, a := range b.attempts {
-		epoch = max(epoch, a.LeastEpoch)
-		keys = append(keys, counterKey(tag, a.UserID))
-		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.IdempotencyKey, a.Frequency.Limit, a.Frequency.Window.Milliseconds())
+		epoch, window = max(epoch, a.LeastEpoch), max(window, a.Frequency.Window)
+		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.IdempotencyKey, a.Frequency.Limit)
 	}
-	args[0], args[1] = g.instance, epoch
-	return keys, args
+	args[0], args[1], args[2] = g.instance, epoch, window.Milliseconds()
+	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), countersKey(tag)}, args
 }
 
 // read gives a batch the answers in a reply of admit.lua, or an error.

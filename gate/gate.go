@@ -126,7 +126,7 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if there were too many within
 // the window; the next request is allowed after retryAfter.
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
-	ms, err := countScript.Run(ctx, g.client, []string{counterKey(homeTag(gate, userID), userID)}, f.Limit, f.Window.Milliseconds()).Int64()
+	ms, err := countScript.Run(ctx, g.client, []string{countersKey(homeTag(gate, userID))}, userID, f.Limit, f.Window.Milliseconds()).Int64()
 	if err != nil {
 		return 0, false, fmt.Errorf("count a request: %w", err)
 	}

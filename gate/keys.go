@@ -29,7 +29,9 @@ func unitsKey(tag string) string  { return "fs:{" + tag + "}:units" }
 func idsKey(tag string) string    { return "fs:{" + tag + "}:ids" }
 func streamKey(tag string) string { return "fs:{" + tag + "}:stream" }
 
-func counterKey(tag, userID string) string { return "fs:{" + tag + "}:requests:" + userID }
+// countersKey returns the key of the counters of all users' requests in the present window.
+func countersKey(tag string) string { return "fs:{" + tag + "}:requests" }
+
 
 // stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }

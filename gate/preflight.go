@@ -28,8 +28,8 @@ const (
 	bytesKnown = 200
 	// bytesQueued is for an admitted attempt that is not settled yet: its entry in the stream.
 	bytesQueued = 240
-	// bytesCounted is for a user's request counter, which expires with its window.
-	bytesCounted = 220
+	// bytesCounted is for a user's request counter, which ends with its window.
+	bytesCounted = 140
 )
 
 // Room estimates the bytes that a sale's gate needs in the worst case. That is: every unit is in an order of its own,

@@ -1,7 +1,7 @@
 -- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
--- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5...] counter of each attempt's user
--- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read; then seven values for each
---      attempt: id, user, quantity, request hash, idempotency key, requests allowed in a window, window in ms
+-- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] counters of requests
+-- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read  [3] window of the counters, ms;
+--      then six values for each attempt: id, user, quantity, request hash, idempotency key, requests allowed in a window
 -- Returns two values for each attempt, in one flat list: a code, and the id of the new entry (code 0) or the ms until the
 -- next request is allowed (code 5); then the gate's epoch.
 -- Codes: 0 admitted, 1 known id, 2 known id with another request, 3 no gate, 4 gate closed, of an older epoch or of
@@ -9,12 +9,14 @@
 -- 11 sold out.
 -- All attempts are judged before the first write, except for the request counters, since Redis does not undo the
 -- writes of a script that fails.
-local reply, ids, users, flood = {}, {}, {}, {}
-for i = 3, #ARGV, 7 do
-  local at = (i - 3) / 7 + 1
-  local retry_ms, many = frequency(KEYS[4 + at], tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]))
-  reply[2 * at - 1], reply[2 * at], flood[at] = retry_ms > 0 and 5 or 0, retry_ms, many
-  ids[at], users[at] = ARGV[i], ARGV[i + 1]
+local reply, ids, users, limits = {}, {}, {}, {}
+for i = 4, #ARGV, 6 do
+  local at = (i - 4) / 6 + 1
+  ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 5])
+end
+local retry_ms, flood = frequency(KEYS[5], users, limits, tonumber(ARGV[3]))
+for at, ms in ipairs(retry_ms) do
+  reply[2 * at - 1], reply[2 * at] = ms > 0 and 5 or 0, ms
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
@@ -31,7 +33,7 @@ end
 
 local admitted, taken, new_ids, new_units = {}, 0, {}, {}
 for at = 1, #ids do
-  local i = 7 * at - 4
+  local i = 6 * at - 2
   local id, user, request, n = ids[at], users[at], ARGV[i + 2] .. ':' .. ARGV[i + 3], tonumber(ARGV[i + 2])
   if known[id] and not flood[at] then
     -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
@@ -61,7 +63,7 @@ if taken > 0 then
   redis.call('HSET', KEYS[3], unpack(new_ids))
   local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
   for _, i in ipairs(admitted) do
-    reply[2 * (i + 4) / 7] = redis.call('XADD', KEYS[4], '*', 'attempt',
+    reply[(i + 2) / 3] = redis.call('XADD', KEYS[4], '*', 'attempt',
       ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3] .. gated .. ARGV[i + 4])
   end
 end
