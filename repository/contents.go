@@ -110,7 +110,7 @@ func page[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 	}
 	defer func() { _ = rows.Close() }()
 	var row T
-	list, into := make([]T, 0, pageRows), columns(&row)
+	list, into := []T(nil), columns(&row)
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return nil, wrap(what, err)

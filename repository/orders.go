@@ -175,11 +175,15 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	}
 	f.Limit = max(1, f.Limit)
 	numbers, args := s.orderNumbers(f, below, f.Limit+1)
-	var rows []orderRow
-	err = s.read.WithContext(ctx).Raw("SELECT orders.* FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
-		args...).Scan(&rows).Error
+	rows, err := page(s.read.WithContext(ctx), "list orders", func(r *orderRow) []any {
+		return []any{
+			&r.Number, &r.ID, &r.SaleID, &r.UserID, &r.Quantity, &r.AmountCents, &r.Currency, &r.Status, &r.Source, &r.Epoch,
+			&r.IdempotencyKey, &r.RequestHash, &r.CreatedAtMs, &r.ExpiresAtMs, &r.PaidAtMs,
+		}
+	}, "SELECT orders.number, "+orderColumns+", paid_at_ms FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
+		args...)
 	if err != nil {
-		return nil, "", fmt.Errorf("list orders: %w", err)
+		return nil, "", err
 	}
 	if len(rows) > f.Limit {
 		rows = rows[:f.Limit]

@@ -45,6 +45,7 @@ func rows() []row {
 		{"accepted, embedded", load{embedded: true, least: 0.35}.measure},
 		{"accepted, Redis dead", load{redisDead: true, least: 0.3}.measure},
 		{"settling", settling},
+		{"a million orders", lists},
 		{"lab", inTheLab},
 		{"path", load{method: "POST", route: "/api/v1/sales/:sale/path"}.measure},
 		{"sale JSON", load{method: "GET", route: "/api/v1/sales/:sale", least: 0.95}.measure},
