@@ -41,6 +41,7 @@ func rows() []row {
 		{"sold out, with a key", load{soldOut: true, keyed: true, least: 0.8, mostTrips: fewCalls, mostStatements: fewCalls}.measure},
 		{"accepted, queued", load{args: []string{"--ack=queued"}, status: 202, least: 0.7, mostTrips: 0.1}.measure},
 		{"accepted, confirmed", load{least: 0.5, mostP99MS: 25}.measure},
+		{"accepted, confirmed, database 0.5 ms away", load{databaseAway: 500 * time.Microsecond}.measure},
 		{"accepted, one by one", load{args: []string{"--batch=1"}}.measure},
 		{"accepted, embedded", load{embedded: true, least: 0.35}.measure},
 		{"accepted, Redis dead", load{redisDead: true, least: 0.3}.measure},
@@ -98,14 +99,15 @@ func rows() []row {
 type load struct {
 	args                []string // of the engine
 	embedded, redisDead bool
-	soldOut             bool   // the hot sales have no unit left; otherwise buyers buy again and again
-	keyed               bool   // requests have an Idempotency-Key
-	method, route       string // of requests that buy nothing
-	status              int    // of every answer; 0: 409, 200 or 201
-	buyers, sales, hot  int    // 0: 20,000 buyers, one sale, buyers for every sale
-	connections         int    // 0: 100
-	ab                  bool   // ApacheBench instead of wrk: a connection for each request, one user
-	streams             int    // open while the path is loaded; the control is the engine without streams
+	soldOut             bool          // the hot sales have no unit left; otherwise buyers buy again and again
+	keyed               bool          // requests have an Idempotency-Key
+	method, route       string        // of requests that buy nothing
+	status              int           // of every answer; 0: 409, 200 or 201
+	buyers, sales, hot  int           // 0: 20,000 buyers, one sale, buyers for every sale
+	connections         int           // 0: 100
+	ab                  bool          // ApacheBench instead of wrk: a connection for each request, one user
+	streams             int           // open while the path is loaded; the control is the engine without streams
+	databaseAway        time.Duration // the time by which a round trip to the database is longer
 
 	least, mostP99MS, mostTrips, mostStatements, mostMiB float64 // goals; 0: none
 
@@ -114,6 +116,11 @@ type load struct {
 
 func (l load) measure(t *testing.T, b *run, r *Result) {
 	e := start(t, r, l.embedded, l.args...)
+	if l.databaseAway > 0 {
+		host := e.mariadb.Addr()
+		e.instance.Stop()
+		e.open(append(l.args, "--database="+strings.Replace(e.Database, host, away(t, host, l.databaseAway), 1))...)
+	}
 	hot := cmp.Or(l.hot, l.sales, 1)
 	for i := range max(1, l.sales) {
 		if l.soldOut && i < hot {
