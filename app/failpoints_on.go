@@ -16,7 +16,7 @@ import (
 
 // A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of the point that
 // FLASHSALE_FAILPOINT names as point:n, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are: admitted,
-// committed, acknowledging; changed, when the database has changes for the gate that were not sent to the gate yet;
+// settling, committed, acknowledging; changed, when the database has changes for the gate that were not sent to the gate yet;
 // refunded, when the provider has sent money back and the database has not recorded that yet; and the steps of a
 // rebuild: epoch, closed, measured, contents, staged, installed.
 
@@ -49,7 +49,7 @@ func failpoints() observe.All { return observe.All{failpointObserver{}} }
 // points names the failpoints at the beginning and at the end of steps.
 var points = struct{ begin, end map[string]string }{
 	begin: map[string]string{
-		observe.Acknowledge: "acknowledging", observe.TellGate: "changed", observe.StageIDs: "staged", observe.MarkRefunded: "refunded",
+		observe.Settle: "settling", observe.Acknowledge: "acknowledging", observe.TellGate: "changed", observe.StageIDs: "staged", observe.MarkRefunded: "refunded",
 	},
 	end: map[string]string{
 		observe.Admit: "admitted", observe.Settle: "committed", observe.NextEpoch: "epoch", observe.CloseGate: "closed",

@@ -220,8 +220,10 @@ func (d *drill) recovered(sale string, quota int, attempts []shop.Attempt) {
 	d.Helper()
 	start := time.Now()
 	f, err := d.sellRest(sale, quota, 1, recoveryTime, attempts)
-	d.result.Recovery = time.Since(start)
-	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
+	d.result.Recovery = max(d.result.Recovery, time.Since(start)) // a row may have several sales
+	d.result.Confirmed += f.confirmed
+	d.result.Lost += len(f.lost)
+	d.result.Doubled += len(f.doubled)
 	f.over = append(f.over, d.record.changed(func(a shop.Attempt) string { return d.settledStatus(d.urls[0], a) })...)
 	d.result.Over += len(f.over)
 	if err != nil {

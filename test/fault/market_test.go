@@ -1,0 +1,149 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"flashsale/model"
+	"flashsale/test/kit/shop"
+)
+
+// marketRows are faults while many sales are hot at once, so that most batches have attempts on several sales.
+var marketRows = slices.Concat(
+	deaths(diesInTheMarket, "the app is killed while twenty sales share its batches,",
+		death{admitted, "after the admit"}, death{"settling", "before the settle"}, death{"committed", "after the commit"},
+		death{"acknowledging", "before the acknowledgement"}),
+	[]row{{14, "one of a hundred sales is poisoned all the time", "the others are confirmed as fast as before", poisonedMarket}},
+)
+
+// market is many sales with a crowd at each.
+type market struct {
+	*drill
+	sales  []string
+	crowds []*load
+	each   int // the quota of each sale
+}
+
+// market opens sales on the instances that sell. One buyer comes to each sale in a period.
+func (d *drill) market(sales, quota int, period time.Duration) *market {
+	m := &market{drill: d, each: quota}
+	for range sales {
+		m.sales = append(m.sales, d.Sale(d.urls[0], quota))
+	}
+	to := inTurn(d.urls...)
+	for _, sale := range m.sales {
+		m.crowds = append(m.crowds, d.crowdAt(sale, manner{every: period, to: to}))
+	}
+	return m
+}
+
+// more waits until so many more attempts on each sale have ended.
+func (m *market) more(answers int) {
+	m.Helper()
+	for _, crowd := range m.crowds {
+		crowd.more(answers)
+	}
+}
+
+// shared fails the row unless transactions have settled attempts on several sales: their orders were made in the same
+// millisecond.
+func (m *market) shared() {
+	m.Helper()
+	const several = "SELECT COUNT(*) FROM (SELECT 1 FROM orders GROUP BY created_at_ms HAVING COUNT(DISTINCT sale_id) > 2) AS batches"
+	if batches, err := m.count(several); batches == 0 || err != nil {
+		m.Errorf("no batch had several sales: %v", err)
+	}
+}
+
+// diesInTheMarket kills one of two instances. The other settles what the dead one has left. Buyers whose connection broke
+// ask again under their keys, and each gets an order.
+func diesInTheMarket(d *drill, point string) {
+	const sales = 20
+	d.stores()
+	d.failpoints()
+	survivor, doomed := d.Start(), d.mortal(point, size(20, 200))
+	d.sell(1, survivor, doomed)
+	m := d.market(sales, size(100, 1_000), size(40*time.Millisecond, 10*time.Millisecond))
+	died := d.dead(doomed)
+	m.more(size(5, 100))
+	d.urls = []string{survivor.URL}
+	broken := 0
+	for i, sale := range m.sales {
+		attempts := m.crowds[i].stop()
+		for _, a := range slices.Clone(attempts) {
+			if a.Status == 0 && a.Invoked.Before(died) {
+				again := shop.Attempt{User: a.User, Key: a.Key, URL: survivor.URL}
+				d.Buy(&again, sale)
+				d.told([]shop.Attempt{again}, "201", "202")
+				attempts, broken = append(attempts, again), broken+1
+			}
+		}
+		d.told(attempts, "0", "201", "202")
+		d.recovered(sale, m.each, attempts)
+	}
+	if broken == 0 && point == admitted {
+		d.Error("nobody's connection broke")
+	}
+	m.shared()
+	d.result.Happened = fmt.Sprintf("%d whose connection broke asked again, on %d sales", broken, sales)
+}
+
+// poisonedMarket adds to the stream of one sale, again and again, entries that the database refuses. They fail each
+// batch that they share with other sales.
+func poisonedMarket(d *drill) {
+	const every = 20 * time.Millisecond
+	sales := size(20, 100)
+	d.ownDatabase()
+	d.sell(size(500, 3_000), d.Start(), d.Start())
+	m := d.market(sales-1, size(60, 500), size(200*time.Millisecond, 150*time.Millisecond))
+	poisoned := d.crowdAt(d.sale, manner{every: unhurried, to: inTurn(d.urls...)})
+	m.more(size(2, 20))
+
+	client, before := d.client(d.Redis), time.Now()
+	added := 0
+	end := d.meanwhile(1, every, func(_, round int) {
+		id := fmt.Sprintf("%sPOISON%s", d.sale, strings.Repeat("A", model.OrderIDLength-len(d.sale)-len("POISON")-4)+base32Of(round))
+		entry := strings.Join([]string{id, "poisoner", "99999999999", model.HashRequest(1), "1", "nowhere", "key"}, " ")
+		if err := client.XAdd(d.Context(), &redis.XAddArgs{Stream: gateKey(d.sale, "stream"), Values: []any{"attempt", entry}}).Err(); err != nil {
+			d.Error(err)
+		}
+		added++
+	})
+	<-time.After(size(4*time.Second, 30*time.Second)) // for so long the poison comes
+	end()
+	var attempts []shop.Attempt
+	for _, crowd := range m.crowds {
+		attempts = append(attempts, within(crowd.soFar(), before, time.Now())...)
+	}
+	longest, p99 := slowest(attempts)
+	d.told(attempts, "201")
+	// The short form runs beside other tests, so its bound is higher.
+	if p99 > size(2*time.Second, 300*time.Millisecond) {
+		d.Errorf("the slowest in a hundred waited %s", p99)
+	}
+	d.result.Happened = fmt.Sprintf("%d poisoned entries; buyers of the other sales: %s, p99 %s, longest %s", added, tally(attempts), ms(p99), ms(longest))
+	for i, sale := range m.sales {
+		d.recovered(sale, m.each, m.crowds[i].stop())
+	}
+	d.until(3*recoveryTime, "nothing is left in the stream", d.streamEmpty(client))
+	orders, err := d.count("SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner'")
+	if orders > 0 || err != nil {
+		d.Errorf("%d poisoned entries became orders: %v", orders, err)
+	}
+	m.shared()
+	d.recovered(d.sale, d.quota, poisoned.stop())
+}
+
+// base32Of returns a number in four characters of an id.
+func base32Of(n int) string {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	text := make([]byte, 4)
+	for i := range text {
+		text[i], n = digits[n%len(digits)], n/len(digits)
+	}
+	return string(text)
+}
