@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,6 +71,7 @@ type Gate struct {
 	client    redis.UniversalClient
 	instance  string
 	transfers *transfers
+	settled   atomic.Int64 // number of the newest call of Settled
 	observe   observe.All
 }
 

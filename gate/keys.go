@@ -32,7 +32,6 @@ func streamKey(tag string) string { return "fs:{" + tag + "}:stream" }
 // countersKey returns the key of the counters of all users' requests in the present window.
 func countersKey(tag string) string { return "fs:{" + tag + "}:requests" }
 
-
 // stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }
 

@@ -162,14 +162,15 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 
 // Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts
 // back to their gates. lost are gates whose streams lacked the entry of an order that was just made: the entry was lost
-// with Redis, so a gate that was installed since then does not know the order.
+// with Redis, so a gate that was installed since then does not know the order. An instance must make one call at a time.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
-	shards := shardsOf(entries)
+	shards, number := shardsOf(entries), g.settled.Add(1)
 	replies := g.scripts(ctx, settledScript, len(shards), func(i int) ([]string, []any) {
 		tag := shards[i].tag
-		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, settledArgs(shards[i].places, entries, outcomes)
+		args := append([]any{g.instance, number}, settledArgs(shards[i].places, entries, outcomes)...)
+		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, args
 	})
 	for i, s := range shards {
 		found, failed := replies[i].Int()
@@ -190,7 +191,7 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	return lost, err
 }
 
-// settledArgs returns the arguments of settled.lua.
+// settledArgs returns the arguments of settled.lua from the third on.
 func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) []any {
 	orders, credits := map[int][]any{}, []any(nil) // orders by their units
 	for _, i := range places {

@@ -58,3 +58,28 @@ func TestAdmittedTwiceIsNotTooFrequent(t *testing.T) {
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1})
 	})
 }
+
+// TestSettledTwiceIsNotLost: the second run of the script finds no entry, because the first has deleted it. That is told
+// from an entry that was lost with Redis.
+func TestSettledTwiceIsNotLost(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		again := b.as("again")
+		again.client.AddHook(scriptHook(twice))
+		for _, user := range []string{"u-1", "u-2", "u-3"} {
+			b.admit(attempt(o, user, 1))
+		}
+		entries := b.read(o, all)
+		for _, e := range entries {
+			lost, err := again.gate.Settled(b.Context(), []model.Entry{e}, []model.Outcome{accepted})
+			if len(lost) != 0 || err != nil {
+				b.Errorf("the gates of lost entries are %v, %v", lost, err)
+			}
+		}
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 7})
+		lost, err := again.gate.Settled(b.Context(), entries[:1], []model.Outcome{accepted})
+		if len(lost) != 1 || err != nil {
+			b.Errorf("without its entry, the gates of lost entries are %v, %v", lost, err)
+		}
+	})
+}
