@@ -66,7 +66,7 @@ var mutations = []mutation{
 				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) })", "",
 			},
 			{"repository/stock.go", "\t\tif !seen.allNew {\n", "\t\tif false {\n"},
-			{"repository/stock.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},
+			{"repository/attempts.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},
 		},
 		says: fmt.Sprintf(`holds \d+ of %d"`, mutationLimit),
 	},

@@ -1,0 +1,143 @@
+package repository
+
+import (
+	"slices"
+	"time"
+
+	"flashsale/model"
+)
+
+// attemptBatch divides attempts into those with an outcome and those still open, in the order of arrival.
+type attemptBatch struct {
+	attempts []model.Attempt
+	outcomes []model.Outcome
+	open     []int // indexes of attempts
+	closed   []int // indexes of attempts that this batch refused
+	first    map[string]int
+}
+
+// newBatch makes a batch in which every known attempt has its earlier outcome. An id that occurs twice is decided once.
+func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *attemptBatch {
+	b := &attemptBatch{
+		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
+		open: make([]int, 0, len(attempts)), first: make(map[string]int, len(attempts)),
+	}
+	for i, a := range attempts {
+		outcome, isKnown := known[a.ID]
+		_, twice := b.first[a.ID]
+		switch {
+		case isKnown:
+			b.outcomes[i] = a.Replay(outcome)
+		case !twice:
+			b.first[a.ID] = i
+			b.open = append(b.open, i)
+		}
+	}
+	return b
+}
+
+func (b *attemptBatch) users() []string { return usersOf(b.unitsByUser()) }
+
+// unitsByUser returns the units of the open attempts by user.
+func (b *attemptBatch) unitsByUser() []userUnits {
+	units := make([]userUnits, len(b.open))
+	for at, i := range b.open {
+		units[at] = userUnits{b.attempts[i].SaleID, b.attempts[i].UserID, b.attempts[i].Quantity}
+	}
+	return byUser(units)
+}
+
+func (b *attemptBatch) units() (n int64) {
+	for _, i := range b.open {
+		n += int64(b.attempts[i].Quantity)
+	}
+	return n
+}
+
+// judge refuses open attempts that exceed the limit or the available units, in the order of arrival. units is what each
+// user holds; judge adds the units of the attempts that fit, which stay open.
+func (b *attemptBatch) judge(units map[string]int, limit int, available int64) {
+	b.open = slices.DeleteFunc(b.open, func(i int) bool {
+		a := b.attempts[i]
+		switch {
+		case units[a.UserID]+a.Quantity > limit:
+			b.refuse(i, model.LimitReached)
+		case int64(a.Quantity) > available:
+			b.refuse(i, model.SoldOut)
+		default:
+			units[a.UserID] += a.Quantity
+			available -= int64(a.Quantity)
+			return false
+		}
+		return true
+	})
+}
+
+func (b *attemptBatch) refuse(i int, verdict model.Verdict) {
+	b.outcomes[i] = model.Outcome{Verdict: verdict}
+	b.closed = append(b.closed, i)
+}
+
+func (b *attemptBatch) refuseRest(verdict model.Verdict) {
+	for _, i := range b.open {
+		b.refuse(i, verdict)
+	}
+	b.open = nil
+}
+
+// accept makes an order of every open attempt. epoch returns the epoch of the attempt at an index.
+func (b *attemptBatch) accept(offerOf func(saleID string) model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
+	orders := make([]*model.Order, len(b.open))
+	for at, i := range b.open {
+		a := b.attempts[i]
+		offer := offerOf(a.SaleID)
+		orders[at] = &model.Order{
+			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
+			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
+			Status: model.OrderPending, Source: source, Epoch: epoch(i),
+			IdempotencyKey: a.IdempotencyKey, RequestHash: a.RequestHash,
+			CreatedAt: now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
+		}
+		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: orders[at]}
+	}
+	return orders
+}
+
+// answered returns the outcomes of a decided batch. An attempt that occurs twice in it gets the outcome of the first
+// occurrence.
+func (b *attemptBatch) answered() []model.Outcome {
+	for i, a := range b.attempts {
+		if first, ok := b.first[a.ID]; ok && first != i {
+			b.outcomes[i] = a.Replay(b.outcomes[first])
+		}
+	}
+	return b.outcomes
+}
+
+func (b *attemptBatch) refused() []refusalRow {
+	rows := make([]refusalRow, 0, len(b.closed))
+	for _, i := range b.closed {
+		a := b.attempts[i]
+		rows = append(rows, refusalRow{
+			OrderID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
+			Reason: string(b.outcomes[i].Verdict), RequestHash: a.RequestHash,
+		})
+	}
+	return rows
+}
+
+func attemptsOf(entries []model.Entry) []model.Attempt {
+	attempts := make([]model.Attempt, len(entries))
+	for i, e := range entries {
+		attempts[i] = e.Attempt
+	}
+	return attempts
+}
+
+func idsOf(attempts []model.Attempt) []string {
+	ids := make([]string, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.ID
+	}
+	return ids
+}
