@@ -28,14 +28,15 @@ type plan struct {
 	Rush   float64 `default:"5" most:"3600" help:"Mean time in seconds from the start to a click; most buyers click earlier."`
 	Seed   uint64  `default:"1" most:"2e19" help:"The same seed gives the same run."`
 
-	Instances    int  `default:"8" least:"1" help:"Instances of the engine."`
-	Cores        int  `default:"2" least:"1" help:"Cores of each instance."`
-	Shards       int  `default:"1" least:"1" help:"Redis processes."`
-	Parts        int  `default:"1" least:"1" help:"Parts of the sale's stock, spread over the shards."`
-	Transactions int  `default:"1" least:"1" help:"Settles of one sale that the database processes at once."`
-	GateBatch    int  `default:"256" least:"1" most:"2e7" help:"Most attempts in one call of Redis."`
-	SettleBatch  int  `default:"512" least:"1" most:"2e7" help:"Most orders in one transaction."`
-	Keyed        bool `default:"true" negatable:"" help:"Clicks have an Idempotency-Key: a refusal asks Redis and the database."`
+	Instances    int     `default:"8" least:"1" help:"Instances of the engine."`
+	Cores        int     `default:"2" least:"1" help:"Cores of each instance."`
+	Shards       int     `default:"1" least:"1" help:"Redis processes."`
+	Parts        int     `default:"1" least:"1" help:"Parts of the sale's stock, spread over the shards."`
+	Transactions int     `default:"1" least:"1" help:"Settles of one sale that the database processes at once."`
+	GateBatch    int     `default:"256" least:"1" most:"2e7" help:"Most attempts in one call of Redis."`
+	SettleBatch  int     `default:"512" least:"1" most:"2e7" help:"Most orders in one transaction."`
+	Keyed        bool    `default:"true" negatable:"" help:"Clicks have an Idempotency-Key: until an instance has seen that all orders are made, a refusal asks Redis and the database."`
+	Refresh      float64 `default:"0.25" most:"3600" help:"Seconds between an instance's looks whether all orders are made."`
 
 	LimitRate  float64 `default:"20000" least:"1" most:"1e9" help:"Requests a second that an instance takes."`
 	LimitBurst float64 `default:"20000" least:"1" most:"1e9" help:"Requests at once that an instance takes."`

@@ -8,7 +8,8 @@ import (
 
 const (
 	// These four are the engine's values (packages strategy, handler and worker): calls to Redis at once, attempts that
-	// may wait for a call, writers of an instance, and seconds that a request may take.
+	// may wait for a call, writers of an instance, of which one works only if a whole batch waits, and seconds that a
+	// request may take.
 	callsInFlight = 2
 	callsWaiting  = 8192
 	writers       = 2
@@ -43,6 +44,7 @@ type instance struct {
 	cores   *station
 	limit   bucket
 	soldOut bool        // latched
+	leased  bool        // refuses requests with a key from memory, too
 	gates   []*gatherer // by part
 }
 
@@ -98,7 +100,7 @@ func newRush(p plan) *rush {
 	for range p.Shards {
 		r.shards = append(r.shards, add("Redis", 1))
 	}
-	r.settler = gatherer{most: p.SettleBatch, calls: writers * p.Instances, send: r.settle}
+	r.settler = gatherer{most: p.SettleBatch, calls: writers * p.Instances, spare: p.Instances, send: r.settle}
 	r.ledger, r.looks = add("settle", p.Transactions), add("look-ups", p.DatabaseCores)
 	return r
 }
@@ -163,7 +165,7 @@ func (r *rush) enter(b int) {
 	}
 	fromMemory := false
 	i.cores.arrive(func() float64 {
-		fromMemory = a.hasPath && !r.Keyed && i.soldOut
+		fromMemory = a.hasPath && i.soldOut && (!r.Keyed || i.leased)
 		switch {
 		case !a.hasPath:
 			return r.us(r.PathUS)
@@ -247,6 +249,9 @@ func (r *rush) settle(batch []int, done func()) {
 		r.lastCommit = r.now
 		r.settles++
 		r.settled += len(batch)
+		if r.left == 0 && r.settled == r.Quota {
+			r.lease()
+		}
 		for _, b := range batch {
 			end := confirmed
 			if r.now-r.attempts[b].asked > r.AckWait {
@@ -256,6 +261,13 @@ func (r *rush) settle(batch []int, done func()) {
 		}
 		done()
 	})
+}
+
+// lease lets each instance refuse requests with a key from memory, from its next look at the database on.
+func (r *rush) lease() {
+	for _, i := range r.instances {
+		r.after(r.rng.Float64()*r.Refresh, func() { i.soldOut, i.leased = true, true })
+	}
 }
 
 // answer ends an attempt. An attempt answered with 202 ends here when its order is committed.

@@ -107,6 +107,7 @@ func (s *station) spend(second int, seconds float64) {
 type gatherer struct {
 	most     int // jobs in one batch
 	calls    int // batches in flight at once
+	spare    int // of these calls, those that begin only if a whole batch waits
 	capacity int // jobs that may wait; 0: any number
 	send     func(batch []int, done func())
 
@@ -125,7 +126,7 @@ func (g *gatherer) add(job int) bool {
 }
 
 func (g *gatherer) start() {
-	for g.inFlight < g.calls && len(g.line) > 0 {
+	for len(g.line) > 0 && (g.inFlight < g.calls-g.spare || g.inFlight < g.calls && len(g.line) >= g.most) {
 		n := min(len(g.line), g.most)
 		batch := g.line[:n:n]
 		g.line = g.line[n:]
