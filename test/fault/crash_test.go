@@ -240,7 +240,7 @@ func diesRefunding(d *drill) {
 // addedTwice adds entries to the stream a second time as soon as they are there, and a third time when all are settled.
 func addedTwice(d *drill) {
 	d.stores()
-	d.open(size(800, 8_000), d.Start(), d.Start())
+	d.open(size(800, 15_000), d.Start(), d.Start())
 	d.rush()
 	client, stream := d.client(d.Redis), gateKey(d.sale, "stream")
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
@@ -251,7 +251,7 @@ func addedTwice(d *drill) {
 	var seen []redis.XMessage
 	copied := map[string]bool{}
 	for last, want := "0", size(100, 2_000); len(seen) < want; {
-		streams, err := client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 10, Block: time.Second}).Result()
+		streams, err := client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 50, Block: time.Second}).Result()
 		if err != nil {
 			d.Fatalf("after %d entries: %v", len(seen), err)
 		}
@@ -338,6 +338,7 @@ func frozenWithTheStock(d *drill) {
 	d.more(size(100, 1_000))
 	d.attempts = <-frozen
 	all := d.stop("201", "202", "409 sold_out", "503 unavailable")
+	d.retire(b) // which is slow, because its strategy loses most races
 	d.finish("there was no order for %s; %s", stall.Round(100*time.Millisecond), all)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,10 +44,19 @@ func (d *drill) market(sales, quota int, period time.Duration) *market {
 
 // more waits until so many more attempts on each sale have ended.
 func (m *market) more(answers int) {
-	m.Helper()
+	var all sync.WaitGroup
 	for _, crowd := range m.crowds {
-		crowd.more(answers)
+		all.Go(func() { crowd.more(answers) })
 	}
+	all.Wait()
+}
+
+// stop ends the crowds and returns their attempts.
+func (m *market) stop() (attempts [][]shop.Attempt) {
+	for _, crowd := range m.crowds {
+		attempts = append(attempts, crowd.stop())
+	}
+	return attempts
 }
 
 // shared fails the row unless transactions have settled attempts on several sales: their orders were made in the same
@@ -71,9 +81,9 @@ func diesInTheMarket(d *drill, point string) {
 	died := d.dead(doomed)
 	m.more(size(5, 100))
 	d.urls = []string{survivor.URL}
-	broken := 0
+	broken, all := 0, m.stop()
 	for i, sale := range m.sales {
-		attempts := m.crowds[i].stop()
+		attempts := all[i]
 		for _, a := range slices.Clone(attempts) {
 			if a.Status == 0 && a.Invoked.Before(died) {
 				again := shop.Attempt{User: a.User, Key: a.Key, URL: survivor.URL}
@@ -115,10 +125,8 @@ func poisonedMarket(d *drill) {
 	})
 	<-time.After(size(4*time.Second, 30*time.Second)) // for so long the poison comes
 	end()
-	var attempts []shop.Attempt
-	for _, crowd := range m.crowds {
-		attempts = append(attempts, within(crowd.soFar(), before, time.Now())...)
-	}
+	to, all := time.Now(), m.stop()
+	attempts := within(slices.Concat(all...), before, to)
 	longest, p99 := slowest(attempts)
 	d.told(attempts, "201")
 	// The short form runs beside other tests, so its bound is higher.
@@ -127,7 +135,7 @@ func poisonedMarket(d *drill) {
 	}
 	d.result.Happened = fmt.Sprintf("%d poisoned entries; buyers of the other sales: %s, p99 %s, longest %s", added, tally(attempts), ms(p99), ms(longest))
 	for i, sale := range m.sales {
-		d.recovered(sale, m.each, m.crowds[i].stop())
+		d.recovered(sale, m.each, all[i])
 	}
 	d.until(3*recoveryTime, "nothing is left in the stream", d.streamEmpty(client))
 	orders, err := d.count("SELECT COUNT(*) FROM orders WHERE user_id = 'poisoner'")
