@@ -13,7 +13,7 @@ import (
 // away returns an address that leads to another one, with a round trip that is longer by a time.
 func away(t *testing.T, to string, longer time.Duration) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	check.NoError(t, err)
 	t.Cleanup(func() { check.NoError(t, listener.Close()) })
 	go func() {
@@ -22,7 +22,7 @@ func away(t *testing.T, to string, longer time.Duration) (address string) {
 			if err != nil {
 				return // the test has ended
 			}
-			far, err := net.Dial("tcp", to)
+			far, err := new(net.Dialer).DialContext(t.Context(), "tcp", to)
 			if err != nil {
 				_ = near.Close()
 				continue
