@@ -117,7 +117,7 @@ func page[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 		}
 		list = append(list, row)
 	}
-	return list, wrap(what, rows.Err())
+	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
 }
 
 // pages reads rows in the order of their keys, a page at a time. The first page begins after the key given as first.

@@ -180,7 +180,7 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 		got.now, got.refused, got.connection = fromMillis(row.Row.NowMs), got.refused || row.Refused, row.Connection
 		got.allNew = row.Changed == int64(len(units))
 	}
-	return got, wrap("read the sales", rows.Err())
+	return got, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
 }
 
 // endNew ends the transaction of insertNew: it inserts the orders, takes the units and, if the transaction can end here,
