@@ -59,8 +59,8 @@ func TestAdmittedTwiceIsNotTooFrequent(t *testing.T) {
 	})
 }
 
-// TestSettledTwiceIsNotLost: the second run of the script finds no entry, because the first has deleted it. That is told
-// from an entry that was lost with Redis.
+// TestSettledTwiceIsNotLost: the second run of the script finds no entry, because the first run has deleted the entry. So
+// the gate is not reported. It is reported if the entry was lost with Redis.
 func TestSettledTwiceIsNotLost(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.sale()

@@ -163,10 +163,11 @@ func (s *Store) kill(ctx context.Context, r *statements) {
 	_ = s.write.WithContext(ctx).Exec("KILL QUERY ?", r.connection).Error // the connection may have been lost
 }
 
-// violated reports whether a statement failed because of a CHECK constraint.
+// violated reports whether a statement failed because of a CHECK constraint. MySQL's error has the number 3819, and
+// MariaDB's 4025.
 func violated(err error) bool {
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return e.Number == 3819 || e.Number == 4025 // of MySQL, of MariaDB
+		return e.Number == 3819 || e.Number == 4025
 	}
 	e, ok := errors.AsType[*gosqlite.Error](err)
 	return ok && e.Code() == 275 // SQLITE_CONSTRAINT_CHECK

@@ -206,8 +206,8 @@ func TestHole24_ExceptionAfterTheDeduction(t *testing.T) {
 		}
 		for name, act := range acts {
 			for fault, run := range faults {
-				if name == "settle" && fault != "the statement fails" {
-					continue // the commit is part of the same call
+				if name == "settle" && !d.sqlite && fault != "the statement fails" {
+					continue // on MySQL, the commit is part of the same call
 				}
 				t.Run(name+"/"+fault, func(t *testing.T) {
 					sale := d.newSale(t, 2)

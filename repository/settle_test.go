@@ -141,8 +141,8 @@ func TestSettleManyStatements(t *testing.T) {
 	})
 }
 
-// Entries of several sales are settled in one transaction, or not at all: a sale that does not exist or is short of units,
-// a known id, a user above the limit and a durable refusal each take all back.
+// Entries of several sales are settled in one transaction. No entry is settled if one of the sales does not exist or is
+// short of units, or if one of the entries has a known id, a user above the limit, or a durable refusal.
 func TestSettleSales(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for name, spoil := range map[string]func(t *testing.T, few, many model.Sale) model.Attempt{

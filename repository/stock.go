@@ -112,7 +112,9 @@ func (s *Store) insertNew(
 		}
 		orders := b.accept(func(saleID string) model.Offer { return seen.offers[saleID] }, seen.now, source, epoch)
 		if source == model.FromStream {
-			_, err = s.endNew(tx, orders, take(sales), s.commit())
+			if _, err = s.endNew(tx, orders, take(sales), s.commit()); err == nil && s.sqlite {
+				err = caller.Err() // on SQLite, the commit follows
+			}
 			return err
 		}
 		changed, err := s.endNew(tx, orders, take(sales))
@@ -183,8 +185,8 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 	return got, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
 }
 
-// endNew ends the transaction of insertNew: it inserts the orders, takes the units and, if the transaction can end here,
-// commits. changed is the number of stock rows that were changed, unless end is given.
+// endNew inserts the orders of insertNew, takes the units, and then executes the statements in end. changed is the number
+// of rows that the last statement has changed.
 func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end ...statement) (changed int64, err error) {
 	changed, err = s.execute(tx, slices.Concat(s.insertingOrders(orders), []statement{take}, end)...)
 	switch {

@@ -352,8 +352,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A batch has the entries of one sale after the other. The sales are served in turn, each in the order of its entries, and
-// a late sale not at all. An entry that is held is not added again.
+// In a batch, all entries of a sale stand together, in the order in which they were added. The sales are served in turn. A
+// late sale is left out. An entry that is held is not added again.
 func TestPending(t *testing.T) {
 	p := newPending()
 	take := func(count int, want string) {

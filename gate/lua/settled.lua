@@ -1,8 +1,9 @@
 -- Delete settled entries, and give the units of refused attempts back to the gate.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] stream
 -- ARGV[1] instance that calls  [2] number of the call; it always grows  [3] number of groups of entries that have become
---   orders. For each group: the units of each entry, the number of entries, and their ids. Then four values for each other entry: id, user, units, and what to give back: 'user' the
---   user's units only (sold out: the gate had too many units), 'all' the user's units and the gate's.
+--   orders. For each group: the units of each entry, the number of entries, and their ids. Then four values for each
+--   other entry: id, user, units, and what to give back: 'user' the user's units only (sold out: the gate had too many
+--   units), 'all' the user's units and the gate's.
 -- Returns how many entries were still in the stream. Counters change only for entries that this call deletes, so that
 --   each entry counts once.
 -- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream.
@@ -33,7 +34,7 @@ for i = at, #ARGV, 4 do
   end
 end
 if live and found > 0 then
-  -- The gate may not have counted all of the entries.
-  redis.call('HSET', KEYS[1], 'inflight', math.max(tonumber(gate[2]) - settled, 0), caller, ARGV[2] .. ':' .. found)
+  -- The gate may not have counted all of the entries, or may lack the field.
+  redis.call('HSET', KEYS[1], 'inflight', math.max((tonumber(gate[2]) or 0) - settled, 0), caller, ARGV[2] .. ':' .. found)
 end
 return found

@@ -115,8 +115,8 @@ func poisonedMarket(d *drill) {
 
 	client, before := d.client(d.Redis), time.Now()
 	added := 0
-	end := d.meanwhile(1, every, func(_, round int) {
-		id := fmt.Sprintf("%sPOISON%s", d.sale, strings.Repeat("A", model.OrderIDLength-len(d.sale)-len("POISON")-4)+base32Of(round))
+	end := d.meanwhile(1, every, func(int, int) {
+		id := d.sale + model.NewSaleID() + model.NewSaleID() // the form of an order's id
 		entry := strings.Join([]string{id, "poisoner", "99999999999", model.HashRequest(1), "1", "nowhere", "key"}, " ")
 		if err := client.XAdd(d.Context(), &redis.XAddArgs{Stream: gateKey(d.sale, "stream"), Values: []any{"attempt", entry}}).Err(); err != nil {
 			d.Error(err)
@@ -144,14 +144,4 @@ func poisonedMarket(d *drill) {
 	}
 	m.shared()
 	d.recovered(d.sale, d.quota, poisoned.stop())
-}
-
-// base32Of returns a number in four characters of an id.
-func base32Of(n int) string {
-	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	text := make([]byte, 4)
-	for i := range text {
-		text[i], n = digits[n%len(digits)], n/len(digits)
-	}
-	return string(text)
 }
