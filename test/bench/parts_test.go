@@ -12,70 +12,161 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"flashsale/gate"
+	"flashsale/internal/embedded"
 	"flashsale/model"
 	"flashsale/repository"
+	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
 
-// partsAlone measures the processor time of the parts of a confirmed purchase, one after the other: a request of the
-// control, and the calls of the gate and the database for a batch, without HTTP and without anybody who waits. Their sum
-// bounds the rate of confirmed purchases, however they are put together.
-func partsAlone(t *testing.T, b *run, r *Result) {
-	e := start(t, r, false)
-	sale := e.sale(manyUnits, manyEach)
-	e.status = http.StatusCreated
-	control := wrk(t, buyers, wrkConnections, false, func(i int) string { return e.purchase(sale, i) })(e.mirror(b, "POST", buyRoute))
-	_ = control(warmUpSeconds, 0)
-	for range b.rounds {
-		r.Control = append(r.Control, control(b.seconds, 0))
-	}
-	request := float64(runtime.NumCPU()) * 1e6 / spreadOf(collect(r.Control, rate)).median
-	e.instance.Stop()
-	db, err := repository.Open(t.Context(), e.Database, 4)
-	check.NoError(t, err)
-	defer func() { check.NoError(t, db.Close()) }()
-	ids, bought := model.NewOrderIDs([]byte("bench")), 0
-	for _, n := range []int{25, 50, 500} {
-		attempts := func() (list []model.Attempt) {
-			for range n {
-				user, key := userID(bought%buyers), strconv.Itoa(bought)
-				list = append(list, model.Attempt{
-					ID: ids.Derive(user, sale, key), SaleID: sale, UserID: user, Quantity: 1, IdempotencyKey: key,
-					RequestHash: model.HashRequest(1), Frequency: model.Frequency{Limit: 100_000, Window: time.Second}, Shards: 1,
-				})
-				bought++
-			}
-			return list
-		}
-		const orders = 30_000
-		before := e.parts()
-		for range orders / n {
-			var entries []model.Entry
-			for _, answer := range e.gate.Admit(t.Context(), attempts()) {
-				check.NoError(t, answer.Err)
-				entries = append(entries, *answer.Entry)
-			}
-			outcomes, err := db.Settle(t.Context(), sale, entries)
-			check.NoError(t, err)
-			_, err = e.gate.Settled(t.Context(), entries, outcomes)
-			check.NoError(t, err)
-		}
-		sum := request
-		text := fmt.Sprintf("a request of the control %.1f", request)
-		for i, used := range e.parts() {
-			each := (used - before[i]) / float64(orders/n*n)
-			sum += each
-			text += fmt.Sprintf(", %s %.1f", []string{"the calls in Go", "MariaDB", "Redis"}[i], each)
-		}
-		r.Values = append(r.Values, request/sum)
-		r.note("batches of %d, µs of an order: %s; together %.1f, so at most %.2f of the control", n, text, sum, request/sum)
-	}
-	r.Unit = "of the control"
-	r.Measured = fmt.Sprintf("at most %.2f of the control", slices.Max(r.Values))
+const (
+	// partsOrders is how many orders each measurement of partsAlone makes, and partsLines how many calls are under way.
+	partsOrders, partsLines = 30_000, 4
+)
+
+// parts calls the stores as an instance does, without HTTP and without anybody who waits.
+type parts struct {
+	*engine
+	db     *repository.Store
+	ids    model.OrderIDs
+	bought int
 }
 
-// parts returns what this process, MariaDB and Redis have used so far, in µs of CPU.
-func (e *engine) parts() [3]float64 {
-	e.t.Helper()
-	return [3]float64{cpu(e.t, os.Getpid()), cpu(e.t, e.mariadb.PID()), cpu(e.t, e.Redis.PID())}
+// partsAlone measures the processor time of the parts of a purchase: a request of the control, and the calls of the gate
+// and the database for batches of some sizes. Their sums bound what can be reached on this machine, however the parts
+// are put together.
+func partsAlone(inProcess bool) func(t *testing.T, b *run, r *Result) {
+	return func(t *testing.T, b *run, r *Result) {
+		p := parts{engine: start(t, r, inProcess), ids: model.NewOrderIDs([]byte("bench"))}
+		const sales = 100
+		for range sales {
+			p.sale(manyUnits, manyEach)
+		}
+		p.status = http.StatusCreated
+		control := wrk(t, buyers, wrkConnections, false, func(i int) string { return p.purchase(p.sales[0], i) })(p.mirror(b, "POST", buyRoute))
+		_ = control(warmUpSeconds, 0)
+		for range b.rounds {
+			r.Control = append(r.Control, control(b.seconds, 0))
+		}
+		whole := float64(runtime.NumCPU()) * 1e6 // µs of CPU in a second
+		request := whole / spreadOf(collect(r.Control, rate)).median
+		p.instance.Stop()
+		p.connect(inProcess)
+		for _, shape := range []struct{ size, sales int }{{10, 1}, {50, 1}, {50, sales}, {500, 1}, {500, sales}} {
+			admit, settle, deduct := p.costs(shape.size, p.sales[:shape.sales])
+			confirmed := request / (request + admit.sum() + settle.sum())
+			r.Values = append(r.Values, confirmed)
+			r.note("batches of %d on %d sales, µs of CPU an order: a request of the control %.1f, to admit %s, to settle %s, to deduct "+
+				"without Redis %s; so at most %.2f of the control confirmed, %.2f without Redis, and %.0f orders/s settled",
+				shape.size, shape.sales, request, admit, settle, deduct, confirmed, request/(request+deduct.sum()), whole/settle.sum())
+		}
+		r.Unit, r.Measured = "of the control", fmt.Sprintf("at most %.2f of the control, with batches of 500", slices.Max(r.Values))
+	}
+}
+
+// connect opens the stores of the engine, which has stopped. Gates in the Redis inside its process are installed anew.
+func (p *parts) connect(inProcess bool) {
+	p.t.Helper()
+	var err error
+	p.db, err = repository.Open(p.t.Context(), p.Database, 4)
+	check.NoError(p.t, err)
+	p.t.Cleanup(func() { check.NoError(p.t, p.db.Close()) })
+	if !inProcess {
+		return
+	}
+	server, err := embedded.StartRedis()
+	check.NoError(p.t, err)
+	p.t.Cleanup(server.Close)
+	client, err := gate.Connect(server.URL())
+	check.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = client.Close() })
+	p.gate = gate.New(client, "bench")
+	for _, sale := range p.sales {
+		offer, _, err := p.db.Offer(p.t.Context(), sale)
+		check.NoError(p.t, err)
+		_, err = p.gate.Install(p.t.Context(), offer.Stock.Epoch+1, []int64{0}, kit.ContentsOf(offer))
+		check.NoError(p.t, err)
+	}
+}
+
+// costs are the processor time of an order, in µs: of this process, of MariaDB and of Redis.
+type costs [3]float64
+
+func (c costs) sum() float64 { return c[0] + c[1] + c[2] }
+
+func (c costs) String() string {
+	return fmt.Sprintf("%.1f (Go %.1f, MariaDB %.1f, Redis %.1f)", c.sum(), c[0], c[1], c[2])
+}
+
+// costs measures batches of size attempts, spread over sales: first all are admitted, then all are settled, by some calls
+// at a time. Then as many are deducted, one batch after the other, since only one of several would succeed.
+func (p *parts) costs(size int, sales []string) (admit, settle, deduct costs) {
+	p.t.Helper()
+	ctx := p.t.Context()
+	entries := make([][]model.Entry, partsOrders/size)
+	each := func(lines int, do func(attempts []model.Attempt, entries *[]model.Entry) error) (used costs) {
+		batches := make([][]model.Attempt, len(entries))
+		for i := range batches {
+			batches[i] = p.attempts(size, sales)
+		}
+		before := p.used()
+		var g errgroup.Group
+		g.SetLimit(lines)
+		for i, attempts := range batches {
+			g.Go(func() error { return do(attempts, &entries[i]) })
+		}
+		check.NoError(p.t, g.Wait())
+		for i, now := range p.used() {
+			used[i] = (now - before[i]) / float64(len(batches)*size)
+		}
+		return used
+	}
+	admit = each(partsLines, func(attempts []model.Attempt, entries *[]model.Entry) error {
+		for _, answer := range p.gate.Admit(ctx, attempts) {
+			if answer.Entry == nil {
+				return fmt.Errorf("not admitted: %+v", answer)
+			}
+			*entries = append(*entries, *answer.Entry)
+		}
+		return nil
+	})
+	settle = each(partsLines, func(_ []model.Attempt, entries *[]model.Entry) error {
+		outcomes, err := p.db.SettleSales(ctx, *entries)
+		if err == nil {
+			_, err = p.gate.Settled(ctx, *entries, outcomes)
+		}
+		return err
+	})
+	sales = sales[:1]
+	deduct = each(1, func(attempts []model.Attempt, _ *[]model.Entry) error {
+		_, err := p.db.Deduct(ctx, sales[0], attempts)
+		return err
+	})
+	return admit, settle, deduct
+}
+
+func (p *parts) attempts(n int, sales []string) []model.Attempt {
+	list := make([]model.Attempt, n)
+	for i := range list {
+		user, sale, key := userID(p.bought%buyers), sales[p.bought%len(sales)], strconv.Itoa(p.bought)
+		list[i] = model.Attempt{
+			ID: p.ids.Derive(user, sale, key), SaleID: sale, UserID: user, Quantity: 1, IdempotencyKey: key,
+			RequestHash: model.HashRequest(1), Frequency: model.Frequency{Limit: 100_000, Window: time.Second}, Shards: 1,
+		}
+		p.bought++
+	}
+	return list
+}
+
+// used returns what this process, MariaDB and Redis have used so far, in µs of CPU.
+func (p *parts) used() (c costs) {
+	p.t.Helper()
+	c[0] = cpu(p.t, os.Getpid())
+	if p.mariadb != nil {
+		c[1], c[2] = cpu(p.t, p.mariadb.PID()), cpu(p.t, p.Redis.PID())
+	}
+	return c
 }
