@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +70,7 @@ func openDoorWith(t *testing.T, balance, front string, instances ...string) *doo
 		address := fmt.Sprintf("listen 127.0.0.1:%d ", port)
 		if front == "tls.conf" {
 			d.URL = "https://"
-			d.roots = makeCertificate(t, filepath.Join(folder, "tls"))
+			d.roots = kit.Certificate(t, filepath.Join(folder, "tls"))
 			listen = append(listen, "listen 80 ", "listen unix:"+d.socket()+" ",
 				"listen [::]:443 ssl http2 default_server backlog=4096;", "", "listen 443 ", address)
 		} else {
@@ -118,26 +116,6 @@ func link(t *testing.T, to, from string) {
 	if err := os.Symlink(to, from); err != nil && !errors.Is(err, fs.ErrExist) { // from the first port that was tried
 		t.Error(err)
 	}
-}
-
-// makeCertificate writes a certificate for the loopback address and its key into a folder. It returns what a client has
-// to trust.
-func makeCertificate(t *testing.T, folder string) *x509.CertPool {
-	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
-	pair := server.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	check.Error(t, "key", err, nil)
-	for name, block := range map[string]*pem.Block{
-		"certificate.pem": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
-		"key.pem":         {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		write(t, filepath.Join(folder, name), string(pem.EncodeToMemory(block)))
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	return roots
 }
 
 // logged is a line of the access log.
