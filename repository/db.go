@@ -13,7 +13,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	gosqlite "github.com/glebarez/go-sqlite"
 	"github.com/glebarez/sqlite"
 	mysqldriver "github.com/go-sql-driver/mysql"
-	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -68,7 +66,13 @@ type Store struct {
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
-// creates the folder of an SQLite file, but no tables: MigrateUp does that.
+// creates the folder of an SQLite file, but no tables: MigrateUp does that. An address of MySQL may have parameters:
+//   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check it, and
+//     tls=preferred encrypts if the server can.
+//   - tls-ca is a file with the authorities that may have signed the server's certificate; without it, those of the
+//     machine. It needs no tls=true beside it.
+//   - tls-cert and tls-key are files with the certificate of this client and its key.
+//   - socket is the path of the server's socket, instead of a host.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 	return OpenBy(ctx, address, maxConns, sql.OpenDB)
 }
@@ -124,94 +128,6 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 		return nil, errors.Join(err, closePool(write))
 	}
 	return &Store{write: write, read: read, sqlite: true}, nil
-}
-
-func openMySQL(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
-	cfg, err := mysqlConfig(address)
-	if err != nil {
-		return nil, err
-	}
-	unlimited := cfg.Clone()
-	cfg.ReadTimeout, cfg.WriteTimeout = ioTimeout, ioTimeout
-	if cfg.Params, err = sessionSettings(ctx, cfg); err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
-	}
-	// A connector is used because a DSN can't carry the driver's logger.
-	connector, err := mysqldriver.NewConnector(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
-	}
-	pool, err := openPool(ctx, mysql.New(mysql.Config{Conn: open(connector), SkipInitializeWithVersion: true}), maxConns)
-	if err != nil {
-		return nil, err
-	}
-	return &Store{write: pool, read: pool, mysql: unlimited}, nil
-}
-
-// mysqlConfig converts the URL to the driver's settings. The driver inserts the arguments into the statements itself:
-// batches have many sizes, and a prepared statement for each size would fill the server's cache.
-func mysqlConfig(address string) (*mysqldriver.Config, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-		return nil, errors.New("database: want sqlite:PATH or mysql://user:pass@host:port/db")
-	}
-	cfg := mysqldriver.NewConfig()
-	cfg.User = u.User.Username()
-	cfg.Passwd, _ = u.User.Password()
-	cfg.Net, cfg.Addr = "tcp", u.Host
-	if u.Port() == "" {
-		cfg.Addr += ":3306"
-	}
-	cfg.DBName = strings.Trim(u.Path, "/")
-	cfg.Collation = "utf8mb4_general_ci"
-	cfg.InterpolateParams = true
-	cfg.Timeout = dialTimeout
-	cfg.MultiStatements = true            // see Store.calls
-	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
-	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
-	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
-	return cfg, nil
-}
-
-// sessionSettings returns the variables of a session. It asks the server for its version, because MariaDB and MySQL
-// name two of the variables differently, and only MariaDB ends idle transactions.
-func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]string, error) {
-	connector, err := mysqldriver.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }()
-	var version string
-	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, err
-	}
-	settings := map[string]string{
-		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
-		"time_zone":                "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
-		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-	}
-	if strings.Contains(version, "MariaDB") {
-		settings["check_constraint_checks"] = "1" // see enforcesChecks
-		settings["tx_isolation"] = "'READ-COMMITTED'"
-		settings["max_statement_time"] = fmt.Sprint(statementSeconds)
-		settings["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
-	} else {
-		if !enforcesChecks(version) {
-			return nil, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
-		}
-		settings["transaction_isolation"] = "'READ-COMMITTED'"
-		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
-	}
-	return settings, nil
-}
-
-// enforcesChecks reports whether MySQL of this version enforces CHECK constraints. They keep a sale from selling more
-// than its quota.
-func enforcesChecks(version string) bool {
-	var have [3]int
-	_, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2])
-	return err == nil && slices.Compare(have[:], []int{8, 0, 16}) >= 0
 }
 
 func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.DB, error) {

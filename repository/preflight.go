@@ -23,6 +23,7 @@ type Server struct {
 	Applied     int64             // the newest step of the schema that was applied; 0: none
 	Newest      int64             // the newest step that this binary has
 	Connections int               // open connections of all clients; 0 on SQLite
+	Encrypted   bool              // the connection of the engine
 	Variables   map[string]string // of an ordinary session of the engine, by name; nil on SQLite
 }
 
@@ -65,12 +66,26 @@ func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server,
 	for _, r := range rows {
 		facts.Variables[strings.ToLower(r.VariableName)] = r.Value
 	}
-	err = s.read.WithContext(ctx).Raw("SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&rows).Error
-	if err != nil || len(rows) != 1 {
-		return facts, fmt.Errorf("count the server's connections: %d rows: %w", len(rows), err)
+	cipher, err := s.status(ctx, "Ssl_cipher")
+	if err != nil {
+		return facts, err
 	}
-	facts.Connections, err = strconv.Atoi(rows[0].Value)
+	facts.Encrypted = cipher != ""
+	connections, err := s.status(ctx, "Threads_connected")
+	if err == nil {
+		facts.Connections, err = strconv.Atoi(connections)
+	}
 	return facts, wrap("count the server's connections", err)
+}
+
+// status returns a status variable of the server, or of the session if it has its own.
+func (s *Store) status(ctx context.Context, name string) (value string, err error) {
+	var rows []struct{ Value string }
+	err = s.read.WithContext(ctx).Raw("SHOW STATUS LIKE ?", name).Scan(&rows).Error
+	if err != nil || len(rows) != 1 {
+		return "", fmt.Errorf("read the server's status %s: %d rows: %w", name, len(rows), err)
+	}
+	return rows[0].Value, nil
 }
 
 // KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.

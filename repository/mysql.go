@@ -1,0 +1,164 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"gorm.io/driver/mysql"
+)
+
+func openMySQL(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
+	cfg, err := mysqlConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	unlimited := cfg.Clone()
+	cfg.ReadTimeout, cfg.WriteTimeout = ioTimeout, ioTimeout
+	if cfg.Params, err = sessionSettings(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	// A connector is used because a DSN can't carry the driver's logger.
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	pool, err := openPool(ctx, mysql.New(mysql.Config{Conn: open(connector), SkipInitializeWithVersion: true}), maxConns)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{write: pool, read: pool, mysql: unlimited}, nil
+}
+
+// mysqlConfig converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
+// password.
+func mysqlConfig(address string) (*mysqldriver.Config, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "mysql" || strings.Trim(u.Path, "/") == "" {
+		return nil, errors.New("database: want sqlite:PATH or mysql://user:pass@host:port/db")
+	}
+	parameters, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("database: what follows '?' can't be read")
+	}
+	for name, values := range parameters {
+		if !slices.Contains([]string{"socket", "tls", "tls-ca", "tls-cert", "tls-key"}, name) || len(values) != 1 || values[0] == "" {
+			return nil, fmt.Errorf("database: the parameter %q is unknown, empty or repeated; want socket, tls, tls-ca, tls-cert, tls-key", name)
+		}
+	}
+	cfg := mysqldriver.NewConfig()
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.Net, cfg.Addr = "tcp", u.Host
+	switch socket := parameters.Get("socket"); {
+	case (socket == "") == (u.Host == ""):
+		return nil, errors.New("database: want a host or a socket, as mysql://user:pass@/db?socket=PATH")
+	case socket != "":
+		cfg.Net, cfg.Addr = "unix", socket
+	case u.Port() == "":
+		cfg.Addr += ":3306"
+	}
+	if cfg.TLS, err = clientTLS(parameters); err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	if cfg.TLS != nil && cfg.Net == "unix" {
+		return nil, errors.New("database: a socket stays on this machine and has no tls")
+	}
+	cfg.AllowFallbackToPlaintext = parameters.Get("tls") == "preferred"
+	cfg.DBName = strings.Trim(u.Path, "/")
+	cfg.Collation = "utf8mb4_general_ci"
+	cfg.InterpolateParams = true
+	cfg.Timeout = dialTimeout
+	cfg.MultiStatements = true            // see Store.calls
+	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
+	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
+	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
+	return cfg, nil
+}
+
+// clientTLS returns how connections are encrypted, or nil if they are not.
+func clientTLS(parameters url.Values) (*tls.Config, error) {
+	ca, cert, key := parameters.Get("tls-ca"), parameters.Get("tls-cert"), parameters.Get("tls-key")
+	mode := parameters.Get("tls")
+	if mode+ca+cert+key == "" {
+		return nil, nil
+	}
+	mode = cmp.Or(mode, "true")
+	switch {
+	case mode == "skip-verify" || mode == "preferred":
+		if ca != "" {
+			return nil, fmt.Errorf("tls=%s does not check the server's certificate, so there is no tls-ca", mode)
+		}
+	case mode != "true":
+		return nil, errors.New("tls: want true, skip-verify or preferred")
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: mode != "true"} //nolint:gosec // the operator asks for it
+	if ca != "" {
+		text, err := os.ReadFile(ca) //nolint:gosec // the operator names the file
+		if err != nil {
+			return nil, fmt.Errorf("tls-ca: %w", err)
+		}
+		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("tls-ca: %s has no certificate in PEM", ca)
+		}
+	}
+	if cert+key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("tls-cert and tls-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// sessionSettings returns the variables of a session. It asks the server for its version, because MariaDB and MySQL
+// name two of the variables differently, and only MariaDB ends idle transactions.
+func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]string, error) {
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }()
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return nil, err
+	}
+	settings := map[string]string{
+		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
+		"time_zone":                "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
+		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+	}
+	if strings.Contains(version, "MariaDB") {
+		settings["check_constraint_checks"] = "1" // see enforcesChecks
+		settings["tx_isolation"] = "'READ-COMMITTED'"
+		settings["max_statement_time"] = fmt.Sprint(statementSeconds)
+		settings["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
+	} else {
+		if !enforcesChecks(version) {
+			return nil, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
+		}
+		settings["transaction_isolation"] = "'READ-COMMITTED'"
+		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
+	}
+	return settings, nil
+}
+
+// enforcesChecks reports whether MySQL of this version enforces CHECK constraints. They keep a sale from selling more
+// than its quota.
+func enforcesChecks(version string) bool {
+	var have [3]int
+	_, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2])
+	return err == nil && slices.Compare(have[:], []int{8, 0, 16}) >= 0
+}
