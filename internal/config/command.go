@@ -64,8 +64,9 @@ type Lab struct {
 type flags Settings
 
 type cli struct {
-	Config configFile `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
-	Flags  flags      `embed:""`
+	Config configFile  `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
+	Flags  flags       `embed:""`
+	Files  secretFiles `embed:""`
 
 	Serve   struct{} `cmd:"" default:"1" help:"Run the server."`
 	Migrate struct {
@@ -124,7 +125,11 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if unknown := file.unknown(parser.Model); unknown != "" {
 		return cmd, fmt.Errorf("%s: unknown setting %q", file.path, unknown)
 	}
-	return Command{Name: ctx.Command(), Settings: Settings(c.Flags), Tokens: c.Tokens, Audit: c.Audit, Preflight: c.Preflight, Lab: c.Lab}, nil
+	settings := Settings(c.Flags)
+	if err := c.Files.read(&settings); err != nil {
+		return cmd, err
+	}
+	return Command{Name: ctx.Command(), Settings: settings, Tokens: c.Tokens, Audit: c.Audit, Preflight: c.Preflight, Lab: c.Lab}, nil
 }
 
 func envName(flag string) string {

@@ -50,8 +50,12 @@ func shareServers(a, b string) bool {
 	return slices.ContainsFunc(redisServers(a), func(server string) bool { return slices.Contains(redisServers(b), server) })
 }
 
-// hostName returns a server's host and port. All loopback addresses of this machine have the host localhost.
+// hostName returns a server's host and port, or the path of its socket. All loopback addresses of this machine have the
+// host localhost.
 func hostName(u *url.URL, port string) string {
+	if socket := u.Query().Get("socket"); socket != "" {
+		return realPath(socket)
+	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		host = "localhost"
@@ -60,6 +64,11 @@ func hostName(u *url.URL, port string) string {
 		port = u.Port()
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// isNear reports whether a server with this hostName is on this machine.
+func isNear(hostName string) bool {
+	return strings.HasPrefix(hostName, "localhost:") || strings.HasPrefix(hostName, "/")
 }
 
 // realPath returns the absolute path of a file with symbolic links resolved. If the file does not exist, only the

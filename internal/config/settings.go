@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,12 +27,14 @@ type Settings struct {
 	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
 	PublicURL string `help:"URL under which buyers reach the server, for links; default: http:// and the address."`
 
-	Database      string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db."`
-	DBMaxConns    int    `name:"db-max-conns" default:"32" help:"Maximum number of connections to MySQL."`
-	Redis         string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
-	RedisReplicas string `help:"Redis replicas that supply the stock shown on pages, in the same forms; default: the database."`
-	Queue         string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"Queue between the gate and the settlers: ${enum}."`
-	QueueURL      string `name:"queue-url" help:"Address of the queue's broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
+	Database         string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db, with ?tls=true (or skip-verify, preferred), tls-ca=FILE, tls-cert=FILE and tls-key=FILE for encryption, or without a host and with ?socket=PATH."`
+	DatabasePassword string `help:"Password of MySQL, if --database has only a user."`
+	DBMaxConns       int    `name:"db-max-conns" default:"32" help:"Maximum number of connections to MySQL."`
+	Redis            string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
+	RedisPassword    string `help:"Password of Redis and its replicas, if their addresses have none."`
+	RedisReplicas    string `help:"Redis replicas that supply the stock shown on pages, in the same forms; default: the database."`
+	Queue            string `default:"redis-stream" enum:"redis-stream,redis-list,rabbitmq,kafka" help:"Queue between the gate and the settlers: ${enum}."`
+	QueueURL         string `name:"queue-url" help:"Address of the queue's broker: amqp://user:pass@host:5672/vhost or amqps:// for rabbitmq; host:port,host:port for kafka."`
 
 	Strategy      string        `default:"hybrid" enum:"hybrid,naive,mutex,pessimistic,optimistic,redis,local" help:"How units are taken from stock: ${enum}."`
 	AllowOversell bool          `help:"Allow the strategy naive, which sells units twice."`
@@ -76,6 +79,24 @@ func (s *Settings) Embedded() bool {
 // SQLitePath returns the path of the SQLite file; ok is false on MySQL.
 func (s *Settings) SQLitePath() (path string, ok bool) {
 	return strings.CutPrefix(s.Database, "sqlite:")
+}
+
+// DatabaseIsNear reports whether connections to the database stay on this machine.
+func (s *Settings) DatabaseIsNear() bool {
+	u, err := url.Parse(s.Database)
+	return err == nil && (u.Scheme == "sqlite" || isNear(hostName(u, "3306")))
+}
+
+// PlainRedis returns host:port of a Redis on another machine to which connections are not encrypted, or an empty string.
+func (s *Settings) PlainRedis() string {
+	if s.Redis == EmbeddedRedis || strings.HasPrefix(s.Redis, "rediss") {
+		return ""
+	}
+	servers := slices.DeleteFunc(redisServers(s.Redis), isNear)
+	if len(servers) == 0 {
+		return ""
+	}
+	return servers[0]
 }
 
 // DemoSale reports whether an empty database gets a demo sale.
@@ -124,7 +145,7 @@ func validateDatabase(flag, database string) error {
 		}
 		return nil
 	}
-	if u, err := url.Parse(database); err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+	if u, err := url.Parse(database); err != nil || u.Scheme != "mysql" || u.Host == "" && u.Query().Get("socket") == "" || strings.Trim(u.Path, "/") == "" {
 		return errors.New(flag + ": want sqlite:PATH or mysql://user:pass@host:3306/db")
 	}
 	return nil
