@@ -70,6 +70,9 @@ func judgeSettings(s config.Settings) (list []Finding) {
 	default:
 		list = append(list, good("settings.secret", "%d bytes, and another one of %d for payments", len(s.Secret), len(s.PaymentSecret)))
 	}
+	if server := s.PlainRedis(); server != "" {
+		list = append(list, Warn.of("settings.redis_encryption", "a rediss:// address", "connections to Redis on %s are not encrypted", server))
+	}
 	if s.PublicURL == "" {
 		list = append(list, Warn.of("settings.public_url", "set --public-url", "links to payments and sales would lead to %s", s.HTTPAddr))
 	}
@@ -135,6 +138,15 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []Find
 	}
 	if !enough {
 		list = append(list, Fail.of("database.version", "update it", "%s, needed is %s", d.Version, least))
+	}
+	switch {
+	case d.Encrypted:
+		list = append(list, good("database.encryption", "connections are encrypted"))
+	case s.DatabaseIsNear():
+		list = append(list, good("database.encryption", "connections are not encrypted, and stay on this machine"))
+	default:
+		list = append(list, Fail.of("database.encryption", "add ?tls=true or tls-ca=FILE to --database",
+			"connections to another machine are not encrypted: orders, names and password hashes can be read on the way"))
 	}
 	list = append(list, judgeDurability(d.Variables)...)
 	list = append(list, judgeSession(d.Variables, mariadb)...)

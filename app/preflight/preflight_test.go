@@ -65,6 +65,8 @@ func TestPreflightJudges(t *testing.T) {
 		{variable("time_zone", "SYSTEM"), "database.session", Fail},
 		{func(*repository.Server) {}, "database.session", OK},
 		{variable("innodb_read_only", "ON"), "database.writable", Fail},
+		{func(*repository.Server) {}, "database.encryption", Fail},
+		{func(d *repository.Server) { d.Encrypted = true }, "database.encryption", OK},
 	} {
 		d := repository.Server{Version: "MySQL 8.4.3", Applied: 3, Newest: 3, Variables: map[string]string{
 			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "max_connections": "500",
