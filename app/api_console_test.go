@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
 )
 
 // figures are the part of a sale's live figures that the tests look at.
@@ -110,7 +112,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Each route below /admin is for operators only.
+// Each route below /admin is for operators only, except that viewers may look, and support may also end orders.
 func TestOperatorsOnly(t *testing.T) {
 	t.Parallel()
 	s := usual(t)
@@ -123,6 +125,15 @@ func TestOperatorsOnly(t *testing.T) {
 		path := strings.NewReplacer(":sale", absentSale, ":id", absentSale).Replace(route.Path)
 		s.anyone().call(route.Method, path, nil).clean().refused(401, "unauthenticated")
 		s.buyer("ann").call(route.Method, path, nil).clean().refused(403, "forbidden")
+		looks, ends := route.Method == http.MethodGet, strings.HasSuffix(path, "/refund") || strings.HasSuffix(path, "/cancel")
+		for role, may := range map[model.Role]bool{model.RoleViewer: looks, model.RoleSupport: looks || ends} {
+			if strings.HasSuffix(path, "/events") {
+				continue // it has no end; the same stages are before the other routes
+			}
+			if got := s.as("s-1", role).call(route.Method, path, nil).status; (got != 403) != may {
+				t.Errorf("%s %s: %d for %s", route.Method, path, got, role)
+			}
+		}
 	}
 	if routes < 15 {
 		t.Errorf("only %d routes", routes)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flashsale/internal/config"
+	"flashsale/model"
 )
 
 // The setting says how long a purchase waits for its order, and the header Prefer overrides the setting. TestParsePrefer of
@@ -280,9 +281,18 @@ func TestOrderStatuses(t *testing.T) {
 		if status != "paid" {
 			s.refund(id).refused(409, "not_refundable")
 		}
+		if status != "pending" {
+			s.as("s-1", model.RoleSupport).call("POST", "/api/v1/admin/orders/"+id+"/cancel", nil).refused(409, "not_cancellable")
+		}
 		ann.wantStatus(id, status)
 	}
 	s.wantBooks(saleID, before)
+
+	// Support may cancel anybody's order. The log says who did it.
+	id := made["pending"]
+	s.as("s-1", model.RoleSupport).call("POST", "/api/v1/admin/orders/"+id+"/cancel", nil).want(200)
+	ann.wantStatus(id, "cancelled")
+	s.as("s-2", model.RoleViewer).get("/api/v1/admin/sales/"+saleID+"/operations").want(200).contains(`"s-1"`, `"cancel"`, id)
 }
 
 // A queued order can be neither paid nor cancelled. To other buyers it does not exist.

@@ -29,6 +29,11 @@ func (a *API) cancelOrder(c *gin.Context) {
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
+func (a *API) cancelAnyOrder(c *gin.Context) {
+	order, verdict, err := a.Orders.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+}
+
 func (a *API) refundOrder(c *gin.Context) {
 	order, verdict, err := a.Orders.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)

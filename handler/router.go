@@ -146,25 +146,28 @@ func Router(a *API) (http.Handler, error) {
 	buyer.DELETE("/orders/:id", a.cancelOrder)
 	buyer.POST("/orders/:id/payments", a.startPayment)
 
-	operators := middleware.RequireRole(model.RoleOperator)
-	console := api.Group("/admin", login, operators, operatorLimit) // no deadline: streams and exports may take long
+	viewers, support, operators := middleware.RequireRole(model.RoleViewer), middleware.RequireRole(model.RoleSupport), middleware.RequireRole(model.RoleOperator)
+	console := api.Group("/admin", login, viewers, operatorLimit) // no deadline: streams and exports may take long
 	console.GET("/sales/:sale/live", a.liveFigures)
 	console.GET("/sales/:sale/orders.csv", a.exportOrders)
 	console.GET("/lab/events", a.labEvents)
 
-	operator := console.Group("", deadline)
-	operator.GET("/sales", a.listAllSales)
+	viewer := console.Group("", deadline)
+	viewer.GET("/sales", a.listAllSales)
+	viewer.GET("/sales/:sale/audit", a.auditSale)
+	viewer.GET("/sales/:sale/orders", a.listSaleOrders)
+	viewer.GET("/sales/:sale/operations", a.listOperations)
+	viewer.GET("/stats", a.stats)
+	viewer.GET("/lab", a.showLab)
+	viewer.POST("/orders/:id/refund", support, a.refundOrder)
+	viewer.POST("/orders/:id/cancel", support, a.cancelAnyOrder)
+
+	operator := viewer.Group("", operators)
 	operator.POST("/sales", a.createSale)
 	operator.PATCH("/sales/:sale", a.patchSale)
 	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
 	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
 	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
-	operator.GET("/sales/:sale/audit", a.auditSale)
-	operator.GET("/sales/:sale/orders", a.listSaleOrders)
-	operator.GET("/sales/:sale/operations", a.listOperations)
-	operator.POST("/orders/:id/refund", a.refundOrder)
-	operator.GET("/stats", a.stats)
-	operator.GET("/lab", a.showLab)
 	operator.POST("/lab", a.startLab)
 	operator.DELETE("/lab", a.stopLab)
 

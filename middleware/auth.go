@@ -35,10 +35,10 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
-// RequireRole lets only users with this role pass. All others, authenticated or not, get Forbidden.
-func RequireRole(role model.Role) gin.HandlerFunc {
+// RequireRole lets only users pass who may do what needs this role. All others, authenticated or not, get Forbidden.
+func RequireRole(least model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if IdentityOf(c).Role != role {
+		if !IdentityOf(c).Role.May(least) {
 			Refuse(c, Refusal{Verdict: model.Forbidden})
 		}
 	}

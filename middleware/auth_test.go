@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,9 +51,19 @@ func FuzzAuthorization(f *testing.F) {
 }
 
 func TestRequireRole(t *testing.T) {
-	const forbidden = "forbidden after 0s"
-	for role, want := range map[model.Role]string{model.RoleOperator: "ok", model.RoleBuyer: forbidden, "": forbidden} {
-		engine := newEngine(as(model.Identity{UserID: "admin", Role: role}), RequireRole(model.RoleOperator))
-		check.Same(t, string(role), answer(t, engine), want)
+	for role, may := range map[model.Role][]model.Role{
+		model.RoleOperator: {model.RoleViewer, model.RoleSupport, model.RoleOperator},
+		model.RoleSupport:  {model.RoleViewer, model.RoleSupport},
+		model.RoleViewer:   {model.RoleViewer},
+		model.RoleBuyer:    {}, "": {}, "root": {},
+	} {
+		for _, least := range []model.Role{model.RoleViewer, model.RoleSupport, model.RoleOperator} {
+			want := "forbidden after 0s"
+			if slices.Contains(may, least) {
+				want = "ok"
+			}
+			engine := newEngine(as(model.Identity{UserID: "admin", Role: role}), RequireRole(least))
+			check.Same(t, string(role)+" where "+string(least)+" is needed", answer(t, engine), want)
+		}
 	}
 }

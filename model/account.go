@@ -3,11 +3,22 @@ package model
 // Role says what a user may do.
 type Role string
 
-// The roles.
+// The roles. Each may do what those before it may.
 const (
 	RoleBuyer    Role = "buyer"
-	RoleOperator Role = "operator"
+	RoleViewer   Role = "viewer"   // sees all sales, orders and operations
+	RoleSupport  Role = "support"  // refunds orders and cancels them
+	RoleOperator Role = "operator" // everything
 )
+
+// ranks are the roles in their order. An unknown role has the rank 0.
+var ranks = map[Role]int{RoleBuyer: 1, RoleViewer: 2, RoleSupport: 3, RoleOperator: 4}
+
+// Valid reports whether the role exists.
+func (r Role) Valid() bool { return ranks[r] > 0 }
+
+// May reports whether a user with this role may do what needs at least the role least.
+func (r Role) May(least Role) bool { return r.Valid() && ranks[r] >= ranks[least] }
 
 // Identity is the user who makes a request, according to a verified token.
 type Identity struct {

@@ -270,6 +270,11 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 	return order, verdict, err
 }
 
+// CancelAny is Cancel for whoever may cancel the orders of others. It does not count for the user.
+func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
+	return s.end(ctx, orderID, actor, "cancel", model.OrderCancelled, model.NotCancellable)
+}
+
 // Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock.
 // It selects at most limit orders, those that are overdue for longest, and none of the sales in except. After a step
 // forward of that clock, orders made before the step have step.By more time.
@@ -332,6 +337,14 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 // RefundOrder marks a paid order as refunded, releases its units, and marks its money as due for a refund. It refuses
 // with NotFound if there is no such order, and with NotRefundable if the order is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
+	return s.end(ctx, orderID, actor, "refund", model.OrderRefunded, model.NotRefundable)
+}
+
+// end gives an order its last status for an operator, releases its units, and marks its money as due for a refund. It
+// refuses with NotFound if there is no such order, and with the verdict otherwise if the order can't get this status.
+func (s *Store) end(
+	ctx context.Context, orderID, actor, action string, status model.OrderStatus, otherwise model.Verdict,
+) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
 		order, ok, err = s.lockOrder(tx, orderID)
@@ -340,11 +353,12 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 			return "", err
 		case !ok:
 			return model.NotFound, nil
-		case !order.Status.CanBecome(model.OrderRefunded):
-			return model.NotRefundable, nil
+		case !order.Status.CanBecome(status):
+			return otherwise, nil
 		}
-		order.Status = model.OrderRefunded
-		if err := s.release(tx, order.SaleID, model.OrderPaid, order); err != nil {
+		from := order.Status
+		order.Status = status
+		if err := s.release(tx, order.SaleID, from, order); err != nil {
 			return "", err
 		}
 		err = tx.Exec("UPDATE payments SET status = ? WHERE order_id = ? AND status = ?",
@@ -352,8 +366,8 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 		if err != nil {
 			return "", fmt.Errorf("mark the refund due: %w", err)
 		}
-		return model.Accepted, s.logAudit(tx, actor, "refund", order.SaleID,
-			fmt.Sprintf("order %s of %s: paid -> refunded, quantity %d, %d cents", order.ID, order.UserID, order.Quantity, order.AmountCents))
+		return model.Accepted, s.logAudit(tx, actor, action, order.SaleID,
+			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, status, order.Quantity, order.AmountCents))
 	})
 	return order, verdict, err
 }

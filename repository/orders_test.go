@@ -135,6 +135,9 @@ func TestOrderLife(t *testing.T) {
 	refunds := func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Order, model.Verdict, error) {
 		return d.RefundOrder(t.Context(), id, "op")
 	}
+	ends := func(t *testing.T, d *testDB, id string, _ model.Payment) (model.Order, model.Verdict, error) {
+		return d.CancelAny(t.Context(), id, "op")
+	}
 	type list = []model.Verdict
 	type moves = map[model.OrderStatus]model.OrderStatus
 	froms := []model.OrderStatus{absent, model.OrderRejected, pending, paid, cancelled, expired, refunded}
@@ -147,6 +150,7 @@ func TestOrderLife(t *testing.T) {
 		"another user cancels":       {cancels("Me"), list{none, none, none, none, none, none, none}, nil},
 		"its time is over":           {expires, list{notDue, notDue, yes, notDue, notDue, notDue, notDue}, moves{pending: expired}},
 		"the operator refunds":       {refunds, list{none, none, notRef, yes, notRef, notRef, notRef}, moves{paid: refunded}},
+		"support cancels":            {ends, list{none, none, yes, notCan, notCan, notCan, notCan}, moves{pending: cancelled}},
 		"its owner starts to pay":    {starts("me"), list{none, none, yes, notPay, notPay, notPay, notPay}, nil},
 		"another user starts to pay": {starts("you"), list{none, none, none, none, none, none, none}, nil},
 		"it is paid":                 {report(true), list{none, none, yes, yes, yes, yes, yes}, moves{pending: paid, expired: paid}},

@@ -13,6 +13,7 @@ type OrderDesk interface {
 	OrderStore
 	Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error)
 	Cancel(ctx context.Context, userID, orderID string) (model.Order, model.Verdict, error)
+	CancelAny(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 }
 
@@ -130,15 +131,27 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	return order, verdict, nil
 }
 
-// Refund releases a paid order for an operator; the refunder then sends the money back. The verdict is NotFound, or
+// CancelAny releases anybody's pending order for support. The verdict is NotFound, or NotCancellable if the order is not
+// pending.
+func (o *Orders) CancelAny(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
+	return o.end(ctx, id, actor, o.Desk.CancelAny)
+}
+
+// Refund releases a paid order for support; the refunder then sends the money back. The verdict is NotFound, or
 // NotRefundable if the order is not paid.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
+	return o.end(ctx, id, actor, o.Desk.RefundOrder)
+}
+
+func (o *Orders) end(
+	ctx context.Context, id, actor string, end func(ctx context.Context, id, actor string) (model.Order, model.Verdict, error),
+) (model.Order, model.Verdict, error) {
 	if !model.ValidID(id, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, verdict, err := o.Desk.RefundOrder(ctx, id, actor)
+	order, verdict, err := end(ctx, id, actor)
 	if err != nil {
-		return model.Order{}, "", fmt.Errorf("refund: %w", err)
+		return model.Order{}, "", fmt.Errorf("end an order: %w", err)
 	}
 	if verdict == model.Accepted {
 		o.Gates.Changed(ctx, order.SaleID)

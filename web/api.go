@@ -266,7 +266,7 @@ func (op apiOperation) Who() string {
 func (d *apiDocument) curl(op *apiOperation, base string) string {
 	url, headers := base+op.Path, ""
 	switch op.Who() {
-	case "operator":
+	case "viewer", "support", "operator":
 		headers = ` \` + "\n" + `  -H "Authorization: Bearer $ADMIN"`
 	case "log-in":
 		headers = ` \` + "\n" + `  -H "Authorization: Bearer $TOKEN"`

@@ -1,4 +1,4 @@
-// The orders of a sale: filter, search, pages, refunds, and all of them as a file.
+// The orders of a sale: filter, search, pages, refunds, cancellations, and all of them as a file.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -28,10 +28,10 @@ for (const status of ["", "pending", "paid", "cancelled", "expired", "refunded"]
   at("status").append(option);
 }
 
-// start shows the orders of a sale. It calls refunded() after each refund.
-export function start(id, refunded) {
+// start shows the orders of a sale. It calls ended() after each refund or cancellation.
+export function start(id, ended) {
   saleID = id;
-  changed = refunded;
+  changed = ended;
   search();
 }
 
@@ -84,24 +84,35 @@ function lineOf(order) {
   how.append(state, element("span", "quiet below narrow-only", amount));
   const line = row([
     who, how, number(order.quantity), amount, order.created_at ? stamp(order.created_at) : "–",
-    order.paid_at ? stamp(order.paid_at) : "–", order.status === "paid" ? refundButton(order) : "",
+    order.paid_at ? stamp(order.paid_at) : "–", buttons[order.status]?.(order) ?? "",
   ], [2, 3], [2, 3, 4, 5]);
   line.id = order.id;
   return line;
 }
 
 function refundButton(order) {
-  const button = word("refund", "button", "plain");
+  return endButton(order, "refund", word("refund", "button", "plain"), "refund");
+}
+
+function cancelButton(order) {
+  return endButton(order, "cancel", word("cancel_any", "button", "plain"), "cancel_any");
+}
+
+// buttons end an order of a status.
+const buttons = { pending: cancelButton, paid: refundButton };
+
+function endButton(order, action, button, question) {
   button.type = "button";
+  button.dataset.for = "support";
   button.setAttribute("aria-describedby", order.id);
   button.addEventListener("click", async () => {
-    const refunded = await confirm("refund", {
+    const ended = await confirm(question, {
       places: { amount: money(order.amount_cents, order.currency), user: order.user_id, units: number(order.quantity) },
       grave: true,
-      work: async () => (await call("POST", `/admin/orders/${order.id}/refund`)).data,
+      work: async () => (await call("POST", `/admin/orders/${order.id}/${action}`)).data,
     });
-    if (refunded) {
-      const line = lineOf({ ...order, ...refunded });
+    if (ended) {
+      const line = lineOf({ ...order, ...ended });
       at(order.id).replaceWith(line);
       line.tabIndex = -1;
       line.focus(); // the button that had the focus is gone

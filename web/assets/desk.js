@@ -10,14 +10,18 @@ import { dateTime, hush, knows, learn, locale, number, reason, say } from "./i18
 
 learn(words);
 
-// attend calls work(signal) each time an operator is logged in. The signal aborts when the operator logs out. Typed
+const staff = ["viewer", "support", "operator"];
+
+// attend calls work(signal) each time an operator is logged in, or somebody who may look. The style hides what the role
+// may not do: elements with data-for="operator" or data-for="support". The signal aborts when the operator logs out. Typed
 // values stay in the page, hidden.
 export function attend(work) {
   let present = null; // the operator's token
   let leaving = new AbortController();
   const arrange = () => {
     const who = session();
-    const token = who?.role === "operator" ? who.token : null;
+    const token = staff.includes(who?.role) ? who.token : null;
+    document.documentElement.dataset.role = who?.role ?? "";
     show(at("outside"), !token);
     show(at("desk"), token);
     if (who && !token) {
