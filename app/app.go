@@ -250,6 +250,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	a.accounts = &service.Accounts{Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
+	staff := &service.Staff{Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
 	provider := &sandbox.Provider{
 		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.Catalog.Now, Log: a.Log,
 		Sign: func(timestamp string, body []byte) string {
@@ -265,9 +266,9 @@ func (a *App) wire(ctx context.Context) error {
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Payments: payments, Sales: a.Sales, Accounts: a.accounts, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
+		Orders: orders, Payments: payments, Sales: a.Sales, Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
 		Lab: a.lab, LabStores: labStores(&a.settings),
-		Paths: a.Paths, Tokens: a.Tokens,
+		Paths:   a.Paths,
 		Sandbox: provider, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",

@@ -176,15 +176,17 @@ func (a *API) listAllSales(c *gin.Context) {
 
 // listOperations answers with a page of a sale's operations: what operators did, and what the engine repaired.
 func (a *API) listOperations(c *gin.Context) {
-	offer, ok := a.offer(c)
-	if !ok {
-		return
+	if offer, ok := a.offer(c); ok {
+		a.answerOperations(c, offer.ID)
 	}
+}
+
+func (a *API) answerOperations(c *gin.Context, subject string) {
 	cursor, limit, ok := readPage(c)
 	if !ok {
 		return
 	}
-	list, next, err := a.Sales.Operations(c.Request.Context(), offer.ID, cursor, limit)
+	list, next, err := a.Sales.Operations(c.Request.Context(), subject, cursor, limit)
 	views := make([]gin.H, len(list))
 	for i, o := range list {
 		views[i] = gin.H{"at": stamp(o.At), "actor": o.Actor, "action": o.Action, "detail": o.Detail}

@@ -98,7 +98,7 @@ func newShop(tb testing.TB) *shop {
 			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
 			Observe: observe.All{meter},
 		},
-		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Tokens: auth.NewTokens(benchSecret, time.Now),
+		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Staff: &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)},
 		Sandbox: http.NotFoundHandler(), Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
 		PublicURL: func() string { return "http://localhost" },
 		Limits:    Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
@@ -129,7 +129,7 @@ func (s *shop) handler() http.Handler {
 
 // token returns the header of a user in this role.
 func (s *shop) token(role model.Role) string {
-	token, _, err := s.api.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
+	token, _, err := s.api.Staff.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
 	check.Done(err)
 	return "Bearer " + token
 }

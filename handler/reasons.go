@@ -46,6 +46,7 @@ var reasons = map[service.Reason]wording{
 	service.NotAfterStart: {"{field} must be after starts_at", "{field} 必须晚于 starts_at"},
 	service.BadName:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ - 组成"},
 	service.BadPassword:   {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
+	service.BadRole:       {"{field} must be viewer, support or operator", "{field} 必须是 viewer、support 或 operator"},
 
 	overSize:      {"The request's body is larger than {max} KiB.", "请求体超过 {max} KiB。"},
 	otherType:     {"The body must be sent as {value}.", "请求体必须以 {value} 发送。"},

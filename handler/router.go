@@ -42,12 +42,12 @@ type API struct {
 	Payments  *service.Payments
 	Sales     *service.Sales
 	Accounts  *service.Accounts
+	Staff     *service.Staff
 	Auditor   *service.Auditor
 	Catalog   *service.Catalog
 	Streams   *Streams
 	Lab       *lab.Desk
 	Paths     *auth.Paths
-	Tokens    *auth.Tokens
 	Sandbox   http.Handler // the sandbox provider's pages
 	Home      http.Handler // the HTML pages, the same for everybody
 	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME
@@ -108,7 +108,7 @@ func Router(a *API) (http.Handler, error) {
 		instance = a.timed("leaky_bucket", middleware.LeakyBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
 	}
 	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
-	login := a.timed("authenticate", middleware.Authenticate(a.Tokens))
+	login := a.timed("authenticate", middleware.Authenticate(a.Staff))
 	path := a.timed("path_token", middleware.PathToken(a.Paths))
 	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, func(error) { a.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
@@ -120,6 +120,7 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	all.GET("/console", a.showAlways())
 	all.GET("/console/sales/:sale", a.showAlways())
+	all.GET("/console/staff", a.showAlways())
 	all.GET("/console/lab", a.showAlways())
 
 	api := all.Group("/api/v1")
@@ -159,6 +160,8 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/sales/:sale/operations", a.listOperations)
 	viewer.GET("/stats", a.stats)
 	viewer.GET("/lab", a.showLab)
+	viewer.GET("/staff", a.listStaff)
+	viewer.GET("/staff-operations", a.listStaffOperations)
 	viewer.POST("/orders/:id/refund", support, a.refundOrder)
 	viewer.POST("/orders/:id/cancel", support, a.cancelAnyOrder)
 
@@ -168,6 +171,10 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
 	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
 	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
+	operator.POST("/staff", a.createStaff)
+	operator.PATCH("/staff/:name", a.changeStaff)
+	operator.POST("/staff/:name/secret", a.renewStaffSecret)
+	operator.DELETE("/staff/:name", a.removeStaff)
 	operator.POST("/lab", a.startLab)
 	operator.DELETE("/lab", a.stopLab)
 

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -9,7 +10,7 @@ import (
 )
 
 // TokenVerifier returns the identity of the user whom a token was issued to. Any error means that the token is not
-// valid.
+// valid, but model.ErrUnavailable that it can't be checked now.
 type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
@@ -24,6 +25,10 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 		}
 		scheme, token, _ := strings.Cut(header, " ")
 		identity, err := v.Verify(token)
+		if errors.Is(err, model.ErrUnavailable) {
+			Fail(c, err)
+			return
+		}
 		if err != nil || !strings.EqualFold(scheme, "Bearer") {
 			Refuse(c, Refusal{Verdict: model.Unauthenticated})
 			return

@@ -50,6 +50,16 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
+// Whether a token is valid can't be told while the list of the staff can't be read.
+func TestAuthenticateLater(t *testing.T) {
+	engine := newEngine(Authenticate(away{}))
+	check.Same(t, "answer", answer(t, engine), "failed: "+model.ErrUnavailable.Error())
+}
+
+type away struct{}
+
+func (away) Verify(string) (model.Identity, error) { return model.Identity{}, model.ErrUnavailable }
+
 func TestRequireRole(t *testing.T) {
 	for role, may := range map[model.Role][]model.Role{
 		model.RoleOperator: {model.RoleViewer, model.RoleSupport, model.RoleOperator},

@@ -1,5 +1,10 @@
 package model
 
+import (
+	"strings"
+	"time"
+)
+
 // Role says what a user may do.
 type Role string
 
@@ -26,13 +31,29 @@ type Identity struct {
 	Role   Role
 }
 
-// Account is a built-in user. Buyers whose tokens come from another issuer with the same secret have no Account.
+// Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
+// password. Buyers whose tokens come from another issuer with the same secret have no Account.
 type Account struct {
 	ID           string
 	Name         string
-	PasswordHash string
+	PasswordHash string // of a key, its SHA-256
 	Role         Role
+	CreatedAt    time.Time
+	UsedAt       time.Time // of a key, to about a minute; zero: never
 }
+
+// The ids of staff and keys are their names behind these prefixes, so that the log of operations is readable. No buyer's
+// name contains a colon.
+const (
+	OperatorPrefix = "operator:"
+	KeyPrefix      = "key:"
+)
+
+// StaffSubject is the subject of changes of the staff in the log of operations.
+const StaffSubject = "staff"
+
+// IsKey reports whether the account is a key.
+func (a Account) IsKey() bool { return strings.HasPrefix(a.ID, KeyPrefix) }
 
 // MaxUserID is how long a user's id may be, in bytes.
 const MaxUserID = 64

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,11 @@ import (
 
 // CreateAccount writes a built-in user; ok is false if the name is taken.
 func (s *Store) CreateAccount(ctx context.Context, a model.Account) (ok bool, err error) {
-	err = s.write.WithContext(ctx).Exec("INSERT INTO users (id, name, password_hash, role, created_at_ms) VALUES (?, ?, ?, ?, "+s.nowMillis()+")",
+	return s.createAccount(s.write.WithContext(ctx), a)
+}
+
+func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error) {
+	err = db.Exec("INSERT INTO users (id, name, password_hash, role, created_at_ms) VALUES (?, ?, ?, ?, "+s.nowMillis()+")",
 		a.ID, a.Name, a.PasswordHash, string(a.Role)).Error
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
 		return false, nil
@@ -31,13 +36,98 @@ func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 	return nil
 }
 
+// accountColumns are what accounts reads of a user.
+const accountColumns = "SELECT id, name, password_hash, role, created_at_ms, COALESCE(used_at_ms, 0) AS used_at_ms FROM users WHERE "
+
+func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {
+	var rows []struct {
+		ID, Name, PasswordHash, Role string
+		CreatedAtMs, UsedAtMs        int64
+	}
+	if err := db.Raw(accountColumns+where, args...).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read accounts: %w", err)
+	}
+	list := make([]model.Account, len(rows))
+	for i, r := range rows {
+		list[i] = model.Account{ID: r.ID, Name: r.Name, PasswordHash: r.PasswordHash, Role: model.Role(r.Role), CreatedAt: fromMillis(r.CreatedAtMs)}
+		if r.UsedAtMs > 0 {
+			list[i].UsedAt = fromMillis(r.UsedAtMs)
+		}
+	}
+	return list, nil
+}
+
 // Account reads a built-in user by name; ok is false if there is none.
 func (s *Store) Account(ctx context.Context, name string) (account model.Account, ok bool, err error) {
-	var rows []struct{ ID, Name, PasswordHash, Role string }
-	err = s.read.WithContext(ctx).Raw("SELECT id, name, password_hash, role FROM users WHERE name = ?", name).Scan(&rows).Error
-	if err != nil || len(rows) == 0 {
-		return account, false, wrap("read account", err)
+	list, err := accounts(s.read.WithContext(ctx), "name = ?", name)
+	if err != nil || len(list) == 0 {
+		return account, false, err
 	}
-	r := rows[0]
-	return model.Account{ID: r.ID, Name: r.Name, PasswordHash: r.PasswordHash, Role: model.Role(r.Role)}, true, nil
+	return list[0], true, nil
+}
+
+// Staff lists the accounts that are not buyers', by their names.
+func (s *Store) Staff(ctx context.Context) ([]model.Account, error) {
+	return accounts(s.read.WithContext(ctx), "role IN ? ORDER BY name", staffRoles)
+}
+
+var staffRoles = []string{string(model.RoleViewer), string(model.RoleSupport), string(model.RoleOperator)}
+
+// CreateStaff creates a member of the staff or a key; ok is false if the name is taken.
+func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) (ok bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		if ok, err = s.createAccount(tx, a); err != nil || !ok {
+			return err
+		}
+		return s.logAudit(tx, actor, "create", model.StaffSubject, fmt.Sprintf("%s, %s", a.ID, a.Role))
+	})
+	return ok, err
+}
+
+// ChangeStaff gives a member of the staff, or a key, another role or another hash of its secret, where they are not empty.
+// ok is false if there is none of this name.
+func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, hash, actor string) (account model.Account, ok bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
+			return err
+		}
+		what := "a new secret"
+		if role != "" {
+			what = fmt.Sprintf("%s -> %s", account.Role, role)
+		}
+		account.Role, account.PasswordHash = cmp.Or(role, account.Role), cmp.Or(hash, account.PasswordHash)
+		if err := tx.Exec("UPDATE users SET role = ?, password_hash = ? WHERE id = ?", string(account.Role), account.PasswordHash, account.ID).Error; err != nil {
+			return fmt.Errorf("change %s: %w", account.ID, err)
+		}
+		return s.logAudit(tx, actor, "change", model.StaffSubject, account.ID+": "+what)
+	})
+	return account, ok, err
+}
+
+// RemoveStaff removes a member of the staff, or a key. ok is false if there is none of this name.
+func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
+			return err
+		}
+		if err := tx.Exec("DELETE FROM users WHERE id = ?", account.ID).Error; err != nil {
+			return fmt.Errorf("remove %s: %w", account.ID, err)
+		}
+		return s.logAudit(tx, actor, "remove", model.StaffSubject, account.ID)
+	})
+	return account, ok, err
+}
+
+func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok bool, err error) {
+	list, err := accounts(tx, "name = ? AND role IN ?"+s.forUpdate(), name, staffRoles)
+	if err != nil || len(list) == 0 {
+		return account, false, err
+	}
+	return list[0], true, nil
+}
+
+// Used records that a key was used now.
+func (s *Store) Used(ctx context.Context, id string) error {
+	err := s.write.WithContext(ctx).Exec("UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id).Error
+	return wrap("record the use of a key", err)
 }

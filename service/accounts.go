@@ -92,7 +92,7 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 			return Session{}, "", err
 		}
 	}
-	if !ok {
+	if !ok || account.IsKey() {
 		return Session{}, model.Unauthenticated, a.Passwords.VerifyNothing(ctx, password)
 	}
 	right, err := a.Passwords.Verify(ctx, account.PasswordHash, password)

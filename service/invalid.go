@@ -22,6 +22,7 @@ const (
 	NotAfterStart Reason = "not_after_start" // an end that is no later than the start
 	BadName       Reason = "bad_name"        // not Min to Max letters, digits and . _ -
 	BadPassword   Reason = "bad_password"    // not Min to Max bytes of UTF-8
+	BadRole       Reason = "bad_role"        // not one of the staff's roles
 )
 
 // Outside returns an Invalid if n is below low or above high, else nil.

@@ -89,7 +89,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages,
 		return nil, err
 	}
 	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable", "console", "console-sale", "console-lab"} {
+	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable", "console", "console-sale", "console-staff", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
@@ -126,6 +126,8 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 	case r.URL.Path == "/console":
 		p.send(w, http.StatusOK, "console", page{Title: "Console", Script: "console.js", Console: "sales", Styles: []string{"console.css"}})
+	case r.URL.Path == "/console/staff":
+		p.send(w, http.StatusOK, "console-staff", page{Title: "Staff", Script: "console-staff.js", Console: "staff", Styles: []string{"console.css"}})
 	case r.URL.Path == "/console/lab":
 		p.send(w, http.StatusOK, "console-lab", page{Title: "Lab", Script: "console-lab.js", Console: "lab", Styles: []string{"console.css"}})
 	case r.URL.Path == "/":

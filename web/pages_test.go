@@ -167,7 +167,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
 		"/": false, "/sales/TEAPOT": false, "/orders": false, "/sales/NONE": false,
-		"/console": true, "/console/sales/TEAPOT": true, "/console/lab": true,
+		"/console": true, "/console/sales/TEAPOT": true, "/console/staff": true, "/console/lab": true,
 	} {
 		t.Run(path, func(t *testing.T) {
 			w := ask(t, p, path)

@@ -43,6 +43,8 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return runLab(ctx, cmd, version, stdout, stderr)
 	case "health":
 		return askHealth(ctx, cmd.Settings.HTTPAddr)
+	case "keys create", "keys list", "keys revoke":
+		return manageKeys(ctx, cmd, stdout)
 	case "version":
 		_, err := fmt.Fprintln(stdout, "flashsale", version)
 		return err

@@ -26,6 +26,19 @@ type Command struct {
 	Audit     Audit
 	Preflight Preflight
 	Lab       Lab
+	KeyCreate KeyCreate
+	KeyRevoke KeyRevoke
+}
+
+// KeyCreate are the options of `keys create`.
+type KeyCreate struct {
+	Name string `required:"" help:"Name of the key, for example of the server that gets it."`
+	Role string `default:"support" enum:"viewer,support,operator" help:"What the key may do: ${enum}."`
+}
+
+// KeyRevoke are the options of `keys revoke`.
+type KeyRevoke struct {
+	Name string `required:"" help:"Name of the key."`
 }
 
 // Tokens are the options of `tokens`.
@@ -74,7 +87,12 @@ type cli struct {
 		Down   struct{} `cmd:"" help:"Undo the last migration, with its data."`
 		Status struct{} `cmd:"" help:"List the migrations."`
 	} `cmd:"" help:"Change the database's schema."`
-	Tokens    Tokens    `cmd:"" help:"Print buyers with signed tokens for load tools, as CSV: user_id,token."`
+	Tokens Tokens `cmd:"" help:"Print buyers with signed tokens for load tools, as CSV: user_id,token."`
+	Keys   struct {
+		Create KeyCreate `cmd:"" help:"Make a key, which a server of the shop sends in place of a token, and print it once."`
+		List   struct{}  `cmd:"" help:"List the keys."`
+		Revoke KeyRevoke `cmd:"" help:"Revoke a key."`
+	} `cmd:"" help:"Manage the keys of the shop's servers."`
 	Audit     Audit     `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
 	Preflight Preflight `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
 	Lab       Lab       `cmd:"" help:"Run the strategies on the same load, and report what each did."`
@@ -129,7 +147,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if err := c.Files.read(&settings); err != nil {
 		return cmd, err
 	}
-	return Command{Name: ctx.Command(), Settings: settings, Tokens: c.Tokens, Audit: c.Audit, Preflight: c.Preflight, Lab: c.Lab}, nil
+	return Command{Name: ctx.Command(), Settings: settings, Tokens: c.Tokens, Audit: c.Audit, Preflight: c.Preflight, Lab: c.Lab, KeyCreate: c.Keys.Create, KeyRevoke: c.Keys.Revoke}, nil
 }
 
 func envName(flag string) string {

@@ -140,7 +140,11 @@ CREATE TABLE users (
   password_hash VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   role          VARCHAR(8)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   created_at_ms BIGINT       NOT NULL,
-  UNIQUE KEY users_name (name)
+  -- When a key was last used, to about a minute.
+  used_at_ms    BIGINT       NULL,
+  UNIQUE KEY users_name (name),
+  -- For the list of the staff, among all buyers.
+  KEY users_role (role)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 -- The log of operators' actions, and of what the engine found wrong or repaired by itself.

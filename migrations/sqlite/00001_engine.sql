@@ -139,9 +139,13 @@ CREATE TABLE users (
   name                 TEXT    NOT NULL,
   password_hash        TEXT    NOT NULL,
   role                 TEXT    NOT NULL,
-  created_at_ms        INTEGER NOT NULL
+  created_at_ms        INTEGER NOT NULL,
+  -- When a key was last used, to about a minute.
+  used_at_ms           INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX users_name ON users (name);
+-- For the list of the staff, among all buyers.
+CREATE INDEX users_role ON users (role);
 
 -- The log of operators' actions, and of what the engine found wrong or repaired by itself.
 CREATE TABLE audit_log (

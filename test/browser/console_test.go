@@ -59,7 +59,7 @@ func TestConsole(t *testing.T) {
 	w.click("#outside-enter")
 	w.see("#account-title", "Log in")
 	w.enter("ann", buyersPassword)
-	w.see("#outside-why", "ann is a buyer's account. The console needs the operator's")
+	w.see("#outside-why", "ann is a buyer's account. The console needs an account that may look")
 	w.lacks("#desk")
 	w.click("#account-button", "#account-out")
 	w.see("#outside-why", "Log in as the operator")
@@ -252,6 +252,54 @@ func (w *window) findOrders(s *server, sale, ann string) {
 		!strings.Contains(string(content), mine) || !strings.Contains(string(content), "refunded") {
 		w.t.Errorf("the file holds %q, %v", content, err)
 	}
+}
+
+// An operator makes an account for support, which may refund an order but not change a sale, and a key. Both are removed.
+func TestConsoleStaff(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale, ann := s.sale(nil), s.buyer("ann")
+	s.pay(s.buy(sale, ann, 1), ann)
+	w := s.open(desktop, "/console/staff", "status of 401", "status of 409")
+	w.see("#outside-why", "Log in as the operator")
+	w.operate()
+	w.has("staff", 1)
+	w.write("#staff-name", "admin")
+	w.click("#staff-send")
+	w.see("#staff-error", "Somebody has this name already")
+	w.fill("#staff-name", "olga")
+	w.do(chromedp.SendKeys(chromedp.CSS("#staff-role"), "Support"))
+	w.click("#staff-send")
+	w.see("#made-title", "The secret of olga")
+	password := w.text("#secret")
+	w.has("staff", 2)
+
+	olga := s.open(phone, "/console", "status of 401")
+	olga.click("#outside-enter")
+	olga.see("#account-title", "Log in")
+	olga.enter("olga", password)
+	olga.see("#sales", "Teapot")
+	olga.gone("#new")
+	olga.visit("/console/sales/" + sale)
+	olga.see("#line", "Live")
+	olga.gone("#actions")
+	olga.confirm("#orders tr:first-child button", "¥9.90 go back to")
+	olga.see("#orders tr:first-child .state", "Refunded")
+	olga.see("#log", "operator:olga")
+
+	w.confirm("#staff tr:last-child button:last-child", "olga is refused everywhere")
+	w.has("staff", 1)
+	w.see("#log", "operator:olga")
+	olga.visit("/console")
+	olga.see("#outside-why", "Log in")
+	w.write("#staff-name", "checkout")
+	w.do(chromedp.SendKeys(chromedp.CSS("#staff-kind"), "Key"))
+	w.click("#staff-send")
+	w.see("#secret", "fs_checkout_")
+	w.confirm("#staff tr:last-child button:first-child", "password or key of checkout")
+	w.see("#made-title", "The secret of checkout")
+	w.confirm("#staff tr:last-child button:last-child", "checkout is refused")
+	w.has("staff", 1)
 }
 
 // The console says when its figures are not live, and when the outcome of a change is unknown. It connects again, and

@@ -199,6 +199,14 @@ func TestConsoleScreens(t *testing.T) {
 	w.show("console-ask")
 	w.click("#confirm-no")
 
+	w.visit("/console/staff")
+	w.has("staff", 1)
+	w.write("#staff-name", "olga")
+	w.click("#staff-send")
+	w.see("#secret", "")
+	w.has("staff", 2)
+	w.show("console-staff")
+
 	w.visit("/console/lab")
 	w.compare(500, 0, 20, "naive", "mutex", "optimistic", "hybrid")
 	w.see("#stock-error", "")

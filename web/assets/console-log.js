@@ -1,4 +1,4 @@
-// The log of a sale: what operators did, and what the engine repaired.
+// The log of a sale, or of the staff: what operators did, and what the engine repaired.
 
 import { call } from "./api.js";
 import { coded, element, onClick, row, stamp } from "./desk.js";
@@ -8,13 +8,13 @@ import { hush, reason } from "./i18n.js";
 // atOnce is how many entries are fetched at a time.
 const atOnce = 20;
 
-let saleID = "";
+let source = "";
 let cursor = "";
 let unfolded = false; // older entries are shown, so the list is not refreshed
 
-// start shows the newest entries.
-export function start(id) {
-  saleID = id;
+// start shows the newest entries that a path of the API has.
+export function start(path) {
+  source = path;
   unfolded = false;
   page("").catch((refusal) => reason(at("log-error"), refusal));
 }
@@ -27,7 +27,7 @@ export async function refresh() {
 }
 
 async function page(from) {
-  const { data } = await call("GET", `/admin/sales/${saleID}/operations?limit=${atOnce}&cursor=${encodeURIComponent(from)}`);
+  const { data } = await call("GET", `${source}?limit=${atOnce}&cursor=${encodeURIComponent(from)}`);
   const lines = data.operations.map(lineOf);
   hush(at("log-error"));
   if (from) {

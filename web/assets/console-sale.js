@@ -1,6 +1,5 @@
 // The console's page of one sale: its live figures, and the actions of an operator.
 
-import "./share.js";
 import { call, pause } from "./api.js";
 import { everySecond, now, sync } from "./clock.js";
 import { confirm } from "./confirm.js";
@@ -13,6 +12,7 @@ import { Mistake, local, moment, whole, zone } from "./fields.js";
 import { draw as drawFigures, forget } from "./figures.js";
 import { drafted, open } from "./form.js";
 import { dateTime, money, number, reason, say } from "./i18n.js";
+import { copies } from "./share.js";
 
 // period is how often the sale, its orders and its log are read again, in milliseconds: the stream does not send all
 // that other operators change.
@@ -200,7 +200,7 @@ attend(async (signal) => {
     return;
   }
   startOrders(id, refreshLog);
-  startLog(id);
+  startLog(`/admin/sales/${id}/operations`);
   repeat(signal, period, refresh);
   follow(`/admin/sales/${id}/live`, { signal, hear, line }).catch((refusal) => {
     line("broken");
@@ -210,4 +210,5 @@ attend(async (signal) => {
     edit();
   }
 });
+copies(at("copy"), at("short"));
 sync().then(() => everySecond(draw));

@@ -2,7 +2,6 @@
 // sale-view.js draws it.
 
 import "./page.js";
-import "./share.js";
 import { enter } from "./account.js";
 import { changed, look, pause, session } from "./api.js";
 import { check, everySecond, now, sync } from "./clock.js";
@@ -11,6 +10,7 @@ import { hush, number, reason, say, wordOf } from "./i18n.js";
 import { cancel, pay, payable, reread } from "./order.js";
 import { begin, fetchPath, finish, isFleeting, unanswered } from "./purchase.js";
 import { drawSale, quantity } from "./sale-view.js";
+import { copies } from "./share.js";
 import { watch } from "./stock.js";
 import { passing } from "./store.js";
 
@@ -320,4 +320,5 @@ document.addEventListener("visibilitychange", () => {
     rereadOrder();
   }
 });
+copies(at("copy"), at("short"));
 start();

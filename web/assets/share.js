@@ -1,17 +1,19 @@
-// The button that copies the short link of a sale.
+// Buttons that copy a link or another text.
 
 import { pause } from "./api.js";
-import { at } from "./dom.js";
 import { say } from "./i18n.js";
 
-at("copy").addEventListener("click", async () => {
-  getSelection().selectAllChildren(at("short"));
-  try {
-    await navigator.clipboard.writeText(at("short").href);
-    say(at("copy"), "copied");
-  } catch {
-    say(at("copy"), "copy_by_hand"); // the link is selected
-  }
-  await pause(2000);
-  say(at("copy"), "copy");
-});
+// copies has a button copy the address of a link, or the text of another element.
+export function copies(button, shown) {
+  button.addEventListener("click", async () => {
+    getSelection().selectAllChildren(shown);
+    try {
+      await navigator.clipboard.writeText(shown.href ?? shown.textContent);
+      say(button, "copied");
+    } catch {
+      say(button, "copy_by_hand"); // the text is selected
+    }
+    await pause(2000);
+    say(button, "copy");
+  });
+}

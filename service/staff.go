@@ -1,0 +1,234 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flashsale/model"
+	"flashsale/service/auth"
+)
+
+const (
+	// keyHead begins every key, so that a key is told from a token, and is found if it leaks into a repository.
+	keyHead = "fs_"
+	// rosterAge is the age up to which an instance uses the list of the staff that it has read. So a removed member of the
+	// staff, or a removed key, may be accepted for so long.
+	rosterAge = time.Second
+	// rosterTimeout bounds a reading of the list.
+	rosterTimeout = 2 * time.Second
+	// usePeriod is how often the use of a key is recorded.
+	usePeriod = time.Minute
+)
+
+// StaffStore keeps the accounts of the staff and the keys.
+type StaffStore interface {
+	Staff(ctx context.Context) ([]model.Account, error)
+	CreateStaff(ctx context.Context, a model.Account, actor string) (ok bool, err error)
+	ChangeStaff(ctx context.Context, name string, role model.Role, hash, actor string) (account model.Account, ok bool, err error)
+	RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error)
+	Used(ctx context.Context, id string) error
+}
+
+// Staff manages the accounts of those who run the shop, and the keys of its servers. It also checks who is meant by a
+// token or a key.
+type Staff struct {
+	Store     StaffStore
+	Passwords *auth.Passwords
+	Tokens    *auth.Tokens
+	Now       func() time.Time
+
+	reading sync.Mutex // held while the list is read
+	roster  atomic.Pointer[roster]
+	used    sync.Map // by id, when the use of a key was last recorded
+}
+
+// roster is the list of the staff at a time.
+type roster struct {
+	readAt time.Time
+	byID   map[string]model.Account
+	byHash map[string]model.Account // keys only
+}
+
+// List returns all accounts of the staff and all keys.
+func (s *Staff) List(ctx context.Context) ([]model.Account, error) { return s.Store.Staff(ctx) }
+
+// Create makes an account with a password, or a key. The secret is returned only here, since only its hash is stored.
+// The verdict is Accepted; NameTaken; or BadRequest with the invalid field.
+func (s *Staff) Create(
+	ctx context.Context, name string, key bool, role model.Role, actor string,
+) (account model.Account, secret string, verdict model.Verdict, invalid *Invalid, err error) {
+	switch {
+	case !accountName.MatchString(name):
+		return account, "", model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
+	case strings.EqualFold(name, OperatorName):
+		return account, "", model.NameTaken, nil, nil
+	case !role.May(model.RoleViewer):
+		return account, "", model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
+	}
+	account = model.Account{ID: model.OperatorPrefix + name, Name: name, Role: role}
+	if key {
+		account.ID = model.KeyPrefix + name
+	}
+	if secret, account.PasswordHash, err = s.secretOf(ctx, account); err != nil {
+		return account, "", "", nil, err
+	}
+	ok, err := s.Store.CreateStaff(ctx, account, actor)
+	if err != nil || !ok {
+		return account, "", model.NameTaken, nil, err
+	}
+	s.forget()
+	return account, secret, model.Accepted, nil, nil
+}
+
+// secretOf makes a new password or key of an account, and its hash.
+func (s *Staff) secretOf(ctx context.Context, account model.Account) (secret, hash string, err error) {
+	if account.IsKey() {
+		secret = keyHead + account.Name + "_" + rand.Text()
+		return secret, hashKey(secret), nil
+	}
+	secret = rand.Text()[:model.IDLength]
+	hash, err = s.Passwords.Hash(ctx, secret)
+	return secret, hash, err
+}
+
+// hashKey needs no slow hash: a key has 130 random bits.
+func hashKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; or BadRequest with what is invalid.
+func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor string) (model.Account, model.Verdict, *Invalid, error) {
+	if !role.May(model.RoleViewer) {
+		return model.Account{}, model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
+	}
+	account, verdict, err := s.change(name, func() (model.Account, bool, error) { return s.Store.ChangeStaff(ctx, name, role, "", actor) })
+	return account, verdict, nil, err
+}
+
+// NewSecret replaces the password of an account, or a key, and returns the new one. The verdict is Accepted or NotFound.
+func (s *Staff) NewSecret(ctx context.Context, name, actor string) (account model.Account, secret string, verdict model.Verdict, err error) {
+	list, err := s.Store.Staff(ctx)
+	if err != nil {
+		return account, "", "", err
+	}
+	for _, a := range list {
+		if a.Name == name {
+			account = a
+		}
+	}
+	if account.Name == "" {
+		return account, "", model.NotFound, nil
+	}
+	secret, hash, err := s.secretOf(ctx, account)
+	if err != nil {
+		return account, "", "", err
+	}
+	account, verdict, err = s.change(name, func() (model.Account, bool, error) { return s.Store.ChangeStaff(ctx, name, "", hash, actor) })
+	return account, secret, verdict, err
+}
+
+// Remove removes an account or a key. The verdict is Accepted or NotFound.
+func (s *Staff) Remove(ctx context.Context, name, actor string) (model.Account, model.Verdict, error) {
+	return s.change(name, func() (model.Account, bool, error) { return s.Store.RemoveStaff(ctx, name, actor) })
+}
+
+// change runs a change of the account of this name. The built-in operator is not among those that can be changed: its
+// password is a setting.
+func (s *Staff) change(name string, change func() (model.Account, bool, error)) (model.Account, model.Verdict, error) {
+	if strings.EqualFold(name, OperatorName) {
+		return model.Account{}, model.Forbidden, nil
+	}
+	account, ok, err := change()
+	if err != nil || !ok {
+		return model.Account{}, model.NotFound, err
+	}
+	s.forget()
+	return account, model.Accepted, nil
+}
+
+// Verify returns who has a token or a key. The error wraps auth.ErrBadToken, or model.ErrUnavailable if the list of the
+// staff can't be read. A token of a member of the staff has the role that its owner has now.
+func (s *Staff) Verify(token string) (model.Identity, error) {
+	if strings.HasPrefix(token, keyHead) {
+		list, err := s.list()
+		if err != nil {
+			return model.Identity{}, err
+		}
+		account, ok := list.byHash[hashKey(token)]
+		if !ok {
+			return model.Identity{}, fmt.Errorf("%w: no such key", auth.ErrBadToken)
+		}
+		s.note(account.ID)
+		return model.Identity{UserID: account.ID, Role: account.Role}, nil
+	}
+	who, err := s.Tokens.Verify(token)
+	if err != nil || who.Role == model.RoleBuyer || !strings.HasPrefix(who.UserID, model.OperatorPrefix) {
+		return who, err
+	}
+	list, err := s.list()
+	if err != nil {
+		return model.Identity{}, err
+	}
+	account, ok := list.byID[who.UserID]
+	if !ok {
+		return model.Identity{}, fmt.Errorf("%w: %s was removed", auth.ErrBadToken, who.UserID)
+	}
+	who.Role = account.Role
+	return who, nil
+}
+
+// list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before;
+// if it can't be read, all do: while the database is away, nobody can be removed either.
+func (s *Staff) list() (*roster, error) {
+	list := s.roster.Load()
+	if list != nil && (s.Now().Sub(list.readAt) < rosterAge || !s.reading.TryLock()) {
+		return list, nil
+	}
+	if list == nil {
+		s.reading.Lock()
+	}
+	defer s.reading.Unlock()
+	if now := s.roster.Load(); now != list {
+		return now, nil // another request has just read it
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
+	defer cancel()
+	fresh := &roster{readAt: s.Now(), byID: map[string]model.Account{}, byHash: map[string]model.Account{}}
+	accounts, err := s.Store.Staff(ctx)
+	switch {
+	case err != nil && list == nil:
+		return nil, fmt.Errorf("%w: read the staff: %w", model.ErrUnavailable, err)
+	case err != nil:
+		fresh.byID, fresh.byHash = list.byID, list.byHash
+	}
+	for _, a := range accounts {
+		if fresh.byID[a.ID] = a; a.IsKey() {
+			fresh.byHash[a.PasswordHash] = a
+		}
+	}
+	s.roster.Store(fresh)
+	return fresh, nil
+}
+
+// forget has the next request read the list, so that a change shows at once on this instance.
+func (s *Staff) forget() { s.roster.Store(nil) }
+
+// note records the use of a key, at most once in usePeriod.
+func (s *Staff) note(id string) {
+	now := s.Now()
+	if last, ok := s.used.Load(id); ok && now.Sub(last.(time.Time)) < usePeriod { //nolint:forcetypeassert // only times are stored
+		return
+	}
+	s.used.Store(id, now)
+	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
+	defer cancel()
+	_ = s.Store.Used(ctx, id) // only for display; a later use records it again
+}
