@@ -59,6 +59,15 @@ type Settings struct {
 	AdminPassword string `help:"Password of the operator admin. Embedded: generated and printed once; else required."`
 	Demo          *bool  `help:"Create a demo sale when the database is empty; default: when embedded."`
 
+	Issuers       []string `name:"issuer" placeholder:"[PREFIX=]URL" help:"OpenID Connect issuers whose tokens are accepted, by their discovery documents. Ids of their users begin with the prefix; default: the URL's host."`
+	JWKS          string   `name:"jwks" placeholder:"URL" help:"JSON Web Key Set of an issuer that has no discovery document; with --issuer-name."`
+	IssuerName    string   `placeholder:"[PREFIX=]NAME" help:"The claim iss of the tokens that --jwks is for."`
+	Audience      string   `help:"The claim aud that tokens of issuers must have."`
+	UserClaim     string   `default:"sub" help:"The claim of issuers' tokens that names the user."`
+	ViewerClaim   string   `placeholder:"CLAIM=VALUE" help:"Users of issuers whose tokens have this value, or have it in a list, may look at everything."`
+	SupportClaim  string   `placeholder:"CLAIM=VALUE" help:"The same for those who may also refund and cancel orders."`
+	OperatorClaim string   `placeholder:"CLAIM=VALUE" help:"The same for those who may do everything."`
+
 	LabDatabase string `help:"Database of the console's lab, in the form of --database but another one; default: a new SQLite file for each run."`
 	LabRedis    string `default:"embedded" help:"Redis of the console's lab, in the form of --redis but another one."`
 	LabReports  string `placeholder:"DIR" help:"Folder of the lab's reports, of which the newest 50 are kept; default: lab beside the SQLite file, else data/lab."`
@@ -182,6 +191,9 @@ func (s *Settings) Validate() error {
 		return err
 	}
 	if err := s.validateLab(); err != nil {
+		return err
+	}
+	if _, err := s.Outside(); err != nil {
 		return err
 	}
 	if err := s.validateQueue(); err != nil {

@@ -18,6 +18,16 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
+// BenchmarkVerifyOfIssuer verifies a token by RS256 of an issuer outside again and again, as a buyer's requests do.
+func BenchmarkVerifyOfIssuer(b *testing.B) {
+	p := newProvider(b)
+	tokens, token := p.tokens(), p.signed("rsa", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		check.Must(tokens.Verify(token))
+	}
+}
+
 func BenchmarkPathCheck(b *testing.B) {
 	paths := NewPaths(tokenSecret, time.Now)
 	path, _ := paths.Issue("u-1", "AAAAAAAAAAAAAAAA", time.Hour)

@@ -2,10 +2,12 @@ package auth
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -40,6 +42,9 @@ const (
 // and stores nothing, however many buyers there are. The JWT library checks all other tokens, which takes as long as
 // the rest of a refusal. Of these, only valid tokens are cached, so that a flood of invalid ones cannot evict them.
 type Tokens struct {
+	// Outside checks the tokens that other algorithms have signed; nil: there are none. It must be set before the first use.
+	Outside *Issuers
+
 	secret  []byte
 	now     func() time.Time
 	macs    sync.Pool // of *tokenMAC: setting the key of a MAC costs as much as computing the MAC
@@ -94,7 +99,8 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 	return token, expiresAt, nil
 }
 
-// Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken.
+// Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
+// model.ErrUnavailable if the keys of an issuer outside can't be had.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if who, ok := t.ours(token); ok {
 		return who, nil
@@ -180,6 +186,9 @@ func (t *Tokens) check(token string) (checkedToken, error) {
 	if len(token) > maxTokenBytes {
 		return checkedToken{}, fmt.Errorf("%d bytes", len(token))
 	}
+	if t.Outside != nil && !signedBySecret(token) {
+		return t.Outside.check(context.Background(), token)
+	}
 	var said claims
 	key := func(*jwt.Token) (any, error) { return t.secret, nil }
 	if _, err := t.parser.ParseWithClaims(token, &said, key); err != nil {
@@ -193,6 +202,16 @@ func (t *Tokens) check(token string) (checkedToken, error) {
 		good.who.Role = model.RoleBuyer
 	}
 	return good, checkIdentity(good.who)
+}
+
+// signedBySecret reports whether a token says that it is signed by HS256.
+func signedBySecret(token string) bool {
+	head, _, _ := strings.Cut(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(head)
+	var said struct {
+		Alg string `json:"alg"`
+	}
+	return err == nil && json.Unmarshal(raw, &said) == nil && said.Alg == jwt.SigningMethodHS256.Alg()
 }
 
 func checkIdentity(who model.Identity) error {

@@ -1,0 +1,283 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"flashsale/model"
+)
+
+const (
+	// keysPause is the least time between two requests for an issuer's keys, however many tokens have unknown ones.
+	keysPause = 10 * time.Second
+	// keysFresh is the age at which keys are fetched again, so that withdrawn ones are forgotten.
+	keysFresh = time.Hour
+	// keysMost is the age up to which keys hold while the issuer is away.
+	keysMost = 24 * time.Hour
+	// keysTimeout bounds a request to an issuer, and maxKeysBytes its answer.
+	keysTimeout  = 3 * time.Second
+	maxKeysBytes = 1 << 20
+	// maxKeysWaiting is how many requests wait for keys that are being fetched. It bounds what tokens of forgers can hold
+	// up while an issuer is slow.
+	maxKeysWaiting = 256
+	// outsideFresh is how long a checked token of an issuer is not checked again.
+	outsideFresh = 5 * time.Minute
+)
+
+// algorithms are those that issuers may sign with. Anybody who can check a signature by a shared secret can also make one,
+// so HS256 is not among them.
+var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
+
+// Issuer is an OpenID Connect provider outside, whose tokens are accepted.
+type Issuer struct {
+	Name    string // the claim iss
+	Prefix  string // of its users' ids, so that no two issuers share a user
+	KeysURL string // of its JSON Web Key Set; empty: by discovery, at Name
+}
+
+// RoleClaim gives a role to the users of whom a claim has a value, or has it in its list.
+type RoleClaim struct {
+	Role        model.Role
+	Name, Value string
+}
+
+// Issuers checks the tokens of issuers outside: JWTs by RS256, ES256 or EdDSA.
+type Issuers struct {
+	Audience  string // that a token must be for
+	UserClaim string // which claim is the user
+	Roles     []RoleClaim
+	Client    *http.Client
+	Now       func() time.Time
+
+	all map[string]*issuer // by name
+}
+
+// issuer keeps the keys of an Issuer.
+type issuer struct {
+	Issuer
+	of       *Issuers
+	verifier *oidc.IDTokenVerifier
+	keys     atomic.Pointer[issuerKeys]
+	waiting  atomic.Int64
+	fetching sync.Mutex
+	asked    time.Time // when keys were last asked for
+}
+
+type issuerKeys struct {
+	set oidc.StaticKeySet
+	at  time.Time
+}
+
+// Add adds an issuer. It must not be called after the first check.
+func (s *Issuers) Add(i Issuer) {
+	if s.all == nil {
+		s.all = map[string]*issuer{}
+	}
+	added := &issuer{Issuer: i, of: s}
+	added.verifier = oidc.NewVerifier(i.Name, added, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.Now})
+	s.all[i.Name] = added
+}
+
+// Fetch fetches the keys of all issuers, and returns the errors of those that are away.
+func (s *Issuers) Fetch(ctx context.Context) (err error) {
+	for _, i := range s.all {
+		if failed := i.refresh(ctx, nil); failed != nil {
+			err = errors.Join(err, fmt.Errorf("issuer %s: %w", i.Name, failed))
+		}
+	}
+	return err
+}
+
+// check returns what a token says. The error wraps model.ErrUnavailable if the keys of its issuer can't be had.
+func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
+	i, err := s.issuerOf(token)
+	if err != nil {
+		return good, err
+	}
+	if err := i.ready(ctx); err != nil {
+		return good, fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, err)
+	}
+	checked, err := i.verifier.Verify(ctx, token)
+	if err != nil {
+		return good, err
+	}
+	if !s.Now().Before(checked.Expiry) { // the verifier accepts the last instant
+		return good, errors.New("expired")
+	}
+	var claims map[string]any
+	if err := checked.Claims(&claims); err != nil {
+		return good, err
+	}
+	user, _ := claims[s.UserClaim].(string)
+	if user == "" {
+		return good, fmt.Errorf("the claim %s names nobody", s.UserClaim)
+	}
+	good.who = model.Identity{UserID: i.userID(user), Role: s.roleOf(claims)}
+	if good.expiresAt = s.Now().Add(outsideFresh); checked.Expiry.Before(good.expiresAt) {
+		good.expiresAt = checked.Expiry
+	}
+	return good, checkIdentity(good.who)
+}
+
+// issuerOf returns the issuer that a token names. Nothing in the token is checked yet.
+func (s *Issuers) issuerOf(token string) (*issuer, error) {
+	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
+	if err != nil {
+		return nil, err
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if err := json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims); err != nil {
+		return nil, err
+	}
+	i := s.all[claims.Issuer]
+	if i == nil {
+		return nil, fmt.Errorf("unknown issuer %q", claims.Issuer)
+	}
+	return i, nil
+}
+
+// userID returns the id of an issuer's user: PREFIX:USER, or PREFIX::HASH if the user's name at the issuer has another form
+// than ids, or is too long.
+func (i *issuer) userID(user string) string {
+	if id := i.Prefix + ":" + user; user[0] != ':' && model.ValidUserID(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(user))
+	return i.Prefix + "::" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
+}
+
+// roleOf returns the highest role that a token's claims give. Without any it is a buyer's: a claim role counts only if the
+// settings say so.
+func (s *Issuers) roleOf(claims map[string]any) model.Role {
+	role := model.RoleBuyer
+	for _, rule := range s.Roles {
+		has := false
+		switch value := claims[rule.Name].(type) {
+		case string:
+			has = value == rule.Value
+		case []any:
+			has = slices.Contains(value, any(rule.Value))
+		}
+		if has && rule.Role.May(role) {
+			role = rule.Role
+		}
+	}
+	return role
+}
+
+// ready returns an error if there are no keys, or only keys that are too old. Keys that are not fresh are fetched again,
+// but hold if that fails.
+func (i *issuer) ready(ctx context.Context) (err error) {
+	keys := i.keys.Load()
+	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {
+		err = i.refresh(ctx, keys)
+		keys = i.keys.Load()
+	}
+	if keys == nil || i.of.Now().Sub(keys.at) > keysMost {
+		return err
+	}
+	return nil
+}
+
+// VerifySignature is part of oidc.KeySet. If no key fits, the keys are fetched again, but not sooner than keysPause after
+// the last time.
+func (i *issuer) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	keys := i.keys.Load()
+	if payload, err = keys.set.VerifySignature(ctx, token); err == nil || i.refresh(ctx, keys) != nil {
+		return payload, err
+	}
+	return i.keys.Load().set.VerifySignature(ctx, token)
+}
+
+// refresh fetches the keys, unless they are no longer those that the caller has seen, or were asked for a moment ago.
+func (i *issuer) refresh(ctx context.Context, seen *issuerKeys) error {
+	if i.waiting.Add(1) > maxKeysWaiting {
+		i.waiting.Add(-1)
+		return errors.New("too many requests wait for them")
+	}
+	defer i.waiting.Add(-1)
+	i.fetching.Lock()
+	defer i.fetching.Unlock()
+	now := i.of.Now()
+	if i.keys.Load() != seen {
+		return nil
+	}
+	if now.Sub(i.asked) < keysPause {
+		return errors.New("they were asked for a moment ago")
+	}
+	i.asked = now
+	set, err := i.fetch(ctx)
+	if err == nil {
+		i.keys.Store(&issuerKeys{set: set, at: now})
+	}
+	return err
+}
+
+// fetch asks the issuer for its keys.
+func (i *issuer) fetch(ctx context.Context) (set oidc.StaticKeySet, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout) // other requests wait for them as well
+	defer cancel()
+	address := i.KeysURL
+	if address == "" {
+		var found struct {
+			Issuer  string `json:"issuer"`
+			KeysURL string `json:"jwks_uri"`
+		}
+		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", &found); err != nil {
+			return set, err
+		}
+		if found.Issuer != i.Name || found.KeysURL == "" {
+			return set, fmt.Errorf("its discovery document is of %q, with keys at %q", found.Issuer, found.KeysURL)
+		}
+		address = found.KeysURL
+	}
+	var keys jose.JSONWebKeySet
+	if err := i.get(ctx, address, &keys); err != nil {
+		return set, err
+	}
+	for _, key := range keys.Keys {
+		if public, ok := key.Key.(crypto.PublicKey); ok && key.IsPublic() && key.Use != "enc" {
+			set.PublicKeys = append(set.PublicKeys, public)
+		}
+	}
+	if len(set.PublicKeys) == 0 {
+		return set, errors.New("it has no keys")
+	}
+	return set, nil
+}
+
+func (i *issuer) get(ctx context.Context, address string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	response, err := i.of.Client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxKeysBytes)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return nil
+}
