@@ -244,7 +244,7 @@ func (a *App) wire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pages, err := web.NewPages(a.Catalog, assets, a.URL)
+	pages, err := web.NewPages(a.Catalog, assets, a.URL, a.settings.BuiltIn() == "open")
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,8 @@ func (a *App) wire(ctx context.Context) error {
 	if err := a.trust(ctx); err != nil {
 		return err
 	}
-	a.accounts = &service.Accounts{Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
+	builtIn := a.settings.BuiltIn()
+	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
 	staff := &service.Staff{Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
 	provider := &sandbox.Provider{
 		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.Catalog.Now, Log: a.Log,
@@ -360,8 +361,10 @@ func (a *App) prepare(ctx context.Context) error {
 
 // Furnish creates the operator's account if it is missing, and the demo sale if the settings ask for one.
 func (a *App) Furnish(ctx context.Context) (err error) {
-	if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
-		return fmt.Errorf("make the operator's account: %w", err)
+	if !a.accounts.Off {
+		if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
+			return fmt.Errorf("make the operator's account: %w", err)
+		}
 	}
 	if !a.settings.DemoSale() {
 		return nil

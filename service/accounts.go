@@ -38,6 +38,8 @@ type AccountStore interface {
 
 // Accounts registers built-in users and logs them in.
 type Accounts struct {
+	Open bool // buyers may have accounts; otherwise only the staff
+	Off  bool // nobody logs in here
 	Store     AccountStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -50,10 +52,12 @@ type Session struct {
 	ExpiresAt time.Time
 }
 
-// Register creates a buyer's account and logs the buyer in. The verdict is Accepted; NameTaken if the name exists; or
-// BadRequest with the invalid field. It returns model.ErrUnavailable if too many passwords already wait to be hashed.
+// Register creates a buyer's account and logs the buyer in. The verdict is Accepted; NameTaken if the name exists;
+// Forbidden if buyers have no accounts here; or BadRequest with the invalid field. It returns model.ErrUnavailable if too many passwords already wait to be hashed.
 func (a *Accounts) Register(ctx context.Context, name, password string) (Session, model.Verdict, *Invalid, error) {
 	switch {
+	case a.Off || !a.Open:
+		return Session{}, model.Forbidden, nil, nil
 	case !accountName.MatchString(name):
 		return Session{}, model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
 	case len(password) < minPassword || len(password) > maxPassword || !utf8.ValidString(password):
@@ -92,7 +96,7 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 			return Session{}, "", err
 		}
 	}
-	if !ok || account.IsKey() {
+	if !ok || account.IsKey() || a.Off || !a.Open && account.Role == model.RoleBuyer {
 		return Session{}, model.Unauthenticated, a.Passwords.VerifyNothing(ctx, password)
 	}
 	right, err := a.Passwords.Verify(ctx, account.PasswordHash, password)

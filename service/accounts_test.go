@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,35 @@ func (f *fakeAccounts) SetPassword(_ context.Context, name, hash string) error {
 func newAccounts() (*Accounts, *fakeAccounts) {
 	store := &fakeAccounts{byName: map[string]model.Account{}}
 	tokens := auth.NewTokens([]byte("0123456789abcdef0123456789abcdef"), time.Now)
-	return &Accounts{Store: store, Passwords: auth.NewPasswords(), Tokens: tokens}, store
+	return &Accounts{Open: true, Store: store, Passwords: auth.NewPasswords(), Tokens: tokens}, store
+}
+
+// Where buyers have no accounts, the staff still logs in; where nobody has, not even the staff does.
+func TestClosedAccounts(t *testing.T) {
+	accounts, store := newAccounts()
+	check.Must(accounts.EnsureOperator(t.Context(), goodPassword))
+	_, verdict, _, err := accounts.Register(t.Context(), "alice", goodPassword)
+	check.NoError(t, err)
+	check.Same(t, "alice", verdict, model.Accepted)
+	for _, tc := range []struct {
+		open, off       bool
+		register        model.Verdict
+		alice, operator model.Verdict
+	}{
+		{true, false, model.Accepted, model.Accepted, model.Accepted},
+		{false, false, model.Forbidden, model.Unauthenticated, model.Accepted},
+		{false, true, model.Forbidden, model.Unauthenticated, model.Unauthenticated},
+	} {
+		accounts.Open, accounts.Off = tc.open, tc.off
+		delete(store.byName, "bob")
+		_, register, _, err := accounts.Register(t.Context(), "bob", goodPassword)
+		check.NoError(t, err)
+		_, alice, err := accounts.LogIn(t.Context(), "alice", goodPassword)
+		check.NoError(t, err)
+		_, operator, err := accounts.LogIn(t.Context(), OperatorName, goodPassword)
+		check.NoError(t, err)
+		check.Same(t, fmt.Sprintf("%+v", tc), []model.Verdict{register, alice, operator}, []model.Verdict{tc.register, tc.alice, tc.operator})
+	}
 }
 
 const goodPassword = "correct horse"

@@ -70,14 +70,16 @@ type offer struct {
 	ShortURL string
 }
 
-// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server.
-func NewPages(catalog Catalog, assets *Assets, publicURL func() string) (*Pages, error) {
+// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server. If
+// register is set, buyers can make accounts.
+func NewPages(catalog Catalog, assets *Assets, publicURL func() string, register bool) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
 		return nil, err
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset":     assets.URL,
+		"register":  func() bool { return register },
 		"needs":     func(name string) []string { return assets.needs[name] },
 		"say":       all.say,
 		"word":      func(language, key string) string { return all[language][key] },

@@ -50,7 +50,7 @@ func teapot(change func(*model.Offer)) model.Offer {
 func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
 	t.Helper()
 	s := &shelf{sales: sales}
-	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" })), s
+	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" }, true)), s
 }
 
 // wantTexts checks which texts a page contains.
@@ -156,6 +156,15 @@ func TestPagesThatCantBeShown(t *testing.T) {
 		wantHeader(t, w, tc.status, map[string]string{"Cache-Control": "no-store"})
 		wantTexts(t, w.Body.String(), []string{tc.want, "/assets/base."}, []string{"SELECT"})
 	}
+}
+
+// Where buyers can't register, the dialog offers only the log-in.
+func TestRegistrationIsClosed(t *testing.T) {
+	p, s := pagesOf(t, teapot(func(*model.Offer) {}))
+	closed := check.Must(NewPages(s, check.Must(NewAssets()), p.publicURL, false))
+	const hidden = `id="account-switch" hidden`
+	wantTexts(t, ask(t, closed, "/").Body.String(), []string{hidden}, nil)
+	wantTexts(t, ask(t, p, "/").Body.String(), []string{`id="account-switch"`}, []string{hidden})
 }
 
 // A page conforms to its policy: it has no inline script, style or handler, and all its assets are served. The pages of

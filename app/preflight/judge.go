@@ -70,6 +70,10 @@ func judgeSettings(s config.Settings) (list []Finding) {
 	default:
 		list = append(list, good("settings.secret", "%d bytes, and another one of %d for payments", len(s.Secret), len(s.PaymentSecret)))
 	}
+	if s.BuiltIn() == "open" {
+		list = append(list, Fail.of("settings.accounts", "--accounts closed, and --issuer or tokens signed with --secret for buyers",
+			"everybody can register, so that one person can buy as many"))
+	}
 	if server := s.PlainRedis(); server != "" {
 		list = append(list, Warn.of("settings.redis_encryption", "a rediss:// address", "connections to Redis on %s are not encrypted", server))
 	}

@@ -57,6 +57,7 @@ type Settings struct {
 	Secret        string `help:"Key that signs buyers' tokens and path tokens, at least 32 bytes. Embedded: generated and kept beside the database; else required."`
 	PaymentSecret string `help:"Key that signs payment callbacks, at least 32 bytes; default: the value of --secret."`
 	AdminPassword string `help:"Password of the operator admin. Embedded: generated and printed once; else required."`
+	Accounts      string `default:"auto" enum:"auto,open,closed,off" help:"Built-in accounts: open lets everybody register, closed has those of the staff only, off has none; auto: open when embedded, else closed."`
 	Demo          *bool  `help:"Create a demo sale when the database is empty; default: when embedded."`
 
 	Issuers       []string `name:"issuer" placeholder:"[PREFIX=]URL" help:"OpenID Connect issuers whose tokens are accepted, by their discovery documents. Ids of their users begin with the prefix; default: the URL's host."`
@@ -88,6 +89,17 @@ func (s *Settings) Embedded() bool {
 // SQLitePath returns the path of the SQLite file; ok is false on MySQL.
 func (s *Settings) SQLitePath() (path string, ok bool) {
 	return strings.CutPrefix(s.Database, "sqlite:")
+}
+
+// BuiltIn returns which built-in accounts there are: open, closed or off, see Accounts.
+func (s *Settings) BuiltIn() string {
+	switch {
+	case s.Accounts != "auto":
+		return s.Accounts
+	case s.Embedded():
+		return "open"
+	}
+	return "closed"
 }
 
 // DatabaseIsNear reports whether connections to the database stay on this machine.
@@ -233,7 +245,9 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), MinSecret)
 	case !(s.TraceRatio >= 0) || s.TraceRatio > 1:
 		return errors.New("--trace-ratio: must be 0 to 1")
-	case s.AdminPassword == "" && !s.Embedded():
+	case s.BuiltIn() == "off" && len(s.Issuers) == 0 && s.JWKS == "" && s.Embedded():
+		return errors.New("--accounts: off needs an --issuer, or nobody can log in")
+	case s.AdminPassword == "" && !s.Embedded() && s.BuiltIn() != "off":
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): required")
 	case s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128):
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes")

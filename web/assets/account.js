@@ -43,8 +43,9 @@ function begin(why, end, signal) {
     return;
   }
   dialog.setAttribute("aria-labelledby", "account-title");
-  // A returning visitor has an account, and so has the operator: they get the log-in form.
-  arrange(lasting.read("name") === null && !inConsole);
+  // A returning visitor has an account, and so has the operator: they get the log-in form. So does everybody if nobody can
+  // register.
+  arrange(lasting.read("name") === null && !inConsole && !at("account-switch").hidden);
   fields.name.value ||= lasting.read("name") ?? "";
   show(at("account-reason"), why);
   if (why) {
