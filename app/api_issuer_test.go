@@ -3,7 +3,12 @@ package app_test
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"net"
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +34,7 @@ func newIssuer(t testing.TB) issuer {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	check.NoError(t, err)
 	check.NoError(t, m.Start(listener, nil))
-	t.Cleanup(func() { check.NoError(t, m.Shutdown()) })
+	t.Cleanup(func() { _ = m.Shutdown() })
 	return issuer{m, t}
 }
 
@@ -79,4 +84,61 @@ func TestIssuer(t *testing.T) {
 		s.holding(token).call("GET", "/api/v1/orders", nil).refused(401, "unauthenticated")
 	}
 	s.buyer("dora").buy(sale.ID, 1) // tokens by the shared secret go on
+}
+
+// authorize asks the issuer for a code as a browser does, and returns the code.
+func (i issuer) authorize(start map[string]any, challenge, nonce string) (code string) {
+	i.t.Helper()
+	query := url.Values{
+		"response_type": {"code"}, "client_id": {start["client_id"].(string)}, "redirect_uri": {start["redirect_url"].(string)},
+		"scope": {"openid profile"}, "code_challenge": {challenge}, "code_challenge_method": {"S256"}, "state": {"s"}, "nonce": {nonce},
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	request := check.Must(http.NewRequestWithContext(i.t.Context(), "GET", start["authorization_url"].(string)+"?"+query.Encode(), nil))
+	response := check.Must(client.Do(request))
+	check.NoError(i.t, response.Body.Close())
+	back := check.Must(response.Location())
+	if !strings.HasPrefix(back.String(), start["redirect_url"].(string)+"?") {
+		i.t.Fatalf("the issuer leads to %s", back)
+	}
+	return back.Query().Get("code")
+}
+
+// A buyer logs in by a code with PKCE, and buys. A code works once, for whoever has the verifier and the nonce.
+func TestLogInByCode(t *testing.T) {
+	t.Parallel()
+	shop := newIssuer(t)
+	s := start(t, func(c *config.Settings) {
+		c.Issuers, c.Audience, c.OperatorClaim = []string{"shop=" + shop.Issuer()}, "api", "preferred_username=olga"
+		c.ClientID, c.ClientSecret = shop.Config().ClientID, shop.Config().ClientSecret
+	})
+	saleID := s.createSale(nil).ID
+	var login struct{ Issuer map[string]any }
+	s.anyone().get("/api/v1/login").read(&login)
+	verifier := strings.Repeat("v", 43)
+	sum := sha256.Sum256([]byte(verifier))
+	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
+	as := func(user string) string {
+		shop.QueueUser(&mockoidc.MockUser{Subject: "id of " + user, PreferredUsername: user})
+		return shop.authorize(login.Issuer, challenge, "nonce")
+	}
+	finish := func(code, verifier, nonce string) *answer {
+		return s.anyone().call("POST", "/api/v1/sessions/code", fields{"code": code, "verifier": verifier, "nonce": nonce})
+	}
+	code := as("ann")
+	in := finish(code, verifier, "nonce").want(200).contains(`"name":"ann"`, `"role":"buyer"`, `"id":"shop::`)
+	s.holding(in.text("token")).buy(saleID, 1)
+	finish(code, verifier, "nonce").refused(401, "unauthenticated")
+	finish(as("ann"), strings.Repeat("w", 43), "nonce").refused(401, "unauthenticated")
+	finish(as("ann"), verifier, "other").refused(401, "unauthenticated")
+	finish(as("ann"), verifier, "").refused(401, "unauthenticated")
+	finish("made up", verifier, "nonce").refused(401, "unauthenticated")
+	boss := finish(as("olga"), verifier, "nonce").want(200).contains(`"role":"operator"`)
+	s.holding(boss.text("token")).get(adminSales)
+
+	usual(t).anyone().get("/api/v1/login").contains(`"issuer":null`)
+	usual(t).anyone().call("POST", "/api/v1/sessions/code", fields{"code": "c", "verifier": "v", "nonce": "n"}).refused(404, "not_found")
+	left := as("ann")
+	check.NoError(t, shop.Shutdown())
+	finish(left, verifier, "nonce").refused(503, "unavailable")
 }

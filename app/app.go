@@ -85,6 +85,7 @@ type App struct {
 	instance string
 	secrets  string // the mark of this instance's secrets, see auth.Mark
 	accounts *service.Accounts
+	login    *auth.Login // nil: nobody logs in outside
 	gate     *gate.Gate
 	gates    *service.Gates
 	soldOut  *service.SoldOut
@@ -240,20 +241,20 @@ func (a *App) wire(ctx context.Context) error {
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	a.Sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Log: a.Log}
 	payments := &service.Payments{Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Secret: paymentSecret}
-	assets, err := web.NewAssets()
-	if err != nil {
-		return err
-	}
-	pages, err := web.NewPages(a.Catalog, assets, a.URL, a.settings.BuiltIn() == "open")
-	if err != nil {
-		return err
-	}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
 		return err
 	}
+	assets, err := web.NewAssets()
+	if err != nil {
+		return err
+	}
+	pages, err := web.NewPages(a.Catalog, assets, a.URL, web.LogIn{Register: a.settings.BuiltIn() == "open", Issuer: a.login != nil})
+	if err != nil {
+		return err
+	}
 	builtIn := a.settings.BuiltIn()
-	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
+	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Outside: a.login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
 	staff := &service.Staff{Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
 	provider := &sandbox.Provider{
 		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.Catalog.Now, Log: a.Log,
@@ -336,6 +337,12 @@ func (a *App) trust(ctx context.Context) error {
 		a.Log.Warn("the keys of an issuer can't be fetched yet", "error", err)
 	}
 	a.Tokens.Outside = issuers
+	if a.settings.ClientID != "" {
+		a.login = &auth.Login{
+			Issuers: issuers, Issuer: list[0].Name, ClientID: a.settings.ClientID, ClientSecret: a.settings.ClientSecret,
+			RedirectURL: func() string { return a.URL() + "/login" },
+		}
+	}
 	return nil
 }
 

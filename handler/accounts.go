@@ -37,13 +37,42 @@ func (a *API) logIn(c *gin.Context) {
 	a.answerSession(c, http.StatusOK, session, verdict, err)
 }
 
+// showLogin answers with where to log in outside, null if only here.
+func (a *API) showLogin(c *gin.Context) {
+	if a.Accounts.Outside == nil {
+		c.JSON(http.StatusOK, gin.H{"issuer": nil})
+		return
+	}
+	start, err := a.Accounts.Outside.Start(c.Request.Context())
+	answer(c, http.StatusOK, gin.H{"issuer": gin.H{
+		"authorization_url": start.AuthorizationURL, "client_id": start.ClientID, "redirect_url": start.RedirectURL,
+	}}, model.Accepted, err)
+}
+
+func (a *API) logInByCode(c *gin.Context) {
+	var body struct {
+		Code     string `json:"code"`
+		Verifier string `json:"verifier"`
+		Nonce    string `json:"nonce"`
+	}
+	if !decode(c, maxBodyBytes, &body) {
+		return
+	}
+	session, verdict, err := a.Accounts.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
+	answer(c, http.StatusOK, viewSession(session), verdict, err)
+}
+
 func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
 	if err == nil && verdict == model.Unauthenticated {
 		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
 		return
 	}
-	answer(c, status, gin.H{
+	answer(c, status, viewSession(s), verdict, err)
+}
+
+func viewSession(s service.Session) gin.H {
+	return gin.H{
 		"user":  gin.H{"id": s.Account.ID, "name": s.Account.Name, "role": s.Account.Role},
 		"token": s.Token, "expires_at": stamp(s.ExpiresAt),
-	}, verdict, err)
+	}
 }

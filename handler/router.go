@@ -139,6 +139,8 @@ func Router(a *API) (http.Handler, error) {
 	public.GET("/time", a.time)
 	public.POST("/users", a.register)
 	public.POST("/sessions", a.logIn)
+	public.GET("/login", a.showLogin)
+	public.POST("/sessions/code", a.logInByCode)
 
 	buyer := public.Group("", login)
 	buyer.POST("/sales/:sale/path", a.issuePath)
@@ -182,6 +184,7 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/", a.showSales())
 	pages.GET("/sales/:sale", a.showSale())
 	pages.GET("/orders", a.showAlways())
+	pages.GET("/login", a.showAlways())
 	pages.GET("/api", a.showAlways())
 	pages.GET("/openapi.yaml", a.showAlways())
 	pages.GET("/openapi.json", a.showAlways())

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -19,6 +20,8 @@ const OperatorName = "admin"
 const (
 	// sessionTTL is how long a session lasts. It covers the rush of a sale and a usual time to pay.
 	sessionTTL = 24 * time.Hour
+	// staffTTL is the same for those to whom an issuer gives a role of the staff: it may take the role back at any time.
+	staffTTL = time.Hour
 	// A password has 8 to 128 bytes. 8 is NIST's minimum; 128 bounds the input of the hash.
 	minPassword = 8
 	maxPassword = 128
@@ -40,6 +43,8 @@ type AccountStore interface {
 type Accounts struct {
 	Open bool // buyers may have accounts; otherwise only the staff
 	Off  bool // nobody logs in here
+
+	Outside *auth.Login // the issuer at which people log in; nil: there is none
 	Store     AccountStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -108,6 +113,27 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 	}
 	session, err := a.session(account)
 	return session, model.Accepted, err
+}
+
+// LogInByCode exchanges an authorization code of the issuer. The verdict is NotFound if there is no issuer to log in at, and
+// Unauthenticated if it refuses the code, or its token is not valid. It returns model.ErrUnavailable if the issuer is away.
+func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, error) {
+	if a.Outside == nil {
+		return Session{}, model.NotFound, nil
+	}
+	who, name, err := a.Outside.Finish(ctx, code, verifier, nonce)
+	switch {
+	case errors.Is(err, model.ErrUnavailable):
+		return Session{}, "", err
+	case err != nil:
+		return Session{}, model.Unauthenticated, nil //nolint:nilerr // whoever forges a code learns no more
+	}
+	ttl := sessionTTL
+	if who.Role.May(model.RoleViewer) {
+		ttl = staffTTL
+	}
+	token, expiresAt, err := a.Tokens.Sign(who, ttl)
+	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, err
 }
 
 func (a *Accounts) session(account model.Account) (Session, error) {

@@ -70,16 +70,21 @@ type offer struct {
 	ShortURL string
 }
 
-// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server. If
-// register is set, buyers can make accounts.
-func NewPages(catalog Catalog, assets *Assets, publicURL func() string, register bool) (*Pages, error) {
+// LogIn says how people log in, besides the staff's passwords in the console.
+type LogIn struct {
+	Register bool // buyers can make accounts here
+	Issuer   bool // at the shop's issuer
+}
+
+// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server.
+func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
 		return nil, err
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset":     assets.URL,
-		"register":  func() bool { return register },
+		"logIn":     func() LogIn { return logIn },
 		"needs":     func(name string) []string { return assets.needs[name] },
 		"say":       all.say,
 		"word":      func(language, key string) string { return all[language][key] },
@@ -91,7 +96,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, register
 		return nil, err
 	}
 	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "orders", "missing", "unavailable", "console", "console-sale", "console-staff", "console-lab"} {
+	for _, name := range []string{"sales", "sale", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-staff", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
@@ -136,6 +141,8 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.sales(w)
 	case r.URL.Path == "/api", r.URL.Path == "/openapi.yaml", r.URL.Path == "/openapi.json":
 		p.api(w, r.URL.Path)
+	case r.URL.Path == "/login":
+		p.send(w, http.StatusOK, "login", page{Title: "Log in", Script: "login.js"})
 	case r.URL.Path == "/orders":
 		p.send(w, http.StatusOK, "orders", page{Title: "Orders", Script: "orders.js"})
 	default:

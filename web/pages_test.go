@@ -50,7 +50,7 @@ func teapot(change func(*model.Offer)) model.Offer {
 func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
 	t.Helper()
 	s := &shelf{sales: sales}
-	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" }, true)), s
+	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" }, LogIn{Register: true})), s
 }
 
 // wantTexts checks which texts a page contains.
@@ -158,13 +158,14 @@ func TestPagesThatCantBeShown(t *testing.T) {
 	}
 }
 
-// Where buyers can't register, the dialog offers only the log-in.
+// Where buyers can't register, the dialog offers only the log-in: at the issuer, or in the console also by a password.
 func TestRegistrationIsClosed(t *testing.T) {
 	p, s := pagesOf(t, teapot(func(*model.Offer) {}))
-	closed := check.Must(NewPages(s, check.Must(NewAssets()), p.publicURL, false))
-	const hidden = `id="account-switch" hidden`
-	wantTexts(t, ask(t, closed, "/").Body.String(), []string{hidden}, nil)
-	wantTexts(t, ask(t, p, "/").Body.String(), []string{`id="account-switch"`}, []string{hidden})
+	closed := check.Must(NewPages(s, check.Must(NewAssets()), p.publicURL, LogIn{Issuer: true}))
+	const noSwitch, issuer, noForm = `id="account-switch" hidden`, `id="account-issuer"`, `data-passwords="no"`
+	wantTexts(t, ask(t, closed, "/").Body.String(), []string{noSwitch, issuer, noForm}, nil)
+	wantTexts(t, ask(t, closed, "/console").Body.String(), []string{noSwitch, issuer}, []string{noForm})
+	wantTexts(t, ask(t, p, "/").Body.String(), []string{`id="account-switch"`}, []string{noSwitch, issuer, noForm})
 }
 
 // A page conforms to its policy: it has no inline script, style or handler, and all its assets are served. The pages of
@@ -175,7 +176,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:|ZgotmplZ|<no value>`)
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
-		"/": false, "/sales/TEAPOT": false, "/orders": false, "/sales/NONE": false,
+		"/": false, "/sales/TEAPOT": false, "/orders": false, "/login": false, "/sales/NONE": false,
 		"/console": true, "/console/sales/TEAPOT": true, "/console/staff": true, "/console/lab": true,
 	} {
 		t.Run(path, func(t *testing.T) {

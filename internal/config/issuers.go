@@ -29,6 +29,9 @@ func (s *Settings) Outside() (list []Issuer, err error) {
 	if s.JWKS != "" {
 		list = append(list, issuerOf(s.IssuerName, s.JWKS))
 	}
+	if s.ClientID != "" && len(s.Issuers) == 0 || s.ClientSecret != "" && s.ClientID == "" {
+		return nil, errors.New("--client-id: needs an --issuer, and --client-secret a --client-id")
+	}
 	if len(list) > 0 && s.Audience == "" {
 		return nil, errors.New("--audience: required with --issuer or --jwks, or tokens for other services would be accepted")
 	}

@@ -16,6 +16,7 @@ type secretFiles struct {
 	AdminPasswordFile    string `placeholder:"FILE" help:"File with the value of --admin-password."`
 	DatabasePasswordFile string `placeholder:"FILE" help:"File with the value of --database-password."`
 	RedisPasswordFile    string `placeholder:"FILE" help:"File with the value of --redis-password."`
+	ClientSecretFile     string `placeholder:"FILE" help:"File with the value of --client-secret."`
 	QueueURLFile         string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
 }
 
@@ -30,6 +31,7 @@ func (f *secretFiles) read(s *Settings) error {
 		{"--admin-password", f.AdminPasswordFile, &s.AdminPassword},
 		{"--database-password", f.DatabasePasswordFile, &s.DatabasePassword},
 		{"--redis-password", f.RedisPasswordFile, &s.RedisPassword},
+		{"--client-secret", f.ClientSecretFile, &s.ClientSecret},
 		{"--queue-url", f.QueueURLFile, &s.QueueURL},
 	} {
 		if secret.file == "" {

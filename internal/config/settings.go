@@ -64,6 +64,8 @@ type Settings struct {
 	JWKS          string   `name:"jwks" placeholder:"URL" help:"JSON Web Key Set of an issuer that has no discovery document; with --issuer-name."`
 	IssuerName    string   `placeholder:"[PREFIX=]NAME" help:"The claim iss of the tokens that --jwks is for."`
 	Audience      string   `help:"The claim aud that tokens of issuers must have."`
+	ClientID      string   `name:"client-id" help:"Client at the first --issuer by which the pages log people in; default: they don't."`
+	ClientSecret  string   `help:"Secret of the client, if it has one."`
 	UserClaim     string   `default:"sub" help:"The claim of issuers' tokens that names the user."`
 	ViewerClaim   string   `placeholder:"CLAIM=VALUE" help:"Users of issuers whose tokens have this value, or have it in a list, may look at everything."`
 	SupportClaim  string   `placeholder:"CLAIM=VALUE" help:"The same for those who may also refund and cancel orders."`

@@ -79,8 +79,19 @@ type issuer struct {
 }
 
 type issuerKeys struct {
-	set oidc.StaticKeySet
-	at  time.Time
+	set   oidc.StaticKeySet
+	found discovery
+	at    time.Time
+}
+
+// discovery is what the engine reads of an issuer's discovery document. It is empty for an issuer that has none.
+type discovery struct {
+	Issuer           string `json:"issuer"`
+	KeysURL          string `json:"jwks_uri"`
+	AuthorizationURL string `json:"authorization_endpoint"`
+	TokenURL         string `json:"token_endpoint"`
+	// TokenAuth are the ways in which a client may show its secret at TokenURL.
+	TokenAuth []string `json:"token_endpoint_auth_methods_supported"`
 }
 
 // Add adds an issuer. It must not be called after the first check.
@@ -123,15 +134,23 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	if err := checked.Claims(&claims); err != nil {
 		return good, err
 	}
-	user, _ := claims[s.UserClaim].(string)
-	if user == "" {
-		return good, fmt.Errorf("the claim %s names nobody", s.UserClaim)
+	if good.who, err = i.identity(claims); err != nil {
+		return good, err
 	}
-	good.who = model.Identity{UserID: i.userID(user), Role: s.roleOf(claims)}
 	if good.expiresAt = s.Now().Add(outsideFresh); checked.Expiry.Before(good.expiresAt) {
 		good.expiresAt = checked.Expiry
 	}
-	return good, checkIdentity(good.who)
+	return good, nil
+}
+
+// identity returns the user and the role that an issuer's claims give.
+func (i *issuer) identity(claims map[string]any) (model.Identity, error) {
+	user, _ := claims[i.of.UserClaim].(string)
+	if user == "" {
+		return model.Identity{}, fmt.Errorf("the claim %s names nobody", i.of.UserClaim)
+	}
+	who := model.Identity{UserID: i.userID(user), Role: i.of.roleOf(claims)}
+	return who, checkIdentity(who)
 }
 
 // issuerOf returns the issuer that a token names. Nothing in the token is checked yet.
@@ -223,44 +242,41 @@ func (i *issuer) refresh(ctx context.Context, seen *issuerKeys) error {
 		return errors.New("they were asked for a moment ago")
 	}
 	i.asked = now
-	set, err := i.fetch(ctx)
-	if err == nil {
-		i.keys.Store(&issuerKeys{set: set, at: now})
+	fresh := &issuerKeys{at: now}
+	if err := i.fetch(ctx, fresh); err != nil {
+		return err
 	}
-	return err
+	i.keys.Store(fresh)
+	return nil
 }
 
 // fetch asks the issuer for its keys.
-func (i *issuer) fetch(ctx context.Context) (set oidc.StaticKeySet, err error) {
+func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout) // other requests wait for them as well
 	defer cancel()
 	address := i.KeysURL
 	if address == "" {
-		var found struct {
-			Issuer  string `json:"issuer"`
-			KeysURL string `json:"jwks_uri"`
+		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", &into.found); err != nil {
+			return err
 		}
-		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", &found); err != nil {
-			return set, err
+		if into.found.Issuer != i.Name || into.found.KeysURL == "" {
+			return fmt.Errorf("its discovery document is of %q, with keys at %q", into.found.Issuer, into.found.KeysURL)
 		}
-		if found.Issuer != i.Name || found.KeysURL == "" {
-			return set, fmt.Errorf("its discovery document is of %q, with keys at %q", found.Issuer, found.KeysURL)
-		}
-		address = found.KeysURL
+		address = into.found.KeysURL
 	}
 	var keys jose.JSONWebKeySet
 	if err := i.get(ctx, address, &keys); err != nil {
-		return set, err
+		return err
 	}
 	for _, key := range keys.Keys {
 		if public, ok := key.Key.(crypto.PublicKey); ok && key.IsPublic() && key.Use != "enc" {
-			set.PublicKeys = append(set.PublicKeys, public)
+			into.set.PublicKeys = append(into.set.PublicKeys, public)
 		}
 	}
-	if len(set.PublicKeys) == 0 {
-		return set, errors.New("it has no keys")
+	if len(into.set.PublicKeys) == 0 {
+		return errors.New("it has no keys")
 	}
-	return set, nil
+	return nil
 }
 
 func (i *issuer) get(ctx context.Context, address string, into any) error {

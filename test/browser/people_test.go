@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oauth2-proxy/mockoidc"
+
 	"flashsale/test/kit/check"
 )
 
@@ -192,4 +194,35 @@ func TestSalesFollow(t *testing.T) {
 	w.see(".card .state", "Paused")
 	w.click(".card a")
 	w.see("h1", "Teapot")
+}
+
+// Where the shop has an issuer and nobody registers, a buyer logs in there and comes back to the page, and the staff still has
+// its passwords. The code is not left in the address.
+func TestLogInOutside(t *testing.T) {
+	t.Parallel()
+	issuer, err := mockoidc.Run()
+	check.NoError(t, err)
+	t.Cleanup(func() { _ = issuer.Shutdown() })
+	s := serve(t, "--accounts=closed", "--issuer=shop="+issuer.Issuer(), "--audience=api",
+		"--client-id="+issuer.Config().ClientID, "--client-secret="+issuer.Config().ClientSecret)
+	sale := s.sale(nil)
+	issuer.QueueUser(&mockoidc.MockUser{Subject: "1", PreferredUsername: "ann"})
+	w := s.open(phone, "/sales/"+sale)
+	w.wakes("#button")
+	w.click("#button")
+	w.see("#account-issuer", "Log in with the shop's account")
+	w.gone("#account-form")
+	w.click("#account-issuer")
+	w.see("#account-button", "ann")
+	check.Same(t, "path", w.path(), "/sales/"+sale)
+	w.wakes("#button")
+	w.click("#button")
+	w.see("#yours-pay", "")
+	w.visit("/login?code=x&state=y")
+	w.see("#login-why", "This log-in has been used already")
+	check.Same(t, "address", js[string](w, `location.search`), "")
+
+	desk := s.open(desktop, "/console")
+	desk.operate()
+	desk.see("#sales", "Teapot")
 }

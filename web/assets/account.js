@@ -4,12 +4,15 @@ import { call, changed, session, setSession } from "./api.js";
 import { converse } from "./dialog.js";
 import { at, show } from "./dom.js";
 import { hush, reason, say } from "./i18n.js";
+import { depart } from "./outside.js";
 import { lasting } from "./store.js";
 
 const dialog = at("account");
 const form = at("account-form");
 const submit = at("account-submit");
 const fields = { name: at("name"), password: at("password") };
+const outside = document.getElementById("account-outside"); // only if people log in at the shop's issuer
+const passwords = dialog.dataset.passwords !== "no";
 const inConsole = document.documentElement.matches(".console");
 let registering = false;
 let busy = false;
@@ -25,7 +28,10 @@ export function enter(why) {
 function begin(why, end, signal) {
   signal.addEventListener("abort", () => { entering = null; });
   const who = session();
-  show(form, !who);
+  show(form, !who && passwords);
+  if (outside) {
+    show(outside, !who);
+  }
   show(at("account-in"), who);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -47,6 +53,11 @@ function begin(why, end, signal) {
   // register.
   arrange(lasting.read("name") === null && !inConsole && !at("account-switch").hidden);
   fields.name.value ||= lasting.read("name") ?? "";
+  if (!passwords) {
+    dialog.setAttribute("aria-labelledby", "account-outside-title");
+    at("account-issuer").focus();
+    return;
+  }
   show(at("account-reason"), why);
   if (why) {
     say(at("account-reason"), why);
@@ -129,6 +140,10 @@ function refused(refusal) {
   complain(about, (error) => reason(error, refusal));
 }
 
+outside?.querySelector("button").addEventListener("click", () => {
+  hush(at("account-outside-error"));
+  depart().catch((refusal) => reason(at("account-outside-error"), refusal));
+});
 at("account-button").addEventListener("click", () => enter());
 
 function drawButton() {

@@ -1,0 +1,39 @@
+// The page to which the shop's issuer sends a browser back: it exchanges the code and returns to where the log-in began.
+
+import "./page.js";
+import { call, setSession } from "./api.js";
+import { at, show } from "./dom.js";
+import { reason, say } from "./i18n.js";
+import { passing } from "./store.js";
+
+const said = new URLSearchParams(location.search);
+const begun = passing.read("login");
+passing.remove("login");
+history.replaceState(null, "", location.pathname); // the code works once, and is nobody else's business
+
+async function finish() {
+  if (!begun || said.get("state") !== begun.state || !said.get("code")) {
+    say(at("login-why"), said.get("error") === "access_denied" ? "login_declined" : "login_lost");
+    return false;
+  }
+  try {
+    const body = { code: said.get("code"), verifier: begun.verifier, nonce: begun.nonce };
+    setSession((await call("POST", "/sessions/code", { body, who: null })).data);
+    return true;
+  } catch (refusal) {
+    if (refusal.code === "unauthenticated") {
+      say(at("login-why"), "login_lost");
+    } else {
+      reason(at("login-why"), refusal);
+    }
+    return false;
+  }
+}
+
+if (await finish()) {
+  location.replace(begun.back);
+} else {
+  show(at("login-waits"), false);
+  show(at("login-failed"), true);
+  at("login-back").href = begun?.back ?? "/";
+}
