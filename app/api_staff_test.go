@@ -94,7 +94,10 @@ func TestWrongStaff(t *testing.T) {
 	s := start(t)
 	s.hire("olga", "person", model.RoleViewer)
 	for _, body := range []fields{
-		{"name": "x", "role": "viewer"}, {"name": "peter", "role": "buyer"}, {"name": "peter"}, {"name": "peter", "role": "viewer", "kind": "robot"},
+		{"name": "x", "role": "viewer"},
+		{"name": "peter", "role": "buyer"},
+		{"name": "peter"},
+		{"name": "peter", "role": "viewer", "kind": "robot"},
 		{"name": "peter", "role": "viewer", "password": "of my own"},
 	} {
 		s.operator().call("POST", adminStaff, body).refused(400, "bad_request")

@@ -44,7 +44,7 @@ type Accounts struct {
 	Open bool // buyers may have accounts; otherwise only the staff
 	Off  bool // nobody logs in here
 
-	Outside *auth.Login // the issuer at which people log in; nil: there is none
+	Outside   *auth.Login // the issuer at which people log in; nil: there is none
 	Store     AccountStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens

@@ -95,7 +95,7 @@ var mutations = []mutation{
 	{
 		change: "connections to a read-only server stay", expected: "no sales after the move",
 		edits: []edit{
-			{"repository/db.go", "cfg.RejectReadOnly = true ", "cfg.RejectReadOnly = false "},
+			{"repository/mysql.go", "cfg.RejectReadOnly = true ", "cfg.RejectReadOnly = false "},
 			{"repository/db.go", "return errors.Join(errReadOnly, s.renew())", "return errReadOnly"},
 		},
 		row: "51", says: `FAIL`,
