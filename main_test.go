@@ -517,7 +517,7 @@ func TestAuditOfTheGate(t *testing.T) {
 	outside := kit.Redis(t)
 	settings := []string{
 		database, "--redis=" + outside.URL(), "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678",
-		"--demo",
+		"--demo", "--accounts=open",
 	}
 	s := serve(t, nil, settings...)
 	saleID, _ := s.buy(t, s.register(t))

@@ -104,24 +104,31 @@ func (i issuer) authorize(start map[string]any, challenge, nonce string) (code s
 	return back.Query().Get("code")
 }
 
+// verifier is what a page keeps of a log-in.
+var verifier = strings.Repeat("v", 43)
+
+// codeFor logs a user in at the issuer, and returns the code for the verifier and the nonce "nonce".
+func (i issuer) codeFor(s *server, user string) string {
+	var login struct{ Issuer map[string]any }
+	s.anyone().get("/api/v1/login").read(&login)
+	sum := sha256.Sum256([]byte(verifier))
+	i.QueueUser(&mockoidc.MockUser{Subject: "id of " + user, PreferredUsername: user})
+	return i.authorize(login.Issuer, base64.RawURLEncoding.EncodeToString(sum[:]), "nonce")
+}
+
+// logsIn has the pages log people in at the issuer.
+func (i issuer) logsIn(c *config.Settings) {
+	c.Issuers, c.Audience = []string{"shop=" + i.Issuer()}, "api"
+	c.ClientID, c.ClientSecret = i.Config().ClientID, i.Config().ClientSecret
+}
+
 // A buyer logs in by a code with PKCE, and buys. A code works once, for whoever has the verifier and the nonce.
 func TestLogInByCode(t *testing.T) {
 	t.Parallel()
 	shop := newIssuer(t)
-	s := start(t, func(c *config.Settings) {
-		c.Issuers, c.Audience, c.OperatorClaim = []string{"shop=" + shop.Issuer()}, "api", "preferred_username=olga"
-		c.ClientID, c.ClientSecret = shop.Config().ClientID, shop.Config().ClientSecret
-	})
+	s := start(t, shop.logsIn, func(c *config.Settings) { c.OperatorClaim = "preferred_username=olga" })
 	saleID := s.createSale(nil).ID
-	var login struct{ Issuer map[string]any }
-	s.anyone().get("/api/v1/login").read(&login)
-	verifier := strings.Repeat("v", 43)
-	sum := sha256.Sum256([]byte(verifier))
-	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
-	as := func(user string) string {
-		shop.QueueUser(&mockoidc.MockUser{Subject: "id of " + user, PreferredUsername: user})
-		return shop.authorize(login.Issuer, challenge, "nonce")
-	}
+	as := func(user string) string { return shop.codeFor(s, user) }
 	finish := func(code, verifier, nonce string) *answer {
 		return s.anyone().call("POST", "/api/v1/sessions/code", fields{"code": code, "verifier": verifier, "nonce": nonce})
 	}

@@ -20,7 +20,8 @@ import (
 // the members of each answer with openapi.yaml.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
-	s := start(t, withFigures)
+	shop := newIssuer(t)
+	s := start(t, withFigures, shop.logsIn)
 	operator, ann, ben := s.operator(), s.buyer("ann"), s.buyer("ben")
 	ask := func(c *client, method, path string, body any, status int) *answer {
 		t.Helper()
@@ -101,10 +102,20 @@ func TestEveryRoute(t *testing.T) {
 	ask(operator, "POST", "/api/v1/admin/orders/"+bens.ID+"/refund", nil, 200).contains(`"status":"refunded"`)
 	ask(ben, "DELETE", "/api/v1/orders/"+ben.buy(teapot.ID, 1).ID, nil, 200).contains(`"status":"cancelled"`)
 
+	ask(operator, "POST", "/api/v1/admin/orders/"+ben.buy(teapot.ID, 1).ID+"/cancel", nil, 200).contains(`"status":"cancelled"`)
+
+	ask(s.anyone(), "POST", "/api/v1/sessions/code", fields{"code": shop.codeFor(s, "dora"), "verifier": verifier, "nonce": "nonce"}, 200)
+	ask(operator, "POST", adminStaff, fields{"name": "olga", "role": "viewer"}, 201).contains(`"role":"viewer"`)
+	ask(operator, "PATCH", adminStaff+"/olga", fields{"role": "support"}, 200).contains(`"role":"support"`)
+	ask(operator, "POST", adminStaff+"/olga/secret", nil, 200).contains(`"secret"`)
+	ask(operator, "GET", adminStaff, nil, 200).contains(`"olga"`)
+	ask(operator, "DELETE", adminStaff+"/olga", nil, 200)
+	ask(operator, "GET", "/api/v1/admin/staff-operations", nil, 200).contains(`"remove"`)
+
 	equal("the short link", ask(s.anyone(), "GET", teapot.ShortURL, nil, 302).header.Get("Location"), "/sales/"+teapot.ID)
 	home := get("/").contains("/sales/" + teapot.ID)
 	s.anyone().get(regexp.MustCompile(`/assets/base\.[0-9a-f]+\.css`).FindString(string(home.body)))
-	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/lab"} {
+	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/staff", "/console/lab", "/login"} {
 		get(page)
 	}
 	ask(operator, "PATCH", desk, fields{"title": "Kettle"}, 200).contains(`"title":"Kettle"`)
