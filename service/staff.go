@@ -44,7 +44,7 @@ type Staff struct {
 	Tokens    *auth.Tokens
 	Now       func() time.Time
 
-	reading sync.Mutex // held while the list is read
+	reading sync.Mutex // held while the list is read or marked as outdated
 	roster  atomic.Pointer[roster]
 	used    sync.Map // by id, when the use of a key was last recorded
 }
@@ -196,30 +196,39 @@ func (s *Staff) list() (*roster, error) {
 		s.reading.Lock()
 	}
 	defer s.reading.Unlock()
-	if now := s.roster.Load(); now != list {
+	if now := s.roster.Load(); now != nil && s.Now().Sub(now.readAt) < rosterAge {
 		return now, nil // another request has just read it
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
 	defer cancel()
-	fresh := &roster{readAt: s.Now(), byID: map[string]model.Account{}, byHash: map[string]model.Account{}}
+	fresh := &roster{readAt: s.Now()}
 	accounts, err := s.Store.Staff(ctx)
 	switch {
-	case err != nil && list == nil:
-		return nil, fmt.Errorf("%w: read the staff: %w", model.ErrUnavailable, err)
-	case err != nil:
-		fresh.byID, fresh.byHash = list.byID, list.byHash
-	}
-	for _, a := range accounts {
-		if fresh.byID[a.ID] = a; a.IsKey() {
-			fresh.byHash[a.PasswordHash] = a
+	case err == nil:
+		fresh.byID, fresh.byHash = map[string]model.Account{}, map[string]model.Account{}
+		for _, a := range accounts {
+			if fresh.byID[a.ID] = a; a.IsKey() {
+				fresh.byHash[a.PasswordHash] = a
+			}
 		}
+	case list == nil:
+		return nil, fmt.Errorf("%w: read the staff: %w", model.ErrUnavailable, err)
+	default:
+		fresh.byID, fresh.byHash = list.byID, list.byHash
 	}
 	s.roster.Store(fresh)
 	return fresh, nil
 }
 
-// forget has the next request read the list, so that a change shows at once on this instance.
-func (s *Staff) forget() { s.roster.Store(nil) }
+// forget has the next request read the list, so that a change shows at once on this instance. It waits for a reading that
+// may have begun before the change. If the next reading fails, the list before still holds.
+func (s *Staff) forget() {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if list := s.roster.Load(); list != nil {
+		s.roster.Store(&roster{byID: list.byID, byHash: list.byHash}) // read at no time
+	}
+}
 
 // note records the use of a key, at most once in usePeriod.
 func (s *Staff) note(id string) {

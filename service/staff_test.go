@@ -177,6 +177,14 @@ func TestStaffWithoutTheDatabase(t *testing.T) {
 	b.clock = b.clock.Add(time.Hour / 2)
 	b.wants("the last list", key, "key:shop", model.RoleViewer)
 	b.refuses("unknown", key+"A", auth.ErrBadToken)
+
+	// The same holds after a change that was made here.
+	b.store.err = nil
+	_, verdict, _, err := b.SetRole(t.Context(), "shop", model.RoleSupport, "admin")
+	check.NoError(t, err)
+	check.Same(t, "verdict", verdict, model.Accepted)
+	b.store.err = errAway
+	b.wants("the last list", key, "key:shop", model.RoleViewer)
 }
 
 func TestStaffRefuses(t *testing.T) {
