@@ -107,7 +107,8 @@ func (i issuer) authorize(start map[string]any, challenge, nonce string) (code s
 // verifier is what a page keeps of a log-in.
 var verifier = strings.Repeat("v", 43)
 
-// codeFor logs a user in at the issuer, and returns the code for the verifier and the nonce "nonce".
+// codeFor logs a user in at the issuer and returns the code. To exchange it, a page needs the variable verifier and the nonce
+// "nonce".
 func (i issuer) codeFor(s *server, user string) string {
 	var login struct{ Issuer map[string]any }
 	s.anyone().get("/api/v1/login").read(&login)

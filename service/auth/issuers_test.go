@@ -25,7 +25,7 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// provider is an issuer of tokens outside, with keys that a test may change.
+// provider is an OpenID Connect issuer whose keys a test may change.
 type provider struct {
 	testing.TB
 	*httptest.Server

@@ -101,8 +101,9 @@ func (c costs) String() string {
 	return fmt.Sprintf("%.1f (Go %.1f, MariaDB %.1f, Redis %.1f)", c.sum(), c[0], c[1], c[2])
 }
 
-// costs measures batches of size attempts, spread over sales: first all are admitted, then all are settled, by some calls
-// at a time. Then as many are deducted, one batch after the other, since only one of several would succeed.
+// costs measures batches of size attempts, whose sales take turns. First all batches are admitted, and then all are settled,
+// each time with partsLines calls under way. At last as many attempts are deducted, one batch after the other, because of
+// several calls at once only one would succeed.
 func (p *parts) costs(size int, sales []string) (admit, settle, deduct costs) {
 	p.t.Helper()
 	ctx := p.t.Context()

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"flashsale/model"
+	"flashsale/service/auth"
+)
+
+// trust has the tokens of the issuers accepted that the settings name. Issuers that are away are asked again when a token
+// of theirs comes.
+func (a *App) trust(ctx context.Context) error {
+	list, err := a.settings.Outside()
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: a.now}
+	for _, i := range list {
+		issuers.Add(auth.Issuer(i))
+	}
+	for role, claim := range map[model.Role]string{
+		model.RoleViewer: a.settings.ViewerClaim, model.RoleSupport: a.settings.SupportClaim, model.RoleOperator: a.settings.OperatorClaim,
+	} {
+		if name, value, ok := strings.Cut(claim, "="); ok {
+			issuers.Roles = append(issuers.Roles, auth.RoleClaim{Role: role, Name: name, Value: value})
+		}
+	}
+	if err := issuers.Fetch(ctx); err != nil {
+		a.Log.Warn("the keys of an issuer can't be fetched yet", "error", err)
+	}
+	a.Tokens.Outside = issuers
+	if a.settings.ClientID != "" {
+		a.login = &auth.Login{
+			Issuers: issuers, Issuer: list[0].Name, ClientID: a.settings.ClientID, ClientSecret: a.settings.ClientSecret,
+			RedirectURL: func() string { return a.URL() + "/login" },
+		}
+	}
+	return nil
+}
