@@ -220,7 +220,7 @@ func TestExitCodes(t *testing.T) {
 	mariadb := kit.MariaDB(t)
 	away := "--database=" + mariadb.NewDatabase(t)
 	mariadb.Kill()
-	outside := []string{away, "--redis=redis://127.0.0.1:1/0", "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678"}
+	outside := []string{away, "--redis=redis://127.0.0.1:1/0", "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678", "--payment=sandbox"}
 	_, fresh := sqliteFile(t)
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, []byte("no database"), 0o600))
@@ -517,7 +517,7 @@ func TestAuditOfTheGate(t *testing.T) {
 	outside := kit.Redis(t)
 	settings := []string{
 		database, "--redis=" + outside.URL(), "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678",
-		"--demo", "--accounts=open",
+		"--demo", "--accounts=open", "--payment=sandbox",
 	}
 	s := serve(t, nil, settings...)
 	saleID, _ := s.buy(t, s.register(t))

@@ -24,7 +24,7 @@ func TestPreflight(t *testing.T) {
 	redis, database := kit.Redis(t), kit.SharedMariaDB(t).NewDatabase(t)
 	stores := []string{"preflight", "--ops-addr=off", "--connections=100", "--redis=" + redis.URL(), "--database=" + database}
 	secret, password := strings.Repeat("S3cret", 8), "Passw0rd of the operator"
-	env := map[string]string{"FLASHSALE_SECRET": secret, "FLASHSALE_ADMIN_PASSWORD": password}
+	env := map[string]string{"FLASHSALE_SECRET": secret, "FLASHSALE_ADMIN_PASSWORD": password, "FLASHSALE_PAYMENT": "handoff", "FLASHSALE_CHECKOUT_URL": "https://shop.example/pay"}
 	if code, _, stderr := execute(t, nil, "migrate", "up", "--database="+database); code != 0 {
 		t.Fatal(stderr)
 	}

@@ -21,7 +21,9 @@ import (
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	shop := newIssuer(t)
-	s := start(t, withFigures, shop.logsIn)
+	s, told := start(t, withFigures, shop.logsIn, privately), newReceiver(t)
+	endpointID := s.tells(told).ID
+	endpoint := adminEndpoints + "/" + endpointID
 	operator, ann, ben := s.operator(), s.buyer("ann"), s.buyer("ben")
 	ask := func(c *client, method, path string, body any, status int) *answer {
 		t.Helper()
@@ -111,6 +113,16 @@ func TestEveryRoute(t *testing.T) {
 	ask(operator, "GET", adminStaff, nil, 200).contains(`"olga"`)
 	ask(operator, "DELETE", adminStaff+"/olga", nil, 200)
 	ask(operator, "GET", "/api/v1/admin/staff-operations", nil, 200).contains(`"remove"`)
+	ask(operator, "GET", "/api/v1/admin/payments?status=succeeded", nil, 200).contains(anns.ID)
+
+	ask(operator, "GET", adminEvents, nil, 200).contains(`"order.confirmed"`, `"order.paid"`)
+	s.eventually("events are delivered", func() bool { return len(s.deliveries(endpointID)) > 0 })
+	ask(operator, "POST", endpoint+"/deliveries/"+s.deliveries(endpointID)[0].ID, nil, 200).contains(`"status":200`)
+	ask(operator, "PATCH", endpoint, fields{"state": "off"}, 200)
+	ask(operator, "POST", endpoint+"/secret", nil, 200).contains(`"secret"`)
+	ask(operator, "GET", adminEndpoints, nil, 200).contains(`"off"`)
+	ask(operator, "DELETE", endpoint, nil, 200)
+	ask(operator, "GET", "/api/v1/admin/endpoint-operations", nil, 200).contains(`"remove"`)
 
 	equal("the short link", ask(s.anyone(), "GET", teapot.ShortURL, nil, 302).header.Get("Location"), "/sales/"+teapot.ID)
 	home := get("/").contains("/sales/" + teapot.ID)

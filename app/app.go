@@ -22,8 +22,8 @@ import (
 	"flashsale/internal/config"
 	"flashsale/internal/metrics"
 	"flashsale/internal/observe"
-	"flashsale/internal/sandbox"
 	"flashsale/internal/tracing"
+	"flashsale/internal/webhook"
 	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
@@ -240,7 +240,6 @@ func (a *App) wire(ctx context.Context) error {
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	a.Sales = &service.Sales{Store: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Log: a.Log}
-	payments := &service.Payments{Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Secret: paymentSecret}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
 		return err
@@ -256,13 +255,13 @@ func (a *App) wire(ctx context.Context) error {
 	builtIn := a.settings.BuiltIn()
 	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Outside: a.login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
 	staff := &service.Staff{Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
-	provider := &sandbox.Provider{
-		Books: db, Payment: db.Payment, Head: pages.Head(), Now: a.Catalog.Now, Log: a.Log,
-		Sign: func(timestamp string, body []byte) string {
-			return service.SignCallback(paymentSecret, timestamp, body)
-		},
-		// The callback goes directly to this instance, because a proxy in front of it may not be up yet.
-		CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
+	seals, err := auth.NewSeals(secret)
+	if err != nil {
+		return err
+	}
+	endpoints := &service.Endpoints{
+		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, Private: a.settings.WebhookPrivate,
+		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now,
 	}
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
@@ -271,10 +270,9 @@ func (a *App) wire(ctx context.Context) error {
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Payments: payments, Sales: a.Sales, Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
+		Orders: orders, Sales: a.Sales, Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
 		Lab: a.lab, LabStores: labStores(&a.settings),
-		Paths:   a.Paths,
-		Sandbox: provider, Home: pages, Assets: assets,
+		Paths: a.Paths, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
 			Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
@@ -283,11 +281,11 @@ func (a *App) wire(ctx context.Context) error {
 			TrustedProxies: a.settings.TrustedProxies,
 		},
 		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
-		Tally: a.tally, Instances: a.instances, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
+		Tally: a.tally, Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		Requested: a.metrics.Request, Observe: a.observe, Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
 		Closing: a.closing, Now: a.now, Log: a.Log,
 	}
-	if err := a.watch(); err != nil {
+	if err := errors.Join(a.takeMoney(api, db, pages), a.watch()); err != nil {
 		return err
 	}
 	gin.SetMode(gin.ReleaseMode)
@@ -297,21 +295,27 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.serve(router)
 
-	a.workers = []func(context.Context){
+	a.workers = append(a.workers,
 		a.Settler.Run,
 		(&worker.Expirer{
 			Store: db, Released: a.expired, Observe: a.observe,
 			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
 		}).Run,
-		(&worker.Refunder{Store: db, Refund: provider.Refund, Observe: a.observe, Log: a.Log}).Run,
+		(&worker.Refunder{Store: db, Refund: api.Payments.Provider.Refund, Observe: a.observe, Log: a.Log}).Run,
+		(&worker.Deliverer{
+			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
+			Log: a.Log,
+		}).Run,
+		(&worker.Reconciler{
+			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,
+		}).Run,
 		(&worker.Auditor{
 			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
 			Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: a.soldOut, Changed: a.changed, Report: a.report, Log: a.Log}).Run,
 		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.Waiters.Look) },
-		provider.Run,
-	}
+	)
 	return a.prepare(ctx)
 }
 

@@ -64,7 +64,7 @@ func settingsOf(t testing.TB, changes ...func(*config.Settings)) config.Settings
 	t.Helper()
 	s := parsed(t,
 		"--http-addr=127.0.0.1:0", "--ops-addr=off", "--demo=false", "--database="+kit.SQLite(t),
-		"--secret="+testSecret, "--admin-password="+adminPassword, "--accounts=open",
+		"--secret="+testSecret, "--admin-password="+adminPassword, "--accounts=open", "--payment=sandbox",
 		"--limit-rate=1e6", "--limit-burst=1000000", "--ip-rate=0", "--user-requests=0", "--ack-wait=10s",
 		"--log-format=text", "--log-level=error").Settings
 	for _, change := range changes {

@@ -60,7 +60,7 @@ func preflighted(t testing.TB, args ...string) report {
 	t.Helper()
 	cmd := parsed(t, append([]string{
 		"preflight", "--json", "--http-addr=127.0.0.1:0", "--ops-addr=off", "--public-url=https://shop.example", "--ip-rate=0",
-		"--secret=" + testSecret, "--payment-secret=" + paymentSecret, "--admin-password=" + adminPassword, "--connections=100",
+		"--secret=" + testSecret, "--payment-secret=" + paymentSecret, "--admin-password=" + adminPassword, "--payment=handoff", "--checkout-url=https://shop.example/pay", "--connections=100",
 	}, args...)...)
 	var out bytes.Buffer
 	err := command.Execute(t.Context(), cmd, "test", &out, io.Discard)
@@ -225,7 +225,7 @@ func TestPreflightOfStores(t *testing.T) {
 		{"", "", "--connections=1000000", "machine.files", preflight.Fail},
 		{"", "", "--secret=" + strings.Repeat("x", 40), "settings.secret", preflight.Fail},
 		{"", "", "--secret=short", "settings", preflight.Fail},
-		{"", "", "--payment-secret=" + testSecret, "settings.secret", preflight.Warn},
+		{"", "", "--payment=sandbox\n--checkout-url=", "settings.payment", preflight.Fail},
 		{"", "", "--public-url=", "settings.public_url", preflight.Warn},
 		{"", "", "--ip-rate=200", "settings.trusted_proxies", preflight.Warn},
 		{"", "", "--ops-addr=0.0.0.0:0", "settings.ops_addr", preflight.Warn},

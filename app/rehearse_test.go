@@ -167,7 +167,7 @@ func TestRehearsalIsStopped(t *testing.T) {
 	f := newFit(t)
 	cmd := parsed(t, append([]string{
 		"preflight", "--rehearse", "--rehearsal-buyers=20000", "--http-addr=127.0.0.1:0", "--ops-addr=off", "--connections=100",
-		"--secret=" + testSecret, "--admin-password=" + adminPassword,
+		"--secret=" + testSecret, "--admin-password=" + adminPassword, "--payment=handoff", "--checkout-url=https://shop.example/pay",
 	}, f.args...)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

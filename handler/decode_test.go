@@ -14,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/sandbox"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
@@ -157,7 +158,7 @@ func (u unread) Read([]byte) (int, error) {
 // An operator's body may be four times as large as any other body. The refusal of a larger body has the bound.
 func TestBodiesAreBounded(t *testing.T) {
 	s := newShop(t)
-	s.api.Payments = &service.Payments{Secret: benchSecret, Catalog: s.api.Catalog}
+	s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Catalog: s.api.Catalog}
 	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
 	for route, kibibytes := range map[string]int{
 		"POST /users": 4, "POST /sessions": 4, "POST /sales/" + benchSale + "/" + path + "/orders": 4, "POST /payments/callback": 4,
@@ -169,7 +170,7 @@ func TestBodiesAreBounded(t *testing.T) {
 			body := `{"nothing":1` + strings.Repeat(" ", bytes-13) + "}" // a field that no body has
 			timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 			w := s.serve(s.request(method, "/api/v1"+at, body, "Authorization", s.token(role),
-				"X-Timestamp", timestamp, "X-Signature", service.SignCallback(benchSecret, timestamp, []byte(body))))
+				"X-Timestamp", timestamp, "X-Signature", sandbox.Sign(benchSecret, timestamp, []byte(body))))
 			return w.Code, readProblem(t, w)["detail"]
 		}
 		status, detail := send(kibibytes << 10)

@@ -18,6 +18,7 @@ import (
 
 	"flashsale/internal/metrics"
 	"flashsale/internal/observe"
+	"flashsale/internal/sandbox"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/service/auth"
@@ -99,7 +100,12 @@ func newShop(tb testing.TB) *shop {
 			Observe: observe.All{meter},
 		},
 		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Staff: &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)},
-		Sandbox: http.NotFoundHandler(), Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
+		Holds: &service.Holds{}, Notices: true,
+		Sandbox: &sandbox.Provider{
+			Secret: benchSecret, Now: catalog.Now,
+			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
+		},
+		Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
 		PublicURL: func() string { return "http://localhost" },
 		Limits:    Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
 		Tally:     service.NewTally(catalog),

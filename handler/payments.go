@@ -2,8 +2,10 @@ package handler
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -12,10 +14,16 @@ import (
 	"flashsale/service"
 )
 
+// Sandbox is the payment provider in the binary: its pages, and the signature of its callbacks.
+type Sandbox interface {
+	http.Handler
+	Signed(timestamp, signature string, body []byte) bool
+}
+
 func (a *API) startPayment(c *gin.Context) {
-	payment, verdict, err := a.Payments.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+	payment, page, verdict, err := a.Payments.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
 	answer(c, http.StatusCreated, gin.H{
-		"payment_id": payment.ID, "pay_url": a.PublicURL() + "/pay/" + payment.ID, "expires_at": stamp(payment.ExpiresAt),
+		"payment_id": payment.ID, "pay_url": page, "expires_at": stamp(payment.ExpiresAt),
 	}, verdict, err)
 }
 
@@ -31,7 +39,7 @@ func (a *API) signed(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	switch {
 	case !ok:
-	case !a.Payments.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw):
+	case !a.Sandbox.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw):
 		refuse(c, model.BadSignature)
 	default:
 		c.Set(signedBody, raw)
@@ -54,17 +62,67 @@ func (a *API) callback(c *gin.Context) {
 		refuseInvalid(c, invalid)
 		return
 	}
-	succeeded := body.Status == "succeeded"
+	result := model.PaymentStatus(body.Status)
 	switch {
-	case !succeeded && body.Status != "failed":
+	case result != model.PaymentSucceeded && result != model.PaymentFailed:
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "succeeded, failed"})
 		return
 	case !model.ValidUserID(body.ProviderTxnID): // a transaction id has the form of a user id: 1 to 64 plain characters
 		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
 		return
 	}
-	order, verdict, err := a.Payments.Callback(c.Request.Context(), model.Callback{
-		PaymentID: body.PaymentID, ProviderTxnID: body.ProviderTxnID, Succeeded: succeeded, AmountCents: body.AmountCents,
+	order, verdict, err := a.Payments.Report(c.Request.Context(), model.Report{
+		PaymentID: body.PaymentID, ProviderTxnID: body.ProviderTxnID, Result: result, AmountCents: body.AmountCents,
 	})
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
+}
+
+// notice takes a notice in the provider's own form. The provider repeats it until the answer is 200.
+func (a *API) notice(c *gin.Context) {
+	raw, ok := readBody(c, jsonBody, maxOperatorBodyBytes)
+	if !ok {
+		return
+	}
+	verdict, err := a.Payments.Notify(c.Request.Context(), c.Request.Header, raw)
+	if errors.Is(err, model.ErrBadNotice) {
+		refuse(c, model.BadSignature)
+		return
+	}
+	answer(c, http.StatusOK, gin.H{}, verdict, err)
+}
+
+type paymentView struct {
+	ID            string              `json:"id"`
+	OrderID       string              `json:"order_id"`
+	UserID        string              `json:"user_id"`
+	Provider      string              `json:"provider"`
+	Reference     string              `json:"reference,omitempty"`
+	ProviderTxnID string              `json:"provider_txn_id,omitempty"`
+	AmountCents   int64               `json:"amount_cents"`
+	Currency      string              `json:"currency"`
+	Status        model.PaymentStatus `json:"status"`
+	CreatedAt     stamp               `json:"created_at"`
+	ExpiresAt     stamp               `json:"expires_at"`
+}
+
+// listPayments answers with a page of the payments in one status: open, unless the query has another.
+func (a *API) listPayments(c *gin.Context) {
+	f := model.PaymentFilter{Status: model.PaymentStatus(c.DefaultQuery("status", string(model.PaymentOpen)))}
+	if !slices.Contains(model.PaymentStatuses, f.Status) {
+		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "open, succeeded, failed, refund_due, refunded"})
+		return
+	}
+	var ok bool
+	if f.Cursor, f.Limit, ok = readPage(c); !ok {
+		return
+	}
+	list, next, err := a.Payments.List(c.Request.Context(), f)
+	views := make([]paymentView, len(list))
+	for i, p := range list {
+		views[i] = paymentView{
+			ID: p.ID, OrderID: p.OrderID, UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
+			AmountCents: p.AmountCents, Currency: p.Currency, Status: p.Status, CreatedAt: stamp(p.CreatedAt), ExpiresAt: stamp(p.ExpiresAt),
+		}
+	}
+	answerPage(c, gin.H{"payments": views, "next_cursor": next}, err)
 }

@@ -122,6 +122,11 @@ var problems = map[model.Verdict]problem{
 		text{"Amount mismatch", "The amount is not the amount of the payment."},
 		text{"金额不符", "金额与支付单的金额不一致。"},
 	},
+	model.RefundDue: {
+		http.StatusConflict,
+		text{"Refund due", "The order can't keep this money, because it has ended or was paid before. Send the money back, and report that."},
+		text{"需要退款", "订单已结束或已被支付，不能接收这笔款项，请退款并上报。"},
+	},
 	model.LabRunning: {
 		http.StatusConflict,
 		text{"Lab is running", "A comparison of the strategies is running already. Wait for it, or stop it."},
@@ -136,6 +141,11 @@ var problems = map[model.Verdict]problem{
 		http.StatusConflict,
 		text{"Quota changed", "The quota isn't what you took it for. Units may have been added already; look before you add more."},
 		text{"总量已变化", "当前总量与您所见的不同，可能已经追加过，请核对后再追加。"},
+	},
+	model.TooMany: {
+		http.StatusConflict,
+		text{"Too many", "There are as many of these as there may be. Remove one first."},
+		text{"数量已达上限", "数量已达上限，请先删除一个。"},
 	},
 	model.ReasonLost: {
 		http.StatusConflict,

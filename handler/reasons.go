@@ -29,6 +29,7 @@ const (
 	notSeconds    service.Reason = "not_seconds"
 	overLimit     service.Reason = "over_limit"
 	wrongLogIn    service.Reason = "wrong_log_in"
+	notAnEvent    service.Reason = "not_an_event"
 )
 
 // wording is the text of a reason in both languages. {field}, {min}, {max} and {value} are replaced by the fields of
@@ -46,7 +47,8 @@ var reasons = map[service.Reason]wording{
 	service.NotAfterStart: {"{field} must be after starts_at", "{field} 必须晚于 starts_at"},
 	service.BadName:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ - 组成"},
 	service.BadPassword:   {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
-	service.BadRole:       {"{field} must be viewer, support or operator", "{field} 必须是 viewer、support 或 operator"},
+	service.BadRole:       {"{field} must be viewer, support or operator, or holds for a key", "{field} 必须是 viewer、support 或 operator，密钥还可以是 holds"},
+	service.BadEndpoint:   {"{field} must be an https URL of at most {max} characters, not on a private network", "{field} 必须是不超过 {max} 个字符的 https 网址，且不在内网"},
 
 	overSize:      {"The request's body is larger than {max} KiB.", "请求体超过 {max} KiB。"},
 	otherType:     {"The body must be sent as {value}.", "请求体必须以 {value} 发送。"},
@@ -67,6 +69,7 @@ var reasons = map[service.Reason]wording{
 	notAnID:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ : -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ : - 组成"},
 	notSeconds:    {"{field}: wait needs whole seconds", "{field}：wait 必须是整秒数"},
 	overLimit:     {"{field} must be 1 to the sale's limit_per_user", "{field} 必须在 1 到本场次的 limit_per_user 之间"},
+	notAnEvent:    {"{field} must be the id of an event, or the next of an earlier page", "{field} 必须是事件编号，或前一页的 next"},
 	wrongLogIn:    {"The name or the password is wrong.", "用户名或密码错误。"},
 }
 

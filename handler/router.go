@@ -40,6 +40,8 @@ type API struct {
 	Purchases *service.Purchases
 	Orders    *service.Orders
 	Payments  *service.Payments
+	Endpoints *service.Endpoints
+	Holds     *service.Holds // nil: the shop has no checkout of its own
 	Sales     *service.Sales
 	Accounts  *service.Accounts
 	Staff     *service.Staff
@@ -48,7 +50,9 @@ type API struct {
 	Streams   *Streams
 	Lab       *lab.Desk
 	Paths     *auth.Paths
-	Sandbox   http.Handler // the sandbox provider's pages
+	Sandbox   Sandbox      // nil: another provider takes the money
+	HoldKeys  []byte       // the JSON Web Key Set of hold tokens
+	Notices   bool         // the payment provider sends notices in a form of its own
 	Home      http.Handler // the HTML pages, the same for everybody
 	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME
 
@@ -124,8 +128,21 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/console/lab", a.showAlways())
 
 	api := all.Group("/api/v1")
-	// The address limit does not apply: one provider calls for all buyers.
-	api.POST("/payments/callback", deadline, a.signed, callbackLimit, a.callback)
+	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers.
+	if a.Sandbox != nil {
+		api.POST("/payments/callback", deadline, a.signed, callbackLimit, a.callback)
+	}
+	if a.Notices {
+		api.POST("/payments/notices", deadline, a.notice)
+	}
+	if a.Holds != nil {
+		all.GET("/.well-known/jwks.json", instance, address, a.holdKeys)
+		hold := api.Group("/holds/:id", deadline, login, middleware.RequireRole(model.RoleHolds), callbackLimit)
+		hold.GET("", a.getHold)
+		hold.POST("/settle", a.settleHold)
+		hold.POST("/refunded", a.refundedHold)
+		hold.POST("/release", a.releaseHold)
+	}
 
 	memory := api.Group("", instance, address)
 	memory.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
@@ -162,8 +179,13 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/sales/:sale/operations", a.listOperations)
 	viewer.GET("/stats", a.stats)
 	viewer.GET("/lab", a.showLab)
+	viewer.GET("/payments", a.listPayments)
 	viewer.GET("/staff", a.listStaff)
 	viewer.GET("/staff-operations", a.listStaffOperations)
+	viewer.GET("/events", a.listEvents)
+	viewer.GET("/endpoints", a.listEndpoints)
+	viewer.GET("/endpoints/:endpoint/deliveries", a.listDeliveries)
+	viewer.GET("/endpoint-operations", a.listEndpointOperations)
 	viewer.POST("/orders/:id/refund", support, a.refundOrder)
 	viewer.POST("/orders/:id/cancel", support, a.cancelAnyOrder)
 
@@ -177,6 +199,11 @@ func Router(a *API) (http.Handler, error) {
 	operator.PATCH("/staff/:name", a.changeStaff)
 	operator.POST("/staff/:name/secret", a.renewStaffSecret)
 	operator.DELETE("/staff/:name", a.removeStaff)
+	operator.POST("/endpoints", a.createEndpoint)
+	operator.PATCH("/endpoints/:endpoint", a.changeEndpoint)
+	operator.POST("/endpoints/:endpoint/secret", a.renewEndpointSecret)
+	operator.DELETE("/endpoints/:endpoint", a.removeEndpoint)
+	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.redeliver)
 	operator.POST("/lab", a.startLab)
 	operator.DELETE("/lab", a.stopLab)
 
@@ -193,8 +220,10 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/lab/reports/:report", deadline, a.labReport)
 	pages.GET("/s/:code", deadline, a.shortLink)
 	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())
-	pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
-	pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Sandbox))
+	if a.Sandbox != nil {
+		pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
+		pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Sandbox))
+	}
 	return r, nil
 }
 

@@ -8,22 +8,28 @@ import (
 // Role says what a user may do.
 type Role string
 
-// The roles. Each may do what those before it may.
+// The roles. Each may do what those before it may, but RoleHolds, which only an operator also has.
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // sees all sales, orders and operations
 	RoleSupport  Role = "support"  // refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
+	RoleHolds    Role = "holds"    // of the key with which the shop's checkout settles and releases orders
 )
 
 // ranks are the roles in their order. An unknown role has the rank 0.
-var ranks = map[Role]int{RoleBuyer: 1, RoleViewer: 2, RoleSupport: 3, RoleOperator: 4}
+var ranks = map[Role]int{RoleBuyer: 1, RoleHolds: 1, RoleViewer: 2, RoleSupport: 3, RoleOperator: 4}
 
 // Valid reports whether the role exists.
 func (r Role) Valid() bool { return ranks[r] > 0 }
 
 // May reports whether a user with this role may do what needs at least the role least.
-func (r Role) May(least Role) bool { return r.Valid() && ranks[r] >= ranks[least] }
+func (r Role) May(least Role) bool {
+	if least == RoleHolds {
+		return r == RoleHolds || r == RoleOperator
+	}
+	return r.Valid() && ranks[r] >= ranks[least]
+}
 
 // Identity is the user who makes a request, according to a verified token.
 type Identity struct {
@@ -49,8 +55,11 @@ const (
 	KeyPrefix      = "key:"
 )
 
-// StaffSubject is the subject of changes of the staff in the log of operations.
-const StaffSubject = "staff"
+// The subjects of changes of the staff and of endpoints in the log of operations.
+const (
+	StaffSubject    = "staff"
+	EndpointSubject = "endpoints"
+)
 
 // IsKey reports whether the account is a key.
 func (a Account) IsKey() bool { return strings.HasPrefix(a.ID, KeyPrefix) }

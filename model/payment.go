@@ -15,24 +15,39 @@ const (
 	PaymentRefunded  PaymentStatus = "refunded"
 )
 
+// PaymentStatuses are all of them.
+var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}
+
 // Payment is one payment for an order, open or finished.
 type Payment struct {
 	ID            string
 	OrderID       string
+	UserID        string // the order's
+	Quantity      int    // the order's
 	Provider      string
-	ProviderTxnID string // empty until the provider has called back
+	Reference     string // the provider's id of what it has opened for this payment; empty if it has none
+	ProviderTxnID string // empty until the provider has reported a transaction
 	AmountCents   int64
 	Currency      string // the order's
 	Status        PaymentStatus
-	ExpiresAt     time.Time
+	CreatedAt     time.Time
+	ExpiresAt     time.Time // the order's deadline to pay
 }
 
-// Callback is what a payment provider reports about a payment.
-type Callback struct {
+// Report is what a payment provider says about a payment.
+type Report struct {
 	PaymentID     string
 	ProviderTxnID string
-	Succeeded     bool
-	AmountCents   int64
+	// Result is PaymentSucceeded; PaymentFailed; or PaymentRefunded if all the money of the transaction was sent back.
+	Result      PaymentStatus
+	AmountCents int64
+}
+
+// PaymentFilter selects payments.
+type PaymentFilter struct {
+	Status PaymentStatus
+	Cursor string // returned with the previous page; empty for the first page
+	Limit  int
 }
 
 // SandboxStatus is the result of a card payment at the sandbox provider.

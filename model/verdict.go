@@ -30,6 +30,7 @@ const (
 	NotCancellable       Verdict = "not_cancellable"
 	NotRefundable        Verdict = "not_refundable"
 	AmountMismatch       Verdict = "amount_mismatch"
+	RefundDue            Verdict = "refund_due"
 	TooLarge             Verdict = "too_large"
 	UnsupportedMediaType Verdict = "unsupported_media_type"
 	IdempotencyMismatch  Verdict = "idempotency_mismatch"
@@ -39,6 +40,7 @@ const (
 	LabRunning           Verdict = "lab_running"
 	SaleOpen             Verdict = "sale_open"
 	QuotaChanged         Verdict = "quota_changed"
+	TooMany              Verdict = "too_many"
 )
 
 // NoGate is an internal verdict that buyers never get: the sale has no open gate, so another store has to judge the
@@ -65,6 +67,9 @@ var ErrBroken = errors.New("broken")
 
 // ErrApart: the work on several sales has to be done for each sale by itself.
 var ErrApart = errors.New("each sale has to be settled by itself")
+
+// ErrBadNotice: a payment provider has not sent this notice, or not now.
+var ErrBadNotice = errors.New("bad notice")
 
 // ErrBadCursor: the engine did not issue this page cursor.
 var ErrBadCursor = errors.New("bad cursor")

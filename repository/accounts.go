@@ -71,7 +71,7 @@ func (s *Store) Staff(ctx context.Context) ([]model.Account, error) {
 	return accounts(s.read.WithContext(ctx), "role IN ? ORDER BY name", staffRoles)
 }
 
-var staffRoles = []string{string(model.RoleViewer), string(model.RoleSupport), string(model.RoleOperator)}
+var staffRoles = []string{string(model.RoleViewer), string(model.RoleSupport), string(model.RoleOperator), string(model.RoleHolds)}
 
 // CreateStaff creates a member of the staff or a key; ok is false if the name is taken.
 func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) (ok bool, err error) {

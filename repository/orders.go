@@ -72,14 +72,20 @@ func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
 	return wrap("insert orders", err)
 }
 
+// insertingOrders returns the statements of insertOrders, with their events.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 13
-	values := make([]any, 0, columns*len(list))
-	for _, o := range list {
+	values, ids := make([]any, 0, columns*len(list)), make([]string, len(list))
+	for i, o := range list {
+		ids[i] = o.ID
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	return s.inserting("orders ("+orderColumns+")", columns, values, "")
+	inserts := s.inserting("orders ("+orderColumns+")", columns, values, "")
+	if len(list) > 0 {
+		inserts = append(inserts, s.recording(model.EventConfirmed, ids...))
+	}
+	return inserts
 }
 
 func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
@@ -361,10 +367,10 @@ func (s *Store) end(
 		if err := s.release(tx, order.SaleID, from, order); err != nil {
 			return "", err
 		}
-		err = tx.Exec("UPDATE payments SET status = ? WHERE order_id = ? AND status = ?",
-			string(model.PaymentRefundDue), order.ID, string(model.PaymentSucceeded)).Error
-		if err != nil {
-			return "", fmt.Errorf("mark the refund due: %w", err)
+		if from == model.OrderPaid {
+			if err := s.refundLater(tx, order.ID); err != nil {
+				return "", err
+			}
 		}
 		return model.Accepted, s.logAudit(tx, actor, action, order.SaleID,
 			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, status, order.Quantity, order.AmountCents))
@@ -418,6 +424,9 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	}
 	if res.Error != nil {
 		return fmt.Errorf("release stock: %w", res.Error)
+	}
+	if err := s.record(tx, eventOf(list[0].Status), ids...); err != nil {
+		return err
 	}
 	changes := make([]gateChange, len(list))
 	for i, o := range list {

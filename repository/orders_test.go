@@ -89,7 +89,7 @@ func takeBy(by way) func(context.Context, *testDB, model.Attempt, model.Payment)
 
 func payBy(txn string) func(context.Context, *testDB, model.Attempt, model.Payment) error {
 	return func(ctx context.Context, d *testDB, a model.Attempt, p model.Payment) error {
-		_, _, _, err := d.ApplyCallback(ctx, "bank", paidBy(p, txn+a.ID))
+		_, _, _, err := d.ApplyReport(ctx, "bank", paidBy(p, txn+a.ID))
 		return err
 	}
 }
@@ -119,8 +119,10 @@ func TestOrderLife(t *testing.T) {
 	report := func(succeeded bool) result {
 		return func(t *testing.T, d *testDB, id string, p model.Payment) (order model.Order, verdict model.Verdict, err error) {
 			cb := paidBy(p, "txn 2 "+id)
-			cb.Succeeded = succeeded
-			order, _, verdict, err = d.ApplyCallback(t.Context(), "bank", cb)
+			if !succeeded {
+				cb.Result = model.PaymentFailed
+			}
+			order, _, verdict, err = d.ApplyReport(t.Context(), "bank", cb)
 			return order, verdict, err
 		}
 	}

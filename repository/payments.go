@@ -5,6 +5,10 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -14,20 +18,43 @@ import (
 
 type paymentRow struct {
 	ID, OrderID, Provider    string
-	ProviderTxnID            sql.NullString
+	Reference, ProviderTxnID sql.NullString
 	AmountCents              int64
 	Status                   string
 	CreatedAtMs, ExpiresAtMs int64
+	LookAtMs                 sql.NullInt64
 }
 
 func (paymentRow) TableName() string { return "payments" }
 
-func (r paymentRow) payment(currency string) model.Payment {
+// firstLook is the age at which the provider is asked about a payment that it has not reported.
+const firstLook = time.Minute
+
+// paymentOfOrder is a payment with what it shows of its order.
+type paymentOfOrder struct {
+	Row              paymentRow `gorm:"embedded"`
+	UserID, Currency string
+	Quantity         int
+}
+
+// selectPayments reads rows of paymentOfOrder.
+const selectPayments = "SELECT payments.*, orders.user_id, orders.currency, orders.quantity FROM payments JOIN orders ON orders.id = order_id"
+
+func (p paymentOfOrder) payment() model.Payment {
+	r := p.Row
 	return model.Payment{
-		Currency: currency,
-		ID:       r.ID, OrderID: r.OrderID, Provider: r.Provider, ProviderTxnID: r.ProviderTxnID.String,
-		AmountCents: r.AmountCents, Status: model.PaymentStatus(r.Status), ExpiresAt: fromMillis(r.ExpiresAtMs),
+		ID: r.ID, OrderID: r.OrderID, UserID: p.UserID, Quantity: p.Quantity, Provider: r.Provider,
+		Reference: r.Reference.String, ProviderTxnID: r.ProviderTxnID.String, AmountCents: r.AmountCents, Currency: p.Currency,
+		Status: model.PaymentStatus(r.Status), CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
 	}
+}
+
+func paymentsOf(list []paymentOfOrder) []model.Payment {
+	payments := make([]model.Payment, len(list))
+	for i, p := range list {
+		payments[i] = p.payment()
+	}
+	return payments
 }
 
 // StartPayment opens a payment of a user's pending order, or returns the payment that is open already. It refuses with
@@ -48,96 +75,210 @@ func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider stri
 		case order.Status != model.OrderPending || !now.Before(order.ExpiresAt):
 			return model.NotPayable, nil
 		}
-		row, open, err := findPayment(tx, "order_id = ? AND provider = ? AND status = ?", orderID, provider, string(model.PaymentOpen))
-		if err != nil || open {
-			payment = row.payment(order.Currency)
-			return model.Accepted, err
-		}
-		row = paymentRow{
-			ID: rand.Text(), OrderID: orderID, Provider: provider, AmountCents: order.AmountCents,
-			Status: string(model.PaymentOpen), CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
-		}
-		payment = row.payment(order.Currency)
-		return model.Accepted, wrap("open a payment", tx.Create(&row).Error)
+		payment, err = openPayment(tx, order, provider, now)
+		return model.Accepted, err
 	})
 	return payment, verdict, err
 }
 
-// Payment reads a payment with its order's currency; ok is false if there is none.
-func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error) {
-	var rows []struct {
-		Row      paymentRow `gorm:"embedded"`
-		Currency string
+// openPayment returns the open payment of a locked order at a provider. It makes one if there is none.
+func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time) (model.Payment, error) {
+	row, open, err := findPayment(tx, "order_id = ? AND provider = ? AND status = ?", order.ID, provider, string(model.PaymentOpen))
+	if err != nil {
+		return model.Payment{}, err
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT payments.*, currency FROM payments JOIN orders ON orders.id = order_id WHERE payments.id = ?", id).Scan(&rows).Error
+	if !open {
+		row = paymentRow{
+			ID: rand.Text(), OrderID: order.ID, Provider: provider, AmountCents: order.AmountCents, Status: string(model.PaymentOpen),
+			CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
+			LookAtMs: sql.NullInt64{Int64: now.Add(firstLook).UnixMilli(), Valid: true},
+		}
+		err = wrap("open a payment", tx.Create(&row).Error)
+	}
+	return paymentOfOrder{row, order.UserID, order.Currency, order.Quantity}.payment(), err
+}
+
+// PaymentOfOrder returns a payment of an order at a provider, whatever the order's status is, and opens one if there is
+// none. ok is false if there is no such order.
+func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		var order model.Order
+		if order, ok, err = s.lockOrder(tx, orderID); err != nil || !ok {
+			return err
+		}
+		row, found, err := findPayment(tx, "order_id = ? AND provider = ?", orderID, provider)
+		if err != nil || found {
+			payment = paymentOfOrder{row, order.UserID, order.Currency, order.Quantity}.payment()
+			return err
+		}
+		now, err := s.nowOn(tx)
+		if err != nil {
+			return err
+		}
+		payment, err = openPayment(tx, order, provider, now)
+		return err
+	})
+	return payment, ok, wrap("payment of an order", err)
+}
+
+// SetReference records the provider's id of what it has opened for a payment. ok is false if the payment is not open any
+// more.
+func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (ok bool, err error) {
+	res := s.write.WithContext(ctx).Exec("UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
+		reference, paymentID, string(model.PaymentOpen))
+	return res.RowsAffected == 1, wrap("record a payment's reference", res.Error)
+}
+
+// Unreported returns at most limit open payments at a provider whose time for a look has come, the longest due first.
+func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
+	var rows []paymentOfOrder
+	err := s.read.WithContext(ctx).Raw(selectPayments+" WHERE look_at_ms <= "+s.nowMillis()+" AND provider = ? ORDER BY look_at_ms LIMIT ?",
+		provider, limit).Scan(&rows).Error
+	return paymentsOf(rows), wrap("list unreported payments", err)
+}
+
+// LookAgain sets when an open payment's provider is asked about it next.
+func (s *Store) LookAgain(ctx context.Context, paymentID string, at time.Time) error {
+	return wrap("plan a look at a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET look_at_ms = ? WHERE id = ? AND status = ?",
+		at.UnixMilli(), paymentID, string(model.PaymentOpen)).Error)
+}
+
+// Payments lists payments in one status, the newest first. next is the cursor of the next page, and empty at the end.
+// Payments returns model.ErrBadCursor if the cursor in f is invalid.
+func (s *Store) Payments(ctx context.Context, f model.PaymentFilter) (list []model.Payment, next string, err error) {
+	before, id := int64(math.MaxInt64), ""
+	if f.Cursor != "" {
+		at, of, found := strings.Cut(f.Cursor, "-")
+		if before, err = strconv.ParseInt(at, 10, 64); err != nil || !found || !model.ValidID(of, model.PaymentIDLength) {
+			return nil, "", model.ErrBadCursor
+		}
+		id = of
+	}
+	f.Limit = max(1, f.Limit)
+	var rows []paymentOfOrder
+	err = s.read.WithContext(ctx).Raw(selectPayments+` WHERE payments.status = ? AND (payments.created_at_ms < ? OR payments.created_at_ms = ? AND payments.id < ?)
+		ORDER BY payments.created_at_ms DESC, payments.id DESC LIMIT ?`, string(f.Status), before, before, id, f.Limit+1).Scan(&rows).Error
+	if err != nil {
+		return nil, "", wrap("list payments", err)
+	}
+	if len(rows) > f.Limit {
+		rows = rows[:f.Limit]
+		last := rows[f.Limit-1].Row
+		next = strconv.FormatInt(last.CreatedAtMs, 10) + "-" + last.ID
+	}
+	return paymentsOf(rows), next, nil
+}
+
+// Payment reads a payment; ok is false if there is none.
+func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error) {
+	return s.onePayment(ctx, " WHERE payments.id = ?", id)
+}
+
+// Transaction reads the payment that a transaction of a provider belongs to; ok is false if there is none.
+func (s *Store) Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error) {
+	return s.onePayment(ctx, " WHERE provider = ? AND provider_txn_id = ?", provider, txnID)
+}
+
+func (s *Store) onePayment(ctx context.Context, where string, args ...any) (payment model.Payment, ok bool, err error) {
+	var rows []paymentOfOrder
+	err = s.read.WithContext(ctx).Raw(selectPayments+where, args...).Scan(&rows).Error
 	if err != nil || len(rows) == 0 {
 		return payment, false, wrap("read payment", err)
 	}
-	return rows[0].Row.payment(rows[0].Currency), true, nil
+	return rows[0].payment(), true, nil
 }
 
-// ApplyCallback records what a provider reports about a payment, once for each transaction of the provider, and changes
+// ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and changes
 // the order. A pending order becomes paid. An expired order is reinstated if the stock and the user's limit allow it.
-// Money that no order can keep becomes due for a refund. reinstated means that the order took units again, which the
-// gate has to be told.
+// Money that no order can keep becomes due for a refund. If the provider has sent the money of a paid order back, the
+// order becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
 //
-// ApplyCallback refuses with NotFound if there is no such payment, with AmountMismatch if the amount differs, and with
-// NotPayable if the transaction belongs to another order.
-func (s *Store) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error) {
+// ApplyReport refuses with NotFound if there is no such payment or, for a refund, no such transaction, with
+// AmountMismatch if the amount differs, and with NotPayable if the transaction belongs to another order.
+func (s *Store) ApplyReport(ctx context.Context, provider string, report model.Report) (order model.Order, moved bool, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		reinstated = false
-		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", cb.PaymentID, provider)
+		moved = false
+		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", report.PaymentID, provider)
 		switch {
 		case err != nil:
 			return "", err
 		case !ok:
 			return model.NotFound, nil
-		case asked.AmountCents != cb.AmountCents:
+		case asked.AmountCents != report.AmountCents:
 			return model.AmountMismatch, nil
 		}
-		// Every callback of this order takes the order's lock first, so what is read from here on does not change until the
+		// Every report of this order takes the order's lock first, so what is read from here on does not change until the
 		// commit.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
 			return "", err
 		} else if !ok {
 			return "", fmt.Errorf("payment %s is of no order", asked.ID)
 		}
-		row, seen, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, cb.ProviderTxnID)
+		row, seen, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, report.ProviderTxnID)
 		switch {
 		case err != nil:
 			return "", err
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
-		case seen && (!cb.Succeeded || row.Status != string(model.PaymentFailed)):
+		case report.Result == model.PaymentRefunded:
+			if !seen {
+				return model.NotFound, nil // the provider repeats the report, and the transaction may be reported meanwhile
+			}
+			moved, err = s.returnMoney(tx, &order, row)
+			return model.Accepted, err
+		case seen && (report.Result == model.PaymentFailed || row.Status != string(model.PaymentFailed)):
 			return model.Accepted, nil // the transaction is recorded already: the same answer
 		case !seen:
-			if row, err = newTransaction(tx, cb); err != nil {
+			if row, err = newTransaction(tx, report); err != nil {
 				return "", err
 			}
 		}
 		status := model.PaymentFailed
-		if cb.Succeeded {
+		if report.Result == model.PaymentSucceeded {
 			expired := order.Status == model.OrderExpired
 			if status, err = s.keepMoney(tx, &order); err != nil {
 				return "", err
 			}
-			reinstated = expired && order.Status == model.OrderPaid
+			moved = expired && order.Status == model.OrderPaid
 		}
-		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ? WHERE id = ?", cb.ProviderTxnID, string(status), row.ID).Error
+		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL WHERE id = ?", report.ProviderTxnID, string(status), row.ID).Error
+		if err == nil && status == model.PaymentRefundDue {
+			err = s.record(tx, model.EventRefundDue, row.ID)
+		}
 		return model.Accepted, wrap("record a payment", err)
 	})
-	return order, reinstated, verdict, err
+	return order, moved, verdict, err
+}
+
+// returnMoney records that the provider has sent the money of a recorded transaction back. A paid order that loses its
+// money so is refunded: then moved is true.
+func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow) (moved bool, err error) {
+	switch model.PaymentStatus(row.Status) {
+	case model.PaymentSucceeded:
+		order.Status, moved = model.OrderRefunded, true
+		if err := s.release(tx, order.SaleID, model.OrderPaid, *order); err != nil {
+			return false, err
+		}
+		err := s.logAudit(tx, row.Provider, "refund", order.SaleID, fmt.Sprintf("order %s of %s: its money was sent back", order.ID, order.UserID))
+		if err != nil {
+			return false, err
+		}
+	case model.PaymentRefundDue:
+	default: // it was sent back already, or there was none
+		return false, nil
+	}
+	return moved, wrap("record a refund", tx.Exec("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefunded), row.ID).Error)
 }
 
 // newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
 // payment's own has another transaction already.
-func newTransaction(tx *gorm.DB, cb model.Callback) (paymentRow, error) {
-	row, _, err := findPayment(tx, "id = ?", cb.PaymentID)
+func newTransaction(tx *gorm.DB, report model.Report) (paymentRow, error) {
+	row, _, err := findPayment(tx, "id = ?", report.PaymentID)
 	if err != nil || !row.ProviderTxnID.Valid {
 		return row, err
 	}
 	row.ID = rand.Text()
-	row.ProviderTxnID.String = cb.ProviderTxnID
+	row.ProviderTxnID.String, row.LookAtMs = report.ProviderTxnID, sql.NullInt64{}
 	return row, wrap("record a payment", tx.Create(&row).Error)
 }
 
@@ -184,7 +325,7 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 		return "", fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
 	}
 	order.Status, order.PaidAt = model.OrderPaid, now
-	return model.PaymentSucceeded, nil
+	return model.PaymentSucceeded, s.record(tx, model.EventPaid, order.ID)
 }
 
 // reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow
@@ -216,17 +357,23 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
 }
 
+// refundLater marks the money that a locked order has kept as due for a refund.
+func (s *Store) refundLater(tx *gorm.DB, orderID string) error {
+	row, kept, err := findPayment(tx, "order_id = ? AND status = ?", orderID, string(model.PaymentSucceeded))
+	if err != nil || !kept {
+		return err
+	}
+	if err := tx.Exec("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefundDue), row.ID).Error; err != nil {
+		return fmt.Errorf("mark the refund due: %w", err)
+	}
+	return s.record(tx, model.EventRefundDue, row.ID)
+}
+
 // RefundsDue lists at most limit payments whose money is due for a refund.
 func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
-	var rows []paymentRow
-	if err := s.read.WithContext(ctx).Where("status = ?", string(model.PaymentRefundDue)).Limit(limit).Find(&rows).Error; err != nil {
-		return nil, fmt.Errorf("list refunds due: %w", err)
-	}
-	list := make([]model.Payment, len(rows))
-	for i, r := range rows {
-		list[i] = r.payment("")
-	}
-	return list, nil
+	var rows []paymentOfOrder
+	err := s.read.WithContext(ctx).Raw(selectPayments+" WHERE payments.status = ? LIMIT ?", string(model.PaymentRefundDue), limit).Scan(&rows).Error
+	return paymentsOf(rows), wrap("list refunds due", err)
 }
 
 // MarkRefunded records that the provider has refunded a payment.

@@ -41,8 +41,8 @@ func TestStartPayment(t *testing.T) {
 		o := d.buy(t, sale.ID, "me", 2)
 		first := d.startPayment(t, o)
 		check.Same(t, "the started payment", first, model.Payment{
-			ID: first.ID, OrderID: o.ID, Provider: "bank", AmountCents: 3980, Currency: "CNY",
-			Status: model.PaymentOpen, ExpiresAt: o.ExpiresAt,
+			ID: first.ID, OrderID: o.ID, UserID: "me", Quantity: 2, Provider: "bank", AmountCents: 3980, Currency: "CNY",
+			Status: model.PaymentOpen, CreatedAt: first.CreatedAt, ExpiresAt: o.ExpiresAt,
 		})
 		check.Same(t, "length of its id", len(first.ID), 26)
 		stored, ok, err := d.Payment(t.Context(), first.ID)
@@ -57,8 +57,8 @@ func TestStartPayment(t *testing.T) {
 		}
 		check.Same(t, "number of payments", d.count(t, "SELECT COUNT(*) FROM payments"), 2)
 		declined := paidBy(first, "t1")
-		declined.Succeeded = false
-		_, _, verdict, err = d.ApplyCallback(t.Context(), "bank", declined)
+		declined.Result = model.PaymentFailed
+		_, _, verdict, err = d.ApplyReport(t.Context(), "bank", declined)
 		accepted(t, verdict, err)
 		if again := d.startPayment(t, o); again.ID == first.ID {
 			t.Error("the failed payment is returned again")
@@ -86,7 +86,7 @@ func TestStartPaymentInParallelOpensOne(t *testing.T) {
 
 // What a provider reports about an order's payment, in the order of the steps. A repeated report changes nothing and
 // gets the same answer.
-func TestApplyCallback(t *testing.T) {
+func TestApplyReport(t *testing.T) {
 	const (
 		pending, paid = model.OrderPending, model.OrderPaid
 		open, good    = model.PaymentOpen, model.PaymentSucceeded
@@ -149,12 +149,15 @@ func TestApplyCallback(t *testing.T) {
 			p := d.startPayment(t, mine)
 			d.pay(t, d.startPayment(t, other), txn("foreign"))
 			for i, r := range tc.reports {
-				cb := model.Callback{
-					PaymentID: cmp.Or(r.payment, p.ID), ProviderTxnID: txn(r.txn), Succeeded: !r.declined, AmountCents: p.AmountCents + r.cents,
+				cb := model.Report{
+					PaymentID: cmp.Or(r.payment, p.ID), ProviderTxnID: txn(r.txn), Result: good, AmountCents: p.AmountCents + r.cents,
+				}
+				if r.declined {
+					cb.Result = bad
 				}
 				var before model.Stock
 				for repeat := range 3 {
-					order, reinstated, verdict, err := d.ApplyCallback(t.Context(), cmp.Or(r.provider, "bank"), cb)
+					order, reinstated, verdict, err := d.ApplyReport(t.Context(), cmp.Or(r.provider, "bank"), cb)
 					if err != nil || verdict != r.want || reinstated {
 						t.Errorf("report %d, repeat %d: %s, %t, %v, want %s", i, repeat, verdict, reinstated, err, r.want)
 					}
@@ -184,7 +187,7 @@ func TestApplyCallback(t *testing.T) {
 }
 
 // A provider sends one callback several times at once, to several instances.
-func TestApplyCallbackInParallel(t *testing.T) {
+func TestApplyReportInParallel(t *testing.T) {
 	const callbacks = 12
 	type counts = map[model.PaymentStatus]int
 	onBoth(t, func(t *testing.T, d *testDB) {
@@ -220,7 +223,7 @@ func TestApplyCallbackInParallel(t *testing.T) {
 }
 
 // One transaction is reported for the payments of two orders at once: it pays one of them.
-func TestApplyCallbackOfOneTransactionForTwoOrders(t *testing.T) {
+func TestApplyReportOfOneTransactionForTwoOrders(t *testing.T) {
 	const rounds = 15
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale, stores := d.newSale(t, 4*rounds), d.pair(t)
@@ -233,7 +236,7 @@ func TestApplyCallbackOfOneTransactionForTwoOrders(t *testing.T) {
 				}
 			}
 			got := check.Collect(2, func(i int) model.Verdict {
-				_, _, verdict, err := stores[i].ApplyCallback(t.Context(), "bank", paidBy(list[i], "txn "+list[0].ID))
+				_, _, verdict, err := stores[i].ApplyReport(t.Context(), "bank", paidBy(list[i], "txn "+list[0].ID))
 				check.Error(t, "callback", err, nil)
 				return verdict
 			})
@@ -249,11 +252,11 @@ func TestHole28_CallbackThatBreaksIsAnError(t *testing.T) {
 		p := d.startPayment(t, d.buy(t, d.newSale(t, 1).ID, "me", 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, verdict, err := d.ApplyCallback(ctx, "bank", paidBy(p, "t")); err == nil {
+		if _, _, verdict, err := d.ApplyReport(ctx, "bank", paidBy(p, "t")); err == nil {
 			t.Errorf("with a cancelled context: %q", verdict)
 		}
 		d.exec(t, "ALTER TABLE orders RENAME COLUMN paid_at_ms TO paid_at")
-		if _, _, verdict, err := d.ApplyCallback(t.Context(), "bank", paidBy(p, "t")); err == nil {
+		if _, _, verdict, err := d.ApplyReport(t.Context(), "bank", paidBy(p, "t")); err == nil {
 			t.Errorf("without a column: %q", verdict)
 		}
 		d.exec(t, "ALTER TABLE orders RENAME COLUMN paid_at TO paid_at_ms")
@@ -274,7 +277,7 @@ func TestRefundsDue(t *testing.T) {
 			d.pay(t, p, p.ID)
 			if i < 3 { // the last order stays paid
 				d.refund(t, o)
-				p.ProviderTxnID, p.Status, p.Currency = p.ID, model.PaymentRefundDue, ""
+				p.ProviderTxnID, p.Status = p.ID, model.PaymentRefundDue
 				list = append(list, p)
 			}
 		}

@@ -390,14 +390,14 @@ func (d *testDB) startPayment(t *testing.T, o model.Order) model.Payment {
 }
 
 // paidBy is the report of a transaction that pays a payment.
-func paidBy(p model.Payment, txn string) model.Callback {
-	return model.Callback{PaymentID: p.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: p.AmountCents}
+func paidBy(p model.Payment, txn string) model.Report {
+	return model.Report{PaymentID: p.ID, ProviderTxnID: txn, Result: model.PaymentSucceeded, AmountCents: p.AmountCents}
 }
 
 // pay reports a transaction that pays a payment.
 func (d *testDB) pay(t *testing.T, p model.Payment, txn string) (order model.Order, reinstated bool) {
 	t.Helper()
-	order, reinstated, verdict, err := d.ApplyCallback(t.Context(), p.Provider, paidBy(p, txn))
+	order, reinstated, verdict, err := d.ApplyReport(t.Context(), p.Provider, paidBy(p, txn))
 	accepted(t, verdict, err)
 	return order, reinstated
 }

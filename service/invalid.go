@@ -23,6 +23,7 @@ const (
 	BadName       Reason = "bad_name"        // not Min to Max letters, digits and . _ -
 	BadPassword   Reason = "bad_password"    // not Min to Max bytes of UTF-8
 	BadRole       Reason = "bad_role"        // not one of the staff's roles
+	BadEndpoint   Reason = "bad_endpoint"    // not a URL of at most Max characters to which events may be sent
 )
 
 // Outside returns an Invalid if n is below low or above high, else nil.

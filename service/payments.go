@@ -2,91 +2,160 @@ package service
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"strconv"
+	"net/http"
 	"time"
 
 	"flashsale/model"
 )
 
-// SandboxProvider is the name of the payment provider that is built into the binary.
-const SandboxProvider = "sandbox"
+// Provider is a payment provider: it takes the buyers' money, and sends it back. How late, repeated, contradictory and
+// missing reports are judged is the same for all providers, and not their task.
+type Provider interface {
+	// Name is stored with each payment: at most 16 characters.
+	Name() string
+	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs
+	// none. It may be called again for the same payment, and then opens nothing new.
+	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
+	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
+	// If over is true, the time to pay is over, and the provider takes no money for the payment from now on if it can.
+	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
+	// Refund sends a payment's money back, once however often it is called. done is false if the money is sent later, and
+	// reported then.
+	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
+}
 
-// callbackWindow is how far a callback's timestamp may be from now. A recorded callback can't be replayed after that.
-const callbackWindow = 5 * time.Minute
+// Notifier is a provider that sends notices in a form of its own.
+type Notifier interface {
+	// Read verifies a notice and returns its report; relevant is false if it has none. The error wraps model.ErrBadNotice
+	// if the provider has not sent the notice now.
+	Read(header http.Header, body []byte) (report model.Report, relevant bool, err error)
+}
 
 // PaymentStore reads and changes payments in the database.
 type PaymentStore interface {
 	StartPayment(ctx context.Context, userID, orderID, provider string) (model.Payment, model.Verdict, error)
-	ApplyCallback(ctx context.Context, provider string, cb model.Callback) (order model.Order, reinstated bool, verdict model.Verdict, err error)
+	SetReference(ctx context.Context, paymentID, reference string) (ok bool, err error)
+	PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error)
+	Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error)
+	Payments(ctx context.Context, f model.PaymentFilter) (list []model.Payment, next string, err error)
+	LookAgain(ctx context.Context, paymentID string, at time.Time) error
+	ApplyReport(ctx context.Context, provider string, report model.Report) (order model.Order, moved bool, verdict model.Verdict, err error)
 }
 
-// Payments starts payments and applies the callbacks of payment providers.
+// Payments starts payments, and applies what payment providers report.
 type Payments struct {
-	Store   PaymentStore
-	IDs     model.OrderIDs
-	Gates   GateTeller
-	Catalog *Catalog
-	Secret  []byte
+	Provider Provider
+	Store    PaymentStore
+	IDs      model.OrderIDs
+	Gates    GateTeller
+	Catalog  *Catalog
+	Grace    time.Duration // how long an order may still be paid after its deadline
 }
 
-// Start opens a payment for a user's pending order, or returns the payment that is already open. The verdict is
-// NotFound if the order's id was never issued to this user, and NotPayable if the order is not pending or its time to
-// pay is over.
-func (p *Payments) Start(ctx context.Context, userID, orderID string) (model.Payment, model.Verdict, error) {
+// Start opens a payment for a user's pending order, or returns the payment that is already open, and the page on which
+// it is paid. The verdict is NotFound if the order's id was never issued to this user, and NotPayable if the order is not
+// pending or its time to pay is over. The error wraps model.ErrUnavailable if the provider can't be asked now.
+func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
 	if !p.IDs.Issued(userID, orderID) {
-		return model.Payment{}, model.NotFound, nil
+		return payment, "", model.NotFound, nil
 	}
-	payment, verdict, err := p.Store.StartPayment(ctx, userID, orderID, SandboxProvider)
+	payment, verdict, err = p.Store.StartPayment(ctx, userID, orderID, p.Provider.Name())
 	if err != nil {
-		return model.Payment{}, "", fmt.Errorf("start payment: %w", err)
+		return payment, "", "", fmt.Errorf("start payment: %w", err)
 	}
-	if verdict == model.NotFound { // the id was issued, so the order is queued or lost
-		verdict = model.NotPayable
+	switch verdict {
+	case model.Accepted:
+	case model.NotFound: // the id was issued, so the order is queued or lost
+		return payment, "", model.NotPayable, nil
+	default:
+		return payment, "", verdict, nil
 	}
-	return payment, verdict, nil
-}
-
-// Signed reports whether a callback's signature is right and its timestamp (unix s) is within callbackWindow of the
-// database's clock.
-func (p *Payments) Signed(timestamp, signature string, body []byte) bool {
-	unix, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil || p.Catalog.Now().Sub(time.Unix(unix, 0)).Abs() > callbackWindow {
-		return false
+	offer, ok, err := p.Catalog.Sale(ctx, model.SaleOf(orderID))
+	if err != nil || !ok {
+		return payment, "", "", errors.Join(model.ErrUnavailable, err)
 	}
-	given, err := hex.DecodeString(signature)
-	return err == nil && hmac.Equal(given, signCallback(p.Secret, timestamp, body))
+	page, reference, err := p.Provider.Open(ctx, payment, offer.Sale)
+	if err != nil {
+		return payment, "", "", fmt.Errorf("%w: open payment %s: %w", model.ErrUnavailable, payment.ID, err)
+	}
+	if reference == payment.Reference {
+		return payment, page, model.Accepted, nil
+	}
+	// Only a payment whose reference is stored is shown to the buyer, so a payment without one was not paid.
+	payment.Reference = reference
+	ok, err = p.Store.SetReference(ctx, payment.ID, reference)
+	if err != nil {
+		return payment, "", "", err
+	}
+	if !ok {
+		return payment, "", model.NotPayable, nil
+	}
+	return payment, page, model.Accepted, nil
 }
 
-// SignCallback returns what a provider sends in the header X-Signature: hex HMAC-SHA256 of timestamp, a dot and the
-// body.
-func SignCallback(secret []byte, timestamp string, body []byte) string {
-	return hex.EncodeToString(signCallback(secret, timestamp, body))
+// Notify applies a notice of the provider, and returns the order as it is then. The error wraps model.ErrBadNotice if the
+// notice is not the provider's. A notice without a report is accepted and changes nothing. For the other verdicts see
+// Report.
+func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) (model.Verdict, error) {
+	notifier, ok := p.Provider.(Notifier)
+	if !ok {
+		return model.NotFound, nil
+	}
+	report, relevant, err := notifier.Read(header, body)
+	if err != nil || !relevant {
+		return model.Accepted, err
+	}
+	_, verdict, err := p.Report(ctx, report)
+	return verdict, err
 }
 
-func signCallback(secret []byte, timestamp string, body []byte) []byte {
-	h := hmac.New(sha256.New, secret)
-	h.Write([]byte(timestamp + "."))
-	h.Write(body)
-	return h.Sum(nil)
-}
-
-// Callback applies what a provider reports, once for each of its transactions, and returns the order as it is then.
+// Report applies what the provider reports, once for each of its transactions, and returns the order as it is then.
 // If the verdict is NotFound (no such payment), AmountMismatch, or NotPayable (the transaction belongs to another
 // order), nothing was changed.
-func (p *Payments) Callback(ctx context.Context, cb model.Callback) (model.Order, model.Verdict, error) {
-	if !model.ValidID(cb.PaymentID, model.PaymentIDLength) {
+func (p *Payments) Report(ctx context.Context, report model.Report) (model.Order, model.Verdict, error) {
+	if !model.ValidID(report.PaymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, reinstated, verdict, err := p.Store.ApplyCallback(ctx, SandboxProvider, cb)
+	order, moved, verdict, err := p.Store.ApplyReport(ctx, p.Provider.Name(), report)
 	if err != nil {
-		return model.Order{}, "", fmt.Errorf("payment callback: %w", err)
+		return model.Order{}, "", fmt.Errorf("apply a report on a payment: %w", err)
 	}
-	if reinstated {
+	if moved {
 		p.Gates.Changed(ctx, order.SaleID)
 	}
 	return order, verdict, nil
+}
+
+// Check asks the provider about an open payment that it has not reported, and applies what it says. It also plans when
+// the provider is asked next, so that one payment with trouble does not keep others from being looked at.
+func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
+	now, last := p.Catalog.Now(), payment.ExpiresAt.Add(p.Grace)
+	// A payment is asked about at one minute, two, four, and so on, and when its time is over.
+	next := now.Add(max(minLook, now.Sub(payment.CreatedAt)))
+	if now.Before(last) && next.After(last) {
+		next = last
+	}
+	if err := p.Store.LookAgain(ctx, payment.ID, next); err != nil {
+		return err
+	}
+	report, known, err := p.Provider.Look(ctx, payment, !now.Before(last))
+	if err != nil || !known {
+		return err
+	}
+	_, verdict, err := p.Report(ctx, report)
+	if err == nil && verdict != model.Accepted {
+		err = fmt.Errorf("what %s says about payment %s is refused: %s", p.Provider.Name(), payment.ID, verdict)
+	}
+	return err
+}
+
+// minLook is the least time between two looks at a payment.
+const minLook = time.Minute
+
+// List returns a page of the payments in one status, and the cursor of the next page. It returns model.ErrBadCursor if
+// the engine did not issue f.Cursor.
+func (p *Payments) List(ctx context.Context, f model.PaymentFilter) ([]model.Payment, string, error) {
+	return p.Store.Payments(ctx, f)
 }

@@ -69,7 +69,7 @@ func (s *Staff) Create(
 		return account, "", model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
 	case strings.EqualFold(name, OperatorName):
 		return account, "", model.NameTaken, nil, nil
-	case !role.May(model.RoleViewer):
+	case !grantable(role, key):
 		return account, "", model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
 	}
 	account = model.Account{ID: model.OperatorPrefix + name, Name: name, Role: role}
@@ -85,6 +85,11 @@ func (s *Staff) Create(
 	}
 	s.forget()
 	return account, secret, model.Accepted, nil, nil
+}
+
+// grantable reports whether the staff may have a role. A person is no checkout.
+func grantable(role model.Role, key bool) bool {
+	return role.May(model.RoleViewer) || key && role == model.RoleHolds
 }
 
 // secretOf makes a new password or key of an account, and its hash.

@@ -25,7 +25,7 @@ type Refunds interface {
 // answer is safe.
 type Refunder struct {
 	Store   Refunds
-	Refund  func(ctx context.Context, payment model.Payment) error
+	Refund  func(ctx context.Context, payment model.Payment) (done bool, err error)
 	Observe observe.All
 	Log     *slog.Logger
 }
@@ -42,11 +42,11 @@ func (r *Refunder) step(ctx context.Context) error {
 	}
 	r.Observe.Note(observe.Event{Name: observe.RefundsDue, N: int64(len(due))})
 	for _, p := range due {
-		oneErr := r.Refund(ctx, p)
-		if oneErr == nil {
+		done, oneErr := r.Refund(ctx, p)
+		if oneErr == nil && done {
 			oneErr = r.Store.MarkRefunded(ctx, p.ID)
 		}
-		if oneErr == nil {
+		if oneErr == nil && done {
 			r.Log.Info("refunded", "payment", p.ID, "order", p.OrderID, "amount_cents", p.AmountCents)
 		}
 		err = errors.Join(err, oneErr)

@@ -35,10 +35,10 @@ func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) error {
 	return f.errMark[id]
 }
 
-func (f *fakeRefunds) send(_ context.Context, p model.Payment) error {
+func (f *fakeRefunds) send(_ context.Context, p model.Payment) (done bool, err error) {
 	defer locked()()
 	f.sent[p.ProviderTxnID]++
-	return f.errSend[p.ProviderTxnID]
+	return f.errSend[p.ProviderTxnID] == nil, f.errSend[p.ProviderTxnID]
 }
 
 // The refunder sends each due payment back once. It tries again what failed, which delays no other payment.

@@ -65,14 +65,15 @@ func judgeSettings(s config.Settings) (list []Finding) {
 	switch {
 	case strings.Count(s.Secret, s.Secret[:1]) == len(s.Secret) || s.Secret == s.AdminPassword:
 		list = append(list, Fail.of("settings.secret", "openssl rand -hex 32", "--secret can be guessed"))
-	case s.PaymentSecret == s.Secret:
-		list = append(list, Warn.of("settings.secret", "set --payment-secret", "--payment-secret is the same as --secret, so whoever signs payments can also sign buyers' tokens"))
 	default:
-		list = append(list, good("settings.secret", "%d bytes, and another one of %d for payments", len(s.Secret), len(s.PaymentSecret)))
+		list = append(list, good("settings.secret", "%d bytes", len(s.Secret)))
 	}
 	if s.BuiltIn() == "open" {
 		list = append(list, Fail.of("settings.accounts", "--accounts closed, and --issuer or tokens signed with --secret for buyers",
 			"everybody can register, so that one person can buy as many"))
+	}
+	if s.Provider() == "sandbox" {
+		list = append(list, Fail.of("settings.payment", "--payment stripe, or handoff to the shop's own checkout", "the sandbox takes no money: anybody may pay with it"))
 	}
 	if server := s.PlainRedis(); server != "" {
 		list = append(list, Warn.of("settings.redis_encryption", "a rediss:// address", "connections to Redis on %s are not encrypted", server))

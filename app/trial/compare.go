@@ -46,7 +46,7 @@ func Compare(
 // the strategies, so that no address of the shop reaches the lab.
 func labSettings(shop *config.Settings) config.Settings {
 	s := config.Settings{
-		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", DBMaxConns: shop.DBMaxConns,
+		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", Payment: "sandbox", EventDays: 30, DBMaxConns: shop.DBMaxConns,
 		Batch: shop.Batch, LocalShare: shop.LocalShare, LocalBuffer: shop.LocalBuffer,
 	}
 	if s.Database == "" {

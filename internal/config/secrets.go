@@ -11,13 +11,15 @@ import (
 // secretFiles are the flags that name files with secrets, as orchestrators provide them. A setting and its file are
 // not given together.
 type secretFiles struct {
-	SecretFile           string `placeholder:"FILE" help:"File with the value of --secret."`
-	PaymentSecretFile    string `placeholder:"FILE" help:"File with the value of --payment-secret."`
-	AdminPasswordFile    string `placeholder:"FILE" help:"File with the value of --admin-password."`
-	DatabasePasswordFile string `placeholder:"FILE" help:"File with the value of --database-password."`
-	RedisPasswordFile    string `placeholder:"FILE" help:"File with the value of --redis-password."`
-	ClientSecretFile     string `placeholder:"FILE" help:"File with the value of --client-secret."`
-	QueueURLFile         string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
+	SecretFile              string `placeholder:"FILE" help:"File with the value of --secret."`
+	PaymentSecretFile       string `placeholder:"FILE" help:"File with the value of --payment-secret."`
+	AdminPasswordFile       string `placeholder:"FILE" help:"File with the value of --admin-password."`
+	DatabasePasswordFile    string `placeholder:"FILE" help:"File with the value of --database-password."`
+	RedisPasswordFile       string `placeholder:"FILE" help:"File with the value of --redis-password."`
+	ClientSecretFile        string `placeholder:"FILE" help:"File with the value of --client-secret."`
+	StripeKeyFile           string `placeholder:"FILE" help:"File with the value of --stripe-key."`
+	StripeWebhookSecretFile string `placeholder:"FILE" help:"File with the value of --stripe-webhook-secret."`
+	QueueURLFile            string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
 }
 
 // read sets the settings whose files are given, and then puts the passwords of the stores into their addresses.
@@ -32,6 +34,8 @@ func (f *secretFiles) read(s *Settings) error {
 		{"--database-password", f.DatabasePasswordFile, &s.DatabasePassword},
 		{"--redis-password", f.RedisPasswordFile, &s.RedisPassword},
 		{"--client-secret", f.ClientSecretFile, &s.ClientSecret},
+		{"--stripe-key", f.StripeKeyFile, &s.StripeKey},
+		{"--stripe-webhook-secret", f.StripeWebhookSecretFile, &s.StripeWebhookSecret},
 		{"--queue-url", f.QueueURLFile, &s.QueueURL},
 	} {
 		if secret.file == "" {

@@ -54,8 +54,17 @@ type Settings struct {
 	UserWindow     time.Duration `default:"1s" help:"Window of --user-requests."`
 	TrustedProxies []string      `help:"Addresses or networks whose X-Forwarded-For is trusted; default: none."`
 
-	Secret        string `help:"Key that signs buyers' tokens and path tokens, at least 32 bytes. Embedded: generated and kept beside the database; else required."`
-	PaymentSecret string `help:"Key that signs payment callbacks, at least 32 bytes; default: the value of --secret."`
+	Secret              string `help:"Key that signs buyers' tokens and path tokens, at least 32 bytes. Embedded: generated and kept beside the database; else required."`
+	PaymentSecret       string `help:"Key that signs payment callbacks, at least 32 bytes; default: the value of --secret."`
+	Payment             string `default:"auto" enum:"auto,sandbox,stripe,handoff" help:"Who takes the buyers' money: ${enum}. sandbox pretends to; handoff is the shop's own checkout at --checkout-url; auto: sandbox when embedded, else one has to be named."`
+	StripeKey           string `help:"Secret key of the account at Stripe."`
+	StripeWebhookSecret string `help:"Secret of the webhook endpoint at Stripe, which sends to /api/v1/payments/notices."`
+	StripeURL           string `name:"stripe-url" hidden:"" help:"Address of Stripe's API, for tests."`
+	CheckoutURL         string `name:"checkout-url" placeholder:"URL" help:"The shop's own checkout. Buyers come with a hold token in the parameter hold."`
+
+	WebhookPrivate bool `help:"Events may be sent to endpoints on this machine and in private networks, and without encryption."`
+	EventDays      int  `default:"30" help:"Days for which events and deliveries are kept."`
+
 	AdminPassword string `help:"Password of the operator admin. Embedded: generated and printed once; else required."`
 	Accounts      string `default:"auto" enum:"auto,open,closed,off" help:"Built-in accounts: open lets everybody register, closed has those of the staff only, off has none; auto: open when embedded, else closed."`
 	Demo          *bool  `help:"Create a demo sale when the database is empty; default: when embedded."`
@@ -102,6 +111,17 @@ func (s *Settings) BuiltIn() string {
 		return "open"
 	}
 	return "closed"
+}
+
+// Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if none is named and one has to be.
+func (s *Settings) Provider() string {
+	switch {
+	case s.Payment != "" && s.Payment != "auto":
+		return s.Payment
+	case s.Embedded():
+		return "sandbox"
+	}
+	return ""
 }
 
 // DatabaseIsNear reports whether connections to the database stay on this machine.
@@ -213,6 +233,9 @@ func (s *Settings) Validate() error {
 	if err := s.validateQueue(); err != nil {
 		return err
 	}
+	if err := s.validatePayment(); err != nil {
+		return err
+	}
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""
 	}
@@ -245,6 +268,8 @@ func (s *Settings) Validate() error {
 		return errors.New("--user-window: must be 1ms to 24h")
 	case s.PaymentSecret != "" && len(s.PaymentSecret) < MinSecret:
 		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), MinSecret)
+	case s.EventDays < 2 || s.EventDays > 3650:
+		return errors.New("--event-days: must be 2 to 3650")
 	case !(s.TraceRatio >= 0) || s.TraceRatio > 1:
 		return errors.New("--trace-ratio: must be 0 to 1")
 	case s.BuiltIn() == "off" && len(s.Issuers) == 0 && s.JWKS == "" && s.Embedded():
@@ -255,6 +280,27 @@ func (s *Settings) Validate() error {
 		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes")
 	}
 	return nil
+}
+
+func (s *Settings) validatePayment() error {
+	switch provider := s.Provider(); {
+	case provider == "":
+		return errors.New("--payment: required: stripe, handoff or, for trials, sandbox")
+	case provider == "stripe" && (s.StripeKey == "" || s.StripeWebhookSecret == ""):
+		return errors.New("--payment: stripe needs --stripe-key and --stripe-webhook-secret, from the environment or files")
+	case provider == "handoff" && !httpURL(s.CheckoutURL):
+		return errors.New("--checkout-url: handoff wants http(s)://host/path")
+	case provider != "stripe" && s.StripeKey+s.StripeWebhookSecret != "":
+		return errors.New("--stripe-key: is for --payment stripe")
+	case provider != "handoff" && s.CheckoutURL != "":
+		return errors.New("--checkout-url: is for --payment handoff")
+	}
+	return nil
+}
+
+func httpURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // QueueBrokers returns the addresses of the Kafka brokers.
@@ -307,10 +353,10 @@ func (s *Settings) validateAddresses() error {
 	if s.OpsAddr != "" && !validAddress(s.OpsAddr) {
 		return errors.New("--ops-addr: want host:port, or off")
 	}
-	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	if s.PublicURL != "" && !httpURL(s.PublicURL) {
 		return errors.New("--public-url: want http(s)://host")
 	}
-	if u, err := url.Parse(s.OTLPEndpoint); s.OTLPEndpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	if s.OTLPEndpoint != "" && !httpURL(s.OTLPEndpoint) {
 		return errors.New("--otlp-endpoint: want http(s)://host:4318")
 	}
 	for _, p := range s.TrustedProxies {

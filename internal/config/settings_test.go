@@ -15,7 +15,7 @@ const mysqlURL, redisURL = "mysql://user:pass@host:3306/db", "redis://host:6379/
 
 // outside are the settings of a server whose stores are outside of the process, with all that it then requires.
 func outside(args ...string) []string {
-	return append([]string{"--database=" + mysqlURL, "--redis=" + redisURL, "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678"}, args...)
+	return append([]string{"--database=" + mysqlURL, "--redis=" + redisURL, "--secret=" + strings.Repeat("s", 32), "--admin-password=12345678", "--payment=sandbox"}, args...)
 }
 
 // settingsOf parses the settings of a server.
@@ -88,11 +88,18 @@ func TestBounds(t *testing.T) {
 		{"--user-window", nil, []string{"0s", "25h"}, []string{"1ms", "24h"}},
 		{"--user-window", []string{"--user-requests=0"}, nil, []string{"0s"}},
 		{"--secret", nil, []string{"short", bytes(31)}, []string{"", bytes(32)}},
-		{"--secret", []string{"--database=" + mysqlURL, "--admin-password=12345678"}, []string{""}, []string{bytes(32)}},
-		{"--secret", []string{"--redis=" + redisURL, "--admin-password=12345678"}, []string{""}, []string{bytes(32)}},
+		{"--secret", []string{"--database=" + mysqlURL, "--admin-password=12345678", "--payment=sandbox"}, []string{""}, []string{bytes(32)}},
+		{"--secret", []string{"--redis=" + redisURL, "--admin-password=12345678", "--payment=sandbox"}, []string{""}, []string{bytes(32)}},
 		{"--payment-secret", outside(), []string{"short", bytes(31)}, []string{bytes(32)}},
+		{"--payment", nil, []string{"stripe"}, []string{"auto", "sandbox"}},
+		{"--payment", []string{"--database=" + mysqlURL, "--secret=" + bytes(32), "--admin-password=12345678"}, []string{"auto"}, []string{"sandbox"}},
+		{"--payment", []string{"--stripe-key=sk", "--stripe-webhook-secret=whsec"}, nil, []string{"stripe"}},
+		{"--stripe-key", []string{"--payment=handoff", "--checkout-url=https://shop/pay"}, []string{"sk"}, []string{""}},
+		{"--checkout-url", []string{"--payment=handoff"}, []string{"", "shop/pay", "ftp://shop/pay", "https://"}, []string{"https://shop/pay?lang=en"}},
+		{"--checkout-url", nil, []string{"https://shop/pay"}, []string{""}},
+		{"--event-days", nil, []string{"1", "3651"}, []string{"2", "3650"}},
 		{"--admin-password", nil, []string{"1234567", bytes(129)}, []string{"12345678", bytes(128)}},
-		{"--admin-password", []string{"--database=" + mysqlURL, "--secret=" + bytes(32)}, []string{""}, []string{bytes(8)}},
+		{"--admin-password", []string{"--database=" + mysqlURL, "--secret=" + bytes(32), "--payment=sandbox"}, []string{""}, []string{bytes(8)}},
 	} {
 		for wanted, values := range map[string][]string{tc.flag: tc.refused, "": tc.accepted} {
 			for _, value := range values {
@@ -224,8 +231,8 @@ func TestDerivedSettings(t *testing.T) {
 		"outside":                        {outside(), false, false, secret},
 		"outside, with a demo":           {outside("--demo"), false, true, secret},
 		"outside, with a payment secret": {outside("--payment-secret=" + payment), false, false, payment},
-		"SQLite with Redis outside":      {[]string{"--redis=" + redisURL, "--secret=" + secret, "--admin-password=12345678"}, false, false, secret},
-		"MySQL with Redis inside":        {[]string{"--database=" + mysqlURL, "--secret=" + secret, "--admin-password=12345678"}, false, false, secret},
+		"SQLite with Redis outside":      {[]string{"--redis=" + redisURL, "--secret=" + secret, "--admin-password=12345678", "--payment=sandbox"}, false, false, secret},
+		"MySQL with Redis inside":        {[]string{"--database=" + mysqlURL, "--secret=" + secret, "--admin-password=12345678", "--payment=sandbox"}, false, false, secret},
 	}, func(t *testing.T, tc test) {
 		s := settingsOf(t, tc.args...)
 		for range 2 { // validating twice changes nothing more

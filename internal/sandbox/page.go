@@ -56,7 +56,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	payment, ok, err := p.Payment(r.Context(), id)
+	payment, ok, err := p.Read(r.Context(), id)
 	switch {
 	case err != nil:
 		p.Log.Error("sandbox page", "error", err)
@@ -93,7 +93,7 @@ func (p *Provider) choose(r *http.Request, payment model.Payment) outcome {
 		p.Log.Warn("sandbox payment", "error", err)
 		return isUnconfirmed
 	}
-	after, ok, err := p.Payment(r.Context(), payment.ID)
+	after, ok, err := p.Read(r.Context(), payment.ID)
 	switch {
 	case err == nil && ok && outcomes[after.Status] == isGivenBack:
 		return isGivenBack

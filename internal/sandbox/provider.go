@@ -38,10 +38,12 @@ type Books interface {
 // Provider is the sandbox payment provider.
 type Provider struct {
 	Books Books
-	// Payment reads a payment that was started with this provider.
-	Payment func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
-	// Sign returns the header X-Signature for a timestamp and a body.
-	Sign func(timestamp string, body []byte) string
+	// Read reads a payment that was started with this provider.
+	Read func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
+	// Secret is the key that signs callbacks.
+	Secret []byte
+	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
+	PublicURL func() string
 	// CallbackURL returns the URL of the merchant that receives callbacks.
 	CallbackURL func() string
 	// Head is HTML for the page's head element. It gives the page the look of the shop.
@@ -64,10 +66,25 @@ func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool)
 	return p.report(ctx, t)
 }
 
-// Refund sends a payment's money back, once however often it is called. An error means that the money may not have
-// been sent.
-func (p *Provider) Refund(ctx context.Context, payment model.Payment) error {
-	return p.Books.SandboxRefund(ctx, model.SandboxTransaction{
+// Name is part of service.Provider.
+func (p *Provider) Name() string { return "sandbox" }
+
+// Open is part of service.Provider.
+func (p *Provider) Open(_ context.Context, payment model.Payment, _ model.Sale) (page, reference string, err error) {
+	return p.PublicURL() + "/pay/" + payment.ID, "", nil
+}
+
+// Look is part of service.Provider. Run repeats the callbacks of this provider, so there is nothing else to report
+// before the end; a buyer may still pay after it, in another transaction.
+func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
+	return model.Report{
+		PaymentID: payment.ID, ProviderTxnID: "ended-" + payment.ID, Result: model.PaymentFailed, AmountCents: payment.AmountCents,
+	}, over, nil
+}
+
+// Refund is part of service.Provider. An error means that the money may not have been sent.
+func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
+	return true, p.Books.SandboxRefund(ctx, model.SandboxTransaction{
 		ID: payment.ProviderTxnID, PaymentID: payment.ID, AmountCents: payment.AmountCents,
 	})
 }
@@ -122,7 +139,7 @@ func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error
 	timestamp := strconv.FormatInt(p.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Timestamp", timestamp)
-	req.Header.Set("X-Signature", p.Sign(timestamp, body))
+	req.Header.Set("X-Signature", Sign(p.Secret, timestamp, body))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("sandbox callback: %w", err)

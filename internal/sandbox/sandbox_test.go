@@ -119,8 +119,9 @@ func newShop(t *testing.T, statuses ...int) *shop {
 	t.Cleanup(merchant.Close)
 	s.Provider = &Provider{
 		Books:       s.bank,
-		Payment:     func(context.Context, string) (model.Payment, bool, error) { return s.payment, s.found, s.broken },
-		Sign:        func(timestamp string, body []byte) string { return "signed " + timestamp + " " + string(body) },
+		Read:        func(context.Context, string) (model.Payment, bool, error) { return s.payment, s.found, s.broken },
+		Secret:      callbackSecret,
+		PublicURL:   func() string { return "https://shop.example" },
 		CallbackURL: func() string { return merchant.URL },
 		Head:        "<link look>",
 		Now:         func() time.Time { return time.Unix(1767225600, 0) },
@@ -142,7 +143,7 @@ func TestCallbacks(t *testing.T) {
 		check.Same(t, "body", body, map[string]any{
 			"payment_id": paymentID, "provider_txn_id": txn, "status": status, "amount_cents": 123405.0,
 		})
-		check.Same(t, "callback", h, heard{"1767225600", "signed 1767225600 " + string(h.body), "application/json", h.body})
+		check.Same(t, "callback", h, heard{"1767225600", Sign(callbackSecret, "1767225600", h.body), "application/json", h.body})
 		s.bank.wantCount(t, 1, 1)
 	}
 }
@@ -176,7 +177,8 @@ func TestBrokenBooks(t *testing.T) {
 	s.bank.broken = errors.New("disk full")
 	check.Error(t, "payment", s.Pay(t.Context(), charge, false), s.bank.broken)
 	check.Same(t, "callbacks", len(s.heard), 0)
-	check.Error(t, "refund", s.Refund(t.Context(), charge), s.bank.broken)
+	_, err := s.Refund(t.Context(), charge)
+	check.Error(t, "refund", err, s.bank.broken)
 }
 
 // Run repeats a callback until the merchant has taken it, and ends with its context.
@@ -207,7 +209,8 @@ func TestRefundIsOfTheTransaction(t *testing.T) {
 	paid := charge
 	paid.ProviderTxnID = "sbx-" + paymentID
 	for range 2 {
-		check.Done(s.Refund(t.Context(), paid))
+		_, err := s.Refund(t.Context(), paid)
+		check.Done(err)
 	}
 	want := model.SandboxTransaction{ID: "sbx-" + paymentID, PaymentID: paymentID, AmountCents: 123405, Status: model.SandboxRefunded}
 	check.Same(t, "transactions", s.bank.transactions, map[string]model.SandboxTransaction{want.ID: want})

@@ -114,14 +114,19 @@ CREATE TABLE payments (
   id              CHAR(26)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   order_id        CHAR(48)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   provider        VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  provider_txn_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,
+  -- What the provider has opened for this payment, for example a checkout session.
+  reference       VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NULL,
+  provider_txn_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NULL,
   amount_cents    BIGINT      NOT NULL,
   status          VARCHAR(10) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   created_at_ms   BIGINT      NOT NULL,
   expires_at_ms   BIGINT      NOT NULL,
+  -- When the provider is asked about the payment, while it is open.
+  look_at_ms      BIGINT      NULL,
   UNIQUE KEY payments_transaction (provider, provider_txn_id),
   KEY payments_order (order_id),
-  KEY payments_status (status)
+  KEY payments_status (status, created_at_ms),
+  KEY payments_look (look_at_ms)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 -- The sandbox payment provider's own books, which a bank would keep for a real provider.
@@ -169,10 +174,67 @@ CREATE TABLE data_keys (
   name  VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   value CHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- What other systems hear of. A row is the events of one type in one transaction: see repository/events.go.
+CREATE TABLE events (
+  id        BIGINT      NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  -- The place of the last of these events in the feed, given after the commit.
+  last      BIGINT      NULL,
+  type      VARCHAR(20) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  at_ms     BIGINT      NOT NULL,
+  events    INT         NOT NULL,
+  ids       VARCHAR(30000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- Of an event that is recorded once only.
+  only_once VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NULL,
+  KEY events_last (last),
+  UNIQUE KEY events_once (only_once)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- The number of the last event in the feed, in one row. Whoever gives numbers locks it.
+CREATE TABLE event_feed (
+  last BIGINT NOT NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+INSERT INTO event_feed (last) VALUES (0);
+
+-- URLs to which events are sent.
+CREATE TABLE endpoints (
+  id               CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  url              VARCHAR(500)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  rate             INT           NOT NULL,
+  state            VARCHAR(4)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  reason           VARCHAR(200)  NOT NULL,
+  -- Sealed with a key from --secret.
+  secret           VARCHAR(200)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  old_secret       VARCHAR(200)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  old_until_ms     BIGINT        NOT NULL,
+  position         BIGINT        NOT NULL,
+  sending_to       BIGINT        NOT NULL,
+  tries            INT           NOT NULL,
+  failing_since_ms BIGINT        NOT NULL,
+  next_at_ms       BIGINT        NOT NULL,
+  leased_until_ms  BIGINT        NOT NULL,
+  created_at_ms    BIGINT        NOT NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE deliveries (
+  id          BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  endpoint_id CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  first       BIGINT        NOT NULL,
+  last        BIGINT        NOT NULL,
+  at_ms       BIGINT        NOT NULL,
+  took_ms     BIGINT        NOT NULL,
+  status      INT           NOT NULL,
+  answer      VARCHAR(500)  NOT NULL,
+  KEY deliveries_endpoint (endpoint_id, id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 -- +goose StatementEnd
 
 -- +goose Down
 -- +goose StatementBegin
+DROP TABLE deliveries;
+DROP TABLE endpoints;
+DROP TABLE event_feed;
+DROP TABLE events;
 DROP TABLE data_keys;
 DROP TABLE leases;
 DROP TABLE audit_log;

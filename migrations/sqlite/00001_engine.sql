@@ -114,15 +114,18 @@ CREATE TABLE payments (
   id                   TEXT    NOT NULL PRIMARY KEY,
   order_id             TEXT    NOT NULL,
   provider             TEXT    NOT NULL,
+  reference            TEXT    NULL,
   provider_txn_id      TEXT    NULL,
   amount_cents         INTEGER NOT NULL,
   status               TEXT    NOT NULL,
   created_at_ms        INTEGER NOT NULL,
-  expires_at_ms        INTEGER NOT NULL
+  expires_at_ms        INTEGER NOT NULL,
+  look_at_ms           INTEGER NULL
 ) STRICT;
 CREATE UNIQUE INDEX payments_transaction ON payments (provider, provider_txn_id);
 CREATE INDEX payments_order ON payments (order_id);
-CREATE INDEX payments_status ON payments (status);
+CREATE INDEX payments_status ON payments (status, created_at_ms);
+CREATE INDEX payments_look ON payments (look_at_ms);
 
 -- The sandbox payment provider's own books, which a bank would keep for a real provider.
 CREATE TABLE sandbox_transactions (
@@ -169,10 +172,67 @@ CREATE TABLE data_keys (
   name                 TEXT    NOT NULL PRIMARY KEY,
   value                TEXT    NOT NULL
 ) STRICT;
+
+-- What other systems hear of. A row is the events of one type in one transaction: see repository/events.go.
+CREATE TABLE events (
+  id        INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  -- The place of the last of these events in the feed, given after the commit.
+  last      INTEGER NULL,
+  type      TEXT    NOT NULL,
+  at_ms     INTEGER NOT NULL,
+  events    INTEGER NOT NULL,
+  ids       TEXT    NOT NULL,
+  -- Of an event that is recorded once only.
+  only_once TEXT    NULL
+) STRICT;
+CREATE INDEX events_last ON events (last);
+CREATE UNIQUE INDEX events_once ON events (only_once);
+
+-- The number of the last event in the feed, in one row. Whoever gives numbers locks it.
+CREATE TABLE event_feed (
+  last INTEGER NOT NULL
+) STRICT;
+INSERT INTO event_feed (last) VALUES (0);
+
+-- URLs to which events are sent.
+CREATE TABLE endpoints (
+  id               TEXT    NOT NULL PRIMARY KEY,
+  url              TEXT    NOT NULL,
+  rate             INTEGER NOT NULL,
+  state            TEXT    NOT NULL,
+  reason           TEXT    NOT NULL,
+  -- Sealed with a key from --secret.
+  secret           TEXT    NOT NULL,
+  old_secret       TEXT    NOT NULL,
+  old_until_ms     INTEGER NOT NULL,
+  position         INTEGER NOT NULL,
+  sending_to       INTEGER NOT NULL,
+  tries            INTEGER NOT NULL,
+  failing_since_ms INTEGER NOT NULL,
+  next_at_ms       INTEGER NOT NULL,
+  leased_until_ms  INTEGER NOT NULL,
+  created_at_ms    INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE deliveries (
+  id          INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  endpoint_id TEXT    NOT NULL,
+  first       INTEGER NOT NULL,
+  last        INTEGER NOT NULL,
+  at_ms       INTEGER NOT NULL,
+  took_ms     INTEGER NOT NULL,
+  status      INTEGER NOT NULL,
+  answer      TEXT    NOT NULL
+) STRICT;
+CREATE INDEX deliveries_endpoint ON deliveries (endpoint_id, id);
 -- +goose StatementEnd
 
 -- +goose Down
 -- +goose StatementBegin
+DROP TABLE deliveries;
+DROP TABLE endpoints;
+DROP TABLE event_feed;
+DROP TABLE events;
 DROP TABLE data_keys;
 DROP TABLE leases;
 DROP TABLE audit_log;

@@ -21,6 +21,7 @@ var secrets = map[string]string{
 	"FLASHSALE_SECRET":         "0123456789abcdef0123456789abcdef",
 	"FLASHSALE_PAYMENT_SECRET": "fedcba9876543210fedcba9876543210",
 	"FLASHSALE_ADMIN_PASSWORD": "operator",
+	"FLASHSALE_PAYMENT":        "sandbox",
 	"MYSQL_PASSWORD":           "stock",
 }
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"flashsale/service"
+	"flashsale/internal/sandbox"
 	"flashsale/service/auth"
 	"flashsale/test/kit/shop"
 )
@@ -94,7 +94,7 @@ func (d *drill) knock(client *http.Client, a *shop.Attempt, sale string, headers
 // signed returns the headers that sign a callback's body.
 func signed(secret, body string) []string {
 	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
-	return []string{"X-Timestamp", timestamp, "X-Signature", service.SignCallback([]byte(secret), timestamp, []byte(body))}
+	return []string{"X-Timestamp", timestamp, "X-Signature", sandbox.Sign([]byte(secret), timestamp, []byte(body))}
 }
 
 // manyConnections returns a client that opens as many connections as its requests need.

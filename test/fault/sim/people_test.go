@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/sandbox"
 	"flashsale/model"
 	"flashsale/service"
 )
@@ -330,7 +331,10 @@ func (i *instance) orders(part, sale string) *service.Orders {
 }
 
 func (b *buyer) payments(i *instance, a *attempt) *service.Payments {
-	return &service.Payments{Store: i.database(b.name), IDs: b.s.ids, Gates: i.teller(b.name, a.sale), Catalog: i.desks[a.sale].catalog}
+	return &service.Payments{
+		Provider: &sandbox.Provider{PublicURL: func() string { return "" }}, Store: i.database(b.name), IDs: b.s.ids,
+		Gates: i.teller(b.name, a.sale), Catalog: i.desks[a.sale].catalog,
+	}
 }
 
 // pay pays an order, perhaps twice, perhaps too late. The provider repeats a callback until it succeeds, and sometimes
@@ -339,7 +343,7 @@ func (b *buyer) pay(a *attempt) {
 	var payment model.Payment
 	var verdict model.Verdict
 	started := b.s.persist(b.name, "starts to pay "+a.name, b.rng, func(ctx context.Context, i *instance) (err error) {
-		payment, verdict, err = b.payments(i, a).Start(ctx, a.user, a.id)
+		payment, _, verdict, err = b.payments(i, a).Start(ctx, a.user, a.id)
 		return err
 	})
 	if !started || verdict != model.Accepted || !b.s.wait(time.Duration(b.rng.IntN(5000))*time.Millisecond) {
@@ -351,10 +355,10 @@ func (b *buyer) pay(a *attempt) {
 		b.s.memory.mu.Lock()
 		b.s.memory.charges[txn] = paid
 		b.s.memory.mu.Unlock()
-		callback := model.Callback{PaymentID: payment.ID, ProviderTxnID: txn, Succeeded: true, AmountCents: payment.AmountCents}
+		report := model.Report{PaymentID: payment.ID, ProviderTxnID: txn, Result: model.PaymentSucceeded, AmountCents: payment.AmountCents}
 		for range 1 + b2i(b.rng.IntN(4) == 0) {
 			b.s.persist(b.name, "the provider tells of "+txn, b.rng, func(ctx context.Context, i *instance) error {
-				_, verdict, err := b.payments(i, a).Callback(ctx, callback)
+				_, verdict, err := b.payments(i, a).Report(ctx, report)
 				if err == nil {
 					b.s.memory.mu.Lock()
 					paid.verdict = verdict
@@ -385,15 +389,15 @@ type charge struct {
 }
 
 // refund sends money back. A repetition has no effect, because the provider recognises the transaction.
-func (s *sim) refund(_ context.Context, p model.Payment) error {
+func (s *sim) refund(_ context.Context, p model.Payment) (done bool, err error) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	c, ok := s.memory.charges[p.ProviderTxnID]
 	if !ok {
-		return fmt.Errorf("a refund of %q, which nobody paid", p.ProviderTxnID)
+		return false, fmt.Errorf("a refund of %q, which nobody paid", p.ProviderTxnID)
 	}
 	c.refunded = true
-	return nil
+	return true, nil
 }
 
 // operate is the operator, who adds some units, pauses a sale, refunds an order.

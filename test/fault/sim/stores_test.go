@@ -325,9 +325,9 @@ func (d storeView) StartPayment(ctx context.Context, user, id, provider string) 
 	})
 }
 
-func (d storeView) ApplyCallback(ctx context.Context, provider string, cb model.Callback) (model.Order, bool, model.Verdict, error) {
-	return ask3(ctx, d.writes("callback of %v", cb.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
-		return d.Store.ApplyCallback(free(ctx), provider, cb)
+func (d storeView) ApplyReport(ctx context.Context, provider string, report model.Report) (model.Order, bool, model.Verdict, error) {
+	return ask3(ctx, d.writes("callback of %v", report.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
+		return d.Store.ApplyReport(free(ctx), provider, report)
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/sandbox"
 	"flashsale/model"
-	"flashsale/service"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
@@ -79,7 +79,7 @@ func (s *Shop) CallbackAt(at time.Time, secret, address, paymentID, txnID string
 	}
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	return s.Call("POST", address+"/api/v1/payments/callback", "", json.RawMessage(raw),
-		"X-Timestamp", timestamp, "X-Signature", service.SignCallback([]byte(secret), timestamp, raw))
+		"X-Timestamp", timestamp, "X-Signature", sandbox.Sign([]byte(secret), timestamp, raw))
 }
 
 // Transaction returns the id of one of the two transactions with which RacePayments pays an order.

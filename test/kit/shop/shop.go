@@ -91,7 +91,7 @@ func (s *Shop) StartWith(env []string, args ...string) *Instance {
 	s.t.Helper()
 	own := []string{
 		"serve", "--http-addr", "127.0.0.1:0", "--ops-addr", "off", "--database", s.Database,
-		"--secret", Secret, "--admin-password", OperatorPassword, "--accounts", "open", "--ip-rate", "0", "--user-requests", "0",
+		"--secret", Secret, "--admin-password", OperatorPassword, "--accounts", "open", "--payment", "sandbox", "--ip-rate", "0", "--user-requests", "0",
 		"--limit-rate", "1000000", "--ack-wait", "5s", "--limit-burst", "1000000", "--log-level", "warn",
 	}
 	if s.Redis != nil {

@@ -1,4 +1,4 @@
-package service
+package sandbox
 
 import (
 	"bytes"
@@ -20,17 +20,17 @@ var (
 func FuzzCallbackSignature(f *testing.F) {
 	now, body := strconv.FormatInt(callbackTime.Unix(), 10), []byte(`{"payment_id":"A"}`)
 	for _, timestamp := range []string{now, "0" + now, "+" + now, "9223372036854775807", "-9223372036854775808"} {
-		f.Add(timestamp, SignCallback(callbackSecret, timestamp, body), body)
+		f.Add(timestamp, Sign(callbackSecret, timestamp, body), body)
 	}
-	f.Add(now, strings.ToUpper(SignCallback(callbackSecret, now, body)), body)
-	f.Add(now+".", SignCallback(callbackSecret, now, body), body)
+	f.Add(now, strings.ToUpper(Sign(callbackSecret, now, body)), body)
+	f.Add(now+".", Sign(callbackSecret, now, body), body)
 	f.Add(now, "", body)
 	f.Add(now, strings.Repeat("0", 64), []byte(nil))
-	payments := &Payments{Secret: callbackSecret, Catalog: NewCatalog(nil, func() time.Time { return callbackTime })}
+	provider := &Provider{Secret: callbackSecret, Now: func() time.Time { return callbackTime }}
 	f.Fuzz(func(t *testing.T, timestamp, signature string, body []byte) {
-		own, another := SignCallback(callbackSecret, timestamp, body), SignCallback([]byte("another"), timestamp, body)
+		own, another := Sign(callbackSecret, timestamp, body), Sign([]byte("another"), timestamp, body)
 		for _, tc := range []string{signature, own, another} {
-			if !payments.Signed(timestamp, tc, body) {
+			if !provider.Signed(timestamp, tc, body) {
 				continue
 			}
 			mac := hmac.New(sha256.New, callbackSecret)

@@ -1,0 +1,165 @@
+package handler
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// listEvents answers with the events of the feed behind the one that the query names.
+func (a *API) listEvents(c *gin.Context) {
+	after, err := strconv.ParseInt(c.DefaultQuery("after", "0"), 10, 64)
+	if err != nil || after < 0 {
+		refuseInvalid(c, &service.Invalid{Field: "after", Reason: notAnEvent})
+		return
+	}
+	_, limit, ok := readPage(c)
+	if !ok {
+		return
+	}
+	list, err := a.Endpoints.Events(c.Request.Context(), after, limit)
+	views := make([]service.EventView, len(list))
+	for i, e := range list {
+		views[i], after = service.ViewEvent(e), e.Number
+	}
+	answer(c, http.StatusOK, gin.H{"events": views, "next": strconv.FormatInt(after, 10)}, model.Accepted, err)
+}
+
+type endpointView struct {
+	ID           string              `json:"id"`
+	URL          string              `json:"url"`
+	Rate         int                 `json:"rate"`
+	State        model.EndpointState `json:"state"`
+	Reason       string              `json:"reason,omitempty"`
+	Position     string              `json:"position"`
+	Tries        int                 `json:"tries,omitempty"`
+	FailingSince *stamp              `json:"failing_since,omitempty"`
+	CreatedAt    stamp               `json:"created_at"`
+	Secret       string              `json:"secret,omitempty"`
+}
+
+func viewEndpoint(e model.Endpoint, secret string) endpointView {
+	return endpointView{
+		ID: e.ID, URL: e.URL, Rate: e.Rate, State: e.State, Reason: e.Reason, Position: strconv.FormatInt(e.Position, 10),
+		Tries: e.Tries, FailingSince: optional(e.FailingSince), CreatedAt: stamp(e.CreatedAt), Secret: secret,
+	}
+}
+
+func (a *API) listEndpoints(c *gin.Context) {
+	list, err := a.Endpoints.List(c.Request.Context())
+	views := make([]endpointView, len(list))
+	for i, e := range list {
+		views[i] = viewEndpoint(e, "")
+	}
+	answer(c, http.StatusOK, gin.H{"endpoints": views}, model.Accepted, err)
+}
+
+func (a *API) createEndpoint(c *gin.Context) {
+	var body struct {
+		URL  string `json:"url"`
+		Rate int    `json:"rate"`
+	}
+	if !decode(c, maxBodyBytes, &body) {
+		return
+	}
+	made, secret, verdict, invalid, err := a.Endpoints.Create(c.Request.Context(), body.URL, body.Rate, middleware.IdentityOf(c).UserID)
+	if verdict == model.BadRequest {
+		refuseInvalid(c, invalid)
+		return
+	}
+	answer(c, http.StatusCreated, viewEndpoint(made, secret), verdict, err)
+}
+
+func (a *API) changeEndpoint(c *gin.Context) {
+	var body struct {
+		URL   string              `json:"url"`
+		Rate  int                 `json:"rate"`
+		State model.EndpointState `json:"state"`
+	}
+	if !decode(c, maxBodyBytes, &body) {
+		return
+	}
+	if body.State != "" && body.State != model.EndpointOn && body.State != model.EndpointOff {
+		refuseInvalid(c, &service.Invalid{Field: "state", Reason: notAChoice, Value: "on, off"})
+		return
+	}
+	changed, verdict, invalid, err := a.Endpoints.Change(c.Request.Context(), c.Param("endpoint"),
+		model.EndpointChange{URL: body.URL, Rate: body.Rate, State: body.State}, middleware.IdentityOf(c).UserID)
+	if verdict == model.BadRequest {
+		refuseInvalid(c, invalid)
+		return
+	}
+	answer(c, http.StatusOK, viewEndpoint(changed, ""), verdict, err)
+}
+
+func (a *API) renewEndpointSecret(c *gin.Context) {
+	changed, secret, verdict, err := a.Endpoints.NewSecret(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
+	answer(c, http.StatusOK, viewEndpoint(changed, secret), verdict, err)
+}
+
+func (a *API) removeEndpoint(c *gin.Context) {
+	verdict, err := a.Endpoints.Remove(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
+	answer(c, http.StatusOK, gin.H{"id": c.Param("endpoint")}, verdict, err)
+}
+
+type deliveryView struct {
+	ID     string `json:"id"`
+	First  string `json:"first"`
+	Last   string `json:"last"`
+	At     stamp  `json:"at"`
+	TookMs int64  `json:"took_ms"`
+	Status int    `json:"status,omitempty"`
+	Answer string `json:"answer"`
+}
+
+func viewDelivery(d model.Delivery) deliveryView {
+	text := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return deliveryView{ID: text(d.ID), First: text(d.First), Last: text(d.Last), At: stamp(d.At), TookMs: d.Took.Milliseconds(), Status: d.Status, Answer: d.Answer}
+}
+
+// listDeliveries answers with a page of an endpoint's deliveries, the newest first.
+func (a *API) listDeliveries(c *gin.Context) {
+	cursor, limit, ok := readPage(c)
+	if !ok {
+		return
+	}
+	below := int64(math.MaxInt64)
+	if cursor != "" {
+		var err error
+		if below, err = strconv.ParseInt(cursor, 10, 64); err != nil {
+			answerPage(c, nil, model.ErrBadCursor)
+			return
+		}
+	}
+	list, verdict, err := a.Endpoints.Deliveries(c.Request.Context(), c.Param("endpoint"), below, limit+1)
+	next := ""
+	if len(list) > limit {
+		list = list[:limit]
+		next = strconv.FormatInt(list[limit-1].ID, 10)
+	}
+	views := make([]deliveryView, len(list))
+	for i, d := range list {
+		views[i] = viewDelivery(d)
+	}
+	answer(c, http.StatusOK, gin.H{"deliveries": views, "next_cursor": next}, verdict, err)
+}
+
+// redeliver sends the events of a delivery once more, and answers with how that went.
+func (a *API) redeliver(c *gin.Context) {
+	id, err := strconv.ParseInt(c.Param("delivery"), 10, 64)
+	if err != nil {
+		refuse(c, model.NotFound)
+		return
+	}
+	d, verdict, err := a.Endpoints.Redeliver(c.Request.Context(), c.Param("endpoint"), id)
+	answer(c, http.StatusOK, viewDelivery(d), verdict, err)
+}
+
+// listEndpointOperations answers with a page of the changes of endpoints.
+func (a *API) listEndpointOperations(c *gin.Context) { a.answerOperations(c, model.EndpointSubject) }

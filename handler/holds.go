@@ -1,0 +1,66 @@
+package handler
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// holdKeys answers with the keys that hold tokens are checked with.
+func (a *API) holdKeys(c *gin.Context) {
+	c.Header("Cache-Control", "public, max-age=300")
+	c.Data(http.StatusOK, "application/jwk-set+json", a.HoldKeys)
+}
+
+func (a *API) getHold(c *gin.Context) {
+	order, verdict, err := a.Holds.Hold(c.Request.Context(), c.Param("id"))
+	answerHold(c, order, verdict, err)
+}
+
+func (a *API) settleHold(c *gin.Context) {
+	var body struct {
+		Reference   string `json:"reference"`
+		AmountCents int64  `json:"amount_cents"`
+	}
+	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
+		return
+	}
+	order, verdict, err := a.Holds.Settle(c.Request.Context(), c.Param("id"), body.Reference, body.AmountCents)
+	answerHold(c, order, verdict, err)
+}
+
+func (a *API) refundedHold(c *gin.Context) {
+	var body struct {
+		Reference string `json:"reference"`
+	}
+	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
+		return
+	}
+	order, verdict, err := a.Holds.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
+	answerHold(c, order, verdict, err)
+}
+
+func (a *API) releaseHold(c *gin.Context) {
+	order, verdict, err := a.Holds.Release(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+	answerHold(c, order, verdict, err)
+}
+
+// isReference reports whether a text has the form of a reference, which is that of a user's id. Else it ends the request.
+func isReference(c *gin.Context, reference string) bool {
+	if model.ValidUserID(reference) {
+		return true
+	}
+	refuseInvalid(c, &service.Invalid{Field: "reference", Reason: notAnID, Min: 1, Max: model.MaxUserID})
+	return false
+}
+
+// answerHold shows the order with its buyer, since the shop asks for all of them.
+func answerHold(c *gin.Context, order model.Order, verdict model.Verdict, err error) {
+	view := viewOrder(order)
+	view.UserID = order.UserID
+	answer(c, http.StatusOK, view, verdict, err)
+}

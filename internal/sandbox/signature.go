@@ -1,0 +1,34 @@
+package sandbox
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+)
+
+// callbackWindow is how far a callback's timestamp may be from now. A recorded callback can't be replayed after that.
+const callbackWindow = 5 * time.Minute
+
+// Signed reports whether a callback's signature is right and its timestamp (unix s) is within callbackWindow of now.
+func (p *Provider) Signed(timestamp, signature string, body []byte) bool {
+	unix, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil || p.Now().Sub(time.Unix(unix, 0)).Abs() > callbackWindow {
+		return false
+	}
+	given, err := hex.DecodeString(signature)
+	return err == nil && hmac.Equal(given, sign(p.Secret, timestamp, body))
+}
+
+// Sign returns what the provider sends in the header X-Signature: hex HMAC-SHA256 of timestamp, a dot and the body.
+func Sign(secret []byte, timestamp string, body []byte) string {
+	return hex.EncodeToString(sign(secret, timestamp, body))
+}
+
+func sign(secret []byte, timestamp string, body []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(timestamp + "."))
+	h.Write(body)
+	return h.Sum(nil)
+}

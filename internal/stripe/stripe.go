@@ -1,0 +1,183 @@
+// Package stripe is the payment provider Stripe: buyers pay on the pages of Stripe Checkout.
+package stripe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	api "github.com/stripe/stripe-go/v84"
+	"github.com/stripe/stripe-go/v84/webhook"
+
+	"flashsale/model"
+)
+
+const (
+	// callTimeout bounds one try of a call. Two tries end within the time that a request may take.
+	callTimeout = 4 * time.Second
+	// Stripe accepts an end of a session between half an hour and a day after the session is created. An order's time may
+	// be shorter. Then the session is ended with the order: see Look.
+	shortest = 30 * time.Minute
+	longest  = 24 * time.Hour
+	// margin is how far the times stay from these limits.
+	margin = time.Minute
+)
+
+// Provider calls Stripe.
+type Provider struct {
+	client        *api.Client
+	webhookSecret string
+	returnURL     func() string
+}
+
+// New takes the secret key of the account, the secret of its webhook endpoint, and the page to which buyers return. url
+// is the address of the API, empty for Stripe itself.
+func New(key, webhookSecret, url string, returnURL func() string) *Provider {
+	config := &api.BackendConfig{
+		HTTPClient: &http.Client{Timeout: callTimeout}, MaxNetworkRetries: api.Int64(1), EnableTelemetry: api.Bool(false),
+		LeveledLogger: &api.LeveledLogger{Level: api.LevelNull}, // the callers log errors
+	}
+	if url != "" {
+		config.URL = api.String(url)
+	}
+	return &Provider{
+		client:        api.NewClient(key, api.WithBackends(api.NewBackendsWithConfig(config))),
+		webhookSecret: webhookSecret, returnURL: returnURL,
+	}
+}
+
+// Name is part of service.Provider.
+func (p *Provider) Name() string { return "stripe" }
+
+// Open is part of service.Provider. The payment's id is the idempotency key, so another call returns the same session.
+// An order has one open payment at a time; after one that failed it gets another one, and so another session.
+func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
+	currency := strings.ToLower(payment.Currency)
+	amount, err := toSmallest(currency, payment.AmountCents)
+	if err != nil {
+		return "", "", err
+	}
+	end := payment.ExpiresAt.Add(shortest + margin)
+	if last := payment.CreatedAt.Add(longest - margin); end.After(last) {
+		end = last
+	}
+	params := &api.CheckoutSessionCreateParams{
+		Mode:              api.String(string(api.CheckoutSessionModePayment)),
+		ClientReferenceID: api.String(payment.ID),
+		ExpiresAt:         api.Int64(end.Unix()),
+		SuccessURL:        api.String(p.returnURL()),
+		CancelURL:         api.String(p.returnURL()),
+		Metadata:          map[string]string{"order": payment.OrderID},
+		PaymentIntentData: &api.CheckoutSessionCreatePaymentIntentDataParams{
+			// Stripe copies these to the charge, so that a refund of it can be assigned.
+			Metadata: map[string]string{"payment": payment.ID, "order": payment.OrderID},
+		},
+		LineItems: []*api.CheckoutSessionCreateLineItemParams{{
+			Quantity: api.Int64(1),
+			PriceData: &api.CheckoutSessionCreateLineItemPriceDataParams{
+				Currency: api.String(currency), UnitAmount: api.Int64(amount),
+				ProductData: &api.CheckoutSessionCreateLineItemPriceDataProductDataParams{
+					Name: api.String(fmt.Sprintf("%s × %d", sale.Title, payment.Quantity)),
+				},
+			},
+		}},
+	}
+	params.SetIdempotencyKey("open-" + payment.ID)
+	session, err := p.client.V1CheckoutSessions.Create(ctx, params)
+	if err != nil {
+		return "", "", err
+	}
+	return session.URL, session.ID, nil
+}
+
+// Look is part of service.Provider. When the time is over, it ends the session, unless the buyer has finished it.
+func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
+	if payment.Reference == "" { // no buyer has got the address of a session
+		return model.Report{
+			PaymentID: payment.ID, ProviderTxnID: "ended-" + payment.ID, Result: model.PaymentFailed, AmountCents: payment.AmountCents,
+		}, over, nil
+	}
+	session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
+	if err == nil && over && session.Status == api.CheckoutSessionStatusOpen {
+		session, err = p.client.V1CheckoutSessions.Expire(ctx, payment.Reference, nil)
+	}
+	if err != nil {
+		return report, false, err
+	}
+	session.ClientReferenceID = payment.ID
+	report, known = reportOf(session)
+	return report, known, nil
+}
+
+// Refund is part of service.Provider. A refund that Stripe has accepted but not yet made counts as done.
+func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
+	params := &api.RefundCreateParams{PaymentIntent: api.String(payment.ProviderTxnID), Metadata: map[string]string{"order": payment.OrderID}}
+	params.SetIdempotencyKey("refund-" + payment.ID)
+	refund, err := p.client.V1Refunds.Create(ctx, params)
+	var refused *api.Error
+	if errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if refund.Status != api.RefundStatusSucceeded && refund.Status != api.RefundStatusPending {
+		return false, fmt.Errorf("the refund %s of payment %s is %s", refund.ID, payment.ID, refund.Status)
+	}
+	return true, nil
+}
+
+// Read is part of service.Notifier. Events of sessions and charges that are not the engine's are not relevant, since an
+// account may have other uses.
+func (p *Provider) Read(header http.Header, body []byte) (report model.Report, relevant bool, err error) {
+	// The events are in the version of the account's API. The few fields read here are the same in all versions.
+	event, err := webhook.ConstructEventWithOptions(body, header.Get("Stripe-Signature"), p.webhookSecret,
+		webhook.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
+	if err != nil {
+		return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
+	}
+	switch {
+	case event.Data == nil:
+	case strings.HasPrefix(string(event.Type), "checkout.session."):
+		var session api.CheckoutSession
+		if err := json.Unmarshal(event.Data.Raw, &session); err != nil {
+			return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
+		}
+		report, relevant = reportOf(&session)
+		if event.Type == api.EventTypeCheckoutSessionAsyncPaymentFailed {
+			report.Result, report.ProviderTxnID, relevant = model.PaymentFailed, session.ID, true
+		}
+	case event.Type == api.EventTypeChargeRefunded:
+		var charge api.Charge
+		if err := json.Unmarshal(event.Data.Raw, &charge); err != nil {
+			return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
+		}
+		relevant = charge.Refunded && charge.PaymentIntent != nil // not if only a part was sent back
+		if relevant {
+			report = model.Report{
+				PaymentID: charge.Metadata["payment"], ProviderTxnID: charge.PaymentIntent.ID, Result: model.PaymentRefunded,
+				AmountCents: fromSmallest(string(charge.Currency), charge.Amount),
+			}
+		}
+	}
+	return report, relevant && model.ValidID(report.PaymentID, model.PaymentIDLength), nil
+}
+
+// reportOf returns what a session says about its payment; known is false as long as that is open.
+func reportOf(session *api.CheckoutSession) (report model.Report, known bool) {
+	report = model.Report{
+		PaymentID: session.ClientReferenceID, ProviderTxnID: session.ID, Result: model.PaymentFailed,
+		AmountCents: fromSmallest(string(session.Currency), session.AmountTotal),
+	}
+	switch {
+	case session.PaymentStatus == api.CheckoutSessionPaymentStatusPaid && session.PaymentIntent != nil:
+		report.ProviderTxnID, report.Result = session.PaymentIntent.ID, model.PaymentSucceeded
+		return report, true
+	default: // a session that is complete and unpaid waits for the buyer's bank
+		return report, session.Status == api.CheckoutSessionStatusExpired
+	}
+}

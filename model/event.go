@@ -1,0 +1,79 @@
+package model
+
+import "time"
+
+// EventType names what has happened.
+type EventType string
+
+// The types of events. OrderConfirmed means that the order is in the database; it is not paid yet.
+const (
+	EventConfirmed  EventType = "order.confirmed"
+	EventPaid       EventType = "order.paid"
+	EventCancelled  EventType = "order.cancelled"
+	EventExpired    EventType = "order.expired"
+	EventRefunded   EventType = "order.refunded"
+	EventRefundDue  EventType = "refund.due" // of a payment: its money has to go back
+	EventSaleOpened EventType = "sale.opened"
+	EventSoldOut    EventType = "sale.sold_out" // for the first time; units may come back
+	EventSaleEnded  EventType = "sale.ended"
+)
+
+// Event is something that other systems hear of. The transaction that makes the change also records the event.
+type Event struct {
+	Number  int64 // place in the feed, from 1
+	Type    EventType
+	At      time.Time // by the database's clock
+	SaleID  string
+	Order   *Order   // as it was after the event; nil for events of a sale
+	Payment *Payment // of EventRefundDue
+}
+
+// EndpointState says whether an endpoint gets events.
+type EndpointState string
+
+// The states of an endpoint.
+const (
+	EndpointOn   EndpointState = "on"
+	EndpointOff  EndpointState = "off"  // switched off, by an operator or because it failed for too long
+	EndpointGone EndpointState = "gone" // it has answered that it will never be there again
+)
+
+// Endpoint is a URL to which events are sent.
+type Endpoint struct {
+	ID           string
+	URL          string
+	Rate         int // events per second
+	State        EndpointState
+	Reason       string // why it is off or gone
+	Secret       string // sealed
+	OldSecret    string // sealed; the secret before, which signs as well until OldUntil
+	OldUntil     time.Time
+	Position     int64     // number of the last event that it has
+	SendingTo    int64     // number of the last event of the batch that is being sent; 0: none
+	Tries        int       // of this batch that have failed
+	FailingSince time.Time // zero: the last try succeeded
+	CreatedAt    time.Time
+}
+
+// Delivery is one try to send a batch of events to an endpoint.
+type Delivery struct {
+	ID         int64
+	EndpointID string
+	First      int64 // number of the first event
+	Last       int64 // number of the last event
+	At         time.Time
+	Took       time.Duration
+	Status     int    // of the answer; 0: there was none
+	Answer     string // the beginning of its body, or what went wrong
+}
+
+// Delivered reports whether the endpoint has taken the events.
+func (d Delivery) Delivered() bool { return 200 <= d.Status && d.Status < 300 }
+
+// EndpointChange changes an endpoint; zero fields change nothing.
+type EndpointChange struct {
+	URL    string
+	Rate   int
+	State  EndpointState
+	Secret string // sealed; the secret in place becomes the old one
+}

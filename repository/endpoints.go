@@ -1,0 +1,231 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+type endpointRow struct {
+	ID, URL           string
+	Rate              int
+	State, Reason     string
+	Secret, OldSecret string
+	OldUntilMs        int64
+	Position          int64
+	SendingTo         int64
+	Tries             int
+	FailingSinceMs    int64
+	NextAtMs          int64
+	LeasedUntilMs     int64
+	CreatedAtMs       int64
+}
+
+func (endpointRow) TableName() string { return "endpoints" }
+
+func (r endpointRow) endpoint() model.Endpoint {
+	e := model.Endpoint{
+		ID: r.ID, URL: r.URL, Rate: r.Rate, State: model.EndpointState(r.State), Reason: r.Reason,
+		Secret: r.Secret, OldSecret: r.OldSecret, OldUntil: fromMillis(r.OldUntilMs),
+		Position: r.Position, SendingTo: r.SendingTo, Tries: r.Tries, CreatedAt: fromMillis(r.CreatedAtMs),
+	}
+	if r.FailingSinceMs > 0 {
+		e.FailingSince = fromMillis(r.FailingSinceMs)
+	}
+	return e
+}
+
+// Endpoints lists all endpoints, the oldest first.
+func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
+	return findEndpoints(s.read.WithContext(ctx), "SELECT * FROM endpoints ORDER BY created_at_ms, id")
+}
+
+// DueEndpoints lists the endpoints to which events can be sent now: they are on, no instance sends to them, and the feed
+// has events that they lack.
+func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
+	return findEndpoints(s.read.WithContext(ctx), "SELECT * FROM endpoints WHERE state = ? AND next_at_ms <= "+s.nowMillis()+
+		" AND leased_until_ms <= "+s.nowMillis()+" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
+}
+
+func findEndpoints(db *gorm.DB, query string, args ...any) ([]model.Endpoint, error) {
+	var rows []endpointRow
+	if err := db.Raw(query, args...).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read endpoints: %w", err)
+	}
+	list := make([]model.Endpoint, len(rows))
+	for i, r := range rows {
+		list[i] = r.endpoint()
+	}
+	return list, nil
+}
+
+// CreateEndpoint makes an endpoint that gets the events from now on; ok is false if there are most endpoints already.
+func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, actor string) (made model.Endpoint, ok bool, err error) {
+	for more := true; more; { // also those that are committed and have no number yet
+		if more, err = s.NumberEvents(ctx); err != nil {
+			return made, false, err
+		}
+	}
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		now, err := s.nowOn(tx)
+		if err != nil {
+			return err
+		}
+		var last, there int64
+		if err := tx.Raw("SELECT last FROM event_feed" + s.forUpdate()).Scan(&last).Error; err != nil {
+			return err
+		}
+		if err := tx.Raw("SELECT COUNT(*) FROM endpoints").Scan(&there).Error; err != nil || there >= int64(most) {
+			return err
+		}
+		row := endpointRow{
+			ID: e.ID, URL: e.URL, Rate: e.Rate, State: string(model.EndpointOn), Secret: e.Secret, Position: last, CreatedAtMs: now.UnixMilli(),
+		}
+		if err := tx.Create(&row).Error; err != nil {
+			return err
+		}
+		made, ok = row.endpoint(), true
+		return s.logAudit(tx, actor, "create", model.EndpointSubject, e.ID+": "+e.URL)
+	})
+	return made, ok, wrap("create an endpoint", err)
+}
+
+// oldSecretTime is how long the secret before signs as well after a change.
+const oldSecretTime = 24 * time.Hour
+
+// ChangeEndpoint changes an endpoint; ok is false if there is none. An endpoint that is switched on again goes on with the
+// event at which it ended.
+func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		list, err := findEndpoints(tx, "SELECT * FROM endpoints WHERE id = ?"+s.forUpdate(), id)
+		if ok = len(list) > 0; err != nil || !ok {
+			return err
+		}
+		e := list[0]
+		what := fmt.Sprintf("%s: URL %s, rate %d, %s", id, cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), cmp.Or(c.State, e.State))
+		if c.Secret != "" {
+			now, err := s.nowOn(tx)
+			if err != nil {
+				return err
+			}
+			e.OldSecret, e.OldUntil, e.Secret = e.Secret, now.Add(oldSecretTime), c.Secret
+			what += ", a new secret"
+		}
+		set, args := "", []any{cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), e.Secret, e.OldSecret, e.OldUntil.UnixMilli()}
+		if c.State != "" {
+			set, args = ", state = ?, reason = '', tries = 0, failing_since_ms = 0, next_at_ms = 0", append(args, string(c.State))
+		}
+		err = tx.Exec("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...).Error
+		if err != nil {
+			return err
+		}
+		if list, err = findEndpoints(tx, "SELECT * FROM endpoints WHERE id = ?", id); err != nil {
+			return err
+		}
+		changed = list[0]
+		return s.logAudit(tx, actor, "change", model.EndpointSubject, what)
+	})
+	return changed, ok, wrap("change an endpoint", err)
+}
+
+// RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is none.
+func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		res := tx.Exec("DELETE FROM endpoints WHERE id = ?", id)
+		if ok = res.RowsAffected > 0; res.Error != nil || !ok {
+			return res.Error
+		}
+		if err := tx.Exec("DELETE FROM deliveries WHERE endpoint_id = ?", id).Error; err != nil {
+			return err
+		}
+		return s.logAudit(tx, actor, "remove", model.EndpointSubject, id)
+	})
+	return ok, wrap("remove an endpoint", err)
+}
+
+// TakeEndpoint reserves an endpoint for this instance for a time, and returns it; ok is false if another instance was
+// first, or the endpoint is off.
+func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
+	res := s.write.WithContext(ctx).Exec("UPDATE endpoints SET leased_until_ms = "+s.nowMillis()+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
+		s.nowMillis()+" AND next_at_ms <= "+s.nowMillis(), lease.Milliseconds(), id, string(model.EndpointOn))
+	if res.Error != nil || res.RowsAffected == 0 {
+		return e, false, wrap("reserve an endpoint", res.Error)
+	}
+	list, err := findEndpoints(s.write.WithContext(ctx), "SELECT * FROM endpoints WHERE id = ?", id)
+	if err != nil || len(list) == 0 {
+		return e, false, err
+	}
+	return list[0], true, nil
+}
+
+// SendTo records the last event of the batch that is about to be sent, so that each try sends the same events.
+func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
+	return wrap("begin a delivery", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id).Error)
+}
+
+// FinishDelivery records a try to send the batch under way, ends the reservation, and plans the next try or batch after
+// a pause. state and reason are the endpoint's from now on.
+func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
+	err := s.transact(ctx, func(tx *gorm.DB) error {
+		if err := s.noteDelivery(tx, d); err != nil {
+			return err
+		}
+		set, args := "tries = tries + 1, failing_since_ms = CASE failing_since_ms WHEN 0 THEN ? ELSE failing_since_ms END", []any{d.At.UnixMilli()}
+		if d.Delivered() {
+			set, args = "position = ?, sending_to = 0, tries = 0, failing_since_ms = 0", []any{d.Last}
+		}
+		return tx.Exec("UPDATE endpoints SET "+set+", next_at_ms = "+s.nowMillis()+" + ?, leased_until_ms = 0, state = ?, reason = ? WHERE id = ? AND state = ?",
+			append(args, pause.Milliseconds(), string(state), reason, d.EndpointID, string(model.EndpointOn))...).Error
+	})
+	return wrap("record a delivery", err)
+}
+
+// NoteDelivery records a delivery that was repeated by hand. It changes nothing else.
+func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) error {
+	return wrap("record a delivery", s.noteDelivery(s.write.WithContext(ctx), d))
+}
+
+func (s *Store) noteDelivery(db *gorm.DB, d model.Delivery) error {
+	return db.Exec("INSERT INTO deliveries (endpoint_id, first, last, at_ms, took_ms, status, answer) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		d.EndpointID, d.First, d.Last, d.At.UnixMilli(), d.Took.Milliseconds(), d.Status, d.Answer).Error
+}
+
+// Deliveries lists deliveries of an endpoint with ids below one, the newest first.
+func (s *Store) Deliveries(ctx context.Context, endpointID string, below int64, limit int) ([]model.Delivery, error) {
+	return deliveries(s.read.WithContext(ctx), "endpoint_id = ? AND id < ? ORDER BY id DESC LIMIT ?", endpointID, below, limit)
+}
+
+// Delivery reads a delivery of an endpoint; ok is false if there is none.
+func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d model.Delivery, ok bool, err error) {
+	list, err := deliveries(s.read.WithContext(ctx), "endpoint_id = ? AND id = ?", endpointID, id)
+	if err != nil || len(list) == 0 {
+		return d, false, err
+	}
+	return list[0], true, nil
+}
+
+func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
+	var rows []struct {
+		ID                        int64
+		EndpointID                string
+		First, Last, AtMs, TookMs int64
+		Status                    int
+		Answer                    string
+	}
+	if err := db.Raw("SELECT * FROM deliveries WHERE "+where, args...).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read deliveries: %w", err)
+	}
+	list := make([]model.Delivery, len(rows))
+	for i, r := range rows {
+		list[i] = model.Delivery{
+			ID: r.ID, EndpointID: r.EndpointID, First: r.First, Last: r.Last, At: fromMillis(r.AtMs),
+			Took: time.Duration(r.TookMs) * time.Millisecond, Status: r.Status, Answer: r.Answer,
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,212 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// Events are recorded in the transaction that makes the change: a row for all events of one type in this transaction,
+// with the ids of the orders, payments or sales that they are about. Orders never change what an event shows of them, so
+// the row needs no copy. A row gets its place in the feed after the commit, because numbers that are given before
+// the commit become visible in another order, and a reader would miss rows.
+
+// unnumbered is how many rows get their places at once.
+const unnumbered = 500
+
+// recording returns the statement that records events of one type, at most a batch of orders.
+func (s *Store) recording(what model.EventType, ids ...string) statement {
+	return statement{
+		"INSERT INTO events (type, at_ms, events, ids) VALUES (?, " + s.nowMillis() + ", ?, ?)",
+		[]any{string(what), len(ids), strings.Join(ids, " ")},
+	}
+}
+
+// record records events in a transaction.
+func (s *Store) record(tx *gorm.DB, what model.EventType, ids ...string) error {
+	_, err := s.execute(tx, s.recording(what, ids...))
+	return wrap("record events", err)
+}
+
+// RecordOnce records an event of a sale, unless one of this type was recorded before.
+func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID string) error {
+	insert := "INSERT IGNORE"
+	if s.sqlite {
+		insert = "INSERT OR IGNORE"
+	}
+	return wrap("record an event of a sale", s.write.WithContext(ctx).Exec(insert+
+		" INTO events (type, at_ms, events, ids, only_once) VALUES (?, "+s.nowMillis()+", 1, ?, ?)",
+		string(what), saleID, string(what)+" "+saleID).Error)
+}
+
+// NumberEvents gives the events that were committed since their places in the feed; more is true if there may be others.
+// The lock on the last number keeps two instances from giving the same places, and readers from missing any.
+func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
+	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
+	var rows []struct{ ID, Events int64 }
+	if err := s.read.WithContext(ctx).Raw(waiting, 1).Scan(&rows).Error; err != nil || len(rows) == 0 {
+		return false, wrap("look for new events", err)
+	}
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		var last int64
+		if err := tx.Raw("SELECT last FROM event_feed" + s.forUpdate()).Scan(&last).Error; err != nil {
+			return err
+		}
+		rows = nil
+		if err := tx.Raw(waiting, unnumbered).Scan(&rows).Error; err != nil || len(rows) == 0 {
+			return err
+		}
+		cases, ids := make([]any, 0, 2*len(rows)), make([]any, len(rows))
+		for i, r := range rows {
+			last += r.Events
+			ids[i], cases = r.ID, append(cases, r.ID, last)
+		}
+		_, err := s.execute(tx,
+			statement{
+				"UPDATE events SET last = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(rows)) + " END WHERE id IN " + places(len(ids)),
+				slices.Concat(cases, ids),
+			},
+			statement{"UPDATE event_feed SET last = ?", []any{last}})
+		return err
+	})
+	return len(rows) == unnumbered, wrap("number events", err)
+}
+
+// eventRow is the events of one type in one transaction.
+type eventRow struct {
+	Last   int64 // number of the last of the events
+	Events int64
+	Type   model.EventType
+	AtMs   int64
+	IDs    string `gorm:"column:ids"`
+}
+
+// Events returns at most limit events that are in the feed behind the one with the number after.
+func (s *Store) Events(ctx context.Context, after int64, limit int) (list []model.Event, err error) {
+	const rowsAtOnce = 20
+	db, ids := s.read.WithContext(ctx), []string(nil)
+	for at := after; len(list) < limit; {
+		var rows []eventRow
+		err := db.Raw("SELECT last, events, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce).Scan(&rows).Error
+		if err != nil || len(rows) == 0 {
+			if err != nil {
+				return nil, wrap("read events", err)
+			}
+			break
+		}
+		for _, r := range rows {
+			for i, id := range strings.Split(r.IDs, " ") {
+				if number := r.Last - r.Events + 1 + int64(i); number > after && len(list) < limit {
+					list = append(list, model.Event{Number: number, Type: r.Type, At: fromMillis(r.AtMs)})
+					ids = append(ids, id)
+				}
+			}
+			at = r.Last
+		}
+	}
+	return list, s.fill(db, list, ids)
+}
+
+// statusAfter are the statuses of orders after events.
+var statusAfter = map[model.EventType]model.OrderStatus{
+	model.EventConfirmed: model.OrderPending, model.EventPaid: model.OrderPaid, model.EventCancelled: model.OrderCancelled,
+	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
+}
+
+// eventOf is the event of an order that has just got a status.
+func eventOf(status model.OrderStatus) model.EventType {
+	for event, after := range statusAfter {
+		if after == status {
+			return event
+		}
+	}
+	return ""
+}
+
+// fill adds to events what they are about. ids are the ids of that.
+func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
+	payments, err := s.paymentsByID(db, list, ids)
+	if err != nil {
+		return err
+	}
+	var orderIDs []string
+	for i := range list {
+		switch e := &list[i]; {
+		case e.Type == model.EventRefundDue:
+			p := payments[ids[i]]
+			e.Payment, ids[i] = &p, p.OrderID
+		case statusAfter[e.Type] == "":
+			e.SaleID = ids[i]
+			continue
+		}
+		list[i].SaleID = model.SaleOf(ids[i])
+		orderIDs = append(orderIDs, ids[i])
+	}
+	if len(orderIDs) == 0 {
+		return nil
+	}
+	var rows []orderRow
+	if err := db.Raw("SELECT "+orderColumns+", paid_at_ms FROM orders WHERE id IN ?", orderIDs).Scan(&rows).Error; err != nil {
+		return fmt.Errorf("read the orders of events: %w", err)
+	}
+	byID := make(map[string]model.Order, len(rows))
+	for _, r := range rows {
+		byID[r.ID] = r.order()
+	}
+	for i := range list {
+		e := &list[i]
+		order, ok := byID[ids[i]]
+		if !ok {
+			continue
+		}
+		if status := statusAfter[e.Type]; status != "" {
+			order.Status = status
+		}
+		e.Order = &order
+	}
+	return nil
+}
+
+func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map[string]model.Payment, error) {
+	var wanted []string
+	for i, e := range list {
+		if e.Type == model.EventRefundDue {
+			wanted = append(wanted, ids[i])
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	var rows []paymentOfOrder
+	if err := db.Raw(selectPayments+" WHERE payments.id IN ?", wanted).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read the payments of events: %w", err)
+	}
+	byID := make(map[string]model.Payment, len(rows))
+	for _, r := range rows {
+		byID[r.Row.ID] = r.payment()
+	}
+	return byID, nil
+}
+
+// ForgetEvents deletes the oldest events of the feed that are older than age, and deliveries of the same age; more is
+// true if there may be others.
+func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool, err error) {
+	db, before := s.write.WithContext(ctx), s.nowMillis()+fmt.Sprint(" - ", age.Milliseconds())
+	for _, table := range []string{
+		"events WHERE at_ms < " + before + " AND id IN (SELECT id FROM (SELECT id FROM events WHERE last > 0 ORDER BY last LIMIT ?) AS oldest)",
+		"deliveries WHERE at_ms < " + before + " AND id IN (SELECT id FROM (SELECT id FROM deliveries ORDER BY id LIMIT ?) AS oldest)",
+	} {
+		res := db.Exec("DELETE FROM "+table, unnumbered)
+		if res.Error != nil {
+			return false, wrap("forget events", res.Error)
+		}
+		more = more || res.RowsAffected == unnumbered
+	}
+	return more, nil
+}

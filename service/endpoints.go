@@ -1,0 +1,314 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"flashsale/internal/webhook"
+	"flashsale/model"
+	"flashsale/service/auth"
+)
+
+const (
+	// maxEndpoints is how many endpoints there may be.
+	maxEndpoints = 100
+	maxURL       = 500
+	maxRate      = 100_000
+	usualRate    = 1000
+	// batchEvents is the most events in one message.
+	batchEvents = 500
+	// sendLease is longer than a try takes. After it, the batch of an instance that has died is sent by another one.
+	sendLease = 30 * time.Second
+	// The pauses after failures grow from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
+	firstPause, lastPause = 2 * time.Second, 30 * time.Minute
+	giveUp                = 24 * time.Hour
+)
+
+// EndpointStore keeps events, endpoints and deliveries in the database.
+type EndpointStore interface {
+	NumberEvents(ctx context.Context) (more bool, err error)
+	Events(ctx context.Context, after int64, limit int) ([]model.Event, error)
+	ForgetEvents(ctx context.Context, age time.Duration) (more bool, err error)
+	Endpoints(ctx context.Context) ([]model.Endpoint, error)
+	DueEndpoints(ctx context.Context) ([]model.Endpoint, error)
+	CreateEndpoint(ctx context.Context, e model.Endpoint, most int, actor string) (made model.Endpoint, ok bool, err error)
+	ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error)
+	RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error)
+	TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error)
+	SendTo(ctx context.Context, id string, last int64) error
+	FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error
+	NoteDelivery(ctx context.Context, d model.Delivery) error
+	Deliveries(ctx context.Context, endpointID string, below int64, limit int) ([]model.Delivery, error)
+	Delivery(ctx context.Context, endpointID string, id int64) (d model.Delivery, ok bool, err error)
+}
+
+// Sender sends one message.
+type Sender interface {
+	Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string)
+}
+
+// Endpoints sends events to the endpoints, and manages these.
+type Endpoints struct {
+	Store   EndpointStore
+	Sender  Sender
+	Seals   *auth.Seals
+	Private bool          // endpoints may be on this machine and in private networks, and without encryption
+	Kept    time.Duration // how long events and deliveries are kept
+	Now     func() time.Time
+}
+
+// Events returns a page of the feed behind the event with the number after.
+func (e *Endpoints) Events(ctx context.Context, after int64, limit int) ([]model.Event, error) {
+	if err := e.Number(ctx); err != nil {
+		return nil, err
+	}
+	return e.Store.Events(ctx, after, limit)
+}
+
+// Number gives all committed events their places in the feed.
+func (e *Endpoints) Number(ctx context.Context) error {
+	for more, err := true, error(nil); more; {
+		if more, err = e.Store.NumberEvents(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Forget deletes events and deliveries that are too old. Only events in the feed are deleted, so the others are numbered
+// first, also if nobody reads the feed.
+func (e *Endpoints) Forget(ctx context.Context) error {
+	err := e.Number(ctx)
+	for more := true; more && err == nil; {
+		more, err = e.Store.ForgetEvents(ctx, e.Kept)
+	}
+	return err
+}
+
+// Due returns the endpoints to which events can be sent now.
+func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
+	due, err := e.Store.DueEndpoints(ctx)
+	if err != nil || len(due) > 0 {
+		return due, err
+	}
+	// Nothing is numbered while nobody wants it: the feed is numbered when it is read.
+	all, err := e.Store.Endpoints(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if err := e.Number(ctx); err != nil {
+		return nil, err
+	}
+	return e.Store.DueEndpoints(ctx)
+}
+
+// List returns all endpoints.
+func (e *Endpoints) List(ctx context.Context) ([]model.Endpoint, error) {
+	return e.Store.Endpoints(ctx)
+}
+
+// Create makes an endpoint, which gets the events from now on. The secret is returned only here. The verdict is Accepted;
+// TooMany; or BadRequest with the invalid field.
+func (e *Endpoints) Create(
+	ctx context.Context, address string, rate int, actor string,
+) (made model.Endpoint, secret string, verdict model.Verdict, invalid *Invalid, err error) {
+	if rate == 0 {
+		rate = usualRate
+	}
+	if invalid = e.check(address, rate); invalid != nil {
+		return made, "", model.BadRequest, invalid, nil
+	}
+	secret = webhook.NewSecret()
+	made, ok, err := e.Store.CreateEndpoint(ctx, model.Endpoint{
+		ID: model.NewSaleID(), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
+	}, maxEndpoints, actor)
+	if err != nil || !ok {
+		return made, "", model.TooMany, nil, err
+	}
+	return made, secret, model.Accepted, nil, nil
+}
+
+func (e *Endpoints) check(address string, rate int) *Invalid {
+	if !e.allowed(address) {
+		return &Invalid{Field: "url", Reason: BadEndpoint, Max: maxURL}
+	}
+	return Outside("rate", int64(rate), 1, maxRate)
+}
+
+// allowed reports whether an endpoint may have this URL. Names are looked up when it is sent to.
+func (e *Endpoints) allowed(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || len(address) > maxURL || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return false
+	}
+	for i := range len(address) {
+		if address[i] <= ' ' || address[i] > '~' {
+			return false
+		}
+	}
+	if e.Private {
+		return u.Scheme == "http" || u.Scheme == "https"
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "https" && !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || webhook.IsPublic(ip.Unmap()))
+}
+
+// Change changes an endpoint's URL and rate, and switches it on or off. The verdict is Accepted; NotFound; or BadRequest
+// with the invalid field.
+func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChange, actor string) (model.Endpoint, model.Verdict, *Invalid, error) {
+	address, rate := c.URL, c.Rate
+	if address == "" {
+		address = "https://unchanged.example"
+	}
+	if rate == 0 {
+		rate = usualRate
+	}
+	if invalid := e.check(address, rate); invalid != nil {
+		return model.Endpoint{}, model.BadRequest, invalid, nil
+	}
+	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, c, actor)
+	if err != nil || !ok {
+		return changed, model.NotFound, nil, err
+	}
+	return changed, model.Accepted, nil, nil
+}
+
+// NewSecret replaces an endpoint's secret and returns the new one. For a day the one before signs as well. The verdict is
+// Accepted or NotFound.
+func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
+	secret = webhook.NewSecret()
+	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
+	if err != nil || !ok {
+		return changed, "", model.NotFound, err
+	}
+	return changed, secret, model.Accepted, nil
+}
+
+// Remove deletes an endpoint. The verdict is Accepted or NotFound.
+func (e *Endpoints) Remove(ctx context.Context, id, actor string) (model.Verdict, error) {
+	ok, err := e.Store.RemoveEndpoint(ctx, id, actor)
+	if err != nil || !ok {
+		return model.NotFound, err
+	}
+	return model.Accepted, nil
+}
+
+// Deliveries returns deliveries of an endpoint with ids below one, the newest first. The verdict is Accepted or NotFound.
+func (e *Endpoints) Deliveries(ctx context.Context, id string, below int64, limit int) ([]model.Delivery, model.Verdict, error) {
+	if _, ok, err := e.find(ctx, id); err != nil || !ok {
+		return nil, model.NotFound, err
+	}
+	list, err := e.Store.Deliveries(ctx, id, below, limit)
+	return list, model.Accepted, err
+}
+
+func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, ok bool, err error) {
+	list, err := e.Store.Endpoints(ctx)
+	i := slices.IndexFunc(list, func(endpoint model.Endpoint) bool { return endpoint.ID == id })
+	if err != nil || i < 0 {
+		return found, false, err
+	}
+	return list[i], true, nil
+}
+
+// Redeliver sends the events of a delivery once more. The message has the same id, by which a receiver sees that it had
+// the events. The verdict is Accepted, whatever the endpoint answers, or NotFound.
+func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
+	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
+	if err != nil || !ok {
+		return d, model.NotFound, err
+	}
+	endpoint, ok, err := e.find(ctx, id)
+	if err != nil || !ok {
+		return d, model.NotFound, err
+	}
+	events, err := e.Store.Events(ctx, d.First-1, int(min(d.Last-d.First+1, batchEvents)))
+	if err != nil {
+		return d, "", err
+	}
+	if len(events) == 0 || events[0].Number != d.First { // they were too old
+		return d, model.NotFound, nil
+	}
+	tried := e.try(ctx, endpoint, events)
+	return tried, model.Accepted, e.Store.NoteDelivery(ctx, tried)
+}
+
+// Deliver sends the next events to an endpoint, if no other instance is sending to it.
+func (e *Endpoints) Deliver(ctx context.Context, id string) error {
+	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
+	if err != nil || !ok {
+		return err
+	}
+	limit := batchEvents
+	if endpoint.SendingTo > 0 {
+		limit = int(min(endpoint.SendingTo-endpoint.Position, batchEvents))
+	}
+	events, err := e.Store.Events(ctx, endpoint.Position, limit)
+	if err != nil {
+		return err
+	}
+	if len(events) == 0 { // those of the batch under way were too old, and were forgotten
+		return e.Store.SendTo(ctx, id, 0)
+	}
+	if last := events[len(events)-1].Number; endpoint.SendingTo == 0 {
+		if err := e.Store.SendTo(ctx, id, last); err != nil {
+			return err
+		}
+	}
+	d := e.try(ctx, endpoint, events)
+	if ctx.Err() != nil && !d.Delivered() {
+		return ctx.Err() // this instance stops: another one sends the batch when the reservation has ended
+	}
+	pause, state, reason := e.judge(endpoint, d, len(events))
+	return e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
+}
+
+// judge returns how an endpoint goes on after a delivery of some events.
+func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int) (pause time.Duration, state model.EndpointState, reason string) {
+	switch {
+	case d.Delivered():
+		return time.Duration(events) * time.Second / time.Duration(endpoint.Rate), model.EndpointOn, ""
+	case d.Status == 410: // the specification's answer of an endpoint that wants nothing more
+		return 0, model.EndpointGone, "it answered 410"
+	case !endpoint.FailingSince.IsZero() && d.At.Sub(endpoint.FailingSince) > giveUp:
+		return 0, model.EndpointOff, fmt.Sprintf("it failed for %s", giveUp)
+	}
+	pause = min(firstPause<<min(endpoint.Tries, 20), lastPause)
+	return pause/2 + rand.N(pause), model.EndpointOn, "" //nolint:gosec // jitter, no secret
+}
+
+// try sends events once.
+func (e *Endpoints) try(ctx context.Context, endpoint model.Endpoint, events []model.Event) model.Delivery {
+	d := model.Delivery{EndpointID: endpoint.ID, First: events[0].Number, Last: events[len(events)-1].Number, At: e.Now()}
+	secrets, err := e.secretsOf(endpoint)
+	body, bodyErr := message(events)
+	if err = errors.Join(err, bodyErr); err != nil {
+		d.Answer = err.Error()
+		return d
+	}
+	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), body)
+	d.Took = e.Now().Sub(d.At)
+	return d
+}
+
+func (e *Endpoints) secretsOf(endpoint model.Endpoint) ([]string, error) {
+	secret, err := e.Seals.Open(endpoint.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("the endpoint needs a new secret: %w", err)
+	}
+	if endpoint.OldSecret == "" || !e.Now().Before(endpoint.OldUntil) {
+		return []string{secret}, nil
+	}
+	old, err := e.Seals.Open(endpoint.OldSecret)
+	if err != nil {
+		return []string{secret}, nil //nolint:nilerr // the old secret is only for the change
+	}
+	return []string{secret, old}, nil
+}

@@ -1,0 +1,68 @@
+package service
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"flashsale/model"
+)
+
+// EventView is an event as other systems get it, from the feed or by a webhook.
+type EventView struct {
+	ID      string          `json:"id"` // grows along the feed, as a number
+	Type    model.EventType `json:"type"`
+	At      string          `json:"at"`
+	SaleID  string          `json:"sale_id"`
+	Order   *eventOrder     `json:"order,omitempty"`
+	Payment *eventPayment   `json:"payment,omitempty"`
+}
+
+// eventOrder is an order as it was after an event.
+type eventOrder struct {
+	ID          string            `json:"id"`
+	UserID      string            `json:"user_id"`
+	Status      model.OrderStatus `json:"status"`
+	Quantity    int               `json:"quantity"`
+	AmountCents int64             `json:"amount_cents"`
+	Currency    string            `json:"currency"`
+	CreatedAt   string            `json:"created_at"`
+	ExpiresAt   string            `json:"expires_at"`
+}
+
+// eventPayment is a payment whose money has to go back.
+type eventPayment struct {
+	ID            string `json:"id"`
+	Provider      string `json:"provider"`
+	ProviderTxnID string `json:"provider_txn_id"`
+	AmountCents   int64  `json:"amount_cents"`
+	Currency      string `json:"currency"`
+}
+
+// ViewEvent returns an event as other systems get it.
+func ViewEvent(e model.Event) EventView {
+	v := EventView{ID: strconv.FormatInt(e.Number, 10), Type: e.Type, At: instant(e.At), SaleID: e.SaleID}
+	if o := e.Order; o != nil {
+		v.Order = &eventOrder{
+			ID: o.ID, UserID: o.UserID, Status: o.Status, Quantity: o.Quantity, AmountCents: o.AmountCents, Currency: o.Currency,
+			CreatedAt: instant(o.CreatedAt), ExpiresAt: instant(o.ExpiresAt),
+		}
+	}
+	if p := e.Payment; p != nil {
+		v.Payment = &eventPayment{p.ID, p.Provider, p.ProviderTxnID, p.AmountCents, p.Currency}
+	}
+	return v
+}
+
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// message returns the body of a message with events. Tries of the same events have the same body.
+func message(events []model.Event) ([]byte, error) {
+	views := make([]EventView, len(events))
+	for i, e := range events {
+		views[i] = ViewEvent(e)
+	}
+	return json.Marshal(map[string]any{
+		"type": "events", "timestamp": views[len(views)-1].At, "data": map[string]any{"events": views},
+	})
+}

@@ -1,0 +1,89 @@
+package service
+
+import (
+	"context"
+
+	"flashsale/model"
+)
+
+// HoldDesk reads orders, and releases them for those who may end the orders of others.
+type HoldDesk interface {
+	OrderStore
+	CancelAny(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
+}
+
+// Holds lets a shop with a checkout of its own end its orders: it takes the money itself and then settles the order, or
+// it releases the order.
+type Holds struct {
+	Desk     HoldDesk
+	Payments *Payments
+	Gates    GateTeller
+}
+
+// Hold returns an order. The verdict is NotFound if there is none; a queued attempt is none yet.
+func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Verdict, error) {
+	if !model.ValidID(orderID, model.OrderIDLength) {
+		return model.Order{}, model.NotFound, nil
+	}
+	order, ok, err := h.Desk.Order(ctx, orderID)
+	if err != nil || !ok || order.Status == model.OrderRejected {
+		return model.Order{}, model.NotFound, err
+	}
+	return order, model.Accepted, nil
+}
+
+// Settle records that the shop has taken the money of an order under a reference of its own, once however often it is
+// called. The verdict is RefundDue if the order can't keep the money, because it has ended and its units are sold, or
+// because other money was first: then the shop has to send the money back. It is NotFound, AmountMismatch or NotPayable
+// (the reference belongs to another order) if nothing was changed.
+func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
+	return h.report(ctx, orderID, model.Report{ProviderTxnID: reference, Result: model.PaymentSucceeded, AmountCents: amountCents})
+}
+
+// Refunded records that the shop has sent the money of a reference back. A paid order is refunded thereby. The verdict is
+// NotFound if there is no such reference of the order.
+func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.Order, model.Verdict, error) {
+	return h.report(ctx, orderID, model.Report{ProviderTxnID: reference, Result: model.PaymentRefunded})
+}
+
+func (h *Holds) report(ctx context.Context, orderID string, report model.Report) (model.Order, model.Verdict, error) {
+	if !model.ValidID(orderID, model.OrderIDLength) {
+		return model.Order{}, model.NotFound, nil
+	}
+	payment, ok, err := h.Payments.Store.PaymentOfOrder(ctx, orderID, h.Payments.Provider.Name())
+	if err != nil || !ok {
+		return model.Order{}, model.NotFound, err
+	}
+	report.PaymentID = payment.ID
+	if report.Result == model.PaymentRefunded {
+		report.AmountCents = payment.AmountCents
+	}
+	order, verdict, err := h.Payments.Report(ctx, report)
+	if err != nil || verdict != model.Accepted || report.Result == model.PaymentRefunded {
+		return order, verdict, err
+	}
+	settled, ok, err := h.Payments.Store.Transaction(ctx, payment.Provider, report.ProviderTxnID)
+	if err == nil && ok && settled.Status != model.PaymentSucceeded {
+		verdict = model.RefundDue
+	}
+	return order, verdict, err
+}
+
+// Release gives the units of a pending order back, once however often it is called: an order that has ended unpaid is
+// accepted as it is. The verdict is NotFound, or NotCancellable if the order was paid.
+func (h *Holds) Release(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error) {
+	if !model.ValidID(orderID, model.OrderIDLength) {
+		return model.Order{}, model.NotFound, nil
+	}
+	order, verdict, err := h.Desk.CancelAny(ctx, orderID, actor)
+	if err != nil {
+		return order, "", err
+	}
+	switch {
+	case verdict == model.Accepted:
+		h.Gates.Changed(ctx, order.SaleID)
+	case verdict == model.NotCancellable && (order.Status == model.OrderCancelled || order.Status == model.OrderExpired):
+		verdict = model.Accepted
+	}
+	return order, verdict, nil
+}
