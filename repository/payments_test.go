@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -302,5 +303,69 @@ func TestRefundsDue(t *testing.T) {
 		for status, want := range map[string]int64{"refunded": 2, "succeeded": 1, "open": 1} {
 			check.Same(t, status+" payments", d.count(t, "SELECT COUNT(*) FROM payments WHERE status = ?", status), want)
 		}
+	})
+}
+
+// The provider has sent money back by itself. A paid order is refunded thereby, once; money that was due is no longer; and a
+// refund of what nobody has paid is refused.
+func TestApplyRefund(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 2)
+		o := d.buy(t, sale.ID, "me", 1)
+		p := d.startPayment(t, o)
+		back := func(txn string, want model.Verdict, moves bool, status model.OrderStatus) {
+			t.Helper()
+			report := paidBy(p, txn)
+			report.Result = model.PaymentRefunded
+			order, moved, verdict, err := d.ApplyReport(t.Context(), "bank", report)
+			check.Same(t, "refund of "+txn, []any{verdict, moved, err}, []any{want, moves, nil})
+			if want == model.Accepted {
+				check.Same(t, "status", order.Status, status)
+			}
+		}
+		back("a", model.NotFound, false, "")
+		d.pay(t, p, "a")
+		d.pay(t, p, "b") // a second time
+		back("b", model.Accepted, false, model.OrderPaid)
+		for i := range 2 {
+			back("a", model.Accepted, i == 0, model.OrderRefunded)
+		}
+		check.Same(t, "payments", d.statuses(t, o.ID), payments{"a": model.PaymentRefunded, "b": model.PaymentRefunded})
+		d.wantUnits(t, sale.ID, units{available: 2})
+	})
+}
+
+// Unreported payments are listed when their time has come, and no longer when they are reported.
+func TestUnreported(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 2)
+		first, second := d.startPayment(t, d.buy(t, sale.ID, "me", 1)), d.startPayment(t, d.buy(t, sale.ID, "you", 1))
+		due := func() (ids []string) {
+			list, err := d.Unreported(t.Context(), "bank", 9)
+			check.NoError(t, err)
+			for _, p := range list {
+				ids = append(ids, p.ID)
+			}
+			return ids
+		}
+		check.Same(t, "due at once", len(due()), 0)
+		check.NoError(t, d.LookAgain(t.Context(), second.ID, time.UnixMilli(1)))
+		check.NoError(t, d.LookAgain(t.Context(), first.ID, time.UnixMilli(2)))
+		check.Same(t, "due", due(), []string{second.ID, first.ID})
+		for i := range 2 {
+			ok, err := d.SetReference(t.Context(), first.ID, "cs_1")
+			check.Same(t, "reference", []any{ok, err}, []any{i == 0, nil})
+		}
+		d.pay(t, first, "t")
+		check.Same(t, "due after a report", due(), []string{second.ID})
+		check.NoError(t, d.LookAgain(t.Context(), first.ID, time.UnixMilli(1)))
+		check.Same(t, "still", due(), []string{second.ID})
+		if ok, err := d.SetReference(t.Context(), first.ID, "cs_2"); ok || err != nil {
+			t.Errorf("a reference of a paid payment: %t, %v", ok, err)
+		}
+		page, next, err := d.Payments(t.Context(), model.PaymentFilter{Status: model.PaymentOpen, Limit: 1})
+		check.Same(t, "open payments", []any{len(page), page[0].ID, next, err}, []any{1, second.ID, "", nil})
+		_, _, err = d.Payments(t.Context(), model.PaymentFilter{Status: model.PaymentOpen, Cursor: "1", Limit: 1})
+		check.Error(t, "cursor", err, model.ErrBadCursor)
 	})
 }

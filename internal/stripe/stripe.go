@@ -2,6 +2,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,9 +54,17 @@ func New(key, webhookSecret, url string, returnURL func() string) *Provider {
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "stripe" }
 
-// Open is part of service.Provider. The payment's id is the idempotency key, so another call returns the same session.
-// An order has one open payment at a time; after one that failed it gets another one, and so another session.
+// Open is part of service.Provider. The payment's id is the idempotency key, so a call whose answer was lost makes no
+// second session. An order has one open payment at a time; after one that failed it gets another one, and so another
+// session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
+	if payment.Reference != "" {
+		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
+		if err != nil {
+			return "", "", err
+		}
+		return cmp.Or(session.URL, p.returnURL()), payment.Reference, nil // a session that the buyer has finished has no page
+	}
 	currency := strings.ToLower(payment.Currency)
 	amount, err := toSmallest(currency, payment.AmountCents)
 	if err != nil {

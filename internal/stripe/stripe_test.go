@@ -1,0 +1,267 @@
+package stripe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v84/webhook"
+
+	"flashsale/model"
+	"flashsale/test/kit"
+	"flashsale/test/kit/check"
+)
+
+func TestMain(m *testing.M) { kit.Main(m) }
+
+const (
+	key           = "sk_test_123"
+	webhookSecret = "whsec_test"
+)
+
+var (
+	paymentID = strings.Repeat("P", model.PaymentIDLength)
+	orderID   = strings.Repeat("O", model.OrderIDLength)
+	made      = time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
+	payment   = model.Payment{
+		ID: paymentID, OrderID: orderID, UserID: "ann", Quantity: 2, Provider: "stripe", AmountCents: 1980, Currency: "CNY",
+		Status: model.PaymentOpen, CreatedAt: made, ExpiresAt: made.Add(15 * time.Minute),
+	}
+	teapot = model.Sale{ID: "S", Title: "Teapot"}
+)
+
+// spy passes requests on to a server, and notes them.
+type spy struct {
+	requests []string // method and path
+	form     url.Values
+	key      string // the last idempotency key
+	answer   func(w http.ResponseWriter) bool
+}
+
+// through returns a provider whose calls go to a server through a spy.
+func through(t *testing.T, server string) (*Provider, *spy) {
+	t.Helper()
+	s := &spy{}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		check.Error(t, "body", err, nil)
+		if form, err := url.ParseQuery(string(body)); err == nil && len(body) > 0 {
+			s.form = form
+		}
+		s.requests, s.key = append(s.requests, r.Method+" "+r.URL.Path), r.Header.Get("Idempotency-Key")
+		if s.answer != nil && s.answer(w) {
+			return
+		}
+		on, err := http.NewRequestWithContext(r.Context(), r.Method, server+r.URL.RequestURI(), strings.NewReader(string(body)))
+		check.Error(t, "request", err, nil)
+		on.Header = r.Header
+		res, err := http.DefaultClient.Do(on)
+		check.Error(t, "answer", err, nil)
+		w.WriteHeader(res.StatusCode)
+		_, err = io.Copy(w, res.Body)
+		check.Error(t, "body of the answer", err, errors.Join(res.Body.Close()))
+	}))
+	t.Cleanup(front.Close)
+	return New(key, webhookSecret, front.URL, func() string { return "https://shop.example/orders" }), s
+}
+
+// The calls are those of Stripe's API, which its mock server checks.
+func TestCalls(t *testing.T) {
+	p, s := through(t, kit.StripeMock(t))
+	page, reference, err := p.Open(t.Context(), payment, teapot)
+	check.NoError(t, err)
+	if !strings.HasPrefix(reference, "cs_") || s.key != "open-"+paymentID {
+		t.Errorf("opened %q at %q with the key %q", reference, page, s.key)
+	}
+	for name, want := range map[string]string{
+		"mode": "payment", "client_reference_id": paymentID, "line_items[0][price_data][unit_amount]": "1980",
+		"line_items[0][price_data][currency]": "cny", "payment_intent_data[metadata][payment]": paymentID,
+		"expires_at": fmt.Sprint(made.Add(46 * time.Minute).Unix()), "success_url": "https://shop.example/orders",
+	} {
+		check.Same(t, name, s.form.Get(name), want)
+	}
+	opened := payment
+	opened.Reference = reference
+	_, _, err = p.Look(t.Context(), opened, false)
+	check.NoError(t, err)
+	done, err := p.Refund(t.Context(), model.Payment{ID: paymentID, OrderID: orderID, ProviderTxnID: "pi_123"})
+	check.NoError(t, err)
+	check.Same(t, "refund", []any{done, s.form.Get("payment_intent"), s.key}, []any{true, "pi_123", "refund-" + paymentID})
+}
+
+// A session ends when Stripe lets it, at the earliest half an hour and at the latest a day after it was made.
+func TestEndOfTheSession(t *testing.T) {
+	for left, want := range map[time.Duration]time.Duration{
+		time.Second: 31*time.Minute + time.Second, time.Hour: 91 * time.Minute, 7 * 24 * time.Hour: 24*time.Hour - time.Minute,
+	} {
+		p, s := through(t, "")
+		s.answer = func(w http.ResponseWriter) bool { _, _ = io.WriteString(w, `{"id":"cs_1","url":"https://pay"}`); return true }
+		long := payment
+		long.ExpiresAt = made.Add(left)
+		_, _, err := p.Open(t.Context(), long, teapot)
+		check.NoError(t, err)
+		check.Same(t, left.String(), s.form.Get("expires_at"), fmt.Sprint(made.Add(want).Unix()))
+	}
+}
+
+// What the provider knows about a payment follows from its session. When the time is over, an open session is ended.
+func TestLook(t *testing.T) {
+	const retrieve, end = "GET /v1/checkout/sessions/cs_1", "POST /v1/checkout/sessions/cs_1/expire"
+	session := func(status, paid string) string {
+		return fmt.Sprintf(`{"id":"cs_1","status":%q,"payment_status":%q,"payment_intent":"pi_1","amount_total":1980,"currency":"cny"}`, status, paid)
+	}
+	report := func(txn string, result model.PaymentStatus) *model.Report {
+		return &model.Report{PaymentID: paymentID, ProviderTxnID: txn, Result: result, AmountCents: 1980}
+	}
+	type row struct {
+		over     bool
+		answers  map[string]string
+		requests []string
+		want     *model.Report // nil: nothing is known
+	}
+	check.Each(t, map[string]row{
+		"open":                      {false, map[string]string{retrieve: session("open", "unpaid")}, []string{retrieve}, nil},
+		"paid":                      {false, map[string]string{retrieve: session("complete", "paid")}, []string{retrieve}, report("pi_1", model.PaymentSucceeded)},
+		"paid at the end":           {true, map[string]string{retrieve: session("complete", "paid")}, []string{retrieve}, report("pi_1", model.PaymentSucceeded)},
+		"the bank is slow":          {true, map[string]string{retrieve: session("complete", "unpaid")}, []string{retrieve}, nil},
+		"ended":                     {false, map[string]string{retrieve: session("expired", "unpaid")}, []string{retrieve}, report("cs_1", model.PaymentFailed)},
+		"ended by the engine":       {true, map[string]string{retrieve: session("open", "unpaid"), end: session("expired", "unpaid")}, []string{retrieve, end}, report("cs_1", model.PaymentFailed)},
+		"paid just before this end": {true, map[string]string{retrieve: session("open", "unpaid"), end: session("complete", "paid")}, []string{retrieve, end}, report("pi_1", model.PaymentSucceeded)},
+	}, func(t *testing.T, tc row) {
+		p, s := through(t, "")
+		s.answer = func(w http.ResponseWriter) bool {
+			_, _ = io.WriteString(w, tc.answers[s.requests[len(s.requests)-1]])
+			return true
+		}
+		opened := payment
+		opened.Reference = "cs_1"
+		got, known, err := p.Look(t.Context(), opened, tc.over)
+		check.NoError(t, err)
+		check.Same(t, "requests", s.requests, tc.requests)
+		check.Same(t, "known", known, tc.want != nil)
+		if tc.want != nil {
+			check.Same(t, "report", got, *tc.want)
+		}
+	})
+}
+
+// A payment whose session nobody has seen was not paid, and Stripe is not asked.
+func TestLookWithoutASession(t *testing.T) {
+	p, s := through(t, "")
+	_, known, err := p.Look(t.Context(), payment, false)
+	check.Same(t, "known before the end", []any{known, err}, []any{false, nil})
+	report, known, err := p.Look(t.Context(), payment, true)
+	check.Same(t, "known at the end", []any{known, report.Result, err}, []any{true, model.PaymentFailed, nil})
+	check.Same(t, "requests", len(s.requests), 0)
+}
+
+// A provider that is away, slow or refuses is an error, and no money counts as sent back.
+func TestAway(t *testing.T) {
+	p, s := through(t, "")
+	opened := payment
+	opened.Reference, opened.ProviderTxnID = "cs_1", "pi_1"
+	for _, status := range []int{500, 429, 402, 400} {
+		s.answer = func(w http.ResponseWriter) bool {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"error":{"type":"api_error","message":"no"}}`)
+			return true
+		}
+		_, _, openErr := p.Open(t.Context(), payment, teapot)
+		_, _, lookErr := p.Look(t.Context(), opened, true)
+		done, refundErr := p.Refund(t.Context(), opened)
+		if openErr == nil || lookErr == nil || refundErr == nil || done || strings.Contains(errors.Join(openErr, lookErr, refundErr).Error(), key) {
+			t.Errorf("with %d: %v, %v, %v, %t", status, openErr, lookErr, refundErr, done)
+		}
+	}
+	s.answer = func(w http.ResponseWriter) bool {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error":{"type":"invalid_request_error","code":"charge_already_refunded","message":"no"}}`)
+		return true
+	}
+	done, err := p.Refund(t.Context(), opened)
+	check.Same(t, "a refund that was made", []any{done, err}, []any{true, nil})
+	s.answer = func(w http.ResponseWriter) bool { _, _ = io.WriteString(w, `{"id":"re_1","status":"failed"}`); return true }
+	if done, err := p.Refund(t.Context(), opened); done || err == nil {
+		t.Errorf("a refund that has failed: %t, %v", done, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := p.Open(ctx, payment, teapot); err == nil {
+		t.Error("opened without time")
+	}
+}
+
+// Notices are believed only with Stripe's signature of exactly these bytes, from the last five minutes.
+func TestRead(t *testing.T) {
+	p := New(key, webhookSecret, "", nil)
+	event := func(kind, object string) string {
+		return fmt.Sprintf(`{"id":"evt_1","object":"event","api_version":"2020-08-27","type":%q,"data":{"object":%s}}`, kind, object)
+	}
+	session := func(id, paid string) string {
+		return fmt.Sprintf(`{"id":"cs_1","object":"checkout.session","client_reference_id":%q,"status":"complete","payment_status":%q,"payment_intent":"pi_1","amount_total":1980,"currency":"cny"}`, id, paid)
+	}
+	charge := func(refunded bool) string {
+		return fmt.Sprintf(`{"id":"ch_1","object":"charge","refunded":%t,"payment_intent":"pi_1","amount":1980,"currency":"cny","metadata":{"payment":%q}}`, refunded, paymentID)
+	}
+	expired := strings.Replace(session(paymentID, "unpaid"), "complete", "expired", 1)
+	report := func(txn string, result model.PaymentStatus) *model.Report {
+		return &model.Report{PaymentID: paymentID, ProviderTxnID: txn, Result: result, AmountCents: 1980}
+	}
+	type row struct {
+		body string
+		want *model.Report // nil: it has none
+	}
+	check.Each(t, map[string]row{
+		"paid":              {event("checkout.session.completed", session(paymentID, "paid")), report("pi_1", model.PaymentSucceeded)},
+		"the bank is slow":  {event("checkout.session.completed", session(paymentID, "unpaid")), nil},
+		"paid after that":   {event("checkout.session.async_payment_succeeded", session(paymentID, "paid")), report("pi_1", model.PaymentSucceeded)},
+		"failed after that": {event("checkout.session.async_payment_failed", session(paymentID, "unpaid")), report("cs_1", model.PaymentFailed)},
+		"ended":             {event("checkout.session.expired", expired), report("cs_1", model.PaymentFailed)},
+		"sent back":         {event("charge.refunded", charge(true)), report("pi_1", model.PaymentRefunded)},
+		"partly sent back":  {event("charge.refunded", charge(false)), nil},
+		"of another use":    {event("checkout.session.completed", session("cart-7", "paid")), nil},
+		"another event":     {event("customer.created", `{"id":"cus_1"}`), nil},
+	}, func(t *testing.T, tc row) {
+		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: []byte(tc.body), Secret: webhookSecret})
+		header := http.Header{"Stripe-Signature": {signed.Header}}
+		got, relevant, err := p.Read(header, signed.Payload)
+		check.NoError(t, err)
+		check.Same(t, "relevant", relevant, tc.want != nil)
+		if tc.want != nil {
+			check.Same(t, "report", got, *tc.want)
+		}
+		if _, _, err := p.Read(header, append(signed.Payload, ' ')); !errors.Is(err, model.ErrBadNotice) {
+			t.Errorf("changed bytes: %v", err)
+		}
+		for what, wrong := range map[string]webhook.UnsignedPayload{
+			"another secret": {Payload: []byte(tc.body), Secret: "whsec_other"},
+			"a day old":      {Payload: []byte(tc.body), Secret: webhookSecret, Timestamp: time.Now().Add(-24 * time.Hour)},
+		} {
+			forged := webhook.GenerateTestSignedPayload(&wrong)
+			if _, _, err := p.Read(http.Header{"Stripe-Signature": {forged.Header}}, forged.Payload); !errors.Is(err, model.ErrBadNotice) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, _, err := p.Read(http.Header{}, signed.Payload); !errors.Is(err, model.ErrBadNotice) {
+			t.Errorf("no signature: %v", err)
+		}
+	})
+}
+
+// Amounts are those that Stripe means, and come back as they were.
+func TestCurrencies(t *testing.T) {
+	for currency, want := range map[string]int64{"cny": 1900, "jpy": 19, "kwd": 19000} {
+		amount, err := toSmallest(currency, 1900)
+		check.Same(t, currency, []any{amount, err}, []any{want, nil})
+		check.Same(t, currency+" back", fromSmallest(currency, amount), 1900)
+	}
+	_, err := toSmallest("jpy", 1950)
+	check.Error(t, "half a yen", err, errFraction)
+}
