@@ -240,11 +240,12 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 	return tried, model.Accepted, e.Store.NoteDelivery(ctx, tried)
 }
 
-// Deliver sends the next events to an endpoint, if no other instance is sending to it.
-func (e *Endpoints) Deliver(ctx context.Context, id string) error {
+// Deliver sends the next events to an endpoint, if no other instance is sending to it. If more is true, there may be
+// others, for which the caller comes again after the pause.
+func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
 	if err != nil || !ok {
-		return err
+		return 0, false, err
 	}
 	limit := batchEvents
 	if endpoint.SendingTo > 0 {
@@ -252,22 +253,22 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) error {
 	}
 	events, err := e.Store.Events(ctx, endpoint.Position, limit)
 	if err != nil {
-		return err
+		return 0, false, err
 	}
 	if len(events) == 0 { // those of the batch under way were too old, and were forgotten
-		return e.Store.SendTo(ctx, id, 0)
+		return 0, false, e.Store.SendTo(ctx, id, 0)
 	}
 	if last := events[len(events)-1].Number; endpoint.SendingTo == 0 {
 		if err := e.Store.SendTo(ctx, id, last); err != nil {
-			return err
+			return 0, false, err
 		}
 	}
 	d := e.try(ctx, endpoint, events)
 	if ctx.Err() != nil && !d.Delivered() {
-		return ctx.Err() // this instance stops: another one sends the batch when the reservation has ended
+		return 0, false, ctx.Err() // this instance stops: another one sends the batch when the reservation has ended
 	}
 	pause, state, reason := e.judge(endpoint, d, len(events))
-	return e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
+	return pause, d.Delivered() && len(events) == batchEvents, e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
 }
 
 // judge returns how an endpoint goes on after a delivery of some events.

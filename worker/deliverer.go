@@ -20,7 +20,7 @@ const (
 // Feed is what the deliverer needs of the service of endpoints.
 type Feed interface {
 	Due(ctx context.Context) ([]model.Endpoint, error)
-	Deliver(ctx context.Context, id string) error
+	Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error)
 	Forget(ctx context.Context) error
 }
 
@@ -54,8 +54,15 @@ func (d *Deliverer) step(ctx context.Context) error {
 		}
 		d.senders.Go(func() {
 			defer d.sending.Delete(endpoint.ID)
-			if err := d.Feed.Deliver(ctx, endpoint.ID); err != nil && ctx.Err() == nil {
-				d.Log.WarnContext(ctx, "events can't be delivered now", "endpoint", endpoint.ID, "error", err)
+			for more := true; more && ctx.Err() == nil; {
+				var wait time.Duration
+				var err error
+				if wait, more, err = d.Feed.Deliver(ctx, endpoint.ID); err != nil && ctx.Err() == nil {
+					d.Log.WarnContext(ctx, "events can't be delivered now", "endpoint", endpoint.ID, "error", err)
+				}
+				if more {
+					pause(ctx, wait)
+				}
 			}
 		})
 	}

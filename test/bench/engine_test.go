@@ -59,6 +59,9 @@ type engine struct {
 	paths         *auth.Paths
 	sales         []string
 
+	prefix string                   // of the buyers' ids
+	sign   func(user string) string // tokens of an issuer; nil: the engine's own
+
 	keyed                       bool               // requests have an Idempotency-Key
 	status                      int                // of each answer
 	answers, refused, bytesRead int64              // under load
@@ -136,6 +139,9 @@ func userID(i int) string { return fmt.Sprintf("u%07d", i) }
 
 func (e *engine) token(buyer int) string {
 	e.t.Helper()
+	if e.sign != nil {
+		return e.sign(userID(buyer))
+	}
 	token, _, err := e.tokens.Sign(model.Identity{UserID: userID(buyer), Role: model.RoleBuyer}, validity)
 	check.NoError(e.t, err)
 	return token
@@ -157,7 +163,7 @@ func (e *engine) request(method, path string, buyer int, body string) string {
 
 // buyPath returns the path at which a buyer buys.
 func (e *engine) buyPath(saleID string, buyer int) string {
-	path, _ := e.paths.Issue(userID(buyer), saleID, validity)
+	path, _ := e.paths.Issue(e.prefix+userID(buyer), saleID, validity)
 	return "/api/v1/sales/" + saleID + "/" + path + "/orders"
 }
 

@@ -46,6 +46,7 @@ func rows() []row {
 		{"accepted, one by one", load{args: []string{"--batch=1"}}.measure},
 		{"accepted, embedded", load{embedded: true, least: 0.25}.measure},
 		{"accepted, Redis dead", load{redisDead: true, least: 0.3}.measure},
+		{"accepted, an issuer's tokens and an endpoint", integrated},
 		{"settling", settling},
 		{"parts alone", partsAlone(false)},
 		{"parts alone, embedded", partsAlone(true)},
