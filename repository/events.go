@@ -151,20 +151,23 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 	if len(orderIDs) == 0 {
 		return nil
 	}
-	var rows []orderRow
-	if err := db.Raw("SELECT "+orderColumns+", paid_at_ms FROM orders WHERE id IN ?", orderIDs).Scan(&rows).Error; err != nil {
-		return fmt.Errorf("read the orders of events: %w", err)
+	rows, err := page(db, "read the orders of events", func(r *orderRow) []any {
+		return []any{&r.ID, &r.SaleID, &r.UserID, &r.Quantity, &r.AmountCents, &r.Currency, &r.Status, &r.CreatedAtMs, &r.ExpiresAtMs}
+	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
+	if err != nil {
+		return err
 	}
-	byID := make(map[string]model.Order, len(rows))
-	for _, r := range rows {
-		byID[r.ID] = r.order()
+	byID := make(map[string]*orderRow, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
 	}
 	for i := range list {
 		e := &list[i]
-		order, ok := byID[ids[i]]
+		row, ok := byID[ids[i]]
 		if !ok {
 			continue
 		}
+		order := row.order()
 		if status := statusAfter[e.Type]; status != "" {
 			order.Status = status
 		}
