@@ -278,7 +278,7 @@ func (a *App) wire(ctx context.Context) error {
 			Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
 			AddressRate:    a.settings.IPRate,
 			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
-			TrustedProxies: a.settings.TrustedProxies,
+			TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
 		},
 		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
 		Tally: a.tally, Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),

@@ -117,8 +117,8 @@ func (i *inspector) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Body = io.NopCloser(bytes.NewReader(sent))
 	}
 	res, err := i.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
+	if err != nil || req.Method == http.MethodOptions && res.StatusCode == http.StatusNoContent {
+		return res, err
 	}
 	route, params, err := i.router.FindRoute(req)
 	if err != nil || strings.Count(route.Path, "/") != strings.Count(req.URL.Path, "/") { // it overlooks a slash at the end
@@ -191,6 +191,8 @@ var common = map[string]bool{
 	"Content-Type": true,
 	"Date":         true, "Referrer-Policy": true, "Vary": true, "X-Content-Type-Options": true, "X-Frame-Options": true,
 	"Accept-Ranges": true,
+	// Only for pages of --allow-origin. Browsers' preflights are no operations of the API.
+	"Access-Control-Allow-Origin": true, "Access-Control-Expose-Headers": true,
 }
 
 func onlyNamed(header http.Header, named openapi3.Headers) error {

@@ -78,7 +78,7 @@ type API struct {
 	Log       *slog.Logger
 }
 
-// Limits are the limits of the front door.
+// Limits are the limits of the front door, and whom it trusts.
 type Limits struct {
 	Leaky          bool // a leaky bucket for the instance instead of a token bucket
 	Rate           float64
@@ -87,6 +87,7 @@ type Limits struct {
 	AddressRate    float64
 	User           model.Frequency
 	TrustedProxies []string
+	Origins        []string // of pages that may call the API from a browser
 }
 
 // Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
@@ -101,6 +102,9 @@ func Router(a *API) (http.Handler, error) {
 		r.Use(a.Trace) // the outermost, so that every line of the log has the trace
 	}
 	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(), middleware.MaxBody(maxOperatorBodyBytes))
+	if len(a.Limits.Origins) > 0 {
+		r.Use(middleware.Origins(a.Limits.Origins))
+	}
 	missing := a.missing()
 	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)

@@ -53,6 +53,7 @@ type Settings struct {
 	UserRequests   int           `default:"10" help:"Purchase requests of one user to one sale within --user-window; 0: no limit."`
 	UserWindow     time.Duration `default:"1s" help:"Window of --user-requests."`
 	TrustedProxies []string      `help:"Addresses or networks whose X-Forwarded-For is trusted; default: none."`
+	AllowOrigins   []string      `name:"allow-origin" placeholder:"ORIGIN" help:"Origins, as https://shop.example, whose pages may call the API from a browser; default: none."`
 
 	Secret              string `help:"Key that signs buyers' tokens and path tokens, at least 32 bytes. Embedded: generated and kept beside the database; else required."`
 	PaymentSecret       string `help:"Key that signs payment callbacks, at least 32 bytes; default: the value of --secret."`
@@ -358,6 +359,11 @@ func (s *Settings) validateAddresses() error {
 	}
 	if s.OTLPEndpoint != "" && !httpURL(s.OTLPEndpoint) {
 		return errors.New("--otlp-endpoint: want http(s)://host:4318")
+	}
+	for _, origin := range s.AllowOrigins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme+"://"+u.Host != origin || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.ContainsAny(u.Host, "*") || strings.ToLower(origin) != origin {
+			return fmt.Errorf("--allow-origin: %q: want an exact origin in small letters, as https://shop.example", origin)
+		}
 	}
 	for _, p := range s.TrustedProxies {
 		if _, err := netip.ParsePrefix(p); err == nil {

@@ -97,6 +97,7 @@ func TestBounds(t *testing.T) {
 		{"--stripe-key", []string{"--payment=handoff", "--checkout-url=https://shop/pay"}, []string{"sk"}, []string{""}},
 		{"--checkout-url", []string{"--payment=handoff"}, []string{"", "shop/pay", "ftp://shop/pay", "https://"}, []string{"https://shop/pay?lang=en"}},
 		{"--checkout-url", nil, []string{"https://shop/pay"}, []string{""}},
+		{"--allow-origin", nil, []string{"*", "null", "shop.example", "https://shop.example/", "https://*.example", "https://Shop.example", "ftp://shop.example", "https://u@shop.example"}, []string{"https://shop.example", "http://127.0.0.1:8090"}},
 		{"--event-days", nil, []string{"1", "3651"}, []string{"2", "3650"}},
 		{"--admin-password", nil, []string{"1234567", bytes(129)}, []string{"12345678", bytes(128)}},
 		{"--admin-password", []string{"--database=" + mysqlURL, "--secret=" + bytes(32), "--payment=sandbox"}, []string{""}, []string{bytes(8)}},

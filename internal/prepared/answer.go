@@ -88,6 +88,10 @@ func compress(body []byte) []byte {
 func (a *Answer) Send(w http.ResponseWriter, r *http.Request) {
 	answer := w.Header()
 	for _, h := range a.headers {
+		if before := answer[h.name]; h.name == "Vary" && len(before) > 0 {
+			answer[h.name] = append(before[:len(before):len(before)], h.values...)
+			continue
+		}
 		answer[h.name] = h.values
 	}
 	form := &a.plain

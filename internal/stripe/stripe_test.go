@@ -102,7 +102,10 @@ func TestEndOfTheSession(t *testing.T) {
 		time.Second: 31*time.Minute + time.Second, time.Hour: 91 * time.Minute, 7 * 24 * time.Hour: 24*time.Hour - time.Minute,
 	} {
 		p, s := through(t, "")
-		s.answer = func(w http.ResponseWriter) bool { _, _ = io.WriteString(w, `{"id":"cs_1","url":"https://pay"}`); return true }
+		s.answer = func(w http.ResponseWriter) bool {
+			_, _ = io.WriteString(w, `{"id":"cs_1","url":"https://pay"}`)
+			return true
+		}
 		long := payment
 		long.ExpiresAt = made.Add(left)
 		_, _, err := p.Open(t.Context(), long, teapot)
@@ -187,7 +190,10 @@ func TestAway(t *testing.T) {
 	}
 	done, err := p.Refund(t.Context(), opened)
 	check.Same(t, "a refund that was made", []any{done, err}, []any{true, nil})
-	s.answer = func(w http.ResponseWriter) bool { _, _ = io.WriteString(w, `{"id":"re_1","status":"failed"}`); return true }
+	s.answer = func(w http.ResponseWriter) bool {
+		_, _ = io.WriteString(w, `{"id":"re_1","status":"failed"}`)
+		return true
+	}
 	if done, err := p.Refund(t.Context(), opened); done || err == nil {
 		t.Errorf("a refund that has failed: %t, %v", done, err)
 	}
