@@ -88,10 +88,12 @@ func (s *Shop) AskAgain(saleID string, attempts []Attempt) []Attempt {
 }
 
 // Buy requests a path and buys one unit, and stores the answer in a.
-func (s *Shop) Buy(a *Attempt, saleID string) {
+func (s *Shop) Buy(a *Attempt, saleID string) { s.BuyBy(a, saleID, s.Token(a.User)) }
+
+// BuyBy is Buy with a token of the buyer.
+func (s *Shop) BuyBy(a *Attempt, saleID, token string) {
 	a.Invoked = time.Now()
 	defer func() { a.Answered = time.Now() }()
-	token := s.Token(a.User)
 	status, doc, err := s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/path", token, nil)
 	if err == nil && status == http.StatusOK {
 		path, _ := doc["path"].(string)
