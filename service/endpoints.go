@@ -237,7 +237,8 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 		return d, model.NotFound, nil
 	}
 	tried := e.try(ctx, endpoint, events)
-	return tried, model.Accepted, e.Store.NoteDelivery(ctx, tried)
+	// An endpoint may be slower than a request may take.
+	return tried, model.Accepted, e.Store.NoteDelivery(context.WithoutCancel(ctx), tried)
 }
 
 // Deliver sends the next events to an endpoint, if no other instance is sending to it. If more is true, there may be

@@ -33,6 +33,7 @@ var sampleSecrets = map[string]string{
 	"FLASHSALE_SECRET":         "0123456789abcdef0123456789abcdef",
 	"FLASHSALE_PAYMENT_SECRET": "fedcba9876543210fedcba9876543210",
 	"FLASHSALE_ADMIN_PASSWORD": "operator",
+	"FLASHSALE_STRIPE_KEY":     "sk_test_123", "FLASHSALE_STRIPE_WEBHOOK_SECRET": "whsec_123",
 }
 
 // cluster is what `kubectl apply -k deploy/kubernetes` sends, by kind and name.

@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"flashsale/model"
+	"flashsale/test/kit/check"
+)
+
+// fakeFeed is a feed with two endpoints: one takes its time, the other is fast and has three full batches to come.
+type fakeFeed struct {
+	mu        sync.Mutex
+	sent      map[string]int
+	forgotten int
+}
+
+func (f *fakeFeed) Due(context.Context) ([]model.Endpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	due := []model.Endpoint{{ID: "slow"}}
+	if f.sent["fast"] < 3 {
+		due = append(due, model.Endpoint{ID: "fast"})
+	}
+	return due, nil
+}
+
+func (f *fakeFeed) Deliver(ctx context.Context, id string) (wait time.Duration, more bool, err error) {
+	if id == "slow" {
+		pause(ctx, time.Minute)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent[id]++
+	return 10 * time.Millisecond, id == "fast" && f.sent[id] < 3, nil
+}
+
+func (f *fakeFeed) Forget(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgotten++
+	return nil
+}
+
+// Each endpoint is sent to by itself: a slow one delays no other, and gets one message at a time. Full batches follow each
+// other after the pause that the rate asks for. Old events are deleted each minute.
+func TestDeliverer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, looked := &fakeFeed{sent: map[string]int{}}, 0
+		d := &Deliverer{Feed: f, Events: func(context.Context) error { looked++; return nil }, Log: slog.New(slog.DiscardHandler)}
+		during(t, d.Run, func() {
+			pass(25 * time.Millisecond)
+			check.Same(t, "sent at first", f.sent, map[string]int{"fast": 3})
+			pass(2*time.Minute + 30*time.Second)
+			check.Same(t, "sent", f.sent, map[string]int{"fast": 3, "slow": 2})
+			check.Same(t, "deletions", f.forgotten, 2)
+		})
+		if looked < 100 {
+			t.Errorf("the sales were looked at %d times", looked)
+		}
+	})
+}
