@@ -127,7 +127,7 @@ func TestEveryRoute(t *testing.T) {
 	equal("the short link", ask(s.anyone(), "GET", teapot.ShortURL, nil, 302).header.Get("Location"), "/sales/"+teapot.ID)
 	home := get("/").contains("/sales/" + teapot.ID)
 	s.anyone().get(regexp.MustCompile(`/assets/base\.[0-9a-f]+\.css`).FindString(string(home.body)))
-	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/staff", "/console/lab", "/login"} {
+	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/payments", "/console/endpoints", "/console/staff", "/console/lab", "/login"} {
 		get(page)
 	}
 	ask(operator, "PATCH", desk, fields{"title": "Kettle"}, 200).contains(`"title":"Kettle"`)

@@ -128,6 +128,8 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	all.GET("/console", a.showAlways())
 	all.GET("/console/sales/:sale", a.showAlways())
+	all.GET("/console/payments", a.showAlways())
+	all.GET("/console/endpoints", a.showAlways())
 	all.GET("/console/staff", a.showAlways())
 	all.GET("/console/lab", a.showAlways())
 

@@ -96,7 +96,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 		return nil, err
 	}
 	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-staff", "console-lab"} {
+	for _, name := range []string{"sales", "sale", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
@@ -133,6 +133,10 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 	case r.URL.Path == "/console":
 		p.send(w, http.StatusOK, "console", page{Title: "Console", Script: "console.js", Console: "sales", Styles: []string{"console.css"}})
+	case r.URL.Path == "/console/payments":
+		p.send(w, http.StatusOK, "console-payments", page{Title: "Payments", Script: "console-payments.js", Console: "payments", Styles: []string{"console.css"}})
+	case r.URL.Path == "/console/endpoints":
+		p.send(w, http.StatusOK, "console-endpoints", page{Title: "Endpoints", Script: "console-endpoints.js", Console: "endpoints", Styles: []string{"console.css"}})
 	case r.URL.Path == "/console/staff":
 		p.send(w, http.StatusOK, "console-staff", page{Title: "Staff", Script: "console-staff.js", Console: "staff", Styles: []string{"console.css"}})
 	case r.URL.Path == "/console/lab":

@@ -115,6 +115,16 @@ export function coded(kind, code) {
   return knows(`${kind}_${code}`) ? word(`${kind}_${code}`, "span") : element("span", "id", code);
 }
 
+// action makes a button in a row. about is the id of the element that says what the row is about.
+export function action(key, about, work) {
+  const made = element("button", "plain");
+  say(made, key);
+  made.type = "button";
+  made.setAttribute("aria-describedby", about);
+  made.addEventListener("click", work);
+  return made;
+}
+
 // row makes a row of a table from texts or elements. numeric are the columns of numbers, wide those that only a wide
 // screen shows.
 export function row(cells, numeric = [], wide = []) {
