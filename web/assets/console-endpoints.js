@@ -44,11 +44,13 @@ async function load(changed = false) {
 }
 
 function lineOf(endpoint) {
-  const { id, url, state, position, rate } = endpoint;
-  const address = element("span", "id long", url);
-  address.id = id;
-  return label(row([address, stateOf(endpoint), position, failing(endpoint), number(rate), buttonsOf(id, url, state, position)], [2, 4]),
-    at("endpoints-table"));
+  const address = element("span", "id long", endpoint.url);
+  address.id = endpoint.id;
+  const which = element("span");
+  which.append(address, element("span", "id quiet below", endpoint.id)); // the log names endpoints by their ids
+  return label(row([
+    which, stateOf(endpoint), endpoint.position, failing(endpoint), number(endpoint.rate), buttonsOf(endpoint),
+  ], [2, 4]), at("endpoints-table"));
 }
 
 function stateOf({ state, reason: why }) {
@@ -77,17 +79,16 @@ function failing({ failing_since: since, tries }) {
 }
 
 // buttonsOf are what can be done with an endpoint. Everybody may look at its deliveries; an operator may change it.
-function buttonsOf(id, url, state, position) {
+function buttonsOf({ id, url, state, position }) {
   const made = element("span", "actions");
-  const changes = element("span", "actions");
-  changes.dataset.for = "operator";
   const other = state === "on" ? "off" : "on";
-  changes.append(
+  const changes = [
     action(`switch_${other}`, id, () => act(`switch_${other}`, { url, position }, "PATCH", id, { state: other })),
     action("renew_endpoint", id, () => act("renew_endpoint", { url }, "POST", `${id}/secret`)),
     action("remove_endpoint", id, () => act("remove_endpoint", { url }, "DELETE", id)),
-  );
-  made.append(action("deliveries", id, () => openDeliveries({ id, url })), changes);
+  ];
+  changes.forEach((button) => { button.dataset.for = "operator"; });
+  made.append(action("deliveries", id, () => openDeliveries({ id, url })), ...changes);
   return made;
 }
 
