@@ -56,16 +56,18 @@ function draw({ payments, next_cursor: next }, anew) {
 }
 
 function lineOf({
-  order_id: order, user_id: user, provider, reference = "–", provider_txn_id: transaction = "–",
+  order_id: order, user_id: user, provider, reference, provider_txn_id: transaction,
   amount_cents: cents, currency, created_at: created, expires_at: expires,
 }) {
   const who = element("span");
   who.append(element("span", "id long", order), element("span", "quiet below", user));
   return row([
-    who, coded("provider", provider), element("span", "id long", reference), element("span", "id long", transaction),
+    who, coded("provider", provider), idOf(reference), idOf(transaction),
     money(cents, currency), stamp(created), stamp(expires),
   ], [4]);
 }
+
+const idOf = (id) => (id ? element("span", "id long", id) : "–");
 
 at("payments-status").addEventListener("change", newest);
 onClick(at("payments-more"), error, async () => {
