@@ -73,7 +73,7 @@ func TestConsoleEndpoints(t *testing.T) {
 	told := newReceiver(t)
 	s := serve(t, "--webhook-private")
 	sale, ann := s.sale(fields{"quota": 50, "limit_per_user": 50}), s.buyer("ann")
-	w := s.open(desktop, "/console/endpoints", "status of 400", "status of 404")
+	w := s.open(desktop, "/console/endpoints", "status of 400", "status of 404", "status of 409")
 	w.see("#outside-why", "Log in as the operator")
 	w.operate()
 	w.see("#endpoints-none", "There is no endpoint yet")
@@ -123,6 +123,7 @@ func TestConsoleEndpoints(t *testing.T) {
 	w.gone("#deliveries-panel")
 	w.focused("endpoints-title")
 	w.see("#log", "Removed")
+	w.mostEndpoints(s, told)
 }
 
 // repeat sends the newest delivery again. The receiver gets the same message.
@@ -200,6 +201,33 @@ func (w *window) olderDeliveries(s *server) {
 	w.click("#deliveries-more")
 	w.has("deliveries", len(list)+21)
 	w.lacks("#deliveries-more")
+}
+
+// mostEndpoints makes as many endpoints as there may be: the page says that no more can be made. The deliveries to an
+// endpoint that somebody else removes can't be sent again.
+func (w *window) mostEndpoints(s *server, told *receiver) {
+	w.t.Helper()
+	for range 100 {
+		s.call("POST", "/admin/endpoints", s.operator, fields{"url": told.URL}, http.StatusCreated)
+	}
+	w.has("endpoints", 100)
+	w.write("#endpoint-url", told.URL)
+	w.click("#endpoint-send")
+	w.see("#endpoint-error", "There are 100 endpoints already")
+	w.keeps(texts{"#endpoint-url": told.URL})
+
+	s.buy(s.sale(nil), s.logIn("ann"), 1)
+	w.click("#endpoints tr:first-child button")
+	w.see(newestDelivery+".state", "200")
+	w.click(newestDelivery + "button")
+	w.see("#confirm-more", "the same id")
+	id := js[string](w, `document.querySelector("#endpoints .id").id`)
+	s.call("DELETE", "/admin/endpoints/"+id, s.operator, nil, http.StatusOK)
+	w.click("#confirm-yes")
+	w.see("#confirm-error", "cannot be sent again")
+	w.click("#confirm-no")
+	w.gone("#deliveries-panel")
+	w.has("endpoints", 99)
 }
 
 // choose chooses a value of a list. Typed letters would add up to one search if two choices follow each other quickly.

@@ -11,6 +11,7 @@ import { hush, number, reason, say } from "./i18n.js";
 const atOnce = 20;
 
 const error = at("deliveries-error");
+const table = at("deliveries-table").parentElement;
 let endpoint = null; // {id, url}, of which the deliveries are shown; null: none
 let cursor = "";
 let unfolded = false; // older deliveries are shown
@@ -20,7 +21,7 @@ let turn = 0; // counts the requests: an answer to an earlier one is ignored
 export async function open(of) {
   endpoint = of;
   at("deliveries").replaceChildren();
-  for (const place of [at("deliveries-none"), at("deliveries-more")]) {
+  for (const place of [table, at("deliveries-none"), at("deliveries-more")]) {
     show(place, false);
   }
   hush(at("deliveries-told"));
@@ -74,6 +75,7 @@ function draw({ deliveries, next_cursor: next }, anew) {
   cursor = next;
   show(at("deliveries-more"), cursor !== "");
   show(at("deliveries-none"), at("deliveries").rows.length === 0);
+  show(table, at("deliveries").rows.length > 0);
   hush(error);
 }
 
@@ -110,7 +112,7 @@ async function repeat(delivery) {
       }
     },
   });
-  if (made) {
+  if (made && endpoint?.id === id) { // it may have been removed meanwhile
     await newest();
     say(at("deliveries-told"), made.status ? "answered_again" : "unanswered_again", { events: eventsOf(made), status: made.status });
     at("deliveries-title").focus(); // the button that had the focus is gone

@@ -32,6 +32,7 @@ async function load(changed = false) {
     if (changed || !at("endpoints").matches(":focus-within") && !at("confirm").open) {
       at("endpoints").replaceChildren(...endpoints.map(lineOf));
       show(at("endpoints-none"), endpoints.length === 0);
+      show(at("endpoints-table").parentElement, endpoints.length > 0);
     }
     await refreshDeliveries(endpoints);
     await refreshLog();
