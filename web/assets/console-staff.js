@@ -13,7 +13,7 @@ const period = 5000;
 
 const error = at("staff-error");
 
-for (const [id, kind, codes] of [["staff-kind", "kind", ["person", "key"]], ["staff-role", "role", ["viewer", "support", "operator"]]]) {
+for (const [id, kind, codes] of [["staff-kind", "kind", ["person", "key"]], ["staff-role", "role", ["viewer", "support", "operator", "holds"]]]) {
   at(id).append(...codes.map((code) => option(kind, code)));
 }
 copies(at("copy"), at("secret"));
@@ -53,7 +53,7 @@ function lineOf({ name, kind, role, created_at: created, used_at: used }) {
     buttons.querySelectorAll("button").forEach((button) => { button.type = "button"; });
   }
   return label(row([
-    element("span", "id", name), coded("kind", kind), builtIn ? coded("role", role) : choice(name, role),
+    element("span", "id", name), coded("kind", kind), builtIn || role === "holds" ? coded("role", role) : choice(name, role),
     stamp(created), used ? stamp(used) : "–", buttons,
   ]), at("staff-table"));
 }
