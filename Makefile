@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test servers test-busy test-engine test-stores test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits check build clean
+.PHONY: help run test servers test-busy test-engine test-stores test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits example test-example clients check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -21,11 +21,14 @@ help: ## Show the targets
 run: ## Start the server with embedded stores
 	go run .
 
+example: ## Start a small shop that sells through the engine, and buy there once; ONCE=1 ends after that
+	@cd examples/shop && go run ./run $(if $(ONCE),-once)
+
 # The parts run two at a time, the longest first, so that both processors have work to the end. Each shows what it printed when it
 # ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
 test: servers build/axe.min.js ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
 	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-stores test-browser test-program test-deploy
+	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-stores test-browser test-program test-deploy test-example
 
 servers:
 	tools/test-servers.sh
@@ -64,6 +67,9 @@ test-browser:
 test-deploy:
 	@cd test/deploy && go test -ldflags='-s -w' -vet=off -count=1 ./...
 
+test-example:
+	@cd examples/shop && go test -ldflags='-s -w' -vet=off -count=1 ./...
+
 # There is a loop for each core. The trap ends them, and each ends by itself when its shell was killed.
 test-busy: ## Run the tests while endless loops keep every core busy
 	@loops=(); trap 'kill "$${loops[@]}" 2>/dev/null' EXIT; \
@@ -85,6 +91,7 @@ lint: ## Check style, and the doors between the packages
 	cd test/deploy && go tool -modfile=../../tools/go.mod golangci-lint run ./...
 	cd test/fault && go tool -modfile=../../tools/go.mod golangci-lint run ./...
 	cd test/browser && go tool -modfile=../../tools/go.mod golangci-lint run ./...
+	cd examples/shop && go tool -modfile=../../tools/go.mod golangci-lint run ./...
 
 fmt: ## Format the code
 	go tool -modfile=tools/go.mod gofumpt -l -w .

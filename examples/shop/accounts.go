@@ -1,0 +1,169 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// The engine is started with --client-id storefront and --audience flashsale.
+const (
+	clientID = "storefront" // the engine's pages, which log customers in
+	audience = "flashsale"  // the engine's API, which customers' tokens are for
+
+	codeLife  = time.Minute
+	tokenLife = 10 * time.Minute
+	keyID     = "shop-1"
+	keyBits   = 2048
+	maxGrants = 10_000 // log-ins under way
+)
+
+// customers of the shop, and their passwords. A real shop keeps hashes, and counts wrong passwords.
+var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "eve": "no sugar"}
+
+// accounts is an OpenID Connect issuer for the shop's customers: authorization codes with PKCE (RFC 7636) and tokens by
+// RS256. A shop that has an issuer, such as Keycloak, needs nothing of this file.
+type accounts struct {
+	key    *rsa.PrivateKey
+	mu     sync.Mutex
+	grants map[string]grant // by code
+}
+
+// grant is what a code stands for.
+type grant struct {
+	customer, redirect, challenge, nonce string
+	until                                time.Time
+}
+
+func (a *accounts) makeKey() (err error) {
+	a.grants = map[string]grant{}
+	a.key, err = rsa.GenerateKey(rand.Reader, keyBits)
+	return err
+}
+
+// discovery tells where the parts of the issuer are. The engine reads it at the start.
+func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, map[string]any{
+		"issuer": s.url, "jwks_uri": s.url + "/keys", "authorization_endpoint": s.url + "/authorize", "token_endpoint": s.url + "/token",
+		"response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"}, "scopes_supported": []string{"openid", "profile"},
+		"id_token_signing_alg_values_supported": []string{"RS256"}, "code_challenge_methods_supported": []string{"S256"},
+		"token_endpoint_auth_methods_supported": []string{"none"},
+	})
+}
+
+// keys are those that the shop's tokens are checked with.
+func (s *Shop) keys(w http.ResponseWriter, _ *http.Request) {
+	public := jose.JSONWebKey{Key: s.accounts.key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}
+	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
+}
+
+// authorize shows the log-in page, and sends the browser back to the engine with a code.
+func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
+	c, err := s.connection()
+	form := map[string]string{}
+	for _, name := range []string{"response_type", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method"} {
+		form[name] = r.FormValue(name)
+	}
+	if err != nil || form["client_id"] != clientID || form["redirect_uri"] != c.Engine+"/login" { // never lead a browser anywhere else
+		s.show(w, http.StatusBadRequest, "message.html", "This log-in did not begin at our flash sale.")
+		return
+	}
+	if form["response_type"] != "code" || form["code_challenge_method"] != "S256" || len(form["code_challenge"]) != 43 || !strings.Contains(form["scope"], "openid") {
+		s.show(w, http.StatusBadRequest, "message.html", "This log-in lacks a part. Go back and try again.")
+		return
+	}
+	w.Header().Set("Content-Security-Policy", policy(c.Engine)) // the answer to the form leads there
+	name := r.PostFormValue("name")
+	password, known := customers[name]
+	if r.Method == http.MethodGet || !known || subtle.ConstantTimeCompare([]byte(password), []byte(r.PostFormValue("password"))) == 0 {
+		status := http.StatusOK
+		if r.Method == http.MethodPost {
+			status = http.StatusUnauthorized
+		}
+		s.show(w, status, "login.html", map[string]any{"Form": form, "Name": name, "Wrong": r.Method == http.MethodPost, "Customers": customers})
+		return
+	}
+	code := rand.Text()
+	if !s.accounts.keep(code, grant{name, form["redirect_uri"], form["code_challenge"], form["nonce"], time.Now().Add(codeLife)}) {
+		s.show(w, http.StatusServiceUnavailable, "message.html", "Too many people are logging in. Please try again in a minute.")
+		return
+	}
+	back := url.Values{"code": {code}, "state": {form["state"]}}
+	http.Redirect(w, r, form["redirect_uri"]+"?"+back.Encode(), http.StatusSeeOther)
+}
+
+// keep stores a grant, and forgets those that are over.
+func (a *accounts) keep(code string, g grant) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for old, other := range a.grants {
+		if time.Now().After(other.until) {
+			delete(a.grants, old)
+		}
+	}
+	if len(a.grants) >= maxGrants {
+		return false
+	}
+	a.grants[code] = g
+	return true
+}
+
+// take returns a code's grant, once.
+func (a *accounts) take(code string) (g grant, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g, ok = a.grants[code]
+	delete(a.grants, code)
+	return g, ok && time.Now().Before(g.until)
+}
+
+// token exchanges a code for tokens. Whoever has the code needs the verifier as well.
+func (s *Shop) token(w http.ResponseWriter, r *http.Request) {
+	g, ok := s.accounts.take(r.PostFormValue("code"))
+	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+	if !ok || r.PostFormValue("grant_type") != "authorization_code" || r.PostFormValue("client_id") != clientID ||
+		r.PostFormValue("redirect_uri") != g.redirect || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge {
+		answer(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
+		return
+	}
+	idToken, err := s.sign(clientID, g.customer, g.nonce)
+	accessToken, err2 := s.sign(audience, g.customer, "")
+	if err != nil || err2 != nil {
+		answer(w, http.StatusInternalServerError, map[string]any{"error": "server_error"})
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{
+		"id_token": idToken, "access_token": accessToken, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
+	})
+}
+
+// sign makes a token that says who a customer is.
+func (s *Shop) sign(forWhom, customer, nonce string) (string, error) {
+	now := time.Now()
+	claims := jwt.MapClaims{
+		"iss": s.url, "aud": forWhom, "sub": customer, "preferred_username": customer, "iat": now.Unix(), "exp": now.Add(tokenLife).Unix(),
+	}
+	if nonce != "" {
+		claims["nonce"] = nonce
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
+	token.Header["kid"] = keyID
+	return token.SignedString(s.accounts.key)
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may have left
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// product is what the shop sells without a rush, by ways of its own.
+type product struct {
+	Name, About string
+	Cents       int64
+}
+
+// sale is a flash sale in the engine.
+type sale struct {
+	ID         string    `json:"id"`
+	Title      string    `json:"title"`
+	State      string    `json:"state"`
+	PriceCents int64     `json:"price_cents"`
+	Currency   string    `json:"currency"`
+	Available  int64     `json:"available"`
+	StartsAt   time.Time `json:"starts_at"`
+	URL        string    `json:"-"` // its page in the engine's storefront
+}
+
+// showCatalogue shows the products, and a banner that leads to the engine's storefront.
+func (s *Shop) showCatalogue(w http.ResponseWriter, r *http.Request) {
+	s.show(w, http.StatusOK, "catalogue.html", map[string]any{
+		"Banner": s.nextSale(r.Context()),
+		"Products": []product{
+			{"Tea tin, 250 g", "Keeps the leaves dry and dark. Tin plate with an inner lid.", 1490},
+			{"Two cups", "White porcelain, thin at the rim. They hold 120 ml each.", 2200},
+		},
+	})
+}
+
+// nextSale returns the first sale that is not over, or nil. The engine answers from memory. While it is away, the shop
+// has no banner and goes on selling everything else.
+func (s *Shop) nextSale(ctx context.Context) *sale {
+	c, err := s.connection()
+	if err != nil {
+		return nil
+	}
+	var list struct{ Sales []sale }
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Engine+"/api/v1/sales", nil)
+	if err != nil {
+		return nil
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&list) != nil {
+		return nil
+	}
+	for _, found := range list.Sales {
+		if found.State != "ended" {
+			found.URL = c.Engine + "/sales/" + found.ID
+			return &found
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// hold is what a hold token says: units of a sale wait for this money until then.
+type hold struct {
+	Order    string `json:"order"`
+	User     string `json:"user"`
+	Quantity int    `json:"quantity"`
+	Amount   int64  `json:"amount"` // in cents
+	Currency string `json:"currency"`
+	Until    time.Time
+}
+
+// state is how far a payment is.
+type state string
+
+const (
+	unpaid   state = "unpaid"
+	taken    state = "taken"    // the customer has paid, and the engine may not know
+	settled  state = "settled"  // the order is paid
+	owed     state = "owed"     // the order can't keep the money: it has to go back
+	refunded state = "refunded" // it went back, and the engine knows
+	released state = "released" // the customer does not want the order
+)
+
+// payment is money for an order. A real shop has it in its database before it calls the engine, because after a crash it
+// has to call again.
+type payment struct {
+	mu        sync.Mutex // held during calls to the engine, so that there is one at a time
+	order     string
+	reference string // derived from the order: however often the shop settles, it is the same payment
+	cents     int64
+	state     state
+}
+
+// checkout takes the money of flash sales.
+type checkout struct {
+	mu       sync.Mutex
+	payments map[string]*payment // by order
+	verifier *oidc.IDTokenVerifier
+	engine   string        // whose verifier that is
+	wake     chan struct{} // a payment is not finished
+}
+
+// of returns the payment of an order, which may be unpaid.
+func (k *checkout) of(order string, cents int64) *payment {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.payments[order]
+	if !ok {
+		p = &payment{order: order, reference: "shop-" + order, cents: cents, state: unpaid}
+		k.payments[order] = p
+	}
+	return p
+}
+
+// verify checks a hold token: its signature by the engine's published keys, its issuer and its end.
+func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, err error) {
+	if c, err = s.connection(); err != nil {
+		return h, c, err
+	}
+	s.checkout.mu.Lock()
+	if s.checkout.engine != c.Engine {
+		keys := oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), s.client), c.Engine+"/.well-known/jwks.json")
+		s.checkout.verifier = oidc.NewVerifier(c.Engine, keys, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.ES256}})
+		s.checkout.engine = c.Engine
+	}
+	verifier := s.checkout.verifier
+	s.checkout.mu.Unlock()
+	checked, err := verifier.Verify(ctx, token)
+	if err != nil {
+		return h, c, err
+	}
+	h.Until = checked.Expiry
+	return h, c, checked.Claims(&h)
+}
+
+// showCheckout shows what a hold is for. Buyers come here from the engine's storefront.
+func (s *Shop) showCheckout(w http.ResponseWriter, r *http.Request) { s.atCheckout(w, r, nil) }
+
+// pay takes the customer's money, once for each order, and settles the order.
+func (s *Shop) pay(w http.ResponseWriter, r *http.Request) {
+	s.atCheckout(w, r, func(c Connection, p *payment) error {
+		if p.state == unpaid { // here a real shop charges the card, with the reference as the bank's idempotency key
+			p.state = taken
+		}
+		return s.advance(r.Context(), c, p)
+	})
+}
+
+// cancel gives the units of an unpaid order back.
+func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
+	s.atCheckout(w, r, func(c Connection, p *payment) error {
+		if p.state != unpaid {
+			return nil
+		}
+		refusal, err := s.call(r.Context(), c, p.order, "release", nil)
+		if err == nil && refusal == "" {
+			p.state = released
+		}
+		return err
+	})
+}
+
+// atCheckout does something with the payment of a request's hold, and shows what came of it.
+func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(Connection, *payment) error) {
+	token := r.FormValue("hold")
+	h, c, err := s.verify(r.Context(), token)
+	if err != nil {
+		s.show(w, http.StatusBadRequest, "message.html", "This link to the checkout is not valid, or its time is over. Open your orders at the flash sale to pay.")
+		return
+	}
+	p := s.checkout.of(h.Order, h.Amount)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if do != nil {
+		if err = do(c, p); err != nil {
+			fmt.Fprintf(s.log, "order %s: %v\n", p.order, err)
+			s.hurry()
+		}
+	}
+	s.show(w, http.StatusOK, "checkout.html", map[string]any{
+		"Hold": h, "Token": token, "State": p.state, "Failed": err != nil, "Back": c.Engine + "/orders", "Again": "/checkout?hold=" + url.QueryEscape(token),
+	})
+}
+
+// advance brings a payment as far as it can go. The caller holds the payment's lock.
+func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
+	if p.state == taken {
+		refusal, err := s.call(ctx, c, p.order, "settle", map[string]any{"reference": p.reference, "amount_cents": p.cents})
+		switch {
+		case err != nil:
+			return err
+		case refusal == "":
+			p.state = settled
+		case refusal == "refund_due": // the hold was over, and its units are sold to others
+			p.state = owed
+		default: // the engine has not recorded the money, so there is nothing to report
+			p.state = refunded
+		}
+	}
+	if p.state == owed {
+		// Here a real shop has its bank send the money back, with the reference as the idempotency key.
+		refusal, err := s.call(ctx, c, p.order, "refunded", map[string]any{"reference": p.reference})
+		if err == nil && refusal != "" {
+			err = fmt.Errorf("the engine refuses the report of the refund: %s", refusal)
+		}
+		if err != nil {
+			return err
+		}
+		p.state = refunded
+	}
+	return nil
+}
+
+// owe hears that the money of an order has to go back, for example because support has refunded the order.
+func (s *Shop) owe(orderID, reference string) {
+	s.checkout.mu.Lock()
+	p, known := s.checkout.payments[orderID]
+	s.checkout.mu.Unlock()
+	if !known {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reference == reference && (p.state == taken || p.state == settled) {
+		p.state = owed
+		s.hurry()
+	}
+}
+
+func (s *Shop) hurry() {
+	select {
+	case s.checkout.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finishPayments repeats calls that have failed, until ctx ends.
+func (s *Shop) finishPayments(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.checkout.wake:
+		}
+		if c, err := s.connection(); err != nil || !s.finish(ctx, c) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(repeatEvery):
+				s.hurry()
+			}
+		}
+	}
+}
+
+// finish advances all payments once, and reports whether none is left.
+func (s *Shop) finish(ctx context.Context, c Connection) bool {
+	s.checkout.mu.Lock()
+	var list []*payment
+	for _, p := range s.checkout.payments {
+		list = append(list, p)
+	}
+	s.checkout.mu.Unlock()
+	done := true
+	for _, p := range list {
+		p.mu.Lock()
+		done = s.advance(ctx, c, p) == nil && done
+		p.mu.Unlock()
+	}
+	return done
+}
+
+// call tells the engine about a hold. refusal is the code of an answer by which nothing more is to be tried.
+func (s *Shop) call(ctx context.Context, c Connection, orderID, what string, body map[string]any) (refusal string, err error) {
+	var text bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&text).Encode(body); err != nil {
+			return "", err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Engine+"/api/v1/holds/"+url.PathEscape(orderID)+"/"+what, &text)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Key)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var problem struct{ Code string }
+	switch response.StatusCode {
+	case http.StatusOK:
+		return "", nil
+	case http.StatusConflict:
+		err = json.NewDecoder(response.Body).Decode(&problem)
+		return problem.Code, err
+	}
+	return "", fmt.Errorf("%s: the engine answers %s", what, response.Status)
+}

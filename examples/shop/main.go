@@ -1,0 +1,156 @@
+// Command shop is a small shop that sells through the engine, to show how a real shop is connected. It imports nothing of
+// the engine. accounts.go has its customers, catalogue.go its front page, checkout.go takes the money of flash sales, and
+// orders.go hears of their orders. All data is in memory; a real shop keeps the same data in its database.
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"html/template"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// engineTimeout bounds a call to the engine, and repeatEvery is the pause before an unfinished one is repeated.
+const (
+	engineTimeout = 5 * time.Second
+	repeatEvery   = 2 * time.Second
+)
+
+//go:embed pages
+var files embed.FS
+
+// Connection is what the shop knows of the engine. Operators of the engine make the key and the endpoint.
+type Connection struct {
+	Engine        string `json:"engine"`         // its public URL
+	Key           string `json:"key"`            // with the role holds
+	WebhookSecret string `json:"webhook_secret"` // of the endpoint that sends to /events
+}
+
+// Shop is the whole shop.
+type Shop struct {
+	url        string // under which browsers and the engine reach the shop
+	connection func() (Connection, error)
+	pages      *template.Template
+	client     *http.Client
+	log        io.Writer
+
+	accounts accounts
+	checkout checkout
+	orders   orders
+}
+
+func newShop(url string, connection func() (Connection, error), log io.Writer) (*Shop, error) {
+	s := &Shop{url: url, connection: connection, client: &http.Client{Timeout: engineTimeout}, log: log}
+	s.checkout.payments, s.checkout.wake = map[string]*payment{}, make(chan struct{}, 1)
+	s.orders.seen, s.orders.byID = map[string]bool{}, map[string]order{}
+	var err error
+	s.pages, err = template.New("").Funcs(template.FuncMap{"money": money}).ParseFS(files, "pages/*.html")
+	return s, errors.Join(err, s.accounts.makeKey())
+}
+
+// readConnection reads the file at each call, so that a key or a secret is replaced without a restart.
+func readConnection(path string) (c Connection, err error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the shop's operator names the file
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(text, &c)
+}
+
+// routes returns the handler of all routes.
+func (s *Shop) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.showCatalogue)
+	mux.HandleFunc("GET /.well-known/openid-configuration", s.discovery)
+	mux.HandleFunc("GET /keys", s.keys)
+	mux.HandleFunc("GET /authorize", s.authorize)
+	mux.HandleFunc("POST /authorize", s.authorize)
+	mux.HandleFunc("POST /token", s.token)
+	mux.HandleFunc("GET /checkout", s.showCheckout)
+	mux.HandleFunc("POST /checkout", s.pay)
+	mux.HandleFunc("POST /checkout/cancel", s.cancel)
+	mux.HandleFunc("POST /events", s.hear)
+	mux.HandleFunc("GET /orders", s.showOrders)
+	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "pages/style.css") })
+	// Forms of other sites are refused. Servers send neither Origin nor Sec-Fetch-Site, so the engine is not.
+	return headers(http.NewCrossOriginProtection().Handler(mux))
+}
+
+func headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy(""))
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer") // a hold token in the address is nobody else's business
+		h.Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policy lets a page load only what the shop serves. forms is where forms may lead besides the shop.
+func policy(forms string) string {
+	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' " + forms
+}
+
+// show answers with a page.
+func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
+	var body bytes.Buffer
+	if err := s.pages.ExecuteTemplate(&body, page, data); err != nil {
+		http.Error(w, "the page can't be shown", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the browser may have left
+}
+
+// money writes cents as people read them.
+func money(cents int64, currency string) string {
+	return fmt.Sprintf("%s %d.%02d", currency, cents/100, cents%100)
+}
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8090", "address to listen on")
+	connection := flag.String("connection", "connection.json", "file with engine, key and webhook_secret")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, *addr, *connection, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "shop:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context, addr, connection string, log io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	s, err := newShop("http://"+listener.Addr().String(), func() (Connection, error) { return readConnection(connection) }, log)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: s.routes(), ReadTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	go s.finishPayments(ctx)
+	fmt.Fprintf(log, "shop is at %s\n", s.url)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return server.Close()
+	}
+}

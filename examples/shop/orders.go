@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// maxBody is above the size of a message with 500 events, the most that the engine sends at once.
+const maxBody = 1 << 20
+
+// event is what the engine tells of an order or a sale.
+type event struct {
+	ID      string    `json:"id"` // a number that grows
+	Type    string    `json:"type"`
+	At      time.Time `json:"at"`
+	Order   *order    `json:"order"`
+	Payment *struct {
+		Provider      string `json:"provider"`
+		ProviderTxnID string `json:"provider_txn_id"` // the reference by which the shop settled
+	} `json:"payment"`
+}
+
+// order is an order of a flash sale, as it was after its newest event.
+type order struct {
+	ID          string `json:"id"`
+	UserID      string `json:"user_id"`
+	Status      string `json:"status"`
+	Quantity    int    `json:"quantity"`
+	AmountCents int64  `json:"amount_cents"`
+	Currency    string `json:"currency"`
+
+	At    time.Time `json:"-"`
+	event int64
+}
+
+// orders is where the shop's other systems would begin: a warehouse, an accounting.
+type orders struct {
+	mu   sync.Mutex
+	seen map[string]bool // ids of events
+	byID map[string]order
+}
+
+// hear takes a message of the engine, by the Standard Webhooks specification. Any answer but 2xx has it sent again.
+func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, "the body can't be read", http.StatusBadRequest)
+		return
+	}
+	c, err := s.connection()
+	if err != nil {
+		http.Error(w, "not connected yet", http.StatusServiceUnavailable)
+		return
+	}
+	verifier, err := standardwebhooks.NewWebhook(c.WebhookSecret)
+	if err != nil || c.WebhookSecret == "" || verifier.Verify(body, r.Header) != nil {
+		http.Error(w, "the signature is not valid", http.StatusUnauthorized)
+		return
+	}
+	var message struct{ Data struct{ Events []event } }
+	if err := json.Unmarshal(body, &message); err != nil {
+		http.Error(w, "the message is no JSON", http.StatusBadRequest)
+		return
+	}
+	for _, e := range message.Data.Events {
+		s.learn(e)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// learn takes one event. Events come at least once, so one that is known changes nothing; and an operator may have an old
+// message delivered again, so an order never goes back to an older event.
+func (s *Shop) learn(e event) {
+	number, err := strconv.ParseInt(e.ID, 10, 64)
+	if err != nil || e.Order == nil || !s.orders.note(e, number) {
+		return
+	}
+	fmt.Fprintf(s.log, "event %s: %s, order %s is %s\n", e.ID, e.Type, e.Order.ID, e.Order.Status)
+	if e.Type == "refund.due" && e.Payment != nil && e.Payment.Provider == "handoff" {
+		s.owe(e.Order.ID, e.Payment.ProviderTxnID)
+	}
+}
+
+// note stores an event's order, and reports whether the event is new.
+func (o *orders) note(e event, number int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen[e.ID] {
+		return false
+	}
+	o.seen[e.ID] = true
+	if number > o.byID[e.Order.ID].event {
+		known := *e.Order
+		known.At, known.event = e.At, number
+		o.byID[known.ID] = known
+	}
+	return true
+}
+
+// showOrders lists the orders, the newest first. A real shop shows this list to its staff only.
+func (s *Shop) showOrders(w http.ResponseWriter, _ *http.Request) {
+	s.orders.mu.Lock()
+	list := make([]order, 0, len(s.orders.byID))
+	for _, known := range s.orders.byID {
+		list = append(list, known)
+	}
+	s.orders.mu.Unlock()
+	slices.SortFunc(list, func(a, b order) int { return int(b.event - a.event) })
+	s.show(w, http.StatusOK, "orders.html", list)
+}

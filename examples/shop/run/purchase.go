@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+const callTimeout = 30 * time.Second
+
+// client follows no redirects: the steps of a log-in are shown one by one.
+var client = &http.Client{
+	Timeout:       callTimeout,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+type fields = map[string]any
+
+// randomText returns 43 characters that nobody can guess, as a verifier of PKCE needs them.
+func randomText() (string, error) {
+	raw := make([]byte, 32)
+	_, err := rand.Read(raw)
+	return base64.RawURLEncoding.EncodeToString(raw), err
+}
+
+// api calls the engine and reads its answer into into, unless that is nil.
+func (e *example) api(ctx context.Context, method, path, token string, body, into any) error {
+	var text io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		text = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, e.engine+"/api/v1"+path, text)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Prefer", "wait=10")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("%s %s: the engine answers %s: %s", method, path, response.Status, answer)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// page asks the shop for a page, or sends a form to it, and returns the page and where it leads.
+func (e *example) page(ctx context.Context, address string, form url.Values) (text, location string, err error) {
+	method, body := http.MethodGet, io.Reader(nil)
+	if form != nil {
+		method, body = http.MethodPost, strings.NewReader(form.Encode())
+	}
+	request, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return "", "", err
+	}
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s: the shop answers %s", method, address, response.Status)
+	}
+	return string(raw), response.Header.Get("Location"), err
+}
+
+// connect does what an operator does once: a sale, a key and an endpoint for the shop.
+func (e *example) connect(ctx context.Context, connection string) error {
+	var in struct{ Token string }
+	if err := e.api(ctx, "POST", "/sessions", "", fields{"name": "admin", "password": e.password}, &in); err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	var sale struct{ ID string }
+	if err := e.api(ctx, "POST", "/admin/sales", in.Token, fields{
+		"title": "The last hundred teapots", "description": "Two for each buyer, ten minutes to pay.",
+		"price_cents": 990, "original_price_cents": 4990, "currency": "CNY", "quota": 100, "limit_per_user": 2, "pay_timeout_seconds": 600,
+		"starts_at": now.Add(-time.Minute).Format(time.RFC3339), "ends_at": now.AddDate(1, 0, 0).Format(time.RFC3339),
+	}, &sale); err != nil {
+		return err
+	}
+	e.sale = sale.ID
+	e.say("operator: made the sale %s", sale.ID)
+	var key struct{ Secret string }
+	if err := e.api(ctx, "POST", "/admin/staff", in.Token, fields{"name": "shop", "kind": "key", "role": "holds"}, &key); err != nil {
+		return err
+	}
+	e.say("operator: made a key with the role holds")
+	var endpoint struct{ Secret string }
+	if err := e.api(ctx, "POST", "/admin/endpoints", in.Token, fields{"url": e.shop + "/events"}, &endpoint); err != nil {
+		return err
+	}
+	e.say("operator: made an endpoint, %s/events", e.shop)
+	text, err := json.Marshal(map[string]string{"engine": e.engine, "key": key.Secret, "webhook_secret": endpoint.Secret})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(connection, text, 0o600)
+}
+
+// logIn logs ann in at the shop as the engine's pages do it: an authorization code with PKCE.
+func (e *example) logIn(ctx context.Context) (token string, err error) {
+	var login struct {
+		Issuer struct {
+			AuthorizationURL string `json:"authorization_url"`
+			ClientID         string `json:"client_id"`
+			RedirectURL      string `json:"redirect_url"`
+		}
+	}
+	if err := e.api(ctx, "GET", "/login", "", nil, &login); err != nil {
+		return "", err
+	}
+	var secrets [3]string
+	for i := range secrets {
+		if secrets[i], err = randomText(); err != nil {
+			return "", err
+		}
+	}
+	verifier, state, nonce := secrets[0], secrets[1], secrets[2]
+	sum := sha256.Sum256([]byte(verifier))
+	form := url.Values{
+		"response_type": {"code"}, "client_id": {login.Issuer.ClientID}, "redirect_uri": {login.Issuer.RedirectURL}, "scope": {"openid profile"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}, "state": {state}, "nonce": {nonce},
+	}
+	if _, _, err := e.page(ctx, login.Issuer.AuthorizationURL+"?"+form.Encode(), nil); err != nil {
+		return "", err
+	}
+	form.Set("name", "ann")
+	form.Set("password", "tea for two")
+	_, location, err := e.page(ctx, login.Issuer.AuthorizationURL, form)
+	if err != nil {
+		return "", err
+	}
+	back, err := url.Parse(location)
+	if err != nil || !strings.HasPrefix(location, login.Issuer.RedirectURL+"?") || back.Query().Get("state") != state {
+		return "", fmt.Errorf("the shop leads to %q after the log-in", location)
+	}
+	var session struct {
+		Token string
+		User  struct{ ID, Name string }
+	}
+	err = e.api(ctx, "POST", "/sessions/code", "", fields{"code": back.Query().Get("code"), "verifier": verifier, "nonce": nonce}, &session)
+	if err == nil {
+		e.say("customer: logged in at the shop as %s, who is %s in the engine", session.User.Name, session.User.ID)
+	}
+	return session.Token, err
+}
+
+// purchase buys one unit as a customer, pays for it at the shop's checkout, and returns the order's id.
+func (e *example) purchase(ctx context.Context) (orderID string, err error) {
+	if text, _, err := e.page(ctx, e.shop+"/", nil); err != nil || !strings.Contains(text, e.engine+"/sales/"+e.sale) {
+		return "", fmt.Errorf("the shop's first page has no link to the sale: %w", err)
+	}
+	token, err := e.logIn(ctx)
+	if err != nil {
+		return "", err
+	}
+	var path struct{ Path string }
+	if err := e.api(ctx, "POST", "/sales/"+e.sale+"/path", token, nil, &path); err != nil {
+		return "", err
+	}
+	var order struct{ ID, Status string }
+	if err := e.api(ctx, "POST", "/sales/"+e.sale+"/"+path.Path+"/orders", token, fields{"quantity": 1}, &order); err != nil {
+		return "", err
+	}
+	e.say("customer: ordered one, order %s is %s", order.ID, order.Status)
+	var payment struct {
+		PayURL string `json:"pay_url"`
+	}
+	if err := e.api(ctx, "POST", "/orders/"+order.ID+"/payments", token, nil, &payment); err != nil {
+		return "", err
+	}
+	checkout, err := url.Parse(payment.PayURL)
+	if err != nil || !strings.HasPrefix(payment.PayURL, e.shop+"/checkout?") {
+		return "", fmt.Errorf("the engine leads to %q for the payment", payment.PayURL)
+	}
+	if text, _, err := e.page(ctx, payment.PayURL, nil); err != nil || !strings.Contains(text, "CNY 9.90") {
+		return "", fmt.Errorf("the checkout does not show the amount: %w", err)
+	}
+	e.say("customer: at the shop's checkout, which shows CNY 9.90")
+	if text, _, err := e.page(ctx, e.shop+"/checkout", url.Values{"hold": {checkout.Query().Get("hold")}}); err != nil || !strings.Contains(text, "Paid. Thank you!") {
+		return "", fmt.Errorf("the checkout did not take the payment: %w", err)
+	}
+	if err := e.api(ctx, "GET", "/orders/"+order.ID, token, nil, &order); err != nil {
+		return "", err
+	}
+	if order.Status != "paid" {
+		return "", fmt.Errorf("the order is %s in the engine after the payment", order.Status)
+	}
+	e.say("customer: paid; the shop has settled the order, and in the engine it is %s", order.Status)
+	if _, err := e.shopLog.find(ctx, e.ended, `event \d+: (order\.paid), order `+order.ID); err != nil {
+		return "", err
+	}
+	if text, _, err := e.page(ctx, e.shop+"/orders", nil); err != nil || !strings.Contains(text, order.ID) {
+		return "", fmt.Errorf("the shop does not list the order: %w", err)
+	}
+	e.say("shop: heard of the order by a webhook, and lists it")
+	return order.ID, nil
+}
