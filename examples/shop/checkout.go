@@ -73,7 +73,7 @@ func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, 
 	}
 	s.checkout.mu.Lock()
 	if s.checkout.engine != c.Engine {
-		keys := oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), s.client), c.Engine+"/.well-known/jwks.json")
+		keys := oidc.NewRemoteKeySet(oidc.ClientContext(ctx, s.client), c.Engine+"/.well-known/jwks.json")
 		s.checkout.verifier = oidc.NewVerifier(c.Engine, keys, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.ES256}})
 		s.checkout.engine = c.Engine
 	}
@@ -92,21 +92,21 @@ func (s *Shop) showCheckout(w http.ResponseWriter, r *http.Request) { s.atChecko
 
 // pay takes the customer's money, once for each order, and settles the order.
 func (s *Shop) pay(w http.ResponseWriter, r *http.Request) {
-	s.atCheckout(w, r, func(c Connection, p *payment) error {
+	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
 		if p.state == unpaid { // here a real shop charges the card, with the reference as the bank's idempotency key
 			p.state = taken
 		}
-		return s.advance(r.Context(), c, p)
+		return s.advance(ctx, c, p)
 	})
 }
 
 // cancel gives the units of an unpaid order back.
 func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
-	s.atCheckout(w, r, func(c Connection, p *payment) error {
+	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
 		if p.state != unpaid {
 			return nil
 		}
-		refusal, err := s.call(r.Context(), c, p.order, "release", nil)
+		refusal, err := s.call(ctx, c, p.order, "release", nil)
 		if err == nil && refusal == "" {
 			p.state = released
 		}
@@ -115,7 +115,7 @@ func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 }
 
 // atCheckout does something with the payment of a request's hold, and shows what came of it.
-func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(Connection, *payment) error) {
+func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(context.Context, Connection, *payment) error) {
 	token := r.FormValue("hold")
 	h, c, err := s.verify(r.Context(), token)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(Connec
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if do != nil {
-		if err = do(c, p); err != nil {
+		if err = do(r.Context(), c, p); err != nil {
 			fmt.Fprintf(s.log, "order %s: %v\n", p.order, err)
 			s.hurry()
 		}

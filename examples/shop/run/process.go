@@ -23,7 +23,7 @@ const (
 )
 
 func (e *example) build(ctx context.Context, folder, program string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, ".") //nolint:gosec // the user names the folder
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program, ".") //nolint:gosec // the user names the folder
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, e.logs, e.logs
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build in %s: %w", folder, err)
