@@ -10,6 +10,7 @@ import (
 // product is what the shop sells without a rush, by ways of its own.
 type product struct {
 	Name, About string
+	Picture     string // a path of SVG, 120 by 80
 	Cents       int64
 }
 
@@ -30,8 +31,8 @@ func (s *Shop) showCatalogue(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusOK, "catalogue.html", map[string]any{
 		"Banner": s.nextSale(r.Context()),
 		"Products": []product{
-			{"Tea tin, 250 g", "Keeps the leaves dry and dark. Tin plate with an inner lid.", 1490},
-			{"Two cups", "White porcelain, thin at the rim. They hold 120 ml each.", 2200},
+			{"Tea tin, 250 g", "Keeps the leaves dry and dark. Tin plate with an inner lid.", "M8 30h64v36H8zM8 20h64v10H8zM22 20v-8h36v8M24 44h32v12H24z", 1490},
+			{"Two cups", "White porcelain, thin at the rim. They hold 120 ml each.", "M8 24h40v18a16 16 0 0 1-16 16h-8A16 16 0 0 1 8 42zM48 30h6a7 7 0 0 1 0 14h-6M68 24h40v18a16 16 0 0 1-16 16h-8a16 16 0 0 1-16-16zM8 68h100", 2200},
 		},
 	})
 }
