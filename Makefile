@@ -132,6 +132,15 @@ build/.newman:
 	npm install --silent --no-audit --no-fund --no-save --prefix build/.newman.new newman@$(NEWMAN)
 	mv build/.newman.new build/.newman
 
+# What is generated is not committed. The Python client is made when it runs.
+CLIENT := build/clients/typescript
+clients: ## Generate clients from web/openapi.yaml into build/clients, and buy with each; docs/integrate.md tells how to use them
+	mkdir -p $(CLIENT)
+	cp test/clients/package.json test/clients/tsconfig.json test/clients/buy.ts $(CLIENT)
+	npm install --silent --no-audit --no-fund --no-package-lock --prefix $(CLIENT)
+	cd $(CLIENT) && npx --no-install openapi-typescript ../../../web/openapi.yaml -o schema.d.ts && npx --no-install tsc
+	go test -tags bench -count=1 -v ./test/clients
+
 microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build
 	go test -run '^$$' -bench . -benchtime 0.3s -count 6 -benchmem ./app/trial ./gate ./handler ./internal/metrics ./middleware ./model ./repository ./service/auth | tee build/microbench.txt
