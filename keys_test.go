@@ -20,6 +20,9 @@ func TestKeys(t *testing.T) {
 	if code != 0 || !regexp.MustCompile(`^fs_shop_[A-Z2-7]{26}$`).MatchString(key) {
 		t.Fatalf("exit %d, printed %q and %q", code, printed, stderr)
 	}
+	_, checkout, _ := execute(t, nil, "keys", "create", "--name=checkout", "--role=holds", database)
+	s.ask(t, strings.TrimSpace(checkout), "GET", "/api/v1/admin/sales", nil, 403)
+	run(0, `^revoked checkout\n$`, "", "revoke", "--name=checkout")
 	s.ask(t, key, "GET", "/api/v1/admin/sales", nil, 200)
 	s.ask(t, key, "POST", "/api/v1/admin/sales", fields{}, 403)
 	run(0, `^shop support, created \S+, last used \S+Z\n$`, "", "list")

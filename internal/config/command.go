@@ -33,7 +33,7 @@ type Command struct {
 // KeyCreate are the options of `keys create`.
 type KeyCreate struct {
 	Name string `required:"" help:"Name of the key, for example of the server that gets it."`
-	Role string `default:"support" enum:"viewer,support,operator" help:"What the key may do: ${enum}."`
+	Role string `default:"support" enum:"viewer,support,operator,holds" help:"What the key may do: ${enum}."`
 }
 
 // KeyRevoke are the options of `keys revoke`.
