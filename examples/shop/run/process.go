@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,9 +49,9 @@ func (e *example) start(stdout *output, env []string, program string, args ...st
 	p := &process{cmd, make(chan struct{})}
 	e.processes = append(e.processes, p)
 	go func() {
-		err := cmd.Wait()
+		_ = cmd.Wait() // the state has what it says
 		close(p.done)
-		e.ended <- fmt.Errorf("%s has ended: %w", name, errors.Join(err, io.EOF))
+		e.ended <- fmt.Errorf("%s has ended: %s", name, cmd.ProcessState)
 	}()
 }
 
