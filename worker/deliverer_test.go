@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +13,12 @@ import (
 
 // fakeFeed is a feed with two endpoints: one takes its time, the other is fast and has three full batches to come.
 type fakeFeed struct {
-	mu        sync.Mutex
 	sent      map[string]int
 	forgotten int
 }
 
 func (f *fakeFeed) Due(context.Context) ([]model.Endpoint, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer locked()()
 	due := []model.Endpoint{{ID: "slow"}}
 	if f.sent["fast"] < 3 {
 		due = append(due, model.Endpoint{ID: "fast"})
@@ -33,15 +30,13 @@ func (f *fakeFeed) Deliver(ctx context.Context, id string) (wait time.Duration, 
 	if id == "slow" {
 		pause(ctx, time.Minute)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer locked()()
 	f.sent[id]++
 	return 10 * time.Millisecond, id == "fast" && f.sent[id] < 3, nil
 }
 
 func (f *fakeFeed) Forget(context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer locked()()
 	f.forgotten++
 	return nil
 }
@@ -51,7 +46,7 @@ func (f *fakeFeed) Forget(context.Context) error {
 func TestDeliverer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, looked := &fakeFeed{sent: map[string]int{}}, 0
-		d := &Deliverer{Feed: f, Events: func(context.Context) error { looked++; return nil }, Log: slog.New(slog.DiscardHandler)}
+		d := &Deliverer{Feed: f, Events: func(context.Context) error { with(func() { looked++ }); return nil }, Log: slog.New(slog.DiscardHandler)}
 		during(t, d.Run, func() {
 			pass(25 * time.Millisecond)
 			check.Same(t, "sent at first", f.sent, map[string]int{"fast": 3})

@@ -217,6 +217,7 @@ func TestConsoleScreens(t *testing.T) {
 	w.show("console-lab-report")
 	w.mayScroll = 1 // the command is one line, to be copied
 	w.click("#run-report")
+	w.becomes("the report is open, which the console's own table is not", `location.pathname.startsWith("/lab/reports/") && document.readyState === "complete"`)
 	w.see("table", "hybrid")
 	w.show("console-lab-full-report")
 }
