@@ -338,11 +338,19 @@ func (w *window) buyAs(name string) {
 	w.register(name)
 }
 
-// confirm clicks on an action and answers its question, which contains a text, with yes.
+// confirm clicks on an action and answers its question, which contains a text, with yes. A list may be drawn anew between
+// the look for the button and the click, which then meets nothing; so it clicks again if nothing is asked.
 func (w *window) confirm(action, question string) {
 	w.t.Helper()
-	w.click(action)
-	w.see("#confirm-more", question)
+	var next time.Time
+	w.until(question, func() (got string, asked bool) {
+		if js[bool](w, `document.querySelector("dialog[open]") === null`) && time.Now().After(next) {
+			w.click(action)
+			next = time.Now().Add(time.Second)
+		}
+		got = w.text("#confirm-more")
+		return got, strings.Contains(got, question)
+	})
 	w.click("#confirm-yes")
 }
 
