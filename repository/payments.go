@@ -27,7 +27,8 @@ type paymentRow struct {
 
 func (paymentRow) TableName() string { return "payments" }
 
-// firstLook is the age at which the provider is asked about a payment that it has not reported.
+// firstLook is the age at which the provider is asked about a payment that it has not reported, unless the order's time to
+// pay is shorter.
 const firstLook = time.Minute
 
 // paymentOfOrder is a payment with what it shows of its order.
@@ -88,10 +89,14 @@ func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time)
 		return model.Payment{}, err
 	}
 	if !open {
+		look := now.Add(firstLook)
+		if order.ExpiresAt.Before(look) { // before the order expires, for want of a report
+			look = order.ExpiresAt
+		}
 		row = paymentRow{
 			ID: rand.Text(), OrderID: order.ID, Provider: provider, AmountCents: order.AmountCents, Status: string(model.PaymentOpen),
 			CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
-			LookAtMs: sql.NullInt64{Int64: now.Add(firstLook).UnixMilli(), Valid: true},
+			LookAtMs: sql.NullInt64{Int64: look.UnixMilli(), Valid: true},
 		}
 		err = wrap("open a payment", tx.Create(&row).Error)
 	}

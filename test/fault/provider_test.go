@@ -1,0 +1,208 @@
+package fault
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stripe/stripe-go/v84/webhook"
+
+	"flashsale/test/kit/shop"
+)
+
+// providerRows are faults of the payment provider.
+var providerRows = []row{
+	{65, "Stripe is down, slow and answers twice; its notices come before the reply, twice, with another amount, or never", "each charge pays one order or goes back once", providerFaults},
+}
+
+const stripeSecret = "whsec_of_the_drill"
+
+// session is a checkout session at the bank.
+type session struct {
+	ID            string            `json:"id"`
+	URL           string            `json:"url"`
+	Payment       string            `json:"client_reference_id"`
+	Status        string            `json:"status"`
+	PaymentStatus string            `json:"payment_status"`
+	Intent        string            `json:"payment_intent,omitempty"`
+	Amount        int64             `json:"amount_total"`
+	Currency      string            `json:"currency"`
+	Metadata      map[string]string `json:"metadata"`
+}
+
+// bank does what the engine calls at Stripe, with faults: every third call is lost before it is done, or after that.
+type bank struct {
+	*httptest.Server
+	mu       sync.Mutex
+	sessions map[string]*session // by id and by idempotency key
+	charges  map[string]int      // by intent, how often its money went back
+	calls    int
+	early    func(s session) // called before the reply to a new session
+}
+
+func newBank(d *drill) *bank {
+	b := &bank{sessions: map[string]*session{}, charges: map[string]int{}}
+	b.Server = httptest.NewServer(b)
+	d.Cleanup(b.Close)
+	return b
+}
+
+func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm() // an unreadable form has no fields
+	b.mu.Lock()
+	b.calls++
+	fault := b.calls % 6
+	b.mu.Unlock()
+	if fault == 3 {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	answer := b.do(r)
+	if fault == 5 { // it is done, and the answer is lost
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (b *bank) do(r *http.Request) any {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
+	switch {
+	case path[0] == "refunds":
+		key := "refund " + r.Header.Get("Idempotency-Key")
+		if b.sessions[key] == nil {
+			b.sessions[key] = &session{}
+			b.charges[r.Form.Get("payment_intent")]++
+		}
+		return map[string]string{"id": "re_1", "status": "succeeded"}
+	case len(path) == 2: // a new session
+		key := r.Header.Get("Idempotency-Key")
+		made := b.sessions[key]
+		if made == nil {
+			id := fmt.Sprintf("cs_%d", len(b.sessions))
+			made = &session{
+				ID: id, URL: b.URL + "/" + id, Payment: r.Form.Get("client_reference_id"), Status: "open", PaymentStatus: "unpaid",
+				Amount: int64(number(r.Form.Get("line_items[0][price_data][unit_amount]"))), Currency: r.Form.Get("line_items[0][price_data][currency]"),
+				Metadata: map[string]string{"order": r.Form.Get("metadata[order]")},
+			}
+			b.sessions[key], b.sessions[id] = made, made
+			if b.early != nil {
+				b.early(*made)
+			}
+		}
+		return *made
+	case len(path) == 4 && b.sessions[path[2]].Status == "open": // its end
+		b.sessions[path[2]].Status = "expired"
+	}
+	return *b.sessions[path[2]]
+}
+
+// pay charges an open session; ok is false if it has ended.
+func (b *bank) pay(id string) (paid session, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.sessions[id]
+	if s.Status != "open" {
+		return *s, false
+	}
+	s.Status, s.PaymentStatus, s.Intent = "complete", "paid", "pi_"+id
+	b.charges[s.Intent] = 0
+	return *s, true
+}
+
+// says sends a notice of a session to an instance, as Stripe does.
+func (d *drill) says(url string, s session) (status int, doc shop.Document, err error) {
+	raw, err := json.Marshal(map[string]any{"id": "evt_1", "object": "event", "type": "checkout.session.completed", "data": map[string]any{"object": s}})
+	if err != nil {
+		return 0, nil, err
+	}
+	signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: raw, Secret: stripeSecret})
+	return d.Call(http.MethodPost, url+"/api/v1/payments/notices", "", json.RawMessage(raw), "Stripe-Signature", signed.Header)
+}
+
+// providerFaults has buyers pay at a bank whose every third call fails or loses its answer. Its notices come as the fault
+// says. In the end each charge has paid one order, or its money went back once, and no session can still be paid.
+func providerFaults(d *drill) {
+	d.stores()
+	b := newBank(d)
+	stripe := []string{"--payment", "stripe", "--stripe-key", "sk_test_1", "--stripe-webhook-secret", stripeSecret, "--stripe-url", b.URL, "--pay-grace", "5s"}
+	first, second := d.Start(stripe...), d.Start(stripe...)
+	d.quota, d.urls = size(42, 420), []string{first.URL, second.URL}
+	b.early = func(s session) { // a notice before the reply, which says nothing yet
+		if status, _, err := d.says(second.URL, s); err != nil || status != http.StatusOK {
+			d.Errorf("a notice before the reply: %d, %v", status, err)
+		}
+	}
+	d.sale = d.SaleToPay(first.URL, d.quota, size(15, 20))
+	d.watched = d.watch(d.sale)
+	d.attempts = d.Rush(d.sale, "u", d.quota, nil, d.urls...)
+	d.told(d.attempts, "201")
+	kinds := map[string]int{}
+	for i, a := range d.attempts {
+		var page shop.Document
+		d.until(time.Minute, "a payment is opened", func() (bool, error) {
+			status, doc, err := d.Call(http.MethodPost, d.urls[i%2]+"/api/v1/orders/"+a.OrderID+"/payments", d.Token(a.User), nil)
+			page = doc
+			return status == http.StatusCreated, err
+		})
+		id := text(page, "pay_url")[strings.LastIndex(text(page, "pay_url"), "/")+1:]
+		kind := []string{"told twice", "never told", "another amount first", "not paid"}[i%4]
+		kinds[kind]++
+		if kind == "not paid" {
+			continue
+		}
+		paid, ok := b.pay(id)
+		if !ok {
+			d.Fatalf("the session %s has ended before its order", id)
+		}
+		switch kind {
+		case "told twice":
+			for _, url := range []string{first.URL, second.URL} {
+				d.want(http.StatusOK, "", "a notice")(d.says(url, paid))
+			}
+		case "another amount first":
+			wrong := paid
+			wrong.Amount++
+			d.want(http.StatusConflict, "amount_mismatch", "a notice with another amount")(d.says(first.URL, wrong))
+			d.want(http.StatusOK, "", "a notice")(d.says(second.URL, paid))
+		}
+	}
+	listed := func(status string) int {
+		doc := d.Must(http.StatusOK, http.MethodGet, first.URL+"/api/v1/admin/payments?limit=500&status="+status, d.Operator(first.URL), nil)
+		list, _ := doc["payments"].([]any)
+		return len(list)
+	}
+	d.until(2*time.Minute, "every payment has ended, and no money is due", func() (bool, error) {
+		return listed("open")+listed("refund_due") == 0, nil
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept, back := 0, 0
+	for intent, times := range maps.All(b.charges) {
+		switch times {
+		case 0:
+			kept++
+		case 1:
+			back++
+		default:
+			d.Errorf("the money of %s went back %d times", intent, times)
+		}
+	}
+	for id, s := range b.sessions {
+		if s.Status == "open" {
+			d.Errorf("the session %s can still be paid", id)
+		}
+	}
+	if books := d.Books(d.sale); int(books.Stock.Paid) != kept || listed("succeeded") != kept {
+		d.Errorf("%d charges were kept, %d units are paid", kept, books.Stock.Paid)
+	}
+	d.stop()
+	d.finish("%v; %d charges kept, %d sent back; %d calls of the provider, a third of them failed", kinds, kept, back, b.calls)
+}
