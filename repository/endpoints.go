@@ -148,8 +148,8 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 	return ok, wrap("remove an endpoint", err)
 }
 
-// TakeEndpoint reserves an endpoint for this instance for a time, and returns it; ok is false if another instance was
-// first, or the endpoint is off.
+// TakeEndpoint reserves an endpoint for this instance, for the time of lease, and returns the endpoint. ok is false if
+// another instance has reserved it, or if it is off or in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
 	res := s.write.WithContext(ctx).Exec("UPDATE endpoints SET leased_until_ms = "+s.nowMillis()+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
 		s.nowMillis()+" AND next_at_ms <= "+s.nowMillis(), lease.Milliseconds(), id, string(model.EndpointOn))

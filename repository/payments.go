@@ -38,7 +38,7 @@ type paymentOfOrder struct {
 	Quantity         int
 }
 
-// selectPayments reads rows of paymentOfOrder.
+// selectPayments is the beginning of a query whose rows are scanned into paymentOfOrder.
 const selectPayments = "SELECT payments.*, orders.user_id, orders.currency, orders.quantity FROM payments JOIN orders ON orders.id = order_id"
 
 func (p paymentOfOrder) payment() model.Payment {
@@ -255,8 +255,8 @@ func (s *Store) ApplyReport(ctx context.Context, provider string, report model.R
 	return order, moved, verdict, err
 }
 
-// returnMoney records that the provider has sent the money of a recorded transaction back. A paid order that loses its
-// money so is refunded: then moved is true.
+// returnMoney records that the provider has sent the money of a recorded transaction back. If that money had paid the
+// order, the order becomes refunded and its units return; then moved is true.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow) (moved bool, err error) {
 	switch model.PaymentStatus(row.Status) {
 	case model.PaymentSucceeded:

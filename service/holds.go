@@ -33,9 +33,9 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 }
 
 // Settle records that the shop has taken the money of an order under a reference of its own, once however often it is
-// called. The verdict is RefundDue if the order can't keep the money, because it has ended and its units are sold, or
-// because other money was first: then the shop has to send the money back. It is NotFound, AmountMismatch or NotPayable
-// (the reference belongs to another order) if nothing was changed.
+// called. The verdict is RefundDue if the order can't keep the money: the order has ended and its units are sold, or another
+// payment was earlier. The shop then has to send the money back. If the verdict is NotFound, AmountMismatch or NotPayable
+// (the reference belongs to another order), nothing was changed.
 func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
 	return h.report(ctx, orderID, model.Report{ProviderTxnID: reference, Result: model.PaymentSucceeded, AmountCents: amountCents})
 }

@@ -52,7 +52,7 @@ func (a *accounts) makeKey() (err error) {
 	return err
 }
 
-// discovery tells where the parts of the issuer are. The engine reads it at the start.
+// discovery answers with the addresses of the issuer's endpoints. The engine reads them when it starts.
 func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{
 		"issuer": s.url, "jwks_uri": s.url + "/keys", "authorization_endpoint": s.url + "/authorize", "token_endpoint": s.url + "/token",

@@ -16,7 +16,7 @@ import (
 
 const settle = `settle {"amount_cents":990,"reference":"shop-` + orderID + `"}`
 
-// A hold token opens the checkout only if the engine has signed it, for itself and for this time.
+// A hold token opens the checkout only if the engine has signed it, names itself as the issuer, and the token has not ended.
 func TestHoldTokens(t *testing.T) {
 	e := newEngine(t)
 	_, shop := open(t, e)

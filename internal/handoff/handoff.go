@@ -75,7 +75,7 @@ func (p *Provider) Keys() []byte { return p.keys }
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "handoff" }
 
-// Claims are what a hold token says, beside its issuer and its times.
+// Claims are the contents of a hold token. RegisteredClaims has the issuer, the buyer and the times.
 type Claims struct {
 	jwt.RegisteredClaims        // the subject is the buyer's id
 	Order                string `json:"order"`

@@ -272,8 +272,8 @@ func settlesAtTheEnd(d *drill) {
 	d.finish("%d orders were settled four times each around their end: %d paid, %d sent back", len(attempts), paid, len(attempts)-paid)
 }
 
-// issuerRotates has customers of an issuer buy while its keys are rotated, and while it is down. Forged tokens come all the
-// time: they are refused, and don't make the engine ask the issuer again and again.
+// issuerRotates lets customers of an issuer buy while the issuer rotates its keys, and while it is down. During the whole row
+// attackers send forged tokens. The engine must refuse these, and must not ask the issuer for keys at each of them.
 func issuerRotates(d *drill) {
 	d.stores()
 	keys := make([]*rsa.PrivateKey, 3)

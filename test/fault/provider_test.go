@@ -104,7 +104,7 @@ func (b *bank) do(r *http.Request) any {
 	return *b.sessions[path[2]]
 }
 
-// pay charges an open session; ok is false if it has ended.
+// pay lets the buyer of a session pay; ok is false if the session has ended.
 func (b *bank) pay(id string) (paid session, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
