@@ -31,6 +31,7 @@ const (
 // Provider calls Stripe.
 type Provider struct {
 	client        *api.Client
+	key           string
 	webhookSecret string
 	returnURL     func() string
 }
@@ -47,6 +48,7 @@ func New(key, webhookSecret, url string, returnURL func() string) *Provider {
 	}
 	return &Provider{
 		client:        api.NewClient(key, api.WithBackends(api.NewBackendsWithConfig(config))),
+		key:           key,
 		webhookSecret: webhookSecret, returnURL: returnURL,
 	}
 }
@@ -61,7 +63,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
 		if err != nil {
-			return "", "", err
+			return "", "", p.hide(err)
 		}
 		return cmp.Or(session.URL, p.returnURL()), payment.Reference, nil // a session that the buyer has finished has no page
 	}
@@ -98,7 +100,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	params.SetIdempotencyKey("open-" + payment.ID)
 	session, err := p.client.V1CheckoutSessions.Create(ctx, params)
 	if err != nil {
-		return "", "", err
+		return "", "", p.hide(err)
 	}
 	return session.URL, session.ID, nil
 }
@@ -115,7 +117,7 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 		session, err = p.client.V1CheckoutSessions.Expire(ctx, payment.Reference, nil)
 	}
 	if err != nil {
-		return report, false, err
+		return report, false, p.hide(err)
 	}
 	session.ClientReferenceID = payment.ID
 	report, known = reportOf(session)
@@ -132,12 +134,20 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 		return true, nil
 	}
 	if err != nil {
-		return false, err
+		return false, p.hide(err)
 	}
 	if refund.Status != api.RefundStatusSucceeded && refund.Status != api.RefundStatusPending {
 		return false, fmt.Errorf("the refund %s of payment %s is %s", refund.ID, payment.ID, refund.Status)
 	}
 	return true, nil
+}
+
+// hide returns an error without the key. An error may quote what a proxy has answered, and that may quote the request.
+func (p *Provider) hide(err error) error {
+	if !strings.Contains(err.Error(), p.key) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), p.key, "[key]"))
 }
 
 // Read is part of service.Notifier. Events of sessions and charges that are not the engine's are not relevant, since an

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"flashsale/test/kit/shop"
 )
 
-// This test makes a whole purchase, with every kind of failure, on an instance that logs everything. No secret may
-// appear in the log or in the figures. TestErrorsKeepSecrets and TestOpenRefuses check the messages of failed starts.
+// This test makes a whole purchase, with every kind of failure, on an instance that logs everything, and starts a payment
+// with Stripe on another one. No secret may appear in the logs or in the figures. TestErrorsKeepSecrets and
+// TestOpenRefuses check the messages of failed starts.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	d := &drill{T: t}
@@ -22,7 +25,7 @@ func TestSecretsStayInside(t *testing.T) {
 	const redisPassword, paymentSecret = "pass-of-redis-0123456789", "payments-secret-of-32-bytes-or-more"
 	d.tell(d.client(d.Redis), "CONFIG", "SET", "requirepass", redisPassword)
 	withPassword := "redis://:" + redisPassword + "@" + d.Redis.Addr() + "/0"
-	a := d.Start("--redis", withPassword, "--payment-secret", paymentSecret, "--log-level", "debug", "--ops-addr", "127.0.0.1:0")
+	a := d.Start("--redis", withPassword, "--payment-secret", paymentSecret, "--log-level", "debug", "--ops-addr", "127.0.0.1:0", "--webhook-private")
 	ops := a.OpsURL()
 	d.sell(10, a)
 	client := d.manyConnections()
@@ -33,9 +36,22 @@ func TestSecretsStayInside(t *testing.T) {
 		"the operator's token": d.Operator(a.URL), "the operator's password": "scenario-operator", // as shop sets it
 		"a buyer's password": "correct horse", "a wrong password": "battery staple", "an idempotency key": "request-key-0123456789",
 	}
+	// The receiver of events, which is Stripe too, fails and answers with the headers that it got.
+	sent := make(chan struct{})
+	once := sync.OnceFunc(func() { close(sent) })
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = r.Header.Write(w)
+		if r.URL.Path == "/events" {
+			once()
+		}
+	}))
+	t.Cleanup(outside.Close)
+	secrets["an endpoint's secret"] = d.tellTo(a.URL, outside.URL+"/events")
+	to := a.URL
 	post := func(path, token, body string, headers ...string) shop.Document {
 		t.Helper()
-		r := d.called(client, http.MethodPost, a.URL+"/api/v1"+path, token, body, headers...)
+		r := d.called(client, http.MethodPost, to+"/api/v1"+path, token, body, headers...)
 		var doc shop.Document
 		if err := json.Unmarshal(r.body, &doc); err != nil {
 			t.Fatalf("%s: %d %s", path, r.status, r.body)
@@ -80,7 +96,25 @@ func TestSecretsStayInside(t *testing.T) {
 	post("/admin/orders/"+order+"/refund", token, "")
 	d.called(client, http.MethodGet, a.URL+"/api/v1/orders/"+order, token[:len(token)-2]+"AA", "")
 	d.called(client, http.MethodGet, a.URL+"/nowhere/"+path+"?token="+token, token, "")
+	apiKey := given(post("/admin/staff", d.Operator(a.URL), `{"name":"shop","kind":"key","role":"viewer"}`), "secret")
+	for _, key := range []string{apiKey, apiKey + "A"} {
+		d.called(client, http.MethodGet, a.URL+"/api/v1/admin/events", key, "")
+	}
+	d.called(client, http.MethodGet, a.URL+"/api/v1/admin/endpoints", apiKey, "")
+
+	const stripeKey = "sk_test_0123456789abcdef"
+	b := d.Start("--redis", withPassword, "--payment-secret", paymentSecret, "--log-level", "debug",
+		"--payment", "stripe", "--stripe-key", stripeKey, "--stripe-webhook-secret", stripeSecret, "--stripe-url", outside.URL)
+	to = b.URL
+	second := given(post("/sales/"+d.sale+"/"+given(post("/sales/"+d.sale+"/path", stranger, ""), "path")+"/orders", stranger, `{"quantity":1}`), "id")
+	post("/orders/"+second+"/payments", stranger, "")
+	post("/payments/notices", "", `{"id":"evt_1"}`, "Stripe-Signature", "t=1,v1="+strings.Repeat("0", 64))
+	b.Stop()
+	to = a.URL
+	<-sent
+
 	maps.Copy(secrets, map[string]string{
+		"an API key": apiKey, "Stripe's key": stripeKey, "Stripe's secret": stripeSecret,
 		"a token": token, "a stranger's token": stranger, "a token's signature": token[strings.LastIndex(token, ".")+1:],
 		"a path": path, "a signature": signature[3],
 	})
@@ -93,7 +127,7 @@ func TestSecretsStayInside(t *testing.T) {
 		secrets[what] = secret
 	}
 
-	shown := map[string]string{}
+	shown := map[string]string{"the log of the other instance": b.Log.String()}
 	const profiles = "/debug/pprof/"
 	for _, page := range []string{"/metrics", profiles, profiles + "cmdline", profiles + "goroutine?debug=2", profiles + "heap?debug=1"} {
 		r, err := ask(t.Context(), client, http.MethodGet, ops+page, http.NoBody)
