@@ -252,7 +252,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	endpoints := &service.Endpoints{
 		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, Private: a.settings.WebhookPrivate,
-		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now,
+		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe,
 	}
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"flashsale/internal/observe"
 	"flashsale/internal/webhook"
 	"flashsale/model"
 	"flashsale/service/auth"
@@ -62,6 +63,7 @@ type Endpoints struct {
 	Private bool          // endpoints may be on this machine and in private networks, and without encryption
 	Kept    time.Duration // how long events and deliveries are kept
 	Now     func() time.Time
+	Observe observe.All
 }
 
 // Events returns a page of the feed behind the event with the number after.
@@ -94,13 +96,8 @@ func (e *Endpoints) Forget(ctx context.Context) error {
 
 // Due returns the endpoints to which events can be sent now.
 func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
-	due, err := e.Store.DueEndpoints(ctx)
-	if err != nil || len(due) > 0 {
-		return due, err
-	}
-	// Nothing is numbered while nobody wants it: the feed is numbered when it is read.
 	all, err := e.Store.Endpoints(ctx)
-	if err != nil || len(all) == 0 {
+	if err != nil || len(all) == 0 { // nothing is numbered while nobody wants it: the feed is numbered when it is read
 		return nil, err
 	}
 	if err := e.Number(ctx); err != nil {
@@ -248,13 +245,12 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	if err != nil || !ok {
 		return 0, false, err
 	}
-	limit := batchEvents
-	if endpoint.SendingTo > 0 {
-		limit = int(min(endpoint.SendingTo-endpoint.Position, batchEvents))
-	}
-	events, err := e.Store.Events(ctx, endpoint.Position, limit)
+	events, err := e.Store.Events(ctx, endpoint.Position, batchEvents)
 	if err != nil {
 		return 0, false, err
+	}
+	if endpoint.SendingTo > 0 { // the batch under way does not grow
+		events = slices.DeleteFunc(events, func(event model.Event) bool { return event.Number > endpoint.SendingTo })
 	}
 	if len(events) == 0 { // those of the batch under way were too old, and were forgotten
 		return 0, false, e.Store.SendTo(ctx, id, 0)
@@ -297,6 +293,11 @@ func (e *Endpoints) try(ctx context.Context, endpoint model.Endpoint, events []m
 	}
 	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), body)
 	d.Took = e.Now().Sub(d.At)
+	outcome := "failed"
+	if d.Delivered() {
+		outcome = "delivered"
+	}
+	e.Observe.Note(observe.Event{Name: observe.Delivery, Label: outcome})
 	return d
 }
 

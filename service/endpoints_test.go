@@ -17,10 +17,11 @@ import (
 // fakeEndpoint is a database with one endpoint and a feed of some events.
 type fakeEndpoint struct {
 	EndpointStore
-	endpoint model.Endpoint
-	feed     int64
-	pause    time.Duration
-	notes    []model.Delivery
+	endpoint  model.Endpoint
+	feed      int64
+	forgotten int64
+	pause     time.Duration
+	notes     []model.Delivery
 }
 
 func (f *fakeEndpoint) TakeEndpoint(context.Context, string, time.Duration) (model.Endpoint, bool, error) {
@@ -28,7 +29,7 @@ func (f *fakeEndpoint) TakeEndpoint(context.Context, string, time.Duration) (mod
 }
 
 func (f *fakeEndpoint) Events(_ context.Context, after int64, limit int) (list []model.Event, err error) {
-	for n := after + 1; n <= f.feed && len(list) < limit; n++ {
+	for n := max(after, f.forgotten) + 1; n <= f.feed && len(list) < limit; n++ {
 		list = append(list, model.Event{Number: n, Type: model.EventSaleOpened, SaleID: "S"})
 	}
 	return list, nil
@@ -115,10 +116,10 @@ func TestDeliverAgain(t *testing.T) {
 	if tried := now.Sub(started); tried < giveUp || tried > giveUp+2*lastPause || len(s.ids) < 40 {
 		t.Errorf("%d tries in %s", len(s.ids), tried)
 	}
-	f.endpoint.State, s.status = model.EndpointOn, 200
+	f.endpoint.State, s.status, f.forgotten = model.EndpointOn, 200, 1
 	_, _, err := e.Deliver(t.Context(), "E")
 	check.NoError(t, err)
-	check.Same(t, "switched on, it goes on with", s.ids[len(s.ids)-1], "msg_E_1-3")
+	check.Same(t, "switched on, it goes on with what is still kept of the message", s.ids[len(s.ids)-1], "msg_E_2-3")
 }
 
 // 410 ends an endpoint at once.

@@ -37,6 +37,7 @@ type Metrics struct {
 	rebuilds     *prometheus.CounterVec
 	expired      expiry
 	refundsDue   prometheus.Gauge
+	deliveries   *prometheus.CounterVec
 	violations   prometheus.Counter
 	counterFails prometheus.Counter
 
@@ -103,6 +104,9 @@ func New(now func() time.Time) *Metrics {
 		refundsDue: f.NewGauge(prometheus.GaugeOpts{
 			Name: "flashsale_refunds_due", Help: "Payments whose money is to go back, as this instance's refunder last saw; 100 stands for that many or more.",
 		}),
+		deliveries: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "flashsale_deliveries_total", Help: "Messages that this instance sent to endpoints, by outcome: delivered or failed.",
+		}, []string{"outcome"}),
 		drifts: drifts{seen: map[string]sighting{}},
 		violations: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_book_violations_total", Help: "Audits that found sums which disagree, and sales whose books did not let their orders expire.",
@@ -172,6 +176,8 @@ func (m *Metrics) Note(e observe.Event) {
 		m.expired.emptied.Store(m.now().UnixMilli())
 	case observe.RefundsDue:
 		m.refundsDue.Set(float64(e.N))
+	case observe.Delivery:
+		m.deliveries.WithLabelValues(e.Label).Inc()
 	case observe.Audited:
 		m.audited.Store(m.now().UnixMilli())
 	case observe.Drifted:

@@ -39,6 +39,7 @@ func TestFigures(t *testing.T) {
 		for range each {
 			m.Note(observe.Event{Name: observe.Purchase, Label: string(model.SoldOut)})
 			m.Note(observe.Event{Name: observe.Stage, Label: "deduct", Took: time.Millisecond})
+			m.Note(observe.Event{Name: observe.Delivery, Label: "failed"})
 			m.Request("POST", "/sales/:sale", 409, time.Second)
 			m.Request("POST", "/sales/:sale", 404, time.Second)
 		}
@@ -46,6 +47,7 @@ func TestFigures(t *testing.T) {
 	m.has(t,
 		`flashsale_purchases_total{verdict="sold_out"} 400`,
 		`flashsale_purchase_stage_seconds_count{stage="deduct"} 400`,
+		`flashsale_deliveries_total{outcome="failed"} 400`,
 		`flashsale_http_request_seconds_count{method="POST",route="/sales/:sale",status="409"} 400`,
 		`flashsale_http_request_seconds_count{method="POST",route="/sales/:sale",status="404"} 400`,
 	)
