@@ -1,0 +1,183 @@
+package ranks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Hash is a SHA-256, an HMAC-SHA256 or a secret of the same size. Its text is 64 hex digits.
+type Hash [32]byte
+
+// String returns the hex digits.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// MarshalText returns the hex digits. It returns no error.
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText reads 64 hex digits. It returns an error for any other text.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(h)) {
+		return fmt.Errorf("has %d characters, want %d hex digits", len(text), hex.EncodedLen(len(h)))
+	}
+	if _, err := hex.Decode(h[:], text); err != nil {
+		return errors.New("has a character that is no hex digit")
+	}
+	return nil
+}
+
+// Commitment returns the SHA-256 of the secret. It is published before anybody enters.
+func Commitment(secret Hash) Hash { return sha256.Sum256(secret[:]) }
+
+// Tag returns the HMAC-SHA256 of a user id under the key of the sale. It stands for the user in public: without the key
+// nobody can find out whose tag it is.
+func Tag(key []byte, userID string) Hash { return mac(key, []byte(userID)) }
+
+// Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness). The randomness is that of the beacon's
+// round; nil without a beacon.
+func Seed(secret, root Hash, randomness []byte) Hash { return mac(secret[:], root[:], randomness) }
+
+func mac(key []byte, parts ...[]byte) (sum Hash) {
+	h := hmac.New(sha256.New, key)
+	for _, part := range parts {
+		h.Write(part)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// The Merkle tree hash of RFC 6962, section 2.1. The prefixes keep a leaf from passing as a node.
+const (
+	leafPrefix = 0
+	nodePrefix = 1
+)
+
+// leaf returns the hash of an entry's leaf. The data of the leaf is the number as 8 bytes, big-endian, and the tag.
+func leaf(number int64, tag Hash) Hash {
+	var input [1 + 8 + len(tag)]byte
+	input[0] = leafPrefix
+	binary.BigEndian.PutUint64(input[1:], uint64(number))
+	copy(input[1+8:], tag[:])
+	return sha256.Sum256(input[:])
+}
+
+func node(left, right Hash) Hash {
+	var input [1 + 2*len(left)]byte
+	input[0] = nodePrefix
+	copy(input[1:], left[:])
+	copy(input[1+len(left):], right[:])
+	return sha256.Sum256(input[:])
+}
+
+// Root computes the root over entries that are added one after another, in the order of their numbers. It needs no more
+// memory for many entries than for few. The zero value is a tree without entries.
+type Root struct {
+	n     int64
+	trees [63]Hash // trees[k] is the root of a full tree of 2^k leaves, if bit k of n is set
+}
+
+// Add adds the entry with the next number, from 0 on, by its tag.
+func (r *Root) Add(tag Hash) { r.add(leaf(r.n, tag)) }
+
+func (r *Root) add(hash Hash) {
+	k := 0
+	for ; r.n>>k&1 == 1; k++ {
+		hash = node(r.trees[k], hash)
+	}
+	r.trees[k] = hash
+	r.n++
+}
+
+// N returns the number of entries that were added.
+func (r *Root) N() int64 { return r.n }
+
+// Sum returns the root over the entries that were added so far. Without entries it is the SHA-256 of nothing.
+func (r *Root) Sum() Hash {
+	if r.n == 0 {
+		return sha256.Sum256(nil)
+	}
+	k := bits.TrailingZeros64(uint64(r.n))
+	sum := r.trees[k]
+	for k++; r.n>>k != 0; k++ {
+		if r.n>>k&1 == 1 {
+			sum = node(r.trees[k], sum)
+		}
+	}
+	return sum
+}
+
+// Tree holds all hashes over the entries of a sale, so that the path of any entry can be given at once. It takes 64 bytes
+// for each entry.
+type Tree struct {
+	levels [][]Hash // the leaves first; each level is half as long as the one before, rounded up
+}
+
+// NewTree makes the tree over the tags of the entries, by their numbers.
+func NewTree(tags []Hash) Tree {
+	level := make([]Hash, len(tags))
+	for number, tag := range tags {
+		level[number] = leaf(int64(number), tag)
+	}
+	t := Tree{levels: [][]Hash{level}}
+	for len(level) > 1 {
+		above := make([]Hash, 0, (len(level)+1)/2)
+		for i := 0; i+1 < len(level); i += 2 {
+			above = append(above, node(level[i], level[i+1]))
+		}
+		if len(level)%2 == 1 { // the last hash has no partner on this level
+			above = append(above, level[len(level)-1])
+		}
+		level = above
+		t.levels = append(t.levels, level)
+	}
+	return t
+}
+
+// Root returns the root, the same as that of Root.Sum.
+func (t Tree) Root() Hash {
+	if top := t.levels[len(t.levels)-1]; len(top) == 1 {
+		return top[0]
+	}
+	return sha256.Sum256(nil)
+}
+
+// Path returns the audit path of an entry (RFC 6962, section 2.1.1): the hashes that, with the leaf of the entry, give the
+// root, the lowest first. It is empty for the only entry. The number must be less than the number of entries.
+func (t Tree) Path(number int64) []Hash {
+	path := []Hash{}
+	for _, level := range t.levels {
+		if sibling := number ^ 1; sibling < int64(len(level)) {
+			path = append(path, level[sibling])
+		}
+		number /= 2
+	}
+	return path
+}
+
+// Verify reports whether an entry, by its number and tag, is one of the n entries under a root (RFC 9162, section
+// 2.1.3.2).
+func Verify(root Hash, n, number int64, tag Hash, path []Hash) bool {
+	if number < 0 || number >= n {
+		return false
+	}
+	sum := leaf(number, tag)
+	for last := n - 1; last > 0; last, number = last/2, number/2 {
+		if number == last && number%2 == 0 {
+			continue // no partner on this level
+		}
+		if len(path) == 0 {
+			return false
+		}
+		if number%2 == 1 {
+			sum = node(path[0], sum)
+		} else {
+			sum = node(sum, path[0])
+		}
+		path = path[1:]
+	}
+	return len(path) == 0 && sum == root
+}
