@@ -37,6 +37,8 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return printTokens(cmd, stdout)
 	case "audit":
 		return auditStores(ctx, cmd, stdout)
+	case "verify-draw":
+		return verifyDraw(cmd.VerifyDraw, stdout)
 	case "preflight":
 		return preflight.Run(ctx, cmd, version, stdout)
 	case "lab":
@@ -69,6 +71,8 @@ func Validate(cmd *config.Command) error {
 			return errors.New("--ttl: must be at least 1s")
 		}
 		return cmd.Settings.ValidateSecret()
+	case "verify-draw":
+		return validateVerifyDraw(cmd.VerifyDraw)
 	case "lab":
 		if err := validateLab(&cmd.Lab); err != nil {
 			return err

@@ -20,14 +20,15 @@ const envPrefix = "FLASHSALE_"
 
 // Command is what the user asked for. Name is a command's path, such as "serve" or "migrate up".
 type Command struct {
-	Name      string
-	Settings  Settings
-	Tokens    Tokens
-	Audit     Audit
-	Preflight Preflight
-	Lab       Lab
-	KeyCreate KeyCreate
-	KeyRevoke KeyRevoke
+	Name       string
+	Settings   Settings
+	Tokens     Tokens
+	Audit      Audit
+	VerifyDraw VerifyDraw
+	Preflight  Preflight
+	Lab        Lab
+	KeyCreate  KeyCreate
+	KeyRevoke  KeyRevoke
 }
 
 // KeyCreate are the options of `keys create`.
@@ -51,6 +52,13 @@ type Tokens struct {
 // Audit are the options of `audit`.
 type Audit struct {
 	Sale string `help:"Only the sale of this id."`
+}
+
+// VerifyDraw are the options of `verify-draw`. Number is nil if no entry is asked for.
+type VerifyDraw struct {
+	File      string `arg:"" help:"The sale's draw.json."`
+	Number    *int64 `help:"Also print the rank of the entry with this number."`
+	BeaconKey string `placeholder:"HEX" help:"Public key of the beacon that is trusted; default: that of drand's quicknet."`
 }
 
 // Preflight are the options of `preflight`.
@@ -93,11 +101,12 @@ type cli struct {
 		List   struct{}  `cmd:"" help:"List the keys."`
 		Revoke KeyRevoke `cmd:"" help:"Revoke a key."`
 	} `cmd:"" help:"Manage the keys of the shop's servers."`
-	Audit     Audit     `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
-	Preflight Preflight `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
-	Lab       Lab       `cmd:"" help:"Run the strategies on the same load, and report what each did."`
-	Health    struct{}  `cmd:"" help:"Check that the server at --http-addr on this machine answers; exit 1 if not."`
-	Version   struct{}  `cmd:"" help:"Print the version."`
+	Audit      Audit      `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
+	VerifyDraw VerifyDraw `cmd:"" help:"Recompute a line or a draw from its proof, without any store; exit 1 if a part does not agree."`
+	Preflight  Preflight  `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
+	Lab        Lab        `cmd:"" help:"Run the strategies on the same load, and report what each did."`
+	Health     struct{}   `cmd:"" help:"Check that the server at --http-addr on this machine answers; exit 1 if not."`
+	Version    struct{}   `cmd:"" help:"Print the version."`
 }
 
 // ErrHelp means that the user asked for help, which was printed.
@@ -147,7 +156,11 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if err := c.Files.read(&settings); err != nil {
 		return cmd, err
 	}
-	return Command{Name: ctx.Command(), Settings: settings, Tokens: c.Tokens, Audit: c.Audit, Preflight: c.Preflight, Lab: c.Lab, KeyCreate: c.Keys.Create, KeyRevoke: c.Keys.Revoke}, nil
+	name, _, _ := strings.Cut(ctx.Command(), " <") // the path ends with the command's arguments
+	return Command{
+		Name: name, Settings: settings, Tokens: c.Tokens, Audit: c.Audit, VerifyDraw: c.VerifyDraw, Preflight: c.Preflight, Lab: c.Lab,
+		KeyCreate: c.Keys.Create, KeyRevoke: c.Keys.Revoke,
+	}, nil
 }
 
 func envName(flag string) string {

@@ -141,8 +141,12 @@ func TestCommands(t *testing.T) {
 		"audit":                                 func(c Command) bool { return c.Name == "audit" && c.Audit.Sale == "" },
 		"audit --sale S":                        func(c Command) bool { return c.Audit.Sale == "S" },
 		"version":                               func(c Command) bool { return c.Name == "version" },
-		"audit --database=sqlite:x.db":          func(c Command) bool { return c.Settings.Database == "sqlite:x.db" },
-		"--database=sqlite:x.db audit":          func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" },
+		"verify-draw draw.json":                 func(c Command) bool { return c.Name == "verify-draw" && c.VerifyDraw == VerifyDraw{File: "draw.json"} },
+		"verify-draw x --number=0 --beacon-key=ab": func(c Command) bool {
+			return c.VerifyDraw.File == "x" && *c.VerifyDraw.Number == 0 && c.VerifyDraw.BeaconKey == "ab"
+		},
+		"audit --database=sqlite:x.db": func(c Command) bool { return c.Settings.Database == "sqlite:x.db" },
+		"--database=sqlite:x.db audit": func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" },
 		"lab": labOf(model.LabPlan{
 			Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1,
 		}, "lab-report"),
@@ -178,7 +182,7 @@ func TestHelp(t *testing.T) {
 		check.Same(t, args+": all settings, and the file, are listed", variables > fields, true)
 	}
 	_, stdout, _, _ := parse(nil, "--help")
-	for _, command := range []string{"serve", "migrate up", "migrate down", "migrate status", "tokens", "audit", "version"} {
+	for _, command := range []string{"serve", "migrate up", "migrate down", "migrate status", "tokens", "audit", "verify-draw", "version"} {
 		check.Same(t, command+" is listed", strings.Contains(stdout, command), true)
 	}
 }
@@ -219,6 +223,7 @@ func TestParseErrors(t *testing.T) {
 	for command, says := range map[string][]string{
 		"sell": {"sell"}, "version now": {"now"}, "migrate": {"up", "down", "status"},
 		"tokens": {"--users"}, "tokens --users=many": {"--users"}, "tokens --users=1 --ttl=day": {"--ttl"},
+		"verify-draw": {"file"}, "verify-draw x --number=many": {"--number"},
 		"--strategy=luck": {"luck", "hybrid"}, "--config=/nowhere/at.all": {"/nowhere/at.all"},
 	} {
 		t.Run(command, func(t *testing.T) { wrong(t, nil, strings.Fields(command), says...) })
