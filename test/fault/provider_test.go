@@ -134,13 +134,13 @@ func providerFaults(d *drill) {
 	b := newBank(d)
 	stripe := []string{"--payment", "stripe", "--stripe-key", "sk_test_1", "--stripe-webhook-secret", stripeSecret, "--stripe-url", b.URL, "--pay-grace", "5s"}
 	first, second := d.Start(stripe...), d.Start(stripe...)
-	d.quota, d.urls = size(42, 420), []string{first.URL, second.URL}
+	d.quota, d.urls = size(42, 168), []string{first.URL, second.URL}
 	b.early = func(s session) { // a notice before the reply, which says nothing yet
 		if status, _, err := d.says(second.URL, s); err != nil || status != http.StatusOK {
 			d.Errorf("a notice before the reply: %d, %v", status, err)
 		}
 	}
-	d.sale = d.SaleToPay(first.URL, d.quota, size(15, 20))
+	d.sale = d.SaleToPay(first.URL, d.quota, size(15, 60)) // the buyers begin to pay one after another, within this time
 	d.watched = d.watch(d.sale)
 	d.attempts = d.Rush(d.sale, "u", d.quota, nil, d.urls...)
 	d.told(d.attempts, "201")
@@ -179,7 +179,7 @@ func providerFaults(d *drill) {
 		list, _ := doc["payments"].([]any)
 		return len(list)
 	}
-	d.until(2*time.Minute, "every payment has ended, and no money is due", func() (bool, error) {
+	d.until(3*time.Minute, "every payment has ended, and no money is due", func() (bool, error) {
 		return listed("open")+listed("refund_due") == 0, nil
 	})
 	b.mu.Lock()
