@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"testing"
 
@@ -21,7 +22,7 @@ func million() *Document {
 func BenchmarkRank(b *testing.B) {
 	for _, n := range []int64{1_000_000, 1<<20 + 1} { // the second needs the most repetitions for its size
 		order := Order{N: n}
-		b.Run("", func(b *testing.B) {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for i := range b.N {
 				order.Rank(int64(i) % n)
 			}

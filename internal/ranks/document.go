@@ -102,7 +102,7 @@ func All[T any](list []T) iter.Seq2[T, error] {
 // or a list fails; what was written is then not a document.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
-	short, err := json.Marshal(head)
+	short, err := json.Marshal(head) //nolint:gosec // the secret is public once there is a document
 	if err != nil {
 		return fmt.Errorf("write the document of sale %s: %w", head.Sale, err)
 	}
@@ -268,7 +268,7 @@ func (d *reader) beacon() (*Beacon, error) {
 	if err == nil && len(names) != 4 {
 		err = fmt.Errorf("has only the fields %v", names)
 	}
-	b.Round = uint64(round)
+	b.Round = uint64(round) //nolint:gosec // it is not negative
 	return b, err
 }
 

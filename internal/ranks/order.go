@@ -25,43 +25,31 @@ type Order struct {
 }
 
 // Rank returns the rank of an entry by its number.
-func (o Order) Rank(number int64) int64 {
-	if number < 0 || number >= o.N || o.N == 1 {
-		return number
-	}
-	half := o.half()
-	x := uint64(number)
-	for {
-		left, right := x>>half, x&(1<<half-1)
-		for i := range byte(rounds) {
-			left, right = right, left^o.round(i, right, half)
-		}
-		if x = left<<half | right; x < uint64(o.N) {
-			return int64(x)
-		}
-	}
-}
+func (o Order) Rank(number int64) int64 { return o.permute(number, false) }
 
 // Number returns the number of the entry that has a rank. It is the inverse of Rank.
-func (o Order) Number(rank int64) int64 {
-	if rank < 0 || rank >= o.N || o.N == 1 {
-		return rank
+func (o Order) Number(rank int64) int64 { return o.permute(rank, true) }
+
+func (o Order) permute(from int64, inverse bool) int64 {
+	if from < 0 || from >= o.N || o.N == 1 {
+		return from
 	}
-	half := o.half()
-	x := uint64(rank)
+	x, n := uint64(from), uint64(o.N) //nolint:gosec // neither is negative
+	half := (bits.Len64(n-1) + 1) / 2 // bits of each half of x
 	for {
 		left, right := x>>half, x&(1<<half-1)
 		for i := range byte(rounds) {
-			left, right = right^o.round(rounds-1-i, left, half), left
+			if inverse {
+				left, right = right^o.round(rounds-1-i, left, half), left
+			} else {
+				left, right = right, left^o.round(i, right, half)
+			}
 		}
-		if x = left<<half | right; x < uint64(o.N) {
-			return int64(x)
+		if x = left<<half | right; x < n {
+			return int64(x) //nolint:gosec // it is below N
 		}
 	}
 }
-
-// half returns the number of bits of each half of a value: half of the bits of N-1, rounded up. N is at least 2.
-func (o Order) half() int { return (bits.Len64(uint64(o.N-1)) + 1) / 2 }
 
 // round is the round function: the low bits of the first 8 bytes, big-endian, of SHA-256(seed || i || right).
 func (o Order) round(i byte, right uint64, half int) uint64 {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/bits"
 )
 
 // Hash is a SHA-256, an HMAC-SHA256 or a secret of the same size. Its text is 64 hex digits.
@@ -60,7 +59,7 @@ const (
 func leaf(number int64, tag Hash) Hash {
 	var input [1 + 8 + len(tag)]byte
 	input[0] = leafPrefix
-	binary.BigEndian.PutUint64(input[1:], uint64(number))
+	binary.BigEndian.PutUint64(input[1:], uint64(number)) //nolint:gosec // no number is negative
 	copy(input[1+8:], tag[:])
 	return sha256.Sum256(input[:])
 }
@@ -92,15 +91,15 @@ func (r *Root) add(hash Hash) {
 	r.n++
 }
 
-// N returns the number of entries that were added.
-func (r *Root) N() int64 { return r.n }
-
 // Sum returns the root over the entries that were added so far. Without entries it is the SHA-256 of nothing.
 func (r *Root) Sum() Hash {
 	if r.n == 0 {
 		return sha256.Sum256(nil)
 	}
-	k := bits.TrailingZeros64(uint64(r.n))
+	k := 0
+	for r.n>>k&1 == 0 {
+		k++
+	}
 	sum := r.trees[k]
 	for k++; r.n>>k != 0; k++ {
 		if r.n>>k&1 == 1 {
