@@ -293,9 +293,9 @@ func (e *Endpoints) try(ctx context.Context, endpoint model.Endpoint, events []m
 	}
 	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), body)
 	d.Took = e.Now().Sub(d.At)
-	outcome := "failed"
+	outcome := observe.Undelivered
 	if d.Delivered() {
-		outcome = "delivered"
+		outcome = observe.Delivered
 	}
 	e.Observe.Note(observe.Event{Name: observe.Delivery, Label: outcome})
 	return d

@@ -72,6 +72,12 @@ func New(now func() time.Time) *Metrics {
 	requests := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "flashsale_http_request_seconds", Help: "Time of HTTP requests by route and status.", Buckets: latencies,
 	}, []string{"method", "route", "status"})
+	deliveries := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "flashsale_deliveries_total", Help: "Messages that this instance sent to endpoints, by outcome: delivered or failed.",
+	}, []string{"outcome"})
+	for _, outcome := range []string{observe.Delivered, observe.Undelivered} {
+		deliveries.WithLabelValues(outcome) // so that a rate can be computed from the first message on
+	}
 	return &Metrics{
 		now:       now,
 		registry:  registry,
@@ -104,10 +110,8 @@ func New(now func() time.Time) *Metrics {
 		refundsDue: f.NewGauge(prometheus.GaugeOpts{
 			Name: "flashsale_refunds_due", Help: "Payments whose money is to go back, as this instance's refunder last saw; 100 stands for that many or more.",
 		}),
-		deliveries: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "flashsale_deliveries_total", Help: "Messages that this instance sent to endpoints, by outcome: delivered or failed.",
-		}, []string{"outcome"}),
-		drifts: drifts{seen: map[string]sighting{}},
+		deliveries: deliveries,
+		drifts:     drifts{seen: map[string]sighting{}},
 		violations: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_book_violations_total", Help: "Audits that found sums which disagree, and sales whose books did not let their orders expire.",
 		}),

@@ -108,7 +108,7 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	shown := sales[:min(len(sales), maxSales)]
 	requests := s.Requests()
 	for _, sale := range shown {
-		gauge(s.units, float64(sale.Stock.Available), sale.ID, "available")
+		gauge(s.units, float64(sale.Stock.Free()), sale.ID, "available")
 		gauge(s.units, float64(sale.Stock.Held), sale.ID, "held")
 		gauge(s.units, float64(sale.Stock.Paid), sale.ID, "paid")
 		for verdict, n := range requests[sale.ID] {

@@ -34,10 +34,16 @@ const (
 	Expired        = "expired"         // N units of an expired order were released
 	NothingOverdue = "nothing overdue" // no order is left that has to expire
 	RefundsDue     = "refunds due"     // N payments have to be sent back
-	Delivery       = "delivery"        // a message was sent to an endpoint; Label is delivered or failed
+	Delivery       = "delivery"        // a message was sent to an endpoint; Label is Delivered or Undelivered
 	Audited        = "audited"         // this instance got the auditor's lease
 	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units
 	Violated       = "violated"        // the sums of a sale disagree
+)
+
+// The outcomes of a Delivery.
+const (
+	Delivered   = "delivered"
+	Undelivered = "failed"
 )
 
 // Step is work that takes time.
