@@ -294,14 +294,14 @@ func (s *Streams) offer(ctx context.Context, saleID string) (offer model.Offer, 
 }
 
 func newStockEvent(o model.Offer, now time.Time) *stockEvent {
-	state := o.State(now, o.Stock.Available)
-	id := fmt.Sprintf("%d-%d-%s", o.Stock.Available, o.Stock.Quota, state)
+	state := o.State(now, o.Stock.Free())
+	id := fmt.Sprintf("%d-%d-%s", o.Stock.Free(), o.Stock.Quota, state)
 	data, _ := json.Marshal(struct { // numbers and plain texts always encode
 		Available int64           `json:"available"`
 		Quota     int64           `json:"quota"`
 		State     model.SaleState `json:"state"`
 		Now       stamp           `json:"now"`
-	}{o.Stock.Available, o.Stock.Quota, state, stamp(now)})
+	}{o.Stock.Free(), o.Stock.Quota, state, stamp(now)})
 	return &stockEvent{id: id, frame: fmt.Appendf(nil, "id: %s\nevent: stock\ndata: %s\n\n", id, data)}
 }
 

@@ -83,8 +83,8 @@ type instanceView struct {
 func viewFigures(f *service.SaleFigures) figuresView {
 	stock := f.Offer.Stock
 	v := figuresView{
-		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Available), Status: f.Offer.Status,
-		Quota: stock.Quota, Available: stock.Available, Held: stock.Held, Paid: stock.Paid,
+		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Free()), Status: f.Offer.Status,
+		Quota: stock.Quota, Available: stock.Free(), Held: stock.Held, Paid: stock.Paid,
 		Purchases: map[model.Verdict]int64{},
 		Orders:    f.Books.Orders, Units: f.Books.Units, BooksAt: optional(f.BooksAt),
 		OK:       !f.BooksAt.IsZero() && len(f.Books.Violations()) == 0,

@@ -40,7 +40,7 @@ func newSalePages() salePages {
 // send answers with the sale's page as it is now. render makes a page. If it can't, it answers the request itself and
 // returns nil.
 func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render func(model.SaleState) *prepared.Answer) {
-	state := offer.State(now, offer.Stock.Available)
+	state := offer.State(now, offer.Stock.Free())
 	kept, ok := s.kept.GetIfPresent(offer.ID)
 	if !ok || kept.state != state || kept.offer != offer {
 		made := render(state)

@@ -61,6 +61,8 @@ type Source string
 const (
 	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
 	FromDatabase Source = "database" // deducted in the database itself
+	FromLine     Source = "line"     // bought by a buyer who was called
+	FromDraw     Source = "draw"     // drawn
 )
 
 // OrderFilter selects orders; empty fields select all.

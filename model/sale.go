@@ -48,7 +48,14 @@ type Sale struct {
 	Status             SaleStatus
 	Revision           int64 // grows with every change by the operator
 	Shards             int   // of its gate, 1 to MaxShards; never changes
+	Mode               Mode
+	EntriesAt          time.Time // when entries open, zero: at once
+	CallSeconds        int       // how long a call lasts
+	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
 }
+
+// HasLine reports whether the sale has a line, or may get one.
+func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
 
 // MaxShards is the most shards that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
 // all shards can be asked when units run out.
@@ -90,11 +97,13 @@ func (s Sale) State(now time.Time, available int64) SaleState {
 	}
 }
 
-// Stock is the conservation row of a sale: Available + Held + Paid = Quota, each at least 0.
+// Stock is the conservation row of a sale: Available + Reserved + Called + Held + Paid = Quota, each at least 0.
 type Stock struct {
 	SaleID    string
 	Quota     int64
-	Available int64
+	Available int64 // units that are open to all; 0 while Lined is InLine
+	Reserved  int64 // units that belong to the line and are not called
+	Called    int64 // units behind the calls that have not become orders
 	Held      int64 // units in pending orders
 	Paid      int64 // units in paid orders
 	Version   int64 // grows with every change of the row's units, and with the epoch
@@ -102,7 +111,11 @@ type Stock struct {
 	// GateVersion is the version of the newest change that did not come through the gate, see GateChange.
 	GateVersion int64
 	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
+	Lined       Lined
 }
+
+// Free returns the units that are in no order. The API calls them available.
+func (s Stock) Free() int64 { return s.Available + s.Reserved + s.Called }
 
 // RefusalTime is how long an instance may refuse requests from memory after it has asked for a RefusalLease.
 const RefusalTime = 700 * time.Millisecond
@@ -118,6 +131,7 @@ type RefusalLease struct {
 type Offer struct {
 	Sale
 	Stock Stock
+	Line  Line
 }
 
 // SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its
@@ -143,6 +157,7 @@ type Books struct {
 	Orders      map[OrderStatus]int64 // orders by status, rejected ones included
 	Units       map[OrderStatus]int64 // units by status
 	BuyersUnits int64                 // live units over all users
+	CalledUnits int64                 // units over all calls
 }
 
 // Violations describes which sums disagree. An empty list means that the books balance.
@@ -153,7 +168,8 @@ func (b Books) Violations() []string {
 			list = append(list, fmt.Sprintf("%s: %d, not %d", what, a, b))
 		}
 	}
-	check("available + held + paid against the quota", b.Stock.Available+b.Stock.Held+b.Stock.Paid, b.Stock.Quota)
+	check("available + held + paid against the quota", b.Stock.Free()+b.Stock.Held+b.Stock.Paid, b.Stock.Quota)
+	check("called against the calls", b.Stock.Called, b.CalledUnits)
 	check("held against pending orders", b.Stock.Held, b.Units[OrderPending])
 	check("paid against paid orders", b.Stock.Paid, b.Units[OrderPaid])
 	check("buyers' units against live orders", b.BuyersUnits, b.Units[OrderPending]+b.Units[OrderPaid])

@@ -41,6 +41,10 @@ const (
 	SaleOpen             Verdict = "sale_open"
 	QuotaChanged         Verdict = "quota_changed"
 	TooMany              Verdict = "too_many"
+	NoLine               Verdict = "no_line"
+	EntriesClosed        Verdict = "entries_closed"
+	NotYourTurn          Verdict = "not_your_turn"
+	CallEnded            Verdict = "call_ended"
 )
 
 // NoGate is an internal verdict that buyers never get: the sale has no open gate, so another store has to judge the

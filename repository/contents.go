@@ -160,6 +160,10 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			return err
 		}
 		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = rows, units
+		if _, books.CalledUnits, err = sums(tx, "SELECT number AS place, units FROM calls WHERE number > ? AND sale_id = ? ORDER BY number",
+			int64(-1), sumRows, saleID); err != nil {
+			return err
+		}
 		_, books.BuyersUnits, err = sums(tx, "SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", sumRows, saleID)
 		return err
 	})

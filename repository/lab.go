@@ -13,7 +13,8 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
 		for _, statement := range []string{
 			"DELETE FROM orders WHERE sale_id = ?", "DELETE FROM refusals WHERE sale_id = ?", "DELETE FROM buyers WHERE sale_id = ?",
-			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?", "DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
+			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
+			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?", "DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
 			"DELETE FROM events WHERE INSTR(ids, ?) = 1",
 		} {
 			if err := tx.Exec(statement, saleID).Error; err != nil {

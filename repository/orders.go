@@ -417,8 +417,8 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if from == model.OrderPaid {
 		column = "paid"
 	}
-	res = tx.Exec("UPDATE stock SET available = available + ?, "+column+" = "+column+" - ?, "+nextGateVersion+" WHERE sale_id = ?"+s.mayReturn(),
-		total, total, saleID)
+	res = tx.Exec("UPDATE stock SET "+unitsBack+", "+column+" = "+column+" - ?, "+nextGateVersion+" WHERE sale_id = ?"+s.mayReturn(),
+		total, total, total, saleID)
 	if res.Error == nil && res.RowsAffected == 0 {
 		res.Error = errRefusing{saleID}
 	}

@@ -75,10 +75,10 @@ type errRefusing struct{ saleID string }
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
 // mayReturn is the part of an UPDATE of stock that lets units come back. If it keeps the row from being changed, the
-// transaction ends with errRefusing.
+// transaction ends with errRefusing. Units that go to the line need not wait: they are not open to new requests.
 func (s *Store) mayReturn() string {
 	now := s.nowMillis()
-	return fmt.Sprintf(" AND (available > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
+	return fmt.Sprintf(" AND (available > 0 OR lined > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
 }
 
 // announceReturn ends the leases of refusals of the sale that an errRefusing names, and returns how long the last one

@@ -3,6 +3,7 @@ package repository
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -19,7 +20,15 @@ import (
 // such as the database's clock.
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
 	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
-	quota, available, held, paid, version, epoch, gate_version, wrong_epoch, `
+	COALESCE(mode, 'rush') AS mode, entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
+	` + stockColumns + ", "
+
+// stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
+const stockColumns = `quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, lined,
+	phase, entries, sealed, serving`
+
+// salesWithStock are the tables with these columns.
+const salesWithStock = "sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = sales.id"
 
 type offerRow struct {
 	ID, Code, Title, Description string
@@ -33,33 +42,70 @@ type offerRow struct {
 	Status                       string
 	Revision                     int64
 	Shards                       int
-	Quota, Available, Held, Paid int64
-	Version, Epoch               int64
-	GateVersion, WrongEpoch      int64
+	Mode                         string
+	EntriesAtMs, CallSeconds     sql.NullInt64
+	WaitingList                  sql.NullBool
+	Commitment, Root, Seed       sql.NullString
+	Stock                        stockRow `gorm:"embedded"`
 	NowMs                        int64
 }
 
+// stockRow has the values of stockColumns.
+type stockRow struct {
+	Quota, Available, Reserved, Called, Held, Paid int64
+	Version, Epoch, GateVersion, WrongEpoch        int64
+	Lined                                          model.Lined
+	Phase                                          sql.NullString
+	Entries, Sealed, Serving                       sql.NullInt64
+}
+
+func (r *stockRow) fields() []any {
+	return []any{
+		&r.Quota, &r.Available, &r.Reserved, &r.Called, &r.Held, &r.Paid, &r.Version, &r.Epoch, &r.GateVersion, &r.WrongEpoch, &r.Lined,
+		&r.Phase, &r.Entries, &r.Sealed, &r.Serving,
+	}
+}
+
+func (r *stockRow) stock(saleID string) model.Stock {
+	return model.Stock{
+		SaleID: saleID, Quota: r.Quota, Available: r.Available, Reserved: r.Reserved, Called: r.Called, Held: r.Held, Paid: r.Paid,
+		Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch, Lined: r.Lined,
+	}
+}
+
+// line returns the state of the line that changes while buyers come, together with what else is public of it.
+func (r *stockRow) line(fixed model.Line) model.Line {
+	fixed.Phase = model.Phase(r.Phase.String)
+	fixed.Entries, fixed.Sealed, fixed.Serving = r.Entries.Int64, r.Sealed.Int64, r.Serving.Int64
+	return fixed
+}
+
 func (r offerRow) offer() model.Offer {
-	return model.Offer{
+	offer := model.Offer{
 		Sale: model.Sale{
 			ID: r.ID, Code: r.Code, Title: r.Title, Description: r.Description, ImageURL: r.ImageURL,
 			PriceCents: r.PriceCents, OriginalPriceCents: r.OriginalPriceCents, Currency: r.Currency,
 			LimitPerUser: r.LimitPerUser, PayTimeoutSeconds: r.PayTimeoutSeconds,
 			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
-			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards,
+			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards, Mode: model.Mode(r.Mode),
+			CallSeconds: int(r.CallSeconds.Int64), WaitingList: r.WaitingList.Bool,
 		},
-		Stock: model.Stock{
-			SaleID: r.ID, Quota: r.Quota, Available: r.Available, Held: r.Held, Paid: r.Paid,
-			Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch,
-		},
+		Stock: r.Stock.stock(r.ID),
 	}
+	if r.EntriesAtMs.Int64 > 0 {
+		offer.EntriesAt = fromMillis(r.EntriesAtMs.Int64)
+	}
+	if r.Commitment.Valid {
+		offer.Line = r.Stock.line(model.Line{Commitment: r.Commitment.String, Root: r.Root.String, Seed: r.Seed.String})
+	}
+	return offer
 }
 
 // offers reads sales with their stock. where is the SQL after WHERE. It also returns the database's clock, or the zero
 // time if no row matched.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) ([]model.Offer, time.Time, error) {
 	var rows []offerRow
-	query := "SELECT " + offerColumns + s.nowMillis() + " AS now_ms FROM sales JOIN stock ON sale_id = sales.id WHERE " + where
+	query := "SELECT " + offerColumns + s.nowMillis() + " AS now_ms FROM " + salesWithStock + " WHERE " + where
 	if err := db.Raw(query, args...).Scan(&rows).Error; err != nil {
 		return nil, time.Time{}, fmt.Errorf("read sales: %w", err)
 	}
@@ -109,7 +155,7 @@ func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []mod
 		Row         offerRow `gorm:"embedded"`
 		CreatedAtMs int64
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT "+offerColumns+"created_at_ms FROM sales JOIN stock ON sale_id = sales.id "+where+
+	err = s.read.WithContext(ctx).Raw("SELECT "+offerColumns+"created_at_ms FROM "+salesWithStock+" "+where+
 		" ORDER BY created_at_ms DESC, id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
 	if err != nil {
 		return nil, "", fmt.Errorf("list sales: %w", err)
@@ -129,21 +175,20 @@ func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []mod
 // grows with each change by an operator. So most reads fetch only the stock.
 type LiveSales struct {
 	*Store
-	known atomic.Pointer[map[string]model.Sale] // by id, from the last full read
+	known atomic.Pointer[map[string]model.Offer] // by id, from the last full read
 }
 
 // NewLiveSales returns a LiveSales with an empty cache.
 func NewLiveSales(s *Store) *LiveSales {
 	l := &LiveSales{Store: s}
-	l.known.Store(&map[string]model.Sale{})
+	l.known.Store(&map[string]model.Offer{})
 	return l
 }
 
 // LiveOffers returns the same as Store.LiveOffers. Callers with different values of linger share the cache. All columns
 // are read again only if a sale is missing from the cache or has changed; leftover sales in the cache are harmless.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
-	rows, err := l.read.WithContext(ctx).Raw(`SELECT sales.id, revision, quota, available, held, paid, version, epoch, gate_version, wrong_epoch
-		FROM sales JOIN stock ON sale_id = sales.id WHERE ends_at_ms > `+l.nowMillis()+` - ?
+	rows, err := l.read.WithContext(ctx).Raw("SELECT sales.id, revision, "+stockColumns+" FROM "+salesWithStock+" WHERE ends_at_ms > "+l.nowMillis()+` - ?
 		ORDER BY starts_at_ms, sales.id`, linger.Milliseconds()).Rows()
 	if err != nil {
 		return nil, fmt.Errorf("read stocks: %w", err)
@@ -154,18 +199,20 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 	for rows.Next() {
 		var id string
 		var revision int64
-		var stock model.Stock
-		err := rows.Scan(&id, &revision, &stock.Quota, &stock.Available, &stock.Held, &stock.Paid, &stock.Version, &stock.Epoch, &stock.GateVersion, &stock.WrongEpoch)
-		if err != nil {
+		var stock stockRow
+		if err := rows.Scan(append([]any{&id, &revision}, stock.fields()...)...); err != nil {
 			return nil, fmt.Errorf("read stocks: %w", err)
 		}
-		sale, ok := known[id]
-		if !ok || sale.Revision != revision {
+		offer, ok := known[id]
+		if !ok || offer.Revision != revision {
 			_ = rows.Close()
 			return l.readAll(ctx, linger)
 		}
-		stock.SaleID = sale.ID
-		list = append(list, model.Offer{Sale: sale, Stock: stock})
+		offer.Stock = stock.stock(offer.ID)
+		if offer.HasLine() {
+			offer.Line = stock.line(offer.Line)
+		}
+		list = append(list, offer)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read stocks: %w", outages{l.read.Dialector}.Translate(err))
@@ -178,9 +225,9 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]model.Sale, len(list))
+	known := make(map[string]model.Offer, len(list))
 	for _, o := range list {
-		known[o.ID] = o.Sale
+		known[o.ID] = o
 	}
 	l.known.Store(&known)
 	return list, nil
@@ -230,10 +277,20 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 		if err != nil {
 			return fmt.Errorf("create sale: %w", err)
 		}
-		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
-			"refusing_until_ms, returning_at_ms) VALUES (?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, 0)", sale.ID, quota, quota).Error
+		open, reserved, lined := quota, int64(0), model.Unlined
+		switch {
+		case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
+			open, reserved, lined = 0, quota, model.InLine
+		case sale.WaitingList:
+			lined = model.LinedAtSoldOut
+		}
+		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
+			"refusing_until_ms, returning_at_ms, lined) VALUES (?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?)", sale.ID, quota, open, reserved, lined).Error
 		if err != nil {
 			return fmt.Errorf("create stock: %w", err)
+		}
+		if err := createLine(tx, sale); err != nil {
+			return err
 		}
 		detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
 			excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
@@ -250,8 +307,8 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if change.AddQuota > 0 {
 			mayAdd = s.mayReturn()
 		}
-		res := tx.Exec("UPDATE stock SET quota = quota + ?, available = available + ?, "+nextGateVersion+" WHERE sale_id = ?"+mayAdd,
-			change.AddQuota, change.AddQuota, change.SaleID)
+		res := tx.Exec("UPDATE stock SET quota = quota + ?, "+unitsBack+", "+nextGateVersion+" WHERE sale_id = ?"+mayAdd,
+			change.AddQuota, change.AddQuota, change.AddQuota, change.SaleID)
 		if res.Error != nil {
 			return "", fmt.Errorf("add quota: %w", res.Error)
 		}

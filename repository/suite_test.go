@@ -118,7 +118,7 @@ func (d *testDB) pair(t *testing.T) [2]*testDB {
 // wrongRows are queries for rows that contradict each other, by what they find.
 var wrongRows = map[string]string{
 	"attempts with an order and a refusal": `SELECT id FROM orders JOIN refusals ON order_id = id`,
-	"sales whose gate is not told of all changes": `SELECT sale_id FROM stock WHERE epoch > 0 AND available <> quota
+	"sales whose gate is not told of all changes": `SELECT sale_id FROM stock WHERE epoch > 0 AND lined < 2 AND available <> quota
 		+ COALESCE((SELECT SUM(units) FROM gate_changes c WHERE c.sale_id = stock.sale_id AND order_id <> ''), 0)
 		- COALESCE((SELECT SUM(quantity) FROM orders o WHERE o.sale_id = stock.sale_id AND source = 'stream'), 0)`,
 	"buyers above the limit": `SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN sales ON sales.id = sale_id
@@ -128,6 +128,14 @@ var wrongRows = map[string]string{
 		AS live ON live.sale_id = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
 	"orders whose user is not a buyer": `SELECT orders.id FROM orders LEFT JOIN buyers ON buyers.sale_id = orders.sale_id
 		AND buyers.user_id = orders.user_id WHERE units IS NULL`,
+	"orders of a line whose users have no spent entry, or the reverse": `SELECT id FROM orders WHERE source IN ('line', 'draw') AND NOT EXISTS
+		(SELECT 1 FROM entries e WHERE e.sale_id = orders.sale_id AND e.user_id = orders.user_id AND state = 'spent')
+		UNION SELECT user_id FROM entries WHERE state = 'spent' AND NOT EXISTS (SELECT 1 FROM orders
+		WHERE orders.sale_id = entries.sale_id AND orders.user_id = entries.user_id AND source IN ('line', 'draw'))`,
+	"calls of entries that don't wait": `SELECT calls.user_id FROM calls JOIN entries e ON e.sale_id = calls.sale_id AND e.number = calls.number
+		WHERE state <> 'waiting'`,
+	"lines whose count of entries is wrong": `SELECT sale_lines.sale_id FROM sale_lines WHERE entries <>
+		(SELECT COUNT(*) FROM entries e WHERE e.sale_id = sale_lines.sale_id)`,
 	"paid orders without a time or a payment": `SELECT id FROM orders WHERE status = 'paid' AND (paid_at_ms IS NULL OR NOT EXISTS
 		(SELECT 1 FROM payments WHERE order_id = orders.id AND payments.status = 'succeeded'
 			AND payments.amount_cents = orders.amount_cents))`,
@@ -173,7 +181,7 @@ func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) 
 	now := d.now(t)
 	sale := model.Sale{
 		ID: model.NewSaleID(), Title: "猫咪 mug", Description: "A mug", ImageURL: "/mug.webp",
-		PriceCents: 1990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 900, Shards: 1,
+		PriceCents: 1990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 900, Shards: 1, Mode: model.ModeRush,
 		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
 	}
 	sale.Code = sale.ID[:8]

@@ -104,6 +104,10 @@ func NewGates(store interface {
 	}
 }
 
+// closes reports whether the gate of a sale is to be closed for good: no strategy uses it, or the sale is in line, where
+// units are not open to all any more.
+func (g *Gates) closes(o model.Offer) bool { return g.retired || o.Stock.Lined == model.InLine }
+
 // Retire is for a strategy that uses no gates. Gates then installs none, and closes those that an earlier strategy
 // left open, because they would not count what such a strategy sells. Retire must be called before any other method.
 func (g *Gates) Retire() { g.retired = true }
@@ -147,7 +151,7 @@ func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
 // rebuild installs a new gate of a sale in place of an absent or older one. If several callers on any instances try
 // this, one wins and the others return nil at once. rebuild also returns nil at once if another rebuild of the gate
-// began, or renewed the epoch, within rebuildPause. After Retire, rebuild only closes an open gate.
+// began, or renewed the epoch, within rebuildPause. After Retire, and for a sale in line, rebuild only closes an open gate.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -159,14 +163,15 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 		return err
 	}
 	fresh := states[0].Open && states[0].Epoch >= offer.Stock.Epoch && states[0].Epoch > r.Epoch
-	if g.retired && !states[0].Open || !g.retired && fresh {
+	closes := g.closes(offer)
+	if closes && !states[0].Open || !closes && fresh {
 		return nil
 	}
 	epoch, won, err := g.store.NextEpoch(ctx, saleID, offer.Stock.Epoch, states[0].Epoch, rebuildPause)
 	if err != nil || !won {
 		return err
 	}
-	if ok, err = g.gate.Close(ctx, offer.GateRef(), epoch); err != nil || !ok || g.retired {
+	if ok, err = g.gate.Close(ctx, offer.GateRef(), epoch); err != nil || !ok || closes {
 		return err
 	}
 	defer g.renew(ctx, saleID, epoch)()
@@ -302,7 +307,7 @@ func (g *Gates) Ensure(ctx context.Context) error {
 		case s.Away:
 		case wants:
 			wanted = append(wanted, r)
-		case g.retired:
+		case g.closes(live[i]):
 		case s.Version < live[i].Stock.GateVersion:
 			errs = append(errs, g.catchUp(ctx, live[i].GateRef(), s.Version))
 		case live[i].Stock.GateVersion > g.forgotten[live[i].ID]:
@@ -318,6 +323,10 @@ func (g *Gates) Ensure(ctx context.Context) error {
 // wants returns whether the gate of a sale has to be rebuilt, and the request for that with the reason.
 func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bool) {
 	r.SaleID = o.ID
+	if g.closes(o) {
+		r.Reason = model.RebuildClosed
+		return r, s.Open
+	}
 	if asked, found := g.replace.Load(o.ID); found {
 		if asked := asked.(GateRequest); s.Epoch <= asked.Epoch {
 			return asked, true
@@ -332,7 +341,7 @@ func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bo
 	case s.Open && s.Epoch < o.Stock.Epoch:
 		r.Reason = model.RebuildOldEpoch
 	case s.Open:
-		return r, g.retired
+		return r, false
 	case s.Exists:
 		r.Reason = model.RebuildClosed
 	default:

@@ -25,7 +25,7 @@ func (s *SaleEvents) Look(ctx context.Context) error {
 		if !now.Before(offer.StartsAt) {
 			err = s.once(ctx, model.EventSaleOpened, offer.ID)
 		}
-		if err == nil && offer.Stock.Available == 0 && !now.Before(offer.StartsAt) {
+		if err == nil && offer.Stock.Free() == 0 && !now.Before(offer.StartsAt) {
 			err = s.once(ctx, model.EventSoldOut, offer.ID)
 		}
 		if err == nil && offer.Judge(now) == model.Ended {

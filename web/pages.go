@@ -187,7 +187,7 @@ func (p *Pages) sales(w http.ResponseWriter) {
 }
 
 func (p *Pages) view(o model.Offer) offer {
-	return offer{o, o.State(p.catalog.Now(), o.Stock.Available), p.publicURL() + "/s/" + o.Code}
+	return offer{o, o.State(p.catalog.Now(), o.Stock.Free()), p.publicURL() + "/s/" + o.Code}
 }
 
 // Choices returns the quantities that a buyer may choose.

@@ -244,7 +244,7 @@ func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, std
 			wrong++
 		}
 		s := audit.Books.Stock
-		fmt.Fprintf(w, "%s %s: quota %d = available %d + held %d + paid %d", word, id, s.Quota, s.Available, s.Held, s.Paid)
+		fmt.Fprintf(w, "%s %s: quota %d = available %d + held %d + paid %d", word, id, s.Quota, s.Free(), s.Held, s.Paid)
 		if audit.Gate.Exists {
 			fmt.Fprintf(w, "; gate: left %d + inflight %d, drift %d", audit.Gate.Left, audit.Gate.Inflight, audit.Drift)
 		}

@@ -446,7 +446,7 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 		list = append(list, Fail.of("sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")))
 	default:
 		b := audit.Books.Stock
-		list = append(list, good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Available, b.Held, b.Paid))
+		list = append(list, good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Free(), b.Held, b.Paid))
 	}
 	if kind, _ := strategy.Of(s.Strategy); seesGate && kind.UsesGate && o.Status != model.SaleClosed && o.EndsAt.After(now) {
 		list = append(list, judgeGate(o.ID, audit))
@@ -504,7 +504,7 @@ func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	if pay+s.PayGrace > o.EndsAt.Sub(o.StartsAt) {
 		odd("a shorter time to pay, or a later end", "units that nobody pays come back after the sale's end: it is open for %s, the time to pay is %s", o.EndsAt.Sub(o.StartsAt), pay)
 	}
-	if o.Stock.Available == 0 {
+	if o.Stock.Free() == 0 {
 		odd("add quota", "nothing is left")
 	}
 	if len(list) == 0 {

@@ -380,7 +380,7 @@ func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	err = r.Settled(ctx)
 	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.SaleID)
 	tally.Sold = books.Units[model.OrderPending] + books.Units[model.OrderPaid]
-	tally.Left = books.Stock.Available
+	tally.Left = books.Stock.Free()
 	for _, i := range r.instances {
 		tally.Retries += i.app.LostRaces()
 	}

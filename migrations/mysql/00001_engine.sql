@@ -33,6 +33,9 @@ CREATE TABLE stock (
   sale_id      CHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   quota        BIGINT   NOT NULL,
   available    BIGINT   NOT NULL,
+  -- Units that belong to the line: those that are not called, and those behind calls.
+  reserved     BIGINT   NOT NULL DEFAULT 0,
+  called       BIGINT   NOT NULL DEFAULT 0,
   held         BIGINT   NOT NULL,
   paid         BIGINT   NOT NULL,
   version      BIGINT   NOT NULL,
@@ -46,8 +49,11 @@ CREATE TABLE stock (
   refusing_until_ms BIGINT   NOT NULL DEFAULT 0,
   -- When a return of units was last announced, so that no such refusals begin.
   returning_at_ms BIGINT   NOT NULL DEFAULT 0,
-  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
-  CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
+  -- Where units go that come back: 0 to all; 1 to all, until the sale is sold out; 2 to the line.
+  lined        TINYINT  NOT NULL DEFAULT 0,
+  CONSTRAINT stock_not_negative CHECK (available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0),
+  CONSTRAINT stock_conserved CHECK (available + reserved + called + held + paid = quota),
+  CONSTRAINT stock_lined CHECK (lined < 2 OR available = 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE orders (
@@ -227,10 +233,62 @@ CREATE TABLE deliveries (
   answer      VARCHAR(500)  NOT NULL,
   KEY deliveries_endpoint (endpoint_id, id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- The lines of sales: those of the modes line and draw, and waiting lists.
+CREATE TABLE sale_lines (
+  sale_id       CHAR(16)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  mode          VARCHAR(4) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  entries_at_ms BIGINT     NOT NULL,
+  call_seconds  INT        NOT NULL,
+  waiting_list  TINYINT    NOT NULL,
+  phase         VARCHAR(8) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- The number of the next entry, the number of entries at the seal, and the lowest rank that was not called yet.
+  entries       BIGINT     NOT NULL,
+  sealed        BIGINT     NOT NULL,
+  serving       BIGINT     NOT NULL,
+  -- The first rank that a draw passed over, because its quantity was larger than the units that were left.
+  passed        BIGINT     NULL,
+  -- In hex. The secret becomes public at the seal; the key of the leaves never does.
+  secret        CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  leaf_key      CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  commitment    CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  root          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  seed          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- When a caller last looked after the line: calls are longer by the time in which none could.
+  seen_at_ms    BIGINT     NOT NULL,
+  CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND call_seconds > 0)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE entries (
+  sale_id       CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  number        BIGINT      NOT NULL,
+  user_id       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  quantity      INT         NOT NULL,
+  state         VARCHAR(7)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  entered_at_ms BIGINT      NOT NULL,
+  PRIMARY KEY (sale_id, number),
+  UNIQUE KEY entries_user (sale_id, user_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+-- The calls under way, each with the units that stock.called has for it.
+CREATE TABLE calls (
+  sale_id  CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  number   BIGINT      NOT NULL,
+  user_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  units    INT         NOT NULL,
+  until_ms BIGINT      NOT NULL,
+  PRIMARY KEY (sale_id, number),
+  UNIQUE KEY calls_user (sale_id, user_id),
+  KEY calls_until (sale_id, until_ms),
+  CONSTRAINT calls_units CHECK (units > 0)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 -- +goose StatementEnd
 
 -- +goose Down
 -- +goose StatementBegin
+DROP TABLE calls;
+DROP TABLE entries;
+DROP TABLE sale_lines;
 DROP TABLE deliveries;
 DROP TABLE endpoints;
 DROP TABLE event_feed;

@@ -33,6 +33,9 @@ CREATE TABLE stock (
   sale_id              TEXT    NOT NULL PRIMARY KEY,
   quota                INTEGER NOT NULL,
   available            INTEGER NOT NULL,
+  -- Units that belong to the line: those that are not called, and those behind calls.
+  reserved             INTEGER NOT NULL DEFAULT 0,
+  called               INTEGER NOT NULL DEFAULT 0,
   held                 INTEGER NOT NULL,
   paid                 INTEGER NOT NULL,
   version              INTEGER NOT NULL,
@@ -46,8 +49,11 @@ CREATE TABLE stock (
   refusing_until_ms    INTEGER NOT NULL DEFAULT 0,
   -- When a return of units was last announced, so that no such refusals begin.
   returning_at_ms      INTEGER NOT NULL DEFAULT 0,
-  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),
-  CONSTRAINT stock_conserved CHECK (available + held + paid = quota)
+  -- Where units go that come back: 0 to all; 1 to all, until the sale is sold out; 2 to the line.
+  lined                INTEGER NOT NULL DEFAULT 0,
+  CONSTRAINT stock_not_negative CHECK (available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0),
+  CONSTRAINT stock_conserved CHECK (available + reserved + called + held + paid = quota),
+  CONSTRAINT stock_lined CHECK (lined < 2 OR available = 0)
 ) STRICT;
 
 CREATE TABLE orders (
@@ -225,10 +231,62 @@ CREATE TABLE deliveries (
   answer      TEXT    NOT NULL
 ) STRICT;
 CREATE INDEX deliveries_endpoint ON deliveries (endpoint_id, id);
+
+-- The lines of sales: those of the modes line and draw, and waiting lists.
+CREATE TABLE sale_lines (
+  sale_id       TEXT    NOT NULL PRIMARY KEY,
+  mode          TEXT    NOT NULL,
+  entries_at_ms INTEGER NOT NULL,
+  call_seconds  INTEGER NOT NULL,
+  waiting_list  INTEGER NOT NULL,
+  phase         TEXT    NOT NULL,
+  -- The number of the next entry, the number of entries at the seal, and the lowest rank that was not called yet.
+  entries       INTEGER NOT NULL,
+  sealed        INTEGER NOT NULL,
+  serving       INTEGER NOT NULL,
+  -- The first rank that a draw passed over, because its quantity was larger than the units that were left.
+  passed        INTEGER NULL,
+  -- In hex. The secret becomes public at the seal; the key of the leaves never does.
+  secret        TEXT    NOT NULL,
+  leaf_key      TEXT    NOT NULL,
+  commitment    TEXT    NOT NULL,
+  root          TEXT    NOT NULL,
+  seed          TEXT    NOT NULL,
+  -- When a caller last looked after the line: calls are longer by the time in which none could.
+  seen_at_ms    INTEGER NOT NULL,
+  CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND call_seconds > 0)
+) STRICT;
+
+CREATE TABLE entries (
+  sale_id       TEXT    NOT NULL,
+  number        INTEGER NOT NULL,
+  user_id       TEXT    NOT NULL,
+  quantity      INTEGER NOT NULL,
+  state         TEXT    NOT NULL,
+  entered_at_ms INTEGER NOT NULL,
+  PRIMARY KEY (sale_id, number)
+) STRICT;
+CREATE UNIQUE INDEX entries_user ON entries (sale_id, user_id);
+
+-- The calls under way, each with the units that stock.called has for it.
+CREATE TABLE calls (
+  sale_id  TEXT    NOT NULL,
+  number   INTEGER NOT NULL,
+  user_id  TEXT    NOT NULL,
+  units    INTEGER NOT NULL,
+  until_ms INTEGER NOT NULL,
+  PRIMARY KEY (sale_id, number),
+  CONSTRAINT calls_units CHECK (units > 0)
+) STRICT;
+CREATE UNIQUE INDEX calls_user ON calls (sale_id, user_id);
+CREATE INDEX calls_until ON calls (sale_id, until_ms);
 -- +goose StatementEnd
 
 -- +goose Down
 -- +goose StatementBegin
+DROP TABLE calls;
+DROP TABLE entries;
+DROP TABLE sale_lines;
 DROP TABLE deliveries;
 DROP TABLE endpoints;
 DROP TABLE event_feed;

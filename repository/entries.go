@@ -1,0 +1,218 @@
+package repository
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// Enter makes entries in a sale's line for users, in the order of the list, or finds those that they have: a user has one
+// entry in a sale. Only user and quantity of the wishes are used. The verdict for those who have no entry yet is Accepted,
+// or the reason why the line takes none: NotFound, NotStarted, Ended, NoLine or EntriesClosed; then nothing is changed.
+func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		line, ok, err := s.lockLine(tx, saleID)
+		if err != nil {
+			return err
+		}
+		known, err := s.entriesOf(tx, saleID, wishes)
+		if err != nil {
+			return err
+		}
+		var now time.Time
+		if verdict, now, err = s.mayEnter(tx, saleID, line, ok); err != nil {
+			return err
+		}
+		entries = make([]model.LineEntry, len(wishes))
+		next, values := line.Entries, []any(nil)
+		for i, wish := range wishes {
+			e, has := known[wish.UserID]
+			if !has && verdict == model.Accepted {
+				e = model.LineEntry{UserID: wish.UserID, Number: next, Quantity: wish.Quantity, State: model.EntryWaiting}
+				known[wish.UserID] = e
+				values = append(values, saleID, next, e.UserID, e.Quantity, string(e.State), now.UnixMilli())
+				e.New = true
+				next++
+			}
+			entries[i] = e
+		}
+		if len(values) == 0 {
+			return nil
+		}
+		_, err = s.execute(tx, append(
+			s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", 6, values, ""),
+			statement{"UPDATE sale_lines SET entries = ? WHERE sale_id = ?", []any{next, saleID}})...)
+		return err
+	})
+	return entries, verdict, wrap("enter the line of sale "+saleID, err)
+}
+
+// mayEnter judges whether a locked line takes entries now. On a sale that has just sold out, the first entry begins the
+// waiting list.
+func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
+	offer, now, exists, err := s.offerOn(tx, saleID)
+	phase := model.Phase(line.Phase)
+	switch {
+	case err != nil || !exists:
+		return model.NotFound, now, err
+	case !ok:
+		return model.NoLine, now, nil
+	case offer.Status == model.SaleClosed || !now.Before(offer.EndsAt):
+		return model.Ended, now, nil
+	case now.UnixMilli() < line.EntriesAtMs:
+		return model.NotStarted, now, nil
+	case phase == model.PhaseOver || phase == model.PhaseSealed && line.Mode == string(model.ModeDraw):
+		return model.EntriesClosed, now, nil
+	// The seal comes a moment after the start, and whoever enters from the start on is behind it.
+	case phase == model.PhaseEntering && !now.Before(offer.StartsAt) && line.Mode == string(model.ModeDraw):
+		return model.EntriesClosed, now, nil
+	case phase == model.PhaseEntering && !now.Before(offer.StartsAt):
+		err := tx.Exec("UPDATE sale_lines SET phase = 'sealed', sealed = entries WHERE sale_id = ?", saleID).Error
+		return model.Accepted, now, wrap("seal a line", err)
+	case offer.Stock.Lined != model.LinedAtSoldOut:
+		return model.Accepted, now, nil
+	case offer.Stock.Available > 0 || now.Before(offer.StartsAt):
+		return model.NoLine, now, nil
+	}
+	res := tx.Exec("UPDATE stock SET lined = 2, version = version + 1 WHERE sale_id = ? AND lined = 1 AND available = 0", saleID)
+	if res.Error != nil || res.RowsAffected > 0 {
+		return model.Accepted, now, wrap("begin a waiting list", res.Error)
+	}
+	// Units have come back since the read.
+	if offer, now, _, err = s.offerOn(tx, saleID); offer.Stock.Lined == model.InLine {
+		return model.Accepted, now, err
+	}
+	return model.NoLine, now, err
+}
+
+// entriesOf returns the entries that these users have, by user. A call is not read.
+func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) (map[string]model.LineEntry, error) {
+	users := make([]string, len(wishes))
+	for i, wish := range wishes {
+		users[i] = wish.UserID
+	}
+	rows, err := page(db, "look for entries", func(e *model.LineEntry) []any {
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State}
+	}, "SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?", saleID, users)
+	known := make(map[string]model.LineEntry, len(wishes))
+	for _, e := range rows {
+		known[e.UserID] = e
+	}
+	return known, err
+}
+
+// EntryOf reads a user's entry in a sale's line, with its call; ok is false if there is none.
+func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
+	var untilMs int64
+	rows, err := page(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, &e.Units, &untilMs}
+	}, `SELECT entries.user_id, entries.number, quantity, state, COALESCE(units, 0), COALESCE(until_ms, 0) FROM entries
+		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number
+		WHERE entries.sale_id = ? AND entries.user_id = ?`, saleID, userID)
+	if err != nil || len(rows) == 0 {
+		return e, false, err
+	}
+	if e = rows[0]; e.Units > 0 {
+		e.State, e.Until = model.EntryCalled, fromMillis(untilMs)
+	}
+	return e, true, nil
+}
+
+// Leave ends a user's entry. The units of a call belong to the line again. It refuses with NotFound if the user has no
+// entry that waits or is called.
+func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
+	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		var entry, call []struct{ Number, Units int64 }
+		err := tx.Raw("SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
+			saleID, userID, string(model.EntryWaiting)).Scan(&entry).Error
+		if err != nil || len(entry) == 0 {
+			return model.NotFound, err
+		}
+		if err := tx.Raw("SELECT number, units FROM calls WHERE sale_id = ? AND number = ?"+s.forUpdate(), saleID, entry[0].Number).Scan(&call).Error; err != nil {
+			return "", err
+		}
+		if len(call) > 0 {
+			return model.Accepted, s.endCalls(tx, saleID, []any{call[0].Number}, model.EntryLeft, call[0].Units, 0)
+		}
+		return model.Accepted, tx.Exec("UPDATE entries SET state = ? WHERE sale_id = ? AND number = ?", string(model.EntryLeft), saleID, entry[0].Number).Error
+	})
+	return verdict, wrap("leave the line of sale "+saleID, err)
+}
+
+// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. A buyer who is not
+// called gets NotYourTurn; one who wants more units than the call has, LimitReached. The outcomes are in the order of the
+// attempts, and a known attempt keeps its outcome.
+func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
+	var b *attemptBatch
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		var err error
+		if b, err = s.lockBatch(tx, attempts); err != nil {
+			return err
+		}
+		offer, now, _, err := s.offerOn(tx, saleID)
+		if err != nil {
+			return err
+		}
+		if verdict := offer.Judge(now); verdict != model.Accepted {
+			b.refuseRest(verdict)
+		}
+		if len(b.open) == 0 {
+			return nil
+		}
+		had, err := s.unitsOf(tx, saleID, b.users())
+		if err != nil {
+			return err
+		}
+		b.judge(had, offer.LimitPerUser, math.MaxInt64)
+		var rows []struct {
+			UserID        string
+			Number, Units int64
+		}
+		err = tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), saleID, b.users()).Scan(&rows).Error
+		if err != nil {
+			return err
+		}
+		calls := make(map[string]int, len(rows)) // places in rows
+		for i, r := range rows {
+			calls[r.UserID] = i
+		}
+		var numbers []any
+		units := int64(0)
+		b.open = slices.DeleteFunc(b.open, func(i int) bool {
+			a := b.attempts[i]
+			at, called := calls[a.UserID]
+			switch {
+			case !called:
+				b.refuse(i, model.NotYourTurn)
+			case int64(a.Quantity) > rows[at].Units:
+				b.refuse(i, model.LimitReached)
+			default:
+				delete(calls, a.UserID) // another attempt of the same user has no call any more
+				numbers, units = append(numbers, rows[at].Number), units+rows[at].Units
+				return false
+			}
+			return true
+		})
+		if len(b.open) == 0 {
+			return nil
+		}
+		held := b.units()
+		if err := s.addUnits(tx, b.unitsByUser()); err != nil {
+			return err
+		}
+		orders := b.accept(func(string) model.Offer { return offer }, now, model.FromLine, func(int) int64 { return offer.Stock.Epoch })
+		if err := s.insertOrders(tx, orders); err != nil {
+			return err
+		}
+		return s.endCalls(tx, saleID, numbers, model.EntrySpent, units, held)
+	})
+	if err != nil {
+		return nil, wrap("sell on sale "+saleID, err)
+	}
+	return b.answered(), nil
+}

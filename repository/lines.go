@@ -1,0 +1,323 @@
+package repository
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// Rows of a line are locked in the order sale_lines, entries, calls, buyers, stock. Whoever holds the row in sale_lines is
+// the only one who gives numbers, moves the phase, calls, or ends calls. So two callers at once are safe: the second one
+// waits, and then sees that the line has moved.
+
+// outage is how long no caller must have seen a line before its calls get the time back. It is far longer than a caller's
+// period, and far shorter than a call.
+const outageTime = 5 * time.Second
+
+// createLine creates the line of a new sale, if the sale has one or may get one.
+func createLine(tx *gorm.DB, sale model.Sale) error {
+	if !sale.HasLine() {
+		return nil
+	}
+	var secret, leafKey [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	_, _ = rand.Read(leafKey[:])
+	commitment := sha256.Sum256(secret[:])
+	phase, entriesAt := model.PhaseEntering, int64(0)
+	if sale.Mode == model.ModeRush {
+		phase = model.PhaseCalling // a waiting list has no order to seal
+	}
+	if !sale.EntriesAt.IsZero() {
+		entriesAt = sale.EntriesAt.UnixMilli()
+	}
+	err := tx.Exec(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
+		secret, leaf_key, commitment, root, seed, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', 0)`,
+		sale.ID, string(sale.Mode), entriesAt, sale.CallSeconds, sale.WaitingList, string(phase),
+		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:])).Error
+	return wrap("create line", err)
+}
+
+// lockedLine is what a transaction needs of a line that it has locked.
+type lockedLine struct {
+	Mode                               string
+	Phase                              string
+	Entries, Sealed, Serving           int64
+	EntriesAtMs, SeenAtMs, CallSeconds int64
+	WaitingList                        bool
+	Seed                               string
+	Passed                             *int64
+}
+
+func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, err error) {
+	res := tx.Raw(`SELECT mode, phase, entries, sealed, serving, entries_at_ms, seen_at_ms, call_seconds, waiting_list, seed, passed
+		FROM sale_lines WHERE sale_id = ?`+s.forUpdate(), saleID).Scan(&line)
+	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
+}
+
+// TendLine is the first step of a caller's look at a line, and returns the line's state after it. The line is sealed at the
+// sale's start, and over at the end. If no caller has seen the line for a while, because the database or all callers were
+// away or the sale was paused, all calls get this time back.
+func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		line, ok, err := s.lockLine(tx, saleID)
+		if err != nil || !ok {
+			return err
+		}
+		var now time.Time
+		if offer, now, _, err = s.offerOn(tx, saleID); err != nil {
+			return err
+		}
+		gap := time.Duration(now.UnixMilli()-line.SeenAtMs) * time.Millisecond
+		if line.SeenAtMs > 0 && gap > outageTime {
+			if err := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID).Error; err != nil {
+				return wrap("lengthen calls", err)
+			}
+		}
+		phase, sealed := model.Phase(line.Phase), line.Sealed
+		switch {
+		case offer.Judge(now) == model.Ended:
+			phase = model.PhaseOver
+		case phase == model.PhaseEntering && !now.Before(offer.StartsAt):
+			phase, sealed = model.PhaseSealed, line.Entries
+		}
+		moved := phase != model.Phase(line.Phase)
+		if !moved && gap >= 0 && gap < time.Second {
+			return nil
+		}
+		offer.Line.Phase, offer.Line.Sealed = phase, sealed
+		return wrap("look after a line", tx.Exec("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ? WHERE sale_id = ?",
+			string(phase), sealed, now.UnixMilli(), saleID).Error)
+	})
+	return offer, wrap("look after the line of sale "+saleID, err)
+}
+
+// Sealing reads what the seal of a line needs.
+func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Sealing, err error) {
+	var row struct {
+		Secret, LeafKey string
+		Sealed          int64
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT secret, leaf_key, sealed FROM sale_lines WHERE sale_id = ?", saleID).Scan(&row).Error
+	if err != nil {
+		return sealing, wrap("read the seal of sale "+saleID, err)
+	}
+	sealing.Entries = row.Sealed
+	if _, err = hex.Decode(sealing.Secret[:], []byte(row.Secret)); err == nil {
+		_, err = hex.Decode(sealing.LeafKey[:], []byte(row.LeafKey))
+	}
+	return sealing, wrap("read the seal of sale "+saleID, err)
+}
+
+// LineEntries returns the entries of a line with numbers below a bound, in pages and in the order of their numbers. Only
+// user, number, quantity and the stored state are set.
+func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error] {
+	return pages(int64(-1), func(after int64) ([]model.LineEntry, error) {
+		return page(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
+			return []any{&e.Number, &e.UserID, &e.Quantity, &e.State}
+		}, "SELECT number, user_id, quantity, state FROM entries WHERE sale_id = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
+			saleID, after, below, pageRows)
+	}, func(e model.LineEntry) int64 { return e.Number })
+}
+
+// SetSeed publishes the root and the seed of a sealed line, in hex, once: a later call changes nothing. Calls begin, or
+// the draw.
+func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
+	return s.transact(ctx, func(tx *gorm.DB) error {
+		res := tx.Exec(`UPDATE sale_lines SET root = ?, seed = ?, phase = CASE mode WHEN 'draw' THEN phase ELSE 'calling' END
+			WHERE sale_id = ? AND phase = 'sealed' AND root = ''`, root, seed, saleID)
+		if res.Error != nil || res.RowsAffected == 0 {
+			return wrap("seal the line of sale "+saleID, res.Error)
+		}
+		return wrap("seal the line of sale "+saleID, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
+	})
+}
+
+// Call calls the entries that wait, in the order of numbers, which are those of the ranks from serving on. Each call gets
+// as many of the line's units as the entry wants, or those that are left. It returns how many ranks were looked at, and
+// whether units are left. If another caller has moved the line on, nothing is done.
+func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		looked, left = 0, false
+		line, ok, err := s.lockLine(tx, saleID)
+		if err != nil || !ok || line.Serving != serving || line.Phase != string(model.PhaseCalling) {
+			return err
+		}
+		var stock struct{ Reserved, NowMs int64 }
+		// Only callers take from these units, so the row need not be locked yet.
+		if err := tx.Raw("SELECT reserved, "+s.nowMillis()+" AS now_ms FROM stock WHERE sale_id = ?", saleID).Scan(&stock).Error; err != nil {
+			return err
+		}
+		entries, err := s.lockEntries(tx, saleID, numbers)
+		if err != nil {
+			return err
+		}
+		var values []any
+		units := int64(0)
+		for _, number := range numbers {
+			e, found := entries[number]
+			if !found || units == stock.Reserved {
+				break
+			}
+			looked++
+			if e.State != string(model.EntryWaiting) {
+				continue
+			}
+			n := min(int64(e.Quantity), stock.Reserved-units)
+			units += n
+			values = append(values, saleID, number, e.UserID, n, stock.NowMs+line.CallSeconds*1000)
+		}
+		left = units < stock.Reserved
+		if looked == 0 {
+			return nil
+		}
+		statements := append(s.inserting("calls (sale_id, number, user_id, units, until_ms)", 5, values, ""),
+			statement{"UPDATE sale_lines SET serving = ? WHERE sale_id = ?", []any{serving + int64(looked), saleID}},
+			statement{"UPDATE stock SET reserved = reserved - ?, called = called + ?, version = version + 1 WHERE sale_id = ?", []any{units, units, saleID}})
+		_, err = s.execute(tx, statements...)
+		return err
+	})
+	return looked, left, wrap("call on sale "+saleID, err)
+}
+
+type entryRow struct {
+	Number        int64
+	UserID, State string
+	Quantity      int
+}
+
+func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[int64]entryRow, error) {
+	var rows []entryRow
+	err := tx.Raw("SELECT number, user_id, state, quantity FROM entries WHERE sale_id = ? AND number IN ? ORDER BY number"+s.forUpdate(),
+		saleID, numbers).Scan(&rows).Error
+	entries := make(map[int64]entryRow, len(rows))
+	for _, r := range rows {
+		entries[r.Number] = r
+	}
+	return entries, wrap("lock entries", err)
+}
+
+// EndCalls ends the calls whose time is over, at most limit of them, or with all also the others. Their units belong to
+// the line again. more is true if there may be others.
+func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
+	when := " AND until_ms <= " + s.nowMillis()
+	if all {
+		when = ""
+	}
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
+			return err
+		}
+		// A call whose buyer is just buying is left to that transaction.
+		var rows []struct{ Number, Units int64 }
+		err := tx.Raw("SELECT number, units FROM calls WHERE sale_id = ?"+when+" ORDER BY number LIMIT ?"+s.skipLocked(), saleID, limit).Scan(&rows).Error
+		if more = len(rows) == limit; err != nil || len(rows) == 0 {
+			return err
+		}
+		numbers, units := make([]any, len(rows)), int64(0)
+		for i, r := range rows {
+			numbers[i], units = r.Number, units+r.Units
+		}
+		return s.endCalls(tx, saleID, numbers, model.EntryLapsed, units, 0)
+	})
+	return more, wrap("end calls of sale "+saleID, err)
+}
+
+// endCalls ends calls that this transaction has locked. Of their units, held are in orders now, and the others belong to
+// the line again.
+func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units, held int64) error {
+	in := places(len(numbers))
+	_, err := s.execute(tx,
+		statement{"DELETE FROM calls WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{saleID}, numbers)},
+		statement{"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{string(state), saleID}, numbers)},
+		statement{
+			"UPDATE stock SET called = called - ?, reserved = reserved + ?, held = held + ?, version = version + 1 WHERE sale_id = ?",
+			[]any{units, units - held, held, saleID},
+		})
+	return wrap("end calls", err)
+}
+
+// Draw makes orders of winning entries: those of numbers, which are the ones of the ranks from serving on, as long as the
+// units last. An entry that wants more units than are left is passed over. id returns the id of a winner's order. looked is
+// how many ranks were looked at; over is true when the draw is over. If another caller has moved the draw on, nothing is
+// done.
+func (s *Store) Draw(
+	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
+) (looked int, over bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		looked, over = 0, false
+		line, ok, err := s.lockLine(tx, saleID)
+		if err != nil || !ok || line.Serving != serving || line.Phase != string(model.PhaseSealed) {
+			return err
+		}
+		offer, now, _, err := s.offerOn(tx, saleID)
+		if err != nil {
+			return err
+		}
+		entries, err := s.lockEntries(tx, saleID, numbers)
+		if err != nil {
+			return err
+		}
+		reserved, passed := offer.Stock.Reserved, line.Passed
+		var attempts []model.Attempt
+		var winners []any
+		for i, number := range numbers {
+			if reserved == 0 {
+				break
+			}
+			looked++
+			e := entries[number]
+			switch {
+			case e.State != string(model.EntryWaiting):
+			case int64(e.Quantity) > reserved:
+				if rank := serving + int64(i); passed == nil {
+					passed = &rank
+				}
+			default:
+				reserved -= int64(e.Quantity)
+				winners = append(winners, number)
+				attempts = append(attempts, model.Attempt{
+					ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: e.Quantity,
+					IdempotencyKey: "draw", RequestHash: model.HashRequest(e.Quantity),
+				})
+			}
+		}
+		if len(winners) > 0 {
+			b := newBatch(attempts, nil)
+			if err := s.addUnits(tx, b.unitsByUser()); err != nil {
+				return err
+			}
+			orders := b.accept(func(string) model.Offer { return offer }, now, model.FromDraw, func(int) int64 { return offer.Stock.Epoch })
+			if err := s.insertOrders(tx, orders); err != nil {
+				return err
+			}
+			won := b.units()
+			if _, err := s.execute(tx,
+				statement{"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + places(len(winners)), slices.Concat([]any{string(model.EntrySpent), saleID}, winners)},
+				statement{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{won, won, saleID}},
+			); err != nil {
+				return err
+			}
+		}
+		phase, next := line.Phase, serving+int64(looked)
+		if over = reserved == 0 || next >= line.Sealed; over {
+			// Those who wait are called when units come back, from the first one on that was passed over.
+			if phase = string(model.PhaseOver); line.WaitingList {
+				phase = string(model.PhaseCalling)
+			}
+			if passed != nil {
+				next = *passed
+			}
+		}
+		return tx.Exec("UPDATE sale_lines SET serving = ?, passed = ?, phase = ? WHERE sale_id = ?", next, passed, phase, saleID).Error
+	})
+	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
+}
