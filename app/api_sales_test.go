@@ -87,6 +87,7 @@ func TestNewSale(t *testing.T) {
 		StartsAt: starts.UTC().Truncate(time.Millisecond), EndsAt: ends.UTC().Truncate(time.Millisecond),
 		LimitPerUser: 1, PayTimeoutSeconds: 1800,
 	}
+	defaults.Mode = "rush"
 	full := defaults
 	full.Title, full.Description = `双十一 🎉 naïve Ελλάδα'; DROP TABLE sales; --`, "a\n\tb"
 	full.ImageURL, full.Currency = "https://img.example/a.png?x=1", "EUR"

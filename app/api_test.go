@@ -107,6 +107,12 @@ func TestEveryRoute(t *testing.T) {
 	ask(operator, "POST", "/api/v1/admin/orders/"+ben.buy(teapot.ID, 1).ID+"/cancel", nil, 200).contains(`"status":"cancelled"`)
 
 	ask(s.anyone(), "POST", "/api/v1/sessions/code", fields{"code": shop.codeFor(s, "dora"), "verifier": verifier, "nonce": "nonce"}, 200)
+	lined := s.createSale(fields{"mode": "line", "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)}).ID
+	ask(ben, "POST", "/api/v1/sales/"+lined+"/entries", fields{}, 201).contains(`"number":0`)
+	ask(ben, "GET", "/api/v1/sales/"+lined+"/entries/mine", nil, 200).contains(`"waiting"`)
+	get("/api/v1/sales/" + lined + "/line").contains(`"entering"`)
+	ask(ben, "DELETE", "/api/v1/sales/"+lined+"/entries/mine", nil, 200).contains(`"left"`)
+
 	ask(operator, "POST", adminStaff, fields{"name": "olga", "role": "viewer"}, 201).contains(`"role":"viewer"`)
 	ask(operator, "PATCH", adminStaff+"/olga", fields{"role": "support"}, 200).contains(`"role":"support"`)
 	ask(operator, "POST", adminStaff+"/olga/secret", nil, 200).contains(`"secret"`)

@@ -63,6 +63,8 @@ type App struct {
 	Sales    *service.Sales
 	Waiters  *service.Waiters
 	Strategy strategy.Strategy
+	called   *strategy.Called
+	lines    *service.Lines
 	kind     strategy.Kind // of Strategy
 	Settler  *worker.Settler
 	Tokens   *auth.Tokens
@@ -254,14 +256,15 @@ func (a *App) wire(ctx context.Context) error {
 		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe,
 	}
+	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret))
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
 		Purchases: &service.Purchases{
-			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
+			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Sales: a.Sales, Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
+		Orders: orders, Sales: a.Sales, Lines: a.lines, Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
 		Lab: a.lab, LabStores: labStores(&a.settings),
 		Paths: a.Paths, Home: pages, Assets: assets,
 		Limits: handler.Limits{
@@ -296,6 +299,9 @@ func (a *App) wire(ctx context.Context) error {
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
 			Log: a.Log,
+		}).Run,
+		(&worker.Caller{
+			Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs}, Leases: db, Instance: a.instance, Log: a.Log,
 		}).Run,
 		(&worker.Reconciler{
 			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,

@@ -190,6 +190,8 @@ type problem struct {
 	Detail    string `json:"detail"`
 	Code      string `json:"code"`
 	Field     string `json:"field"` // if the refusal is about one
+	Rank      *int64 `json:"rank"`  // of a buyer who is not called
+	Serving   *int64 `json:"serving"`
 	RequestID string `json:"request_id"`
 }
 

@@ -70,6 +70,8 @@ func (a *App) stop(ctx context.Context) error {
 		err = errors.Join(err, a.ops.Close())
 	}
 	a.Strategy.Close()
+	a.called.Close()
+	a.lines.Close()
 	drainCtx, cancel := context.WithTimeout(ctx, drainStop)
 	defer cancel()
 	if drainErr := a.Settler.Drain(drainCtx); drainErr != nil {

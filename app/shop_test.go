@@ -36,6 +36,11 @@ type sale struct {
 	LimitPerUser       int       `json:"limit_per_user"`
 	PayTimeoutSeconds  int       `json:"pay_timeout_seconds"`
 	ShortURL           string    `json:"short_url"`
+	Mode               string    `json:"mode"`
+	EntriesAt          time.Time `json:"entries_at"`
+	CallSeconds        int       `json:"call_seconds"`
+	WaitingList        bool      `json:"waiting_list"`
+	InLine             bool      `json:"in_line"`
 }
 
 // operatorSale is a sale as operators see it.

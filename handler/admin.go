@@ -16,6 +16,8 @@ const (
 	defaultLimit      = 1
 	defaultPaySeconds = 30 * 60
 	defaultCurrency   = "CNY"
+
+	defaultCallSeconds = 2 * 60
 )
 
 func (a *API) createSale(c *gin.Context) {
@@ -32,8 +34,19 @@ func (a *API) createSale(c *gin.Context) {
 		LimitPerUser       int       `json:"limit_per_user"`
 		PayTimeoutSeconds  int       `json:"pay_timeout_seconds"`
 		Shards             int       `json:"parts"`
-	}{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1}
+		Mode               string    `json:"mode"`
+		EntriesAt          time.Time `json:"entries_at"`
+		CallSeconds        int       `json:"call_seconds"`
+		WaitingList        bool      `json:"waiting_list"`
+	}{
+		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
+		Mode: string(model.ModeRush), CallSeconds: defaultCallSeconds,
+	}
 	if !decode(c, maxOperatorBodyBytes, &body) {
+		return
+	}
+	if body.Mode == "" { // for the service, this is the usual mode
+		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
 		return
 	}
 	key, ok := idempotencyKey(c)
@@ -45,6 +58,7 @@ func (a *API) createSale(c *gin.Context) {
 		PriceCents: body.PriceCents, OriginalPriceCents: body.OriginalPriceCents, Currency: body.Currency,
 		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
 		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Shards: body.Shards,
+		Mode: model.Mode(body.Mode), EntriesAt: body.EntriesAt, CallSeconds: body.CallSeconds, WaitingList: body.WaitingList,
 	}
 	actor := middleware.IdentityOf(c).UserID
 	if key != "" {
@@ -138,7 +152,7 @@ func (a *API) auditSale(c *gin.Context) {
 	}
 	stock := audit.Books.Stock
 	c.JSON(http.StatusOK, gin.H{
-		"quota": stock.Quota, "available": stock.Available, "held": stock.Held, "paid": stock.Paid,
+		"quota": stock.Quota, "available": stock.Free(), "held": stock.Held, "paid": stock.Paid,
 		"orders": audit.Books.Orders, "units": audit.Books.Units,
 		"gate": gin.H{
 			"epoch": audit.Gate.Epoch, "left": audit.Gate.Left,

@@ -87,7 +87,7 @@ func newShop(tb testing.TB) *shop {
 	now := time.Now()
 	s := &shop{TB: tb, clock: time.Now, offer: &model.Offer{
 		Sale: model.Sale{
-			ID: benchSale, Code: "abc", Title: "<Tea>", PriceCents: 990, Currency: "CNY", LimitPerUser: 10, PayTimeoutSeconds: 60,
+			ID: benchSale, Code: "abc", Title: "<Tea>", PriceCents: 990, Currency: "CNY", LimitPerUser: 10, PayTimeoutSeconds: 60, Mode: model.ModeRush,
 			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Status: model.SaleLive,
 		},
 		Stock: model.Stock{SaleID: benchSale, Quota: 5, Available: 5, Epoch: 1},

@@ -147,6 +147,26 @@ var problems = map[model.Verdict]problem{
 		text{"Too many", "There are as many of these as there may be. Remove one first."},
 		text{"数量已达上限", "数量已达上限，请先删除一个。"},
 	},
+	model.NoLine: {
+		http.StatusConflict,
+		text{"No line", "This sale has no line, or it still sells to all."},
+		text{"没有排队", "本场次没有排队，或仍在公开销售。"},
+	},
+	model.EntriesClosed: {
+		http.StatusConflict,
+		text{"Entries closed", "The line takes no more entries."},
+		text{"登记已截止", "本场次已停止登记。"},
+	},
+	model.NotYourTurn: {
+		http.StatusConflict,
+		text{"Not your turn", "You have not been called. Enter the line, or wait for your call."},
+		text{"尚未叫到您", "还没有叫到您，请先登记，或等待叫号。"},
+	},
+	model.CallEnded: {
+		http.StatusConflict,
+		text{"Call ended", "You were called, and the time to buy is over."},
+		text{"叫号已过期", "叫到您的购买时间已经结束。"},
+	},
 	model.ReasonLost: {
 		http.StatusConflict,
 		text{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again with a new Idempotency-Key."},
@@ -278,25 +298,26 @@ func newReadyProblems() *readyProblems {
 	for verdict, p := range problems {
 		ready.bodies[verdict] = readyProblem{
 			status:  p.status,
-			english: encodeProblem(verdict, p.status, p.english, ""),
-			chinese: encodeProblem(verdict, p.status, p.chinese, ""),
+			english: encodeProblem(verdict, p.status, p.english, "", nil),
+			chinese: encodeProblem(verdict, p.status, p.chinese, "", nil),
 		}
 	}
 	return ready
 }
 
 // encodeProblem returns a problem's JSON up to the request id. field names the wrong field; it is empty if the problem
-// is not about a field.
-func encodeProblem(verdict model.Verdict, status int, words text, field string) []byte {
+// is not about a field, and turn is nil if the problem is not about a line.
+func encodeProblem(verdict model.Verdict, status int, words text, field string, turn *middleware.Turn) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
-		Type      string        `json:"type"`
-		Title     string        `json:"title"`
-		Status    int           `json:"status"`
-		Detail    string        `json:"detail"`
-		Code      model.Verdict `json:"code"`
-		Field     string        `json:"field,omitempty"`
-		RequestID string        `json:"request_id"`
-	}{"/problems/" + string(verdict), words.title, status, words.detail, verdict, field, ""})
+		Type   string        `json:"type"`
+		Title  string        `json:"title"`
+		Status int           `json:"status"`
+		Detail string        `json:"detail"`
+		Code   model.Verdict `json:"code"`
+		Field  string        `json:"field,omitempty"`
+		*middleware.Turn
+		RequestID string `json:"request_id"`
+	}{"/problems/" + string(verdict), words.title, status, words.detail, verdict, field, turn, ""})
 	return bytes.TrimSuffix(body, []byte(behindID))
 }
 
@@ -308,7 +329,10 @@ func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 		language, body, words = ready.chinese, p.chinese, problems[r.Verdict].chinese
 	}
 	if r.Invalid != nil {
-		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, chinese)}, r.Invalid.Field)
+		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, chinese)}, r.Invalid.Field, nil)
+	}
+	if r.Turn != nil {
+		body = encodeProblem(r.Verdict, p.status, words, "", r.Turn)
 	}
 
 	header := c.Writer.Header()

@@ -43,6 +43,7 @@ type API struct {
 	Endpoints *service.Endpoints
 	Holds     *service.Holds // nil: the shop has no checkout of its own
 	Sales     *service.Sales
+	Lines     *service.Lines
 	Accounts  *service.Accounts
 	Staff     *service.Staff
 	Auditor   *service.Auditor
@@ -156,6 +157,7 @@ func Router(a *API) (http.Handler, error) {
 	// themselves.
 	memory.GET("/sales", a.listSales())
 	memory.GET("/sales/:sale", a.getSale())
+	memory.GET("/sales/:sale/line", a.getLine())
 	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
 
 	public := memory.Group("", deadline)
@@ -167,6 +169,9 @@ func Router(a *API) (http.Handler, error) {
 
 	buyer := public.Group("", login)
 	buyer.POST("/sales/:sale/path", a.issuePath)
+	buyer.POST("/sales/:sale/entries", a.enterLine)
+	buyer.GET("/sales/:sale/entries/mine", a.myEntry)
+	buyer.DELETE("/sales/:sale/entries/mine", a.leaveLine)
 	buyer.GET("/orders", a.listOrders)
 	buyer.GET("/orders/:id", a.getOrder)
 	buyer.DELETE("/orders/:id", a.cancelOrder)

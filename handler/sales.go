@@ -99,6 +99,13 @@ func (a *API) issuePath(c *gin.Context) {
 		return
 	}
 	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
+	if offer.Stock.Lined == model.InLine {
+		until, ok := a.turn(c, offer)
+		if !ok {
+			return
+		}
+		lifetime = min(lifetime, max(until.Sub(now), 0)+time.Second)
+	}
 	path, expiresAt := a.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
 	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
 }

@@ -60,15 +60,22 @@ type saleView struct {
 	LimitPerUser       int             `json:"limit_per_user"`
 	PayTimeoutSeconds  int             `json:"pay_timeout_seconds"`
 	ShortURL           string          `json:"short_url"`
+	Mode               model.Mode      `json:"mode"`
+	EntriesAt          *stamp          `json:"entries_at,omitempty"`
+	CallSeconds        int             `json:"call_seconds,omitempty"`
+	WaitingList        bool            `json:"waiting_list,omitempty"`
+	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
 }
 
 func (a *API) saleView(o model.Offer) saleView {
 	return saleView{
 		ID: o.ID, Title: o.Title, Description: o.Description, ImageURL: o.ImageURL,
 		PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, Currency: o.Currency,
-		Quota: o.Stock.Quota, Available: o.Stock.Available, State: o.State(a.Catalog.Now(), o.Stock.Available),
+		Quota: o.Stock.Quota, Available: o.Stock.Free(), State: o.State(a.Catalog.Now(), o.Stock.Free()),
 		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
 		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: a.PublicURL() + "/s/" + o.Code,
+		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
+		InLine: o.Stock.Lined == model.InLine,
 	}
 }
 

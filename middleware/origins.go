@@ -19,7 +19,8 @@ func Origins(allowed []string) gin.HandlerFunc {
 		AllowOrigins: allowed,
 		AllowMethods: []string{"GET", "HEAD", "POST", "DELETE"},
 		AllowHeaders: []string{
-			"Accept-Language", "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "X-Request-ID",
+			"Accept-Language", "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID",
+			"Line-Ticket", "Prefer", "X-Request-ID",
 		},
 		ExposeHeaders: []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"},
 		MaxAge:        preflightAge,

@@ -18,6 +18,13 @@ type Refusal struct {
 	Verdict    model.Verdict
 	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text is enough
 	RetryAfter time.Duration    // sent with 429 and 503, rounded up to whole seconds, at least one
+	Turn       *Turn            // sent if a buyer is not called
+}
+
+// Turn is a buyer's place in a line.
+type Turn struct {
+	Rank    *int64 `json:"rank,omitempty"` // nil: not known
+	Serving int64  `json:"serving"`        // all ranks below it have been called
 }
 
 // Error returns the verdict's code.

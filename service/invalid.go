@@ -13,17 +13,19 @@ type Reason string
 
 // The reasons of wrong sales and accounts.
 const (
-	OutOfRange    Reason = "out_of_range"    // a number below Min or above Max
-	BadText       Reason = "bad_text"        // fewer than Min or more than Max characters, or one that can't be printed
-	BadLink       Reason = "bad_link"        // neither empty, nor a path, nor an http(s) URL of at most Max characters
-	BadCurrency   Reason = "bad_currency"    // not three capital letters
-	BadYear       Reason = "bad_year"        // outside of the years Min to Max
-	InThePast     Reason = "in_the_past"     // a time that is over already
-	NotAfterStart Reason = "not_after_start" // an end that is no later than the start
-	BadName       Reason = "bad_name"        // not Min to Max letters, digits and . _ -
-	BadPassword   Reason = "bad_password"    // not Min to Max bytes of UTF-8
-	BadRole       Reason = "bad_role"        // not one of the staff's roles
-	BadEndpoint   Reason = "bad_endpoint"    // not a URL of at most Max characters to which events may be sent
+	OutOfRange     Reason = "out_of_range"     // a number below Min or above Max
+	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, or one that can't be printed
+	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
+	BadCurrency    Reason = "bad_currency"     // not three capital letters
+	BadYear        Reason = "bad_year"         // outside of the years Min to Max
+	InThePast      Reason = "in_the_past"      // a time that is over already
+	NotAfterStart  Reason = "not_after_start"  // an end that is no later than the start
+	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
+	NotBeforeStart Reason = "not_before_start" // entries that open no earlier than the sale
+	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -
+	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8
+	BadRole        Reason = "bad_role"         // not one of the staff's roles
+	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )
 
 // Outside returns an Invalid if n is below low or above high, else nil.

@@ -38,6 +38,7 @@ type Purchases struct {
 	Catalog  *Catalog
 	IDs      model.OrderIDs
 	Strategy Strategy
+	Called   Strategy // takes the units of buyers who were called in a line
 	Orders   OrderStore
 	Waiters  *Waiters
 	SoldOut  *SoldOut
@@ -76,7 +77,7 @@ func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 	verdict := model.BadRequest
 	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
 		if verdict = offer.Judge(p.Catalog.Now()); verdict == model.Accepted {
-			if !p.Catalog.Latched(r.SaleID) {
+			if offer.Stock.Lined == model.InLine || !p.Catalog.Latched(r.SaleID) {
 				return outcome, false
 			}
 			verdict = model.SoldOut
@@ -133,7 +134,11 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	settled, done := p.Waiters.Wait(a.ID)
 	defer done()
 	deducting, deducted := p.Observe.Begin(ctx, observe.Step{Name: observe.Deduct, Items: 1, OrderID: func(int) string { return a.ID }})
-	outcome, err = p.Strategy.Deduct(deducting, a)
+	strategy := p.Strategy
+	if offer.Stock.Lined == model.InLine {
+		strategy = p.Called
+	}
+	outcome, err = strategy.Deduct(deducting, a)
 	deducted(err)
 	switch {
 	case err != nil:

@@ -26,6 +26,8 @@ const (
 	maxQuota       = 100_000_000
 	maxLimit       = 10_000
 	maxPaySeconds  = 7 * 24 * 3600
+	minCallSeconds = 5
+	maxCallSeconds = 7 * 24 * 3600
 	minYear        = 2000
 	maxYear        = 2200
 	codeLength     = 8
@@ -85,13 +87,19 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 // wish returns the fields of a new sale that the operator chooses, in a form that can be compared.
 func wish(sale model.Sale) model.Sale {
 	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
-	sale.StartsAt, sale.EndsAt = time.UnixMilli(sale.StartsAt.UnixMilli()), time.UnixMilli(sale.EndsAt.UnixMilli())
+	if !sale.HasLine() {
+		sale.CallSeconds, sale.EntriesAt = 0, time.Time{} // they are not stored
+	}
+	for _, at := range []*time.Time{&sale.StartsAt, &sale.EndsAt, &sale.EntriesAt} {
+		*at = time.UnixMilli(at.UnixMilli())
+	}
 	return sale
 }
 
 // Create creates a sale under its id, or under a new id if it has none, preheats its gate and informs every instance.
 // invalid is the first invalid field, or nil.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
+	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
 	if invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale)); invalid != nil {
 		return offer, invalid, nil
 	}
@@ -228,6 +236,19 @@ func validate(sale model.Sale) *Invalid {
 		return &Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}
 	case !sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond)):
 		return &Invalid{Field: "ends_at", Reason: NotAfterStart}
+	}
+	switch sale.Mode {
+	case model.ModeRush, model.ModeLine, model.ModeDraw:
+	default:
+		return &Invalid{Field: "mode", Reason: BadMode}
+	}
+	if !sale.EntriesAt.IsZero() && (!sale.EntriesAt.Before(sale.StartsAt) || !era(sale.EntriesAt)) {
+		return &Invalid{Field: "entries_at", Reason: NotBeforeStart}
+	}
+	if sale.HasLine() || sale.CallSeconds != 0 {
+		if invalid := Outside("call_seconds", int64(sale.CallSeconds), minCallSeconds, maxCallSeconds); invalid != nil {
+			return invalid
+		}
 	}
 	return cmp.Or(
 		Outside("price_cents", sale.PriceCents, 0, maxPriceCents),

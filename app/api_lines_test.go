@@ -1,0 +1,186 @@
+package app_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"flashsale/internal/config"
+	"flashsale/internal/ranks"
+	"flashsale/test/kit/check"
+)
+
+type lineState struct {
+	Mode       string
+	Phase      string
+	Entries    int64
+	N          *int64
+	Root, Seed string
+	Commitment string
+	Serving    int64
+	Left       int64
+}
+
+type ticket struct {
+	Number   int64
+	Quantity int
+	Ticket   string
+}
+
+type lineEntry struct {
+	Number   int64
+	Rank     *int64
+	Quantity int
+	State    string
+	Units    int
+	Until    *time.Time
+}
+
+func (s *server) line(saleID string) (state lineState) {
+	s.t.Helper()
+	s.anyone().get("/api/v1/sales/" + saleID + "/line").read(&state)
+	return state
+}
+
+func (c *client) enter(saleID string) (made ticket) {
+	c.t.Helper()
+	c.call("POST", "/api/v1/sales/"+saleID+"/entries", fields{}).want(http.StatusCreated).read(&made)
+	return made
+}
+
+func (c *client) entry(saleID string) (e lineEntry) {
+	c.t.Helper()
+	c.get("/api/v1/sales/" + saleID + "/entries/mine").read(&e)
+	return e
+}
+
+// soon makes a sale of a mode that starts in two seconds, and waits until its entrants have entered and the phase is over.
+func (s *server) soon(changes fields, phase string, users ...string) (saleID string, tickets map[string]ticket) {
+	s.t.Helper()
+	start := time.Now().Add(2 * time.Second)
+	saleID = s.createSale(fields{"starts_at": start}.changed(changes)).ID
+	tickets = map[string]ticket{}
+	for _, user := range users {
+		tickets[user] = s.buyer(user).enter(saleID)
+	}
+	s.eventually("the line is "+phase, func() bool { return s.line(saleID).Phase == phase })
+	return saleID, tickets
+}
+
+// The entrants of a line are called in the public order, which everybody can compute. Only who is called gets a path and
+// an order.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"hybrid", "optimistic", "mutex"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, func(s *config.Settings) { s.Strategy = name })
+			saleID, tickets := s.soon(fields{"mode": "line", "quota": 2, "limit_per_user": 1}, "calling", "ann", "bob", "cat", "dan")
+			s.eventually("two are called", func() bool { return s.line(saleID).Serving == 2 })
+			state := s.line(saleID)
+			check.Same(t, "line", []any{state.Mode, state.Entries, *state.N, state.Left}, []any{"line", int64(4), int64(4), int64(2)})
+			order := ranks.Order{N: 4}
+			check.NoError(t, second(hex.Decode(order.Seed[:], []byte(state.Seed))))
+			byRank := map[int64]string{}
+			for user, ticket := range tickets {
+				e := s.buyer(user).entry(saleID)
+				check.Same(t, user+"'s place", []int64{e.Number, *e.Rank}, []int64{ticket.Number, order.Rank(ticket.Number)})
+				byRank[*e.Rank] = user
+			}
+			first, second, third, fourth := s.buyer(byRank[0]), s.buyer(byRank[1]), s.buyer(byRank[2]), s.buyer(byRank[3])
+			pathURL := "/api/v1/sales/" + saleID + "/path"
+			refusal := third.call("POST", pathURL, nil).refused(http.StatusConflict, "not_your_turn")
+			check.Same(t, "place in the refusal", []int64{*refusal.Rank, *refusal.Serving}, []int64{2, 2})
+			fourth.call("POST", pathURL, nil, "Line-Ticket", tickets[byRank[3]].Ticket).refused(http.StatusConflict, "not_your_turn")
+			s.buyer("eve").call("POST", pathURL, nil).refused(http.StatusConflict, "not_your_turn")
+			third.purchase(saleID, 1).refused(http.StatusConflict, "not_your_turn") // under a path from before
+
+			bought := first.buy(saleID, 1)
+			check.Same(t, "first", first.entry(saleID).State, "spent")
+			second.call("DELETE", "/api/v1/sales/"+saleID+"/entries/mine", nil).want(http.StatusOK)
+			s.eventually("the third is called", func() bool { return third.entry(saleID).State == "called" })
+			third.buy(saleID, 1)
+			first.cancel(bought.ID)
+			s.eventually("the fourth is called", func() bool { return fourth.entry(saleID).State == "called" })
+			fourth.buy(saleID, 1)
+			s.wantStock(saleID, stock{held: 2})
+		})
+	}
+}
+
+// A rush becomes a line when it is sold out.
+func TestWaitingList(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"hybrid", "optimistic", "mutex"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, func(s *config.Settings) { s.Strategy = name })
+			saleID := s.createSale(fields{"quota": 1, "waiting_list": true}).ID
+			entries := "/api/v1/sales/" + saleID + "/entries"
+			s.buyer("bob").call("POST", entries, fields{}).refused(http.StatusConflict, "no_line")
+			s.anyone().call("GET", "/api/v1/sales/"+saleID+"/line", nil).refused(http.StatusConflict, "no_line")
+			bought := s.buyer("ann").buy(saleID, 1)
+			made := s.buyer("bob").enter(saleID)
+			var again ticket
+			s.buyer("bob").post(entries, fields{}).read(&again)
+			check.Same(t, "the same entry", again, made)
+			s.buyer("ann").cancel(bought.ID)
+			s.eventually("bob is called", func() bool { return s.buyer("bob").entry(saleID).State == "called" })
+			s.buyer("eve").purchase(saleID, 1).refused(http.StatusConflict, "not_your_turn")
+			s.buyer("bob").buy(saleID, 1)
+			s.wantStock(saleID, stock{held: 1})
+		})
+	}
+}
+
+// The winners of a draw get orders without doing anything.
+func TestDraw(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	users := make([]string, 20)
+	for i := range users {
+		users[i] = fmt.Sprintf("user-%d", i)
+	}
+	saleID, tickets := s.soon(fields{"mode": "draw", "quota": 5}, "over", users...)
+	state := s.line(saleID)
+	public := ranks.Order{N: 20}
+	check.NoError(t, second(hex.Decode(public.Seed[:], []byte(state.Seed))))
+	won := 0
+	for user, ticket := range tickets {
+		e, wins := s.buyer(user).entry(saleID), public.Rank(ticket.Number) < 5
+		list := pages[order](s.buyer(user), "/api/v1/orders", "orders", 10)
+		want := map[bool]string{true: "spent", false: "lost"}[wins]
+		if e.State != want || (len(list) == 1) != wins {
+			t.Errorf("rank %d: %s, %d orders", *e.Rank, e.State, len(list))
+		}
+		won += len(list)
+	}
+	check.Same(t, "orders", won, 5)
+	s.buyer("late").call("POST", "/api/v1/sales/"+saleID+"/entries", fields{}).refused(http.StatusConflict, "entries_closed")
+	s.wantStock(saleID, stock{held: 5})
+}
+
+// What is wrong with a line is told by field.
+func TestLineInput(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	for field, wrong := range map[string]fields{
+		"mode":         {"mode": "auction"},
+		"call_seconds": {"mode": "line", "call_seconds": 1},
+		"entries_at":   {"mode": "draw", "entries_at": time.Now().Add(time.Hour)},
+	} {
+		got := s.operator().call("POST", adminSales, newSale(wrong)).refused(http.StatusBadRequest, "bad_request")
+		check.Same(t, "field", got.Field, field)
+	}
+	saleID := s.createSale(fields{"mode": "line", "starts_at": time.Now().Add(time.Minute)}).ID
+	for _, quantity := range []int{0, 3} {
+		s.buyer("ann").call("POST", "/api/v1/sales/"+saleID+"/entries", fields{"quantity": quantity}).refused(http.StatusBadRequest, "bad_request")
+	}
+	s.buyer("ann").call("GET", "/api/v1/sales/"+saleID+"/entries/mine", nil).refused(http.StatusNotFound, "not_found")
+	saleID = s.createSale(nil).ID
+	s.buyer("ann").call("POST", "/api/v1/sales/"+saleID+"/entries", fields{}).refused(http.StatusConflict, "no_line")
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,121 @@
+package handler
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/internal/prepared"
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// lineView is the public state of a sale's line, from which each entrant can compute the own place.
+type lineView struct {
+	Mode       model.Mode  `json:"mode"`
+	Phase      model.Phase `json:"phase"`
+	Entries    int64       `json:"entries"`
+	N          *int64      `json:"n,omitempty"` // entries before the seal
+	Root       string      `json:"root,omitempty"`
+	Seed       string      `json:"seed,omitempty"`
+	Commitment string      `json:"commitment"`
+	Serving    int64       `json:"serving"`
+	Left       int64       `json:"left"` // units in no order
+}
+
+func viewLine(o model.Offer, state model.SaleState) lineView {
+	v := lineView{
+		Mode: o.Mode, Phase: o.Line.Phase, Entries: o.Line.Entries, Root: o.Line.Root, Seed: o.Line.Seed,
+		Commitment: o.Line.Commitment, Serving: o.Line.Serving, Left: o.Stock.Free(),
+	}
+	if o.Mode != model.ModeRush && o.Line.Phase != model.PhaseEntering {
+		v.N = &o.Line.Sealed
+	}
+	if state == model.StateEnded {
+		v.Phase = model.PhaseOver
+	}
+	return v
+}
+
+// getLine answers with the state of a sale's line, the same for everybody.
+func (a *API) getLine() gin.HandlerFunc {
+	pages := newSalePages()
+	return func(c *gin.Context) {
+		offer, ok := a.offer(c)
+		if !ok {
+			return
+		}
+		if offer.Stock.Lined != model.InLine {
+			refuse(c, model.NoLine)
+			return
+		}
+		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
+			return salesJSON(c, viewLine(offer, state))
+		})
+	}
+}
+
+// enterLine makes the user's entry, or finds it.
+func (a *API) enterLine(c *gin.Context) {
+	body := struct {
+		Quantity int `json:"quantity"`
+	}{Quantity: 1}
+	if !decode(c, maxBodyBytes, &body) {
+		return
+	}
+	e, ticket, verdict, err := a.Lines.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity)
+	if verdict == model.BadRequest {
+		refuseInvalid(c, &service.Invalid{Field: "quantity", Reason: overLimit})
+		return
+	}
+	status := http.StatusOK
+	if e.New {
+		status = http.StatusCreated
+	}
+	answer(c, status, gin.H{"number": e.Number, "quantity": e.Quantity, "ticket": ticket}, verdict, err)
+}
+
+// entryView is a user's own entry. Rank is missing until the order is fixed; units and until are those of a call.
+type entryView struct {
+	Number   int64            `json:"number"`
+	Rank     *int64           `json:"rank,omitempty"`
+	Quantity int              `json:"quantity"`
+	State    model.EntryState `json:"state"`
+	Units    int              `json:"units,omitempty"`
+	Until    *stamp           `json:"until,omitempty"`
+}
+
+func (a *API) myEntry(c *gin.Context) {
+	e, rank, verdict, err := a.Lines.Mine(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	answer(c, http.StatusOK, entryView{e.Number, known(rank), e.Quantity, e.State, e.Units, optional(e.Until)}, verdict, err)
+}
+
+func (a *API) leaveLine(c *gin.Context) {
+	verdict, err := a.Lines.Leave(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
+}
+
+// turn returns until when the user may buy in a sale that is in line. If the user is not called, it ends the request and
+// returns false. A ticket in the header Line-Ticket saves the question to the database.
+func (a *API) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
+	until, rank, verdict, err := a.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, headerOf(c, "Line-Ticket"))
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict != model.Accepted:
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Turn: &middleware.Turn{Rank: known(rank), Serving: offer.Line.Serving}})
+	default:
+		return until, true
+	}
+	return until, false
+}
+
+// known returns nil for a rank that is not known.
+func known(rank int64) *int64 {
+	if rank < 0 {
+		return nil
+	}
+	return &rank
+}

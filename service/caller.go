@@ -1,0 +1,156 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"flashsale/internal/ranks"
+	"flashsale/model"
+)
+
+// callBatch is how many ranks a caller looks at in one transaction, and how many calls it ends in one.
+const callBatch = 500
+
+// CallerStore is what callers need of the database.
+type CallerStore interface {
+	TendLine(ctx context.Context, saleID string) (model.Offer, error)
+	Sealing(ctx context.Context, saleID string) (model.Sealing, error)
+	LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error]
+	SetSeed(ctx context.Context, saleID, root, seed string) error
+	Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error)
+	EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error)
+	Draw(ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string) (looked int, over bool, err error)
+}
+
+// Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls.
+// Each step is one transaction that begins where the last one ended, so a caller may die at any point, and two callers
+// may be at work.
+type Caller struct {
+	Store   CallerStore
+	Catalog *Catalog
+	IDs     model.OrderIDs
+}
+
+// Lined reports whether any watched sale has a line that a caller has to look after.
+func (c *Caller) Lined() bool {
+	for range c.lines() {
+		return true
+	}
+	return false
+}
+
+func (c *Caller) lines() iter.Seq[model.Offer] {
+	return func(yield func(model.Offer) bool) {
+		for _, o := range c.Catalog.live.Load().list() {
+			if o.Stock.Lined == model.InLine && o.Line.Phase != model.PhaseOver && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// Step looks after each line once.
+func (c *Caller) Step(ctx context.Context) (err error) {
+	for o := range c.lines() {
+		if o.Status == model.SalePaused {
+			continue // calls get the time of the pause back, see TendLine
+		}
+		err = errors.Join(err, c.tend(ctx, o.ID))
+	}
+	return err
+}
+
+func (c *Caller) tend(ctx context.Context, saleID string) error {
+	offer, err := c.Store.TendLine(ctx, saleID)
+	if err != nil {
+		return err
+	}
+	switch line := offer.Line; {
+	case line.Phase == model.PhaseOver:
+		return c.endCalls(ctx, saleID, true)
+	case line.Phase == model.PhaseSealed && line.Root == "":
+		return c.seal(ctx, saleID)
+	case line.Phase == model.PhaseSealed:
+		return c.draw(ctx, offer)
+	case line.Phase == model.PhaseCalling:
+		return errors.Join(c.endCalls(ctx, saleID, false), c.call(ctx, offer))
+	}
+	return nil
+}
+
+// seal computes the root over the entries from before the seal, and from it the seed. The entries don't change any more, so
+// every caller gets the same.
+func (c *Caller) seal(ctx context.Context, saleID string) error {
+	sealing, err := c.Store.Sealing(ctx, saleID)
+	if err != nil {
+		return err
+	}
+	var root ranks.Root
+	for page, err := range c.Store.LineEntries(ctx, saleID, sealing.Entries) {
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			root.Add(ranks.Tag(sealing.LeafKey[:], e.UserID))
+		}
+	}
+	sum := root.Sum()
+	seed := ""
+	if sealing.Entries > 0 {
+		seed = ranks.Seed(sealing.Secret, sum, nil).String()
+	}
+	return c.Store.SetSeed(ctx, saleID, sum.String(), seed)
+}
+
+// next returns the numbers of the ranks from serving on, as far as there are entries, at most callBatch.
+func next(line model.Line, serving, below int64) []int64 {
+	order, ok := orderOf(line)
+	if !ok {
+		return nil
+	}
+	var numbers []int64
+	for rank := serving; rank < below && len(numbers) < callBatch; rank++ {
+		numbers = append(numbers, order.Number(rank))
+	}
+	return numbers
+}
+
+// call calls entrants as long as there are units and entrants.
+func (c *Caller) call(ctx context.Context, offer model.Offer) error {
+	serving, left := offer.Line.Serving, true
+	for left && ctx.Err() == nil {
+		numbers := next(offer.Line, serving, offer.Line.Entries)
+		if len(numbers) == 0 {
+			return nil
+		}
+		var looked int
+		var err error
+		if looked, left, err = c.Store.Call(ctx, offer.ID, serving, numbers); err != nil || looked == 0 {
+			return err
+		}
+		serving += int64(looked)
+	}
+	return ctx.Err()
+}
+
+// draw makes orders of the winners, from where the last caller ended.
+func (c *Caller) draw(ctx context.Context, offer model.Offer) error {
+	id := func(userID string) string { return c.IDs.Derive(userID, offer.ID, "draw") }
+	for serving, over := offer.Line.Serving, false; !over; {
+		numbers := next(offer.Line, serving, offer.Line.Sealed)
+		looked, done, err := c.Store.Draw(ctx, offer.ID, serving, numbers, id)
+		if err != nil || looked == 0 && !done {
+			return err
+		}
+		serving, over = serving+int64(looked), done
+	}
+	return nil
+}
+
+func (c *Caller) endCalls(ctx context.Context, saleID string, all bool) (err error) {
+	for more := true; more && err == nil; {
+		more, err = c.Store.EndCalls(ctx, saleID, all, callBatch)
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+package service
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"flashsale/internal/batch"
+	"flashsale/internal/ranks"
+	"flashsale/model"
+	"flashsale/service/auth"
+)
+
+// LineStore keeps the entries of lines in the database.
+type LineStore interface {
+	Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error)
+	EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error)
+	Leave(ctx context.Context, saleID, userID string) (model.Verdict, error)
+}
+
+// enterLimits bounds the batches in which entries are made. One batch of a sale is under way at a time, since each locks the
+// line for the next number.
+var enterLimits = batch.Limits{Batch: 512, Queue: 8192, Calls: 1, Time: 5 * time.Second}
+
+// closeLines is how long Close waits for batches under way.
+const closeLines = time.Second
+
+// Lines is the service of those who wait in lines.
+type Lines struct {
+	store   LineStore
+	catalog *Catalog
+	tickets *auth.Tickets
+	enter   *batch.Batcher[model.LineEntry, entered]
+}
+
+type entered struct {
+	entry   model.LineEntry
+	verdict model.Verdict
+}
+
+// NewLines creates the service. Close ends it.
+func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets) *Lines {
+	l := &Lines{store: store, catalog: catalog, tickets: tickets}
+	l.enter = batch.New(enterLimits, func(ctx context.Context, saleID string, wishes []model.LineEntry) ([]entered, error) {
+		entries, verdict, err := store.Enter(ctx, saleID, wishes)
+		made := make([]entered, len(entries))
+		for i, e := range entries {
+			if made[i] = (entered{e, model.Accepted}); e.State == "" {
+				made[i].verdict = verdict
+			}
+		}
+		return made, err
+	})
+	return l
+}
+
+// Close waits a moment for the batches under way, then cancels them.
+func (l *Lines) Close() { l.enter.Close(closeLines) }
+
+// Enter makes a user's entry in a sale's line, or finds the one that the user has. The verdict is Accepted; BadRequest if
+// the quantity is outside 1 to the sale's limit; or the reason why the line takes no entry: NotFound, NotStarted, Ended,
+// NoLine or EntriesClosed. It returns model.ErrUnavailable if too many wait.
+func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
+	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	switch {
+	case err != nil || !ok:
+		return e, "", model.NotFound, err
+	case !offer.HasLine():
+		return e, "", model.NoLine, nil
+	case quantity < 1 || quantity > offer.LimitPerUser:
+		return e, "", model.BadRequest, nil
+	}
+	made, err := l.enter.Do(ctx, saleID, model.LineEntry{UserID: userID, Quantity: quantity})
+	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
+		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+	}
+	if err != nil || made.verdict != model.Accepted {
+		return e, "", made.verdict, err
+	}
+	return made.entry, l.tickets.Issue(userID, saleID, made.entry.Number), model.Accepted, nil
+}
+
+// Mine returns a user's entry in a sale's line, and its rank, -1 before the seal. The verdict is Accepted or NotFound.
+func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEntry, rank int64, verdict model.Verdict, err error) {
+	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	if err != nil || !ok || !offer.HasLine() {
+		return e, 0, model.NotFound, err
+	}
+	if e, ok, err = l.store.EntryOf(ctx, saleID, userID); err != nil || !ok {
+		return e, 0, model.NotFound, err
+	}
+	if e.State == model.EntryWaiting && (offer.Line.Phase == model.PhaseOver || offer.Judge(l.catalog.Now()) == model.Ended) {
+		e.State = model.EntryLost
+	}
+	return e, Rank(offer.Line, e.Number), model.Accepted, nil
+}
+
+// Leave ends a user's entry in a sale's line. The verdict is Accepted, or NotFound if the user does not wait and is not
+// called.
+func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict, error) {
+	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	if err != nil || !ok || !offer.HasLine() {
+		return model.NotFound, err
+	}
+	return l.store.Leave(ctx, saleID, userID)
+}
+
+// Turn returns whether a user may buy in a sale that is in line: Accepted, with the end of the call; NotYourTurn with the
+// rank, -1 if it is not known; or CallEnded. A ticket with a rank that was not served yet is refused from memory.
+func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, ticket string) (until time.Time, rank int64, verdict model.Verdict, err error) {
+	if number, ok := l.tickets.Check(ticket, userID, offer.ID); ok {
+		if rank = Rank(offer.Line, number); rank >= offer.Line.Serving || rank < 0 {
+			return until, rank, model.NotYourTurn, nil
+		}
+	}
+	e, ok, err := l.store.EntryOf(ctx, offer.ID, userID)
+	switch {
+	case err != nil:
+		return until, -1, "", err
+	case !ok:
+		return until, -1, model.NotYourTurn, nil
+	case e.State == model.EntryCalled:
+		return e.Until, Rank(offer.Line, e.Number), model.Accepted, nil
+	case e.State == model.EntryLapsed:
+		return until, Rank(offer.Line, e.Number), model.CallEnded, nil
+	}
+	return until, Rank(offer.Line, e.Number), model.NotYourTurn, nil
+}
+
+// Rank returns the place of an entry in the public order of a line, or -1 while the order is not fixed.
+func Rank(line model.Line, number int64) int64 {
+	order, ok := orderOf(line)
+	if !ok {
+		return -1
+	}
+	return order.Rank(number)
+}
+
+// orderOf returns the public order of a line; ok is false while it is not fixed.
+func orderOf(line model.Line) (order ranks.Order, ok bool) {
+	switch {
+	case line.Seed != "":
+		_, err := hex.Decode(order.Seed[:], []byte(line.Seed))
+		order.N = line.Sealed
+		return order, err == nil
+	case line.Phase == model.PhaseCalling || line.Phase == model.PhaseOver:
+		return order, line.Sealed == 0
+	}
+	return order, false
+}
