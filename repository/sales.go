@@ -21,6 +21,7 @@ import (
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
 	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
 	COALESCE(mode, 'rush') AS mode, entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
+	CASE WHEN root = '' THEN '' ELSE secret END AS secret,
 	` + stockColumns + ", "
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
@@ -45,7 +46,8 @@ type offerRow struct {
 	Mode                         string
 	EntriesAtMs, CallSeconds     sql.NullInt64
 	WaitingList                  sql.NullBool
-	Commitment, Root, Seed       sql.NullString
+	Commitment, Root             sql.NullString
+	Secret, Seed                 sql.NullString
 	Stock                        stockRow `gorm:"embedded"`
 	NowMs                        int64
 }
@@ -96,7 +98,7 @@ func (r offerRow) offer() model.Offer {
 		offer.EntriesAt = fromMillis(r.EntriesAtMs.Int64)
 	}
 	if r.Commitment.Valid {
-		offer.Line = r.Stock.line(model.Line{Commitment: r.Commitment.String, Root: r.Root.String, Seed: r.Seed.String})
+		offer.Line = r.Stock.line(model.Line{Commitment: r.Commitment.String, Root: r.Root.String, Secret: r.Secret.String, Seed: r.Seed.String})
 	}
 	return offer
 }
@@ -284,8 +286,8 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 		case sale.WaitingList:
 			lined = model.LinedAtSoldOut
 		}
-		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
-			"refusing_until_ms, returning_at_ms, lined) VALUES (?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?)", sale.ID, quota, open, reserved, lined).Error
+		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
+			"refusing_until_ms, returning_at_ms, lined) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?)", sale.ID, quota, open, reserved, lined).Error
 		if err != nil {
 			return fmt.Errorf("create stock: %w", err)
 		}

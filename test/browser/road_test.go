@@ -78,7 +78,7 @@ func (r *road) closed(chosen func(*http.Request) bool) {
 }
 
 // brokenRoad are parts of the messages that Chromium writes when it does not reach the server.
-var brokenRoad = []string{"status of 503", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE"}
+var brokenRoad = []string{"status of 503", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONTENT_LENGTH_MISMATCH"}
 
 func (r *road) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()

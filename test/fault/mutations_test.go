@@ -41,7 +41,7 @@ var mutations = []mutation{
 	{
 		change: "no constraint on the stock", expected: "over: more sold than the quota",
 		edits: []edit{
-			{schema, "  CONSTRAINT stock_not_negative CHECK (available >= 0 AND held >= 0 AND paid >= 0),\n", ""},
+			{schema, "  CONSTRAINT stock_not_negative CHECK (available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0),\n", ""},
 		},
 		says: `over .*\d+ sold of \d+.*negative stock`,
 	},
