@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ type lineState struct {
 	Entries    int64
 	N          *int64
 	Root, Seed string
+	Secret     string
 	Commitment string
 	Serving    int64
 	Left       int64
@@ -143,13 +145,26 @@ func TestDraw(t *testing.T) {
 	for i := range users {
 		users[i] = fmt.Sprintf("user-%d", i)
 	}
-	saleID, tickets := s.soon(fields{"mode": "draw", "quota": 5}, "over", users...)
+	start := time.Now().Add(3 * time.Second)
+	saleID := s.createSale(fields{"mode": "draw", "quota": 5, "starts_at": start}).ID
+	s.anyone().call("GET", "/api/v1/sales/"+saleID+"/draw.json", nil).refused(http.StatusNotFound, "not_found")
+	s.buyer("gone").enter(saleID)
+	s.buyer("gone").call("DELETE", "/api/v1/sales/"+saleID+"/entries/mine", nil).want(http.StatusOK)
+	tickets := map[string]ticket{}
+	for _, user := range users {
+		tickets[user] = s.buyer(user).enter(saleID)
+	}
+	s.eventually("the draw is over", func() bool { return s.line(saleID).Phase == "over" })
 	state := s.line(saleID)
-	public := ranks.Order{N: 20}
+	public := ranks.Order{N: 21}
 	check.NoError(t, second(hex.Decode(public.Seed[:], []byte(state.Seed))))
 	won := 0
 	for user, ticket := range tickets {
-		e, wins := s.buyer(user).entry(saleID), public.Rank(ticket.Number) < 5
+		before := public.Rank(ticket.Number)
+		if public.Rank(0) < before {
+			before-- // the entry that was left took no part
+		}
+		e, wins := s.buyer(user).entry(saleID), before < 5
 		list := pages[order](s.buyer(user), "/api/v1/orders", "orders", 10)
 		want := map[bool]string{true: "spent", false: "lost"}[wins]
 		if e.State != want || (len(list) == 1) != wins {
@@ -158,6 +173,19 @@ func TestDraw(t *testing.T) {
 		won += len(list)
 	}
 	check.Same(t, "orders", won, 5)
+
+	doc, err := ranks.Read(bytes.NewReader(s.anyone().get("/api/v1/sales/" + saleID + "/draw.json").body))
+	check.NoError(t, err)
+	check.NoError(t, ranks.Check(doc, nil))
+	check.Same(t, "winners, void", []int{len(doc.Winners), len(doc.Void)}, []int{5, 1})
+	var proof struct {
+		Number int64
+		Tag    ranks.Hash
+		Path   []ranks.Hash
+	}
+	s.buyer(users[7]).get("/api/v1/sales/" + saleID + "/entries/mine/proof").read(&proof)
+	check.Same(t, "the own entry is under the root", ranks.Verify(doc.Root, doc.N, proof.Number, proof.Tag, proof.Path), true)
+	s.buyer("late").call("GET", "/api/v1/sales/"+saleID+"/entries/mine/proof", nil).refused(http.StatusNotFound, "not_found")
 	s.buyer("late").call("POST", "/api/v1/sales/"+saleID+"/entries", fields{}).refused(http.StatusConflict, "entries_closed")
 	s.wantStock(saleID, stock{held: 5})
 }

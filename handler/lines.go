@@ -2,6 +2,7 @@ package handler
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -12,6 +13,9 @@ import (
 	"flashsale/service"
 )
 
+// drawMaxAge is how long caches may keep the proof of a line, in seconds. It does not change.
+const drawMaxAge = 3600
+
 // lineView is the public state of a sale's line, from which each entrant can compute the own place.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
@@ -19,6 +23,7 @@ type lineView struct {
 	Entries    int64       `json:"entries"`
 	N          *int64      `json:"n,omitempty"` // entries before the seal
 	Root       string      `json:"root,omitempty"`
+	Secret     string      `json:"secret,omitempty"`
 	Seed       string      `json:"seed,omitempty"`
 	Commitment string      `json:"commitment"`
 	Serving    int64       `json:"serving"`
@@ -27,7 +32,7 @@ type lineView struct {
 
 func viewLine(o model.Offer, state model.SaleState) lineView {
 	v := lineView{
-		Mode: o.Mode, Phase: o.Line.Phase, Entries: o.Line.Entries, Root: o.Line.Root, Seed: o.Line.Seed,
+		Mode: o.Mode, Phase: o.Line.Phase, Entries: o.Line.Entries, Root: o.Line.Root, Secret: o.Line.Secret, Seed: o.Line.Seed,
 		Commitment: o.Line.Commitment, Serving: o.Line.Serving, Left: o.Stock.Free(),
 	}
 	if o.Mode != model.ModeRush && o.Line.Phase != model.PhaseEntering {
@@ -95,6 +100,31 @@ func (a *API) myEntry(c *gin.Context) {
 func (a *API) leaveLine(c *gin.Context) {
 	verdict, err := a.Lines.Leave(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
+}
+
+// getDraw answers with the document that proves the order of a line and the winners of a draw. It is long, so it is sent as it
+// is read.
+func (a *API) getDraw(c *gin.Context) {
+	begun := func() {
+		c.Header("Content-Type", jsonType)
+		c.Header("Cache-Control", "public, max-age="+strconv.Itoa(drawMaxAge))
+		c.Status(http.StatusOK)
+	}
+	verdict, err := a.Proofs.Write(c.Request.Context(), c.Writer, c.Param("sale"), begun)
+	switch {
+	case err != nil && c.Writer.Written():
+		panic(http.ErrAbortHandler) // nobody may take a part for the whole
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict != model.Accepted:
+		refuse(c, verdict)
+	}
+}
+
+// myProof answers with what proves that the user's own entry is under the root.
+func (a *API) myProof(c *gin.Context) {
+	number, tag, path, verdict, err := a.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
 }
 
 // turn returns until when the user may buy in a sale that is in line. If the user is not called, it ends the request and

@@ -44,6 +44,7 @@ type API struct {
 	Holds     *service.Holds // nil: the shop has no checkout of its own
 	Sales     *service.Sales
 	Lines     *service.Lines
+	Proofs    *service.Proofs
 	Accounts  *service.Accounts
 	Staff     *service.Staff
 	Auditor   *service.Auditor
@@ -158,6 +159,7 @@ func Router(a *API) (http.Handler, error) {
 	memory.GET("/sales", a.listSales())
 	memory.GET("/sales/:sale", a.getSale())
 	memory.GET("/sales/:sale/line", a.getLine())
+	memory.GET("/sales/:sale/draw.json", a.getDraw) // no deadline: it may be long
 	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
 
 	public := memory.Group("", deadline)
@@ -172,6 +174,7 @@ func Router(a *API) (http.Handler, error) {
 	buyer.POST("/sales/:sale/entries", a.enterLine)
 	buyer.GET("/sales/:sale/entries/mine", a.myEntry)
 	buyer.DELETE("/sales/:sale/entries/mine", a.leaveLine)
+	buyer.GET("/sales/:sale/entries/mine/proof", a.myProof)
 	buyer.GET("/orders", a.listOrders)
 	buyer.GET("/orders/:id", a.getOrder)
 	buyer.DELETE("/orders/:id", a.cancelOrder)

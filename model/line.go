@@ -39,15 +39,15 @@ type Line struct {
 	Entries int64 // entries made so far; their numbers are 0 to Entries-1
 	Sealed  int64 // entries before the seal, which have their places in the shuffled order; 0 before the seal
 	Serving int64 // all ranks below this one have been called, or in a draw were looked at
-	// In hex. Root and Seed are empty before the seal, and also after it if there was no entry.
-	Commitment, Root, Seed string
+	// In hex. Root, Secret and Seed are empty before the seal; without entries there is never a seed.
+	Commitment, Root, Secret, Seed string
 }
 
 // EntryState is the state of an entry.
 type EntryState string
 
-// The states of an entry. Only waiting, spent, lapsed and left are in the database: an entry is called while it has a call,
-// and lost if it still waits when the line is over.
+// The states of an entry. Only waiting, spent, lapsed, left and void are in the database: an entry is called while it has a
+// call, and lost if it still waits when the line is over.
 const (
 	EntryWaiting EntryState = "waiting"
 	EntryCalled  EntryState = "called"
@@ -55,6 +55,7 @@ const (
 	EntryLapsed  EntryState = "lapsed" // the call ended without an order
 	EntryLeft    EntryState = "left"
 	EntryLost    EntryState = "lost"
+	EntryVoid    EntryState = "void" // it was left before the seal; shown as left
 )
 
 // LineEntry is a user's entry in a sale's line.

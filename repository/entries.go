@@ -117,18 +117,36 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	if err != nil || len(rows) == 0 {
 		return e, false, err
 	}
-	if e = rows[0]; e.Units > 0 {
+	e = rows[0]
+	switch {
+	case e.Units > 0:
 		e.State, e.Until = model.EntryCalled, fromMillis(untilMs)
+	case e.State == model.EntryVoid:
+		e.State = model.EntryLeft
 	}
 	return e, true, nil
 }
 
-// Leave ends a user's entry. The units of a call belong to the line again. It refuses with NotFound if the user has no
-// entry that waits or is called.
+// Leave ends a user's entry. The units of a call belong to the line again. An entry that ends before the seal is void: the
+// proof of the order names it as one that took no part. Leave refuses with NotFound if the user has no entry that waits or
+// is called, and with EntriesClosed while a draw is made, whose winners are fixed already.
 func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
 	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		line, ok, err := s.lockLine(tx, saleID)
+		if err != nil || !ok {
+			return model.NotFound, err
+		}
+		state := model.EntryLeft
+		switch model.Phase(line.Phase) {
+		case model.PhaseEntering:
+			state = model.EntryVoid
+		case model.PhaseSealed:
+			if line.Mode == string(model.ModeDraw) {
+				return model.EntriesClosed, nil
+			}
+		}
 		var entry, call []struct{ Number, Units int64 }
-		err := tx.Raw("SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
+		err = tx.Raw("SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
 			saleID, userID, string(model.EntryWaiting)).Scan(&entry).Error
 		if err != nil || len(entry) == 0 {
 			return model.NotFound, err
@@ -139,7 +157,7 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 		if len(call) > 0 {
 			return model.Accepted, s.endCalls(tx, saleID, []any{call[0].Number}, model.EntryLeft, call[0].Units, 0)
 		}
-		return model.Accepted, tx.Exec("UPDATE entries SET state = ? WHERE sale_id = ? AND number = ?", string(model.EntryLeft), saleID, entry[0].Number).Error
+		return model.Accepted, tx.Exec("UPDATE entries SET state = ? WHERE sale_id = ? AND number = ?", string(state), saleID, entry[0].Number).Error
 	})
 	return verdict, wrap("leave the line of sale "+saleID, err)
 }

@@ -55,11 +55,12 @@ type lockedLine struct {
 	WaitingList                        bool
 	Seed                               string
 	Passed                             *int64
+	DrawUnits, Drawn                   int64
 }
 
 func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, err error) {
-	res := tx.Raw(`SELECT mode, phase, entries, sealed, serving, entries_at_ms, seen_at_ms, call_seconds, waiting_list, seed, passed
-		FROM sale_lines WHERE sale_id = ?`+s.forUpdate(), saleID).Scan(&line)
+	res := tx.Raw(`SELECT mode, phase, entries, sealed, serving, entries_at_ms, seen_at_ms, call_seconds, waiting_list, seed, passed,
+		draw_units, drawn FROM sale_lines WHERE sale_id = ?`+s.forUpdate(), saleID).Scan(&line)
 	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
 }
 
@@ -132,7 +133,8 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 // the draw.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
-		res := tx.Exec(`UPDATE sale_lines SET root = ?, seed = ?, phase = CASE mode WHEN 'draw' THEN phase ELSE 'calling' END
+		res := tx.Exec(`UPDATE sale_lines SET root = ?, seed = ?, phase = CASE mode WHEN 'draw' THEN phase ELSE 'calling' END,
+			draw_units = CASE mode WHEN 'draw' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE 0 END
 			WHERE sale_id = ? AND phase = 'sealed' AND root = ''`, root, seed, saleID)
 		if res.Error != nil || res.RowsAffected == 0 {
 			return wrap("seal the line of sale "+saleID, res.Error)
@@ -266,23 +268,23 @@ func (s *Store) Draw(
 		if err != nil {
 			return err
 		}
-		reserved, passed := offer.Stock.Reserved, line.Passed
+		left, passed := line.DrawUnits-line.Drawn, line.Passed
 		var attempts []model.Attempt
 		var winners []any
 		for i, number := range numbers {
-			if reserved == 0 {
+			if left == 0 {
 				break
 			}
 			looked++
 			e := entries[number]
 			switch {
 			case e.State != string(model.EntryWaiting):
-			case int64(e.Quantity) > reserved:
+			case int64(e.Quantity) > left:
 				if rank := serving + int64(i); passed == nil {
 					passed = &rank
 				}
 			default:
-				reserved -= int64(e.Quantity)
+				left -= int64(e.Quantity)
 				winners = append(winners, number)
 				attempts = append(attempts, model.Attempt{
 					ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: e.Quantity,
@@ -308,7 +310,7 @@ func (s *Store) Draw(
 			}
 		}
 		phase, next := line.Phase, serving+int64(looked)
-		if over = reserved == 0 || next >= line.Sealed; over {
+		if over = left == 0 || next >= line.Sealed; over {
 			// Those who wait are called when units come back, from the first one on that was passed over.
 			if phase = string(model.PhaseOver); line.WaitingList {
 				phase = string(model.PhaseCalling)
@@ -317,7 +319,20 @@ func (s *Store) Draw(
 				next = *passed
 			}
 		}
-		return tx.Exec("UPDATE sale_lines SET serving = ?, passed = ?, phase = ? WHERE sale_id = ?", next, passed, phase, saleID).Error
+		return tx.Exec("UPDATE sale_lines SET serving = ?, passed = ?, phase = ?, drawn = ? WHERE sale_id = ?",
+			next, passed, phase, line.DrawUnits-left, saleID).Error
 	})
 	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
+}
+
+// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no order.
+func (s *Store) DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error) {
+	db := s.read.WithContext(ctx)
+	if err := db.Raw("SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID).Scan(&units).Error; err != nil {
+		return nil, 0, wrap("read the draw of sale "+saleID, err)
+	}
+	// The index orders_status begins with the sale and the status.
+	err = db.Raw(`SELECT number FROM entries WHERE sale_id = ? AND user_id IN (SELECT user_id FROM orders WHERE sale_id = ? AND status IN ? AND source = ?)`,
+		saleID, saleID, model.StoredStatuses, string(model.FromDraw)).Scan(&numbers).Error
+	return numbers, units, wrap("read the draw of sale "+saleID, err)
 }

@@ -246,6 +246,9 @@ CREATE TABLE sale_lines (
   entries       BIGINT     NOT NULL,
   sealed        BIGINT     NOT NULL,
   serving       BIGINT     NOT NULL,
+  -- The units that a draw has to give, fixed at the seal, and those that it has given so far.
+  draw_units    BIGINT     NOT NULL DEFAULT 0,
+  drawn         BIGINT     NOT NULL DEFAULT 0,
   -- The first rank that a draw passed over, because its quantity was larger than the units that were left.
   passed        BIGINT     NULL,
   -- In hex. The secret becomes public at the seal; the key of the leaves never does.
@@ -256,7 +259,7 @@ CREATE TABLE sale_lines (
   seed          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   -- When a caller last looked after the line: calls are longer by the time in which none could.
   seen_at_ms    BIGINT     NOT NULL,
-  CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND call_seconds > 0)
+  CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND drawn <= draw_units AND call_seconds > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE entries (

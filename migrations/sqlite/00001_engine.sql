@@ -244,6 +244,9 @@ CREATE TABLE sale_lines (
   entries       INTEGER NOT NULL,
   sealed        INTEGER NOT NULL,
   serving       INTEGER NOT NULL,
+  -- The units that a draw has to give, fixed at the seal, and those that it has given so far.
+  draw_units    INTEGER NOT NULL DEFAULT 0,
+  drawn         INTEGER NOT NULL DEFAULT 0,
   -- The first rank that a draw passed over, because its quantity was larger than the units that were left.
   passed        INTEGER NULL,
   -- In hex. The secret becomes public at the seal; the key of the leaves never does.
@@ -254,7 +257,7 @@ CREATE TABLE sale_lines (
   seed          TEXT    NOT NULL,
   -- When a caller last looked after the line: calls are longer by the time in which none could.
   seen_at_ms    INTEGER NOT NULL,
-  CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND call_seconds > 0)
+  CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND drawn <= draw_units AND call_seconds > 0)
 ) STRICT;
 
 CREATE TABLE entries (
