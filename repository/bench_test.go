@@ -20,6 +20,7 @@ func BenchmarkWrites(b *testing.B) {
 			check.NoError(b, store.MigrateUp(b.Context()))
 			for _, size := range []int{1, 50, 250} {
 				b.Run(fmt.Sprintf("settle/size=%d", size), func(b *testing.B) { store.benchmark(b, size, store.Settle) })
+				b.Run(fmt.Sprintf("enter/size=%d", size), func(b *testing.B) { store.benchmarkEnter(b, size) })
 				b.Run(fmt.Sprintf("deduct/size=%d", size), func(b *testing.B) {
 					store.benchmark(b, size, func(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error) {
 						return store.Deduct(ctx, saleID, attemptsOf(entries))
@@ -27,6 +28,27 @@ func BenchmarkWrites(b *testing.B) {
 				})
 			}
 		})
+	}
+}
+
+// benchmarkEnter makes batches of entries in a line that is open.
+func (s *Store) benchmarkEnter(b *testing.B, size int) {
+	now := check.Must(s.Now(b.Context()))
+	sale := model.Sale{
+		ID: model.NewSaleID(), Title: "line", Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 60, CallSeconds: 60, Mode: model.ModeLine,
+		StartsAt: now.Add(time.Hour), EndsAt: now.Add(2 * time.Hour),
+	}
+	sale.Code = sale.ID[:8]
+	check.NoError(b, s.CreateSale(b.Context(), sale, 1_000_000, "bench"))
+	wishes, n := make([]model.LineEntry, size), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range wishes {
+			n++
+			wishes[i] = model.LineEntry{UserID: fmt.Sprintf("entrant-%d", n), Quantity: 1}
+		}
+		_, verdict, err := s.Enter(b.Context(), sale.ID, wishes)
+		accepted(b, verdict, err)
 	}
 }
 
