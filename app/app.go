@@ -301,7 +301,7 @@ func (a *App) wire(ctx context.Context) error {
 			Log: a.Log,
 		}).Run,
 		(&worker.Caller{
-			Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs}, Leases: db, Instance: a.instance, Log: a.Log,
+			Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Observe: a.observe}, Leases: db, Instance: a.instance, Log: a.Log,
 		}).Run,
 		(&worker.Reconciler{
 			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,

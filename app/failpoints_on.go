@@ -17,8 +17,9 @@ import (
 // A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of the point that
 // FLASHSALE_FAILPOINT names as point:n, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are: admitted,
 // settling, committed, acknowledging; changed, when the database has changes for the gate that were not sent to the gate yet;
-// refunded, when the provider has sent money back and the database has not recorded that yet; and the steps of a
-// rebuild: epoch, closed, measured, contents, staged, installed.
+// refunded, when the provider has sent money back and the database has not recorded that yet; the steps of a
+// rebuild: epoch, closed, measured, contents, staged, installed; and the steps of a caller, before and after each: sealing
+// and sealed, calling and called, ending and ended, drawing and drawn.
 
 var (
 	failpoint, failAt = parseFailpoint(os.Getenv("FLASHSALE_FAILPOINT"))
@@ -50,10 +51,12 @@ func failpoints() observe.All { return observe.All{failpointObserver{}} }
 var points = struct{ begin, end map[string]string }{
 	begin: map[string]string{
 		observe.Settle: "settling", observe.Acknowledge: "acknowledging", observe.TellGate: "changed", observe.StageIDs: "staged", observe.MarkRefunded: "refunded",
+		observe.SealLine: "sealing", observe.CallNext: "calling", observe.EndCalls: "ending", observe.DrawWinners: "drawing",
 	},
 	end: map[string]string{
 		observe.Admit: "admitted", observe.Settle: "committed", observe.NextEpoch: "epoch", observe.CloseGate: "closed",
 		observe.MeasureStream: "measured", observe.ReadContents: "contents", observe.Install: "installed",
+		observe.SealLine: "sealed", observe.CallNext: "called", observe.EndCalls: "ended", observe.DrawWinners: "drawn",
 	},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	"flashsale/internal/observe"
 	"flashsale/internal/ranks"
 	"flashsale/model"
 )
@@ -30,6 +31,7 @@ type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog
 	IDs     model.OrderIDs
+	Observe observe.All
 }
 
 // Lined reports whether any watched sale has a line that a caller has to look after.
@@ -81,7 +83,9 @@ func (c *Caller) tend(ctx context.Context, saleID string) error {
 
 // seal computes the root over the entries from before the seal, and from it the seed. The entries don't change any more, so
 // every caller gets the same.
-func (c *Caller) seal(ctx context.Context, saleID string) error {
+func (c *Caller) seal(ctx context.Context, saleID string) (err error) {
+	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
+	defer func() { end(err) }()
 	sealing, err := c.Store.Sealing(ctx, saleID)
 	if err != nil {
 		return err
@@ -124,9 +128,11 @@ func (c *Caller) call(ctx context.Context, offer model.Offer) error {
 		if len(numbers) == 0 {
 			return nil
 		}
+		calling, called := c.Observe.Begin(ctx, observe.Step{Name: observe.CallNext})
 		var looked int
 		var err error
-		if looked, left, err = c.Store.Call(ctx, offer.ID, serving, numbers); err != nil || looked == 0 {
+		looked, left, err = c.Store.Call(calling, offer.ID, serving, numbers)
+		if called(err); err != nil || looked == 0 {
 			return err
 		}
 		serving += int64(looked)
@@ -139,8 +145,9 @@ func (c *Caller) draw(ctx context.Context, offer model.Offer) error {
 	id := func(userID string) string { return c.IDs.Derive(userID, offer.ID, "draw") }
 	for serving, over := offer.Line.Serving, false; !over; {
 		numbers := next(offer.Line, serving, offer.Line.Sealed)
-		looked, done, err := c.Store.Draw(ctx, offer.ID, serving, numbers, id)
-		if err != nil || looked == 0 && !done {
+		drawing, drawn := c.Observe.Begin(ctx, observe.Step{Name: observe.DrawWinners})
+		looked, done, err := c.Store.Draw(drawing, offer.ID, serving, numbers, id)
+		if drawn(err); err != nil || looked == 0 && !done {
 			return err
 		}
 		serving, over = serving+int64(looked), done
@@ -150,7 +157,9 @@ func (c *Caller) draw(ctx context.Context, offer model.Offer) error {
 
 func (c *Caller) endCalls(ctx context.Context, saleID string, all bool) (err error) {
 	for more := true; more && err == nil; {
-		more, err = c.Store.EndCalls(ctx, saleID, all, callBatch)
+		ending, ended := c.Observe.Begin(ctx, observe.Step{Name: observe.EndCalls})
+		more, err = c.Store.EndCalls(ending, saleID, all, callBatch)
+		ended(err)
 	}
 	return err
 }

@@ -24,6 +24,10 @@ const (
 	StageIDs      = "stage the ids"
 	Install       = "install"
 	MarkRefunded  = "mark as refunded" // the database records that the provider has sent money back
+	SealLine      = "seal a line"      // root and seed of a line are computed and stored
+	CallNext      = "call the next"    // a transaction calls entrants of a line
+	EndCalls      = "end calls"        // a transaction ends calls
+	DrawWinners   = "draw winners"     // a transaction makes orders of winners
 )
 
 // The events.
