@@ -1,0 +1,603 @@
+package fault
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"flashsale/internal/ranks"
+	"flashsale/test/kit/shop"
+)
+
+// lineRows are faults and attacks while a sale is in line. Each row compares the books with the invariants of lines all the
+// time, see lineChecker.
+var lineRows = []row{
+	{66, "the caller of a line is killed before and after each of its steps", "the next one goes on from the rows", callerDies},
+	{66, "the caller of a draw is killed before and after each of its steps", "each winner has one order", drawerDies},
+	{67, "two callers at once, each with a stale lease, while entrants come, leave and buy", "no entry is called twice, no unit is lost", twoCallers},
+	{68, "mariadbd is killed and restarted while calls run", "503; calls get the time back, nobody is called twice", callsWithoutDatabase},
+	{69, "Redis is down from before the entries to the end", "entries, calls and purchases go on", lineWithoutRedis},
+	{70, "the caller is frozen for longer than a call", "the other calls on; nothing is called twice when it goes on", callerFrozen},
+	{71, "all called and nobody comes, then all come in the last second of the call", "the next are called; who is told yes has an order", lateComers},
+	{72, "the quota is raised while calls run", "each unit goes to the next in line", raisedInLine},
+	{73, "tickets of other users, and path tokens from before the call and from before the waiting list", "not_your_turn; the units go to those who wait", keptPaths},
+	{74, "half of the entrants are bots, and come first", "they win about half of the units", botsFirst},
+	{75, "the clocks of instances are an hour off, either way", "calls begin and end by the clock of the database", lineWithWrongClocks},
+}
+
+// queue makes a sale of a mode that has not started, which these instances sell, and watches its books until stop.
+func (d *drill) queue(quota int, changes shop.Document, instances ...*shop.Instance) {
+	d.Helper()
+	for _, i := range instances {
+		d.urls = append(d.urls, i.URL)
+	}
+	sale := shop.Document{"quota": quota, "mode": "line", "starts_at": time.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)}
+	for name, value := range changes {
+		sale[name] = value
+	}
+	d.quota, d.sale = quota, d.SaleWith(d.urls[0], sale)
+	d.watched = d.watchLine(d.sale)
+}
+
+// starts lets the sale start now. Its calls last for so many seconds, which may be fewer than an operator can choose.
+func (d *drill) starts(url string, callSeconds int) {
+	d.Helper()
+	tx, err := d.books.db.BeginTx(d.Context(), nil)
+	d.ok(err)
+	defer func() { _ = tx.Rollback() }()
+	// No caller moves the line on while its row is locked.
+	var phase string
+	d.ok(tx.QueryRowContext(d.Context(), "SELECT phase FROM sale_lines WHERE sale_id = ? FOR UPDATE", d.sale).Scan(&phase))
+	d.change(url, shop.Document{"starts_at": time.Now().Add(-time.Second).UTC().Format(time.RFC3339)})
+	_, err = tx.ExecContext(d.Context(), "UPDATE sale_lines SET call_seconds = ? WHERE sale_id = ?", callSeconds, d.sale)
+	d.ok(err)
+	d.ok(tx.Commit())
+}
+
+func (d *drill) change(url string, changes shop.Document) {
+	d.Helper()
+	d.Must(http.StatusOK, http.MethodPatch, url+"/api/v1/admin/sales/"+d.sale, d.Operator(url), changes)
+}
+
+// callsLast makes calls that begin from now on last for so many seconds.
+func (d *drill) callsLast(seconds int) {
+	d.Helper()
+	d.execute(d.books.db, fmt.Sprintf("UPDATE sale_lines SET call_seconds = %d WHERE sale_id = '%s'", seconds, d.sale))
+}
+
+// staleLease ends the caller's lease, whoever has it.
+func (d *drill) staleLease() {
+	_, _ = d.books.db.ExecContext(d.Context(), "UPDATE leases SET until_ms = 0 WHERE name = 'caller'") // the database may be down
+}
+
+func (d *drill) entriesURL(url string) string { return url + "/api/v1/sales/" + d.sale + "/entries" }
+
+// entersBy makes an entry of a user, and returns the answer with the ticket.
+func (d *drill) entersBy(user, url string) (status int, ticket string) {
+	status, doc, err := d.Call(http.MethodPost, d.entriesURL(url), d.Token(user), shop.Document{})
+	if err != nil {
+		return 0, ""
+	}
+	return status, text(doc, "ticket")
+}
+
+// enter makes entries of so many users at these instances in turn, each of which must succeed.
+func (d *drill) enter(prefix string, users int, urls ...string) {
+	d.Helper()
+	inParallel(crowd, users, func(i int) {
+		if status, _ := d.entersBy(fmt.Sprint(prefix, "-", i), urls[i%len(urls)]); status != http.StatusCreated {
+			d.Errorf("entry %d of %s: %d", i, prefix, status)
+		}
+	})
+}
+
+// leave ends the entry of a user, and returns the status of the answer.
+func (d *drill) leave(user, url string) int {
+	status, _, _ := d.Call(http.MethodDelete, d.entriesURL(url)+"/mine", d.Token(user), nil)
+	return status
+}
+
+// lineIs waits until the books of the line are as they should be, and returns them.
+func (d *drill) lineIs(what string, is func(b *lineBooks) bool) (b lineBooks) {
+	d.Helper()
+	d.until(recoveryTime, what, func() (ok bool, err error) {
+		b, err = d.books.line(d.Context(), d.sale)
+		return err == nil && is(&b), err
+	})
+	return b
+}
+
+// called reports whether every unit is behind a call or in an order, or nobody waits any more.
+func called(b *lineBooks) bool {
+	return b.phase == "calling" && (b.reserved == 0 || b.serving == b.entries)
+}
+
+// callees returns the users who are called.
+func (b *lineBooks) callees() (users []string) {
+	for _, t := range b.turns {
+		users = append(users, t.user)
+	}
+	return users
+}
+
+// buyers lets users buy at these instances in turn, all at once, and returns their answers.
+func (d *drill) buyers(users []string, urls ...string) []shop.Attempt {
+	list := make([]shop.Attempt, len(users))
+	inParallel(crowd, len(users), func(i int) { list[i] = d.buy(users[i], "key-"+users[i], urls[i%len(urls)]) })
+	d.attempts = append(d.attempts, list...)
+	return list
+}
+
+// served ends a row of a line: whoever is called buys, at these instances in turn, until every unit is sold or nobody waits.
+// Then it compares all answers with the orders, and the seal with the entries.
+func (d *drill) served(format string, args ...any) {
+	d.Helper()
+	start := time.Now()
+	b := d.lineIs("the rest is sold to those who wait", func(b *lineBooks) bool {
+		d.buyers(b.callees(), d.urls...)
+		return b.held+b.paid == b.quota || b.waiting() == 0
+	})
+	d.result.Recovery = time.Since(start)
+	all := d.stop()
+	b, err := d.books.line(d.Context(), d.sale)
+	d.ok(err)
+	if err := b.sealRight(); err != nil {
+		d.Error(err)
+	}
+	if b.waiting() > 0 && b.held+b.paid < b.quota {
+		d.Errorf("%d of %d units are sold, and %d wait", b.held+b.paid, b.quota, b.waiting())
+	}
+	orders, err := d.books.orders(d.Context(), d.sale)
+	d.ok(err)
+	d.record.add(toBuy, d.attempts...)
+	f := judge(d.attempts, orders, int(b.quota), 1, func(a shop.Attempt) string { return d.orderStatus(d.urls[0], a) })
+	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
+	d.result.Over += len(f.over)
+	if !f.clean() {
+		d.Errorf("%s", f)
+	}
+	d.Books(d.sale)
+	d.result.Happened = fmt.Sprintf(format, args...) + "; " + all
+}
+
+// callerDies kills one caller after the other, each at another step, before another one is started. The lease of the dead
+// ends at once, as in the two seconds in which an instance is started again.
+func callerDies(d *drill) {
+	d.stores()
+	d.failpoints()
+	first := d.mortal("sealing", 1)
+	d.queue(size(20, 200), nil, first)
+	d.enter("u", 3*d.quota, first.URL)
+	d.starts(first.URL, 1)
+	d.dead(first)
+	dies := func(point string) {
+		d.staleLease()
+		d.dead(d.mortal(point, 1))
+	}
+	dies("sealed")
+	dies("calling")
+	dies("called")
+	b := d.lineIs("all calls are over", func(b *lineBooks) bool {
+		return len(b.turns) == d.quota && !slices.ContainsFunc(b.turns, func(t turn) bool { return !t.over })
+	})
+	if b.serving != int64(d.quota) {
+		d.Errorf("the dead have called %d, serving %d", len(b.turns), b.serving)
+	}
+	dies("ending")
+	dies("ended")
+	d.callsLast(60)
+	d.staleLease()
+	d.urls = []string{d.Start().URL}
+	b = d.lineIs("all units are behind calls", called)
+	if lapsed := len(b.usersIn("lapsed")); lapsed != d.quota || len(b.turns) != d.quota {
+		d.Errorf("%d calls have lapsed and %d run, want %d each", lapsed, len(b.turns), d.quota)
+	}
+	d.served("killed at 6 steps; %d called and lapsed, the next %d called", d.quota, len(b.turns))
+}
+
+// drawerDies kills the caller at each step of a draw, last when half of the winners have their orders.
+func drawerDies(d *drill) {
+	d.stores()
+	d.failpoints()
+	first := d.mortal("sealing", 1)
+	entrants := size(700, 3_000) // a transaction draws 500
+	d.queue(entrants-50, shop.Document{"mode": "draw"}, first)
+	d.enter("u", entrants, first.URL)
+	d.starts(first.URL, 60)
+	d.dead(first)
+	for _, point := range []string{"sealed", "drawing", "drawn"} {
+		d.staleLease()
+		d.dead(d.mortal(point, 1))
+	}
+	half := d.lineIs("a part is drawn", func(b *lineBooks) bool { return len(b.orders) > 0 })
+	if len(half.orders) >= d.quota {
+		d.Errorf("all %d were drawn at once", len(half.orders))
+	}
+	d.staleLease()
+	d.urls = []string{d.Start().URL}
+	b := d.lineIs("the draw is over", func(b *lineBooks) bool { return b.phase == "over" })
+	d.stop()
+	d.drawn(&b)
+	d.result.Happened = fmt.Sprintf("killed at 4 steps, last with %d of %d orders; each winner has one", len(half.orders), len(b.orders))
+	d.Books(d.sale)
+}
+
+// drawn checks that exactly the first ranks have won.
+func (d *drill) drawn(b *lineBooks) (winners []string) {
+	d.Helper()
+	if err := b.sealRight(); err != nil {
+		d.Error(err)
+	}
+	order, _ := b.order()
+	quantities := slices.Repeat([]int64{1}, len(b.entrants))
+	var want []string
+	for _, number := range ranks.Winners(order, b.quota, quantities, nil) {
+		want = append(want, b.entrants[number].user)
+	}
+	for _, o := range b.orders {
+		winners = append(winners, o.user)
+	}
+	slices.Sort(want)
+	slices.Sort(winners)
+	if !slices.Equal(want, winners) {
+		d.Errorf("the winners are %s, want %s", some(winners), some(want))
+	}
+	return winners
+}
+
+// twoCallers ends the lease all the time, so that both instances call. Calls are short. Of those who are called some buy at
+// once, some when the call ends, and some leave at the same moment as they buy, each at both instances.
+func twoCallers(d *drill) {
+	d.stores()
+	a, b := d.Start(), d.Start()
+	d.queue(size(40, 300), nil, a, b)
+	d.enter("early", 2*d.quota, d.urls...)
+	stale := d.meanwhile(2, 20*time.Millisecond, func(int, int) { d.staleLease() })
+	d.starts(a.URL, 1)
+	var mu sync.Mutex
+	tried, answers := map[string]bool{}, map[string]int{}
+	count := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		answers[what]++
+	}
+	var came, work sync.WaitGroup
+	came.Go(func() { d.enter("late", d.quota, d.urls...) })
+	again := func(user string) { // left, and comes back: there is no second entry
+		if status, _ := d.entersBy(user, b.URL); status != http.StatusOK {
+			d.Errorf("%s enters again: %d", user, status)
+		}
+	}
+	buy := func(user string, i int) {
+		at := d.buy(user, "key-"+user, d.urls[i%2])
+		mu.Lock()
+		defer mu.Unlock()
+		d.attempts = append(d.attempts, at)
+	}
+	turns := 0
+	d.lineIs("most units are sold", func(books *lineBooks) bool {
+		for _, t := range books.turns {
+			if tried[t.user] {
+				continue
+			}
+			tried[t.user] = true
+			turns++
+			switch i := turns; i % 4 {
+			case 0: // nobody comes
+			case 1:
+				work.Go(func() { buy(t.user, i) })
+			case 2: // at the end of the call
+				work.Go(func() {
+					<-time.After(time.Duration(700+i*37%500) * time.Millisecond)
+					buy(t.user, i)
+					buy(t.user, i+1)
+				})
+			case 3: // buys and leaves at once
+				work.Go(func() { buy(t.user, i) })
+				work.Go(func() {
+					count(fmt.Sprint("leave ", d.leave(t.user, d.urls[(i+1)%2])))
+					again(t.user)
+				})
+			}
+		}
+		return books.held*4 > books.quota*3 || books.waiting() == 0
+	})
+	work.Wait()
+	came.Wait()
+	d.callsLast(60)
+	stale()
+	d.served("%d called by two callers; %s", turns, listed(answers))
+}
+
+// callsWithoutDatabase kills the database for longer than the calls have left.
+func callsWithoutDatabase(d *drill) {
+	db := d.ownDatabase()
+	a, b := d.Start("--ack-wait", "300ms"), d.Start("--ack-wait", "300ms")
+	const callSeconds = 5
+	d.queue(size(20, 200), shop.Document{"call_seconds": callSeconds}, a, b)
+	d.enter("u", 3*d.quota, d.urls...)
+	d.starts(a.URL, callSeconds)
+	before := d.lineIs("all units are behind calls", called)
+	prompt := before.callees()[:d.quota/4]
+	d.buyers(prompt, d.urls...)
+	before, err := d.books.line(d.Context(), d.sale)
+	d.ok(err)
+	db.Kill()
+	down := time.Now()
+	meanwhile := d.buyers(before.callees(), d.urls...)
+	d.told(meanwhile, "503 unavailable")
+	if status, _ := d.entersBy("away", a.URL); status != http.StatusServiceUnavailable {
+		d.Errorf("an entry without a database: %d", status)
+	}
+	time.Sleep(time.Until(down.Add((callSeconds + 1) * time.Second))) // all calls would be over, and no caller has seen the line
+	db.Restart()
+	d.until(recoveryTime, "the calls have the time back", func() (bool, error) {
+		left, err := d.count("SELECT COUNT(*) FROM calls WHERE sale_id = ? AND until_ms > 1000 * UNIX_TIMESTAMP(NOW(3))", d.sale)
+		return left == len(before.turns), err
+	})
+	after, err := d.books.line(d.Context(), d.sale)
+	d.ok(err)
+	if after.serving != before.serving || !slices.Equal(after.callees(), before.callees()) {
+		d.Errorf("before %q were called, and after %q", before.callees(), after.callees())
+	}
+	bought := d.buyers(before.callees(), d.urls...)
+	d.told(bought, "201")
+	d.served("%d calls of %d s survived %s without a database, and all of them bought", len(before.turns), callSeconds, ms(time.Since(down)))
+}
+
+// lineWithoutRedis kills Redis before anybody enters. The instances hear nothing of each other.
+func lineWithoutRedis(d *drill) {
+	d.stores()
+	a, b := d.Start("--ack-wait", "300ms"), d.Start("--ack-wait", "300ms")
+	d.Redis.Kill()
+	d.queue(size(30, 300), nil, a, b)
+	d.enter("u", 2*d.quota, d.urls...)
+	d.starts(a.URL, 60)
+	books := d.lineIs("all units are behind calls", called)
+	d.told(d.buyers(books.callees()[d.quota/2:], d.urls...), "201")
+	for _, user := range books.callees()[:d.quota/2] {
+		if status := d.leave(user, b.URL); status != http.StatusOK {
+			d.Errorf("%s leaves: %d", user, status)
+		}
+	}
+	d.lineIs("the next are called", func(b *lineBooks) bool { return len(b.turns) == d.quota/2 })
+	d.served("%d entries, %d left", 2*d.quota, d.quota/2)
+	d.told(d.attempts, "201")
+}
+
+// callerFrozen stops the instance that calls until the calls are over that it made.
+func callerFrozen(d *drill) {
+	d.stores()
+	a := d.Start()
+	d.queue(size(20, 200), nil, a)
+	d.enter("u", 3*d.quota, a.URL)
+	d.starts(a.URL, size(1, 5))
+	first := d.lineIs("all units are behind calls", called)
+	a.Signal(syscall.SIGSTOP)
+	frozen := time.Now()
+	b := d.Start()
+	d.callsLast(60)
+	second := d.lineIs("the other one ends the calls and calls the next", func(b *lineBooks) bool {
+		return b.serving == int64(2*d.quota) && len(b.turns) == d.quota
+	})
+	stood := time.Since(frozen)
+	d.buyers(second.callees()[:d.quota/2], b.URL)
+	a.Signal(syscall.SIGCONT)
+	d.urls = []string{a.URL, b.URL}
+	late := d.buyers(first.callees(), a.URL)
+	d.told(late, "409 call_ended", "409 not_your_turn")
+	d.served("frozen for %s; %d calls ended, the next %d made by the other", ms(stood), len(first.turns), len(second.turns))
+}
+
+// lateComers lets all calls of a first round lapse, and has all buyers of the second round come around the end of the call,
+// at both instances.
+func lateComers(d *drill) {
+	d.stores()
+	a, b := d.Start(), d.Start()
+	d.queue(size(40, 400), nil, a, b)
+	d.enter("u", 4*d.quota, d.urls...)
+	d.starts(a.URL, size(1, 5))
+	d.lineIs("all have lapsed, and the next are called", func(b *lineBooks) bool {
+		return len(b.usersIn("lapsed")) == d.quota && len(b.turns) == d.quota
+	})
+	second, err := d.books.line(d.Context(), d.sale)
+	d.ok(err)
+	var left int
+	d.ok(d.sql("SELECT CAST(MIN(until_ms) - 1000 * UNIX_TIMESTAMP(NOW(3)) AS SIGNED) FROM calls WHERE sale_id = ?", d.sale).Scan(&left))
+	d.callsLast(60)
+	callees := second.callees()
+	end := time.Now().Add(time.Duration(left) * time.Millisecond)
+	late := make([]shop.Attempt, 2*len(callees))
+	var work sync.WaitGroup
+	for i := range late { // each twice, under two keys, in the 400 ms around the end
+		work.Go(func() {
+			user := callees[i/2]
+			<-time.After(time.Until(end.Add(time.Duration(i*7%400-200) * time.Millisecond)))
+			late[i] = d.buy(user, fmt.Sprint("key-", i%2, "-", user), d.urls[i%2])
+		})
+	}
+	work.Wait()
+	d.attempts = append(d.attempts, late...)
+	d.told(late, "201", "409 call_ended", "409 not_your_turn", "409 limit_reached")
+	yes := shop.Tally(late)["201 "]
+	d.served("%d called and nobody came; of %d in the last moment %d had an order", d.quota, len(callees), yes)
+}
+
+// raisedInLine adds units one by one while those who are called buy.
+func raisedInLine(d *drill) {
+	d.stores()
+	a, b := d.Start(), d.Start()
+	d.queue(size(10, 100), nil, a, b)
+	d.enter("u", 4*d.quota, d.urls...)
+	d.starts(a.URL, 60)
+	d.lineIs("all units are behind calls", called)
+	raised := 2 * d.quota
+	var work sync.WaitGroup
+	work.Go(func() {
+		for range raised {
+			d.change(b.URL, shop.Document{"add_quota": 1})
+		}
+	})
+	d.lineIs("three times the quota is sold", func(books *lineBooks) bool {
+		d.buyers(books.callees(), d.urls...)
+		return books.held == int64(3*d.quota)
+	})
+	work.Wait()
+	d.quota += raised
+	d.served("%d units added to %d", raised, d.quota-raised)
+	if books := d.Books(d.sale); books.Stock.Quota != int64(d.quota) {
+		d.Errorf("the quota is %d, want %d", books.Stock.Quota, d.quota)
+	}
+}
+
+// keptPaths tries to buy in a line by what somebody has from earlier, or from others.
+func keptPaths(d *drill) {
+	d.stores()
+	a, b := d.Start(), d.Start()
+	d.queue(size(10, 100), shop.Document{"mode": "rush", "waiting_list": true, "starts_at": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)}, a, b)
+	path := func(user, url string, headers ...string) (int, string, string) {
+		status, doc, err := d.Call(http.MethodPost, url+"/api/v1/sales/"+d.sale+"/path", d.Token(user), nil, headers...)
+		if err != nil {
+			d.Error(err)
+		}
+		return status, text(doc, "path"), text(doc, "code")
+	}
+	by := func(user, path, key, url string) shop.Attempt {
+		at := shop.Attempt{User: user, Key: key, URL: url, Invoked: time.Now()}
+		status, doc, err := d.Call(http.MethodPost, url+"/api/v1/sales/"+d.sale+"/"+path+"/orders", d.Token(user), shop.Document{"quantity": 1}, "Idempotency-Key", key)
+		if err == nil {
+			at.Status, at.OrderID, at.Code = status, text(doc, "id"), text(doc, "code")
+		}
+		at.Answered = time.Now()
+		return at
+	}
+	kept := map[string]string{}
+	for i := range d.quota {
+		user := fmt.Sprint("kept-", i)
+		status, token, _ := path(user, d.urls[i%2])
+		if kept[user] = token; status != http.StatusOK {
+			d.Fatalf("a path: %d", status)
+		}
+	}
+	sold := d.Rush(d.sale, "first", d.quota, nil, d.urls...)
+	d.attempts = append(d.attempts, sold...)
+	d.told(sold, "201")
+	tickets := map[string]string{}
+	for i := range 2 * d.quota {
+		user := fmt.Sprint("wait-", i)
+		status, ticket := d.entersBy(user, d.urls[i%2])
+		if tickets[user] = ticket; status != http.StatusCreated {
+			d.Errorf("the waiting list: %d", status)
+		}
+	}
+	var mu sync.Mutex
+	var thieves []shop.Attempt
+	round := 0
+	steal := d.meanwhile(2, 20*time.Millisecond, func(worker, _ int) {
+		for user, token := range kept {
+			mu.Lock()
+			round++
+			key := fmt.Sprint("steal-", round)
+			mu.Unlock()
+			at := by(user, token, key, d.urls[worker])
+			mu.Lock()
+			thieves = append(thieves, at)
+			mu.Unlock()
+		}
+	})
+	for i, at := range sold {
+		if answer := d.cancel(at, d.urls[i%2]); answer.Status != http.StatusOK {
+			d.Errorf("cancel: %d", answer.Status)
+		}
+	}
+	books := d.lineIs("those who wait are called", called)
+	callees := books.callees()
+	// A path of a call that has ended, another user's path, another user's ticket.
+	gone := callees[0]
+	_, token, _ := path(gone, a.URL)
+	if status := d.leave(gone, b.URL); status != http.StatusOK {
+		d.Errorf("leave: %d", status)
+	}
+	strangers := []shop.Attempt{by(gone, token, "gone", a.URL), by(gone, token, "gone-2", b.URL)}
+	d.told(strangers, "409 not_your_turn")
+	_, token, _ = path(callees[1], a.URL)
+	others := by("eve", token, "eve", b.URL)
+	d.told([]shop.Attempt{others}, "403 bad_path", "403 invalid_path", "403 forbidden")
+	if status, _, code := path("eve", a.URL, "Line-Ticket", tickets[callees[1]]); status != http.StatusConflict || code != "not_your_turn" {
+		d.Errorf("with another's ticket: %d %s", status, code)
+	}
+	waiting := fmt.Sprint("wait-", 2*d.quota-1)
+	if status, _, code := path(waiting, a.URL, "Line-Ticket", tickets[callees[1]]); status != http.StatusConflict || code != "not_your_turn" {
+		d.Errorf("an entrant with the ticket of one who is called: %d %s", status, code)
+	}
+	steal()
+	d.told(thieves, "409 not_your_turn", "409 sold_out")
+	d.attempts = append(d.attempts, slices.Concat(thieves, strangers, []shop.Attempt{others})...)
+	d.served("%d attempts under %d kept paths; %d units came back and went to those who wait", len(thieves), len(kept), d.quota)
+}
+
+// botsFirst has bots enter first in a draw, until they are half of the entries.
+func botsFirst(d *drill) {
+	d.stores()
+	a := d.Start()
+	entrants := size(400, 4_000)
+	d.queue(entrants/4, shop.Document{"mode": "draw"}, a)
+	d.enter("bot", entrants/2, a.URL)
+	d.enter("user", entrants/2, a.URL)
+	d.starts(a.URL, 60)
+	b := d.lineIs("the draw is over", func(b *lineBooks) bool { return b.phase == "over" })
+	d.stop()
+	bots := 0
+	for _, winner := range d.drawn(&b) {
+		if strings.HasPrefix(winner, "bot") {
+			bots++
+		}
+	}
+	least := fewest(d.quota, 5e-7)
+	if bots < least || bots > d.quota-least {
+		d.Errorf("bots won %d of %d units, want %d to %d", bots, d.quota, least, d.quota-least)
+	}
+	d.result.Happened = fmt.Sprintf("bots had the first %d of %d entries, and won %d of %d units (allowed: %d to %d)", entrants/2, entrants, bots, d.quota, least, d.quota-least)
+	d.Books(d.sale)
+}
+
+// fewest returns the largest number such that of n throws of a coin fewer are heads with a probability below p. Winners are
+// drawn without replacement, and vary less.
+func fewest(n int, p float64) int {
+	sum := 0.0
+	for k := range n {
+		all, _ := math.Lgamma(float64(n + 1))
+		these, _ := math.Lgamma(float64(k + 1))
+		rest, _ := math.Lgamma(float64(n - k + 1))
+		if sum += math.Exp(all - these - rest - float64(n)*math.Ln2); sum >= p {
+			return k
+		}
+	}
+	return n
+}
+
+// lineWithWrongClocks has an instance whose clock is ahead and one whose clock is behind, each of which calls in its turn.
+func lineWithWrongClocks(d *drill) {
+	d.stores()
+	d.failpoints()
+	a, b := d.StartWith([]string{"FLASHSALE_CLOCK_OFFSET=1h"}), d.StartWith([]string{"FLASHSALE_CLOCK_OFFSET=-1h"})
+	d.queue(size(20, 200), nil, a, b)
+	d.enter("u", 4*d.quota, d.urls...)
+	d.meanwhile(1, 20*time.Millisecond, func(int, int) { d.staleLease() })
+	if books, err := d.books.line(d.Context(), d.sale); err != nil || books.phase != "entering" {
+		d.Errorf("%v, before the start it is %s", err, books.phase)
+	}
+	d.starts(a.URL, 60)
+	books := d.lineIs("all units are behind calls", called)
+	d.told(d.buyers(books.callees(), d.urls...), "201")
+	off, err := d.count("SELECT COUNT(*) FROM orders WHERE sale_id = ? AND ABS(created_at_ms - 1000 * UNIX_TIMESTAMP(NOW(3))) > 60000", d.sale)
+	if err != nil || off > 0 || len(books.turns) != d.quota {
+		d.Errorf("%d called; %d orders are not of now, %v", len(books.turns), off, err)
+	}
+	d.served("%d called and confirmed by instances an hour ahead and behind", len(books.turns))
+}
