@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -8,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"flashsale/internal/ranks"
@@ -314,17 +314,20 @@ func (b *lineBooks) sealRight() error {
 	return nil
 }
 
-// watchLine is watch for a sale in line. It checks the invariants of the line at every look.
+// watchLine is watch for a sale in line. It compares the books with the invariants of lines at every look, and reports the
+// first violation of each at once: the row may not come to its end.
 func (d *drill) watchLine(sale string) (end func() string) {
-	var mu sync.Mutex
-	checker, first := &lineChecker{}, ""
+	checker, first, told := &lineChecker{}, "", map[string]bool{}
 	look := func(int, int) {
 		b, err := d.books.line(d.Context(), sale)
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			if wrong := checker.look(&b); first == "" && len(wrong) > 0 {
-				first = some(wrong)
+		if err != nil {
+			return // the database may be down
+		}
+		for _, wrong := range checker.look(&b) {
+			first = cmp.Or(first, wrong)
+			if invariant, _, _ := strings.Cut(wrong, ":"); !told[invariant] {
+				told[invariant] = true
+				d.Error(wrong)
 			}
 		}
 	}

@@ -423,7 +423,8 @@ func lateComers(d *drill) {
 	}
 	work.Wait()
 	d.attempts = append(d.attempts, late...)
-	d.told(late, "201", "409 call_ended", "409 not_your_turn", "409 limit_reached")
+	// A path ends at most a second after the call: who comes after the call, and before a caller ends it, may find it expired.
+	d.told(late, "201", "409 call_ended", "409 not_your_turn", "409 limit_reached", "403 bad_path")
 	yes := shop.Tally(late)["201 "]
 	d.served("%d called and nobody came; of %d in the last moment %d had an order", d.quota, len(callees), yes)
 }
@@ -515,7 +516,7 @@ func keptPaths(d *drill) {
 			d.Errorf("cancel: %d", answer.Status)
 		}
 	}
-	books := d.lineIs("those who wait are called", called)
+	books := d.lineIs("those who wait are called", func(b *lineBooks) bool { return len(b.turns) == d.quota })
 	callees := books.callees()
 	// A path of a call that has ended, another user's path, another user's ticket.
 	gone := callees[0]

@@ -105,6 +105,29 @@ var mutations = []mutation{
 		edits: []edit{{"repository/contents.go", "pageRows = 1000", "pageRows = 10_000_000"}},
 		row:   "53", says: `MiB more, a command of Redis took|the gate is replaced: not within`,
 	},
+	{
+		change: "the caller calls without units", expected: "L1: more called than there is",
+		edits: []edit{
+			{"repository/lines.go", "\t\t\tif !found || units == stock.Reserved {\n", "\t\t\tif !found {\n"},
+			{"repository/lines.go", "\t\t\tn := min(int64(e.Quantity), stock.Reserved-units)\n", "\t\t\tn := int64(e.Quantity)\n"},
+			{schema, "(available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0)", "(available >= 0)"},
+		},
+		row: "71", says: `L1: negative stock`,
+	},
+	{
+		change: "calls go by arrival", expected: "L3: a rank that was passed over",
+		edits: []edit{{"service/caller.go", "append(numbers, order.Number(rank))", "append(numbers, order.Number(rank)-order.Number(rank)+rank)"}},
+		row:   "71", says: `L3: rank \d+ (was passed over|had its turn before its time)`,
+	},
+	{
+		change: "units that come back are open to all", expected: "L5: an order of a user without an entry, while others wait",
+		edits: []edit{
+			{"repository/gates.go", `"(lined = 2 OR lined = 1 AND available = 0)"`, `"(lined = 3)"`},
+			{"service/purchase.go", "\tif offer.Stock.Lined == model.InLine {\n", "\tif false {\n"},
+			{schema, "CHECK (lined < 2 OR available = 0)", "CHECK (lined < 4)"},
+		},
+		row: "73", says: `L5: kept-\d+ never entered`,
+	},
 }
 
 // found repeats the run on the changed engine until it fails as it has to, and reports whether it did. Some changes do
