@@ -83,7 +83,7 @@ func (l *ledger) line(ctx context.Context, sale string) (b lineBooks, err error)
 		defer func() { b.entrants = append(b.entrants, e) }()
 		return rows.Scan(&e.number, &e.user, &e.state)
 	})
-	each("SELECT number, user_id, units, until_ms < 1000 * UNIX_TIMESTAMP(NOW(3)) FROM calls WHERE sale_id = ?", func(rows *sql.Rows) error {
+	each("SELECT number, user_id, units, until_ms < 1000 * UNIX_TIMESTAMP(NOW(3)) FROM calls WHERE sale_id = ? ORDER BY number", func(rows *sql.Rows) error {
 		var t turn
 		defer func() { b.turns = append(b.turns, t) }()
 		return rows.Scan(&t.number, &t.user, &t.units, &t.over)
