@@ -166,6 +166,9 @@ func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
 		if strings.HasPrefix(found.ImageURL, "http") {
 			show.Image = found.ImageURL
 		}
+		if found.HasLine() {
+			show.Script = "line.js"
+		}
 		p.send(w, http.StatusOK, "sale", show)
 	}
 }
@@ -188,6 +191,17 @@ func (p *Pages) sales(w http.ResponseWriter) {
 
 func (p *Pages) view(o model.Offer) offer {
 	return offer{o, o.State(p.catalog.Now(), o.Stock.Free()), p.publicURL() + "/s/" + o.Code}
+}
+
+// InLine reports whether units go only to buyers who are called or drawn.
+func (o offer) InLine() bool { return o.Stock.Lined == model.InLine }
+
+// Kind returns what buyers of a sale that is in line enter: line, draw or list.
+func (o offer) Kind() string {
+	if o.Mode == model.ModeRush {
+		return "list"
+	}
+	return string(o.Mode)
 }
 
 // Choices returns the quantities that a buyer may choose.

@@ -91,7 +91,7 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 func consoleFiles() func(name string) bool {
 	a := check.Must(NewAssets())
 	shop := []string{"base.css", "arrow.svg", "lang.js", "mark.svg", "picture.svg"}
-	for _, script := range []string{"sales.js", "sale.js", "orders.js", "login.js"} {
+	for _, script := range []string{"sales.js", "line.js", "orders.js", "login.js"} {
 		shop = append(append(shop, script), a.needs[script]...)
 	}
 	return func(name string) bool {
@@ -117,12 +117,16 @@ func TestWordsCoverTheModel(t *testing.T) {
 		want("yours_", string(status), "")
 		want("yours_", string(status), "_more")
 	}
+	for _, state := range []model.EntryState{model.EntryCalled, model.EntrySpent, model.EntryLapsed, model.EntryLeft, model.EntryLost, "waiting_draw", "spent_draw", "lost_draw"} {
+		want("place_", string(state), "")
+		want("place_", string(state), "_more")
+	}
 	want("status_", string(model.OrderQueued), "")
 	want("status_", string(model.OrderRejected), "")
 	for _, verdict := range []model.Verdict{
 		model.NotFound, model.NotStarted, model.Ended, model.Paused, model.LimitReached, model.SoldOut, model.Unauthenticated, model.BadPath, model.Forbidden,
 		model.NameTaken, model.NotPayable, model.NotCancellable, model.IdempotencyMismatch, model.RateLimited, model.TooFrequent, model.Unavailable,
-		model.ReasonLost, model.ReasonFailed,
+		model.ReasonLost, model.ReasonFailed, model.NoLine, model.EntriesClosed, model.NotYourTurn, model.CallEnded,
 	} {
 		want("refused_", string(verdict), "")
 	}

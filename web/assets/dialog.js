@@ -30,7 +30,7 @@ export function converse(dialog, begin, stays = () => false) {
   });
 }
 
-// ask opens the question of the page. It resolves to true if the answer was yes, and to null otherwise.
-export const ask = () => converse(at("ask"), (end, signal) => {
-  at("ask-yes").addEventListener("click", () => end(true), { signal });
+// ask opens a question of the page. It resolves to true if the answer was yes, and to null otherwise.
+export const ask = (question = "ask") => converse(at(question), (end, signal) => {
+  at(`${question}-yes`).addEventListener("click", () => end(true), { signal });
 });

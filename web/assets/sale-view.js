@@ -48,30 +48,35 @@ function drawClock(sale, state) {
   }
 }
 
-function drawForm({ sale, state, stage, cool }) {
-  drawChoices(sale.limit_per_user);
-  show(at("buy"), stage === "choose" || stage === "asking");
-  enable(at("button"), state === "open" && cool && stage === "choose");
-  at("button").setAttribute("aria-busy", String(stage === "asking"));
-  if (state === "upcoming") {
+// instead is what the form of line.js returned, if the sale has a line. most is how many units a call allows to buy.
+function drawForm({ sale, state, stage, told, cool, instead, most }) {
+  drawChoices(sale.limit_per_user, instead?.hidden ? 0 : most ?? sale.limit_per_user);
+  show(at("buy"), (!instead?.hidden || told) && (stage === "choose" || stage === "asking"));
+  show(at("button"), !instead?.hidden);
+  show(at("terms"), !instead?.hidden);
+  enable(at("button"), (instead ? instead.enabled : state === "open") && cool && stage === "choose");
+  at("button").setAttribute("aria-busy", String(stage === "asking" || Boolean(instead?.busy)));
+  if (instead?.word) {
+    say(at("button"), instead.word, instead.places);
+  } else if (state === "upcoming") {
     say(at("button"), "starts_in", { time: () => duration(starts(sale) - now()) });
   } else if (state === "open") {
     say(at("button"), "buy", { amount: money(sale.price_cents * quantity(sale), sale.currency) });
   } else {
     say(at("button"), `state_${state}`);
   }
-  show(at("early"), state === "upcoming");
+  show(at("early"), state === "upcoming" && !instead);
   at("early").classList.toggle("away", session() !== null); // hidden, but it keeps its place: nothing moves
 }
 
-function drawChoices(limit) {
+function drawChoices(limit, most) {
   say(at("limit"), "limit", { n: number(limit) });
   const options = at("quantity").options;
-  show(at("choice"), limit > 1);
-  while (options.length > Math.min(limit, mostChoices)) {
+  show(at("choice"), most > 1);
+  while (options.length > Math.min(most, mostChoices)) {
     options.remove(options.length - 1);
   }
-  while (options.length < Math.min(limit, mostChoices)) {
+  while (options.length < Math.min(most, mostChoices)) {
     options.add(new Option(options.length + 1));
   }
 }

@@ -40,6 +40,13 @@ let order = null; // the buyer's, in stage "yours"
 let told = null; // what the notice says: [word, places], or null
 let cool = true;
 let reading = null; // a promise while a read of the sale is due
+let line = null; // line.js, if the sale has a line or may get one
+
+// join lets line.js take part. It calls redraw when what it shows has changed.
+export function join(module) {
+  line = module;
+}
+export const redraw = draw;
 
 const starts = () => Date.parse(sale.starts_at);
 const ends = () => Date.parse(sale.ends_at);
@@ -60,8 +67,12 @@ function turn(to) {
   const before = told;
   state = to;
   told = null;
-  if (to === "sold_out" || to === "paused") {
-    told = [`${to}_wait`];
+  if (to === "paused") {
+    told = ["paused_wait"];
+  } else if (line?.lined()) {
+    told = null; // line.js says what concerns the buyer
+  } else if (to === "sold_out") {
+    told = [line ? "sold_out_list" : "sold_out_wait"];
   } else if (to === "open" && from === "upcoming") {
     told = ["started"];
     if (session()) {
@@ -85,7 +96,8 @@ function draw() {
   if (stateNow() !== state) {
     turn(stateNow());
   }
-  drawSale({ sale, state, stage, order, told, cool });
+  drawSale({ sale, state, stage, order, told, cool, instead: line?.form(sale, state), most: line?.most() });
+  line?.draw(stage);
   if (state === "upcoming" && starts() - now() < coolDown) {
     setTimeout(draw, starts() - now() + 1); // the button is enabled at the start, not at the next full second
   }
@@ -115,6 +127,7 @@ async function buy(attempt) {
     clearTimeout(slow);
     refused(attempt, refusal);
   }
+  line?.refresh();
 }
 
 async function refused(attempt, refusal) {
@@ -129,6 +142,8 @@ async function refused(attempt, refusal) {
     return;
   } else if (refusal.code === "sold_out" && sale.available > 0 && sale.available < attempt.quantity) {
     told = ["refused_too_few", { left: number(sale.available) }];
+  } else if (refusal.code === "sold_out" && line) {
+    told = ["sold_out_list"];
   } else {
     told = [wordOf(refusal)];
   }
@@ -178,7 +193,10 @@ at("button").addEventListener("click", async () => {
     draw();
   }, coolDown);
   draw();
-  if (session() || await enter("why_buy")) {
+  if (line?.form(sale, state)) {
+    await line.enter(quantity(sale)).then(() => { told = null; }, (refusal) => { told = [wordOf(refusal)]; });
+    draw();
+  } else if (session() || await enter("why_buy")) {
     buy(unanswered(id) ?? begin(id, quantity(sale)));
   }
 });

@@ -1,0 +1,316 @@
+// The page of a sale that has a line, a draw or a waiting list: it lets the buyer enter, shows the own place, and tells
+// when the buyer is called. sale.js runs the rest of the page.
+
+import { enter as logIn } from "./account.js";
+import { call, changed, look, pause, session } from "./api.js";
+import { now } from "./clock.js";
+import { ask } from "./dialog.js";
+import { at, enable, enabled, show } from "./dom.js";
+import { dateTime, duration, hush, number, reason, say } from "./i18n.js";
+import { isFleeting } from "./purchase.js";
+import { rank } from "./ranks.js";
+import { join, redraw } from "./sale.js";
+import { lasting } from "./store.js";
+
+// period is how often the public state of the line is read, in milliseconds. Up to half as much again is added at random.
+// Caches keep the state for a second.
+const period = 1000;
+
+// askAgain is the time, in milliseconds, after which the own entry is read again if it disagrees with the line.
+const askAgain = 2000;
+
+// tries is how often an entry is sent before the buyer decides whether to go on. It can't be made twice.
+const tries = 6;
+
+const id = at("sale").dataset.id;
+const key = `entry ${id}`;
+const title = document.querySelector("title");
+const plainTitle = title.textContent;
+
+let sale = null; // as sale.js last showed it
+let lined = false; // units go by call; never false again
+let mine = null; // the own entry: {user, number, quantity, state, rank, units, until}
+let version = 0; // of mine, so that a late answer doesn't replace a newer one
+let line = null; // the public state
+let place = null; // the own rank
+let agrees = null; // whether the server names the same rank as this page; null: not compared
+let seen = ""; // the phase of the line when the entry was last read
+let asked = -Infinity;
+let busy = false; // an entry is being made or looked for
+
+const called = () => mine?.state === "called";
+const kind = () => (sale.mode === "rush" ? "list" : sale.mode);
+const started = () => now() >= Date.parse(sale.starts_at);
+
+// form returns what the page offers in place of the purchase: {hidden}, or the button as {word, places, enabled, busy}. It
+// returns null if the buyer may buy.
+function form(said, state) {
+  sale = said;
+  lined ||= Boolean(sale.in_line || (sale.waiting_list && state === "sold_out"));
+  const opens = Date.parse(sale.entries_at ?? 0);
+  if (!lined || called()) {
+    return null;
+  } else if (mine) {
+    return { hidden: true };
+  } else if (state === "ended") {
+    return { word: "state_ended" };
+  } else if (sale.mode === "draw" && started()) {
+    return { word: "entries_over" };
+  } else if (now() < opens) {
+    return { word: "entries_open", places: { time: () => duration(opens - now()) } };
+  }
+  return { word: `enter_${kind()}`, enabled: !busy, busy };
+}
+
+// enter makes the entry, or finds the one that the buyer has. It throws the Refusal.
+async function enter(quantity) {
+  if (!session() && !(await logIn("why_enter"))) {
+    return;
+  }
+  const user = session().id;
+  busy = true;
+  redraw();
+  try {
+    const made = await send({ quantity });
+    if (session()?.id === user && !mine) {
+      take({ number: made.number, quantity: made.quantity, state: "waiting" });
+    }
+  } finally {
+    busy = false;
+  }
+  at("place-title").focus();
+}
+
+async function send(body) {
+  for (let left = tries; ; left--) {
+    try {
+      return (await call("POST", `/sales/${id}/entries`, { body })).data;
+    } catch (refusal) {
+      if (!isFleeting(refusal) || left === 1) {
+        throw refusal;
+      }
+      await pause((refusal.wait || 1) * 1000 * (1 + Math.random() / 4));
+    }
+  }
+}
+
+// refresh reads the own entry. If there is no answer, the page keeps what it knows.
+async function refresh() {
+  const [user, before, phase] = [session()?.id, version, line?.phase ?? ""];
+  asked = performance.now();
+  let entry = null;
+  try {
+    entry = user ? (await call("GET", `/sales/${id}/entries/mine`)).data : null;
+  } catch (refusal) {
+    entry = refusal.status === 404 || refusal.status === 401 ? null : mine;
+  }
+  if (before === version) {
+    seen = phase;
+    take(entry);
+  }
+}
+
+function take(entry) {
+  const was = mine?.state;
+  version++;
+  mine = entry && { ...entry, user: session()?.id };
+  place = mine?.rank ?? null;
+  agrees = null;
+  if (mine) {
+    lasting.write(key, mine);
+  }
+  redraw();
+  if (called() && was !== "called") {
+    at("quantity").value = mine.units;
+    redraw();
+    beep();
+  }
+}
+
+// recall shows the entry that this browser knows, and then asks for it.
+async function recall() {
+  const kept = lasting.read(key);
+  version++;
+  mine = kept && kept.user === session()?.id ? kept : null;
+  busy = session() !== null && !mine;
+  redraw();
+  await refresh();
+  busy = false;
+  redraw();
+}
+
+// locate finds the own rank. As long as the order is not fixed, place stays null. Without crypto.subtle the server's word
+// has to do.
+async function locate() {
+  const entry = mine;
+  const n = line.n ?? 0;
+  if (!line.seed && (n > 0 || !["calling", "over"].includes(line.phase))) {
+    return;
+  }
+  let found = entry.rank ?? null;
+  if (entry.number >= n) {
+    found = entry.number;
+  } else if (crypto.subtle) {
+    found = await rank(line.seed, n, entry.number);
+  }
+  if (entry === mine) {
+    place = found;
+    agrees = crypto.subtle && line.seed && entry.rank !== undefined ? entry.rank === found : null;
+  }
+}
+
+// step brings line, place and entry up to date.
+async function step() {
+  const waits = mine.state === "waiting";
+  if (line === null || (started() && (waits || ["entering", "sealed"].includes(line.phase)))) {
+    line = await look(`/sales/${id}/line`);
+  }
+  await locate();
+  const fixed = line.seed || ["calling", "over"].includes(line.phase);
+  const drawn = line.mode === "draw" && line.phase === "calling" && seen !== line.phase;
+  const due = waits ? fixed && (place === null || place < line.serving || line.phase === "over" || drawn) : called() && now() > Date.parse(mine.until);
+  if (due && performance.now() - asked > askAgain) {
+    await refresh();
+  }
+  redraw();
+}
+
+async function follow() {
+  for (;;) {
+    if (sale && mine) {
+      await step().catch((refusal) => refusal.code || reportError(refusal)); // the next step tries again
+    }
+    await pause(period * (1 + Math.random() / 2));
+  }
+}
+
+// draw shows the own place, unless the page shows an order or waits for one.
+function draw(stage) {
+  const shown = mine !== null && lined && (stage === "choose" || stage === "asking");
+  show(at("place"), shown);
+  if (called()) {
+    say(title, "place_called_title", { title: plainTitle });
+  } else if (title.dataset.say) {
+    hush(title);
+    title.textContent = plainTitle;
+  }
+  if (!shown) {
+    return;
+  }
+  const word = wordOf();
+  const before = place === null || !line ? 0 : place - line.serving;
+  at("place").dataset.status = mine.state;
+  at("place-now").setAttribute("aria-live", called() ? "assertive" : "polite");
+  say(at("place-title"), `place_${word}`, { before: number(before) });
+  say(at("place-more"), `place_${word}_more`, { time: () => duration(sale.call_seconds * 1000) });
+  show(at("place-clock"), called());
+  if (called()) {
+    const until = Date.parse(mine.until);
+    say(at("place-clock"), "place_clock", { left: () => duration(until - now()), time: () => dateTime(until, "medium") });
+  }
+  const active = called() || mine.state === "waiting";
+  show(at("place-leave"), active);
+  show(at("place-sound"), active && word !== "entered_draw");
+  say(at("place-sound"), loud() ? "sound_on" : "sound_off");
+  show(at("place-orders"), mine.state === "spent");
+  drawProof();
+}
+
+// wordOf returns the middle of the keys of the words for the own place.
+function wordOf() {
+  const inDraw = sale.mode === "draw";
+  if (mine.state === "spent" || mine.state === "lost") {
+    return inDraw ? `${mine.state}_draw` : mine.state;
+  } else if (mine.state !== "waiting") {
+    return mine.state;
+  } else if (!started() || line?.phase === "entering") {
+    return inDraw ? "entered_draw" : "entered";
+  } else if (!line || place === null || line.phase === "sealed") {
+    return "drawing";
+  } else if (inDraw) {
+    return place > line.serving ? "waiting_draw" : "next";
+  }
+  return place > line.serving ? "waiting" : "next";
+}
+
+// drawProof shows what the rank follows from.
+function drawProof() {
+  show(at("proof"), line && sale.mode !== "rush");
+  if (!line || sale.mode === "rush") {
+    return;
+  }
+  for (const [name, value] of Object.entries({ ...line, number: mine.number, rank: place })) {
+    const shown = document.getElementById(`proof-${name}`);
+    if (shown) {
+      shown.textContent = value ?? "–";
+    }
+  }
+  let word = "waits";
+  if (agrees !== null) {
+    word = agrees ? "right" : "wrong";
+  } else if (line.seed) {
+    word = crypto.subtle ? "open" : "cannot";
+  }
+  at("proof-result").dataset.result = word;
+  say(at("proof-result"), `proof_${word}`);
+}
+
+const loud = () => lasting.read("sound") !== false;
+
+// beep plays two short tones. A browser plays nothing before the first click on the page.
+function beep() {
+  if (!loud() || !navigator.userActivation?.hasBeenActive) {
+    return;
+  }
+  const sound = new AudioContext();
+  const volume = new GainNode(sound, { gain: 0.2 });
+  volume.connect(sound.destination);
+  for (const [i, frequency] of [660, 880].entries()) {
+    const tone = new OscillatorNode(sound, { frequency });
+    tone.connect(volume);
+    tone.start(sound.currentTime + i * 0.2);
+    tone.stop(sound.currentTime + i * 0.2 + 0.18);
+    tone.addEventListener("ended", () => i === 1 && sound.close());
+  }
+}
+
+at("place-sound").addEventListener("click", () => {
+  lasting.write("sound", !loud());
+  beep();
+  redraw();
+});
+
+at("place-leave").addEventListener("click", async () => {
+  if (!enabled(at("place-leave")) || !(await ask("leave"))) {
+    return;
+  }
+  enable(at("place-leave"), false);
+  hush(at("place-error"));
+  try {
+    const { data } = await call("DELETE", `/sales/${id}/entries/mine`);
+    take({ ...mine, ...data });
+    at("place-title").focus();
+  } catch (refusal) {
+    await refresh(); // the entry may have been spent meanwhile
+    reason(at("place-error"), refusal);
+  }
+  enable(at("place-leave"), true);
+});
+
+// The server's rank is needed to compare, and the page has often not asked for it.
+at("proof").addEventListener("toggle", () => {
+  if (at("proof").open && mine && mine.rank === undefined && line?.seed) {
+    refresh();
+  }
+});
+
+changed.addEventListener("session", recall);
+addEventListener("storage", (event) => {
+  if (event.key === key) {
+    refresh(); // another tab has entered, left or been called
+  }
+});
+
+join({ form, enter, refresh, draw, lined: () => lined || mine !== null, most: () => (called() ? mine.units : null) });
+recall();
+follow();
