@@ -1,0 +1,259 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"flashsale/test/kit/check"
+)
+
+// queue is a sale that starts in an hour, in a mode, with these changes.
+func (s *server) queue(mode string, changes fields) string {
+	s.t.Helper()
+	sale := fields{"mode": mode, "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour), "quota": 1}
+	for name, value := range changes {
+		sale[name] = value
+	}
+	return s.sale(sale)
+}
+
+// begin lets a sale start now.
+func (s *server) begin(saleID string) {
+	s.t.Helper()
+	s.call("PATCH", "/admin/sales/"+saleID, s.operator, fields{"starts_at": time.Now()}, http.StatusOK)
+}
+
+// entrant is a buyer with a window.
+type entrant struct {
+	*window
+	name, token string
+}
+
+// enters opens a window for a new buyer, who enters the line of a sale.
+func (s *server) enters(look look, saleID, name, button string) entrant {
+	s.t.Helper()
+	e := entrant{s.open(look, "/sales/"+saleID, "status of 404", "status of 409"), name, s.buyer(name)}
+	e.wakes("#button")
+	e.see("#button", button)
+	e.logInAs(name)
+	e.wakes("#button")
+	e.click("#button")
+	e.see("#place-leave", "")
+	e.gone("#button")
+	return e
+}
+
+// entry returns a buyer's entry by the API.
+func (s *server) entry(saleID, token string) fields {
+	s.t.Helper()
+	return s.call("GET", "/sales/"+saleID+"/entries/mine", token, nil, http.StatusOK)
+}
+
+// byRank waits until the order is drawn, and sorts entrants by it.
+func (s *server) byRank(saleID string, list []entrant) {
+	s.t.Helper()
+	rank := func(e entrant) float64 {
+		at, known := s.entry(saleID, e.token)["rank"].(float64)
+		if !known {
+			at = -1
+		}
+		return at
+	}
+	list[0].until("the order is drawn", func() (string, bool) { return "", rank(list[0]) >= 0 })
+	slices.SortFunc(list, func(a, b entrant) int { return int(rank(a) - rank(b)) })
+}
+
+// beeps counts the tones that a window plays from now on.
+func (w *window) beeps() (count func() int) {
+	w.t.Helper()
+	js[bool](w, `{
+		window.tones = 0;
+		const start = OscillatorNode.prototype.start;
+		OscillatorNode.prototype.start = function (...at) { window.tones++; return start.apply(this, at); };
+		true;
+	}`)
+	return func() int { return js[int](w, `window.tones`) }
+}
+
+// Three buyers enter a line. The first is called and buys; the second keeps the place over a reload and is told of a call
+// by sound; the third leaves.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.queue("line", nil)
+	list := []entrant{
+		s.enters(phone, sale, "ann", "Enter the line"), s.enters(phone, sale, "bob", "Enter the line"),
+		s.enters(phone, sale, "cat", "Enter the line"),
+	}
+	for _, e := range list {
+		e.sees(texts{"#place-title": "You are entered", "#place-more": "drawn at the start"})
+	}
+	list[0].focused("place-title")
+	list[0].visit("/sales/" + sale) // a reload
+	list[0].see("#place-title", "You are entered")
+	list[0].lacks("#button")
+	list[0].show("line-entered")
+
+	s.begin(sale)
+	s.byRank(sale, list)
+	first, second, third := list[0], list[1], list[2]
+	first.sees(texts{"#place-title": "It is your turn", "#place-clock": "left, until", "#button": "Buy for ¥9.90"})
+	first.becomes("the title calls", `document.title.startsWith("Your turn! Teapot")`)
+	first.show("line-called")
+	second.see("#place-title", "You are next")
+	third.see("#place-title", "1 before you")
+	third.lacks("#button")
+	third.click("#proof summary")
+	third.see("#proof-result", "it is the one that the server names")
+	third.see("#proof-rank", "2")
+	third.show("line-waiting")
+	third.visit("/sales/" + sale)
+	third.see("#place-title", "1 before you")
+	third.click("#place-leave")
+	third.see("#leave", "Leave the line?")
+	third.show("line-leave")
+	third.click("#leave [data-leave]")
+	third.see("#place-title", "1 before you")
+	third.click("#place-leave", "#leave-yes")
+	third.see("#place-title", "You have left the line")
+	third.visit("/sales/" + sale)
+	third.see("#place-title", "You have left the line")
+
+	first.wakes("#button")
+	first.click("#button")
+	first.see("#yours-title", "Yours until")
+	first.lacks("#place")
+	second.click("#place-sound")
+	second.see("#place-sound", "Sound: off")
+	second.visit("/sales/" + sale)
+	second.sees(texts{"#place-title": "You are next", "#place-sound": "Sound: off"})
+	second.click("#place-sound")
+	second.see("#place-sound", "Sound: on")
+	tones := second.beeps()
+	first.click("#yours-cancel", "#ask-yes")
+	first.sees(texts{"#notice": "The order is cancelled"})
+	second.see("#place-title", "It is your turn")
+	second.until("a sound is played", func() (string, bool) { return "", tones() == 2 })
+	second.click("#place-leave", "#leave-yes")
+	second.see("#place-title", "You have left the line")
+	second.becomes("the title is quiet", `document.title.startsWith("Teapot")`)
+}
+
+// Before entries open, the button says when they do.
+func TestEntriesOpen(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	opens := time.Now().Add(8 * time.Second)
+	w := s.open(phone, "/sales/"+s.queue("draw", fields{"entries_at": opens}))
+	w.see("#button", "Entries open in 00:0")
+	check.Same(t, "the button is grey", w.grey("#button"), true)
+	w.see("#button", "Enter the draw")
+	w.wakes("#button")
+}
+
+// A call that ends without a purchase is over, also on the page that was closed meanwhile. Whoever comes late queues
+// behind, and chooses at most as many units as a call has.
+func TestCallEnds(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.queue("line", fields{"quota": 2, "limit_per_user": 3, "call_seconds": 8})
+	ann := s.enters(desktop, sale, "ann", "Enter the line")
+	s.begin(sale)
+	ann.see("#place-title", "It is your turn")
+	bob := s.open(phone, "/sales/"+sale, "status of 404")
+	bob.see("#button", "Enter the line")
+	bob.wakes("#button")
+	bob.click("#button")
+	bob.see("#account-reason", "So that the place is yours")
+	bob.register("bob")
+	bob.see("#place-title", "")
+	ann.see("#place-title", "Your call has ended")
+	ann.lacks("#button")
+	ann.show("line-lapsed")
+	bob.see("#place-title", "It is your turn")
+	bob.see("#button", "Buy for ¥9.90")
+	bob.lacks("#quantity")
+}
+
+// A draw tells each buyer the result, and how to check it.
+func TestDraw(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.queue("draw", nil)
+	list := []entrant{s.enters(desktop, sale, "ann", "Enter the draw"), s.enters(phone, sale, "bob", "Enter the draw")}
+	list[0].sees(texts{"#place-title": "You are entered", "#place-more": "winners are drawn"})
+	s.begin(sale)
+	s.byRank(sale, list)
+	won, lost := list[0], list[1]
+	won.sees(texts{"#place-title": "You have won", "#place-orders": "See your orders"})
+	won.show("draw-won")
+	lost.see("#place-title", "You have not won")
+	lost.lacks("#place-orders", "#place-leave")
+	lost.click("#proof summary")
+	lost.see("#proof-result", "it is the one that the server names")
+	line := s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)
+	for _, name := range []string{"commitment", "root", "seed"} {
+		lost.see("#proof-"+name, text(line[name]))
+	}
+	lost.sees(texts{"#proof-n": "2", "#proof-rank": "1"})
+	lost.show("draw-lost")
+	won.click("#place-orders")
+	won.see(".order .state", "To be paid")
+	late := s.open(phone, "/sales/"+sale)
+	late.see("#button", "Entries are closed")
+	check.Same(t, "the button is grey", late.grey("#button"), true)
+}
+
+// Once a rush is sold out, buyers join its waiting list. A unit that comes back is offered to the first of them, and to
+// nobody else.
+func TestWaitingList(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(fields{"quota": 1, "waiting_list": true})
+	early := s.buyer("early")
+	other := s.open(phone, "/sales/"+sale)
+	other.see("#button", "Buy for")
+	order := s.buy(sale, early, 1)
+	other.sees(texts{"#notice": "go to the waiting list", "#button": "Join the waiting list"})
+	ann := s.enters(phone, sale, "ann", "Join the waiting list")
+	ann.see("#place-title", "You are next")
+	bob := s.enters(phone, sale, "bob", "Join the waiting list")
+	bob.see("#place-title", "1 before you")
+	bob.lacks("#proof")
+	bob.show("list-waiting")
+	s.call("DELETE", "/orders/"+order, early, nil, http.StatusOK)
+	ann.see("#place-title", "It is your turn")
+	bob.see("#place-title", "You are next")
+	if said := other.text("#button"); strings.Contains(said, "Buy") {
+		t.Errorf("a buyer who is not called may click on %q", said)
+	}
+	ann.wakes("#button")
+	ann.click("#button")
+	ann.see("#yours-title", "Yours until")
+	s.hasOrders("ann", 1)
+	bob.speak("zh")
+	bob.see("#place-title", "下一个就是您")
+}
+
+// Where a page has no crypto.subtle, as on plain http, the server's rank has to do. While the line can't be read, the page
+// keeps the place that it knows.
+func TestPlaceWithoutCrypto(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.queue("line", fields{"quota": 1})
+	ann, bob := s.enters(phone, sale, "ann", "Enter the line"), s.enters(phone, sale, "bob", "Enter the line")
+	for _, e := range []entrant{ann, bob} {
+		js[bool](e.window, `Object.defineProperty(crypto, "subtle", { value: undefined }), true`)
+	}
+	s.begin(sale)
+	list := []entrant{ann, bob}
+	s.byRank(sale, list)
+	list[0].see("#place-title", "It is your turn")
+	list[1].see("#place-title", "You are next")
+	list[1].click("#proof summary")
+	list[1].sees(texts{"#proof-result": "only on pages from https", "#proof-rank": fmt.Sprint(1)})
+}
