@@ -108,7 +108,7 @@ func TestLine(t *testing.T) {
 	third.see("#place-title", "1 before you")
 	third.lacks("#button")
 	third.click("#proof summary")
-	third.see("#proof-result", "it is the one that the server names")
+	third.see("#proof-result", "your rank follows from the seed")
 	third.see("#proof-rank", "2")
 	third.show("line-waiting")
 	third.visit("/sales/" + sale)
@@ -177,6 +177,8 @@ func TestCallEnds(t *testing.T) {
 	bob.see("#place-title", "It is your turn")
 	bob.see("#button", "Buy for ¥9.90")
 	bob.lacks("#quantity")
+	bob.click("#proof summary")
+	bob.see("#proof-result", "You entered after the start")
 }
 
 // A draw tells each buyer the result, and how to check it.
@@ -194,9 +196,9 @@ func TestDraw(t *testing.T) {
 	lost.see("#place-title", "You have not won")
 	lost.lacks("#place-orders", "#place-leave")
 	lost.click("#proof summary")
-	lost.see("#proof-result", "it is the one that the server names")
+	lost.see("#proof-result", "your rank follows from the seed")
 	line := s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)
-	for _, name := range []string{"commitment", "root", "seed"} {
+	for _, name := range []string{"commitment", "root", "secret", "seed"} {
 		lost.see("#proof-"+name, text(line[name]))
 	}
 	lost.sees(texts{"#proof-n": "2", "#proof-rank": "1"})

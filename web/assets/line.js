@@ -8,7 +8,7 @@ import { ask } from "./dialog.js";
 import { at, enable, enabled, show } from "./dom.js";
 import { dateTime, duration, hush, number, reason, say } from "./i18n.js";
 import { isFleeting } from "./purchase.js";
-import { rank } from "./ranks.js";
+import { commitmentOf, rank, seedOf, verifyInclusion } from "./ranks.js";
 import { join, redraw } from "./sale.js";
 import { lasting } from "./store.js";
 
@@ -33,7 +33,8 @@ let mine = null; // the own entry: {user, number, quantity, state, rank, units, 
 let version = 0; // of mine, so that a late answer doesn't replace a newer one
 let line = null; // the public state
 let place = null; // the own rank
-let agrees = null; // whether the server names the same rank as this page; null: not compared
+let proved = null; // what came of the check of the rank: "right", "late" or "wrong"; null: not checked
+let checked = ""; // the phase of the line in which the check was begun
 let seen = ""; // the phase of the line when the entry was last read
 let asked = -Infinity;
 let busy = false; // an entry is being made or looked for
@@ -115,7 +116,7 @@ function take(entry) {
   version++;
   mine = entry && { ...entry, user: session()?.id };
   place = mine?.rank ?? null;
-  agrees = null;
+  proved = null;
   if (mine) {
     lasting.write(key, mine);
   }
@@ -155,7 +156,24 @@ async function locate() {
   }
   if (entry === mine) {
     place = found;
-    agrees = crypto.subtle && line.seed && entry.rank !== undefined ? entry.rank === found : null;
+  }
+}
+
+// verify checks what was published against the commitment, and the own entry and rank against what was published.
+async function verify() {
+  if (mine.rank === undefined) {
+    await refresh(); // the page has often not asked for the server's rank
+  }
+  const [entry, { commitment, n, root, secret, seed }] = [mine, line];
+  if (entry?.rank === undefined) {
+    return;
+  }
+  const late = entry.number >= n;
+  const { tag, path } = late ? {} : (await call("GET", `/sales/${id}/entries/mine/proof`)).data;
+  const right = (await commitmentOf(secret)) === commitment && (await seedOf(secret, root)) === seed &&
+    (await rank(seed, n, entry.number)) === entry.rank && (late || (await verifyInclusion(root, n, entry.number, tag, path)));
+  if (entry === mine) {
+    proved = right ? (late ? "late" : "right") : "wrong";
   }
 }
 
@@ -171,6 +189,11 @@ async function step() {
   const due = waits ? fixed && (place === null || place < line.serving || line.phase === "over" || drawn) : called() && now() > Date.parse(mine.until);
   if (due && performance.now() - asked > askAgain) {
     await refresh();
+  }
+  const provable = crypto.subtle && line.seed && line.secret && ["calling", "over"].includes(line.phase);
+  if (mine && provable && at("proof").open && checked !== line.phase) {
+    checked = line.phase;
+    await verify();
   }
   redraw();
 }
@@ -245,14 +268,11 @@ function drawProof() {
       shown.textContent = value ?? "–";
     }
   }
-  let word = "waits";
-  if (agrees !== null) {
-    word = agrees ? "right" : "wrong";
-  } else if (line.seed) {
-    word = crypto.subtle ? "open" : "cannot";
-  }
+  const open = crypto.subtle ? "open" : "cannot";
+  const word = proved ?? (line.seed ? open : "waits");
   at("proof-result").dataset.result = word;
   say(at("proof-result"), `proof_${word}`);
+  show(at("proof-all"), line.secret);
 }
 
 const loud = () => lasting.read("sound") !== false;
@@ -297,12 +317,7 @@ at("place-leave").addEventListener("click", async () => {
   enable(at("place-leave"), true);
 });
 
-// The server's rank is needed to compare, and the page has often not asked for it.
-at("proof").addEventListener("toggle", () => {
-  if (at("proof").open && mine && mine.rank === undefined && line?.seed) {
-    refresh();
-  }
-});
+at("proof").addEventListener("toggle", () => { checked = ""; }); // the next step checks
 
 changed.addEventListener("session", recall);
 addEventListener("storage", (event) => {
