@@ -70,7 +70,7 @@ function turn(to) {
   if (to === "paused") {
     told = ["paused_wait"];
   } else if (line?.lined()) {
-    told = null; // line.js says what concerns the buyer
+    told = before?.[0] === "cancelled" ? before : null; // line.js says the rest
   } else if (to === "sold_out") {
     told = [line ? "sold_out_list" : "sold_out_wait"];
   } else if (to === "open" && from === "upcoming") {
