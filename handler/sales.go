@@ -19,6 +19,8 @@ const (
 	// pathLifetime is how long a purchase path is valid: long enough for a rush and its repeats, too short for a trade
 	// in paths.
 	pathLifetime = 10 * time.Minute
+	// callGrace is how much longer than a call its path is valid: a call lasts until a caller ends it, a moment late.
+	callGrace = 3 * time.Second
 	// saleMaxAge is how long caches may show a sale without asking again, in seconds.
 	saleMaxAge = 1
 )
@@ -104,7 +106,7 @@ func (a *API) issuePath(c *gin.Context) {
 		if !ok {
 			return
 		}
-		lifetime = min(lifetime, max(until.Sub(now), 0)+time.Second)
+		lifetime = min(lifetime, max(until.Sub(now), 0)+callGrace)
 	}
 	path, expiresAt := a.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
 	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
