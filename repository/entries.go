@@ -137,13 +137,11 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			return model.NotFound, err
 		}
 		state := model.EntryLeft
-		switch model.Phase(line.Phase) {
-		case model.PhaseEntering:
+		switch phase := model.Phase(line.Phase); {
+		case phase == model.PhaseEntering:
 			state = model.EntryVoid
-		case model.PhaseSealed:
-			if line.Mode == string(model.ModeDraw) {
-				return model.EntriesClosed, nil
-			}
+		case phase == model.PhaseSealed && line.Mode == string(model.ModeDraw):
+			return model.EntriesClosed, nil
 		}
 		var entry, call []struct{ Number, Units int64 }
 		err = tx.Raw("SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),

@@ -138,7 +138,7 @@ func (d *drill) buyers(users []string, urls ...string) []shop.Attempt {
 func (d *drill) served(format string, args ...any) {
 	d.Helper()
 	start := time.Now()
-	b := d.lineIs("the rest is sold to those who wait", func(b *lineBooks) bool {
+	d.lineIs("the rest is sold to those who wait", func(b *lineBooks) bool {
 		d.buyers(b.callees(), d.urls...)
 		return b.held+b.paid == b.quota || b.waiting() == 0
 	})
