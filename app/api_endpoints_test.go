@@ -68,7 +68,7 @@ func about(list []news, saleID, orderID string) (types []string) {
 	return types
 }
 
-// receiver is a system of the shop that is told of events. It verifies each message with the specification's library.
+// receiver is an endpoint of the shop. It verifies the signature of each message with the library of Standard Webhooks.
 type receiver struct {
 	*httptest.Server
 	t      testing.TB

@@ -322,7 +322,7 @@ func (l *listener) none() {
 	check.Same(l, "events", fmt.Sprint(l.heard()), "[]")
 }
 
-// passes lets time pass for all goroutines.
+// passes advances the clock of the test's synctest bubble by d, and waits until all its goroutines block again.
 func passes(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

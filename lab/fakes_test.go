@@ -100,7 +100,7 @@ func (s *shelf) tally(context.Context) (Tally, error) {
 	return Tally{Sold: int64(len(s.orders)), Left: s.left}, nil
 }
 
-// slowed returns a round that sells n units, and takes its time for each answer.
+// slowed returns a round that sells n units. An order takes yes, a refusal no, by the clock of the test's synctest bubble.
 func slowed(n int, yes, no time.Duration) *fakeRound {
 	round := exactly(n)
 	sell := round.buy

@@ -78,7 +78,7 @@ func inSteps(t *testing.T, stage func() gin.HandlerFunc, steps []step) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newEngine(stage())
 		for i, s := range steps {
-			time.Sleep(s.pause)
+			time.Sleep(s.pause) // by the bubble's clock
 			r := newRequest(t)
 			if forged := fmt.Sprint("198.51.100.", i); i%2 == 1 {
 				r = newRequest(t, "X-Forwarded-For", forged, "X-Real-Ip", forged, "Forwarded", "for="+forged)

@@ -19,8 +19,8 @@ import (
 // the only one who gives numbers, moves the phase, calls, or ends calls. So two callers at once are safe: the second one
 // waits, and then sees that the line has moved.
 
-// outage is how long no caller must have seen a line before its calls get the time back. It is far longer than a caller's
-// period, and far shorter than a call.
+// outageTime is the longest time between two visits of a caller to a line that does not count as an outage. After a longer
+// one, the line's calls are lengthened by it. outageTime is far longer than a caller's period, and far shorter than a call.
 const outageTime = 5 * time.Second
 
 // createLine creates the line of a new sale, if the sale has one or may get one.
@@ -118,8 +118,8 @@ func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Seali
 	return sealing, wrap("read the seal of sale "+saleID, err)
 }
 
-// LineEntries returns the entries of a line with numbers below a bound, in pages and in the order of their numbers. Only
-// user, number, quantity and the stored state are set.
+// LineEntries returns the entries of a line whose numbers are smaller than below, in pages and in the order of their numbers.
+// An entry has its user, number, quantity and stored state; the fields of its call are empty.
 func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error] {
 	return pages(int64(-1), func(after int64) ([]model.LineEntry, error) {
 		return page(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
@@ -311,7 +311,8 @@ func (s *Store) Draw(
 		}
 		phase, next := line.Phase, serving+int64(looked)
 		if over = left == 0 || next >= line.Sealed; over {
-			// Those who wait are called when units come back, from the first one on that was passed over.
+			// With a waiting list, returned units go to the waiting entries by call. Calls begin at the first rank that the
+			// draw passed over for its quantity, since that entry is the first one that still waits.
 			if phase = string(model.PhaseOver); line.WaitingList {
 				phase = string(model.PhaseCalling)
 			}

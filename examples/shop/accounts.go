@@ -103,7 +103,7 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, form["redirect_uri"]+"?"+back.Encode(), http.StatusSeeOther)
 }
 
-// keep stores a grant, and forgets those that are over.
+// keep stores a grant under its code and deletes the expired grants. It returns false if maxGrants others are still valid.
 func (a *accounts) keep(code string, g grant) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

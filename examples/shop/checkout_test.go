@@ -80,7 +80,7 @@ func TestReplayedHold(t *testing.T) {
 	same(t, "calls after that", e.calls(), "")
 }
 
-// Money that the order can't keep goes back, and the engine hears of it. A refusal that records nothing needs no report.
+// Money that the order can't keep goes back, and the engine is told of the refund. A refusal that records nothing needs no report.
 func TestRefunds(t *testing.T) {
 	for refusal, want := range map[string]string{
 		"refund_due":  settle + `, refunded {"reference":"shop-` + orderID + `"}`,

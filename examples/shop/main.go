@@ -1,6 +1,6 @@
 // Command shop is a small shop that sells through the engine, to show how a real shop is connected. It imports nothing of
 // the engine. accounts.go has its customers, catalogue.go its front page, checkout.go takes the money of flash sales, and
-// orders.go hears of their orders. All data is in memory; a real shop keeps the same data in its database.
+// orders.go receives the events of their orders. All data is in memory; a real shop keeps the same data in its database.
 package main
 
 import (

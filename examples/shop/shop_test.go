@@ -116,7 +116,7 @@ func open(t *testing.T, e *engine) (*Shop, string) {
 	return s, server.URL
 }
 
-// ask sends a request, with a form if there is one, and returns the status, the body and where it leads.
+// ask sends a GET request, or a POST request if form is not nil. It returns the status, the body and the header Location.
 func ask(t *testing.T, address string, form url.Values, header ...string) (status int, body, location string) {
 	t.Helper()
 	method, content := http.MethodGet, io.Reader(nil)

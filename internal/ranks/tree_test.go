@@ -42,8 +42,8 @@ func TestRootsOfCertificateTransparency(t *testing.T) {
 	}
 }
 
-// Every entry of a tree of any shape has a path to the root. Nothing else has one: not another number, tag or size, nor a
-// path with one hash changed, missing or too many.
+// Every entry of a tree of any shape has a path to the root. Verify refuses the same path for another number, tag, root
+// or size, and a path with a hash added, changed or left out.
 func TestPaths(t *testing.T) {
 	for n := range 40 {
 		tags := tagsOf(n)

@@ -15,7 +15,7 @@ import (
 // thanks is a receiver's answer. Its markup must stay text.
 const thanks = `<b id="markup">Thank you</b>`
 
-// receiver is a system of the shop that is told of events.
+// receiver is an endpoint of the shop that records the messages it receives.
 type receiver struct {
 	*httptest.Server
 	mu         sync.Mutex

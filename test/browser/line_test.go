@@ -240,8 +240,8 @@ func TestWaitingList(t *testing.T) {
 	bob.see("#place-title", "下一个就是您")
 }
 
-// Where a page has no crypto.subtle, as on plain http, the server's rank has to do. While the line can't be read, the page
-// keeps the place that it knows.
+// A page without crypto.subtle, as on plain http, shows the rank that the server gives. While the line can't be read, the
+// page keeps showing the last place.
 func TestPlaceWithoutCrypto(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -28,7 +28,7 @@ var outsideRows = []row{
 	{64, "an issuer's keys are rotated under load, then the issuer is down; tokens are forged", "customers buy on; nothing forged is accepted", issuerRotates},
 }
 
-// listener is a system of the shop that hears of events.
+// listener is an endpoint of the shop that records the events it receives.
 type listener struct {
 	*httptest.Server
 	d       *drill

@@ -140,8 +140,8 @@ async function recall() {
   redraw();
 }
 
-// locate finds the own rank. As long as the order is not fixed, place stays null. Without crypto.subtle the server's word
-// has to do.
+// locate computes the own rank. Until the order is fixed, place stays null. On plain http there is no crypto.subtle to compute
+// with, so the page shows the rank that the server gives.
 async function locate() {
   const entry = mine;
   const n = line.n ?? 0;
@@ -201,7 +201,7 @@ async function step() {
 async function follow() {
   for (;;) {
     if (sale && mine) {
-      await step().catch((refusal) => refusal.code || reportError(refusal)); // the next step tries again
+      await step().catch((refusal) => refusal.code || reportError(refusal)); // a later round of this loop repeats the step
     }
     await pause(period * (1 + Math.random() / 2));
   }

@@ -70,7 +70,7 @@ func (e *example) api(ctx context.Context, method, path, token string, body, int
 	return json.Unmarshal(answer, into)
 }
 
-// page asks the shop for a page, or sends a form to it, and returns the page and where it leads.
+// page sends a GET request, or a POST request if form is not nil. It returns the page and the address that the page leads to.
 func (e *example) page(ctx context.Context, address string, form url.Values) (text, location string, err error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if form != nil {
