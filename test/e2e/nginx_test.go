@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,75 +27,6 @@ import (
 
 // full is set by `make nginx`: larger crowds. `make test` runs the short form.
 var full = os.Getenv("DRILL") == "full"
-
-// size returns the number for the short form or the full form.
-func size(short, whole int) int {
-	if full {
-		return whole
-	}
-	return short
-}
-
-// weights are the weights of the three instances of a fleet.
-var weights = []int{3, 2, 1}
-
-// fleet is a shop with three instances. They trust nginx, which is on the first loopback address, and no other proxy.
-type fleet struct {
-	*shop.Shop
-	instances []*shop.Instance
-	settings  []string
-}
-
-func newFleet(t *testing.T) *fleet { return fleetOn(shop.New(t)) }
-
-func fleetOn(s *shop.Shop, settings ...string) *fleet {
-	f := &fleet{Shop: s, settings: append([]string{"--trusted-proxies", "127.0.0.1"}, settings...)}
-	for i := range weights {
-		// No client uses these addresses, so none can take the port of a killed instance.
-		f.instances = append(f.instances, f.at(fmt.Sprintf("127.0.77.%d:0", i+1)))
-	}
-	return f
-}
-
-func (f *fleet) at(address string) *shop.Instance {
-	return f.Start(append(f.settings, "--http-addr", address)...)
-}
-
-// revive starts a killed instance again at its address.
-func (f *fleet) revive(n int) { f.instances[n] = f.at(address(f.instances[n].URL)) }
-
-// sold waits until so many units of a sale are sold.
-func (f *fleet) sold(t *testing.T, saleID string, units int) {
-	t.Helper()
-	shop.Recovered(t, fmt.Sprintf("%d units are sold", units), func() error {
-		if stock := f.Books(saleID).Stock; stock.Held+stock.Paid < int64(units) {
-			return fmt.Errorf("%d are", stock.Held+stock.Paid)
-		}
-		return nil
-	})
-}
-
-// rushWhile lets a crowd buy through a door while a function runs.
-func (f *fleet) rushWhile(saleID string, buyers int, door string, run func()) (attempts []shop.Attempt) {
-	var rush sync.WaitGroup
-	rush.Go(func() { attempts = f.Rush(saleID, "u", buyers, nil, door) })
-	run()
-	rush.Wait()
-	return attempts
-}
-
-// lines returns the lines of instances.conf.
-func (f *fleet) lines() (lines []string) {
-	for i, instance := range f.instances {
-		lines = append(lines, line(instance.URL, fmt.Sprintf("weight=%d max_fails=3 fail_timeout=3s", weights[i])))
-	}
-	return lines
-}
-
-// line returns the line of instances.conf for an instance.
-func line(url, parameters string) string { return "server " + address(url) + " " + parameters + ";" }
-
-func address(url string) string { return strings.TrimPrefix(url, "http://") }
 
 func TestNginxSharesByWeight(t *testing.T) {
 	f := newFleet(t)
@@ -411,113 +341,6 @@ func TestNginxWithoutInstances(t *testing.T) {
 	if uncached.header.Get("Retry-After") == "" || !strings.HasPrefix(uncached.header.Get("Content-Type"), "text/html") ||
 		!strings.Contains(uncached.body, "http-equiv=\"refresh\"") {
 		t.Errorf("a page that is not cached: %v %s", uncached.header, uncached.body)
-	}
-}
-
-// standIn answers in the place of an instance. A broken one reads a request and closes the connection, like an instance
-// that is killed during its work.
-type standIn struct {
-	*httptest.Server
-	mu       sync.Mutex
-	requests []*http.Request
-	bodies   []string
-}
-
-func newStandIn(t *testing.T, broken bool) *standIn {
-	s := &standIn{}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		s.mu.Lock()
-		s.requests, s.bodies = append(s.requests, r), append(s.bodies, string(body))
-		s.mu.Unlock()
-		if broken {
-			panic(http.ErrAbortHandler)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		_, _ = io.WriteString(w, "{}")
-	}))
-	t.Cleanup(s.Close)
-	return s
-}
-
-// take returns the requests since the last call.
-func (s *standIn) take() (requests []*http.Request, bodies []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	requests, bodies = s.requests, s.bodies
-	s.requests, s.bodies = nil, nil
-	return requests, bodies
-}
-
-const purchasePath = "/api/v1/sales/S/0123456789abcdef0123456789abcdef/orders"
-
-// A request whose instance broke is repeated on another instance only if the repetition is safe.
-func TestNginxRepeatsWhatIsSafe(t *testing.T) {
-	broken, sound := newStandIn(t, true), newStandIn(t, false)
-	d := openDoor(t, line(broken.URL, "max_fails=0"), line(sound.URL, "backup"))
-	c := from(t, shop.Address(1))
-	type test struct {
-		method, path, key string
-		repeated          bool
-	}
-	check.Each(t, map[string]test{
-		"orders":                     {"GET", "/api/v1/orders", "", true},
-		"path":                       {"POST", "/api/v1/sales/S/path", "", true},
-		"purchase with a key":        {"POST", purchasePath, "key", true},
-		"purchase without a key":     {"POST", purchasePath, "", false},
-		"payment":                    {"POST", "/api/v1/orders/O/payments", "", false},
-		"payment with a key":         {"POST", "/api/v1/orders/O/payments", "key", false},
-		"an operator's change":       {"PATCH", "/api/v1/admin/sales/S", "", false},
-		"registration":               {"POST", "/api/v1/users", "", false},
-		"the provider's callback":    {"POST", "/api/v1/payments/callback", "", false},
-		"purchase with a short path": {"POST", "/api/v1/sales/S/0123/orders", "key", false},
-	}, func(t *testing.T, tc test) {
-		const body = `{"quantity":1}`
-		headers := []string{"Authorization", "Bearer token"}
-		if tc.key != "" {
-			headers = append(headers, "Idempotency-Key", tc.key)
-		}
-		a := c.do(tc.method, d.URL+tc.path, body, headers...)
-		first, _ := broken.take()
-		second, bodies := sound.take()
-		check.Same(t, "requests to the broken instance", len(first), 1)
-		if !tc.repeated {
-			a.refusal(t, http.StatusServiceUnavailable, "unavailable")
-			check.Same(t, "requests that were repeated", len(second), 0)
-			return
-		}
-		a.is(t, http.StatusCreated)
-		check.Same(t, "bodies at the other instance", bodies, []string{body})
-		r := second[0]
-		got := []string{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), r.Header.Get("Authorization")}
-		check.Same(t, "repeated request", got, []string{tc.method, tc.path, tc.key, "Bearer token"})
-	})
-	broken.Close() // if nobody listens, no request was sent, so any request may be sent elsewhere
-	c.post(d.URL+purchasePath, "{}").is(t, http.StatusCreated)
-	sound.Close()
-	for _, headers := range [][]string{nil, {"Idempotency-Key", "key"}} {
-		c.post(d.URL+purchasePath, "{}", headers...).refusal(t, http.StatusServiceUnavailable, "unavailable")
-	}
-}
-
-// During an update, an asset that one instance lacks is looked for on the others.
-func TestNginxLooksForAnAssetElsewhere(t *testing.T) {
-	version := func(asset string) string {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/assets/"+asset {
-				http.NotFound(w, r)
-			}
-		}))
-		t.Cleanup(server.Close)
-		return line(server.URL, "")
-	}
-	d := openDoor(t, version("old.js"), version("new.js"))
-	c := from(t, shop.Address(1))
-	for range 4 { // so that each instance is asked first
-		for asset, want := range map[string]int{"old.js": http.StatusOK, "new.js": http.StatusOK, "none.js": http.StatusNotFound} {
-			c.get(d.URL+"/assets/"+asset).is(t, want)
-		}
 	}
 }
 
