@@ -48,17 +48,17 @@ type plan struct {
 
 	FrontUS       float64 `name:"front-us" most:"1e7" help:"CPU of the proxy for a request, in µs; 0: no proxy."`
 	FrontCores    int     `default:"2" least:"1" help:"Cores of the proxy."`
-	PathUS        float64 `name:"path-us" default:"31.4" most:"1e7" help:"CPU of an instance for a path, in µs."`
-	RefuseUS      float64 `name:"refuse-us" default:"28.1" most:"1e7" help:"CPU of an instance to refuse from memory."`
-	EngineUS      float64 `name:"engine-us" default:"82.5" most:"1e7" help:"CPU of an instance to admit an attempt and settle it."`
+	PathUS        float64 `name:"path-us" default:"30.6" most:"1e7" help:"CPU of an instance for a path, in µs."`
+	RefuseUS      float64 `name:"refuse-us" default:"25.0" most:"1e7" help:"CPU of an instance to refuse from memory."`
+	EngineUS      float64 `name:"engine-us" default:"85.1" most:"1e7" help:"CPU of an instance to admit an attempt and settle it."`
 	KeyedUS       float64 `name:"keyed-us" default:"103.1" most:"1e7" help:"CPU of an instance to refuse an attempt with a key."`
-	TripUS        float64 `name:"trip-us" default:"94.7" most:"1e7" help:"Round trip to Redis."`
-	AdmitUS       float64 `name:"admit-us" default:"22.6" most:"1e7" help:"CPU of Redis for an admitted attempt and its settle."`
+	TripUS        float64 `name:"trip-us" default:"112" most:"1e7" help:"Round trip to Redis."`
+	AdmitUS       float64 `name:"admit-us" default:"22.5" most:"1e7" help:"CPU of Redis for an admitted attempt and its settle."`
 	AskUS         float64 `name:"ask-us" default:"11.3" most:"1e7" help:"CPU of Redis for a refused attempt."`
 	LookUpUS      float64 `name:"look-up-us" default:"101.7" most:"1e7" help:"CPU of the database to look up a refused key."`
 	DatabaseCores int     `default:"2" least:"1" help:"Cores of the database for look-ups."`
-	CommitUS      float64 `name:"commit-us" default:"1190" most:"1e7" help:"A transaction without its orders."`
-	OrderUS       float64 `name:"order-us" default:"24.2" most:"1e7" help:"An order in a transaction."`
+	CommitUS      float64 `name:"commit-us" default:"880" most:"1e7" help:"A transaction without its orders."`
+	OrderUS       float64 `name:"order-us" default:"20.0" most:"1e7" help:"An order in a transaction."`
 }
 
 // Validate is called by kong.
