@@ -16,8 +16,6 @@ const (
 	defaultLimit      = 1
 	defaultPaySeconds = 30 * 60
 	defaultCurrency   = "CNY"
-
-	defaultCallSeconds = 2 * 60
 )
 
 func (a *API) createSale(c *gin.Context) {
@@ -40,7 +38,7 @@ func (a *API) createSale(c *gin.Context) {
 		WaitingList        bool      `json:"waiting_list"`
 	}{
 		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
-		Mode: string(model.ModeRush), CallSeconds: defaultCallSeconds,
+		Mode: string(model.ModeRush), CallSeconds: service.DefaultCallSeconds,
 	}
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
@@ -111,6 +109,9 @@ func (a *API) patchSale(c *gin.Context) {
 		StartsAt     *time.Time `json:"starts_at"`
 		EndsAt       *time.Time `json:"ends_at"`
 		LimitPerUser *int       `json:"limit_per_user"`
+		EntriesAt    *time.Time `json:"entries_at"`
+		CallSeconds  *int       `json:"call_seconds"`
+		WaitingList  *bool      `json:"waiting_list"`
 		AddQuota     int64      `json:"add_quota"`
 		IfQuota      *int64     `json:"if_quota"`
 	}
@@ -120,13 +121,10 @@ func (a *API) patchSale(c *gin.Context) {
 	offer, verdict, invalid, err := a.Sales.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch{
 		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
 		StartsAt: body.StartsAt, EndsAt: body.EndsAt, LimitPerUser: body.LimitPerUser,
+		EntriesAt: body.EntriesAt, CallSeconds: body.CallSeconds, WaitingList: body.WaitingList,
 		AddQuota: body.AddQuota, IfQuota: body.IfQuota,
 	}, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusOK, a.operatorSaleView(offer), verdict, err)
+	answerChange(c, http.StatusOK, a.operatorSaleView(offer), verdict, invalid, err)
 }
 
 func (a *API) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {

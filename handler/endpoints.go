@@ -69,11 +69,7 @@ func (a *API) createEndpoint(c *gin.Context) {
 		return
 	}
 	made, secret, verdict, invalid, err := a.Endpoints.Create(c.Request.Context(), body.URL, body.Rate, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusCreated, viewEndpoint(made, secret), verdict, err)
+	answerChange(c, http.StatusCreated, viewEndpoint(made, secret), verdict, invalid, err)
 }
 
 func (a *API) changeEndpoint(c *gin.Context) {
@@ -91,11 +87,7 @@ func (a *API) changeEndpoint(c *gin.Context) {
 	}
 	changed, verdict, invalid, err := a.Endpoints.Change(c.Request.Context(), c.Param("endpoint"),
 		model.EndpointChange{URL: body.URL, Rate: body.Rate, State: body.State}, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusOK, viewEndpoint(changed, ""), verdict, err)
+	answerChange(c, http.StatusOK, viewEndpoint(changed, ""), verdict, invalid, err)
 }
 
 func (a *API) renewEndpointSecret(c *gin.Context) {

@@ -142,6 +142,35 @@ func (a *API) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool)
 	return until, false
 }
 
+// extendCalls lets the calls of a sale's line end later.
+func (a *API) extendCalls(c *gin.Context) {
+	var body struct {
+		Seconds int `json:"seconds"`
+	}
+	if !decode(c, maxOperatorBodyBytes, &body) {
+		return
+	}
+	calls, verdict, invalid, err := a.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusOK, gin.H{"calls": calls}, verdict, invalid, err)
+}
+
+// voidEntries removes entries from a sale's line before the seal.
+func (a *API) voidEntries(c *gin.Context) {
+	var body struct {
+		Users  []string `json:"users"`
+		From   int64    `json:"from"`
+		To     int64    `json:"to"`
+		Reason string   `json:"reason"`
+	}
+	body.From = -1 // without users, the numbers have to be given
+	if !decode(c, maxOperatorBodyBytes, &body) {
+		return
+	}
+	voided, verdict, invalid, err := a.Sales.VoidEntries(c.Request.Context(), c.Param("sale"),
+		model.VoidRule{Users: body.Users, From: body.From, To: body.To, Reason: body.Reason}, middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusOK, gin.H{"voided": voided}, verdict, invalid, err)
+}
+
 // known returns nil for a rank that is not known.
 func known(rank int64) *int64 {
 	if rank < 0 {

@@ -38,8 +38,9 @@ type figuresView struct {
 	Available int64                       `json:"available"`
 	Held      int64                       `json:"held"`
 	Paid      int64                       `json:"paid"`
-	Requests  int64                       `json:"requests"`  // purchase requests to this sale since the running instances started
-	Purchases map[model.Verdict]int64     `json:"purchases"` // those requests by verdict
+	Line      *lineFiguresView            `json:"line,omitempty"` // of a sale that is in line
+	Requests  int64                       `json:"requests"`       // purchase requests to this sale since the running instances started
+	Purchases map[model.Verdict]int64     `json:"purchases"`      // those requests by verdict
 	Orders    map[model.OrderStatus]int64 `json:"orders"`
 	Units     map[model.OrderStatus]int64 `json:"units"`
 	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null before
@@ -50,6 +51,19 @@ type figuresView struct {
 	DriftAt   *stamp                      `json:"drift_at"` // when the stock last stood still during a measurement
 	Stages    map[string]latencyView      `json:"stages"`
 	Instances []instanceView              `json:"instances"`
+}
+
+// lineFiguresView holds the figures of a line. Entries that were left or removed count as waiting until their rank is served.
+type lineFiguresView struct {
+	Phase       model.Phase `json:"phase"`
+	Entries     int64       `json:"entries"`
+	Waiting     int64       `json:"waiting"` // at most so many
+	Serving     int64       `json:"serving"`
+	Reserved    int64       `json:"reserved"` // units that are not called
+	Called      int64       `json:"called"`   // units behind calls
+	Spent       int64       `json:"spent"`    // calls that became orders
+	Lapsed      int64       `json:"lapsed"`   // calls that ended without an order
+	CallSeconds int         `json:"call_seconds"`
 }
 
 type reachableView struct {
@@ -94,6 +108,12 @@ func viewFigures(f *service.SaleFigures) figuresView {
 		},
 		Drift: f.Drift, DriftAt: optional(f.DriftAt),
 		Stages: map[string]latencyView{}, Instances: []instanceView{},
+	}
+	if line := f.Offer.Line; stock.Lined == model.InLine {
+		v.Line = &lineFiguresView{
+			Phase: line.Phase, Entries: line.Entries, Waiting: line.Entries - line.Serving, Serving: line.Serving,
+			Reserved: stock.Reserved, Called: stock.Called, Spent: stock.SpentCalls, Lapsed: stock.LapsedCalls, CallSeconds: f.Offer.CallSeconds,
+		}
 	}
 	for name, l := range f.Stages {
 		v.Stages[name] = latencyView{l.Count, milliseconds(l.P50), milliseconds(l.P99)}

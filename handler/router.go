@@ -208,6 +208,8 @@ func Router(a *API) (http.Handler, error) {
 	operator.PATCH("/sales/:sale", a.patchSale)
 	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
 	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
+	operator.POST("/sales/:sale/line/extend", a.extendCalls)
+	operator.POST("/sales/:sale/line/void", a.voidEntries)
 	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
 	operator.POST("/staff", a.createStaff)
 	operator.PATCH("/staff/:name", a.changeStaff)

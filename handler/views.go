@@ -10,6 +10,7 @@ import (
 
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
 // answer ends a request with the error, the refusal, or the view of what was done.
@@ -22,6 +23,15 @@ func answer(c *gin.Context, status int, view any, verdict model.Verdict, err err
 	default:
 		c.JSON(status, view)
 	}
+}
+
+// answerChange is answer for a change whose verdict may be BadRequest, with the invalid field.
+func answerChange(c *gin.Context, status int, view any, verdict model.Verdict, invalid *service.Invalid, err error) {
+	if verdict == model.BadRequest {
+		refuseInvalid(c, invalid)
+		return
+	}
+	answer(c, status, view, verdict, err)
 }
 
 // stampLayout includes the quotes of a JSON string.

@@ -46,7 +46,7 @@ type Line struct {
 // EntryState is the state of an entry.
 type EntryState string
 
-// The states of an entry. Only waiting, spent, lapsed, left and void are in the database: an entry is called while it has a
+// The states of an entry. Only waiting, spent, lapsed, left, void and voided are in the database: an entry is called while it has a
 // call, and lost if it still waits when the line is over.
 const (
 	EntryWaiting EntryState = "waiting"
@@ -55,7 +55,8 @@ const (
 	EntryLapsed  EntryState = "lapsed" // the call ended without an order
 	EntryLeft    EntryState = "left"
 	EntryLost    EntryState = "lost"
-	EntryVoid    EntryState = "void" // it was left before the seal; shown as left
+	EntryVoid    EntryState = "void"   // it was left before the seal; shown as left
+	EntryVoided  EntryState = "voided" // an operator has removed it before the seal
 )
 
 // LineEntry is a user's entry in a sale's line.
@@ -67,6 +68,13 @@ type LineEntry struct {
 	Units    int       // that the call allows to buy; 0 without a call
 	Until    time.Time // end of the call
 	New      bool      // the entry was made by this request
+}
+
+// VoidRule says which entries an operator removes from a line: those of users, or else those with the numbers From to To.
+type VoidRule struct {
+	Users    []string
+	From, To int64
+	Reason   string // for the log
 }
 
 // Sealing is what the seal of a line needs.

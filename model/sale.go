@@ -112,6 +112,8 @@ type Stock struct {
 	GateVersion int64
 	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
 	Lined       Lined
+	// The calls that became orders, and those that ended without one. Their ratio is the no-show rate.
+	SpentCalls, LapsedCalls int64
 }
 
 // Free returns the units that are in no order. The API calls them available.
@@ -141,6 +143,7 @@ type SaleChange struct {
 	Actor    string
 	Action   string // for the log
 	Edit     func(*Sale) Verdict
+	Line     bool // the change may be about the line
 	AddQuota int64
 	IfQuota  *int64 // the quota that the sale must have before the change; nil: any
 }

@@ -32,16 +32,13 @@ func createLine(tx *gorm.DB, sale model.Sale) error {
 	_, _ = rand.Read(secret[:]) // never fails
 	_, _ = rand.Read(leafKey[:])
 	commitment := sha256.Sum256(secret[:])
-	phase, entriesAt := model.PhaseEntering, int64(0)
+	phase := model.PhaseEntering
 	if sale.Mode == model.ModeRush {
 		phase = model.PhaseCalling // a waiting list has no order to seal
 	}
-	if !sale.EntriesAt.IsZero() {
-		entriesAt = sale.EntriesAt.UnixMilli()
-	}
 	err := tx.Exec(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
 		secret, leaf_key, commitment, root, seed, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', 0)`,
-		sale.ID, string(sale.Mode), entriesAt, sale.CallSeconds, sale.WaitingList, string(phase),
+		sale.ID, string(sale.Mode), entriesAtMillis(sale), sale.CallSeconds, sale.WaitingList, string(phase),
 		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:])).Error
 	return wrap("create line", err)
 }
@@ -237,12 +234,20 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 // the line again.
 func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units, held int64) error {
 	in := places(len(numbers))
+	spent, lapsed := 0, 0
+	switch state {
+	case model.EntrySpent:
+		spent = len(numbers)
+	case model.EntryLapsed:
+		lapsed = len(numbers)
+	}
 	_, err := s.execute(tx,
 		statement{"DELETE FROM calls WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{saleID}, numbers)},
 		statement{"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{string(state), saleID}, numbers)},
 		statement{
-			"UPDATE stock SET called = called - ?, reserved = reserved + ?, held = held + ?, version = version + 1 WHERE sale_id = ?",
-			[]any{units, units - held, held, saleID},
+			"UPDATE stock SET called = called - ?, reserved = reserved + ?, held = held + ?, spent_calls = spent_calls + ?, " +
+				"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?",
+			[]any{units, units - held, held, spent, lapsed, saleID},
 		})
 	return wrap("end calls", err)
 }

@@ -26,7 +26,7 @@ const offerColumns = `sales.id, code, title, description, image_url, price_cents
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
 const stockColumns = `quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, lined,
-	phase, entries, sealed, serving`
+	spent_calls, lapsed_calls, phase, entries, sealed, serving`
 
 // salesWithStock are the tables with these columns.
 const salesWithStock = "sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = sales.id"
@@ -57,6 +57,7 @@ type stockRow struct {
 	Quota, Available, Reserved, Called, Held, Paid int64
 	Version, Epoch, GateVersion, WrongEpoch        int64
 	Lined                                          model.Lined
+	SpentCalls, LapsedCalls                        int64
 	Phase                                          sql.NullString
 	Entries, Sealed, Serving                       sql.NullInt64
 }
@@ -64,7 +65,7 @@ type stockRow struct {
 func (r *stockRow) fields() []any {
 	return []any{
 		&r.Quota, &r.Available, &r.Reserved, &r.Called, &r.Held, &r.Paid, &r.Version, &r.Epoch, &r.GateVersion, &r.WrongEpoch, &r.Lined,
-		&r.Phase, &r.Entries, &r.Sealed, &r.Serving,
+		&r.SpentCalls, &r.LapsedCalls, &r.Phase, &r.Entries, &r.Sealed, &r.Serving,
 	}
 }
 
@@ -72,6 +73,7 @@ func (r *stockRow) stock(saleID string) model.Stock {
 	return model.Stock{
 		SaleID: saleID, Quota: r.Quota, Available: r.Available, Reserved: r.Reserved, Called: r.Called, Held: r.Held, Paid: r.Paid,
 		Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch, Lined: r.Lined,
+		SpentCalls: r.SpentCalls, LapsedCalls: r.LapsedCalls,
 	}
 }
 
@@ -305,6 +307,11 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 // QuotaChanged if the quota is not change.IfQuota, or with the verdict of change.Edit.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		if change.Line {
+			if _, _, err := s.lockLine(tx, change.SaleID); err != nil { // before the stock, as a caller does
+				return "", err
+			}
+		}
 		mayAdd := ""
 		if change.AddQuota > 0 {
 			mayAdd = s.mayReturn()
@@ -334,6 +341,9 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if verdict := change.Edit(sale); verdict != model.Accepted {
 			return verdict, nil
 		}
+		if verdict, err := changeLine(tx, before, &offer); err != nil || verdict != model.Accepted {
+			return verdict, err
+		}
 		sale.Revision++
 		err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
 			starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
@@ -360,6 +370,9 @@ func changes(before, after model.Offer) string {
 	note("limit_per_user", before.LimitPerUser, after.LimitPerUser)
 	note("starts_at", instant(before.StartsAt), instant(after.StartsAt))
 	note("ends_at", instant(before.EndsAt), instant(after.EndsAt))
+	note("entries_at", instant(before.EntriesAt), instant(after.EntriesAt))
+	note("call_seconds", before.CallSeconds, after.CallSeconds)
+	note("waiting_list", before.WaitingList, after.WaitingList)
 	note("title", excerpt(before.Title), excerpt(after.Title))
 	note("image_url", excerpt(before.ImageURL), excerpt(after.ImageURL))
 	note("description", excerpt(before.Description), excerpt(after.Description))
@@ -369,7 +382,13 @@ func changes(before, after model.Offer) string {
 	return strings.Join(list, "; ")
 }
 
-func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// instant is a time as the audit log shows it.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return "none"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
 
 // excerpt is a text as the audit log shows it: quoted, and short enough that several fit.
 type excerpt string

@@ -230,7 +230,7 @@ func TestChanges(t *testing.T) {
 		"units":   {func(o *model.Offer) { o.Stock.Quota += 5 }, "quota: 10 -> 15"},
 		"an end": {func(o *model.Offer) {
 			o.EndsAt = time.UnixMilli(1_800_000_000_123)
-		}, "ends_at: 0001-01-01T00:00:00.000Z -> 2027-01-15T08:00:00.123Z"},
+		}, "ends_at: none -> 2027-01-15T08:00:00.123Z"},
 		"a long text": {func(o *model.Offer) { o.Title = long }, `title: "tea" -> "` + long[:3*excerptLength] + `…"`},
 		"two lines":   {func(o *model.Offer) { o.Description = "a\nb" }, `description: "" -> "a\nb"`},
 		"the end of a long text": {func(o *model.Offer) {

@@ -76,7 +76,9 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 		return "", err
 	}
 	lists := ranks.Lists{
-		Void:       column(p.entries(ctx, offer), func(e model.LineEntry) (int64, bool) { return e.Number, e.State == model.EntryVoid }),
+		Void: column(p.entries(ctx, offer), func(e model.LineEntry) (int64, bool) {
+			return e.Number, e.State == model.EntryVoid || e.State == model.EntryVoided
+		}),
 		Quantities: column(p.entries(ctx, offer), func(e model.LineEntry) (int64, bool) { return int64(e.Quantity), true }),
 		Tags: column(p.entries(ctx, offer), func(e model.LineEntry) (ranks.Hash, bool) {
 			return ranks.Tag(sealing.LeafKey[:], e.UserID), true

@@ -27,10 +27,12 @@ const (
 	maxLimit       = 10_000
 	maxPaySeconds  = 7 * 24 * 3600
 	minCallSeconds = 5
-	maxCallSeconds = 7 * 24 * 3600
-	minYear        = 2000
-	maxYear        = 2200
-	codeLength     = 8
+	// DefaultCallSeconds is how long a call lasts if the operator does not say.
+	DefaultCallSeconds = 2 * 60
+	maxCallSeconds     = 7 * 24 * 3600
+	minYear            = 2000
+	maxYear            = 2200
+	codeLength         = 8
 )
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
@@ -58,6 +60,7 @@ type SaleGate interface {
 // Sales is the service of the operators: it creates, changes and lists sales.
 type Sales struct {
 	Store   SaleStore
+	Lines   LineChanges
 	History SaleHistory
 	Gate    SaleGate
 	Gates   *Gates
@@ -127,12 +130,16 @@ type SalePatch struct {
 	Title, Description, ImageURL *string
 	StartsAt, EndsAt             *time.Time
 	LimitPerUser                 *int
+	EntriesAt                    *time.Time
+	CallSeconds                  *int
+	WaitingList                  *bool
 	AddQuota                     int64
 	IfQuota                      *int64 // the quota required before the change, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; or BadRequest
-// with the first invalid field.
+// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is
+// about a line and the sale has none; EntriesClosed if the line is too far for the change; or BadRequest with the first
+// invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
@@ -144,12 +151,22 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.StartsAt, p.StartsAt)
 		set(&sale.EndsAt, p.EndsAt)
 		set(&sale.LimitPerUser, p.LimitPerUser)
+		set(&sale.EntriesAt, p.EntriesAt)
+		set(&sale.CallSeconds, p.CallSeconds)
+		set(&sale.WaitingList, p.WaitingList)
+		if !sale.HasLine() && (p.EntriesAt != nil || p.CallSeconds != nil) {
+			return model.NoLine
+		}
+		if sale.HasLine() && p.CallSeconds == nil {
+			sale.CallSeconds = cmp.Or(sale.CallSeconds, DefaultCallSeconds)
+		}
 		if invalid = validate(*sale); invalid != nil {
 			return model.BadRequest
 		}
 		return model.Accepted
 	}
-	offer, verdict, err = s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota})
+	offer, verdict, err = s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota,
+		Line: p.EntriesAt != nil || p.CallSeconds != nil || p.WaitingList != nil})
 	return offer, verdict, invalid, err
 }
 

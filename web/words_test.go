@@ -117,7 +117,7 @@ func TestWordsCoverTheModel(t *testing.T) {
 		want("yours_", string(status), "")
 		want("yours_", string(status), "_more")
 	}
-	for _, state := range []model.EntryState{model.EntryCalled, model.EntrySpent, model.EntryLapsed, model.EntryLeft, model.EntryLost, "waiting_draw", "spent_draw", "lost_draw"} {
+	for _, state := range []model.EntryState{model.EntryCalled, model.EntrySpent, model.EntryLapsed, model.EntryLeft, model.EntryLost, model.EntryVoided, "waiting_draw", "spent_draw", "lost_draw"} {
 		want("place_", string(state), "")
 		want("place_", string(state), "_more")
 	}

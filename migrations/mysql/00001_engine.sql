@@ -51,6 +51,9 @@ CREATE TABLE stock (
   returning_at_ms BIGINT   NOT NULL DEFAULT 0,
   -- Where units go that come back: 0 to all; 1 to all, until the sale is sold out; 2 to the line.
   lined        TINYINT  NOT NULL DEFAULT 0,
+  -- The calls that became orders, and those that ended without one, for the no-show rate.
+  spent_calls  BIGINT   NOT NULL DEFAULT 0,
+  lapsed_calls BIGINT   NOT NULL DEFAULT 0,
   CONSTRAINT stock_not_negative CHECK (available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0),
   CONSTRAINT stock_conserved CHECK (available + reserved + called + held + paid = quota),
   CONSTRAINT stock_lined CHECK (lined < 2 OR available = 0)

@@ -1,5 +1,5 @@
 // The confirmation of an action. The words of a question are ask_NAME, ask_NAME_more and ask_NAME_yes, and
-// ask_NAME_field if a value has to be typed.
+// ask_NAME_field and ask_NAME_reason if a value and a reason have to be typed.
 
 import { loggedIn, tell } from "./desk.js";
 import { converse } from "./dialog.js";
@@ -11,14 +11,15 @@ import { hush, say } from "./i18n.js";
 const period = 1000;
 
 const input = at("confirm-value");
+const reasonInput = at("confirm-reason");
 const error = at("confirm-error");
 
 // confirm asks the question and calls work if the answer is yes. If there is a field, work gets the value that read()
 // returned. A refusal is shown in the dialog, and the typed value stays. confirm resolves to the result of work, or to
 // null if the dialog was left.
 //
-// A field is {type, value, read(typed), hint(typed)}. read may throw a Mistake. hint returns the key of a word and the
-// values of its places.
+// A field is {type, mode, value, reasoned, read(typed, reason), hint(typed)}. mode is its inputmode. With reasoned, a reason is
+// asked for as well. read may throw a Mistake. hint returns the key of a word and the values of its places, or nothing.
 export function confirm(name, { places, field, grave = false, work }) {
   const yes = at("confirm-yes");
   say(at("confirm-title"), `ask_${name}`);
@@ -30,9 +31,14 @@ export function confirm(name, { places, field, grave = false, work }) {
   if (field) {
     say(at("confirm-label"), `ask_${name}_field`);
     input.type = field.type;
-    input.inputMode = field.type === "text" ? "numeric" : "";
+    input.inputMode = field.mode ?? "";
     input.value = field.value;
     hint(field);
+  }
+  show(at("confirm-why"), field?.reasoned);
+  if (field?.reasoned) {
+    say(at("confirm-reason-label"), `ask_${name}_reason`);
+    reasonInput.value = "";
   }
   let busy = false;
   return converse(at("confirm"), (end, signal) => {
@@ -49,7 +55,7 @@ export function confirm(name, { places, field, grave = false, work }) {
       busy = true;
       yes.setAttribute("aria-busy", "true");
       try {
-        const typed = field?.read(input.value);
+        const typed = field?.read(input.value, reasonInput.value);
         end(await loggedIn(() => work(typed)));
       } catch (refusal) {
         complain(field, refusal);
@@ -79,7 +85,7 @@ function complain(field, refusal) {
 }
 
 function hint(field) {
-  const said = field?.hint(input.value);
+  const said = field?.hint?.(input.value);
   show(at("confirm-hint"), said);
   if (said) {
     say(at("confirm-hint"), ...said);

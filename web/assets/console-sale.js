@@ -28,9 +28,15 @@ const impliedBy = { open: "live", sold_out: "live", paused: "paused" };
 // mostUnits is the largest quota.
 const mostUnits = 100_000_000;
 
+// The engine's bounds for what an operator asks of a line.
+const longestExtension = 24 * 3600;
+const mostUsers = 1000;
+const longestReason = 200;
+
 const id = location.pathname.split("/").at(-1);
 let sale = null;
 let heard = null; // the time of the last figures, by the server's clock
+let inLine = null; // the last figures of the sale's line, if it has one
 let arrived = Infinity; // when they came, by performance.now()
 
 function take(said) {
@@ -69,6 +75,8 @@ function draw() {
   show(at("add"), !over);
   show(at("extend"), !over || now() >= Date.parse(sale.ends_at)); // not if an operator has closed it
   show(at("close"), !over);
+  show(at("lengthen"), inLine?.called > 0);
+  show(at("void"), inLine?.phase === "entering");
   if (at("actions").contains(focused) && focused.hidden) {
     focusAction();
   }
@@ -103,6 +111,7 @@ for (const [name, grave] of [["pause", false], ["resume", false], ["close", true
 at("add").addEventListener("click", async () => done("add", await confirm("add", {
   field: {
     type: "text",
+    mode: "numeric",
     value: "",
     read: (typed) => whole(typed, 1, mostUnits - sale.quota),
     hint: (typed) => {
@@ -129,6 +138,37 @@ at("extend").addEventListener("click", async () => done("extend", await confirm(
   },
   work: (ends) => change({ ends_at: ends }),
 })));
+
+at("lengthen").addEventListener("click", async () => done("lengthen", await confirm("lengthen", {
+  field: { type: "text", mode: "numeric", value: "60", read: (typed) => whole(typed, 1, longestExtension) },
+  work: (seconds) => ask("extend", { seconds }),
+})));
+
+at("void").addEventListener("click", async () => done("void", await confirm("void", {
+  field: { type: "text", value: "", reasoned: true, read: rule },
+  grave: true,
+  work: (body) => ask("void", body),
+})));
+
+// ask sends a change of the line and returns the sale.
+async function ask(what, body) {
+  await call("POST", `/admin/sales/${id}/line/${what}`, { body });
+  return fresh();
+}
+
+// rule reads which entries are meant: two numbers with a dash between them, or ids of users with commas.
+function rule(typed, reason) {
+  const why = reason.trim();
+  const [, from, to] = typed.match(/^\s*(\d{1,12})\s*[-–]\s*(\d{1,12})\s*$/) ?? [];
+  const users = typed.split(/[\s,，]+/).filter(Boolean);
+  if (from === undefined ? users.length < 1 || users.length > mostUsers : Number(from) > Number(to)) {
+    throw new Mistake("wrong_rule");
+  }
+  if (why.length < 1 || why.length > longestReason) {
+    throw new Mistake("wrong_reason");
+  }
+  return from === undefined ? { users, reason: why } : { from: Number(from), to: Number(to), reason: why };
+}
 
 at("edit").addEventListener("click", edit);
 
@@ -159,6 +199,7 @@ function hear(event, figures) {
     if (at("line").dataset.line !== "live") {
       line("live");
     }
+    inLine = figures.line ?? null;
     Object.assign(sale, { state: figures.state, status: figures.status, quota: figures.quota, available: figures.available });
     draw();
     drawFigures(figures);

@@ -32,6 +32,7 @@ export function draw(now) {
   const { perSecond, verdicts } = compare(now, last);
   last = now;
   drawTiles(now, perSecond, verdicts);
+  drawLine(now.line);
   drawCharts(now, verdicts);
   put(at("verdicts"), Object.entries(now.purchases).sort((a, b) => b[1] - a[1]).map(([verdict, count]) => row(
     [coded("verdict", verdict), rate(verdicts?.[verdict] ?? null), number(count)], [1, 2])), "none_yet");
@@ -68,9 +69,22 @@ function drawTiles(now, perSecond, verdicts) {
   tile("gate", null, "note_gate", { epoch: number(epoch), left: reachable ? number(left) : "–" });
   tile("drift", now.drift_at ? number(now.drift) : "–", now.books_at ? (now.ok ? "note_ok" : "note_not_ok") : "note_not_read");
   say(at("tile-gate").querySelector(".value"), reachable ? (open ? "gate_open" : "gate_closed") : "gate_away");
-  at("tile-gate").dataset.tone = reachable && (open || now.state === "ended") ? "good" : "warn";
+  at("tile-gate").dataset.tone = reachable && (open || now.line || now.state === "ended") ? "good" : "warn";
   at("tile-drift").dataset.tone = now.books_at && !now.ok ? "bad" : now.drift === 0 ? "good" : "warn";
   show(at("database-away"), !now.database.reachable);
+}
+
+// drawLine shows the figures of a sale that is in line.
+function drawLine(line) {
+  show(at("in-line"), line);
+  if (!line) {
+    return;
+  }
+  const ended = line.spent + line.lapsed;
+  tile("entered", number(line.entries), `phase_${line.phase}`);
+  tile("waiting", number(line.waiting), "note_serving", { n: number(line.serving) });
+  tile("called", number(line.called), "note_reserved", { n: number(line.reserved) });
+  tile("no_show", ended ? `${Math.round((100 * line.lapsed) / ended)} %` : "–", ended ? "note_calls" : "no_calls_yet", { n: number(ended) });
 }
 
 // tile shows a figure, unless it is null, and a note below it.

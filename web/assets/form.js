@@ -18,6 +18,8 @@ const mostEach = 10_000;
 const mostMinutes = 7 * 24 * 60;
 const mostParts = 16;
 const longestAddress = 500;
+const shortestCall = 5;
+const longestCall = 7 * 24 * 3600;
 
 const hour = 3600_000;
 
@@ -35,6 +37,10 @@ const fields = {
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
+  mode: { read: String, write: String },
+  waiting_list: { read: (typed) => typed === "true", write: String },
+  entries_at: { read: (typed) => (typed ? moment(typed) : undefined), write: local },
+  call_seconds: { read: (typed) => whole(typed, shortestCall, longestCall), write: String },
 };
 
 const form = at("form");
@@ -51,7 +57,8 @@ export function open(existing, saved) {
   onSaved = saved;
   opener = document.activeElement;
   const next = Math.ceil(now() / hour) * hour;
-  const shown = existing ?? { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
+  const usual = { mode: "rush", waiting_list: false, call_seconds: 120 }; // the public data of a sale leaves out what it doesn't have
+  const shown = { ...usual, ...(existing ?? { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour }) };
   const typed = drafted(existing) ?? {};
   for (const [name, { write }] of Object.entries(fields)) {
     before[name] = name in shown ? write(shown[name]) : "";
@@ -199,7 +206,7 @@ form.addEventListener("submit", async (event) => {
   }
 });
 
-// Typed values survive a reload.
+// Typed and chosen values survive a reload.
 form.addEventListener("input", () => {
   passing.write(`draft ${sale?.id ?? "new"}`, Object.fromEntries(changed().map((name) => [name, at(name).value])));
 });

@@ -1,0 +1,106 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// changeLine stores what a change of a sale has changed of its line. A rush gets its line when the waiting list is turned
+// on, and loses it when the waiting list is turned off. The verdict is Accepted, or EntriesClosed if the line is too far for
+// the change: the opening of the entries can change until the seal, a rush can lose its waiting list until the list has
+// begun, and a line that is over gets none.
+func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer) (model.Verdict, error) {
+	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
+	opens := !before.EntriesAt.Equal(after.EntriesAt)
+	var statements []statement
+	switch {
+	case !opens && !listed && before.CallSeconds == after.CallSeconds:
+		return model.Accepted, nil
+	case opens && !rush && before.Line.Phase != model.PhaseEntering,
+		listed && rush && before.Stock.Lined == model.InLine,
+		listed && before.Line.Phase == model.PhaseOver:
+		return model.EntriesClosed, nil
+	case rush && listed && after.WaitingList:
+		after.Stock.Lined = model.LinedAtSoldOut
+		if err := createLine(tx, after.Sale); err != nil {
+			return "", err
+		}
+		statements = append(statements, statement{"UPDATE stock SET lined = ? WHERE sale_id = ?", []any{int(after.Stock.Lined), after.ID}})
+	case rush && listed:
+		after.Stock.Lined = model.Unlined
+		statements = append(statements,
+			statement{"DELETE FROM sale_lines WHERE sale_id = ?", []any{after.ID}},
+			statement{"UPDATE stock SET lined = ? WHERE sale_id = ?", []any{int(after.Stock.Lined), after.ID}})
+	default:
+		statements = append(statements, statement{
+			"UPDATE sale_lines SET entries_at_ms = ?, call_seconds = ?, waiting_list = ? WHERE sale_id = ?",
+			[]any{entriesAtMillis(after.Sale), after.CallSeconds, after.WaitingList, after.ID},
+		})
+	}
+	for _, s := range statements {
+		if err := tx.Exec(s.query, s.args...).Error; err != nil {
+			return "", wrap("change a line", err)
+		}
+	}
+	return model.Accepted, nil
+}
+
+// entriesAtMillis returns when the entries of a sale's line open, or 0 if they are open at once.
+func entriesAtMillis(sale model.Sale) int64 {
+	if sale.EntriesAt.IsZero() {
+		return 0
+	}
+	return sale.EntriesAt.UnixMilli()
+}
+
+// ExtendCalls lets all calls of a sale's line end later, and returns how many there are. The verdict is Accepted, or NoLine
+// if the sale has no line.
+func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error) {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
+			return model.NoLine, err
+		}
+		res := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", by.Milliseconds(), saleID)
+		if calls = res.RowsAffected; res.Error != nil {
+			return "", res.Error
+		}
+		return model.Accepted, s.logAudit(tx, actor, "extend_calls", saleID, fmt.Sprintf("%d calls end %s later", calls, by))
+	})
+	return calls, verdict, wrap("extend calls of sale "+saleID, err)
+}
+
+// VoidEntries removes the waiting entries that a rule names, and returns how many. The proof of the order names them, as it
+// names those that were left before the seal. The verdict is Accepted; NoLine; or EntriesClosed after the seal, since then
+// the order can't change any more.
+func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error) {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		line, ok, err := s.lockLine(tx, saleID)
+		switch {
+		case err != nil || !ok:
+			return model.NoLine, err
+		case line.Phase != string(model.PhaseEntering):
+			return model.EntriesClosed, nil
+		}
+		query, args := "UPDATE entries SET state = ? WHERE sale_id = ? AND state = ?", []any{string(model.EntryVoided), saleID, string(model.EntryWaiting)}
+		said := ""
+		if len(rule.Users) > 0 {
+			query, args = query+" AND user_id IN ?", append(args, rule.Users)
+			said = "users " + strings.Join(rule.Users, ", ")
+		} else {
+			query, args = query+" AND number BETWEEN ? AND ?", append(args, rule.From, rule.To)
+			said = fmt.Sprintf("numbers %d to %d", rule.From, rule.To)
+		}
+		res := tx.Exec(query, args...)
+		if voided = res.RowsAffected; res.Error != nil {
+			return "", res.Error
+		}
+		return model.Accepted, s.logAudit(tx, actor, "void_entries", saleID, fmt.Sprintf("%d entries; reason %s; %s", voided, excerpt(rule.Reason), said))
+	})
+	return voided, verdict, wrap("void entries of sale "+saleID, err)
+}

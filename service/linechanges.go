@@ -1,0 +1,60 @@
+package service
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"flashsale/model"
+)
+
+// Bounds of what an operator may ask of a line.
+const (
+	maxExtension  = 24 * 3600 // seconds
+	maxVoidUsers  = 1000
+	maxVoidReason = 200
+	maxNumber     = 1 << 40 // far more entries than a line can have
+)
+
+// LineChanges stores what operators change of lines.
+type LineChanges interface {
+	ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error)
+	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
+}
+
+// ExtendCalls lets all calls of a sale's line end so many seconds later, and returns how many there are. The verdict is
+// Accepted; NotFound; NoLine; or BadRequest with the invalid field.
+func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
+	if invalid := Outside("seconds", int64(seconds), 1, maxExtension); invalid != nil {
+		return 0, model.BadRequest, invalid, nil
+	}
+	if known, err := s.Catalog.Known(ctx, saleID); err != nil || !known {
+		return 0, model.NotFound, nil, err
+	}
+	calls, verdict, err = s.Lines.ExtendCalls(ctx, saleID, time.Duration(seconds)*time.Second, actor)
+	return calls, verdict, nil, err
+}
+
+// VoidEntries removes the waiting entries that a rule names from a sale's line, before its seal, and returns how many. The
+// rule names users or numbers, and has a reason. The verdict is Accepted; NotFound; NoLine; EntriesClosed after the seal; or
+// BadRequest with the first invalid field.
+func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, invalid *Invalid, err error) {
+	switch {
+	case !text(rule.Reason, maxVoidReason) || strings.TrimSpace(rule.Reason) == "":
+		invalid = &Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}
+	case len(rule.Users) > 0:
+		invalid = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
+	default:
+		if invalid = Outside("from", rule.From, 0, maxNumber); invalid == nil {
+			invalid = Outside("to", rule.To, rule.From, maxNumber)
+		}
+	}
+	if invalid != nil {
+		return 0, model.BadRequest, invalid, nil
+	}
+	if known, err := s.Catalog.Known(ctx, saleID); err != nil || !known {
+		return 0, model.NotFound, nil, err
+	}
+	voided, verdict, err = s.Lines.VoidEntries(ctx, saleID, rule, actor)
+	return voided, verdict, nil, err
+}
