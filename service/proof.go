@@ -71,19 +71,11 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 		seed := ranks.Hash(order.Seed)
 		head.Seed = &seed
 	}
-	sealing, err := p.store.Sealing(ctx, saleID)
+	of, err := p.entries(ctx, saleID)
 	if err != nil {
 		return "", err
 	}
-	lists := ranks.Lists{
-		Void: column(p.entries(ctx, offer), func(e model.LineEntry) (int64, bool) {
-			return e.Number, e.State == model.EntryVoid || e.State == model.EntryVoided
-		}),
-		Quantities: column(p.entries(ctx, offer), func(e model.LineEntry) (int64, bool) { return int64(e.Quantity), true }),
-		Tags: column(p.entries(ctx, offer), func(e model.LineEntry) (ranks.Hash, bool) {
-			return ranks.Tag(sealing.LeafKey[:], e.UserID), true
-		}),
-	}
+	lists := ranks.Lists{Void: ranks.All(of.void), Quantities: ranks.All(of.quantities), Tags: ranks.All(of.tags)}
 	if offer.Mode == model.ModeDraw {
 		winners, units, err := p.store.DrawnNumbers(ctx, saleID)
 		if err != nil {
@@ -104,46 +96,43 @@ func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64,
 		return 0, tag, nil, verdict, err
 	}
 	defer end()
-	sealing, err := p.store.Sealing(ctx, saleID)
+	of, err := p.entries(ctx, saleID)
 	if err != nil {
 		return 0, tag, nil, "", err
 	}
-	tags, number := make([]ranks.Hash, 0, sealing.Entries), int64(-1)
-	for page, err := range p.store.LineEntries(ctx, saleID, sealing.Entries) {
-		if err != nil {
-			return 0, tag, nil, "", err
-		}
-		for _, e := range page {
-			tags = append(tags, ranks.Tag(sealing.LeafKey[:], e.UserID))
-			if e.UserID == userID {
-				number = e.Number
-			}
-		}
-	}
+	tags := of.tags
+	number = int64(slices.Index(tags, ranks.Tag(of.key[:], userID)))
 	if number < 0 || number >= int64(len(tags)) || offer.Line.Sealed != int64(len(tags)) {
 		return 0, tag, nil, model.NotFound, nil
 	}
 	return number, tags[number], ranks.NewTree(tags).Path(number), model.Accepted, nil
 }
 
-func (p *Proofs) entries(ctx context.Context, offer model.Offer) iter.Seq2[[]model.LineEntry, error] {
-	return p.store.LineEntries(ctx, offer.ID, offer.Line.Sealed)
+// provable is what a proof needs of the entries from before the seal, by their numbers: 40 bytes each.
+type provable struct {
+	key              [32]byte
+	void, quantities []int64
+	tags             []ranks.Hash
 }
 
-// column returns one value of each entry for which value returns true.
-func column[T any](entries iter.Seq2[[]model.LineEntry, error], value func(e model.LineEntry) (T, bool)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for page, err := range entries {
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, e := range page {
-				if v, ok := value(e); ok && !yield(v, nil) {
-					return
-				}
+// entries reads the entries from before the seal once, so that an error of the database comes before the first byte of a
+// document.
+func (p *Proofs) entries(ctx context.Context, saleID string) (of provable, err error) {
+	sealing, err := p.store.Sealing(ctx, saleID)
+	if err != nil {
+		return of, err
+	}
+	of.key, of.quantities, of.tags = sealing.LeafKey, make([]int64, 0, sealing.Entries), make([]ranks.Hash, 0, sealing.Entries)
+	for page, err := range p.store.LineEntries(ctx, saleID, sealing.Entries) {
+		if err != nil {
+			return of, err
+		}
+		for _, e := range page {
+			of.quantities, of.tags = append(of.quantities, int64(e.Quantity)), append(of.tags, ranks.Tag(of.key[:], e.UserID))
+			if e.State == model.EntryVoid {
+				of.void = append(of.void, e.Number)
 			}
 		}
 	}
+	return of, nil
 }
