@@ -42,12 +42,17 @@ func TestEntriesAreVoided(t *testing.T) {
 	for _, user := range []string{"bot-1", "bot-2", "ann"} {
 		s.buyer(user).enter(saleID)
 	}
-	for field, wrong := range map[string]fields{
-		"reason": {"from": 0, "to": 1},
-		"from":   {"reason": "bots"},
-		"to":     {"reason": "bots", "from": 3, "to": 2},
+	for _, wrong := range []struct {
+		field string
+		rule  fields
+	}{
+		{"reason", fields{"from": 0, "to": 1}},
+		{"from", fields{"reason": "bots"}},
+		{"to", fields{"reason": "bots", "from": 0}},
+		{"to", fields{"reason": "bots", "from": 3, "to": 2}},
+		{"to", fields{"reason": "bots", "from": 0, "to": 100_000}},
 	} {
-		check.Same(t, "field", s.operator().call("POST", void, wrong).refused(http.StatusBadRequest, "bad_request").Field, field)
+		check.Same(t, "field", s.operator().call("POST", void, wrong.rule).refused(http.StatusBadRequest, "bad_request").Field, wrong.field)
 	}
 	s.buyer("ann").call("POST", void, fields{"from": 0, "to": 1, "reason": "bots"}).refused(http.StatusForbidden, "forbidden")
 	var did struct{ Voided int }
@@ -143,7 +148,13 @@ func TestWaitingListIsTurnedOn(t *testing.T) {
 	s.buyer("ann").cancel(bought.ID)
 	s.eventually("bob is called", func() bool { return s.buyer("bob").entry(saleID).State == "called" })
 
+	saleID = s.createSale(nil).ID
+	s.operator().post(adminSales+"/"+saleID+"/close", nil)
+	s.patch(saleID, fields{"waiting_list": true}).refused(http.StatusConflict, "entries_closed")
 	start := time.Now().Add(10 * time.Minute)
+	saleID = s.createSale(fields{"mode": "draw", "starts_at": start, "waiting_list": true}).ID
+	s.buyer("ann").enter(saleID) // in the hope of the list as well
+	s.patch(saleID, fields{"waiting_list": false}).refused(http.StatusConflict, "entries_closed")
 	saleID = s.createSale(fields{"mode": "line", "starts_at": start}).ID
 	s.patch(saleID, fields{"entries_at": start.Add(time.Minute)}).refused(http.StatusBadRequest, "bad_request")
 	s.patch(saleID, fields{"entries_at": start.Add(-time.Minute)}).want(http.StatusOK)

@@ -162,7 +162,7 @@ func (a *API) voidEntries(c *gin.Context) {
 		To     int64    `json:"to"`
 		Reason string   `json:"reason"`
 	}
-	body.From = -1 // without users, the numbers have to be given
+	body.From, body.To = -1, -1 // without users, the numbers have to be given
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}

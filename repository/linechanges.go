@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 
 // changeLine stores what a change of a sale has changed of its line. A rush gets its line when the waiting list is turned
 // on, and loses it when the waiting list is turned off. The verdict is Accepted, or EntriesClosed if the line is too far for
-// the change: the opening of the entries can change until the seal, a rush can lose its waiting list until the list has
-// begun, and a line that is over gets none.
-func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer) (model.Verdict, error) {
+// the change: the opening of the entries can change until the seal, a waiting list can be turned on until the sale ends, and
+// off until somebody has entered or a rush is sold out.
+func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
 	var statements []statement
@@ -23,8 +24,8 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer) (model.Verd
 	case !opens && !listed && before.CallSeconds == after.CallSeconds:
 		return model.Accepted, nil
 	case opens && !rush && before.Line.Phase != model.PhaseEntering,
-		listed && rush && before.Stock.Lined == model.InLine,
-		listed && before.Line.Phase == model.PhaseOver:
+		listed && (before.Judge(now) == model.Ended || before.Line.Phase == model.PhaseOver),
+		listed && before.WaitingList && (before.Line.Entries > 0 || rush && before.Stock.Lined == model.InLine):
 		return model.EntriesClosed, nil
 	case rush && listed && after.WaitingList:
 		after.Stock.Lined = model.LinedAtSoldOut
@@ -50,6 +51,9 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer) (model.Verd
 	}
 	return model.Accepted, nil
 }
+
+// usersInLog is how many users an entry of the audit log names, so that the reason and the longest ids fit.
+const usersInLog = 8
 
 // entriesAtMillis returns when the entries of a sale's line open, or 0 if they are open at once.
 func entriesAtMillis(sale model.Sale) int64 {
@@ -88,19 +92,26 @@ func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 			return model.EntriesClosed, nil
 		}
 		query, args := "UPDATE entries SET state = ? WHERE sale_id = ? AND state = ?", []any{string(model.EntryVoided), saleID, string(model.EntryWaiting)}
-		said := ""
+		var named []string
 		if len(rule.Users) > 0 {
 			query, args = query+" AND user_id IN ?", append(args, rule.Users)
-			said = "users " + strings.Join(rule.Users, ", ")
+			for users := range slices.Chunk(rule.Users, usersInLog) {
+				named = append(named, "users "+strings.Join(users, ", "))
+			}
 		} else {
 			query, args = query+" AND number BETWEEN ? AND ?", append(args, rule.From, rule.To)
-			said = fmt.Sprintf("numbers %d to %d", rule.From, rule.To)
+			named = []string{fmt.Sprintf("numbers %d to %d", rule.From, rule.To)}
 		}
 		res := tx.Exec(query, args...)
 		if voided = res.RowsAffected; res.Error != nil {
 			return "", res.Error
 		}
-		return model.Accepted, s.logAudit(tx, actor, "void_entries", saleID, fmt.Sprintf("%d entries; reason %s; %s", voided, excerpt(rule.Reason), said))
+		for _, part := range named {
+			if err := s.logAudit(tx, actor, "void_entries", saleID, fmt.Sprintf("%d entries in all; reason %q; %s", voided, rule.Reason, part)); err != nil {
+				return "", err
+			}
+		}
+		return model.Accepted, nil
 	})
 	return voided, verdict, wrap("void entries of sale "+saleID, err)
 }

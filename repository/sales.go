@@ -322,7 +322,8 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 			return "", fmt.Errorf("add quota: %w", res.Error)
 		}
 		var ok bool
-		if offer, _, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
+		var now time.Time
+		if offer, now, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
 			return model.NotFound, err
 		}
 		if res.RowsAffected == 0 {
@@ -341,7 +342,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if verdict := change.Edit(sale); verdict != model.Accepted {
 			return verdict, nil
 		}
-		if verdict, err := changeLine(tx, before, &offer); err != nil || verdict != model.Accepted {
+		if verdict, err := changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
 			return verdict, err
 		}
 		sale.Revision++

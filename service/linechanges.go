@@ -10,10 +10,11 @@ import (
 
 // Bounds of what an operator may ask of a line.
 const (
-	maxExtension  = 24 * 3600 // seconds
-	maxVoidUsers  = 1000
-	maxVoidReason = 200
-	maxNumber     = 1 << 40 // far more entries than a line can have
+	maxExtension   = 24 * 3600 // seconds
+	maxVoidUsers   = 1000
+	maxVoidReason  = 200
+	maxVoidNumbers = 100_000 // numbers: entering waits for the transaction
+	maxNumber      = 1 << 40 // far more entries than a line can have
 )
 
 // LineChanges stores what operators change of lines.
@@ -46,7 +47,7 @@ func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 		invalid = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
 	default:
 		if invalid = Outside("from", rule.From, 0, maxNumber); invalid == nil {
-			invalid = Outside("to", rule.To, rule.From, maxNumber)
+			invalid = Outside("to", rule.To, rule.From, rule.From+maxVoidNumbers-1)
 		}
 	}
 	if invalid != nil {
