@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ func lists(t *testing.T, _ *run, r *Result) {
 		FROM %[1]s.seq_%[5]d_to_%[6]d`
 	const atOnce = 50_000
 	now := time.Now()
-	database := e.Database[strings.LastIndex(e.Database, "/")+1:]
+	database := e.schema()
 	for from := 1; from <= manyOrders; from += atOnce {
 		_, err := e.root.ExecContext(t.Context(), fmt.Sprintf(insert, database, sale, now.Add(-time.Hour).UnixMilli(),
 			now.Add(validity).UnixMilli(), from, from+atOnce-1))
