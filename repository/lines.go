@@ -235,10 +235,10 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units, held int64) error {
 	in := places(len(numbers))
 	spent, lapsed := 0, 0
-	switch state {
-	case model.EntrySpent:
+	if state == model.EntrySpent {
 		spent = len(numbers)
-	case model.EntryLapsed:
+	}
+	if state == model.EntryLapsed {
 		lapsed = len(numbers)
 	}
 	_, err := s.execute(tx,

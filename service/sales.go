@@ -165,8 +165,10 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		}
 		return model.Accepted
 	}
-	offer, verdict, err = s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota,
-		Line: p.EntriesAt != nil || p.CallSeconds != nil || p.WaitingList != nil})
+	offer, verdict, err = s.change(ctx, model.SaleChange{
+		SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota,
+		Line: p.EntriesAt != nil || p.CallSeconds != nil || p.WaitingList != nil,
+	})
 	return offer, verdict, invalid, err
 }
 
