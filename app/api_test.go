@@ -112,6 +112,8 @@ func TestEveryRoute(t *testing.T) {
 	ask(ben, "GET", "/api/v1/sales/"+lined+"/entries/mine", nil, 200).contains(`"waiting"`)
 	get("/api/v1/sales/" + lined + "/line").contains(`"entering"`)
 	ask(ben, "DELETE", "/api/v1/sales/"+lined+"/entries/mine", nil, 200).contains(`"left"`)
+	ask(operator, "POST", adminSales+"/"+lined+"/line/void", fields{"users": []string{"zed"}, "reason": "a bot"}, 200).contains(`"voided":0`)
+	ask(operator, "POST", adminSales+"/"+lined+"/line/extend", fields{"seconds": 60}, 200).contains(`"calls":0`)
 
 	ask(operator, "POST", adminStaff, fields{"name": "olga", "role": "viewer"}, 201).contains(`"role":"viewer"`)
 	ask(operator, "PATCH", adminStaff+"/olga", fields{"role": "support"}, 200).contains(`"role":"support"`)

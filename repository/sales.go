@@ -289,7 +289,7 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 			lined = model.LinedAtSoldOut
 		}
 		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
-			"refusing_until_ms, returning_at_ms, lined) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?)", sale.ID, quota, open, reserved, lined).Error
+			"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
 		if err != nil {
 			return fmt.Errorf("create stock: %w", err)
 		}
