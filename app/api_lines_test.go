@@ -23,6 +23,9 @@ type lineState struct {
 	Commitment string
 	Serving    int64
 	Left       int64
+	Round      int64
+	Signature  string
+	Randomness string
 }
 
 type ticket struct {

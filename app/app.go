@@ -256,6 +256,10 @@ func (a *App) wire(ctx context.Context) error {
 		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe,
 	}
+	rounds, err := a.newBeacon()
+	if err != nil {
+		return err
+	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret))
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
@@ -264,7 +268,7 @@ func (a *App) wire(ctx context.Context) error {
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Sales: a.Sales, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
+		Orders: orders, Sales: a.Sales, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
 		Lab: a.lab, LabStores: labStores(&a.settings),
 		Paths: a.Paths, Home: pages, Assets: assets,
 		Limits: handler.Limits{
@@ -301,7 +305,10 @@ func (a *App) wire(ctx context.Context) error {
 			Log: a.Log,
 		}).Run,
 		(&worker.Caller{
-			Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Observe: a.observe}, Leases: db, Instance: a.instance, Log: a.Log,
+			Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe}, Leases: db, Instance: a.instance, Log: a.Log,
+		}).Run,
+		(&worker.Beacon{
+			Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog}, Leases: db, Instance: a.instance, Log: a.Log,
 		}).Run,
 		(&worker.Reconciler{
 			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,

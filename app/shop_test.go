@@ -40,6 +40,7 @@ type sale struct {
 	EntriesAt          time.Time `json:"entries_at"`
 	CallSeconds        int       `json:"call_seconds"`
 	WaitingList        bool      `json:"waiting_list"`
+	Beacon             bool      `json:"beacon"`
 	InLine             bool      `json:"in_line"`
 }
 

@@ -36,6 +36,7 @@ func (a *API) createSale(c *gin.Context) {
 		EntriesAt          time.Time `json:"entries_at"`
 		CallSeconds        int       `json:"call_seconds"`
 		WaitingList        bool      `json:"waiting_list"`
+		Beacon             bool      `json:"beacon"`
 	}{
 		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
 		Mode: string(model.ModeRush), CallSeconds: service.DefaultCallSeconds,
@@ -57,6 +58,7 @@ func (a *API) createSale(c *gin.Context) {
 		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
 		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Shards: body.Shards,
 		Mode: model.Mode(body.Mode), EntriesAt: body.EntriesAt, CallSeconds: body.CallSeconds, WaitingList: body.WaitingList,
+		Beacon: body.Beacon,
 	}
 	actor := middleware.IdentityOf(c).UserID
 	if key != "" {

@@ -74,6 +74,7 @@ type saleView struct {
 	EntriesAt          *stamp          `json:"entries_at,omitempty"`
 	CallSeconds        int             `json:"call_seconds,omitempty"`
 	WaitingList        bool            `json:"waiting_list,omitempty"`
+	Beacon             bool            `json:"beacon,omitempty"`
 	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
 }
 
@@ -85,6 +86,7 @@ func (a *API) saleView(o model.Offer) saleView {
 		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
 		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: a.PublicURL() + "/s/" + o.Code,
 		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
+		Beacon: o.Beacon,
 		InLine: o.Stock.Lined == model.InLine,
 	}
 }

@@ -41,7 +41,14 @@ type Line struct {
 	Serving int64 // all ranks below this one have been called, or in a draw were looked at
 	// In hex. Root, Secret and Seed are empty before the seal; without entries there is never a seed.
 	Commitment, Root, Secret, Seed string
+	// With a beacon and entries, root and round are published together. Signature and Randomness, in hex, are those of the
+	// round, which comes later; then secret and seed follow.
+	Round                 int64 // 0: the order needs no round, or none is named yet
+	Signature, Randomness string
 }
+
+// AwaitsSeed reports whether the root is public and the seed is not, because the seed follows from a round of the beacon.
+func (l Line) AwaitsSeed() bool { return l.Round > 0 && l.Seed == "" }
 
 // EntryState is the state of an entry.
 type EntryState string

@@ -51,6 +51,7 @@ type Sale struct {
 	Mode               Mode
 	EntriesAt          time.Time // when entries open, zero: at once
 	CallSeconds        int       // how long a call lasts
+	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
 	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
 }
 

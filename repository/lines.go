@@ -37,9 +37,9 @@ func createLine(tx *gorm.DB, sale model.Sale) error {
 		phase = model.PhaseCalling // a waiting list has no order to seal
 	}
 	err := tx.Exec(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
-		secret, leaf_key, commitment, root, seed, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', 0)`,
+		secret, leaf_key, commitment, root, seed, beacon, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', ?, 0)`,
 		sale.ID, string(sale.Mode), entriesAtMillis(sale), sale.CallSeconds, sale.WaitingList, string(phase),
-		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:])).Error
+		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:]), sale.Beacon).Error
 	return wrap("create line", err)
 }
 
@@ -126,19 +126,19 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the root and the seed of a sealed line, in hex, once: a later call changes nothing. Calls begin, or
-// the draw.
+// SetSeed publishes the seed of a sealed line and, unless SetRoot has done so, its root, in hex, once: a later call changes
+// nothing. Calls begin, or the draw. The database takes no seed of a line with a beacon before the randomness.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
-		res := tx.Exec(`UPDATE sale_lines SET root = ?, seed = ?, phase = CASE mode WHEN 'draw' THEN phase ELSE 'calling' END,
-			draw_units = CASE mode WHEN 'draw' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE 0 END
-			WHERE sale_id = ? AND phase = 'sealed' AND root = ''`, root, seed, saleID)
-		if res.Error != nil || res.RowsAffected == 0 {
-			return wrap("seal the line of sale "+saleID, res.Error)
-		}
-		return wrap("seal the line of sale "+saleID, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
+		// MySQL assigns from left to right, so what depends on the old root comes first.
+		return publish(tx, "seal the line of sale "+saleID, saleID, `UPDATE sale_lines SET draw_units = CASE WHEN root = '' THEN `+unitsToDraw+` ELSE draw_units END,
+			root = ?, seed = ?, phase = CASE mode WHEN 'draw' THEN phase ELSE 'calling' END
+			WHERE sale_id = ? AND phase = 'sealed' AND (root = '' OR root = ? AND beacon_round > 0 AND seed = '')`, root, seed, saleID, root)
 	})
 }
+
+// unitsToDraw is how many units a draw has to give, while its line is being sealed.
+const unitsToDraw = `CASE mode WHEN 'draw' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE 0 END`
 
 // Call calls the entries that wait, in the order of numbers, which are those of the ranks from serving on. Each call gets
 // as many of the line's units as the entry wants, or those that are left. It returns how many ranks were looked at, and

@@ -132,6 +132,54 @@ func TestLine(t *testing.T) {
 	})
 }
 
+// With a beacon, the root and the round are published first and once, then the randomness of this round, and only then the
+// seed.
+func TestLineWithBeacon(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.line(t, 3, model.ModeDraw, func(s *model.Sale) { s.Beacon = true })
+		d.enters(t, sale.ID, "ann", "bob")
+		round := func(n int64) func(time.Time) int64 {
+			return func(now time.Time) int64 {
+				if behind := time.Since(now).Abs(); behind > time.Minute {
+					t.Errorf("the clock of the round is %s away", behind)
+				}
+				return n
+			}
+		}
+		check.NoError(t, d.SetRoot(t.Context(), sale.ID, "early", round(6))) // before the seal, so it changes nothing
+		d.starts(t, sale)
+		check.NoError(t, second(d.TendLine(t.Context(), sale.ID)))
+		if d.SetSeed(t.Context(), sale.ID, "root", "seed") == nil {
+			t.Error("the seed is taken without randomness")
+		}
+		check.NoError(t, d.SetRandomness(t.Context(), sale.ID, 7, []byte{1}, [32]byte{2})) // no round is named yet
+		check.NoError(t, d.SetRoot(t.Context(), sale.ID, "root", round(7)), d.SetRoot(t.Context(), sale.ID, "other", round(8)))
+		line := func() model.Line {
+			t.Helper()
+			offer, _, err := d.Offer(t.Context(), sale.ID)
+			check.NoError(t, err)
+			return offer.Line
+		}
+		first := line()
+		check.Same(t, "named", []any{first.Phase, first.Root, first.Round, first.Seed, first.Secret, first.Randomness, first.AwaitsSeed()},
+			[]any{model.PhaseSealed, "root", int64(7), "", "", "", true})
+		d.change(t, sale.ID, 5) // units that come now are not for the draw
+		if d.SetSeed(t.Context(), sale.ID, "root", "seed") == nil {
+			t.Error("the seed is taken without randomness")
+		}
+		check.NoError(t, d.SetRandomness(t.Context(), sale.ID, 8, []byte{1}, [32]byte{3})) // of another round
+		check.NoError(t, d.SetRandomness(t.Context(), sale.ID, 7, []byte{1}, [32]byte{2}), d.SetRandomness(t.Context(), sale.ID, 7, []byte{4}, [32]byte{5}))
+		check.NoError(t, d.SetSeed(t.Context(), sale.ID, "other", "seed")) // of another root
+		check.Same(t, "before the seed", []string{line().Seed, line().Secret}, []string{"", ""})
+		check.NoError(t, d.SetSeed(t.Context(), sale.ID, "root", "seed"), d.SetSeed(t.Context(), sale.ID, "root", "other"))
+		last := line()
+		check.Same(t, "drawn", []any{last.Root, last.Round, last.Signature, last.Randomness[:4], last.Seed, last.AwaitsSeed(), last.Secret != ""},
+			[]any{"root", int64(7), "01", "0200", "seed", false, true})
+		_, units, err := d.DrawnNumbers(t.Context(), sale.ID)
+		check.Same(t, "units to draw", []any{units, err}, []any{int64(3), nil})
+	})
+}
+
 // What comes back after a rush has sold out goes by call to those who wait, and never to all.
 func TestWaitingList(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {

@@ -21,7 +21,8 @@ import (
 const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
 	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
 	COALESCE(mode, 'rush') AS mode, entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
-	CASE WHEN root = '' THEN '' ELSE secret END AS secret,
+	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END AS secret,
+	beacon, beacon_round, beacon_signature, beacon_randomness,
 	` + stockColumns + ", "
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
@@ -48,6 +49,10 @@ type offerRow struct {
 	WaitingList                  sql.NullBool
 	Commitment, Root             sql.NullString
 	Secret, Seed                 sql.NullString
+	Beacon                       sql.NullBool
+	BeaconRound                  sql.NullInt64
+	BeaconSignature              sql.NullString
+	BeaconRandomness             sql.NullString
 	Stock                        stockRow `gorm:"embedded"`
 	NowMs                        int64
 }
@@ -92,7 +97,7 @@ func (r offerRow) offer() model.Offer {
 			LimitPerUser: r.LimitPerUser, PayTimeoutSeconds: r.PayTimeoutSeconds,
 			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
 			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards, Mode: model.Mode(r.Mode),
-			CallSeconds: int(r.CallSeconds.Int64), WaitingList: r.WaitingList.Bool,
+			CallSeconds: int(r.CallSeconds.Int64), WaitingList: r.WaitingList.Bool, Beacon: r.Beacon.Bool,
 		},
 		Stock: r.Stock.stock(r.ID),
 	}
@@ -100,7 +105,10 @@ func (r offerRow) offer() model.Offer {
 		offer.EntriesAt = fromMillis(r.EntriesAtMs.Int64)
 	}
 	if r.Commitment.Valid {
-		offer.Line = r.Stock.line(model.Line{Commitment: r.Commitment.String, Root: r.Root.String, Secret: r.Secret.String, Seed: r.Seed.String})
+		offer.Line = r.Stock.line(model.Line{
+			Commitment: r.Commitment.String, Root: r.Root.String, Secret: r.Secret.String, Seed: r.Seed.String,
+			Round: r.BeaconRound.Int64, Signature: r.BeaconSignature.String, Randomness: r.BeaconRandomness.String,
+		})
 	}
 	return offer
 }

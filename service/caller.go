@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"time"
 
 	"flashsale/internal/observe"
 	"flashsale/internal/ranks"
@@ -18,6 +20,7 @@ type CallerStore interface {
 	TendLine(ctx context.Context, saleID string) (model.Offer, error)
 	Sealing(ctx context.Context, saleID string) (model.Sealing, error)
 	LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error]
+	SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error
 	SetSeed(ctx context.Context, saleID, root, seed string) error
 	Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error)
 	EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error)
@@ -31,6 +34,7 @@ type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog
 	IDs     model.OrderIDs
+	Beacon  Beacon
 	Observe observe.All
 }
 
@@ -72,7 +76,9 @@ func (c *Caller) tend(ctx context.Context, saleID string) error {
 	case line.Phase == model.PhaseOver:
 		return c.endCalls(ctx, saleID, true)
 	case line.Phase == model.PhaseSealed && line.Root == "":
-		return c.seal(ctx, saleID)
+		return c.seal(ctx, offer)
+	case line.Phase == model.PhaseSealed && line.AwaitsSeed():
+		return c.seed(ctx, offer)
 	case line.Phase == model.PhaseSealed:
 		return c.draw(ctx, offer)
 	case line.Phase == model.PhaseCalling:
@@ -82,16 +88,17 @@ func (c *Caller) tend(ctx context.Context, saleID string) error {
 }
 
 // seal computes the root over the entries from before the seal, and from it the seed. The entries don't change any more, so
-// every caller gets the same.
-func (c *Caller) seal(ctx context.Context, saleID string) (err error) {
+// every caller gets the same. With a beacon it publishes the root and names the round from which the seed will follow.
+// Without entries there is no order, and so no round.
+func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
 	defer func() { end(err) }()
-	sealing, err := c.Store.Sealing(ctx, saleID)
+	sealing, err := c.Store.Sealing(ctx, offer.ID)
 	if err != nil {
 		return err
 	}
 	var root ranks.Root
-	for page, err := range c.Store.LineEntries(ctx, saleID, sealing.Entries) {
+	for page, err := range c.Store.LineEntries(ctx, offer.ID, sealing.Entries) {
 		if err != nil {
 			return err
 		}
@@ -100,11 +107,32 @@ func (c *Caller) seal(ctx context.Context, saleID string) (err error) {
 		}
 	}
 	sum := root.Sum()
+	if offer.Beacon && sealing.Entries > 0 {
+		return c.Store.SetRoot(ctx, offer.ID, sum.String(), func(now time.Time) int64 { return c.Beacon.After(now.Add(beaconMargin)) })
+	}
 	seed := ""
 	if sealing.Entries > 0 {
 		seed = ranks.Seed(sealing.Secret, sum, nil).String()
 	}
-	return c.Store.SetSeed(ctx, saleID, sum.String(), seed)
+	return c.Store.SetSeed(ctx, offer.ID, sum.String(), seed)
+}
+
+// seed computes the seed of a line with a beacon, if the randomness is there.
+func (c *Caller) seed(ctx context.Context, offer model.Offer) (err error) {
+	if offer.Line.Randomness == "" {
+		return nil // Beacons asks for it
+	}
+	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
+	defer func() { end(err) }()
+	sealing, err := c.Store.Sealing(ctx, offer.ID)
+	if err != nil {
+		return err
+	}
+	var root, randomness ranks.Hash
+	if err := errors.Join(root.UnmarshalText([]byte(offer.Line.Root)), randomness.UnmarshalText([]byte(offer.Line.Randomness))); err != nil {
+		return fmt.Errorf("seed of sale %s: %w", offer.ID, err)
+	}
+	return c.Store.SetSeed(ctx, offer.ID, offer.Line.Root, ranks.Seed(sealing.Secret, root, randomness[:]).String())
 }
 
 // next returns the numbers of the ranks from serving on, as far as there are entries, at most callBatch.

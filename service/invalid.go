@@ -20,6 +20,7 @@ const (
 	BadYear        Reason = "bad_year"         // outside of the years Min to Max
 	InThePast      Reason = "in_the_past"      // a time that is over already
 	NotAfterStart  Reason = "not_after_start"  // an end that is no later than the start
+	NoOrder        Reason = "no_order"         // a sale of the mode rush has no order to draw
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
 	NotBeforeStart Reason = "not_before_start" // entries that open no earlier than the sale
 	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -

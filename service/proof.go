@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"io"
 	"iter"
 	"slices"
@@ -26,12 +27,13 @@ type ProofStore interface {
 type Proofs struct {
 	store   ProofStore
 	catalog *Catalog
+	key     []byte // the public key of the beacon's chain
 	running chan struct{}
 }
 
-// NewProofs creates the service.
-func NewProofs(store ProofStore, catalog *Catalog) *Proofs {
-	return &Proofs{store: store, catalog: catalog, running: make(chan struct{}, proofsAtOnce)}
+// NewProofs creates the service. key is the public key of the beacon's chain.
+func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
+	return &Proofs{store: store, catalog: catalog, key: key, running: make(chan struct{}, proofsAtOnce)}
 }
 
 // begin returns a sealed line, and a function to call at the end. The verdict is Accepted; NotFound if there is no such
@@ -40,7 +42,7 @@ func NewProofs(store ProofStore, catalog *Catalog) *Proofs {
 func (p *Proofs) begin(ctx context.Context, saleID string) (offer model.Offer, end func(), verdict model.Verdict, err error) {
 	offer, ok, err := p.catalog.Sale(ctx, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
-	if err != nil || !ok || offer.Line.Root == "" || drawing {
+	if err != nil || !ok || offer.Line.Root == "" || offer.Line.AwaitsSeed() || drawing {
 		return offer, nil, model.NotFound, err
 	}
 	select {
@@ -71,6 +73,9 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 		seed := ranks.Hash(order.Seed)
 		head.Seed = &seed
 	}
+	if head.Beacon, err = p.beacon(line); err != nil {
+		return "", err
+	}
 	of, err := p.entries(ctx, saleID)
 	if err != nil {
 		return "", err
@@ -86,6 +91,17 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 	}
 	begun()
 	return model.Accepted, ranks.Write(w, head, lists)
+}
+
+// beacon returns the round of the beacon from which a seed followed, or nil if there is none.
+func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
+	if line.Round == 0 {
+		return nil, nil //nolint:nilnil // most lines have no beacon
+	}
+	round := &ranks.Beacon{PublicKey: p.key, Round: uint64(line.Round)} //nolint:gosec // rounds are positive
+	signature, err := hex.DecodeString(line.Signature)
+	round.Signature = signature
+	return round, errors.Join(err, round.Randomness.UnmarshalText([]byte(line.Randomness)))
 }
 
 // Path returns what proves to a user that the own entry is under the root: its tag, and the audit path. The verdict is as

@@ -261,6 +261,9 @@ func validate(sale model.Sale) *Invalid {
 	default:
 		return &Invalid{Field: "mode", Reason: BadMode}
 	}
+	if sale.Beacon && sale.Mode == model.ModeRush {
+		return &Invalid{Field: "beacon", Reason: NoOrder}
+	}
 	if !sale.EntriesAt.IsZero() && (!sale.EntriesAt.Before(sale.StartsAt) || !era(sale.EntriesAt)) {
 		return &Invalid{Field: "entries_at", Reason: NotBeforeStart}
 	}

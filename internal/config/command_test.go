@@ -115,7 +115,7 @@ func TestDefaults(t *testing.T) {
 		HTTPAddr: "127.0.0.1:8080", OpsAddr: "127.0.0.1:9090", Database: "sqlite:data/flashsale.db", DBMaxConns: 32,
 		Redis: "embedded", Queue: "redis-stream", Strategy: "hybrid", LocalShare: 0.5, LocalBuffer: 64, Batch: 512, Ack: "confirmed", AckWait: 800 * time.Millisecond,
 		PayGrace: 30 * time.Second, LimitAlgorithm: "token-bucket", LimitRate: 20000, LimitBurst: 20000, IPRate: 200,
-		UserRequests: 10, UserWindow: time.Second, TraceRatio: 0.01, LabRedis: "embedded", UserClaim: "sub", Accounts: "auto", Payment: "auto", EventDays: 30, LogFormat: "auto", LogLevel: "info",
+		UserRequests: 10, UserWindow: time.Second, TraceRatio: 0.01, LabRedis: "embedded", UserClaim: "sub", Accounts: "auto", Payment: "auto", Beacon: "https://api.drand.sh", EventDays: 30, LogFormat: "auto", LogLevel: "info",
 	}
 	check.Same(t, "command", cmd.Name, "serve")
 	check.Same(t, "settings", cmd.Settings, want)

@@ -63,6 +63,9 @@ type Settings struct {
 	StripeURL           string `name:"stripe-url" hidden:"" help:"Address of Stripe's API, for tests."`
 	CheckoutURL         string `name:"checkout-url" placeholder:"URL" help:"The shop's own checkout. Buyers come with a hold token in the parameter hold."`
 
+	Beacon      string `default:"https://api.drand.sh" placeholder:"URL" help:"Source of drand's rounds, for lines and draws with a beacon. Answers are checked, so it need not be trusted."`
+	BeaconChain string `hidden:"" help:"Chain of the beacon, as the JSON of its page /info, for tests; default: drand's quicknet."`
+
 	WebhookPrivate bool `help:"Events may be sent to endpoints on this machine and in private networks, and without encryption."`
 	EventDays      int  `default:"30" help:"Days for which events and deliveries are kept."`
 
@@ -269,6 +272,8 @@ func (s *Settings) Validate() error {
 		return errors.New("--user-window: must be 1ms to 24h")
 	case s.PaymentSecret != "" && len(s.PaymentSecret) < MinSecret:
 		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), MinSecret)
+	case !httpURL(s.Beacon):
+		return errors.New("--beacon: want http(s)://host")
 	case s.EventDays < 2 || s.EventDays > 3650:
 		return errors.New("--event-days: must be 2 to 3650")
 	case !(s.TraceRatio >= 0) || s.TraceRatio > 1:

@@ -98,6 +98,7 @@ func TestBounds(t *testing.T) {
 		{"--checkout-url", []string{"--payment=handoff"}, []string{"", "shop/pay", "ftp://shop/pay", "https://"}, []string{"https://shop/pay?lang=en"}},
 		{"--checkout-url", nil, []string{"https://shop/pay"}, []string{""}},
 		{"--allow-origin", nil, []string{"*", "null", "shop.example", "https://shop.example/", "https://*.example", "https://Shop.example", "ftp://shop.example", "https://u@shop.example"}, []string{"https://shop.example", "http://127.0.0.1:8090"}},
+		{"--beacon", nil, []string{"", "api.drand.sh", "ftp://api.drand.sh"}, []string{"https://api.drand.sh", "http://127.0.0.1:8081/relay"}},
 		{"--event-days", nil, []string{"1", "3651"}, []string{"2", "3650"}},
 		{"--admin-password", nil, []string{"1234567", bytes(129)}, []string{"12345678", bytes(128)}},
 		{"--admin-password", []string{"--database=" + mysqlURL, "--secret=" + bytes(32), "--payment=sandbox"}, []string{""}, []string{bytes(8)}},

@@ -260,8 +260,14 @@ CREATE TABLE sale_lines (
   commitment    CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   root          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   seed          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- Whether the seed needs a round of the beacon; the round, 0 until it is named; and in hex what the round brought.
+  beacon            TINYINT    NOT NULL,
+  beacon_round      BIGINT     NOT NULL DEFAULT 0,
+  beacon_signature  VARCHAR(96) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+  beacon_randomness VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
   -- When a caller last looked after the line: calls are longer by the time in which none could.
   seen_at_ms    BIGINT     NOT NULL,
+  CONSTRAINT sale_lines_beacon CHECK (beacon = 0 OR seed = '' OR beacon_randomness <> ''),
   CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND drawn <= draw_units AND call_seconds > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 

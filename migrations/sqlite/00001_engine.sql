@@ -258,8 +258,14 @@ CREATE TABLE sale_lines (
   commitment    TEXT    NOT NULL,
   root          TEXT    NOT NULL,
   seed          TEXT    NOT NULL,
+  -- Whether the seed needs a round of the beacon; the round, 0 until it is named; and in hex what the round brought.
+  beacon            INTEGER NOT NULL,
+  beacon_round      INTEGER NOT NULL DEFAULT 0,
+  beacon_signature  TEXT    NOT NULL DEFAULT '',
+  beacon_randomness TEXT    NOT NULL DEFAULT '',
   -- When a caller last looked after the line: calls are longer by the time in which none could.
   seen_at_ms    INTEGER NOT NULL,
+  CONSTRAINT sale_lines_beacon CHECK (beacon = 0 OR seed = '' OR beacon_randomness <> ''),
   CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND drawn <= draw_units AND call_seconds > 0)
 ) STRICT;
 
