@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/drand"
 )
 
 // queue is a sale that starts in an hour, in a mode, with these changes.
@@ -207,6 +208,28 @@ func TestDraw(t *testing.T) {
 	late := s.open(phone, "/sales/"+sale)
 	late.see("#button", "Entries are closed")
 	check.Same(t, "the button is grey", late.grey("#button"), true)
+}
+
+// A draw with a beacon waits for the round that was named at the start, and the page checks the result with its randomness.
+func TestDrawWithBeacon(t *testing.T) {
+	t.Parallel()
+	relay := drand.Serve(t)
+	relay.Break(func(w http.ResponseWriter, _ int64) { w.WriteHeader(http.StatusServiceUnavailable) })
+	s := serve(t, "--beacon="+relay.URL, "--beacon-chain="+relay.Info())
+	sale := s.queue("draw", fields{"beacon": true})
+	ann := s.enters(phone, sale, "ann", "Enter the draw")
+	s.begin(sale)
+	ann.see("#place-more", "The draw waits for round")
+	line := s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)
+	round, _ := line["round"].(float64)
+	ann.see("#place-more", fmt.Sprintf("round %.0f of drand", round))
+	ann.click("#proof summary")
+	ann.sees(texts{"#proof-result": "not drawn yet", "#proof-round": fmt.Sprintf("%.0f", round), "#proof-root": text(line["root"])})
+	ann.show("draw-beacon")
+	relay.Break(nil)
+	ann.see("#place-title", "You have won")
+	ann.see("#proof-result", "your rank follows from the seed")
+	ann.see("#proof-randomness", text(s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)["randomness"]))
 }
 
 // Once a rush is sold out, buyers join its waiting list. A unit that comes back is offered to the first of them, and to

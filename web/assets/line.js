@@ -164,13 +164,13 @@ async function verify() {
   if (mine.rank === undefined) {
     await refresh(); // the page has often not asked for the server's rank
   }
-  const [entry, { commitment, n, root, secret, seed }] = [mine, line];
+  const [entry, { commitment, n, randomness, root, secret, seed }] = [mine, line];
   if (entry?.rank === undefined) {
     return;
   }
   const late = entry.number >= n;
   const { tag, path } = late ? {} : (await call("GET", `/sales/${id}/entries/mine/proof`)).data;
-  const right = (await commitmentOf(secret)) === commitment && (await seedOf(secret, root)) === seed &&
+  const right = (await commitmentOf(secret)) === commitment && (await seedOf(secret, root, randomness)) === seed &&
     (await rank(seed, n, entry.number)) === entry.rank && (late || (await verifyInclusion(root, n, entry.number, tag, path)));
   if (entry === mine) {
     proved = right ? (late ? "late" : "right") : "wrong";
@@ -225,7 +225,7 @@ function draw(stage) {
   at("place").dataset.status = mine.state;
   at("place-now").setAttribute("aria-live", called() ? "assertive" : "polite");
   say(at("place-title"), `place_${word}`, { before: number(before) });
-  say(at("place-more"), `place_${word}_more`, { time: () => duration(sale.call_seconds * 1000) });
+  say(at("place-more"), `place_${word}_more`, { time: () => duration(sale.call_seconds * 1000), round: line?.round ?? "" });
   show(at("place-clock"), called());
   if (called()) {
     const until = Date.parse(mine.until);
@@ -248,6 +248,8 @@ function wordOf() {
     return mine.state;
   } else if (!started() || line?.phase === "entering") {
     return inDraw ? "entered_draw" : "entered";
+  } else if (line?.round && !line.seed && line.phase === "sealed") {
+    return "beacon";
   } else if (!line || place === null || line.phase === "sealed") {
     return "drawing";
   } else if (inDraw) {
