@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -10,6 +12,8 @@ import (
 
 	"flashsale/internal/config"
 	"flashsale/internal/ranks"
+	"flashsale/service/auth"
+	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
 
@@ -215,3 +219,42 @@ func TestLineInput(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// A sale may ask its entrants for work, which each has to do for the own entry.
+func TestEntryWork(t *testing.T) {
+	t.Parallel()
+	for name, stores := range map[string]func(*config.Settings){"embedded": asTheyAre, "servers": withStores(kit.ServerStores(t))} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, stores)
+			got := s.operator().call("POST", adminSales, newSale(fields{"mode": "line", "entry_work": -1})).refused(http.StatusBadRequest, "bad_request")
+			check.Same(t, "field", got.Field, "entry_work")
+			saleID := s.createSale(fields{"mode": "line", "entry_work": 1000}).ID
+			entries := "/api/v1/sales/" + saleID + "/entries"
+			work := func(user string) string {
+				t.Helper()
+				var c auth.Challenge
+				s.buyer(user).get(entries + "/challenge").read(&c)
+				check.Same(t, "most hashes", c.MaxNumber, int64(1000))
+				for number := range c.MaxNumber + 1 {
+					if fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, c.Salt, number))) == c.Challenge {
+						return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"algorithm":"SHA-256","challenge":%q,"number":%d,"salt":%q,"signature":%q}`,
+							c.Challenge, number, c.Salt, c.Signature))
+					}
+				}
+				t.Fatal("the challenge has no solution")
+				return ""
+			}
+			ann, bob := s.buyer("ann"), s.buyer("bob")
+			ann.call("POST", entries, fields{}).refused(http.StatusForbidden, "work_required")
+			ann.call("POST", entries, fields{"altcha": work("bob")}).refused(http.StatusForbidden, "work_required")
+			done := work("ann")
+			ann.call("POST", entries, fields{"altcha": done}).want(http.StatusCreated)
+			ann.call("POST", entries, fields{"altcha": done}).want(http.StatusOK) // the same entry
+			bob.call("POST", entries, fields{"altcha": work("bob")}).want(http.StatusCreated)
+			s.eventually("both are counted", func() bool { return s.line(saleID).Entries == 2 })
+			free := s.createSale(fields{"mode": "line"}).ID
+			ann.call("GET", "/api/v1/sales/"+free+"/entries/challenge", nil).refused(http.StatusNotFound, "not_found")
+		})
+	}
+}

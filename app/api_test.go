@@ -107,6 +107,8 @@ func TestEveryRoute(t *testing.T) {
 	ask(operator, "POST", "/api/v1/admin/orders/"+ben.buy(teapot.ID, 1).ID+"/cancel", nil, 200).contains(`"status":"cancelled"`)
 
 	ask(s.anyone(), "POST", "/api/v1/sessions/code", fields{"code": shop.codeFor(s, "dora"), "verifier": verifier, "nonce": "nonce"}, 200)
+	worked := s.createSale(fields{"mode": "line", "entry_work": 10, "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)}).ID
+	ask(ben, "GET", "/api/v1/sales/"+worked+"/entries/challenge", nil, 200).contains(`"maxnumber":10`)
 	lined := s.createSale(fields{"mode": "line", "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)}).ID
 	ask(ben, "POST", "/api/v1/sales/"+lined+"/entries", fields{}, 201).contains(`"number":0`)
 	ask(ben, "GET", "/api/v1/sales/"+lined+"/entries/mine", nil, 200).contains(`"waiting"`)

@@ -41,6 +41,7 @@ type sale struct {
 	CallSeconds        int       `json:"call_seconds"`
 	WaitingList        bool      `json:"waiting_list"`
 	Beacon             bool      `json:"beacon"`
+	EntryWork          int64     `json:"entry_work"`
 	InLine             bool      `json:"in_line"`
 }
 

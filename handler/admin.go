@@ -37,6 +37,7 @@ func (a *API) createSale(c *gin.Context) {
 		CallSeconds        int       `json:"call_seconds"`
 		WaitingList        bool      `json:"waiting_list"`
 		Beacon             bool      `json:"beacon"`
+		EntryWork          int64     `json:"entry_work"`
 	}{
 		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
 		Mode: string(model.ModeRush), CallSeconds: service.DefaultCallSeconds,
@@ -58,7 +59,7 @@ func (a *API) createSale(c *gin.Context) {
 		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
 		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Shards: body.Shards,
 		Mode: model.Mode(body.Mode), EntriesAt: body.EntriesAt, CallSeconds: body.CallSeconds, WaitingList: body.WaitingList,
-		Beacon: body.Beacon,
+		Beacon: body.Beacon, EntryWork: body.EntryWork,
 	}
 	actor := middleware.IdentityOf(c).UserID
 	if key != "" {

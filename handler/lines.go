@@ -69,12 +69,13 @@ func (a *API) getLine() gin.HandlerFunc {
 // enterLine makes the user's entry, or finds it.
 func (a *API) enterLine(c *gin.Context) {
 	body := struct {
-		Quantity int `json:"quantity"`
+		Quantity int    `json:"quantity"`
+		Altcha   string `json:"altcha"` // the solution of a challenge, in the field where ALTCHA's widget has it
 	}{Quantity: 1}
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	e, ticket, verdict, err := a.Lines.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity)
+	e, ticket, verdict, err := a.Lines.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity, body.Altcha)
 	if verdict == model.BadRequest {
 		refuseInvalid(c, &service.Invalid{Field: "quantity", Reason: overLimit})
 		return
@@ -84,6 +85,12 @@ func (a *API) enterLine(c *gin.Context) {
 		status = http.StatusCreated
 	}
 	answer(c, status, gin.H{"number": e.Number, "quantity": e.Quantity, "ticket": ticket}, verdict, err)
+}
+
+// entryChallenge answers with the work that the user has to do before entering.
+func (a *API) entryChallenge(c *gin.Context) {
+	challenge, verdict, err := a.Lines.Challenge(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	answer(c, http.StatusOK, challenge, verdict, err)
 }
 
 // entryView is a user's own entry. Rank is missing until the order is fixed; units and until are those of a call.

@@ -152,6 +152,11 @@ var problems = map[model.Verdict]problem{
 		text{"No line", "This sale has no line, or it still sells to all."},
 		text{"没有排队", "本场次没有排队，或仍在公开销售。"},
 	},
+	model.WorkRequired: {
+		http.StatusForbidden,
+		text{"Work required", "Entering this sale takes a proof of work. Ask for a new challenge, and send its solution."},
+		text{"需要工作量证明", "登记本场次需要工作量证明，请获取新的题目并提交答案。"},
+	},
 	model.EntriesClosed: {
 		http.StatusConflict,
 		text{"Entries closed", "The line takes no more entries."},

@@ -105,7 +105,7 @@ func TestProblemsDescribeEveryVerdict(t *testing.T) {
 	check.Same(t, "verdicts by status", got, map[int][]model.Verdict{
 		400: {"bad_request"},
 		401: {"bad_signature", "unauthenticated"},
-		403: {"bad_path", "forbidden"},
+		403: {"bad_path", "forbidden", "work_required"},
 		404: {"not_found"},
 		405: {"method_not_allowed"},
 		409: {

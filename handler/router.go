@@ -172,6 +172,7 @@ func Router(a *API) (http.Handler, error) {
 	buyer := public.Group("", login)
 	buyer.POST("/sales/:sale/path", a.issuePath)
 	buyer.POST("/sales/:sale/entries", a.enterLine)
+	buyer.GET("/sales/:sale/entries/challenge", a.entryChallenge)
 	buyer.GET("/sales/:sale/entries/mine", a.myEntry)
 	buyer.DELETE("/sales/:sale/entries/mine", a.leaveLine)
 	buyer.GET("/sales/:sale/entries/mine/proof", a.myProof)

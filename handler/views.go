@@ -75,6 +75,7 @@ type saleView struct {
 	CallSeconds        int             `json:"call_seconds,omitempty"`
 	WaitingList        bool            `json:"waiting_list,omitempty"`
 	Beacon             bool            `json:"beacon,omitempty"`
+	EntryWork          int64           `json:"entry_work,omitempty"`
 	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
 }
 
@@ -86,7 +87,7 @@ func (a *API) saleView(o model.Offer) saleView {
 		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
 		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: a.PublicURL() + "/s/" + o.Code,
 		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
-		Beacon: o.Beacon,
+		Beacon: o.Beacon, EntryWork: o.EntryWork,
 		InLine: o.Stock.Lined == model.InLine,
 	}
 }

@@ -52,6 +52,7 @@ type Sale struct {
 	EntriesAt          time.Time // when entries open, zero: at once
 	CallSeconds        int       // how long a call lasts
 	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
+	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
 	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
 }
 

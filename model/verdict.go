@@ -42,6 +42,7 @@ const (
 	QuotaChanged         Verdict = "quota_changed"
 	TooMany              Verdict = "too_many"
 	NoLine               Verdict = "no_line"
+	WorkRequired         Verdict = "work_required"
 	EntriesClosed        Verdict = "entries_closed"
 	NotYourTurn          Verdict = "not_your_turn"
 	CallEnded            Verdict = "call_ended"

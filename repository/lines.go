@@ -37,9 +37,9 @@ func createLine(tx *gorm.DB, sale model.Sale) error {
 		phase = model.PhaseCalling // a waiting list has no order to seal
 	}
 	err := tx.Exec(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
-		secret, leaf_key, commitment, root, seed, beacon, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', ?, 0)`,
+		secret, leaf_key, commitment, root, seed, beacon, entry_work, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', ?, ?, 0)`,
 		sale.ID, string(sale.Mode), entriesAtMillis(sale), sale.CallSeconds, sale.WaitingList, string(phase),
-		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:]), sale.Beacon).Error
+		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:]), sale.Beacon, sale.EntryWork).Error
 	return wrap("create line", err)
 }
 

@@ -22,7 +22,7 @@ const offerColumns = `sales.id, code, title, description, image_url, price_cents
 	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
 	COALESCE(mode, 'rush') AS mode, entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
 	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END AS secret,
-	beacon, beacon_round, beacon_signature, beacon_randomness,
+	entry_work, beacon, beacon_round, beacon_signature, beacon_randomness,
 	` + stockColumns + ", "
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
@@ -51,6 +51,7 @@ type offerRow struct {
 	Secret, Seed                 sql.NullString
 	Beacon                       sql.NullBool
 	BeaconRound                  sql.NullInt64
+	EntryWork                    sql.NullInt64
 	BeaconSignature              sql.NullString
 	BeaconRandomness             sql.NullString
 	Stock                        stockRow `gorm:"embedded"`
@@ -98,6 +99,7 @@ func (r offerRow) offer() model.Offer {
 			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
 			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards, Mode: model.Mode(r.Mode),
 			CallSeconds: int(r.CallSeconds.Int64), WaitingList: r.WaitingList.Bool, Beacon: r.Beacon.Bool,
+			EntryWork: r.EntryWork.Int64,
 		},
 		Stock: r.Stock.stock(r.ID),
 	}

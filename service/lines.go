@@ -32,6 +32,7 @@ type Lines struct {
 	store   LineStore
 	catalog *Catalog
 	tickets *auth.Tickets
+	works   *auth.Works
 	enter   *batch.Batcher[model.LineEntry, entered]
 }
 
@@ -41,8 +42,8 @@ type entered struct {
 }
 
 // NewLines creates the service. Close ends it.
-func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets) *Lines {
-	l := &Lines{store: store, catalog: catalog, tickets: tickets}
+func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets, works *auth.Works) *Lines {
+	l := &Lines{store: store, catalog: catalog, tickets: tickets, works: works}
 	l.enter = batch.New(enterLimits, func(ctx context.Context, saleID string, wishes []model.LineEntry) ([]entered, error) {
 		entries, verdict, err := store.Enter(ctx, saleID, wishes)
 		made := make([]entered, len(entries))
@@ -60,9 +61,10 @@ func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets) *Lines {
 func (l *Lines) Close() { l.enter.Close(closeLines) }
 
 // Enter makes a user's entry in a sale's line, or finds the one that the user has. The verdict is Accepted; BadRequest if
-// the quantity is outside 1 to the sale's limit; or the reason why the line takes no entry: NotFound, NotStarted, Ended,
+// the quantity is outside 1 to the sale's limit; WorkRequired if the sale asks for work and work is not the solution of a
+// challenge that the user got; or the reason why the line takes no entry: NotFound, NotStarted, Ended,
 // NoLine or EntriesClosed. It returns model.ErrUnavailable if too many wait.
-func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
+func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, work string) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
 	offer, ok, err := l.catalog.Sale(ctx, saleID)
 	switch {
 	case err != nil || !ok:
@@ -71,6 +73,8 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int) 
 		return e, "", model.NoLine, nil
 	case quantity < 1 || quantity > offer.LimitPerUser:
 		return e, "", model.BadRequest, nil
+	case offer.EntryWork > 0 && !l.works.Check(work, userID, saleID):
+		return e, "", model.WorkRequired, nil
 	}
 	made, err := l.enter.Do(ctx, saleID, model.LineEntry{UserID: userID, Quantity: quantity})
 	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
@@ -80,6 +84,21 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int) 
 		return e, "", made.verdict, err
 	}
 	return made.entry, l.tickets.Issue(userID, saleID, made.entry.Number), model.Accepted, nil
+}
+
+// Challenge returns the work that a user has to do before entering a sale's line. It is twice as much while the queue of
+// entries is more than half full; a challenge from before stays good. The verdict is Accepted, or NotFound if there is no
+// such sale or it asks for no work.
+func (l *Lines) Challenge(ctx context.Context, userID, saleID string) (c auth.Challenge, verdict model.Verdict, err error) {
+	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	if err != nil || !ok || offer.EntryWork == 0 {
+		return c, model.NotFound, err
+	}
+	work := offer.EntryWork
+	if l.enter.Waiting(saleID) > enterLimits.Queue/2 {
+		work *= 2
+	}
+	return l.works.Issue(userID, saleID, work), model.Accepted, nil
 }
 
 // Mine returns a user's entry in a sale's line, and its rank, -1 before the seal. The verdict is Accepted or NotFound.

@@ -30,6 +30,7 @@ const (
 	// DefaultCallSeconds is how long a call lasts if the operator does not say.
 	DefaultCallSeconds = 2 * 60
 	maxCallSeconds     = 7 * 24 * 3600
+	maxEntryWork       = 10_000_000 // hashes, for which a computer needs minutes
 	minYear            = 2000
 	maxYear            = 2200
 	codeLength         = 8
@@ -91,7 +92,7 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 func wish(sale model.Sale) model.Sale {
 	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
 	if !sale.HasLine() {
-		sale.CallSeconds, sale.EntriesAt = 0, time.Time{} // they are not stored
+		sale.CallSeconds, sale.EntriesAt, sale.EntryWork = 0, time.Time{}, 0 // they are not stored
 	}
 	for _, at := range []*time.Time{&sale.StartsAt, &sale.EndsAt, &sale.EntriesAt} {
 		*at = time.UnixMilli(at.UnixMilli())
@@ -260,6 +261,9 @@ func validate(sale model.Sale) *Invalid {
 	case model.ModeRush, model.ModeLine, model.ModeDraw:
 	default:
 		return &Invalid{Field: "mode", Reason: BadMode}
+	}
+	if invalid := Outside("entry_work", sale.EntryWork, 0, maxEntryWork); invalid != nil {
+		return invalid
 	}
 	if sale.Beacon && sale.Mode == model.ModeRush {
 		return &Invalid{Field: "beacon", Reason: NoOrder}

@@ -126,7 +126,7 @@ func TestWordsCoverTheModel(t *testing.T) {
 	for _, verdict := range []model.Verdict{
 		model.NotFound, model.NotStarted, model.Ended, model.Paused, model.LimitReached, model.SoldOut, model.Unauthenticated, model.BadPath, model.Forbidden,
 		model.NameTaken, model.NotPayable, model.NotCancellable, model.IdempotencyMismatch, model.RateLimited, model.TooFrequent, model.Unavailable,
-		model.ReasonLost, model.ReasonFailed, model.NoLine, model.EntriesClosed, model.NotYourTurn, model.CallEnded,
+		model.ReasonLost, model.ReasonFailed, model.NoLine, model.EntriesClosed, model.WorkRequired, model.NotYourTurn, model.CallEnded,
 	} {
 		want("refused_", string(verdict), "")
 	}

@@ -95,6 +95,16 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	}
 }
 
+// Waiting returns how many items of a key wait, beside those in batches under way.
+func (g *Batcher[T, R]) Waiting(key string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.queues[key]; q != nil {
+		return len(q.waiting)
+	}
+	return 0
+}
+
 // run processes batches of a key until no item waits.
 func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 	for {

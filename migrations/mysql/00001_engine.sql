@@ -260,6 +260,8 @@ CREATE TABLE sale_lines (
   commitment    CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   root          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   seed          VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- The hashes that an entrant may have to compute, 0: none.
+  entry_work    BIGINT     NOT NULL,
   -- Whether the seed needs a round of the beacon; the round, 0 until it is named; and in hex what the round brought.
   beacon            TINYINT    NOT NULL,
   beacon_round      BIGINT     NOT NULL DEFAULT 0,

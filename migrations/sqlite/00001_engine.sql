@@ -258,6 +258,8 @@ CREATE TABLE sale_lines (
   commitment    TEXT    NOT NULL,
   root          TEXT    NOT NULL,
   seed          TEXT    NOT NULL,
+  -- The hashes that an entrant may have to compute, 0: none.
+  entry_work    INTEGER NOT NULL,
   -- Whether the seed needs a round of the beacon; the round, 0 until it is named; and in hex what the round brought.
   beacon            INTEGER NOT NULL,
   beacon_round      INTEGER NOT NULL DEFAULT 0,

@@ -232,6 +232,14 @@ func TestDrawWithBeacon(t *testing.T) {
 	ann.see("#proof-randomness", text(s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)["randomness"]))
 }
 
+// The page does the work that a sale asks of its entrants.
+func TestEntryWork(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ann := s.enters(phone, s.queue("draw", fields{"entry_work": 50_000}), "ann", "Enter the draw")
+	ann.see("#place-title", "You are entered")
+}
+
 // Once a rush is sold out, buyers join its waiting list. A unit that comes back is offered to the first of them, and to
 // nobody else.
 func TestWaitingList(t *testing.T) {

@@ -20,6 +20,7 @@ const mostParts = 16;
 const longestAddress = 500;
 const shortestCall = 5;
 const longestCall = 7 * 24 * 3600;
+const mostWork = 10_000_000; // hashes
 
 const hour = 3600_000;
 
@@ -38,6 +39,8 @@ const fields = {
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
   mode: { read: String, write: String },
+  beacon: { read: (typed) => typed === "true", write: String },
+  entry_work: { read: (typed) => whole(typed, 0, mostWork), write: String },
   waiting_list: { read: (typed) => typed === "true", write: String },
   entries_at: { read: (typed) => (typed ? moment(typed) : undefined), write: local },
   call_seconds: { read: (typed) => whole(typed, shortestCall, longestCall), write: String },
@@ -57,7 +60,7 @@ export function open(existing, saved) {
   onSaved = saved;
   opener = document.activeElement;
   const next = Math.ceil(now() / hour) * hour;
-  const usual = { mode: "rush", waiting_list: false, call_seconds: 120 }; // the public data of a sale leaves out what it doesn't have
+  const usual = { mode: "rush", waiting_list: false, call_seconds: 120, beacon: false, entry_work: 0 }; // the public data of a sale leaves out what it doesn't have
   const shown = { ...usual, ...(existing ?? { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour }) };
   const typed = drafted(existing) ?? {};
   for (const [name, { write }] of Object.entries(fields)) {

@@ -11,6 +11,7 @@ import { isFleeting } from "./purchase.js";
 import { commitmentOf, rank, seedOf, verifyInclusion } from "./ranks.js";
 import { join, redraw } from "./sale.js";
 import { lasting } from "./store.js";
+import { solve } from "./work.js";
 
 // period is how often the public state of the line is read, in milliseconds. Up to half as much again is added at random.
 // Caches keep the state for a second.
@@ -37,6 +38,7 @@ let proved = null; // what came of the check of the rank: "right", "late" or "wr
 let checked = ""; // the phase of the line in which the check was begun
 let seen = ""; // the phase of the line when the entry was last read
 let asked = -Infinity;
+let working = false; // the work for an entry is being done
 let busy = false; // an entry is being made or looked for
 
 const called = () => mine?.state === "called";
@@ -60,7 +62,7 @@ function form(said, state) {
   } else if (now() < opens) {
     return { word: "entries_open", places: { time: () => duration(opens - now()) } };
   }
-  return { word: `enter_${kind()}`, enabled: !busy, busy };
+  return { word: working ? "enter_work" : `enter_${kind()}`, enabled: !busy, busy };
 }
 
 // enter makes the entry, or finds the one that the buyer has. It throws the Refusal.
@@ -72,7 +74,7 @@ async function enter(quantity) {
   busy = true;
   redraw();
   try {
-    const made = await send({ quantity });
+    const made = await send(sale.entry_work ? { quantity, altcha: await work() } : { quantity });
     if (session()?.id === user && !mine) {
       take({ number: made.number, quantity: made.quantity, state: "waiting" });
     }
@@ -80,6 +82,18 @@ async function enter(quantity) {
     busy = false;
   }
   at("place-title").focus();
+}
+
+// work does the work that the sale asks of its entrants. The button says so meanwhile.
+async function work() {
+  working = true;
+  redraw();
+  try {
+    return await solve((await call("GET", `/sales/${id}/entries/challenge`)).data);
+  } finally {
+    working = false;
+    redraw();
+  }
 }
 
 async function send(body) {

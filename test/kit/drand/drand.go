@@ -60,7 +60,7 @@ func (s *Source) Asked() int64 { return s.asked.Load() }
 
 // Sign returns the signature of a round.
 func (s *Source) Sign(round int64) []byte {
-	message := sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(round))) //nolint:gosec // rounds are positive
+	message := sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(round)))
 	return bls.Sign(s.key, message[:])
 }
 

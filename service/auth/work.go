@@ -1,0 +1,105 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	workAlgorithm = "SHA-256"
+	// workTime is how long a challenge may be answered: longer than the largest one takes a slow phone.
+	workTime = 30 * time.Minute
+	// maxWork is the most characters of a solution. A genuine one has about 450.
+	maxWork = 2048
+)
+
+// Challenge is a proof of work to be done, in the format of ALTCHA: who finds the number of 0 to MaxNumber with which
+// SHA-256(Salt || number in decimal) is Challenge has computed half as many hashes on average.
+type Challenge struct {
+	Algorithm string `json:"algorithm"`
+	Challenge string `json:"challenge"` // in hex
+	MaxNumber int64  `json:"maxnumber"`
+	Salt      string `json:"salt"`
+	Signature string `json:"signature"` // HMAC-SHA256 over Challenge, in hex
+}
+
+// Works issues challenges and checks their solutions. A challenge is bound to a user, a sale and a time, which are in the
+// salt, so no store is needed. A solution is not marked as used: a user has one entry in a sale, so a second use gets the
+// same entry.
+type Works struct {
+	key []byte
+	now func() time.Time
+}
+
+// NewWorks derives a key of its own from the secret. now decides when a challenge has expired.
+func NewWorks(secret []byte, now func() time.Time) *Works {
+	derive := hmac.New(sha256.New, secret)
+	derive.Write([]byte("work"))
+	return &Works{derive.Sum(nil), now}
+}
+
+// Issue returns a new challenge for a user's entry in a sale. maxNumber is positive.
+func (w *Works) Issue(userID, saleID string, maxNumber int64) Challenge {
+	var random [24]byte
+	_, _ = rand.Read(random[:]) // never fails
+	// maxNumber is far below 2^64, so no number is noticeably more likely than another.
+	number := binary.BigEndian.Uint64(random[:]) % (uint64(maxNumber) + 1) //nolint:gosec // positive
+	// The last character ends the parameters: otherwise digits could be moved from the number to a parameter.
+	salt := hex.EncodeToString(random[8:]) + "?expires=" + strconv.FormatInt(w.now().Add(workTime).Unix(), 10) + "&for=" + w.owner(userID, saleID) + "&"
+	c := Challenge{Algorithm: workAlgorithm, MaxNumber: maxNumber, Salt: salt, Challenge: workHash(salt, number)}
+	c.Signature = w.sign(c.Challenge)
+	return c
+}
+
+// Check reports whether a solution, base64 of JSON, is that of a challenge for this user and sale which has not expired.
+func (w *Works) Check(solution, userID, saleID string) bool {
+	if len(solution) > maxWork {
+		return false
+	}
+	raw, err := base64.StdEncoding.DecodeString(solution)
+	if err != nil {
+		return false
+	}
+	var s struct { // clients add fields such as the time that they took
+		Algorithm, Challenge, Salt, Signature string
+		Number                                uint64
+	}
+	if json.Unmarshal(raw, &s) != nil || s.Algorithm != workAlgorithm || !strings.HasSuffix(s.Salt, "&") {
+		return false
+	}
+	if !hmac.Equal([]byte(s.Signature), []byte(w.sign(s.Challenge))) || workHash(s.Salt, s.Number) != s.Challenge {
+		return false
+	}
+	// From here on the salt is one that Issue made.
+	_, query, _ := strings.Cut(s.Salt, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil || !hmac.Equal([]byte(values.Get("for")), []byte(w.owner(userID, saleID))) {
+		return false
+	}
+	expires, err := strconv.ParseInt(values.Get("expires"), 10, 64)
+	return err == nil && w.now().Before(time.Unix(expires, 0))
+}
+
+func workHash(salt string, number uint64) string {
+	sum := sha256.Sum256([]byte(salt + strconv.FormatUint(number, 10)))
+	return hex.EncodeToString(sum[:])
+}
+
+func (w *Works) sign(challenge string) string {
+	mac := hmac.New(sha256.New, w.key)
+	mac.Write([]byte(challenge))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// owner returns a text that only this user's challenges for this sale have in their salts. A challenge is 64 hex digits and
+// has no zero byte, so no signature is an owner's text.
+func (w *Works) owner(userID, saleID string) string { return w.sign(saleID + "\x00" + userID)[:32] }
