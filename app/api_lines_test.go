@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -30,6 +31,7 @@ type lineState struct {
 	Round      int64
 	Signature  string
 	Randomness string
+	FirstAt    time.Time `json:"first_at"`
 }
 
 type ticket struct {
@@ -219,6 +221,30 @@ func TestLineInput(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// The event stream of a sale brings the state of its line before the stock. A client that knows both hears nothing.
+func TestLineEvents(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	saleID := s.createSale(fields{"mode": "line", "quota": 1, "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)}).ID
+	entering := s.events(saleID)
+	first, second := entering.next(), entering.next()
+	check.Same(t, "events", []string{first.name, second.name}, []string{"line", "stock"})
+	var shown lineState
+	check.NoError(t, json.Unmarshal([]byte(first.data), &shown))
+	check.Same(t, "the line", shown, s.line(saleID))
+	s.buyer("ann").enter(saleID)
+	s.patch(saleID, fields{"starts_at": time.Now().Add(time.Second)}).want(http.StatusOK)
+	hearUntil(entering, "ann is called", func(l lineState) bool { return l.Serving == 1 && l.Seed != "" && !l.FirstAt.IsZero() })
+	known := entering.next() // the stock, with the id of both
+	check.Same(t, "name", known.name, "stock")
+	again := s.events(saleID, "Last-Event-Id", known.id)
+	s.buyer("ben").enter(saleID) // no reason for an event
+	s.buyer("ann").buy(saleID, 1)
+	line := entering.next()
+	check.Same(t, "name", line.name, "line")
+	check.Same(t, "the first event of a client that knew the one before", again.next().data, line.data)
+}
 
 // A sale may ask its entrants for work, which each has to do for the own entry.
 func TestEntryWork(t *testing.T) {

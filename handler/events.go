@@ -46,7 +46,7 @@ const (
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is one event of a sale. It is encoded once for all streams.
+// stockEvent is one event of a sale, with the state of its line, if it is in line. It is encoded once for all streams.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
@@ -122,7 +122,7 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// saleEvents streams a sale's stock as server-sent events: at the beginning unless the client already has the figures,
+// saleEvents streams a sale's stock, and the state of its line, as server-sent events: at the beginning unless the client already has the figures,
 // on each change, and at each heartbeat.
 func (a *API) saleEvents(c *gin.Context) {
 	offer, ok := a.offer(c)
@@ -302,7 +302,16 @@ func newStockEvent(o model.Offer, now time.Time) *stockEvent {
 		State     model.SaleState `json:"state"`
 		Now       stamp           `json:"now"`
 	}{o.Stock.Free(), o.Stock.Quota, state, stamp(now)})
-	return &stockEvent{id: id, frame: fmt.Appendf(nil, "id: %s\nevent: stock\ndata: %s\n\n", id, data)}
+	event := &stockEvent{id: id}
+	if o.Stock.Lined == model.InLine {
+		line, _ := json.Marshal(viewLine(o, state))
+		// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that
+		// is public of a line changes together with one of these numbers.
+		event.id = fmt.Sprintf("%s-%s-%d-%d", id, o.Line.Phase, o.Line.Serving, o.Revision)
+		event.frame = fmt.Appendf(nil, "event: line\ndata: %s\n\n", line)
+	}
+	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stock\ndata: %s\n\n", event.id, data)
+	return event
 }
 
 // untilTurn returns the time until the sale starts or ends, whichever is next. After the end it returns heartbeat.

@@ -29,6 +29,7 @@ type lineView struct {
 	Round      int64       `json:"round,omitempty"` // of the beacon, from which the seed follows
 	Randomness string      `json:"randomness,omitempty"`
 	Signature  string      `json:"signature,omitempty"`
+	FirstAt    *stamp      `json:"first_at,omitempty"` // when the first entry came
 	Serving    int64       `json:"serving"`
 	Left       int64       `json:"left"` // units in no order
 }
@@ -37,7 +38,7 @@ func viewLine(o model.Offer, state model.SaleState) lineView {
 	v := lineView{
 		Mode: o.Mode, Phase: o.Line.Phase, Entries: o.Line.Entries, Root: o.Line.Root, Secret: o.Line.Secret, Seed: o.Line.Seed,
 		Commitment: o.Line.Commitment, Serving: o.Line.Serving, Left: o.Stock.Free(),
-		Round: o.Line.Round, Randomness: o.Line.Randomness, Signature: o.Line.Signature,
+		Round: o.Line.Round, Randomness: o.Line.Randomness, Signature: o.Line.Signature, FirstAt: optional(o.Line.FirstAt),
 	}
 	if o.Mode != model.ModeRush && o.Line.Phase != model.PhaseEntering {
 		v.N = &o.Line.Sealed

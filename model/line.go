@@ -36,9 +36,10 @@ const (
 // Line is the public state of a sale's line.
 type Line struct {
 	Phase   Phase
-	Entries int64 // entries made so far; their numbers are 0 to Entries-1
-	Sealed  int64 // entries before the seal, which have their places in the shuffled order; 0 before the seal
-	Serving int64 // all ranks below this one have been called, or in a draw were looked at
+	Entries int64     // entries made so far; their numbers are 0 to Entries-1
+	Sealed  int64     // entries before the seal, which have their places in the shuffled order; 0 before the seal
+	Serving int64     // all ranks below this one have been called, or in a draw were looked at
+	FirstAt time.Time // when the first entry came; zero: there is none
 	// In hex. Root, Secret and Seed are empty before the seal; without entries there is never a seed.
 	Commitment, Root, Secret, Seed string
 	// With a beacon and entries, root and round are published together. Signature and Randomness, in hex, are those of the

@@ -27,7 +27,7 @@ const offerColumns = `sales.id, code, title, description, image_url, price_cents
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
 const stockColumns = `quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, lined,
-	spent_calls, lapsed_calls, phase, entries, sealed, serving`
+	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms`
 
 // salesWithStock are the tables with these columns.
 const salesWithStock = "sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = sales.id"
@@ -65,13 +65,13 @@ type stockRow struct {
 	Lined                                          model.Lined
 	SpentCalls, LapsedCalls                        int64
 	Phase                                          sql.NullString
-	Entries, Sealed, Serving                       sql.NullInt64
+	Entries, Sealed, Serving, FirstAtMs            sql.NullInt64
 }
 
 func (r *stockRow) fields() []any {
 	return []any{
 		&r.Quota, &r.Available, &r.Reserved, &r.Called, &r.Held, &r.Paid, &r.Version, &r.Epoch, &r.GateVersion, &r.WrongEpoch, &r.Lined,
-		&r.SpentCalls, &r.LapsedCalls, &r.Phase, &r.Entries, &r.Sealed, &r.Serving,
+		&r.SpentCalls, &r.LapsedCalls, &r.Phase, &r.Entries, &r.Sealed, &r.Serving, &r.FirstAtMs,
 	}
 }
 
@@ -87,6 +87,9 @@ func (r *stockRow) stock(saleID string) model.Stock {
 func (r *stockRow) line(fixed model.Line) model.Line {
 	fixed.Phase = model.Phase(r.Phase.String)
 	fixed.Entries, fixed.Sealed, fixed.Serving = r.Entries.Int64, r.Sealed.Int64, r.Serving.Int64
+	if r.FirstAtMs.Int64 > 0 {
+		fixed.FirstAt = fromMillis(r.FirstAtMs.Int64)
+	}
 	return fixed
 }
 

@@ -249,6 +249,8 @@ CREATE TABLE sale_lines (
   entries       BIGINT     NOT NULL,
   sealed        BIGINT     NOT NULL,
   serving       BIGINT     NOT NULL,
+  -- When the first entry came, 0: there is none. The pace of a waiting list is reckoned from then.
+  first_at_ms   BIGINT     NOT NULL DEFAULT 0,
   -- The units that a draw has to give, fixed at the seal, and those that it has given so far.
   draw_units    BIGINT     NOT NULL DEFAULT 0,
   drawn         BIGINT     NOT NULL DEFAULT 0,

@@ -247,6 +247,8 @@ CREATE TABLE sale_lines (
   entries       INTEGER NOT NULL,
   sealed        INTEGER NOT NULL,
   serving       INTEGER NOT NULL,
+  -- When the first entry came, 0: there is none. The pace of a waiting list is reckoned from then.
+  first_at_ms   INTEGER NOT NULL DEFAULT 0,
   -- The units that a draw has to give, fixed at the seal, and those that it has given so far.
   draw_units    INTEGER NOT NULL DEFAULT 0,
   drawn         INTEGER NOT NULL DEFAULT 0,

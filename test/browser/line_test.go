@@ -254,12 +254,13 @@ func TestWaitingList(t *testing.T) {
 	ann := s.enters(phone, sale, "ann", "Join the waiting list")
 	ann.see("#place-title", "You are next")
 	bob := s.enters(phone, sale, "bob", "Join the waiting list")
-	bob.see("#place-title", "1 before you")
+	bob.sees(texts{"#place-title": "1 before you", "#place-pace": "No unit has come back yet"})
 	bob.lacks("#proof")
 	bob.show("list-waiting")
 	s.call("DELETE", "/orders/"+order, early, nil, http.StatusOK)
 	ann.see("#place-title", "It is your turn")
-	bob.see("#place-title", "You are next")
+	bob.sees(texts{"#place-title": "You are next", "#place-pace": "At the pace so far it is your turn in about"})
+	bob.show("list-pace")
 	if said := other.text("#button"); strings.Contains(said, "Buy") {
 		t.Errorf("a buyer who is not called may click on %q", said)
 	}
@@ -269,6 +270,17 @@ func TestWaitingList(t *testing.T) {
 	s.hasOrders("ann", 1)
 	bob.speak("zh")
 	bob.see("#place-title", "下一个就是您")
+}
+
+// The event stream of the sale brings the place and the call, even if the line can't be read otherwise.
+func TestPlaceByStream(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.queue("line", fields{"quota": 1})
+	ann := s.enters(phone, sale, "ann", "Enter the line")
+	js[bool](ann.window, `const real = fetch; window.fetch = (to, ...rest) => (String(to.url ?? to).endsWith("/line") ? Promise.reject(new TypeError()) : real(to, ...rest)); true`)
+	s.begin(sale)
+	ann.see("#place-title", "It is your turn")
 }
 
 // A page without crypto.subtle, as on plain http, shows the rank that the server gives. While the line can't be read, the

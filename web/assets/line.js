@@ -17,6 +17,17 @@ import { solve } from "./work.js";
 // Caches keep the state for a second.
 const period = 1000;
 
+// calm is how often the state is read, in milliseconds, while the event stream brings it. The stream sends it at least every
+// 15 seconds; one that was silent for heardFor has brought nothing lately.
+const calm = 5000;
+const heardFor = 20_000;
+
+// askCalled is how often the own entry is read, in milliseconds, while it is called: an operator may let calls end later.
+const askCalled = 15_000;
+
+// asksPerSecond spreads the reads of the own entry after a draw or a line, when all who wait are due at once.
+const asksPerSecond = 5000;
+
 // askAgain is the time, in milliseconds, after which the own entry is read again if it disagrees with the line.
 const askAgain = 2000;
 
@@ -38,6 +49,10 @@ let proved = null; // what came of the check of the rank: "right", "late" or "wr
 let checked = ""; // the phase of the line in which the check was begun
 let seen = ""; // the phase of the line when the entry was last read
 let asked = -Infinity;
+let heard = -Infinity; // when the event stream brought the state
+let looked = -Infinity; // when the state was last read
+let wake = () => {}; // ends the pause between two steps
+let due = Infinity; // when the own entry is read again
 let working = false; // the work for an entry is being done
 let busy = false; // an entry is being made or looked for
 
@@ -194,14 +209,25 @@ async function verify() {
 // step brings line, place and entry up to date.
 async function step() {
   const waits = mine.state === "waiting";
-  if (line === null || (started() && (waits || ["entering", "sealed"].includes(line.phase)))) {
+  const since = performance.now();
+  const rest = since - heard < heardFor ? calm : 0;
+  if (line === null || (started() && (waits || ["entering", "sealed"].includes(line.phase)) && since - looked >= rest)) {
+    looked = since;
     line = await look(`/sales/${id}/line`);
   }
   await locate();
   const fixed = line.seed || ["calling", "over"].includes(line.phase);
   const drawn = line.mode === "draw" && line.phase === "calling" && seen !== line.phase;
-  const due = waits ? fixed && (place === null || place < line.serving || line.phase === "over" || drawn) : called() && now() > Date.parse(mine.until);
-  if (due && performance.now() - asked > askAgain) {
+  const passed = waits && fixed && (place === null || place < line.serving);
+  const over = waits && (line.phase === "over" || drawn);
+  const late = called() && (now() > Date.parse(mine.until) || performance.now() - asked > askCalled);
+  if (!passed && !over && !late) {
+    due = Infinity;
+  } else if (due === Infinity) {
+    due = performance.now() + (passed || late ? 0 : (Math.random() * line.entries * 1000) / asksPerSecond);
+  }
+  if (performance.now() >= due && performance.now() - asked > askAgain) {
+    due = Infinity;
     await refresh();
   }
   const provable = crypto.subtle && line.seed && line.secret && ["calling", "over"].includes(line.phase);
@@ -212,12 +238,19 @@ async function step() {
   redraw();
 }
 
+// hear takes the state that the event stream brings, and looks at once what follows from it.
+function hear(state) {
+  heard = looked = performance.now();
+  line = state;
+  wake();
+}
+
 async function follow() {
   for (;;) {
     if (sale && mine) {
       await step().catch((refusal) => refusal.code || reportError(refusal)); // a later round of this loop repeats the step
     }
-    await pause(period * (1 + Math.random() / 2));
+    await Promise.race([pause(period * (1 + Math.random() / 2)), new Promise((resolve) => { wake = resolve; })]);
   }
 }
 
@@ -240,6 +273,7 @@ function draw(stage) {
   at("place-now").setAttribute("aria-live", called() ? "assertive" : "polite");
   say(at("place-title"), `place_${word}`, { before: number(before) });
   say(at("place-more"), `place_${word}_more`, { time: () => duration(sale.call_seconds * 1000), round: line?.round ?? "" });
+  drawPace(before);
   show(at("place-clock"), called());
   if (called()) {
     const until = Date.parse(mine.until);
@@ -251,6 +285,18 @@ function draw(stage) {
   say(at("place-sound"), loud() ? "sound_on" : "sound_off");
   show(at("place-orders"), mine.state === "spent");
   drawProof();
+}
+
+// drawPace estimates the wait on a waiting list from the units that have come back so far.
+function drawPace(before) {
+  const known = mine.state === "waiting" && sale.mode === "rush" && place !== null && line?.first_at;
+  show(at("place-pace"), known);
+  if (!known) {
+    return;
+  }
+  const left = ((before + 1) * (now() - Date.parse(line.first_at))) / line.serving;
+  const word = now() + left < Date.parse(sale.ends_at) ? "pace" : "pace_late";
+  say(at("place-pace"), line.serving > 0 ? word : "pace_none", { time: () => duration(left) });
 }
 
 // wordOf returns the middle of the keys of the words for the own place.
@@ -342,6 +388,6 @@ addEventListener("storage", (event) => {
   }
 });
 
-join({ form, enter, refresh, draw, lined: () => lined || mine !== null, most: () => (called() ? mine.units : null) });
+join({ form, enter, refresh, hear, draw, lined: () => lined || mine !== null, most: () => (called() ? mine.units : null) });
 recall();
 follow();

@@ -309,7 +309,7 @@ async function first() {
 async function start() {
   const [said] = await Promise.all([first(), sync()]);
   take(said);
-  watch(id, { stock, line: live, patient: () => state === "sold_out" || state === "upcoming" });
+  watch(id, { stock, queue: (said) => line?.hear(said), line: live, patient: () => state === "sold_out" || state === "upcoming" });
   everySecond(draw);
   resume();
   setInterval(() => {

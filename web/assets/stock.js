@@ -1,4 +1,4 @@
-// The stock of a sale, live, by server-sent events. The browser opens a broken stream again by itself. This module
+// The stock of a sale, and the state of its line, live, by server-sent events. The browser opens a broken stream again by itself. This module
 // opens a stream again that the browser gives up, as after an error of the server, or that is silent for too long.
 
 import { pause } from "./api.js";
@@ -12,10 +12,10 @@ const silence = 40_000;
 const firstPause = 1000;
 const longestPause = 15_000;
 
-// watch calls stock({available, quota, state, now}) on each change, and line("connecting", "live" or "broken") when the
-// connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
+// watch calls stock({available, quota, state, now}) on each change, queue(state) with the public state of a sale's line, and
+// line("connecting", "live" or "broken") when the connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
 // few connections for all its tabs.
-export function watch(saleID, { stock, line, patient }) {
+export function watch(saleID, { stock, queue, line, patient }) {
   let source = null;
   let failures = 0;
   let timer = 0;
@@ -35,6 +35,7 @@ export function watch(saleID, { stock, line, patient }) {
       listen();
       stock(JSON.parse(event.data));
     });
+    mine.addEventListener("line", (event) => queue(JSON.parse(event.data))); // an event of the stock follows
     mine.addEventListener("error", () => {
       line("broken");
       if (mine.readyState === EventSource.CLOSED) {
