@@ -63,7 +63,8 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 
 // TendLine is the first step of a caller's look at a line, and returns the line's state after it. The line is sealed at the
 // sale's start, and over at the end. If no caller has seen the line for a while, because the database or all callers were
-// away or the sale was paused, all calls get this time back.
+// away or the sale was paused, all calls get this time back. After a step of the database's clock they keep the time that
+// they had left.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -75,7 +76,7 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 			return err
 		}
 		gap := time.Duration(now.UnixMilli()-line.SeenAtMs) * time.Millisecond
-		if line.SeenAtMs > 0 && gap > outageTime {
+		if line.SeenAtMs > 0 && (gap > outageTime || gap < 0) {
 			if err := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID).Error; err != nil {
 				return wrap("lengthen calls", err)
 			}

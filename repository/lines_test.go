@@ -261,7 +261,7 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// A time in which no caller saw the line does not count against the calls.
+// A time in which no caller saw the line does not count against the calls, and neither does a step of the clock.
 func TestCallsOutliveAnOutage(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		sale := d.line(t, 1, model.ModeLine)
@@ -277,6 +277,16 @@ func TestCallsOutliveAnOutage(t *testing.T) {
 		}
 		check.NoError(t, second(d.EndCalls(t.Context(), sale.ID, false, 10)))
 		check.Same(t, "ann", d.entry(t, sale.ID, "ann").State, model.EntryCalled)
+		// A step of the database's clock is the same as a step of all stored times the other way.
+		for _, step := range []time.Duration{time.Hour, -time.Hour} {
+			left := time.Until(d.entry(t, sale.ID, "ann").Until)
+			d.exec(t, "UPDATE sale_lines SET seen_at_ms = seen_at_ms - ? WHERE sale_id = ?", step.Milliseconds(), sale.ID)
+			d.exec(t, "UPDATE calls SET until_ms = until_ms - ? WHERE sale_id = ?", step.Milliseconds(), sale.ID)
+			check.NoError(t, second(d.TendLine(t.Context(), sale.ID)))
+			if now := time.Until(d.entry(t, sale.ID, "ann").Until); now < left-time.Minute || now > left+time.Minute {
+				t.Errorf("after a step of %s the call has %s left, before it %s", step, now, left)
+			}
+		}
 		d.change(t, sale.ID, 0, status(model.SaleClosed))
 		offer, err := d.TendLine(t.Context(), sale.ID)
 		check.Same(t, "after the end", []any{offer.Line.Phase, err}, []any{model.PhaseOver, nil})

@@ -206,6 +206,14 @@ func shift(by time.Duration) func(*model.Sale) {
 // change applies an operator's edit. It does not end the test, because crowds call it too.
 func (d *testDB) change(t *testing.T, saleID string, addQuota int64, edits ...func(*model.Sale)) model.Offer {
 	t.Helper()
+	offer, verdict := d.tryChange(t, saleID, addQuota, edits...)
+	accepted(t, verdict, nil)
+	return offer
+}
+
+// tryChange changes a sale and returns the verdict.
+func (d *testDB) tryChange(t *testing.T, saleID string, addQuota int64, edits ...func(*model.Sale)) (model.Offer, model.Verdict) {
+	t.Helper()
 	offer, verdict, err := d.ChangeSale(t.Context(), model.SaleChange{
 		SaleID: saleID, Actor: "op", Action: "patch", AddQuota: addQuota,
 		Edit: func(s *model.Sale) model.Verdict {
@@ -215,8 +223,8 @@ func (d *testDB) change(t *testing.T, saleID string, addQuota int64, edits ...fu
 			return model.Accepted
 		},
 	})
-	accepted(t, verdict, err)
-	return offer
+	check.NoError(t, err)
+	return offer, verdict
 }
 
 func (d *testDB) nextEpoch(t *testing.T, saleID string, seen int64) {
