@@ -43,6 +43,12 @@ type plan struct {
 	AckWait    float64 `default:"0.8" most:"3600" help:"Seconds after which a buyer gets 202."`
 	Tries      int     `default:"6" least:"1" help:"Tries of a buyer's page in all, with those after 429 and 503."`
 
+	Mode        string  `default:"rush" enum:"rush,line,draw" help:"How buyers get their turn: ${enum}."`
+	Opening     float64 `default:"600" most:"1e6" help:"Seconds in which a line or draw takes entries before the start; buyers enter at a mean time of rush after its begin."`
+	CallSeconds float64 `default:"120" least:"1" most:"1e6" help:"Seconds of a call in a line."`
+	Think       float64 `default:"10" most:"3600" help:"Mean time in seconds until a buyer who is called and comes clicks."`
+	NoShow      float64 `default:"0.2" most:"1" help:"Share of called buyers who do not come."`
+
 	Clients int     `most:"2e7" help:"Instead of buyers: so many clients buy repeatedly, from endless stock."`
 	Seconds float64 `default:"10" most:"3600" help:"Duration of a run with clients."`
 
@@ -59,6 +65,9 @@ type plan struct {
 	DatabaseCores int     `default:"2" least:"1" help:"Cores of the database for look-ups."`
 	CommitUS      float64 `name:"commit-us" default:"880" most:"1e7" help:"A transaction without its orders."`
 	OrderUS       float64 `name:"order-us" default:"20.0" most:"1e7" help:"An order in a transaction."`
+	EntryUS       float64 `name:"entry-us" default:"48" most:"1e7" help:"CPU of an instance for an entry in a line or draw."`
+	EnterUS       float64 `name:"enter-us" default:"11.6" most:"1e7" help:"An entry in a transaction."`
+	SealUS        float64 `name:"seal-us" default:"2.7" most:"1e7" help:"Time to seal one entry."`
 }
 
 // Validate is called by kong.
@@ -81,9 +90,15 @@ func (p *plan) Validate() (err error) {
 func main() {
 	var p plan
 	kong.Parse(&p)
-	r := newRush(p)
-	r.simulate()
-	if err := r.print(os.Stdout); err != nil {
+	var s interface {
+		simulate()
+		print(w io.Writer) error
+	} = newRush(p)
+	if p.Mode != "rush" {
+		s = newLine(p)
+	}
+	s.simulate()
+	if err := s.print(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "scaling:", err)
 		os.Exit(1)
 	}
@@ -106,18 +121,34 @@ func (r *rush) print(w io.Writer) error {
 			fmt.Fprintf(out, "%d units are left\n", r.left)
 		}
 	}
-	fmt.Fprintf(out, "tries that were turned away: %d by the limiter (429), %d since too many waited for a store (503)\n",
-		r.limited, r.busy)
-
-	fmt.Fprintf(out, "\n%-12s %10s %9s %9s %9s %9s\n", "answer", "buyers", "p50 ms", "p90 ms", "p99 ms", "most ms")
+	printTurnedAway(out, r.limited, r.busy)
+	printHead(out)
 	for end, name := range []string{confirmed: "confirmed", queued: "queued", soldOut: "sold out", gaveUp: "gave up"} {
-		if took := r.took[end]; name != "" {
-			fmt.Fprintf(out, "%-12s %10d %9.1f %9.1f %9.1f %9.1f\n", name, len(took),
-				1e3*percentile(took, 0.5), 1e3*percentile(took, 0.9), 1e3*percentile(took, 0.99), 1e3*percentile(took, 1))
+		if name != "" {
+			printAnswers(out, name, r.took[end])
 		}
 	}
+	printStages(out, r.stations)
+	return out.Flush()
+}
+
+func printTurnedAway(out io.Writer, limited, busy int) {
+	fmt.Fprintf(out, "tries that were turned away: %d by the limiter (429), %d since too many waited for a store (503)\n", limited, busy)
+}
+
+func printHead(out io.Writer) {
+	fmt.Fprintf(out, "\n%-12s %10s %9s %9s %9s %9s\n", "answer", "buyers", "p50 ms", "p90 ms", "p99 ms", "most ms")
+}
+
+// printAnswers writes how long answers of a kind took, in seconds and sorted.
+func printAnswers(out io.Writer, kind string, took []float64) {
+	fmt.Fprintf(out, "%-12s %10d %9.1f %9.1f %9.1f %9.1f\n", kind, len(took),
+		1e3*percentile(took, 0.5), 1e3*percentile(took, 0.9), 1e3*percentile(took, 0.99), 1e3*percentile(took, 1))
+}
+
+func printStages(out io.Writer, stations []*station) {
 	fmt.Fprintf(out, "\n%-12s %10s %9s %9s %9s %9s\n", "stage", "jobs", "servers", "busiest s", "p99 ms", "line")
-	for _, stage := range r.stages() {
+	for _, stage := range stages(stations) {
 		busiest := 0.0
 		if len(stage.spent) > 0 {
 			busiest = slices.Max(stage.spent) / float64(stage.servers)
@@ -125,7 +156,6 @@ func (r *rush) print(w io.Writer) error {
 		fmt.Fprintf(out, "%-12s %10d %9d %8.1f%% %9.1f %9d\n",
 			stage.name, stage.served, stage.servers, 100*busiest, 1e3*percentile(stage.waits, 0.99), stage.longest)
 	}
-	return out.Flush()
 }
 
 // percentile returns a percentile of sorted values, or 0 if there are none.

@@ -293,24 +293,3 @@ func (r *rush) peak() float64 {
 
 // meanBatch returns the mean number of orders in a transaction.
 func (r *rush) meanBatch() float64 { return float64(r.settled) / float64(max(1, r.settles)) }
-
-// stages returns the sum of the stations of each name; their waits are sorted.
-func (r *rush) stages() (list []*station) {
-	for _, s := range r.stations {
-		if len(list) == 0 || list[len(list)-1].name != s.name {
-			list = append(list, &station{name: s.name})
-		}
-		sum := list[len(list)-1]
-		sum.servers += s.servers
-		sum.served += s.served
-		sum.longest = max(sum.longest, s.longest)
-		sum.waits = append(sum.waits, s.waits...)
-		for second, seconds := range s.spent {
-			sum.spend(second, seconds)
-		}
-	}
-	for _, sum := range list {
-		slices.Sort(sum.waits)
-	}
-	return list
-}

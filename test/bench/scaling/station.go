@@ -3,6 +3,7 @@ package main
 import (
 	"container/heap"
 	"math/rand/v2"
+	"slices"
 )
 
 // world is the state of a simulation: its clock, in seconds, and the planned events.
@@ -151,4 +152,25 @@ func (b *bucket) take(now float64) bool {
 	}
 	b.tokens--
 	return true
+}
+
+// stages returns the sum of the stations of each name; their waits are sorted.
+func stages(stations []*station) (list []*station) {
+	for _, s := range stations {
+		if len(list) == 0 || list[len(list)-1].name != s.name {
+			list = append(list, &station{name: s.name})
+		}
+		sum := list[len(list)-1]
+		sum.servers += s.servers
+		sum.served += s.served
+		sum.longest = max(sum.longest, s.longest)
+		sum.waits = append(sum.waits, s.waits...)
+		for second, seconds := range s.spent {
+			sum.spend(second, seconds)
+		}
+	}
+	for _, sum := range list {
+		slices.Sort(sum.waits)
+	}
+	return list
 }
