@@ -180,6 +180,21 @@ func TestLineWithBeacon(t *testing.T) {
 	})
 }
 
+// A call gives what is left if that is less than the entry wants, so that no unit waits for a large entry.
+func TestCallGivesWhatIsLeft(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.line(t, 3, model.ModeLine)
+		d.starts(t, sale)
+		_, verdict, err := d.Enter(t.Context(), sale.ID, []model.LineEntry{{UserID: "ann", Quantity: 2}, {UserID: "bob", Quantity: 2}, {UserID: "cat", Quantity: 1}})
+		accepted(t, verdict, err)
+		d.sealed(t, sale.ID)
+		looked, left := d.calls(t, sale.ID, 0, 1, 2)
+		check.Same(t, "two are called", []any{looked, left}, []any{2, false})
+		check.Same(t, "units", []int{d.entry(t, sale.ID, "ann").Units, d.entry(t, sale.ID, "bob").Units}, []int{2, 1})
+		check.Same(t, "stock", d.parts(t, sale.ID), []int64{0, 0, 3, 0})
+	})
+}
+
 // What comes back after a rush has sold out goes by call to those who wait, and never to all.
 func TestWaitingList(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {

@@ -25,6 +25,8 @@ var list string
 // suites are the packages whose tests run for a mutation of a folder, in this order, until one fails.
 var suites = map[string][]string{
 	"gate":       {"gate", "worker", "strategy", "service", "app"},
+	"handler":    {"handler", "app"},
+	"internal":   {"internal/...", "service", "app"},
 	"strategy":   {"strategy", "app"},
 	"repository": {"repository", "strategy", "worker", "app"},
 	"service":    {"service", "handler", "strategy", "worker", "app"},
