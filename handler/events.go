@@ -304,7 +304,7 @@ func newStockEvent(o model.Offer, now time.Time) *stockEvent {
 	}{o.Stock.Free(), o.Stock.Quota, state, stamp(now)})
 	event := &stockEvent{id: id}
 	if o.Stock.Lined == model.InLine {
-		line, _ := json.Marshal(viewLine(o, state))
+		line, _ := json.Marshal(viewLine(o, state)) //nolint:gosec // the secret of a line is public once its order is drawn
 		// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that
 		// is public of a line changes together with one of these numbers.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", id, o.Line.Phase, o.Line.Serving, o.Revision)

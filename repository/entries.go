@@ -47,8 +47,10 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 		_, err = s.execute(tx, append(
 			s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", 6, values, ""),
 			// MySQL assigns from left to right, so what depends on the old number comes first.
-			statement{"UPDATE sale_lines SET first_at_ms = CASE entries WHEN 0 THEN ? ELSE first_at_ms END, entries = ? WHERE sale_id = ?",
-				[]any{now.UnixMilli(), next, saleID}})...)
+			statement{
+				"UPDATE sale_lines SET first_at_ms = CASE entries WHEN 0 THEN ? ELSE first_at_ms END, entries = ? WHERE sale_id = ?",
+				[]any{now.UnixMilli(), next, saleID},
+			})...)
 		return err
 	})
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
