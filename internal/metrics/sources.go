@@ -44,6 +44,7 @@ type sourced struct {
 
 	build, sales, streams, breaker, reachable, queueAge, drift, look, expiryLag *prometheus.Desc
 	units, requests, open, epoch, left, inflight, entries, bypassed             *prometheus.Desc
+	lineEntries, lineServing, lineCalled, lineIdle, lineCalls, lineRound        *prometheus.Desc
 }
 
 // Watch registers the figures of the sources. It may be called once.
@@ -53,23 +54,29 @@ func (m *Metrics) Watch(s Sources) {
 	}
 	m.registry.MustRegister(&sourced{
 		Sources: s, m: m,
-		build:     desc("flashsale_build_info", "1, with the version, the strategy and Go's version.", "version", "strategy", "go_version"),
-		sales:     desc("flashsale_sales", "Sales that this instance watches, of which the first 20 have figures of their own."),
-		units:     desc("flashsale_sale_units", "Units of a sale that are available, held or paid, as this instance last read the database.", "sale", "state"),
-		requests:  desc("flashsale_sale_requests_total", "Purchase requests of a sale by what became of them, those that the front door refused too.", "sale", "verdict"),
-		streams:   desc("flashsale_event_streams", "Open streams of stock events."),
-		breaker:   desc("flashsale_gate_breaker_closed", "1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone."),
-		reachable: desc("flashsale_gate_reachable", "1 if Redis answered when these figures were asked for."),
-		open:      desc("flashsale_gate_open", "1 if a sale's gate admits.", "sale"),
-		epoch:     desc("flashsale_gate_epoch", "Generation of a sale's gate.", "sale"),
-		left:      desc("flashsale_gate_left_units", "Units that a sale's gate may still admit.", "sale"),
-		inflight:  desc("flashsale_gate_inflight_units", "Units that were admitted and not settled.", "sale"),
-		entries:   desc("flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", "sale"),
-		bypassed:  desc("flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them."),
-		queueAge:  desc("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none."),
-		drift:     desc("flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", "sale"),
-		look:      desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it."),
-		expiryLag: desc("flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end."),
+		build:       desc("flashsale_build_info", "1, with the version, the strategy and Go's version.", "version", "strategy", "go_version"),
+		sales:       desc("flashsale_sales", "Sales that this instance watches, of which the first 20 have figures of their own."),
+		units:       desc("flashsale_sale_units", "Units of a sale that are available, held or paid, as this instance last read the database.", "sale", "state"),
+		requests:    desc("flashsale_sale_requests_total", "Purchase requests of a sale by what became of them, those that the front door refused too.", "sale", "verdict"),
+		streams:     desc("flashsale_event_streams", "Open streams of stock events."),
+		breaker:     desc("flashsale_gate_breaker_closed", "1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone."),
+		reachable:   desc("flashsale_gate_reachable", "1 if Redis answered when these figures were asked for."),
+		open:        desc("flashsale_gate_open", "1 if a sale's gate admits.", "sale"),
+		epoch:       desc("flashsale_gate_epoch", "Generation of a sale's gate.", "sale"),
+		left:        desc("flashsale_gate_left_units", "Units that a sale's gate may still admit.", "sale"),
+		inflight:    desc("flashsale_gate_inflight_units", "Units that were admitted and not settled.", "sale"),
+		entries:     desc("flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", "sale"),
+		bypassed:    desc("flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them."),
+		lineEntries: desc("flashsale_line_entries", "Entries of a sale's line.", "sale"),
+		lineServing: desc("flashsale_line_serving", "Ranks of a sale's line that have been called, or at which a draw has looked.", "sale"),
+		lineCalled:  desc("flashsale_line_called_units", "Units behind the calls of a sale's line.", "sale"),
+		lineIdle:    desc("flashsale_line_idle_units", "Units that are behind no call although entrants wait for them.", "sale"),
+		lineCalls:   desc("flashsale_line_ended_calls_total", "Calls of a sale's line that have ended, by whether with an order.", "sale", "ended"),
+		lineRound:   desc("flashsale_line_awaits_round", "1 while a sealed line waits for its round of the beacon.", "sale"),
+		queueAge:    desc("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none."),
+		drift:       desc("flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", "sale"),
+		look:        desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it."),
+		expiryLag:   desc("flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end."),
 	})
 }
 
@@ -81,6 +88,7 @@ func (s *sourced) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.build, s.sales, s.streams, s.breaker, s.reachable, s.queueAge, s.drift, s.look, s.expiryLag,
 		s.units, s.requests, s.open, s.epoch, s.left, s.inflight, s.entries, s.bypassed,
+		s.lineEntries, s.lineServing, s.lineCalled, s.lineIdle, s.lineCalls, s.lineRound,
 	} {
 		to <- d
 	}
@@ -114,9 +122,32 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 		for verdict, n := range requests[sale.ID] {
 			to <- prometheus.MustNewConstMetric(s.requests, prometheus.CounterValue, float64(n), sale.ID, string(verdict))
 		}
+		if sale.Stock.Lined == model.InLine {
+			s.collectLine(to, sale, gauge)
+		}
 	}
 	s.collectDrifts(shown, now, gauge)
 	s.collectGates(sales, shown, gauge)
+}
+
+// collectLine reports the figures of a sale in line.
+func (s *sourced) collectLine(to chan<- prometheus.Metric, sale model.Offer, gauge setter) {
+	gauge(s.lineEntries, float64(sale.Line.Entries), sale.ID)
+	gauge(s.lineServing, float64(sale.Line.Serving), sale.ID)
+	gauge(s.lineCalled, float64(sale.Stock.Called), sale.ID)
+	gauge(s.lineIdle, float64(idle(sale)), sale.ID)
+	gauge(s.lineRound, number(sale.Line.Phase == model.PhaseSealed && sale.Line.AwaitsSeed()), sale.ID)
+	for ended, calls := range map[string]int64{"spent": sale.Stock.SpentCalls, "lapsed": sale.Stock.LapsedCalls} {
+		to <- prometheus.MustNewConstMetric(s.lineCalls, prometheus.CounterValue, float64(calls), sale.ID, ended)
+	}
+}
+
+// idle returns how many units a caller should give to calls now. A paused sale calls nobody.
+func idle(sale model.Offer) int64 {
+	if sale.Status == model.SalePaused || sale.Line.Phase != model.PhaseCalling || sale.Line.Serving >= sale.Line.Entries {
+		return 0
+	}
+	return sale.Stock.Reserved
 }
 
 // collectDrifts reports the drifts of the sales shown and, for at most maxSales of the others, the drifts that are

@@ -88,6 +88,39 @@ func TestSources(t *testing.T) {
 	check.Same(t, "a sale that isn't watched has figures", strings.Contains(page, "unwatched"), false)
 }
 
+// A sale in line has figures of its line. Units are idle only while a caller should call.
+func TestLineFigures(t *testing.T) {
+	calling := sale("A", 0)
+	calling.Stock.Lined, calling.Stock.Reserved, calling.Stock.Called = model.InLine, 3, 2
+	calling.Stock.SpentCalls, calling.Stock.LapsedCalls = 7, 4
+	calling.Line = model.Line{Phase: model.PhaseCalling, Entries: 20, Serving: 13}
+	m := at(noon)
+	m.Watch(sources(openGate, calling, sale("rush", 0)))
+	m.has(t,
+		`flashsale_line_entries{sale="A"} 20`,
+		`flashsale_line_serving{sale="A"} 13`,
+		`flashsale_line_called_units{sale="A"} 2`,
+		`flashsale_line_idle_units{sale="A"} 3`,
+		`flashsale_line_ended_calls_total{ended="spent",sale="A"} 7`,
+		`flashsale_line_ended_calls_total{ended="lapsed",sale="A"} 4`,
+		`flashsale_line_awaits_round{sale="A"} 0`,
+	)
+	check.Same(t, "a rush has a line", strings.Contains(m.page(t), `flashsale_line_entries{sale="rush"}`), false)
+	for name, change := range map[string]func(*model.Offer){
+		"paused":        func(o *model.Offer) { o.Status = model.SalePaused },
+		"nobody waits":  func(o *model.Offer) { o.Line.Serving = 20 },
+		"over":          func(o *model.Offer) { o.Line.Phase = model.PhaseOver },
+		"awaits a seed": func(o *model.Offer) { o.Line.Phase, o.Line.Round = model.PhaseSealed, 9 },
+	} {
+		other := calling
+		change(&other)
+		m := at(noon)
+		m.Watch(sources(openGate, other))
+		t.Log(name)
+		m.has(t, `flashsale_line_idle_units{sale="A"} 0`, fmt.Sprintf(`flashsale_line_awaits_round{sale="A"} %g`, number(other.Line.Round > 0)))
+	}
+}
+
 // Without Redis, or without a gate, the page has no figures that look like those of an empty gate or queue.
 func TestSourcesWithoutAGate(t *testing.T) {
 	away := sources(openGate, sale("A", 0))
