@@ -205,12 +205,13 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 	return entries, wrap("lock entries", err)
 }
 
-// EndCalls ends the calls whose time is over, at most limit of them, or with all also the others. Their units belong to
-// the line again. more is true if there may be others.
+// EndCalls ends the calls whose time is over, at most limit of them. With all it ends any calls, because the line is over:
+// their entries are lost like those that wait, and do not count as calls that were not used. The units belong to the line
+// again. more is true if there may be others.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
-	when := " AND until_ms <= " + s.nowMillis()
+	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {
-		when = ""
+		when, state = "", model.EntryWaiting
 	}
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
@@ -226,7 +227,7 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 		for i, r := range rows {
 			numbers[i], units = r.Number, units+r.Units
 		}
-		return s.endCalls(tx, saleID, numbers, model.EntryLapsed, units, 0)
+		return s.endCalls(tx, saleID, numbers, state, units, 0)
 	})
 	return more, wrap("end calls of sale "+saleID, err)
 }

@@ -307,6 +307,9 @@ func TestCallsOutliveAnOutage(t *testing.T) {
 		check.Same(t, "after the end", []any{offer.Line.Phase, err}, []any{model.PhaseOver, nil})
 		check.NoError(t, second(d.EndCalls(t.Context(), sale.ID, true, 10)))
 		check.Same(t, "stock", d.parts(t, sale.ID), []int64{0, 1, 0, 0})
+		offer, err = d.TendLine(t.Context(), sale.ID)
+		// The call could still have been used when the sale ended.
+		check.Same(t, "calls that were not used", []any{offer.Stock.LapsedCalls, d.entry(t, sale.ID, "ann").State, err}, []any{int64(0), model.EntryWaiting, nil})
 	})
 }
 
