@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -16,23 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
 
-// door is an nginx with the configuration of deploy/nginx.
-type door struct {
-	URL    string
-	folder string
-	roots  *x509.CertPool // with TLS: what a client has to trust
-}
-
 // A client on the address visitor may claim any other address in the header visitorHeader.
 const (
 	visitor       = "127.250.0.1"
-	visitorHeader = "X-Test-Address"
+	visitorHeader = shop.VisitorHeader
 )
+
+// door is an nginx with the configuration of deploy/nginx.
+type door struct{ *shop.Door }
 
 // openDoor starts an nginx that balances by weight, without TLS. instances are lines of instances.conf.
 func openDoor(t *testing.T, instances ...string) *door {
@@ -40,82 +32,9 @@ func openDoor(t *testing.T, instances ...string) *door {
 	return openDoorWith(t, "weighted.conf", "plain.conf", instances...)
 }
 
-// openDoorWith starts an nginx with one of the files for balancing, and the file with or without TLS. The files of
-// deploy/nginx are used as they are, except for ports and paths of this machine.
 func openDoorWith(t *testing.T, balance, front string, instances ...string) *door {
 	t.Helper()
-	source := filepath.Join(shop.Root(), "deploy", "nginx")
-	d := &door{URL: "http://"}
-	server := kit.Nginx(t, func(folder string, port int) {
-		d.folder = folder
-		link(t, source, filepath.Join(folder, "flashsale"))
-		link(t, filepath.Join(source, balance), filepath.Join(folder, "balance.conf"))
-		write(t, filepath.Join(folder, "instances.conf"), strings.Join(instances, "\n"))
-		for _, name := range []string{"log", "cache", "tls"} {
-			check.Error(t, name, os.MkdirAll(filepath.Join(folder, name), 0o700), nil)
-		}
-		write(t, filepath.Join(folder, "nginx.conf"), fill(t, filepath.Join(source, "nginx.conf"),
-			"user www-data;", "user root;", // other users may not read the test's folder
-			"pid /run/nginx.pid;", "pid nginx.pid;",
-			"/var/log/nginx/error.log", "log/error.log",
-			"/var/log/nginx/access.log", "log/access.log",
-			"/var/cache/nginx/assets", "cache/assets",
-			"/var/cache/nginx/pages", "cache/pages",
-			"http {", "http {\nclient_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; "+
-				"scgi_temp_path scgi; uwsgi_temp_path uwsgi;\n"+
-				"set_real_ip_from "+visitor+"; real_ip_header "+visitorHeader+";",
-		))
-		// kit.Nginx gives one port. With TLS, that port is the one for TLS, and the other one becomes a socket.
-		listen := []string{"listen [::]:80 default_server backlog=4096;", ""}
-		address := fmt.Sprintf("listen 127.0.0.1:%d ", port)
-		if front == "tls.conf" {
-			d.URL = "https://"
-			d.roots = kit.Certificate(t, filepath.Join(folder, "tls"))
-			listen = append(listen, "listen 80 ", "listen unix:"+d.socket()+" ",
-				"listen [::]:443 ssl http2 default_server backlog=4096;", "", "listen 443 ", address)
-		} else {
-			listen = append(listen, "listen 80 ", address)
-		}
-		write(t, filepath.Join(folder, "front.conf"), fill(t, filepath.Join(source, front), listen...))
-	})
-	d.URL += server.Addr()
-	t.Cleanup(func() {
-		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(d.folder, "log", "error.log"))
-			t.Logf("nginx: %.4000s", log)
-		}
-	})
-	return d
-}
-
-// socket is the address without TLS of a door with TLS.
-func (d *door) socket() string { return filepath.Join(d.folder, "plain.sock") }
-
-// fill reads a configuration and replaces texts. Each text must occur once; otherwise the test has to be updated.
-func fill(t *testing.T, path string, replacements ...string) string {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	check.Error(t, "read "+path, err, nil)
-	text := string(raw)
-	for i := 0; i < len(replacements); i += 2 {
-		if n := strings.Count(text, replacements[i]); n != 1 {
-			t.Errorf("%s: %q occurs %d times", path, replacements[i], n)
-		}
-		text = strings.Replace(text, replacements[i], replacements[i+1], 1)
-	}
-	return text
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	check.Error(t, "write "+path, os.WriteFile(path, []byte(text), 0o600), nil)
-}
-
-func link(t *testing.T, to, from string) {
-	t.Helper()
-	if err := os.Symlink(to, from); err != nil && !errors.Is(err, fs.ErrExist) { // from the first port that was tried
-		t.Error(err)
-	}
+	return &door{shop.OpenDoor(t, visitor, balance, front, instances...)}
 }
 
 // logged is a line of the access log.
@@ -130,7 +49,7 @@ type logged struct {
 func (d *door) log(t *testing.T, prefix string, want int) (lines []logged) {
 	t.Helper()
 	shop.Recovered(t, "the access log is written", func() error {
-		raw, err := os.ReadFile(filepath.Join(d.folder, "log", "access.log"))
+		raw, err := os.ReadFile(filepath.Join(d.Folder, "log", "access.log"))
 		if err != nil {
 			return err
 		}

@@ -439,7 +439,7 @@ func TestNginxWithTLS(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		c := from(t, shop.Address(3), func(tr *http.Transport) {
 			tr.ForceAttemptHTTP2 = true
-			tr.TLSClientConfig = &tls.Config{RootCAs: d.roots, MinVersion: tls.VersionTLS10, MaxVersion: version}
+			tr.TLSClientConfig = &tls.Config{RootCAs: d.Roots, MinVersion: tls.VersionTLS10, MaxVersion: version}
 		})
 		a := c.post(d.URL+purchasePath, "{}", "X-Forwarded-Proto", "http")
 		if a.status != http.StatusCreated || a.proto != "HTTP/2.0" || a.header.Get("Strict-Transport-Security") == "" {
@@ -451,14 +451,14 @@ func TestNginxWithTLS(t *testing.T) {
 			t.Errorf("the instance got %+v", requests)
 		}
 	}
-	old := tls.Dialer{Config: &tls.Config{RootCAs: d.roots, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}
+	old := tls.Dialer{Config: &tls.Config{RootCAs: d.Roots, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}
 	if conn, err := old.DialContext(t.Context(), "tcp", strings.TrimPrefix(d.URL, "https://")); err == nil {
 		_ = conn.Close()
 		t.Error("TLS 1.1 is accepted")
 	}
 	plain := from(t, shop.Address(3), func(tr *http.Transport) {
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", d.socket())
+			return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
 		}
 	})
 	a := plain.post("http://shop.example/api/v1/users?x=1", "{}")
