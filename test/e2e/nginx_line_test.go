@@ -43,3 +43,28 @@ func TestNginxCachesTheStateOfALine(t *testing.T) {
 		check.Same(t, "an own entry is asked of an instance", strings.Contains(line.Upstream, ":"), true)
 	}
 }
+
+// However many check a draw at once, an instance writes its proof once.
+func TestNginxCachesTheProofOfADraw(t *testing.T) {
+	f := newFleet(t)
+	d := openDoor(t, f.lines()...)
+	sale := f.SaleWith(d.URL, shop.Document{"quota": 1, "mode": "draw", "starts_at": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339Nano)})
+	f.Must(http.StatusCreated, "POST", d.URL+"/api/v1/sales/"+sale+"/entries", f.Token("ann"), shop.Document{})
+	shop.Recovered(t, "the draw is over", func() error {
+		if line := f.Must(http.StatusOK, "GET", d.URL+"/api/v1/sales/"+sale+"/line", "", nil); line["phase"] != "over" {
+			return fmt.Errorf("it is %v", line["phase"])
+		}
+		return nil
+	})
+	const checking = 20
+	check.Together(checking, func(n int) {
+		from(t, shop.Address(n)).get(d.URL+"/api/v1/sales/"+sale+"/draw.json", "X-Request-Id", fmt.Sprintf("proof-%d", n)).is(t, http.StatusOK)
+	})
+	asked := 0
+	for _, line := range d.log(t, "proof-", checking) {
+		if strings.Contains(line.Upstream, ":") {
+			asked++
+		}
+	}
+	check.Same(t, "requests that reached an instance", asked, 1)
+}

@@ -45,6 +45,7 @@ func OpenDoor(t testing.TB, visitor, balance, front string, instances ...string)
 			"/var/log/nginx/error.log", "log/error.log",
 			"/var/log/nginx/access.log", "log/access.log",
 			"/var/cache/nginx/assets", "cache/assets",
+			"/var/cache/nginx/draws", "cache/draws",
 			"/var/cache/nginx/pages", "cache/pages",
 			"http {", "http {\nclient_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; "+
 				"scgi_temp_path scgi; uwsgi_temp_path uwsgi;\n"+
