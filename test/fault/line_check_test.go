@@ -39,9 +39,9 @@ type lineBooks struct {
 	quota, available, reserved, called, held, paid int64
 	lined                                          bool
 
-	mode, phase, secret, leafKey, root, seed string
-	entries, sealed, serving                 int64
-	passed                                   bool // a draw has passed over an entry
+	mode, phase, secret, leafKey, root, seed, randomness string
+	entries, sealed, serving                             int64
+	passed                                               bool // a draw has passed over an entry
 
 	entrants []entrant // in the order of their numbers
 	turns    []turn
@@ -56,9 +56,9 @@ func (l *ledger) line(ctx context.Context, sale string) (b lineBooks, err error)
 	}
 	defer func() { _ = tx.Rollback() }()
 	err = tx.QueryRowContext(ctx, `SELECT quota, available, reserved, called, held, paid, lined = 2, mode, phase, secret, leaf_key, root,
-		seed, entries, sealed, serving, passed IS NOT NULL FROM stock JOIN sale_lines ON sale_lines.sale_id = stock.sale_id
+		seed, beacon_randomness, entries, sealed, serving, passed IS NOT NULL FROM stock JOIN sale_lines ON sale_lines.sale_id = stock.sale_id
 		WHERE stock.sale_id = ?`, sale).Scan(&b.quota, &b.available, &b.reserved, &b.called, &b.held, &b.paid, &b.lined, &b.mode, &b.phase,
-		&b.secret, &b.leafKey, &b.root, &b.seed, &b.entries, &b.sealed, &b.serving, &b.passed)
+		&b.secret, &b.leafKey, &b.root, &b.seed, &b.randomness, &b.entries, &b.sealed, &b.serving, &b.passed)
 	if err != nil {
 		return b, err
 	}
@@ -99,7 +99,7 @@ func (l *ledger) line(ctx context.Context, sale string) (b lineBooks, err error)
 // order returns the public order of the entries; ok is false while there is none.
 func (b *lineBooks) order() (order ranks.Order, ok bool) {
 	seed, err := hex.DecodeString(b.seed)
-	if err != nil || b.phase == "entering" || b.phase == "sealed" && b.root == "" {
+	if err != nil || b.phase == "entering" || b.phase == "sealed" && (b.root == "" || b.seed == "" && b.sealed > 0) {
 		return order, false
 	}
 	copy(order.Seed[:], seed)
@@ -231,7 +231,7 @@ func (c *lineChecker) inOrder(b *lineBooks, bad func(string, ...any)) {
 	for _, e := range b.entrants {
 		rank := order.Rank(e.number)
 		switch {
-		case rank < b.serving && e.state == "waiting" && !called[e.number]:
+		case rank < b.serving && e.state == "waiting" && !called[e.number] && b.phase != "over": // whose call the end has ended
 			bad("L3: rank %d was passed over, serving %d", rank, b.serving)
 		case rank >= b.serving && (e.state == "spent" || e.state == "lapsed" || called[e.number]):
 			bad("L3: rank %d had its turn before its time, serving %d", rank, b.serving)
@@ -269,8 +269,8 @@ func since(a, b *lineBooks, bad func(string, ...any)) {
 	if _, fixed := a.order(); fixed && (a.sealed != b.sealed || a.root != b.root || a.seed != b.seed) {
 		bad("L4: the seal was %d %q %q, and is %d %q %q", a.sealed, a.root, a.seed, b.sealed, b.root, b.seed)
 	}
-	if a.phase == "sealed" && a.sealed != b.sealed {
-		bad("L4: %d were sealed, and now %d", a.sealed, b.sealed)
+	if a.phase == "sealed" && (a.sealed != b.sealed || a.root != "" && a.root != b.root) {
+		bad("L4: %d were sealed under root %q, and now %d under %q", a.sealed, a.root, b.sealed, b.root)
 	}
 	if b.serving < a.serving && !b.passed {
 		bad("L3: serving went back from %d to %d", a.serving, b.serving)
@@ -306,7 +306,11 @@ func (b *lineBooks) sealRight() error {
 	}
 	seed := ""
 	if b.sealed > 0 {
-		seed = ranks.Seed(secret, root.Sum(), nil).String()
+		randomness, err := hex.DecodeString(b.randomness)
+		if err != nil {
+			return err
+		}
+		seed = ranks.Seed(secret, root.Sum(), randomness).String()
 	}
 	if got := root.Sum().String(); got != b.root || seed != b.seed {
 		return fmt.Errorf("L4: root %s and seed %s follow from the entries, not %s and %s", got, seed, b.root, b.seed)

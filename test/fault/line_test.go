@@ -1,7 +1,9 @@
 package fault
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"flashsale/internal/ranks"
+	"flashsale/test/kit/drand"
 	"flashsale/test/kit/shop"
 )
 
@@ -28,6 +31,7 @@ var lineRows = []row{
 	{73, "tickets of other users, and path tokens from before the call and from before the waiting list", "not_your_turn; the units go to those who wait", keptPaths},
 	{74, "half of the entrants are bots, and come first", "they win about half of the units", botsFirst},
 	{75, "the clocks of instances are an hour off, either way", "calls begin and end by the clock of the database", lineWithWrongClocks},
+	{76, "the beacon of a draw hangs, fails and answers falsely, and an instance that asks is killed", "the draw waits for the round", drawWithoutBeacon},
 }
 
 // callerDies kills one caller after the other, each at another step, before another one is started. The lease of the dead
@@ -466,4 +470,58 @@ func lineWithWrongClocks(d *drill) {
 		d.Errorf("%d called; %d orders are not of now, %v", len(books.turns), off, err)
 	}
 	d.served("%d called and confirmed by instances an hour ahead and behind", len(books.turns))
+}
+
+// drawWithoutBeacon lets the source of the beacon answer in every wrong way. Only the answer of the chain may end that.
+func drawWithoutBeacon(d *drill) {
+	d.stores()
+	relay := drand.Serve(d)
+	ended := make(chan struct{})
+	wrong := []func(w http.ResponseWriter, round int64){
+		func(http.ResponseWriter, int64) { <-ended },
+		func(w http.ResponseWriter, _ int64) { w.WriteHeader(http.StatusBadGateway) },
+		func(w http.ResponseWriter, round int64) {
+			_, _ = io.WriteString(w, drand.JSON(round-1, relay.Sign(round-1)))
+		},
+		func(w http.ResponseWriter, round int64) {
+			_, _ = io.WriteString(w, drand.JSON(round, relay.Sign(round-1)))
+		},
+	}
+	defer sync.OnceFunc(func() { close(ended) })()
+	kinds := int64(len(wrong))
+	relay.Break(func(w http.ResponseWriter, round int64) { wrong[relay.Asked()%kinds](w, round) })
+	args := []string{"--beacon", relay.URL, "--beacon-chain", relay.Info()}
+	first := d.Start(args...)
+	d.queue(size(20, 200), shop.Document{"mode": "draw", "beacon": true}, first)
+	d.enter("u", 3*d.quota, d.urls...)
+	d.starts(first.URL, 60)
+	sealed := d.lineIs("the root is public", func(b *lineBooks) bool { return b.phase == "sealed" && b.root != "" })
+	answered := func(times int64) {
+		d.Helper()
+		from := relay.Asked()
+		d.until(time.Minute, "the source is asked", func() (bool, error) { return relay.Asked() > from+times, nil })
+	}
+	answered(kinds)
+	d.urls = []string{d.Start(args...).URL}
+	first.Kill()
+	answered(kinds)
+	still, err := d.books.line(d.Context(), d.sale)
+	d.ok(err)
+	if still.phase != "sealed" || still.root != sealed.root || still.seed != "" || len(still.orders) > 0 {
+		d.Errorf("without a round: phase %s, root %s, before %s, seed %q, %d orders", still.phase, still.root, sealed.root, still.seed, len(still.orders))
+	}
+	asked := relay.Asked()
+	relay.Break(nil)
+	back := time.Now()
+	drawn := d.lineIs("the draw is over", func(b *lineBooks) bool { return b.phase == "over" })
+	d.result.Recovery = time.Since(back)
+	d.stop()
+	d.drawn(&drawn)
+	var round int64
+	d.ok(d.sql("SELECT beacon_round FROM sale_lines WHERE sale_id = ?", d.sale).Scan(&round))
+	if want := fmt.Sprintf("%x", sha256.Sum256(relay.Sign(round))); drawn.randomness != want {
+		d.Errorf("the randomness is %s, that of round %d is %s", drawn.randomness, round, want)
+	}
+	d.result.Happened = fmt.Sprintf("%d wrong answers or none, an instance killed meanwhile; then %d of %d entries won by round %d", asked, len(drawn.orders), len(drawn.entrants), round)
+	d.Books(d.sale)
 }
