@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +30,8 @@ const (
 	returns = 200
 	// million and winners are the size of the draw that is measured.
 	million, winners = 1_000_000, 10_000
+	// mostPolls is how many requests for the state of a line may reach an instance behind nginx in a second.
+	mostPolls = 3
 )
 
 // queue makes a sale of a mode whose entries are open, and which starts in an hour.
@@ -122,6 +126,50 @@ func lineRead(t *testing.T, b *run, r *Result) {
 	e.check()
 }
 
+// lineBehindNginx counts the requests for the state of a line that reach the instance behind nginx, while clients ask nginx as
+// often as they can.
+func lineBehindNginx(t *testing.T, b *run, r *Result) {
+	e := start(t, r, false)
+	asked := func() float64 {
+		return total(output(t, "curl", "--silent", "--fail", e.ops+"/metrics"), `flashsale_http_request_seconds_count\{.*route="`+lineRoute+`".*\}`)
+	}
+	for _, waiting := range []int{million / 100, million / 10, million} {
+		sale := e.queue("line", 10, 1)
+		e.fill(sale, waiting)
+		e.begin(sale, "calling")
+		door := shop.OpenDoor(t, "127.0.0.1", "weighted.conf", "plain.conf", "server "+strings.TrimPrefix(e.url, "http://")+";")
+		poll := wrk(t, buyers, wrkConnections, false, func(i int) string { // each from an address of its own, because nginx limits addresses
+			return fmt.Sprintf("GET /api/v1/sales/%s/line HTTP/1.1\r\nHost: shop\r\n%s: 10.%d.%d.%d\r\n\r\n",
+				sale, shop.VisitorHeader, 100+i/10_000, 100+i/100%100, 100+i%100)
+		})(door.URL)
+		var answered, reached []float64
+		for range b.rounds {
+			before, begun := asked(), time.Now()
+			s := poll(b.seconds, 0)
+			reached = append(reached, (asked()-before)/time.Since(begun).Seconds())
+			answered = append(answered, s.RequestsPerSecond)
+			if s.Refused+s.Errors > 0 {
+				r.void("%d refusals and %d errors", s.Refused, s.Errors)
+			}
+		}
+		r.note("%d in line: nginx answered %.0f requests a second, and %.2f reached the instance", waiting, spreadOf(answered).median, spreadOf(reached).median)
+		r.Values = append(r.Values, reached...)
+	}
+	r.Unit = "/s"
+	r.most(slices.Max(r.Values), mostPolls, "requests a second")
+	e.audited()
+}
+
+// fill makes so many entries in a line, each of another user.
+func (e *engine) fill(sale string, entries int) {
+	e.t.Helper()
+	_, err := e.root.ExecContext(e.t.Context(), "INSERT INTO "+e.schema()+".entries (sale_id, number, user_id, quantity, state, entered_at_ms) "+
+		"SELECT ?, seq, CONCAT('u', LPAD(seq, 7, '0')), 1, 'waiting', 1 FROM "+e.schema()+".seq_0_to_"+strconv.Itoa(entries-1), sale)
+	check.NoError(e.t, err)
+	_, err = e.root.ExecContext(e.t.Context(), "UPDATE "+e.schema()+".sale_lines SET entries = ? WHERE sale_id = ?", entries, sale)
+	check.NoError(e.t, err)
+}
+
 // returnToCall measures the time from the answer to an entrant who leaves while called to the moment at which the public
 // state shows the next call.
 func returnToCall(t *testing.T, b *run, r *Result) {
@@ -168,11 +216,7 @@ func aMillionEntries(t *testing.T, b *run, r *Result) {
 	for range b.rounds {
 		e := start(t, r, false)
 		sale := e.queue("draw", winners, 1)
-		_, err := e.root.ExecContext(t.Context(), "INSERT INTO "+e.schema()+".entries (sale_id, number, user_id, quantity, state, entered_at_ms) "+
-			"SELECT ?, seq, CONCAT('u', LPAD(seq, 7, '0')), 1, 'waiting', 1 FROM "+e.schema()+".seq_0_to_999999", sale)
-		check.NoError(t, err)
-		_, err = e.root.ExecContext(t.Context(), "UPDATE "+e.schema()+".sale_lines SET entries = ? WHERE sale_id = ?", million, sale)
-		check.NoError(t, err)
+		e.fill(sale, million)
 		begun := time.Now()
 		e.begin(sale, "over")
 		drawn := time.Now()

@@ -49,6 +49,7 @@ func rows() []row {
 		{"accepted, an issuer's tokens and an endpoint", integrated},
 		{"entered in a line", entered},
 		{"line JSON", lineRead},
+		{"line JSON behind nginx", lineBehindNginx},
 		{"return to call", returnToCall},
 		{"a million entries drawn", aMillionEntries},
 		{"settling", settling},
