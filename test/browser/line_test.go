@@ -224,7 +224,7 @@ func TestDrawWithBeacon(t *testing.T) {
 	round, _ := line["round"].(float64)
 	ann.see("#place-more", fmt.Sprintf("round %.0f of drand", round))
 	ann.click("#proof summary")
-	ann.sees(texts{"#proof-result": "not drawn yet", "#proof-round": fmt.Sprintf("%.0f", round), "#proof-root": text(line["root"])})
+	ann.sees(texts{"#proof-result": "not drawn yet", "#proof-round": fmt.Sprintf("%.0f", round), "#proof-root": text(line["root"]), "#proof-seed": "–"})
 	ann.show("draw-beacon")
 	relay.Break(nil)
 	ann.see("#place-title", "You have won")

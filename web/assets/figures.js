@@ -66,9 +66,9 @@ function drawTiles(now, perSecond, verdicts) {
   tile("paid", number(now.paid), "note_share", { n: share(now.paid) });
   const { reachable, open, epoch, left, inflight, stream } = now.gate;
   tile("queue", reachable ? number(stream) : "–", "note_inflight", { n: reachable ? number(inflight) : "–" });
-  tile("gate", null, "note_gate", { epoch: number(epoch), left: reachable ? number(left) : "–" });
+  tile("gate", null, now.line ? "note_no_gate" : "note_gate", { epoch: number(epoch), left: reachable ? number(left) : "–" });
   tile("drift", now.drift_at ? number(now.drift) : "–", now.books_at ? (now.ok ? "note_ok" : "note_not_ok") : "note_not_read");
-  say(at("tile-gate").querySelector(".value"), reachable ? (open ? "gate_open" : "gate_closed") : "gate_away");
+  say(at("tile-gate").querySelector(".value"), reachable ? (open ? "gate_open" : now.line ? "gate_unused" : "gate_closed") : "gate_away");
   at("tile-gate").dataset.tone = reachable && (open || now.line || now.state === "ended") ? "good" : "warn";
   at("tile-drift").dataset.tone = now.books_at && !now.ok ? "bad" : now.drift === 0 ? "good" : "warn";
   show(at("database-away"), !now.database.reachable);
