@@ -181,6 +181,23 @@ func TestCallEnds(t *testing.T) {
 	ann.show("line-lapsed")
 }
 
+// Who entered for two units and is called is offered two, also after a reload.
+func TestCallKeepsItsUnits(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.queue("line", fields{"quota": 2, "limit_per_user": 2})
+	s.call("POST", "/sales/"+sale+"/entries", s.buyer("ann"), fields{"quantity": 2}, http.StatusCreated)
+	ann := s.open(phone, "/sales/"+sale, "status of 404")
+	ann.wakes("#button")
+	ann.logInAs("ann")
+	ann.see("#place-title", "You are entered")
+	s.begin(sale)
+	for range 2 {
+		ann.sees(texts{"#place-title": "It is your turn", "#button": "¥19.80"})
+		ann.visit("/sales/" + sale)
+	}
+}
+
 // A draw tells each buyer the result, and how to check it.
 func TestDraw(t *testing.T) {
 	t.Parallel()

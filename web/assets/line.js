@@ -151,10 +151,15 @@ function take(entry) {
   }
   redraw();
   if (called() && was !== "called") {
-    at("quantity").value = mine.units;
-    redraw();
+    fillIn();
     beep();
   }
+}
+
+// fillIn offers all units of the call.
+function fillIn() {
+  at("quantity").value = mine.units;
+  redraw();
 }
 
 // recall shows the entry that this browser knows, and then asks for it.
@@ -164,6 +169,9 @@ async function recall() {
   mine = kept && kept.user === session()?.id ? kept : null;
   busy = session() !== null && !mine;
   redraw();
+  if (called()) {
+    fillIn();
+  }
   await refresh();
   busy = false;
   redraw();
