@@ -293,6 +293,11 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.serve(router)
 
+	lines := &worker.Lines{
+		Caller:  &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
+		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
+		Leases:  db, Instance: a.instance, Log: a.Log,
+	}
 	a.workers = append(a.workers,
 		a.Settler.Run,
 		(&worker.Expirer{
@@ -304,12 +309,8 @@ func (a *App) wire(ctx context.Context) error {
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
 			Log: a.Log,
 		}).Run,
-		(&worker.Caller{
-			Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe}, Leases: db, Instance: a.instance, Log: a.Log,
-		}).Run,
-		(&worker.Beacon{
-			Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog}, Leases: db, Instance: a.instance, Log: a.Log,
-		}).Run,
+		lines.Call,
+		lines.AskBeacon,
 		(&worker.Reconciler{
 			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,
 		}).Run,
