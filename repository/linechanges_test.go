@@ -89,6 +89,8 @@ func TestWaitingListOfARush(t *testing.T) {
 			check.Same(t, "on", d.offer(t, sale.ID).Stock.Lined == model.LinedAtSoldOut, on)
 		}
 		order := d.buy(t, sale.ID, "ann", 1)
+		d.change(t, sale.ID, 0, func(s *model.Sale) { s.Title = "Another" })
+		check.Same(t, "another title does not begin the list", d.offer(t, sale.ID).Stock.Lined, model.LinedAtSoldOut)
 		d.enters(t, sale.ID, "bob")
 		_, verdict := d.tryChange(t, sale.ID, 0, turn(false))
 		check.Same(t, "turned off with an entry", verdict, model.EntriesClosed)

@@ -325,14 +325,13 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 				return "", err
 			}
 		}
-		mayAdd := ""
-		if change.AddQuota > 0 {
-			mayAdd = s.mayReturn()
+		add, mayAdd, args := "", "", []any{change.SaleID}
+		if n := change.AddQuota; n != 0 {
+			add, mayAdd, args = "quota = quota + ?, "+unitsBack+", ", s.mayReturn(), []any{n, n, n, change.SaleID}
 		}
-		res := tx.Exec("UPDATE stock SET quota = quota + ?, "+unitsBack+", "+nextGateVersion+" WHERE sale_id = ?"+mayAdd,
-			change.AddQuota, change.AddQuota, change.AddQuota, change.SaleID)
+		res := tx.Exec("UPDATE stock SET "+add+nextGateVersion+" WHERE sale_id = ?"+mayAdd, args...)
 		if res.Error != nil {
-			return "", fmt.Errorf("add quota: %w", res.Error)
+			return "", fmt.Errorf("change the stock: %w", res.Error)
 		}
 		var ok bool
 		var now time.Time
