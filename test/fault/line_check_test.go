@@ -41,7 +41,7 @@ type lineBooks struct {
 
 	mode, phase, secret, leafKey, root, seed, randomness string
 	entries, sealed, serving                             int64
-	passed                                               bool // a draw has passed over an entry
+	passed                                               bool // an entry of a draw wanted more units than were left
 
 	entrants []entrant // in the order of their numbers
 	turns    []turn
