@@ -39,7 +39,6 @@ type desk struct {
 type line struct {
 	plan
 	world
-	stations []*station
 	front    *station // nil: without a proxy
 	desks    []*desk
 	database *station // transactions of the line, of which its row lets one pass at a time
@@ -48,7 +47,7 @@ type line struct {
 	entrants []entrant
 	numbers  []int // the entrants that have entered
 	ranks    []int // of numbers, from the seal on: the numbers by rank
-	serving  int   // ranks that were called or drawn
+	serving  int   // number of ranks that were called or drawn so far
 	free     int   // units in no call and no order
 	ended    bool  // all units are in orders
 
@@ -62,22 +61,17 @@ type line struct {
 func newLine(p plan) *line {
 	l := &line{plan: p, free: p.Quota, took: map[string][]float64{}, entrants: make([]entrant, p.Buyers)}
 	l.rng = rand.New(rand.NewPCG(p.Seed, 0)) //nolint:gosec // the same seed, the same run
-	add := func(name string, servers int) *station {
-		s := &station{world: &l.world, name: name, servers: servers}
-		l.stations = append(l.stations, s)
-		return s
-	}
 	if p.FrontUS > 0 {
-		l.front = add("proxy", p.FrontCores)
+		l.front = l.addStation("proxy", p.FrontCores)
 	}
 	for range p.Instances {
 		l.desks = append(l.desks, &desk{
-			cores: add("instances", p.Cores), limit: bucket{rate: p.LimitRate, burst: p.LimitBurst, tokens: p.LimitBurst},
+			cores: l.addStation("instances", p.Cores), limit: bucket{rate: p.LimitRate, burst: p.LimitBurst, tokens: p.LimitBurst},
 			enter: gatherer{most: entriesInBatch, calls: 1, capacity: entriesWaiting, send: l.writes(p.EnterUS, l.entered)},
 			sells: gatherer{most: p.SettleBatch, calls: 1, capacity: entriesWaiting, send: l.writes(p.OrderUS, l.sold)},
 		})
 	}
-	l.database, l.looks = add("database", 1), add("look-ups", p.DatabaseCores)
+	l.database, l.looks = l.addStation("database", 1), l.addStation("look-ups", p.DatabaseCores)
 	return l
 }
 
@@ -148,7 +142,8 @@ func (l *line) transact(rows int, rowUS float64, done func()) {
 	l.database.arrive(func() float64 { return l.random(l.CommitUS*1e-6) + float64(rows)*rowUS*1e-6 }, done)
 }
 
-// entered is an entry whose transaction is written. After the start it is behind all others, or too late for a draw.
+// entered runs when the transaction with a buyer's entry is written. An entry after the start is behind all others in a line,
+// and too late for a draw.
 func (l *line) entered(who int) {
 	if l.now >= l.Opening && l.Mode == "draw" {
 		l.answer("too late", who)
@@ -240,7 +235,7 @@ func (l *line) buy(who int) {
 	})
 }
 
-// sold is a purchase whose transaction is written.
+// sold runs when the transaction with a buyer's order is written.
 func (l *line) sold(who int) {
 	l.order(who)
 	l.answer("confirmed", who)

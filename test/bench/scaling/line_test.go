@@ -14,7 +14,7 @@ func lined(flags string) *line {
 	return l
 }
 
-// In every line and draw each buyer who enters learns what became of the entry, each unit is ordered once if enough buyers
+// In a line and in a draw, each buyer who enters learns what became of the entry, each unit is ordered once if enough buyers
 // come, and the plan reaches the situation that it is named for.
 func TestEveryEntrantIsAnswered(t *testing.T) {
 	type test struct {

@@ -54,8 +54,7 @@ type rush struct {
 	world
 	attempts []attempt
 
-	stations      []*station // all, in the order of a request's way
-	front         *station   // nil: without a proxy
+	front         *station // nil: without a proxy
 	instances     []*instance
 	shards        []*station
 	settler       gatherer
@@ -77,17 +76,12 @@ type rush struct {
 func newRush(p plan) *rush {
 	r := &rush{plan: p, left: p.Quota, requests: map[int]int{}}
 	r.rng = rand.New(rand.NewPCG(p.Seed, 0)) //nolint:gosec // the same seed, the same run
-	add := func(name string, servers int) *station {
-		s := &station{world: &r.world, name: name, servers: servers}
-		r.stations = append(r.stations, s)
-		return s
-	}
 	if p.FrontUS > 0 {
-		r.front = add("proxy", p.FrontCores)
+		r.front = r.addStation("proxy", p.FrontCores)
 	}
 	for range p.Instances {
 		i := &instance{
-			cores: add("instances", p.Cores), limit: bucket{rate: p.LimitRate, burst: p.LimitBurst, tokens: p.LimitBurst},
+			cores: r.addStation("instances", p.Cores), limit: bucket{rate: p.LimitRate, burst: p.LimitBurst, tokens: p.LimitBurst},
 		}
 		for part := range p.Parts {
 			i.gates = append(i.gates, &gatherer{
@@ -98,10 +92,10 @@ func newRush(p plan) *rush {
 		r.instances = append(r.instances, i)
 	}
 	for range p.Shards {
-		r.shards = append(r.shards, add("Redis", 1))
+		r.shards = append(r.shards, r.addStation("Redis", 1))
 	}
 	r.settler = gatherer{most: p.SettleBatch, calls: writers * p.Instances, spare: p.Instances, send: r.settle}
-	r.ledger, r.looks = add("settle", p.Transactions), add("look-ups", p.DatabaseCores)
+	r.ledger, r.looks = r.addStation("settle", p.Transactions), r.addStation("look-ups", p.DatabaseCores)
 	return r
 }
 

@@ -12,6 +12,15 @@ type world struct {
 	events eventHeap
 	count  int // of events so far; events of the same time run in the order in which they were planned
 	rng    *rand.Rand
+
+	stations []*station // in the order of a request's way
+}
+
+// addStation adds an idle station to the world.
+func (w *world) addStation(name string, servers int) *station {
+	s := &station{world: w, name: name, servers: servers}
+	w.stations = append(w.stations, s)
+	return s
 }
 
 type event struct {
