@@ -205,9 +205,10 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 	return entries, wrap("lock entries", err)
 }
 
-// EndCalls ends the calls whose time is over, at most limit of them. With all it ends any calls, because the line is over:
-// their entries are lost like those that wait, and do not count as calls that were not used. The units belong to the line
-// again. more is true if there may be others.
+// EndCalls ends calls, at most limit of them, and gives their units back to the line. If all is false, it ends the calls whose
+// time is over; their entries have lapsed. If all is true, because the sale has ended, it ends calls that still run as well.
+// Their entries return to waiting, as the buyers did not fail to come; in a line that is over, waiting means that the entry
+// has lost. more is true if there may be other calls to end.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
 	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {

@@ -68,10 +68,20 @@ function drawTiles(now, perSecond, verdicts) {
   tile("queue", reachable ? number(stream) : "–", "note_inflight", { n: reachable ? number(inflight) : "–" });
   tile("gate", null, now.line ? "note_no_gate" : "note_gate", { epoch: number(epoch), left: reachable ? number(left) : "–" });
   tile("drift", now.drift_at ? number(now.drift) : "–", now.books_at ? (now.ok ? "note_ok" : "note_not_ok") : "note_not_read");
-  say(at("tile-gate").querySelector(".value"), reachable ? (open ? "gate_open" : now.line ? "gate_unused" : "gate_closed") : "gate_away");
+  say(at("tile-gate").querySelector(".value"), gateWord(now));
   at("tile-gate").dataset.tone = reachable && (open || now.line || now.state === "ended") ? "good" : "warn";
   at("tile-drift").dataset.tone = now.books_at && !now.ok ? "bad" : now.drift === 0 ? "good" : "warn";
   show(at("database-away"), !now.database.reachable);
+}
+
+// gateWord returns the key of the word for the gate's state. A sale in line uses no gate.
+function gateWord({ gate, line }) {
+  if (!gate.reachable) {
+    return "gate_away";
+  } else if (gate.open) {
+    return "gate_open";
+  }
+  return line ? "gate_unused" : "gate_closed";
 }
 
 // drawLine shows the figures of a sale that is in line.

@@ -156,7 +156,7 @@ function take(entry) {
   }
 }
 
-// fillIn offers all units of the call.
+// fillIn chooses all units of the call. The choice has them as soon as the page was drawn with the call.
 function fillIn() {
   at("quantity").value = mine.units;
   redraw();
