@@ -32,7 +32,7 @@ func (t *Tickets) Issue(userID, saleID string, number int64) string {
 // Check returns the number of a ticket; ok is false if the ticket was not issued to this user for this sale.
 func (t *Tickets) Check(ticket, userID, saleID string) (number int64, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(ticket)
-	if err != nil || len(raw) != ticketBytes+ticketMACBytes {
+	if err != nil || len(raw) < ticketBytes {
 		return 0, false
 	}
 	return int64(binary.BigEndian.Uint64(raw)), hmac.Equal(raw[ticketBytes:], t.mac(raw[:ticketBytes], userID, saleID)) //nolint:gosec // issued above

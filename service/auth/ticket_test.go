@@ -20,6 +20,8 @@ func TestTickets(t *testing.T) {
 		"another number":    {"B" + ticket[1:], "ann", "SALE"},
 		"another MAC":       {ticket[:len(ticket)-1] + strings.Trim("AB", ticket[len(ticket)-1:])[:1], "ann", "SALE"},
 		"a longer one":      {ticket + "AAAA", "ann", "SALE"},
+		"a shorter one":     {ticket[:16], "ann", "SALE"},
+		"a number alone":    {ticket[:11], "ann", "SALE"},
 		"none":              {"", "ann", "SALE"},
 		"of another secret": {NewTickets([]byte("another")).Issue("ann", "SALE", 1<<40), "ann", "SALE"},
 	} {
