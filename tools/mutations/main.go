@@ -75,8 +75,8 @@ func parse(text string) (all []mutation) {
 		case strings.HasPrefix(line, "#"):
 		case strings.HasPrefix(line, "- "):
 			m.before += "\n" + line[2:]
-		case strings.HasPrefix(line, "+ "):
-			m.after += "\n" + line[2:]
+		case strings.HasPrefix(line, "+"): // alone: the text goes
+			m.after += "\n" + strings.TrimPrefix(line[1:], " ")
 		case line != "":
 			m.file = line
 		case m.file != "":
