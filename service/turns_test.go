@@ -53,16 +53,33 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// tendedLines counts the looks at lines.
+// tendedLines are lines in a phase. It counts the looks at them.
 type tendedLines struct {
 	CallerStore
+	phase  model.Phase
 	tended []string
+	ended  []bool // for each call of EndCalls whether it is to end all
 }
 
 func (s *tendedLines) TendLine(_ context.Context, saleID string) (offer model.Offer, err error) {
 	s.tended = append(s.tended, saleID)
-	offer.Line.Phase = model.PhaseEntering
+	offer.Line.Phase = s.phase
 	return offer, nil
+}
+
+func (s *tendedLines) EndCalls(_ context.Context, _ string, all bool, _ int) (more bool, err error) {
+	s.ended = append(s.ended, all)
+	return len(s.ended) == 1, nil
+}
+
+// When the sale has ended, so have all calls.
+func TestCallerEndsAllCalls(t *testing.T) {
+	offer := openOffer()
+	offer.Mode, offer.Stock.Lined = model.ModeLine, model.InLine
+	store := &tendedLines{phase: model.PhaseOver}
+	caller := Caller{Store: store, Catalog: refreshed(t, newGatehouse(offer))}
+	check.NoError(t, caller.Step(t.Context()))
+	check.Same(t, "ends all calls, in two batches", store.ended, []bool{true, true})
 }
 
 // While a sale is paused nobody is called and no call ends.
@@ -73,7 +90,7 @@ func TestCallerLeavesPausedSales(t *testing.T) {
 		o.ID, o.Status, o.Mode, o.Stock.Lined, o.Line.Phase = id, status, model.ModeLine, model.InLine, model.PhaseCalling
 		offers = append(offers, o)
 	}
-	store := &tendedLines{}
+	store := &tendedLines{phase: model.PhaseEntering}
 	caller := Caller{Store: store, Catalog: refreshed(t, newGatehouse(offers...))}
 	check.NoError(t, caller.Step(t.Context()))
 	check.Same(t, "tended", store.tended, []string{"LIVE"})
