@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
 
 	"flashsale/handler"
+	"flashsale/internal/address"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
@@ -38,8 +38,8 @@ var credentials = regexp.MustCompile(`//[^/]*@`)
 // labStores returns the addresses of the lab's stores in a form that operators may see.
 func labStores(s *config.Settings) handler.LabStores {
 	names := handler.LabStores{Database: "SQLite"}
-	if u, err := url.Parse(s.LabDatabase); err == nil && u.Scheme == "mysql" {
-		names.Database = fmt.Sprintf("%s://%s%s", u.Scheme, u.Host, u.Path)
+	if u, hosts, err := address.MySQL(s.LabDatabase); err == nil {
+		names.Database = fmt.Sprintf("%s://%s%s", u.Scheme, strings.Join(hosts, ","), u.Path)
 	}
 	names.Redis, _, _ = strings.Cut(credentials.ReplaceAllString(s.LabRedis, "//"), "?")
 	return names

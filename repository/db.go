@@ -58,15 +58,17 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
-	lock   chan struct{}       // held by each writing transaction; nil: no lock, see Exclusive
-	mysql  *mysqldriver.Config // without the limits on a statement's time, for migrations
+	lock   chan struct{} // held by each writing transaction; nil: no lock, see Exclusive
+	mysql  *servers      // without the limits on a statement's time, for migrations
 
 	observe observe.All
 	lookUps *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
-// creates the folder of an SQLite file, but no tables: MigrateUp does that. An address of MySQL may have parameters:
+// creates the folder of an SQLite file, but no tables: MigrateUp does that. An address of MySQL may name several servers,
+// as host:port,host:port; the store uses the first one that takes writes, and another one when that takes none any more.
+// It may have parameters:
 //   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check it, and
 //     tls=preferred encrypts if the server can.
 //   - tls-ca is a file with the authorities that may have signed the server's certificate; without it, those of the
@@ -246,12 +248,10 @@ func (s *Store) Ping(ctx context.Context) error {
 		}
 		return pool.PingContext(ctx)
 	}
-	var is struct{ Server, Engine string } // as text: some versions of MariaDB have more than two values
-	err := s.read.WithContext(ctx).Raw("SELECT @@global.read_only AS server, @@global.innodb_read_only AS engine").Scan(&is).Error
-	if err != nil {
+	var is struct{ Server, Engine string }
+	if err := s.read.WithContext(ctx).Raw(readOnly).Scan(&is).Error; err != nil {
 		return wrap("ping", err)
 	}
-	writable := []string{"0", "OFF"} // MySQL's super_read_only implies read_only
 	if !slices.Contains(writable, is.Server) || !slices.Contains(writable, is.Engine) {
 		return errors.Join(errReadOnly, s.renew())
 	}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
 	"flashsale/migrations"
@@ -86,7 +86,8 @@ func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 		db, err = s.write.DB()
 		return db, func() error { return nil }, err
 	}
-	connector, err := mysqldriver.NewConnector(s.mysql)
+	// Of several servers all instances take the same one, since a server knows only its own locks.
+	connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,20 +16,22 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 	"gorm.io/driver/mysql"
+
+	"flashsale/internal/address"
 )
 
-func openMySQL(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
-	cfg, err := mysqlConfig(address)
+func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
+	unlimited, err := mysqlServers(text)
 	if err != nil {
 		return nil, err
 	}
-	unlimited := cfg.Clone()
-	cfg.ReadTimeout, cfg.WriteTimeout = ioTimeout, ioTimeout
-	if cfg.Params, err = sessionSettings(ctx, cfg); err != nil {
+	limited := servers{unlimited.config.Clone(), unlimited.hosts}
+	limited.config.ReadTimeout, limited.config.WriteTimeout = ioTimeout, ioTimeout
+	if limited.config.Params, err = sessionSettings(ctx, limited); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	// A connector is used because a DSN can't carry the driver's logger.
-	connector, err := mysqldriver.NewConnector(cfg)
+	connector, err := limited.connector()
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
@@ -37,42 +39,36 @@ func openMySQL(ctx context.Context, address string, maxConns int, open func(driv
 	if err != nil {
 		return nil, err
 	}
-	return &Store{write: pool, read: pool, mysql: unlimited}, nil
+	return &Store{write: pool, read: pool, mysql: &unlimited}, nil
 }
 
-// mysqlConfig converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
+// mysqlServers converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
 // password.
-func mysqlConfig(address string) (*mysqldriver.Config, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "mysql" || strings.Trim(u.Path, "/") == "" {
-		return nil, errors.New("database: want sqlite:PATH or mysql://user:pass@host:port/db")
+func mysqlServers(text string) (s servers, err error) {
+	u, hosts, err := address.MySQL(text)
+	if err != nil {
+		return s, fmt.Errorf("database: %w", err)
 	}
 	parameters, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errors.New("database: what follows '?' can't be read")
+		return s, errors.New("database: what follows '?' can't be read")
 	}
 	for name, values := range parameters {
 		if !slices.Contains([]string{"socket", "tls", "tls-ca", "tls-cert", "tls-key"}, name) || len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("database: the parameter %q is unknown, empty or repeated; want socket, tls, tls-ca, tls-cert, tls-key", name)
+			return s, fmt.Errorf("database: the parameter %q is unknown, empty or repeated; want socket, tls, tls-ca, tls-cert, tls-key", name)
 		}
 	}
 	cfg := mysqldriver.NewConfig()
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
-	cfg.Net, cfg.Addr = "tcp", u.Host
-	switch socket := parameters.Get("socket"); {
-	case (socket == "") == (u.Host == ""):
-		return nil, errors.New("database: want a host or a socket, as mysql://user:pass@/db?socket=PATH")
-	case socket != "":
-		cfg.Net, cfg.Addr = "unix", socket
-	case u.Port() == "":
-		cfg.Addr += ":3306"
+	if cfg.Net = "tcp"; len(hosts) == 0 {
+		cfg.Net, cfg.Addr = "unix", parameters.Get("socket")
 	}
 	if cfg.TLS, err = clientTLS(parameters); err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+		return s, fmt.Errorf("database: %w", err)
 	}
 	if cfg.TLS != nil && cfg.Net == "unix" {
-		return nil, errors.New("database: a socket stays on this machine and has no tls")
+		return s, errors.New("database: a socket stays on this machine and has no tls")
 	}
 	cfg.AllowFallbackToPlaintext = parameters.Get("tls") == "preferred"
 	cfg.DBName = strings.Trim(u.Path, "/")
@@ -83,7 +79,7 @@ func mysqlConfig(address string) (*mysqldriver.Config, error) {
 	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
 	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
 	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
-	return cfg, nil
+	return servers{cfg, hosts}, nil
 }
 
 // clientTLS returns how connections are encrypted, or nil if they are not.
@@ -122,10 +118,11 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 	return config, nil
 }
 
-// sessionSettings returns the variables of a session. It asks the server for its version, because MariaDB and MySQL
-// name two of the variables differently, and only MariaDB ends idle transactions.
-func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]string, error) {
-	connector, err := mysqldriver.NewConnector(cfg)
+// sessionSettings returns the variables of a session. It asks a server for its version, because MariaDB and MySQL
+// name two of the variables differently, and only MariaDB ends idle transactions. It also asks whether the server is a node
+// of a Galera cluster.
+func sessionSettings(ctx context.Context, s servers) (map[string]string, error) {
+	connector, err := s.connector()
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +136,14 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
 		"time_zone":                "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+	}
+	var name, galera string
+	err = db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").Scan(&name, &galera)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	if galera == "ON" {
+		settings["wsrep_sync_wait"] = syncWait
 	}
 	if strings.Contains(version, "MariaDB") {
 		settings["check_constraint_checks"] = "1" // see enforcesChecks
@@ -154,6 +159,11 @@ func sessionSettings(ctx context.Context, cfg *mysqldriver.Config) (map[string]s
 	}
 	return settings, nil
 }
+
+// syncWait makes a node of a Galera cluster wait, before each read and change outside a transaction and at the begin of each
+// transaction, until it has what all nodes had committed. So an instance sees what another one has confirmed by another
+// node.
+const syncWait = "7"
 
 // enforcesChecks reports whether MySQL of this version enforces CHECK constraints. They keep a sale from selling more
 // than its quota.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"flashsale/internal/address"
 )
 
 // validateLab checks the stores of the console's lab. They must not be the shop's, because the lab would sell the
@@ -16,7 +18,7 @@ func (s *Settings) validateLab() error {
 		if err := validateDatabase("--lab-database", s.LabDatabase); err != nil {
 			return err
 		}
-		if databaseName(s.LabDatabase) == databaseName(s.Database) {
+		if sameDatabase(s.LabDatabase, s.Database) {
 			return errors.New("--lab-database: names the shop's own database; the lab needs another")
 		}
 	}
@@ -31,17 +33,32 @@ func (s *Settings) validateLab() error {
 	return nil
 }
 
-// databaseName returns the same name for all valid spellings of one database. It does not recognize aliases of a
-// host.
-func databaseName(database string) string {
-	if path, isFile := strings.CutPrefix(database, "sqlite:"); isFile {
-		return "sqlite:" + realPath(path)
+// sameDatabase reports whether two valid addresses may lead to the same database, however they are spelled. It does not
+// recognize aliases of a host.
+func sameDatabase(a, b string) bool {
+	pathA, fileA := strings.CutPrefix(a, "sqlite:")
+	pathB, fileB := strings.CutPrefix(b, "sqlite:")
+	if fileA || fileB {
+		return fileA && fileB && realPath(pathA) == realPath(pathB)
 	}
-	u, err := url.Parse(database)
-	if err != nil {
-		return database
+	serversA, nameA := databaseServers(a)
+	serversB, nameB := databaseServers(b)
+	return nameA == nameB && slices.ContainsFunc(serversA, func(server string) bool { return slices.Contains(serversB, server) })
+}
+
+// databaseServers returns the servers of an address of MySQL as hostName spells them, and the name of the database.
+func databaseServers(database string) (servers []string, name string) {
+	u, hosts, err := address.MySQL(database)
+	switch {
+	case err != nil:
+		return nil, ""
+	case hosts == nil:
+		servers = []string{hostName(u, "")}
 	}
-	return hostName(u, "3306") + "/" + strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
+	for _, host := range hosts {
+		servers = append(servers, hostName(&url.URL{Host: host}, ""))
+	}
+	return servers, strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
 }
 
 // shareServers reports whether two addresses of Redis have a server in common, however they are spelled. It does not

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"flashsale/internal/address"
 )
 
 // EmbeddedRedis is the value of Settings.Redis that selects the Redis inside the process.
@@ -27,7 +29,7 @@ type Settings struct {
 	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
 	PublicURL string `help:"URL under which buyers reach the server, for links; default: http:// and the address."`
 
-	Database         string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db, with ?tls=true (or skip-verify, preferred), tls-ca=FILE, tls-cert=FILE and tls-key=FILE for encryption, or without a host and with ?socket=PATH."`
+	Database         string `default:"sqlite:data/flashsale.db" help:"sqlite:PATH, or mysql://user:pass@host:3306/db, with commas between the hosts of a cluster or of a primary and its replicas; with ?tls=true (or skip-verify, preferred), tls-ca=FILE, tls-cert=FILE and tls-key=FILE for encryption, or without a host and with ?socket=PATH."`
 	DatabasePassword string `help:"Password of MySQL, if --database has only a user."`
 	DBMaxConns       int    `name:"db-max-conns" default:"32" help:"Maximum number of connections to MySQL."`
 	Redis            string `default:"embedded" help:"embedded (in this process), redis://host:6379/0, a Cluster: several with commas between them, or redis+sentinel://host:26379,host:26379/name."`
@@ -130,8 +132,9 @@ func (s *Settings) Provider() string {
 
 // DatabaseIsNear reports whether connections to the database stay on this machine.
 func (s *Settings) DatabaseIsNear() bool {
-	u, err := url.Parse(s.Database)
-	return err == nil && (u.Scheme == "sqlite" || isNear(hostName(u, "3306")))
+	_, isFile := s.SQLitePath()
+	servers, _ := databaseServers(s.Database)
+	return isFile || !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
 // PlainRedis returns host:port of a Redis on another machine to which connections are not encrypted, or an empty string.
@@ -192,8 +195,8 @@ func validateDatabase(flag, database string) error {
 		}
 		return nil
 	}
-	if u, err := url.Parse(database); err != nil || u.Scheme != "mysql" || u.Host == "" && u.Query().Get("socket") == "" || strings.Trim(u.Path, "/") == "" {
-		return errors.New(flag + ": want sqlite:PATH or mysql://user:pass@host:3306/db")
+	if _, _, err := address.MySQL(database); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return nil
 }

@@ -182,6 +182,9 @@ func dataTemplate(t testing.TB, mariadbd string) string {
 // socket returns a short path: the kernel limits the path of a socket to about a hundred bytes.
 func socket(dir string) string { return filepath.Join(dir, "s") }
 
+// asRoot is an argument without which MariaDB refuses to run as root.
+const asRoot = "--user=root"
+
 // commonArgs returns the arguments that both the server and mariadb-install-db get. They exclude the machine's own
 // settings. Each server has a tmpdir of its own, because a starting server removes the files that it finds there.
 func commonArgs(dir string) []string {
@@ -193,7 +196,7 @@ func commonArgs(dir string) []string {
 		redoLogSize,
 	}
 	if os.Getuid() == 0 {
-		args = append(args, "--user=root") // MariaDB refuses to run as root without it
+		args = append(args, asRoot)
 	}
 	return args
 }

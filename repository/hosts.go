@@ -1,0 +1,168 @@
+package repository
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+)
+
+// servers are the MySQL servers of an address: one, the nodes of a cluster, or a primary and its replicas.
+type servers struct {
+	config *mysqldriver.Config // of connections to any of them
+	hosts  []string            // as host:port; none: the config has the address, of a socket
+}
+
+// connector returns what connects to the servers. Of several it uses one at a time, see hosts.
+func (s servers) connector() (driver.Connector, error) {
+	if len(s.hosts) == 0 {
+		return mysqldriver.NewConnector(s.config)
+	}
+	all := make([]driver.Connector, len(s.hosts))
+	for i, host := range s.hosts {
+		config := s.config.Clone()
+		config.Addr = host
+		var err error
+		if all[i], err = mysqldriver.NewConnector(config); err != nil {
+			return nil, err
+		}
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return &hosts{names: s.hosts, connectors: all}, nil
+}
+
+// hosts connects to one of several servers: at first to the first one of the address that takes writes, and then to that
+// one as long as it does. When connections go to another server, the pool gives no connection to an earlier one any more:
+// an old primary that comes back must not be written to.
+type hosts struct {
+	names      []string
+	connectors []driver.Connector
+	chosen     atomic.Int64 // index of the server to which the last connection was made
+}
+
+// Connect is part of driver.Connector.
+func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
+	var failed error
+	first := int(h.chosen.Load())
+	for i := range h.connectors {
+		at := (first + i) % len(h.connectors)
+		conn, err := h.connect(ctx, at)
+		if err == nil {
+			h.chosen.Store(int64(at))
+			return conn, nil
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", h.names[at], err))
+	}
+	return nil, failed
+}
+
+// Driver is part of driver.Connector.
+func (h *hosts) Driver() driver.Driver { return h.connectors[0].Driver() }
+
+// connect connects to a server, unless the server takes no writes.
+func (h *hosts) connect(ctx context.Context, at int) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout) // a server that hangs may still accept connections
+	defer cancel()
+	made, err := h.connectors[at].Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := made.(conn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("connections of the driver are %T", made), made.Close())
+	}
+	if err := takesWrites(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return hostConn{c, h, int64(at)}, nil
+}
+
+// conn has what database/sql uses of a connection of the driver.
+type conn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// hostConn is a connection to one of several servers.
+type hostConn struct {
+	conn
+	hosts *hosts
+	at    int64
+}
+
+// ResetSession is called before each use but the first.
+func (c hostConn) ResetSession(ctx context.Context) error {
+	if c.hosts.chosen.Load() != c.at {
+		return driver.ErrBadConn
+	}
+	return c.conn.ResetSession(ctx)
+}
+
+// BeginTx is part of driver.ConnBeginTx.
+func (c hostConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.conn.BeginTx(ctx, opts)
+	return tx, outsideCluster(err)
+}
+
+// ExecContext is part of driver.ExecerContext.
+func (c hostConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	res, err := c.conn.ExecContext(ctx, query, args)
+	return res, outsideCluster(err)
+}
+
+// QueryContext is part of driver.QueryerContext.
+func (c hostConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.conn.QueryContext(ctx, query, args)
+	return rows, outsideCluster(err)
+}
+
+// notReady is the number of the error of a Galera node that is not in the primary component of its cluster.
+const notReady = 1047
+
+// outsideCluster makes the pool leave a node that has left the primary component. The node has done nothing.
+func outsideCluster(err error) error {
+	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && e.Number == notReady {
+		return driver.ErrBadConn
+	}
+	return err
+}
+
+// readOnly reads whether a server takes no writes. In text, since some versions of MariaDB have more than two values.
+const readOnly = "SELECT CONCAT(@@global.read_only, '') AS server, CONCAT(@@global.innodb_read_only, '') AS engine"
+
+// writable are the values of the variables of readOnly on a server that takes writes. MySQL's super_read_only implies
+// read_only.
+var writable = []string{"0", "OFF"}
+
+// takesWrites returns an error if a server takes no writes: a replica, or a node outside the primary component.
+func takesWrites(ctx context.Context, c driver.QueryerContext) error {
+	rows, err := c.QueryContext(ctx, readOnly, nil)
+	if err != nil {
+		return err
+	}
+	values := make([]driver.Value, 2)
+	err = rows.Next(values)
+	if err := errors.Join(err, rows.Close()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for _, value := range values {
+		if text, ok := value.([]byte); !ok || !slices.Contains(writable, string(text)) {
+			return errReadOnly
+		}
+	}
+	return nil
+}
