@@ -46,8 +46,9 @@ const (
 	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
 	sqliteReaders = 4
 	// transactionTries bounds the tries of a transaction after deadlocks and lock waits. Each failed try means that
-	// another transaction succeeded, so a few tries suffice. After the last one the caller gets model.ErrUnavailable.
-	transactionTries = 8
+	// another transaction succeeded, so a few tries suffice, but for two nodes of a cluster that change one row: there
+	// any transaction of the other node is in the way. After the last try the caller gets model.ErrUnavailable.
+	transactionTries = 20
 	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times. The
 	// pause is a random time between zero and the limit, so that transactions that collided do not collide again.
 	retryPause = 2 * time.Millisecond
@@ -58,6 +59,7 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
+	galera bool          // the server is a node of a Galera cluster
 	lock   chan struct{} // held by each writing transaction; nil: no lock, see Exclusive
 	mysql  *servers      // without the limits on a statement's time, for migrations
 

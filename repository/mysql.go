@@ -27,9 +27,11 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	}
 	limited := servers{unlimited.config.Clone(), unlimited.hosts}
 	limited.config.ReadTimeout, limited.config.WriteTimeout = ioTimeout, ioTimeout
-	if limited.config.Params, err = sessionSettings(ctx, limited); err != nil {
+	settings, galera, err := sessionSettings(ctx, limited)
+	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
+	limited.config.Params = settings
 	// A connector is used because a DSN can't carry the driver's logger.
 	connector, err := limited.connector()
 	if err != nil {
@@ -39,7 +41,7 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, err
 	}
-	return &Store{write: pool, read: pool, mysql: &unlimited}, nil
+	return &Store{write: pool, read: pool, mysql: &unlimited, galera: galera}, nil
 }
 
 // mysqlServers converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
@@ -118,31 +120,30 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 	return config, nil
 }
 
-// sessionSettings returns the variables of a session. It asks a server for its version, because MariaDB and MySQL
-// name two of the variables differently, and only MariaDB ends idle transactions. It also asks whether the server is a node
-// of a Galera cluster.
-func sessionSettings(ctx context.Context, s servers) (map[string]string, error) {
+// sessionSettings returns the variables of a session, and whether the server is a node of a Galera cluster. It asks a server
+// for its version, because MariaDB and MySQL name two of the variables differently, and only MariaDB ends idle transactions.
+func sessionSettings(ctx context.Context, s servers) (settings map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
 	var version string
 	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	settings := map[string]string{
+	settings = map[string]string{
 		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
 		"time_zone":                "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 	}
-	var name, galera string
-	err = db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").Scan(&name, &galera)
+	var name, replicates string
+	err = db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").Scan(&name, &replicates)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, err
+		return nil, false, err
 	}
-	if galera == "ON" {
+	if galera = replicates == "ON"; galera {
 		settings["wsrep_sync_wait"] = syncWait
 	}
 	if strings.Contains(version, "MariaDB") {
@@ -152,12 +153,12 @@ func sessionSettings(ctx context.Context, s servers) (map[string]string, error) 
 		settings["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
 	} else {
 		if !enforcesChecks(version) {
-			return nil, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
+			return nil, false, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
 		}
 		settings["transaction_isolation"] = "'READ-COMMITTED'"
 		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
 	}
-	return settings, nil
+	return settings, galera, nil
 }
 
 // syncWait makes a node of a Galera cluster wait, before each read and change outside a transaction and at the begin of each
