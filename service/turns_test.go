@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"flashsale/internal/ranks"
@@ -94,4 +95,43 @@ func TestCallerLeavesPausedSales(t *testing.T) {
 	caller := Caller{Store: store, Catalog: refreshed(t, newGatehouse(offers...))}
 	check.NoError(t, caller.Step(t.Context()))
 	check.Same(t, "tended", store.tended, []string{"LIVE"})
+}
+
+// slowLines make no entry until end is closed.
+type slowLines struct {
+	LineStore
+	end chan struct{}
+}
+
+func (s slowLines) Enter(_ context.Context, _ string, wishes []model.LineEntry) ([]model.LineEntry, model.Verdict, error) {
+	<-s.end
+	return wishes, model.Accepted, nil
+}
+
+// While many wait for their entries, an entry takes twice the work.
+func TestWorkGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		offer := openOffer()
+		offer.Mode, offer.Stock.Lined, offer.EntryWork = model.ModeLine, model.InLine, 1000
+		store := slowLines{end: make(chan struct{})}
+		lines := NewLines(store, refreshed(t, newGatehouse(offer)), nil, auth.NewWorks([]byte("a secret"), time.Now))
+		defer lines.Close()
+		work := func() int64 {
+			c, verdict, err := lines.Challenge(t.Context(), "ann", offer.ID)
+			check.Same(t, "challenge", []any{verdict, err}, []any{model.Accepted, nil})
+			return c.MaxNumber
+		}
+		check.Same(t, "work", work(), int64(1000))
+		for range enterLimits.Queue/2 + enterLimits.Batch + 1 {
+			go func() {
+				_, err := lines.enter.Do(t.Context(), offer.ID, model.LineEntry{})
+				check.NoError(t, err)
+			}()
+		}
+		synctest.Wait()
+		check.Same(t, "work while many wait", work(), int64(2000))
+		close(store.end)
+		synctest.Wait()
+		check.Same(t, "work afterwards", work(), int64(1000))
+	})
 }

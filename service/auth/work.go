@@ -73,7 +73,7 @@ func (w *Works) Check(solution, userID, saleID string) bool {
 		Algorithm, Challenge, Salt, Signature string
 		Number                                uint64
 	}
-	if json.Unmarshal(raw, &s) != nil || s.Algorithm != workAlgorithm || !strings.HasSuffix(s.Salt, "&") {
+	if json.Unmarshal(raw, &s) != nil || s.Algorithm != workAlgorithm {
 		return false
 	}
 	if !hmac.Equal([]byte(s.Signature), []byte(w.sign(s.Challenge))) || workHash(s.Salt, s.Number) != s.Challenge {

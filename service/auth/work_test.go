@@ -46,7 +46,6 @@ func TestWorks(t *testing.T) {
 		"another algorithm":  {solved(t, c, map[string]any{"algorithm": "SHA-1"}), "ann", "SALE"},
 		"a later expiry":     {solved(t, c, map[string]any{"salt": later}), "ann", "SALE"},
 		"a hash of the own":  {solved(t, c, map[string]any{"salt": later, "number": 1, "challenge": workHash(later, 1)}), "ann", "SALE"},
-		"no end of the salt": {solved(t, c, map[string]any{"salt": c.Salt[:len(c.Salt)-1]}), "ann", "SALE"},
 		"of another secret":  {solved(t, other, nil), "ann", "SALE"},
 		"no base64":          {"?", "ann", "SALE"},
 		"no JSON":            {"AAAA", "ann", "SALE"},

@@ -29,7 +29,7 @@ var suites = map[string][]string{
 	"internal":   {"internal/...", "service", "app"},
 	"strategy":   {"strategy", "app"},
 	"repository": {"repository", "strategy", "worker", "app"},
-	"service":    {"service", "handler", "strategy", "worker", "app"},
+	"service":    {"service/...", "handler", "strategy", "worker", "app"},
 	"worker":     {"worker", "worker/queue", "app"},
 }
 
