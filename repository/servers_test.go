@@ -40,19 +40,26 @@ func TestServers(t *testing.T) {
 	down.Kill()
 	hosts := strings.Join([]string{down.Addr(), first.Addr(), second.Addr()}, ",")
 	d := openStore(t, strings.Replace(address, second.Addr(), hosts, 1), suiteConns)
-	fillPool := func(want int) {
+	allAt := func(want int) {
 		t.Helper()
-		check.Together(suiteConns, func(int) { d.read.WithContext(t.Context()).Exec("DO SLEEP(0.2)") })
-		check.Same(t, "port", d.at(t), want)
+		check.Together(suiteConns, func(int) {
+			var port int
+			err := d.read.WithContext(t.Context()).Raw("SELECT @@port FROM (SELECT SLEEP(0.2)) AS pause").Scan(&port).Error
+			check.Same(t, "port", []any{port, err}, []any{want, nil})
+		})
 	}
-	fillPool(second.Port())
+	allAt(second.Port())
 	check.NoError(t, d.MigrateUp(t.Context()), d.Ping(t.Context()))
 	// Each server refuses what comes after it became read-only, also on connections that are open.
+	pool, err := d.write.DB()
+	check.NoError(t, err)
+	inUse := check.Must(pool.Conn(t.Context()))
 	execute(second, "SET GLOBAL read_only = ON")
 	execute(first, "SET GLOBAL read_only = OFF")
 	check.NoError(t, d.write.WithContext(t.Context()).Exec("CREATE TABLE promoted (n INT)").Error)
 	execute(second, "SET GLOBAL read_only = OFF")
-	fillPool(first.Port())
+	check.NoError(t, inUse.Close()) // back to the pool
+	allAt(first.Port())
 	first.Kill()
 	err = d.write.WithContext(t.Context()).Exec("CREATE TABLE promoted (n INT)").Error
 	for range suiteConns { // each connection to the dead server fails once
@@ -61,7 +68,7 @@ func TestServers(t *testing.T) {
 		}
 	}
 	check.NoError(t, err)
-	fillPool(second.Port())
+	allAt(second.Port())
 	second.Kill()
 	_, err = Open(t.Context(), strings.Replace(address, second.Addr(), hosts, 1), 4)
 	if err == nil || strings.Contains(err.Error(), password) || strings.Count(err.Error(), "refused") != 3 {

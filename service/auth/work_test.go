@@ -38,20 +38,20 @@ func TestWorks(t *testing.T) {
 	other := NewWorks([]byte("another"), works.now).Issue("ann", "SALE", 1000)
 	later := strings.Replace(c.Salt, "expires=18", "expires=19", 1)
 	for what, wrong := range map[string]struct{ solution, user, sale string }{
-		"another user":       {good, "bob", "SALE"},
-		"another sale":       {good, "ann", "SOLE"},
-		"another number":     {solved(t, c, map[string]any{"number": 1001}), "ann", "SALE"},
-		"a negative number":  {solved(t, c, map[string]any{"number": -1}), "ann", "SALE"},
-		"another signature":  {solved(t, c, map[string]any{"signature": other.Signature}), "ann", "SALE"},
-		"another algorithm":  {solved(t, c, map[string]any{"algorithm": "SHA-1"}), "ann", "SALE"},
-		"a later expiry":     {solved(t, c, map[string]any{"salt": later}), "ann", "SALE"},
-		"a hash of the own":  {solved(t, c, map[string]any{"salt": later, "number": 1, "challenge": workHash(later, 1)}), "ann", "SALE"},
-		"of another secret":  {solved(t, other, nil), "ann", "SALE"},
-		"no base64":          {"?", "ann", "SALE"},
-		"no JSON":            {"AAAA", "ann", "SALE"},
-		"too long":           {good + strings.Repeat("A", maxWork), "ann", "SALE"},
-		"none":               {"", "ann", "SALE"},
-		"an owner's text":    {solved(t, c, map[string]any{"challenge": "SALE\x00ann", "signature": works.owner("ann", "SALE")}), "ann", "SALE"},
+		"another user":      {good, "bob", "SALE"},
+		"another sale":      {good, "ann", "SOLE"},
+		"another number":    {solved(t, c, map[string]any{"number": 1001}), "ann", "SALE"},
+		"a negative number": {solved(t, c, map[string]any{"number": -1}), "ann", "SALE"},
+		"another signature": {solved(t, c, map[string]any{"signature": other.Signature}), "ann", "SALE"},
+		"another algorithm": {solved(t, c, map[string]any{"algorithm": "SHA-1"}), "ann", "SALE"},
+		"a later expiry":    {solved(t, c, map[string]any{"salt": later}), "ann", "SALE"},
+		"a hash of the own": {solved(t, c, map[string]any{"salt": later, "number": 1, "challenge": workHash(later, 1)}), "ann", "SALE"},
+		"of another secret": {solved(t, other, nil), "ann", "SALE"},
+		"no base64":         {"?", "ann", "SALE"},
+		"no JSON":           {"AAAA", "ann", "SALE"},
+		"too long":          {good + strings.Repeat("A", maxWork), "ann", "SALE"},
+		"none":              {"", "ann", "SALE"},
+		"an owner's text":   {solved(t, c, map[string]any{"challenge": "SALE\x00ann", "signature": works.owner("ann", "SALE")}), "ann", "SALE"},
 	} {
 		check.Same(t, what+" is accepted", works.Check(wrong.solution, wrong.user, wrong.sale), false)
 	}
