@@ -15,6 +15,10 @@ need() { # package, then the commands that it brings
 	done
 }
 need mariadb-server mariadbd mariadb-install-db
+need rsync rsync # with the next three, copies the data to a new node of a Galera cluster
+need socat socat
+need lsof lsof
+need iproute2 ss
 need redis-server redis-server
 need rabbitmq-server rabbitmq-server epmd
 need nginx nginx

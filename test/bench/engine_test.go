@@ -76,16 +76,26 @@ type engine struct {
 // start runs an engine on MariaDB and Redis. If embedded is set, it has an SQLite file and the Redis inside the process.
 func start(t *testing.T, r *Result, embedded bool, args ...string) *engine {
 	t.Helper()
+	if embedded {
+		return startOn(t, r, nil, kit.SQLite(t), args...)
+	}
+	db := kit.MariaDB(t)
+	return startOn(t, r, db, db.NewDatabase(t), args...)
+}
+
+// startOn starts an engine on a database, and on a Redis of its own unless it is embedded. mariadb is the server whose
+// statements and processor time count; nil: the engine is embedded.
+func startOn(t *testing.T, r *Result, mariadb *kit.MariaDBServer, database string, args ...string) *engine {
+	t.Helper()
 	e := &engine{
 		t: t, r: r, used: map[string]float64{}, log: filepath.Join(t.TempDir(), "log"),
 		tokens: auth.NewTokens([]byte(shop.Secret), time.Now), paths: auth.NewPaths([]byte(shop.Secret), time.Now),
 	}
-	if embedded {
-		e.Shop = shop.On(t, kit.SQLite(t), nil)
+	if mariadb == nil {
+		e.Shop = shop.On(t, database, nil)
 	} else {
-		e.mariadb = kit.MariaDB(t)
-		e.root = e.mariadb.Root(t)
-		e.Shop = shop.On(t, e.mariadb.NewDatabase(t), kit.Redis(t))
+		e.mariadb, e.root = mariadb, mariadb.Root(t)
+		e.Shop = shop.On(t, database, kit.Redis(t))
 		e.redis = redis.NewClient(&redis.Options{Addr: e.Redis.Addr()})
 		t.Cleanup(func() { _ = e.redis.Close() })
 		e.gate = gate.New(e.redis, "bench")

@@ -43,6 +43,8 @@ func rows() []row {
 		{"accepted, confirmed", load{least: 0.28, mostP99MS: 12}.measure},
 		{"accepted, confirmed, 1,000 connections", load{connections: 1_000, least: 0.4}.measure},
 		{"accepted, confirmed, database 0.5 ms away", load{databaseAway: 500 * time.Microsecond}.measure},
+		{"accepted, confirmed, semi-synchronous replica", load{servers: replicated}.measure},
+		{"accepted, confirmed, Galera cluster", load{servers: galera}.measure},
 		{"accepted, one by one", load{args: []string{"--batch=1"}}.measure},
 		{"accepted, embedded", load{embedded: true, least: 0.25}.measure},
 		{"accepted, Redis dead", load{redisDead: true, least: 0.3}.measure},
@@ -117,14 +119,34 @@ type load struct {
 	ab                  bool          // ApacheBench instead of wrk: a connection for each request, one user
 	streams             int           // open while the path is loaded; the control is the engine without streams
 	databaseAway        time.Duration // the time by which a round trip to the database is longer
+	servers             servers       // of the database; nil: one
 
 	least, mostP99MS, mostTrips, mostStatements, mostMiB float64 // goals; 0: none
 
 	note string // for the report
 }
 
+// servers starts the servers of a database, and returns the one that takes the writes, and the address of all.
+type servers func(t testing.TB) (writer *kit.MariaDBServer, database string)
+
+func replicated(t testing.TB) (*kit.MariaDBServer, string) {
+	primary, replica := kit.Replicated(t)
+	return primary, strings.Replace(primary.NewDatabase(t), primary.Addr(), primary.Addr()+","+replica.Addr(), 1)
+}
+
+func galera(t testing.TB) (*kit.MariaDBServer, string) {
+	c := kit.Galera(t)
+	return c.Nodes[0], c.NewDatabase(t)
+}
+
 func (l load) measure(t *testing.T, b *run, r *Result) {
-	e := start(t, r, l.embedded, l.args...)
+	var e *engine
+	if l.servers != nil {
+		writer, database := l.servers(t)
+		e = startOn(t, r, writer, database, l.args...)
+	} else {
+		e = start(t, r, l.embedded, l.args...)
+	}
 	if l.databaseAway > 0 {
 		host := e.mariadb.Addr()
 		e.instance.Stop()

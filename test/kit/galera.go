@@ -47,7 +47,7 @@ func Galera(t testing.TB) *GaleraCluster {
 			"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address="+loopback(ports[1]), "--wsrep-provider-options="+provider,
 			"--wsrep-slave-threads=2", "--wsrep-cluster-address=gcomm://"+strings.Join(replication, ","))
 		must(t, "let rsync read the data", node.giveToMySQL())
-		node.answers = func(ctx context.Context) error { return node.synced(ctx) }
+		node.answers = node.synced
 		if i == 0 {
 			joining := node.args
 			node.args = append(node.args[:len(node.args):len(node.args)], "--wsrep-new-cluster")
@@ -69,6 +69,28 @@ func (c *GaleraCluster) NewDatabase(t testing.TB) string {
 		addrs[i] = node.Addr()
 	}
 	return strings.Replace(c.Nodes[0].NewDatabase(t), addrs[0], strings.Join(addrs, ","), 1)
+}
+
+// CutOff takes a node's connections to the others. Clients still reach the node.
+func (c *GaleraCluster) CutOff(node int) { c.isolate(node, 1) }
+
+// Rejoin lets a node that was cut off connect to the others, and returns when the node has what they have.
+func (c *GaleraCluster) Rejoin(node int) {
+	c.isolate(node, 0)
+	c.Synced(node)
+}
+
+func (c *GaleraCluster) isolate(node, isolated int) {
+	t := c.Nodes[node].owner()
+	t.Helper()
+	must(t, "isolate a node", c.Nodes[node].admin(fmt.Sprintf("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'", isolated)))
+}
+
+// Synced returns when a node is in the primary component and has what the others have.
+func (c *GaleraCluster) Synced(node int) {
+	t := c.Nodes[node].owner()
+	t.Helper()
+	await(t, "the node is back in the cluster", c.Nodes[node].synced)
 }
 
 // synced returns an error unless the node is in the primary component and has what the others have.

@@ -54,6 +54,13 @@ func MariaDBIn(t testing.TB, folder string, args ...string) *MariaDBServer {
 // Running reports whether the process still runs: it has neither exited nor been killed.
 func (s *MariaDBServer) Running() bool { return s.alive.Err() == nil }
 
+// RestartWith is Restart with more arguments, which override the earlier ones.
+func (s *MariaDBServer) RestartWith(args ...string) {
+	s.owner().Helper()
+	s.args = append(s.args, args...)
+	s.Restart()
+}
+
 // NewDatabase makes an empty utf8mb4 database with a user of its own, and drops both when t ends.
 // It returns the URL in the form of the settings: mysql://user:password@127.0.0.1:port/database.
 func (s *MariaDBServer) NewDatabase(t testing.TB) string {
