@@ -25,9 +25,10 @@ example: ## Start a small shop that sells through the engine, and buy there once
 	@cd examples/shop && go run ./run $(if $(ONCE),-once)
 
 # The parts run two at a time, the longest first, so that both processors have work to the end. Each shows what it printed when it
-# ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not.
+# ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not. The folder lets
+# other users through: as root, the nodes of a Galera cluster run as the user mysql.
 test: servers build/axe.min.js ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
-	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
+	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); chmod +x "$$TMPDIR"; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-stores test-browser test-program test-deploy test-example
 
 servers:

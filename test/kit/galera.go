@@ -111,7 +111,7 @@ func (s *MariaDBServer) synced(ctx context.Context) error {
 }
 
 // giveToMySQL lets the server run as the user mysql if this process is root: a daemon of rsync that root starts gives up its
-// rights, and then could not read the data.
+// rights, and then could not read the data. The folders above the server's have to let the user mysql through.
 func (s *MariaDBServer) giveToMySQL() error {
 	if os.Getuid() != 0 {
 		return nil
