@@ -38,6 +38,23 @@ func (s servers) connector() (driver.Connector, error) {
 	return &hosts{names: s.hosts, connectors: all}, nil
 }
 
+// look tries each of several servers.
+func (s servers) look(ctx context.Context) (list []ServerState, err error) {
+	connector, err := s.connector()
+	h, several := connector.(*hosts)
+	if err != nil || !several {
+		return nil, err
+	}
+	for at, host := range h.names {
+		conn, err := h.connect(ctx, at)
+		if err == nil {
+			err = conn.Close()
+		}
+		list = append(list, ServerState{Host: host, Err: err, ReadOnly: errors.Is(err, errReadOnly)})
+	}
+	return list, nil
+}
+
 // hosts connects to one of several servers: at first to the first one of the address that takes writes, and then to that
 // one as long as it does. When connections go to another server, the pool gives no connection to an earlier one any more:
 // an old primary that comes back must not be written to.

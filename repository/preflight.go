@@ -25,6 +25,15 @@ type Server struct {
 	Connections int               // open connections of all clients; 0 on SQLite
 	Encrypted   bool              // the connection of the engine
 	Variables   map[string]string // of an ordinary session of the engine, by name; nil on SQLite
+	Servers     []ServerState     // of an address that names several, in its order
+	Nodes       int               // of a Galera cluster that this server sees; 0: it is in none
+}
+
+// ServerState is what a connection to one of several servers has shown.
+type ServerState struct {
+	Host     string // host:port
+	Err      error  // why the engine would not use the server; nil: it would
+	ReadOnly bool   // that is why: the server answers, and takes no writes
 }
 
 // lookTrips is the number of measured round trips: enough that one late answer does not move the median.
@@ -36,6 +45,7 @@ var variables = []string{
 	"innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite", "innodb_buffer_pool_size",
 	"max_connections", "max_user_connections", "max_allowed_packet", "read_only", "innodb_read_only",
 	"sql_mode", "time_zone", "tx_isolation", "transaction_isolation", "idle_transaction_timeout",
+	"rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout", "rpl_semi_sync_source_enabled", "rpl_semi_sync_source_timeout",
 }
 
 // Server reads the facts about the database and changes nothing. now is the caller's clock.
@@ -71,11 +81,22 @@ func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server,
 		return facts, err
 	}
 	facts.Encrypted = cipher != ""
-	connections, err := s.status(ctx, "Threads_connected")
-	if err == nil {
-		facts.Connections, err = strconv.Atoi(connections)
+	if facts.Connections, err = s.count(ctx, "Threads_connected"); err == nil && s.galera {
+		facts.Nodes, err = s.count(ctx, "wsrep_cluster_size")
 	}
-	return facts, wrap("count the server's connections", err)
+	if err == nil {
+		facts.Servers, err = s.mysql.look(ctx)
+	}
+	return facts, err
+}
+
+// count returns a status variable that is a number.
+func (s *Store) count(ctx context.Context, name string) (n int, err error) {
+	value, err := s.status(ctx, name)
+	if err == nil {
+		n, err = strconv.Atoi(value)
+	}
+	return n, wrap("read the server's status "+name, err)
 }
 
 // status returns a status variable of the server, or of the session if it has its own.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"flashsale/model"
 	"flashsale/test/kit"
@@ -50,6 +51,14 @@ func TestServers(t *testing.T) {
 	}
 	allAt(second.Port())
 	check.NoError(t, d.MigrateUp(t.Context()), d.Ping(t.Context()))
+	facts, err := d.Server(t.Context(), time.Now)
+	check.NoError(t, err)
+	for i, want := range []ServerState{{Host: down.Addr()}, {Host: first.Addr(), ReadOnly: true}, {Host: second.Addr()}} {
+		got := facts.Servers[i]
+		check.Same(t, "usable", got.Err == nil, i == 2)
+		got.Err = nil
+		check.Same(t, "server", got, want)
+	}
 	// Each server refuses what comes after it became read-only, also on connections that are open.
 	pool, err := d.write.DB()
 	check.NoError(t, err)
@@ -88,6 +97,9 @@ func TestGalera(t *testing.T) {
 	a := openDB(t, address)
 	b := openDB(t, strings.Replace(address, inOrder, other, 1))
 	check.Same(t, "nodes", []int{a.at(t), b.at(t)}, []int{nodes[0].Port(), nodes[1].Port()})
+	facts, err := a.Server(t.Context(), time.Now)
+	check.NoError(t, err)
+	check.Same(t, "nodes", []int{facts.Nodes, len(facts.Servers)}, []int{3, 3})
 	const quota, buyers = 1000, 300
 	sale := a.newSale(t, quota)
 	var sold atomic.Int64

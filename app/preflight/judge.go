@@ -154,6 +154,7 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []Find
 			"connections to another machine are not encrypted: orders, names and password hashes can be read on the way"))
 	}
 	list = append(list, judgeDurability(d.Variables)...)
+	list = append(list, judgeServers(d)...)
 	list = append(list, judgeSession(d.Variables, mariadb)...)
 	return append(list, judgeCapacity(d, s.DBMaxConns*instances)...)
 }

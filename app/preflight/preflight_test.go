@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -25,6 +26,14 @@ func worst(list []Finding, check string) (worst Level) {
 		}
 	}
 	return worst
+}
+
+// replicated makes a server a primary with a replica that is in the address, too. The names of the variables begin alike.
+func replicated(prefix, enabled, wait string) func(*repository.Server) {
+	return func(d *repository.Server) {
+		d.Servers = []repository.ServerState{{Host: "a:3306"}, {Host: "b:3306", Err: errors.New("read-only"), ReadOnly: true}}
+		d.Variables[prefix+"_enabled"], d.Variables[prefix+"_timeout"] = enabled, wait
+	}
 }
 
 // Findings for servers that the tests can't start. Each case changes some values of a server in which all is right.
@@ -67,6 +76,17 @@ func TestPreflightJudges(t *testing.T) {
 		{variable("innodb_read_only", "ON"), "database.writable", Fail},
 		{func(*repository.Server) {}, "database.encryption", Fail},
 		{func(d *repository.Server) { d.Encrypted = true }, "database.encryption", OK},
+		{func(*repository.Server) {}, "database.servers", ""}, // there is one
+		{replicated("rpl_semi_sync_master", "OFF", "3600000"), "database.servers", Warn},
+		{replicated("rpl_semi_sync_master", "ON", "10000"), "database.servers", Warn},
+		{replicated("rpl_semi_sync_master", "ON", "3600000"), "database.servers", OK},
+		{replicated("rpl_semi_sync_source", "ON", "3600000"), "database.servers", OK},
+		{func(d *repository.Server) {
+			replicated("rpl_semi_sync_master", "ON", "3600000")(d)
+			d.Servers[1] = repository.ServerState{Host: "b:3306", Err: errors.New("connection refused")}
+		}, "database.servers", Warn},
+		{func(d *repository.Server) { d.Nodes = 3 }, "database.servers", OK},
+		{func(d *repository.Server) { d.Nodes = 2 }, "database.servers", Warn},
 	} {
 		d := repository.Server{Version: "MySQL 8.4.3", Applied: 3, Newest: 3, Variables: map[string]string{
 			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "max_connections": "500",

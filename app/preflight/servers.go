@@ -1,0 +1,48 @@
+package preflight
+
+import (
+	"strings"
+	"time"
+
+	"flashsale/repository"
+)
+
+const (
+	// fewNodes is the size of a Galera cluster below which the rest takes no writes when one node dies.
+	fewNodes = 3
+	// longSync is how long a primary has to wait at least for its semi-synchronous replica: longer than anybody takes to
+	// promote the replica. After that time it confirms orders that the replica lacks.
+	longSync = time.Hour
+)
+
+// judgeServers checks whether sales can go on with what was confirmed if one of several servers of the database dies.
+func judgeServers(d repository.Server) (list []Finding) {
+	const check = "database.servers"
+	for _, server := range d.Servers {
+		if server.Err != nil && !server.ReadOnly {
+			list = append(list, Warn.of(check, "start it, or correct --database", "%s can't be used: %s", server.Host, oneLine(server.Err)))
+		}
+	}
+	enabled, wait := d.Variables["rpl_semi_sync_master_enabled"], number(d.Variables["rpl_semi_sync_master_timeout"])
+	if source, ok := d.Variables["rpl_semi_sync_source_enabled"]; ok { // in MySQL 8
+		enabled, wait = source, number(d.Variables["rpl_semi_sync_source_timeout"])
+	}
+	switch {
+	case d.Nodes > 0 && d.Nodes < fewNodes:
+		return append(list, Warn.of(check, "run three nodes or more", "when a node of %d dies, the rest of the cluster takes no writes", d.Nodes))
+	case d.Nodes > 0:
+		return append(list, good(check, "a Galera cluster of %d nodes", d.Nodes))
+	case len(d.Servers) == 0:
+		return list
+	case !on(enabled):
+		return append(list, Warn.of(check, "semi-synchronous replication", "a replica that is promoted may lack confirmed orders"))
+	case time.Duration(wait)*time.Millisecond < longSync:
+		return append(list, Warn.of(check, "rpl_semi_sync_master_timeout of an hour or more",
+			"when the replica is silent for %d ms, orders are confirmed that it lacks", wait))
+	}
+	var hosts []string
+	for _, server := range d.Servers {
+		hosts = append(hosts, server.Host)
+	}
+	return append(list, good(check, "semi-synchronous: %s", strings.Join(hosts, ", ")))
+}
