@@ -121,6 +121,7 @@ func New(ctx context.Context, settings config.Settings, options Options) (app *A
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	a.Stores.Database.Follow(func(server string) { a.Log.Info("the database is used at", "server", server) })
 	if err := a.Stores.Database.MigrateUp(ctx); err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}

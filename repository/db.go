@@ -59,6 +59,7 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
+	hosts  *hosts        // nil: the address names one server
 	galera bool          // the server is a node of a Galera cluster
 	lock   chan struct{} // held by each writing transaction; nil: no lock, see Exclusive
 	mysql  *servers      // without the limits on a statement's time, for migrations

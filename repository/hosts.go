@@ -62,6 +62,7 @@ type hosts struct {
 	names      []string
 	connectors []driver.Connector
 	chosen     atomic.Int64 // index of the server to which the last connection was made
+	follow     atomic.Pointer[func(server string)]
 }
 
 // Connect is part of driver.Connector.
@@ -72,12 +73,30 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 		at := (first + i) % len(h.connectors)
 		conn, err := h.connect(ctx, at)
 		if err == nil {
-			h.chosen.Store(int64(at))
+			if before := h.chosen.Swap(int64(at)); before != int64(at) {
+				h.tell()
+			}
 			return conn, nil
 		}
 		failed = errors.Join(failed, fmt.Errorf("%s: %w", h.names[at], err))
 	}
 	return nil, failed
+}
+
+// tell tells the follower which server is used.
+func (h *hosts) tell() {
+	if follow := h.follow.Load(); follow != nil {
+		(*follow)(h.names[h.chosen.Load()])
+	}
+}
+
+// Follow calls a function with the server in use, host:port, and again whenever another one is used. It calls nothing if the
+// address names one server.
+func (s *Store) Follow(follow func(server string)) {
+	if s.hosts != nil {
+		s.hosts.follow.Store(&follow)
+		s.hosts.tell()
+	}
 }
 
 // Driver is part of driver.Connector.

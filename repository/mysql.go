@@ -41,7 +41,8 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, err
 	}
-	return &Store{write: pool, read: pool, mysql: &unlimited, galera: galera}, nil
+	several, _ := connector.(*hosts)
+	return &Store{write: pool, read: pool, mysql: &unlimited, hosts: several, galera: galera}, nil
 }
 
 // mysqlServers converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the

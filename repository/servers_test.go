@@ -49,6 +49,8 @@ func TestServers(t *testing.T) {
 			check.Same(t, "port", []any{port, err}, []any{want, nil})
 		})
 	}
+	used := make(chan string, 9)
+	d.Follow(func(server string) { used <- server })
 	allAt(second.Port())
 	check.NoError(t, d.MigrateUp(t.Context()), d.Ping(t.Context()))
 	facts, err := d.Server(t.Context(), time.Now)
@@ -78,6 +80,9 @@ func TestServers(t *testing.T) {
 	}
 	check.NoError(t, err)
 	allAt(second.Port())
+	for _, want := range []string{second.Addr(), first.Addr(), second.Addr()} {
+		check.Same(t, "in use", <-used, want)
+	}
 	second.Kill()
 	_, err = Open(t.Context(), strings.Replace(address, second.Addr(), hosts, 1), 4)
 	if err == nil || strings.Contains(err.Error(), password) || strings.Count(err.Error(), "refused") != 3 {
