@@ -54,7 +54,7 @@ func TestConsoleOfALine(t *testing.T) {
 	w.see("#notice", "The calls end later")
 	w.see("#log", "2 calls end 1m0s later")
 	s.buy(sale, ann, 1)
-	w.sees(texts{"#tile-no_show .value": "0 %", "#tile-no_show .note": "of 1 calls that ended", "#tile-called .value": "1"})
+	w.sees(texts{"#tile-no_show .value": "0 %", "#tile-no_show .note": "calls that ended: 1", "#tile-called .value": "1"})
 	w.click("#edit")
 	w.lacks("#mode")
 	w.fill("#call_seconds", "60")
