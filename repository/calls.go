@@ -152,8 +152,8 @@ func (r *statements) on(connection int64) (ended func()) {
 }
 
 // kill ends the present statement of a transaction. If a context ends, the driver only closes its end of the connection:
-// a statement that waits for a lock would go on waiting, with the locks of its transaction. If the pool has gone over to
-// another server meanwhile, this may end a statement there, which is then tried again.
+// a statement that waits for a lock would go on waiting, with the locks of its transaction. If the
+// pool uses another server by now, this may end a statement of another transaction there, which is then tried again.
 func (s *Store) kill(ctx context.Context, r *statements) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

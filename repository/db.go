@@ -46,9 +46,10 @@ const (
 	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
 	sqliteReaders = 4
 	// transactionTries bounds the tries of a transaction after deadlocks and lock waits. Each failed try means that
-	// another transaction succeeded, so a few tries suffice, but for two nodes of a cluster that change one row: there
-	// any transaction of the other node is in the way. After the last try the caller gets model.ErrUnavailable.
-	transactionTries = 20
+	// another transaction succeeded, so a few tries suffice. On a Galera cluster any transaction of another node that
+	// changes the same row ends this one, so there are more tries, each of them short. After the last try the caller gets
+	// model.ErrUnavailable.
+	transactionTries, clusterTries = 8, 20
 	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times. The
 	// pause is a random time between zero and the limit, so that transactions that collided do not collide again.
 	retryPause = 2 * time.Millisecond
@@ -310,7 +311,7 @@ func (s *Store) skipLocked() string {
 }
 
 // transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or on a
-// new connection if the old one leads to a read-only server. After transactionTries tries it returns
+// new connection if the old one leads to a read-only server. After transactionTries tries, or clusterTries, it returns
 // model.ErrUnavailable. Any other error is returned as it is. After such an error of the commit itself, the transaction
 // may or may not have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
@@ -327,8 +328,12 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 			return ctx.Err()
 		}
 	}
+	tries := transactionTries
+	if s.galera {
+		tries = clusterTries
+	}
 	var err error
-	for try := range transactionTries {
+	for try := range tries {
 		err = transaction()
 		switch {
 		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver returns this error in no other case

@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync/atomic"
 
@@ -38,13 +37,18 @@ func (s servers) connector() (driver.Connector, error) {
 	return &hosts{names: s.hosts, connectors: all}, nil
 }
 
-// look tries each of several servers.
-func (s servers) look(ctx context.Context) (list []ServerState, err error) {
-	connector, err := s.connector()
-	h, several := connector.(*hosts)
-	if err != nil || !several {
-		return nil, err
-	}
+// hosts connects to one of several servers. The first connection goes to the first server of the address that takes writes.
+// Later connections go to the same server, and to the next one that takes writes if that fails. From then on the pool uses
+// no connection to the earlier server: an old primary that comes back must not be written to.
+type hosts struct {
+	names      []string
+	connectors []driver.Connector
+	chosen     atomic.Int64 // index of the server to which the last connection was made
+	follow     atomic.Pointer[func(server string)]
+}
+
+// look connects once to each server.
+func (h *hosts) look(ctx context.Context) (list []ServerState) {
 	for at, host := range h.names {
 		conn, err := h.connect(ctx, at)
 		if err == nil {
@@ -52,17 +56,7 @@ func (s servers) look(ctx context.Context) (list []ServerState, err error) {
 		}
 		list = append(list, ServerState{Host: host, Err: err, ReadOnly: errors.Is(err, errReadOnly)})
 	}
-	return list, nil
-}
-
-// hosts connects to one of several servers: at first to the first one of the address that takes writes, and then to that
-// one as long as it does. When connections go to another server, the pool gives no connection to an earlier one any more:
-// an old primary that comes back must not be written to.
-type hosts struct {
-	names      []string
-	connectors []driver.Connector
-	chosen     atomic.Int64 // index of the server to which the last connection was made
-	follow     atomic.Pointer[func(server string)]
+	return list
 }
 
 // Connect is part of driver.Connector.
@@ -73,7 +67,7 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 		at := (first + i) % len(h.connectors)
 		conn, err := h.connect(ctx, at)
 		if err == nil {
-			if before := h.chosen.Swap(int64(at)); before != int64(at) {
+			if h.chosen.Swap(int64(at)) != int64(at) {
 				h.tell()
 			}
 			return conn, nil
@@ -120,7 +114,7 @@ func (h *hosts) connect(ctx context.Context, at int) (driver.Conn, error) {
 	return hostConn{c, h, int64(at)}, nil
 }
 
-// conn has what database/sql uses of a connection of the driver.
+// conn lists the interfaces by which database/sql calls a connection of the driver.
 type conn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -192,7 +186,7 @@ func takesWrites(ctx context.Context, c driver.QueryerContext) error {
 	}
 	values := make([]driver.Value, 2)
 	err = rows.Next(values)
-	if err := errors.Join(err, rows.Close()); err != nil && !errors.Is(err, io.EOF) {
+	if err := errors.Join(err, rows.Close()); err != nil {
 		return err
 	}
 	for _, value := range values {

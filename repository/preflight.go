@@ -84,8 +84,8 @@ func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server,
 	if facts.Connections, err = s.count(ctx, "Threads_connected"); err == nil && s.galera {
 		facts.Nodes, err = s.count(ctx, "wsrep_cluster_size")
 	}
-	if err == nil {
-		facts.Servers, err = s.mysql.look(ctx)
+	if s.hosts != nil {
+		facts.Servers = s.hosts.look(ctx)
 	}
 	return facts, err
 }
