@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// callPeriod is how often lines are looked after: units that came back are called within it.
+	// callPeriod is how often the caller looks at each line. A unit that came back waits for it at most this long.
 	callPeriod = 200 * time.Millisecond
 	// callLease is how long the lease of a dead instance keeps others from calling. Calls get the time back if it is longer.
 	callLease = 2 * time.Second

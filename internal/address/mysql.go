@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// mostHosts bounds the servers of one address.
+// mostHosts is the most servers that one address may name.
 const mostHosts = 16
 
 var errForm = errors.New("want sqlite:PATH or mysql://user:pass@host:port/db, with commas between several hosts")

@@ -166,7 +166,7 @@ func replicaPromoted(d *drill) {
 	d.ended(alone, fmt.Sprintf("without a primary: %s; promoted: %s", tally(meanwhile), promoted))
 }
 
-// replicaState returns what SHOW SLAVE STATUS says, by column.
+// replicaState returns the values of SHOW SLAVE STATUS by the names of its columns.
 func replicaState(ctx context.Context, root *sql.DB) (state map[string]string, err error) {
 	rows, err := root.QueryContext(ctx, "SHOW SLAVE STATUS")
 	if err != nil {

@@ -67,8 +67,8 @@ func botsFirst(d *drill) {
 	d.Books(d.sale)
 }
 
-// fewest returns the largest number such that of n throws of a coin fewer are heads with a probability below p. Winners are
-// drawn without replacement, and vary less.
+// fewest returns how many of n throws of a coin are heads at least: fewer heads have a probability below p. The numbers of
+// winners vary less than those of heads, because nobody is drawn twice.
 func fewest(n int, p float64) int {
 	sum := 0.0
 	for k := range n {
@@ -136,7 +136,7 @@ func drawWithoutBeacon(d *drill) {
 	d.Books(d.sale)
 }
 
-// drawn checks that exactly the first ranks have won.
+// drawn checks that exactly the first ranks have won, and returns the users who did.
 func (d *drill) drawn(b *lineBooks) (winners []string) {
 	d.Helper()
 	if err := b.sealRight(); err != nil {

@@ -52,7 +52,7 @@ func Galera(t testing.TB) *GaleraCluster {
 			joining := node.args
 			node.args = append(node.args[:len(node.args):len(node.args)], "--wsrep-new-cluster")
 			node.startFor(t)
-			node.args = joining // after a restart it joins the others
+			node.args = joining // Restart makes the node join the others, and no new cluster
 		} else {
 			node.startFor(t)
 		}
