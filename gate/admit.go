@@ -112,11 +112,11 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 // admission returns the keys and arguments of admit.lua.
 func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
 	tag := b.tags[b.home]
-	args = make([]any, 3, 3+6*len(b.attempts))
+	args = make([]any, 3, 3+5*len(b.attempts))
 	epoch, window := int64(0), time.Duration(0)
 	for _, a := range b.attempts {
 		epoch, window = max(epoch, a.LeastEpoch), max(window, a.Frequency.Window)
-		args = append(args, a.ID, a.UserID, a.Quantity, a.RequestHash, a.IdempotencyKey, a.Frequency.Limit)
+		args = append(args, a.ID, a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
 	args[0], args[1], args[2] = g.instance, epoch, window.Milliseconds()
 	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), countersKey(tag)}, args

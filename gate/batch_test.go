@@ -46,7 +46,7 @@ func TestBatchIsAsOneByOne(t *testing.T) {
 			check.Same(b, fmt.Sprint("the units of users, seed ", seed), b.units(together), b.units(alone))
 			queued := func(o model.Offer) (list []string) {
 				for _, e := range b.read(o, all) {
-					list = append(list, fmt.Sprint(e.UserID, e.IdempotencyKey, e.Quantity, e.RequestHash))
+					list = append(list, fmt.Sprint(e.UserID, e.IdempotencyKey, e.Quantity))
 				}
 				return list
 			}

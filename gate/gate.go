@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -135,22 +134,17 @@ func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f m
 	return time.Duration(ms) * time.Millisecond, ms == 0, nil
 }
 
-// Knows returns the request of a user's order id that the gate has admitted or was installed with.
-func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (request model.Request, known bool, err error) {
-	value, err := g.client.HGet(ctx, idsKey(homeTag(gate, userID)), orderID).Result()
+// Knows returns the quantity of a user's order id that the gate has admitted or was installed with.
+func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error) {
+	quantity, err = g.client.HGet(ctx, idsKey(homeTag(gate, userID)), orderID).Int()
 	if errors.Is(err, redis.Nil) {
-		return request, false, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return request, false, fmt.Errorf("ask for an id: %w", err)
+		return 0, false, fmt.Errorf("ask for an id: %w", err)
 	}
-	quantity, hash, _ := strings.Cut(value, ":")
-	n, _ := strconv.Atoi(quantity)
-	return model.Request{Quantity: n, Hash: hash}, true, nil
+	return quantity, true, nil
 }
-
-// requestValue returns the value that the gate stores under an id: quantity:hash.
-func requestValue(r model.Request) string { return strconv.Itoa(r.Quantity) + ":" + r.Hash }
 
 // CatchUp applies to a gate the changes of the stock after the version after, up to upTo. A repeated call changes
 // nothing. A shard of the gate that is missing, or whose version is older than after, stays as it is, without an error:
@@ -166,11 +160,11 @@ func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int6
 			if homeOf(c.UserID, len(tags)) != shard {
 				continue
 			}
-			request := ""
-			if c.RequestHash != "" {
-				request = requestValue(model.Request{Quantity: int(-c.Units), Hash: c.RequestHash})
+			quantity := int64(0)
+			if c.Sold {
+				quantity = -c.Units
 			}
-			args = append(args, c.Version, c.OrderID, c.UserID, c.Units, request)
+			args = append(args, c.Version, c.OrderID, c.UserID, c.Units, quantity)
 		}
 		tag := tags[shard]
 		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag), idsKey(tag)}, args...).Err(); err != nil {

@@ -192,7 +192,7 @@ func (s *staging) addBuyers(ctx context.Context, buyers []model.Buyer) error {
 
 func (s *staging) addKnown(ctx context.Context, known []model.Known) error {
 	return s.put(ctx, s.ids, len(known), func(i int) (userID, field string, value any) {
-		return known[i].UserID, known[i].ID, requestValue(known[i].Request)
+		return known[i].UserID, known[i].ID, known[i].Quantity
 	})
 }
 
@@ -240,9 +240,9 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	if err != nil {
 		return err
 	}
-	units, requests, settled := map[string]any{}, map[string]any{}, []string(nil)
+	units, quantities, settled := map[string]any{}, map[string]any{}, []string(nil)
 	for i, e := range entries {
-		if known.Val()[i] != nil || requests[e.ID] != nil {
+		if known.Val()[i] != nil || quantities[e.ID] != nil {
 			settled = append(settled, e.StreamID)
 			continue
 		}
@@ -251,7 +251,7 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 			before = number(held.Val()[i])
 		}
 		units[e.UserID] = before + int64(e.Quantity)
-		requests[e.ID] = requestValue(model.Request{Quantity: e.Quantity, Hash: e.RequestHash})
+		quantities[e.ID] = e.Quantity
 		s.inflight[shard] += int64(e.Quantity)
 	}
 	if err := s.discard(ctx, shard, settled); err != nil {
@@ -263,7 +263,7 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 		}
 		if len(units) > 0 {
 			p.HSet(ctx, s.units(shard), units)
-			p.HSet(ctx, s.ids(shard), requests)
+			p.HSet(ctx, s.ids(shard), quantities)
 		}
 	})
 }

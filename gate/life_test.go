@@ -19,7 +19,7 @@ func TestInstallSetsEverything(t *testing.T) {
 		o := b.offer()
 		c := kit.ContentsOf(o)
 		known := attempt(o, "u-1", 1)
-		c.Requests[known.ID], c.Owners[known.ID] = request(known), "u-1"
+		c.Quantities[known.ID], c.Owners[known.ID] = known.Quantity, "u-1"
 		want := map[string]int{}
 		for i := range 7 { // several pages
 			user := fmt.Sprint("u-", i)
@@ -102,7 +102,7 @@ func TestInstallKeepsTheStream(t *testing.T) {
 
 		c := kit.ContentsOf(o)
 		c.Of.Stock.Available, c.Of.Stock.Held, c.Of.Stock.Version = 8, 2, 6
-		c.Units["u-1"], c.Requests[made.ID], c.Owners[made.ID] = 2, request(made), "u-1"
+		c.Units["u-1"], c.Quantities[made.ID], c.Owners[made.ID] = 2, made.Quantity, "u-1"
 		b.install(2, c)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 1, Stream: 1})
 		b.wantUnits(o, map[string]int{"u-1": 2, "u-2": 1})
@@ -156,7 +156,7 @@ func TestInstallRefusesExpiredStaging(t *testing.T) {
 					must(b, b.client.Del(b.Context(), key))
 				}
 			}}
-			c.Units["u-1"], c.Requests["known"] = 1, model.Request{Quantity: 1}
+			c.Units["u-1"], c.Quantities["known"] = 1, 1
 			if _, err := b.gate.Install(b.Context(), 1, make([]int64, b.shards), c); !errors.Is(err, model.ErrStreamMoved) {
 				b.Errorf("without staged %s: %v, want ErrStreamMoved", staged, err)
 			}
@@ -285,7 +285,7 @@ func TestCatchUp(t *testing.T) {
 		return model.GateChange{Version: version, OrderID: "a", UserID: user, Units: units}
 	}
 	sold := func(id string) model.GateChange {
-		return model.GateChange{Version: 6, OrderID: id, UserID: "u-2", Units: -1, RequestHash: "hash"}
+		return model.GateChange{Version: 6, OrderID: id, UserID: "u-2", Units: -1, Sold: true}
 	}
 	two := map[string]int{"u-1": 2}
 	tests := map[string]struct {
@@ -341,7 +341,7 @@ func TestSoldByTheDatabaseIsKnown(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.sale()
 		a := attempt(o, "u-1", 2)
-		b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: -2, RequestHash: a.RequestHash})
+		b.catchUp(o, model.GateChange{Version: 6, OrderID: a.ID, UserID: "u-1", Units: -2, Sold: true})
 		check.Same(b, "the answer to the key of the order", b.judge(a, 1), repeated)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 8})
 	})

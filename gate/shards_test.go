@@ -111,12 +111,12 @@ func TestRebuildOfShards(t *testing.T) {
 		for shard, tag := range tagsOf(o.GateRef()) {
 			a := attempt(o, userAt(o, shard, 0), 1)
 			made = append(made, a)
-			text := fmt.Sprintf("%s %s 1 %s 1 here %s", a.ID, a.UserID, a.RequestHash, a.IdempotencyKey)
+			text := fmt.Sprintf("%s %s 1 1 here %s", a.ID, a.UserID, a.IdempotencyKey)
 			check.NoError(b, b.client.Do(b.Context(), "XADD", streamKey(tag), "7-7", "attempt", text).Err())
 		}
 		c := kit.ContentsOf(o)
 		settled := made[1]
-		c.Requests[settled.ID], c.Owners[settled.ID], c.Units[settled.UserID] = request(settled), settled.UserID, 1
+		c.Quantities[settled.ID], c.Owners[settled.ID], c.Units[settled.UserID] = settled.Quantity, settled.UserID, 1
 		c.Of.Stock.Available = 9
 		b.install(2, c)
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 7, Inflight: 2, Stream: 2})

@@ -139,8 +139,8 @@ func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messag
 }
 
 // entryFields is the number of fields of an entry as admit.lua writes them, separated by spaces: id, user, quantity,
-// request hash, epoch, instance, idempotency key. The idempotency key is last because it may contain spaces itself.
-const entryFields = 7
+// epoch, instance, idempotency key. The idempotency key is last because it may contain spaces itself.
+const entryFields = 6
 
 func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	text, _ := m.Values["attempt"].(string)
@@ -149,13 +149,13 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 		return model.Entry{}, false
 	}
 	n, errN := strconv.Atoi(fields[2])
-	epoch, errEpoch := strconv.ParseInt(fields[4], 10, 64)
+	epoch, errEpoch := strconv.ParseInt(fields[3], 10, 64)
 	e := model.Entry{
 		Attempt: model.Attempt{
 			ID: fields[0], SaleID: gate.SaleID, UserID: fields[1], Quantity: n,
-			IdempotencyKey: fields[6], RequestHash: fields[3], Shards: gate.Shards,
+			IdempotencyKey: fields[5], Shards: gate.Shards,
 		},
-		StreamID: m.ID, Epoch: epoch, Instance: fields[5],
+		StreamID: m.ID, Epoch: epoch, Instance: fields[4],
 	}
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }

@@ -42,7 +42,7 @@ func TestLeftovers(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o, other := b.sale(), b.sale()
 		old := attempt(o, "u-1", 1)
-		text := fmt.Sprintf("%s u-1 1 %s 1 dead %s", old.ID, old.RequestHash, old.IdempotencyKey)
+		text := fmt.Sprintf("%s u-1 1 1 dead %s", old.ID, old.IdempotencyKey)
 		stream := streamKey(home(o.GateRef(), "u-1"))
 		check.NoError(b, b.client.Do(b.Context(), "XADD", stream, "7-7", "attempt", text).Err())
 		want := []model.Entry{{Attempt: old, StreamID: "7-7", Epoch: 1, Instance: "dead"}}
@@ -67,25 +67,24 @@ func TestBadEntries(t *testing.T) {
 			eachGate(t, func(b *bench) {
 				o := b.sale()
 				good := attempt(o, "u-1", 1)
-				stream, hash := streamKey(home(o.GateRef(), "u-1")), good.RequestHash
+				stream := streamKey(home(o.GateRef(), "u-1"))
 				foreign := ids.Derive("u-1", model.NewSaleID(), "key")
-				fields := []string{good.ID, "u-1", "1", hash, "1", "here", "key"}
+				fields := []string{good.ID, "u-1", "1", "1", "here", "key"}
 				texts := map[string]string{} // by stream id
 				add := func(name string, fields ...string) {
 					text := strings.Join(fields, " ")
 					texts[must(b, b.client.XAdd(b.Context(), &redis.XAddArgs{Stream: stream, Values: []string{name, text}}))] = text
 				}
 				add("x", fields...)
-				for _, length := range []int{0, 1, 2, 6} {
+				for _, length := range []int{0, 1, 2, 5} {
 					add("attempt", fields[:length]...)
 				}
 				for field, values := range map[int][]string{
 					0: {"", o.ID, foreign},
-					1: {"", "u 1"},
+					1: {"", "ü"},
 					2: {"0", "-1", "1.5", "one", "99999999999999999999"},
-					3: {""},
-					4: {"", "first"},
-					6: {""},
+					3: {"", "first"},
+					5: {""},
 				} {
 					for _, value := range values {
 						add("attempt", slices.Replace(slices.Clone(fields), field, field+1, value)...)
@@ -137,7 +136,7 @@ func TestHole53_InstallReadsEveryPage(t *testing.T) {
 		c := kit.ContentsOf(o)
 		for i, a := range attempts {
 			if i%page == 2 {
-				c.Requests[a.ID] = request(a)
+				c.Quantities[a.ID] = a.Quantity
 				c.Units["u-1"]++
 				c.Of.Stock.Available--
 			}

@@ -28,7 +28,7 @@ func TestOrderViewLeavesOut(t *testing.T) {
 	at := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 	paid := model.Order{
 		ID: "O", SaleID: "S", UserID: "ann", Status: model.OrderPaid, Quantity: 2, AmountCents: 1980, Currency: "CNY",
-		CreatedAt: at, ExpiresAt: at, PaidAt: at, IdempotencyKey: "secret", RequestHash: "secret",
+		CreatedAt: at, ExpiresAt: at, PaidAt: at, IdempotencyKey: "secret",
 	}
 	lost := model.Order{ID: "O", SaleID: "S", Status: model.OrderRejected, Reason: model.ReasonLost, Quantity: 2, Currency: "CNY"}
 	const lostView = `{"id":"O","sale_id":"S","status":"rejected","reason":"lost","quantity":2,"amount_cents":0,"currency":"CNY"}`

@@ -1,11 +1,7 @@
 package model
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -16,7 +12,6 @@ type Attempt struct {
 	UserID         string
 	Quantity       int
 	IdempotencyKey string
-	RequestHash    string // hash of the request, to distinguish a repeat from another request under the same key
 	Frequency      Frequency
 	Keyless        bool  // the engine made the idempotency key, so the attempt repeats no earlier one
 	Shards         int   // of the sale's gate
@@ -33,18 +28,12 @@ type StockView struct {
 	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if an order has to be written
 }
 
-// HashRequest returns the request hash of an attempt: 32 hex digits over all fields of a purchase request's body.
-func HashRequest(quantity int) string {
-	sum := sha256.Sum256([]byte("quantity=" + strconv.Itoa(quantity)))
-	return hex.EncodeToString(sum[:16])
-}
-
 // Replay returns the answer to an attempt whose id was known before: the known outcome, or IdempotencyMismatch if
-// this attempt asks for something else than the first one. The request hash of a lost attempt is unknown, so every
-// request matches it.
+// this attempt asks for something else than the first one. The quantity is all that an attempt asks for. That of a lost
+// attempt is unknown and stored as 0, so every attempt matches it.
 func (a Attempt) Replay(known Outcome) Outcome {
 	known.Repeated = true
-	if known.Order != nil && known.Order.RequestHash != "" && known.Order.RequestHash != a.RequestHash {
+	if known.Order != nil && known.Order.Quantity != 0 && known.Order.Quantity != a.Quantity {
 		return Outcome{Verdict: IdempotencyMismatch, Repeated: true}
 	}
 	return known
@@ -89,14 +78,5 @@ type Entry struct {
 // it can be neither settled nor refused.
 func (e Entry) Valid() bool {
 	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
-		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != "" && validHash(e.RequestHash)
-}
-
-// hashDigits is the length of a request hash.
-const hashDigits = 32
-
-// validHash reports whether s may be a request hash: 1 to hashDigits visible ASCII characters, which its column can
-// store.
-func validHash(s string) bool {
-	return s != "" && len(s) <= hashDigits && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != ""
 }

@@ -69,13 +69,7 @@ type Buyer struct {
 // Known is an attempt that the database has decided.
 type Known struct {
 	ID, UserID string
-	Request
-}
-
-// Request is what the gate stores about an attempt under the attempt's id.
-type Request struct {
-	Quantity int
-	Hash     string
+	Quantity   int
 }
 
 // Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its shards could be

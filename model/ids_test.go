@@ -55,28 +55,10 @@ func TestIDsOfManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestRequestHashesStayTheSame(t *testing.T) {
-	for quantity, want := range map[int]string{
-		-1: "b333e97142e360c2476f32f35b53bfc7", 0: "4810a74eb9fcaa9d2a3cc6ca4cad7cb8", 1: "5726a005acbea85488a8198f3c8eeeab",
-		64: "deaa4560419889044fed1dcae4692fb5", 1000: "e5427405df65d5d8dc861817916a8a09",
-	} {
-		if got := HashRequest(quantity); got != want {
-			t.Errorf("HashRequest(%d) is %s, want %s", quantity, got, want)
-		}
-	}
-}
-
 func BenchmarkDerive(b *testing.B) {
 	ids := NewOrderIDs([]byte("a key for benchmarks"))
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = ids.Derive("u-123456", "AAAAAAAAAAAAAAAA", "an idempotency key")
-	}
-}
-
-func BenchmarkHashRequest(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = HashRequest(1)
 	}
 }

@@ -48,7 +48,6 @@ type Order struct {
 	Source         Source
 	Epoch          int64 // of the sale's gate when the attempt was admitted or deducted
 	IdempotencyKey string
-	RequestHash    string
 	CreatedAt      time.Time
 	ExpiresAt      time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
 	PaidAt         time.Time // zero while unpaid
@@ -86,11 +85,11 @@ type Release struct {
 // itself, that were released, that a late payment took again, or that an operator added. The transaction that makes
 // the change records it. Instances then try to apply the recorded change to the gate until the gate has it.
 type GateChange struct {
-	Version     int64  // of the stock row after this change
-	OrderID     string // empty: an added quota
-	UserID      string // owner of the units; empty for an added quota
-	Units       int64  // to add to the gate's units left; negative: to take from them
-	RequestHash string // of a new order that the gate may not know; empty: no new order
+	Version int64  // of the stock row after this change
+	OrderID string // empty: an added quota
+	UserID  string // owner of the units; empty for an added quota
+	Units   int64  // to add to the gate's units left; negative: to take from them
+	Sold    bool   // a new order that the gate may not know, of as many units
 }
 
 // ClockStep is a step forward of the database's clock. Orders made before the step expire later, by the time By.

@@ -95,8 +95,8 @@ func (b *attemptBatch) accept(offerOf func(saleID string) model.Offer, now time.
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
 			Status: model.OrderPending, Source: source, Epoch: epoch(i),
-			IdempotencyKey: a.IdempotencyKey, RequestHash: a.RequestHash,
-			CreatedAt: now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
+			IdempotencyKey: a.IdempotencyKey,
+			CreatedAt:      now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
 		}
 		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: orders[at]}
 	}
@@ -120,7 +120,7 @@ func (b *attemptBatch) refused() []refusalRow {
 		a := b.attempts[i]
 		rows = append(rows, refusalRow{
 			OrderID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
-			Reason: string(b.outcomes[i].Verdict), RequestHash: a.RequestHash,
+			Reason: string(b.outcomes[i].Verdict),
 		})
 	}
 	return rows

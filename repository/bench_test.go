@@ -55,7 +55,7 @@ func (s *Store) benchmarkEnter(b *testing.B, size int) {
 type batchWrite func(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error)
 
 func (s *Store) benchmark(b *testing.B, size int, write batchWrite) {
-	sale, hash, n := s.benchmarkSale(b), model.HashRequest(1), 0
+	sale, n := s.benchmarkSale(b), 0
 	entries := make([]model.Entry, size)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -63,7 +63,7 @@ func (s *Store) benchmark(b *testing.B, size int, write batchWrite) {
 			n++
 			user := "u-" + strconv.Itoa(n)
 			entries[i].Attempt = model.Attempt{
-				ID: orderIDs.Derive(user, sale.ID, "key"), SaleID: sale.ID, UserID: user, Quantity: 1, IdempotencyKey: "key", RequestHash: hash,
+				ID: orderIDs.Derive(user, sale.ID, "key"), SaleID: sale.ID, UserID: user, Quantity: 1, IdempotencyKey: "key",
 			}
 		}
 		outcomes, err := write(b.Context(), sale.ID, entries)

@@ -60,16 +60,16 @@ func (c *contents) Buyers(ctx context.Context) iter.Seq2[[]model.Buyer, error] {
 // the stream still has an entry of the lost attempt, the settle refuses the entry and credits the gate.
 func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	db, what := c.tx.WithContext(ctx), "read the known attempts of sale "+c.offer.ID
-	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity, &k.Hash} }
+	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity} }
 	parts := []iter.Seq2[[]model.Known, error]{pages(c.offer.ID, func(after string) ([]model.Known, error) {
-		return page(db, what, fields, `SELECT order_id, user_id, quantity, request_hash FROM refusals
-			WHERE order_id > ? AND order_id < ? AND request_hash <> '' ORDER BY order_id LIMIT ?`, after, c.offer.ID+behindSale, pageRows)
+		return page(db, what, fields, `SELECT order_id, user_id, quantity FROM refusals
+			WHERE order_id > ? AND order_id < ? AND quantity <> 0 ORDER BY order_id LIMIT ?`, after, c.offer.ID+behindSale, pageRows)
 	}, func(k model.Known) string { return k.ID })}
 	for _, status := range model.StoredStatuses {
 		last := int64(0) // the number in the last row that was read
 		numbered := func(k *model.Known) []any { return append(fields(k), &last) }
 		parts = append(parts, pages(0, func(after int64) ([]model.Known, error) {
-			return page(db, what, numbered, `SELECT id, user_id, quantity, request_hash, number FROM orders`+c.index+`
+			return page(db, what, numbered, `SELECT id, user_id, quantity, number FROM orders`+c.index+`
 				WHERE sale_id = ? AND status = ? AND number > ? ORDER BY number LIMIT ?`, c.offer.ID, string(status), after, pageRows)
 		}, func(model.Known) int64 { return last }))
 	}

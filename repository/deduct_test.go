@@ -30,7 +30,7 @@ func TestEachWayWritesTheOrder(t *testing.T) {
 		}
 		want := model.Order{
 			ID: a.ID, SaleID: sale.ID, UserID: "alice", Quantity: 2, AmountCents: 3980, Currency: "CNY",
-			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, IdempotencyKey: "k", RequestHash: a.RequestHash,
+			Status: model.OrderPending, Source: model.FromDatabase, Epoch: 2, IdempotencyKey: "k",
 			CreatedAt: made, ExpiresAt: made.Add(900 * time.Second),
 		}
 		if by.name == "settle" {
@@ -225,7 +225,7 @@ func TestEachWayReplaysAKnownID(t *testing.T) {
 			stock, order := d.stock(t, sale.ID), d.order(t, a.ID)
 			check.Same(t, "the repeat", d.take(t, by, a)[0], model.Outcome{Verdict: model.Accepted, Order: &order, Repeated: true})
 			other := a
-			other.Quantity, other.RequestHash = 7, model.HashRequest(7)
+			other.Quantity = 7
 			mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}
 			check.Same(t, "another request under the same key", d.take(t, by, other)[0], mismatch)
 			check.Same(t, "the stock after the repeats", d.stock(t, sale.ID), stock)

@@ -119,10 +119,11 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 		upTo = last[0]
 	}
 	var rows []struct {
-		Version, Units, Sold         int64
-		OrderID, UserID, RequestHash string
+		Version, Units  int64
+		Sold            bool
+		OrderID, UserID string
 	}
-	err = db.Raw(`SELECT c.version, c.units, c.sold, c.order_id, COALESCE(o.user_id, '') AS user_id, COALESCE(o.request_hash, '') AS request_hash
+	err = db.Raw(`SELECT c.version, c.units, c.sold, c.order_id, COALESCE(o.user_id, '') AS user_id
 		FROM gate_changes c LEFT JOIN orders o ON o.id = c.order_id
 		WHERE c.sale_id = ? AND c.version > ? AND c.version <= ? ORDER BY c.version, c.order_id`, saleID, after, upTo).Scan(&rows).Error
 	if err != nil {
@@ -130,10 +131,7 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	}
 	changes = make([]model.GateChange, len(rows))
 	for i, r := range rows {
-		changes[i] = model.GateChange{Version: r.Version, OrderID: r.OrderID, UserID: r.UserID, Units: r.Units}
-		if r.Sold != 0 {
-			changes[i].RequestHash = r.RequestHash
-		}
+		changes[i] = model.GateChange{Version: r.Version, OrderID: r.OrderID, UserID: r.UserID, Units: r.Units, Sold: r.Sold}
 	}
 	return changes, upTo, more, nil
 }

@@ -117,14 +117,14 @@ func TestGateContents(t *testing.T) {
 		d.cancel(t, *d.deduct(t, cancelled)[0].Order)
 		d.payFor(t, *d.deduct(t, paid)[0].Order)
 		lost := attempt(sale.ID, "e", "k", 1)
-		lost.RequestHash = "" // the gate could not compare its request, so the contents leave it out
+		lost.Quantity = 0 // the gate could not compare it, so the contents leave it out
 		d.refuse(t, lost, model.ReasonLost)
 
 		want := kit.ContentsOf(d.offer(t, sale.ID))
 		check.Same(t, "available units", want.Of.Stock.Available, 3)
 		want.Units["a"], want.Units["d"] = 2, 1
 		for _, a := range []model.Attempt{ordered, refused, over, cancelled, paid} {
-			want.Requests[a.ID], want.Owners[a.ID] = model.Request{Quantity: a.Quantity, Hash: a.RequestHash}, a.UserID
+			want.Quantities[a.ID], want.Owners[a.ID] = a.Quantity, a.UserID
 		}
 		check.Same(t, "contents", d.gateContents(t, sale.ID), want)
 		for page, err := range d.Buyers(t.Context(), sale.ID) {
@@ -179,9 +179,9 @@ func TestHole53_ContentsComeInPages(t *testing.T) {
 			d.exec(t, "INSERT INTO "+into+" VALUES "+strings.Join(values, ","))
 		}
 		insert("buyers (sale_id, user_id, units)", "('SALE', 'u-ROW', 2)")
-		insert("refusals (order_id, sale_id, user_id, quantity, reason, request_hash, created_at_ms)",
-			"('SALER-ROW', 'SALE', 'u-ROW', 3, 'sold_out', 'hash', 1)")
-		insert("orders ("+orderColumns+")", "('SALEO-ROW', 'SALE', 'u-ROW', 2, 100, 'CNY', 'pending', 'stream', 1, 'k', 'hash', 1, 1)")
+		insert("refusals (order_id, sale_id, user_id, quantity, reason, created_at_ms)",
+			"('SALER-ROW', 'SALE', 'u-ROW', 3, 'sold_out', 1)")
+		insert("orders ("+orderColumns+")", "('SALEO-ROW', 'SALE', 'u-ROW', 2, 100, 'CNY', 'pending', 'stream', 1, 'k', 1, 1)")
 		got := d.gateContents(t, sale.ID)
 		books, _, err := d.Books(t.Context(), sale.ID)
 		sum, units, errSums := sums(d.read.WithContext(t.Context()),
@@ -189,8 +189,8 @@ func TestHole53_ContentsComeInPages(t *testing.T) {
 		for _, table := range []string{"buyers", "refusals", "orders"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE sale_id = ?", sale.ID)
 		}
-		if len(got.Units) != rows || len(got.Requests) != 2*rows || got.Owners[sale.ID+"O-1999"] != "u-1999" {
-			t.Errorf("%d buyers and %d known attempts of %d", len(got.Units), len(got.Requests), rows)
+		if len(got.Units) != rows || len(got.Quantities) != 2*rows || got.Owners[sale.ID+"O-1999"] != "u-1999" {
+			t.Errorf("%d buyers and %d known attempts of %d", len(got.Units), len(got.Quantities), rows)
 		}
 		if err != nil || books.BuyersUnits != 2*rows || books.Units["pending"] != 2*rows || books.Orders["rejected"] != rows {
 			t.Errorf("the books are %+v, %v", books, err)
@@ -314,15 +314,15 @@ func TestGateChanges(t *testing.T) {
 		d.change(t, sale.ID, 7)
 		d.change(t, sale.ID, 0, limit(4))
 
-		change := func(version int64, a model.Attempt, units int, hash string) model.GateChange {
-			return model.GateChange{Version: start + version, OrderID: a.ID, UserID: a.UserID, Units: int64(units), RequestHash: hash}
+		change := func(version int64, a model.Attempt, units int) model.GateChange {
+			return model.GateChange{Version: start + version, OrderID: a.ID, UserID: a.UserID, Units: int64(units), Sold: units < 0}
 		}
 		want := []model.GateChange{
-			change(1, sold[0], -sold[0].Quantity, sold[0].RequestHash),
-			change(1, sold[1], -sold[1].Quantity, sold[1].RequestHash),
-			change(1, sold[2], -sold[2].Quantity, sold[2].RequestHash),
-			change(3, locked, -1, locked.RequestHash),
-			change(4, settled, 3, ""),
+			change(1, sold[0], -sold[0].Quantity),
+			change(1, sold[1], -sold[1].Quantity),
+			change(1, sold[2], -sold[2].Quantity),
+			change(3, locked, -1),
+			change(4, settled, 3),
 			{Version: start + 5, Units: 7},
 		}
 		check.Same(t, "changes for the gate", d.told(t, sale.ID, start), want)

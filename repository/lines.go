@@ -296,7 +296,7 @@ func (s *Store) Draw(
 				winners = append(winners, number)
 				attempts = append(attempts, model.Attempt{
 					ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: e.Quantity,
-					IdempotencyKey: "draw", RequestHash: model.HashRequest(e.Quantity),
+					IdempotencyKey: "draw",
 				})
 			}
 		}

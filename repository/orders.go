@@ -18,17 +18,17 @@ import (
 )
 
 type orderRow struct {
-	Number                      int64
-	ID, SaleID, UserID          string
-	Quantity                    int
-	AmountCents                 int64
-	Currency                    string
-	Status, Source              string
-	Epoch                       int64
-	IdempotencyKey, RequestHash string
-	CreatedAtMs                 int64
-	ExpiresAtMs                 int64
-	PaidAtMs                    sql.NullInt64
+	Number             int64
+	ID, SaleID, UserID string
+	Quantity           int
+	AmountCents        int64
+	Currency           string
+	Status, Source     string
+	Epoch              int64
+	IdempotencyKey     string
+	CreatedAtMs        int64
+	ExpiresAtMs        int64
+	PaidAtMs           sql.NullInt64
 }
 
 func (orderRow) TableName() string { return "orders" }
@@ -37,7 +37,7 @@ func (r orderRow) order() model.Order {
 	o := model.Order{
 		ID: r.ID, SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity,
 		AmountCents: r.AmountCents, Currency: r.Currency, Status: model.OrderStatus(r.Status),
-		Source: model.Source(r.Source), Epoch: r.Epoch, IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
+		Source: model.Source(r.Source), Epoch: r.Epoch, IdempotencyKey: r.IdempotencyKey,
 		CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
 	}
 	if r.PaidAtMs.Valid {
@@ -57,14 +57,14 @@ func orders(rows []orderRow) []model.Order {
 type refusalRow struct {
 	OrderID, SaleID, UserID string
 	Quantity                int
-	Reason, RequestHash     string
+	Reason                  string
 	CreatedAtMs             int64
 }
 
 func (refusalRow) TableName() string { return "refusals" }
 
 // orderColumns are the columns that a new order sets.
-const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, request_hash, created_at_ms, expires_at_ms"
+const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, created_at_ms, expires_at_ms"
 
 // insertOrders inserts new orders. It returns gorm.ErrDuplicatedKey if one of them exists.
 func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
@@ -74,12 +74,12 @@ func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
 
 // insertingOrders returns the statements of insertOrders, with their events.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
-	const columns = 13
+	const columns = 12
 	values, ids := make([]any, 0, columns*len(list)), make([]string, len(list))
 	for i, o := range list {
 		ids[i] = o.ID
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
-			o.Epoch, o.IdempotencyKey, o.RequestHash, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
+			o.Epoch, o.IdempotencyKey, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
 	inserts := s.inserting("orders ("+orderColumns+")", columns, values, "")
 	if len(list) > 0 {
@@ -110,7 +110,7 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 	}
 	err := db.Raw("SELECT "+orderColumns+`, paid_at_ms, '' AS reason FROM orders WHERE id IN ?
 		UNION ALL SELECT order_id, sale_id, user_id, quantity, 0,
-			COALESCE((SELECT currency FROM sales WHERE sales.id = refusals.sale_id), ''), ?, '', 0, '', request_hash,
+			COALESCE((SELECT currency FROM sales WHERE sales.id = refusals.sale_id), ''), ?, '', 0, '',
 			created_at_ms, 0, NULL, reason FROM refusals WHERE order_id IN ?`, ids, string(model.OrderRejected), ids).Scan(&rows).Error
 	if err != nil {
 		return nil, fmt.Errorf("look for orders: %w", err)
@@ -184,7 +184,7 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	rows, err := page(s.read.WithContext(ctx), "list orders", func(r *orderRow) []any {
 		return []any{
 			&r.Number, &r.ID, &r.SaleID, &r.UserID, &r.Quantity, &r.AmountCents, &r.Currency, &r.Status, &r.Source, &r.Epoch,
-			&r.IdempotencyKey, &r.RequestHash, &r.CreatedAtMs, &r.ExpiresAtMs, &r.PaidAtMs,
+			&r.IdempotencyKey, &r.CreatedAtMs, &r.ExpiresAtMs, &r.PaidAtMs,
 		}
 	}, "SELECT orders.number, "+orderColumns+", paid_at_ms FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
 		args...)

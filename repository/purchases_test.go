@@ -13,7 +13,7 @@ import (
 func attempt(saleID, user, key string, quantity int) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, saleID, key), SaleID: saleID, UserID: user, Quantity: quantity,
-		IdempotencyKey: key, RequestHash: model.HashRequest(quantity),
+		IdempotencyKey: key,
 	}
 }
 

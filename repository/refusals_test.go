@@ -102,7 +102,7 @@ func TestKnownIDs(t *testing.T) {
 		refused := attempt(sale.ID, "cid", "k", 1)
 		d.refuse(t, refused, model.ReasonFailed)
 		lost := attempt(sale.ID, "dan", "k", 1)
-		lost.RequestHash = ""
+		lost.Quantity = 0
 		d.refuse(t, lost, model.ReasonFailed)
 		var got []string
 		for ids, err := range d.KnownIDs(t.Context(), sale.ID) {

@@ -29,7 +29,7 @@ type GateTeller interface {
 
 // Knower looks an order's id up at the gate.
 type Knower interface {
-	Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (request model.Request, known bool, err error)
+	Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error)
 }
 
 // Orders shows, cancels and refunds orders after the purchase.
@@ -60,7 +60,7 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 	if err != nil || !ok {
 		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
-	request, known, err := o.Gate.Knows(ctx, offer.GateRef(), userID, id)
+	quantity, known, err := o.Gate.Knows(ctx, offer.GateRef(), userID, id)
 	if err != nil {
 		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
 	}
@@ -68,15 +68,14 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 		return o.lost(ctx, userID, id)
 	}
 	return model.Order{
-		ID: id, SaleID: offer.ID, UserID: userID, Status: model.OrderQueued, Quantity: request.Quantity,
-		AmountCents: int64(request.Quantity) * offer.PriceCents, Currency: offer.Currency,
+		ID: id, SaleID: offer.ID, UserID: userID, Status: model.OrderQueued, Quantity: quantity,
+		AmountCents: int64(quantity) * offer.PriceCents, Currency: offer.Currency,
 	}, model.Accepted, nil
 }
 
 // lost refuses an attempt that neither store knows, and returns what the database then has under its id: this
 // refusal, or the earlier outcome if another writer was first. The refusal is written before the buyer gets it, since
-// a settler may still hold the attempt's entry. The refusal has no quantity and no request hash, because the request
-// is no longer known.
+// a settler may still hold the attempt's entry. The refusal has no quantity, because that is no longer known.
 func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	e := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}
 	if _, err := o.Ledger.Refuse(ctx, e, model.ReasonLost); err != nil {

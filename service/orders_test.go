@@ -15,7 +15,7 @@ import (
 type desk struct {
 	orders    map[string]model.Order
 	verdict   model.Verdict // of a cancel or a refund
-	known     map[string]model.Request
+	known     map[string]int
 	err       error // of the database
 	errGate   error
 	looked    int
@@ -68,15 +68,15 @@ func (d *desk) Refuse(_ context.Context, e model.Entry, reason model.Verdict) (m
 
 func (d *desk) Changed(_ context.Context, saleID string) { d.changed = append(d.changed, saleID) }
 
-func (d *desk) Knows(_ context.Context, _ model.GateRef, _, id string) (model.Request, bool, error) {
-	r, ok := d.known[id]
-	return r, ok, d.errGate
+func (d *desk) Knows(_ context.Context, _ model.GateRef, _, id string) (int, bool, error) {
+	quantity, ok := d.known[id]
+	return quantity, ok, d.errGate
 }
 
 func newDesk(t *testing.T) (*Orders, *desk, model.Offer) {
 	t.Helper()
 	offer := openOffer()
-	d := &desk{orders: map[string]model.Order{}, known: map[string]model.Request{}, verdict: model.Accepted}
+	d := &desk{orders: map[string]model.Order{}, known: map[string]int{}, verdict: model.Accepted}
 	return &Orders{Desk: d, Ledger: d, IDs: purchaseIDs, Catalog: refreshed(t, newFakeStores(offer)), Gate: d, Gates: d}, d, offer
 }
 
@@ -98,7 +98,7 @@ func TestOrderIsLookedUp(t *testing.T) {
 		}
 	}
 	paid := model.Order{Status: model.OrderPaid, Quantity: 2}
-	atGate := func(d *desk, id string) { d.known[id] = model.Request{Quantity: 2} }
+	atGate := func(d *desk, id string) { d.known[id] = 2 }
 	noRedis := func(d *desk, id string) { has(paid)(d, id); d.errGate = errAway }
 	queued := model.Order{Status: model.OrderQueued, Quantity: 2, UserID: "buyer", AmountCents: 300, Currency: "CNY"}
 	lost := model.Order{Status: model.OrderRejected, Reason: model.ReasonLost, UserID: "buyer"}

@@ -124,7 +124,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	}
 	a := model.Attempt{
 		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, IdempotencyKey: r.Key,
-		RequestHash: model.HashRequest(r.Quantity), Frequency: r.Frequency, Keyless: r.Key == "", Shards: offer.Shards,
+		Frequency: r.Frequency, Keyless: r.Key == "", Shards: offer.Shards,
 	}
 	if a.Keyless {
 		a.IdempotencyKey = rand.Text()

@@ -73,7 +73,7 @@ func (x *till) Order(_ context.Context, id string) (model.Order, bool, error) {
 // made stores an attempt's order in the database.
 func (x *till) made(a model.Attempt, status model.OrderStatus, reason model.Verdict) model.Order {
 	o := model.Order{
-		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: status, Reason: reason, RequestHash: a.RequestHash,
+		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: status, Reason: reason,
 	}
 	x.note(func() { x.orders[a.ID] = o })
 	return o

@@ -232,7 +232,7 @@ func attempt(o model.Offer, user string, n int) model.Attempt {
 func attemptUnder(o model.Offer, user string, n int, key string) model.Attempt {
 	return model.Attempt{
 		ID: orderIDs.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: n,
-		IdempotencyKey: key, RequestHash: model.HashRequest(n), Shards: o.Shards,
+		IdempotencyKey: key, Shards: o.Shards,
 	}
 }
 

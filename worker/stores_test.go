@@ -175,7 +175,7 @@ func TestHole55_ForgedWakeUp(t *testing.T) {
 type forger struct{ *engine }
 
 func (f forger) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	order := model.Order{ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: 1, Status: model.OrderPending, RequestHash: a.RequestHash}
+	order := model.Order{ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: 1, Status: model.OrderPending}
 	for _, said := range []any{map[string]model.Outcome{a.ID: {Verdict: model.Accepted, Order: &order}}, []string{a.ID}} {
 		payload, err := json.Marshal(said)
 		if err == nil {
@@ -268,7 +268,7 @@ func TestHole47_LostIsFinal(t *testing.T) {
 		e.settler.Add([]model.Entry{e.admit(a, admitted)})
 		e.Settled(o, 0, 1)
 		two := a
-		two.Quantity, two.RequestHash = 2, model.HashRequest(2)
+		two.Quantity = 2
 		outcomes, err := e.DB.Deduct(e.Context(), o.ID, []model.Attempt{two})
 		if err != nil || outcomes[0].Verdict != model.ReasonLost {
 			e.Errorf("the key with another quantity: %+v, %v", outcomes, err)

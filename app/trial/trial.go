@@ -290,7 +290,7 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
 		ID: i.app.IDs.Derive(buyer, r.SaleID, buyer), SaleID: r.SaleID, UserID: buyer, Quantity: 1,
-		IdempotencyKey: buyer, RequestHash: model.HashRequest(1), Keyless: !r.keyed,
+		IdempotencyKey: buyer, Keyless: !r.keyed,
 	})
 	if i.isDead() {
 		return "", errDead // a dead instance sends no answer

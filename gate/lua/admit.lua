@@ -1,18 +1,18 @@
 -- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
 -- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] counters of requests
 -- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read  [3] window of the counters, ms;
---      then six values for each attempt: id, user, quantity, request hash, idempotency key, requests allowed in a window
+--      then five values for each attempt: id, user, quantity, idempotency key, requests allowed in a window
 -- Returns two values for each attempt, in one flat list: a code, and the id of the new entry (code 0) or the ms until the
 -- next request is allowed (code 5); then the gate's epoch.
--- Codes: 0 admitted, 1 known id, 2 known id with another request, 3 no gate, 4 gate closed, of an older epoch or of
+-- Codes: 0 admitted, 1 known id, 2 known id with another quantity, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
 -- 11 sold out.
 -- All attempts are judged before the first write, except for the request counters, since Redis does not undo the
 -- writes of a script that fails.
 local reply, ids, users, limits = {}, {}, {}, {}
-for i = 4, #ARGV, 6 do
-  local at = (i - 4) / 6 + 1
-  ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 5])
+for i = 4, #ARGV, 5 do
+  local at = (i + 1) / 5
+  ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 4])
 end
 local retry_ms, flood = frequency(KEYS[5], users, limits, tonumber(ARGV[3]))
 for at, ms in ipairs(retry_ms) do
@@ -25,20 +25,20 @@ local code = window(gate, tonumber(ARGV[2])) -- for attempts whose id is not kno
 local limit, left = tonumber(gate[6]), tonumber(gate[7])
 local known, units = {}, {} -- the attempts that this call admits are added
 if code ~= 3 and code ~= 4 then
-  local requests, held = redis.call('HMGET', KEYS[3], unpack(ids)), redis.call('HMGET', KEYS[2], unpack(users))
+  local quantities, held = redis.call('HMGET', KEYS[3], unpack(ids)), redis.call('HMGET', KEYS[2], unpack(users))
   for at = 1, #ids do
-    known[ids[at]], units[users[at]] = requests[at], tonumber(held[at]) or 0
+    known[ids[at]], units[users[at]] = quantities[at], tonumber(held[at]) or 0
   end
 end
 
 local admitted, taken, new_ids, new_units = {}, 0, {}, {}
 for at = 1, #ids do
-  local i = 6 * at - 2
-  local id, user, request, n = ids[at], users[at], ARGV[i + 2] .. ':' .. ARGV[i + 3], tonumber(ARGV[i + 2])
+  local i = 5 * at - 1
+  local id, user, quantity, n = ids[at], users[at], ARGV[i + 2], tonumber(ARGV[i + 2])
   if known[id] and not flood[at] then
     -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
     -- the first run has admitted the attempt.
-    reply[2 * at - 1], reply[2 * at] = known[id] == request and 1 or 2, 0
+    reply[2 * at - 1], reply[2 * at] = known[id] == quantity and 1 or 2, 0
   elseif reply[2 * at - 1] ~= 0 then
     -- The code stays 5.
   elseif code ~= 0 then
@@ -50,9 +50,9 @@ for at = 1, #ids do
   elseif left < n then
     reply[2 * at - 1] = 11
   else
-    left, taken, known[id], units[user] = left - n, taken + n, request, units[user] + n
+    left, taken, known[id], units[user] = left - n, taken + n, quantity, units[user] + n
     admitted[#admitted + 1] = i
-    new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, request
+    new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, quantity
     new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
   end
 end
@@ -63,8 +63,8 @@ if taken > 0 then
   redis.call('HSET', KEYS[3], unpack(new_ids))
   local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
   for _, i in ipairs(admitted) do
-    reply[(i + 2) / 3] = redis.call('XADD', KEYS[4], '*', 'attempt',
-      ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3] .. gated .. ARGV[i + 4])
+    reply[2 * (i + 1) / 5] = redis.call('XADD', KEYS[4], '*', 'attempt',
+      ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. gated .. ARGV[i + 3])
   end
 end
 reply[2 * #ids + 1] = tonumber(gate[1]) or 0

@@ -73,7 +73,6 @@ CREATE TABLE orders (
   source        VARCHAR(8)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   epoch         BIGINT       NOT NULL,
   idempotency_key   VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  request_hash  CHAR(32)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   created_at_ms BIGINT       NOT NULL,
   expires_at_ms BIGINT       NOT NULL,
   paid_at_ms    BIGINT       NULL,
@@ -93,7 +92,6 @@ CREATE TABLE refusals (
   user_id       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   quantity      INT         NOT NULL,
   reason        VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  request_hash  CHAR(32)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   created_at_ms BIGINT      NOT NULL,
   KEY refusals_sale (sale_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;

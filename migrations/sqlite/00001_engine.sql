@@ -73,7 +73,6 @@ CREATE TABLE orders (
   source               TEXT    NOT NULL,
   epoch                INTEGER NOT NULL,
   idempotency_key          TEXT    NOT NULL,
-  request_hash         TEXT    NOT NULL,
   created_at_ms        INTEGER NOT NULL,
   expires_at_ms        INTEGER NOT NULL,
   paid_at_ms           INTEGER NULL,
@@ -93,7 +92,6 @@ CREATE TABLE refusals (
   user_id              TEXT    NOT NULL,
   quantity             INTEGER NOT NULL,
   reason               TEXT    NOT NULL,
-  request_hash         TEXT    NOT NULL,
   created_at_ms        INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX refusals_sale ON refusals (sale_id);

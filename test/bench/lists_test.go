@@ -23,9 +23,9 @@ func lists(t *testing.T, _ *run, r *Result) {
 	e := start(t, r, false)
 	sale := e.sale(1, 1)
 	const insert = `INSERT INTO %[1]s.orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
-		idempotency_key, request_hash, created_at_ms, expires_at_ms)
+		idempotency_key, created_at_ms, expires_at_ms)
 		SELECT CONCAT('%[2]s', UPPER(MD5(seq))), '%[2]s', CONCAT('u', LPAD(seq %% 100000, 7, '0')), 1, 990, 'CNY',
-		IF(seq %% 99991 = 0, 'refunded', IF(seq %% 4 = 0, 'paid', 'pending')), 'stream', 1, MD5(seq), MD5(seq), %[3]d + seq, %[4]d
+		IF(seq %% 99991 = 0, 'refunded', IF(seq %% 4 = 0, 'paid', 'pending')), 'stream', 1, MD5(seq), %[3]d + seq, %[4]d
 		FROM %[1]s.seq_%[5]d_to_%[6]d`
 	const atOnce = 50_000
 	now := time.Now()

@@ -155,7 +155,7 @@ func (p *parts) attempts(n int, sales []string) []model.Attempt {
 		user, sale, key := userID(p.bought%buyers), sales[p.bought%len(sales)], strconv.Itoa(p.bought)
 		list[i] = model.Attempt{
 			ID: p.ids.Derive(user, sale, key), SaleID: sale, UserID: user, Quantity: 1, IdempotencyKey: key,
-			RequestHash: model.HashRequest(1), Frequency: model.Frequency{Limit: 100_000, Window: time.Second}, Shards: 1,
+			Frequency: model.Frequency{Limit: 100_000, Window: time.Second}, Shards: 1,
 		}
 		p.bought++
 	}

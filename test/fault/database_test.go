@@ -294,7 +294,7 @@ func (d *drill) fillOrders() {
 		var err error
 		for ; err == nil; added += rows {
 			_, err = d.books.db.ExecContext(d.Context(), `INSERT INTO orders SELECT NULL, CONCAT('PAST', LPAD(seq + ?, 44, '0')), 'PAST',
-				CONCAT('u', seq + ?), 1, 100, 'CNY', 'expired', 'stream', 1, REPEAT('k', 128), REPEAT('0', 32), 0, 0, NULL
+				CONCAT('u', seq + ?), 1, 100, 'CNY', 'expired', 'stream', 1, REPEAT('k', 128), 0, 0, NULL
 				FROM seq_1_to_1000 LIMIT ?`, added, added, rows)
 		}
 		if !refusedWith(err, 1114) {

@@ -117,7 +117,7 @@ func poisonedMarket(d *drill) {
 	added := 0
 	end := d.meanwhile(1, every, func(int, int) {
 		id := d.sale + model.NewSaleID() + model.NewSaleID() // the form of an order's id
-		entry := strings.Join([]string{id, "poisoner", "99999999999", model.HashRequest(1), "1", "nowhere", "key"}, " ")
+		entry := strings.Join([]string{id, "poisoner", "99999999999", "1", "nowhere", "key"}, " ")
 		if err := client.XAdd(d.Context(), &redis.XAddArgs{Stream: gateKey(d.sale, "stream"), Values: []any{"attempt", entry}}).Err(); err != nil {
 			d.Error(err)
 		}

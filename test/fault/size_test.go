@@ -34,9 +34,9 @@ func largeGate(d *drill) {
 	d.gateThere(d.sale, d.urls[0])
 	// All units but the rest belong to orders of one unit each; some buyers have another, cancelled order.
 	const insert = `INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
-		idempotency_key, request_hash, created_at_ms, expires_at_ms)
+		idempotency_key, created_at_ms, expires_at_ms)
 		SELECT CONCAT('%[1]s', LPAD(seq, 32, '%[2]s')), '%[1]s', CONCAT('buyer-', seq), 1, 100, 'CNY', '%[3]s', 'stream', 1,
-		CONCAT('%[2]s', seq), REPEAT('0', 32), seq, %[4]d FROM seq_%[5]d_to_%[6]d`
+		CONCAT('%[2]s', seq), seq, %[4]d FROM seq_%[5]d_to_%[6]d`
 	const atOnce = 20_000
 	for from := 1; from <= orders; from += atOnce {
 		to := from + atOnce - 1

@@ -291,7 +291,7 @@ func (d *drill) storesAgree(sale string) {
 	client := d.client(d.Redis)
 	for key, query := range map[string]string{
 		"units": "SELECT user_id, units FROM buyers WHERE sale_id = ? AND units > 0",
-		"ids":   "SELECT id, CONCAT(quantity, ':', request_hash) FROM orders WHERE sale_id = ?",
+		"ids":   "SELECT id, quantity FROM orders WHERE sale_id = ?",
 	} {
 		atGate, err := client.HGetAll(d.Context(), gateKey(sale, key)).Result()
 		d.ok(err)

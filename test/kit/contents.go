@@ -11,10 +11,10 @@ import (
 
 // Contents implements model.GateContents with maps, for tests of a rebuild without a database.
 type Contents struct {
-	Of       model.Offer
-	Units    map[string]int           // live units by user
-	Requests map[string]model.Request // by the ids of orders and refusals
-	Owners   map[string]string        // user by the ids of Requests; only where a test needs it
+	Of         model.Offer
+	Units      map[string]int    // live units by user
+	Quantities map[string]int    // by the ids of orders and refusals
+	Owners     map[string]string // user by the ids of Quantities; only where a test needs it
 }
 
 // contentsPage is small, so that even little content takes several pages.
@@ -22,7 +22,7 @@ const contentsPage = 2
 
 // ContentsOf returns the contents of an offer that has sold nothing.
 func ContentsOf(o model.Offer) Contents {
-	return Contents{Of: o, Units: map[string]int{}, Requests: map[string]model.Request{}, Owners: map[string]string{}}
+	return Contents{Of: o, Units: map[string]int{}, Quantities: map[string]int{}, Owners: map[string]string{}}
 }
 
 // ReadContents copies contents into memory, and closes them.
@@ -42,7 +42,7 @@ func ReadContents(ctx context.Context, c model.GateContents) (Contents, error) {
 			return read, err
 		}
 		for _, k := range page {
-			read.Requests[k.ID], read.Owners[k.ID] = k.Request, k.UserID
+			read.Quantities[k.ID], read.Owners[k.ID] = k.Quantity, k.UserID
 		}
 	}
 	return read, nil
@@ -56,10 +56,10 @@ func (c Contents) Buyers(context.Context) iter.Seq2[[]model.Buyer, error] {
 	return inPages(c.Units, func(user string, units int) model.Buyer { return model.Buyer{UserID: user, Units: units} })
 }
 
-// Known yields Requests in pages.
+// Known yields Quantities in pages.
 func (c Contents) Known(context.Context) iter.Seq2[[]model.Known, error] {
-	return inPages(c.Requests, func(id string, r model.Request) model.Known {
-		return model.Known{ID: id, UserID: c.Owners[id], Request: r}
+	return inPages(c.Quantities, func(id string, quantity int) model.Known {
+		return model.Known{ID: id, UserID: c.Owners[id], Quantity: quantity}
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 // idempotency key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
 // id.
 const (
-	version = "1"
-	fields  = 10
+	version = "2"
+	fields  = 9
 	// maxMessage is far above the longest message that encode produces: an idempotency key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
@@ -25,7 +25,7 @@ var errUnreadable = errors.New("not an entry")
 func encode(e model.Entry) []byte {
 	return []byte(strings.Join([]string{
 		version, e.StreamID, strconv.FormatInt(e.Epoch, 10), e.Instance,
-		e.ID, strconv.Itoa(e.GateRef().Shards), e.UserID, strconv.Itoa(e.Quantity), e.RequestHash, e.IdempotencyKey,
+		e.ID, strconv.Itoa(e.GateRef().Shards), e.UserID, strconv.Itoa(e.Quantity), e.IdempotencyKey,
 	}, " "))
 }
 
@@ -47,7 +47,7 @@ func decode(message []byte) (model.Entry, error) {
 	e := model.Entry{
 		Attempt: model.Attempt{
 			ID: field[4], SaleID: model.SaleOf(field[4]), UserID: field[6], Quantity: quantity,
-			RequestHash: field[8], IdempotencyKey: field[9], Shards: shards,
+			IdempotencyKey: field[8], Shards: shards,
 		},
 		StreamID: field[1], Epoch: epoch, Instance: field[3],
 	}

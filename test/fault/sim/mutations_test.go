@@ -80,7 +80,7 @@ type hasty struct {
 func (h hasty) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
 	for _, e := range entries {
 		h.waiters.Wake(e.ID, model.Outcome{Verdict: model.Accepted, Order: &model.Order{
-			ID: e.ID, SaleID: sale, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending, RequestHash: e.RequestHash,
+			ID: e.ID, SaleID: sale, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending,
 		}})
 	}
 	return h.storeView.Settle(ctx, sale, entries)

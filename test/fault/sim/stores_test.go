@@ -192,9 +192,9 @@ func (g gateView) CatchUp(ctx context.Context, gate model.GateRef, after, upTo i
 	return ask0(ctx, c, func() error { return g.Gate.CatchUp(free(ctx), gate, after, upTo, changes) })
 }
 
-func (g gateView) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (model.Request, bool, error) {
+func (g gateView) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (int, bool, error) {
 	c := g.reads("knows %v", orderID)
-	return ask2(ctx, c, func() (model.Request, bool, error) { return g.Gate.Knows(free(ctx), gate, userID, orderID) })
+	return ask2(ctx, c, func() (int, bool, error) { return g.Gate.Knows(free(ctx), gate, userID, orderID) })
 }
 
 func (g gateView) Configure(ctx context.Context, sale model.Sale) error {

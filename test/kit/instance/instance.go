@@ -87,7 +87,7 @@ func (i *Instance) Sale(quota int64, limit int) model.Offer {
 func Attempt(o model.Offer, user, key string) model.Attempt {
 	return model.Attempt{
 		ID: OrderIDs.Derive(user, o.ID, key), SaleID: o.ID, UserID: user, Quantity: 1,
-		IdempotencyKey: key, RequestHash: model.HashRequest(1),
+		IdempotencyKey: key,
 	}
 }
 
