@@ -9,7 +9,7 @@ ARG VERSION=0.1.0
 ARG TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$VERSION" -o /image/flashsale .
+    go build -trimpath -pgo=app/serve.pgo -tags nomsgpack -ldflags "-s -w -X main.version=$VERSION" -o /image/flashsale .
 # /data for SQLite, the secret and reports, where nothing else is set; /tmp as every program may expect it.
 RUN mkdir -m 0700 /image/data && mkdir -m 1777 /image/tmp
 

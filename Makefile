@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test servers test-busy test-engine test-stores test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench microbench drill repairs nginx kits example test-example clients check build clean
+.PHONY: help run test servers test-busy test-engine test-stores test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench profile microbench drill repairs nginx kits example test-example clients check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -142,6 +142,14 @@ clients: ## Generate clients from web/openapi.yaml into build/clients, and buy w
 	cd $(CLIENT) && npx --no-install openapi-typescript ../../../web/openapi.yaml -o schema.d.ts && npx --no-install tsc
 	go test -tags bench -count=1 -v ./test/clients
 
+# The profile with which the program is built: the compiler makes faster what it shows as hot.
+PROFILE := app/serve.pgo
+profile: ## Profile the engine under purchases, for the next build
+	rm -rf build/profiles && mkdir -p build/profiles
+	BENCH_PROFILES="$(CURDIR)/build/profiles" BENCH_ROWS='^(sold out.*|accepted, (queued|confirmed|confirmed, 1,000 connections|embedded))$$' \
+		BENCH_ROUNDS=2 BENCH_SECONDS=5 go test -tags bench -count=1 -timeout 30m -run TestBench ./test/bench
+	go tool pprof -proto build/profiles/*.pprof >$(PROFILE)
+
 microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build
 	go test -run '^$$' -bench . -benchtime 0.3s -count 6 -benchmem ./app/trial ./gate ./handler ./internal/metrics ./internal/ranks ./middleware ./model ./repository ./service/auth | tee build/microbench.txt
@@ -150,7 +158,7 @@ microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.tx
 check: lint test ## What has to pass before a commit
 
 build: ## Build the static binary bin/flashsale
-	go build -trimpath -tags nomsgpack -ldflags '-s -w -X main.version=$(VERSION)' -o bin/flashsale .
+	go build -trimpath -pgo=$(PROFILE) -tags nomsgpack -ldflags '-s -w -X main.version=$(VERSION)' -o bin/flashsale .
 
 clean: ## Remove what was built; data stays
 	rm -rf bin build coverage.out

@@ -80,7 +80,7 @@ func setting(t *testing.T, name string) int {
 func (b *run) settings(t *testing.T) map[string]string {
 	t.Helper()
 	var mariadb string
-	err := kit.SharedMariaDB(t).Root(t).QueryRowContext(t.Context(), `SELECT CONCAT(VERSION(),
+	err := kit.MariaDB(t, redoLog).Root(t).QueryRowContext(t.Context(), `SELECT CONCAT(VERSION(),
 		', innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit, ' innodb_flush_method=', @@innodb_flush_method,
 		' innodb_buffer_pool_size=', @@innodb_buffer_pool_size, ' innodb_log_file_size=', @@innodb_log_file_size,
 		' log_bin=', @@log_bin)`).Scan(&mariadb)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +36,11 @@ const (
 	validity = 10 * time.Hour
 	buyRoute = "/api/v1/sales/:sale/:path/orders"
 	buyBody  = `{"quantity":1}`
+	// redoLog is MariaDB's own default. The servers of other tests have a small log, which is quick to make, but makes a busy
+	// server write its pages again and again.
+	redoLog = "--innodb-log-file-size=96M"
+	// profile is the profile with which the shipped program is built.
+	profile = "-pgo=app/serve.pgo"
 )
 
 // engineArgs enable all limiters, with limits so high that none of them refuses a buyer of the load.
@@ -79,7 +85,7 @@ func start(t *testing.T, r *Result, embedded bool, args ...string) *engine {
 	if embedded {
 		return startOn(t, r, nil, kit.SQLite(t), args...)
 	}
-	db := kit.MariaDB(t)
+	db := kit.MariaDB(t, redoLog)
 	return startOn(t, r, db, db.NewDatabase(t), args...)
 }
 
@@ -100,6 +106,7 @@ func startOn(t *testing.T, r *Result, mariadb *kit.MariaDBServer, database strin
 		t.Cleanup(func() { _ = e.redis.Close() })
 		e.gate = gate.New(e.redis, "bench")
 	}
+	e.Binary = shop.Build(t, profile)
 	// The log goes to a file: to read it from a pipe would take the processor from the engine.
 	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" 2>>'%s'\n", e.Binary, e.log)
 	e.Binary = filepath.Join(t.TempDir(), "flashsale")
@@ -190,13 +197,18 @@ func (e *engine) purchase(saleID string, buyer int) string {
 // mirror starts a control of a route of the engine.
 func (e *engine) mirror(b *run, method, route string) (url string) {
 	e.t.Helper()
+	return e.control(b, method, route).URL
+}
+
+// control starts a control with more environment variables.
+func (e *engine) control(b *run, method, route string, env ...string) *shop.Instance {
+	e.t.Helper()
 	if e.status < http.StatusBadRequest {
 		e.accepted++ // the control makes the request whose answer it repeats
 	}
 	control := *e.Shop
 	control.Binary = b.control
-	env := []string{"ENGINE=" + e.url, "METHOD=" + method, "ROUTE=" + route, "STATUS=" + strconv.Itoa(e.status)}
-	return control.StartWith(env).URL
+	return control.StartWith(append(env, "ENGINE="+e.url, "METHOD="+method, "ROUTE="+route, "STATUS="+strconv.Itoa(e.status)))
 }
 
 // under returns turns that count what the load tool sees, and end when the engine is idle again.
@@ -205,7 +217,9 @@ func (e *engine) under(path turn, connections int) turn {
 		e.t.Helper()
 		e.forgetPeak()
 		before := e.use()
+		profiled := e.profiled(seconds)
 		sample := path(seconds, from)
+		profiled()
 		e.count(sample, connections)
 		e.drained()
 		for what, now := range e.use() {
@@ -214,6 +228,21 @@ func (e *engine) under(path turn, connections int) turn {
 		e.peakMiB = max(e.peakMiB, e.memoryMiB("VmHWM"))
 		return sample
 	}
+}
+
+// profiled takes a processor profile of the engine for some seconds if BENCH_PROFILES names a folder. done waits for its end.
+func (e *engine) profiled(seconds int) (done func()) {
+	e.t.Helper()
+	folder := os.Getenv("BENCH_PROFILES")
+	if folder == "" {
+		return func() {}
+	}
+	file := filepath.Join(folder, fmt.Sprintf("%d.pprof", time.Now().UnixNano()))
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		output(e.t, "curl", "--silent", "--fail", "--output", file, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", e.ops, seconds))
+	})
+	return wait.Wait
 }
 
 // ab returns turns of ApacheBench, as the first article used it: a connection for each request, one user.

@@ -35,8 +35,11 @@ type parts struct {
 	bought int
 }
 
-// partsAlone measures the processor time of the parts of a purchase: a request of the control, and the calls of the gate
-// and the database for batches of some sizes. Their sums bound what can be reached on this machine, however the parts
+// twoWaits is how long a call of the gate and a transaction take when 100 connections buy.
+const twoWaits = "WAITS=1ms 4ms"
+
+// partsAlone measures the processor time of the parts of a purchase: a request of the control, the two waits of a request,
+// and the calls of the gate and the database for batches of some sizes. Their sums bound what can be reached on this machine, however the parts
 // are put together.
 func partsAlone(inProcess bool) func(t *testing.T, b *run, r *Result) {
 	return func(t *testing.T, b *run, r *Result) {
@@ -46,22 +49,35 @@ func partsAlone(inProcess bool) func(t *testing.T, b *run, r *Result) {
 			p.sale(manyUnits, manyEach)
 		}
 		p.status = http.StatusCreated
-		control := wrk(t, buyers, wrkConnections, false, func(i int) string { return p.purchase(p.sales[0], i) })(p.mirror(b, "POST", buyRoute))
-		_ = control(warmUpSeconds, 0)
-		for range b.rounds {
-			r.Control = append(r.Control, control(b.seconds, 0))
+		load := wrk(t, buyers, wrkConnections, false, func(i int) string { return p.purchase(p.sales[0], i) })
+		// turns returns the turns of a control, and the processor time that a request took it.
+		turns := func(env ...string) (samples []Sample, each float64) {
+			control := p.control(b, "POST", buyRoute, env...)
+			_ = load(control.URL)(warmUpSeconds, 0)
+			before, requests := cpu(t, control.PID()), int64(0)
+			for range b.rounds {
+				samples = append(samples, load(control.URL)(b.seconds, 0))
+				requests += samples[len(samples)-1].Requests
+			}
+			each = (cpu(t, control.PID()) - before) / float64(requests)
+			control.Kill()
+			return samples, each
 		}
+		var alone, waiting float64
+		r.Control, alone = turns()
+		_, waiting = turns(twoWaits)
+		waits := waiting - alone
 		whole := float64(runtime.NumCPU()) * 1e6 // µs of CPU in a second
 		request := whole / spreadOf(collect(r.Control, rate)).median
 		p.instance.Stop()
 		p.connect(inProcess)
 		for _, shape := range []struct{ size, sales int }{{10, 1}, {50, 1}, {50, sales}, {500, 1}, {500, sales}} {
 			admit, settle, deduct := p.costs(shape.size, p.sales[:shape.sales])
-			confirmed := request / (request + admit.sum() + settle.sum())
+			confirmed := request / (request + waits + admit.sum() + settle.sum())
 			r.Values = append(r.Values, confirmed)
-			r.note("batches of %d on %d sales, µs of CPU an order: a request of the control %.1f, to admit %s, to settle %s, to deduct "+
+			r.note("batches of %d on %d sales, µs of CPU an order: a request of the control %.1f, to wait twice %.1f, to admit %s, to settle %s, to deduct "+
 				"without Redis %s; so at most %.2f of the control confirmed, %.2f without Redis, and %.0f orders/s settled",
-				shape.size, shape.sales, request, admit, settle, deduct, confirmed, request/(request+deduct.sum()), whole/settle.sum())
+				shape.size, shape.sales, request, waits, admit, settle, deduct, confirmed, request/(request+waits/2+deduct.sum()), whole/settle.sum())
 		}
 		r.Unit, r.Measured = "of the control", fmt.Sprintf("at most %.2f of the control, with batches of 500", slices.Max(r.Values))
 	}

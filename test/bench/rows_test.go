@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -221,7 +223,7 @@ func settling(t *testing.T, b *run, r *Result) {
 				r.void("%d of %d attempts were refused", sample.Refused, sample.Requests)
 			}
 		}
-		entries := e.queued()
+		entries, before := e.queued(), e.use()
 		e.mariadb.Continue()
 		woken := time.Now()
 		first := woken
@@ -234,7 +236,16 @@ func settling(t *testing.T, b *run, r *Result) {
 			}
 		}
 		r.Values = append(r.Values, float64(entries)/time.Since(first).Seconds())
-		r.note("%d entries in %.2f s, the first after %.2f s", entries, time.Since(woken).Seconds(), first.Sub(woken).Seconds())
+		var used []string
+		sum := 0.0
+		for what, now := range e.use() {
+			if strings.HasPrefix(what, "µs") {
+				each := (now - before[what]) / float64(entries)
+				sum, used = sum+each, append(used, lab.Figure(each)+" "+what)
+			}
+		}
+		r.note("%d entries in %.2f s, the first after %.2f s, each with %s; so this machine settles at most %.0f a second", entries,
+			time.Since(woken).Seconds(), first.Sub(woken).Seconds(), strings.Join(slices.Sorted(slices.Values(used)), ", "), float64(runtime.NumCPU())*1e6/sum)
 	}
 	r.Unit = "orders/s"
 	r.least(spreadOf(r.Values).median, 60_000, r.Unit)

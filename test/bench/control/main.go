@@ -1,6 +1,8 @@
 // Command control is the bare Gin server with which the engine is compared. It has one route, METHOD and ROUTE, which
 // reads the same body and headers as the engine's route. It forwards its first request to ENGINE until the answer has
-// the status STATUS. Then it gives every request this answer.
+// the status STATUS. Then it gives every request this answer. WAITS, durations with spaces between them, are calls that do
+// nothing but take this time. A request waits for each of them, together with all requests that gather meanwhile, as a
+// purchase waits for the gate and for its commit.
 package main
 
 import (
@@ -18,6 +20,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/internal/batch"
 )
 
 func main() {
@@ -25,6 +29,18 @@ func main() {
 	var status int
 	var headers http.Header
 	var text []byte
+	var waits []*batch.Batcher[struct{}, struct{}]
+	for _, text := range strings.Fields(os.Getenv("WAITS")) {
+		took, err := time.ParseDuration(text)
+		if err != nil {
+			log.Fatal(err)
+		}
+		limits := batch.Limits{Batch: 512, Queue: 8192, Calls: 1, Time: time.Second}
+		waits = append(waits, batch.New(limits, func(_ context.Context, _ string, items []struct{}) ([]struct{}, error) {
+			<-time.After(took)
+			return items, nil
+		}))
+	}
 	gin.SetMode(gin.ReleaseMode)
 	control := gin.New()
 	control.Handle(os.Getenv("METHOD"), os.Getenv("ROUTE"), func(c *gin.Context) {
@@ -34,6 +50,12 @@ func main() {
 			return
 		}
 		learn.Do(func() { status, headers, text = ask(c.Request, body) })
+		for _, wait := range waits {
+			if _, err := wait.Do(c.Request.Context(), "", struct{}{}); err != nil {
+				c.AbortWithStatus(http.StatusServiceUnavailable)
+				return
+			}
+		}
 		header := c.Writer.Header()
 		for name, values := range headers {
 			header[name] = values
