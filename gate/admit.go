@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"flashsale/internal/observe"
 	"flashsale/model"
 )
@@ -46,9 +44,8 @@ const (
 )
 
 // Admit judges attempts on any sales; those on one sale in the order of their arrival. It takes the units of those that
-// pass and appends them to the streams. The script runs once for each shard concerned, and all runs on one node share a
-// round trip. A gate of an older epoch than Attempt.LeastEpoch admits nothing, and neither does a gate that was
-// installed on another Redis process.
+// pass and appends them to the streams. All attempts on one node share a round trip. A gate of an older epoch than
+// Attempt.LeastEpoch admits nothing, and neither does a gate that was installed on another Redis process.
 //
 // The answers are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
 // there is no open gate, or model.Unsure if not all shards could be asked for units. After an error, the attempt may
@@ -60,10 +57,7 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	})
 	defer func() { end(err) }()
 	batches := byShard(attempts)
-	replies := g.scripts(ctx, admitScript, len(batches), func(i int) ([]string, []any) { return g.admission(batches[i]) })
-	for i, b := range batches {
-		g.read(b, replies[i])
-	}
+	g.judge(ctx, batches...)
 	sharded := slices.DeleteFunc(slices.Clone(batches), func(b *shardBatch) bool { return len(b.tags) == 1 })
 	err = each(len(sharded), func(i int) error { return g.bringUnits(ctx, sharded[i]) })
 	answers = make([]model.Admission, len(attempts))
@@ -109,8 +103,16 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// admission returns the keys and arguments of admit.lua.
-func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
+// judge has the gates judge batches, and gives each batch its answers or an error.
+func (g *Gate) judge(ctx context.Context, batches ...*shardBatch) {
+	replies := g.scriptOnGates(ctx, admitScript, []any{g.instance}, len(batches), func(i int) ([]string, []any) { return batches[i].admission() })
+	for i, b := range batches {
+		g.read(b, replies[i])
+	}
+}
+
+// admission returns the keys and arguments of admit.lua for a batch.
+func (b *shardBatch) admission() (keys []string, args []any) {
 	tag := b.tags[b.home]
 	args = make([]any, 3, 3+5*len(b.attempts))
 	epoch, window := int64(0), time.Duration(0)
@@ -118,19 +120,18 @@ func (g *Gate) admission(b *shardBatch) (keys []string, args []any) {
 		epoch, window = max(epoch, a.LeastEpoch), max(window, a.Frequency.Window)
 		args = append(args, a.ID, a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
-	args[0], args[1], args[2] = g.instance, epoch, window.Milliseconds()
+	args[0], args[1], args[2] = epoch, window.Milliseconds(), len(b.attempts)
 	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), countersKey(tag)}, args
 }
 
 // read gives a batch the answers in a reply of admit.lua, or an error.
-func (g *Gate) read(b *shardBatch, cmd *redis.Cmd) {
-	b.answers = nil
-	reply, err := cmd.Slice()
-	if err != nil {
-		b.err = fmt.Errorf("admit: %w", err)
+func (g *Gate) read(b *shardBatch, r gateReply) {
+	b.answers, b.err = nil, nil
+	if r.err != nil {
+		b.err = fmt.Errorf("admit: %w", r.err)
 		return
 	}
-	b.err = nil
+	reply, _ := r.value.([]any)
 	n := len(b.attempts)
 	if len(reply) != 2*n+1 {
 		b.err = fmt.Errorf("admit: %d values for %d attempts", len(reply), n)

@@ -122,8 +122,8 @@ func TestAdmitQuantities(t *testing.T) {
 		a := attempt(o, "u-1", 1)
 		keys := []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID), countersKey(o.ID)}
 		code := func(quantity any) int64 {
-			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, a.ID, a.UserID, quantity, "key", 0)
-			return must(b, script).([]any)[0].(int64)
+			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, 1, a.ID, a.UserID, quantity, "key", 0)
+			return must(b, script).([]any)[0].([]any)[0].(int64)
 		}
 		b.unchanged(func() {
 			for _, quantity := range []any{

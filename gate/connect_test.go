@@ -200,7 +200,7 @@ func TestClusterLosesANode(t *testing.T) {
 	t.Parallel()
 	c := kit.Cluster(t, 3, 0)
 	client := dial(t, Connect, c.URL())
-	client.(*redis.ClusterClient).AddHook(oneTag(t))
+	client.(*redis.ClusterClient).AddHook(tagged(t))
 	b := newBench(t, c.Nodes[0].URL()).over(client)
 	several := offerIn(6)
 	several.Stock.Available = 60

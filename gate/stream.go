@@ -167,18 +167,17 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
 	shards, number := shardsOf(entries), g.settled.Add(1)
-	replies := g.scripts(ctx, settledScript, len(shards), func(i int) ([]string, []any) {
+	replies := g.scriptOnGates(ctx, settledScript, []any{g.instance, number}, len(shards), func(i int) ([]string, []any) {
 		tag := shards[i].tag
-		args := append([]any{g.instance, number}, settledArgs(shards[i].places, entries, outcomes)...)
-		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, args
+		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, settledArgs(shards[i].places, entries, outcomes)
 	})
 	for i, s := range shards {
-		found, failed := replies[i].Int()
-		if failed != nil {
-			err = fmt.Errorf("acknowledge: %w", failed)
+		if replies[i].err != nil {
+			err = fmt.Errorf("acknowledge: %w", replies[i].err)
 			continue
 		}
-		made := 0
+		found, _ := replies[i].value.(int64)
+		made := int64(0)
 		for _, place := range s.places {
 			if outcomes[place].Verdict == model.Accepted && !outcomes[place].Repeated {
 				made++
@@ -191,7 +190,7 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	return lost, err
 }
 
-// settledArgs returns the arguments of settled.lua from the third on.
+// settledArgs returns the arguments of settled.lua for a gate.
 func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) []any {
 	orders, credits := map[int][]any{}, []any(nil) // orders by their units
 	for _, i := range places {
@@ -202,11 +201,13 @@ func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) 
 		}
 		orders[e.Quantity] = append(orders[e.Quantity], e.StreamID)
 	}
-	args := []any{len(orders)}
+	args := []any{0, len(orders)}
 	for units, ids := range orders {
 		args = append(append(args, units, len(ids)), ids...)
 	}
-	return append(args, credits...)
+	args = append(args, credits...)
+	args[0] = len(args) - 1
+	return args
 }
 
 // credit returns what settled.lua gives back for an entry with this outcome:

@@ -104,7 +104,7 @@ func (b *bench) connect() *redis.Client {
 	check.NoError(b, err)
 	opts.ReadTimeout = check.Patience // a test may read more at once than the engine does, on a busy machine
 	client := redis.NewClient(opts)
-	client.AddHook(oneTag(b))
+	client.AddHook(tagged(b))
 	b.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -136,14 +136,17 @@ func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// oneTag fails the test if a script gets keys of several slots, which a Redis Cluster would refuse.
-func oneTag(t testing.TB) scriptHook {
+// tagged fails the test if a script gets a key without a hash tag, or if the keys of a gate are not together. A Redis Cluster
+// refuses a script whose keys are in several slots, see TestClusterLosesANode.
+func tagged(t testing.TB) scriptHook {
 	return func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error {
-		keys := script.Args()[3 : 3+script.Args()[2].(int)]
-		for _, key := range keys {
-			if hashTag(key) == "" || hashTag(key) != hashTag(keys[0]) {
-				t.Errorf("one script has the keys %v and %v", keys[0], key)
+		seen, last := map[string]bool{}, ""
+		for _, key := range script.Args()[3 : 3+script.Args()[2].(int)] {
+			tag := hashTag(key)
+			if tag == "" || tag != last && seen[tag] {
+				t.Errorf("a script has the key %v without a tag, or apart from the others of its gate", key)
 			}
+			seen[tag], last = true, tag
 		}
 		return run(ctx, script)
 	}

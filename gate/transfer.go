@@ -138,8 +138,7 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 		retry.attempts[at] = b.attempts[i]
 		retry.attempts[at].Frequency = model.Frequency{}
 	}
-	reply := g.scripts(ctx, admitScript, 1, func(int) ([]string, []any) { return g.admission(retry) })[0]
-	g.read(retry, reply)
+	g.judge(ctx, retry)
 	if b.err = retry.err; b.err != nil {
 		return nil
 	}

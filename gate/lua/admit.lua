@@ -1,71 +1,80 @@
--- Admit attempts on one sale in the order of their arrival: judge each, take its units and append it to the stream.
--- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] counters of requests
--- ARGV[1] instance on which the buyers wait  [2] newest epoch that the caller has read  [3] window of the counters, ms;
---      then five values for each attempt: id, user, quantity, idempotency key, requests allowed in a window
--- Returns two values for each attempt, in one flat list: a code, and the id of the new entry (code 0) or the ms until the
--- next request is allowed (code 5); then the gate's epoch.
+-- Admit attempts on one or several sales, those on a sale in the order of their arrival: judge each, take its units and
+-- append it to the stream.
+-- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] counters of requests; then five keys of
+--      each other gate
+-- ARGV[1] instance on which the buyers wait; then for each gate: [1] newest epoch that the caller has read  [2] window of
+--      the counters, ms  [3] number of attempts; then five values for each attempt: id, user, quantity, idempotency key,
+--      requests allowed in a window
+-- Returns a list for each gate: two values for each attempt, in one flat list: a code, and the id of the new entry (code
+-- 0) or the ms until the next request is allowed (code 5); then the gate's epoch. If the script fails at a gate, for example
+-- because a key is damaged, the gate has the text of the error instead of a list, and the other gates are served.
 -- Codes: 0 admitted, 1 known id, 2 known id with another quantity, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
 -- 11 sold out.
--- All attempts are judged before the first write, except for the request counters, since Redis does not undo the
+-- All attempts on a sale are judged before its first write, except for the request counters, since Redis does not undo the
 -- writes of a script that fails.
-local reply, ids, users, limits = {}, {}, {}, {}
-for i = 4, #ARGV, 5 do
-  local at = (i + 1) / 5
-  ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 4])
-end
-local retry_ms, flood = frequency(KEYS[5], users, limits, tonumber(ARGV[3]))
-for at, ms in ipairs(retry_ms) do
-  reply[2 * at - 1], reply[2 * at] = ms > 0 and 5 or 0, ms
-end
+-- key, arg: the indexes of the gate's first key and of its first argument
+local function admit(key, arg)
+  local reply, ids, users, limits, first = {}, {}, {}, {}, arg + 3
+  for at = 1, tonumber(ARGV[arg + 2]) do
+    local i = first + 5 * (at - 1)
+    ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 4])
+  end
+  local retry_ms, flood = frequency(KEYS[key + 4], users, limits, tonumber(ARGV[arg + 1]))
+  for at, ms in ipairs(retry_ms) do
+    reply[2 * at - 1], reply[2 * at] = ms > 0 and 5 or 0, ms
+  end
 
-local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
-  'server', 'inflight')
-local code = window(gate, tonumber(ARGV[2])) -- for attempts whose id is not known
-local limit, left = tonumber(gate[6]), tonumber(gate[7])
-local known, units = {}, {} -- the attempts that this call admits are added
-if code ~= 3 and code ~= 4 then
-  local quantities, held = redis.call('HMGET', KEYS[3], unpack(ids)), redis.call('HMGET', KEYS[2], unpack(users))
+  local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
+    'server', 'inflight')
+  local code = window(gate, tonumber(ARGV[arg])) -- for attempts whose id is not known
+  local limit, left = tonumber(gate[6]), tonumber(gate[7])
+  local known, units = {}, {} -- the attempts that this call admits are added
+  if code ~= 3 and code ~= 4 then
+    local quantities, held = redis.call('HMGET', KEYS[key + 2], unpack(ids)), redis.call('HMGET', KEYS[key + 1], unpack(users))
+    for at = 1, #ids do
+      known[ids[at]], units[users[at]] = quantities[at], tonumber(held[at]) or 0
+    end
+  end
+
+  local admitted, taken, new_ids, new_units = {}, 0, {}, {}
   for at = 1, #ids do
-    known[ids[at]], units[users[at]] = quantities[at], tonumber(held[at]) or 0
+    local id, user, quantity, n = ids[at], users[at], ARGV[first + 5 * at - 3], tonumber(ARGV[first + 5 * at - 3])
+    if known[id] and not flood[at] then
+      -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
+      -- the first run has admitted the attempt.
+      reply[2 * at - 1], reply[2 * at] = known[id] == quantity and 1 or 2, 0
+    elseif reply[2 * at - 1] ~= 0 then
+      -- The code stays 5.
+    elseif code ~= 0 then
+      reply[2 * at - 1] = code
+    elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
+      reply[2 * at - 1] = 9
+    elseif units[user] + n > limit then
+      reply[2 * at - 1] = 10
+    elseif left < n then
+      reply[2 * at - 1] = 11
+    else
+      left, taken, known[id], units[user] = left - n, taken + n, quantity, units[user] + n
+      admitted[#admitted + 1] = at
+      new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, quantity
+      new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
+    end
   end
+
+  if taken > 0 then
+    redis.call('HSET', KEYS[key], 'left', left, 'inflight', tonumber(gate[9]) + taken)
+    redis.call('HSET', KEYS[key + 1], unpack(new_units))
+    redis.call('HSET', KEYS[key + 2], unpack(new_ids))
+    local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
+    for _, at in ipairs(admitted) do
+      local i = first + 5 * (at - 1)
+      reply[2 * at] = redis.call('XADD', KEYS[key + 3], '*', 'attempt',
+        ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. gated .. ARGV[i + 3])
+    end
+  end
+  reply[2 * #ids + 1] = tonumber(gate[1]) or 0
+  return reply
 end
 
-local admitted, taken, new_ids, new_units = {}, 0, {}, {}
-for at = 1, #ids do
-  local i = 5 * at - 1
-  local id, user, quantity, n = ids[at], users[at], ARGV[i + 2], tonumber(ARGV[i + 2])
-  if known[id] and not flood[at] then
-    -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
-    -- the first run has admitted the attempt.
-    reply[2 * at - 1], reply[2 * at] = known[id] == quantity and 1 or 2, 0
-  elseif reply[2 * at - 1] ~= 0 then
-    -- The code stays 5.
-  elseif code ~= 0 then
-    reply[2 * at - 1] = code
-  elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
-    reply[2 * at - 1] = 9
-  elseif units[user] + n > limit then
-    reply[2 * at - 1] = 10
-  elseif left < n then
-    reply[2 * at - 1] = 11
-  else
-    left, taken, known[id], units[user] = left - n, taken + n, quantity, units[user] + n
-    admitted[#admitted + 1] = i
-    new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, quantity
-    new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
-  end
-end
-
-if taken > 0 then
-  redis.call('HSET', KEYS[1], 'left', left, 'inflight', tonumber(gate[9]) + taken)
-  redis.call('HSET', KEYS[2], unpack(new_units))
-  redis.call('HSET', KEYS[3], unpack(new_ids))
-  local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
-  for _, i in ipairs(admitted) do
-    reply[2 * (i + 1) / 5] = redis.call('XADD', KEYS[4], '*', 'attempt',
-      ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. gated .. ARGV[i + 3])
-  end
-end
-reply[2 * #ids + 1] = tonumber(gate[1]) or 0
-return reply
+return each_gate(5, 2, function(arg) return arg + 3 + 5 * tonumber(ARGV[arg + 2]) end, admit)

@@ -1,11 +1,12 @@
 -- A function at the start of admit.lua, install.lua and transfer_out.lua: find the run id of the Redis that runs the script.
 -- Gives the run id, or an empty string if Redis does not report one, as the embedded Redis.
+local known_run_id
 local function run_id()
-  local info = redis.pcall('INFO', 'server')
-  if type(info) ~= 'string' then -- an error is a table
-    return ''
+  if not known_run_id then
+    local info = redis.pcall('INFO', 'server')
+    local _, last = string.find(type(info) == 'string' and info or '', 'run_id:', 1, true) -- an error is a table
+    known_run_id = last and string.sub(info, last + 1, last + 40) or ''
   end
-  local _, last = string.find(info, 'run_id:', 1, true)
-  return last and string.sub(info, last + 1, last + 40) or ''
+  return known_run_id
 end
 
