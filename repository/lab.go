@@ -7,11 +7,13 @@ import (
 	"gorm.io/gorm"
 )
 
-// EraseSale deletes a sale with its orders and all its other rows except payments. It is only for the sales of the
-// strategy lab and of rehearsals, which were never offered to buyers and which nobody paid for.
+// EraseSale deletes a sale with its orders and all its other rows. It is only for the sales of the strategy lab and of
+// rehearsals, which were never offered to buyers, and whose orders were paid in the sandbox only.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
 		for _, statement := range []string{
+			"DELETE FROM sandbox_transactions WHERE payment_id IN (SELECT p.id FROM payments p JOIN orders o ON o.id = p.order_id WHERE o.sale_id = ?)",
+			"DELETE FROM payments WHERE order_id IN (SELECT id FROM orders WHERE sale_id = ?)",
 			"DELETE FROM orders WHERE sale_id = ?", "DELETE FROM refusals WHERE sale_id = ?", "DELETE FROM buyers WHERE sale_id = ?",
 			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
 			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?", "DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",

@@ -33,6 +33,10 @@ func TestEraseSale(t *testing.T) {
 		d.payFor(t, d.buy(t, kept.ID, "payer", 1))
 		before := d.dump(t)
 		sale := d.fill(t)
+		paid := d.buy(t, sale.ID, "payer", 1)
+		payment := d.startPayment(t, paid)
+		check.NoError(t, d.SandboxCharge(t.Context(), model.SandboxTransaction{ID: "sbx", PaymentID: payment.ID, Status: model.SandboxCharged}))
+		d.pay(t, payment, "sbx")
 		if !strings.Contains(before, kept.ID) || !strings.Contains(d.dump(t), sale.ID) {
 			t.Fatal("the dump lacks the rows of a sale")
 		}

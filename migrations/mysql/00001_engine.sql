@@ -170,6 +170,19 @@ CREATE TABLE audit_log (
   KEY audit_log_subject (subject, id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
+-- The results of rehearsals. Preflight compares a plan with them.
+CREATE TABLE rehearsals (
+  id         BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  at_ms      BIGINT        NOT NULL,
+  version    VARCHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  verdict    VARCHAR(16)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  buyers     BIGINT        NOT NULL,
+  units      BIGINT        NOT NULL,
+  per_second BIGINT        NOT NULL,
+  -- As JSON, without the arrivals of each second.
+  report     TEXT          NOT NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
 CREATE TABLE leases (
   name     VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   holder   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -309,6 +322,7 @@ DROP TABLE event_feed;
 DROP TABLE events;
 DROP TABLE data_keys;
 DROP TABLE leases;
+DROP TABLE rehearsals;
 DROP TABLE audit_log;
 DROP TABLE users;
 DROP TABLE sandbox_transactions;

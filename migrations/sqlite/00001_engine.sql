@@ -168,6 +168,19 @@ CREATE TABLE audit_log (
 ) STRICT;
 CREATE INDEX audit_log_subject ON audit_log (subject, id);
 
+-- The results of rehearsals. Preflight compares a plan with them.
+CREATE TABLE rehearsals (
+  id                   INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  at_ms                INTEGER NOT NULL,
+  version              TEXT    NOT NULL,
+  verdict              TEXT    NOT NULL,
+  buyers               INTEGER NOT NULL,
+  units                INTEGER NOT NULL,
+  per_second           INTEGER NOT NULL,
+  -- As JSON, without the arrivals of each second.
+  report               TEXT    NOT NULL
+) STRICT;
+
 CREATE TABLE leases (
   name                 TEXT    NOT NULL PRIMARY KEY,
   holder               TEXT    NOT NULL,
@@ -307,6 +320,7 @@ DROP TABLE event_feed;
 DROP TABLE events;
 DROP TABLE data_keys;
 DROP TABLE leases;
+DROP TABLE rehearsals;
 DROP TABLE audit_log;
 DROP TABLE users;
 DROP TABLE sandbox_transactions;

@@ -1,0 +1,17 @@
+package model
+
+import "time"
+
+// Rehearsal is the result of a rehearsal of a sale.
+type Rehearsal struct {
+	At        time.Time // when it was stored, by the database's clock
+	Version   string    // of the program
+	Verdict   string    // RehearsalPassed, or why it has not passed
+	Buyers    int64
+	Units     int64
+	PerSecond int64  // the most arrivals in a second
+	Report    []byte // JSON
+}
+
+// RehearsalPassed is the verdict of a rehearsal in which the crowd came as planned and nothing was wrong.
+const RehearsalPassed = "passed"

@@ -1,0 +1,41 @@
+package repository
+
+import (
+	"fmt"
+	"testing"
+
+	"flashsale/model"
+	"flashsale/test/kit/check"
+)
+
+func TestRehearsals(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		largest := func(version string) string {
+			r, ok, err := d.LargestRehearsal(t.Context(), version)
+			check.NoError(t, err)
+			if !ok {
+				return "none"
+			}
+			if r.At.IsZero() {
+				t.Error("the rehearsal has no time")
+			}
+			return fmt.Sprintf("%s %s: %d for %d, %d/s, %s", r.Version, r.Verdict, r.Buyers, r.Units, r.PerSecond, r.Report)
+		}
+		save := func(version, verdict string, buyers int64) {
+			check.NoError(t, d.SaveRehearsal(t.Context(), model.Rehearsal{Version: version, Verdict: verdict, Buyers: buyers, Units: 7, PerSecond: 9, Report: []byte(`{"中":1}`)}))
+		}
+		check.Same(t, "before there is one", largest("1"), "none")
+		save("1", model.RehearsalPassed, 500)
+		save("1", model.RehearsalPassed, 200)
+		save("1", "failed", 900)
+		save("2", model.RehearsalPassed, 800)
+		check.Same(t, "of version 1", largest("1"), `1 passed: 500 for 7, 9/s, {"中":1}`)
+		check.Same(t, "of version 2", largest("2"), `2 passed: 800 for 7, 9/s, {"中":1}`)
+		check.Same(t, "of version 3", largest("3"), "none")
+		for range keptRehearsals {
+			save("1", "failed", 1)
+		}
+		check.Same(t, "kept", d.count(t, "SELECT COUNT(*) FROM rehearsals"), keptRehearsals)
+		check.Same(t, "the oldest are gone", largest("1"), "none")
+	})
+}
