@@ -40,7 +40,6 @@ func TestPreflight(t *testing.T) {
 	}{
 		"embedded":              {nil, here, 0, "warn  redis.reach: "},
 		"embedded, with a peer": {nil, append(here[:5:5], "--peers="+address), 0, "ok    peer: "},
-		"embedded, rehearsed":   {nil, append(here[:5:5], "--rehearse"), 1, "fail  rehearsal: "},
 		"a dead peer":           {nil, append(here[:5:5], "--peers="+away.Addr()), 1, "fail  peer: "},
 		"Redis is away":         {env, append(here[:5:5], "--redis="+away.URL()), 1, "fail  redis.reach: "},
 		"servers":               {env, stores, 0, "ok    database.schema: "},

@@ -37,10 +37,9 @@ const paymentSecret = "a secret of the tests for payments alone"
 
 // report is what the command prints.
 type report struct {
-	OK        bool                 `json:"ok"`
-	Version   string               `json:"version"`
-	Findings  []preflight.Finding  `json:"findings"`
-	Rehearsal *preflight.Rehearsal `json:"rehearsal"`
+	OK       bool                `json:"ok"`
+	Version  string              `json:"version"`
+	Findings []preflight.Finding `json:"findings"`
 }
 
 // level is the worst level of a check's findings, empty if the check was not made.

@@ -16,6 +16,7 @@ import (
 
 	"flashsale/app"
 	"flashsale/app/preflight"
+	"flashsale/app/rush"
 	"flashsale/app/trial"
 	"flashsale/gate"
 	"flashsale/internal/config"
@@ -41,6 +42,8 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return verifyDraw(cmd.VerifyDraw, stdout)
 	case "preflight":
 		return preflight.Run(ctx, cmd, version, stdout)
+	case "rush":
+		return rush.Run(ctx, cmd, version, stdout)
 	case "lab":
 		return runLab(ctx, cmd, version, stdout, stderr)
 	case "health":
@@ -82,8 +85,13 @@ func Validate(cmd *config.Command) error {
 	if err := cmd.Settings.ValidateStores(); err != nil {
 		return err
 	}
-	if cmd.Name == "preflight" {
+	switch cmd.Name {
+	case "preflight":
 		if err := preflight.Validate(cmd.Preflight); err != nil {
+			return err
+		}
+	case "rush":
+		if err := rush.Validate(cmd.Rush, &cmd.Settings); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-// Package preflight checks before a sale whether everything that the sale needs is there, and rehearses the sale.
+// Package preflight checks before a sale whether everything that the sale needs is there.
 package preflight
 
 import (
@@ -62,7 +62,7 @@ func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// preflight checks everything that a sale will need. Only a rehearsal changes anything.
+// preflight checks everything that a sale will need. It changes nothing.
 type preflight struct {
 	settings  config.Settings
 	valid     bool // an instance would start with the settings
@@ -75,7 +75,6 @@ type preflight struct {
 	running   map[string]model.Instance
 	instances int // how many are to serve the sale
 	findings  []Finding
-	rehearsal *Rehearsal // its result; nil if there was none
 }
 
 // Validate checks the options of the command.
@@ -87,8 +86,6 @@ func Validate(o config.Preflight) error {
 		return errors.New("--buyers: must be 1 to 1000000000")
 	case o.Connections < 1 || o.Connections > 1_000_000:
 		return errors.New("--connections: must be 1 to 1000000")
-	case o.RehearsalBuyers < unitPerBuyers || o.RehearsalBuyers > 100_000:
-		return fmt.Errorf("--rehearsal-buyers: must be %d to 100000", unitPerBuyers)
 	}
 	for _, peer := range o.Peers {
 		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "" {
@@ -103,9 +100,6 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()
 	p.look(ctx)
-	if p.options.Rehearse {
-		p.rehearse(ctx)
-	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -150,11 +144,10 @@ func (p *preflight) printJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	return out.Encode(struct {
-		OK        bool       `json:"ok"`
-		Version   string     `json:"version"`
-		Findings  []Finding  `json:"findings"`
-		Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
-	}{p.count(Fail) == 0, p.version, p.findings, p.rehearsal})
+		OK       bool      `json:"ok"`
+		Version  string    `json:"version"`
+		Findings []Finding `json:"findings"`
+	}{p.count(Fail) == 0, p.version, p.findings})
 }
 
 // look makes all checks, in the order in which an operator would repair what they find.

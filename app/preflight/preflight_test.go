@@ -15,7 +15,6 @@ import (
 	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/service"
 )
 
 // worst returns the worst level of a check's findings, empty if the check was not made.
@@ -193,7 +192,7 @@ func TestPeers(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := config.Preflight{Buyers: 1, Connections: 1, RehearsalBuyers: 5}
+	good := config.Preflight{Buyers: 1, Connections: 1}
 	if err := Validate(good); err != nil {
 		t.Fatal(err)
 	}
@@ -204,8 +203,6 @@ func TestValidate(t *testing.T) {
 		{func(p *config.Preflight) { p.Instances = -1 }, "--instances"},
 		{func(p *config.Preflight) { p.Buyers = 0 }, "--buyers"},
 		{func(p *config.Preflight) { p.Connections = 0 }, "--connections"},
-		{func(p *config.Preflight) { p.RehearsalBuyers = 4 }, "--rehearsal-buyers"},
-		{func(p *config.Preflight) { p.RehearsalBuyers = 100_001 }, "--rehearsal-buyers"},
 		{func(p *config.Preflight) { p.Peers = []string{"one"} }, "--peers"},
 		{func(p *config.Preflight) { p.Peers = []string{"http://one:80"} }, "--peers"},
 		{func(p *config.Preflight) { p.Peers = []string{":80"} }, "--peers"},
@@ -229,40 +226,5 @@ func TestText(t *testing.T) {
 	want := "ok    a.b: 3 units\nwarn  c: broken  do: mend it\nfail  d: dead  do: end it\nchecks: 3, warnings: 1, failed: 1\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
-	}
-}
-
-// The judgement compares what buyers were told with the books.
-func TestRehearsalJudge(t *testing.T) {
-	type verdicts = map[model.Verdict]int
-	for name, tc := range map[string]struct {
-		verdicts    verdicts
-		held        int64
-		change      func(*service.Audit)
-		books, rate Level
-	}{
-		"exact":             {verdicts{model.Accepted: 10, model.SoldOut: 40}, 10, nil, OK, OK},
-		"some were queued":  {verdicts{model.Accepted: 8, verdictQueued: 2, model.SoldOut: 40}, 10, nil, OK, Warn},
-		"a unit is left":    {verdicts{model.Accepted: 9, model.SoldOut: 41}, 9, nil, Fail, OK},
-		"an order is lost":  {verdicts{model.Accepted: 11, model.SoldOut: 39}, 10, nil, Fail, OK},
-		"an order too many": {verdicts{model.Accepted: 9, model.SoldOut: 41}, 10, nil, Fail, OK},
-		"a request failed":  {verdicts{model.Accepted: 10, verdictFailed: 1, model.SoldOut: 39}, 10, nil, Fail, OK},
-		"the gate drifts": {
-			verdicts{model.Accepted: 10, model.SoldOut: 40},
-			10, func(a *service.Audit) { a.Drift = 1 }, Fail,
-			OK,
-		},
-		"the books are wrong": {
-			verdicts{model.Accepted: 10, model.SoldOut: 40}, 10, func(a *service.Audit) { a.Violations = []string{"held"} }, Fail, OK,
-		},
-	} {
-		audit := service.Audit{Books: model.Books{Stock: model.Stock{Quota: 10, Available: 10 - tc.held, Held: tc.held}}}
-		if tc.change != nil {
-			tc.change(&audit)
-		}
-		r := Rehearsal{Buyers: 50, Units: 10, Verdicts: tc.verdicts}
-		if list := r.judge(audit, time.Second); worst(list, "rehearsal.books") != tc.books || worst(list, "rehearsal.rate") != tc.rate {
-			t.Errorf("%s: %+v", name, list)
-		}
 	}
 }

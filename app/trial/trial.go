@@ -1,5 +1,4 @@
-// Package trial runs instances of the engine on stores for a trial: the rounds of the strategy lab, and the rehearsal of a
-// sale.
+// Package trial runs instances of the engine on stores for the rounds of the strategy lab.
 package trial
 
 import (
@@ -23,7 +22,6 @@ import (
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
-	"flashsale/service"
 	"flashsale/strategy"
 )
 
@@ -186,19 +184,19 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	settings := b.settings
 	settings.Strategy = name
 	for range p.Instances {
-		if err := r.start(ctx, settings, "", p.Concurrency); err != nil {
+		if err := r.start(ctx, settings, p.Concurrency); err != nil {
 			return nil, err
 		}
 	}
 	now := r.instances[0].app.Catalog.Now()
-	offer, invalid, err := r.Sales().Create(ctx, model.Sale{
+	offer, invalid, err := r.instances[0].app.Sales.Create(ctx, model.Sale{
 		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
 		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour), Shards: 1,
 	}, int64(p.Stock), "lab")
 	if err != nil || invalid != nil {
 		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)
 	}
-	r.SaleID = offer.ID
+	r.saleID = offer.ID
 	for _, i := range r.instances {
 		if err := i.app.Catalog.Refresh(ctx); err != nil {
 			return nil, err
@@ -210,7 +208,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 // Round is the round of one strategy.
 type Round struct {
 	bench     *Bench
-	SaleID    string // empty until there is a sale
+	saleID    string // empty until there is a sale
 	instances []*instance
 	overHTTP  bool
 	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
@@ -224,20 +222,10 @@ type instance struct {
 	client *http.Client
 }
 
-// NewRound starts a round with one instance on stores that the caller has opened, for buyers who use HTTP. The caller
-// creates the sale by Sales and sets SaleID.
-func NewRound(ctx context.Context, settings config.Settings, stores *app.Stores, g *gate.Gate, version string, connections int) (*Round, error) {
-	r := &Round{bench: &Bench{settings: settings, stores: stores, gate: g}, overHTTP: true, keyed: true}
-	return r, r.start(ctx, settings, version, connections)
-}
-
-// Sales returns the first instance's service for making sales.
-func (r *Round) Sales() *service.Sales { return r.instances[0].app.Sales }
-
 // start adds an instance, which runs until Stop. The end of ctx does not stop the instance, because the round's last
 // orders must still be settled.
-func (r *Round) start(ctx context.Context, settings config.Settings, version string, connections int) error {
-	a, err := app.New(ctx, settings, app.Options{Version: version, Logs: io.Discard})
+func (r *Round) start(ctx context.Context, settings config.Settings, connections int) error {
+	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
 		return err
 	}
@@ -286,10 +274,10 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 		return "", errDead
 	}
 	if r.overHTTP {
-		return i.post(ctx, r.SaleID, buyer)
+		return i.post(ctx, r.saleID, buyer)
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
-		ID: i.app.IDs.Derive(buyer, r.SaleID, buyer), SaleID: r.SaleID, UserID: buyer, Quantity: 1,
+		ID: i.app.IDs.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
 		IdempotencyKey: buyer, Keyless: !r.keyed,
 	})
 	if i.isDead() {
@@ -377,8 +365,8 @@ func (i *instance) post(ctx context.Context, saleID, buyer string) (model.Verdic
 
 // Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
 func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
-	err = r.Settled(ctx)
-	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.SaleID)
+	err = r.settled(ctx)
+	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.saleID)
 	tally.Sold = books.Units[model.OrderPending] + books.Units[model.OrderPaid]
 	tally.Left = books.Stock.Free()
 	for _, i := range r.instances {
@@ -387,14 +375,14 @@ func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	return tally, errors.Join(err, booksErr, r.Stop(ctx))
 }
 
-// Settled waits until the sale's stream is empty.
-func (r *Round) Settled(ctx context.Context) error {
+// settled waits until the sale's stream is empty.
+func (r *Round) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
-		states, err := r.bench.gate.Peek(ctx, OneGate(r.SaleID))
+		states, err := r.bench.gate.Peek(ctx, oneGate(r.saleID))
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
@@ -406,8 +394,8 @@ func (r *Round) Settled(ctx context.Context) error {
 	}
 }
 
-// OneGate names the gate of a sale of the lab or of a rehearsal, which has one shard.
-func OneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
+// oneGate names the gate of a sale of the lab, which has one shard.
+func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
 // Stop ends the instances, then removes the round's sale from the stores.
 func (r *Round) Stop(ctx context.Context) error {
@@ -422,8 +410,8 @@ func (r *Round) Stop(ctx context.Context) error {
 		})
 	}
 	stopping.Wait()
-	if r.SaleID == "" {
+	if r.saleID == "" {
 		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, r.bench.stores.Database.EraseSale(ctx, r.SaleID), r.bench.gate.Erase(ctx, OneGate(r.SaleID)))...)
+	return errors.Join(append(errs, r.bench.stores.Database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))...)
 }

@@ -26,6 +26,7 @@ type Command struct {
 	Audit      Audit
 	VerifyDraw VerifyDraw
 	Preflight  Preflight
+	Rush       Rush
 	Lab        Lab
 	KeyCreate  KeyCreate
 	KeyRevoke  KeyRevoke
@@ -63,14 +64,20 @@ type VerifyDraw struct {
 
 // Preflight are the options of `preflight`.
 type Preflight struct {
-	Sale            string   `help:"Only the sale of this id; default: all that have not ended."`
-	Peers           []string `placeholder:"HOST:PORT" help:"Addresses of the instances that will serve the sale, comma-separated; each is asked whether it is ready."`
-	Instances       int      `help:"Number of instances that will serve the sale; default: the number of peers, or of running instances."`
-	Buyers          int64    `default:"1000000" help:"Expected number of buyers, for the check of Redis's memory."`
-	Connections     int      `default:"10000" help:"Expected connections of buyers per instance, for the check of open files."`
-	Rehearse        bool     `help:"Sell a hidden sale out to simulated buyers, then remove it. Refused while a sale is open, or opens within five minutes."`
-	RehearsalBuyers int      `default:"5000" help:"Number of simulated buyers, for a fifth as many units."`
-	JSON            bool     `name:"json" help:"Print JSON."`
+	Sale        string   `help:"Only the sale of this id; default: all that have not ended."`
+	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of the instances that will serve the sale, comma-separated; each is asked whether it is ready."`
+	Instances   int      `help:"Number of instances that will serve the sale; default: the number of peers, or of running instances."`
+	Buyers      int64    `default:"1000000" help:"Expected number of buyers, for the check of Redis's memory."`
+	Connections int      `default:"10000" help:"Expected connections of buyers per instance, for the check of open files."`
+	JSON        bool     `name:"json" help:"Print JSON."`
+}
+
+// Rush are the options of `rush`.
+type Rush struct {
+	URL         string `name:"url" required:"" placeholder:"URL" help:"The shop's front door, as https://shop.example. The crowd comes there and nowhere else."`
+	Shape       string `required:"" placeholder:"FILE" help:"YAML file that describes the crowd, see docs/loadtest.md."`
+	Connections int    `default:"4000" help:"Maximum number of connections; half of them are for the event streams, if the crowd opens the page."`
+	Out         string `default:"rush-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
 // Lab are the options of `lab`.
@@ -104,6 +111,7 @@ type cli struct {
 	Audit      Audit      `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
 	VerifyDraw VerifyDraw `cmd:"" help:"Recompute a line or a draw from its proof, without any store; exit 1 if a part does not agree."`
 	Preflight  Preflight  `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
+	Rush       Rush       `cmd:"" help:"Rehearse a sale in full size: a crowd buys a hidden sale at --url, and is told the truth or not; exit 1 if not."`
 	Lab        Lab        `cmd:"" help:"Run the strategies on the same load, and report what each did."`
 	Health     struct{}   `cmd:"" help:"Check that the server at --http-addr on this machine answers; exit 1 if not."`
 	Version    struct{}   `cmd:"" help:"Print the version."`
@@ -158,7 +166,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	}
 	name, _, _ := strings.Cut(ctx.Command(), " <") // the path ends with the command's arguments
 	return Command{
-		Name: name, Settings: settings, Tokens: c.Tokens, Audit: c.Audit, VerifyDraw: c.VerifyDraw, Preflight: c.Preflight, Lab: c.Lab,
+		Name: name, Settings: settings, Tokens: c.Tokens, Audit: c.Audit, VerifyDraw: c.VerifyDraw, Preflight: c.Preflight, Rush: c.Rush, Lab: c.Lab,
 		KeyCreate: c.Keys.Create, KeyRevoke: c.Keys.Revoke,
 	}, nil
 }

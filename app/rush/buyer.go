@@ -1,0 +1,339 @@
+package rush
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"flashsale/model"
+)
+
+// These constants are those of the storefront, web/assets/purchase.js and sale.js.
+const (
+	// tries is how often a buyer sends an attempt before the buyer gives up.
+	tries = 6
+	// punctual is how long after the start the server may still answer not_started.
+	punctual = 3 * time.Second
+	// notYet is the wait after such an answer.
+	notYet = 300 * time.Millisecond
+	// usualWait is the wait after an answer without Retry-After.
+	usualWait = time.Second
+	// jitter spreads the requests for paths of the buyers who wait for the start.
+	jitter = 300 * time.Millisecond
+)
+
+const (
+	// botTries is how many attempts a bot makes, each under a new key, and botPause the time between them: more than
+	// --user-requests allows.
+	botTries, botPause = 20, 20 * time.Millisecond
+	// botsPerAddress is how many bots share an address.
+	botsPerAddress = 50
+)
+
+// addresses is the network that RFC 2544 reserves for load tests. Buyers have addresses of it in X-Forwarded-For.
+var addresses = netip.MustParsePrefix("198.18.0.0/15")
+
+// buyer is one of the crowd.
+type buyer struct {
+	n               int
+	user, token     string
+	address, key    string
+	slow, pays, bot bool
+	rng             *rand.Rand
+}
+
+// userPrefix begins the ids of the made-up buyers.
+const userPrefix = "rush-"
+
+func userOf(n int) string { return userPrefix + strconv.Itoa(n) }
+
+// newBuyer makes the buyer with this number. What the buyer is and does depends on the shape and the number alone.
+func (c *crowd) newBuyer(n int) (*buyer, error) {
+	b := &buyer{n: n, user: userOf(n), rng: rand.New(rand.NewPCG(c.shape.Seed, uint64(n)+1))} //nolint:gosec // repeatable, and n is not negative
+	b.bot, b.slow, b.pays = b.rng.Float64() < c.shape.Bots, b.rng.Float64() < c.shape.Slow, b.rng.Float64() < c.shape.Pay
+	b.key = fmt.Sprintf("%x", b.rng.Uint64())
+	from := n
+	if b.bot {
+		b.slow, from = false, n/botsPerAddress
+	}
+	b.address = addressOf(from)
+	var err error
+	b.token, _, err = c.tokens.Sign(model.Identity{UserID: b.user, Role: model.RoleBuyer}, c.shape.Lasts+tokenGrace)
+	return b, err
+}
+
+// tokenGrace is how much longer than the arrivals a token is valid.
+const tokenGrace = time.Hour
+
+func addressOf(n int) string {
+	first := addresses.Addr().As4()
+	n %= 1 << (32 - addresses.Bits())
+	return netip.AddrFrom4([4]byte{first[0], first[1] | byte(n>>16), byte(n >> 8), byte(n)}).String()
+}
+
+// told is what a buyer was told about an attempt in the end.
+type told struct {
+	buyer   int
+	bot     bool
+	order   string            // the id; empty: none was told
+	status  model.OrderStatus // of the order, as last told
+	refusal model.Verdict     // the last refusal, if it was final; or the reason of a rejected order
+	gaveUp  Stage             // where the buyer gave up; empty: nowhere
+}
+
+// String is how the report counts what people were told.
+func (t told) String() string {
+	switch {
+	case t.refusal != "":
+		return string(t.refusal)
+	case t.order != "" && t.status != model.OrderQueued:
+		return string(t.status)
+	}
+	return "gave up"
+}
+
+// person walks as the storefront does: the page, the time and the stream, then the purchase.
+func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
+	if c.shape.Walk == PurchaseWalk {
+		return c.buy(ctx, b, due)
+	}
+	page := request{stage: pageStage, method: http.MethodGet, path: "/sales/" + c.saleID, public: true}
+	a, due := c.persist(ctx, b, due, page)
+	if !a.ok() {
+		return gaveUpOrRefused(told{buyer: b.n}, a, pageStage)
+	}
+	leave := c.watch(ctx, b, due)
+	defer leave()
+	// The page works without the time, by the clock of the machine that it is on.
+	c.client.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
+	due = c.now().Add(time.Duration(b.rng.Int64N(int64(jitter))))
+	if !pause(ctx, due.Sub(c.now())) {
+		return told{buyer: b.n, gaveUp: pathStage}
+	}
+	return c.buy(ctx, b, due)
+}
+
+// gaveUpOrRefused completes what a buyer was told by an answer after which the buyer does not go on.
+func gaveUpOrRefused(t told, a answer, stage Stage) told {
+	if fleeting(a) {
+		t.gaveUp = stage
+	} else {
+		t.refusal = a.code()
+	}
+	return t
+}
+
+// fleeting reports whether an answer does not decide an attempt, so that it may be sent again.
+func fleeting(a answer) bool {
+	switch a.code() {
+	case noAnswer, model.RateLimited, model.TooFrequent, model.Unavailable:
+		return true
+	}
+	return a.status >= http.StatusInternalServerError
+}
+
+// persist sends a request until it is answered by other than a fleeting refusal, at most as often as a buyer tries. It
+// returns the last answer, and when it came.
+func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
+	for left := tries; ; left-- {
+		a, at = c.client.do(ctx, b, due, r), c.now()
+		if left == 1 || !fleeting(a) {
+			return a, at
+		}
+		due = at.Add(b.hesitate(a.wait))
+		if !pause(ctx, due.Sub(at)) {
+			return answer{}, due
+		}
+	}
+}
+
+// hesitate returns how long a buyer waits after an answer that asks for this wait.
+func (b *buyer) hesitate(asked time.Duration) time.Duration {
+	if asked == 0 {
+		asked = usualWait
+	}
+	return asked + time.Duration(b.rng.Int64N(int64(asked)/4))
+}
+
+// pause waits, and returns false if ctx ends meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// buy makes one attempt under one key until it is decided, and pays the order if the buyer is one who pays.
+func (c *crowd) buy(ctx context.Context, b *buyer, due time.Time) told {
+	t := told{buyer: b.n}
+	path, renewed, wait := "", false, usualWait
+	for left := tries; ; {
+		r := c.next(b, t.order, path)
+		a := c.client.do(ctx, b, due, r)
+		due = c.now()
+		switch {
+		case a.ok() && r.stage == pathStage:
+			path = a.doc.Path
+			continue
+		case a.ok() && a.order() == model.OrderQueued:
+			first := t.order == ""
+			t.order, t.status = a.doc.ID, model.OrderQueued
+			if first {
+				wait = max(a.wait, usualWait)
+				continue
+			}
+			due = due.Add(wait)
+		case a.ok():
+			t.order, t.status = a.doc.ID, a.order()
+			if t.status == model.OrderRejected {
+				t.refusal = a.doc.Reason
+				return t
+			}
+			return c.pay(ctx, b, due, t)
+		case a.code() == model.NotStarted && due.Before(c.startsAt.Add(punctual)):
+			due = due.Add(notYet)
+		case a.code() == model.BadPath && !renewed:
+			path, renewed = "", true
+		case !fleeting(a) || left == 1:
+			return gaveUpOrRefused(t, a, r.stage)
+		default:
+			left--
+			due = due.Add(b.hesitate(a.wait))
+		}
+		if !pause(ctx, due.Sub(c.now())) {
+			t.gaveUp = r.stage
+			return t
+		}
+	}
+}
+
+// next returns the next request of an attempt: for the path, for the order, or for the state of a queued order.
+func (c *crowd) next(b *buyer, orderID, path string) request {
+	switch {
+	case orderID != "":
+		return request{stage: pollStage, method: http.MethodGet, path: "/api/v1/orders/" + orderID}
+	case path == "":
+		return request{stage: pathStage, method: http.MethodPost, path: c.sale() + "/path"}
+	}
+	return request{stage: orderStage, method: http.MethodPost, path: c.sale() + "/" + path + "/orders", key: b.key, body: oneUnit}
+}
+
+const oneUnit = `{"quantity":1}`
+
+// sale is the path of the sale in the API.
+func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
+
+// pay pays an order in the sandbox and reads it then, if the buyer is one who pays.
+func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
+	if !b.pays || t.status != model.OrderPending {
+		return t
+	}
+	order := "/api/v1/orders/" + t.order
+	a, due := c.persist(ctx, b, due, request{stage: paymentStage, method: http.MethodPost, path: order + "/payments"})
+	if !a.ok() {
+		return gaveUpOrRefused(t, a, paymentStage)
+	}
+	page, err := url.Parse(a.doc.PayURL)
+	if err != nil {
+		t.refusal = "bad_pay_url"
+		return t
+	}
+	// Whatever host the payment's page names, the load goes to the URL of the run only.
+	a, due = c.persist(ctx, b, due, request{stage: sandboxStage, method: http.MethodPost, path: page.EscapedPath(), body: "choice=pay", form: true, public: true})
+	if !a.ok() {
+		return gaveUpOrRefused(t, a, sandboxStage)
+	}
+	a, _ = c.persist(ctx, b, due, request{stage: lookStage, method: http.MethodGet, path: order})
+	if !a.ok() {
+		return gaveUpOrRefused(t, a, lookStage)
+	}
+	t.status = a.order()
+	return t
+}
+
+// watch opens the sale's stream, if not too many are open, until leave is called.
+func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
+	select {
+	case c.streams <- struct{}{}:
+	default:
+		c.tally.unstreamed.Add(1)
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		defer func() { <-c.streams }()
+		c.listen(ctx, b, due)
+	}()
+	return func() {
+		cancel()
+		<-left
+	}
+}
+
+// listen reads a stream until ctx ends. The stream counts as answered when its first bytes come.
+func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
+	req, err := c.client.request(ctx, b, request{method: http.MethodGet, path: c.sale() + "/events", public: true})
+	if err != nil {
+		return
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Del("Accept-Encoding")
+	a := answer{}
+	res, err := c.client.watch.Do(req)
+	if err == nil {
+		defer func() { _ = res.Body.Close() }()
+		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err == nil {
+			a.status = res.StatusCode
+		}
+	}
+	if ctx.Err() == nil {
+		c.tally.answered(streamStage, a.String(), c.now().Sub(due))
+	}
+	if a.ok() {
+		_, _ = io.Copy(io.Discard, res.Body) // until the buyer leaves
+	}
+}
+
+// bot buys as a program does: without the page, under a new key each time, and without waiting when it is told to.
+func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
+	path := ""
+	for try := range botTries {
+		t := told{buyer: b.n, bot: true}
+		r := c.next(b, "", path)
+		r.stage, r.key = botPathStage, fmt.Sprintf("%s-%d", b.key, try)
+		if path != "" {
+			r.stage = botBuyStage
+		}
+		a := c.client.do(ctx, b, due, r)
+		switch {
+		case a.ok() && path == "":
+			path = a.doc.Path
+		case a.ok():
+			t.order, t.status = a.doc.ID, a.order()
+			list = append(list, t)
+		case !fleeting(a) && a.code() != model.NotStarted:
+			t.refusal = a.code()
+			list = append(list, t)
+			if t.refusal == model.SoldOut || path == "" {
+				return list
+			}
+		}
+		due = c.now().Add(botPause)
+		if !pause(ctx, botPause) {
+			return list
+		}
+	}
+	return list
+}

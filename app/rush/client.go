@@ -1,0 +1,241 @@
+package rush
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"flashsale/model"
+)
+
+const (
+	// patience is how long the storefront waits for an answer.
+	patience = 15 * time.Second
+	// maxAnswer bounds the bytes that are read of an answer. The largest is a page of some 20 KB.
+	maxAnswer = 1 << 20
+	// slowBytes is how many bytes a second a slow connection carries in each direction, as on the edge of a mobile
+	// network, and slowPiece how many at a time.
+	slowBytes, slowPiece = 8 << 10, 512
+)
+
+// noAnswer is the code of a request to which no answer came. The server may have received the request or not.
+const noAnswer = model.Verdict("network")
+
+// client sends the requests of all buyers to one URL. It has a bound of connections, and records what each request took
+// and how it was answered.
+type client struct {
+	base  string // the URL without a slash at the end
+	slots chan struct{}
+	quick *http.Client
+	slow  *http.Client
+	watch *http.Client // for streams, which have no end
+	tally *tally
+	now   func() time.Time
+}
+
+// newClient makes a client with this many connections for requests, and others for streams.
+func newClient(base string, connections, streams int, t *tally, now func() time.Time) *client {
+	transport := func(most int) *http.Transport {
+		return &http.Transport{
+			MaxIdleConnsPerHost: most, IdleConnTimeout: time.Minute,
+			DisableCompression: true, // requests ask for it as a browser does, and nobody needs the text
+			// Buyers do not share a connection, as they would with HTTP/2.
+			TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+		}
+	}
+	slow := transport(connections)
+	slow.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &slowConn{conn, rate.NewLimiter(slowBytes, slowPiece), rate.NewLimiter(slowBytes, slowPiece)}, nil
+	}
+	over := func(t *http.Transport, timeout time.Duration) *http.Client {
+		return &http.Client{
+			Transport: t, Timeout: timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it may lead elsewhere
+		}
+	}
+	return &client{
+		base: base, slots: newSlots(connections), tally: t, now: now,
+		quick: over(transport(connections), patience), slow: over(slow, patience), watch: over(transport(streams), 0),
+	}
+}
+
+func newSlots(n int) chan struct{} { return make(chan struct{}, n) }
+
+func (c *client) close() {
+	for _, h := range []*http.Client{c.quick, c.slow, c.watch} {
+		h.CloseIdleConnections()
+	}
+}
+
+// request is a request of a buyer. Path begins with a slash.
+type request struct {
+	stage        Stage
+	method, path string
+	key          string // the Idempotency-Key
+	body         string
+	form         bool // the body is a form, else it is JSON
+	public       bool // without the buyer's token, so that caches may answer
+}
+
+// answer is the answer to a request.
+type answer struct {
+	status int           // 0: there is none
+	wait   time.Duration // Retry-After
+	doc    document
+}
+
+// document has the fields of all answers that a buyer reads.
+type document struct {
+	ID     string          `json:"id"`
+	Status json.RawMessage `json:"status"` // of an order a text, of a problem a number
+	Reason model.Verdict   `json:"reason"`
+	Code   model.Verdict   `json:"code"`
+	Path   string          `json:"path"`
+	PayURL string          `json:"pay_url"`
+}
+
+func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
+
+// order is the status of the order in the answer.
+func (a answer) order() model.OrderStatus {
+	return model.OrderStatus(strings.Trim(string(a.doc.Status), `"`))
+}
+
+// code is the code of a refusal.
+func (a answer) code() model.Verdict {
+	switch {
+	case a.status == 0:
+		return noAnswer
+	case a.doc.Code == "":
+		return model.Verdict(strconv.Itoa(a.status)) // of something in front of the engine
+	}
+	return a.doc.Code
+}
+
+// String is how the report counts the answer.
+func (a answer) String() string {
+	switch {
+	case a.status == 0:
+		return "no answer"
+	case a.doc.Code != "":
+		return strconv.Itoa(a.status) + " " + string(a.doc.Code)
+	}
+	return strconv.Itoa(a.status)
+}
+
+// do sends a request that the buyer wanted to send at due, and records it. If ctx ends meanwhile, there is no answer, and
+// nothing is recorded.
+func (c *client) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		c.tally.waited.Add(1)
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return answer{}
+		}
+	}
+	defer func() { <-c.slots }()
+	c.tally.lag.add(c.now().Sub(due))
+	a = c.send(ctx, b, r)
+	if ctx.Err() == nil {
+		c.tally.answered(r.stage, a.String(), c.now().Sub(due))
+	}
+	return a
+}
+
+func (c *client) send(ctx context.Context, b *buyer, r request) (a answer) {
+	through := c.quick
+	if b.slow {
+		through = c.slow
+	}
+	req, err := c.request(ctx, b, r)
+	if err != nil {
+		return answer{}
+	}
+	res, err := through.Do(req)
+	if err != nil {
+		return answer{}
+	}
+	defer func() { _ = res.Body.Close() }()
+	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+	a = answer{status: res.StatusCode, wait: time.Duration(seconds) * time.Second}
+	body := io.LimitReader(res.Body, maxAnswer)
+	if strings.Contains(res.Header.Get("Content-Type"), "json") && res.Header.Get("Content-Encoding") == "" {
+		err = json.NewDecoder(body).Decode(&a.doc)
+	}
+	if _, rest := io.Copy(io.Discard, body); err != nil || rest != nil {
+		return answer{} // the answer was cut off
+	}
+	return a
+}
+
+// request builds a request as the storefront's scripts send it.
+func (c *client) request(ctx context.Context, b *buyer, r request) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, strings.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	h := req.Header
+	h.Set("User-Agent", userAgent)
+	h.Set("X-Forwarded-For", b.address) // it counts if the server trusts this machine as a proxy
+	if r.public {
+		h.Set("Accept-Encoding", "gzip")
+	} else {
+		h.Set("Authorization", "Bearer "+b.token)
+	}
+	if r.key != "" {
+		h.Set("Idempotency-Key", r.key)
+	}
+	switch {
+	case r.form:
+		h.Set("Content-Type", "application/x-www-form-urlencoded")
+	case r.body != "":
+		h.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+// userAgent names the tool in access logs.
+const userAgent = "flashsale-rush"
+
+// slowConn carries few bytes a second.
+type slowConn struct {
+	net.Conn
+	reads, writes *rate.Limiter
+}
+
+// Read implements net.Conn.
+func (s *slowConn) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p[:min(len(p), slowPiece)])
+	if n > 0 {
+		_ = s.reads.WaitN(context.Background(), n) // it can't fail: n is at most the burst
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s *slowConn) Write(p []byte) (written int, err error) {
+	for err == nil && written < len(p) {
+		piece := p[written:min(len(p), written+slowPiece)]
+		_ = s.writes.WaitN(context.Background(), len(piece))
+		n := 0
+		n, err = s.Conn.Write(piece)
+		written += n
+	}
+	return written, err
+}

@@ -1,0 +1,87 @@
+package rush
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flashsale/service/auth"
+)
+
+const (
+	// mostUnderWay bounds the buyers who are under way, and so the memory: each takes some 30 KB. A server that stands
+	// still brings a large crowd to this bound; the buyers beyond it are counted and do not come.
+	mostUnderWay = 50_000
+	// linger is how long buyers may go on after the last arrival: longer than six tries with their waits take.
+	linger = time.Minute
+)
+
+// crowd is an open loop: each buyer arrives when the shape says, however slow the answers to others are.
+type crowd struct {
+	shape    *Shape
+	client   *client
+	saleID   string
+	startsAt time.Time // of the sale, by the clock of this machine
+	tokens   *auth.Tokens
+	streams  chan struct{} // bounds the open streams
+	tally    *tally
+	now      func() time.Time
+
+	underWay atomic.Int64
+	mu       sync.Mutex
+	told     []told
+	err      error // of a token that could not be signed
+}
+
+// run sends the whole crowd, and returns when all buyers are done, ctx ends, or the time for lingering is over.
+func (c *crowd) run(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.startsAt.Sub(c.now())+c.shape.Lasts+linger)
+	defer cancel()
+	var walking sync.WaitGroup
+	defer walking.Wait()
+	for n, at := range c.shape.at {
+		due := c.startsAt.Add(at)
+		if !c.wait(ctx, due) {
+			return
+		}
+		if c.underWay.Load() >= mostUnderWay {
+			c.tally.unsent.Add(1)
+			continue
+		}
+		c.underWay.Add(1)
+		walking.Go(func() {
+			defer c.underWay.Add(-1)
+			c.walk(ctx, n, due)
+		})
+	}
+}
+
+// wait waits for a time, and returns false if ctx has ended. A buyer who is due starts at once.
+func (c *crowd) wait(ctx context.Context, due time.Time) bool {
+	if d := due.Sub(c.now()); d > 0 {
+		return pause(ctx, d)
+	}
+	return ctx.Err() == nil
+}
+
+// walk takes a buyer to the end of the walk.
+func (c *crowd) walk(ctx context.Context, n int, due time.Time) {
+	b, err := c.newBuyer(n)
+	c.tally.arrived(due.Sub(c.startsAt), c.now().Sub(due))
+	var list []told
+	switch {
+	case err != nil:
+	case b.bot:
+		list = c.bot(ctx, b, due)
+	default:
+		list = []told{c.person(ctx, b, due)}
+	}
+	c.tally.second(c.now().Sub(c.startsAt)).done.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, list...)
+	if c.err == nil {
+		c.err = err
+	}
+}

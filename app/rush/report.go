@@ -1,0 +1,175 @@
+package rush
+
+import (
+	"bufio"
+	_ "embed" // the template
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"flashsale/lab"
+)
+
+// Verdict is the result of a rehearsal.
+type Verdict string
+
+// The verdicts.
+const (
+	Passed      Verdict = "passed"      // every buyer was told the truth, and the crowd came as the shape says
+	Failed      Verdict = "failed"      // see the findings
+	Late        Verdict = "late"        // nothing was wrong, but the crowd was smaller than the shape says: the generator could not keep up
+	Interrupted Verdict = "interrupted" // the user has stopped the run
+)
+
+// mostRows bounds the rows of the chart of arrivals.
+const mostRows = 30
+
+// Report is what a rehearsal has found.
+type Report struct {
+	Verdict   Verdict        `json:"verdict"`
+	Findings  []Finding      `json:"findings"`
+	Shape     *Shape         `json:"shape"`
+	Crowd     string         `json:"crowd"` // the shape in words
+	URL       string         `json:"url"`
+	Version   string         `json:"version"`
+	StartedAt time.Time      `json:"started_at"`
+	Machine   lab.Machine    `json:"machine"` // of the generator
+	Database  string         `json:"database"`
+	Books     Books          `json:"books"`
+	Seconds   []Second       `json:"seconds"`
+	Peak      int64          `json:"peak_per_second"`      // the most arrivals in a second
+	Sustained int64          `json:"sustained_per_second"` // the most of which 99 in a hundred were sent on time
+	SendLag   Latency        `json:"send_lag"`             // of all requests, from the time at which the buyer wanted to send
+	Limit     string         `json:"limit"`                // what makes the generator late; empty: it was not
+	Unsent    int64          `json:"unsent"`               // buyers who did not come
+	NoStream  int64          `json:"no_stream"`            // buyers who went without the event stream
+	Stages    []StageFigures `json:"stages"`
+	People    []Count        `json:"people"` // what they were told in the end
+	Bots      []Count        `json:"bots"`   // what their attempts were told
+	GaveUp    []Count        `json:"gave_up"`
+}
+
+// Books are the sums of the sale in the database.
+type Books struct {
+	Quota  int64 `json:"quota"`
+	Left   int64 `json:"left"`
+	Held   int64 `json:"held"`
+	Paid   int64 `json:"paid"`
+	Orders int64 `json:"orders"`
+}
+
+// WriteJSON writes the report as JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(r)
+}
+
+// WriteText writes the report for a terminal.
+func (r *Report) WriteText(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%s\n%s at %s\n\n", r.Crowd, r.Database, r.URL)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "stage\trequests\tp50 ms\tp99 ms\tmost ms\tanswers")
+	for _, s := range r.Stages {
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", s.Stage, s.Requests, lab.Figure(s.P50MS), lab.Figure(s.P99MS), lab.Figure(s.MaxMS), inWords(s.Answers))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\npeople: %s\n", inWords(r.People))
+	if len(r.Bots) > 0 {
+		fmt.Fprintf(out, "bots' attempts: %s\n", inWords(r.Bots))
+	}
+	if len(r.GaveUp) > 0 {
+		fmt.Fprintf(out, "gave up at: %s\n", inWords(r.GaveUp))
+	}
+	b := r.Books
+	fmt.Fprintf(out, "books: %d of %d units left, %d held, %d paid, %d orders\n", b.Left, b.Quota, b.Held, b.Paid, b.Orders)
+	fmt.Fprintf(out, "%s\n\n%s\n", r.pace(), r.Verdict)
+	for _, f := range r.Findings {
+		fmt.Fprintln(out, "  "+f.String())
+	}
+	return out.Flush()
+}
+
+// pace says in words how well the generator kept to the shape.
+func (r *Report) pace() string {
+	text := fmt.Sprintf("arrivals: at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
+	if r.Unsent > 0 {
+		text += fmt.Sprintf("; %d buyers did not come", r.Unsent)
+	}
+	if r.NoStream > 0 {
+		text += fmt.Sprintf("; %d buyers had no stream", r.NoStream)
+	}
+	if r.Limit != "" {
+		text += "; limited by " + r.Limit
+	}
+	return text
+}
+
+func inWords(list []Count) (text string) {
+	for i, c := range list {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s %d", c.What, c.N)
+	}
+	return text
+}
+
+//go:embed report.html.tmpl
+var pageSource string
+
+var page = template.Must(template.New("rush").Funcs(template.FuncMap{"figure": lab.Figure, "words": inWords}).Parse(pageSource))
+
+// WriteHTML writes the report as one page that loads no other file.
+func (r *Report) WriteHTML(w io.Writer) error {
+	charts := []lab.BarChart{r.arrivals(), r.latency(), bars("Where people gave up", "gave up", r.GaveUp)}
+	drawn := make([]template.HTML, len(charts))
+	for i, c := range charts {
+		svg, err := c.SVG()
+		if err != nil {
+			return err
+		}
+		drawn[i] = template.HTML(svg) //nolint:gosec // the chart escapes its texts
+	}
+	return page.Execute(w, struct {
+		*Report
+		Pace, Started             string
+		Arrivals, Latency, GiveUp template.HTML
+	}{r, r.pace(), r.StartedAt.UTC().Format("2 January 2006, 15:04:05 MST"), drawn[0], drawn[1], drawn[2]})
+}
+
+// arrivals shows the arrivals and the buyers who were done over time, in at most mostRows rows.
+func (r *Report) arrivals() lab.BarChart {
+	c := lab.BarChart{Label: "Buyers who arrived and buyers who were done, over time", Unit: "buyers a second", Kinds: []string{"arrived", "done"}}
+	step := (len(r.Seconds) + mostRows - 1) / mostRows
+	for from := 0; from < len(r.Seconds); from += step {
+		var arrived, done, n float64
+		for _, s := range r.Seconds[from:min(from+step, len(r.Seconds))] {
+			arrived, done, n = arrived+float64(s.Arrived), done+float64(s.Done), n+1
+		}
+		c.Rows = append(c.Rows, lab.BarRow{Name: fmt.Sprintf("from %d s", from), Values: []float64{arrived / n, done / n}})
+	}
+	return c
+}
+
+func (r *Report) latency() lab.BarChart {
+	c := lab.BarChart{Label: "Latency by stage", Unit: "milliseconds", Kinds: []string{"ms p50", "ms p99"}}
+	for _, s := range r.Stages {
+		c.Rows = append(c.Rows, lab.BarRow{Name: string(s.Stage), Values: []float64{s.P50MS, s.P99MS}})
+	}
+	return c
+}
+
+func bars(label, kind string, list []Count) lab.BarChart {
+	c := lab.BarChart{Label: label, Unit: "people", Kinds: []string{kind}}
+	for _, n := range list {
+		c.Rows = append(c.Rows, lab.BarRow{Name: n.What, Values: []float64{float64(n.N)}})
+	}
+	return c
+}

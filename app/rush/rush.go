@@ -1,0 +1,251 @@
+// Package rush rehearses a sale in full size: a crowd of made-up buyers comes to the front door of a running shop, in an
+// open loop, and buys a hidden sale there. At the end it compares what the buyers were told with the books.
+package rush
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"flashsale/app"
+	"flashsale/internal/config"
+	"flashsale/lab"
+	"flashsale/model"
+	"flashsale/service/auth"
+)
+
+var (
+	// ErrFailed means that a rehearsal did not pass. The report says why.
+	ErrFailed = errors.New("the rehearsal has not passed")
+	// ErrInterrupted means that the user stopped the run. The report covers what was seen by then.
+	ErrInterrupted = errors.New("interrupted: the report is partial")
+)
+
+// spareFiles are open files that the run needs besides connections of buyers: the stores, the report, logs.
+const spareFiles = 128
+
+// Validate checks the options of the command, and reads the shape. The error is one line that names the setting.
+func Validate(o config.Rush, s *config.Settings) error {
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "":
+		return errors.New("--url: want http(s)://host, without a path")
+	case o.Connections < 2 || o.Connections > 60_000:
+		return errors.New("--connections: must be 2 to 60000")
+	case o.Out == "":
+		return errors.New("--out: needs a folder")
+	}
+	if limit, known := app.OpenFiles(); known && uint64(o.Connections+spareFiles) > limit { //nolint:gosec // it is not negative
+		return fmt.Errorf("--connections: needs %d open files, and this process may have %d (ulimit -n)", o.Connections+spareFiles, limit)
+	}
+	shape, err := ReadShape(o.Shape)
+	if err != nil {
+		return err
+	}
+	if shape.Pay > 0 && s.Provider() != "sandbox" {
+		return fmt.Errorf("--shape: %s: pay: only with --payment sandbox, where no money moves", o.Shape)
+	}
+	return s.ValidateSecret()
+}
+
+// Run rehearses, prints the report, and writes it to a folder and to the database. It returns ErrFailed if the verdict is
+// not Passed.
+func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
+	shape, err := ReadShape(cmd.Rush.Shape)
+	if err != nil {
+		return err
+	}
+	secret := cmd.Settings.Secret
+	if secret == "" {
+		path, _ := cmd.Settings.SQLitePath()
+		if secret, err = app.KeptSecret(path, false); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(cmd.Rush.Out, 0o750); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	s, err := openShop(ctx, cmd.Settings, version, time.Now)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.end(ctx)) }()
+	if err := s.mayRehearse(ctx, shape.Lasts); err != nil {
+		return err
+	}
+	r := &run{shop: s, shape: shape, options: cmd.Rush, tokens: auth.NewTokens([]byte(secret), time.Now)}
+	report, err := r.rehearse(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.keep(ctx, report, stdout); err != nil {
+		return err
+	}
+	switch report.Verdict {
+	case Passed:
+		return nil
+	case Interrupted:
+		return ErrInterrupted
+	}
+	return ErrFailed
+}
+
+// run is one rehearsal.
+type run struct {
+	shop    *shop
+	shape   *Shape
+	options config.Rush
+	tokens  *auth.Tokens
+}
+
+// rehearse makes the sale, sends the crowd, compares, and removes the sale.
+func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
+	figures := newTally(r.shape.Lasts + linger)
+	connections := r.options.Connections
+	streams := 0
+	if r.shape.Walk == WholeWalk {
+		streams = connections / 2 // a stream takes a connection as long as its buyer stays
+	}
+	c := newClient(strings.TrimSuffix(r.options.URL, "/"), connections-streams, streams, figures, r.shop.now)
+	defer c.close()
+	sale, err := r.shop.offer(ctx, r.shape.Units, r.shape.Lasts)
+	if sale.ID != "" {
+		defer func() { err = errors.Join(err, r.shop.erase(ctx, sale.ID)) }()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.shop.ready(ctx, c, sale.ID); err != nil {
+		return nil, err
+	}
+	database, err := r.shop.stores.Database.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report = &Report{
+		Shape: r.shape, Crowd: r.shape.String(), URL: c.base, Version: r.shop.version, StartedAt: sale.StartsAt,
+		Machine: lab.ThisMachine(), Database: database,
+	}
+	rushing := &crowd{
+		shape: r.shape, client: c, saleID: sale.ID, startsAt: sale.StartsAt.Add(-r.shop.skew), tokens: r.tokens,
+		streams: newSlots(streams), tally: figures, now: r.shop.now,
+	}
+	waited := processorWait()
+	rushing.run(ctx)
+	report.measure(rushing, waited())
+	if rushing.err != nil {
+		return nil, rushing.err
+	}
+	if err := r.judge(context.WithoutCancel(ctx), report, sale.ID, rushing.told, ctx.Err() != nil); err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// measure takes the figures of a crowd that is done.
+func (r *Report) measure(c *crowd, processorWait time.Duration) {
+	t := c.tally
+	r.Seconds, r.Stages, r.SendLag = t.perSecond(), t.stageFigures(), t.lag.figures()
+	for _, s := range r.Seconds {
+		r.Peak = max(r.Peak, s.Arrived)
+	}
+	r.Sustained, r.Unsent, r.NoStream = sustained(r.Seconds), t.unsent.Load(), t.unstreamed.Load()
+	requests := 0
+	for _, s := range r.Stages {
+		requests += s.Requests
+	}
+	late := r.SendLag.P99MS > float64(onTime.Milliseconds())
+	switch waited := t.waited.Load(); {
+	case r.Unsent > 0:
+		r.Limit = fmt.Sprintf("the %d buyers who may be under way at once", mostUnderWay)
+	case late && waited*100 > int64(requests):
+		r.Limit = fmt.Sprintf("the connections: %d of %d requests waited for one (--connections)", waited, requests)
+	case late:
+		r.Limit = fmt.Sprintf("the %d processors: p99 of the wait for one is %s", r.Machine.Cores, processorWait.Round(10*time.Microsecond))
+	}
+	people, bots, gaveUp := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, t := range c.told {
+		switch {
+		case t.bot:
+			bots[t.String()]++
+		default:
+			people[t.String()]++
+			if t.gaveUp != "" {
+				gaveUp[string(t.gaveUp)]++
+			}
+		}
+	}
+	r.People, r.Bots, r.GaveUp = counts(people), counts(bots), counts(gaveUp)
+}
+
+// judge compares what buyers were told with the books, and gives the verdict.
+func (r *run) judge(ctx context.Context, report *Report, saleID string, list []told, interrupted bool) error {
+	unsettled, err := r.shop.settled(ctx, saleID, list)
+	if err != nil {
+		return err
+	}
+	books, err := r.shop.books(ctx, saleID)
+	if err != nil {
+		return err
+	}
+	people := 0
+	for _, c := range report.People {
+		people += c.N
+	}
+	stock := books.audit.Books.Stock
+	report.Books = Books{Quota: stock.Quota, Left: stock.Free(), Held: stock.Held, Paid: stock.Paid, Orders: int64(len(books.orders))}
+	gaveUp := report.GaveUp
+	if interrupted {
+		gaveUp = nil // the user has sent them away
+	}
+	report.Findings = slices.Concat(compare(list, books), unsettled, judgeAnswers(report.Stages, gaveUp, people))
+	switch {
+	case len(report.Findings) > 0:
+		report.Verdict = Failed
+	case interrupted:
+		report.Verdict = Interrupted
+	case report.Limit != "":
+		report.Verdict = Late
+	default:
+		report.Verdict = Passed
+	}
+	return nil
+}
+
+// keep writes the report to the terminal, the folder and the database.
+func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error {
+	for name, write := range map[string]func(io.Writer) error{"report.html": report.WriteHTML, "report.json": report.WriteJSON} {
+		path := filepath.Join(r.options.Out, name)
+		file, err := os.Create(path) //nolint:gosec // the user names the folder
+		if err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		if err := errors.Join(write(file), file.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	if err := report.WriteText(stdout); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "%s has charts\n", filepath.Join(r.options.Out, "report.html")); err != nil {
+		return err
+	}
+	stored := *report
+	stored.Seconds = nil // of a long run they are larger than a statement may be; the file has them
+	text, err := json.Marshal(stored)
+	if err != nil {
+		return err
+	}
+	return r.shop.stores.Database.SaveRehearsal(context.WithoutCancel(ctx), model.Rehearsal{
+		Version: report.Version, Verdict: string(report.Verdict), Buyers: int64(report.Shape.Buyers), Units: report.Shape.Units,
+		PerSecond: report.Peak, Report: text,
+	})
+}

@@ -1,0 +1,219 @@
+package rush
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+const (
+	// maxBuyers bounds the memory of a run: some 300 bytes for each buyer.
+	maxBuyers = 2_000_000
+	// maxLasts is the longest time in which buyers arrive.
+	maxLasts = 24 * time.Hour
+	// maxUnits is the largest quota of a sale.
+	maxUnits = 100_000_000
+)
+
+// Kind is how buyers arrive.
+type Kind string
+
+// The kinds of arrivals.
+const (
+	Spike     Kind = "spike"     // most at the start, then half as many after each time Half
+	Day       Kind = "day"       // a Poisson process whose rate rises from zero to its double mean, and falls to zero
+	Recording Kind = "recording" // as a file says
+)
+
+// Walk is which requests a buyer sends.
+type Walk string
+
+// The walks.
+const (
+	WholeWalk    Walk = "page"     // the page, the time and the stream, then the purchase
+	PurchaseWalk Walk = "purchase" // the purchase only: the path, the order, polling, payment
+)
+
+// Shape describes a crowd, as a file in YAML.
+type Shape struct {
+	Arrivals  Kind          `yaml:"arrivals" json:"arrivals"`
+	Buyers    int           `yaml:"buyers" json:"buyers"`
+	Units     int64         `yaml:"units" json:"units"`
+	Lasts     time.Duration `yaml:"lasts" json:"-"`
+	Half      time.Duration `yaml:"half" json:"-"`
+	Recording string        `yaml:"recording" json:"recording,omitempty"`
+	Walk      Walk          `yaml:"walk" json:"walk"`
+	Pay       float64       `yaml:"pay" json:"pay"`   // the fraction of the buyers with an order who pay
+	Slow      float64       `yaml:"slow" json:"slow"` // the fraction of the buyers with a slow connection
+	Bots      float64       `yaml:"bots" json:"bots"` // the fraction of the buyers that are programs
+	Seed      uint64        `yaml:"seed" json:"seed"`
+
+	at []time.Duration // when each buyer arrives, counted from the start, in order
+}
+
+// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape and the field.
+func ReadShape(file string) (*Shape, error) {
+	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
+	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
+	if err == nil {
+		err = yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(s)
+	}
+	if err == nil || errors.Is(err, io.EOF) { // an empty file has no fields
+		err = s.draw(filepath.Dir(file))
+	}
+	if err != nil {
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return nil, fmt.Errorf("--shape: %s: %s", file, line)
+	}
+	return s, nil
+}
+
+func (s *Shape) validate() error {
+	between := func(field string, value, low, high float64) error {
+		if value >= low && value <= high {
+			return nil
+		}
+		return fmt.Errorf("%s: must be %v to %v", field, low, high)
+	}
+	switch {
+	case s.Arrivals != Spike && s.Arrivals != Day && s.Arrivals != Recording:
+		return errors.New("arrivals: must be spike, day or recording")
+	case s.Walk != WholeWalk && s.Walk != PurchaseWalk:
+		return errors.New("walk: must be page or purchase")
+	case s.Arrivals == Recording && (s.Recording == "" || s.Buyers != 0):
+		return errors.New("recording: names the file of the arrivals, which also says how many buyers there are")
+	case s.Arrivals != Recording && s.Recording != "":
+		return errors.New("recording: only with arrivals: recording")
+	case s.Lasts < time.Second || s.Lasts > maxLasts:
+		return errors.New("lasts: must be 1s to 24h")
+	case s.Half < time.Millisecond || s.Half > s.Lasts:
+		return errors.New("half: must be 1ms to the time of lasts")
+	}
+	err := errors.Join(between("pay", s.Pay, 0, 1), between("slow", s.Slow, 0, 1), between("bots", s.Bots, 0, 1), between("units", float64(s.Units), 1, maxUnits))
+	if s.Arrivals != Recording {
+		err = errors.Join(err, between("buyers", float64(s.Buyers), 1, maxBuyers))
+	}
+	return err
+}
+
+// draw checks the fields and draws the arrivals, which depend on the fields alone. A recording is a file in folder.
+func (s *Shape) draw(folder string) (err error) {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(s.Seed, 0)) //nolint:gosec // the arrivals must be repeatable
+	switch s.Arrivals {
+	case Spike:
+		s.at = drawn(s.Buyers, func() time.Duration { return spike(rng.Float64(), s.Half, s.Lasts) })
+	case Day:
+		s.at = drawn(s.Buyers, func() time.Duration { return day(rng, s.Lasts) })
+	case Recording:
+		if s.at, err = readRecording(filepath.Join(folder, s.Recording), rng); err != nil {
+			return fmt.Errorf("recording: %w", err)
+		}
+		s.Buyers = len(s.at)
+		s.Lasts = s.at[len(s.at)-1].Truncate(time.Second) + time.Second
+	}
+	return nil
+}
+
+func drawn(n int, next func() time.Duration) []time.Duration {
+	at := make([]time.Duration, n)
+	for i := range at {
+		at[i] = next()
+	}
+	slices.Sort(at)
+	return at
+}
+
+// spike maps u, uniform in [0, 1), to an exponential distribution with the median half that is cut at lasts.
+func spike(u float64, half, lasts time.Duration) time.Duration {
+	within := 1 - math.Exp2(-float64(lasts)/float64(half))
+	return time.Duration(-float64(half) * math.Log2(1-u*within))
+}
+
+// day draws a time from the density 1-cos, by rejection. The arrivals of a Poisson process are independent of each other
+// once their number is given.
+func day(rng *rand.Rand, lasts time.Duration) time.Duration {
+	for {
+		if x := rng.Float64(); 2*rng.Float64() < 1-math.Cos(2*math.Pi*x) {
+			return time.Duration(x * float64(lasts))
+		}
+	}
+}
+
+// readRecording reads a CSV of seconds and of the buyers who arrived within each of them. The first line may be a
+// heading. The first second is the start of the sale, so the seconds may be those since 1970. The buyers of a second are
+// spread over it at random, because a recording does not tell their order.
+func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
+	f, err := os.Open(file) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	rows := csv.NewReader(f)
+	rows.FieldsPerRecord = 2
+	first, begun := int64(0), false
+	for line := 1; ; line++ {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		second, errSecond := strconv.ParseInt(strings.TrimSpace(row[0]), 10, 64)
+		buyers, errBuyers := strconv.Atoi(strings.TrimSpace(row[1]))
+		if line == 1 && errSecond != nil {
+			continue // a heading
+		}
+		if !begun {
+			first, begun = second, true
+		}
+		switch {
+		case errSecond != nil || errBuyers != nil || buyers < 0:
+			return nil, fmt.Errorf("line %d: want a whole second and a number of buyers", line)
+		case second < first || second-first >= int64(maxLasts/time.Second):
+			return nil, fmt.Errorf("line %d: second %d is not within %s after the first", line, second, maxLasts)
+		case buyers > maxBuyers-len(at):
+			return nil, fmt.Errorf("line %d: more than %d buyers", line, maxBuyers)
+		}
+		for range buyers {
+			at = append(at, time.Duration(second-first)*time.Second+time.Duration(rng.Int64N(int64(time.Second))))
+		}
+	}
+	if len(at) == 0 {
+		return nil, errors.New("has no buyers")
+	}
+	slices.Sort(at)
+	return at, nil
+}
+
+// perSecond counts the arrivals of each second.
+func (s *Shape) perSecond() []int {
+	counts := make([]int, int(s.at[len(s.at)-1]/time.Second)+1)
+	for _, at := range s.at {
+		counts[at/time.Second]++
+	}
+	return counts
+}
+
+// String describes the crowd in one line.
+func (s *Shape) String() string {
+	how := map[Kind]string{
+		Spike: fmt.Sprintf("most at the start, half as many after each %s", s.Half), Day: "as over a day", Recording: "as recorded",
+	}[s.Arrivals]
+	return fmt.Sprintf("%d buyers for %d units within %s, %s; at most %d in a second", s.Buyers, s.Units, s.Lasts, how, slices.Max(s.perSecond()))
+}

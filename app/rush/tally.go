@@ -1,0 +1,226 @@
+package rush
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"runtime/metrics"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Stage is a step of a buyer's walk.
+type Stage string
+
+// The stages, in the order of the walk. The requests of bots are stages of their own, so that they do not change the
+// figures of people.
+const (
+	pageStage    Stage = "page"
+	timeStage    Stage = "time"
+	streamStage  Stage = "stream"
+	pathStage    Stage = "path"
+	orderStage   Stage = "order"
+	pollStage    Stage = "poll"
+	paymentStage Stage = "payment"
+	sandboxStage Stage = "sandbox"
+	lookStage    Stage = "look"
+	botPathStage Stage = "bot path"
+	botBuyStage  Stage = "bot order"
+)
+
+var stages = []Stage{
+	pageStage, timeStage, streamStage, pathStage, orderStage, pollStage, paymentStage, sandboxStage, lookStage, botPathStage, botBuyStage,
+}
+
+const (
+	// onTime is the send lag up to which an arrival counts as sent on time.
+	onTime = 10 * time.Millisecond
+	// longest is the longest time that a histogram tells from longer ones. Requests end before.
+	longest = 2 * time.Minute
+	// digits is the precision of the histograms: one in a hundred.
+	digits = 2
+)
+
+// latencies is a histogram of microseconds that many goroutines fill.
+type latencies struct {
+	mu   sync.Mutex
+	hist *hdrhistogram.Histogram
+}
+
+func newLatencies() *latencies {
+	return &latencies{hist: hdrhistogram.New(1, longest.Microseconds(), digits)}
+}
+
+func (l *latencies) add(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.hist.RecordValue(min(max(d.Microseconds(), 1), longest.Microseconds())) // within the bounds it can't fail
+}
+
+// Latency is a distribution of times.
+type Latency struct {
+	P50MS float64 `json:"p50_ms"`
+	P99MS float64 `json:"p99_ms"`
+	MaxMS float64 `json:"max_ms"`
+}
+
+func (l *latencies) figures() Latency {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := func(percent float64) float64 { return float64(l.hist.ValueAtQuantile(percent)) / 1000 }
+	return Latency{P50MS: at(50), P99MS: at(99), MaxMS: at(100)}
+}
+
+// stageTally is what the requests of a stage were answered.
+type stageTally struct {
+	latency *latencies
+	mu      sync.Mutex
+	answers map[string]int
+}
+
+// secondTally counts arrivals by the second in which they were due, and buyers by the second in which they were done.
+type secondTally struct{ arrived, late, done atomic.Int64 }
+
+// tally collects the figures of a run. Its methods are safe for concurrent use.
+type tally struct {
+	stages  map[Stage]*stageTally
+	lag     *latencies
+	seconds []secondTally
+
+	waited     atomic.Int64 // requests that waited for a connection
+	unsent     atomic.Int64 // buyers who did not come, because too many were under way
+	unstreamed atomic.Int64 // buyers without a stream, because too many streams were open
+}
+
+// newTally makes a tally of a run that takes at most this time.
+func newTally(lasts time.Duration) *tally {
+	t := &tally{stages: map[Stage]*stageTally{}, lag: newLatencies(), seconds: make([]secondTally, int(lasts/time.Second)+1)}
+	for _, s := range stages {
+		t.stages[s] = &stageTally{latency: newLatencies(), answers: map[string]int{}}
+	}
+	return t
+}
+
+func (t *tally) second(sinceStart time.Duration) *secondTally {
+	return &t.seconds[min(max(int(sinceStart/time.Second), 0), len(t.seconds)-1)]
+}
+
+// arrived counts an arrival that was due at this time after the start, and began lag later.
+func (t *tally) arrived(due, lag time.Duration) {
+	s := t.second(due)
+	s.arrived.Add(1)
+	if lag > onTime {
+		s.late.Add(1)
+	}
+}
+
+func (t *tally) answered(stage Stage, answer string, took time.Duration) {
+	s := t.stages[stage]
+	s.latency.add(took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[answer]++
+}
+
+// Second is what happened in a second of the run.
+type Second struct {
+	Arrived int64 `json:"arrived"`
+	Late    int64 `json:"late"` // of those who arrived, the ones whose first request was sent more than 10 ms late
+	Done    int64 `json:"done"` // buyers who had their answer, or gave up
+}
+
+func (t *tally) perSecond() []Second {
+	list := make([]Second, len(t.seconds))
+	for i := range t.seconds {
+		s := &t.seconds[i]
+		list[i] = Second{s.arrived.Load(), s.late.Load(), s.done.Load()}
+	}
+	for len(list) > 1 && list[len(list)-1] == (Second{}) {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+// sustained is the largest number of arrivals in a second of which 99 in a hundred were sent on time.
+func sustained(seconds []Second) (most int64) {
+	for _, s := range seconds {
+		if s.Late*100 <= s.Arrived {
+			most = max(most, s.Arrived)
+		}
+	}
+	return most
+}
+
+// StageFigures are the figures of a stage. The latency counts from the time at which the buyer wanted to send.
+type StageFigures struct {
+	Stage    Stage `json:"stage"`
+	Requests int   `json:"requests"`
+	Latency
+	Answers []Count `json:"answers"`
+}
+
+// Count is how often something happened.
+type Count struct {
+	What string `json:"what"`
+	N    int    `json:"n"`
+}
+
+// counts lists a map, the most frequent first.
+func counts(m map[string]int) []Count {
+	list := make([]Count, 0, len(m))
+	for what, n := range m {
+		list = append(list, Count{what, n})
+	}
+	slices.SortFunc(list, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.What, b.What)) })
+	return list
+}
+
+// stageFigures lists the stages that had requests.
+func (t *tally) stageFigures() (list []StageFigures) {
+	for _, name := range stages {
+		s := t.stages[name]
+		s.mu.Lock()
+		answers := maps.Clone(s.answers)
+		s.mu.Unlock()
+		requests := 0
+		for _, n := range answers {
+			requests += n
+		}
+		if requests > 0 {
+			list = append(list, StageFigures{name, requests, s.latency.figures(), counts(answers)})
+		}
+	}
+	return list
+}
+
+// schedulerWait is the runtime's histogram of how long goroutines were ready to run and did not.
+const schedulerWait = "/sched/latencies:seconds"
+
+// processorWait measures how long goroutines have waited for a processor since the first call; the returned function
+// gives the 99th percentile.
+func processorWait() (p99 func() time.Duration) {
+	read := func() *metrics.Float64Histogram {
+		sample := []metrics.Sample{{Name: schedulerWait}}
+		metrics.Read(sample)
+		return sample[0].Value.Float64Histogram()
+	}
+	before := slices.Clone(read().Counts)
+	return func() time.Duration {
+		now := read()
+		total := uint64(0)
+		for i := range now.Counts {
+			total += now.Counts[i] - before[i]
+		}
+		seen := uint64(0)
+		for i := range now.Counts {
+			if seen += now.Counts[i] - before[i]; seen*100 >= total*99 {
+				return time.Duration(min(now.Buckets[i+1], math.MaxInt32) * float64(time.Second))
+			}
+		}
+		return 0
+	}
+}
