@@ -135,7 +135,7 @@ func fleeting(a answer) bool {
 	case noAnswer, model.RateLimited, model.TooFrequent, model.Unavailable:
 		return true
 	}
-	return a.status >= http.StatusInternalServerError
+	return a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError // of something in front of the engine
 }
 
 // persist sends a request until it is answered by other than a fleeting refusal, at most as often as a buyer tries. It

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/lab"
+	"flashsale/model"
 )
 
 // Verdict is the result of a rehearsal.
@@ -18,10 +19,10 @@ type Verdict string
 
 // The verdicts.
 const (
-	Passed      Verdict = "passed"      // every buyer was told the truth, and the crowd came as the shape says
-	Failed      Verdict = "failed"      // see the findings
-	Late        Verdict = "late"        // nothing was wrong, but the crowd was smaller than the shape says: the generator could not keep up
-	Interrupted Verdict = "interrupted" // the user has stopped the run
+	Passed      Verdict = model.RehearsalPassed // every buyer was told the truth, and the crowd came as the shape says
+	Failed      Verdict = "failed"              // see the findings
+	Late        Verdict = "late"                // nothing was wrong, but the crowd was smaller than the shape says: the generator could not keep up
+	Interrupted Verdict = "interrupted"         // the user has stopped the run
 )
 
 // mostRows bounds the rows of the chart of arrivals.
