@@ -190,6 +190,7 @@ func TestPreflightOfStores(t *testing.T) {
 	t.Parallel()
 	f := newFitOn(t, kit.MariaDB(t, "--log-bin", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"))
 	f.sale(func(*model.Sale) {})
+	check.NoError(t, f.db.SaveRehearsal(t.Context(), model.Rehearsal{Version: "test", Verdict: model.RehearsalPassed, Buyers: 100_000, Units: 10}))
 	good := f.preflighted(t)
 	for _, finding := range good.Findings {
 		if finding.Level != preflight.OK && finding.Check != "instances.running" && !timed(finding) { // no instance runs
@@ -213,6 +214,7 @@ func TestPreflightOfStores(t *testing.T) {
 		{"redis maxmemory-policy volatile-ttl", "redis maxmemory-policy noeviction", "", "redis.policy", preflight.Fail},
 		{"redis maxmemory 0", "redis maxmemory 256mb", "", "redis.memory", preflight.Warn},
 		{"", "", "--buyers=2000000", "redis.memory", preflight.Fail},
+		{"", "", "--buyers=100001", "rehearsal", preflight.Warn},
 		{"redis appendonly no", "redis appendonly yes", "", "redis.persistence", preflight.OK},
 		{"redis appendonly no", "redis appendonly yes", "--ack=queued", "redis.persistence", preflight.Warn},
 		{"redis appendfsync always", "redis appendfsync everysec", "", "redis.persistence", preflight.Warn},
@@ -259,6 +261,27 @@ func TestPreflightOfStores(t *testing.T) {
 	if again := f.preflighted(t); !slices.EqualFunc(good.Findings, again.Findings, same) {
 		t.Errorf("the checks have changed something: %+v, and before %+v", again.Findings, good.Findings)
 	}
+}
+
+// Only a rehearsal of this version that has passed counts, and only if it was as large as the plan.
+func TestPreflightOfRehearsals(t *testing.T) {
+	t.Parallel()
+	f := newFit(t)
+	f.sale(func(*model.Sale) {}) // of ten units
+	save := func(version, verdict string, buyers, units int64) {
+		check.NoError(t, f.db.SaveRehearsal(t.Context(), model.Rehearsal{Version: version, Verdict: verdict, Buyers: buyers, Units: units}))
+	}
+	f.wants(t, "rehearsal", preflight.Warn)
+	save("older", model.RehearsalPassed, 100_000, 10)
+	save("test", "failed", 100_000, 10)
+	save("test", "late", 100_000, 10)
+	f.wants(t, "rehearsal", preflight.Warn)
+	save("test", model.RehearsalPassed, 99_999, 10)
+	f.wants(t, "rehearsal", preflight.Warn)
+	save("test", model.RehearsalPassed, 100_000, 9)
+	f.wants(t, "rehearsal", preflight.Warn)
+	save("test", model.RehearsalPassed, 100_000, 10)
+	f.wants(t, "rehearsal", preflight.OK)
 }
 
 // While one store is away, the checks of the other one are made.

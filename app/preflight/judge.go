@@ -91,6 +91,16 @@ func judgeSettings(s config.Settings) (list []Finding) {
 	return list
 }
 
+// judgeRehearsal compares a plan with the largest rehearsal that has passed.
+func judgeRehearsal(largest model.Rehearsal, buyers, units int64) Finding {
+	found := fmt.Sprintf("%d buyers for %d units, at most %d in a second, on %s",
+		largest.Buyers, largest.Units, largest.PerSecond, largest.At.UTC().Format(time.DateOnly))
+	if buyers > largest.Buyers || units > largest.Units {
+		return Warn.of("rehearsal", "flashsale rush with a larger crowd, or set --buyers", "%s; the plan is %d buyers for %d units", found, buyers, units)
+	}
+	return good("rehearsal", "%s", found)
+}
+
 // judgeTrip judges the round trip to a store.
 func judgeTrip(check, what string, trip time.Duration) Finding {
 	found := fmt.Sprintf("%s, round trip %s", what, trip.Round(time.Microsecond))

@@ -163,10 +163,12 @@ func (p *preflight) look(ctx context.Context) {
 		p.add(judgeDatabase(*p.database, p.settings, p.instances)...)
 		p.add(judgeMachineClock(p.skew()))
 	}
-	room := int64(0)
+	room, units := int64(0), int64(0)
 	for _, o := range p.lookAtSales(ctx) {
 		room += gate.Room(o, p.options.Buyers)
+		units = max(units, o.Stock.Quota)
 	}
+	p.lookAtRehearsals(ctx, units)
 	for _, s := range servers {
 		p.add(judgeRedis(s, p.settings, p.instances, room)...)
 		if p.database != nil {
@@ -350,6 +352,25 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 		p.add(judgeSale(o, audit, p.settings, p.gate != nil, p.now().Add(p.skew()))...)
 	}
 	return offers
+}
+
+// lookAtRehearsals compares the plan with the largest rehearsal: the buyers who are expected, and the units of the largest
+// sale.
+func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
+	if !p.hasSchema() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	largest, ok, err := p.stores.Database.LargestRehearsal(ctx, p.version)
+	switch {
+	case err != nil:
+		p.add(Fail.of("rehearsal", "look at the database", "%s", oneLine(err)))
+	case !ok:
+		p.add(Warn.of("rehearsal", "flashsale rush", "no rehearsal of version %s has passed", p.version))
+	default:
+		p.add(judgeRehearsal(largest, p.options.Buyers, units))
+	}
 }
 
 // offers returns the sale that is named, else the live sales except shadow and closed ones.

@@ -67,7 +67,7 @@ type Preflight struct {
 	Sale        string   `help:"Only the sale of this id; default: all that have not ended."`
 	Peers       []string `placeholder:"HOST:PORT" help:"Addresses of the instances that will serve the sale, comma-separated; each is asked whether it is ready."`
 	Instances   int      `help:"Number of instances that will serve the sale; default: the number of peers, or of running instances."`
-	Buyers      int64    `default:"1000000" help:"Expected number of buyers, for the check of Redis's memory."`
+	Buyers      int64    `default:"1000000" help:"Expected number of buyers, for the checks of Redis's memory and of what was rehearsed."`
 	Connections int      `default:"10000" help:"Expected connections of buyers per instance, for the check of open files."`
 	JSON        bool     `name:"json" help:"Print JSON."`
 }
