@@ -82,7 +82,7 @@ func (r labCommand) exact(t *testing.T, strategy string, stock int64) {
 func TestLab(t *testing.T) {
 	t.Parallel()
 	kit.EachStores(t, func(t *testing.T, stores kit.Stores) {
-		runs := map[string][]string{"straight": nil, "over HTTP": {"--over-http"}}
+		runs := map[string][]string{"many buyers": nil}
 		change := asTheyAre // the lab's own embedded stores
 		if stores.RestartRedis != nil {
 			change = withStores(stores)
@@ -116,23 +116,13 @@ func TestLab(t *testing.T) {
 // An instance that dies in the middle takes no unit with it, whatever it had in memory or in the queue.
 func TestLabKill(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		strategies []string
-		args       []string
-	}{
-		"straight":  {[]string{"local", "redis", "hybrid", "pessimistic"}, []string{"--instances=2"}},
-		"over HTTP": {[]string{"local", "hybrid"}, []string{"--instances=2", "--over-http"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			args := append(tc.args, "--strategies="+strings.Join(tc.strategies, ","), "--buyers=300", "--stock=100", "--kill")
-			r := runTheLab(t.Context(), t, withStores(kit.ServerStores(t)), args...)
-			check.NoError(t, r.err)
-			for _, name := range tc.strategies {
-				if r.exact(t, name, 100); !r.of(t, name).Killed {
-					t.Errorf("%s: no instance was killed", name)
-				}
-			}
-		})
+	strategies := []string{"local", "redis", "hybrid", "pessimistic"}
+	r := runTheLab(t.Context(), t, withStores(kit.ServerStores(t)), "--instances=2", "--strategies="+strings.Join(strategies, ","), "--buyers=300", "--stock=100", "--kill")
+	check.NoError(t, r.err)
+	for _, name := range strategies {
+		if r.exact(t, name, 100); !r.of(t, name).Killed {
+			t.Errorf("%s: no instance was killed", name)
+		}
 	}
 }
 

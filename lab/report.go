@@ -27,7 +27,6 @@ type Report struct {
 	StartedAt   time.Time         `json:"started_at"`
 	Strategies  []*Result         `json:"strategies"`
 	Instances   int               `json:"instances"`
-	OverHTTP    bool              `json:"over_http"`
 	Killed      bool              `json:"killed"` // the plan had an instance die; Result.Killed says whether it died
 	Seed        uint64            `json:"seed"`
 	Command     string            `json:"command"`
@@ -46,7 +45,7 @@ func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
 	return &Report{
 		Machine: s.Machine, Stores: Stores{Database: s.Database, Redis: s.Redis},
 		Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),
-		Strategies: []*Result{}, Instances: p.Instances, OverHTTP: p.OverHTTP, Killed: p.Kill, Seed: p.Seed,
+		Strategies: []*Result{}, Instances: p.Instances, Killed: p.Kill, Seed: p.Seed,
 		Command: s.Command, Version: s.Version, Options: s.Options,
 	}
 }
@@ -95,10 +94,7 @@ func (r *Report) load() string {
 	if r.Killed {
 		text += ", the last of which dies when half of the stock is sold"
 	}
-	if r.OverHTTP {
-		return text + ", over HTTP"
-	}
-	return text + ", straight to the strategy"
+	return text
 }
 
 // grouped formats a whole number with commas between the thousands.

@@ -61,7 +61,7 @@ func TestJSONHasTheNamesOfTheContract(t *testing.T) {
 	got, want := map[string]bool{}, map[string]bool{}
 	names(t, "", all, got)
 	for _, part := range []string{
-		"machine stores buyers stock concurrency started_at strategies instances over_http killed seed command version options",
+		"machine stores buyers stock concurrency started_at strategies instances killed seed command version options",
 		"interrupted machine.os machine.arch machine.cpu machine.cores machine.memory_bytes machine.go stores.database stores.redis",
 		"strategies.strategy strategies.requests strategies.requests_per_second strategies.p50_ms strategies.p99_ms strategies.sold",
 		"strategies.oversold strategies.undersold strategies.persisted_per_second strategies.retries strategies.errors strategies.lost",
@@ -85,7 +85,7 @@ func TestTable(t *testing.T) {
 	text := written(report.WriteTable)
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	check.Same(t, "first line", lines[0],
-		"stock 10, 20 buyers, 20 at once, 2 instances, straight to the strategy; SQLite 3; in this process")
+		"stock 10, 20 buyers, 20 at once, 2 instances; SQLite 3; in this process")
 	check.Same(t, "columns", strings.Join(strings.Fields(lines[2]), " "),
 		"strategy requests/s p50 ms p99 ms sold oversold undersold persisted/s retries errors verdict")
 	for i, want := range map[int][2]string{3: {"naive", "oversold"}, 4: {"redis", "exact"}} {
@@ -97,8 +97,8 @@ func TestTable(t *testing.T) {
 	check.Same(t, "last line", lines[len(lines)-1], "naive: 20 units sold, 10 more than there were. "+
 		"The stock row still offers 9 units, not 0. When it breaks: as soon as two come at once.")
 	check.Same(t, "a complete report says that it was interrupted", strings.Contains(text, "interrupted"), false)
-	report.Interrupted, report.OverHTTP, report.Killed = true, true, true
-	for _, want := range []string{"interrupted: this report is partial", "over HTTP", "the last of which dies"} {
+	report.Interrupted, report.Killed = true, true
+	for _, want := range []string{"interrupted: this report is partial", "the last of which dies"} {
 		if text := written(report.WriteTable); !strings.Contains(text, want) {
 			t.Errorf("the table does not say %q: %s", want, text)
 		}

@@ -15,7 +15,6 @@ type LabPlan struct {
 	Stock       int      `default:"200" help:"Units on sale."`
 	Concurrency int      `default:"50" help:"Buyers who try at the same time."`
 	Instances   int      `default:"1" help:"Instances of the engine that the buyers are spread over."`
-	OverHTTP    bool     `name:"over-http" help:"Send real requests through the whole engine, instead of calling the strategy alone."`
 	Kill        bool     `help:"Kill the last instance when half of the stock is sold."`
 	Seed        uint64   `default:"1" help:"Determines the order of the buyers; the same seed gives the same order."`
 }

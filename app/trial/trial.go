@@ -2,15 +2,12 @@
 package trial
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,9 +154,6 @@ func (b *Bench) Setting(ctx context.Context, p model.LabPlan, version string) (l
 	}
 	command := fmt.Sprintf("flashsale lab --strategies %s --buyers %d --stock %d --concurrency %d --instances %d --seed %d",
 		strings.Join(p.Strategies, ","), p.Buyers, p.Stock, p.Concurrency, p.Instances, p.Seed)
-	if p.OverHTTP {
-		command += " --over-http"
-	}
 	if p.Kill {
 		command += " --kill"
 	}
@@ -175,7 +169,7 @@ func (b *Bench) Setting(ctx context.Context, p model.LabPlan, version string) (l
 
 // Start runs instances of a strategy and creates a sale for them.
 func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
-	r := &Round{bench: b, overHTTP: p.OverHTTP, keyed: p.Kill}
+	r := &Round{bench: b, keyed: p.Kill}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
@@ -184,7 +178,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	settings := b.settings
 	settings.Strategy = name
 	for range p.Instances {
-		if err := r.start(ctx, settings, p.Concurrency); err != nil {
+		if err := r.start(ctx, settings); err != nil {
 			return nil, err
 		}
 	}
@@ -210,21 +204,19 @@ type Round struct {
 	bench     *Bench
 	saleID    string // empty until there is a sale
 	instances []*instance
-	overHTTP  bool
 	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
 }
 
 // instance is one running instance of the engine.
 type instance struct {
-	app    *app.App
-	dead   chan struct{}
-	stop   func() error // an orderly stop
-	client *http.Client
+	app  *app.App
+	dead chan struct{}
+	stop func() error // an orderly stop
 }
 
 // start adds an instance, which runs until Stop. The end of ctx does not stop the instance, because the round's last
 // orders must still be settled.
-func (r *Round) start(ctx context.Context, settings config.Settings, connections int) error {
+func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
 		return err
@@ -234,7 +226,6 @@ func (r *Round) start(ctx context.Context, settings config.Settings, connections
 	go func() { done <- a.Run(ctx) }()
 	r.instances = append(r.instances, &instance{
 		app: a, dead: make(chan struct{}),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: 2 * patience},
 		stop: func() error {
 			cancel()
 			return errors.Join(<-done, a.Close())
@@ -272,9 +263,6 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 	i := r.instances[instance]
 	if i.isDead() {
 		return "", errDead
-	}
-	if r.overHTTP {
-		return i.post(ctx, r.saleID, buyer)
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
 		ID: i.app.IDs.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
@@ -328,41 +316,6 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	}
 }
 
-// post sends the request that a browser would send.
-func (i *instance) post(ctx context.Context, saleID, buyer string) (model.Verdict, error) {
-	token, _, err := i.app.Tokens.Sign(model.Identity{UserID: buyer, Role: model.RoleBuyer}, time.Hour)
-	if err != nil {
-		return "", err
-	}
-	path, _ := i.app.Paths.Issue(buyer, saleID, time.Hour)
-	url := i.app.URL() + "/api/v1/sales/" + saleID + "/" + path + "/orders"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(`{"quantity":1}`)))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", buyer)
-	resp, err := i.client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var answer struct{ Code model.Verdict }
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return "", fmt.Errorf("read the answer: %w", err)
-	}
-	switch {
-	case resp.StatusCode == http.StatusCreated:
-		return model.Accepted, nil
-	case resp.StatusCode == http.StatusAccepted:
-		return "", ErrUnsettled
-	case resp.StatusCode >= http.StatusInternalServerError:
-		return "", fmt.Errorf("%d %s", resp.StatusCode, answer.Code)
-	}
-	return answer.Code, nil
-}
-
 // Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
 func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	err = r.settled(ctx)
@@ -406,7 +359,6 @@ func (r *Round) Stop(ctx context.Context) error {
 			if err := i.stop(); !i.isDead() {
 				errs[n] = err
 			}
-			i.client.CloseIdleConnections()
 		})
 	}
 	stopping.Wait()

@@ -156,9 +156,9 @@ func TestCommands(t *testing.T) {
 		"lab": labOf(model.LabPlan{
 			Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1,
 		}, "lab-report"),
-		"lab --strategies=naive,local --buyers=5 --stock=4 --concurrency=3 --instances=2 --over-http --kill --seed=7 --out=x": labOf(
+		"lab --strategies=naive,local --buyers=5 --stock=4 --concurrency=3 --instances=2 --kill --seed=7 --out=x": labOf(
 			model.LabPlan{
-				Strategies: []string{"naive", "local"}, Buyers: 5, Stock: 4, Concurrency: 3, Instances: 2, OverHTTP: true, Kill: true, Seed: 7,
+				Strategies: []string{"naive", "local"}, Buyers: 5, Stock: 4, Concurrency: 3, Instances: 2, Kill: true, Seed: 7,
 			}, "x"),
 	} {
 		cmd, stdout, stderr, err := parse(nil, strings.Fields(args)...)
