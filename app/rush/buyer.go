@@ -2,6 +2,7 @@ package rush
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -73,8 +74,8 @@ const tokenGrace = time.Hour
 
 func addressOf(n int) string {
 	first := addresses.Addr().As4()
-	n %= 1 << (32 - addresses.Bits())
-	return netip.AddrFrom4([4]byte{first[0], first[1] | byte(n>>16), byte(n >> 8), byte(n)}).String()
+	last := uint32(n) % (1 << (32 - addresses.Bits())) //nolint:gosec // it is not negative
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(first[:])+last))).String()
 }
 
 // told is what a buyer was told about an attempt in the end.
@@ -131,11 +132,7 @@ func gaveUpOrRefused(t told, a answer, stage Stage) told {
 
 // fleeting reports whether an answer does not decide an attempt, so that it may be sent again.
 func fleeting(a answer) bool {
-	switch a.code() {
-	case noAnswer, model.RateLimited, model.TooFrequent, model.Unavailable:
-		return true
-	}
-	return a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError // of something in front of the engine
+	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
 
 // persist sends a request until it is answered by other than a fleeting refusal, at most as often as a buyer tries. It
@@ -291,7 +288,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Del("Accept-Encoding")
 	a := answer{}
-	res, err := c.client.watch.Do(req)
+	res, err := c.client.watch.RoundTrip(req)
 	if err == nil {
 		defer func() { _ = res.Body.Close() }()
 		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err == nil {

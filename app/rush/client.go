@@ -5,13 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"flashsale/model"
 )
@@ -21,9 +19,6 @@ const (
 	patience = 15 * time.Second
 	// maxAnswer bounds the bytes that are read of an answer. The largest is a page of some 20 KB.
 	maxAnswer = 1 << 20
-	// slowBytes is how many bytes a second a slow connection carries in each direction, as on the edge of a mobile
-	// network, and slowPiece how many at a time.
-	slowBytes, slowPiece = 8 << 10, 512
 )
 
 // noAnswer is the code of a request to which no answer came. The server may have received the request or not.
@@ -34,51 +29,32 @@ const noAnswer = model.Verdict("network")
 type client struct {
 	base  string // the URL without a slash at the end
 	slots chan struct{}
-	quick *http.Client
-	slow  *http.Client
-	watch *http.Client // for streams, which have no end
+	quick http.RoundTripper
+	slow  http.RoundTripper
+	watch http.RoundTripper // for streams, which have no end
 	tally *tally
 	now   func() time.Time
+	close func()
 }
 
-// newClient makes a client with this many connections for requests, and others for streams.
-func newClient(base string, connections, streams int, t *tally, now func() time.Time) *client {
-	transport := func(most int) *http.Transport {
-		return &http.Transport{
-			MaxIdleConnsPerHost: most, IdleConnTimeout: time.Minute,
-			DisableCompression: true, // requests ask for it as a browser does, and nobody needs the text
-			// Buyers do not share a connection, as they would with HTTP/2.
-			TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
-		}
-	}
-	slow := transport(connections)
-	slow.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &slowConn{conn, rate.NewLimiter(slowBytes, slowPiece), rate.NewLimiter(slowBytes, slowPiece)}, nil
-	}
-	over := func(t *http.Transport, timeout time.Duration) *http.Client {
-		return &http.Client{
-			Transport: t, Timeout: timeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it may lead elsewhere
-		}
-	}
+// newClient makes a client with this many connections for requests, and others for streams. Buyers do not share a
+// connection at the same time, as they would with HTTP/2.
+func newClient(base *url.URL, connections, streams int, t *tally, now func() time.Time) *client {
+	quick, slow := newPool(base, connections, now), newPool(base, connections, now)
+	slow.wrap = newSlowConn
+	watch := &http.Transport{MaxIdleConnsPerHost: streams, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	return &client{
-		base: base, slots: newSlots(connections), tally: t, now: now,
-		quick: over(transport(connections), patience), slow: over(slow, patience), watch: over(transport(streams), 0),
+		base: strings.TrimSuffix(base.String(), "/"), slots: newSlots(connections), tally: t, now: now,
+		quick: quick, slow: slow, watch: watch,
+		close: func() {
+			quick.close()
+			slow.close()
+			watch.CloseIdleConnections()
+		},
 	}
 }
 
 func newSlots(n int) chan struct{} { return make(chan struct{}, n) }
-
-func (c *client) close() {
-	for _, h := range []*http.Client{c.quick, c.slow, c.watch} {
-		h.CloseIdleConnections()
-	}
-}
 
 // request is a request of a buyer. Path begins with a slash.
 type request struct {
@@ -167,7 +143,7 @@ func (c *client) send(ctx context.Context, b *buyer, r request) (a answer) {
 	if err != nil {
 		return answer{}
 	}
-	res, err := through.Do(req)
+	res, err := through.RoundTrip(req)
 	if err != nil {
 		return answer{}
 	}
@@ -212,30 +188,3 @@ func (c *client) request(ctx context.Context, b *buyer, r request) (*http.Reques
 
 // userAgent names the tool in access logs.
 const userAgent = "flashsale-rush"
-
-// slowConn carries few bytes a second.
-type slowConn struct {
-	net.Conn
-	reads, writes *rate.Limiter
-}
-
-// Read implements net.Conn.
-func (s *slowConn) Read(p []byte) (int, error) {
-	n, err := s.Conn.Read(p[:min(len(p), slowPiece)])
-	if n > 0 {
-		_ = s.reads.WaitN(context.Background(), n) // it can't fail: n is at most the burst
-	}
-	return n, err
-}
-
-// Write implements net.Conn.
-func (s *slowConn) Write(p []byte) (written int, err error) {
-	for err == nil && written < len(p) {
-		piece := p[written:min(len(p), written+slowPiece)]
-		_ = s.writes.WaitN(context.Background(), len(piece))
-		n := 0
-		n, err = s.Conn.Write(piece)
-		written += n
-	}
-	return written, err
-}

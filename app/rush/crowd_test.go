@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,8 +40,8 @@ func newCrowd(s *Shape, connections int, door front) *crowd {
 		s.Lasts = time.Second
 	}
 	t := newTally(s.Lasts + linger)
-	c := newClient("http://shop", connections, 0, t, time.Now)
-	c.quick.Transport, c.slow.Transport = door, door
+	c := newClient(&url.URL{Scheme: "http", Host: "shop"}, connections, 0, t, time.Now)
+	c.quick, c.slow = door, door
 	return &crowd{
 		shape: s, client: c, saleID: "SALE", startsAt: time.Now(), tokens: auth.NewTokens([]byte(strings.Repeat("secret", 6)), time.Now),
 		tally: t, now: time.Now,

@@ -3,6 +3,7 @@
 package rush
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +31,13 @@ var (
 	ErrInterrupted = errors.New("interrupted: the report is partial")
 )
 
+// longWait is a wait for a processor from which the processors are named as a limit.
+const longWait = time.Millisecond
+
+// gcPercent lets the heap grow to five times the live memory before a garbage collection, because a collection in the
+// middle of a crowd makes it late.
+const gcPercent = 400
+
 // spareFiles are open files that the run needs besides connections of buyers: the stores, the report, logs.
 const spareFiles = 128
 
@@ -43,7 +52,7 @@ func Validate(o config.Rush, s *config.Settings) error {
 	case o.Out == "":
 		return errors.New("--out: needs a folder")
 	}
-	if limit, known := app.OpenFiles(); known && uint64(o.Connections+spareFiles) > limit { //nolint:gosec // it is not negative
+	if limit, known := app.OpenFiles(); known && uint64(o.Connections+spareFiles) > limit {
 		return fmt.Errorf("--connections: needs %d open files, and this process may have %d (ulimit -n)", o.Connections+spareFiles, limit)
 	}
 	shape, err := ReadShape(o.Shape)
@@ -94,8 +103,9 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 		return nil
 	case Interrupted:
 		return ErrInterrupted
+	default:
+		return ErrFailed
 	}
-	return ErrFailed
 }
 
 // run is one rehearsal.
@@ -114,7 +124,11 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	if r.shape.Walk == WholeWalk {
 		streams = connections / 2 // a stream takes a connection as long as its buyer stays
 	}
-	c := newClient(strings.TrimSuffix(r.options.URL, "/"), connections-streams, streams, figures, r.shop.now)
+	front, err := url.Parse(r.options.URL)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(front, connections-streams, streams, figures, r.shop.now)
 	defer c.close()
 	sale, err := r.shop.offer(ctx, r.shape.Units, r.shape.Lasts)
 	if sale.ID != "" {
@@ -137,6 +151,9 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	rushing := &crowd{
 		shape: r.shape, client: c, saleID: sale.ID, startsAt: sale.StartsAt.Add(-r.shop.skew), tokens: r.tokens,
 		streams: newSlots(streams), tally: figures, now: r.shop.now,
+	}
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	waited := processorWait()
 	rushing.run(ctx)
@@ -162,14 +179,18 @@ func (r *Report) measure(c *crowd, processorWait time.Duration) {
 	for _, s := range r.Stages {
 		requests += s.Requests
 	}
-	late := r.SendLag.P99MS > float64(onTime.Milliseconds())
-	switch waited := t.waited.Load(); {
-	case r.Unsent > 0:
-		r.Limit = fmt.Sprintf("the %d buyers who may be under way at once", mostUnderWay)
-	case late && waited*100 > int64(requests):
-		r.Limit = fmt.Sprintf("the connections: %d of %d requests waited for one (--connections)", waited, requests)
-	case late:
-		r.Limit = fmt.Sprintf("the %d processors: p99 of the wait for one is %s", r.Machine.Cores, processorWait.Round(10*time.Microsecond))
+	var limits []string
+	if waited := t.waited.Load(); waited*100 > int64(requests) {
+		limits = append(limits, fmt.Sprintf("the connections: %d of %d requests waited for one (--connections)", waited, requests))
+	}
+	if processorWait > longWait {
+		limits = append(limits, fmt.Sprintf("the %d processors: p99 of the wait for one is %s", r.Machine.Cores, processorWait.Round(10*time.Microsecond)))
+	}
+	if r.Unsent > 0 {
+		limits = append(limits, fmt.Sprintf("the %d buyers who may be under way at once", mostUnderWay))
+	}
+	if r.Unsent > 0 || r.SendLag.P99MS > float64(onTime.Milliseconds()) {
+		r.Limit = cmp.Or(strings.Join(limits, "; "), "other work on this machine")
 	}
 	people, bots, gaveUp := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, t := range c.told {
