@@ -11,13 +11,13 @@ import (
 // rehearsals, which were never offered to buyers, and whose orders were paid in the sandbox only.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
+		if err := eraseLarge(tx, saleID); err != nil {
+			return err
+		}
 		for _, statement := range []string{
-			"DELETE FROM sandbox_transactions WHERE payment_id IN (SELECT p.id FROM payments p JOIN orders o ON o.id = p.order_id WHERE o.sale_id = ?)",
-			"DELETE FROM payments WHERE order_id IN (SELECT id FROM orders WHERE sale_id = ?)",
-			"DELETE FROM orders WHERE sale_id = ?", "DELETE FROM refusals WHERE sale_id = ?", "DELETE FROM buyers WHERE sale_id = ?",
 			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
-			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?", "DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
-			"DELETE FROM events WHERE INSTR(ids, ?) = 1",
+			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?",
+			"DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?", "DELETE FROM events WHERE INSTR(ids, ?) = 1",
 		} {
 			if err := tx.Exec(statement, saleID).Error; err != nil {
 				return err
@@ -25,6 +25,47 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 		}
 		return nil
 	}))
+}
+
+// eraseRows is how many rows one statement erases, so that each ends far within the statement time-out.
+const eraseRows = 1000
+
+// eraseLarge erases what a sale may have many rows of: orders with their payments, refusals and buyers.
+func eraseLarge(tx *gorm.DB, saleID string) error {
+	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
+		for {
+			var keys []string
+			if err := tx.Raw("SELECT "+part.key+" FROM "+part.table+" WHERE sale_id = ? LIMIT ?", saleID, eraseRows).Scan(&keys).Error; err != nil {
+				return err
+			}
+			if len(keys) == 0 {
+				break
+			}
+			if part.table == "orders" {
+				if err := erasePayments(tx, keys); err != nil {
+					return err
+				}
+			}
+			if err := tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error; err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// erasePayments erases the payments of orders, which were paid in the sandbox if at all.
+func erasePayments(tx *gorm.DB, orderIDs []string) error {
+	var ids []string
+	if err := tx.Raw("SELECT id FROM payments WHERE order_id IN ?", orderIDs).Scan(&ids).Error; err != nil || len(ids) == 0 {
+		return err
+	}
+	for _, statement := range []string{"DELETE FROM sandbox_transactions WHERE payment_id IN ?", "DELETE FROM payments WHERE id IN ?"} {
+		if err := tx.Exec(statement, ids).Error; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Version names the database server and its version.

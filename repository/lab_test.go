@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,11 @@ func TestEraseSale(t *testing.T) {
 		if !strings.Contains(before, kept.ID) || !strings.Contains(d.dump(t), sale.ID) {
 			t.Fatal("the dump lacks the rows of a sale")
 		}
+		large := d.newSale(t, 2*eraseRows, limit(2))
+		for page := range slices.Chunk(attempts(large.ID, "many", eraseRows+100), 500) {
+			d.settle(t, page...)
+		}
+		check.NoError(t, d.EraseSale(t.Context(), large.ID))
 		for range 2 { // the second time it does nothing
 			check.NoError(t, d.EraseSale(t.Context(), sale.ID))
 			check.Same(t, "all rows", d.dump(t), before)
