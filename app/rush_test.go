@@ -360,9 +360,10 @@ func TestRushRefused(t *testing.T) {
 			t.Fatalf("%t, %v", ours, err)
 		}
 	}
-	lease(2 * time.Minute) // another rehearsal has begun
+	lease(time.Minute) // another rehearsal has begun
 	refused("another rehearsal runs")
-	lease(time.Millisecond)
+	refused("another rehearsal runs") // the refused one has not ended the lease
+	lease(0)
 	f.reporting("older")
 	refused("is of version")
 }

@@ -105,8 +105,11 @@ func TestBuyers(t *testing.T) {
 	}{
 		"confirmed": {Shape{}, []reply{{"/path", 200, path, ""}, {"/orders", 201, order("pending"), ""}}, told{order: "O1", status: "pending"}, 0, 0},
 		"paid": {Shape{Pay: 1}, []reply{
-			{"/path", 200, path, ""}, {"/orders", 201, order("pending"), ""}, {"/payments", 201, `{"pay_url":"https://elsewhere/pay/P1"}`, ""},
-			{"/pay/P1", 200, "", ""}, {"/O1", 200, order("paid"), ""},
+			{"/path", 200, path, ""},
+			{"/orders", 201, order("pending"), ""},
+			{"/payments", 201, `{"pay_url":"https://elsewhere/pay/P1"}`, ""},
+			{"/pay/P1", 200, "", ""},
+			{"/O1", 200, order("paid"), ""},
 		}, told{order: "O1", status: "paid"}, 0, 0},
 		"not payable": {Shape{Pay: 1}, []reply{
 			{"/path", 200, path, ""}, {"/orders", 201, order("pending"), ""}, {"/payments", 409, problem(409, "not_payable"), ""},
@@ -237,8 +240,12 @@ func TestCompare(t *testing.T) {
 		want        string // the kinds
 	}{
 		"all is right": {2, 0, []model.Order{of(1, "A", "pending"), of(2, "B", "paid")}, []told{
-			pending(1, "A"), {buyer: 2, order: "B", status: "paid"}, refused(3, "sold_out"), {buyer: 4, gaveUp: pathStage},
-			{buyer: 1, bot: true, refusal: "limit_reached"}, {buyer: 2, bot: true, refusal: "sold_out"},
+			pending(1, "A"),
+			{buyer: 2, order: "B", status: "paid"},
+			refused(3, "sold_out"),
+			{buyer: 4, gaveUp: pathStage},
+			{buyer: 1, bot: true, refusal: "limit_reached"},
+			{buyer: 2, bot: true, refusal: "sold_out"},
 		}, ""},
 		"paid after the last look":         {1, 0, []model.Order{of(1, "A", "paid")}, []told{pending(1, "A")}, ""},
 		"an order that nobody was told of": {2, 1, []model.Order{of(1, "A", "pending")}, []told{{buyer: 1, gaveUp: orderStage}}, ""},

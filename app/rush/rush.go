@@ -86,7 +86,12 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.end(ctx)) }()
+	defer func() { err = errors.Join(err, s.stores.Close()) }()
+	ctx, release, err := s.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	if err := s.mayRehearse(ctx, shape.Lasts); err != nil {
 		return err
 	}

@@ -27,8 +27,11 @@ const (
 	look = 50 * time.Millisecond
 	// orderPage is how many orders are read at once.
 	orderPage = 500
-	// leaseName is the name of the lease that keeps rehearsals apart.
-	leaseName = "rehearsal"
+	// leaseName is the name of the lease that keeps rehearsals apart. It is renewed until the end: a lease that is longer
+	// than another command asks for would count as expired, see repository.Store.Lease.
+	leaseName  = "rehearsal"
+	leaseTime  = time.Minute
+	leaseRenew = 10 * time.Second
 	// actor is the name of the command in the operations log.
 	actor = "rush"
 )
@@ -72,8 +75,8 @@ func openShop(ctx context.Context, settings config.Settings, version string, now
 // clock is the time by the database's clock, which decides when a sale starts.
 func (s *shop) clock() time.Time { return s.now().Add(s.skew) }
 
-// mayRehearse returns ErrNotNow if another rehearsal runs, a sale is open or opens before the end of this one, or an
-// instance has another version. It takes the lease for as long as the run may take.
+// mayRehearse returns ErrNotNow if a sale is open or opens before the end of the rehearsal, or an instance has another
+// version.
 func (s *shop) mayRehearse(ctx context.Context, lasts time.Duration) error {
 	if s.gate != nil {
 		running, err := s.gate.Running(ctx, s.clock())
@@ -96,19 +99,44 @@ func (s *shop) mayRehearse(ctx context.Context, lasts time.Duration) error {
 			return fmt.Errorf("%w: the sale %s is open, or opens within %s", ErrNotNow, o.ID, (lead + lasts + quiet).Round(time.Second))
 		}
 	}
-	ours, err := s.stores.Database.Lease(ctx, leaseName, s.holder, lead+lasts+linger+settleTime+2*clearTime)
-	if err == nil && !ours {
-		err = fmt.Errorf("%w: another rehearsal runs, or was killed a short time ago", ErrNotNow)
-	}
-	return err
+	return nil
 }
 
-// end gives the lease back and closes the stores.
-func (s *shop) end(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
-	defer cancel()
-	_, err := s.stores.Database.Lease(ctx, leaseName, s.holder, 0)
-	return errors.Join(err, s.stores.Close())
+// alone returns ErrNotNow if another rehearsal runs. Else no other begins until release is called. The returned context
+// ends if that can't be held, as after a pause of this machine.
+func (s *shop) alone(ctx context.Context) (_ context.Context, release func() error, err error) {
+	ours, err := s.stores.Database.Lease(ctx, leaseName, s.holder, leaseTime)
+	if err == nil && !ours {
+		err = fmt.Errorf("%w: another rehearsal runs, or was killed less than %s ago", ErrNotNow, leaseTime)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	held := context.WithoutCancel(ctx) // also while an interrupted run clears up
+	ctx, cancel := context.WithCancel(ctx)
+	renewing, stop := context.WithCancel(held)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for pause(renewing, leaseRenew) {
+			if ours, err := s.stores.Database.Lease(renewing, leaseName, s.holder, leaseTime); err == nil && !ours {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, func() error {
+		stop()
+		<-stopped
+		defer cancel()
+		limit, done := context.WithTimeout(held, clearTime)
+		defer done()
+		if ours, err := s.stores.Database.Lease(limit, leaseName, s.holder, leaseTime); err != nil || !ours {
+			return err
+		}
+		_, err := s.stores.Database.Lease(limit, leaseName, s.holder, 0)
+		return err
+	}, nil
 }
 
 // gateOf names the gate of a rehearsal's sale, which has one shard.
