@@ -49,7 +49,7 @@ func TestRush(t *testing.T) {
 		})
 	}
 	code, stdout, stderr := execute(t, nil, good...)
-	if code != 0 && !strings.Contains(stdout, "\nlate\n") || !strings.Contains(stdout, "people: paid 1\n") {
+	if code != 0 && !strings.Contains(stdout, "\nlate\n") || !strings.Contains(stdout, "people were told: paid: 1\n") {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)
 	}
 }

@@ -315,7 +315,7 @@ func TestReport(t *testing.T) {
 	}
 	var text, page strings.Builder
 	check.NoError(t, r.WriteText(&text), r.WriteHTML(&page))
-	for _, says := range []string{"failed", "lost order: 1: an <order> is gone: rush-1 A", "sold_out 1", "3 buyers did not come", "4 buyers had no stream", "limited by the connections", "gave up at: path 1"} {
+	for _, says := range []string{"failed", "lost order: 1: an <order> is gone: rush-1 A", "people were told: sold_out: 1", "3 buyers did not come", "4 buyers had no stream", "limited by the connections", "gave up at: path: 1"} {
 		if !strings.Contains(text.String(), says) {
 			t.Errorf("the text lacks %q: %s", says, &text)
 		}

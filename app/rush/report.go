@@ -81,16 +81,16 @@ func (r *Report) WriteText(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\npeople: %s\n", inWords(r.People))
+	fmt.Fprintf(out, "\npeople were told: %s\n", inWords(r.People))
 	if len(r.Bots) > 0 {
-		fmt.Fprintf(out, "bots' attempts: %s\n", inWords(r.Bots))
+		fmt.Fprintf(out, "bots were told: %s\n", inWords(r.Bots))
 	}
 	if len(r.GaveUp) > 0 {
 		fmt.Fprintf(out, "gave up at: %s\n", inWords(r.GaveUp))
 	}
 	b := r.Books
 	fmt.Fprintf(out, "books: %d of %d units left, %d held, %d paid, %d orders\n", b.Left, b.Quota, b.Held, b.Paid, b.Orders)
-	fmt.Fprintf(out, "%s\n\n%s\n", r.pace(), r.Verdict)
+	fmt.Fprintf(out, "arrivals: %s\n\n%s\n", r.pace(), r.Verdict)
 	for _, f := range r.Findings {
 		fmt.Fprintln(out, "  "+f.String())
 	}
@@ -99,7 +99,7 @@ func (r *Report) WriteText(w io.Writer) error {
 
 // pace says in words how well the generator kept to the shape.
 func (r *Report) pace() string {
-	text := fmt.Sprintf("arrivals: at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
+	text := fmt.Sprintf("at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
 	if r.Unsent > 0 {
 		text += fmt.Sprintf("; %d buyers did not come", r.Unsent)
 	}
@@ -117,7 +117,7 @@ func inWords(list []Count) (text string) {
 		if i > 0 {
 			text += ", "
 		}
-		text += fmt.Sprintf("%s %d", c.What, c.N)
+		text += fmt.Sprintf("%s: %d", c.What, c.N)
 	}
 	return text
 }

@@ -111,7 +111,7 @@ type cli struct {
 	Audit      Audit      `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
 	VerifyDraw VerifyDraw `cmd:"" help:"Recompute a line or a draw from its proof, without any store; exit 1 if a part does not agree."`
 	Preflight  Preflight  `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
-	Rush       Rush       `cmd:"" help:"Rehearse a sale in full size: a crowd buys a hidden sale at --url, and is told the truth or not; exit 1 if not."`
+	Rush       Rush       `cmd:"" help:"Rehearse a sale in full size: a crowd buys a hidden sale at --url, and what it was told is compared with the books; exit 1 if it has not passed."`
 	Lab        Lab        `cmd:"" help:"Run the strategies on the same load, and report what each did."`
 	Health     struct{}   `cmd:"" help:"Check that the server at --http-addr on this machine answers; exit 1 if not."`
 	Version    struct{}   `cmd:"" help:"Print the version."`
