@@ -34,7 +34,7 @@ func TestRush(t *testing.T) {
 		"a URL with a password":    {append(good, "--url=http://me:pw@127.0.0.1"), 2, "--url: "},
 		"a URL of another kind":    {append(good, "--url=ftp://shop.example"), 2, "--url: "},
 		"too many connections":     {append(good, "--connections=60001"), 2, "--connections: "},
-		"too few connections":      {append(good, "--connections=1"), 2, "--connections: "},
+		"too few connections":      {append(good, "--connections=15"), 2, "--connections: "},
 		"no folder":                {append(good, "--out="), 2, "--out: "},
 		"a shape that is wrong":    {append(good, file("wrong.yaml", "arrivals: rain")), 2, "--shape: "},
 		"payments of real money":   {append(good, "--payment=stripe"), 2, "pay: only with --payment sandbox"},

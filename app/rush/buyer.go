@@ -261,7 +261,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 // watch opens the sale's stream, if not too many are open, until leave is called.
 func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
 	select {
-	case c.streams <- struct{}{}:
+	case c.client.streams.slots <- struct{}{}:
 	default:
 		c.tally.unstreamed.Add(1)
 		return func() {}
@@ -270,7 +270,7 @@ func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func(
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		defer func() { <-c.streams }()
+		defer func() { <-c.client.streams.slots }()
 		c.listen(ctx, b, due)
 	}()
 	return func() {
@@ -288,7 +288,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Del("Accept-Encoding")
 	a := answer{}
-	res, err := c.client.watch.RoundTrip(req)
+	res, err := c.client.streams.RoundTrip(req)
 	if err == nil {
 		defer func() { _ = res.Body.Close() }()
 		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err == nil {

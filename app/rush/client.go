@@ -27,34 +27,59 @@ const noAnswer = model.Verdict("network")
 // client sends the requests of all buyers to one URL. It has a bound of connections, and records what each request took
 // and how it was answered.
 type client struct {
-	base  string // the URL without a slash at the end
-	slots chan struct{}
-	quick http.RoundTripper
-	slow  http.RoundTripper
-	watch http.RoundTripper // for streams, which have no end
-	tally *tally
-	now   func() time.Time
-	close func()
+	base    string // the URL without a slash at the end
+	quick   lane
+	slow    lane
+	streams lane
+	tally   *tally
+	now     func() time.Time
+	close   func()
 }
 
-// newClient makes a client with this many connections for requests, and others for streams. Buyers do not share a
-// connection at the same time, as they would with HTTP/2.
-func newClient(base *url.URL, connections, streams int, t *tally, now func() time.Time) *client {
-	quick, slow := newPool(base, connections, now), newPool(base, connections, now)
-	slow.wrap = newSlowConn
+// lane is a way to the shop with a bound of connections.
+type lane struct {
+	http.RoundTripper
+	slots chan struct{}
+}
+
+// newClient makes a client that has at most this many connections. Buyers do not share a connection at
+// the same time, as they would with HTTP/2. Half of the connections are for streams if the crowd has any, because a stream
+// takes a connection as long as its buyer stays. A quarter of the others are for slow buyers.
+func newClient(base *url.URL, connections int, s *Shape, t *tally, now func() time.Time) *client {
+	streams, slow := 0, 0
+	if s.Walk == WholeWalk {
+		streams = connections / 2
+	}
+	quick := connections - streams
+	if s.Slow > 0 {
+		slow = quick / 4
+	}
+	quick -= slow
+	quickPool, slowPool := newPool(base, quick, now), newPool(base, slow, now)
+	slowPool.wrap = newSlowConn
 	watch := &http.Transport{MaxIdleConnsPerHost: streams, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	return &client{
-		base: strings.TrimSuffix(base.String(), "/"), slots: newSlots(connections), tally: t, now: now,
-		quick: quick, slow: slow, watch: watch,
+		base: strings.TrimSuffix(base.String(), "/"), tally: t, now: now,
+		quick: newLane(quickPool, quick), slow: newLane(slowPool, slow), streams: newLane(watch, streams),
 		close: func() {
-			quick.close()
-			slow.close()
+			quickPool.close()
+			slowPool.close()
 			watch.CloseIdleConnections()
 		},
 	}
 }
 
-func newSlots(n int) chan struct{} { return make(chan struct{}, n) }
+func newLane(by http.RoundTripper, connections int) lane {
+	return lane{by, make(chan struct{}, connections)}
+}
+
+// of returns the lane of a buyer's requests.
+func (c *client) of(b *buyer) lane {
+	if b.slow {
+		return c.slow
+	}
+	return c.quick
+}
 
 // request is a request of a buyer. Path begins with a slash.
 type request struct {
@@ -115,17 +140,18 @@ func (a answer) String() string {
 // do sends a request that the buyer wanted to send at due, and records it. If ctx ends meanwhile, there is no answer, and
 // nothing is recorded.
 func (c *client) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
+	slots := c.of(b).slots
 	select {
-	case c.slots <- struct{}{}:
+	case slots <- struct{}{}:
 	default:
 		c.tally.waited.Add(1)
 		select {
-		case c.slots <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return answer{}
 		}
 	}
-	defer func() { <-c.slots }()
+	defer func() { <-slots }()
 	c.tally.lag.add(c.now().Sub(due))
 	a = c.send(ctx, b, r)
 	if ctx.Err() == nil {
@@ -135,15 +161,11 @@ func (c *client) do(ctx context.Context, b *buyer, due time.Time, r request) (a 
 }
 
 func (c *client) send(ctx context.Context, b *buyer, r request) (a answer) {
-	through := c.quick
-	if b.slow {
-		through = c.slow
-	}
 	req, err := c.request(ctx, b, r)
 	if err != nil {
 		return answer{}
 	}
-	res, err := through.RoundTrip(req)
+	res, err := c.of(b).RoundTrip(req)
 	if err != nil {
 		return answer{}
 	}

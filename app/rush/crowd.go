@@ -22,9 +22,8 @@ type crowd struct {
 	shape    *Shape
 	client   *client
 	saleID   string
-	startsAt time.Time // of the sale, by the clock of this machine
+	startsAt time.Time // when the first may come, by the clock of this machine
 	tokens   *auth.Tokens
-	streams  chan struct{} // bounds the open streams
 	tally    *tally
 	now      func() time.Time
 

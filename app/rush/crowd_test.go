@@ -40,8 +40,8 @@ func newCrowd(s *Shape, connections int, door front) *crowd {
 		s.Lasts = time.Second
 	}
 	t := newTally(s.Lasts + linger)
-	c := newClient(&url.URL{Scheme: "http", Host: "shop"}, connections, 0, t, time.Now)
-	c.quick, c.slow = door, door
+	c := newClient(&url.URL{Scheme: "http", Host: "shop"}, connections, s, t, time.Now)
+	c.quick.RoundTripper = door
 	return &crowd{
 		shape: s, client: c, saleID: "SALE", startsAt: time.Now(), tokens: auth.NewTokens([]byte(strings.Repeat("secret", 6)), time.Now),
 		tally: t, now: time.Now,
@@ -216,6 +216,25 @@ func TestCrowdIsStopped(t *testing.T) {
 		check.Same(t, "told", c.told, []told{{gaveUp: pathStage}})
 		check.Same(t, "arrived", c.tally.perSecond(), []Second{{Arrived: 1, Done: 1}})
 	})
+}
+
+// All lanes together have as many connections as the user allows, and each has some if the crowd needs them.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		shape                Shape
+		quick, slow, streams int
+	}{
+		"purchases":              {Shape{Walk: PurchaseWalk}, 16, 0, 0},
+		"slow purchases":         {Shape{Walk: PurchaseWalk, Slow: 0.1}, 12, 4, 0},
+		"whole walks":            {Shape{Walk: WholeWalk}, 8, 0, 8},
+		"whole walks, some slow": {Shape{Walk: WholeWalk, Slow: 0.1}, 6, 2, 8},
+	} {
+		c := newClient(&url.URL{Scheme: "http", Host: "shop"}, minConnections, &tc.shape, newTally(0), time.Now)
+		if cap(c.quick.slots) != tc.quick || cap(c.slow.slots) != tc.slow || cap(c.streams.slots) != tc.streams {
+			t.Errorf("%s: %d, %d and %d connections", name, cap(c.quick.slots), cap(c.slow.slots), cap(c.streams.slots))
+		}
+	}
 }
 
 func TestAddresses(t *testing.T) {

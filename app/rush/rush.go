@@ -38,6 +38,9 @@ const longWait = time.Millisecond
 // middle of a crowd makes it late.
 const gcPercent = 400
 
+// minConnections is enough that streams, slow and quick buyers have connections.
+const minConnections = 16
+
 // spareFiles are open files that the run needs besides connections of buyers: the stores, the report, logs.
 const spareFiles = 128
 
@@ -47,8 +50,8 @@ func Validate(o config.Rush, s *config.Settings) error {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "":
 		return errors.New("--url: want http(s)://host, without a path")
-	case o.Connections < 2 || o.Connections > 60_000:
-		return errors.New("--connections: must be 2 to 60000")
+	case o.Connections < minConnections || o.Connections > 60_000:
+		return fmt.Errorf("--connections: must be %d to 60000", minConnections)
 	case o.Out == "":
 		return errors.New("--out: needs a folder")
 	}
@@ -124,16 +127,11 @@ type run struct {
 // rehearse makes the sale, sends the crowd, compares, and removes the sale.
 func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	figures := newTally(r.shape.Lasts + linger)
-	connections := r.options.Connections
-	streams := 0
-	if r.shape.Walk == WholeWalk {
-		streams = connections / 2 // a stream takes a connection as long as its buyer stays
-	}
 	front, err := url.Parse(r.options.URL)
 	if err != nil {
 		return nil, err
 	}
-	c := newClient(front, connections-streams, streams, figures, r.shop.now)
+	c := newClient(front, r.options.Connections, r.shape, figures, r.shop.now)
 	defer c.close()
 	sale, err := r.shop.offer(ctx, r.shape.Units, r.shape.Lasts)
 	if sale.ID != "" {
@@ -155,7 +153,10 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	}
 	rushing := &crowd{
 		shape: r.shape, client: c, saleID: sale.ID, startsAt: sale.StartsAt.Add(-r.shop.skew), tokens: r.tokens,
-		streams: newSlots(streams), tally: figures, now: r.shop.now,
+		tally: figures, now: r.shop.now,
+	}
+	if now := r.shop.now(); now.After(rushing.startsAt) {
+		rushing.startsAt = now // the shop was not ready in time, and nobody is late by that
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))

@@ -181,7 +181,7 @@ func (s *shop) offer(ctx context.Context, units int64, lasts time.Duration) (mod
 
 // ready waits until the sale can be read at the URL, and its gate is open if the strategy has one.
 func (s *shop) ready(ctx context.Context, c *client, saleID string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTime, fmt.Errorf("--url: the server does not know the hidden sale within %s; does it use the same --database?", settleTime))
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	kind, _ := strategy.Of(s.settings.Strategy)
 	b := &buyer{address: addressOf(0)}
@@ -198,8 +198,16 @@ func (s *shop) ready(ctx context.Context, c *client, saleID string) error {
 		if a.status == http.StatusOK && open {
 			return nil
 		}
-		if !pause(ctx, look) {
-			return context.Cause(ctx)
+		if pause(ctx, look) {
+			continue
+		}
+		switch {
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return ctx.Err()
+		case a.status == http.StatusOK:
+			return fmt.Errorf("--strategy: the gate of the hidden sale does not open within %s; do the instances have the strategy %s?", settleTime, s.settings.Strategy)
+		default:
+			return fmt.Errorf("--url: the hidden sale is not there within %s (%s); does the server use the same --database?", settleTime, a)
 		}
 	}
 }

@@ -76,7 +76,7 @@ type Preflight struct {
 type Rush struct {
 	URL         string `name:"url" required:"" placeholder:"URL" help:"The shop's front door, as https://shop.example. The crowd comes there and nowhere else."`
 	Shape       string `required:"" placeholder:"FILE" help:"YAML file that describes the crowd, see docs/loadtest.md."`
-	Connections int    `default:"4000" help:"Maximum number of connections; half of them are for the event streams, if the crowd opens the page."`
+	Connections int    `default:"4000" help:"Maximum number of connections, at least 16; half of them are for the event streams, if the crowd opens the page."`
 	Out         string `default:"rush-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
