@@ -93,7 +93,7 @@ func (t told) String() string {
 	switch {
 	case t.refusal != "":
 		return string(t.refusal)
-	case t.order != "" && t.status != model.OrderQueued:
+	case t.order != "" && (t.status != model.OrderQueued || t.gaveUp == ""): // a bot does not follow a queued order
 		return string(t.status)
 	}
 	return "gave up"

@@ -181,6 +181,8 @@ func TestBots(t *testing.T) {
 			switch n {
 			case 1:
 				return 201, `{"id":"O1","status":"pending"}`, ""
+			case 4:
+				return 202, `{"id":"O2","status":"queued"}`, ""
 			case 2, 3:
 				return 409, `{"code":"limit_reached"}`, ""
 			}
@@ -193,7 +195,7 @@ func TestBots(t *testing.T) {
 		}
 		var r Report
 		r.measure(c, 0)
-		check.Same(t, "bots", r.Bots, []Count{{"limit_reached", 2}, {"pending", 1}})
+		check.Same(t, "bots", r.Bots, []Count{{"limit_reached", 2}, {"pending", 1}, {"queued", 1}})
 		check.Same(t, "people", r.People, []Count{})
 		if len(compare(c.told, books{})) == 0 {
 			t.Error("the books have no such order, and nobody says so")
