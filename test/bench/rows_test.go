@@ -223,8 +223,9 @@ func settling(t *testing.T, b *run, r *Result) {
 				r.void("%d of %d attempts were refused", sample.Refused, sample.Requests)
 			}
 		}
-		entries, before := e.queued(), e.use()
+		entries := e.queued()
 		e.mariadb.Continue()
+		before := e.use()
 		woken := time.Now()
 		first := woken
 		for n := entries; n > 0; n = e.queued() {
