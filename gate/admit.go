@@ -103,7 +103,7 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// judge has the gates judge batches, and gives each batch its answers or an error.
+// judge sends batches of attempts to their gates, and stores in each batch the answers of its gate, or the error.
 func (g *Gate) judge(ctx context.Context, batches ...*shardBatch) {
 	replies := g.scriptOnGates(ctx, admitScript, []any{g.instance}, len(batches), func(i int) ([]string, []any) { return batches[i].admission() })
 	for i, b := range batches {

@@ -59,7 +59,7 @@ func (f *findings) add(kind, found, example string, n int64) {
 	}
 }
 
-// books are the sale's orders and sums in the stores after the run.
+// books are what the stores have of the sale after the run: its orders, and the sums that the auditor found.
 type books struct {
 	orders map[string]model.Order // by id
 	audit  service.Audit

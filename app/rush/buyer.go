@@ -130,7 +130,8 @@ func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	return t
 }
 
-// fleeting reports whether an answer does not decide an attempt, so that it may be sent again.
+// fleeting reports whether an answer leaves the attempt undecided: no answer, 429 or 5xx. The buyer may then send the attempt
+// again.
 func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }

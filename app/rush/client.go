@@ -190,7 +190,7 @@ func (c *client) request(ctx context.Context, b *buyer, r request) (*http.Reques
 	}
 	h := req.Header
 	h.Set("User-Agent", userAgent)
-	h.Set("X-Forwarded-For", b.address) // it counts if the server trusts this machine as a proxy
+	h.Set("X-Forwarded-For", b.address) // the server uses this address only if its --trusted-proxies name this machine
 	if r.public {
 		h.Set("Accept-Encoding", "gzip")
 	} else {

@@ -63,7 +63,7 @@ func TestAStalledServerCannotHide(t *testing.T) {
 		c := newCrowd(s, 1, func(r *http.Request) (int, string, string) {
 			if !stalled {
 				stalled = true
-				time.Sleep(10 * time.Second)
+				time.Sleep(10 * time.Second) // by the bubble's clock
 			}
 			if strings.HasSuffix(r.URL.Path, "/path") {
 				return 200, path, ""

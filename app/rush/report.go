@@ -53,7 +53,7 @@ type Report struct {
 	GaveUp    []Count        `json:"gave_up"`
 }
 
-// Books are the sums of the sale in the database.
+// Books are the units and the orders of the sale in the database after the run.
 type Books struct {
 	Quota  int64 `json:"quota"`
 	Left   int64 `json:"left"`

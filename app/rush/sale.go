@@ -43,7 +43,7 @@ var ErrNotNow = errors.New("no rehearsal now")
 type shop struct {
 	settings config.Settings
 	stores   *app.Stores
-	gate     *gate.Gate // nil: Redis is in the process of the server, where nobody else can look
+	gate     *gate.Gate // nil if Redis runs inside the process of the server, where this command cannot reach it
 	version  string
 	holder   string // of the lease
 	skew     time.Duration

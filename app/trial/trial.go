@@ -347,7 +347,7 @@ func (r *Round) settled(ctx context.Context) error {
 	}
 }
 
-// oneGate names the gate of a sale of the lab, which has one shard.
+// oneGate returns the reference to the gate of a lab sale. Such a gate has one shard.
 func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
 // Stop ends the instances, then removes the round's sale from the stores.
