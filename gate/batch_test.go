@@ -1,11 +1,15 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -94,5 +98,18 @@ func TestBatchOfShards(t *testing.T) {
 		}
 		want := slices.Concat(slices.Repeat([]model.Outcome{accepted}, 10), slices.Repeat([]model.Outcome{soldOut}, 4))
 		check.Same(b, "the outcomes", b.judgeAll(batch), want)
+	})
+}
+
+// If a script fails at all of its gates, the client gets Redis's own error, by which it notices for example that the server has
+// become a replica.
+func TestErrorOfAllGates(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.open(offer())
+		must(b, b.client.Set(b.Context(), unitsKey(o.ID), "damaged", 0))
+		err := b.gate.Admit(b.Context(), []model.Attempt{attempt(o, "u-1", 1)})[0].Err
+		if failed, ok := errors.AsType[redis.Error](err); !ok || !strings.Contains(failed.Error(), "WRONGTYPE") {
+			b.Errorf("the error is %v, want Redis's own", err)
+		}
 	})
 }
