@@ -67,15 +67,15 @@ func (c *client) entry(saleID string) (e lineEntry) {
 	return e
 }
 
-// soon makes a sale of a mode that starts in two seconds, and waits until its entrants have entered and the phase is over.
+// soon makes a sale of a mode, starts it when all entrants have entered, and waits for a phase.
 func (s *server) soon(changes fields, phase string, users ...string) (saleID string, tickets map[string]ticket) {
 	s.t.Helper()
-	start := time.Now().Add(2 * time.Second)
-	saleID = s.createSale(fields{"starts_at": start}.changed(changes)).ID
+	saleID = s.createSale(fields{"starts_at": time.Now().Add(time.Hour / 2)}.changed(changes)).ID
 	tickets = map[string]ticket{}
 	for _, user := range users {
 		tickets[user] = s.buyer(user).enter(saleID)
 	}
+	s.patchSale(saleID, fields{"starts_at": time.Now()})
 	s.eventually("the line is "+phase, func() bool { return s.line(saleID).Phase == phase })
 	return saleID, tickets
 }
@@ -154,8 +154,7 @@ func TestDraw(t *testing.T) {
 	for i := range users {
 		users[i] = fmt.Sprintf("user-%d", i)
 	}
-	start := time.Now().Add(3 * time.Second)
-	saleID := s.createSale(fields{"mode": "draw", "quota": 5, "starts_at": start}).ID
+	saleID := s.createSale(fields{"mode": "draw", "quota": 5, "starts_at": time.Now().Add(time.Hour / 2)}).ID
 	s.anyone().call("GET", "/api/v1/sales/"+saleID+"/draw.json", nil).refused(http.StatusNotFound, "not_found")
 	s.buyer("gone").enter(saleID)
 	s.buyer("gone").call("DELETE", "/api/v1/sales/"+saleID+"/entries/mine", nil).want(http.StatusOK)
@@ -163,6 +162,7 @@ func TestDraw(t *testing.T) {
 	for _, user := range users {
 		tickets[user] = s.buyer(user).enter(saleID)
 	}
+	s.patchSale(saleID, fields{"starts_at": time.Now()})
 	s.eventually("the draw is over", func() bool { return s.line(saleID).Phase == "over" })
 	state := s.line(saleID)
 	public := ranks.Order{N: 21}

@@ -133,6 +133,8 @@ func TestGalera(t *testing.T) {
 			break
 		}
 	}
-	check.Same(t, "node", a.at(t), nodes[1].Port())
+	if at := a.at(t); at != nodes[1].Port() && at != nodes[2].Port() {
+		t.Errorf("at port %d, which no live node has", at)
+	}
 	wantVerdicts(t, a.settle(t, attempt(a.newSale(t, 1).ID, "ann", "k", 1)), model.Accepted)
 }
