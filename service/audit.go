@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -199,22 +198,17 @@ type still struct {
 }
 
 // quiet returns the state of a sale whose gate is open and whose stream is empty, else nil. It also returns nil if
-// the sale has ended or is closed.
+// the sale is closed or does not exist.
 func (a *Auditor) quiet(ctx context.Context, saleID string) (*still, error) {
-	offers, err := a.Store.LiveOffers(ctx, 0)
-	if err != nil {
+	offer, ok, err := a.Store.Offer(ctx, saleID)
+	if err != nil || !ok || offer.Status == model.SaleClosed {
 		return nil, err
 	}
-	i := slices.IndexFunc(offers, func(o model.Offer) bool { return o.ID == saleID })
-	if i < 0 || offers[i].Status == model.SaleClosed {
-		return nil, nil
-	}
-	gate := offers[i].GateRef()
-	states, err := a.Gate.Peek(ctx, gate)
+	states, err := a.Gate.Peek(ctx, offer.GateRef())
 	if err != nil || !states[0].Open || states[0].Stream != 0 {
 		return nil, err
 	}
-	return &still{gate, offers[i].Stock, states[0].Epoch}, nil
+	return &still{offer.GateRef(), offer.Stock, states[0].Epoch}, nil
 }
 
 // drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open:

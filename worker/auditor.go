@@ -113,8 +113,12 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 
 // checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong.
 // After a first sighting the sale is checked again in the next round. A single sighting may be a release that has not
-// reached the gate yet.
+// reached the gate yet. A sale that has ended is not checked.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
+	if a.Catalog.Judge(id) == model.Ended {
+		delete(a.miscounts, id)
+		return nil
+	}
 	epoch, wrong, err := a.Audits.Miscounts(ctx, id)
 	if err != nil {
 		return err

@@ -21,7 +21,9 @@ type sighting struct {
 func (d *drifts) note(saleID string, units int64, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.forget(at)
+	if _, known := d.seen[saleID]; !known { // each sale is noted once a second, and forget looks at all of them
+		d.forget(at)
+	}
 	d.seen[saleID] = sighting{units, at}
 }
 
