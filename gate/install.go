@@ -28,6 +28,9 @@ const (
 	// that there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks
 	// the field and is not installed.
 	nobody = ""
+	// asTable is the value of that field. Redis stores a hash as a table if a value is longer than 64 bytes, else as a list
+	// of up to 128 fields, which it searches from the beginning. An attempt searches both hashes twice.
+	asTable = "0----------------------------------------------------------------"
 )
 
 // StreamLengths returns the number of entries in the stream of each shard of a gate.
@@ -127,8 +130,8 @@ func (s *staging) ids(shard int) string   { return stagedKey(idsKey(s.tags[shard
 // begin makes the staged keys.
 func (s *staging) begin(ctx context.Context) error {
 	return s.send(ctx, func(p redis.Pipeliner, shard int) {
-		p.HSet(ctx, s.units(shard), nobody, 0)
-		p.HSet(ctx, s.ids(shard), nobody, 0)
+		p.HSet(ctx, s.units(shard), nobody, asTable)
+		p.HSet(ctx, s.ids(shard), nobody, asTable)
 	})
 }
 

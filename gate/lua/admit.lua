@@ -21,9 +21,6 @@ local function admit(key, arg)
     ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 4])
   end
   local retry_ms, flood = frequency(KEYS[key + 4], users, limits, tonumber(ARGV[arg + 1]))
-  for at, ms in ipairs(retry_ms) do
-    reply[2 * at - 1], reply[2 * at] = ms > 0 and 5 or 0, ms
-  end
 
   local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
     'server', 'inflight')
@@ -40,26 +37,28 @@ local function admit(key, arg)
   local admitted, taken, new_ids, new_units = {}, 0, {}, {}
   for at = 1, #ids do
     local id, user, quantity, n = ids[at], users[at], ARGV[first + 5 * at - 3], tonumber(ARGV[first + 5 * at - 3])
+    local answer, wait_ms = code, 0
     if known[id] and not flood[at] then
       -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
       -- the first run has admitted the attempt.
-      reply[2 * at - 1], reply[2 * at] = known[id] == quantity and 1 or 2, 0
-    elseif reply[2 * at - 1] ~= 0 then
-      -- The code stays 5.
+      answer = known[id] == quantity and 1 or 2
+    elseif retry_ms[at] then
+      answer, wait_ms = 5, retry_ms[at]
     elseif code ~= 0 then
-      reply[2 * at - 1] = code
+      -- The code of the window stays.
     elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
-      reply[2 * at - 1] = 9
+      answer = 9
     elseif units[user] + n > limit then
-      reply[2 * at - 1] = 10
+      answer = 10
     elseif left < n then
-      reply[2 * at - 1] = 11
+      answer = 11
     else
       left, taken, known[id], units[user] = left - n, taken + n, quantity, units[user] + n
       admitted[#admitted + 1] = at
       new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, quantity
       new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
     end
+    reply[2 * at - 1], reply[2 * at] = answer, wait_ms
   end
 
   if taken > 0 then

@@ -2,6 +2,7 @@
 -- gate: the fields epoch, open, status, starts_ms and ends_ms, and server as the eighth
 -- least_epoch: an older gate admits nothing, and neither does one that was installed on another Redis process.
 -- Gives 0 if the sale admits attempts, else the code of admit.lua for every attempt whose id is not known.
+local now_ms -- the same for all gates of a run
 local function window(gate, least_epoch)
   local epoch = tonumber(gate[1])
   if not epoch then
@@ -11,8 +12,10 @@ local function window(gate, least_epoch)
   elseif gate[3] == 'closed' then
     return 7
   end
-  local time = redis.call('TIME')
-  local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  if not now_ms then
+    local time = redis.call('TIME')
+    now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  end
   if now_ms < tonumber(gate[4]) then
     return 6
   elseif now_ms >= tonumber(gate[5]) then
