@@ -13,13 +13,15 @@ type Attempt struct {
 	Quantity       int
 	IdempotencyKey string
 	Frequency      Frequency
-	Keyless        bool  // the engine made the idempotency key, so the attempt repeats no earlier one
-	Shards         int   // of the sale's gate
-	LeastEpoch     int64 // the newest epoch of the gate that this instance has read; an older gate must not admit
+	Keyless        bool         // the engine made the idempotency key, so the attempt repeats no earlier one
+	Shards         int          // of the sale's gate
+	CampaignID     string       // of the sale, or empty
+	Common         *CommonLimit // of the campaign, for the gate; nil: the gate leaves this limit to the database
+	LeastEpoch     int64        // the newest epoch of the gate that this instance has read; an older gate must not admit
 }
 
 // GateRef names the gate that judges the attempt.
-func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, max(a.Shards, 1)} }
+func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(a.Shards, 1)} }
 
 // StockView is what one read of the database returned about an attempt.
 type StockView struct {
@@ -78,5 +80,5 @@ type Entry struct {
 // it can be neither settled nor refused.
 func (e Entry) Valid() bool {
 	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
-		e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != ""
+		(e.CampaignID == "" || ValidID(e.CampaignID, IDLength)) && e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != ""
 }

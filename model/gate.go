@@ -6,10 +6,12 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. The number of its shards, at least 1, never changes.
+// GateRef names the gate of a sale. The campaign that the sale belongs to, if any, and the number of its shards, at least
+// 1, never change.
 type GateRef struct {
-	SaleID string
-	Shards int
+	SaleID     string
+	CampaignID string
+	Shards     int
 }
 
 // GateRefs names the gates of sales.

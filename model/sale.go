@@ -4,6 +4,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -54,6 +55,27 @@ type Sale struct {
 	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
 	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
 	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
+	Campaign           Campaign  // that the sale belongs to, never changes; without an ID: none
+	Variant            string    // what is different in this sale of its campaign, for example the size
+	Place              int       // in the list of the campaign's sales
+}
+
+// Campaign groups sales that open and close together, and on which a user may have a number of units in all.
+type Campaign struct {
+	ID           string // like the id of a sale, and of no sale
+	Title        string
+	Description  string
+	ImageURL     string
+	LimitPerUser int // live units that one user may hold over all sales of the campaign
+}
+
+// MaxVariants is the most sales that a campaign may have.
+const MaxVariants = 64
+
+// CommonLimit is the limit of a campaign, as the gates of its sales need it.
+type CommonLimit struct {
+	Units   int
+	SaleIDs []string // all sales of the campaign
 }
 
 // HasLine reports whether the sale has a line, or may get one.
@@ -64,7 +86,7 @@ func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.M
 const MaxShards = 16
 
 // GateRef names the sale's gate.
-func (s Sale) GateRef() GateRef { return GateRef{s.ID, max(s.Shards, 1)} }
+func (s Sale) GateRef() GateRef { return GateRef{s.ID, s.Campaign.ID, max(s.Shards, 1)} }
 
 // Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
 // Every strategy makes these checks in the same order.
@@ -97,6 +119,26 @@ func (s Sale) State(now time.Time, available int64) SaleState {
 		}
 		return StateOpen
 	}
+}
+
+// CampaignState returns what a buyer sees of a campaign at the instant now: the most inviting of the states of its sales.
+func CampaignState(sales []Offer, now time.Time) SaleState {
+	states := StatesOf(sales, now)
+	for _, s := range []SaleState{StateOpen, StateUpcoming, StatePaused, StateSoldOut} {
+		if slices.Contains(states, s) {
+			return s
+		}
+	}
+	return StateEnded
+}
+
+// StatesOf returns the states of sales at the instant now.
+func StatesOf(sales []Offer, now time.Time) []SaleState {
+	states := make([]SaleState, len(sales))
+	for i, o := range sales {
+		states[i] = o.State(now, o.Stock.Free())
+	}
+	return states
 }
 
 // Stock is the conservation row of a sale: Available + Reserved + Called + Held + Paid = Quota, each at least 0.
@@ -138,6 +180,23 @@ type Offer struct {
 	Line  Line
 }
 
+// NewSale is a sale to be created, and its quota.
+type NewSale struct {
+	Sale
+	Quota int64
+}
+
+// CampaignChange is an operator's change of a campaign and of all its sales. Edit changes the campaign's texts and limit,
+// EditSale what SaleChange.Edit may change of each sale. If one of them returns a verdict other than Accepted, nothing is
+// changed at all.
+type CampaignChange struct {
+	CampaignID string
+	Actor      string
+	Action     string // for the log
+	Edit       func(*Campaign) Verdict
+	EditSale   func(*Sale) Verdict
+}
+
 // SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its
 // texts, times, limit and status. If Edit returns a verdict other than Accepted, nothing is changed at all.
 type SaleChange struct {
@@ -163,6 +222,9 @@ type Books struct {
 	Units       map[OrderStatus]int64 // units by status
 	BuyersUnits int64                 // live units over all users
 	CalledUnits int64                 // units over all calls
+	// Of the campaign that the sale belongs to: its units over all users, those in its sales, and the users for whom the two
+	// differ. They are 0 without a campaign.
+	CampaignUnits, CampaignSales, CampaignWrong int64
 }
 
 // Violations describes which sums disagree. An empty list means that the books balance.
@@ -178,5 +240,7 @@ func (b Books) Violations() []string {
 	check("held against pending orders", b.Stock.Held, b.Units[OrderPending])
 	check("paid against paid orders", b.Stock.Paid, b.Units[OrderPaid])
 	check("buyers' units against live orders", b.BuyersUnits, b.Units[OrderPending]+b.Units[OrderPaid])
+	check("units of the campaign against those of its sales", b.CampaignUnits, b.CampaignSales)
+	check("users whose units in the campaign differ from those in its sales", b.CampaignWrong, 0)
 	return list
 }

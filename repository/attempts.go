@@ -54,18 +54,26 @@ func (b *attemptBatch) units() (n int64) {
 	return n
 }
 
-// judge refuses open attempts that exceed the limit or the available units, in the order of arrival. units is what each
-// user holds; judge adds the units of the attempts that fit, which stay open.
-func (b *attemptBatch) judge(units map[string]int, limit int, available int64) {
+// userLimit is how many units each user may hold of something, and what each of them holds.
+type userLimit struct {
+	limit int
+	units map[string]int
+}
+
+// judge refuses open attempts that exceed one of the limits or the available units, in the order of arrival. It adds the
+// units of the attempts that fit, which stay open, to what their users hold.
+func (b *attemptBatch) judge(limits []userLimit, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
 		switch {
-		case units[a.UserID]+a.Quantity > limit:
+		case slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[a.UserID]+a.Quantity > l.limit }):
 			b.refuse(i, model.LimitReached)
 		case int64(a.Quantity) > available:
 			b.refuse(i, model.SoldOut)
 		default:
-			units[a.UserID] += a.Quantity
+			for _, l := range limits {
+				l.units[a.UserID] += a.Quantity
+			}
 			available -= int64(a.Quantity)
 			return false
 		}

@@ -164,10 +164,41 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			int64(-1), sumRows, saleID); err != nil {
 			return err
 		}
-		_, books.BuyersUnits, err = sums(tx, "SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", sumRows, saleID)
-		return err
+		if _, books.BuyersUnits, err = s.buyersUnits(tx, saleID); err != nil || offer.Campaign.ID == "" {
+			return err
+		}
+		return s.campaignBooks(tx, offer.Campaign.ID, &books)
 	})
 	return books, ok, wrap("read the books of sale "+saleID, err)
+}
+
+func (s *Store) buyersUnits(tx *gorm.DB, saleID string) (rows, units int64, err error) {
+	return sums(tx, "SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", sumRows, saleID)
+}
+
+// campaignBooks reads the sums of a campaign over its users. Whoever has units in a sale, but no row in the campaign, makes
+// the sums differ.
+func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) error {
+	var sales []string
+	if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ?", campaignID).Scan(&sales).Error; err != nil {
+		return err
+	}
+	for _, id := range sales {
+		_, units, err := s.buyersUnits(tx, id)
+		if err != nil {
+			return err
+		}
+		books.CampaignSales += units
+	}
+	_, units, err := s.buyersUnits(tx, campaignID)
+	if err != nil {
+		return err
+	}
+	books.CampaignUnits = units
+	_, books.CampaignWrong, err = sums(tx, `SELECT user_id AS place, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
+			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id)), 0) THEN 0 ELSE 1 END AS units
+		FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", sumRows/model.MaxVariants, campaignID)
+	return err
 }
 
 // sums counts rows of (place, units) and adds up their units. Each statement reads one page of rowsAtOnce rows. query

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	gosqlite "github.com/glebarez/go-sqlite"
@@ -65,8 +66,9 @@ type Store struct {
 	lock   chan struct{} // held by each writing transaction; nil: no lock, see Exclusive
 	mysql  *servers      // without the limits on a statement's time, for migrations
 
-	observe observe.All
-	lookUps *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
+	observe   observe.All
+	lookUps   *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
+	campaigns *sync.Map                                   // by sale, see campaignsOf
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
@@ -95,7 +97,7 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, err
 	}
-	s.lookUps = batch.New(lookUpLimits, s.lookUp)
+	s.lookUps, s.campaigns = batch.New(lookUpLimits, s.lookUp), &sync.Map{}
 	return s, nil
 }
 

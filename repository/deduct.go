@@ -141,11 +141,11 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 	case verdict != model.Accepted:
 		b.refuseRest(verdict)
 	case offer.Stock.Available == 0:
-		units, err := s.unitsOf(db, offer.ID, b.users())
+		limits, err := s.limitsOf(db, offer.Sale, b.users())
 		if err != nil {
 			return &attemptBatch{}, err
 		}
-		b.judge(units, offer.LimitPerUser, 0)
+		b.judge(limits, 0)
 	}
 	if len(b.open) == 0 {
 		b.answered()
@@ -159,10 +159,10 @@ func (s *Store) judgeOutside(ctx context.Context, attempts []model.Attempt, offe
 func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer model.Offer, now time.Time, available int64, take func(tx *gorm.DB, units []saleUnits) error) ([]model.Outcome, error) {
 	var b *attemptBatch
 	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, attempts); err != nil {
+		if b, err = s.lockBatch(tx, attempts, map[string]string{offer.ID: offer.Campaign.ID}); err != nil {
 			return err
 		}
-		if err := s.admitBatch(tx, offer.ID, b, offer.LimitPerUser, available); err != nil {
+		if err := s.admitBatch(tx, offer.Sale, b, available); err != nil {
 			return err
 		}
 		if len(b.open) == 0 {

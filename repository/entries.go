@@ -171,7 +171,7 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	var b *attemptBatch
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		var err error
-		if b, err = s.lockBatch(tx, attempts); err != nil {
+		if b, err = s.lockBatch(tx, attempts, nil); err != nil { // a sale with a line belongs to no campaign
 			return err
 		}
 		offer, now, _, err := s.offerOn(tx, saleID)
@@ -184,11 +184,11 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 		if len(b.open) == 0 {
 			return nil
 		}
-		had, err := s.unitsOf(tx, saleID, b.users())
+		limits, err := s.limitsOf(tx, offer.Sale, b.users())
 		if err != nil {
 			return err
 		}
-		b.judge(had, offer.LimitPerUser, math.MaxInt64)
+		b.judge(limits, math.MaxInt64)
 		var rows []struct {
 			UserID        string
 			Number, Units int64

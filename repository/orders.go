@@ -410,7 +410,11 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if res.RowsAffected != int64(len(ids)) {
 		return fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
 	}
-	if err := s.returnUnits(tx, saleID, byUser(units)); err != nil {
+	campaigns, err := s.campaignsOf(tx, saleID)
+	if err != nil {
+		return err
+	}
+	if err := s.returnUnits(tx, inCampaigns(byUser(units), campaigns)); err != nil {
 		return err
 	}
 	column := "held"

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -340,16 +341,16 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if err != nil {
 		return false, err
 	}
-	wanted := []userUnits{{order.SaleID, order.UserID, order.Quantity}}
+	wanted := inCampaigns([]userUnits{{order.SaleID, order.UserID, order.Quantity}}, map[string]string{order.SaleID: offer.Campaign.ID})
 	if err := s.addUnits(tx, wanted); err != nil {
 		return false, err
 	}
-	units, err := s.unitsOf(tx, order.SaleID, []string{order.UserID})
+	limits, err := s.limitsOf(tx, offer.Sale, []string{order.UserID})
 	if err != nil {
 		return false, err
 	}
-	if units[order.UserID] > offer.LimitPerUser {
-		return false, s.returnUnits(tx, order.SaleID, wanted)
+	if slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[order.UserID] > l.limit }) {
+		return false, s.returnUnits(tx, wanted)
 	}
 	res := tx.Exec("UPDATE stock SET available = available - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND available >= ?",
 		order.Quantity, order.Quantity, order.SaleID, order.Quantity)
@@ -357,7 +358,7 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 		return false, fmt.Errorf("reinstate: %w", res.Error)
 	}
 	if res.RowsAffected == 0 {
-		return false, s.returnUnits(tx, order.SaleID, wanted)
+		return false, s.returnUnits(tx, wanted)
 	}
 	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
 }

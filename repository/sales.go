@@ -18,8 +18,10 @@ import (
 
 // offerColumns are the columns of a sale and its stock. The list ends with a comma, so that a query can add a column
 // such as the database's clock.
-const offerColumns = `sales.id, code, title, description, image_url, price_cents, original_price_cents, currency,
-	limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
+const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
+	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
+	campaign_id, variant, place, campaigns.title AS campaign_title, campaigns.description AS campaign_description,
+	campaigns.image_url AS campaign_image_url, campaigns.limit_per_user AS campaign_limit,
 	COALESCE(mode, 'rush') AS mode, entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
 	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END AS secret,
 	entry_work, beacon, beacon_round, beacon_signature, beacon_randomness,
@@ -30,7 +32,8 @@ const stockColumns = `quota, available, reserved, called, held, paid, version, e
 	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms`
 
 // salesWithStock are the tables with these columns.
-const salesWithStock = "sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = sales.id"
+const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = sales.id
+	LEFT JOIN campaigns ON campaigns.id = sales.campaign_id`
 
 type offerRow struct {
 	ID, Code, Title, Description string
@@ -44,6 +47,12 @@ type offerRow struct {
 	Status                       string
 	Revision                     int64
 	Shards                       int
+	CampaignID, CampaignTitle    sql.NullString
+	CampaignDescription          sql.NullString
+	CampaignImageURL             sql.NullString
+	CampaignLimit                sql.NullInt64
+	Variant                      string
+	Place                        int
 	Mode                         string
 	EntriesAtMs, CallSeconds     sql.NullInt64
 	WaitingList                  sql.NullBool
@@ -102,7 +111,11 @@ func (r offerRow) offer() model.Offer {
 			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
 			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards, Mode: model.Mode(r.Mode),
 			CallSeconds: int(r.CallSeconds.Int64), WaitingList: r.WaitingList.Bool, Beacon: r.Beacon.Bool,
-			EntryWork: r.EntryWork.Int64,
+			EntryWork: r.EntryWork.Int64, Variant: r.Variant, Place: r.Place,
+			Campaign: model.Campaign{
+				ID: r.CampaignID.String, Title: r.CampaignTitle.String, Description: r.CampaignDescription.String,
+				ImageURL: r.CampaignImageURL.String, LimitPerUser: int(r.CampaignLimit.Int64),
+			},
 		},
 		Stock: r.Stock.stock(r.ID),
 	}
@@ -166,14 +179,14 @@ func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []mod
 		if err != nil {
 			return nil, "", err
 		}
-		where, args = "WHERE "+behindCursor, []any{at, at, id}
+		where, args = "WHERE "+behind("sales"), []any{at, at, id}
 	}
 	var rows []struct {
 		Row         offerRow `gorm:"embedded"`
 		CreatedAtMs int64
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT "+offerColumns+"created_at_ms FROM "+salesWithStock+" "+where+
-		" ORDER BY created_at_ms DESC, id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
+	err = s.read.WithContext(ctx).Raw("SELECT "+offerColumns+"sales.created_at_ms FROM "+salesWithStock+" "+where+
+		" ORDER BY sales.created_at_ms DESC, sales.id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
 	if err != nil {
 		return nil, "", fmt.Errorf("list sales: %w", err)
 	}
@@ -250,15 +263,16 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 	return list, nil
 }
 
-// SaleCodes returns the ids and short codes of the sales made since a time, for the catalog's Bloom filter. asked is
+// SaleCodes returns the ids and short codes of the sales made since a time, and the ids of the campaigns, which have no
+// codes and are their own, for the catalog's Bloom filter. asked is
 // the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
 	var rows []struct {
 		ID, Code string
 		NowMs    int64
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT '' AS id, '' AS code, "+s.nowMillis()+" AS now_ms UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ?",
-		since.UnixMilli()).Scan(&rows).Error
+	err = s.read.WithContext(ctx).Raw("SELECT '' AS id, '' AS code, "+s.nowMillis()+" AS now_ms UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
+		"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli()).Scan(&rows).Error
 	if err != nil {
 		return nil, since, fmt.Errorf("read sale ids: %w", err)
 	}
@@ -284,90 +298,97 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 
 // CreateSale inserts a sale and its stock, with the whole quota available. The gate has one shard if sale.Shards is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
-	return s.transact(ctx, func(tx *gorm.DB) error {
-		err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
-			limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, created_at_ms)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, `+s.nowMillis()+`)`,
-			sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
-			sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-			string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1)).Error
-		if err != nil {
-			return fmt.Errorf("create sale: %w", err)
-		}
-		open, reserved, lined := quota, int64(0), model.Unlined
-		switch {
-		case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
-			open, reserved, lined = 0, quota, model.InLine
-		case sale.WaitingList:
-			lined = model.LinedAtSoldOut
-		}
-		err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
-			"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
-		if err != nil {
-			return fmt.Errorf("create stock: %w", err)
-		}
-		if err := createLine(tx, sale); err != nil {
-			return err
-		}
-		detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
-			excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
-		return s.logAudit(tx, actor, "create", sale.ID, detail)
-	})
+	return s.transact(ctx, func(tx *gorm.DB) error { return s.createSale(tx, sale, quota, actor) })
+}
+
+func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor string) error {
+	err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
+		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, campaign_id, variant, place, created_at_ms)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
+		sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
+		sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
+		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place).Error
+	if err != nil {
+		return fmt.Errorf("create sale: %w", err)
+	}
+	open, reserved, lined := quota, int64(0), model.Unlined
+	switch {
+	case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
+		open, reserved, lined = 0, quota, model.InLine
+	case sale.WaitingList:
+		lined = model.LinedAtSoldOut
+	}
+	err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
+		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
+	if err != nil {
+		return fmt.Errorf("create stock: %w", err)
+	}
+	if err := createLine(tx, sale); err != nil {
+		return err
+	}
+	detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
+		excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
+	return s.logAudit(tx, actor, "create", sale.ID, detail)
 }
 
 // ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that
 // an optimistic writer that judged the old sale loses its race and judges again. ChangeSale refuses with NotFound, with
 // QuotaChanged if the quota is not change.IfQuota, or with the verdict of change.Edit.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
-	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		if change.Line {
-			if _, _, err := s.lockLine(tx, change.SaleID); err != nil { // before the stock, as a caller does
-				return "", err
-			}
-		}
-		add, mayAdd, args := "", "", []any{change.SaleID}
-		if n := change.AddQuota; n != 0 {
-			add, mayAdd, args = "quota = quota + ?, "+unitsBack+", ", s.mayReturn(), []any{n, n, n, change.SaleID}
-		}
-		res := tx.Exec("UPDATE stock SET "+add+nextGateVersion+" WHERE sale_id = ?"+mayAdd, args...)
-		if res.Error != nil {
-			return "", fmt.Errorf("change the stock: %w", res.Error)
-		}
-		var ok bool
-		var now time.Time
-		if offer, now, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
-			return model.NotFound, err
-		}
-		if res.RowsAffected == 0 {
-			return "", errRefusing{change.SaleID}
-		}
-		if change.AddQuota > 0 {
-			if err := s.tellGate(tx, change.SaleID, gateChange{units: change.AddQuota}); err != nil {
-				return "", err
-			}
-		}
-		before, sale := offer, &offer.Sale
-		before.Stock.Quota -= change.AddQuota
-		if change.IfQuota != nil && *change.IfQuota != before.Stock.Quota {
-			return model.QuotaChanged, nil
-		}
-		if verdict := change.Edit(sale); verdict != model.Accepted {
-			return verdict, nil
-		}
-		if verdict, err := changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
-			return verdict, err
-		}
-		sale.Revision++
-		err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
-			starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
-			sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
-			sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID).Error
-		if err != nil {
-			return "", fmt.Errorf("change sale: %w", err)
-		}
-		return model.Accepted, s.logAudit(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (verdict model.Verdict, err error) {
+		offer, verdict, err = s.changeSale(tx, change)
+		return verdict, err
 	})
 	return offer, verdict, err
+}
+
+func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
+	if change.Line {
+		if _, _, err := s.lockLine(tx, change.SaleID); err != nil { // before the stock, as a caller does
+			return offer, "", err
+		}
+	}
+	add, mayAdd, args := "", "", []any{change.SaleID}
+	if n := change.AddQuota; n != 0 {
+		add, mayAdd, args = "quota = quota + ?, "+unitsBack+", ", s.mayReturn(), []any{n, n, n, change.SaleID}
+	}
+	res := tx.Exec("UPDATE stock SET "+add+nextGateVersion+" WHERE sale_id = ?"+mayAdd, args...)
+	if res.Error != nil {
+		return offer, "", fmt.Errorf("change the stock: %w", res.Error)
+	}
+	var ok bool
+	var now time.Time
+	if offer, now, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
+		return offer, model.NotFound, err
+	}
+	if res.RowsAffected == 0 {
+		return offer, "", errRefusing{change.SaleID}
+	}
+	if change.AddQuota > 0 {
+		if err := s.tellGate(tx, change.SaleID, gateChange{units: change.AddQuota}); err != nil {
+			return offer, "", err
+		}
+	}
+	before, sale := offer, &offer.Sale
+	before.Stock.Quota -= change.AddQuota
+	if change.IfQuota != nil && *change.IfQuota != before.Stock.Quota {
+		return offer, model.QuotaChanged, nil
+	}
+	if verdict := change.Edit(sale); verdict != model.Accepted {
+		return offer, verdict, nil
+	}
+	if verdict, err := changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
+		return offer, verdict, err
+	}
+	sale.Revision++
+	err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
+		starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
+		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
+		sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID).Error
+	if err != nil {
+		return offer, "", fmt.Errorf("change sale: %w", err)
+	}
+	return offer, model.Accepted, s.logAudit(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
 }
 
 // changes describes, for the audit log, which fields of a sale differ, and their old and new values.
@@ -415,9 +436,11 @@ func (e excerpt) String() string {
 	return strconv.Quote(string(e))
 }
 
-// behindCursor selects the rows after a cursor, in a list with the newest first. The first condition lets the database
-// find the place in an index. The second one decides between rows of the same millisecond.
-const behindCursor = "created_at_ms <= ? AND (created_at_ms < ? OR id < ?)"
+// behind returns the SQL that selects the rows of a table after a cursor, in a list with the newest first. The first
+// condition lets the database find the place in an index. The second one decides between rows of the same millisecond.
+func behind(table string) string {
+	return fmt.Sprintf("%s.created_at_ms <= ? AND (%[1]s.created_at_ms < ? OR %[1]s.id < ?)", table)
+}
 
 // cursorOf returns the cursor of a page whose last row has this time and id.
 func cursorOf(atMillis int64, id string) string {

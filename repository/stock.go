@@ -81,8 +81,13 @@ func (s *Store) insertNew(
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
 	}
-	units := b.unitsByUser()
-	sales := bySale(units)
+	sold := b.unitsByUser()
+	sales := bySale(sold)
+	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), idsOfSales(sales)...)
+	if err != nil {
+		return nil, err
+	}
+	units := inCampaigns(sold, campaigns)
 	caller := ctx
 	ctx, end := context.WithCancel(context.WithoutCancel(caller))
 	defer end()
@@ -91,13 +96,13 @@ func (s *Store) insertNew(
 		s.kill(caller, running)
 		end()
 	})()
-	err := s.transactInCalls(ctx, func(tx *gorm.DB) error {
+	err = s.transactInCalls(ctx, func(tx *gorm.DB) error {
 		seen, err := s.beginNew(tx, units, sales)
 		if err != nil {
 			return err
 		}
 		defer running.on(seen.connection)()
-		limit := func(u userUnits) int { return seen.offers[u.sale].LimitPerUser }
+		limit := func(u userUnits) int { return seen.limits[u.sale] }
 		if len(seen.offers) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) }) {
 			return errNotNew
 		}
@@ -139,6 +144,7 @@ func (s *Store) insertNew(
 type seen struct {
 	allNew     bool                   // no user had a row before; always false on SQLite, which does not tell
 	offers     map[string]model.Offer // by id, with what an order needs of a sale, and the epoch of its gate
+	limits     map[string]int         // of the sales and of their campaigns, by id
 	now        time.Time              // by the database's clock
 	refused    bool                   // one of the sales has durable refusals
 	connection int64                  // on MySQL, the id of the transaction's connection
@@ -156,8 +162,9 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 		ids[i] = u.sale
 	}
 	read := statement{"SELECT " + columns + ", " + s.nowMillis() + `, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id),
-		sales.id, price_cents, currency, limit_per_user, pay_timeout_seconds, epoch
-		FROM sales JOIN stock ON sale_id = sales.id WHERE sales.id IN ` + places(len(ids)), ids}
+		sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, epoch,
+		COALESCE(campaigns.id, ''), COALESCE(campaigns.limit_per_user, 0)
+		FROM sales JOIN stock ON sale_id = sales.id LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)), ids}
 	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
 	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
 		return seen{}, wrap("count buyers' units", err)
@@ -168,7 +175,7 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 		return seen{}, wrap("count buyers' units and read the sales", outages{tx.Dialector}.Translate(err))
 	}
 	defer func() { _ = rows.Close() }()
-	got := seen{offers: make(map[string]model.Offer, len(sales))}
+	got := seen{offers: make(map[string]model.Offer, len(sales)), limits: make(map[string]int, len(sales))}
 	for rows.Next() {
 		var (
 			offer          model.Offer
@@ -176,10 +183,11 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 			refused        bool
 		)
 		if err := rows.Scan(&changed, &got.connection, &nowMs, &refused, &offer.ID, &offer.PriceCents, &offer.Currency,
-			&offer.LimitPerUser, &offer.PayTimeoutSeconds, &offer.Stock.Epoch); err != nil {
+			&offer.LimitPerUser, &offer.PayTimeoutSeconds, &offer.Stock.Epoch, &offer.Campaign.ID, &offer.Campaign.LimitPerUser); err != nil {
 			return seen{}, wrap("read the sales", err)
 		}
 		got.offers[offer.ID], got.now = offer, fromMillis(nowMs)
+		got.limits[offer.ID], got.limits[offer.Campaign.ID] = offer.LimitPerUser, offer.Campaign.LimitPerUser
 		got.allNew, got.refused = changed == int64(len(units)), got.refused || refused
 	}
 	return got, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
@@ -201,14 +209,9 @@ func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end .
 // overLimit returns errNotNew if one of the users has more units than a user may have in the sale.
 func (s *Store) overLimit(tx *gorm.DB, units []userUnits, limit func(u userUnits) int) error {
 	where, args := "", []any(nil)
-	for i := 0; i < len(units); {
-		end := i
-		for end < len(units) && units[end].sale == units[i].sale {
-			end++
-		}
+	for _, of := range saleRuns(units) {
 		where += " OR sale_id = ? AND user_id IN ? AND units > ?"
-		args = append(args, units[i].sale, usersOf(units[i:end]), limit(units[i]))
-		i = end
+		args = append(args, of[0].sale, usersOf(of), limit(of[0]))
 	}
 	return fits(tx, "SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(where, " OR"), args...)
 }
@@ -246,9 +249,13 @@ func holding(sales []saleUnits) statement {
 
 func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry, stockFirst bool) ([]model.Outcome, error) {
 	attempts := attemptsOf(entries)
+	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
+	if err != nil {
+		return nil, err
+	}
 	var b *attemptBatch
-	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, attempts); err != nil {
+	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
+		if b, err = s.lockBatch(tx, attempts, campaigns); err != nil {
 			return err
 		}
 		offer, now, ok, err := s.offerOn(tx, saleID)
@@ -264,7 +271,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 				return err
 			}
 		}
-		if err := s.admitBatch(tx, saleID, b, offer.LimitPerUser, available); err != nil {
+		if err := s.admitBatch(tx, offer.Sale, b, available); err != nil {
 			return err
 		}
 		orders := b.accept(func(string) model.Offer { return offer }, now, model.FromStream, func(i int) int64 { return entries[i].Epoch })
@@ -299,9 +306,13 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 // Refuse writes a durable refusal of an admitted attempt that cannot be settled, unless the attempt already has an
 // outcome. It returns the outcome that holds.
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), e.SaleID)
+	if err != nil {
+		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
+	}
 	var b *attemptBatch
-	err := s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, []model.Attempt{e.Attempt}); err != nil {
+	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
+		if b, err = s.lockBatch(tx, []model.Attempt{e.Attempt}, campaigns); err != nil {
 			return err
 		}
 		return s.refuseBatch(tx, b, reason)
@@ -322,14 +333,14 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *attemptBatch, reason model.Verdict) 
 }
 
 // lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
-// are known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is
-// decided once.
-func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt) (*attemptBatch, error) {
+// are known. campaigns must have been read before the transaction: with its first read, a transaction fixes what it sees.
+// Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is decided once.
+func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
 	none := make([]userUnits, len(attempts))
 	for i, a := range attempts {
 		none[i].sale, none[i].user = a.SaleID, a.UserID
 	}
-	if err := s.addUnits(tx, byUser(none)); err != nil {
+	if err := s.addUnits(tx, inCampaigns(byUser(none), campaigns)); err != nil {
 		return nil, err
 	}
 	known, err := s.knownOutcomes(tx, attempts)
@@ -339,15 +350,27 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt) (*attemptBatch,
 	return newBatch(attempts, known), nil
 }
 
-// admitBatch judges the open attempts of a locked batch. It adds the units of those that stay open to the rows of their
-// users.
-func (s *Store) admitBatch(tx *gorm.DB, saleID string, b *attemptBatch, limit int, available int64) error {
-	units, err := s.unitsOf(tx, saleID, b.users())
+// admitBatch judges the open attempts on a sale of a locked batch. It adds the units of those that stay open to the rows
+// of their users.
+func (s *Store) admitBatch(tx *gorm.DB, sale model.Sale, b *attemptBatch, available int64) error {
+	limits, err := s.limitsOf(tx, sale, b.users())
 	if err != nil {
 		return err
 	}
-	b.judge(units, limit, available)
-	return s.addUnits(tx, b.unitsByUser())
+	b.judge(limits, available)
+	return s.addUnits(tx, inCampaigns(b.unitsByUser(), map[string]string{sale.ID: sale.Campaign.ID}))
+}
+
+// limitsOf reads what users hold of a sale, and of the campaign that the sale belongs to, with the limits.
+func (s *Store) limitsOf(db *gorm.DB, sale model.Sale, users []string) ([]userLimit, error) {
+	own, err := s.unitsOf(db, sale.ID, users)
+	limits := []userLimit{{sale.LimitPerUser, own}}
+	if err == nil && sale.Campaign.ID != "" {
+		var common map[string]int
+		common, err = s.unitsOf(db, sale.Campaign.ID, users)
+		limits = append(limits, userLimit{sale.Campaign.LimitPerUser, common})
+	}
+	return limits, err
 }
 
 func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]int, error) {

@@ -121,10 +121,15 @@ var wrongRows = map[string]string{
 		+ COALESCE((SELECT SUM(units) FROM gate_changes c WHERE c.sale_id = stock.sale_id AND order_id <> ''), 0)
 		- COALESCE((SELECT SUM(quantity) FROM orders o WHERE o.sale_id = stock.sale_id AND source = 'stream'), 0)`,
 	"buyers above the limit": `SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN sales ON sales.id = sale_id
-		WHERE units > limit_per_user`,
+		WHERE units > limit_per_user
+		UNION SELECT CONCAT(user_id, ': ', units) FROM buyers JOIN campaigns ON campaigns.id = sale_id WHERE units > limit_per_user`,
 	"buyers whose units differ from those of their orders": `SELECT CONCAT(buyers.user_id, ': ', units) FROM buyers LEFT JOIN
-		(SELECT sale_id, user_id, SUM(quantity) AS had FROM orders WHERE status IN ('pending', 'paid') GROUP BY sale_id, user_id)
-		AS live ON live.sale_id = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
+		(SELECT place, user_id, SUM(quantity) AS had FROM
+			(SELECT sale_id AS place, user_id, quantity FROM orders WHERE status IN ('pending', 'paid')
+			UNION ALL SELECT campaign_id, user_id, quantity FROM orders JOIN sales ON sales.id = sale_id
+				WHERE orders.status IN ('pending', 'paid') AND campaign_id IS NOT NULL) AS each_order
+			GROUP BY place, user_id)
+		AS live ON live.place = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
 	"orders whose user is not a buyer": `SELECT orders.id FROM orders LEFT JOIN buyers ON buyers.sale_id = orders.sale_id
 		AND buyers.user_id = orders.user_id WHERE units IS NULL`,
 	"orders of a line whose users have no spent entry, or the reverse": `SELECT id FROM orders WHERE source IN ('line', 'draw') AND NOT EXISTS

@@ -48,6 +48,14 @@ func byUser(list []userUnits) []userUnits {
 	return sums
 }
 
+func idsOfSales(sales []saleUnits) []string {
+	ids := make([]string, len(sales))
+	for i, u := range sales {
+		ids[i] = u.sale
+	}
+	return ids
+}
+
 func usersOf(units []userUnits) []string {
 	users := make([]string, len(units))
 	for i, u := range units {
@@ -77,16 +85,76 @@ func (s *Store) adding(units []userUnits) []statement {
 	return s.inserting("buyers (sale_id, user_id, units)", 3, values, onConflict)
 }
 
-func (s *Store) returnUnits(tx *gorm.DB, saleID string, units []userUnits) error {
-	if len(units) == 0 {
-		return nil
+// returnUnits takes units from the users' rows in buyers. units must come from byUser.
+func (s *Store) returnUnits(tx *gorm.DB, units []userUnits) error {
+	for _, of := range saleRuns(units) {
+		args := make([]any, 0, 2*len(of)+2)
+		for _, u := range of {
+			args = append(args, u.user, u.n)
+		}
+		cases := strings.Repeat(" WHEN ? THEN ?", len(of))
+		err := tx.Exec("UPDATE buyers SET units = units - CASE user_id"+cases+" END WHERE sale_id = ? AND user_id IN ?",
+			append(args, of[0].sale, usersOf(of))...).Error
+		if err != nil {
+			return wrap("return buyers' units", err)
+		}
 	}
-	args := make([]any, 0, 2*len(units)+2)
+	return nil
+}
+
+// saleRuns divides a list from byUser into one list for each sale.
+func saleRuns(units []userUnits) (runs [][]userUnits) {
+	for start := 0; start < len(units); {
+		end := start
+		for end < len(units) && units[end].sale == units[start].sale {
+			end++
+		}
+		runs, start = append(runs, units[start:end]), end
+	}
+	return runs
+}
+
+// inCampaigns adds to units, which must come from byUser, the same units of the campaigns that the sales belong to. In
+// buyers, a campaign has rows like a sale, with the units of a user over all its sales. So every transaction locks these
+// rows together with those of the sales, in the order of byUser.
+func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
+	if len(campaigns) == 0 {
+		return units
+	}
+	all := slices.Clone(units)
 	for _, u := range units {
-		args = append(args, u.user, u.n)
+		if id := campaigns[u.sale]; id != "" {
+			all = append(all, userUnits{id, u.user, u.n})
+		}
 	}
-	cases := strings.Repeat(" WHEN ? THEN ?", len(units))
-	err := tx.Exec("UPDATE buyers SET units = units - CASE user_id"+cases+" END WHERE sale_id = ? AND user_id IN ?",
-		append(args, saleID, usersOf(units))...).Error
-	return wrap("return buyers' units", err)
+	return byUser(all)
+}
+
+// campaignsOf returns, by sale, the campaigns that the sales belong to, without the sales that belong to none. A sale's
+// campaign never changes, so each sale is read once.
+func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[string]string, err error) {
+	campaigns = map[string]string{}
+	add := func(saleID, campaignID string) {
+		if campaignID != "" {
+			campaigns[saleID] = campaignID
+		}
+	}
+	var unknown []string
+	for _, id := range saleIDs {
+		if campaign, known := s.campaigns.Load(id); known {
+			add(id, campaign.(string))
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) == 0 {
+		return campaigns, nil
+	}
+	var rows []struct{ ID, Campaign string }
+	err = db.Raw("SELECT id, COALESCE(campaign_id, '') AS campaign FROM sales WHERE id IN ?", unknown).Scan(&rows).Error
+	for _, r := range rows {
+		s.campaigns.Store(r.ID, r.Campaign)
+		add(r.ID, r.Campaign)
+	}
+	return campaigns, wrap("read the campaigns of sales", err)
 }

@@ -20,13 +20,32 @@ CREATE TABLE sales (
   revision             BIGINT        NOT NULL,
   created_at_ms        BIGINT        NOT NULL,
   shards                INT           NOT NULL DEFAULT 1,
+  -- Of a sale that belongs to a campaign: the campaign, what is different in this sale, for example the size, and
+  -- its place in the list of the campaign's sales.
+  campaign_id          CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NULL,
+  variant              VARCHAR(60)   CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  place                INT           NOT NULL DEFAULT 0,
   UNIQUE KEY sales_code (code),
+  UNIQUE KEY sales_variant (campaign_id, variant),
   KEY sales_ends_at (ends_at_ms),
   KEY sales_created_at (created_at_ms),
   CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
   CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
   CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms),
   CONSTRAINT sales_shards CHECK (shards BETWEEN 1 AND 16)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+
+CREATE TABLE campaigns (
+  -- No sale has the same id: in the table buyers, a campaign stands where a sale does.
+  id             CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  title          VARCHAR(200)  NOT NULL,
+  description    VARCHAR(2000) NOT NULL,
+  image_url      VARCHAR(500)  NOT NULL,
+  -- The units that a user may have over all sales of the campaign.
+  limit_per_user INT           NOT NULL,
+  created_at_ms  BIGINT        NOT NULL,
+  KEY campaigns_created_at (created_at_ms),
+  CONSTRAINT campaigns_limit CHECK (limit_per_user > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE stock (
@@ -96,6 +115,7 @@ CREATE TABLE refusals (
   KEY refusals_sale (sale_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
+-- The units of each user in each sale, and in each campaign over all of its sales.
 CREATE TABLE buyers (
   sale_id   CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   user_id   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -332,5 +352,6 @@ DROP TABLE buyers;
 DROP TABLE refusals;
 DROP TABLE orders;
 DROP TABLE stock;
+DROP TABLE campaigns;
 DROP TABLE sales;
 -- +goose StatementEnd

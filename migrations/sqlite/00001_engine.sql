@@ -20,14 +20,33 @@ CREATE TABLE sales (
   revision             INTEGER NOT NULL,
   created_at_ms        INTEGER NOT NULL,
   shards                INTEGER NOT NULL DEFAULT 1,
+  -- Of a sale that belongs to a campaign: the campaign, what is different in this sale, for example the size, and
+  -- its place in the list of the campaign's sales.
+  campaign_id          TEXT    NULL,
+  variant              TEXT    NOT NULL DEFAULT '',
+  place                INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT sales_price CHECK (price_cents >= 0 AND original_price_cents >= 0),
   CONSTRAINT sales_limits CHECK (limit_per_user > 0 AND pay_timeout_seconds > 0),
   CONSTRAINT sales_window CHECK (ends_at_ms > starts_at_ms),
   CONSTRAINT sales_shards CHECK (shards BETWEEN 1 AND 16)
 ) STRICT;
 CREATE UNIQUE INDEX sales_code ON sales (code);
+CREATE UNIQUE INDEX sales_variant ON sales (campaign_id, variant);
 CREATE INDEX sales_ends_at ON sales (ends_at_ms);
 CREATE INDEX sales_created_at ON sales (created_at_ms);
+
+CREATE TABLE campaigns (
+  -- No sale has the same id: in the table buyers, a campaign stands where a sale does.
+  id             TEXT    NOT NULL PRIMARY KEY,
+  title          TEXT    NOT NULL,
+  description    TEXT    NOT NULL,
+  image_url      TEXT    NOT NULL,
+  -- The units that a user may have over all sales of the campaign.
+  limit_per_user INTEGER NOT NULL,
+  created_at_ms  INTEGER NOT NULL,
+  CONSTRAINT campaigns_limit CHECK (limit_per_user > 0)
+) STRICT;
+CREATE INDEX campaigns_created_at ON campaigns (created_at_ms);
 
 CREATE TABLE stock (
   sale_id              TEXT    NOT NULL PRIMARY KEY,
@@ -96,6 +115,7 @@ CREATE TABLE refusals (
 ) STRICT;
 CREATE INDEX refusals_sale ON refusals (sale_id);
 
+-- The units of each user in each sale, and in each campaign over all of its sales.
 CREATE TABLE buyers (
   sale_id              TEXT    NOT NULL,
   user_id              TEXT    NOT NULL,
@@ -330,5 +350,6 @@ DROP TABLE buyers;
 DROP TABLE refusals;
 DROP TABLE orders;
 DROP TABLE stock;
+DROP TABLE campaigns;
 DROP TABLE sales;
 -- +goose StatementEnd

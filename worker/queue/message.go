@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -13,8 +14,10 @@ import (
 // idempotency key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
 // id.
 const (
-	version = "2"
-	fields  = 9
+	version = "3"
+	fields  = 10
+	// noCampaign stands for the campaign of a sale that has none.
+	noCampaign = "-"
 	// maxMessage is far above the longest message that encode produces: an idempotency key has at most hundreds of bytes.
 	maxMessage = 4 << 10
 )
@@ -25,7 +28,7 @@ var errUnreadable = errors.New("not an entry")
 func encode(e model.Entry) []byte {
 	return []byte(strings.Join([]string{
 		version, e.StreamID, strconv.FormatInt(e.Epoch, 10), e.Instance,
-		e.ID, strconv.Itoa(e.GateRef().Shards), e.UserID, strconv.Itoa(e.Quantity), e.IdempotencyKey,
+		e.ID, cmp.Or(e.CampaignID, noCampaign), strconv.Itoa(e.GateRef().Shards), e.UserID, strconv.Itoa(e.Quantity), e.IdempotencyKey,
 	}, " "))
 }
 
@@ -42,14 +45,17 @@ func decode(message []byte) (model.Entry, error) {
 	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) differs from message
 	// and the check below fails.
 	epoch, _ := strconv.ParseInt(field[2], 10, 64)
-	shards, _ := strconv.Atoi(field[5])
-	quantity, _ := strconv.Atoi(field[7])
+	shards, _ := strconv.Atoi(field[6])
+	quantity, _ := strconv.Atoi(field[8])
 	e := model.Entry{
 		Attempt: model.Attempt{
-			ID: field[4], SaleID: model.SaleOf(field[4]), UserID: field[6], Quantity: quantity,
-			IdempotencyKey: field[8], Shards: shards,
+			ID: field[4], SaleID: model.SaleOf(field[4]), UserID: field[7], Quantity: quantity,
+			IdempotencyKey: field[9], Shards: shards,
 		},
 		StreamID: field[1], Epoch: epoch, Instance: field[3],
+	}
+	if field[5] != noCampaign {
+		e.CampaignID = field[5]
 	}
 	if !e.Valid() || shards > model.MaxShards || !bytes.Equal(encode(e), message) {
 		return model.Entry{}, errUnreadable

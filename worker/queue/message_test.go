@@ -30,7 +30,10 @@ func TestMessagesKeepAll(t *testing.T) {
 	large := entry(saleID, strings.Repeat("u", 64), "key", 1)
 	large.Quantity, large.Epoch = math.MaxInt32, math.MaxInt64
 	large.StreamID = "18446744073709551615-18446744073709551615"
+	inCampaign := entry(saleID, "u-1", "key", 4)
+	inCampaign.CampaignID = model.NewSaleID()
 	for name, want := range map[string]model.Entry{
+		"of a campaign":             inCampaign,
 		"plain":                     entry(saleID, "u-1", "key", 0),
 		"a key of many words":       entry(saleID, "u-1", " two  words ", 1),
 		"a key of any bytes":        entry(saleID, "u-1", "1 \n\x00\xff\"抢购", 2),
@@ -53,14 +56,15 @@ func TestUnreadableMessages(t *testing.T) {
 	}
 	messages := []string{"", "nonsense", `{"id": 1}`, good[:strings.LastIndex(good, " ")]}
 	for part, values := range map[int][]string{
-		0: {"3"},                                                    // the version
+		0: {"2"},                                                    // the version
 		1: {"-", "1700000000000", "+1-1", "18446744073709551616-0"}, // the stream id
 		2: {"1.5", "9223372036854775808"},                           // the epoch
 		4: {strings.Repeat("a", model.OrderIDLength), "ABC"},        // the order id
-		5: {"0", "-1", "17", "01", "x"},                             // the number of shards of the gate
-		6: {"ü"},                                                    // the user
-		7: {"0", "-1", "2147483648"},                                // the quantity
-		8: {"", strings.Repeat("k", maxMessage)},                    // the idempotency key
+		5: {"", "abc", "--"},                                        // the campaign
+		6: {"0", "-1", "17", "01", "x"},                             // the number of shards of the gate
+		7: {"ü"},                                                    // the user
+		8: {"0", "-1", "2147483648"},                                // the quantity
+		9: {"", strings.Repeat("k", maxMessage)},                    // the idempotency key
 	} {
 		for _, value := range values {
 			all := strings.SplitN(good, " ", fields)

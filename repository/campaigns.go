@@ -1,0 +1,126 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// CreateCampaign inserts a campaign and its sales, each with its whole quota available.
+func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error {
+	err := s.transact(ctx, func(tx *gorm.DB) error {
+		err := tx.Exec("INSERT INTO campaigns (id, title, description, image_url, limit_per_user, created_at_ms) VALUES (?, ?, ?, ?, ?, "+s.nowMillis()+")",
+			campaign.ID, campaign.Title, campaign.Description, campaign.ImageURL, campaign.LimitPerUser).Error
+		if err != nil {
+			return err
+		}
+		for i, sale := range sales {
+			sale.Campaign, sale.Place = campaign, i
+			if err := s.createSale(tx, sale.Sale, sale.Quota, actor); err != nil {
+				return err
+			}
+		}
+		detail := fmt.Sprintf("title %s; limit_per_user %d; %d sales", excerpt(campaign.Title), campaign.LimitPerUser, len(sales))
+		return s.logAudit(tx, actor, "create", campaign.ID, detail)
+	})
+	return wrap("create campaign", err)
+}
+
+// AddToCampaign inserts one more sale of a campaign, behind the others. The verdict is Accepted, NotFound, or TooMany if the
+// campaign has model.MaxVariants sales.
+func (s *Store) AddToCampaign(ctx context.Context, sale model.NewSale, actor string) (verdict model.Verdict, err error) {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		var ids []string
+		err := tx.Raw("SELECT id FROM campaigns WHERE id = ?"+s.forUpdate(), sale.Campaign.ID).Scan(&ids).Error
+		if err != nil || len(ids) == 0 {
+			return model.NotFound, err
+		}
+		if err := tx.Raw("SELECT COUNT(*) FROM sales WHERE campaign_id = ?", sale.Campaign.ID).Scan(&sale.Place).Error; err != nil {
+			return "", err
+		}
+		if sale.Place >= model.MaxVariants {
+			return model.TooMany, nil
+		}
+		if err := s.createSale(tx, sale.Sale, sale.Quota, actor); err != nil {
+			return "", err
+		}
+		return model.Accepted, s.logAudit(tx, actor, "add_variant", sale.Campaign.ID, fmt.Sprintf("%s: quota %d", excerpt(sale.Variant), sale.Quota))
+	})
+	return verdict, wrap("add a sale to campaign "+sale.Campaign.ID, err)
+}
+
+// ChangeCampaign applies a change to a campaign and to all its sales. The verdict is Accepted, NotFound, or that of one of
+// the edits.
+func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
+	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		var rows []struct {
+			ID, Title, Description, ImageURL string
+			LimitPerUser                     int
+		}
+		err := tx.Raw("SELECT id, title, description, image_url, limit_per_user FROM campaigns WHERE id = ?"+s.forUpdate(), change.CampaignID).Scan(&rows).Error
+		if err != nil || len(rows) == 0 {
+			return model.NotFound, err
+		}
+		campaign := model.Campaign(rows[0])
+		if verdict := change.Edit(&campaign); verdict != model.Accepted {
+			return verdict, nil
+		}
+		err = tx.Exec("UPDATE campaigns SET title = ?, description = ?, image_url = ?, limit_per_user = ? WHERE id = ?",
+			campaign.Title, campaign.Description, campaign.ImageURL, campaign.LimitPerUser, campaign.ID).Error
+		if err != nil {
+			return "", err
+		}
+		var sales []string
+		if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ? ORDER BY id", campaign.ID).Scan(&sales).Error; err != nil {
+			return "", err
+		}
+		for _, id := range sales { // in the order in which other transactions lock their stock
+			_, verdict, err := s.changeSale(tx, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
+			if err != nil || verdict != model.Accepted {
+				return verdict, err
+			}
+		}
+		detail := fmt.Sprintf("title %s; limit_per_user %d", excerpt(campaign.Title), campaign.LimitPerUser)
+		return model.Accepted, s.logAudit(tx, change.Actor, change.Action, campaign.ID, detail)
+	})
+	return verdict, wrap("change campaign "+change.CampaignID, err)
+}
+
+// CampaignSales reads the sales of a campaign, in their order; the list is empty if there is no such campaign.
+func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.Offer, error) {
+	list, _, err := s.offers(s.read.WithContext(ctx), "sales.campaign_id = ? ORDER BY place", campaignID)
+	return list, err
+}
+
+// Campaigns lists campaigns, the newest first. next is the cursor of the next page, and empty at the end. Campaigns returns
+// model.ErrBadCursor if the cursor is invalid.
+func (s *Store) Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error) {
+	limit = max(1, limit)
+	where, args := "", []any{}
+	if cursor != "" {
+		at, id, err := parseCursor(cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		where, args = "WHERE "+behind("campaigns"), []any{at, at, id}
+	}
+	var rows []struct {
+		ID          string
+		CreatedAtMs int64
+	}
+	err = s.read.WithContext(ctx).Raw("SELECT id, created_at_ms FROM campaigns "+where+" ORDER BY created_at_ms DESC, id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
+	if err != nil {
+		return nil, "", wrap("list campaigns", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		next = cursorOf(rows[limit-1].CreatedAtMs, rows[limit-1].ID)
+	}
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids, next, nil
+}
