@@ -80,6 +80,7 @@ type shardBatch struct {
 	home     int      // the shard
 	attempts []model.Attempt
 	places   []int // of the attempts in the whole batch
+	campaign int   // place of the sale's campaign in the list of its run of admit.lua, 0: none
 	answers  []model.Admission
 	err      error
 }
@@ -105,22 +106,70 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 
 // judge sends batches of attempts to their gates, and stores in each batch the answers of its gate, or the error.
 func (g *Gate) judge(ctx context.Context, batches ...*shardBatch) {
-	replies := g.scriptOnGates(ctx, admitScript, []any{g.instance}, len(batches), func(i int) ([]string, []any) { return batches[i].admission() })
+	common := func(from, to int) ([]string, []any) { return campaignsOf(g.instance, batches[from:to]) }
+	replies := g.scriptOnGates(ctx, admitScript, len(batches), common, func(i int) ([]string, []any) { return batches[i].admission() })
 	for i, b := range batches {
 		g.read(b, replies[i])
 	}
 }
 
+// campaignsOf returns the keys and arguments of a run of admit.lua that precede those of its gates, and stores in each
+// batch the place of its campaign. The users of a campaign at different shards have nothing in common, so each shard is
+// listed by itself.
+func campaignsOf(instance string, batches []*shardBatch) (keys []string, args []any) {
+	type shard struct {
+		campaignID string
+		home       int
+	}
+	places, list := map[shard]int{}, [][]*shardBatch(nil)
+	for _, b := range batches {
+		if b.campaign = 0; b.common() == nil {
+			continue
+		}
+		at := shard{b.attempts[0].CampaignID, b.home}
+		if places[at] == 0 {
+			list = append(list, nil)
+			places[at] = len(list)
+		}
+		b.campaign = places[at]
+		list[b.campaign-1] = append(list[b.campaign-1], b)
+	}
+	args = []any{instance, len(list)}
+	for _, batches := range list {
+		common, gate := batches[0].common(), batches[0].attempts[0].GateRef()
+		for _, saleID := range common.SaleIDs {
+			gate.SaleID = saleID
+			keys = append(keys, unitsKey(tagOf(gate, batches[0].home)))
+		}
+		users := map[string]bool{}
+		args = append(args, common.Units, len(common.SaleIDs), 0)
+		count := len(args) - 1
+		for _, b := range batches {
+			for _, a := range b.attempts {
+				if !users[a.UserID] {
+					users[a.UserID] = true
+					args = append(args, a.UserID)
+				}
+			}
+		}
+		args[count] = len(users)
+	}
+	return keys, args
+}
+
+// common returns the limit of the sale's campaign as the latest attempt knows it, or nil.
+func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attempts)-1].Common }
+
 // admission returns the keys and arguments of admit.lua for a batch.
 func (b *shardBatch) admission() (keys []string, args []any) {
 	tag := b.tags[b.home]
-	args = make([]any, 3, 3+5*len(b.attempts))
+	args = make([]any, 4, 4+5*len(b.attempts))
 	epoch, window := int64(0), time.Duration(0)
 	for _, a := range b.attempts {
 		epoch, window = max(epoch, a.LeastEpoch), max(window, a.Frequency.Window)
 		args = append(args, a.ID, a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
-	args[0], args[1], args[2] = epoch, window.Milliseconds(), len(b.attempts)
+	args[0], args[1], args[2], args[3] = epoch, window.Milliseconds(), b.campaign, len(b.attempts)
 	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), countersKey(tag)}, args
 }
 
@@ -149,7 +198,7 @@ func (g *Gate) read(b *shardBatch, r gateReply) {
 		switch more := reply[2*i+1].(type) {
 		case string:
 			e := model.Entry{Attempt: a, StreamID: more, Epoch: epoch, Instance: g.instance}
-			e.Frequency, e.LeastEpoch, e.Keyless = model.Frequency{}, 0, false // the stream does not have them either
+			e.Frequency, e.LeastEpoch, e.Keyless, e.Common = model.Frequency{}, 0, false, nil // the stream does not have them either
 			b.answers[i].Entry = &e
 		case int64:
 			b.answers[i].RetryAfter = time.Duration(more) * time.Millisecond

@@ -120,9 +120,9 @@ func TestAdmitQuantities(t *testing.T) {
 		o.LimitPerUser = 10_000
 		b.open(o)
 		a := attempt(o, "u-1", 1)
-		keys := []string{gateKey(o.ID), unitsKey(o.ID), idsKey(o.ID), streamKey(o.ID), countersKey(o.ID)}
+		keys := []string{gateKey(tag(o)), unitsKey(tag(o)), idsKey(tag(o)), streamKey(tag(o)), countersKey(tag(o))}
 		code := func(quantity any) int64 {
-			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, 1, a.ID, a.UserID, quantity, "key", 0)
+			script := admitScript.Run(b.Context(), b.client, keys, "here", 0, 1, 0, 0, 1, a.ID, a.UserID, quantity, "key", 0)
 			return must(b, script).([]any)[0].([]any)[0].(int64)
 		}
 		b.unchanged(func() {
@@ -175,7 +175,7 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		ctx, o := b.Context(), b.sale()
 		limit := model.Frequency{Limit: 2, Window: time.Minute}
-		key := countersKey(o.ID)
+		key := countersKey(tag(o))
 		expires := func(when string) {
 			b.Helper()
 			if left := must(b, b.client.PTTL(ctx, key)); left <= 0 || left > time.Minute {

@@ -67,7 +67,7 @@ func TestBatchOfSales(t *testing.T) {
 		few.Stock.Available = 1
 		many, damaged := b.sale(), b.sale()
 		b.open(few)
-		check.NoError(b, b.client.Del(b.Context(), idsKey(damaged.ID)).Err(), b.client.Set(b.Context(), idsKey(damaged.ID), "no hash", 0).Err())
+		check.NoError(b, b.client.Del(b.Context(), idsKey(tag(damaged))).Err(), b.client.Set(b.Context(), idsKey(tag(damaged)), "no hash", 0).Err())
 		check.NoError(b, b.client.ScriptFlush(b.Context()).Err())
 		first := attempt(many, "u-1", 1)
 		batch := []model.Attempt{
@@ -106,7 +106,7 @@ func TestBatchOfShards(t *testing.T) {
 func TestErrorOfAllGates(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offer())
-		must(b, b.client.Set(b.Context(), unitsKey(o.ID), "damaged", 0))
+		must(b, b.client.Set(b.Context(), unitsKey(tag(o)), "damaged", 0))
 		err := b.gate.Admit(b.Context(), []model.Attempt{attempt(o, "u-1", 1)})[0].Err
 		if failed, ok := errors.AsType[redis.Error](err); !ok || !strings.Contains(failed.Error(), "WRONGTYPE") {
 			b.Errorf("the error is %v, want Redis's own", err)

@@ -209,7 +209,7 @@ func TestClusterLosesANode(t *testing.T) {
 	for len(of) < 3 || len(sales) < 20 {
 		b.life()
 		o := b.open(offer())
-		node := c.Of(gateKey(o.ID))
+		node := c.Of(gateKey(tag(o)))
 		sales, nodes[o.ID], of[node] = append(sales, o), node, o
 	}
 	shards := map[*kit.RedisServer]int{} // one shard of each node

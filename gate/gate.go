@@ -26,6 +26,8 @@ var (
 	runIDSource string
 	//go:embed lua/window.lua
 	windowSource string
+	//go:embed lua/campaigns.lua
+	campaignsSource string
 	//go:embed lua/each_gate.lua
 	eachGateSource string
 	//go:embed lua/admit.lua
@@ -53,7 +55,7 @@ var (
 	//go:embed lua/configure.lua
 	configureSource string
 
-	admitScript       = redis.NewScript(eachGateSource + frequencySource + runIDSource + windowSource + admitSource)
+	admitScript       = redis.NewScript(eachGateSource + campaignsSource + frequencySource + runIDSource + windowSource + admitSource)
 	countScript       = redis.NewScript(frequencySource + countSource)
 	settledScript     = redis.NewScript(eachGateSource + settledSource)
 	leftoversScript   = redis.NewScript(leftoversSource)
@@ -120,16 +122,19 @@ type gateReply struct {
 }
 
 // scriptOnGates runs a script that serves several gates in a run, with one round trip to each node. call returns the keys
-// and arguments of a gate, and common are the arguments before those. On a Cluster the keys of each gate are in a slot of
-// their own, so each gate has its own run.
-func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, common []any, n int, call func(i int) (keys []string, args []any)) []gateReply {
+// and arguments of a gate, and common those that precede them in the run that serves the gates from from to before to. On a
+// Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
+func (g *Gate) scriptOnGates(
+	ctx context.Context, script *redis.Script, n int, common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
+) []gateReply {
 	most := gatesInARun
 	if _, many := g.client.(*redis.ClusterClient); many {
 		most = 1
 	}
 	runs := g.scripts(ctx, script, (n+most-1)/most, func(run int) (keys []string, args []any) {
-		args = slices.Clone(common)
-		for i := run * most; i < min(n, (run+1)*most); i++ {
+		from, to := run*most, min(n, (run+1)*most)
+		keys, args = common(from, to)
+		for i := from; i < to; i++ {
 			ofGate, values := call(i)
 			keys, args = append(keys, ofGate...), append(args, values...)
 		}

@@ -7,16 +7,22 @@ import (
 	"flashsale/model"
 )
 
-// Every key of a shard of a sale's gate contains the shard's tag in braces, so that on a Redis Cluster one script may
+// Every key of a shard of a sale's gate contains the shard's hash tag in braces, so that on a Redis Cluster one script may
 // use all keys of the shard.
 
-// tagOf returns the hash tag of a shard of a gate. If the gate has one shard only, the tag is the sale's id. Several
-// shards have different tags, so that a Cluster spreads them over its nodes.
+// tagOf returns the part of the keys that names a shard of a gate. It begins with the hash tag. If the gate has one shard
+// only, the tag is the sale's id. Several shards have different tags, so that a Cluster spreads them over its nodes. The
+// tag of a campaign's sales is the campaign's id instead, so that one script may use keys of all of them, and the sale's id
+// follows.
 func tagOf(gate model.GateRef, shard int) string {
-	if gate.Shards == 1 {
-		return gate.SaleID
+	tag, rest := gate.SaleID, ""
+	if gate.CampaignID != "" {
+		tag, rest = gate.CampaignID, ":"+gate.SaleID
 	}
-	return gate.SaleID + "." + strconv.Itoa(shard)
+	if gate.Shards > 1 {
+		tag += "." + strconv.Itoa(shard)
+	}
+	return "{" + tag + "}" + rest
 }
 
 // homeOf returns the shard that holds all data of a user. The result must never change while the sale's gate exists.
@@ -24,13 +30,13 @@ func homeOf(userID string, shards int) int {
 	return int(crc32.ChecksumIEEE([]byte(userID)) % uint32(shards)) //nolint:gosec // 1 to model.MaxShards
 }
 
-func gateKey(tag string) string   { return "fs:{" + tag + "}:gate" }
-func unitsKey(tag string) string  { return "fs:{" + tag + "}:units" }
-func idsKey(tag string) string    { return "fs:{" + tag + "}:ids" }
-func streamKey(tag string) string { return "fs:{" + tag + "}:stream" }
+func gateKey(tag string) string   { return "fs:" + tag + ":gate" }
+func unitsKey(tag string) string  { return "fs:" + tag + ":units" }
+func idsKey(tag string) string    { return "fs:" + tag + ":ids" }
+func streamKey(tag string) string { return "fs:" + tag + ":stream" }
 
 // countersKey returns the key of the counters of all users' requests in the present window.
-func countersKey(tag string) string { return "fs:{" + tag + "}:requests" }
+func countersKey(tag string) string { return "fs:" + tag + ":requests" }
 
 // stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }

@@ -45,9 +45,9 @@ func TestRoomIsEnough(t *testing.T) {
 	}
 
 	b.admitAll(attempts)
-	holds("a held attempt", bytesHeld, sizeOf(unitsKey(o.ID), idsKey(o.ID)))
-	holds("a queued attempt", bytesQueued, sizeOf(streamKey(o.ID)))
-	holds("a known id", bytesKnown, sizeOf(idsKey(o.ID)))
+	holds("a held attempt", bytesHeld, sizeOf(unitsKey(tag(o)), idsKey(tag(o))))
+	holds("a queued attempt", bytesQueued, sizeOf(streamKey(tag(o))))
+	holds("a known id", bytesKnown, sizeOf(idsKey(tag(o))))
 	for i := range attempts {
 		attempts[i].Frequency = model.Frequency{Limit: 10, Window: time.Hour}
 	}

@@ -90,7 +90,7 @@ func TestShardsOvertakenBeforeTheyOpen(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := offerIn(2)
 		tag := tagsOf(o.GateRef())[0]
-		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), "fs:{" + tag + "}:1", "fs:{" + tag + "}:2"}
+		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), "fs:" + tag + ":1", "fs:" + tag + ":2"}
 		must(b, b.client.HSet(b.Context(), keys[4], nobody, 0))
 		must(b, b.client.HSet(b.Context(), keys[5], nobody, 0))
 		must(b, installScript.Run(b.Context(), b.client, keys, 1, 0, expiry(o.Sale), 0))

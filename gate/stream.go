@@ -153,7 +153,7 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	e := model.Entry{
 		Attempt: model.Attempt{
 			ID: fields[0], SaleID: gate.SaleID, UserID: fields[1], Quantity: n,
-			IdempotencyKey: fields[5], Shards: gate.Shards,
+			IdempotencyKey: fields[5], Shards: gate.Shards, CampaignID: gate.CampaignID,
 		},
 		StreamID: m.ID, Epoch: epoch, Instance: fields[4],
 	}
@@ -167,7 +167,8 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
 	shards, number := shardsOf(entries), g.settled.Add(1)
-	replies := g.scriptOnGates(ctx, settledScript, []any{g.instance, number}, len(shards), func(i int) ([]string, []any) {
+	call := func(int, int) ([]string, []any) { return nil, []any{g.instance, number} }
+	replies := g.scriptOnGates(ctx, settledScript, len(shards), call, func(i int) ([]string, []any) {
 		tag := shards[i].tag
 		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, settledArgs(shards[i].places, entries, outcomes)
 	})

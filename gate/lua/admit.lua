@@ -1,10 +1,11 @@
 -- Admit attempts on one or several sales, those on a sale in the order of their arrival: judge each, take its units and
 -- append it to the stream.
--- KEYS[1] gate  KEYS[2] units by user  KEYS[3] known ids  KEYS[4] stream  KEYS[5] counters of requests; then five keys of
---      each other gate
--- ARGV[1] instance on which the buyers wait; then for each gate: [1] newest epoch that the caller has read  [2] window of
---      the counters, ms  [3] number of attempts; then five values for each attempt: id, user, quantity, idempotency key,
---      requests allowed in a window
+-- KEYS[1] and following: for each campaign of these sales, the units by user of all its sales; then five keys for each gate:
+--      gate, units by user, known ids, stream, counters of requests
+-- ARGV[1] instance on which the buyers wait  [2] number of campaigns. For each campaign: [1] limit  [2] number of its
+--      keys  [3] number of users; then the users, each once. Then for each gate: [1] newest epoch that the caller has read
+--      [2] window of the counters, ms  [3] place of its campaign in the list, 0: none  [4] number of attempts; then five
+--      values for each attempt: id, user, quantity, idempotency key, requests allowed in a window
 -- Returns a list for each gate: two values for each attempt, in one flat list: a code, and the id of the new entry (code
 -- 0) or the ms until the next request is allowed (code 5); then the gate's epoch. If the script fails at a gate, for example
 -- because a key is damaged, the gate has the text of the error instead of a list, and the other gates are served.
@@ -13,10 +14,12 @@
 -- 11 sold out.
 -- All attempts on a sale are judged before its first write, except for the request counters, since Redis does not undo the
 -- writes of a script that fails.
+local campaigns, first_key, first_arg = units_of_campaigns(3)
 -- key, arg: the indexes of the gate's first key and of its first argument
 local function admit(key, arg)
-  local reply, ids, users, limits, first = {}, {}, {}, {}, arg + 3
-  for at = 1, tonumber(ARGV[arg + 2]) do
+  local reply, ids, users, limits, first = {}, {}, {}, {}, arg + 4
+  local campaign = campaigns[tonumber(ARGV[arg + 2])]
+  for at = 1, tonumber(ARGV[arg + 3]) do
     local i = first + 5 * (at - 1)
     ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 4])
   end
@@ -48,12 +51,13 @@ local function admit(key, arg)
       -- The code of the window stays.
     elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
       answer = 9
-    elseif units[user] + n > limit then
+    elseif units[user] + n > limit or campaign and campaign.units[user] + n > campaign.limit then
       answer = 10
     elseif left < n then
       answer = 11
     else
       left, taken, known[id], units[user] = left - n, taken + n, quantity, units[user] + n
+      if campaign then campaign.units[user] = campaign.units[user] + n end
       admitted[#admitted + 1] = at
       new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, quantity
       new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
@@ -76,4 +80,4 @@ local function admit(key, arg)
   return reply
 end
 
-return each_gate(5, 2, function(arg) return arg + 3 + 5 * tonumber(ARGV[arg + 2]) end, admit)
+return each_gate(first_key, 5, first_arg, function(arg) return arg + 4 + 5 * tonumber(ARGV[arg + 3]) end, admit)

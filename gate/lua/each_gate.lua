@@ -1,13 +1,13 @@
 -- A function at the start of admit.lua and settled.lua: serve several gates in one run, each for itself.
--- keys: how many keys each gate has in KEYS
+-- first, keys: the index in KEYS of the first gate's first key, and how many keys each gate has
 -- arg: the index in ARGV of the first gate's first argument; next_arg: a function that gets the index of a gate's first
 -- argument and gives that of the next gate's
 -- serve: a function that gets the indexes of a gate's first key and first argument and gives the reply for the gate
 -- Gives the replies in a list. A gate at which serve fails has the text of the error there, so that the other gates are
 -- served. If serve fails at every gate, the whole script fails with the first error, which the client understands.
-local function each_gate(keys, arg, next_arg, serve)
+local function each_gate(first, keys, arg, next_arg, serve)
   local replies, any = {}, false
-  for key = 1, #KEYS, keys do
+  for key = first, #KEYS, keys do
     local done, reply = pcall(serve, key, arg)
     if not done then -- older versions of Redis raise a text, others a table
       reply = type(reply) == 'table' and reply.err or tostring(reply)

@@ -43,4 +43,4 @@ local function settle(key, arg)
   return found
 end
 
-return each_gate(3, 3, function(arg) return arg + 1 + tonumber(ARGV[arg]) end, settle)
+return each_gate(1, 3, 3, function(arg) return arg + 1 + tonumber(ARGV[arg]) end, settle)
