@@ -43,6 +43,8 @@ type sale struct {
 	Beacon             bool      `json:"beacon"`
 	EntryWork          int64     `json:"entry_work"`
 	InLine             bool      `json:"in_line"`
+	CampaignID         string    `json:"campaign_id"`
+	Variant            string    `json:"variant"`
 }
 
 // operatorSale is a sale as operators see it.
@@ -50,6 +52,8 @@ type operatorSale struct {
 	sale
 	Status string `json:"status"`
 	Shards int    `json:"parts"`
+	Held   int64  `json:"held"`
+	Paid   int64  `json:"paid"`
 }
 
 type order struct {

@@ -3,6 +3,8 @@ package handler
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -125,10 +127,20 @@ func (s *Streams) leave() {
 // saleEvents streams a sale's stock, and the state of its line, as server-sent events: at the beginning unless the client already has the figures,
 // on each change, and at each heartbeat.
 func (a *API) saleEvents(c *gin.Context) {
-	offer, ok := a.offer(c)
-	if !ok {
-		return
+	if offer, ok := a.offer(c); ok {
+		a.stream(c, offer.ID)
 	}
+}
+
+// campaignEvents streams the stock of all sales of a campaign, as saleEvents does.
+func (a *API) campaignEvents(c *gin.Context) {
+	if sales, ok := a.campaign(c); ok {
+		a.stream(c, sales[0].Campaign.ID)
+	}
+}
+
+// stream answers with the events of a sale or campaign.
+func (a *API) stream(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
 		return
@@ -149,7 +161,7 @@ func (a *API) saleEvents(c *gin.Context) {
 	head := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: c.Writer.Header(), ContentLength: -1, Close: true}
 	var raw bytes.Buffer
 	_ = head.Write(&raw) // a write into memory can't fail
-	go a.Streams.serve(conn, raw.Bytes(), offer.ID, headerOf(c, "Last-Event-Id"))
+	go a.Streams.serve(conn, raw.Bytes(), id, headerOf(c, "Last-Event-Id"))
 }
 
 // streamHeader sets the headers of an event stream: caches must not reuse it, and proxies must not buffer it.
@@ -246,24 +258,24 @@ func (s *Streams) tell(ctx context.Context, saleID string) {
 }
 
 // watch produces a sale's events until ctx ends, or until the sale can't be read any more.
-func (s *Streams) watch(ctx context.Context, saleID string, to *service.Newest[*stockEvent]) {
+func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stockEvent]) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	said := ""
 	for {
 		changed := s.catalog.Changed() // taken before the sale is read, so that no later change is missed
-		offer, ok := s.offer(ctx, saleID)
-		if !ok {
+		sales := s.read(ctx, id)
+		if len(sales) == 0 {
 			to.Set(&stockEvent{over: true})
-			s.tell(ctx, saleID)
+			s.tell(ctx, id)
 			return
 		}
 		now := s.catalog.Now()
-		turn := time.After(untilTurn(offer, now))
-		if event := newStockEvent(offer, now); event.id != said {
+		turn := time.After(untilTurn(sales[0], now)) // the sales of a campaign start and end together
+		if event := eventOf(id, sales, now); event.id != said {
 			said = event.id
 			to.Set(event)
-			s.tell(ctx, saleID)
+			s.tell(ctx, id)
 			beat.Reset(heartbeat)
 			select {
 			case <-time.After(eventPause):
@@ -284,13 +296,47 @@ func (s *Streams) watch(ctx context.Context, saleID string, to *service.Newest[*
 	}
 }
 
-// offer returns the sale as it is now. ok is false if there is no such sale, or if it is only in the database and the
-// database does not answer.
-func (s *Streams) offer(ctx context.Context, saleID string) (offer model.Offer, ok bool) {
+// read returns the sale, or the sales of the campaign, as they are now. The list is empty if there is neither, or if they are
+// only in the database and the database does not answer.
+func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	offer, ok, err := s.catalog.Sale(ctx, saleID)
-	return offer, ok && err == nil
+	if s.catalog.CommonLimit(id) == nil { // else it is a campaign for sure
+		if offer, ok, err := s.catalog.Sale(ctx, id); err != nil {
+			return nil
+		} else if ok {
+			return []model.Offer{offer}
+		}
+	}
+	sales, err := s.catalog.Campaign(ctx, id)
+	if err != nil {
+		return nil
+	}
+	return sales
+}
+
+func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
+	if sales[0].ID == id {
+		return newStockEvent(sales[0], now)
+	}
+	type stock struct {
+		ID        string          `json:"id"`
+		Available int64           `json:"available"`
+		Quota     int64           `json:"quota"`
+		State     model.SaleState `json:"state"`
+	}
+	stocks := make([]stock, len(sales))
+	for i, o := range sales {
+		stocks[i] = stock{o.ID, o.Stock.Free(), o.Stock.Quota, o.State(now, o.Stock.Free())}
+	}
+	data, _ := json.Marshal(struct { // numbers and plain texts always encode
+		Sales []stock `json:"sales"`
+		Now   stamp   `json:"now"`
+	}{stocks, stamp(now)})
+	sum := sha256.Sum256(fmt.Append(nil, stocks))
+	event := &stockEvent{id: hex.EncodeToString(sum[:8])}
+	event.frame = fmt.Appendf(nil, "id: %s\nevent: stocks\ndata: %s\n\n", event.id, data)
+	return event
 }
 
 func newStockEvent(o model.Offer, now time.Time) *stockEvent {

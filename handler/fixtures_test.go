@@ -74,6 +74,8 @@ func (s *shop) Offer(context.Context, string) (model.Offer, bool, error) {
 	return model.Offer{}, false, nil
 }
 
+func (*shop) CampaignSales(context.Context, string) ([]model.Offer, error) { return nil, nil }
+
 func (s *shop) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
 	return map[string]string{benchSale: "abc"}, time.Time{}, nil
 }

@@ -29,6 +29,9 @@ const (
 	notSeconds    service.Reason = "not_seconds"
 	overLimit     service.Reason = "over_limit"
 	wrongLogIn    service.Reason = "wrong_log_in"
+	notCSV        service.Reason = "not_csv"
+	badCell       service.Reason = "bad_cell"
+	notAsInFirst  service.Reason = "not_as_in_first"
 	notAnEvent    service.Reason = "not_an_event"
 )
 
@@ -50,6 +53,8 @@ var reasons = map[service.Reason]wording{
 	service.NoOrder:        {"{field} is for the modes line and draw", "{field} 只用于 line 和 draw 模式"},
 	service.BadMode:        {"{field} must be rush, line or draw", "{field} 必须是 rush、line 或 draw"},
 	service.NotBeforeStart: {"{field} must be before the start", "{field} 必须早于开始时间"},
+	service.OfCampaign:     {"{field} belongs to the campaign as a whole", "{field} 属于整个活动，不能单独设置"},
+	service.RepeatedName:   {"{field} must differ from that of the campaign's other sales", "{field} 在同一活动中不能重复"},
 	service.BadRole:        {"{field} must be viewer, support or operator, or holds for a key", "{field} 必须是 viewer、support 或 operator，密钥还可以是 holds"},
 	service.BadEndpoint:    {"{field} must be an https URL of at most {max} characters, not on a private network", "{field} 必须是不超过 {max} 个字符的 https 网址，且不在内网"},
 
@@ -72,6 +77,9 @@ var reasons = map[service.Reason]wording{
 	notAnID:       {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ : -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ : - 组成"},
 	notSeconds:    {"{field}: wait needs whole seconds", "{field}：wait 必须是整秒数"},
 	overLimit:     {"{field} must be 1 to the sale's limit_per_user", "{field} 必须在 1 到本场次的 limit_per_user 之间"},
+	notCSV:        {"the body is not a sheet in CSV: {value}", "请求体不是有效的 CSV 表格：{value}"},
+	badCell:       {"{field}: {value} can't be read", "{field}：无法读取 {value}"},
+	notAsInFirst:  {"{field} must be empty or the same as in the first row", "{field} 必须为空，或与第一行相同"},
 	notAnEvent:    {"{field} must be the id of an event, or the next of an earlier page", "{field} 必须是事件编号，或前一页的 next"},
 	wrongLogIn:    {"The name or the password is wrong.", "用户名或密码错误。"},
 }

@@ -43,6 +43,7 @@ type API struct {
 	Endpoints *service.Endpoints
 	Holds     *service.Holds // nil: the shop has no checkout of its own
 	Sales     *service.Sales
+	Campaigns *service.Campaigns
 	Lines     *service.Lines
 	Proofs    *service.Proofs
 	Accounts  *service.Accounts
@@ -130,6 +131,7 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	all.GET("/console", a.showAlways())
 	all.GET("/console/sales/:sale", a.showAlways())
+	all.GET("/console/campaigns/:campaign", a.showAlways())
 	all.GET("/console/payments", a.showAlways())
 	all.GET("/console/endpoints", a.showAlways())
 	all.GET("/console/staff", a.showAlways())
@@ -160,6 +162,8 @@ func Router(a *API) (http.Handler, error) {
 	memory.GET("/sales/:sale", a.getSale())
 	memory.GET("/sales/:sale/line", a.getLine())
 	memory.GET("/sales/:sale/draw.json", a.getDraw) // no deadline: it may be long
+	memory.GET("/campaigns/:campaign", a.getCampaign())
+	memory.GET("/campaigns/:campaign/events", a.campaignEvents)
 	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
 
 	public := memory.Group("", deadline)
@@ -192,6 +196,10 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/sales/:sale/audit", a.auditSale)
 	viewer.GET("/sales/:sale/orders", a.listSaleOrders)
 	viewer.GET("/sales/:sale/operations", a.listOperations)
+	viewer.GET("/campaigns", a.listCampaigns)
+	viewer.GET("/campaigns/:campaign", a.getOperatorCampaign)
+	viewer.GET("/campaigns/:campaign/sales.csv", a.exportCampaign)
+	viewer.GET("/campaigns/:campaign/operations", a.listCampaignOperations)
 	viewer.GET("/stats", a.stats)
 	viewer.GET("/lab", a.showLab)
 	viewer.GET("/payments", a.listPayments)
@@ -212,6 +220,12 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/sales/:sale/line/extend", a.extendCalls)
 	operator.POST("/sales/:sale/line/void", a.voidEntries)
 	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
+	operator.POST("/campaigns", a.createCampaign)
+	operator.PATCH("/campaigns/:campaign", a.patchCampaign)
+	operator.POST("/campaigns/:campaign/sales", a.addToCampaign)
+	operator.POST("/campaigns/:campaign/pause", a.setCampaignStatus(model.SalePaused, "pause"))
+	operator.POST("/campaigns/:campaign/resume", a.setCampaignStatus(model.SaleLive, "resume"))
+	operator.POST("/campaigns/:campaign/close", a.setCampaignStatus(model.SaleClosed, "close"))
 	operator.POST("/staff", a.createStaff)
 	operator.PATCH("/staff/:name", a.changeStaff)
 	operator.POST("/staff/:name/secret", a.renewStaffSecret)
@@ -227,6 +241,7 @@ func Router(a *API) (http.Handler, error) {
 	pages := all.Group("", instance, address, missing)
 	pages.GET("/", a.showSales())
 	pages.GET("/sales/:sale", a.showSale())
+	pages.GET("/campaigns/:campaign", deadline, a.showCampaign())
 	pages.GET("/orders", a.showAlways())
 	pages.GET("/login", a.showAlways())
 	pages.GET("/api", a.showAlways())

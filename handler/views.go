@@ -76,6 +76,8 @@ type saleView struct {
 	WaitingList        bool            `json:"waiting_list,omitempty"`
 	Beacon             bool            `json:"beacon,omitempty"`
 	EntryWork          int64           `json:"entry_work,omitempty"`
+	CampaignID         string          `json:"campaign_id,omitempty"`
+	Variant            string          `json:"variant,omitempty"`
 	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
 }
 
@@ -87,21 +89,23 @@ func (a *API) saleView(o model.Offer) saleView {
 		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
 		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: a.PublicURL() + "/s/" + o.Code,
 		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
-		Beacon: o.Beacon, EntryWork: o.EntryWork,
+		Beacon: o.Beacon, EntryWork: o.EntryWork, CampaignID: o.Campaign.ID, Variant: o.Variant,
 		InLine: o.Stock.Lined == model.InLine,
 	}
 }
 
 // operatorSaleView adds the status that the operator has set: before the start, the state does not say whether the sale
-// is paused.
+// is paused. It also adds the units in orders, which are not for buyers.
 type operatorSaleView struct {
 	saleView
 	Status model.SaleStatus `json:"status"`
 	Shards int              `json:"parts"`
+	Held   int64            `json:"held"`
+	Paid   int64            `json:"paid"`
 }
 
 func (a *API) operatorSaleView(o model.Offer) operatorSaleView {
-	return operatorSaleView{a.saleView(o), o.Status, o.Shards}
+	return operatorSaleView{a.saleView(o), o.Status, o.Shards, o.Stock.Held, o.Stock.Paid}
 }
 
 type orderView struct {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -36,6 +37,7 @@ const (
 type CatalogStore interface {
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
+	CampaignSales(ctx context.Context, campaignID string) ([]model.Offer, error)
 	SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error)
 	Now(ctx context.Context) (time.Time, error)
 }
@@ -63,9 +65,16 @@ type Catalog struct {
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
-	offers  map[string]model.Offer
-	order   []string
-	changed chan struct{} // closed when a newer snapshot differs
+	offers    map[string]model.Offer
+	order     []string
+	campaigns map[string]*campaign
+	changed   chan struct{} // closed when a newer snapshot differs
+}
+
+// campaign is the watched sales of a campaign.
+type campaign struct {
+	sales []model.Offer // in the order of the campaign
+	limit model.CommonLimit
 }
 
 // NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
@@ -103,7 +112,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := &snapshot{offers: make(map[string]model.Offer, len(list)), order: make([]string, len(list))}
+	next := &snapshot{offers: make(map[string]model.Offer, len(list)), order: make([]string, len(list)), campaigns: group(list)}
 	for i, o := range list {
 		next.offers[o.ID], next.order[i] = o, o.ID
 		if o.Stock.Available > 0 {
@@ -212,6 +221,49 @@ func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
 	shadow := func(o model.Offer) bool { return o.Status == model.SaleShadow }
 	return slices.DeleteFunc(s.list(), shadow), s.changed
+}
+
+// group returns the sales of each campaign, and the limit that they share.
+func group(list []model.Offer) map[string]*campaign {
+	var campaigns map[string]*campaign
+	for _, o := range list {
+		id := o.Campaign.ID
+		if id == "" {
+			continue
+		}
+		if campaigns == nil {
+			campaigns = map[string]*campaign{}
+		}
+		if campaigns[id] == nil {
+			campaigns[id] = &campaign{limit: model.CommonLimit{Units: o.Campaign.LimitPerUser}}
+		}
+		campaigns[id].sales = append(campaigns[id].sales, o)
+		campaigns[id].limit.SaleIDs = append(campaigns[id].limit.SaleIDs, o.ID)
+	}
+	for _, c := range campaigns {
+		slices.SortFunc(c.sales, func(a, b model.Offer) int { return cmp.Compare(a.Place, b.Place) })
+	}
+	return campaigns
+}
+
+// CommonLimit returns the limit of a campaign, or nil if no sale of the campaign is watched.
+func (c *Catalog) CommonLimit(campaignID string) *model.CommonLimit {
+	if campaign := c.live.Load().campaigns[campaignID]; campaign != nil {
+		return &campaign.limit
+	}
+	return nil
+}
+
+// Campaign returns the sales of a campaign in their order, from memory, else from the database. The list is empty if there
+// is no such campaign. The caller must not change it.
+func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error) {
+	if campaign := c.live.Load().campaigns[id]; campaign != nil {
+		return campaign.sales, nil
+	}
+	if known, err := c.Known(ctx, id); err != nil || !known {
+		return nil, err
+	}
+	return c.store.CampaignSales(ctx, id)
 }
 
 func (s *snapshot) list() []model.Offer {

@@ -25,5 +25,5 @@ func (c *Counter) Count(ctx context.Context, saleID, userID string, f model.Freq
 	if err != nil {
 		return 0, false, err
 	}
-	return c.Gate.Count(ctx, model.GateRef{SaleID: saleID, Shards: max(offer.Shards, 1)}, userID, f)
+	return c.Gate.Count(ctx, model.GateRef{SaleID: saleID, CampaignID: offer.Campaign.ID, Shards: max(offer.Shards, 1)}, userID, f)
 }

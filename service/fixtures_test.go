@@ -88,6 +88,8 @@ func (f *fakeStores) LiveOffers(_ context.Context, linger time.Duration) (live [
 	return live, f.err
 }
 
+func (*fakeStores) CampaignSales(context.Context, string) ([]model.Offer, error) { return nil, nil }
+
 func (f *fakeStores) Offer(_ context.Context, id string) (model.Offer, bool, error) {
 	defer f.locked()()
 	f.calls["offer"]++

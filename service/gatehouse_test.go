@@ -68,6 +68,8 @@ func (h *gatehouse) RenewEpoch(ctx context.Context, _ string, epoch int64) error
 	return nil
 }
 
+func (*gatehouse) CampaignSales(context.Context, string) ([]model.Offer, error) { return nil, nil }
+
 func (h *gatehouse) GateContents(_ context.Context, id string) (model.GateContents, bool, error) {
 	defer h.locked()()
 	if err := h.step("contents"); err != nil {

@@ -23,6 +23,8 @@ const (
 	NoOrder        Reason = "no_order"         // a sale of the mode rush has no order to draw
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
 	NotBeforeStart Reason = "not_before_start" // entries that open no earlier than the sale
+	OfCampaign     Reason = "of_campaign"      // it can be changed for all sales of the campaign only
+	RepeatedName   Reason = "repeated_name"    // the campaign has another sale with this variant
 	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -
 	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8
 	BadRole        Reason = "bad_role"         // not one of the staff's roles

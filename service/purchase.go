@@ -125,6 +125,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	a := model.Attempt{
 		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, IdempotencyKey: r.Key,
 		Frequency: r.Frequency, Keyless: r.Key == "", Shards: offer.Shards,
+		CampaignID: offer.Campaign.ID, Common: p.Catalog.CommonLimit(offer.Campaign.ID),
 	}
 	if a.Keyless {
 		a.IdempotencyKey = rand.Text()

@@ -104,26 +104,30 @@ func wish(sale model.Sale) model.Sale {
 // invalid is the first invalid field, or nil.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
-	if invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale)); invalid != nil {
+	if invalid := s.validateNew(sale, quota); invalid != nil {
 		return offer, invalid, nil
-	}
-	if !sale.EndsAt.After(s.Catalog.Now()) {
-		return offer, &Invalid{Field: "ends_at", Reason: InThePast}, nil
 	}
 	sale.ID, sale.Code = cmp.Or(sale.ID, model.NewSaleID()), rand.Text()[:codeLength]
 	sale.Status, sale.Revision = cmp.Or(sale.Status, model.SaleLive), 1
 	if err := s.Store.CreateSale(ctx, sale, quota, actor); err != nil {
 		return offer, nil, err
 	}
-	if err := s.Gates.Preheat(ctx, sale.ID); err != nil {
-		s.Log.WarnContext(ctx, "a new sale has no gate yet; the controller will install it", "sale", sale.ID, "error", err)
-	}
-	s.tell(ctx, sale.ID)
+	s.created(ctx, sale.ID)
 	offer, ok, err := s.Catalog.Sale(ctx, sale.ID)
 	if err == nil && !ok {
 		err = fmt.Errorf("sale %s is gone", sale.ID)
 	}
 	return offer, nil, err
+}
+
+// created preheats the gates of new sales and informs every instance.
+func (s *Sales) created(ctx context.Context, saleIDs ...string) {
+	for _, id := range saleIDs {
+		if err := s.Gates.Preheat(ctx, id); err != nil {
+			s.Log.WarnContext(ctx, "a new sale has no gate yet; the controller will install it", "sale", id, "error", err)
+		}
+	}
+	s.tell(ctx, saleIDs...)
 }
 
 // SalePatch is what an operator changes; nil leaves a field as it is.
@@ -155,6 +159,16 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.EntriesAt, p.EntriesAt)
 		set(&sale.CallSeconds, p.CallSeconds)
 		set(&sale.WaitingList, p.WaitingList)
+		if sale.Campaign.ID != "" {
+			for field, given := range map[string]bool{
+				"title": p.Title != nil, "starts_at": p.StartsAt != nil, "ends_at": p.EndsAt != nil, "waiting_list": p.WaitingList != nil,
+			} {
+				if given {
+					invalid = &Invalid{Field: field, Reason: OfCampaign}
+					return model.BadRequest
+				}
+			}
+		}
 		if !sale.HasLine() && (p.EntriesAt != nil || p.CallSeconds != nil) {
 			return model.NoLine
 		}
@@ -200,9 +214,7 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 		return offer, verdict, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := s.Gate.Configure(ctx, offer.Sale); err != nil {
-		s.Log.WarnContext(ctx, "the gate missed a change and will be replaced", "sale", c.SaleID, "error", err)
-	}
+	s.configure(ctx, offer.Sale)
 	if c.AddQuota > 0 {
 		s.Gates.Changed(ctx, c.SaleID)
 	}
@@ -210,13 +222,21 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 	return offer, verdict, nil
 }
 
-// tell updates this instance's catalog at once and announces the change to the other instances.
-func (s *Sales) tell(ctx context.Context, saleID string) {
-	if err := s.Catalog.Refresh(ctx); err != nil {
-		s.Log.WarnContext(ctx, "can't refresh the catalog after a change", "sale", saleID, "error", err)
+func (s *Sales) configure(ctx context.Context, sale model.Sale) {
+	if err := s.Gate.Configure(ctx, sale); err != nil {
+		s.Log.WarnContext(ctx, "the gate missed a change and will be replaced", "sale", sale.ID, "error", err)
 	}
-	if err := s.Gate.Announce(ctx, saleID); err != nil {
-		s.Log.WarnContext(ctx, "other instances will find a change by polling", "sale", saleID, "error", err)
+}
+
+// tell updates this instance's catalog at once and announces the changes to the other instances.
+func (s *Sales) tell(ctx context.Context, saleIDs ...string) {
+	if err := s.Catalog.Refresh(ctx); err != nil {
+		s.Log.WarnContext(ctx, "can't refresh the catalog after a change", "sales", saleIDs, "error", err)
+	}
+	for _, id := range saleIDs {
+		if err := s.Gate.Announce(ctx, id); err != nil {
+			s.Log.WarnContext(ctx, "other instances will find a change by polling", "sale", id, "error", err)
+		}
 	}
 }
 
@@ -237,6 +257,15 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 		return "", err
 	}
 	return s.Store.SaleByCode(ctx, code)
+}
+
+// validateNew returns the first invalid field of a sale that is to be created, or nil.
+func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
+	invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale))
+	if invalid == nil && !sale.EndsAt.After(s.Catalog.Now()) {
+		invalid = &Invalid{Field: "ends_at", Reason: InThePast}
+	}
+	return invalid
 }
 
 // validate returns the first invalid field of a sale, or nil.

@@ -283,7 +283,7 @@ func (d *apiDocument) curl(op *apiOperation, base string) string {
 	if streams := op.Responses[0].Value.Content; len(streams) > 0 && len(streams[0].Value.Events) > 0 {
 		command += " -N"
 	}
-	for _, media := range op.RequestBody.Content {
+	for _, media := range op.RequestBody.Content[:min(1, len(op.RequestBody.Content))] { // one of the forms that it may have
 		usual = "POST"
 		var text string
 		switch example := d.example(media.Value); media.Name {

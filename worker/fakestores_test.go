@@ -83,6 +83,8 @@ func (f *fakeStores) Offer(context.Context, string) (model.Offer, bool, error) {
 	return f.offer, true, nil
 }
 
+func (*fakeStores) CampaignSales(context.Context, string) ([]model.Offer, error) { return nil, nil }
+
 func (*fakeStores) SaleCodes(context.Context, time.Time) (map[string]string, time.Time, error) {
 	return map[string]string{saleA: "CODEAAAA"}, time.Now(), nil
 }

@@ -386,6 +386,8 @@ func (c catalogView) Offer(ctx context.Context, sale string) (model.Offer, bool,
 	return list[i], true, nil
 }
 
+func (catalogView) CampaignSales(context.Context, string) ([]model.Offer, error) { return nil, nil }
+
 func (c catalogView) SaleCodes(ctx context.Context, _ time.Time) (map[string]string, time.Time, error) {
 	list, err := c.LiveOffers(ctx, 0)
 	codes := map[string]string{}

@@ -1,0 +1,299 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flashsale/internal/config"
+	"flashsale/strategy"
+	"flashsale/test/kit"
+	"flashsale/test/kit/check"
+)
+
+// campaign is a campaign with its sales, as operators see them.
+type campaign struct {
+	ID           string
+	Title        string
+	Description  string
+	ImageURL     string `json:"image_url"`
+	Currency     string
+	State        string
+	StartsAt     time.Time `json:"starts_at"`
+	EndsAt       time.Time `json:"ends_at"`
+	LimitPerUser int       `json:"limit_per_user"`
+	Sales        []operatorSale
+}
+
+const adminCampaigns = "/api/v1/admin/campaigns"
+
+// newCampaign is an open campaign of several sizes, ten units of each, three for each buyer and two of each size.
+func newCampaign(sizes int, changes fields) fields {
+	sales := make([]fields, sizes)
+	for i := range sales {
+		sales[i] = fields{"variant": fmt.Sprint(40 + i), "quota": 10, "price_cents": 9900 + i, "limit_per_user": 2}
+	}
+	now := time.Now()
+	return fields{
+		"title": "Runner", "description": "Light", "starts_at": now.Add(-time.Minute), "ends_at": now.Add(time.Hour),
+		"limit_per_user": 3, "pay_timeout_seconds": 600, "sales": sales,
+	}.changed(changes)
+}
+
+func (s *server) createCampaign(sizes int, changes fields) (made campaign) {
+	s.t.Helper()
+	s.operator().call("POST", adminCampaigns, newCampaign(sizes, changes)).want(http.StatusCreated).read(&made)
+	return made
+}
+
+func (s *server) campaign(id string) (found campaign) {
+	s.t.Helper()
+	s.operator().get(adminCampaigns + "/" + id).read(&found)
+	return found
+}
+
+// A user has the limit of a campaign over all of its sales, with every strategy, on the embedded stores and on servers.
+func TestCampaign(t *testing.T) {
+	t.Parallel()
+	for _, name := range strategy.Names() {
+		for where, stores := range map[string]func(*config.Settings){"embedded": asTheyAre, "servers": withStores(kit.ServerStores(t))} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				t.Parallel()
+				s := start(t, stores, func(s *config.Settings) { s.Strategy, s.AllowOversell = name, true })
+				made := s.createCampaign(3, nil)
+				ann, bob := s.buyer("ann"), s.buyer("bob")
+				first := ann.buy(made.Sales[0].ID, 2)
+				ann.purchase(made.Sales[0].ID, 1).refused(http.StatusConflict, "limit_reached") // that of the sale
+				ann.buy(made.Sales[1].ID, 1)
+				for _, sale := range made.Sales[1:] {
+					ann.purchase(sale.ID, 1).refused(http.StatusConflict, "limit_reached") // that of the campaign
+				}
+				bob.buy(made.Sales[2].ID, 2)
+				ann.cancel(first.ID)
+				ann.pay(ann.buy(made.Sales[2].ID, 2).ID)
+				ann.purchase(made.Sales[1].ID, 1).refused(http.StatusConflict, "limit_reached")
+				s.wantStock(made.Sales[0].ID, stock{available: 10})
+				s.wantStock(made.Sales[1].ID, stock{available: 9, held: 1})
+				s.wantStock(made.Sales[2].ID, stock{available: 6, held: 2, paid: 2})
+			})
+		}
+	}
+}
+
+// Buyers who try all sizes at once, at two instances and with the gate's help or without, get the limit and no more.
+func TestCampaignTogether(t *testing.T) {
+	t.Parallel()
+	const sizes, buyers, limit = 10, 8, 3
+	stores := withStores(kit.ServerStores(t))
+	instances := []*server{start(t, stores), start(t, stores, func(s *config.Settings) { s.Strategy = "optimistic" })}
+	made := instances[0].createCampaign(sizes, fields{"limit_per_user": limit})
+	for _, sale := range made.Sales {
+		instances[1].knows(sale.ID)
+	}
+	var got [buyers]atomic.Int64
+	check.Together(2*sizes*buyers, func(i int) {
+		user := i % buyers
+		a, err := instances[i/buyers%2].buyer(fmt.Sprint("u-", user)).tryPurchase(made.Sales[i/buyers/2].ID, "Idempotency-Key", fmt.Sprint(i))
+		switch {
+		case err != nil:
+			t.Error(err)
+		case a.status == http.StatusCreated:
+			got[user].Add(1)
+		case a.status != http.StatusConflict && a.status != http.StatusServiceUnavailable:
+			t.Errorf("status %d", a.status)
+		}
+	})
+	for user := range got {
+		if n := got[user].Load(); n != limit {
+			t.Errorf("user %d has %d units, want %d", user, n, limit)
+		}
+	}
+	for _, sale := range made.Sales {
+		instances[0].balanced(sale.ID)
+	}
+}
+
+// A campaign opens, pauses and closes with all its sales, and a change of it changes them.
+func TestCampaignIsChanged(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made := s.createCampaign(3, nil)
+	url := adminCampaigns + "/" + made.ID
+	status := func(id string) string {
+		for _, sale := range s.campaign(made.ID).Sales {
+			if sale.ID == id {
+				return sale.Status
+			}
+		}
+		return ""
+	}
+	check.Same(t, "new", []any{made.State, made.LimitPerUser, made.Sales[1].Title, made.Sales[1].Variant, made.Sales[1].CampaignID},
+		[]any{"open", 3, "Runner · 41", "41", made.ID})
+	ann := s.buyer("ann")
+	ann.buy(made.Sales[0].ID, 1)
+
+	s.operator().post(url+"/pause", nil)
+	check.Same(t, "paused", s.campaign(made.ID).State, "paused")
+	ann.purchase(made.Sales[1].ID, 1).refused(http.StatusConflict, "paused")
+	s.setStatus(made.Sales[2].ID, "close")
+	s.operator().post(url+"/resume", nil)
+	check.Same(t, "resumed, but the closed one", []string{status(made.Sales[0].ID), status(made.Sales[2].ID)}, []string{"live", "closed"})
+
+	ends := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Millisecond)
+	s.operator().call("PATCH", url, fields{"title": "Racer", "limit_per_user": 1, "ends_at": ends}).want(http.StatusOK)
+	changed := s.campaign(made.ID)
+	check.Same(t, "changed", []any{changed.Title, changed.LimitPerUser, changed.EndsAt, changed.Sales[0].Title, changed.Sales[0].EndsAt},
+		[]any{"Racer", 1, ends, "Racer · 40", ends})
+	ann.purchase(made.Sales[1].ID, 1).refused(http.StatusConflict, "limit_reached")
+	s.operator().call("PATCH", url, fields{"limit_per_user": 2}).want(http.StatusOK)
+	ann.buy(made.Sales[1].ID, 1)
+
+	s.operator().call("POST", url+"/sales", fields{"variant": "43", "quota": 5, "price_cents": 100}).want(http.StatusCreated)
+	added := s.campaign(made.ID).Sales[3]
+	check.Same(t, "added", []any{added.Title, added.EndsAt, added.LimitPerUser, added.Quota}, []any{"Racer · 43", ends, 2, int64(5)})
+	ann.purchase(added.ID, 1).refused(http.StatusConflict, "limit_reached")
+	s.buyer("bob").buy(added.ID, 2)
+
+	s.operator().post(url+"/close", nil)
+	check.Same(t, "closed", s.campaign(made.ID).State, "ended")
+	s.operator().call("POST", url+"/resume", nil).refused(http.StatusConflict, "ended")
+	s.operator().call("POST", url+"/sales", fields{"variant": "44", "quota": 5}).refused(http.StatusConflict, "ended")
+	s.operator().get(url+"/operations").contains(`"create"`, `"pause"`, `"resume"`, `"patch"`, `"add_variant"`, `"close"`)
+}
+
+// What is invalid is named, and changes nothing.
+func TestCampaignInput(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made := s.createCampaign(2, nil)
+	size := func(changes fields) []fields {
+		return []fields{{"variant": "1", "quota": 1}, fields{"variant": "2", "quota": 1}.changed(changes)}
+	}
+	many := make([]fields, 65)
+	for i := range many {
+		many[i] = fields{"variant": fmt.Sprint(i), "quota": 1}
+	}
+	for _, tc := range []struct {
+		changes fields
+		field   string
+	}{
+		{fields{"title": " "}, "title"},
+		{fields{"title": strings.Repeat("x", 131)}, "title"},
+		{fields{"limit_per_user": 0}, "limit_per_user"},
+		{fields{"image_url": "ftp://x"}, "image_url"},
+		{fields{"sales": []fields{}}, "sales"},
+		{fields{"sales": many}, "sales"},
+		{fields{"sales": size(fields{"quota": 0})}, "sales[1].quota"},
+		{fields{"sales": size(fields{"variant": ""})}, "sales[1].variant"},
+		{fields{"sales": size(fields{"variant": "1"})}, "sales[1].variant"},
+		{fields{"sales": size(fields{"limit_per_user": 0})}, "sales[1].limit_per_user"},
+		{fields{"sales": size(fields{"price_cents": -1})}, "sales[1].price_cents"},
+		{fields{"ends_at": time.Now().Add(-time.Second)}, "sales[0].ends_at"},
+		{fields{"currency": "yuan"}, "sales[0].currency"},
+	} {
+		got := s.operator().call("POST", adminCampaigns, newCampaign(2, tc.changes)).refused(http.StatusBadRequest, "bad_request")
+		check.Same(t, fmt.Sprint("field of ", tc.changes), got.Field, tc.field)
+	}
+	s.operator().call("POST", adminCampaigns, newCampaign(2, fields{"sales": size(fields{"mode": "line"})})).refused(http.StatusBadRequest, "bad_request")
+	for _, field := range []string{"title", "starts_at", "ends_at", "waiting_list"} {
+		value := map[string]any{"title": "T", "starts_at": time.Now(), "ends_at": time.Now().Add(time.Hour), "waiting_list": true}[field]
+		got := s.operator().call("PATCH", adminSales+"/"+made.Sales[0].ID, fields{field: value}).refused(http.StatusBadRequest, "bad_request")
+		check.Same(t, "field of the sale alone", got.Field, field)
+	}
+	s.operator().call("PATCH", adminCampaigns+"/"+made.ID, fields{"ends_at": time.Now().Add(-time.Hour)}).refused(http.StatusBadRequest, "bad_request")
+	s.operator().call("POST", adminCampaigns+"/"+made.ID+"/sales", fields{"variant": "41", "quota": 1}).refused(http.StatusBadRequest, "bad_request")
+	check.Same(t, "after all that", s.campaign(made.ID), made)
+	for _, id := range []string{"x", made.Sales[0].ID, strings.Repeat("A", 16)} {
+		s.anyone().call("GET", "/api/v1/campaigns/"+id, nil).refused(http.StatusNotFound, "not_found")
+		s.operator().call("PATCH", adminCampaigns+"/"+id, fields{"title": "T"}).refused(http.StatusNotFound, "not_found")
+		s.operator().call("POST", adminCampaigns+"/"+id+"/pause", nil).refused(http.StatusNotFound, "not_found")
+	}
+	s.buyer("ann").call("POST", adminCampaigns, newCampaign(1, nil)).refused(http.StatusForbidden, "forbidden")
+}
+
+// Under one key an operator makes one campaign.
+func TestCampaignUnderAKey(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	body := newCampaign(2, nil)
+	create := func(body fields) *answer {
+		return s.operator().call("POST", adminCampaigns, body, "Idempotency-Key", "k")
+	}
+	var made, again campaign
+	create(body).want(http.StatusCreated).read(&made)
+	create(body).want(http.StatusCreated).read(&again)
+	check.Same(t, "the same", again, made)
+	create(newCampaign(2, fields{"title": "Another"})).refused(http.StatusUnprocessableEntity, "idempotency_mismatch")
+	create(newCampaign(3, nil)).refused(http.StatusUnprocessableEntity, "idempotency_mismatch")
+}
+
+// A sheet of sizes makes a campaign. What was exported can be imported.
+func TestCampaignSheet(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	send := func(sheet string) *answer {
+		return s.operator().call("POST", adminCampaigns, sheet, "Content-Type", "text/csv; charset=utf-8")
+	}
+	var made, again campaign
+	send("\ufefftitle,starts_at,ends_at,campaign_limit,variant,quota,price_cents,limit_per_user\r\n" +
+		"跑鞋,2026-01-01T08:00:00+08:00,2099-01-01T00:00:00Z,3,\"=40,5\",7,9900,2\r\n" +
+		",,,,41,8,9800,\r\n").want(http.StatusCreated).read(&made)
+	check.Same(t, "campaign", []any{made.Title, made.LimitPerUser, made.StartsAt}, []any{"跑鞋", 3, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
+	first, second := made.Sales[0], made.Sales[1]
+	check.Same(t, "sizes", []any{first.Variant, first.Quota, first.PriceCents, first.LimitPerUser, second.Variant, second.Quota, second.PriceCents, second.LimitPerUser},
+		[]any{"=40,5", int64(7), int64(9900), 2, "41", int64(8), int64(9800), 3})
+	s.buyer("ann").buy(second.ID, 1)
+
+	var sheet *answer
+	s.eventually("the sheet has the order", func() bool {
+		sheet = s.operator().get(adminCampaigns + "/" + made.ID + "/sales.csv").want(http.StatusOK)
+		return strings.Contains(string(sheet.body), ","+second.ID+",open,7,1,0")
+	})
+	sheet.contains(`,"'=40,5",7,`)
+	send(string(sheet.body)).want(http.StatusCreated).read(&again)
+	check.Same(t, "imported again", []any{again.Title, again.Sales[0].Variant, again.Sales[1].Quota, again.Sales[1].LimitPerUser}, []any{"跑鞋", "=40,5", int64(8), 3})
+
+	for sheet, field := range map[string]string{
+		"":                            "",
+		"title,\"x":                   "",
+		"title,variant,quota\nT,1\n":  "",
+		"title,variant,quota\n":       "title",
+		"title,size\nT,40":            "size",
+		"variant,variant\n1,2":        "variant",
+		"title,quota\nT,many":         "row 2, quota",
+		"title,starts_at\nT,tomorrow": "row 2, starts_at",
+		"title,variant\nT,1\nU,2":     "row 3, title",
+	} {
+		got := send(sheet).refused(http.StatusBadRequest, "bad_request")
+		check.Same(t, "field of "+sheet, got.Field, field)
+	}
+}
+
+// The public view and its events have the stock of all sizes.
+func TestCampaignEvents(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made := s.createCampaign(2, nil)
+	var seen campaign
+	s.anyone().get("/api/v1/campaigns/" + made.ID).read(&seen)
+	check.Same(t, "sizes for everybody", []any{len(seen.Sales), seen.Sales[1].Variant, seen.Sales[1].Status}, []any{2, "41", ""})
+	type stocks struct {
+		Sales []struct {
+			ID        string
+			Available int64
+			State     string
+		}
+	}
+	events := s.anyone().listen("/api/v1/campaigns/" + made.ID + "/events")
+	hear[stocks](events)
+	s.buyer("ann").buy(made.Sales[1].ID, 2)
+	for now := hear[stocks](events); now.Sales[1].Available != 8; now = hear[stocks](events) {
+	}
+	s.eventually("the public view has it too", func() bool {
+		s.anyone().get("/api/v1/campaigns/" + made.ID).read(&seen)
+		return seen.Sales[1].Available == 8
+	})
+}

@@ -1,0 +1,265 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"flashsale/model"
+)
+
+const (
+	// maxCampaignTitle is short enough that the titles of the sales, which have the variants too, are not too long.
+	maxCampaignTitle = 130
+	maxVariant       = 60
+	// betweenTitles stands between the title of a campaign and the variant in the title of a sale.
+	betweenTitles = " · "
+)
+
+// CampaignStore writes campaigns to the database and lists them.
+type CampaignStore interface {
+	CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error
+	AddToCampaign(ctx context.Context, sale model.NewSale, actor string) (model.Verdict, error)
+	ChangeCampaign(ctx context.Context, change model.CampaignChange) (model.Verdict, error)
+	Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error)
+}
+
+// Campaigns is the service of the operators for sales that belong together.
+type Campaigns struct {
+	Store CampaignStore
+	Sales *Sales
+}
+
+// IDUnder returns the id of the campaign that an operator creates under an idempotency key.
+func (s *Campaigns) IDUnder(actor, key string) string {
+	return s.Sales.IDs.Sale(actor, "campaign "+key)
+}
+
+// Repeated finds the campaign that an earlier request created under campaign.ID. The verdict is Accepted, NotFound, or
+// IdempotencyMismatch if that campaign differs from what is asked for now, even if only because it was changed since.
+func (s *Campaigns) Repeated(ctx context.Context, campaign model.Campaign, sales []model.NewSale) ([]model.Offer, model.Verdict, error) {
+	list, err := s.Sales.Catalog.Campaign(ctx, campaign.ID)
+	if err != nil || len(list) == 0 {
+		return nil, model.NotFound, err
+	}
+	sales = inCampaign(campaign, sales)
+	for i, o := range list {
+		if len(sales) != len(list) || sales[i].Quota != o.Stock.Quota || wish(sales[i].Sale) != wish(o.Sale) {
+			return nil, model.IdempotencyMismatch, nil
+		}
+	}
+	return list, model.Accepted, nil
+}
+
+// inCampaign returns sales with what they have from their campaign.
+func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale {
+	list := make([]model.NewSale, len(sales))
+	for i, sale := range sales {
+		sale.Campaign, sale.Place, sale.Mode = campaign, i, cmp.Or(sale.Mode, model.ModeRush)
+		sale.Title, sale.Description, sale.ImageURL = campaign.Title+betweenTitles+sale.Variant, campaign.Description, campaign.ImageURL
+		list[i] = sale
+	}
+	return list
+}
+
+// Create creates a campaign with its sales under its id, or under a new id if it has none, preheats the gates and informs
+// every instance. Each sale has a variant and all that a sale has but texts. invalid is the first invalid field, or nil.
+func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) (list []model.Offer, invalid *Invalid, err error) {
+	campaign.ID = cmp.Or(campaign.ID, model.NewSaleID())
+	sales = inCampaign(campaign, sales)
+	if invalid := cmp.Or(validateCampaign(campaign), Outside("sales", int64(len(sales)), 1, model.MaxVariants), s.validateVariants(sales)); invalid != nil {
+		return nil, invalid, nil
+	}
+	if err := s.Store.CreateCampaign(ctx, campaign, sales, actor); err != nil {
+		return nil, nil, err
+	}
+	ids := make([]string, len(sales))
+	for i, sale := range sales {
+		ids[i] = sale.ID
+	}
+	s.Sales.created(ctx, ids...)
+	list, err = s.Sales.Catalog.Campaign(ctx, campaign.ID)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("campaign %s is gone", campaign.ID)
+	}
+	return list, nil, err
+}
+
+// validateVariants gives sales their ids, and returns the first invalid field of a sale, or nil.
+func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
+	seen := map[string]bool{}
+	for i := range sales {
+		sale := &sales[i]
+		invalid := cmp.Or(validateVariant(sale), s.Sales.validateNew(sale.Sale, sale.Quota))
+		if invalid == nil && seen[sale.Variant] {
+			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
+		}
+		if invalid != nil {
+			invalid.Field = fmt.Sprintf("sales[%d].%s", i, invalid.Field)
+			return invalid
+		}
+		seen[sale.Variant] = true
+	}
+	return nil
+}
+
+// validateVariant gives a sale its id, and returns the first of its invalid fields that only sales of a campaign have.
+func validateVariant(sale *model.NewSale) *Invalid {
+	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
+	switch {
+	case !text(sale.Variant, maxVariant) || strings.TrimSpace(sale.Variant) == "":
+		return &Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}
+	case sale.HasLine(): // a place in a line belongs to one sale
+		return &Invalid{Field: "mode", Reason: OfCampaign}
+	}
+	return nil
+}
+
+func validateCampaign(campaign model.Campaign) *Invalid {
+	switch {
+	case !text(campaign.Title, maxCampaignTitle) || strings.TrimSpace(campaign.Title) == "":
+		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxCampaignTitle}
+	case !text(strings.NewReplacer("\n", "", "\t", "").Replace(campaign.Description), maxDescription):
+		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
+	case !link(campaign.ImageURL):
+		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}
+	}
+	return Outside("limit_per_user", int64(campaign.LimitPerUser), 1, maxLimit)
+}
+
+// Add adds a sale to a campaign, which has its times and texts from the others. The verdict is Accepted, NotFound, TooMany,
+// Ended if the campaign is over, or BadRequest with the first invalid field.
+func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSale, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
+	list, err = s.Sales.Catalog.Campaign(ctx, campaignID)
+	if err != nil || len(list) == 0 {
+		return nil, model.NotFound, nil, err
+	}
+	first := list[0].Sale
+	sale.StartsAt, sale.EndsAt, sale.Shards, sale.Currency = first.StartsAt, first.EndsAt, first.Shards, first.Currency
+	sale = inCampaign(first.Campaign, []model.NewSale{sale})[0]
+	if first.Judge(s.Sales.Catalog.Now()) == model.Ended {
+		return nil, model.Ended, nil, nil
+	}
+	invalid = cmp.Or(validateVariant(&sale), s.Sales.validateNew(sale.Sale, sale.Quota))
+	for _, o := range list {
+		if invalid == nil && o.Variant == sale.Variant {
+			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
+		}
+	}
+	if invalid != nil {
+		return nil, model.BadRequest, invalid, nil
+	}
+	if verdict, err = s.Store.AddToCampaign(ctx, sale, actor); err != nil || verdict != model.Accepted {
+		return nil, verdict, nil, err
+	}
+	s.Sales.created(ctx, sale.ID)
+	list, err = s.Sales.Catalog.Campaign(ctx, campaignID)
+	return list, verdict, nil, err
+}
+
+// CampaignPatch is what an operator changes of a campaign; nil leaves a field as it is.
+type CampaignPatch struct {
+	Title, Description, ImageURL *string
+	StartsAt, EndsAt             *time.Time
+	LimitPerUser                 *int
+}
+
+// Patch changes a campaign and all its sales. The verdict is Accepted, NotFound, or BadRequest with the first invalid
+// field.
+func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
+	var changed model.Campaign
+	verdictOf := func(found *Invalid) model.Verdict {
+		if invalid = found; invalid != nil {
+			return model.BadRequest
+		}
+		return model.Accepted
+	}
+	list, verdict, err = s.change(ctx, model.CampaignChange{
+		CampaignID: id, Actor: actor, Action: "patch",
+		Edit: func(campaign *model.Campaign) model.Verdict {
+			set(&campaign.Title, p.Title)
+			set(&campaign.Description, p.Description)
+			set(&campaign.ImageURL, p.ImageURL)
+			set(&campaign.LimitPerUser, p.LimitPerUser)
+			changed = *campaign
+			return verdictOf(validateCampaign(changed))
+		},
+		EditSale: func(sale *model.Sale) model.Verdict {
+			if p.Title != nil {
+				sale.Title = changed.Title + betweenTitles + sale.Variant
+			}
+			set(&sale.Description, p.Description)
+			set(&sale.ImageURL, p.ImageURL)
+			set(&sale.StartsAt, p.StartsAt)
+			set(&sale.EndsAt, p.EndsAt)
+			return verdictOf(validate(*sale))
+		},
+	})
+	return list, verdict, invalid, err
+}
+
+// SetStatus pauses, resumes or closes all sales of a campaign. Those that are closed stay closed. The verdict is Accepted,
+// NotFound, or Ended if all are closed.
+func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) ([]model.Offer, model.Verdict, error) {
+	list, err := s.Sales.Catalog.Campaign(ctx, id)
+	if err != nil || len(list) == 0 {
+		return nil, model.NotFound, err
+	}
+	open := 0
+	for _, o := range list {
+		if o.Status != model.SaleClosed {
+			open++
+		}
+	}
+	if open == 0 && status != model.SaleClosed {
+		return nil, model.Ended, nil
+	}
+	return s.change(ctx, model.CampaignChange{
+		CampaignID: id, Actor: actor, Action: action,
+		Edit: func(*model.Campaign) model.Verdict { return model.Accepted },
+		EditSale: func(sale *model.Sale) model.Verdict {
+			if sale.Status != model.SaleClosed {
+				sale.Status = status
+			}
+			return model.Accepted
+		},
+	})
+}
+
+// change applies a change, and passes it on to the gates and the other instances.
+func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model.Offer, model.Verdict, error) {
+	if known, err := s.Sales.Catalog.Known(ctx, c.CampaignID); err != nil || !known {
+		return nil, model.NotFound, err
+	}
+	if verdict, err := s.Store.ChangeCampaign(ctx, c); err != nil || verdict != model.Accepted {
+		return nil, verdict, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	list, err := s.Sales.Catalog.store.CampaignSales(ctx, c.CampaignID)
+	ids := make([]string, len(list))
+	for i, o := range list {
+		ids[i] = o.ID
+		s.Sales.configure(ctx, o.Sale)
+	}
+	s.Sales.tell(ctx, ids...)
+	return list, model.Accepted, err
+}
+
+// List returns a page of all campaigns with their sales, the newest first, and the cursor of the next page. It returns
+// model.ErrBadCursor if the engine did not issue the cursor.
+func (s *Campaigns) List(ctx context.Context, cursor string, limit int) (list [][]model.Offer, next string, err error) {
+	ids, next, err := s.Store.Campaigns(ctx, cursor, limit)
+	for _, id := range ids {
+		sales, err := s.Sales.Catalog.Campaign(ctx, id)
+		if err != nil {
+			return nil, "", err
+		}
+		if len(sales) > 0 {
+			list = append(list, sales)
+		}
+	}
+	return list, next, err
+}
