@@ -66,9 +66,14 @@ var mutations = []mutation{
 				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) })", "",
 			},
 			{"repository/stock.go", "\t\tif !seen.allNew {\n", "\t\tif false {\n"},
-			{"repository/attempts.go", "\t\tcase units[a.UserID]+a.Quantity > limit:\n", "\t\tcase false:\n"},
+			{"repository/attempts.go", "\t\tcase slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[a.UserID]+a.Quantity > l.limit }):\n", "\t\tcase false:\n"},
 		},
 		says: fmt.Sprintf(`holds \d+ of %d"`, mutationLimit),
+	},
+	{
+		change: "no common limit in the database", expected: "over: a user above the limit of the campaign",
+		edits: []edit{{"repository/units.go", "\tif len(campaigns) == 0 {\n", "\tif len(campaigns) >= 0 {\n"}},
+		row:   "81", says: `u-\d+ has \d+ of 3`,
 	},
 	{
 		change: "201 before the commit", expected: "lost: confirmed orders that are not there",
