@@ -69,6 +69,7 @@ type engine struct {
 	sign   func(user string) string // tokens of an issuer; nil: the engine's own
 
 	inLine                      bool               // the sales are in line
+	campaignID                  string             // of the sales; empty: they belong to none
 	keyed                       bool               // requests have an Idempotency-Key
 	status                      int                // of each answer
 	answers, refused, bytesRead int64              // under load
@@ -141,6 +142,24 @@ func (e *engine) sale(quota, each int) (id string) {
 	id, _ = doc["id"].(string)
 	e.sales = append(e.sales, id)
 	return id
+}
+
+// campaign makes a campaign of open sales, as sale does.
+func (e *engine) campaign(sizes, quota, each int) {
+	e.t.Helper()
+	now, sales := time.Now().UTC(), make([]shop.Document, sizes)
+	for i := range sales {
+		sales[i] = shop.Document{"variant": strconv.Itoa(i), "quota": quota, "price_cents": 990}
+	}
+	doc := e.Must(http.StatusCreated, "POST", e.url+"/api/v1/admin/campaigns", e.Operator(e.url), shop.Document{
+		"title": "Bench", "limit_per_user": each, "pay_timeout_seconds": 24 * 3600, "sales": sales,
+		"starts_at": now.Add(-time.Minute).Format(time.RFC3339), "ends_at": now.Add(validity).Format(time.RFC3339),
+	})
+	e.campaignID, _ = doc["id"].(string)
+	for _, sale := range doc["sales"].([]any) {
+		id, _ := sale.(shop.Document)["id"].(string)
+		e.sales = append(e.sales, id)
+	}
 }
 
 // soldOut makes a sale whose only unit is sold.
@@ -356,7 +375,7 @@ func (e *engine) queued() (n int64) {
 	}
 	gates := make([]model.GateRef, len(e.sales))
 	for i, id := range e.sales {
-		gates[i] = model.GateRef{SaleID: id, Shards: 1}
+		gates[i] = model.GateRef{SaleID: id, CampaignID: e.campaignID, Shards: 1}
 	}
 	states, err := e.gate.Peek(e.t.Context(), gates...)
 	check.NoError(e.t, err)

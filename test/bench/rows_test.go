@@ -84,6 +84,7 @@ func rows() []row {
 		{"live sales", mostGrowth, func(n int) load { return load{sales: n, hot: 1} }, fewSales, []string{"sold out", "confirmed"}},
 		{hotSales, hotGrowth, func(n int) load { return load{sales: n} }, fewSales, []string{"sold out", "confirmed", "queued"}},
 		{hotSales + ", 1,000 connections", hotGrowth, func(n int) load { return load{sales: n, connections: 1_000} }, fewSales, []string{"confirmed", "queued"}},
+		{"sizes of a campaign", mostGrowth, func(n int) load { return load{sizes: n} }, []int{1, 10}, []string{"confirmed", "queued"}},
 		{"connections", mostGrowth, func(n int) load { return load{connections: n} }, []int{100, 500, 1_000, 5_000}, []string{"sold out", "confirmed"}},
 	} {
 		for _, kind := range g.kinds {
@@ -117,6 +118,7 @@ type load struct {
 	method, route       string        // of requests that buy nothing
 	status              int           // of every answer; 0: 409, 200 or 201
 	buyers, sales, hot  int           // 0: 20,000 buyers, one sale, buyers for every sale
+	sizes               int           // more than 1: a campaign of so many sales instead of sales, with buyers for every one
 	connections         int           // 0: 100
 	ab                  bool          // ApacheBench instead of wrk: a connection for each request, one user
 	streams             int           // open while the path is loaded; the control is the engine without streams
@@ -154,8 +156,12 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 		e.instance.Stop()
 		e.open(append(l.args, "--database="+strings.Replace(e.Database, host, away(t, host, l.databaseAway), 1))...)
 	}
-	hot := cmp.Or(l.hot, l.sales, 1)
-	for i := range max(1, l.sales) {
+	hot, sales := cmp.Or(l.hot, l.sales, l.sizes, 1), max(1, l.sales)
+	if l.sizes > 1 {
+		e.campaign(l.sizes, manyUnits, manyEach)
+		sales = 0
+	}
+	for i := range sales {
 		if l.soldOut && i < hot {
 			e.soldOut()
 		} else {
