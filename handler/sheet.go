@@ -31,9 +31,18 @@ const ofCampaign = 8
 // cells returns the columns of a sheet in their order.
 func cells(b *campaignBody, v *variantBody) []cell {
 	return []cell{
-		{"title", &b.Title}, {"description", &b.Description}, {"image_url", &b.ImageURL}, {"currency", &b.Currency},
-		{"starts_at", &b.StartsAt}, {"ends_at", &b.EndsAt}, {"campaign_limit", &b.LimitPerUser}, {"pay_timeout_seconds", &b.PayTimeoutSeconds},
-		{"variant", &v.Variant}, {"quota", &v.Quota}, {"price_cents", &v.PriceCents}, {"original_price_cents", &v.OriginalPriceCents},
+		{"title", &b.Title},
+		{"description", &b.Description},
+		{"image_url", &b.ImageURL},
+		{"currency", &b.Currency},
+		{"starts_at", &b.StartsAt},
+		{"ends_at", &b.EndsAt},
+		{"campaign_limit", &b.LimitPerUser},
+		{"pay_timeout_seconds", &b.PayTimeoutSeconds},
+		{"variant", &v.Variant},
+		{"quota", &v.Quota},
+		{"price_cents", &v.PriceCents},
+		{"original_price_cents", &v.OriginalPriceCents},
 		{"limit_per_user", &v.LimitPerUser},
 	}
 }
@@ -155,10 +164,10 @@ func (a *API) exportCampaign(c *gin.Context) {
 // campaignOf returns a sale and its campaign as operators write them.
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
 	return campaignBody{
-			Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
-			StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
-		}, variantBody{
-			Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
-			LimitPerUser: &o.LimitPerUser,
-		}
+		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
+		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
+	}, variantBody{
+		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
+		LimitPerUser: &o.LimitPerUser,
+	}
 }
