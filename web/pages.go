@@ -36,10 +36,11 @@ const (
 type Catalog interface {
 	Live() (list []model.Offer, changed <-chan struct{})
 	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
+	Campaign(ctx context.Context, id string) ([]model.Offer, error)
 	Now() time.Time
 }
 
-// Pages serves the sales (/), one sale (/sales/ID), a buyer's orders (/orders), the operator's console (/console) and
+// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the operator's console (/console) and
 // the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers
 // request by themselves (/favicon.ico, /robots.txt).
 type Pages struct {
@@ -63,11 +64,13 @@ type page struct {
 	Sale        offer
 }
 
-// offer is a sale as a template sees it.
+// offer is a sale as a template sees it, or a campaign as a whole.
 type offer struct {
 	model.Offer
-	State    model.SaleState
-	ShortURL string
+	State     model.SaleState
+	ShortURL  string
+	Sales     []offer // of the campaign; empty for a sale
+	MostCents int64   // the highest price of the campaign's sales
 }
 
 // LogIn says how people log in, besides the staff's passwords in the console.
@@ -91,12 +94,12 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 		"languages": all.languages,
 		"money":     money,
 		"number":    number,
-	}).ParseFS(pageFiles, "pages/layout.html", "pages/console-parts.html")
+	}).ParseFS(pageFiles, "pages/layout.html", "pages/console-parts.html", "pages/sale-parts.html")
 	if err != nil {
 		return nil, err
 	}
 	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
+	for _, name := range []string{"sales", "sale", "campaign", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-campaign", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
@@ -121,16 +124,21 @@ func (p *Pages) Head() template.HTML { return p.head }
 // ServeHTTP answers with a page.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, isSale := strings.CutPrefix(r.URL.Path, "/sales/")
+	campaign, isCampaign := strings.CutPrefix(r.URL.Path, "/campaigns/")
 	file, isFile := p.files[r.URL.Path]
 	switch {
 	case isFile:
 		file.send(w)
 	case isSale:
 		p.sale(w, r, id)
+	case isCampaign:
+		p.campaign(w, r, campaign)
 	case strings.HasPrefix(r.URL.Path, "/console/sales/"): // one page for all sales: its script reads the id
 		p.send(w, http.StatusOK, "console-sale", page{
 			Title: "Console", Script: "console-sale.js", Console: "sale", Styles: []string{"uplot.css", "console.css"},
 		})
+	case strings.HasPrefix(r.URL.Path, "/console/campaigns/"):
+		p.send(w, http.StatusOK, "console-campaign", page{Title: "Console", Script: "console-campaign.js", Console: "campaign", Styles: []string{"console.css"}})
 	case r.URL.Path == "/console":
 		p.send(w, http.StatusOK, "console", page{Title: "Console", Script: "console.js", Console: "sales", Styles: []string{"console.css"}})
 	case r.URL.Path == "/console/payments":
@@ -162,15 +170,33 @@ func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
 	case !ok:
 		p.send(w, http.StatusNotFound, "missing", page{})
 	default:
-		show := page{Title: found.Title, Description: found.Description, Script: "sale.js", Sale: p.view(found)}
-		if strings.HasPrefix(found.ImageURL, "http") {
-			show.Image = found.ImageURL
-		}
+		script := "sale.js"
 		if found.HasLine() {
-			show.Script = "line.js"
+			script = "line.js"
 		}
-		p.send(w, http.StatusOK, "sale", show)
+		p.send(w, http.StatusOK, "sale", pageOf(p.view(found), script))
 	}
+}
+
+func (p *Pages) campaign(w http.ResponseWriter, r *http.Request, id string) {
+	sales, err := p.catalog.Campaign(r.Context(), id)
+	switch {
+	case err != nil:
+		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
+	case len(sales) == 0:
+		p.send(w, http.StatusNotFound, "missing", page{})
+	default:
+		p.send(w, http.StatusOK, "campaign", pageOf(p.whole(sales), "campaign.js"))
+	}
+}
+
+// pageOf returns the page of a sale or of a campaign.
+func pageOf(o offer, script string) page {
+	show := page{Title: o.Title, Description: o.Description, Script: script, Sale: o}
+	if strings.HasPrefix(o.ImageURL, "http") {
+		show.Image = o.ImageURL
+	}
+	return show
 }
 
 // turn is the order of the states in the list of sales, the most interesting for buyers first. Sales of one state stay
@@ -181,17 +207,65 @@ var turn = map[model.SaleState]int{
 
 func (p *Pages) sales(w http.ResponseWriter) {
 	live, _ := p.catalog.Live()
-	show := page{Script: "sales.js", Sales: make([]offer, len(live))}
-	for i, o := range live {
-		show.Sales[i] = p.view(o)
+	show := page{Script: "sales.js"}
+	campaigns := map[string][]model.Offer{}
+	for _, o := range live {
+		campaigns[o.Campaign.ID] = append(campaigns[o.Campaign.ID], o)
+	}
+	for _, o := range live {
+		switch sales := campaigns[o.Campaign.ID]; {
+		case o.Campaign.ID == "":
+			show.Sales = append(show.Sales, p.view(o))
+		case sales[0].ID == o.ID: // the campaign has the place of the first of its sales
+			show.Sales = append(show.Sales, p.whole(sales))
+		}
 	}
 	slices.SortStableFunc(show.Sales, func(a, b offer) int { return cmp.Compare(turn[a.State], turn[b.State]) })
 	p.send(w, http.StatusOK, "sales", show)
 }
 
 func (p *Pages) view(o model.Offer) offer {
-	return offer{o, o.State(p.catalog.Now(), o.Stock.Free()), p.publicURL() + "/s/" + o.Code}
+	return offer{Offer: o, State: o.State(p.catalog.Now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
 }
+
+// whole returns a campaign as one offer, which has the texts and the limit of the campaign, the units of all its sales, and
+// the lowest price. The sales must not be empty.
+func (p *Pages) whole(sales []model.Offer) offer {
+	w := p.view(sales[0])
+	campaign := w.Campaign
+	w.ID, w.Title, w.Description, w.ImageURL, w.LimitPerUser = campaign.ID, campaign.Title, campaign.Description, campaign.ImageURL, campaign.LimitPerUser
+	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.catalog.Now()), p.publicURL()+w.Path(), model.Stock{}
+	for _, o := range sales {
+		one := p.view(o)
+		w.Sales = append(w.Sales, one)
+		w.Stock.Available += o.Stock.Free()
+		w.Stock.Quota += o.Stock.Quota
+		if o.OriginalPriceCents != w.OriginalPriceCents || o.PriceCents != sales[0].PriceCents {
+			w.OriginalPriceCents = 0
+		}
+		w.PriceCents, w.MostCents = min(w.PriceCents, o.PriceCents), max(w.MostCents, o.PriceCents)
+	}
+	return w
+}
+
+// Path returns the path of the page.
+func (o offer) Path() string {
+	if o.Campaign.ID == o.ID {
+		return "/campaigns/" + o.ID
+	}
+	return "/sales/" + o.ID
+}
+
+// Price returns the price, or the lowest and the highest price of a campaign.
+func (o offer) Price() string {
+	if o.MostCents > o.PriceCents {
+		return money(o.PriceCents, o.Currency) + " – " + money(o.MostCents, o.Currency)
+	}
+	return money(o.PriceCents, o.Currency)
+}
+
+// Choosable reports whether a buyer of the campaign may choose the sale.
+func (o offer) Choosable() bool { return o.State != model.StateSoldOut && o.State != model.StateEnded }
 
 // InLine reports whether units go only to buyers who are called or drawn.
 func (o offer) InLine() bool { return o.Stock.Lined == model.InLine }
@@ -233,6 +307,14 @@ func (o offer) Clock() *moment {
 	default:
 	}
 	return &moment{key, at.UTC().Format("2006-01-02 15:04 UTC")}
+}
+
+// LimitKey returns the key of the words for Limit.
+func (o offer) LimitKey() string {
+	if len(o.Sales) > 0 {
+		return "limit_all"
+	}
+	return "limit"
 }
 
 // Limit returns how many units one buyer may have.

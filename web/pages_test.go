@@ -33,6 +33,15 @@ func (s *shelf) Sale(_ context.Context, id string) (model.Offer, bool, error) {
 	return model.Offer{}, false, s.broken
 }
 
+func (s *shelf) Campaign(_ context.Context, id string) (list []model.Offer, err error) {
+	for _, o := range s.sales {
+		if o.Campaign.ID == id {
+			list = append(list, o)
+		}
+	}
+	return list, s.broken
+}
+
 func (s *shelf) Now() time.Time { return noon }
 
 func teapot(change func(*model.Offer)) model.Offer {

@@ -91,7 +91,7 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 func consoleFiles() func(name string) bool {
 	a := check.Must(NewAssets())
 	shop := []string{"base.css", "arrow.svg", "lang.js", "mark.svg", "picture.svg"}
-	for _, script := range []string{"sales.js", "line.js", "orders.js", "login.js"} {
+	for _, script := range []string{"sales.js", "line.js", "campaign.js", "orders.js", "login.js"} {
 		shop = append(append(shop, script), a.needs[script]...)
 	}
 	return func(name string) bool {

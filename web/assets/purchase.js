@@ -18,25 +18,29 @@ const punctual = 3000;
 // lifetime is how long, in milliseconds, a reload may continue an attempt. Later, the buyer may not remember the click.
 const lifetime = 10 * 60_000;
 
-// The hidden paths of this sale by user: {path, until}.
+// The hidden paths by sale and user, as {path, until}, and the requests for them.
 const paths = new Map();
-let fetching = null;
+const fetching = new Map();
+
+const keyOf = (saleID) => `${saleID} ${session()?.id}`;
 
 // fetchPath returns the hidden path of a sale, which it keeps while it is valid. Calls at the same time share one
 // request.
 export function fetchPath(saleID) {
-  const id = session()?.id;
-  const known = paths.get(id);
+  const key = keyOf(saleID);
+  const known = paths.get(key);
   if (known && now() < known.until) {
     return known.path;
   }
-  fetching ??= call("POST", `/sales/${saleID}/path`)
-    .then(({ data }) => {
-      paths.set(id, { path: data.path, until: Date.parse(data.expires_at) });
-      return data.path;
-    })
-    .finally(() => { fetching = null; });
-  return fetching;
+  if (!fetching.has(key)) {
+    fetching.set(key, call("POST", `/sales/${saleID}/path`)
+      .then(({ data }) => {
+        paths.set(key, { path: data.path, until: Date.parse(data.expires_at) });
+        return data.path;
+      })
+      .finally(() => fetching.delete(key)));
+  }
+  return fetching.get(key);
 }
 
 const place = (saleID) => `attempt ${saleID}`;
@@ -99,7 +103,7 @@ function secondsUntilNext(refusal, attempt, startsAt) {
   }
   if (refusal.code === "bad_path" && !attempt.pathRenewed) {
     attempt.pathRenewed = true;
-    paths.delete(attempt.user);
+    paths.delete(keyOf(attempt.saleID));
     return 0;
   }
   return null;

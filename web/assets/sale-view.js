@@ -48,9 +48,11 @@ function drawClock(sale, state) {
   }
 }
 
-// instead is what the form of line.js returned, if the sale has a line. most is how many units a call allows to buy.
-function drawForm({ sale, state, stage, told, cool, instead, most }) {
-  drawChoices(sale.limit_per_user, instead?.hidden ? 0 : most ?? sale.limit_per_user);
+// instead is what the form of line.js or campaign.js returned, if it takes the place of the purchase. most is how many units a
+// call or a campaign allows to buy. limit are the words for the limit, if they are not those of a sale alone.
+function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
+  say(at("limit"), ...(limit ?? ["limit", { n: number(sale.limit_per_user) }]));
+  drawChoices(instead?.hidden ? 0 : most ?? sale.limit_per_user);
   show(at("buy"), (!instead?.hidden || told) && (stage === "choose" || stage === "asking"));
   show(at("button"), !instead?.hidden);
   show(at("terms"), !instead?.hidden);
@@ -69,8 +71,7 @@ function drawForm({ sale, state, stage, told, cool, instead, most }) {
   at("early").classList.toggle("away", session() !== null); // hidden, but it keeps its place: nothing moves
 }
 
-function drawChoices(limit, most) {
-  say(at("limit"), "limit", { n: number(limit) });
+function drawChoices(most) {
   const options = at("quantity").options;
   show(at("choice"), most > 1);
   while (options.length > Math.min(most, mostChoices)) {

@@ -1,5 +1,5 @@
 // The page of one sale: its stock and clock, the button, and the buyer's order. The page shows the variables below;
-// sale-view.js draws it.
+// sale-view.js draws it. On the page of a campaign it is the sale that campaign.js has chosen.
 
 import "./page.js";
 import { enter } from "./account.js";
@@ -31,8 +31,10 @@ const lookAgain = 5000;
 // freshAfter is how long, in milliseconds, caches may show an old sale.
 const freshAfter = 1000;
 
-const id = at("sale").dataset.id;
-let sale = null; // as the server last sent it
+const source = at("sale").dataset.source; // the path of the sale, or of the campaign, in the API
+let id = at("sale").dataset.id; // of the sale; empty while no sale of a campaign is chosen
+const sales = new Map(); // by id, as the server last sent them; one, unless this is the page of a campaign
+let sale = null; // the sale with the id; without an id, the campaign as a whole
 let streaming = false;
 let state = null; // of the sale, by the server's clock
 let stage = "choose"; // or "asking", "hold", "stuck", "yours"
@@ -41,6 +43,7 @@ let told = null; // what the notice says: [word, places], or null
 let cool = true;
 let reading = null; // a promise while a read of the sale is due
 let line = null; // line.js, if the sale has a line or may get one
+let campaign = null; // campaign.js, on the page of a campaign
 
 // join lets line.js take part. It calls redraw when what it shows has changed.
 export function join(module) {
@@ -48,17 +51,43 @@ export function join(module) {
 }
 export const redraw = draw;
 
-const starts = () => Date.parse(sale.starts_at);
-const ends = () => Date.parse(sale.ends_at);
+// joinCampaign lets campaign.js take part. It calls change when the buyer has chosen a sale.
+export function joinCampaign(module) {
+  campaign = module;
+}
 
-function stateNow() {
-  if (now() >= ends()) {
+// change shows another sale of the campaign, with the buyer's attempt or order, if this tab knows one. The focus stays where
+// it is. While an attempt is on its way, nothing changes, and change returns false.
+export function change(to) {
+  if (stage === "asking" || stage === "hold") {
+    return false;
+  }
+  id = to;
+  [state, stage, order, told] = [null, "choose", null, null];
+  if (sales.size > 0) {
+    choose();
+    draw();
+    resume(true);
+  }
+  return true;
+}
+
+function choose() {
+  id = sales.has(id) ? id : "";
+  sale = id ? sales.get(id) : campaign.whole([...sales.values()]);
+}
+
+const starts = () => Date.parse(sale.starts_at);
+
+// stateOf returns the state of a sale at this moment.
+export function stateOf({ state: said, available, starts_at: start, ends_at: end }) {
+  if (now() >= Date.parse(end)) {
     return "ended";
   }
-  if (sale.state === "upcoming" && now() >= starts()) {
-    return sale.available > 0 ? "open" : "sold_out";
+  if (said === "upcoming" && now() >= Date.parse(start)) {
+    return available > 0 ? "open" : "sold_out";
   }
-  return sale.state;
+  return said;
 }
 
 // turn sets the new state, and a notice about it for a buyer who waits.
@@ -75,7 +104,7 @@ function turn(to) {
     told = [line ? "sold_out_list" : "sold_out_wait"];
   } else if (to === "open" && from === "upcoming") {
     told = ["started"];
-    if (session()) {
+    if (session() && id) {
       pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click tries again
     }
   } else if (to === "open" && from === "sold_out") {
@@ -93,22 +122,28 @@ function draw() {
   if (!sale) {
     return;
   }
-  if (stateNow() !== state) {
-    turn(stateNow());
+  if (stateOf(sale) !== state) {
+    turn(stateOf(sale));
   }
-  drawSale({ sale, state, stage, order, told, cool, instead: line?.form(sale, state), most: line?.most() });
+  drawSale({
+    sale, state, stage, order, told, cool,
+    instead: line?.form(sale, state) ?? campaign?.form(state),
+    most: line?.most() ?? campaign?.most(sale),
+    limit: campaign?.limit(sale),
+  });
   line?.draw(stage);
+  campaign?.draw([...sales.values()], stage === "asking" || stage === "hold");
   if (state === "upcoming" && starts() - now() < coolDown) {
     setTimeout(draw, starts() - now() + 1); // the button is enabled at the start, not at the next full second
   }
 }
 
-// move switches to another stage and moves the focus there.
-function move(to) {
+// move switches to another stage, and moves the focus there unless the focus is to stay.
+function move(to, stay = false) {
   const from = stage;
   stage = to;
   draw();
-  if (to !== from && to !== "asking") {
+  if (to !== from && to !== "asking" && !stay) {
     at({ choose: "button", hold: "hold-title", stuck: "hold-again", yours: "yours-title" }[to]).focus();
   }
 }
@@ -152,7 +187,7 @@ async function refused(attempt, refusal) {
 
 // keep shows an order and stores its id, so that a reload shows it again. If the order is rejected, it shows the reason
 // instead.
-function keep(bought) {
+function keep(bought, stay = false) {
   if (bought.status === "rejected") {
     leaveOrder(wordOf({ code: bought.reason }));
     return;
@@ -160,7 +195,7 @@ function keep(bought) {
   order = bought;
   passing.write(`order ${id}`, order.id);
   hush(at("yours-error"));
-  move("yours");
+  move("yours", stay);
 }
 
 function leaveOrder(word) {
@@ -173,10 +208,14 @@ function leaveOrder(word) {
 // rereadOrder reads the order again. If the buyer has logged out, or in as another user, the order is no longer shown.
 async function rereadOrder() {
   if (stage === "yours") {
+    const shown = order;
     try {
-      keep(await reread(order));
+      const read = await reread(shown);
+      if (order === shown) { // else another sale was chosen meanwhile
+        keep(read);
+      }
     } catch (refusal) {
-      if (refusal.status === 401 || refusal.status === 404) {
+      if (order === shown && (refusal.status === 401 || refusal.status === 404)) {
         leaveOrder();
       }
     }
@@ -185,6 +224,10 @@ async function rereadOrder() {
 
 at("button").addEventListener("click", async () => {
   if (!enabled(at("button"))) {
+    return;
+  }
+  if (!id) {
+    campaign.ask();
     return;
   }
   cool = false;
@@ -228,7 +271,8 @@ async function act(button, what) {
 
 at("yours-pay").addEventListener("click", () => act(at("yours-pay"), () => pay(order)));
 at("yours-cancel").addEventListener("click", () => act(at("yours-cancel"), async () => {
-  if (await cancel(order)) {
+  const shown = order;
+  if (await cancel(shown) && order === shown) {
     leaveOrder("cancelled");
   }
 }));
@@ -239,7 +283,7 @@ at("quantity").addEventListener("change", draw);
 // read updates all that an operator may change. It updates the figures only while there is no stream, which has newer
 // ones.
 async function read() {
-  take(await look(`/sales/${id}`));
+  take(await look(source));
 }
 
 // readSoon reads what the stream does not send, since it may have changed. It waits until caches ask the server again,
@@ -252,8 +296,12 @@ function readSoon() {
 }
 
 function take(said) {
-  const { available, quota, state: last } = streaming ? sale ?? said : said;
-  sale = { ...said, available, quota, state: last };
+  for (const read of said.sales ?? [said]) {
+    const { available, quota, state: last } = streaming ? sales.get(read.id) ?? read : read;
+    sales.set(read.id, { ...read, available, quota, state: last });
+  }
+  campaign?.take(said);
+  choose();
   draw();
 }
 
@@ -267,29 +315,43 @@ function live(word) {
   streaming = word === "live";
 }
 
-function stock({ available, quota, state: said, now: time }) {
+function stocks(list, time) {
   check(Date.parse(time));
   if (!sale) {
     return;
   }
-  if (said !== sale.state || (said === "upcoming" && now() >= starts())) {
-    readSoon();
+  for (const { id: of, available, quota, state: said } of list) {
+    const known = sales.get(of);
+    if (said !== known?.state || (said === "upcoming" && now() >= starts())) {
+      readSoon();
+    }
+    if (known) {
+      Object.assign(known, { available, quota, state: said });
+    }
   }
-  Object.assign(sale, { available, quota, state: said });
+  choose();
   draw();
 }
 
-// resume continues where the page was left: with an attempt that has no answer, or with an order.
-async function resume() {
-  const attempt = unanswered(id);
-  const orderID = passing.read(`order ${id}`);
-  if (attempt) {
+// resume continues where the page was left: with an attempt that has no answer, or with an order. If the focus is to stay,
+// an attempt is only sent again when the buyer clicks.
+async function resume(stay = false) {
+  const of = id;
+  const attempt = unanswered(of);
+  const orderID = passing.read(`order ${of}`);
+  if (attempt && stay) {
+    say(at("hold-more"), "no_answer");
+    move("stuck", stay);
+  } else if (attempt) {
     buy(attempt);
   } else if (orderID && session()) {
     try {
-      keep(await reread({ id: orderID }));
+      const read = await reread({ id: orderID });
+      if (of === id) { // else another sale was chosen meanwhile
+        keep(read, stay);
+      }
     } catch (refusal) {
-      if (refusal.status === 404) {
+      if (of === id && refusal.status === 404) {
         leaveOrder(); // the order is another user's
       }
     }
@@ -299,7 +361,7 @@ async function resume() {
 async function first() {
   for (;;) {
     try {
-      return await look(`/sales/${id}`);
+      return await look(source);
     } catch {
       await pause(lookAgain);
     }
@@ -309,7 +371,15 @@ async function first() {
 async function start() {
   const [said] = await Promise.all([first(), sync()]);
   take(said);
-  watch(id, { stock, queue: (said) => line?.hear(said), line: live, patient: () => state === "sold_out" || state === "upcoming" });
+  watch(source, {
+    hear: { // an event of the stock follows each of the line
+      stock: (said) => stocks([{ ...said, id }], said.now),
+      stocks: (said) => stocks(said.sales, said.now),
+      line: (said) => line?.hear(said),
+    },
+    line: live,
+    patient: () => state === "sold_out" || state === "upcoming",
+  });
   everySecond(draw);
   resume();
   setInterval(() => {

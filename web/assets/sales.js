@@ -5,12 +5,37 @@ import { look } from "./api.js";
 import { everySecond, now, sync } from "./clock.js";
 import { at, show } from "./dom.js";
 import { duration, money, number, say } from "./i18n.js";
+import { priceOf, whole } from "./whole.js";
 
 // period is how often the figures are fetched while the page is visible, in milliseconds. A stream for each sale would
 // take more connections than a browser has.
 const period = 3000;
 
-let sales = [];
+let cards = []; // what they show: a sale each, or a campaign as a whole
+
+// group returns the sales, with one entry for all those of a campaign. The title of such a sale ends with its variant.
+function group(sales) {
+  const entries = new Map();
+  for (const sale of sales) {
+    const id = sale.campaign_id ?? sale.id;
+    entries.set(id, [...(entries.get(id) ?? []), sale]);
+  }
+  return [...entries].map(([id, of]) => (id === of[0].id ? { ...of[0], path: `/sales/${id}` } : campaignOf(id, of)));
+}
+
+function campaignOf(id, sales) {
+  const [first] = sales;
+  return {
+    ...first,
+    ...whole(sales, ({ state }) => state),
+    id,
+    path: `/campaigns/${id}`,
+    title: first.title.slice(0, -` · ${first.variant}`.length),
+    price: priceOf(sales),
+    original_price_cents: 0,
+    count: sales.length,
+  };
+}
 
 function cardOf(sale) {
   const known = document.querySelector(`.card[data-id="${CSS.escape(sale.id)}"]`);
@@ -20,9 +45,9 @@ function cardOf(sale) {
   const card = at("card").content.firstElementChild.cloneNode(true);
   const find = (selector) => card.querySelector(selector);
   card.dataset.id = sale.id;
-  find("a").href = `/sales/${sale.id}`;
+  find("a").href = sale.path;
   find("a").textContent = sale.title;
-  find(".price strong").textContent = money(sale.price_cents, sale.currency);
+  find(".price strong").textContent = sale.price ?? priceOf([sale]);
   if (sale.original_price_cents > sale.price_cents) {
     find(".price s").textContent = money(sale.original_price_cents, sale.currency);
   }
@@ -47,6 +72,9 @@ function draw(sale) {
     say(find(".state"), `state_${state}`);
   }
   say(find(".left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  if (sale.count) {
+    say(find(".count"), "variants", { n: sale.count });
+  }
   find("progress").max = sale.quota;
   find("progress").value = sale.available;
 }
@@ -54,15 +82,15 @@ function draw(sale) {
 async function refresh() {
   if (!document.hidden) {
     try {
-      sales = (await look("/sales")).sales;
-      const there = new Set(sales.map((sale) => sale.id));
+      cards = group((await look("/sales")).sales);
+      const there = new Set(cards.map((card) => card.id));
       for (const card of document.querySelectorAll(".card")) {
         if (!there.has(card.dataset.id)) {
           card.remove();
         }
       }
-      show(at("none"), sales.length === 0);
-      sales.forEach(draw);
+      show(at("none"), cards.length === 0);
+      cards.forEach(draw);
     } catch {
       // The last figures stay. The next refresh tries again.
     }
@@ -72,4 +100,4 @@ async function refresh() {
 
 await sync();
 refresh();
-everySecond(() => sales.forEach(draw));
+everySecond(() => cards.forEach(draw));

@@ -1,4 +1,4 @@
-// The stock of a sale, and the state of its line, live, by server-sent events. The browser opens a broken stream again by itself. This module
+// The stock of a sale or of a campaign's sales, and the state of a line, live, by server-sent events. The browser opens a broken stream again by itself. This module
 // opens a stream again that the browser gives up, as after an error of the server, or that is silent for too long.
 
 import { pause } from "./api.js";
@@ -12,10 +12,11 @@ const silence = 40_000;
 const firstPause = 1000;
 const longestPause = 15_000;
 
-// watch calls stock({available, quota, state, now}) on each change, queue(state) with the public state of a sale's line, and
-// line("connecting", "live" or "broken") when the connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
+// watch calls a function of hear for each event of the stream of a sale or a campaign: stock({available, quota, state, now}),
+// line(state) with the public state of a sale's line, or stocks({sales, now}). It calls line("connecting", "live" or "broken")
+// when the connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
 // few connections for all its tabs.
-export function watch(saleID, { stock, queue, line, patient }) {
+export function watch(path, { hear, line, patient }) {
   let source = null;
   let failures = 0;
   let timer = 0;
@@ -24,18 +25,19 @@ export function watch(saleID, { stock, queue, line, patient }) {
     if (source) {
       return;
     }
-    const mine = new EventSource(`/api/v1/sales/${saleID}/events`);
+    const mine = new EventSource(`/api/v1${path}/events`);
     source = mine;
     mine.addEventListener("open", () => { // a stream that was opened again may send no event
       line("live");
       listen();
     });
-    mine.addEventListener("stock", (event) => {
-      failures = 0;
-      listen();
-      stock(JSON.parse(event.data));
-    });
-    mine.addEventListener("line", (event) => queue(JSON.parse(event.data))); // an event of the stock follows
+    for (const [name, take] of Object.entries(hear)) {
+      mine.addEventListener(name, (event) => {
+        failures = 0;
+        listen();
+        take(JSON.parse(event.data));
+      });
+    }
     mine.addEventListener("error", () => {
       line("broken");
       if (mine.readyState === EventSource.CLOSED) {

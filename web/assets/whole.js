@@ -1,0 +1,21 @@
+// The sales of a campaign taken together.
+
+import { money } from "./i18n.js";
+
+// inviting are the states of sales, the most inviting one first. A campaign has the first that one of its sales has.
+const inviting = ["open", "upcoming", "paused", "sold_out", "ended"];
+
+// whole returns what sales come to: {available, quota, state}. stateOf returns the state of a sale.
+export function whole(sales, stateOf) {
+  const states = sales.map(stateOf);
+  const sum = (name) => sales.reduce((n, sale) => n + sale[name], 0);
+  return { available: sum("available"), quota: sum("quota"), state: inviting.find((state) => states.includes(state)) };
+}
+
+// priceOf returns the price of sales, or the lowest and the highest price.
+export function priceOf(sales) {
+  const [{ currency }] = sales;
+  const cents = sales.map((sale) => sale.price_cents);
+  const [least, most] = [Math.min(...cents), Math.max(...cents)];
+  return least === most ? money(least, currency) : `${money(least, currency)} – ${money(most, currency)}`;
+}
