@@ -56,6 +56,17 @@ func teapot(change func(*model.Offer)) model.Offer {
 	return o
 }
 
+// teapots are the sales of a campaign.
+func teapots() []model.Offer {
+	made := func(id, variant string, cents, available int64) model.Offer {
+		return teapot(func(o *model.Offer) {
+			o.ID, o.Title, o.Variant, o.PriceCents, o.Stock.Available = id, "Teapots · "+variant, variant, cents, available
+			o.Campaign = model.Campaign{ID: "TEAPOTS", Title: "Teapots", Description: "For all.", LimitPerUser: 2}
+		})
+	}
+	return []model.Offer{made("SMALL", "0.5 l", 990, 0), made("LARGE", "1 l", 1990, 700)}
+}
+
 func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
 	t.Helper()
 	s := &shelf{sales: sales}
@@ -122,6 +133,24 @@ func TestSaleIsInThePage(t *testing.T) {
 	})
 }
 
+// The page of a campaign has all its sales, of which those that can be bought can be chosen, and links to it lead from the
+// pages of its sales.
+func TestCampaignIsInThePage(t *testing.T) {
+	p, _ := pagesOf(t, teapots()...)
+	w := ask(t, p, "/campaigns/TEAPOTS")
+	wantHeader(t, w, http.StatusOK, map[string]string{"Content-Type": "text/html; charset=utf-8", "Cache-Control": "public, max-age=1"})
+	wantTexts(t, w.Body.String(), []string{
+		"<title>Teapots · Flashsale</title>", `<meta name="description" content="For all.">`, "<h1>Teapots</h1>", "<p>For all.</p>",
+		"<strong>¥9.90 – ¥19.90</strong>", "<s hidden>", "On sale now", "700 of 2,000 left", "At most 2 in all for each buyer", "<option>2</option>",
+		`value="SMALL" disabled`, "<strong>0.5 l</strong>", `value="LARGE">`, "<strong>1 l</strong>", "700 left", "Choose one first",
+		"https://shop.example/campaigns/TEAPOTS",
+	}, []string{"<option>3</option>", "Buy for", `value="LARGE" disabled`})
+	wantTexts(t, ask(t, p, "/sales/LARGE").Body.String(), []string{`href="/campaigns/TEAPOTS#LARGE"`, "All of Teapots"}, nil)
+	wantTexts(t, ask(t, p, "/").Body.String(), []string{
+		`data-id="TEAPOTS"`, `href="/campaigns/TEAPOTS"`, "¥9.90 – ¥19.90", "700 of 2,000 left", "2 to choose from",
+	}, []string{`href="/sales/LARGE"`})
+}
+
 // Open sales come first.
 func TestSalesStandInTurn(t *testing.T) {
 	made := func(id string, change func(*model.Offer)) model.Offer {
@@ -158,6 +187,7 @@ func TestPagesThatCantBeShown(t *testing.T) {
 	}{
 		"/sales/NONE":   {nil, http.StatusNotFound, "There is nothing here"},
 		"/elsewhere":    {nil, http.StatusNotFound, "There is nothing here"},
+		"/campaigns/NO": {nil, http.StatusNotFound, "There is nothing here"},
 		"/sales/TEAPOT": {errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
 	} {
 		s.broken = tc.broken
@@ -180,13 +210,13 @@ func TestRegistrationIsClosed(t *testing.T) {
 // A page conforms to its policy: it has no inline script, style or handler, and all its assets are served. The pages of
 // the console contain nothing of a sale, and the storefront loads no asset of the console.
 func TestPagesKeepTheirPolicy(t *testing.T) {
-	p, _ := pagesOf(t, teapot(func(*model.Offer) {}))
+	p, _ := pagesOf(t, append(teapots(), teapot(func(*model.Offer) {}))...)
 	assets, isConsoles := check.Must(NewAssets()), consoleFiles()
 	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:|ZgotmplZ|<no value>`)
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
-		"/": false, "/sales/TEAPOT": false, "/orders": false, "/login": false, "/sales/NONE": false,
-		"/console": true, "/console/sales/TEAPOT": true, "/console/payments": true, "/console/endpoints": true,
+		"/": false, "/sales/TEAPOT": false, "/campaigns/TEAPOTS": false, "/orders": false, "/login": false, "/sales/NONE": false,
+		"/console": true, "/console/sales/TEAPOT": true, "/console/campaigns/TEAPOTS": true, "/console/payments": true, "/console/endpoints": true,
 		"/console/staff": true, "/console/lab": true,
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -240,7 +270,7 @@ func TestFiles(t *testing.T) {
 	check.Same(t, "icon", ask(t, check.Must(NewAssets()), icon[1]).Body.String(), ask(t, p, "/favicon.ico").Body.String())
 	robots := ask(t, p, "/robots.txt").Body.String()
 	for path, open := range map[string]bool{
-		"/": true, "/sales/TEAPOT": true, "/s/TEA": true, "/assets/base.css": true,
+		"/": true, "/sales/TEAPOT": true, "/campaigns/TEAPOTS": true, "/s/TEA": true, "/assets/base.css": true,
 		"/api": false, "/api/v1/sales": false, "/openapi.yaml": false, "/console": false, "/console/lab": false, "/lab/reports/A": false, "/orders": false, "/pay/A": false,
 	} {
 		allowed := true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,4 +160,173 @@ func TestCampaignScreens(t *testing.T) {
 	w.visit("/sales/" + sales[3])
 	w.see("#line", "Live")
 	w.show("campaign-sale")
+}
+
+// upload gives a file to a field, as if it was chosen in the browser's dialog.
+func (w *window) upload(selector, content string) {
+	w.t.Helper()
+	js[bool](w, fmt.Sprintf(`{
+		const file = new DataTransfer();
+		file.items.add(new File([%q], "sheet.csv", {type: "text/csv"}));
+		document.querySelector(%q).files = file.files;
+		document.querySelector(%q).dispatchEvent(new Event("change"));
+	}`, content, selector, selector))
+}
+
+// The life of a campaign in the console: from a sheet, after a mistake in it, through a pause of all sizes and of one of
+// them, a new size and other terms, to its export and its end.
+func TestConsoleCampaign(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console", "status of 400", "status of 409")
+	w.operate()
+	w.see("#none", "There is no sale yet")
+	w.click("#new-sheet", "#sheet-send")
+	w.see("#sheet-error", "Choose a file first")
+	sheet := "title,starts_at,ends_at,campaign_limit,variant,quota,price_cents\n" +
+		"Running shoe," + time.Now().Add(-time.Minute).UTC().Format(time.RFC3339) + "," + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + ",2,EU 41,5,19900\n,,,,EU 42,%s,21900\n"
+	w.upload("#sheet-file", fmt.Sprintf(sheet, "eight"))
+	w.click("#sheet-send")
+	w.see("#sheet-error", "row 3, quota")
+	w.upload("#sheet-file", fmt.Sprintf(sheet, "8"))
+	w.click("#sheet-send")
+	w.sees(texts{"h1": "Running shoe", "#line": "Live", "#state": "On sale now", "#tile-available .value": "13", "#price": "¥199.00 – ¥219.00", "#log": "Created"})
+	w.has("variants", 2)
+	id := w.path()[strings.LastIndex(w.path(), "/")+1:]
+
+	buyer := s.open(phone, "/campaigns/"+id)
+	buyer.see("#line", "Live")
+	buyer.click(".variant:nth-of-type(2)")
+	buyer.see("#button", "Buy for ¥219.00")
+	buyer.buyAs("ann")
+	buyer.see("#yours-title", "Yours until")
+	w.sees(texts{"#tile-available .value": "12", "#tile-held .value": "1", "#variants tr:nth-child(2) td:nth-child(4)": "1"})
+	buyer.click("#yours-pay", `button[value="pay"]`)
+	w.sees(texts{"#tile-held .value": "0", "#tile-paid .value": "1", "#variants tr:nth-child(2) td:nth-child(5)": "1"})
+	buyer.visit("/campaigns/" + id)
+	buyer.see("#line", "Live")
+
+	w.confirm("#pause", "nobody can buy until you resume")
+	w.sees(texts{"#notice": "The campaign is paused", "#state": "Paused"})
+	buyer.see("#state", "Paused")
+	w.focused("resume")
+	w.confirm("#resume", "12 units are available")
+	w.sees(texts{"#notice": "The campaign goes on", "#state": "On sale now"})
+	buyer.see("#state", "On sale now")
+	w.confirm(`#variants tr:nth-child(1) [data-action="pause"]`, "Nobody can buy this variant")
+	w.sees(texts{"#notice": "EU 41 is paused", "#variants tr:nth-child(1) .state": "Paused", "#variants tr:nth-child(2) .state": "On sale now"})
+	buyer.see(".variant:nth-of-type(1)", "Paused")
+
+	w.click("#add", "#variant-form-send")
+	w.sees(texts{"#variant-variant-error": "1 to 60", "#variant-quota-error": "A whole number", "#variant-price_cents-error": "An amount"})
+	w.write("#variant-variant", "EU 42")
+	w.write("#variant-quota", "3")
+	w.write("#variant-price_cents", "229")
+	w.click("#variant-form-send")
+	w.see("#variant-variant-error", "must differ")
+	w.fill("#variant-variant", "EU 43")
+	w.click("#variant-form-send")
+	w.see("#notice", "The variant is added")
+	w.has("variants", 3)
+	buyer.see(".variant:nth-of-type(3)", "EU 43")
+
+	w.click("#edit")
+	w.lacks("#campaign-currency", "#campaign-more")
+	w.fill("#campaign-title", "Trail shoe")
+	w.fill("#campaign-limit_per_user", "3")
+	w.click("#campaign-form-send")
+	w.sees(texts{"h1": "Trail shoe", "#limit": "At most 3 in all", "#log": "Trail shoe"})
+
+	lines := w.download("campaign-"+id+".csv", func() { w.click("#csv") })
+	check.Same(t, "rows of the sheet", len(lines), 4)
+	check.Same(t, "title and size", []string{lines[3][0], lines[3][8]}, []string{"Trail shoe", "EU 43"})
+
+	w.click("#variants a")
+	w.sees(texts{"h1": "Trail shoe · EU 41", "#line": "Live"})
+	w.click("#edit")
+	w.see("#form-title", "Edit the sale")
+	w.lacks("#title", "#ends_at", "#extend")
+	w.click("#form-leave", "#campaign-link")
+	w.see("#line", "Live")
+	w.confirm("#close", "it cannot be opened again")
+	w.see("#state", "Over")
+	w.gone("#pause", "#resume", "#add", "#close", "#variants button")
+	w.click(".bar nav a")
+	w.sees(texts{"#campaigns": "Trail shoe", "#campaigns .state": "Over", "#none": "There is no sale yet"})
+}
+
+// A campaign is made by the form, with mistakes at first. A viewer sees it and may not change it.
+func TestConsoleCampaignForm(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console", "status of 400")
+	w.operate()
+	w.click("#new-campaign")
+	field := func(i int, name string) string { return fmt.Sprintf(`[id="campaign-sales[%d].%s"]`, i, name) }
+	w.write("#campaign-title", "T-shirt")
+	w.write(field(0, "variant"), "S")
+	w.write(field(0, "price_cents"), "12.50")
+	w.write(field(0, "original_price_cents"), "10")
+	w.click("#campaign-more")
+	w.write(field(1, "variant"), "S")
+	w.write(field(1, "quota"), "7")
+	w.write(field(1, "price_cents"), "12.50")
+	w.click("#campaign-more")
+	w.write(field(2, "variant"), "no such size")
+	w.click("#campaign-form-send")
+	w.sees(texts{
+		field(0, "quota-error"): "A whole number", field(0, "original_price_cents-error"): "more than the price", field(2, "quota-error"): "A whole number",
+	})
+	w.fill(field(0, "quota"), "5")
+	w.fill(field(0, "original_price_cents"), "")
+	w.click("fieldset:nth-of-type(3) button")
+	w.gone(field(2, "variant"))
+
+	w.visit("/console") // a reload loses nothing
+	w.see("#campaign-form-title", "New campaign")
+	w.keeps(texts{field(0, "quota"): "5", field(1, "variant"): "S", field(1, "quota"): "7"})
+	w.click("#campaign-form-send")
+	w.see(field(1, "variant-error"), "must differ")
+	w.fill(field(1, "variant"), "M")
+	w.fill("#campaign-limit_per_user", "2")
+	w.click("#campaign-form-send")
+	w.sees(texts{"h1": "T-shirt", "#state": "Coming", "#limit": "At most 2 in all"})
+	w.has("variants", 2)
+
+	secret := text(s.call("POST", "/admin/staff", s.operator, fields{"name": "vera", "role": "viewer"}, http.StatusCreated)["secret"])
+	vera := s.open(phone, w.path())
+	vera.click("#outside-enter")
+	vera.see("#account-title", "Log in")
+	vera.enter("vera", secret)
+	vera.sees(texts{"#line": "Live", "#variants": "M"})
+	vera.lacks("#actions", "#variants button")
+}
+
+// Every stage of a campaign in the console is accessible and fits on a phone.
+func TestConsoleCampaignScreens(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.sale(nil)
+	sizes := make([]fields, 12)
+	for n := range sizes {
+		sizes[n] = fields{"variant": fmt.Sprintf("EU %d", 36+n), "quota": 1 + n, "price_cents": 199_00 + 1000*(n/6)}
+	}
+	id, sales := s.campaign(fields{"sales": sizes})
+	s.buy(sales[0], s.buyer("other"), 1)
+	w := s.open(desktop, "/console")
+	w.operate()
+	w.sees(texts{"#campaigns": "Running shoe", "#sales": "Teapot"})
+	w.show("console-campaigns")
+	w.click("#new-sheet", "#sheet-send")
+	w.see("#sheet-error", "")
+	w.show("console-campaign-sheet")
+	w.click("#sheet-leave", "#new-campaign", "#campaign-more", "#campaign-form-send")
+	w.see(`[id="campaign-sales[1].quota-error"]`, "")
+	w.show("console-campaign-form")
+	w.visit("/console/campaigns/" + id)
+	w.sees(texts{"#line": "Live", "#log": "Created"})
+	w.show("console-campaign")
+	w.click("#add", "#variant-form-send")
+	w.see("#variant-quota-error", "")
+	w.show("console-campaign-add")
 }

@@ -232,26 +232,32 @@ func (w *window) findOrders(s *server, sale, ann string) {
 	w.confirm("#orders tr:first-child button", "¥12.50 go back to")
 	w.sees(texts{"#orders tr:first-child .state": "Refunded", "#tile-paid .value": "1", "#log": "Refunded"})
 
+	js[bool](w, `document.getElementById("status").value = "", document.getElementById("status").dispatchEvent(new Event("change"))`)
+	w.has("orders", 3)
+	lines := w.download("orders-"+sale+".csv", func() { w.click("#csv") })
+	if all := fmt.Sprint(lines); len(lines) != 4 || lines[0][0] != "order_id" || !strings.Contains(all, mine) || !strings.Contains(all, "refunded") {
+		w.t.Errorf("the file holds %q", lines)
+	}
+}
+
+// download takes the step that saves a file in CSV, waits for the page to say that it is saved, and returns its rows.
+func (w *window) download(name string, step func()) (lines [][]string) {
+	w.t.Helper()
 	folder := w.t.TempDir()
 	w.must(chromedp.CallBrowser(w.ctx, downloads.SetDownloadBehavior, downloads.SetDownloadBehaviorParams{
 		Behavior: downloads.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
 		BrowserContextID: chromedp.FromContext(w.ctx).BrowserContextID,
 	}))
-	js[bool](w, `document.getElementById("status").value = "", document.getElementById("status").dispatchEvent(new Event("change"))`)
-	w.has("orders", 3)
-	w.click("#csv")
+	step()
 	w.see("#csv-told", "is downloaded")
-	var content []byte
 	w.until("the file is there", func() (string, bool) {
-		var err error
-		content, err = os.ReadFile(filepath.Join(folder, "orders-"+sale+".csv"))
-		return fmt.Sprint(err), err == nil
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		if err == nil {
+			lines, err = csv.NewReader(strings.NewReader(string(content))).ReadAll()
+		}
+		return fmt.Sprint(err), err == nil && len(lines) > 0
 	})
-	lines, err := csv.NewReader(strings.NewReader(string(content))).ReadAll()
-	if err != nil || len(lines) != 4 || lines[0][0] != "order_id" ||
-		!strings.Contains(string(content), mine) || !strings.Contains(string(content), "refunded") {
-		w.t.Errorf("the file holds %q, %v", content, err)
-	}
+	return lines
 }
 
 // An operator makes an account for support, which may refund an order but not change a sale, and a key. Both are removed.

@@ -32,7 +32,7 @@ export async function call(method, path, options) {
   return { data, wait: waitOf(answer) };
 }
 
-// send sends a request to the API and returns the response when its headers have arrived, or throws a Refusal. A
+// send sends a request to the API, with a text or an object as its body, and returns the response when its headers have arrived, or throws a Refusal. A
 // response that takes longer than patience to read needs a signal of its own.
 export async function send(method, path, { body, headers = {}, who = session(), signal = AbortSignal.timeout(patience) } = {}) {
   const answer = await fetch(`/api/v1${path}`, {
@@ -43,7 +43,7 @@ export async function send(method, path, { body, headers = {}, who = session(), 
       ...(body && { "Content-Type": "application/json" }),
       ...headers,
     },
-    body: body && JSON.stringify(body),
+    body: typeof body === "string" ? body : body && JSON.stringify(body),
     signal,
   }).catch(() => { throw new Refusal("network"); });
   if (answer.ok) {

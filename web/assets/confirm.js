@@ -22,7 +22,7 @@ const error = at("confirm-error");
 // asked for as well. read may throw a Mistake. hint returns the key of a word and the values of its places, or nothing.
 export function confirm(name, { places, field, grave = false, work }) {
   const yes = at("confirm-yes");
-  say(at("confirm-title"), `ask_${name}`);
+  say(at("confirm-title"), `ask_${name}`, places);
   say(at("confirm-more"), `ask_${name}_more`, places);
   say(yes, `ask_${name}_yes`);
   yes.className = grave ? "second stop" : "main";

@@ -4,15 +4,11 @@ import { call } from "./api.js";
 import { confirm } from "./confirm.js";
 import { coded, element, onClick, row, stamp, word } from "./desk.js";
 import { at, show } from "./dom.js";
-import { read } from "./feed.js";
+import { save } from "./download.js";
 import { hush, money, number, reason, say } from "./i18n.js";
 
 // atOnce is how many orders are fetched at a time.
 const atOnce = 50;
-
-// urlLife is how long the URL of a file stays valid, in milliseconds: far longer than until the browser has begun to
-// save it.
-const urlLife = 60_000;
 
 const error = at("orders-error");
 let saleID = "";
@@ -132,22 +128,4 @@ onClick(at("orders-more"), error, () => {
   return page(cursor);
 });
 
-// The file is fetched and not linked to, since a link can't send the token.
-onClick(at("csv"), error, async () => {
-  const name = `orders-${saleID}.csv`;
-  const file = [];
-  let bytes = 0;
-  const told = at("csv-told");
-  const size = () => number(Math.ceil(bytes / 1000));
-  for await (const part of read(`/admin/sales/${saleID}/orders.csv?${asked}`)) {
-    file.push(part);
-    bytes += part.length;
-    say(told, "csv_size", { size: size() });
-  }
-  const link = element("a");
-  link.href = URL.createObjectURL(new Blob(file, { type: "text/csv" }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), urlLife);
-  say(told, "csv_done", { name, size: size() });
-});
+onClick(at("csv"), error, () => save(`/admin/sales/${saleID}/orders.csv?${asked}`, `orders-${saleID}.csv`, at("csv-told")));

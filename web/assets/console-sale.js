@@ -10,7 +10,7 @@ import { at, show } from "./dom.js";
 import { follow } from "./feed.js";
 import { Mistake, local, moment, whole, zone } from "./fields.js";
 import { draw as drawFigures, forget } from "./figures.js";
-import { drafted, open } from "./form.js";
+import { drafted, open } from "./sale-form.js";
 import { dateTime, money, number, reason, say } from "./i18n.js";
 import { copies } from "./share.js";
 
@@ -44,6 +44,8 @@ function take(said) {
   document.title = `${sale.title} · Flashsale`;
   at("title-shown").textContent = sale.title;
   at("shop-link").href = `/sales/${id}`;
+  show(at("campaign-link"), sale.campaign_id);
+  at("campaign-link").href = `/console/campaigns/${sale.campaign_id}`;
   at("short").href = at("short").textContent = sale.short_url;
   const code = `${new URL(sale.short_url).pathname}/qr.svg`; // a path on this server, whatever the public URL is
   if (at("qr").getAttribute("src") !== code) {
@@ -73,7 +75,7 @@ function draw() {
   show(at("pause"), !over && sale.status === "live"); // a rehearsal can't be paused
   show(at("resume"), !over && sale.status === "paused");
   show(at("add"), !over);
-  show(at("extend"), !over || now() >= Date.parse(sale.ends_at)); // not if an operator has closed it
+  show(at("extend"), !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at))); // not if an operator has closed it
   show(at("close"), !over);
   show(at("lengthen"), inLine?.called > 0);
   show(at("void"), inLine?.phase === "entering");

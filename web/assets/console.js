@@ -1,69 +1,127 @@
-// The console's first page: all sales, the running instances, and the form for a new sale.
+// The console's first page: all sales and campaigns, the running instances, and the forms for new ones.
 
 import { call } from "./api.js";
+import { drafted as draftedCampaign, open as openCampaign } from "./campaign-form.js";
 import { everySecond, sync } from "./clock.js";
 import { attend, repeat, sayWindow, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
-import { drafted, open } from "./form.js";
-import { hush, money, number, reason, say } from "./i18n.js";
+import { hush, number, reason, say } from "./i18n.js";
 import { drawInstances } from "./instances.js";
+import { drafted, open } from "./sale-form.js";
+import { sheet } from "./sheet.js";
+import { priceOf, whole } from "./whole.js";
 
-// atOnce is how many sales are fetched at a time.
+// atOnce is how many sales or campaigns are fetched at a time.
 const atOnce = 30;
 
-// period is how often the newest sales and the instances are read again while the page is visible, in milliseconds.
+// period is how often the newest of them and the instances are read again while the page is visible, in milliseconds.
 const period = 3000;
 
-let rows = new Map(); // by the sale's id: {sale, line}, in the order of the table
-let cursor = null; // of the sales that aren't shown yet; null before the first answer
+// mostPages bounds the requests for one page of sales: those of campaigns are not listed, since their campaigns are.
+const mostPages = 4;
 
-const page = async (from) => (await call("GET", `/admin/sales?limit=${atOnce}&cursor=${encodeURIComponent(from)}`)).data;
+// listOf returns a list of sales or campaigns in the table whose body has the id name. page(cursor) reads some entries, the
+// newest first, and draw(line, entry) draws one.
+function listOf(name, page, draw) {
+  const body = at(name);
+  const more = at(`${name}-more`);
+  let rows = new Map(); // by the entry's id: {entry, line}
+  let cursor = null; // of the entries that aren't shown yet; null before the first answer
 
-// newest reads the newest sales again. Sales are never deleted, so those that are not shown yet belong at the top.
-async function newest() {
-  const { sales, next_cursor: next } = await page("");
-  sales.toReversed().filter(({ id }) => !rows.has(id)).forEach((sale) => at("sales").prepend(lineOf(sale)));
-  sales.forEach(draw);
-  cursor ??= next;
-  show(at("more"), cursor !== "");
-  show(at("none"), rows.size === 0);
+  function put({ entries, next }, place) {
+    entries.filter(({ id }) => !rows.has(id)).forEach((entry) => {
+      const line = at(`${name}-row`).content.firstElementChild.cloneNode(true);
+      rows.set(entry.id, { line });
+      body[place](line);
+    });
+    entries.forEach((entry) => {
+      const { line } = rows.get(entry.id);
+      rows.set(entry.id, { entry, line });
+      draw(line, entry);
+    });
+    show(more, next !== "");
+  }
+
+  // newest reads the newest entries again. None is ever deleted, so those that are not shown yet belong at the top.
+  async function newest() {
+    const { entries, next } = await page("");
+    cursor ??= next;
+    put({ entries: entries.toReversed(), next: cursor }, "prepend");
+    return rows.size;
+  }
+
+  async function older() {
+    const read = await page(cursor);
+    cursor = read.next;
+    put(read, "append");
+  }
+
+  function clear() {
+    rows = new Map();
+    cursor = null;
+    body.replaceChildren();
+  }
+
+  more.addEventListener("click", () => older().catch(complain));
+  return { newest, clear, redraw: () => rows.forEach(({ entry, line }) => draw(line, entry)) };
 }
 
-async function older() {
-  const { sales, next_cursor: next } = await page(cursor);
-  sales.filter(({ id }) => !rows.has(id)).forEach((sale) => at("sales").append(lineOf(sale)));
-  sales.forEach(draw);
-  cursor = next;
-  show(at("more"), cursor !== "");
+async function someSales(from) {
+  const entries = [];
+  let next = from;
+  let pages = 0;
+  do {
+    const { sales, next_cursor: then } = (await call("GET", `/admin/sales?limit=${atOnce}&cursor=${encodeURIComponent(next)}`)).data;
+    entries.push(...sales.filter((sale) => !sale.campaign_id));
+    next = then;
+  } while (next !== "" && entries.length < atOnce / 2 && ++pages < mostPages);
+  return { entries, next };
 }
 
-function lineOf(sale) {
-  const line = at("sale").content.firstElementChild.cloneNode(true);
-  line.querySelector("a").href = `/console/sales/${sale.id}`;
-  rows.set(sale.id, { line });
-  return line;
+async function someCampaigns(from) {
+  const { campaigns, next_cursor: next } = (await call("GET", `/admin/campaigns?limit=${atOnce}&cursor=${encodeURIComponent(from)}`)).data;
+  return { entries: campaigns, next };
 }
 
-function draw(sale) {
-  const { line } = rows.get(sale.id);
-  rows.set(sale.id, { sale, line });
+function drawSale(line, sale) {
+  drawLine(line, `/console/sales/${sale.id}`, sale, { ...sale, state: stateOf(sale) });
+  line.querySelector(".price").textContent = priceOf([sale]);
+}
+
+function drawCampaign(line, campaign) {
+  const { sales } = campaign;
+  drawLine(line, `/console/campaigns/${campaign.id}`, campaign, whole(sales, stateOf));
+  line.querySelector(".price").textContent = priceOf(sales);
+  line.querySelector(".variants").textContent = number(sales.length);
+}
+
+function drawLine(line, path, { title, starts_at, ends_at, limit_per_user: limit }, { state, available, quota }) {
   const find = (selector) => line.querySelector(selector);
-  const state = stateOf(sale);
-  find("a").textContent = sale.title;
-  sayWindow(find(".window"), sale);
+  find("a").href = path;
+  find("a").textContent = title;
+  sayWindow(find(".window"), { starts_at, ends_at });
   find(".state").dataset.state = state;
   say(find(".state"), `state_${state}`);
-  find(".left").textContent = number(sale.available);
-  find("progress").max = sale.quota;
-  find("progress").value = sale.available;
-  find(".quota").textContent = number(sale.quota);
-  find(".price").textContent = money(sale.price_cents, sale.currency);
-  find(".limit").textContent = number(sale.limit_per_user);
+  find(".left").textContent = number(available);
+  find("progress").max = quota;
+  find("progress").value = available;
+  find(".quota").textContent = number(quota);
+  find(".limit").textContent = number(limit);
 }
+
+function complain(refusal) {
+  reason(at("notice"), refusal);
+  show(at("notice"), true);
+}
+
+const sales = listOf("sales", someSales, drawSale);
+const campaigns = listOf("campaigns", someCampaigns, drawCampaign);
 
 async function refresh() {
   try {
-    await newest();
+    const [some, groups] = await Promise.all([sales.newest(), campaigns.newest()]);
+    show(at("none"), some === 0 && at("sales-more").hidden);
+    show(at("all-campaigns"), groups > 0);
     const { instances } = (await call("GET", "/admin/stats")).data;
     drawInstances(Object.entries(instances).map(([id, { purchases, reported_at_ms: reported, ...figures }]) => ({
       ...figures, id, requests: Object.values(purchases).reduce((a, b) => a + b, 0), reported_at: new Date(reported).toISOString(),
@@ -71,26 +129,28 @@ async function refresh() {
     show(at("notice"), false);
     hush(at("notice"));
   } catch (refusal) {
-    reason(at("notice"), refusal);
-    show(at("notice"), true);
+    complain(refusal);
   }
 }
 
 const made = (sale) => location.assign(`/console/sales/${sale.id}`);
+const madeCampaign = (campaign) => location.assign(`/console/campaigns/${campaign.id}`);
 
 at("new").addEventListener("click", () => open(null, made));
-at("more").addEventListener("click", () => older().catch((refusal) => {
-  reason(at("notice"), refusal);
-  show(at("notice"), true);
-}));
+at("new-campaign").addEventListener("click", () => openCampaign(null, madeCampaign));
+sheet(at("new-sheet"), madeCampaign);
 
 attend((signal) => {
-  rows = new Map();
-  cursor = null;
-  at("sales").replaceChildren();
+  sales.clear();
+  campaigns.clear();
   repeat(signal, period, refresh);
   if (drafted(null) && at("form").hidden) {
     open(null, made);
+  } else if (draftedCampaign(null) && at("campaign-form").hidden) {
+    openCampaign(null, madeCampaign);
   }
 });
-sync().then(() => everySecond(() => rows.forEach(({ sale }) => sale && draw(sale))));
+sync().then(() => everySecond(() => {
+  sales.redraw();
+  campaigns.redraw();
+}));

@@ -1,4 +1,16 @@
-// This module converts typed values into those of the API: amounts into cents, whole numbers, local times into moments.
+// This module converts typed values into those of the API: amounts into cents, whole numbers, local times into moments, texts
+// without spaces around them.
+
+import { now } from "./clock.js";
+
+// The engine's bounds, so that mistakes are shown before anything is sent.
+export const mostCents = 100_000_000_00;
+export const mostUnits = 100_000_000;
+export const mostEach = 10_000;
+export const mostMinutes = 7 * 24 * 60;
+export const mostParts = 16;
+const longestDescription = 2000;
+const longestAddress = 500;
 
 // Mistake is an error in a typed value: the key of its word, and the values of the places in the word.
 export class Mistake extends Error {
@@ -55,4 +67,54 @@ export function zone(at) {
   const offset = new Intl.DateTimeFormat("en", { timeZoneName: "longOffset" }).formatToParts(new Date(at))
     .find((part) => part.type === "timeZoneName").value.replace("GMT", "UTC");
   return { zone: Intl.DateTimeFormat().resolvedOptions().timeZone, offset };
+}
+
+// title reads a text of 1 to most characters.
+export function title(typed, most) {
+  const n = [...typed.trim()].length;
+  if (n < 1 || n > most) {
+    throw new Mistake("wrong_title", { most: grouped(most) });
+  }
+  return typed.trim();
+}
+
+export const description = (typed) => short(typed, longestDescription);
+
+function short(typed, most) {
+  const n = [...typed.trim()].length;
+  if (n > most) {
+    throw new Mistake("wrong_long", { n: grouped(n), most: grouped(most) });
+  }
+  return typed.trim();
+}
+
+// picture reads the URL of a picture that pages may load: a path or https. Their policy forbids http.
+export function picture(typed) {
+  const url = short(typed, longestAddress);
+  if (url && !(url.startsWith("/") && !url.startsWith("//")) && !(/^https:\/\/./.test(url) && URL.canParse(url))) {
+    throw new Mistake("wrong_image_url");
+  }
+  return url;
+}
+
+export function currency(typed) {
+  const code = typed.trim().toUpperCase();
+  if (!/^[A-Z]{3}$/.test(code)) {
+    throw new Mistake("wrong_currency");
+  }
+  return code;
+}
+
+// checkPrices and checkTimes return the mistakes that show when fields are compared, as pairs of a name and a Mistake. fine
+// reports whether fields have been read. prefix is the beginning of the names.
+export function checkPrices(values, fine, prefix = "") {
+  const [price, original] = [`${prefix}price_cents`, `${prefix}original_price_cents`];
+  return fine(price, original) && values[original] && values[original] <= values[price] ? [[original, new Mistake("wrong_original")]] : [];
+}
+
+export function checkTimes(values, fine, existing) {
+  if (fine("starts_at", "ends_at") && values.ends_at <= values.starts_at) {
+    return [["ends_at", new Mistake("wrong_order")]];
+  }
+  return fine("ends_at") && !existing && Date.parse(values.ends_at) <= now() ? [["ends_at", new Mistake("wrong_past")]] : [];
 }

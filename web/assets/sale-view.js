@@ -98,7 +98,8 @@ function drawOrder(sale, order) {
   const amount = money(order.amount_cents, order.currency);
   say(at("yours-title"), word, { time: () => dateTime(expires) });
   say(at("yours-more"), `${word}_more`, { left: () => duration(expires - now()) });
-  say(at("yours-units"), "units", { n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
+  const { variant } = sale;
+  say(at("yours-units"), variant ? "units_of" : "units", { variant, n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
   at("yours-amount").textContent = amount;
   say(at("yours-pay"), "pay", { amount });
   show(at("yours-pay"), payable(order));

@@ -1,0 +1,138 @@
+// The forms for a campaign with its variants, and for one more variant.
+
+import { now } from "./clock.js";
+import { at, show } from "./dom.js";
+import {
+  amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
+  picture, title, whole,
+} from "./fields.js";
+import { formOf } from "./form.js";
+import { say } from "./i18n.js";
+
+// The engine's bounds, so that mistakes are shown before anything is sent.
+const longestTitle = 130;
+const longestVariant = 60;
+const mostVariants = 64;
+
+const hour = 3600_000;
+
+// Fields of one variant. Without a limit, it has that of the campaign.
+const ofVariant = {
+  variant: { read: (typed) => title(typed, longestVariant), write: String },
+  quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
+  price_cents: { read: (typed) => cents(typed, mostCents), write: amount },
+  original_price_cents: { read: (typed) => (typed.trim() ? cents(typed, mostCents) : 0), write: amount },
+  limit_per_user: { read: (typed) => (typed.trim() ? whole(typed, 1, mostEach) : undefined), write: String },
+};
+
+// The fields of the form. Those of the variants are added and removed with their rows, under names such as sales[0].quota.
+const fields = {
+  title: { read: (typed) => title(typed, longestTitle), write: String },
+  description: { read: description, write: String },
+  image_url: { read: picture, write: String },
+  currency: { read: currency, write: String },
+  limit_per_user: { read: (typed) => whole(typed, 1, mostEach), write: String },
+  pay_timeout_seconds: { read: (typed) => whole(typed, 1, mostMinutes) * 60, write: (seconds) => String(seconds / 60) },
+  parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
+  starts_at: { read: moment, write: local },
+  ends_at: { read: moment, write: local },
+};
+
+const rows = at("campaign-rows");
+const names = Object.keys(ofVariant);
+
+// values returns what is typed in the rows, by the names of their fields.
+const values = () => [...rows.children].map((row) => names.map((name) => row.querySelector(`[data-name="${name}"]`).value));
+
+// arrange shows a row for each list of values. The names of the fields count the rows, so all are made again.
+function arrange(lists) {
+  Object.keys(fields).filter((name) => name.startsWith("sales[")).forEach((name) => delete fields[name]);
+  rows.replaceChildren(...lists.map((list, i) => {
+    const row = at("campaign-row").content.firstElementChild.cloneNode(true);
+    say(row.querySelector("legend"), "variant_n", { n: i + 1 });
+    names.forEach((name, k) => {
+      const key = `sales[${i}].${name}`;
+      const input = row.querySelector(`[data-name="${name}"]`);
+      const field = input.closest(".field");
+      input.id = `campaign-${key}`;
+      input.value = list[k];
+      field.querySelector("label").htmlFor = input.id;
+      field.querySelector(".error").id = `${input.id}-error`;
+      input.setAttribute("aria-describedby", `${input.id}-error`);
+      fields[key] = ofVariant[name];
+    });
+    const remove = row.querySelector("button");
+    remove.hidden = lists.length === 1;
+    remove.addEventListener("click", () => {
+      arrange(values().toSpliced(i, 1));
+      keep();
+      at("campaign-more").focus();
+    });
+    return row;
+  }));
+}
+
+// began makes a row for each variant that was typed before a reload, and at least one. The variants of an existing campaign are
+// not in the form.
+function began(typed, existing) {
+  show(at("campaign-sales"), !existing);
+  if (existing) {
+    arrange([]);
+    return;
+  }
+  const typedRows = Object.keys(typed).map((name) => Number(name.match(/^sales\[(\d+)\]/)?.[1] ?? 0));
+  arrange(Array.from({ length: Math.max(0, ...typedRows) + 1 }, () => names.map(() => "")));
+}
+
+// nested makes a list of the fields of variants.
+function nested(flat) {
+  const sales = [];
+  const body = {};
+  for (const [name, value] of Object.entries(flat)) {
+    const [, i, field] = name.match(/^sales\[(\d+)\]\.(.+)$/) ?? [];
+    if (field) {
+      (sales[i] ??= {})[field] = value;
+    } else {
+      body[name] = value;
+    }
+  }
+  return sales.length > 0 ? { ...body, sales } : body;
+}
+
+function usual(existing) {
+  const next = Math.ceil(now() / hour) * hour;
+  return existing ? {} : { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
+}
+
+const { open, drafted, keep } = formOf({
+  prefix: "campaign-",
+  fields,
+  usual,
+  address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
+  words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
+  check: (all, fine, campaign) => [
+    ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),
+  ],
+  body: nested,
+  began,
+});
+export { drafted, open };
+
+at("campaign-more").addEventListener("click", () => {
+  if (rows.children.length < mostVariants) {
+    arrange([...values(), names.map(() => "")]);
+    keep();
+    rows.lastElementChild.querySelector("input").focus();
+  }
+});
+
+// oneMore returns the form for one more variant of a campaign.
+export const oneMore = (campaignID) => formOf({
+  prefix: "variant-",
+  scope: campaignID,
+  fields: ofVariant,
+  usual: () => ({}),
+  address: () => ["POST", `/admin/campaigns/${campaignID}/sales`],
+  words: { create: "new_variant", send: "create_variant" },
+  check: (all, fine) => checkPrices(all, fine),
+});
