@@ -54,7 +54,8 @@ func TestSpeed(t *testing.T) {
 	}
 	s := serve(t)
 	sale := s.sale(fields{"limit_per_user": 2})
-	for path, live := range map[string]string{"/": ".card .left", "/sales/" + sale: "#line", "/orders": "#outside"} {
+	campaign, _ := s.campaign(nil)
+	for path, live := range map[string]string{"/": ".card .left", "/sales/" + sale: "#line", "/campaigns/" + campaign: "#line", "/orders": "#outside"} {
 		for _, how := range []look{phone, desktop, {width: 375, language: "zh-CN"}} {
 			var times []float64
 			var last measure

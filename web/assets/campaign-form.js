@@ -18,7 +18,7 @@ const hour = 3600_000;
 
 // Fields of one variant. Without a limit, it has that of the campaign.
 const ofVariant = {
-  variant: { read: (typed) => title(typed, longestVariant), write: String },
+  variant: { read: (typed) => title(typed, longestVariant, "wrong_variant"), write: String },
   quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
   price_cents: { read: (typed) => cents(typed, mostCents), write: amount },
   original_price_cents: { read: (typed) => (typed.trim() ? cents(typed, mostCents) : 0), write: amount },

@@ -82,7 +82,7 @@ function lineOf(sale) {
   return row([
     link, shown, left, number(sale.held), number(sale.paid), number(sale.quota), money(sale.price_cents, sale.currency),
     number(sale.limit_per_user), actions,
-  ], [2, 3, 4, 5, 6, 7]);
+  ], [2, 3, 4, 5, 6, 7], [6, 7]);
 }
 
 // focusAction moves the focus to an action when the button that had it is gone.

@@ -45,8 +45,10 @@ function listOf(name, page, draw) {
   // newest reads the newest entries again. None is ever deleted, so those that are not shown yet belong at the top.
   async function newest() {
     const { entries, next } = await page("");
+    const firstKnown = entries.findIndex(({ id }) => rows.has(id));
+    const newer = entries.filter(({ id }, i) => rows.has(id) || firstKnown < 0 || i < firstKnown); // the rest is for older()
     cursor ??= next;
-    put({ entries: entries.toReversed(), next: cursor }, "prepend");
+    put({ entries: newer.toReversed(), next: cursor }, "prepend");
     return rows.size;
   }
 
@@ -92,7 +94,7 @@ function drawCampaign(line, campaign) {
   const { sales } = campaign;
   drawLine(line, `/console/campaigns/${campaign.id}`, campaign, whole(sales, stateOf));
   line.querySelector(".price").textContent = priceOf(sales);
-  line.querySelector(".variants").textContent = number(sales.length);
+  line.querySelector(".kinds").textContent = number(sales.length);
 }
 
 function drawLine(line, path, { title, starts_at, ends_at, limit_per_user: limit }, { state, available, quota }) {

@@ -69,11 +69,11 @@ export function zone(at) {
   return { zone: Intl.DateTimeFormat().resolvedOptions().timeZone, offset };
 }
 
-// title reads a text of 1 to most characters.
-export function title(typed, most) {
+// title reads a text of 1 to most characters, or throws a Mistake with a word.
+export function title(typed, most, word = "wrong_title") {
   const n = [...typed.trim()].length;
   if (n < 1 || n > most) {
-    throw new Mistake("wrong_title", { most: grouped(most) });
+    throw new Mistake(word, { most: grouped(most) });
   }
   return typed.trim();
 }
