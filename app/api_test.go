@@ -117,6 +117,22 @@ func TestEveryRoute(t *testing.T) {
 	ask(operator, "POST", adminSales+"/"+lined+"/line/void", fields{"users": []string{"zed"}, "reason": "a bot"}, 200).contains(`"voided":0`)
 	ask(operator, "POST", adminSales+"/"+lined+"/line/extend", fields{"seconds": 60}, 200).contains(`"calls":0`)
 
+	var sizes campaign
+	ask(operator, "POST", adminCampaigns, newCampaign(2, nil), 201).read(&sizes)
+	sizesURL := adminCampaigns + "/" + sizes.ID
+	ask(operator, "POST", sizesURL+"/sales", fields{"variant": "XL", "quota": 3}, 201).contains(`"XL"`)
+	ask(operator, "PATCH", sizesURL, fields{"limit_per_user": 5}, 200).contains(`"limit_per_user":5`)
+	for _, list := range []string{adminCampaigns, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations"} {
+		ask(operator, "GET", list, nil, 200)
+	}
+	get("/api/v1/campaigns/" + sizes.ID).contains(`"XL"`)
+	for _, page := range []string{"/campaigns/" + sizes.ID, "/console/campaigns/" + sizes.ID} {
+		get(page)
+	}
+	for _, action := range []string{"pause", "resume", "close"} {
+		ask(operator, "POST", sizesURL+"/"+action, nil, 200)
+	}
+
 	ask(operator, "POST", adminStaff, fields{"name": "olga", "role": "viewer"}, 201).contains(`"role":"viewer"`)
 	ask(operator, "PATCH", adminStaff+"/olga", fields{"role": "support"}, 200).contains(`"role":"support"`)
 	ask(operator, "POST", adminStaff+"/olga/secret", nil, 200).contains(`"secret"`)
