@@ -132,6 +132,38 @@ func TestCampaignStarts(t *testing.T) {
 	w.see("#yours-title", "Yours until")
 }
 
+// An attempt without an answer stays with its size, while the buyer buys another. A broken stream is opened again.
+func TestCampaignHeals(t *testing.T) {
+	t.Parallel()
+	s, road := roadTo(t)
+	id, sales := s.campaign(nil)
+	w := s.open(phone, "/campaigns/"+id+"#"+sales[0], brokenRoad...)
+	w.see("#left", "5 of 5 left")
+	w.signUp("ann")
+	road.meet(fate{status: http.StatusServiceUnavailable}, isPurchase)
+	w.click("#button")
+	w.see("#hold-more", "still no answer")
+	road.free()
+	w.click(size(sales[1]))
+	w.see("#button", "Buy for")
+	w.lacks("#hold")
+	w.wakes("#button")
+	w.click("#button")
+	w.see("#yours-units", "EU 42: 1 ×")
+	w.click(size(sales[0]))
+	w.see("#hold-more", "still no answer")
+	w.click("#hold-again")
+	w.see("#yours-units", "EU 41: 1 ×")
+	s.hasOrders("ann", 2)
+
+	road.closed(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
+	w.see("#line", "Connection lost")
+	s.buy(sales[2], s.buyer("ben"), 1)
+	w.see(size(sales[2]), "Sold out") // the page reads the figures meanwhile
+	road.free()
+	w.see("#line", "Live")
+}
+
 // Every stage of a campaign's page is accessible and fits on a phone.
 func TestCampaignScreens(t *testing.T) {
 	t.Parallel()

@@ -516,10 +516,17 @@ func TestConsolePages(t *testing.T) {
 	s.sale(fields{"title": "Kettle"})
 	w.see("#sales tr:first-child", "Kettle")
 	w.has("sales", 31)
-	w.click("#more")
+	sizes := make([]fields, 50)
+	for i := range sizes {
+		sizes[i] = fields{"variant": fmt.Sprint(i), "quota": 1, "price_cents": 1}
+	}
+	s.campaign(fields{"sales": sizes})
+	w.sees(texts{"#campaigns .kinds": "50", "#sales tr:first-child": "Kettle"}) // its sales are not among the others
+	w.has("sales", 31)
+	w.click("#sales-more")
 	w.has("sales", 34)
 	w.see("#sales tr:last-child", "Teapot 0")
-	w.lacks("#more")
+	w.lacks("#sales-more")
 
 	w.visit("/console/sales/" + sale)
 	w.has("orders", 50)
