@@ -213,7 +213,7 @@ func (w *window) mostEndpoints(s *server, told *receiver) {
 	w.has("endpoints", 100)
 	w.write("#endpoint-url", told.URL)
 	w.click("#endpoint-send")
-	w.see("#endpoint-error", "There are 100 endpoints already")
+	w.see("#endpoint-error", "There are 100 endpoints")
 	w.keeps(texts{"#endpoint-url": told.URL})
 
 	s.buy(s.sale(nil), s.logIn("ann"), 1)

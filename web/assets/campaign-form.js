@@ -12,7 +12,7 @@ import { say } from "./i18n.js";
 // The engine's bounds, so that mistakes are shown before anything is sent.
 const longestTitle = 130;
 const longestVariant = 60;
-const mostVariants = 64;
+export const mostVariants = 64;
 
 const hour = 3600_000;
 

@@ -23,10 +23,11 @@ function choose(to) {
   history.replaceState(history.state, "", id ? `#${id}` : location.pathname + location.search);
 }
 
-// follow chooses the sale that the address names, if it does: the link to the content has a hash, too.
+// follow chooses the sale that the address names, if it does: the link to the content has a hash, too. Otherwise it keeps what
+// was chosen, if only before this module ran.
 function follow() {
-  const named = location.hash.slice(1);
-  choose(inputOf(named) ? named : id);
+  const named = location.hash.slice(1) || list.querySelector(":checked")?.value;
+  choose(named && inputOf(named) ? named : id);
 }
 
 function take(said) {

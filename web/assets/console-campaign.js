@@ -1,7 +1,7 @@
 // The console's page of a campaign: the figures of its variants, live, and the actions of an operator on all or one of them.
 
 import { call, pause } from "./api.js";
-import { drafted, oneMore, open } from "./campaign-form.js";
+import { drafted, mostVariants, oneMore, open } from "./campaign-form.js";
 import { everySecond, sync } from "./clock.js";
 import { confirm } from "./confirm.js";
 import { refresh as refreshLog, start as startLog } from "./console-log.js";
@@ -19,6 +19,7 @@ const period = 2000;
 const id = location.pathname.split("/").at(-1);
 const variants = at("variants");
 let campaign = null;
+let changes = 0; // counts the changes that were made here, so that no older answer is shown after them
 const another = oneMore(id);
 
 function take(said) {
@@ -52,7 +53,7 @@ function draw() {
   const focused = document.activeElement;
   show(at("pause"), !over && sales.some((sale) => sale.status === "live"));
   show(at("resume"), !over && sales.some((sale) => sale.status === "paused"));
-  show(at("add"), !over);
+  show(at("add"), !over && sales.length < mostVariants);
   show(at("close"), !over);
   if (at("actions").contains(focused) && focused.hidden) {
     focusAction();
@@ -93,6 +94,7 @@ function focusAction() {
 // done shows the changed campaign and a notice.
 function done(name, made, places) {
   if (made) {
+    changes++;
     take(made);
     say(at("notice"), `done_${name}`, places);
     show(at("notice"), true);
@@ -164,8 +166,12 @@ function hear(event, { sales }) {
 const read = async () => (await call("GET", `/admin/campaigns/${id}`)).data;
 
 async function refresh() {
+  const before = changes;
   try {
-    take(await read());
+    const said = await read();
+    if (before === changes) {
+      take(said);
+    }
   } catch {
     // the line shows whether there is a connection
   }
