@@ -174,7 +174,7 @@ func (s *Store) deduct(ctx context.Context, attempts []model.Attempt, offer mode
 		if err := take(tx, bySale(b.unitsByUser())); err != nil {
 			return err
 		}
-		return s.tellGateOfSold(tx, offer, b)
+		return s.tellGateOfSold(tx, offer.ID, offer.Stock.Epoch, b)
 	})
 	if err != nil && !errors.Is(err, errTakenBack) {
 		return nil, err

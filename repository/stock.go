@@ -127,7 +127,7 @@ func (s *Store) insertNew(
 			err = model.ErrLostRace
 		}
 		if err == nil {
-			err = s.tellGateOfSold(tx, seen.offers[sales[0].sale], b)
+			err = s.tellGateOfSold(tx, sales[0].sale, epoch(0), b)
 		}
 		if err = cmp.Or(err, caller.Err()); err == nil {
 			_, err = s.execute(tx, s.commit())
@@ -143,7 +143,7 @@ func (s *Store) insertNew(
 // seen is what insertNew reads in its transaction.
 type seen struct {
 	allNew     bool                   // no user had a row before; always false on SQLite, which does not tell
-	offers     map[string]model.Offer // by id, with what an order needs of a sale, and the epoch of its gate
+	offers     map[string]model.Offer // by id, with what an order needs of a sale
 	limits     map[string]int         // of the sales and of their campaigns, by id
 	now        time.Time              // by the database's clock
 	refused    bool                   // one of the sales has durable refusals
@@ -162,9 +162,8 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 		ids[i] = u.sale
 	}
 	read := statement{"SELECT " + columns + ", " + s.nowMillis() + `, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id),
-		sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, epoch,
-		COALESCE(campaigns.id, ''), COALESCE(campaigns.limit_per_user, 0)
-		FROM sales JOIN stock ON sale_id = sales.id LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)), ids}
+		sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
+		COALESCE(campaigns.limit_per_user, 0) FROM sales LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)), ids}
 	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
 	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
 		return seen{}, wrap("count buyers' units", err)
@@ -183,7 +182,7 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 			refused        bool
 		)
 		if err := rows.Scan(&changed, &got.connection, &nowMs, &refused, &offer.ID, &offer.PriceCents, &offer.Currency,
-			&offer.LimitPerUser, &offer.PayTimeoutSeconds, &offer.Stock.Epoch, &offer.Campaign.ID, &offer.Campaign.LimitPerUser); err != nil {
+			&offer.LimitPerUser, &offer.PayTimeoutSeconds, &offer.Campaign.ID, &offer.Campaign.LimitPerUser); err != nil {
 			return seen{}, wrap("read the sales", err)
 		}
 		got.offers[offer.ID], got.now = offer, fromMillis(nowMs)
