@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -144,36 +144,39 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			return err
 		}
 		books.Stock = offer.Stock
-		for _, status := range model.StoredStatuses {
-			rows, units, err := sums(tx, "SELECT number AS place, quantity AS units FROM orders"+s.index("orders_status")+
-				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", int64(0), sumRows, saleID, string(status))
-			if err != nil {
-				return err
-			}
-			if rows > 0 {
-				books.Orders[status], books.Units[status] = rows, units
-			}
+		numbered := make([]rowsAfter[int64], len(model.StoredStatuses), len(model.StoredStatuses)+1)
+		for i, status := range model.StoredStatuses {
+			numbered[i] = rowsAfter[int64]{"SELECT number AS place, quantity AS units FROM orders" + s.index("orders_status") +
+				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}}
 		}
-		rows, units, err := sums(tx, "SELECT order_id AS place, quantity AS units FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
-			saleID, sumRows, saleID+behindSale)
+		calls := rowsAfter[int64]{"SELECT number AS place, units FROM calls WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}}
+		list, err := sums(tx, sumRows, append(numbered, calls)...)
 		if err != nil {
 			return err
 		}
-		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = rows, units
-		if _, books.CalledUnits, err = sums(tx, "SELECT number AS place, units FROM calls WHERE number > ? AND sale_id = ? ORDER BY number",
-			int64(-1), sumRows, saleID); err != nil {
+		for i, status := range model.StoredStatuses {
+			if list[i].rows > 0 {
+				books.Orders[status], books.Units[status] = list[i].rows, list[i].units
+			}
+		}
+		books.CalledUnits = list[len(numbered)].units
+		list, err = sums(tx, sumRows,
+			rowsAfter[string]{"SELECT order_id AS place, quantity AS units FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id", saleID, []any{saleID + behindSale}},
+			buyersUnits(saleID))
+		if err != nil {
 			return err
 		}
-		if _, books.BuyersUnits, err = s.buyersUnits(tx, saleID); err != nil || offer.Campaign.ID == "" {
-			return err
+		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = list[0].rows, list[0].units
+		if books.BuyersUnits = list[1].units; offer.Campaign.ID == "" {
+			return nil
 		}
 		return s.campaignBooks(tx, offer.Campaign.ID, &books)
 	})
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
-func (s *Store) buyersUnits(tx *gorm.DB, saleID string) (rows, units int64, err error) {
-	return sums(tx, "SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", sumRows, saleID)
+func buyersUnits(saleID string) rowsAfter[string] {
+	return rowsAfter[string]{"SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", []any{saleID}}
 }
 
 // campaignBooks reads the sums of a campaign over its users. Whoever has units in a sale, but no row in the campaign, makes
@@ -183,40 +186,66 @@ func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books
 	if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ?", campaignID).Scan(&sales).Error; err != nil {
 		return err
 	}
+	queries := []rowsAfter[string]{buyersUnits(campaignID)}
 	for _, id := range sales {
-		_, units, err := s.buyersUnits(tx, id)
-		if err != nil {
-			return err
-		}
-		books.CampaignSales += units
+		queries = append(queries, buyersUnits(id))
 	}
-	_, units, err := s.buyersUnits(tx, campaignID)
+	list, err := sums(tx, sumRows, queries...)
 	if err != nil {
 		return err
 	}
-	books.CampaignUnits = units
-	_, books.CampaignWrong, err = sums(tx, `SELECT user_id AS place, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
+	books.CampaignUnits = list[0].units
+	for _, of := range list[1:] {
+		books.CampaignSales += of.units
+	}
+	list, err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
 			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id)), 0) THEN 0 ELSE 1 END AS units
-		FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", sumRows/model.MaxVariants, campaignID)
+		FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{campaignID}})
+	if err == nil {
+		books.CampaignWrong = list[0].units
+	}
 	return err
 }
 
-// sums counts rows of (place, units) and adds up their units. Each statement reads one page of rowsAtOnce rows. query
-// selects the rows after a place, in the order of the places: its first argument is that place, the others follow.
-func sums[K any](tx *gorm.DB, query string, after K, rowsAtOnce int64, others ...any) (rows, units int64, err error) {
-	for {
-		var page struct {
+// rowsAfter is a query of rows of (place, units) after a place, in the order of the places. The query's first argument is
+// that place, the others follow.
+type rowsAfter[K any] struct {
+	query  string
+	after  K
+	others []any
+}
+
+type sum struct{ rows, units int64 }
+
+// sums counts the rows of each query and adds up their units. Each statement reads a page of every query, at most rowsAtOnce
+// rows in all.
+func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) ([]sum, error) {
+	list, open := make([]sum, len(queries)), make([]int, len(queries))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		texts, args, most := make([]string, len(open)), []any(nil), rowsAtOnce/int64(len(open))
+		for at, i := range open {
+			q := queries[i]
+			texts[at] = fmt.Sprintf("SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, MAX(place) AS last FROM (%s LIMIT ?) AS page", i, q.query)
+			args = append(append(append(args, q.after), q.others...), most)
+		}
+		var pages []struct {
+			I            int
 			Counted, Sum int64
 			Last         K
 		}
-		err := tx.Raw("SELECT COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, MAX(place) AS last FROM ("+query+" LIMIT ?) AS page",
-			slices.Concat([]any{after}, others, []any{rowsAtOnce})...).Scan(&page).Error
-		if err != nil {
-			return 0, 0, err
+		if err := tx.Raw(strings.Join(texts, " UNION ALL "), args...).Scan(&pages).Error; err != nil {
+			return nil, err
 		}
-		rows, units, after = rows+page.Counted, units+page.Sum, page.Last
-		if page.Counted < rowsAtOnce {
-			return rows, units, nil
+		open = open[:0]
+		for _, p := range pages {
+			list[p.I].rows, list[p.I].units, queries[p.I].after = list[p.I].rows+p.Counted, list[p.I].units+p.Sum, p.Last
+			if p.Counted == most {
+				open = append(open, p.I)
+			}
 		}
 	}
+	return list, nil
 }

@@ -184,8 +184,10 @@ func TestHole53_ContentsComeInPages(t *testing.T) {
 		insert("orders ("+orderColumns+")", "('SALEO-ROW', 'SALE', 'u-ROW', 2, 100, 'CNY', 'pending', 'stream', 1, 'k', 1, 1)")
 		got := d.gateContents(t, sale.ID)
 		books, _, err := d.Books(t.Context(), sale.ID)
-		sum, units, errSums := sums(d.read.WithContext(t.Context()),
-			"SELECT number AS place, quantity AS units FROM orders WHERE number > ? AND sale_id = ? ORDER BY number", int64(0), 700, sale.ID)
+		orders := func(saleID string) rowsAfter[int64] {
+			return rowsAfter[int64]{"SELECT number AS place, quantity AS units FROM orders WHERE number > ? AND sale_id = ? ORDER BY number", 0, []any{saleID}}
+		}
+		list, errSums := sums(d.read.WithContext(t.Context()), 700, orders(sale.ID), orders("none"), orders(sale.ID))
 		for _, table := range []string{"buyers", "refusals", "orders"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE sale_id = ?", sale.ID)
 		}
@@ -195,9 +197,8 @@ func TestHole53_ContentsComeInPages(t *testing.T) {
 		if err != nil || books.BuyersUnits != 2*rows || books.Units["pending"] != 2*rows || books.Orders["rejected"] != rows {
 			t.Errorf("the books are %+v, %v", books, err)
 		}
-		if errSums != nil || sum != rows || units != 2*rows {
-			t.Errorf("the sums are %d orders of %d units, %v", sum, units, errSums)
-		}
+		check.Same(t, "the sums of orders", list, []sum{{rows, 2 * rows}, {}, {rows, 2 * rows}})
+		check.Error(t, "the sums of orders", errSums, nil)
 	})
 }
 
