@@ -161,9 +161,10 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 	for i, u := range sales {
 		ids[i] = u.sale
 	}
-	read := statement{"SELECT " + columns + ", " + s.nowMillis() + `, EXISTS (SELECT 1 FROM refusals WHERE sale_id = sales.id),
+	read := statement{"SELECT " + columns + ", " + s.nowMillis() + ", EXISTS (SELECT 1 FROM refusals WHERE sale_id IN " + places(len(ids)) + `),
 		sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
-		COALESCE(campaigns.limit_per_user, 0) FROM sales LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)), ids}
+		COALESCE(campaigns.limit_per_user, 0) FROM sales LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)),
+		slices.Concat(ids, ids)}
 	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
 	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
 		return seen{}, wrap("count buyers' units", err)
@@ -229,17 +230,25 @@ func fits(tx *gorm.DB, query string, args ...any) error {
 // holding returns the statement that moves units from available to held. It fails with errShort if a sale has fewer
 // available, because of the constraint stock_not_negative.
 func holding(sales []saleUnits) statement {
-	var ids []any
-	byUnits := map[int64][]any{} // ids of sales
+	ids, byUnits := []any(nil), map[int64][]any{} // ids of sales
+	often := sales[0].n                           // what most sales need
 	for _, u := range sales {
 		ids, byUnits[u.n] = append(ids, u.sale), append(byUnits[u.n], u.sale)
+		if len(byUnits[u.n]) > len(byUnits[often]) {
+			often = u.n
+		}
 	}
 	// The database looks an id up in a list faster than it compares the id with one case for each sale.
 	units, args := "CASE", []any(nil)
 	for n, of := range byUnits {
-		units, args = units+" WHEN sale_id IN "+places(len(of))+" THEN ?", append(append(args, of...), n)
+		if n != often {
+			units, args = units+" WHEN sale_id IN "+places(len(of))+" THEN ?", append(append(args, of...), n)
+		}
 	}
-	units += " END"
+	units, args = units+" ELSE ? END", append(args, often)
+	if len(byUnits) == 1 {
+		units = "?"
+	}
 	return statement{
 		"UPDATE stock SET available = available - " + units + ", held = held + " + units + ", version = version + 1 WHERE sale_id IN " + places(len(ids)),
 		slices.Concat(args, args, ids),
