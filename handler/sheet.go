@@ -134,7 +134,8 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// exportCampaign answers with the sheet of a campaign as CSV: what readSheet reads, and the figures of each sale.
+// exportCampaign answers with the sheet of a campaign as CSV: what readSheet reads, and the figures of each sale. Only the first
+// row has what belongs to the campaign: a description in 64 rows would be more than an import may send.
 func (a *API) exportCampaign(c *gin.Context) {
 	sales, ok := a.campaign(c)
 	if !ok {
@@ -145,8 +146,12 @@ func (a *API) exportCampaign(c *gin.Context) {
 	for i, o := range sales {
 		b, v := campaignOf(o)
 		var names, row []string
-		for _, c := range cells(&b, &v) {
-			names, row = append(names, c.column), append(row, c.text())
+		for at, c := range cells(&b, &v) {
+			text := c.text()
+			if i > 0 && at < ofCampaign {
+				text = ""
+			}
+			names, row = append(names, c.column), append(row, text)
 		}
 		if i == 0 {
 			_ = sheet.Write(slices.Concat(names, exported)) // a write into memory can't fail

@@ -271,7 +271,7 @@ func TestConsoleCampaign(t *testing.T) {
 
 	lines := w.download("campaign-"+id+".csv", func() { w.click("#csv") })
 	check.Same(t, "rows of the sheet", len(lines), 4)
-	check.Same(t, "title and size", []string{lines[3][0], lines[3][8]}, []string{"Trail shoe", "EU 43"})
+	check.Same(t, "title and size", []string{lines[1][0], lines[3][8]}, []string{"Trail shoe", "EU 43"})
 
 	w.click("#variants a")
 	w.sees(texts{"h1": "Trail shoe · EU 41", "#line": "Live"})
