@@ -161,10 +161,12 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 	for i, u := range sales {
 		ids[i] = u.sale
 	}
-	read := statement{"SELECT " + columns + ", " + s.nowMillis() + ", EXISTS (SELECT 1 FROM refusals WHERE sale_id IN " + places(len(ids)) + `),
+	read := statement{
+		"SELECT " + columns + ", " + s.nowMillis() + ", EXISTS (SELECT 1 FROM refusals WHERE sale_id IN " + places(len(ids)) + `),
 		sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
 		COALESCE(campaigns.limit_per_user, 0) FROM sales LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)),
-		slices.Concat(ids, ids)}
+		slices.Concat(ids, ids),
+	}
 	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
 	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
 		return seen{}, wrap("count buyers' units", err)
