@@ -107,7 +107,7 @@ func (s *Store) insertNew(
 			return errNotNew
 		}
 		if !seen.allNew {
-			err = s.overLimit(tx, units, limit)
+			err = s.overLimit(tx, seen.binding(units), limit)
 		}
 		if err == nil && seen.refused {
 			err = fits(tx, "SELECT COUNT(*) FROM refusals WHERE order_id IN ?", idsOf(b.attempts))
@@ -148,6 +148,17 @@ type seen struct {
 	now        time.Time              // by the database's clock
 	refused    bool                   // one of the sales has durable refusals
 	connection int64                  // on MySQL, the id of the transaction's connection
+}
+
+// binding leaves out the units in sales whose limit is at least that of their campaign: whoever is below the campaign's limit
+// is below theirs.
+func (s seen) binding(units []userUnits) (list []userUnits) {
+	for _, u := range units {
+		if campaign := s.offers[u.sale].Campaign; campaign.ID == "" || s.limits[u.sale] < campaign.LimitPerUser {
+			list = append(list, u)
+		}
+	}
+	return list
 }
 
 // beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the
