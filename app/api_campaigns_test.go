@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flashsale/internal/config"
+	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
@@ -255,6 +256,8 @@ func TestCampaignSheet(t *testing.T) {
 	sheet.contains(`,"'=40,5",7,`)
 	send(string(sheet.body)).want(http.StatusCreated).read(&again)
 	check.Same(t, "imported again", []any{again.Title, again.Sales[0].Variant, again.Sales[1].Quota, again.Sales[1].LimitPerUser}, []any{"跑鞋", "=40,5", int64(8), 3})
+	large := s.createCampaign(model.MaxVariants, fields{"description": strings.Repeat("跑", 1800)})
+	send(string(s.operator().get(adminCampaigns + "/" + large.ID + "/sales.csv").body)).want(http.StatusCreated)
 
 	for sheet, field := range map[string]string{
 		"":                            "",

@@ -120,6 +120,22 @@ var mutations = []mutation{
 		row: "71", says: `L1: negative stock`,
 	},
 	{
+		change: "an entrant enters again", expected: "L2: a user with two entries",
+		edits: []edit{
+			{"repository/entries.go", "\t\t\te, has := known[wish.UserID]\n", "\t\t\te, has := model.LineEntry{}, false\n"},
+			{schema, "  UNIQUE KEY entries_user (", "  KEY entries_user ("},
+		},
+		row: "67", says: `L2: \S+ has two entries`,
+	},
+	{
+		change: "the seal moves on with late entries", expected: "L4: another number of sealed entries",
+		edits: []edit{{
+			"repository/lines.go", "\t\tphase, sealed := model.Phase(line.Phase), line.Sealed\n",
+			"\t\tphase, sealed := model.Phase(line.Phase), line.Entries\n",
+		}},
+		row: "67", says: `L4: (the seal was|\d+ were sealed)`,
+	},
+	{
 		change: "calls go by arrival", expected: "L3: a rank that was passed over",
 		edits: []edit{{"service/caller.go", "append(numbers, order.Number(rank))", "append(numbers, order.Number(rank)-order.Number(rank)+rank)"}},
 		row:   "71", says: `L3: rank \d+ (was passed over|had its turn before its time)`,
