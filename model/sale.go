@@ -225,6 +225,22 @@ type Books struct {
 	// Of the campaign that the sale belongs to: its units over all users, those in its sales, and the users for whom the two
 	// differ. They are 0 without a campaign.
 	CampaignUnits, CampaignSales, CampaignWrong int64
+	// Of the sale's line, if it has one: its state, its entries, the calls whose entry does not wait, and the orders that have no
+	// spent entry although they need one.
+	Line                            Line
+	Entries, WrongCalls, WrongTurns int64
+}
+
+// Since describes what the line has changed against the books before that may never change: the seal, and whose the units are.
+func (b Books) Since(before Books) (list []string) {
+	was, is := before.Line, b.Line
+	if was.Root != "" && (was.Sealed != is.Sealed || was.Root != is.Root || was.Seed != "" && was.Seed != is.Seed) {
+		list = append(list, fmt.Sprintf("the seal of the line: %d %s %s, not %d %s %s", is.Sealed, is.Root, is.Seed, was.Sealed, was.Root, was.Seed))
+	}
+	if before.Stock.Lined == InLine && b.Stock.Lined != InLine {
+		list = append(list, "the units of the line are open to all again")
+	}
+	return list
 }
 
 // Violations describes which sums disagree. An empty list means that the books balance.
@@ -242,5 +258,8 @@ func (b Books) Violations() []string {
 	check("buyers' units against live orders", b.BuyersUnits, b.Units[OrderPending]+b.Units[OrderPaid])
 	check("units of the campaign against those of its sales", b.CampaignUnits, b.CampaignSales)
 	check("users whose units in the campaign differ from those in its sales", b.CampaignWrong, 0)
+	check("entries against the line's number", b.Entries, b.Line.Entries)
+	check("calls whose entry does not wait", b.WrongCalls, 0)
+	check("orders of the line without a spent entry", b.WrongTurns, 0)
 	return list
 }

@@ -167,10 +167,14 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			return err
 		}
 		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = list[0].rows, list[0].units
-		if books.BuyersUnits = list[1].units; offer.Campaign.ID == "" {
-			return nil
+		books.BuyersUnits, books.Line = list[1].units, offer.Line
+		switch {
+		case offer.Campaign.ID != "":
+			return s.campaignBooks(tx, offer.Campaign.ID, &books)
+		case offer.Line.Phase != "":
+			return s.lineBooks(tx, offer.Sale, &books)
 		}
-		return s.campaignBooks(tx, offer.Campaign.ID, &books)
+		return nil
 	})
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
@@ -205,6 +209,35 @@ func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books
 		books.CampaignWrong = list[0].units
 	}
 	return err
+}
+
+// lineBooks reads what must agree between a sale's line, its calls and its orders. In the modes line and draw each order is
+// that of an entry; a rush with a waiting list also has the orders from before.
+func (s *Store) lineBooks(tx *gorm.DB, sale model.Sale, books *model.Books) error {
+	others := "0"
+	if sale.Mode == model.ModeRush {
+		others = "source NOT IN ('line', 'draw')"
+	}
+	queries := []rowsAfter[int64]{
+		{"SELECT number AS place, 1 AS units FROM entries WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{sale.ID}},
+		{`SELECT number AS place, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
+			AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS units
+			FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{sale.ID}},
+	}
+	for _, status := range model.StoredStatuses {
+		queries = append(queries, rowsAfter[int64]{"SELECT number AS place, CASE WHEN " + others + ` OR EXISTS (SELECT 1 FROM entries
+			WHERE entries.sale_id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END AS units
+			FROM orders` + s.index("orders_status") + " WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{sale.ID, string(status)}})
+	}
+	list, err := sums(tx, sumRows, queries...)
+	if err != nil {
+		return err
+	}
+	books.Entries, books.WrongCalls = list[0].rows, list[1].units
+	for _, of := range list[2:] {
+		books.WrongTurns += of.units
+	}
+	return nil
 }
 
 // rowsAfter is a query of rows of (place, units) after a place, in the order of the places. The query's first argument is

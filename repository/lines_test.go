@@ -79,6 +79,35 @@ func (d *testDB) sealed(t *testing.T, saleID string) {
 	check.NoError(t, d.SetSeed(t.Context(), saleID, "root", "seed"))
 }
 
+// Books show calls and orders whose entries don't fit, and entries that are missing.
+func TestBooksOfALine(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.line(t, 2, model.ModeLine)
+		d.enters(t, sale.ID, "ann", "bob", "cat")
+		d.starts(t, sale)
+		d.sealed(t, sale.ID)
+		d.calls(t, sale.ID, 0, 1)
+		check.Same(t, "ann buys", d.buys(t, sale.ID, "ann"), model.Accepted)
+		entries := func(change string, user string) {
+			d.exec(t, "UPDATE entries SET "+change+" WHERE sale_id = ? AND user_id = ?", sale.ID, user)
+		}
+		for _, tc := range []struct{ user, plant, repair, want string }{
+			{"ann", "state = 'waiting'", "state = 'spent'", "orders of the line without a spent entry: 1, not 0"},
+			{"bob", "state = 'left'", "state = 'waiting'", "calls whose entry does not wait: 1, not 0"},
+			{"cat", "sale_id = 'ELSEWHERE'", "", "entries against the line's number: 2, not 3"},
+		} {
+			entries(tc.plant, tc.user)
+			books, _, err := d.Books(t.Context(), sale.ID)
+			check.NoError(t, err)
+			check.Same(t, tc.plant, books.Violations(), []string{tc.want})
+			if tc.repair != "" {
+				entries(tc.repair, tc.user)
+			}
+		}
+		d.exec(t, "UPDATE entries SET sale_id = ? WHERE sale_id = 'ELSEWHERE'", sale.ID)
+	})
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // From the entry to the order: only those who are called may buy, once, while the call lasts; units of calls that end go to

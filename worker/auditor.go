@@ -45,7 +45,8 @@ type Auditor struct {
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
-	miscounts map[string]int // by sale, how often in a row its gate was seen to count users' units wrong
+	lines     map[string]model.Books // of sales with a line, as they were last read
+	miscounts map[string]int         // by sale, how often in a row its gate was seen to count users' units wrong
 	round     int
 }
 
@@ -56,7 +57,7 @@ type sighting struct {
 
 // Run audits until ctx ends.
 func (a *Auditor) Run(ctx context.Context) {
-	a.drifts, a.miscounts = map[string]sighting{}, map[string]int{}
+	a.drifts, a.miscounts, a.lines = map[string]sighting{}, map[string]int{}, map[string]model.Books{}
 	every(ctx, "auditor", auditPeriod, nil, a.Log, a.step)
 }
 
@@ -139,7 +140,10 @@ func (a *Auditor) checkBooks(ctx context.Context, saleID string) error {
 	if err != nil || !ok {
 		return err
 	}
-	violations := books.Violations()
+	violations := append(books.Violations(), books.Since(a.lines[saleID])...)
+	if books.Line.Phase != "" {
+		a.lines[saleID] = books
+	}
 	if len(violations) == 0 {
 		return nil
 	}

@@ -138,6 +138,18 @@ func TestAuditorChecksTheBooks(t *testing.T) {
 	})
 }
 
+// The auditor remembers the seal of a line, and reports that it has changed.
+func TestAuditorWatchesTheSeal(t *testing.T) {
+	prepare := func(f *fakeStores) { f.offer.Line = model.Line{Phase: model.PhaseCalling, Root: "root"} }
+	testAuditor(t, prepare, func(t *testing.T, a *fakeStores) {
+		pass((booksEvery - 1) * auditPeriod)
+		check.Same(t, "violations at first", a.violated, 0)
+		with(func() { a.offer.Line.Root = "other" })
+		pass(booksEvery * auditPeriod)
+		check.Same(t, "violations of another seal", a.violated, 1)
+	})
+}
+
 // The books of each sale are checked in one of booksEvery rounds, and no round has most of the work.
 func TestBooksAreSpread(t *testing.T) {
 	const sales = 1500

@@ -65,7 +65,7 @@ func (f *fakeStores) Log(_ context.Context, actor, action, subject, detail strin
 func (f *fakeStores) Books(context.Context, string) (model.Books, bool, error) {
 	defer locked()()
 	f.booksRead++
-	return model.Books{Stock: f.offer.Stock, Units: map[model.OrderStatus]int64{}}, true, nil
+	return model.Books{Stock: f.offer.Stock, Line: f.offer.Line, Units: map[model.OrderStatus]int64{}}, true, nil
 }
 
 func (f *fakeStores) LiveOffers(context.Context, time.Duration) ([]model.Offer, error) {
