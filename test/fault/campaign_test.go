@@ -44,7 +44,7 @@ func tenSizes(d *drill) {
 	d.stores()
 	a, b := d.Start("--ack-wait", "300ms"), d.Start("--ack-wait", "300ms")
 	d.urls = []string{a.URL, b.URL}
-	users := size(40, 400)
+	users := size(20, 400)
 	sales := d.newCampaign(users + 10)
 	var ends []func() string
 	for _, sale := range sales {
