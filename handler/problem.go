@@ -89,8 +89,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.LimitReached: {
 		http.StatusConflict,
-		text{"Limit reached", "You would hold more units than one buyer may have in this sale."},
-		text{"已达限购数量", "超出了本场次每人的限购数量。"},
+		text{"Limit reached", "You would hold more units than one buyer may have in this sale or its campaign."},
+		text{"已达限购数量", "超出了本场次或所属活动每人的限购数量。"},
 	},
 	model.SoldOut: {
 		http.StatusConflict,
