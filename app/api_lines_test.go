@@ -67,7 +67,7 @@ func (c *client) entry(saleID string) (e lineEntry) {
 	return e
 }
 
-// soon makes a sale of a mode, starts it when all entrants have entered, and waits for a phase.
+// soon makes a sale with a line, lets the users enter, starts the sale, and waits until the line is in a phase.
 func (s *server) soon(changes fields, phase string, users ...string) (saleID string, tickets map[string]ticket) {
 	s.t.Helper()
 	saleID = s.createSale(fields{"starts_at": time.Now().Add(time.Hour / 2)}.changed(changes)).ID

@@ -8,7 +8,7 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// campaignOf opens the gates of sales of one campaign, whose limit is that many units.
+// campaignOf makes a campaign with a limit for each user, opens the gates of its sales, and returns both.
 func (b *bench) campaignOf(sales, limit int) (offers []model.Offer, common *model.CommonLimit) {
 	b.Helper()
 	campaign := model.Campaign{ID: model.NewSaleID(), LimitPerUser: limit}
@@ -21,7 +21,7 @@ func (b *bench) campaignOf(sales, limit int) (offers []model.Offer, common *mode
 	return offers, common
 }
 
-// attemptIn is attempt for a sale of a campaign.
+// attemptIn returns an attempt on one unit of a campaign's sale, which knows the common limit.
 func attemptIn(o model.Offer, common *model.CommonLimit, user, key string) model.Attempt {
 	a := attemptUnder(o, user, 1, key)
 	a.CampaignID, a.Common = o.Campaign.ID, common

@@ -168,11 +168,13 @@ func (a *API) exportCampaign(c *gin.Context) {
 
 // campaignOf returns a sale and its campaign as operators write them.
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
-	return campaignBody{
+	campaign := campaignBody{
 		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
 		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
-	}, variantBody{
+	}
+	variant := variantBody{
 		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
 		LimitPerUser: &o.LimitPerUser,
 	}
+	return campaign, variant
 }

@@ -344,7 +344,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 
 func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	if change.Line {
-		if _, _, err := s.lockLine(tx, change.SaleID); err != nil { // before the stock, as a caller does
+		if _, _, err := s.lockLine(tx, change.SaleID); err != nil { // the line before the stock: callers of a line lock in this order
 			return offer, "", err
 		}
 	}

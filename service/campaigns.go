@@ -119,15 +119,8 @@ func validateVariant(sale *model.NewSale) *Invalid {
 }
 
 func validateCampaign(campaign model.Campaign) *Invalid {
-	switch {
-	case !text(campaign.Title, maxCampaignTitle) || strings.TrimSpace(campaign.Title) == "":
-		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxCampaignTitle}
-	case !text(strings.NewReplacer("\n", "", "\t", "").Replace(campaign.Description), maxDescription):
-		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
-	case !link(campaign.ImageURL):
-		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}
-	}
-	return Outside("limit_per_user", int64(campaign.LimitPerUser), 1, maxLimit)
+	return cmp.Or(validateTexts(campaign.Title, campaign.Description, campaign.ImageURL, maxCampaignTitle),
+		Outside("limit_per_user", int64(campaign.LimitPerUser), 1, maxLimit))
 }
 
 // Add adds a sale to a campaign, which has its times and texts from the others. The verdict is Accepted, NotFound, TooMany,

@@ -270,13 +270,10 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 
 // validate returns the first invalid field of a sale, or nil.
 func validate(sale model.Sale) *Invalid {
+	if invalid := validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle); invalid != nil {
+		return invalid
+	}
 	switch {
-	case !text(sale.Title, maxTitle) || strings.TrimSpace(sale.Title) == "":
-		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: maxTitle}
-	case !text(strings.NewReplacer("\n", "", "\t", "").Replace(sale.Description), maxDescription):
-		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
-	case !link(sale.ImageURL):
-		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}
 	case !currency.MatchString(sale.Currency):
 		return &Invalid{Field: "currency", Reason: BadCurrency}
 	case !era(sale.StartsAt):
@@ -311,6 +308,19 @@ func validate(sale model.Sale) *Invalid {
 		Outside("limit_per_user", int64(sale.LimitPerUser), 1, maxLimit),
 		Outside("pay_timeout_seconds", int64(sale.PayTimeoutSeconds), 1, maxPaySeconds),
 	)
+}
+
+// validateTexts returns the first invalid one of the texts that buyers see, or nil.
+func validateTexts(title, description, imageURL string, longestTitle int) *Invalid {
+	switch {
+	case !text(title, longestTitle) || strings.TrimSpace(title) == "":
+		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: int64(longestTitle)}
+	case !text(strings.NewReplacer("\n", "", "\t", "").Replace(description), maxDescription):
+		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
+	case !link(imageURL):
+		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}
+	}
+	return nil
 }
 
 // era reports whether a time is in the years minYear to maxYear.
