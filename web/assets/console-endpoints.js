@@ -160,6 +160,9 @@ onClick(at("endpoint-send"), error, async () => {
     }
   } catch (refusal) {
     complain(refusal);
+    if (refusal.field) {
+      return; // nothing was made, and the button takes the next click at once
+    }
   }
   await load(true);
 });
