@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"bytes"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/internal/config"
+	"flashsale/internal/ranks"
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"
@@ -26,6 +29,7 @@ type campaign struct {
 	StartsAt     time.Time `json:"starts_at"`
 	EndsAt       time.Time `json:"ends_at"`
 	LimitPerUser int       `json:"limit_per_user"`
+	Mode         string
 	Sales        []operatorSale
 }
 
@@ -126,6 +130,122 @@ func TestCampaignTogether(t *testing.T) {
 			t.Errorf("user %d has %d orders, want %d", user, len(list.Orders), limit)
 		}
 	}
+}
+
+// The sales of a campaign in the mode line share a line: a place belongs to the campaign, and who is called chooses one of the
+// sales that have units.
+func TestCampaignInLine(t *testing.T) {
+	t.Parallel()
+	stores := withStores(kit.ServerStores(t))
+	for name, change := range map[string]func(*config.Settings){"embedded": func(*config.Settings) {}, "servers": stores} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, change)
+			made := s.createCampaign(2, fields{
+				"mode": "line", "limit_per_user": 1, "starts_at": time.Now().Add(time.Hour / 2),
+				"sales": []fields{{"variant": "42", "quota": 1}, {"variant": "43", "quota": 2}},
+			})
+			small, large := made.Sales[0].ID, made.Sales[1].ID
+			tickets := map[string]ticket{}
+			for i, user := range []string{"ann", "bob", "cat", "dan"} { // it does not matter on which page somebody enters
+				tickets[user] = s.buyer(user).enter([]string{small, large, made.ID}[i%3])
+			}
+			check.Same(t, "the same entry", s.buyer("ann").entry(large).Number, tickets["ann"].Number)
+			s.operator().call("PATCH", adminCampaigns+"/"+made.ID, fields{"starts_at": time.Now()}).want(http.StatusOK)
+			s.eventually("three are called", func() bool { return s.line(large).Serving == 3 })
+			order := ranks.Order{N: 4}
+			check.NoError(t, second(hex.Decode(order.Seed[:], []byte(s.line(small).Seed))))
+			byRank := map[int64]*client{}
+			for user, ticket := range tickets {
+				byRank[order.Rank(ticket.Number)] = s.buyer(user)
+			}
+			first, second, third, fourth := byRank[0], byRank[1], byRank[2], byRank[3]
+
+			bought := first.buy(small, 1)
+			first.purchase(large, 1).refused(http.StatusConflict, "limit_reached")
+			second.purchase(small, 1).refused(http.StatusConflict, "sold_out")
+			check.Same(t, "the call stays", second.entry(large).State, "called")
+			fourth.purchase(large, 1).refused(http.StatusConflict, "not_your_turn")
+			second.call("POST", "/api/v1/sales/"+made.ID+"/path", nil).refused(http.StatusNotFound, "not_found")
+			second.purchase(made.ID, 1).refused(http.StatusNotFound, "not_found")
+			second.buy(large, 1)
+			third.call("DELETE", "/api/v1/sales/"+large+"/entries/mine", nil).want(http.StatusOK)
+			s.eventually("the fourth is called", func() bool { return fourth.entry(small).State == "called" })
+			fourth.buy(large, 1)
+			s.wantStock(large, stock{held: 2})
+
+			late := s.buyer("eve")
+			late.enter(small)
+			first.cancel(bought.ID)
+			s.eventually("who came later is called", func() bool { return late.entry(large).State == "called" })
+			late.purchase(large, 1).refused(http.StatusConflict, "sold_out")
+			late.buy(small, 1)
+			s.wantStock(small, stock{held: 1})
+			s.operator().call("PATCH", adminSales+"/"+small, fields{"add_quota": 1}).want(http.StatusOK)
+			s.operator().call("POST", adminCampaigns+"/"+made.ID+"/sales", fields{"variant": "44", "quota": 3}).want(http.StatusCreated)
+			s.wantStock(small, stock{available: 1, held: 1})
+			s.wantStock(made.ID, stock{available: 4}) // the units that the line still has
+			check.Same(t, "listed", len(s.campaign(made.ID).Sales), 3)
+			s.operator().post(adminCampaigns+"/"+made.ID+"/close", nil)
+			s.wantStock(made.ID, stock{available: 4})
+		})
+	}
+}
+
+// What belongs to the line of a campaign is set for the whole campaign.
+func TestCampaignInLineInput(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made := s.createCampaign(2, fields{"mode": "line"})
+	size, line := adminSales+"/"+made.Sales[0].ID, adminSales+"/"+made.ID
+	for _, tc := range []struct {
+		url   string
+		body  fields
+		field string
+	}{
+		{size, fields{"call_seconds": 60}, "call_seconds"},
+		{size, fields{"entries_at": time.Now()}, "entries_at"},
+		{size + "/close", nil, "status"},
+		{line, fields{"add_quota": 1}, "add_quota"},
+		{line, fields{"limit_per_user": 1}, "limit_per_user"},
+		{line + "/pause", nil, "status"},
+	} {
+		method := "PATCH"
+		if tc.body == nil {
+			method = "POST"
+		}
+		got := s.operator().call(method, tc.url, tc.body).refused(http.StatusBadRequest, "bad_request")
+		check.Same(t, "field", got.Field, tc.field)
+	}
+	s.operator().call("PATCH", line, fields{"call_seconds": 60}).want(http.StatusOK)
+	s.anyone().get("/api/v1/sales/" + made.Sales[0].ID).contains(`"call_seconds":60`)
+}
+
+// The winners of a campaign's draw are called, since they have to choose. Whom a call passes by, nobody replaces but a loser.
+func TestCampaignDraw(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made := s.createCampaign(2, fields{
+		"mode": "draw", "starts_at": time.Now().Add(time.Hour / 2), "sales": []fields{{"variant": "42", "quota": 1}, {"variant": "43", "quota": 1}},
+	})
+	size := made.Sales[0].ID
+	users := []string{"ann", "bob", "cat"}
+	for _, user := range users {
+		s.buyer(user).enter(size)
+	}
+	s.operator().call("PATCH", adminCampaigns+"/"+made.ID, fields{"starts_at": time.Now()}).want(http.StatusOK)
+	s.eventually("the winners are called", func() bool { return s.line(size).Serving == 2 })
+	slices.SortFunc(users, func(a, b string) int { return int(*s.buyer(a).entry(size).Rank - *s.buyer(b).entry(size).Rank) })
+	s.buyer("dan").call("POST", "/api/v1/sales/"+made.ID+"/entries", fields{}).refused(http.StatusConflict, "entries_closed")
+	s.buyer(users[0]).buy(size, 1)
+	s.buyer(users[2]).purchase(made.Sales[1].ID, 1).refused(http.StatusConflict, "not_your_turn")
+	s.buyer(users[1]).call("DELETE", "/api/v1/sales/"+size+"/entries/mine", nil).want(http.StatusOK)
+	s.eventually("the next is called", func() bool { return s.buyer(users[2]).entry(size).State == "called" })
+	s.buyer(users[2]).buy(made.Sales[1].ID, 1)
+	s.wantStock(made.ID, stock{})
+	doc, err := ranks.Read(bytes.NewReader(s.anyone().get("/api/v1/sales/" + size + "/draw.json").body))
+	check.NoError(t, err)
+	check.NoError(t, ranks.Check(doc, nil))
 }
 
 // A campaign opens, pauses and closes with all its sales, and a change of it changes them.

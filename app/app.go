@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -388,7 +389,7 @@ func (a *App) watch() error {
 		Build: func() (string, string) { return a.options.Version, a.settings.Strategy },
 		Sales: func() []model.Offer {
 			sales, _ := a.Catalog.Live()
-			return sales
+			return slices.Concat(sales, slices.DeleteFunc(a.Catalog.Lines(), func(o model.Offer) bool { return !o.IsCampaignLine() }))
 		},
 		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
 		Breaker: func() bool { return a.Strategy.Healthy() == nil },

@@ -133,7 +133,7 @@ func (a *API) patchSale(c *gin.Context) {
 func (a *API) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		offer, verdict, err := a.Sales.SetStatus(c.Request.Context(), c.Param("sale"), status, action, middleware.IdentityOf(c).UserID)
-		answer(c, http.StatusOK, a.operatorSaleView(offer), verdict, err)
+		answerChange(c, http.StatusOK, a.operatorSaleView(offer), verdict, &service.Invalid{Field: "status", Reason: service.OfCampaign}, err)
 	}
 }
 

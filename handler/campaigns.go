@@ -27,6 +27,7 @@ type campaignView[S any] struct {
 	StartsAt     stamp           `json:"starts_at"`
 	EndsAt       stamp           `json:"ends_at"`
 	LimitPerUser int             `json:"limit_per_user"`
+	Mode         model.Mode      `json:"mode"`
 	Sales        []S             `json:"sales"`
 }
 
@@ -36,7 +37,7 @@ func viewCampaign[S any](sales []model.Offer, now time.Time, view func(model.Off
 	v := campaignView[S]{
 		ID: first.Campaign.ID, Title: first.Campaign.Title, Description: first.Campaign.Description, ImageURL: first.Campaign.ImageURL,
 		Currency: first.Currency, State: model.CampaignState(sales, now), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
-		LimitPerUser: first.Campaign.LimitPerUser, Sales: make([]S, len(sales)),
+		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: make([]S, len(sales)),
 	}
 	for i, o := range sales {
 		v.Sales[i] = view(o)
@@ -148,11 +149,19 @@ type campaignBody struct {
 	LimitPerUser      int           `json:"limit_per_user"`
 	PayTimeoutSeconds int           `json:"pay_timeout_seconds"`
 	Shards            int           `json:"parts"`
+	Mode              model.Mode    `json:"mode"`
+	EntriesAt         time.Time     `json:"entries_at"`
+	CallSeconds       int           `json:"call_seconds"`
+	Beacon            bool          `json:"beacon"`
+	EntryWork         int64         `json:"entry_work"`
 	Sales             []variantBody `json:"sales"`
 }
 
 func newCampaignBody() campaignBody {
-	return campaignBody{Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1}
+	return campaignBody{
+		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
+		Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
+	}
 }
 
 func (b campaignBody) sales() []model.NewSale {
@@ -160,7 +169,8 @@ func (b campaignBody) sales() []model.NewSale {
 	for i, v := range b.Sales {
 		list[i] = v.sale(b.LimitPerUser)
 		list[i].Currency, list[i].PayTimeoutSeconds, list[i].Shards = b.Currency, b.PayTimeoutSeconds, b.Shards
-		list[i].StartsAt, list[i].EndsAt = b.StartsAt, b.EndsAt
+		list[i].StartsAt, list[i].EndsAt, list[i].EntriesAt = b.StartsAt, b.EndsAt, b.EntriesAt
+		list[i].Mode, list[i].CallSeconds, list[i].Beacon, list[i].EntryWork = b.Mode, b.CallSeconds, b.Beacon, b.EntryWork
 	}
 	return list
 }

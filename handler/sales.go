@@ -96,7 +96,11 @@ func (a *API) issuePath(c *gin.Context) {
 		return
 	}
 	now := a.Catalog.Now()
-	if v := offer.Judge(now); v != model.Accepted {
+	v := offer.Judge(now)
+	if offer.IsCampaignLine() { // the buyer has to choose one of its sales
+		v = model.NotFound
+	}
+	if v != model.Accepted {
 		refuse(c, v)
 		return
 	}

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -80,6 +81,13 @@ type CommonLimit struct {
 
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
+
+// LineID returns the id of the sale that has the sale's line. The sales of a campaign share a line: it is that of a sale with
+// the campaign's id, which has no units of its own to sell and is in no list.
+func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
+
+// IsCampaignLine reports whether the sale is not one for buyers, but has the line of its campaign.
+func (s Sale) IsCampaignLine() bool { return s.ID == s.Campaign.ID }
 
 // MaxShards is the most shards that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
 // all shards can be asked when units run out.

@@ -17,9 +17,18 @@ func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sal
 		if err != nil {
 			return err
 		}
+		units := int64(0)
 		for i, sale := range sales {
 			sale.Campaign, sale.Place = campaign, i
 			if err := s.createSale(tx, sale.Sale, sale.Quota, actor); err != nil {
+				return err
+			}
+			units += sale.Quota
+		}
+		if line := sales[0].Sale; line.HasLine() {
+			line.ID, line.Code, line.Campaign, line.Variant = campaign.ID, campaign.ID[:len(line.Code)], campaign, ""
+			line.Title, line.LimitPerUser = campaign.Title, campaign.LimitPerUser
+			if err := s.createSale(tx, line, units, actor); err != nil {
 				return err
 			}
 		}
@@ -38,7 +47,7 @@ func (s *Store) AddToCampaign(ctx context.Context, sale model.NewSale, actor str
 		if err != nil || len(ids) == 0 {
 			return model.NotFound, err
 		}
-		if err := tx.Raw("SELECT COUNT(*) FROM sales WHERE campaign_id = ?", sale.Campaign.ID).Scan(&sale.Place).Error; err != nil {
+		if err := tx.Raw("SELECT COUNT(*) FROM sales WHERE campaign_id = ? AND "+forBuyers, sale.Campaign.ID).Scan(&sale.Place).Error; err != nil {
 			return "", err
 		}
 		if sale.Place >= model.MaxVariants {
@@ -47,9 +56,22 @@ func (s *Store) AddToCampaign(ctx context.Context, sale model.NewSale, actor str
 		if err := s.createSale(tx, sale.Sale, sale.Quota, actor); err != nil {
 			return "", err
 		}
+		if err := giveToLine(tx, sale.Campaign.ID, sale.Quota); err != nil {
+			return "", err
+		}
 		return model.Accepted, s.logAudit(tx, actor, "add_variant", sale.Campaign.ID, fmt.Sprintf("%s: quota %d", excerpt(sale.Variant), sale.Quota))
 	})
 	return verdict, wrap("add a sale to campaign "+sale.Campaign.ID, err)
+}
+
+// giveToLine gives units of one of its sales to a campaign's line, if the campaign has one. The sale's stock row is locked
+// before the one of the line, as in every transaction that changes both.
+func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
+	if campaignID == "" {
+		return nil
+	}
+	err := tx.Exec("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID).Error
+	return wrap("give units to the line of campaign "+campaignID, err)
 }
 
 // ChangeCampaign applies a change to a campaign and to all its sales. The verdict is Accepted, NotFound, or that of one of
@@ -74,7 +96,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 			return "", err
 		}
 		var sales []string
-		if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ? ORDER BY id", campaign.ID).Scan(&sales).Error; err != nil {
+		if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ? ORDER BY id = campaign_id, id", campaign.ID).Scan(&sales).Error; err != nil {
 			return "", err
 		}
 		for _, id := range sales { // in the order in which other transactions lock their stock
@@ -91,7 +113,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 
 // CampaignSales reads the sales of a campaign, in their order; the list is empty if there is no such campaign.
 func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.Offer, error) {
-	list, _, err := s.offers(s.read.WithContext(ctx), "sales.campaign_id = ? ORDER BY place", campaignID)
+	list, _, err := s.offers(s.read.WithContext(ctx), "sales.campaign_id = ? AND "+forBuyers+" ORDER BY place", campaignID)
 	return list, err
 }
 

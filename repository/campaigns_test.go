@@ -14,6 +14,11 @@ import (
 // newCampaign creates a campaign of open sales, each with a quota and a limit for itself.
 func (d *testDB) newCampaign(t *testing.T, common, own int, quotas ...int64) (model.Campaign, []string) {
 	t.Helper()
+	return d.campaignIn(t, model.ModeRush, common, own, quotas...)
+}
+
+func (d *testDB) campaignIn(t *testing.T, mode model.Mode, common, own int, quotas ...int64) (model.Campaign, []string) {
+	t.Helper()
 	now := d.now(t)
 	campaign := model.Campaign{ID: model.NewSaleID(), Title: "跑鞋", Description: "Light", ImageURL: "/shoe.webp", LimitPerUser: common}
 	sales, ids := make([]model.NewSale, len(quotas)), make([]string, len(quotas))
@@ -21,7 +26,7 @@ func (d *testDB) newCampaign(t *testing.T, common, own int, quotas ...int64) (mo
 		ids[i] = model.NewSaleID()
 		sales[i] = model.NewSale{Quota: quota, Sale: model.Sale{
 			ID: ids[i], Code: ids[i][:8], Title: fmt.Sprint("跑鞋 · ", 40+i), Currency: "CNY", PriceCents: 100, LimitPerUser: own, PayTimeoutSeconds: 900, Shards: 1,
-			Mode: model.ModeRush, Variant: fmt.Sprint(40 + i), StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
+			Mode: mode, CallSeconds: 60, Variant: fmt.Sprint(40 + i), StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
 		}}
 	}
 	check.NoError(t, d.CreateCampaign(t.Context(), campaign, sales, "op"))

@@ -168,13 +168,20 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		}
 		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = list[0].rows, list[0].units
 		books.BuyersUnits, books.Line = list[1].units, offer.Line
-		switch {
-		case offer.Campaign.ID != "":
-			return s.campaignBooks(tx, offer.Campaign.ID, &books)
-		case offer.Line.Phase != "":
-			return s.lineBooks(tx, offer.Sale, &books)
+		if offer.LineID() != offer.ID {
+			books.Line = model.Line{} // it is in the books of the sale that has the line
 		}
-		return nil
+		switch {
+		case offer.IsCampaignLine():
+			books.BuyersUnits, books.CampaignUnits = 0, offer.Stock.Quota // its users' units are those of the whole campaign
+			err = tx.Raw("SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID).Scan(&books.CampaignSales).Error
+		case offer.Campaign.ID != "":
+			err = s.campaignBooks(tx, offer.Campaign.ID, &books)
+		}
+		if err == nil && offer.HasLine() {
+			err = s.lineBooks(tx, offer.Sale, &books)
+		}
+		return err
 	})
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
@@ -187,7 +194,7 @@ func buyersUnits(saleID string) rowsAfter[string] {
 // the sums differ.
 func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) error {
 	var sales []string
-	if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ?", campaignID).Scan(&sales).Error; err != nil {
+	if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID).Scan(&sales).Error; err != nil {
 		return err
 	}
 	queries := []rowsAfter[string]{buyersUnits(campaignID)}
@@ -203,7 +210,7 @@ func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books
 		books.CampaignSales += of.units
 	}
 	list, err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
-			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id)), 0) THEN 0 ELSE 1 END AS units
+			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS units
 		FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{campaignID}})
 	if err == nil {
 		books.CampaignWrong = list[0].units
@@ -225,8 +232,9 @@ func (s *Store) lineBooks(tx *gorm.DB, sale model.Sale, books *model.Books) erro
 			FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{sale.ID}},
 	}
 	for _, status := range model.StoredStatuses {
-		queries = append(queries, rowsAfter[int64]{"SELECT number AS place, CASE WHEN " + others + ` OR EXISTS (SELECT 1 FROM entries
-			WHERE entries.sale_id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END AS units
+		queries = append(queries, rowsAfter[int64]{"SELECT number AS place, CASE WHEN " + others + ` OR EXISTS (SELECT 1
+			FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
+			WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END AS units
 			FROM orders` + s.index("orders_status") + " WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{sale.ID, string(status)}})
 	}
 	list, err := sums(tx, sumRows, queries...)

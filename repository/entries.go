@@ -70,7 +70,8 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 		return model.Ended, now, nil
 	case now.UnixMilli() < line.EntriesAtMs:
 		return model.NotStarted, now, nil
-	case phase == model.PhaseOver || phase == model.PhaseSealed && line.Mode == string(model.ModeDraw):
+	case phase == model.PhaseOver, line.Mode == string(model.ModeDraw) && !line.WaitingList && phase == model.PhaseCalling,
+		line.Mode == string(model.ModeDraw) && phase == model.PhaseSealed:
 		return model.EntriesClosed, now, nil
 	// The seal comes a moment after the start, and whoever enters from the start on is behind it.
 	case phase == model.PhaseEntering && !now.Before(offer.StartsAt) && line.Mode == string(model.ModeDraw):
@@ -157,7 +158,7 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			return "", err
 		}
 		if len(call) > 0 {
-			return model.Accepted, s.endCalls(tx, saleID, []any{call[0].Number}, model.EntryLeft, call[0].Units, 0)
+			return model.Accepted, s.endCalls(tx, model.Sale{ID: saleID}, []any{call[0].Number}, model.EntryLeft, call[0].Units, 0)
 		}
 		return model.Accepted, tx.Exec("UPDATE entries SET state = ? WHERE sale_id = ? AND number = ?", string(state), saleID, entry[0].Number).Error
 	})
@@ -165,13 +166,18 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 }
 
 // SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. A buyer who is not
-// called gets NotYourTurn; one who wants more units than the call has, LimitReached. The outcomes are in the order of the
-// attempts, and a known attempt keeps its outcome.
+// called gets NotYourTurn; one who wants more units than the call has, LimitReached; one who wants more than this sale of
+// the campaign has, SoldOut, and keeps the call. The outcomes are in the order of the attempts, and a known attempt keeps its
+// outcome.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
+	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
+	if err != nil {
+		return nil, err
+	}
 	var b *attemptBatch
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		var err error
-		if b, err = s.lockBatch(tx, attempts, nil); err != nil { // a sale with a line belongs to no campaign
+		if b, err = s.lockBatch(tx, attempts, campaigns); err != nil {
 			return err
 		}
 		offer, now, _, err := s.offerOn(tx, saleID)
@@ -193,13 +199,19 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 			UserID        string
 			Number, Units int64
 		}
-		err = tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), saleID, b.users()).Scan(&rows).Error
+		err = tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users()).Scan(&rows).Error
 		if err != nil {
 			return err
 		}
 		calls := make(map[string]int, len(rows)) // places in rows
 		for i, r := range rows {
 			calls[r.UserID] = i
+		}
+		left := int64(math.MaxInt64)
+		if offer.Campaign.ID != "" { // else a call is backed by units of the sale itself
+			if err := tx.Raw("SELECT reserved FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&left).Error; err != nil {
+				return err
+			}
 		}
 		var numbers []any
 		units := int64(0)
@@ -211,7 +223,10 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 				b.refuse(i, model.NotYourTurn)
 			case int64(a.Quantity) > rows[at].Units:
 				b.refuse(i, model.LimitReached)
+			case int64(a.Quantity) > left:
+				b.refuse(i, model.SoldOut)
 			default:
+				left -= int64(a.Quantity)
 				delete(calls, a.UserID) // another attempt of the same user has no call any more
 				numbers, units = append(numbers, rows[at].Number), units+rows[at].Units
 				return false
@@ -222,14 +237,14 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 			return nil
 		}
 		held := b.units()
-		if err := s.addUnits(tx, b.unitsByUser()); err != nil {
+		if err := s.addUnits(tx, inCampaigns(b.unitsByUser(), campaigns)); err != nil {
 			return err
 		}
 		orders := b.accept(func(string) model.Offer { return offer }, now, model.FromLine, func(int) int64 { return offer.Stock.Epoch })
 		if err := s.insertOrders(tx, orders); err != nil {
 			return err
 		}
-		return s.endCalls(tx, saleID, numbers, model.EntrySpent, units, held)
+		return s.endCalls(tx, offer.Sale, numbers, model.EntrySpent, units, held)
 	})
 	if err != nil {
 		return nil, wrap("sell on sale "+saleID, err)

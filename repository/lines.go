@@ -25,7 +25,7 @@ const outageTime = 5 * time.Second
 
 // createLine creates the line of a new sale, if the sale has one or may get one.
 func createLine(tx *gorm.DB, sale model.Sale) error {
-	if !sale.HasLine() {
+	if !sale.HasLine() || sale.LineID() != sale.ID {
 		return nil
 	}
 	var secret, leafKey [32]byte
@@ -133,10 +133,14 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
 		return publish(tx, "seal the line of sale "+saleID, saleID, `UPDATE sale_lines SET draw_units = CASE WHEN root = '' THEN `+unitsToDraw+` ELSE draw_units END,
-			root = ?, seed = ?, phase = CASE mode WHEN 'draw' THEN phase ELSE 'calling' END
+			root = ?, seed = ?, phase = CASE WHEN mode = 'draw' AND `+ofOneSale+` THEN phase ELSE 'calling' END
 			WHERE sale_id = ? AND phase = 'sealed' AND (root = '' OR root = ? AND beacon_round > 0 AND seed = '')`, root, seed, saleID, root)
 	})
 }
+
+// ofOneSale is the condition that a line is not that of a campaign. The winners of a campaign's draw are called, since they have
+// to choose a sale.
+const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
 // unitsToDraw is how many units a draw has to give, while its line is being sealed.
 const unitsToDraw = `CASE mode WHEN 'draw' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE 0 END`
@@ -228,14 +232,20 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 		for i, r := range rows {
 			numbers[i], units = r.Number, units+r.Units
 		}
-		return s.endCalls(tx, saleID, numbers, state, units, 0)
+		return s.endCalls(tx, model.Sale{ID: saleID}, numbers, state, units, 0)
 	})
 	return more, wrap("end calls of sale "+saleID, err)
 }
 
-// endCalls ends calls that this transaction has locked. Of their units, held are in orders now, and the others belong to
-// the line again.
-func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units, held int64) error {
+// endCalls ends calls in a sale's line that this transaction has locked. Of their units, held are in orders on the sale now,
+// and the others belong to the line again. Of the line of a campaign, the units in orders leave it: they are in the stock of
+// the sale alone.
+func (s *Store) endCalls(tx *gorm.DB, sale model.Sale, numbers []any, state model.EntryState, units, held int64) error {
+	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
+	if saleID != sale.ID {
+		ordered = "quota = quota - ?"
+		taken = statement{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{held, held, sale.ID}}
+	}
 	in := places(len(numbers))
 	spent, lapsed := 0, 0
 	if state == model.EntrySpent {
@@ -244,11 +254,11 @@ func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.
 	if state == model.EntryLapsed {
 		lapsed = len(numbers)
 	}
-	_, err := s.execute(tx,
+	_, err := s.execute(tx, taken,
 		statement{"DELETE FROM calls WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{saleID}, numbers)},
 		statement{"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{string(state), saleID}, numbers)},
 		statement{
-			"UPDATE stock SET called = called - ?, reserved = reserved + ?, held = held + ?, spent_calls = spent_calls + ?, " +
+			"UPDATE stock SET called = called - ?, reserved = reserved + ?, " + ordered + ", spent_calls = spent_calls + ?, " +
 				"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?",
 			[]any{units, units - held, held, spent, lapsed, saleID},
 		})

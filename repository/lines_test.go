@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -345,81 +346,101 @@ func TestCallsOutliveAnOutage(t *testing.T) {
 // Two callers, entrants who come, buy, leave and cancel, and calls that end at once: the books balance at every end.
 func TestLineUnderCrowds(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		const users, quota = 60, 20
-		sale := d.line(t, quota, model.ModeLine)
-		d.starts(t, sale)
-		d.sealed(t, sale.ID)
-		ctx, end := context.WithTimeout(t.Context(), time.Minute)
-		defer end()
-		var callers sync.WaitGroup
-		over := make(chan struct{})
-		for _, instance := range d.pair(t) {
-			callers.Go(func() {
-				for {
-					select {
-					case <-over:
-						return
-					default:
-					}
-					offer, err := instance.TendLine(ctx, sale.ID)
-					if err == nil {
-						_, err = instance.EndCalls(ctx, sale.ID, rand.N(4) == 0, 5)
-					}
-					if numbers := span(offer.Line.Serving, offer.Line.Entries); err == nil && len(numbers) > 0 {
-						_, _, err = instance.Call(ctx, sale.ID, offer.Line.Serving, numbers)
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		pair := d.pair(t)
-		check.Together(users, func(i int) {
-			instance, user := pair[i%2], fmt.Sprintf("user-%02d", i)
-			_, verdict, err := instance.Enter(ctx, sale.ID, []model.LineEntry{{UserID: user, Quantity: 1}})
-			accepted(t, verdict, err)
+		t.Run("sale", func(t *testing.T) {
+			sale := d.line(t, crowdQuota, model.ModeLine)
+			d.starts(t, sale)
+			d.crowd(t, sale.ID, sale.ID)
+		})
+		t.Run("campaign", func(t *testing.T) {
+			campaign, sizes := d.campaignIn(t, model.ModeLine, 1, 1, crowdQuota/2, crowdQuota/2)
+			d.crowd(t, campaign.ID, sizes...)
+		})
+	})
+}
+
+// crowdQuota is how many units a crowd wants.
+const crowdQuota = 20
+
+// crowd lets a crowd loose on a line: it enters, leaves, buys one of the sales of the line, and cancels, while two callers
+// call and end calls.
+func (d *testDB) crowd(t *testing.T, lineID string, saleIDs ...string) {
+	const users = 60
+	d.sealed(t, lineID)
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var callers sync.WaitGroup
+	over := make(chan struct{})
+	for _, instance := range d.pair(t) {
+		callers.Go(func() {
 			for {
-				e, _, err := instance.EntryOf(ctx, sale.ID, user)
+				select {
+				case <-over:
+					return
+				default:
+				}
+				offer, err := instance.TendLine(ctx, lineID)
+				if err == nil {
+					_, err = instance.EndCalls(ctx, lineID, rand.N(4) == 0, 5)
+				}
+				if numbers := span(offer.Line.Serving, offer.Line.Entries); err == nil && len(numbers) > 0 {
+					_, _, err = instance.Call(ctx, lineID, offer.Line.Serving, numbers)
+				}
 				if err != nil {
 					t.Error(err)
-					return
-				}
-				switch {
-				case e.State == model.EntryLapsed:
-					return
-				case i%5 == 0:
-					if _, err := instance.Leave(ctx, sale.ID, user); err != nil {
-						t.Error(err)
-					}
-					return
-				}
-				outcomes, err := instance.SellCalled(ctx, sale.ID, []model.Attempt{attempt(sale.ID, user, "k", 1)})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if order := outcomes[0].Order; order != nil {
-					if i%3 == 0 {
-						_, _, err := instance.Cancel(ctx, user, order.ID)
-						check.NoError(t, err)
-					}
-					return
-				}
-				if offer, _, _ := instance.Offer(ctx, sale.ID); offer.Stock.Held == quota {
 					return
 				}
 			}
 		})
-		close(over)
-		callers.Wait()
-		books, _, err := d.Books(t.Context(), sale.ID)
-		check.NoError(t, err)
-		if books.Stock.Held == 0 || books.Stock.Held > quota || books.Stock.Available != 0 {
-			t.Errorf("stock: %+v", books.Stock)
+	}
+	pair := d.pair(t)
+	check.Together(users, func(i int) {
+		instance, user := pair[i%2], fmt.Sprintf("user-%02d", i)
+		_, verdict, err := instance.Enter(ctx, lineID, []model.LineEntry{{UserID: user, Quantity: 1}})
+		accepted(t, verdict, err)
+		for {
+			line, _, err := instance.Offer(ctx, lineID)
+			e, _, err2 := instance.EntryOf(ctx, lineID, user)
+			if err := cmp.Or(err, err2); err != nil {
+				t.Error(err)
+				return
+			}
+			switch {
+			case line.Stock.Free() == 0, e.State == model.EntryLapsed:
+				return
+			case e.State == model.EntryWaiting && e.Number < line.Line.Serving: // its call was ended as if the sale was over
+				return
+			case i%5 == 0:
+				if _, err := instance.Leave(ctx, lineID, user); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			saleID := saleIDs[rand.N(len(saleIDs))]
+			outcomes, err := instance.SellCalled(ctx, saleID, []model.Attempt{attempt(saleID, user, "k", 1)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if order := outcomes[0].Order; order != nil {
+				if i%3 == 0 {
+					_, _, err := instance.Cancel(ctx, user, order.ID)
+					check.NoError(t, err)
+				}
+				return
+			}
 		}
 	})
+	close(over)
+	callers.Wait()
+	held := int64(0)
+	for _, id := range saleIDs {
+		books, _, err := d.Books(t.Context(), id)
+		check.NoError(t, err)
+		held += books.Stock.Held
+	}
+	if held == 0 || held > crowdQuota {
+		t.Errorf("%d units are held", held)
+	}
 }
 
 func span(from, to int64) (numbers []int64) {

@@ -429,6 +429,9 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if res.Error != nil {
 		return fmt.Errorf("release stock: %w", res.Error)
 	}
+	if err := giveToLine(tx, campaigns[saleID], total); err != nil {
+		return err
+	}
 	if err := s.record(tx, eventOf(list[0].Status), ids...); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ const stockColumns = `quota, available, reserved, called, held, paid, version, e
 	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms`
 
 // salesWithStock are the tables with these columns.
-const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = sales.id
+const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = COALESCE(sales.campaign_id, sales.id)
 	LEFT JOIN campaigns ON campaigns.id = sales.campaign_id`
 
 type offerRow struct {
@@ -169,17 +169,20 @@ func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 	return list, err
 }
 
+// forBuyers is the condition that a sale is not the one that has the line of a campaign.
+const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
+
 // Sales lists all sales, the newest first. next is the cursor of the next page, and empty at the end. Sales returns
 // model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error) {
 	limit = max(1, limit)
-	where, args := "", []any{}
+	where, args := "WHERE "+forBuyers, []any{}
 	if cursor != "" {
 		at, id, err := parseCursor(cursor)
 		if err != nil {
 			return nil, "", err
 		}
-		where, args = "WHERE "+behind("sales"), []any{at, at, id}
+		where, args = where+" AND "+behind("sales"), []any{at, at, id}
 	}
 	var rows []struct {
 		Row         offerRow `gorm:"embedded"`
@@ -366,6 +369,9 @@ func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Of
 	}
 	if change.AddQuota > 0 {
 		if err := s.tellGate(tx, change.SaleID, gateChange{units: change.AddQuota}); err != nil {
+			return offer, "", err
+		}
+		if err := giveToLine(tx, offer.Campaign.ID, change.AddQuota); err != nil {
 			return offer, "", err
 		}
 	}

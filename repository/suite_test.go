@@ -132,10 +132,11 @@ var wrongRows = map[string]string{
 		AS live ON live.place = buyers.sale_id AND live.user_id = buyers.user_id WHERE units <> COALESCE(had, 0)`,
 	"orders whose user is not a buyer": `SELECT orders.id FROM orders LEFT JOIN buyers ON buyers.sale_id = orders.sale_id
 		AND buyers.user_id = orders.user_id WHERE units IS NULL`,
-	"orders of a line whose users have no spent entry, or the reverse": `SELECT id FROM orders WHERE source IN ('line', 'draw') AND NOT EXISTS
-		(SELECT 1 FROM entries e WHERE e.sale_id = orders.sale_id AND e.user_id = orders.user_id AND state = 'spent')
-		UNION SELECT user_id FROM entries WHERE state = 'spent' AND NOT EXISTS (SELECT 1 FROM orders
-		WHERE orders.sale_id = entries.sale_id AND orders.user_id = entries.user_id AND source IN ('line', 'draw'))`,
+	"orders of a line whose users have no spent entry, or the reverse": `SELECT orders.id FROM orders JOIN sales ON sales.id = sale_id
+		WHERE source IN ('line', 'draw') AND NOT EXISTS (SELECT 1 FROM entries e
+			WHERE e.sale_id = COALESCE(campaign_id, sales.id) AND e.user_id = orders.user_id AND state = 'spent')
+		UNION SELECT user_id FROM entries WHERE state = 'spent' AND NOT EXISTS (SELECT 1 FROM orders JOIN sales ON sales.id = orders.sale_id
+			WHERE COALESCE(campaign_id, sales.id) = entries.sale_id AND orders.user_id = entries.user_id AND source IN ('line', 'draw'))`,
 	"calls of entries that don't wait": `SELECT calls.user_id FROM calls JOIN entries e ON e.sale_id = calls.sale_id AND e.number = calls.number
 		WHERE state <> 'waiting'`,
 	"lines whose count of entries is wrong": `SELECT sale_lines.sale_id FROM sale_lines WHERE entries <>

@@ -45,7 +45,7 @@ func (b *Beacons) Due() bool {
 
 func (b *Beacons) due() iter.Seq[model.Offer] {
 	return func(yield func(model.Offer) bool) {
-		for _, o := range b.Catalog.live.Load().list() {
+		for _, o := range b.Catalog.Lines() {
 			waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""
 			if waits && !b.Catalog.Now().Before(b.Beacon.At(o.Line.Round)) && !yield(o) {
 				return

@@ -48,7 +48,7 @@ func (c *Caller) Lined() bool {
 
 func (c *Caller) lines() iter.Seq[model.Offer] {
 	return func(yield func(model.Offer) bool) {
-		for _, o := range c.Catalog.live.Load().list() {
+		for _, o := range c.Catalog.Lines() {
 			if o.Stock.Lined == model.InLine && o.Line.Phase != model.PhaseOver && !yield(o) {
 				return
 			}

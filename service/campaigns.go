@@ -112,8 +112,8 @@ func validateVariant(sale *model.NewSale) *Invalid {
 	switch {
 	case !text(sale.Variant, maxVariant) || strings.TrimSpace(sale.Variant) == "":
 		return &Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}
-	case sale.HasLine(): // a place in a line belongs to one sale
-		return &Invalid{Field: "mode", Reason: OfCampaign}
+	case sale.WaitingList: // it would be one of this sale alone
+		return &Invalid{Field: "waiting_list", Reason: OfCampaign}
 	}
 	return nil
 }
@@ -132,6 +132,8 @@ func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSa
 	}
 	first := list[0].Sale
 	sale.StartsAt, sale.EndsAt, sale.Shards, sale.Currency = first.StartsAt, first.EndsAt, first.Shards, first.Currency
+	sale.Mode, sale.CallSeconds, sale.EntriesAt = first.Mode, first.CallSeconds, first.EntriesAt
+	sale.Beacon, sale.EntryWork = first.Beacon, first.EntryWork
 	sale = inCampaign(first.Campaign, []model.NewSale{sale})[0]
 	if first.Judge(s.Sales.Catalog.Now()) == model.Ended {
 		return nil, model.Ended, nil, nil
@@ -188,6 +190,9 @@ func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor
 			set(&sale.ImageURL, p.ImageURL)
 			set(&sale.StartsAt, p.StartsAt)
 			set(&sale.EndsAt, p.EndsAt)
+			if sale.IsCampaignLine() {
+				sale.Title, sale.LimitPerUser = changed.Title, changed.LimitPerUser
+			}
 			return verdictOf(validate(*sale))
 		},
 	})

@@ -215,12 +215,17 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	return c.filter.Load().TestString(id), nil
 }
 
-// Live lists the watched sales by their start, without shadow sales. It also returns a channel that closes when a
-// watched sale has changed.
+// Live lists the watched sales by their start, without shadow sales and the lines of campaigns. It also returns a channel
+// that closes when a watched sale has changed.
 func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
-	shadow := func(o model.Offer) bool { return o.Status == model.SaleShadow }
-	return slices.DeleteFunc(s.list(), shadow), s.changed
+	hidden := func(o model.Offer) bool { return o.Status == model.SaleShadow || o.IsCampaignLine() }
+	return slices.DeleteFunc(s.list(), hidden), s.changed
+}
+
+// Lines lists the watched sales that have a line of their own, or may get one, by their start.
+func (c *Catalog) Lines() []model.Offer {
+	return slices.DeleteFunc(c.live.Load().list(), func(o model.Offer) bool { return !o.HasLine() || o.LineID() != o.ID })
 }
 
 // group returns the sales of each campaign, and the limit that they share.
@@ -228,7 +233,7 @@ func group(list []model.Offer) map[string]*campaign {
 	var campaigns map[string]*campaign
 	for _, o := range list {
 		id := o.Campaign.ID
-		if id == "" {
+		if id == "" || o.IsCampaignLine() {
 			continue
 		}
 		if campaigns == nil {

@@ -57,6 +57,15 @@ func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets, works *a
 	return l
 }
 
+// lineOf returns the sale that has the line of a sale: the sale itself, or that of its campaign's line.
+func lineOf(ctx context.Context, catalog *Catalog, saleID string) (offer model.Offer, ok bool, err error) {
+	offer, ok, err = catalog.Sale(ctx, saleID)
+	if id := offer.LineID(); err == nil && ok && offer.HasLine() && id != saleID {
+		return catalog.Sale(ctx, id)
+	}
+	return offer, ok, err
+}
+
 // Close waits a moment for the batches under way, then cancels them.
 func (l *Lines) Close() { l.enter.Close(closeLines) }
 
@@ -65,7 +74,7 @@ func (l *Lines) Close() { l.enter.Close(closeLines) }
 // challenge that the user got; or the reason why the line takes no entry: NotFound, NotStarted, Ended,
 // NoLine or EntriesClosed. It returns model.ErrUnavailable if too many wait.
 func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, work string) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
-	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	switch {
 	case err != nil || !ok:
 		return e, "", model.NotFound, err
@@ -73,41 +82,41 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, 
 		return e, "", model.NoLine, nil
 	case quantity < 1 || quantity > offer.LimitPerUser:
 		return e, "", model.BadRequest, nil
-	case offer.EntryWork > 0 && !l.works.Check(work, userID, saleID):
+	case offer.EntryWork > 0 && !l.works.Check(work, userID, offer.ID):
 		return e, "", model.WorkRequired, nil
 	}
-	made, err := l.enter.Do(ctx, saleID, model.LineEntry{UserID: userID, Quantity: quantity})
+	made, err := l.enter.Do(ctx, offer.ID, model.LineEntry{UserID: userID, Quantity: quantity})
 	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
 		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 	}
 	if err != nil || made.verdict != model.Accepted {
 		return e, "", made.verdict, err
 	}
-	return made.entry, l.tickets.Issue(userID, saleID, made.entry.Number), model.Accepted, nil
+	return made.entry, l.tickets.Issue(userID, offer.ID, made.entry.Number), model.Accepted, nil
 }
 
 // Challenge returns the work that a user has to do before entering a sale's line. It is twice as much while the queue of
 // entries is more than half full; a challenge from before stays good. The verdict is Accepted, or NotFound if there is no
 // such sale or it asks for no work.
 func (l *Lines) Challenge(ctx context.Context, userID, saleID string) (c auth.Challenge, verdict model.Verdict, err error) {
-	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || offer.EntryWork == 0 {
 		return c, model.NotFound, err
 	}
 	work := offer.EntryWork
-	if l.enter.Waiting(saleID) > enterLimits.Queue/2 {
+	if l.enter.Waiting(offer.ID) > enterLimits.Queue/2 {
 		work *= 2
 	}
-	return l.works.Issue(userID, saleID, work), model.Accepted, nil
+	return l.works.Issue(userID, offer.ID, work), model.Accepted, nil
 }
 
 // Mine returns a user's entry in a sale's line, and its rank, -1 before the seal. The verdict is Accepted or NotFound.
 func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEntry, rank int64, verdict model.Verdict, err error) {
-	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {
 		return e, 0, model.NotFound, err
 	}
-	if e, ok, err = l.store.EntryOf(ctx, saleID, userID); err != nil || !ok {
+	if e, ok, err = l.store.EntryOf(ctx, offer.ID, userID); err != nil || !ok {
 		return e, 0, model.NotFound, err
 	}
 	if e.State == model.EntryWaiting && (offer.Line.Phase == model.PhaseOver || offer.Judge(l.catalog.Now()) == model.Ended) {
@@ -119,22 +128,22 @@ func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEn
 // Leave ends a user's entry in a sale's line. The verdict is Accepted, or NotFound if the user does not wait and is not
 // called.
 func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict, error) {
-	offer, ok, err := l.catalog.Sale(ctx, saleID)
+	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {
 		return model.NotFound, err
 	}
-	return l.store.Leave(ctx, saleID, userID)
+	return l.store.Leave(ctx, offer.ID, userID)
 }
 
 // Turn returns whether a user may buy in a sale that is in line: Accepted, with the end of the call; NotYourTurn with the
 // rank, -1 if it is not known; or CallEnded. A ticket with a rank that was not served yet is refused from memory.
 func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, ticket string) (until time.Time, rank int64, verdict model.Verdict, err error) {
-	if number, ok := l.tickets.Check(ticket, userID, offer.ID); ok {
+	if number, ok := l.tickets.Check(ticket, userID, offer.LineID()); ok {
 		if rank = Rank(offer.Line, number); rank >= offer.Line.Serving || rank < 0 {
 			return until, rank, model.NotYourTurn, nil
 		}
 	}
-	e, ok, err := l.store.EntryOf(ctx, offer.ID, userID)
+	e, ok, err := l.store.EntryOf(ctx, offer.LineID(), userID)
 	switch {
 	case err != nil:
 		return until, -1, "", err

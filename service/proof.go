@@ -40,7 +40,7 @@ func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
 // sale, or nothing to prove yet: before the seal, and before the end of a draw; or RateLimited if too many proofs are
 // under way.
 func (p *Proofs) begin(ctx context.Context, saleID string) (offer model.Offer, end func(), verdict model.Verdict, err error) {
-	offer, ok, err := p.catalog.Sale(ctx, saleID)
+	offer, ok, err := lineOf(ctx, p.catalog, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
 	if err != nil || !ok || offer.Line.Root == "" || offer.Line.AwaitsSeed() || drawing {
 		return offer, nil, model.NotFound, err
@@ -62,7 +62,11 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 	}
 	defer end()
 	line := offer.Line
-	head := ranks.Head{Sale: saleID, Mode: ranks.Mode(offer.Mode), N: line.Sealed}
+	head := ranks.Head{Sale: offer.ID, Mode: ranks.Line, N: line.Sealed}
+	draws := offer.Mode == model.ModeDraw && !offer.IsCampaignLine() // there the winners are called, as in a line
+	if draws {
+		head.Mode = ranks.Draw
+	}
 	for text, into := range map[string]*ranks.Hash{line.Commitment: &head.Commitment, line.Root: &head.Root, line.Secret: &head.Secret} {
 		if _, err := hex.Decode(into[:], []byte(text)); err != nil {
 			return "", err
@@ -76,13 +80,13 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 	if head.Beacon, err = p.beacon(line); err != nil {
 		return "", err
 	}
-	of, err := p.entries(ctx, saleID)
+	of, err := p.entries(ctx, offer.ID)
 	if err != nil {
 		return "", err
 	}
 	lists := ranks.Lists{Void: ranks.All(of.void), Quantities: ranks.All(of.quantities), Tags: ranks.All(of.tags)}
-	if offer.Mode == model.ModeDraw {
-		winners, units, err := p.store.DrawnNumbers(ctx, saleID)
+	if draws {
+		winners, units, err := p.store.DrawnNumbers(ctx, offer.ID)
 		if err != nil {
 			return "", err
 		}
@@ -112,7 +116,7 @@ func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64,
 		return 0, tag, nil, verdict, err
 	}
 	defer end()
-	of, err := p.entries(ctx, saleID)
+	of, err := p.entries(ctx, offer.ID)
 	if err != nil {
 		return 0, tag, nil, "", err
 	}

@@ -113,7 +113,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	switch {
 	case err != nil:
 		return model.Outcome{}, err
-	case !ok:
+	case !ok || offer.IsCampaignLine():
 		return model.Outcome{Verdict: model.NotFound}, nil
 	}
 	tooMany := r.Quantity > offer.LimitPerUser

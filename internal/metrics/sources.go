@@ -122,7 +122,7 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 		for verdict, n := range requests[sale.ID] {
 			to <- prometheus.MustNewConstMetric(s.requests, prometheus.CounterValue, float64(n), sale.ID, string(verdict))
 		}
-		if sale.Stock.Lined == model.InLine {
+		if sale.Stock.Lined == model.InLine && sale.LineID() == sale.ID {
 			s.collectLine(to, sale, gauge)
 		}
 	}
