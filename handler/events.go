@@ -304,7 +304,7 @@ func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	if s.catalog.CommonLimit(id) == nil { // else it is a campaign for sure
 		if offer, ok, err := s.catalog.Sale(ctx, id); err != nil {
 			return nil
-		} else if ok {
+		} else if ok && !offer.IsCampaignLine() {
 			return []model.Offer{offer}
 		}
 	}
@@ -335,7 +335,13 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 	}{stocks, stamp(now)})
 	sum := sha256.Sum256(fmt.Append(nil, stocks))
 	event := &stockEvent{id: hex.EncodeToString(sum[:8])}
-	event.frame = fmt.Appendf(nil, "id: %s\nevent: stocks\ndata: %s\n\n", event.id, data)
+	if first := sales[0]; first.Stock.Lined == model.InLine {
+		for _, o := range sales[1:] {
+			first.Stock.Reserved += o.Stock.Free() // what is left is the same for all
+		}
+		event.addLine(first, first.State(now, first.Stock.Free()))
+	}
+	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stocks\ndata: %s\n\n", event.id, data)
 	return event
 }
 
@@ -350,14 +356,19 @@ func newStockEvent(o model.Offer, now time.Time) *stockEvent {
 	}{o.Stock.Free(), o.Stock.Quota, state, stamp(now)})
 	event := &stockEvent{id: id}
 	if o.Stock.Lined == model.InLine {
-		line, _ := json.Marshal(viewLine(o, state)) //nolint:gosec // the secret of a line is public once its order is drawn
-		// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that
-		// is public of a line changes together with one of these numbers.
-		event.id = fmt.Sprintf("%s-%s-%d-%d", id, o.Line.Phase, o.Line.Serving, o.Revision)
-		event.frame = fmt.Appendf(nil, "event: line\ndata: %s\n\n", line)
+		event.addLine(o, state)
 	}
 	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stock\ndata: %s\n\n", event.id, data)
 	return event
+}
+
+// addLine adds an event with the state of a sale's line.
+func (e *stockEvent) addLine(o model.Offer, state model.SaleState) {
+	line, _ := json.Marshal(viewLine(o, state)) //nolint:gosec // the secret of a line is public once its order is drawn
+	// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that is
+	// public of a line changes together with one of these numbers.
+	e.id = fmt.Sprintf("%s-%s-%d-%d", e.id, o.Line.Phase, o.Line.Serving, o.Revision)
+	e.frame = fmt.Appendf(nil, "event: line\ndata: %s\n\n", line)
 }
 
 // untilTurn returns the time until the sale starts or ends, whichever is next. After the end it returns heartbeat.

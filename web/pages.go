@@ -169,6 +169,8 @@ func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
 		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
 	case !ok:
 		p.send(w, http.StatusNotFound, "missing", page{})
+	case found.IsCampaignLine():
+		p.campaign(w, r, id)
 	default:
 		script := "sale.js"
 		if found.HasLine() {
@@ -186,7 +188,11 @@ func (p *Pages) campaign(w http.ResponseWriter, r *http.Request, id string) {
 	case len(sales) == 0:
 		p.send(w, http.StatusNotFound, "missing", page{})
 	default:
-		p.send(w, http.StatusOK, "campaign", pageOf(p.whole(sales), "campaign.js"))
+		script := "campaign.js"
+		if sales[0].HasLine() {
+			script = "campaign-line.js"
+		}
+		p.send(w, http.StatusOK, "campaign", pageOf(p.whole(sales), script))
 	}
 }
 

@@ -92,6 +92,41 @@ func TestCampaign(t *testing.T) {
 	w.sees(texts{"h1": "Running shoe", "#left": "8 of 8 left"})
 }
 
+// Two buyers enter the line of a campaign, one on the page of a size. Who is called chooses a size that has units.
+func TestCampaignInLine(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id, sales := s.campaign(fields{
+		"mode": "line", "limit_per_user": 1, "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour),
+		"sales": []fields{{"variant": "EU 41", "quota": 1, "price_cents": 19900}, {"variant": "EU 42", "quota": 1, "price_cents": 19900}},
+	})
+	list := []entrant{s.enters(phone, "/campaigns/"+id, "ann", "Enter the line"), s.enters(desktop, "/sales/"+sales[1], "bob", "Enter the line")}
+	s.call("PATCH", "/admin/campaigns/"+id, s.operator, fields{"starts_at": time.Now()}, http.StatusOK)
+	s.byRank(id, list)
+	for _, e := range list {
+		e.visit("/campaigns/" + id)
+		e.sees(texts{"#place-title": "It is your turn", "#button": "Choose one first"})
+	}
+	first, second := list[0], list[1]
+	first.show("campaign-called")
+	first.click(size(sales[0]))
+	first.wakes("#button")
+	first.click("#button")
+	first.see("#yours-title", "Yours until")
+	second.see(size(sales[0]), "Sold out")
+	second.click(size(sales[1]))
+	second.wakes("#button")
+	second.click("#button")
+	second.see("#yours-title", "Yours until")
+	third := s.enters(phone, "/campaigns/"+id, "cat", "Enter the line")
+	third.see("#place-title", "You are next")
+	third.click("#proof summary")
+	third.see("#proof-result", "your rank is your number")
+	third.show("campaign-line")
+	second.click("#yours-cancel", "#ask-yes")
+	third.sees(texts{"#place-title": "It is your turn", size(sales[1]): "1 left"})
+}
+
 // A size is chosen by keys. Those that are sold out are skipped.
 func TestCampaignByKeys(t *testing.T) {
 	t.Parallel()

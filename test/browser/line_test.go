@@ -34,10 +34,10 @@ type entrant struct {
 	name, token string
 }
 
-// enters opens a window for a new buyer, who enters the line of a sale.
-func (s *server) enters(look look, saleID, name, button string) entrant {
+// enters opens the page of a sale or a campaign for a new buyer, who enters its line.
+func (s *server) enters(look look, page, name, button string) entrant {
 	s.t.Helper()
-	e := entrant{s.open(look, "/sales/"+saleID, "status of 404", "status of 409"), name, s.buyer(name)}
+	e := entrant{s.open(look, page, "status of 404", "status of 409"), name, s.buyer(name)}
 	e.wakes("#button")
 	e.see("#button", button)
 	e.logInAs(name)
@@ -87,8 +87,8 @@ func TestLine(t *testing.T) {
 	s := serve(t)
 	sale := s.queue("line", nil)
 	list := []entrant{
-		s.enters(phone, sale, "ann", "Enter the line"), s.enters(phone, sale, "bob", "Enter the line"),
-		s.enters(phone, sale, "cat", "Enter the line"),
+		s.enters(phone, "/sales/"+sale, "ann", "Enter the line"), s.enters(phone, "/sales/"+sale, "bob", "Enter the line"),
+		s.enters(phone, "/sales/"+sale, "cat", "Enter the line"),
 	}
 	for _, e := range list {
 		e.sees(texts{"#place-title": "You are entered", "#place-more": "drawn at the start"})
@@ -162,7 +162,7 @@ func TestCallEnds(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	sale := s.queue("line", fields{"limit_per_user": 3, "call_seconds": 12})
-	ann := s.enters(desktop, sale, "ann", "Enter the line")
+	ann := s.enters(desktop, "/sales/"+sale, "ann", "Enter the line")
 	s.begin(sale)
 	ann.see("#place-title", "It is your turn")
 	bob := s.open(phone, "/sales/"+sale, "status of 404")
@@ -203,7 +203,7 @@ func TestDraw(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	sale := s.queue("draw", nil)
-	list := []entrant{s.enters(desktop, sale, "ann", "Enter the draw"), s.enters(phone, sale, "bob", "Enter the draw")}
+	list := []entrant{s.enters(desktop, "/sales/"+sale, "ann", "Enter the draw"), s.enters(phone, "/sales/"+sale, "bob", "Enter the draw")}
 	list[0].sees(texts{"#place-title": "You are entered", "#place-more": "winners are drawn"})
 	s.begin(sale)
 	s.byRank(sale, list)
@@ -234,7 +234,7 @@ func TestDrawWithBeacon(t *testing.T) {
 	relay.Break(func(w http.ResponseWriter, _ int64) { w.WriteHeader(http.StatusServiceUnavailable) })
 	s := serve(t, "--beacon="+relay.URL, "--beacon-chain="+relay.Info())
 	sale := s.queue("draw", fields{"beacon": true})
-	ann := s.enters(phone, sale, "ann", "Enter the draw")
+	ann := s.enters(phone, "/sales/"+sale, "ann", "Enter the draw")
 	s.begin(sale)
 	ann.see("#place-more", "The draw waits for round")
 	line := s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)
@@ -253,7 +253,7 @@ func TestDrawWithBeacon(t *testing.T) {
 func TestEntryWork(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	ann := s.enters(phone, s.queue("draw", fields{"entry_work": 50_000}), "ann", "Enter the draw")
+	ann := s.enters(phone, "/sales/"+s.queue("draw", fields{"entry_work": 50_000}), "ann", "Enter the draw")
 	ann.see("#place-title", "You are entered")
 }
 
@@ -268,9 +268,9 @@ func TestWaitingList(t *testing.T) {
 	other.see("#button", "Buy for")
 	order := s.buy(sale, early, 1)
 	other.sees(texts{"#notice": "go to the waiting list", "#button": "Join the waiting list"})
-	ann := s.enters(phone, sale, "ann", "Join the waiting list")
+	ann := s.enters(phone, "/sales/"+sale, "ann", "Join the waiting list")
 	ann.see("#place-title", "You are next")
-	bob := s.enters(phone, sale, "bob", "Join the waiting list")
+	bob := s.enters(phone, "/sales/"+sale, "bob", "Join the waiting list")
 	bob.sees(texts{"#place-title": "1 before you", "#place-pace": "No unit has come back yet"})
 	bob.lacks("#proof")
 	bob.show("list-waiting")
@@ -294,7 +294,7 @@ func TestPlaceByStream(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	sale := s.queue("line", fields{"quota": 1})
-	ann := s.enters(phone, sale, "ann", "Enter the line")
+	ann := s.enters(phone, "/sales/"+sale, "ann", "Enter the line")
 	js[bool](ann.window, `const real = fetch; window.fetch = (to, ...rest) => (String(to.url ?? to).endsWith("/line") ? Promise.reject(new TypeError()) : real(to, ...rest)); true`)
 	s.begin(sale)
 	ann.see("#place-title", "It is your turn")
@@ -306,7 +306,7 @@ func TestPlaceWithoutCrypto(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	sale := s.queue("line", fields{"quota": 1})
-	ann, bob := s.enters(phone, sale, "ann", "Enter the line"), s.enters(phone, sale, "bob", "Enter the line")
+	ann, bob := s.enters(phone, "/sales/"+sale, "ann", "Enter the line"), s.enters(phone, "/sales/"+sale, "bob", "Enter the line")
 	for _, e := range []entrant{ann, bob} {
 		js[bool](e.window, `Object.defineProperty(crypto, "subtle", { value: undefined }), true`)
 	}

@@ -34,7 +34,7 @@ const askAgain = 2000;
 // tries is how often an entry is sent before the buyer decides whether to go on. It can't be made twice.
 const tries = 6;
 
-const id = at("sale").dataset.id;
+const id = at("sale").dataset.line; // of the sale that has the line
 const key = `entry ${id}`;
 const title = document.querySelector("title");
 const plainTitle = title.textContent;
@@ -280,7 +280,8 @@ function draw(stage) {
   at("place").dataset.status = mine.state;
   at("place-now").setAttribute("aria-live", called() ? "assertive" : "polite");
   say(at("place-title"), `place_${word}`, { before: number(before) });
-  say(at("place-more"), `place_${word}_more`, { time: () => duration(sale.call_seconds * 1000), round: line?.round ?? "" });
+  const choice = sale.campaign_id ? { called: "called_choice", entered_draw: "entered_choice" }[word] : null;
+  say(at("place-more"), `place_${choice ?? word}_more`, { time: () => duration(sale.call_seconds * 1000), round: line?.round ?? "" });
   drawPace(before);
   show(at("place-clock"), called());
   if (called()) {

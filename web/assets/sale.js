@@ -177,6 +177,8 @@ async function refused(attempt, refusal) {
     return;
   } else if (refusal.code === "sold_out" && sale.available > 0 && sale.available < attempt.quantity) {
     told = ["refused_too_few", { left: number(sale.available) }];
+  } else if (refusal.code === "sold_out" && sale.campaign_id && line) {
+    told = ["choose_another"];
   } else if (refusal.code === "sold_out" && line) {
     told = ["sold_out_list"];
   } else {
@@ -226,7 +228,8 @@ at("button").addEventListener("click", async () => {
   if (!enabled(at("button"))) {
     return;
   }
-  if (!id) {
+  const entering = line?.form(sale, state);
+  if (!id && !entering) {
     campaign.ask();
     return;
   }
@@ -236,7 +239,7 @@ at("button").addEventListener("click", async () => {
     draw();
   }, coolDown);
   draw();
-  if (line?.form(sale, state)) {
+  if (entering) {
     await line.enter(quantity(sale)).then(() => { told = null; }, (refusal) => { told = [wordOf(refusal)]; });
     draw();
   } else if (session() || await enter("why_buy")) {
