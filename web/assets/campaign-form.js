@@ -4,7 +4,7 @@ import { now } from "./clock.js";
 import { at, show } from "./dom.js";
 import {
   amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  picture, title, whole,
+  ofLine, picture, title, usualLine, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 import { say } from "./i18n.js";
@@ -36,6 +36,7 @@ const fields = {
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
+  ...ofLine,
 };
 
 const rows = at("campaign-rows");
@@ -101,7 +102,7 @@ function nested(flat) {
 
 function usual(existing) {
   const next = Math.ceil(now() / hour) * hour;
-  return existing ? {} : { currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
+  return existing ? {} : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
 }
 
 const { open, drafted, keep } = formOf({
@@ -110,6 +111,7 @@ const { open, drafted, keep } = formOf({
   usual,
   address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
   words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
+  fits: (name) => !(name in ofLine), // they are changed on the page of the line
   check: (all, fine, campaign) => [
     ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),
   ],

@@ -27,6 +27,8 @@ function take(said) {
   document.title = `${campaign.title} · Flashsale`;
   at("title-shown").textContent = campaign.title;
   at("shop-link").href = `/campaigns/${id}`;
+  at("line-link").href = `/console/sales/${id}`;
+  show(at("line-link"), campaign.mode !== "rush");
   draw();
 }
 
@@ -72,7 +74,7 @@ function lineOf(sale) {
   left.append(number(sale.available), bar);
   actions.dataset.for = "operator";
   if (state !== "ended") {
-    actions.append(...[sale.status === "paused" ? "resume" : "pause", "close"].map((name) => {
+    actions.append(...[sale.status === "paused" ? "resume" : "pause", ...(sale.mode === "rush" ? ["close"] : [])].map((name) => {
       const button = word(name === "close" ? "close_sale" : name, "button", "plain");
       button.type = "button";
       Object.assign(button.dataset, { action: name, sale: sale.id });

@@ -71,12 +71,13 @@ function draw() {
   at("price").textContent = money(sale.price_cents, sale.currency);
   say(at("limit"), "limit", { n: number(sale.limit_per_user) });
   const over = state === "ended";
+  const whole = sale.campaign_id === sale.id; // the line of a campaign, which is paused and closed with its sales
   const focused = document.activeElement;
-  show(at("pause"), !over && sale.status === "live"); // a rehearsal can't be paused
-  show(at("resume"), !over && sale.status === "paused");
-  show(at("add"), !over);
+  show(at("pause"), !over && !whole && sale.status === "live"); // a rehearsal can't be paused
+  show(at("resume"), !over && !whole && sale.status === "paused");
+  show(at("add"), !over && !whole);
   show(at("extend"), !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at))); // not if an operator has closed it
-  show(at("close"), !over);
+  show(at("close"), !over && (!sale.campaign_id || sale.mode === "rush")); // whoever is called may choose any sale of the campaign
   show(at("lengthen"), inLine?.called > 0);
   show(at("void"), inLine?.phase === "entering");
   if (at("actions").contains(focused) && focused.hidden) {

@@ -9,6 +9,9 @@ export const mostUnits = 100_000_000;
 export const mostEach = 10_000;
 export const mostMinutes = 7 * 24 * 60;
 export const mostParts = 16;
+const shortestCall = 5;
+const longestCall = 7 * 24 * 3600;
+const mostWork = 10_000_000; // hashes
 const longestDescription = 2000;
 const longestAddress = 500;
 
@@ -118,3 +121,13 @@ export function checkTimes(values, fine, existing) {
   }
   return fine("ends_at") && !existing && Date.parse(values.ends_at) <= now() ? [["ends_at", new Mistake("wrong_past")]] : [];
 }
+
+// ofLine are the fields of a line, as formOf wants them, and usualLine the values that the API leaves out.
+export const ofLine = {
+  mode: { read: String, write: String },
+  beacon: { read: (typed) => typed === "true", write: String },
+  entry_work: { read: (typed) => whole(typed, 0, mostWork), write: String },
+  entries_at: { read: (typed) => (typed ? moment(typed) : undefined), write: local },
+  call_seconds: { read: (typed) => whole(typed, shortestCall, longestCall), write: String },
+};
+export const usualLine = { mode: "rush", call_seconds: 120, beacon: false, entry_work: 0 };

@@ -3,20 +3,19 @@
 import { now } from "./clock.js";
 import {
   amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  picture, title, whole,
+  ofLine, picture, title, usualLine, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 
 // The engine's bounds, so that mistakes are shown before anything is sent.
 const longestTitle = 200;
-const shortestCall = 5;
-const longestCall = 7 * 24 * 3600;
-const mostWork = 10_000_000; // hashes
 
 const hour = 3600_000;
 
-// ofCampaign are the fields that a sale of a campaign has from the campaign, or not at all.
-const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", "entries_at", "call_seconds"];
+// ofCampaign are the fields that a sale of a campaign has from the campaign, or not at all; ofItsLine are those of the sale that
+// has the campaign's line.
+const ofItsLine = ["entries_at", "call_seconds"];
+const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", ...ofItsLine];
 
 const fields = {
   title: { read: (typed) => title(typed, longestTitle), write: String },
@@ -31,17 +30,13 @@ const fields = {
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
-  mode: { read: String, write: String },
-  beacon: { read: (typed) => typed === "true", write: String },
-  entry_work: { read: (typed) => whole(typed, 0, mostWork), write: String },
+  ...ofLine,
   waiting_list: { read: (typed) => typed === "true", write: String },
-  entries_at: { read: (typed) => (typed ? moment(typed) : undefined), write: local },
-  call_seconds: { read: (typed) => whole(typed, shortestCall, longestCall), write: String },
 };
 
 function usual(existing) {
   const next = Math.ceil(now() / hour) * hour;
-  const missing = { mode: "rush", waiting_list: false, call_seconds: 120, beacon: false, entry_work: 0 }; // the API leaves out what a sale doesn't have
+  const missing = { ...usualLine, waiting_list: false };
   return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
 }
 
@@ -50,6 +45,11 @@ export const { open, drafted } = formOf({
   usual,
   address: (sale) => (sale ? ["PATCH", `/admin/sales/${sale.id}`] : ["POST", "/admin/sales"]),
   words: { create: "new_sale", edit: "edit_sale", send: "create", save: "save" },
-  fits: (name, sale) => !sale.campaign_id || !ofCampaign.includes(name),
+  fits: (name, sale) => {
+    if (sale.campaign_id === sale.id) {
+      return ofItsLine.includes(name);
+    }
+    return !sale.campaign_id || !ofCampaign.includes(name);
+  },
   check: (values, fine, sale) => [...checkPrices(values, fine), ...checkTimes(values, fine, sale)],
 });
