@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/config"
+	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
@@ -159,6 +161,18 @@ func TestEveryRoute(t *testing.T) {
 	ask(operator, "PATCH", desk, fields{"title": "Kettle"}, 200).contains(`"title":"Kettle"`)
 	ask(operator, "POST", desk+"/pause", nil, 200).contains(`"state":"paused"`)
 	ask(operator, "POST", desk+"/resume", nil, 200).contains(`"state":"open"`)
+	var rehearsals struct{ Rehearsals []fields }
+	for _, version := range []string{"older", ""} {
+		check.NoError(t, s.app.Stores.Database.SaveRehearsal(t.Context(), model.Rehearsal{Version: version, Verdict: "failed", Buyers: 9, Units: 7, PerSecond: 5, Report: []byte(`{"crowd":"nine"}`)}))
+	}
+	ask(operator, "GET", "/api/v1/admin/rehearsals", nil, 200).read(&rehearsals)
+	for i, same := range []bool{true, false} { // the newest first
+		equal("of this version", rehearsals.Rehearsals[i]["same_version"], any(same))
+	}
+	ask(operator, "GET", fmt.Sprint("/api/v1/admin/rehearsals/", rehearsals.Rehearsals[1]["id"]), nil, 200).
+		contains(`"report":{"crowd":"nine"}`, `"version":"older"`, `"verdict":"failed"`, `"buyers":9,"units":7,"peak_per_second":5`)
+	operator.call("GET", "/api/v1/admin/rehearsals/999", nil).refused(404, "not_found")
+	operator.call("GET", "/api/v1/admin/rehearsals/x", nil).refused(404, "not_found")
 	for _, list := range []string{desk + "/audit", desk + "/orders", desk + "/operations", adminSales} {
 		ask(operator, "GET", list, nil, 200)
 	}

@@ -271,7 +271,7 @@ func (a *App) wire(ctx context.Context) error {
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
 		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
-		Lab: a.lab, LabStores: labStores(&a.settings),
+		Lab: a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
 		Paths: a.Paths, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",

@@ -52,12 +52,15 @@ type API struct {
 	Catalog   *service.Catalog
 	Streams   *Streams
 	Lab       *lab.Desk
-	Paths     *auth.Paths
-	Sandbox   Sandbox      // nil: another provider takes the money
-	HoldKeys  []byte       // the JSON Web Key Set of hold tokens
-	Notices   bool         // the payment provider sends notices in a form of its own
-	Home      http.Handler // the HTML pages, the same for everybody
-	Assets    http.Handler // their style, scripts and pictures, at /assets/NAME
+	// Rehearsals are shown as of this instance's Version or of another.
+	Rehearsals RehearsalStore
+	Version    string
+	Paths      *auth.Paths
+	Sandbox    Sandbox      // nil: another provider takes the money
+	HoldKeys   []byte       // the JSON Web Key Set of hold tokens
+	Notices    bool         // the payment provider sends notices in a form of its own
+	Home       http.Handler // the HTML pages, the same for everybody
+	Assets     http.Handler // their style, scripts and pictures, at /assets/NAME
 
 	Limits  Limits
 	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
@@ -202,6 +205,8 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/campaigns/:campaign/operations", a.listCampaignOperations)
 	viewer.GET("/stats", a.stats)
 	viewer.GET("/lab", a.showLab)
+	viewer.GET("/rehearsals", a.listRehearsals)
+	viewer.GET("/rehearsals/:rehearsal", a.getRehearsal)
 	viewer.GET("/payments", a.listPayments)
 	viewer.GET("/staff", a.listStaff)
 	viewer.GET("/staff-operations", a.listStaffOperations)

@@ -4,13 +4,14 @@ import "time"
 
 // Rehearsal is the result of a rehearsal of a sale.
 type Rehearsal struct {
+	ID        int64
 	At        time.Time // when it was stored, by the database's clock
 	Version   string    // of the program
 	Verdict   string    // RehearsalPassed, or why it has not passed
 	Buyers    int64
 	Units     int64
 	PerSecond int64  // the most arrivals in a second
-	Report    []byte // JSON
+	Report    []byte // JSON; a list of rehearsals does not have it
 }
 
 // RehearsalPassed is the verdict of a rehearsal in which the crowd came as planned and nothing was wrong.

@@ -1,0 +1,62 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
+)
+
+// RehearsalStore has the results of rehearsals.
+type RehearsalStore interface {
+	Rehearsals(ctx context.Context) ([]model.Rehearsal, error)
+	Rehearsal(ctx context.Context, id int64) (r model.Rehearsal, ok bool, err error)
+}
+
+type rehearsalView struct {
+	ID          string          `json:"id"`
+	At          stamp           `json:"at"`
+	Version     string          `json:"version"`
+	SameVersion bool            `json:"same_version"` // as this instance
+	Verdict     string          `json:"verdict"`
+	Buyers      int64           `json:"buyers"`
+	Units       int64           `json:"units"`
+	PerSecond   int64           `json:"peak_per_second"`
+	Report      json.RawMessage `json:"report,omitempty"`
+}
+
+func (a *API) viewRehearsal(r model.Rehearsal) rehearsalView {
+	return rehearsalView{
+		ID: strconv.FormatInt(r.ID, 10), At: stamp(r.At), Version: r.Version, SameVersion: r.Version == a.Version, Verdict: r.Verdict,
+		Buyers: r.Buyers, Units: r.Units, PerSecond: r.PerSecond, Report: r.Report,
+	}
+}
+
+// listRehearsals answers with all rehearsals, the newest first. The database keeps a bounded number.
+func (a *API) listRehearsals(c *gin.Context) {
+	list, err := a.Rehearsals.Rehearsals(c.Request.Context())
+	views := make([]rehearsalView, len(list))
+	for i, r := range list {
+		views[i] = a.viewRehearsal(r)
+	}
+	answer(c, http.StatusOK, gin.H{"rehearsals": views}, model.Accepted, err)
+}
+
+// getRehearsal answers with one rehearsal and its report.
+func (a *API) getRehearsal(c *gin.Context) {
+	id, err := strconv.ParseInt(c.Param("rehearsal"), 10, 64)
+	if err != nil {
+		refuse(c, model.NotFound)
+		return
+	}
+	r, ok, err := a.Rehearsals.Rehearsal(c.Request.Context(), id)
+	verdict := model.Accepted
+	if !ok {
+		verdict = model.NotFound
+	}
+	answer(c, http.StatusOK, a.viewRehearsal(r), verdict, err)
+}
