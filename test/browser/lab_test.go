@@ -1,13 +1,17 @@
 package browser
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
+	"flashsale/model"
+	"flashsale/repository"
 	"flashsale/test/kit/check"
 )
 
@@ -23,6 +27,27 @@ func (w *window) compare(buyers, stock, concurrency int, strategies ...string) {
 	w.fill("#stock", fmt.Sprint(stock))
 	w.fill("#concurrency", fmt.Sprint(concurrency))
 	w.click("#start")
+}
+
+// rehearsed stores the result of a rehearsal, with markup in its texts.
+func (s *server) rehearsed(version, verdict string) {
+	s.t.Helper()
+	db, err := repository.Open(s.t.Context(), s.Database, 1)
+	check.NoError(s.t, err)
+	defer func() { _ = db.Close() }()
+	text, err := json.Marshal(fields{
+		"crowd": "20000 buyers for 100 units " + thanks, "url": "https://shop.example", "database": "MariaDB 10.11.19", "limit": "the connections",
+		"findings":        []fields{{"kind": "lost order", "count": 1, "found": thanks, "examples": []string{"rush-1 A"}}},
+		"machine":         fields{"os": "linux", "arch": "amd64", "cpu": "AMD EPYC", "cores": 2, "go": "go1.26"},
+		"books":           fields{"quota": 100, "left": 0, "held": 60, "paid": 40, "orders": 100},
+		"peak_per_second": 4711, "sustained_per_second": 4000, "send_lag": fields{"p50_ms": 0.4, "p99_ms": 31}, "unsent": 0, "no_stream": 12,
+		"stages": []fields{{
+			"stage": "order", "requests": 20_007, "p50_ms": 2.5, "p99_ms": 40, "max_ms": 90,
+			"answers": []fields{{"what": "409 sold_out", "n": 19_900}, {"what": "201", "n": 100}, {"what": "503 unavailable", "n": 7}},
+		}},
+		"people": []fields{{"what": "sold_out", "n": 19_900}, {"what": "pending", "n": 60}, {"what": "paid", "n": 40}}, "bots": nil, "gave_up": nil,
+	})
+	check.NoError(s.t, err, db.SaveRehearsal(s.t.Context(), model.Rehearsal{Version: version, Verdict: verdict, Buyers: 20_000, Units: 100, PerSecond: 4711, Report: text}))
 }
 
 // reportPath returns the path of the report that is shown.
@@ -69,6 +94,29 @@ func TestLab(t *testing.T) {
 	w.click("#run-report")
 	w.see("body", "hybrid")
 	check.Same(t, "path of the report", w.path(), report)
+}
+
+// The console lists rehearsals, and shows the report of one. Texts in a report stay text.
+func TestRehearsals(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console/lab")
+	w.operate()
+	w.see("#no-rehearsals", "There is no rehearsal yet")
+	s.rehearsed("older", "failed")
+	w.visit("/console/lab")
+	w.has("rehearsals", 1)
+	w.sees(texts{"#rehearsals": "20,000", "#rehearsals .state": "Failed", "#rehearsals .below": "Another version"})
+	w.focus("#rehearsals button")
+	w.press(kb.Enter)
+	w.focused("rehearsal-title")
+	w.sees(texts{
+		"#rehearsal-title": "Rehearsal of", "#rehearsal-findings": "lost order: 1: " + thanks, "#rehearsal-crowd": thanks,
+		"#rehearsal-facts": "sold_out: 19,900", "#rehearsal-stages": "503 unavailable: 7",
+	})
+	w.lacks("#markup")
+	w.speak("zh")
+	w.sees(texts{"#rehearsals .state": "未通过", "#rehearsal-facts": "顾客得到的答复"})
 }
 
 // A second window shows and can stop a comparison. The report then has what was measured so far.

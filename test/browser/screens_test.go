@@ -207,7 +207,11 @@ func TestConsoleScreens(t *testing.T) {
 	w.has("staff", 2)
 	w.show("console-staff")
 
+	s.rehearsed("0.1.0", "failed")
+	s.rehearsed("0.1.0", "passed")
 	w.visit("/console/lab")
+	w.click("#rehearsals button")
+	w.see("#rehearsal-title", "Rehearsal of")
 	w.compare(500, 0, 20, "naive", "mutex", "optimistic", "hybrid")
 	w.see("#stock-error", "")
 	w.show("console-lab")

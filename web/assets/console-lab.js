@@ -2,7 +2,8 @@
 
 import { Refusal, call } from "./api.js";
 import { confirm } from "./confirm.js";
-import { attend, coded, element, label, loggedIn, milliseconds, put, row, stamp, tell, word } from "./desk.js";
+import { load as loadRehearsals } from "./console-rehearsals.js";
+import { attend, coded, element, list, loggedIn, milliseconds, put, row, stamp, tell, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { follow } from "./feed.js";
 import { Mistake, whole } from "./fields.js";
@@ -176,20 +177,15 @@ function withBar(text, value, largest) {
 }
 
 function drawReports(reports) {
-  const table = at("reports").parentElement;
-  show(at("no-reports"), reports.length === 0);
-  show(table, reports.length > 0);
-  at("reports").replaceChildren(...reports.map(({ id, at: when, strategies, buyers, stock, concurrency, database, redis, url }) => {
+  list(at("reports"), at("no-reports"), reports.map(({ id, at: when, strategies, buyers, stock, concurrency, database, redis, url }) => {
     const link = element("a");
     link.href = url;
     link.append(stamp(when));
     const open = word("show_report", "button", "plain");
     open.type = "button";
     open.addEventListener("click", () => showReport(id));
-    return label(row([
-      link, number(strategies.length), number(buyers), number(stock), number(concurrency), element("span", "long", `${database}, ${redis}`), open,
-    ], [1, 2, 3, 4]), table);
-  }));
+    return [link, number(strategies.length), number(buyers), number(stock), number(concurrency), element("span", "long", `${database}, ${redis}`), open];
+  }), [1, 2, 3, 4]);
 }
 
 // read returns the plan. If there are mistakes, it shows them beside their fields and returns null.
@@ -242,6 +238,7 @@ async function start(plan, signal) {
 
 attend((signal) => {
   load(signal);
+  loadRehearsals();
   at("plan").addEventListener("submit", async (event) => {
     event.preventDefault();
     const plan = read();

@@ -176,6 +176,15 @@ export function put(body, rows, nothing) {
   known.slice(rows.length).forEach((left) => left.remove());
 }
 
+// list replaces the rows of a table's body by these cells, which may have event listeners. If there are none, it shows the
+// element none instead of the table.
+export function list(body, none, rows, numeric = []) {
+  const table = body.parentElement;
+  show(none, rows.length === 0);
+  show(table, rows.length > 0);
+  body.replaceChildren(...rows.map((cells) => label(row(cells, numeric), table)));
+}
+
 // stamp is a moment to the second, with the date unless it is today.
 export function stamp(iso) {
   const made = element("time");
