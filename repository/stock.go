@@ -219,12 +219,22 @@ func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end .
 	return changed, err
 }
 
-// overLimit returns errNotNew if one of the users has more units than a user may have in the sale.
+// overLimit returns errNotNew if one of the users has more units than a user may have in the sale. The rows of all sales with
+// the same limit are one list, since the database looks a row up in a sorted list, but compares it with each of several
+// conditions in turn.
 func (s *Store) overLimit(tx *gorm.DB, units []userUnits, limit func(u userUnits) int) error {
+	rows := map[int][]any{} // the sale and the user of each row, by limit
+	for _, u := range units {
+		rows[limit(u)] = append(rows[limit(u)], u.sale, u.user)
+	}
+	list := "" // how a list of rows begins
+	if s.sqlite {
+		list = "VALUES "
+	}
 	where, args := "", []any(nil)
-	for _, of := range saleRuns(units) {
-		where += " OR sale_id = ? AND user_id IN ? AND units > ?"
-		args = append(args, of[0].sale, usersOf(of), limit(of[0]))
+	for most, of := range rows {
+		where += " OR (sale_id, user_id) IN (" + list + strings.Repeat(", (?, ?)", len(of)/2)[len(", "):] + ") AND units > ?"
+		args = append(append(args, of...), most)
 	}
 	return fits(tx, "SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(where, " OR"), args...)
 }
