@@ -137,10 +137,10 @@ func lineBehindNginx(t *testing.T, b *run, r *Result) {
 		sale := e.queue("line", 10, 1)
 		e.fill(sale, waiting)
 		e.begin(sale, "calling")
-		door := shop.OpenDoor(t, "127.0.0.1", "weighted.conf", "plain.conf", "server "+strings.TrimPrefix(e.url, "http://")+";")
+		door := shop.OpenDoor(t, "127.0.0.1", "X-Forwarded-For", "weighted.conf", "plain.conf", "server "+strings.TrimPrefix(e.url, "http://")+";")
 		poll := wrk(t, buyers, wrkConnections, false, func(i int) string { // each from an address of its own, because nginx limits addresses
-			return fmt.Sprintf("GET /api/v1/sales/%s/line HTTP/1.1\r\nHost: shop\r\n%s: 10.%d.%d.%d\r\n\r\n",
-				sale, shop.VisitorHeader, 100+i/10_000, 100+i/100%100, 100+i%100)
+			return fmt.Sprintf("GET /api/v1/sales/%s/line HTTP/1.1\r\nHost: shop\r\nX-Forwarded-For: 10.%d.%d.%d\r\n\r\n",
+				sale, 100+i/10_000, 100+i/100%100, 100+i%100)
 		})(door.URL)
 		var answered, reached []float64
 		for range b.rounds {

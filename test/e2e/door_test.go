@@ -20,7 +20,7 @@ import (
 // A client on the address visitor may claim any other address in the header visitorHeader.
 const (
 	visitor       = "127.250.0.1"
-	visitorHeader = shop.VisitorHeader
+	visitorHeader = "X-Test-Address"
 )
 
 // door is an nginx with the configuration of deploy/nginx.
@@ -34,7 +34,7 @@ func openDoor(t *testing.T, instances ...string) *door {
 
 func openDoorWith(t *testing.T, balance, front string, instances ...string) *door {
 	t.Helper()
-	return &door{shop.OpenDoor(t, visitor, balance, front, instances...)}
+	return &door{shop.OpenDoor(t, visitor, visitorHeader, balance, front, instances...)}
 }
 
 // logged is a line of the access log.

@@ -14,9 +14,6 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// VisitorHeader is the header in which clients at a Door's visitor address claim any other address.
-const VisitorHeader = "X-Test-Address"
-
 // Door is an nginx with the configuration of deploy/nginx.
 type Door struct {
 	URL    string
@@ -25,9 +22,9 @@ type Door struct {
 }
 
 // OpenDoor starts an nginx with one of the files for balancing, and the file with or without TLS. The files of deploy/nginx
-// are used as they are, except for ports and paths of this machine. Clients at the address visitor may claim another one.
-// instances are lines of instances.conf.
-func OpenDoor(t testing.TB, visitor, balance, front string, instances ...string) *Door {
+// are used as they are, except for ports and paths of this machine. Clients at the address visitor may claim another one
+// in a header. instances are lines of instances.conf.
+func OpenDoor(t testing.TB, visitor, header, balance, front string, instances ...string) *Door {
 	t.Helper()
 	source := filepath.Join(Root(), "deploy", "nginx")
 	d := &Door{URL: "http://"}
@@ -49,7 +46,7 @@ func OpenDoor(t testing.TB, visitor, balance, front string, instances ...string)
 			"/var/cache/nginx/pages", "cache/pages",
 			"http {", "http {\nclient_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; "+
 				"scgi_temp_path scgi; uwsgi_temp_path uwsgi;\n"+
-				"set_real_ip_from "+visitor+"; real_ip_header "+VisitorHeader+";",
+				"set_real_ip_from "+visitor+"; real_ip_header "+header+";",
 		))
 		// kit.Nginx gives one port. With TLS, that port is the one for TLS, and the other one becomes a socket.
 		listen := []string{"listen [::]:80 default_server backlog=4096;", ""}
