@@ -61,6 +61,7 @@ func rows() []row {
 		{"parts alone, embedded", partsAlone(true)},
 		{"a million orders", lists},
 		{"lab", inTheLab},
+		{"rehearsal", rehearsed},
 		{"path", load{method: "POST", route: "/api/v1/sales/:sale/path"}.measure},
 		{"sale JSON", load{method: "GET", route: "/api/v1/sales/:sale", least: 0.95}.measure},
 		{"sale page", load{method: "GET", route: "/sales/:sale", least: 0.95}.measure},
