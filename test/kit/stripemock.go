@@ -33,7 +33,9 @@ func StripeMock(t testing.TB) string {
 		t.Fatalf("kit: build stripe-mock: %v\n%s", err, output)
 	}
 	s := newServer(t, program, "", "")
-	s.listen = func(port int) (args, env []string) { return []string{"-http-addr", loopback(port)}, nil }
+	s.listen = func(port int) (args, env []string) {
+		return []string{"-http-addr", loopback(port), "-https-addr", loopback(0)}, nil
+	}
 	url := func() string { return "http://" + s.Addr() }
 	s.answers = func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url(), nil)
