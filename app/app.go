@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -389,8 +388,9 @@ func (a *App) watch() error {
 		Build: func() (string, string) { return a.options.Version, a.settings.Strategy },
 		Sales: func() []model.Offer {
 			sales, _ := a.Catalog.Live()
-			return slices.Concat(sales, slices.DeleteFunc(a.Catalog.Lines(), func(o model.Offer) bool { return !o.IsCampaignLine() }))
+			return sales
 		},
+		Lines:    a.Catalog.Lines,
 		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
 		Breaker: func() bool { return a.Strategy.Healthy() == nil },
 		Streams: a.streams.Open, Bypassed: a.Settler.Bypassed,

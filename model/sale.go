@@ -86,7 +86,8 @@ func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.M
 // the campaign's id, which has no units of its own to sell and is in no list.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
-// IsCampaignLine reports whether the sale is not one for buyers, but has the line of its campaign.
+// IsCampaignLine reports whether this is the line of a campaign: it is stored like a sale, but no list shows it and nobody can buy
+// it.
 func (s Sale) IsCampaignLine() bool { return s.ID == s.Campaign.ID }
 
 // MaxShards is the most shards that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that

@@ -237,9 +237,9 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 	return more, wrap("end calls of sale "+saleID, err)
 }
 
-// endCalls ends calls in a sale's line that this transaction has locked. Of their units, held are in orders on the sale now,
-// and the others belong to the line again. Of the line of a campaign, the units in orders leave it: they are in the stock of
-// the sale alone.
+// endCalls ends calls in a sale's line that this transaction has locked. held of their units are in orders on the sale now; the
+// others belong to the line again. If the line is that of a campaign, the units in orders leave its stock and are counted in the
+// sale's stock only.
 func (s *Store) endCalls(tx *gorm.DB, sale model.Sale, numbers []any, state model.EntryState, units, held int64) error {
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {

@@ -29,6 +29,7 @@ const (
 type Sources struct {
 	Build    func() (version, strategy string)
 	Sales    func() []model.Offer                      // those that this instance has in memory
+	Lines    func() []model.Offer                      // the watched sales that have a line, or may get one
 	Requests func() map[string]map[model.Verdict]int64 // by sale
 	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	QueueAge func(ctx context.Context, gates ...model.GateRef) (time.Duration, error) // of the oldest entry
@@ -122,9 +123,11 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 		for verdict, n := range requests[sale.ID] {
 			to <- prometheus.MustNewConstMetric(s.requests, prometheus.CounterValue, float64(n), sale.ID, string(verdict))
 		}
-		if sale.Stock.Lined == model.InLine && sale.LineID() == sale.ID {
-			s.collectLine(to, sale, gauge)
-		}
+	}
+	lines := slices.DeleteFunc(s.Lines(), func(o model.Offer) bool { return o.Stock.Lined != model.InLine })
+	slices.SortStableFunc(lines, func(a, b model.Offer) int { return byNeed(a, b, now) })
+	for _, sale := range lines[:min(len(lines), maxSales)] {
+		s.collectLine(to, sale, gauge)
 	}
 	s.collectDrifts(shown, now, gauge)
 	s.collectGates(sales, shown, gauge)

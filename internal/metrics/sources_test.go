@@ -34,6 +34,7 @@ func sources(state model.GateState, sales ...model.Offer) Sources {
 	return Sources{
 		Build: func() (string, string) { return "v1", "hybrid" },
 		Sales: func() []model.Offer { return sales },
+		Lines: func() []model.Offer { return slices.Clone(sales) },
 		Requests: func() map[string]map[model.Verdict]int64 {
 			return map[string]map[model.Verdict]int64{"A": {model.SoldOut: 7}, "unwatched": {model.SoldOut: 1}}
 		},

@@ -71,11 +71,11 @@ function draw() {
   at("price").textContent = money(sale.price_cents, sale.currency);
   say(at("limit"), "limit", { n: number(sale.limit_per_user) });
   const over = state === "ended";
-  const whole = sale.campaign_id === sale.id; // the line of a campaign, which is paused and closed with its sales
+  const ofAll = sale.campaign_id === sale.id; // the line of a campaign, which is paused and closed with its sales
   const focused = document.activeElement;
-  show(at("pause"), !over && !whole && sale.status === "live"); // a rehearsal can't be paused
-  show(at("resume"), !over && !whole && sale.status === "paused");
-  show(at("add"), !over && !whole);
+  show(at("pause"), !over && !ofAll && sale.status === "live"); // a rehearsal can't be paused
+  show(at("resume"), !over && !ofAll && sale.status === "paused");
+  show(at("add"), !over && !ofAll);
   show(at("extend"), !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at))); // not if an operator has closed it
   show(at("close"), !over && (!sale.campaign_id || sale.mode === "rush")); // whoever is called may choose any sale of the campaign
   show(at("lengthen"), inLine?.called > 0);
