@@ -106,23 +106,26 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 
 // judge sends batches of attempts to their gates, and stores in each batch the answers of its gate, or the error.
 func (g *Gate) judge(ctx context.Context, batches ...*shardBatch) {
-	common := func(from, to int) ([]string, []any) { return campaignsOf(g.instance, batches[from:to]) }
+	common := func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) }
 	replies := g.scriptOnGates(ctx, admitScript, len(batches), common, func(i int) ([]string, []any) { return batches[i].admission() })
 	for i, b := range batches {
 		g.read(b, replies[i])
 	}
 }
 
-// campaignsOf returns the keys and arguments of a run of admit.lua that precede those of its gates, and stores in each
-// batch the place of its campaign. The users of a campaign at different shards have nothing in common, so each shard is
-// listed by itself.
-func campaignsOf(instance string, batches []*shardBatch) (keys []string, args []any) {
+// commonOf returns the keys and arguments of a run of admit.lua that precede those of its gates, and stores in each batch
+// the place of its campaign. The users of a campaign at different shards have nothing in common, so each shard is listed by
+// itself.
+func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	type shard struct {
 		campaignID string
 		home       int
 	}
-	places, list := map[shard]int{}, [][]*shardBatch(nil)
+	places, list, window := map[shard]int{}, [][]*shardBatch(nil), time.Duration(0)
 	for _, b := range batches {
+		for _, a := range b.attempts {
+			window = max(window, a.Frequency.Window)
+		}
 		if b.campaign = 0; b.common() == nil {
 			continue
 		}
@@ -134,7 +137,7 @@ func campaignsOf(instance string, batches []*shardBatch) (keys []string, args []
 		b.campaign = places[at]
 		list[b.campaign-1] = append(list[b.campaign-1], b)
 	}
-	args = []any{instance, len(list)}
+	keys, args = []string{countersKey(batches[0].tags[batches[0].home], g.isCluster())}, []any{g.instance, window.Milliseconds(), len(list)}
 	for _, batches := range list {
 		common, gate := batches[0].common(), batches[0].attempts[0].GateRef()
 		for _, saleID := range common.SaleIDs {
@@ -164,13 +167,13 @@ func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attem
 func (b *shardBatch) admission() (keys []string, args []any) {
 	tag := b.tags[b.home]
 	args = make([]any, 4, 4+5*len(b.attempts))
-	epoch, window := int64(0), time.Duration(0)
+	epoch := int64(0)
 	for _, a := range b.attempts {
-		epoch, window = max(epoch, a.LeastEpoch), max(window, a.Frequency.Window)
+		epoch = max(epoch, a.LeastEpoch)
 		args = append(args, a.ID, a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
-	args[0], args[1], args[2], args[3] = epoch, window.Milliseconds(), b.campaign, len(b.attempts)
-	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), countersKey(tag)}, args
+	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, epoch, b.campaign, len(b.attempts)
+	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}, args
 }
 
 // read gives a batch the answers in a reply of admit.lua, or an error.

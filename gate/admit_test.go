@@ -120,9 +120,9 @@ func TestAdmitQuantities(t *testing.T) {
 		o.LimitPerUser = 10_000
 		b.open(o)
 		a := attempt(o, "u-1", 1)
-		keys := []string{gateKey(tag(o)), unitsKey(tag(o)), idsKey(tag(o)), streamKey(tag(o)), countersKey(tag(o))}
+		keys := []string{b.counters(tag(o)), gateKey(tag(o)), unitsKey(tag(o)), idsKey(tag(o)), streamKey(tag(o))}
 		code := func(quantity any) int64 {
-			script := admitScript.Run(b.Context(), b.client, keys, "here", 0, 1, 0, 0, 1, a.ID, a.UserID, quantity, "key", 0)
+			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, o.ID, 0, 0, 1, a.ID, a.UserID, quantity, "key", 0)
 			return must(b, script).([]any)[0].([]any)[0].(int64)
 		}
 		b.unchanged(func() {
@@ -165,7 +165,7 @@ func TestCountAndAdmitShareACounter(t *testing.T) {
 			check.Same(b, "the wait after the first request of "+user, b.count(sale.GateRef(), user, limit), 0)
 		}
 		check.Same(b, "the wait without a limit", b.count(o.GateRef(), "u-3", model.Frequency{}), 0)
-		counted := must(b, b.client.HExists(b.Context(), countersKey(home(o.GateRef(), "u-3")), "u-3"))
+		counted := must(b, b.client.HExists(b.Context(), b.counters(home(o.GateRef(), "u-3")), o.ID+" u-3"))
 		check.Same(b, "whether a request without a limit is counted", counted, false)
 	})
 }
@@ -175,7 +175,7 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		ctx, o := b.Context(), b.sale()
 		limit := model.Frequency{Limit: 2, Window: time.Minute}
-		key := countersKey(tag(o))
+		key := b.counters(tag(o))
 		expires := func(when string) {
 			b.Helper()
 			if left := must(b, b.client.PTTL(ctx, key)); left <= 0 || left > time.Minute {
@@ -195,7 +195,11 @@ func TestHole37_CounterAlwaysExpires(t *testing.T) {
 
 		must(b, b.client.PExpireAt(ctx, key, time.Now().Add(-time.Second)))
 		check.Same(b, "the wait in the next window", b.count(o.GateRef(), "u-1", limit), 0)
-		check.Same(b, "the counter of the next window", must(b, b.client.HGet(ctx, key, "u-1")), "1")
+		check.Same(b, "the counter of the next window", must(b, b.client.HGet(ctx, key, o.ID+" u-1")), "1")
 		expires("in the next window")
+
+		must(b, b.client.Set(ctx, key, "damaged", 0))
+		check.Same(b, "a request when the counters are damaged", b.judge(a, 1).Verdict, model.Accepted)
+		expires("after that request")
 	})
 }

@@ -22,6 +22,8 @@ import (
 var (
 	//go:embed lua/frequency.lua
 	frequencySource string
+	//go:embed lua/requests.lua
+	requestsSource string
 	//go:embed lua/run_id.lua
 	runIDSource string
 	//go:embed lua/window.lua
@@ -55,7 +57,7 @@ var (
 	//go:embed lua/configure.lua
 	configureSource string
 
-	admitScript       = redis.NewScript(eachGateSource + campaignsSource + frequencySource + runIDSource + windowSource + admitSource)
+	admitScript       = redis.NewScript(eachGateSource + campaignsSource + frequencySource + requestsSource + runIDSource + windowSource + admitSource)
 	countScript       = redis.NewScript(frequencySource + countSource)
 	settledScript     = redis.NewScript(eachGateSource + settledSource)
 	leftoversScript   = redis.NewScript(leftoversSource)
@@ -128,7 +130,7 @@ func (g *Gate) scriptOnGates(
 	ctx context.Context, script *redis.Script, n int, common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
 ) []gateReply {
 	most := gatesInARun
-	if _, many := g.client.(*redis.ClusterClient); many {
+	if g.isCluster() {
 		most = 1
 	}
 	runs := g.scripts(ctx, script, (n+most-1)/most, func(run int) (keys []string, args []any) {
@@ -158,6 +160,12 @@ func (g *Gate) scriptOnGates(
 	return replies
 }
 
+// isCluster reports whether Redis is a Cluster, where a script may only use keys of one slot.
+func (g *Gate) isCluster() bool {
+	_, many := g.client.(*redis.ClusterClient)
+	return many
+}
+
 // Ping returns an error if Redis does not answer.
 func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err() }
 
@@ -178,7 +186,8 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if there were too many within
 // the window; the next request is allowed after retryAfter.
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
-	ms, err := countScript.Run(ctx, g.client, []string{countersKey(homeTag(gate, userID))}, userID, f.Limit, f.Window.Milliseconds()).Int64()
+	keys := []string{countersKey(homeTag(gate, userID), g.isCluster())}
+	ms, err := countScript.Run(ctx, g.client, keys, gate.SaleID+" "+userID, f.Limit, f.Window.Milliseconds()).Int64()
 	if err != nil {
 		return 0, false, fmt.Errorf("count a request: %w", err)
 	}

@@ -35,11 +35,17 @@ func unitsKey(tag string) string  { return "fs:" + tag + ":units" }
 func idsKey(tag string) string    { return "fs:" + tag + ":ids" }
 func streamKey(tag string) string { return "fs:" + tag + ":stream" }
 
-// countersKey returns the key of the counters of all users' requests in the present window.
-func countersKey(tag string) string { return "fs:" + tag + ":requests" }
-
 // stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }
+
+// countersKey returns the key of the counters of requests in the present window. On a Cluster each shard has a key of its
+// own. Otherwise all sales share one, so that a script counts for many sales at once.
+func countersKey(tag string, cluster bool) string {
+	if cluster {
+		return "fs:" + tag + ":requests"
+	}
+	return "fs:requests"
+}
 
 const (
 	controlChannel = "fs:control"

@@ -57,7 +57,7 @@ func TestEveryKeyOfASaleEnds(t *testing.T) {
 		for _, kind := range []string{"gate", "units", "ids", "stream"} {
 			b.ends(o, b.keys("*:"+kind)...)
 		}
-		if ttl := must(b, b.client.PTTL(b.Context(), countersKey(home(o.GateRef(), "u-1")))); ttl <= 0 {
+		if ttl := must(b, b.client.PTTL(b.Context(), b.counters(home(o.GateRef(), "u-1")))); ttl <= 0 {
 			b.Error("the counter of requests never expires")
 		}
 	})

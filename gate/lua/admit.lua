@@ -1,11 +1,11 @@
 -- Admit attempts on one or several sales, those on a sale in the order of their arrival: judge each, take its units and
 -- append it to the stream.
--- KEYS[1] and following: for each campaign of these sales, the units by user of all its sales; then five keys for each gate:
---      gate, units by user, known ids, stream, counters of requests
--- ARGV[1] instance on which the buyers wait  [2] number of campaigns. For each campaign: [1] limit  [2] number of its
---      keys  [3] number of users; then the users, each once. Then for each gate: [1] newest epoch that the caller has read
---      [2] window of the counters, ms  [3] place of its campaign in the list, 0: none  [4] number of attempts; then five
---      values for each attempt: id, user, quantity, idempotency key, requests allowed in a window
+-- KEYS[1] counters of requests  [2] and following: for each campaign of these sales, the units by user of all its sales;
+--      then four keys for each gate: gate, units by user, known ids, stream
+-- ARGV[1] instance on which the buyers wait  [2] window of the counters, ms  [3] number of campaigns. For each campaign:
+--      [1] limit  [2] number of its keys  [3] number of users; then the users, each once. Then for each gate: [1] sale
+--      [2] newest epoch that the caller has read  [3] place of its campaign in the list, 0: none  [4] number of attempts;
+--      then five values for each attempt: id, user, quantity, idempotency key, requests allowed in a window
 -- Returns a list for each gate: two values for each attempt, in one flat list: a code, and the id of the new entry (code
 -- 0) or the ms until the next request is allowed (code 5); then the gate's epoch. If the script fails at a gate, for example
 -- because a key is damaged, the gate has the text of the error instead of a list, and the other gates are served.
@@ -14,20 +14,23 @@
 -- 11 sold out.
 -- All attempts on a sale are judged before its first write, except for the request counters, since Redis does not undo the
 -- writes of a script that fails.
-local campaigns, first_key, first_arg = units_of_campaigns(3)
+local campaigns, first_key, first_arg = units_of_campaigns(4)
+local function next_gate(arg) return arg + 4 + 5 * tonumber(ARGV[arg + 3]) end
+local retry_ms, flood = count_requests(first_arg, next_gate)
+local before = 0 -- the attempts on the gates before
+
 -- key, arg: the indexes of the gate's first key and of its first argument
 local function admit(key, arg)
-  local reply, ids, users, limits, first = {}, {}, {}, {}, arg + 4
+  local reply, ids, users, first, request = {}, {}, {}, arg + 4, before
   local campaign = campaigns[tonumber(ARGV[arg + 2])]
   for at = 1, tonumber(ARGV[arg + 3]) do
-    local i = first + 5 * (at - 1)
-    ids[at], users[at], limits[at] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 4])
+    ids[at], users[at] = ARGV[first + 5 * (at - 1)], ARGV[first + 5 * (at - 1) + 1]
   end
-  local retry_ms, flood = frequency(KEYS[key + 4], users, limits, tonumber(ARGV[arg + 1]))
+  before = before + #ids
 
   local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
     'server', 'inflight')
-  local code = window(gate, tonumber(ARGV[arg])) -- for attempts whose id is not known
+  local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
   local known, units = {}, {} -- the attempts that this call admits are added
   if code ~= 3 and code ~= 4 then
@@ -41,12 +44,12 @@ local function admit(key, arg)
   for at = 1, #ids do
     local id, user, quantity, n = ids[at], users[at], ARGV[first + 5 * at - 3], tonumber(ARGV[first + 5 * at - 3])
     local answer, wait_ms = code, 0
-    if known[id] and not flood[at] then
+    if known[id] and not flood[request + at] then
       -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
       -- the first run has admitted the attempt.
       answer = known[id] == quantity and 1 or 2
-    elseif retry_ms[at] then
-      answer, wait_ms = 5, retry_ms[at]
+    elseif retry_ms[request + at] then
+      answer, wait_ms = 5, retry_ms[request + at]
     elseif code ~= 0 then
       -- The code of the window stays.
     elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
@@ -80,4 +83,4 @@ local function admit(key, arg)
   return reply
 end
 
-return each_gate(first_key, 5, first_arg, function(arg) return arg + 4 + 5 * tonumber(ARGV[arg + 3]) end, admit)
+return each_gate(first_key, 4, first_arg, next_gate, admit)

@@ -1,10 +1,10 @@
 -- A function at the start of admit.lua: count what users have in all sales of campaigns.
 -- arg: the index in ARGV of the first campaign's first argument. ARGV[arg - 1] is the number of campaigns. The arguments of
 -- each are its limit, the number of its keys and the number of its users, then the users. The keys of the campaigns, each
--- with the units by user of one sale, are the first in KEYS.
+-- with the units by user of one sale, follow KEYS[1].
 -- Gives a list of the campaigns, each with its limit and its units by user, and the indexes after its keys and arguments.
 local function units_of_campaigns(arg)
-  local campaigns, key = {}, 1
+  local campaigns, key = {}, 2
   for c = 1, tonumber(ARGV[arg - 1]) do
     local campaign, users = { limit = tonumber(ARGV[arg]), units = {} }, tonumber(ARGV[arg + 2])
     for _ = 1, tonumber(ARGV[arg + 1]) do

@@ -1,30 +1,34 @@
--- A function at the start of admit.lua and count.lua: count requests of users, each of whom has a limit for a window.
--- key: a hash with the counters of all users. The window begins with the first request, and the hash ends with the
--- window, so that Redis forgets all counters together.
--- users, limits: a user and the requests allowed in a window for each request; 0: the request is not counted
+-- A function at the start of admit.lua and count.lua: count requests of users to sales.
+-- key: a hash with the counters of all. The window begins with the first request, and the hash ends with the window, so
+-- that Redis forgets all counters together.
+-- counters, limits: for each request a sale and a user, with a space between, and the requests of this user to this sale
+-- allowed in a window; 0: the request is not counted
 -- Gives two lists with values for the requests that are not allowed: the milliseconds until the next window; and whether the
 -- count is above twice the limit. Then there were certainly too many requests, even if the client has sent every script twice
 -- because of lost replies.
-local function frequency(key, users, limits, window_ms)
-  local count, counters, retry_ms, flood = {}, {}, {}, {}
+local function frequency(key, counters, limits, window_ms)
+  local count, new, retry_ms, flood = {}, {}, {}, {}
   if math.max(unpack(limits)) == 0 then
     return retry_ms, flood
   end
   local left_ms = redis.call('PTTL', key)
-  local counted = left_ms ~= -2 and redis.call('HMGET', key, unpack(users)) or {} -- -2: there is no hash
-  for at, user in ipairs(users) do
+  local counted = left_ms ~= -2 and redis.pcall('HMGET', key, unpack(counters)) or {} -- -2: there is no hash
+  if counted.err then -- the key is damaged, which must not stop the sales
+    redis.call('DEL', key)
+    left_ms = -2
+  end
+  for at, counter in ipairs(counters) do
     if limits[at] > 0 then
-      local n = (count[user] or tonumber(counted[at]) or 0) + 1
-      count[user], counters[#counters + 1], counters[#counters + 2] = n, user, n
+      local n = (count[counter] or tonumber(counted[at]) or 0) + 1
+      count[counter], new[#new + 1], new[#new + 2] = n, counter, n
       if n > limits[at] then
         retry_ms[at], flood[at] = left_ms > 0 and left_ms or window_ms, n > 2 * limits[at]
       end
     end
   end
-  redis.call('HSET', key, unpack(counters))
+  redis.call('HSET', key, unpack(new))
   if left_ms < 0 then -- there was no hash, or its expiry was removed from outside
     redis.call('PEXPIRE', key, window_ms)
   end
   return retry_ms, flood
 end
-
