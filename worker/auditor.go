@@ -21,8 +21,10 @@ const (
 	// fall between a commit and its acknowledgement.
 	driftsSeen = 3
 	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so
-	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers.
+	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers. The number
+	// doubles until a round has booksMost sales or fewer.
 	booksEvery = 30
+	booksMost  = 10
 )
 
 // Leases is what the auditor needs of the database: a lease, so that one instance at a time reads the books, and the
@@ -76,21 +78,27 @@ func (a *Auditor) step(ctx context.Context) error {
 		return err
 	}
 	a.Observe.Note(observe.Event{Name: observe.Audited})
-	for _, id := range a.Catalog.LiveIDs() {
-		if booksDue(id, a.round) {
+	live := a.Catalog.LiveIDs()
+	for _, id := range live {
+		due := booksDue(id, a.round, len(live))
+		if due {
 			err = errors.Join(err, a.checkBooks(ctx, id))
 		}
-		if a.miscounts[id] > 0 || booksDue(id, a.round) {
+		if due || a.miscounts[id] > 0 {
 			err = errors.Join(err, a.checkUnits(ctx, id))
 		}
 	}
 	return err
 }
 
-// booksDue reports whether a sale's books are checked in this round. This depends on nothing but the sale's id, so a new
-// sale does not delay the checks of the others.
-func booksDue(saleID string, round int) bool {
-	return crc32.ChecksumIEEE([]byte(saleID))%booksEvery == uint32(round%booksEvery) //nolint:gosec // below booksEvery
+// booksDue reports whether a sale's books are checked in this round, when so many sales are live. Each sale has a round of
+// its own, so a new sale does not delay the checks of the others, except when the number of rounds doubles.
+func booksDue(saleID string, round, live int) bool {
+	every := booksEvery
+	for live > every*booksMost {
+		every *= 2
+	}
+	return int(crc32.ChecksumIEEE([]byte(saleID)))%every == round%every
 }
 
 // judge requests a new gate when the same drift has been seen driftsSeen times in a row.
