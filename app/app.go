@@ -41,6 +41,11 @@ const (
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 16 << 10
+
+	// queuedLinger is how long a queued attempt waits for others to share its transaction, where buyers don't wait for it.
+	queuedLinger = 20 * time.Millisecond
+	// ackPause is short beside the three seconds after which other instances look for what was left behind.
+	ackPause = 100 * time.Millisecond
 )
 
 // Options are what an instance gets beside its settings.
@@ -211,10 +216,14 @@ func (a *App) wire(ctx context.Context) error {
 	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
 	a.soldOut = &service.SoldOut{Store: db, Gate: a.gate, Catalog: a.Catalog, Now: a.now}
 	a.gates.Observe = a.observe
+	linger := time.Duration(0)
+	if a.settings.Ack == "queued" {
+		linger = queuedLinger
+	}
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
-		Wake: a.Waiters.WakeAll, Lost: a.lost, Now: a.now, Log: a.Log,
+		Linger: linger, AckPause: ackPause, Wake: a.Waiters.WakeAll, Lost: a.lost, Now: a.now, Log: a.Log,
 	})
 	var ok bool
 	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {

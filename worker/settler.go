@@ -76,6 +76,8 @@ type SettlerNeeds struct {
 	Grace    time.Duration                                            // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
+	Linger   time.Duration                  // how long the first entry of a batch waits for others, since larger batches cost less
+	AckPause time.Duration                  // between two calls that delete settled entries from the streams, for the same reason
 	Wake     func(map[string]model.Outcome) // wakes buyers who wait on this instance
 	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
 	Now      func() time.Time
@@ -224,6 +226,9 @@ func (s *Settler) write(ctx context.Context) {
 		case <-s.pending.signal:
 		}
 		for ctx.Err() == nil {
+			if !s.pending.backlog(s.Batch) {
+				pause(ctx, s.Linger)
+			}
 			batches := s.pending.take(s.Batch)
 			if len(batches) == 0 {
 				break
@@ -264,7 +269,6 @@ func (s *Settler) together(ctx context.Context, batches []saleBatch) bool {
 		return false
 	}
 	s.finish(ctx, entries, outcomes)
-	s.pending.done(entries)
 	return true
 }
 
@@ -324,11 +328,15 @@ func (s *Settler) warn(ctx context.Context, err error) {
 // settleSale settles entries of one sale in the database, wakes their buyers, and deletes the entries from the stream. If
 // ctx ends, the batch is still finished, unless the database fails.
 func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
-	defer s.pending.done(entries)
 	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
 		settled, outcomes, err = s.oneByOne(ctx, gate, settled)
 	}
+	finished := make(map[string]bool, len(settled))
+	for _, e := range settled {
+		finished[e.ID] = true
+	}
+	s.pending.done(slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] }))
 	if len(settled) > 0 {
 		s.finish(ctx, settled, outcomes)
 	}
@@ -338,10 +346,10 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// finish wakes the buyers of settled entries, and has the entries deleted from their streams in the background.
+// finish wakes the buyers of settled entries, and has the entries deleted from their streams and forgotten in the background.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
-	s.acknowledge(context.WithoutCancel(ctx), entries, outcomes)
+	s.acknowledge(ctx, entries, outcomes)
 	if s.relay != nil {
 		s.relay.wakeLater(ctx, outcomes)
 	}
@@ -355,6 +363,13 @@ type acknowledgements struct {
 	outcomes []model.Outcome // of the entries
 	running  bool
 	under    sync.WaitGroup
+}
+
+// many reports whether as many entries wait as one call deletes.
+func (a *acknowledgements) many() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.entries) >= ackMost
 }
 
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
@@ -372,12 +387,16 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			if len(entries) == 0 {
 				return
 			}
-			lost, err := s.Stream.Settled(ctx, entries, outcomes)
+			lost, err := s.Stream.Settled(context.WithoutCancel(ctx), entries, outcomes)
 			for _, gate := range lost {
 				s.Lost(gate)
 			}
 			if err != nil {
 				s.Log.Warn("settled entries can't be deleted from the stream yet", "entries", len(entries), "error", err)
+			}
+			s.pending.done(entries) // not before, or a sweep would find them in their streams and settle them again
+			if !a.many() {
+				pause(ctx, s.AckPause)
 			}
 		}
 	})

@@ -389,6 +389,37 @@ func TestPending(t *testing.T) {
 	check.Same(t, "added up to the bound, beside the four that are held", p.add(many), mostHeld-4)
 }
 
+// Entries that are settled while the settler waits are deleted from their streams together, and are not settled again
+// meanwhile, however old they are.
+func TestDeletionsWaitForEachOther(t *testing.T) {
+	testSettler(t, func(t *testing.T, s *settling) {
+		s.AckPause = 2 * leftAfter
+		for i := range 4 {
+			s.admit(entry(saleA, i, "here"))
+		}
+		check.Same(t, "deleted at first", s.stream.settled, verdicts(model.Accepted, 0))
+		pass(s.AckPause - time.Millisecond)
+		check.Same(t, "deleted during the pause", len(s.stream.settled), 1)
+		pass(time.Millisecond)
+		check.Same(t, "deleted in the end", s.stream.settled, verdicts(model.Accepted, 0, 1, 2, 3))
+		check.Same(t, "the transactions", s.ledger.batches[saleA], []int{1, 1, 1, 1})
+	})
+}
+
+// The first entry of a batch waits for others.
+func TestBatchesLinger(t *testing.T) {
+	testSettler(t, func(t *testing.T, s *settling) {
+		s.Linger = time.Second
+		for i := range 3 {
+			s.admit(entry(saleA, i, "here"))
+			pass(s.Linger/3 - time.Millisecond)
+		}
+		check.Same(t, "the transactions before the end", len(s.ledger.batches[saleA]), 0)
+		pass(10 * time.Millisecond)
+		check.Same(t, "the transactions", s.ledger.batches[saleA], []int{3})
+	})
+}
+
 // Memory has no room for some of the entries. They are settled as soon as there is room, and not only in the next sweeps.
 func TestMoreEntriesThanMemoryHolds(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
