@@ -69,6 +69,7 @@ type Store struct {
 	observe   observe.All
 	lookUps   *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
 	campaigns *sync.Map                                   // by sale, see campaignsOf
+	terms     *sync.Map                                   // by sale, see knownTerms
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
@@ -97,7 +98,7 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, err
 	}
-	s.lookUps, s.campaigns = batch.New(lookUpLimits, s.lookUp), &sync.Map{}
+	s.lookUps, s.campaigns, s.terms = batch.New(lookUpLimits, s.lookUp), &sync.Map{}, &sync.Map{}
 	return s, nil
 }
 

@@ -26,7 +26,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if err != nil {
 		return nil, err
 	}
-	taking := func(units []saleUnits) statement {
+	taking := func(units []saleUnits, _ map[string]terms) statement {
 		n := units[0].n
 		return statement{
 			"UPDATE stock SET available = available - ?, held = held + ?, " + nextGateVersion + " WHERE sale_id = ? AND version = ?",
@@ -46,7 +46,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 		return b.outcomes, err
 	}
 	outcomes, err = s.deduct(ctx, attempts, offer, now, offer.Stock.Available, func(tx *gorm.DB, units []saleUnits) error {
-		changed, err := s.execute(tx, taking(units))
+		changed, err := s.execute(tx, taking(units, nil))
 		if err == nil && changed == 0 {
 			err = model.ErrLostRace
 		}

@@ -321,8 +321,8 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	case sale.WaitingList:
 		lined = model.LinedAtSoldOut
 	}
-	err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, "+
-		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
+	err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, terms, "+
+		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
 	if err != nil {
 		return fmt.Errorf("create stock: %w", err)
 	}
@@ -355,7 +355,7 @@ func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Of
 	if n := change.AddQuota; n != 0 {
 		add, mayAdd, args = "quota = quota + ?, "+unitsBack+", ", s.mayReturn(), []any{n, n, n, change.SaleID}
 	}
-	res := tx.Exec("UPDATE stock SET "+add+nextGateVersion+" WHERE sale_id = ?"+mayAdd, args...)
+	res := tx.Exec("UPDATE stock SET "+add+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?"+mayAdd, args...)
 	if res.Error != nil {
 		return offer, "", fmt.Errorf("change the stock: %w", res.Error)
 	}

@@ -76,8 +76,8 @@ func (s *Store) insertEntries(ctx context.Context, entries []model.Entry) ([]mod
 // take returns. Like settle and deduct, insertNew locks the buyers first and the stock last. On MySQL the statements are
 // sent in as few calls as possible, because each call takes a round trip.
 func (s *Store) insertNew(
-	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(units []saleUnits) statement,
-) ([]model.Outcome, error) {
+	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(units []saleUnits, of map[string]terms) statement,
+) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
 	}
@@ -88,6 +88,15 @@ func (s *Store) insertNew(
 		return nil, err
 	}
 	units := inCampaigns(sold, campaigns)
+	known := map[string]terms{}
+	if source == model.FromStream { // whose statement finds out whether the terms have changed
+		known = s.knownTerms(sales)
+		defer func() {
+			if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
+				s.forgetTerms(sales)
+			}
+		}()
+	}
 	caller := ctx
 	ctx, end := context.WithCancel(context.WithoutCancel(caller))
 	defer end()
@@ -97,13 +106,13 @@ func (s *Store) insertNew(
 		end()
 	})()
 	err = s.transactInCalls(ctx, func(tx *gorm.DB) error {
-		seen, err := s.beginNew(tx, units, sales)
+		seen, err := s.beginNew(tx, units, sales, known)
 		if err != nil {
 			return err
 		}
 		defer running.on(seen.connection)()
 		limit := func(u userUnits) int { return seen.limits[u.sale] }
-		if len(seen.offers) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) }) {
+		if len(seen.terms) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) }) {
 			return errNotNew
 		}
 		if !seen.allNew {
@@ -115,14 +124,14 @@ func (s *Store) insertNew(
 		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
 		}
-		orders := b.accept(func(saleID string) model.Offer { return seen.offers[saleID] }, seen.now, source, epoch)
+		orders := b.accept(func(saleID string) model.Offer { return seen.terms[saleID].offer }, seen.now, source, epoch)
 		if source == model.FromStream {
-			if _, err = s.endNew(tx, orders, take(sales), s.commit()); err == nil && s.sqlite {
+			if _, err = s.endNew(tx, orders, take(sales, seen.terms), s.commit()); err == nil && s.sqlite {
 				err = caller.Err() // on SQLite, the commit follows
 			}
 			return err
 		}
-		changed, err := s.endNew(tx, orders, take(sales))
+		changed, err := s.endNew(tx, orders, take(sales, seen.terms))
 		if err == nil && changed == 0 {
 			err = model.ErrLostRace
 		}
@@ -142,41 +151,46 @@ func (s *Store) insertNew(
 
 // seen is what insertNew reads in its transaction.
 type seen struct {
-	allNew     bool                   // no user had a row before; always false on SQLite, which does not tell
-	offers     map[string]model.Offer // by id, with what an order needs of a sale
-	limits     map[string]int         // of the sales and of their campaigns, by id
-	now        time.Time              // by the database's clock
-	refused    bool                   // one of the sales has durable refusals
-	connection int64                  // on MySQL, the id of the transaction's connection
+	allNew     bool             // no user had a row before; always false on SQLite, which does not tell
+	terms      map[string]terms // by sale
+	limits     map[string]int   // of the sales and of their campaigns, by id
+	now        time.Time        // by the database's clock
+	refused    bool             // one of the sales has durable refusals
+	connection int64            // on MySQL, the id of the transaction's connection
+}
+
+func (s *seen) add(t terms) {
+	s.terms[t.offer.ID], s.refused = t, s.refused || t.refused
+	s.limits[t.offer.ID], s.limits[t.offer.Campaign.ID] = t.offer.LimitPerUser, t.offer.Campaign.LimitPerUser
 }
 
 // binding leaves out the units in sales whose limit is at least that of their campaign: whoever is below the campaign's limit
 // is below theirs.
 func (s seen) binding(units []userUnits) (list []userUnits) {
 	for _, u := range units {
-		if campaign := s.offers[u.sale].Campaign; campaign.ID == "" || s.limits[u.sale] < campaign.LimitPerUser {
+		if campaign := s.terms[u.sale].offer.Campaign; campaign.ID == "" || s.limits[u.sale] < campaign.LimitPerUser {
 			list = append(list, u)
 		}
 	}
 	return list
 }
 
-// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the
-// sales.
-func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (seen, error) {
+// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the terms of
+// the sales, unless they are known.
+func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, known map[string]terms) (seen, error) {
 	columns := "ROW_COUNT(), CONNECTION_ID()"
 	if s.sqlite {
 		columns = "0, 0"
 	}
-	ids := make([]any, len(sales))
-	for i, u := range sales {
-		ids[i] = u.sale
-	}
-	read := statement{
-		"SELECT " + columns + ", " + s.nowMillis() + ", EXISTS (SELECT 1 FROM refusals WHERE sale_id IN " + places(len(ids)) + `),
-		sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
-		COALESCE(campaigns.limit_per_user, 0) FROM sales LEFT JOIN campaigns ON campaigns.id = campaign_id WHERE sales.id IN ` + places(len(ids)),
-		slices.Concat(ids, ids),
+	read := statement{query: "SELECT " + columns + ", " + s.nowMillis()}
+	if len(known) == 0 {
+		for _, u := range sales {
+			read.args = append(read.args, u.sale)
+		}
+		read.query += `, sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
+			COALESCE(campaigns.limit_per_user, 0), EXISTS (SELECT 1 FROM refusals WHERE refusals.sale_id = sales.id), terms
+			FROM sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN campaigns ON campaigns.id = campaign_id
+			WHERE sales.id IN ` + places(len(sales))
 	}
 	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
 	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
@@ -188,20 +202,26 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits) (see
 		return seen{}, wrap("count buyers' units and read the sales", outages{tx.Dialector}.Translate(err))
 	}
 	defer func() { _ = rows.Close() }()
-	got := seen{offers: make(map[string]model.Offer, len(sales)), limits: make(map[string]int, len(sales))}
+	got := seen{terms: make(map[string]terms, len(sales)), limits: make(map[string]int, len(sales))}
+	for _, t := range known {
+		got.add(t)
+	}
 	for rows.Next() {
-		var (
-			offer          model.Offer
-			changed, nowMs int64
-			refused        bool
-		)
-		if err := rows.Scan(&changed, &got.connection, &nowMs, &refused, &offer.ID, &offer.PriceCents, &offer.Currency,
-			&offer.LimitPerUser, &offer.PayTimeoutSeconds, &offer.Campaign.ID, &offer.Campaign.LimitPerUser); err != nil {
+		var t terms
+		var changed, nowMs int64
+		into := []any{&changed, &got.connection, &nowMs}
+		if len(known) == 0 {
+			into = append(into, &t.offer.ID, &t.offer.PriceCents, &t.offer.Currency, &t.offer.LimitPerUser, &t.offer.PayTimeoutSeconds,
+				&t.offer.Campaign.ID, &t.offer.Campaign.LimitPerUser, &t.refused, &t.version)
+		}
+		if err := rows.Scan(into...); err != nil {
 			return seen{}, wrap("read the sales", err)
 		}
-		got.offers[offer.ID], got.now = offer, fromMillis(nowMs)
-		got.limits[offer.ID], got.limits[offer.Campaign.ID] = offer.LimitPerUser, offer.Campaign.LimitPerUser
-		got.allNew, got.refused = changed == int64(len(units)), got.refused || refused
+		if len(known) == 0 {
+			got.add(t)
+			s.terms.Store(t.offer.ID, t)
+		}
+		got.now, got.allNew = fromMillis(nowMs), changed == int64(len(units))
 	}
 	return got, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
 }
@@ -251,31 +271,46 @@ func fits(tx *gorm.DB, query string, args ...any) error {
 }
 
 // holding returns the statement that moves units from available to held. It fails with errShort if a sale has fewer
-// available, because of the constraint stock_not_negative.
-func holding(sales []saleUnits) statement {
-	ids, byUnits := []any(nil), map[int64][]any{} // ids of sales
-	often := sales[0].n                           // what most sales need
-	for _, u := range sales {
-		ids, byUnits[u.n] = append(ids, u.sale), append(byUnits[u.n], u.sale)
-		if len(byUnits[u.n]) > len(byUnits[often]) {
-			often = u.n
-		}
+// available, because of the constraint stock_not_negative. It does so as well if a sale has other terms than those in of, which
+// may be nil.
+func holding(sales []saleUnits, of map[string]terms) statement {
+	ids := make([]any, len(sales))
+	for i, u := range sales {
+		ids[i] = u.sale
 	}
-	// The database looks an id up in a list faster than it compares the id with one case for each sale.
-	units, args := "CASE", []any(nil)
-	for n, of := range byUnits {
-		if n != often {
-			units, args = units+" WHEN sale_id IN "+places(len(of))+" THEN ?", append(append(args, of...), n)
-		}
-	}
-	units, args = units+" ELSE ? END", append(args, often)
-	if len(byUnits) == 1 {
-		units = "?"
+	units, args := caseOf(sales, func(u saleUnits) int64 { return u.n })
+	taken, all := units, slices.Clone(args)
+	if of != nil {
+		version, versions := caseOf(sales, func(u saleUnits) int64 { return of[u.sale].version })
+		taken, all = "CASE WHEN terms = "+version+" THEN "+units+" ELSE available + 1 END", slices.Concat(versions, args)
 	}
 	return statement{
-		"UPDATE stock SET available = available - " + units + ", held = held + " + units + ", version = version + 1 WHERE sale_id IN " + places(len(ids)),
-		slices.Concat(args, args, ids),
+		"UPDATE stock SET available = available - " + taken + ", held = held + " + units + ", version = version + 1 WHERE sale_id IN " + places(len(ids)),
+		slices.Concat(all, args, ids),
 	}
+}
+
+// caseOf returns an expression that has a value for each sale. The database looks an id up in a list faster than it compares
+// the id with one case for each sale.
+func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string, args []any) {
+	ids := map[int64][]any{} // by value
+	often := value(sales[0]) // what most sales have
+	for _, u := range sales {
+		v := value(u)
+		if ids[v] = append(ids[v], u.sale); len(ids[v]) > len(ids[often]) {
+			often = v
+		}
+	}
+	if len(ids) == 1 {
+		return "?", []any{often}
+	}
+	expression = "CASE"
+	for v, of := range ids {
+		if v != often {
+			expression, args = expression+" WHEN sale_id IN "+places(len(of))+" THEN ?", append(append(args, of...), v)
+		}
+	}
+	return expression + " ELSE ? END", append(args, often)
 }
 
 func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry, stockFirst bool) ([]model.Outcome, error) {
@@ -310,7 +345,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 			return err
 		}
 		refused := b.refused()
-		if err := insertRefusals(tx, refused, now); err != nil {
+		if err := s.insertRefusals(tx, refused, now); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(refused, func(r refusalRow) bool { return r.Reason == string(model.SoldOut) }) {
@@ -321,7 +356,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 			}
 		}
 		if sales := bySale(b.unitsByUser()); len(sales) > 0 {
-			_, err = s.execute(tx, holding(sales))
+			_, err = s.execute(tx, holding(sales, nil))
 		}
 		if !stockFirst && violated(err) {
 			err = errShort
@@ -360,7 +395,7 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *attemptBatch, reason model.Verdict) 
 		return err
 	}
 	b.refuseRest(reason)
-	return insertRefusals(tx, b.refused(), now)
+	return s.insertRefusals(tx, b.refused(), now)
 }
 
 // lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
