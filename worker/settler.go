@@ -365,13 +365,6 @@ type acknowledgements struct {
 	under    sync.WaitGroup
 }
 
-// many reports whether as many entries wait as one call deletes.
-func (a *acknowledgements) many() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.entries) >= ackMost
-}
-
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	a := &s.acks
 	a.mu.Lock()
@@ -395,7 +388,7 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 				s.Log.Warn("settled entries can't be deleted from the stream yet", "entries", len(entries), "error", err)
 			}
 			s.pending.done(entries) // not before, or a sweep would find them in their streams and settle them again
-			if !a.many() {
+			if len(entries) < s.Batch { // in a backlog, a sweep would find little but settled entries
 				pause(ctx, s.AckPause)
 			}
 		}
