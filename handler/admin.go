@@ -2,6 +2,7 @@ package handler
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -175,13 +176,18 @@ func (a *API) stats(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"instances": views})
 }
 
-// listAllSales answers with a page of all sales, including those that ended long ago.
+// listAllSales answers with a page of all sales, or of those without a campaign, including those that ended long ago.
 func (a *API) listAllSales(c *gin.Context) {
+	alone, err := strconv.ParseBool(c.DefaultQuery("alone", "false"))
+	if err != nil {
+		refuseInvalid(c, &service.Invalid{Field: "alone", Reason: notAChoice, Value: "true, false"})
+		return
+	}
 	cursor, limit, ok := readPage(c)
 	if !ok {
 		return
 	}
-	list, next, err := a.Sales.List(c.Request.Context(), cursor, limit)
+	list, next, err := a.Sales.List(c.Request.Context(), alone, cursor, limit)
 	views := make([]operatorSaleView, len(list))
 	for i, o := range list {
 		views[i] = a.operatorSaleView(o)

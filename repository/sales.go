@@ -172,11 +172,14 @@ func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 // forBuyers is the condition that a sale is not the one that has the line of a campaign.
 const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 
-// Sales lists all sales, the newest first. next is the cursor of the next page, and empty at the end. Sales returns
+// Sales lists all sales, or those that belong to no campaign, the newest first. next is the cursor of the next page, and empty at the end. Sales returns
 // model.ErrBadCursor if the cursor is invalid.
-func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error) {
+func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
 	limit = max(1, limit)
 	where, args := "WHERE "+forBuyers, []any{}
+	if alone {
+		where = "WHERE sales.campaign_id IS NULL"
+	}
 	if cursor != "" {
 		at, id, err := parseCursor(cursor)
 		if err != nil {

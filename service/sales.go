@@ -47,7 +47,7 @@ type SaleStore interface {
 
 // SaleHistory lists sales and operations from the database.
 type SaleHistory interface {
-	Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error)
+	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
@@ -247,10 +247,10 @@ func (s *Sales) tell(ctx context.Context, saleIDs ...string) {
 	}
 }
 
-// List returns a page of all sales, the newest first, and the cursor of the next page. It returns model.ErrBadCursor
-// if the engine did not issue the cursor.
-func (s *Sales) List(ctx context.Context, cursor string, limit int) ([]model.Offer, string, error) {
-	return s.History.Sales(ctx, cursor, limit)
+// List returns a page of all sales, or of those that belong to no campaign, the newest first, and the cursor of the next page.
+// It returns model.ErrBadCursor if the engine did not issue the cursor.
+func (s *Sales) List(ctx context.Context, alone bool, cursor string, limit int) ([]model.Offer, string, error) {
+	return s.History.Sales(ctx, alone, cursor, limit)
 }
 
 // Operations returns a page of the operations on a sale, the newest first, with cursors as in List.
