@@ -169,8 +169,8 @@ func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
 		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
 	case !ok:
 		p.send(w, http.StatusNotFound, "missing", page{})
-	case found.IsCampaignLine():
-		p.campaign(w, r, id)
+	case found.Campaign.ID != "": // the buyer sees the sale beside the others of the campaign
+		http.Redirect(w, r, "/campaigns/"+found.Campaign.ID+"#"+id, http.StatusFound)
 	default:
 		script := "sale.js"
 		if found.HasLine() {

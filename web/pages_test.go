@@ -145,7 +145,7 @@ func TestCampaignIsInThePage(t *testing.T) {
 		`value="SMALL" disabled`, "<strong>0.5 l</strong>", `value="LARGE">`, "<strong>1 l</strong>", "700 left", "Choose one first",
 		"https://shop.example/campaigns/TEAPOTS",
 	}, []string{"<option>3</option>", "Buy for", `value="LARGE" disabled`})
-	wantTexts(t, ask(t, p, "/sales/LARGE").Body.String(), []string{`href="/campaigns/TEAPOTS#LARGE"`, "All of Teapots"}, nil)
+	wantTexts(t, ask(t, p, "/sales/LARGE").Body.String(), []string{`href="/campaigns/TEAPOTS#LARGE"`}, nil)
 	wantTexts(t, ask(t, p, "/").Body.String(), []string{
 		`data-id="TEAPOTS"`, `href="/campaigns/TEAPOTS"`, "¥9.90 – ¥19.90", "700 of 2,000 left", "2 to choose from",
 	}, []string{`href="/sales/LARGE"`})
