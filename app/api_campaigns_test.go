@@ -264,6 +264,8 @@ func TestCampaignIsChanged(t *testing.T) {
 	}
 	check.Same(t, "new", []any{made.State, made.LimitPerUser, made.Sales[1].Title, made.Sales[1].Variant, made.Sales[1].CampaignID},
 		[]any{"open", 3, "Runner · 41", "41", made.ID})
+	page := s.anyone().call("GET", "/sales/"+made.Sales[1].ID, nil).want(http.StatusFound)
+	check.Same(t, "where the page of a size leads to", page.header.Get("Location"), "/campaigns/"+made.ID+"#"+made.Sales[1].ID)
 	ann := s.buyer("ann")
 	ann.buy(made.Sales[0].ID, 1)
 
@@ -323,8 +325,8 @@ func TestCampaignInput(t *testing.T) {
 		{fields{"sales": size(fields{"variant": "1"})}, "sales[1].variant"},
 		{fields{"sales": size(fields{"limit_per_user": 0})}, "sales[1].limit_per_user"},
 		{fields{"sales": size(fields{"price_cents": -1})}, "sales[1].price_cents"},
-		{fields{"ends_at": time.Now().Add(-time.Second)}, "sales[0].ends_at"},
-		{fields{"currency": "yuan"}, "sales[0].currency"},
+		{fields{"ends_at": time.Now().Add(-time.Second)}, "ends_at"},
+		{fields{"currency": "yuan"}, "currency"},
 	} {
 		got := s.operator().call("POST", adminCampaigns, newCampaign(2, tc.changes)).refused(http.StatusBadRequest, "bad_request")
 		check.Same(t, fmt.Sprint("field of ", tc.changes), got.Field, tc.field)
@@ -387,6 +389,11 @@ func TestCampaignSheet(t *testing.T) {
 	sheet.contains(`,"'=40,5",7,`)
 	send(string(sheet.body)).want(http.StatusCreated).read(&again)
 	check.Same(t, "imported again", []any{again.Title, again.Sales[0].Variant, again.Sales[1].Quota, again.Sales[1].LimitPerUser}, []any{"跑鞋", "=40,5", int64(8), 3})
+	send("title,starts_at,ends_at,mode,call_seconds,beacon,entries_at,variant,quota\n" +
+		"Line,2098-01-02T00:00:00Z,2099-01-01T00:00:00Z,draw,90,true,2098-01-01T00:00:00Z,40,7\n").want(http.StatusCreated).read(&made)
+	send(string(s.operator().get(adminCampaigns + "/" + made.ID + "/sales.csv").body)).want(http.StatusCreated).read(&again)
+	check.Same(t, "a draw that was exported", []any{again.Sales[0].Mode, again.Sales[0].CallSeconds, again.Sales[0].Beacon, again.Sales[0].EntriesAt},
+		[]any{"draw", 90, true, time.Date(2098, 1, 1, 0, 0, 0, 0, time.UTC)})
 	large := s.createCampaign(model.MaxVariants, fields{"description": strings.Repeat("跑", 1800)})
 	send(string(s.operator().get(adminCampaigns + "/" + large.ID + "/sales.csv").body)).want(http.StatusCreated)
 
@@ -399,6 +406,7 @@ func TestCampaignSheet(t *testing.T) {
 		"variant,variant\n1,2":        "variant",
 		"title,quota\nT,many":         "row 2, quota",
 		"title,starts_at\nT,tomorrow": "row 2, starts_at",
+		"title,beacon\nT,perhaps":     "row 2, beacon",
 		"title,variant\nT,1\nU,2":     "row 3, title",
 	} {
 		got := send(sheet).refused(http.StatusBadRequest, "bad_request")

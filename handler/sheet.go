@@ -19,14 +19,18 @@ import (
 
 const csvBody = "text/csv"
 
-// cell is a column of a campaign's sheet, and where the value of one row is: a *string, *int, *int64, **int or *time.Time.
+// cell is a column of a campaign's sheet, and where the value of one row is.
 type cell struct {
 	column string
 	value  any
 }
 
-// ofCampaign is how many of the columns are those of the campaign, which are the same in all rows.
-const ofCampaign = 8
+// ofCampaign is how many of the columns are those of the campaign, which are the same in all rows. The last ofLine of these
+// are about its line.
+const (
+	ofCampaign = 13
+	ofLine     = 4
+)
 
 // cells returns the columns of a sheet in their order.
 func cells(b *campaignBody, v *variantBody) []cell {
@@ -39,6 +43,11 @@ func cells(b *campaignBody, v *variantBody) []cell {
 		{"ends_at", &b.EndsAt},
 		{"campaign_limit", &b.LimitPerUser},
 		{"pay_timeout_seconds", &b.PayTimeoutSeconds},
+		{"mode", &b.Mode},
+		{"entries_at", &b.EntriesAt},
+		{"call_seconds", &b.CallSeconds},
+		{"beacon", &b.Beacon},
+		{"entry_work", &b.EntryWork},
 		{"variant", &v.Variant},
 		{"quota", &v.Quota},
 		{"price_cents", &v.PriceCents},
@@ -58,6 +67,10 @@ func (c cell) parse(text string) (err error) {
 			text = text[1:]
 		}
 		*value = text
+	case *model.Mode:
+		*value = model.Mode(text)
+	case *bool:
+		*value, err = strconv.ParseBool(text)
 	case *int:
 		*value, err = strconv.Atoi(text)
 	case *int64:
@@ -79,6 +92,10 @@ func (c cell) text() string {
 		return cellTime(*value)
 	case *string:
 		return harmless(*value)
+	case *model.Mode:
+		return string(*value)
+	case *bool:
+		return strconv.FormatBool(*value)
 	case *int:
 		return strconv.Itoa(*value)
 	case *int64:
@@ -148,7 +165,7 @@ func (a *API) exportCampaign(c *gin.Context) {
 		var names, row []string
 		for at, c := range cells(&b, &v) {
 			text := c.text()
-			if i > 0 && at < ofCampaign {
+			if i > 0 && at < ofCampaign || !o.HasLine() && ofCampaign-ofLine <= at && at < ofCampaign {
 				text = ""
 			}
 			names, row = append(names, c.column), append(row, text)
@@ -171,6 +188,7 @@ func campaignOf(o model.Offer) (campaignBody, variantBody) {
 	campaign := campaignBody{
 		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
 		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
+		Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
 	}
 	variant := variantBody{
 		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,

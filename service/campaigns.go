@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	// betweenTitles stands between the title of a campaign and the variant in the title of a sale.
 	betweenTitles = " · "
 )
+
+// ofOneSale are the fields that each sale of a campaign has for itself. The others are the campaign's.
+var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.
 type CampaignStore interface {
@@ -98,7 +102,9 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
 		}
 		if invalid != nil {
-			invalid.Field = fmt.Sprintf("sales[%d].%s", i, invalid.Field)
+			if slices.Contains(ofOneSale, invalid.Field) {
+				invalid.Field = fmt.Sprintf("sales[%d].%s", i, invalid.Field)
+			}
 			return invalid
 		}
 		seen[sale.Variant] = true
