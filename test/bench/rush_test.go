@@ -4,14 +4,10 @@ package bench
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"flashsale/app/rush"
 	"flashsale/test/kit/check"
-	"flashsale/test/kit/shop"
 )
 
 const (
@@ -28,13 +24,7 @@ func rehearsed(t *testing.T, b *run, r *Result) {
 	lag := 0.0
 	for range min(b.rounds, mostCrowds) {
 		e := start(t, r, false, "--trusted-proxies=127.0.0.1")
-		out := t.TempDir()
-		said, err := exec.CommandContext(t.Context(), e.Binary, "rush", "--url="+e.url, "--shape=../load/rush/steps.yaml", "--out="+out,
-			"--database="+e.Database, "--redis="+e.Redis.URL(), "--secret="+shop.Secret).CombinedOutput()
-		raw, failed := os.ReadFile(filepath.Join(out, "report.json"))
-		if failed != nil {
-			t.Fatalf("the rehearsal has no report: %v\n%s", err, said)
-		}
+		raw, _ := e.Rehearse(e.url, "../load/rush/steps.yaml")
 		var report rush.Report
 		check.NoError(t, json.Unmarshal(raw, &report))
 		if len(report.Findings) > 0 {

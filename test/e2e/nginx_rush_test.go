@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -23,15 +22,9 @@ func TestRushBehindNginx(t *testing.T) {
 	limits := []string{"--trusted-proxies=127.0.0.1", "--ip-rate=20"} // the crowd as one client would be refused
 	one, two := s.Start(limits...), s.Start(limits...)
 	d := door{shop.OpenDoor(t, "127.0.0.1", "X-Forwarded-For", "weighted.conf", "plain.conf", line(one.URL, ""), line(two.URL, ""))}
-	folder := t.TempDir()
-	shape := filepath.Join(folder, "shape.yaml")
+	shape := filepath.Join(t.TempDir(), "shape.yaml")
 	check.NoError(t, os.WriteFile(shape, []byte("arrivals: spike\nbuyers: 300\nunits: 50\nlasts: 3s\nhalf: 1s\npay: 0.5\n"), 0o600))
-	said, err := exec.CommandContext(t.Context(), s.Binary, "rush", "--url="+d.URL, "--shape="+shape, "--out="+folder, "--database="+s.Database,
-		"--redis="+s.Redis.URL(), "--secret="+shop.Secret, "--payment=sandbox").CombinedOutput()
-	raw, missing := os.ReadFile(filepath.Join(folder, "report.json"))
-	if missing != nil {
-		t.Fatalf("the rehearsal has no report: %v\n%s", err, said)
-	}
+	raw, said := s.Rehearse(d.URL, shape, "--payment=sandbox")
 	var report rush.Report
 	check.NoError(t, json.Unmarshal(raw, &report))
 	if report.Verdict != rush.Passed && report.Verdict != rush.Late || report.Books.Orders != units { // a busy machine may be late

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -227,4 +229,19 @@ func (s *Shop) AuditCommand(args ...string) {
 	if err != nil {
 		s.t.Errorf("audit: %v\n%s", err, out)
 	}
+}
+
+// Rehearse runs `flashsale rush` with a shape's file against an address, and returns its report in JSON and what it printed.
+func (s *Shop) Rehearse(url, shape string, args ...string) (report, said []byte) {
+	s.t.Helper()
+	out := s.t.TempDir()
+	args = append([]string{
+		"rush", "--url=" + url, "--shape=" + shape, "--out=" + out, "--database=" + s.Database, "--redis=" + s.Redis.URL(), "--secret=" + Secret,
+	}, args...)
+	said, err := exec.CommandContext(s.t.Context(), s.Binary, args...).CombinedOutput()
+	report, missing := os.ReadFile(filepath.Join(out, "report.json"))
+	if missing != nil {
+		s.t.Fatalf("the rehearsal has no report: %v\n%s", err, said)
+	}
+	return report, said
 }
