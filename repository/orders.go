@@ -88,15 +88,12 @@ func (s *Store) insertingOrders(list []*model.Order) []statement {
 	return inserts
 }
 
-func (s *Store) insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
+func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	for i := range rows {
 		rows[i].CreatedAtMs = now.UnixMilli()
-	}
-	if err := s.firstRefusals(tx, rows); err != nil {
-		return err
 	}
 	if err := tx.Create(&rows).Error; err != nil {
 		return fmt.Errorf("insert refusals: %w", err)

@@ -160,7 +160,7 @@ type seen struct {
 }
 
 func (s *seen) add(t terms) {
-	s.terms[t.offer.ID], s.refused = t, s.refused || t.refused
+	s.terms[t.offer.ID] = t
 	s.limits[t.offer.ID], s.limits[t.offer.Campaign.ID] = t.offer.LimitPerUser, t.offer.Campaign.LimitPerUser
 }
 
@@ -175,20 +175,22 @@ func (s seen) binding(units []userUnits) (list []userUnits) {
 	return list
 }
 
-// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the terms of
-// the sales, unless they are known.
+// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, looks for refusals, and
+// reads the terms of the sales, unless they are known.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, known map[string]terms) (seen, error) {
 	columns := "ROW_COUNT(), CONNECTION_ID()"
 	if s.sqlite {
 		columns = "0, 0"
 	}
-	read := statement{query: "SELECT " + columns + ", " + s.nowMillis()}
+	ids := make([]any, len(sales))
+	for i, u := range sales {
+		ids[i] = u.sale
+	}
+	read := statement{"SELECT " + columns + ", " + s.nowMillis() + ", EXISTS (SELECT 1 FROM refusals WHERE sale_id IN " + places(len(ids)) + ")", ids}
 	if len(known) == 0 {
-		for _, u := range sales {
-			read.args = append(read.args, u.sale)
-		}
+		read.args = slices.Concat(ids, ids)
 		read.query += `, sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
-			COALESCE(campaigns.limit_per_user, 0), EXISTS (SELECT 1 FROM refusals WHERE refusals.sale_id = sales.id), terms
+			COALESCE(campaigns.limit_per_user, 0), terms
 			FROM sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN campaigns ON campaigns.id = campaign_id
 			WHERE sales.id IN ` + places(len(sales))
 	}
@@ -209,10 +211,10 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, know
 	for rows.Next() {
 		var t terms
 		var changed, nowMs int64
-		into := []any{&changed, &got.connection, &nowMs}
+		into := []any{&changed, &got.connection, &nowMs, &got.refused}
 		if len(known) == 0 {
 			into = append(into, &t.offer.ID, &t.offer.PriceCents, &t.offer.Currency, &t.offer.LimitPerUser, &t.offer.PayTimeoutSeconds,
-				&t.offer.Campaign.ID, &t.offer.Campaign.LimitPerUser, &t.refused, &t.version)
+				&t.offer.Campaign.ID, &t.offer.Campaign.LimitPerUser, &t.version)
 		}
 		if err := rows.Scan(into...); err != nil {
 			return seen{}, wrap("read the sales", err)
@@ -345,7 +347,7 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 			return err
 		}
 		refused := b.refused()
-		if err := s.insertRefusals(tx, refused, now); err != nil {
+		if err := insertRefusals(tx, refused, now); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(refused, func(r refusalRow) bool { return r.Reason == string(model.SoldOut) }) {
@@ -395,7 +397,7 @@ func (s *Store) refuseBatch(tx *gorm.DB, b *attemptBatch, reason model.Verdict) 
 		return err
 	}
 	b.refuseRest(reason)
-	return s.insertRefusals(tx, b.refused(), now)
+	return insertRefusals(tx, b.refused(), now)
 }
 
 // lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts

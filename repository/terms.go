@@ -1,17 +1,12 @@
 package repository
 
-import (
-	"gorm.io/gorm"
-
-	"flashsale/model"
-)
+import "flashsale/model"
 
 // terms are what an order takes from its sale, as they were when the stock row had this version of them. To read them for
 // each batch costs the database more than the stock row, so settles keep them in memory. The statement that takes the units
 // compares the version, under the lock that every change of the terms holds.
 type terms struct {
 	offer   model.Offer // with the id, the price, the currency, the limits and the time to pay
-	refused bool        // the sale has durable refusals
 	version int64       // stock.terms
 }
 
@@ -42,14 +37,4 @@ func (s *Store) forgetTerms(sales []saleUnits) {
 	for _, u := range sales {
 		s.terms.Delete(u.sale)
 	}
-}
-
-// firstRefusals gives the sales of these refusals a new version of their terms, unless they had refusals before.
-func (s *Store) firstRefusals(tx *gorm.DB, rows []refusalRow) error {
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		ids[i] = r.SaleID
-	}
-	err := tx.Exec("UPDATE stock SET "+s.nextTerms()+" WHERE sale_id IN ? AND NOT EXISTS (SELECT 1 FROM refusals WHERE refusals.sale_id = stock.sale_id)", ids).Error
-	return wrap("note the first refusals", err)
 }

@@ -64,7 +64,7 @@ CREATE TABLE stock (
   gate_version BIGINT   NOT NULL DEFAULT 0,
   -- A gate of this epoch or an older one is replaced, because it admitted more units than the stock had.
   wrong_epoch  BIGINT   NOT NULL DEFAULT 0,
-  -- Another number whenever what an order takes from its sale has changed, or the sale has its first refusal.
+  -- Another number whenever what an order takes from its sale has changed.
   terms        BIGINT   NOT NULL DEFAULT 0,
   -- Until then, instances may refuse requests on the sold-out sale from memory, so no units come back.
   refusing_until_ms BIGINT   NOT NULL DEFAULT 0,
