@@ -170,7 +170,7 @@ func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
 	case !ok:
 		p.send(w, http.StatusNotFound, "missing", page{})
 	case found.Campaign.ID != "": // the buyer sees the sale beside the others of the campaign
-		http.Redirect(w, r, "/campaigns/"+found.Campaign.ID+"#"+id, http.StatusFound)
+		http.Redirect(w, r, "/campaigns/"+found.Campaign.ID+"#"+found.ID, http.StatusFound)
 	default:
 		script := "sale.js"
 		if found.HasLine() {

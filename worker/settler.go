@@ -387,7 +387,7 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			if err != nil {
 				s.Log.Warn("settled entries can't be deleted from the stream yet", "entries", len(entries), "error", err)
 			}
-			s.pending.done(entries) // not before, or a sweep would find them in their streams and settle them again
+			s.pending.done(entries)     // not before, or a sweep would find them in their streams and settle them again
 			if len(entries) < s.Batch { // in a backlog, a sweep would find little but settled entries
 				pause(ctx, s.AckPause)
 			}
