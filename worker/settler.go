@@ -388,7 +388,7 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 				s.Log.Warn("settled entries can't be deleted from the stream yet", "entries", len(entries), "error", err)
 			}
 			s.pending.done(entries)     // not before, or a sweep would find them in their streams and settle them again
-			if len(entries) < s.Batch { // in a backlog, a sweep would find little but settled entries
+			if len(entries) < s.Batch { // else there is a backlog, and sweeps would read entries that only wait to be deleted
 				pause(ctx, s.AckPause)
 			}
 		}
