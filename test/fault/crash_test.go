@@ -55,6 +55,15 @@ func deaths(run func(d *drill, point string), fault string, points ...death) (ro
 // failpoints makes the instances run a build that can be made to die at a certain line.
 func (d *drill) failpoints() { d.Binary = shop.Build(d, "-tags", "failpoints") }
 
+// underLoad returns the pass of a failpoint at which an instance dies in the midst of its load. Acknowledgements are a tenth
+// of a second apart.
+func underLoad(point string) int {
+	if point == "acknowledging" {
+		return size(3, 10)
+	}
+	return size(10, 200)
+}
+
 // mortal starts an instance that exits at the nth pass of a failpoint.
 func (d *drill) mortal(point string, n int) *shop.Instance {
 	return d.StartWith([]string{fmt.Sprintf("FLASHSALE_FAILPOINT=%s:%d", point, n)})
@@ -110,7 +119,7 @@ func diesSelling(d *drill, point string) {
 	d.failpoints()
 	survivor := d.Start()
 	d.open(size(800, 10_000), survivor)
-	doomed := d.mortal(point, size(10, 200))
+	doomed := d.mortal(point, underLoad(point))
 	d.rush(doomed.URL, survivor.URL)
 	died := d.dead(doomed)
 	d.more(size(200, 2_000))

@@ -75,7 +75,7 @@ func diesInTheMarket(d *drill, point string) {
 	const sales = 20
 	d.stores()
 	d.failpoints()
-	survivor, doomed := d.Start(), d.mortal(point, size(20, 200))
+	survivor, doomed := d.Start(), d.mortal(point, underLoad(point))
 	d.sell(1, survivor, doomed)
 	m := d.market(sales, size(100, 1_000), size(40*time.Millisecond, 10*time.Millisecond))
 	died := d.dead(doomed)
