@@ -2,8 +2,10 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"testing"
+	"testing/synctest"
 
 	"flashsale/model"
 	"flashsale/test/kit"
@@ -127,6 +129,7 @@ func TestDrifts(t *testing.T) {
 		"the sale ends meanwhile":          {gate(9, 0, 0), meanwhile(func(f *fakeBooks) { f.offers = nil }), 0, false},
 	}, func(t *testing.T, tc test) {
 		f, auditor, id := newBooks(tc.state)
+		check.Same(t, "drifts at the first call", len(check.Must(auditor.Drifts(t.Context()))), 0)
 		tc.change(f)
 		want := map[string]Drift{}
 		if tc.reported {
@@ -134,6 +137,13 @@ func TestDrifts(t *testing.T) {
 		}
 		check.Same(t, "drifts", check.Must(auditor.Drifts(t.Context())), want)
 	})
+
+	f, auditor, id := newBooks(gate(9, 0, 0))
+	for version, reported := range []bool{false, true, false, true} {
+		f.offers[0].Stock.Version = int64(version / 2)
+		_, got := check.Must(auditor.Drifts(t.Context()))[id]
+		check.Same(t, fmt.Sprintf("call %d finds the drift", version), got, reported)
+	}
 }
 
 func TestDriftsWithoutStores(t *testing.T) {
@@ -142,9 +152,9 @@ func TestDriftsWithoutStores(t *testing.T) {
 	f.errGate = errAway
 	_, err := auditor.Drifts(t.Context())
 	check.Error(t, "without Redis", err, errAway)
-	f.offers = nil
+	f.errGate, f.offers = nil, nil
 	check.Same(t, "drifts without a sale", len(check.Must(auditor.Drifts(t.Context()))), 0)
-	f.errGate, f.err = nil, errAway
+	f.err = errAway
 	_, err = auditor.Drifts(t.Context())
 	check.Error(t, "without a database", err, errAway)
 }
@@ -191,5 +201,24 @@ func TestAudit(t *testing.T) {
 	f.books = model.Books{}
 	if _, ok, err := auditor.Audit(t.Context(), id); ok || err != nil {
 		t.Errorf("an unknown sale: %t, %v", ok, err)
+	}
+}
+
+// A drift is an error if the stock stands still. While it moves, the gate may only not have heard of the last orders.
+func TestAuditSettled(t *testing.T) {
+	for _, moving := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the stock moves: %t", moving), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, auditor, id := newBooks(openGate(1, 8))
+				f.books = model.Books{Stock: model.Stock{Quota: 7, Available: 7}, Units: map[model.OrderStatus]int64{}}
+				f.peeked = func() {
+					if moving {
+						f.books.Stock.Version++
+					}
+				}
+				audit, ok, err := auditor.AuditSettled(t.Context(), id)
+				check.Same(t, "found, error, drift, ok", []any{ok, err, audit.Drift, audit.OK()}, []any{true, nil, int64(1), moving})
+			})
+		})
 	}
 }

@@ -71,7 +71,7 @@ type SaleFigures struct {
 	Reachable bool      // the gate answers
 	Gate      model.GateState
 	Drift     int64
-	DriftAt   time.Time // zero until a look at the gate during which the stock did not change
+	DriftAt   time.Time // zero until a look before which the stock did not change for a period
 	Stages    map[string]Latency
 	Instances map[string]model.Instance
 }
@@ -111,11 +111,14 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 	}
 }
 
-// look reads the figures of one period. The books are not among them, because they may take longer than a period.
+// look reads the figures of one period, after those of the period before. The books are not among them, because they may
+// take longer than a period. The drift counts if the stock has not changed since the look before, since the gate hears of
+// a settled order later than the database.
 func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigures {
-	before, found := l.offer(ctx, saleID)
+	before := f.Offer.Stock
+	offer, found := l.offer(ctx, saleID)
 	if found {
-		f.Offer = before
+		f.Offer = offer
 	} else if known, ok := l.catalog.InMemory(saleID); ok {
 		f.Offer = known
 	}
@@ -125,7 +128,7 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 		f.Gate = gates[0]
 	}
 	if f.Reachable && found {
-		if after, ok := l.offer(ctx, saleID); ok && after.Stock == before.Stock {
+		if after, ok := l.offer(ctx, saleID); ok && after.Stock == before {
 			f.Drift, f.DriftAt = drift(f.Gate, after.Stock), f.Now
 		}
 	}

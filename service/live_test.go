@@ -146,21 +146,21 @@ func TestLiveFigures(t *testing.T) {
 		newest, leave := live.Follow(id)
 		defer leave()
 		after := follower(newest)
-		f := after(livePeriod)
+		f := after(2 * livePeriod)
 		if age := f.Now.Sub(f.BooksAt); age < 0 || age > livePeriod {
 			t.Errorf("the books are %s old", age)
 		}
 		check.Same(t, "figures", f, &SaleFigures{
 			Now: f.Now, Offer: c.offers[0], Database: true, Books: c.books, BooksAt: f.BooksAt,
 			Reachable: true, Gate: openGate(1, 8), DriftAt: f.Now,
-			Stages:    map[string]Latency{"deduct": {Count: 1, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
-			Instances: map[string]model.Instance{"here": reported(2)},
+			Stages:    map[string]Latency{"deduct": {Count: 2, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
+			Instances: map[string]model.Instance{"here": reported(3)},
 		})
 		check.Same(t, "seconds that the latencies cover", after(30 * livePeriod).Stages["deduct"].Count, liveWindow)
 	})
 }
 
-// The drift is computed while the stock does not change. Otherwise the last drift stays.
+// The drift is computed when the stock has not changed for a period. Otherwise the last drift stays.
 func TestLiveDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, c, id := newCounter(t)
@@ -181,6 +181,7 @@ func TestLiveDrift(t *testing.T) {
 		drift("the stock changes", f, 3, still.Now)
 		check.Same(t, "units left at the gate", f.Gate.Left, 8)
 		c.set(8, false)
+		drift("the stock has changed since the last look", after(livePeriod), 3, still.Now)
 		f = after(livePeriod)
 		drift("the stock stands still", f, 0, f.Now)
 	})

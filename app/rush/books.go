@@ -104,7 +104,7 @@ func compare(list []told, b books) []Finding {
 	for _, v := range b.audit.Violations {
 		f.add(WrongBooks, v, "", 1)
 	}
-	if b.audit.Drift != 0 {
+	if b.audit.Drifts() {
 		f.add(WrongBooks, fmt.Sprintf("the gate has %+d units more than the database", b.audit.Drift), "", 1)
 	}
 	return f.list
