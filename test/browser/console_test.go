@@ -475,6 +475,14 @@ func TestConsoleLanguage(t *testing.T) {
 	w.hasNo("main", "Live", "Orders", "Held", "Pause", "Log")
 	w.click("button.language[value=en]")
 	w.sees(texts{"#state": "Paused", "#tile-held": "Held, unpaid", "#stock-chart .legend": "Available", "#verdicts": "Sold"})
+
+	w.visit("/console")
+	w.click("#new-campaign")
+	w.see("#campaign-mode", "Rush: first come, first served")
+	w.hasNo("#campaign-mode", "抢购")
+	w.click("button.language[value=zh]")
+	w.see("#campaign-mode", "抢购：先到先得")
+	w.hasNo("#campaign-mode", "Rush")
 }
 
 // An unknown path shows a page that says so. Programs get the problem document.

@@ -170,12 +170,12 @@ func TestLanguage(t *testing.T) {
 	w.hasNo("body", "Orders", "Log in", "Paid", "Flash sale")
 }
 
-// hasNo fails the test if an element shows one of several English words.
+// hasNo fails the test if an element shows one of several words, such as those of another language.
 func (w *window) hasNo(selector string, words ...string) {
 	w.t.Helper()
 	text := w.text(selector)
 	for _, word := range words {
-		check.Same(w.t, word+" is among Chinese: "+text, strings.Contains(text, word), false)
+		check.Same(w.t, word+" is in: "+text, strings.Contains(text, word), false)
 	}
 }
 

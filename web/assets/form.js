@@ -27,6 +27,9 @@ export function formOf({
   let before = {}; // the values of the fields when the form was opened
   let onSaved = null;
   let opener = null; // the element that had the focus
+  for (const option of form.querySelectorAll("option[data-say]")) { // an option can't have an element for each language
+    say(option, option.dataset.say);
+  }
 
   const draftOf = (existing) => `draft ${prefix}${scope}${existing?.id ?? "new"}`;
 
