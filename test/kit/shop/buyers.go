@@ -18,11 +18,14 @@ type Attempt struct {
 	User    string
 	Key     string
 	URL     string
+	Units   int    // that the buyer wants; 0: one
 	OrderID string // of a 201 or 202
 	Status  int    // 0: no answer came
 	Code    string // of a refusal
 
 	Invoked, Answered time.Time
+
+	path string // kept for a repetition
 }
 
 // Confirmed reports whether the order was confirmed with 201.
@@ -87,18 +90,21 @@ func (s *Shop) AskAgain(saleID string, attempts []Attempt) []Attempt {
 	return attempts
 }
 
-// Buy requests a path and buys one unit, and stores the answer in a.
+// Buy requests a path, unless a has one, and buys, and stores the answer in a.
 func (s *Shop) Buy(a *Attempt, saleID string) { s.BuyBy(a, saleID, s.Token(a.User)) }
 
 // BuyBy is Buy with a token of the buyer.
 func (s *Shop) BuyBy(a *Attempt, saleID, token string) {
 	a.Invoked = time.Now()
 	defer func() { a.Answered = time.Now() }()
-	status, doc, err := s.Call("POST", a.URL+"/api/v1/sales/"+saleID+"/path", token, nil)
-	if err == nil && status == http.StatusOK {
-		path, _ := doc["path"].(string)
-		url := a.URL + "/api/v1/sales/" + saleID + "/" + path + "/orders"
-		status, doc, err = s.Call("POST", url, token, Document{"quantity": 1}, "Idempotency-Key", a.Key)
+	url := a.URL + "/api/v1/sales/" + saleID + "/"
+	status, doc, err := 0, Document(nil), error(nil)
+	if a.path == "" {
+		status, doc, err = s.Call("POST", url+"path", token, nil)
+		a.path, _ = doc["path"].(string)
+	}
+	if a.path != "" {
+		status, doc, err = s.Call("POST", url+a.path+"/orders", token, Document{"quantity": max(1, a.Units)}, "Idempotency-Key", a.Key)
 	}
 	if err != nil {
 		return // the instance is gone; whether the buyer bought is unknown
