@@ -35,8 +35,11 @@ func openLedger(t testing.TB, database string) *ledger {
 	return &ledger{kit.OpenSQL(t, database+"?timeout=1s&readTimeout=5s")}
 }
 
+// ofSale is the condition that an order belongs to a sale, or to one of the sales of a campaign.
+const ofSale = "sale_id IN (SELECT id FROM sales WHERE ? IN (id, campaign_id))"
+
 func (l *ledger) orders(ctx context.Context, sale string) (orders []written, err error) {
-	rows, err := l.db.QueryContext(ctx, "SELECT id, user_id, idempotency_key, status, quantity FROM orders WHERE sale_id = ?", sale)
+	rows, err := l.db.QueryContext(ctx, "SELECT id, user_id, idempotency_key, status, quantity FROM orders WHERE "+ofSale, sale)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +62,7 @@ type balance struct {
 }
 
 func (l *ledger) balance(ctx context.Context, sale string) (b balance, err error) {
-	err = l.db.QueryRowContext(ctx, `SELECT quota, available, held, paid,
+	err = l.db.QueryRowContext(ctx, `SELECT quota, available + reserved + called, held, paid,
 		(SELECT COALESCE(SUM(quantity), 0) FROM orders WHERE sale_id = s.sale_id AND status = 'pending'),
 		(SELECT COALESCE(SUM(quantity), 0) FROM orders WHERE sale_id = s.sale_id AND status = 'paid'),
 		(SELECT COALESCE(SUM(units), 0) FROM buyers WHERE sale_id = s.sale_id)

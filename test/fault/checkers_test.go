@@ -134,7 +134,7 @@ func TestKept(t *testing.T) {
 func TestImbalance(t *testing.T) {
 	t.Parallel()
 	d := &drill{T: t, books: openLedger(t, kit.SharedMariaDB(t).NewDatabase(t))}
-	d.execute(d.books.db, "CREATE TABLE stock (sale_id CHAR(1), quota BIGINT, available BIGINT, held BIGINT, paid BIGINT)",
+	d.execute(d.books.db, "CREATE TABLE stock (sale_id CHAR(1), quota BIGINT, available BIGINT, held BIGINT, paid BIGINT, reserved BIGINT, called BIGINT)",
 		"CREATE TABLE orders (id CHAR(1), sale_id CHAR(1), user_id CHAR(1), idempotency_key CHAR(1), status VARCHAR(9), quantity INT)",
 		"CREATE TABLE buyers (sale_id CHAR(1), user_id CHAR(1), units INT)",
 		"INSERT INTO orders VALUES ('1', 's', 'a', 'k', 'pending', 2), ('2', 's', 'b', 'k', 'paid', 1)",
@@ -157,7 +157,7 @@ func TestImbalance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.execute(d.books.db, "DELETE FROM stock", "DELETE FROM buyers WHERE sale_id = 's' AND user_id = 'a'",
-				fmt.Sprintf("INSERT INTO stock VALUES ('%s', %s)", tc.sale, tc.stock),
+				fmt.Sprintf("INSERT INTO stock VALUES ('%s', %s, 0, 0)", tc.sale, tc.stock),
 				fmt.Sprintf("INSERT INTO buyers VALUES ('s', 'a', %d)", tc.units))
 			end := d.watch(tc.sale)
 			got, err := d.books.imbalance(t.Context(), tc.sale)

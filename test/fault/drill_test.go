@@ -91,7 +91,7 @@ func TestDrill(t *testing.T) {
 			if !slices.Contains(alone, r.number) {
 				together(t)
 			}
-			d := &drill{T: t, result: result{Number: r.number, Fault: r.fault, Expected: r.expected}}
+			d := &drill{T: t, limit: 1, result: result{Number: r.number, Fault: r.fault, Expected: r.expected}}
 			path := artifact(t, r.name(), ".jsonl")
 			t.Cleanup(func() { d.record.write(t, path) }) // runs after the row's own cleanups, which end its load
 			start := time.Now()

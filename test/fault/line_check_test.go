@@ -34,7 +34,8 @@ type sold struct {
 	units                    int64
 }
 
-// lineBooks are the books of a sale in line at one instant.
+// lineBooks are the books of a sale in line at one instant. Those of a campaign have the quotas and the orders of all its sizes,
+// while reserved and called are those of its line.
 type lineBooks struct {
 	quota, available, reserved, called, held, paid int64
 	lined                                          bool
@@ -55,10 +56,12 @@ func (l *ledger) line(ctx context.Context, sale string) (b lineBooks, err error)
 		return b, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	err = tx.QueryRowContext(ctx, `SELECT quota, available, reserved, called, held, paid, lined = 2, mode, phase, secret, leaf_key, root,
-		seed, beacon_randomness, entries, sealed, serving, passed IS NOT NULL FROM stock JOIN sale_lines ON sale_lines.sale_id = stock.sale_id
-		WHERE stock.sale_id = ?`, sale).Scan(&b.quota, &b.available, &b.reserved, &b.called, &b.held, &b.paid, &b.lined, &b.mode, &b.phase,
-		&b.secret, &b.leafKey, &b.root, &b.seed, &b.randomness, &b.entries, &b.sealed, &b.serving, &b.passed)
+	err = tx.QueryRowContext(ctx, `SELECT SUM(CASE WHEN sales.id = campaign_id THEN 0 ELSE quota END), SUM(available),
+		SUM(CASE WHEN sales.id = sale_lines.sale_id THEN reserved ELSE 0 END), SUM(called), SUM(held), SUM(paid), MIN(lined = 2), mode, phase,
+		secret, leaf_key, root, seed, beacon_randomness, entries, sealed, serving, passed IS NOT NULL
+		FROM sale_lines JOIN sales ON sale_lines.sale_id IN (sales.id, campaign_id) JOIN stock ON stock.sale_id = sales.id
+		WHERE sale_lines.sale_id = ? GROUP BY sale_lines.sale_id`, sale).Scan(&b.quota, &b.available, &b.reserved, &b.called, &b.held, &b.paid, &b.lined, &b.mode,
+		&b.phase, &b.secret, &b.leafKey, &b.root, &b.seed, &b.randomness, &b.entries, &b.sealed, &b.serving, &b.passed)
 	if err != nil {
 		return b, err
 	}
@@ -88,7 +91,7 @@ func (l *ledger) line(ctx context.Context, sale string) (b lineBooks, err error)
 		defer func() { b.turns = append(b.turns, t) }()
 		return rows.Scan(&t.number, &t.user, &t.units, &t.over)
 	})
-	each("SELECT id, user_id, status, source, quantity FROM orders WHERE sale_id = ?", func(rows *sql.Rows) error {
+	each("SELECT id, user_id, status, source, quantity FROM orders WHERE "+ofSale, func(rows *sql.Rows) error {
 		var o sold
 		defer func() { b.orders = append(b.orders, o) }()
 		return rows.Scan(&o.id, &o.user, &o.status, &o.source, &o.units)
@@ -327,7 +330,13 @@ func (d *drill) watchLine(sale string) (end func() string) {
 		if err != nil {
 			return // the database may be down
 		}
-		for _, wrong := range checker.look(&b) {
+		all := checker.look(&b)
+		for _, id := range d.variants {
+			if wrong, err := d.books.imbalance(d.Context(), id); err == nil && wrong != "" {
+				all = append(all, "L1: a size: "+wrong)
+			}
+		}
+		for _, wrong := range all {
 			first = cmp.Or(first, wrong)
 			if invariant, _, _ := strings.Cut(wrong, ":"); !told[invariant] {
 				told[invariant] = true

@@ -39,7 +39,11 @@ func (d *drill) starts(url string, callSeconds int) {
 
 func (d *drill) change(url string, changes shop.Document) {
 	d.Helper()
-	d.Must(http.StatusOK, http.MethodPatch, url+"/api/v1/admin/sales/"+d.sale, d.Operator(url), changes)
+	kind := "sales"
+	if d.variants != nil {
+		kind = "campaigns"
+	}
+	d.Must(http.StatusOK, http.MethodPatch, url+"/api/v1/admin/"+kind+"/"+d.sale, d.Operator(url), changes)
 }
 
 // callsLast makes calls that begin from now on last for so many seconds.
@@ -57,7 +61,7 @@ func (d *drill) entriesURL(url string) string { return url + "/api/v1/sales/" + 
 
 // entersBy makes an entry of a user, and returns the answer with the ticket.
 func (d *drill) entersBy(user, url string) (status int, ticket string) {
-	status, doc, err := d.Call(http.MethodPost, d.entriesURL(url), d.Token(user), shop.Document{})
+	status, doc, err := d.Call(http.MethodPost, d.entriesURL(url), d.Token(user), shop.Document{"quantity": d.limit})
 	if err != nil {
 		return 0, ""
 	}
@@ -133,7 +137,7 @@ func (d *drill) served(format string, args ...any) {
 	orders, err := d.books.orders(d.Context(), d.sale)
 	d.ok(err)
 	d.record.add(toBuy, d.attempts...)
-	f := judge(d.attempts, orders, int(b.quota), 1, func(a shop.Attempt) string { return d.orderStatus(d.urls[0], a) })
+	f := judge(d.attempts, orders, int(b.quota), d.limit, func(a shop.Attempt) string { return d.orderStatus(d.urls[0], a) })
 	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
 	d.result.Over += len(f.over)
 	if !f.clean() {

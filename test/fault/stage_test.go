@@ -37,8 +37,10 @@ type drill struct {
 	record record
 
 	books    *ledger
-	sale     string
-	quota    int
+	sale     string         // or the campaign for which users wait in line
+	variants []string       // the sales of that campaign; nil: they wait for a sale
+	quota    int            // of all variants
+	limit    int            // of a user in line, who wants as many units
 	urls     []string       // of the instances that sell
 	load     *load          // nil: nobody comes
 	attempts []shop.Attempt // of all loads that were stopped, and of other buyers that the row has added
