@@ -2,6 +2,8 @@ package fault
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -10,9 +12,10 @@ import (
 	"flashsale/test/kit/shop"
 )
 
-// campaignRows are attacks on the limit of a campaign.
+// campaignRows are attacks on the limit and the line of a campaign.
 var campaignRows = []row{
 	{81, "users buy ten sizes of a campaign at once, at two instances, while Redis dies and returns", "each user gets the common limit, no more and no less", tenSizes},
+	{82, "users wait in line for ten sizes of a campaign, and choose at two instances at once, while Redis dies and an instance is killed", "whoever is called has one order, within both limits, of a size that has units", sizesInLine},
 }
 
 const (
@@ -20,22 +23,25 @@ const (
 	commonLimit = 3 // units of a user over all sizes
 )
 
-// newCampaign makes a campaign of ten sizes with a quota each, one unit of a size for each user, and returns the sales.
-func (d *drill) newCampaign(quota int) (sales []string) {
+// newCampaign makes a campaign of ten sizes with a quota each, of which a user may have one unit to three, and returns its id and
+// the sales.
+func (d *drill) newCampaign(quota int, changes shop.Document) (id string, sales []string) {
 	d.Helper()
 	variants := make([]shop.Document, sizes)
 	for i := range variants {
-		variants[i] = shop.Document{"variant": fmt.Sprint(36 + i), "quota": quota, "limit_per_user": 1}
+		variants[i] = shop.Document{"variant": fmt.Sprint(36 + i), "quota": quota, "limit_per_user": 1 + i%commonLimit}
 	}
 	url, now := d.urls[0], time.Now().UTC()
-	doc := d.Must(http.StatusCreated, http.MethodPost, url+"/api/v1/admin/campaigns", d.Operator(url), shop.Document{
+	body := shop.Document{
 		"title": "campaign", "limit_per_user": commonLimit, "sales": variants,
 		"starts_at": now.Add(-time.Minute).Format(time.RFC3339), "ends_at": now.Add(time.Hour).Format(time.RFC3339),
-	})
+	}
+	maps.Copy(body, changes)
+	doc := d.Must(http.StatusCreated, http.MethodPost, url+"/api/v1/admin/campaigns", d.Operator(url), body)
 	for _, sale := range doc["sales"].([]any) {
 		sales = append(sales, text(sale.(shop.Document), "id"))
 	}
-	return sales
+	return text(doc, "id"), sales
 }
 
 // tenSizes lets each user ask for all sizes at the same time, half of them at each instance. Redis dies and returns while
@@ -45,7 +51,7 @@ func tenSizes(d *drill) {
 	a, b := d.Start("--ack-wait", "300ms"), d.Start("--ack-wait", "300ms")
 	d.urls = []string{a.URL, b.URL}
 	users := size(20, 400)
-	sales := d.newCampaign(users + 10)
+	_, sales := d.newCampaign(users+10, nil)
 	var ends []func() string
 	for _, sale := range sales {
 		ends = append(ends, d.watch(sale))
@@ -121,4 +127,65 @@ func tenSizes(d *drill) {
 	if over := overCommon(); len(over) > 0 || short != users {
 		d.Errorf("%d of %d users have the common limit; over it: %s", short, users, some(over))
 	}
+}
+
+// choose lets a user who is called ask for some units of the sizes, in any order, until there is an order or no call any more.
+// Whoever gets no answer asks again, at the last instance.
+func (d *drill) choose(user, key, url string) (a shop.Attempt) {
+	for _, i := range rand.Perm(sizes * commonLimit) {
+		a = shop.Attempt{User: user, Key: key, URL: url, Units: 1 + i%commonLimit}
+		id := d.variants[i/commonLimit]
+		if d.Buy(&a, id); a.Status == 0 {
+			a.URL = d.urls[len(d.urls)-1]
+			d.Buy(&a, id)
+		}
+		if a.Code != "sold_out" && a.Code != "limit_reached" && a.Code != "bad_request" { // more than the sale's own limit
+			break
+		}
+	}
+	return a
+}
+
+// sizesInLine lets all who entered try at both instances at once, and every fourth buyer cancels. Meanwhile Redis dies, and then
+// an instance. When both are back, whoever is called buys, until all is sold.
+func sizesInLine(d *drill) {
+	d.stores()
+	doomed, survivor := d.Start(), d.Start()
+	d.urls = []string{doomed.URL, survivor.URL}
+	each := size(12, 40)
+	d.quota, d.limit = sizes*each, commonLimit
+	d.sale, d.variants = d.newCampaign(each, shop.Document{"mode": "line", "starts_at": time.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)})
+	d.watched = d.watchLine(d.sale)
+	d.enter("u", d.quota, d.urls...)
+	d.starts(survivor.URL, 60)
+	first := d.lineIs("all units are behind calls", called)
+	d.attempts = make([]shop.Attempt, 2*d.quota)
+	third := int64(len(d.attempts) / 3)
+	var came atomic.Int64
+	inParallel(crowd, len(d.attempts), func(i int) {
+		switch came.Add(1) {
+		case third:
+			d.Redis.Kill()
+		case 2 * third:
+			doomed.Kill()
+		}
+		at := d.buy(fmt.Sprint("u-", i/2), fmt.Sprint("key-", i), d.urls[i%2])
+		if d.attempts[i] = at; !at.Confirmed() || i/2%4 > 0 {
+			return
+		}
+		if answer := d.cancel(at, survivor.URL); answer.Status != http.StatusOK {
+			d.Errorf("cancel: %d %s", answer.Status, answer.Code)
+		}
+	})
+	d.Redis.Restart()
+	d.urls = []string{d.Start().URL, survivor.URL}
+	d.served("%d called at first, every fourth order cancelled", len(first.turns))
+	d.told(d.attempts, "201", "409 limit_reached", "409 not_your_turn", "409 sold_out", "400 bad_request")
+	over, err := d.count(`SELECT COUNT(*) FROM (SELECT 1 FROM orders JOIN sales ON sales.id = sale_id WHERE orders.status IN ('pending', 'paid')
+		GROUP BY sale_id, user_id HAVING SUM(quantity) > MAX(limit_per_user)) AS users`)
+	if over > 0 || err != nil {
+		d.Errorf("%d users are over the limit of a size: %v", over, err)
+		d.result.Over += over
+	}
+	d.AuditCommand()
 }

@@ -120,6 +120,14 @@ var mutations = []mutation{
 		row: "71", says: `L1: negative stock`,
 	},
 	{
+		change: "who is called gets a size without units", expected: "L1: a size below zero",
+		edits: []edit{
+			{"repository/entries.go", "\t\t\tcase int64(a.Quantity) > left:\n", "\t\t\tcase false:\n"},
+			{schema, "(available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0)", "(available >= 0)"},
+		},
+		row: "82", says: `L1: a size: negative stock`,
+	},
+	{
 		change: "an entrant enters again", expected: "L2: a user with two entries",
 		edits: []edit{
 			{"repository/entries.go", "\t\t\te, has := known[wish.UserID]\n", "\t\t\te, has := model.LineEntry{}, false\n"},

@@ -410,6 +410,9 @@ func (d *drill) orderStatus(url string, a shop.Attempt) string {
 }
 
 func (d *drill) buy(user, key, url string) shop.Attempt {
+	if d.variants != nil {
+		return d.choose(user, key, url)
+	}
 	a := shop.Attempt{User: user, Key: key, URL: url}
 	d.Buy(&a, d.sale)
 	return a
