@@ -50,7 +50,6 @@ func TestHole18_FailedInsert(t *testing.T) {
 		"orders have a new column": rename("orders", "source", "source_of"),
 		"buyers lack a column":     rename("buyers", "user_id", "gone"),
 		"orders are missing":       missing("orders"),
-		"refusals are missing":     missing("refusals"),
 		"buyers are missing":       missing("buyers"),
 		"sales are missing":        missing("sales"),
 	}

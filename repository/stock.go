@@ -116,10 +116,7 @@ func (s *Store) insertNew(
 			return errNotNew
 		}
 		if !seen.allNew {
-			err = s.overLimit(tx, seen.binding(units), limit)
-		}
-		if err == nil && seen.refused {
-			err = fits(tx, "SELECT COUNT(*) FROM refusals WHERE order_id IN ?", idsOf(b.attempts))
+			err = s.fits(tx, seen.binding(units), limit, b.attempts)
 		}
 		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
@@ -151,11 +148,10 @@ func (s *Store) insertNew(
 
 // seen is what insertNew reads in its transaction.
 type seen struct {
-	allNew     bool             // no user had a row before; always false on SQLite, which does not tell
+	allNew     bool             // no user had a row before, so none was refused: a refusal locks the row; always false on SQLite, which does not tell
 	terms      map[string]terms // by sale
 	limits     map[string]int   // of the sales and of their campaigns, by id
 	now        time.Time        // by the database's clock
-	refused    bool             // one of the sales has durable refusals
 	connection int64            // on MySQL, the id of the transaction's connection
 }
 
@@ -175,20 +171,18 @@ func (s seen) binding(units []userUnits) (list []userUnits) {
 	return list
 }
 
-// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, looks for refusals, and
-// reads the terms of the sales, unless they are known.
+// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the terms of
+// the sales, unless they are known.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, known map[string]terms) (seen, error) {
 	columns := "ROW_COUNT(), CONNECTION_ID()"
 	if s.sqlite {
 		columns = "0, 0"
 	}
-	ids := make([]any, len(sales))
-	for i, u := range sales {
-		ids[i] = u.sale
-	}
-	read := statement{"SELECT " + columns + ", " + s.nowMillis() + ", EXISTS (SELECT 1 FROM refusals WHERE sale_id IN " + places(len(ids)) + ")", ids}
+	read := statement{query: "SELECT " + columns + ", " + s.nowMillis()}
 	if len(known) == 0 {
-		read.args = slices.Concat(ids, ids)
+		for _, u := range sales {
+			read.args = append(read.args, u.sale)
+		}
 		read.query += `, sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
 			COALESCE(campaigns.limit_per_user, 0), terms
 			FROM sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN campaigns ON campaigns.id = campaign_id
@@ -211,7 +205,7 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, know
 	for rows.Next() {
 		var t terms
 		var changed, nowMs int64
-		into := []any{&changed, &got.connection, &nowMs, &got.refused}
+		into := []any{&changed, &got.connection, &nowMs}
 		if len(known) == 0 {
 			into = append(into, &t.offer.ID, &t.offer.PriceCents, &t.offer.Currency, &t.offer.LimitPerUser, &t.offer.PayTimeoutSeconds,
 				&t.offer.Campaign.ID, &t.offer.Campaign.LimitPerUser, &t.version)
@@ -241,10 +235,10 @@ func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end .
 	return changed, err
 }
 
-// overLimit returns errNotNew if one of the users has more units than a user may have in the sale. The rows of all sales with
-// the same limit are one list, since the database looks a row up in a sorted list, but compares it with each of several
-// conditions in turn.
-func (s *Store) overLimit(tx *gorm.DB, units []userUnits, limit func(u userUnits) int) error {
+// fits returns errNotNew if one of the users has more units than a user may have in the sale, or if one of the attempts was
+// refused before. The rows of all sales with the same limit are one list, since the database looks a row up in a sorted list,
+// but compares it with each of several conditions in turn.
+func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int, attempts []model.Attempt) error {
 	rows := map[int][]any{} // the sale and the user of each row, by limit
 	for _, u := range units {
 		rows[limit(u)] = append(rows[limit(u)], u.sale, u.user)
@@ -253,19 +247,14 @@ func (s *Store) overLimit(tx *gorm.DB, units []userUnits, limit func(u userUnits
 	if s.sqlite {
 		list = "VALUES "
 	}
-	where, args := "", []any(nil)
+	over, args := "", []any(nil)
 	for most, of := range rows {
-		where += " OR (sale_id, user_id) IN (" + list + strings.Repeat(", (?, ?)", len(of)/2)[len(", "):] + ") AND units > ?"
+		over += " OR (sale_id, user_id) IN (" + list + strings.Repeat(", (?, ?)", len(of)/2)[len(", "):] + ") AND units > ?"
 		args = append(append(args, of...), most)
 	}
-	return fits(tx, "SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(where, " OR"), args...)
-}
-
-// fits returns errNotNew if a query counts any rows. The query counts users over their limit, or attempts that were
-// refused before.
-func fits(tx *gorm.DB, query string, args ...any) error {
 	var unfit int
-	err := tx.Raw(query, args...).Scan(&unfit).Error
+	err := tx.Raw("SELECT (SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(over, " OR")+
+		") + (SELECT COUNT(*) FROM refusals WHERE order_id IN ?)", append(args, idsOf(attempts))...).Scan(&unfit).Error
 	if err == nil && unfit > 0 {
 		err = errNotNew
 	}
