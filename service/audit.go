@@ -31,8 +31,8 @@ type Auditor struct {
 	Store AuditStore
 	Gate  Peeker // nil: only the database is checked
 
-	right sync.Map      // by sale, the state in which its gate was last found to count right
-	seen  []model.Offer // the sales as the last call of Drifts read them
+	right sync.Map               // by sale, the state in which its gate was last found to count right
+	seen  map[string]model.Stock // by sale, as the last call of Drifts read it
 }
 
 // Audit is the result of an audit of one sale.
@@ -107,32 +107,39 @@ type Drift struct {
 	Epoch, Units int64
 }
 
-// Drifts compares the open gates of the sales that have not ended with the database. The auditor calls it once a second. A
-// sale is left out if its stock has changed since the last call: the gate hears of a settled order a tenth of a second after
-// the commit, so the two would differ. A gate that drifts matters when it has no units left, or the database has none. Then
-// the stock stands still, apart from releases.
+// Drifts compares the open gates of the sales that have not ended with the database. It reads the stock before and after it
+// reads the gates, and leaves out a sale whose stock changed in between, because its figures are not of one instant. The
+// auditor calls it once a second. It leaves out a gate that differs from the database if the stock has changed since the last
+// call, because the gate hears of an order a tenth of a second after the commit. A gate that drifts matters when it has no
+// units left, or the database has none, and then the stock stands still.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if a.Gate == nil {
 		return nil, nil
 	}
-	before := a.seen
+	before, err := a.Store.LiveOffers(ctx, 0)
+	if err != nil || len(before) == 0 {
+		return nil, err
+	}
 	states, err := a.Gate.Peek(ctx, model.GateRefs(before)...)
 	if err != nil {
 		return nil, err
 	}
-	if a.seen, err = a.Store.LiveOffers(ctx, 0); err != nil {
+	after, err := a.Store.LiveOffers(ctx, 0)
+	if err != nil {
 		return nil, err
 	}
-	now := make(map[string]model.Offer, len(a.seen))
-	for _, o := range a.seen {
-		now[o.ID] = o
+	stocks := make(map[string]model.Stock, len(after))
+	for _, o := range after {
+		stocks[o.ID] = o.Stock
 	}
 	drifts := make(map[string]Drift, len(before))
 	for i, o := range before {
-		if states[i].Open && o.Stock == now[o.ID].Stock && now[o.ID].Status != model.SaleClosed {
-			drifts[o.ID] = Drift{states[i].Epoch, drift(states[i], o.Stock)}
+		units := drift(states[i], o.Stock)
+		if states[i].Open && o.Stock == stocks[o.ID] && o.Status != model.SaleClosed && (units == 0 || o.Stock == a.seen[o.ID]) {
+			drifts[o.ID] = Drift{states[i].Epoch, units}
 		}
 	}
+	a.seen = stocks
 	return drifts, nil
 }
 

@@ -71,7 +71,7 @@ type SaleFigures struct {
 	Reachable bool      // the gate answers
 	Gate      model.GateState
 	Drift     int64
-	DriftAt   time.Time // zero until a look before which the stock did not change for a period
+	DriftAt   time.Time // zero until a look at the gate that counts
 	Stages    map[string]Latency
 	Instances map[string]model.Instance
 }
@@ -112,8 +112,8 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 }
 
 // look reads the figures of one period, after those of the period before. The books are not among them, because they may
-// take longer than a period. The drift counts if the stock has not changed since the look before, since the gate hears of
-// a settled order later than the database.
+// take longer than a period. A drift counts if the stock does not change meanwhile, and one other than 0 if it has not
+// changed since the look before, because the gate hears of an order later than the database.
 func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigures {
 	before := f.Offer.Stock
 	offer, found := l.offer(ctx, saleID)
@@ -128,8 +128,9 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 		f.Gate = gates[0]
 	}
 	if f.Reachable && found {
-		if after, ok := l.offer(ctx, saleID); ok && after.Stock == before {
-			f.Drift, f.DriftAt = drift(f.Gate, after.Stock), f.Now
+		after, ok := l.offer(ctx, saleID)
+		if units := drift(f.Gate, after.Stock); ok && after.Stock == offer.Stock && (units == 0 || after.Stock == before) {
+			f.Drift, f.DriftAt = units, f.Now
 		}
 	}
 	asking, cancel := context.WithTimeout(ctx, liveCall)

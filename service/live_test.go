@@ -146,21 +146,22 @@ func TestLiveFigures(t *testing.T) {
 		newest, leave := live.Follow(id)
 		defer leave()
 		after := follower(newest)
-		f := after(2 * livePeriod)
+		f := after(livePeriod)
 		if age := f.Now.Sub(f.BooksAt); age < 0 || age > livePeriod {
 			t.Errorf("the books are %s old", age)
 		}
 		check.Same(t, "figures", f, &SaleFigures{
 			Now: f.Now, Offer: c.offers[0], Database: true, Books: c.books, BooksAt: f.BooksAt,
 			Reachable: true, Gate: openGate(1, 8), DriftAt: f.Now,
-			Stages:    map[string]Latency{"deduct": {Count: 2, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
-			Instances: map[string]model.Instance{"here": reported(3)},
+			Stages:    map[string]Latency{"deduct": {Count: 1, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
+			Instances: map[string]model.Instance{"here": reported(2)},
 		})
 		check.Same(t, "seconds that the latencies cover", after(30 * livePeriod).Stages["deduct"].Count, liveWindow)
 	})
 }
 
-// The drift is computed when the stock has not changed for a period. Otherwise the last drift stays.
+// The drift is computed while the stock does not change, and one other than 0 when it has not changed for a period. Otherwise
+// the last drift stays.
 func TestLiveDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, c, id := newCounter(t)
@@ -180,10 +181,15 @@ func TestLiveDrift(t *testing.T) {
 		f := after(5 * livePeriod)
 		drift("the stock changes", f, 3, still.Now)
 		check.Same(t, "units left at the gate", f.Gate.Left, 8)
-		c.set(8, false)
+		c.set(9, false)
 		drift("the stock has changed since the last look", after(livePeriod), 3, still.Now)
 		f = after(livePeriod)
-		drift("the stock stands still", f, 0, f.Now)
+		drift("the stock stands still", f, 1, f.Now)
+		c.set(8, true)
+		after(livePeriod)
+		c.set(8, false)
+		f = after(livePeriod)
+		drift("no drift, after a change", f, 0, f.Now)
 	})
 }
 
