@@ -346,7 +346,7 @@ func TestPreflightOfSales(t *testing.T) {
 		"paused":                   {func(s *model.Sale) { s.Status = model.SalePaused }, "", "", "sale.window", preflight.Warn},
 		"no gate":                  {soon, "redis DEL fs:{SALE}:gate", "", "sale.gate", preflight.Fail},
 		"a closed gate":            {soon, "redis HSET fs:{SALE}:gate open 0", "", "sale.gate", preflight.Fail},
-		"a gate of another Redis":  {soon, "redis HSET fs:{SALE}:gate server another", "", "sale.gate", preflight.Fail},
+		"a gate of another Redis":  {soon, "redis HSET fs:{SALE}:gate run_id another", "", "sale.gate", preflight.Fail},
 		"a gate of an older epoch": {soon, "UPDATE SHOP.stock SET epoch = epoch + 1 WHERE sale_id = 'SALE'", "", "sale.gate", preflight.Fail},
 		"no gate, and none needed": {soon, "redis DEL fs:{SALE}:gate", "--strategy=optimistic", "sale.gate", ""},
 		"a gate with a unit more":  {soon, "redis HINCRBY fs:{SALE}:gate left 1", "", "sale.books", preflight.Fail},

@@ -164,7 +164,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {
-			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "server", "sent", "received", "version")
+			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "run_id", "sent", "received", "version")
 			lengths[i] = p.XLen(ctx, streamKey(tags[place]))
 		}
 		return nil
@@ -173,7 +173,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	if l.replicas {
 		behind = isBehind(info)
 	}
-	// If Redis does not report its run id, here is empty, and so is the field server of a gate that was installed
+	// If Redis does not report its run id, here is empty, and so is the field run_id of a gate that was installed
 	// there.
 	here := infoField(info.Val(), "run_id")
 	for i, place := range n.places {

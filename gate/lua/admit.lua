@@ -29,7 +29,7 @@ local function admit(key, arg)
   before = before + #ids
 
   local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
-    'server', 'inflight')
+    'run_id', 'inflight')
   local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
   local known, units = {}, {} -- the attempts that this call admits are added

@@ -24,7 +24,7 @@ if redis.call('XLEN', KEYS[4]) ~= tonumber(ARGV[2]) then
 end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) -- not left to RENAME, which would block while it frees them
 -- Redis finds the first fields of a hash fastest, so those that admit.lua reads come first.
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[4], 'server', run_id())
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[4], 'run_id', run_id())
 for i = 5, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end

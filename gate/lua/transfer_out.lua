@@ -8,7 +8,7 @@
 -- The fields sent and received only grow. Over all shards, the sum of sent minus the sum of received is the number of
 -- units that are on their way, or lost.
 local mover = 'transfer_out:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
-local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'server', mover)
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'run_id', mover)
 if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= run_id() then
   return -1
 end

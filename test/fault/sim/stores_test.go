@@ -446,7 +446,7 @@ func (s *sim) putBack(c *snapshot) {
 	for _, key := range sorted(c.hashes) {
 		s.must(s.client.HSet(bg, key, c.hashes[key]).Err())
 		if strings.HasSuffix(key, ":gate") {
-			s.redis.HSet(key, "server", "another")
+			s.redis.HSet(key, "run_id", "another")
 		}
 	}
 	for _, key := range sorted(c.streams) {
