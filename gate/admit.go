@@ -165,15 +165,14 @@ func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attem
 
 // admission returns the keys and arguments of admit.lua for a batch.
 func (b *shardBatch) admission() (keys []string, args []any) {
-	tag := b.tags[b.home]
 	args = make([]any, 4, 4+5*len(b.attempts))
 	epoch := int64(0)
 	for _, a := range b.attempts {
 		epoch = max(epoch, a.LeastEpoch)
-		args = append(args, a.ID, a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
+		args = append(args, idField(a.ID), a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
 	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, epoch, b.campaign, len(b.attempts)
-	return []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}, args
+	return keysOf(b.tags[b.home]), args
 }
 
 // read gives a batch the answers in a reply of admit.lua, or an error.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
 
@@ -29,7 +30,7 @@ func conditions() []condition {
 	}
 	know := func(more int) func(*bench, *model.Attempt) {
 		return func(b *bench, a *model.Attempt) {
-			must(b, b.client.HSet(b.Context(), idsKey(home(a.GateRef(), a.UserID)), a.ID, a.Quantity+more))
+			must(b, b.client.HSet(b.Context(), unitsKey(home(a.GateRef(), a.UserID)), idField(a.ID), a.Quantity+more))
 		}
 	}
 	refused := func(v model.Verdict) model.Outcome { return model.Outcome{Verdict: v} }
@@ -120,9 +121,9 @@ func TestAdmitQuantities(t *testing.T) {
 		o.LimitPerUser = 10_000
 		b.open(o)
 		a := attempt(o, "u-1", 1)
-		keys := []string{b.counters(tag(o)), gateKey(tag(o)), unitsKey(tag(o)), idsKey(tag(o)), streamKey(tag(o))}
+		keys := append([]string{b.counters(tag(o))}, keysOf(tag(o))...)
 		code := func(quantity any) int64 {
-			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, o.ID, 0, 0, 1, a.ID, a.UserID, quantity, "key", 0)
+			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, o.ID, 0, 0, 1, idField(a.ID), a.UserID, quantity, "key", 0)
 			return must(b, script).([]any)[0].([]any)[0].(int64)
 		}
 		b.unchanged(func() {
@@ -146,6 +147,36 @@ func TestAdmitUsersAreText(t *testing.T) {
 			want[user] = 1
 		}
 		b.wantUnits(o, want)
+	})
+}
+
+// TestUsersNamedLikeOrders: two users have the ids of orders of others as their own. Neither counts for the other, also after a
+// rebuild.
+func TestUsersNamedLikeOrders(t *testing.T) {
+	eachRedis(t, func(b *bench) {
+		o := b.sale()
+		first, last := attempt(o, "u-1", 2), attempt(o, "u-2", 2)
+		list := []model.Attempt{first, attempt(o, first.ID, 1), attempt(o, last.ID, 1), last}
+		for _, a := range list {
+			b.admit(a)
+		}
+		counted := func(epoch int64) {
+			for _, a := range list {
+				check.Same(b, "an admitted attempt again", b.judge(a, epoch), repeated)
+				b.wantKnown(a, true)
+			}
+			b.wantUnits(o, map[string]int{"u-1": 2, "u-2": 2, first.ID: 1, last.ID: 1})
+			check.Same(b, "a third unit", b.judge(attempt(o, last.ID, 2), epoch), limitReached)
+			if n, err := b.gate.Buyers(b.Context(), o.GateRef()); n != 4 || err != nil {
+				b.Errorf("%d buyers, %v", n, err)
+			}
+		}
+		counted(1)
+		c := kit.ContentsOf(o) // the database has settled the first attempt, and not the others
+		c.Of.Stock.Available, c.Units["u-1"], c.Quantities[first.ID], c.Owners[first.ID] = 8, 2, 2, "u-1"
+		b.install(2, c)
+		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 4, Inflight: 4, Stream: 3})
+		counted(2)
 	})
 }
 

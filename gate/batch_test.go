@@ -67,7 +67,7 @@ func TestBatchOfSales(t *testing.T) {
 		few.Stock.Available = 1
 		many, damaged := b.sale(), b.sale()
 		b.open(few)
-		check.NoError(b, b.client.Del(b.Context(), idsKey(tag(damaged))).Err(), b.client.Set(b.Context(), idsKey(tag(damaged)), "no hash", 0).Err())
+		must(b, b.client.Set(b.Context(), unitsKey(tag(damaged)), "no hash", 0))
 		check.NoError(b, b.client.ScriptFlush(b.Context()).Err())
 		first := attempt(many, "u-1", 1)
 		batch := []model.Attempt{

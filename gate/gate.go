@@ -196,7 +196,7 @@ func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f m
 
 // Knows returns the quantity of a user's order id that the gate has admitted or was installed with.
 func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error) {
-	quantity, err = g.client.HGet(ctx, idsKey(homeTag(gate, userID)), orderID).Int()
+	quantity, err = g.client.HGet(ctx, unitsKey(homeTag(gate, userID)), idField(orderID)).Int()
 	if errors.Is(err, redis.Nil) {
 		return 0, false, nil
 	}
@@ -224,10 +224,10 @@ func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int6
 			if c.Sold {
 				quantity = -c.Units
 			}
-			args = append(args, c.Version, c.OrderID, c.UserID, c.Units, quantity)
+			args = append(args, c.Version, idField(c.OrderID), c.UserID, c.Units, quantity)
 		}
 		tag := tags[shard]
-		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag), idsKey(tag)}, args...).Err(); err != nil {
+		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag)}, args...).Err(); err != nil {
 			return fmt.Errorf("tell the gate of changes: %w", err)
 		}
 		return nil

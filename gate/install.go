@@ -29,7 +29,7 @@ const (
 	// the field and is not installed.
 	nobody = ""
 	// asTable is the value of that field. Redis stores a hash as a table if a value is longer than 64 bytes, else as a list
-	// of up to 128 fields, which it searches from the beginning. An attempt searches both hashes twice.
+	// of up to 128 fields, which it searches from the beginning. An attempt searches the hash twice.
 	asTable = "0----------------------------------------------------------------"
 )
 
@@ -124,21 +124,20 @@ func newStaging(g *Gate, epoch int64, lengths []int64, offer model.Offer) *stagi
 	}
 }
 
+// units returns the key of a shard's staged hash.
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
-func (s *staging) ids(shard int) string   { return stagedKey(idsKey(s.tags[shard]), s.name) }
 
 // begin makes the staged keys.
 func (s *staging) begin(ctx context.Context) error {
 	return s.send(ctx, func(p redis.Pipeliner, shard int) {
 		p.HSet(ctx, s.units(shard), nobody, asTable)
-		p.HSet(ctx, s.ids(shard), nobody, asTable)
 	})
 }
 
 // drop deletes the staged keys. Redis frees their memory in the background.
 func (s *staging) drop(ctx context.Context) error {
 	return each(len(s.tags), func(shard int) error {
-		if err := s.gate.client.Unlink(ctx, s.units(shard), s.ids(shard)).Err(); err != nil {
+		if err := s.gate.client.Unlink(ctx, s.units(shard)).Err(); err != nil {
 			return fmt.Errorf("drop what was staged: %w", err)
 		}
 		return nil
@@ -153,7 +152,6 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 		for shard, tag := range s.tags {
 			commands(p, shard)
 			p.Expire(ctx, s.units(shard), stagingTTL)
-			p.Expire(ctx, s.ids(shard), stagingTTL)
 			lengths[shard] = p.XLen(ctx, streamKey(tag))
 		}
 		return nil
@@ -170,7 +168,7 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 }
 
 // put writes rows into the staged hashes. Each row goes to the shard to which its user belongs.
-func (s *staging) put(ctx context.Context, key func(shard int) string, rows int, row func(i int) (userID, field string, value any)) error {
+func (s *staging) put(ctx context.Context, rows int, row func(i int) (userID, field string, value any)) error {
 	fields := make([][]any, len(s.tags))
 	for shard := range fields {
 		fields[shard] = make([]any, 0, 2*rows/len(fields))
@@ -182,20 +180,20 @@ func (s *staging) put(ctx context.Context, key func(shard int) string, rows int,
 	}
 	return s.send(ctx, func(p redis.Pipeliner, shard int) {
 		if len(fields[shard]) > 0 {
-			p.HSet(ctx, key(shard), fields[shard]...)
+			p.HSet(ctx, s.units(shard), fields[shard]...)
 		}
 	})
 }
 
 func (s *staging) addBuyers(ctx context.Context, buyers []model.Buyer) error {
-	return s.put(ctx, s.units, len(buyers), func(i int) (userID, field string, value any) {
+	return s.put(ctx, len(buyers), func(i int) (userID, field string, value any) {
 		return buyers[i].UserID, buyers[i].UserID, buyers[i].Units
 	})
 }
 
 func (s *staging) addKnown(ctx context.Context, known []model.Known) error {
-	return s.put(ctx, s.ids, len(known), func(i int) (userID, field string, value any) {
-		return known[i].UserID, known[i].ID, known[i].Quantity
+	return s.put(ctx, len(known), func(i int) (userID, field string, value any) {
+		return known[i].UserID, idField(known[i].ID), known[i].Quantity
 	})
 }
 
@@ -230,43 +228,40 @@ func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err 
 // addPage handles one page of entries for addEntries. An entry counts as settled if its id is staged: then the
 // database has decided the attempt, or an earlier entry has the same id.
 func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry) error {
-	ids, users := make([]string, len(entries)), make([]string, len(entries))
-	for i, e := range entries {
-		ids[i], users[i] = e.ID, e.UserID
+	fields := make([]string, 0, 2*len(entries))
+	for _, e := range entries {
+		fields = append(fields, idField(e.ID), e.UserID)
 	}
-	var known, held *redis.SliceCmd
+	var staged *redis.SliceCmd
 	err := s.send(ctx, func(p redis.Pipeliner, at int) {
 		if at == shard {
-			known, held = p.HMGet(ctx, s.ids(shard), ids...), p.HMGet(ctx, s.units(shard), users...)
+			staged = p.HMGet(ctx, s.units(shard), fields...)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	units, quantities, settled := map[string]any{}, map[string]any{}, []string(nil)
-	for i, e := range entries {
-		if known.Val()[i] != nil || quantities[e.ID] != nil {
+	units, settled := map[string]any{}, []string(nil) // units by field, those that are staged included
+	for i, value := range staged.Val() {
+		if value != nil {
+			units[fields[i]] = number(value)
+		}
+	}
+	for _, e := range entries {
+		if units[idField(e.ID)] != nil {
 			settled = append(settled, e.StreamID)
 			continue
 		}
-		before, added := units[e.UserID].(int64)
-		if !added {
-			before = number(held.Val()[i])
-		}
-		units[e.UserID] = before + int64(e.Quantity)
-		quantities[e.ID] = e.Quantity
+		before, _ := units[e.UserID].(int64)
+		units[e.UserID], units[idField(e.ID)] = before+int64(e.Quantity), e.Quantity
 		s.inflight[shard] += int64(e.Quantity)
 	}
 	if err := s.discard(ctx, shard, settled); err != nil {
 		return err
 	}
 	return s.send(ctx, func(p redis.Pipeliner, at int) {
-		if at != shard {
-			return
-		}
-		if len(units) > 0 {
+		if at == shard {
 			p.HSet(ctx, s.units(shard), units)
-			p.HSet(ctx, s.ids(shard), quantities)
 		}
 	})
 }
@@ -310,8 +305,7 @@ func (s *staging) installShard(ctx context.Context, shard int) error {
 	if len(s.tags) == 1 {
 		open = 1
 	}
-	tag := s.tags[shard]
-	keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), s.units(shard), s.ids(shard)}
+	keys := append(keysOf(s.tags[shard]), s.units(shard))
 	args := append([]any{s.epoch, s.lengths[shard], expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
 	args = append(args, "left", evenly(left, shard, len(s.tags)), "inflight", s.inflight[shard], "version", s.offer.Stock.Version)
 	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()

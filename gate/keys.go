@@ -32,8 +32,18 @@ func homeOf(userID string, shards int) int {
 
 func gateKey(tag string) string   { return "fs:" + tag + ":gate" }
 func unitsKey(tag string) string  { return "fs:" + tag + ":units" }
-func idsKey(tag string) string    { return "fs:" + tag + ":ids" }
 func streamKey(tag string) string { return "fs:" + tag + ":stream" }
+
+// keysOf returns all keys of a shard, in the order in which the scripts expect them.
+func keysOf(tag string) []string { return []string{gateKey(tag), unitsKey(tag), streamKey(tag)} }
+
+// idField returns the field of an order's id in the hash of units: the id behind a space. The hash also has a field for each
+// user, which is the user's id. A user may have an id that looks like an order's id, but a user's id never contains a space
+// (model.ValidUserID).
+func idField(orderID string) string { return " " + orderID }
+
+// userFields is a pattern of Redis that matches the fields of users in the hash of units, and no others.
+const userFields = "[^ ]*"
 
 // stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }

@@ -46,9 +46,7 @@ func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok b
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	tags := tagsOf(sale.GateRef())
 	return each(len(tags), func(i int) error {
-		tag := tags[i]
-		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}
-		err := configureScript.Run(ctx, g.client, keys, sale.Revision, string(sale.Status), sale.StartsAt.UnixMilli(),
+		err := configureScript.Run(ctx, g.client, keysOf(tags[i]), sale.Revision, string(sale.Status), sale.StartsAt.UnixMilli(),
 			sale.EndsAt.UnixMilli(), sale.LimitPerUser, expiry(sale)).Err()
 		if err != nil {
 			return fmt.Errorf("configure the gate: %w", err)
@@ -62,9 +60,7 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(i int) error {
-		tag := tags[i]
-		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag)}
-		if err := g.client.Del(ctx, keys...).Err(); err != nil {
+		if err := g.client.Del(ctx, keysOf(tags[i])...).Err(); err != nil {
 			return fmt.Errorf("erase the gate: %w", err)
 		}
 		return nil

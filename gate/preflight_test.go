@@ -45,15 +45,20 @@ func TestRoomIsEnough(t *testing.T) {
 	}
 
 	b.admitAll(attempts)
-	holds("a held attempt", bytesHeld, sizeOf(unitsKey(tag(o)), idsKey(tag(o))))
+	holds("a held attempt", bytesHeld, sizeOf(unitsKey(tag(o))))
 	holds("a queued attempt", bytesQueued, sizeOf(streamKey(tag(o))))
-	holds("a known id", bytesKnown, sizeOf(idsKey(tag(o))))
 	for i := range attempts {
 		attempts[i].Frequency = model.Frequency{Limit: 10, Window: time.Hour}
 	}
 	before := usedMemory()
 	b.admitAll(attempts) // the ids are known, so only the counters are new
 	holds("a request counter", bytesCounted, usedMemory()-before)
+	releases := make([]model.GateChange, units)
+	for i, a := range attempts {
+		releases[i] = model.GateChange{Version: o.Stock.Version + 1, OrderID: a.ID, UserID: a.UserID, Units: 1}
+	}
+	b.catchUp(o, releases...)
+	holds("a known id", bytesKnown, sizeOf(unitsKey(tag(o))))
 }
 
 // TestServers looks at the servers of every kind of address.

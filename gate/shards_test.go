@@ -90,9 +90,8 @@ func TestShardsOvertakenBeforeTheyOpen(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := offerIn(2)
 		tag := tagsOf(o.GateRef())[0]
-		keys := []string{gateKey(tag), unitsKey(tag), idsKey(tag), streamKey(tag), "fs:" + tag + ":1", "fs:" + tag + ":2"}
-		must(b, b.client.HSet(b.Context(), keys[4], nobody, 0))
-		must(b, b.client.HSet(b.Context(), keys[5], nobody, 0))
+		keys := append(keysOf(tag), "fs:"+tag+":staged")
+		must(b, b.client.HSet(b.Context(), keys[3], nobody, 0))
 		must(b, installScript.Run(b.Context(), b.client, keys, 1, 0, expiry(o.Sale), 0))
 		opened := func() int64 { return must(b, openScript.Run(b.Context(), b.client, keys[:1], 1)).(int64) }
 		check.Same(b, "epoch and open", []int64{b.field(o, 0, "epoch"), b.field(o, 0, "open")}, []int64{1, 0})

@@ -169,8 +169,7 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	shards, number := shardsOf(entries), g.settled.Add(1)
 	call := func(int, int) ([]string, []any) { return nil, []any{g.instance, number} }
 	replies := g.scriptOnGates(ctx, settledScript, len(shards), call, func(i int) ([]string, []any) {
-		tag := shards[i].tag
-		return []string{gateKey(tag), unitsKey(tag), streamKey(tag)}, settledArgs(shards[i].places, entries, outcomes)
+		return keysOf(shards[i].tag), settledArgs(shards[i].places, entries, outcomes)
 	})
 	for i, s := range shards {
 		if replies[i].err != nil {

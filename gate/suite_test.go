@@ -401,7 +401,7 @@ func (b *bench) units(o model.Offer) map[string]int {
 	units := map[string]int{}
 	for _, tag := range tagsOf(o.GateRef()) {
 		for user, n := range must(b, b.client.HGetAll(b.Context(), unitsKey(tag))) {
-			if user != nobody {
+			if model.ValidUserID(user) {
 				units[user] = int(number(n))
 			}
 		}

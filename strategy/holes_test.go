@@ -114,7 +114,7 @@ func TestHole10_StopStartAndRestart(t *testing.T) {
 		},
 		"another instance": func(e *engine, _ model.Offer) *engine { return e.engine(e.kind.Name) },
 		"another instance, and Redis has lost all but the stream": func(e *engine, o model.Offer) *engine {
-			e.loseGate(o, "gate", "units", "ids")
+			e.loseGate(o, "gate", "units")
 			return e.engine(e.kind.Name)
 		},
 	}

@@ -1,11 +1,12 @@
 -- Admit attempts on one or several sales, those on a sale in the order of their arrival: judge each, take its units and
 -- append it to the stream.
 -- KEYS[1] counters of requests  [2] and following: for each campaign of these sales, the units by user of all its sales;
---      then four keys for each gate: gate, units by user, known ids, stream
+--      then three keys for each gate: gate, units by user and by id, stream
 -- ARGV[1] instance on which the buyers wait  [2] window of the counters, ms  [3] number of campaigns. For each campaign:
 --      [1] limit  [2] number of its keys  [3] number of users; then the users, each once. Then for each gate: [1] sale
 --      [2] newest epoch that the caller has read  [3] place of its campaign in the list, 0: none  [4] number of attempts;
---      then five values for each attempt: id, user, quantity, idempotency key, requests allowed in a window
+--      then five values for each attempt: field of its id, which is the id behind a space, user, quantity, idempotency key,
+--      requests allowed in a window
 -- Returns a list for each gate: two values for each attempt, in one flat list: a code, and the id of the new entry (code
 -- 0) or the ms until the next request is allowed (code 5); then the gate's epoch. If the script fails at a gate, for example
 -- because a key is damaged, the gate has the text of the error instead of a list, and the other gates are served.
@@ -21,66 +22,64 @@ local before = 0 -- the attempts on the gates before
 
 -- key, arg: the indexes of the gate's first key and of its first argument
 local function admit(key, arg)
-  local reply, ids, users, first, request = {}, {}, {}, arg + 4, before
+  local reply, fields, first, attempts, request = {}, {}, arg + 4, tonumber(ARGV[arg + 3]), before
   local campaign = campaigns[tonumber(ARGV[arg + 2])]
-  for at = 1, tonumber(ARGV[arg + 3]) do
-    ids[at], users[at] = ARGV[first + 5 * (at - 1)], ARGV[first + 5 * (at - 1) + 1]
+  for i = first, next_gate(arg) - 1, 5 do
+    fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
   end
-  before = before + #ids
+  before = before + attempts
 
   local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
     'run_id', 'inflight')
   local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
-  local known, units = {}, {} -- the attempts that this call admits are added
+  local units = {} -- by field; the attempts that this call admits are added
   if code ~= 3 and code ~= 4 then
-    local quantities, held = redis.call('HMGET', KEYS[key + 2], unpack(ids)), redis.call('HMGET', KEYS[key + 1], unpack(users))
-    for at = 1, #ids do
-      known[ids[at]], units[users[at]] = quantities[at], tonumber(held[at]) or 0
+    for at, value in ipairs(redis.call('HMGET', KEYS[key + 1], unpack(fields))) do
+      units[fields[at]] = value
     end
   end
 
-  local admitted, taken, new_ids, new_units = {}, 0, {}, {}
-  for at = 1, #ids do
-    local id, user, quantity, n = ids[at], users[at], ARGV[first + 5 * at - 3], tonumber(ARGV[first + 5 * at - 3])
-    local answer, wait_ms = code, 0
-    if known[id] and not flood[request + at] then
+  local admitted, taken, new = {}, 0, {}
+  for at = 1, attempts do
+    local i = first + 5 * (at - 1)
+    local id, user, quantity, n = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 2])
+    local held, answer, wait_ms = tonumber(units[user]) or 0, code, 0
+    if units[id] and not flood[request + at] then
       -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
       -- the first run has admitted the attempt.
-      answer = known[id] == quantity and 1 or 2
+      answer = units[id] == quantity and 1 or 2
     elseif retry_ms[request + at] then
       answer, wait_ms = 5, retry_ms[request + at]
     elseif code ~= 0 then
       -- The code of the window stays.
     elseif not n or n ~= math.floor(n) or n < 1 or n > limit then
       answer = 9
-    elseif units[user] + n > limit or campaign and campaign.units[user] + n > campaign.limit then
+    elseif held + n > limit or campaign and campaign.units[user] + n > campaign.limit then
       answer = 10
     elseif left < n then
       answer = 11
     else
-      left, taken, known[id], units[user] = left - n, taken + n, quantity, units[user] + n
+      left, taken, units[id], units[user] = left - n, taken + n, quantity, held + n
       if campaign then campaign.units[user] = campaign.units[user] + n end
       admitted[#admitted + 1] = at
-      new_ids[#new_ids + 1], new_ids[#new_ids + 2] = id, quantity
-      new_units[#new_units + 1], new_units[#new_units + 2] = user, units[user]
+      new[#new + 1], new[#new + 2], new[#new + 3], new[#new + 4] = id, quantity, user, units[user]
     end
     reply[2 * at - 1], reply[2 * at] = answer, wait_ms
   end
 
   if taken > 0 then
     redis.call('HSET', KEYS[key], 'left', left, 'inflight', tonumber(gate[9]) + taken)
-    redis.call('HSET', KEYS[key + 1], unpack(new_units))
-    redis.call('HSET', KEYS[key + 2], unpack(new_ids))
+    redis.call('HSET', KEYS[key + 1], unpack(new))
     local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
     for _, at in ipairs(admitted) do
       local i = first + 5 * (at - 1)
-      reply[2 * at] = redis.call('XADD', KEYS[key + 3], '*', 'attempt',
-        ARGV[i] .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. gated .. ARGV[i + 3])
+      reply[2 * at] = redis.call('XADD', KEYS[key + 2], '*', 'attempt',
+        string.sub(ARGV[i], 2) .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. gated .. ARGV[i + 3])
     end
   end
-  reply[2 * #ids + 1] = tonumber(gate[1]) or 0
+  reply[2 * attempts + 1] = tonumber(gate[1]) or 0
   return reply
 end
 
-return each_gate(first_key, 4, first_arg, next_gate, admit)
+return each_gate(first_key, 3, first_arg, next_gate, admit)

@@ -1,5 +1,5 @@
 -- Delete settled entries of one or several sales, and give the units of refused attempts back to their gates.
--- KEYS[1] gate  KEYS[2] units by user  KEYS[3] stream; then three keys of each other gate
+-- KEYS[1] gate  KEYS[2] units by user and by id  KEYS[3] stream; then three keys of each other gate
 -- ARGV[1] instance that calls  [2] number of the call; it always grows; then for each gate: [1] how many of its values
 --   follow  [2] number of groups of entries that have become orders. For each group: the units of each entry, the number of
 --   entries, and their ids. Then four values for each other entry: id, user, units, and what to give back: 'user' the user's

@@ -432,7 +432,7 @@ func fewClients(d *drill) {
 	d.settleRefused(refused, "connections refused")
 }
 
-// wholeness reads a gate at one instant: units left, in flight, entries of the stream, and fields of the hash of users.
+// wholeness reads a gate at one instant: units left, in flight, entries of the stream, and fields of the hash of units.
 const wholeness = `
 local gate = redis.call('HMGET', KEYS[1], 'left', 'inflight')
 if not gate[1] then return false end
@@ -453,10 +453,10 @@ func (d *drill) watchGate() (end func()) {
 			return
 		}
 		looks++
-		// One field of the users' hash is a mark of the gate, not a user.
-		left, inflight, stream, users := v[0], v[1], v[2], v[3]-1
-		if wrong == "" && (left+users != int64(d.quota) || inflight != stream) {
-			wrong = fmt.Sprintf("%d left and %d with users, of %d; %d in flight in %d entries", left, users, d.quota, inflight, stream)
+		// One field of the hash is a mark of the gate. Each buyer has two fields: the user's, and that of the order's id.
+		left, inflight, stream, fields := v[0], v[1], v[2], v[3]-1
+		if wrong == "" && (2*(int64(d.quota)-left) != fields || inflight != stream) {
+			wrong = fmt.Sprintf("%d left of %d, and %d fields of users and ids; %d in flight in %d entries", left, d.quota, fields, inflight, stream)
 		}
 	})
 	return func() {

@@ -269,8 +269,10 @@ func (s *sim) sameUnits() bool {
 	for _, sale := range s.sales {
 		units, err := s.client.HGetAll(context.Background(), "fs:{"+sale+"}:units").Result()
 		s.must(err)
-		delete(units, "") // a mark of the gate, not a user
 		for user, text := range units {
+			if !model.ValidUserID(user) { // an order's id, or the mark of the gate
+				continue
+			}
 			n, err := strconv.ParseInt(text, 10, 64)
 			s.must(err)
 			counted[sale+"/"+user] = n
