@@ -39,11 +39,12 @@ servers:
 MEMORY := $(shell [[ $$(df --output=avail /dev/shm | tail -n 1) -gt 6000000 && $$(findmnt -no OPTIONS /dev/shm) != *noexec* ]] 2>/dev/null && echo /dev/shm)
 
 # checkptr checks unsafe pointers, which only the drivers of the databases have, and took a fifth of the time. UNRACED are
-# libraries that compute much and share nothing between goroutines (SQLite, translated from C, has its own locks), so the
-# race detector would only make them slower. By default the race detector waits for a second at the end of each package.
-# Tests make much garbage, which GOGC collects seldom. Linking without symbols takes half as long. Two packages with four
-# tests each run at a time: most of the tests wait, but with three packages the drill beside them took half as long again.
-UNRACED := modernc.org/sqlite/lib compress/flate golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b github.com/bits-and-blooms/bitset
+# libraries that compute much and share nothing between goroutines (SQLite and its C library, translated to Go, have their
+# own locks), so the race detector would only make them slower. By default the race detector waits for a second at the end
+# of each package. Tests make much garbage, which GOGC collects seldom. Linking without symbols takes half as long. Two
+# packages with four tests each run at a time: most of the tests wait, but with three packages the drill beside them took
+# half as long again.
+UNRACED := modernc.org/sqlite/lib modernc.org/libc modernc.org/memory github.com/yuin/gopher-lua compress/flate golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b github.com/bits-and-blooms/bitset
 RACE = CGO_ENABLED=1 GOGC=400 GORACE=atexit_sleep_ms=100 go test -race -gcflags=all=-d=checkptr=0 $(UNRACED:%='-gcflags=%=-race=false -d=checkptr=0') \
 	-ldflags='-s -w' -p 2 -parallel 4 -vet=off -count=1 -timeout 20m
 test-engine:
