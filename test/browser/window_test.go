@@ -201,14 +201,24 @@ func (w *window) focused(id string) {
 	w.becomes("the focus is on "+id, fmt.Sprintf(`document.activeElement.id === %q`, id))
 }
 
-// js evaluates an expression.
-func js[T any](w *window, expression string) T {
+// evaluate evaluates an expression. ok is false if the page is being left.
+func evaluate[T any](w *window, expression string) (value T, ok bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
+	if err != nil && !strings.Contains(err.Error(), "navigated or closed") {
 		w.t.Fatalf("%s: %v", expression, err)
+	}
+	return value, err == nil
+}
+
+// js evaluates an expression in a page that stays.
+func js[T any](w *window, expression string) T {
+	w.t.Helper()
+	value, ok := evaluate[T](w, expression)
+	if !ok {
+		w.t.Fatalf("%s: the page is being left", expression)
 	}
 	return value
 }
@@ -216,15 +226,10 @@ func js[T any](w *window, expression string) T {
 // text returns the visible text of an element. It is empty if there is no such element, or the page is being left.
 func (w *window) text(selector string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(`(() => {
+	text, _ := evaluate[string](w, fmt.Sprintf(`(() => {
 		const e = document.querySelector(%q);
 		return e && e.checkVisibility({visibilityProperty: true}) ? e.innerText : "";
-	})()`, selector)))
-	if err != nil && !strings.Contains(err.Error(), "navigated or closed") {
-		w.t.Fatalf("the text of %s: %v", selector, err)
-	}
+	})()`, selector))
 	return text
 }
 
@@ -270,7 +275,10 @@ func (w *window) until(what string, is func() (got string, ok bool)) {
 // becomes waits until an expression is true: a page may need time after a click.
 func (w *window) becomes(what, expression string) {
 	w.t.Helper()
-	w.until(what, func() (string, bool) { return expression, js[bool](w, expression) })
+	w.until(what, func() (string, bool) {
+		is, ok := evaluate[bool](w, expression)
+		return expression, ok && is
+	})
 }
 
 // rests waits until a button is grey, and wakes until it is not.
