@@ -108,7 +108,8 @@ func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := each(len(tags), func(i int) error {
 		fields := g.client.HScan(ctx, unitsKey(tags[i]), 0, userFields, page).Iterator()
-		for fields.Next(ctx) && fields.Next(ctx) { // a field, then its value
+		for fields.Next(ctx) {
+			fields.Next(ctx) // a field's value follows it
 			buyers.Add(1)
 		}
 		if err := fields.Err(); err != nil {
