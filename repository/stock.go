@@ -116,7 +116,7 @@ func (s *Store) insertNew(
 			return errNotNew
 		}
 		if !seen.allNew {
-			err = s.fits(tx, seen.binding(units), limit, b.attempts)
+			err = s.fits(tx, seen.binding(units), limit, sales, b.attempts)
 		}
 		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
@@ -237,8 +237,8 @@ func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end .
 
 // fits returns errNotNew if one of the users has more units than a user may have in the sale, or if one of the attempts was
 // refused before. The rows of all sales with the same limit are one list, since the database looks a row up in a sorted list,
-// but compares it with each of several conditions in turn.
-func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int, attempts []model.Attempt) error {
+// but compares it with each of several conditions in turn. Most sales have no refusals, so that no attempt is looked up.
+func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int, sales []saleUnits, attempts []model.Attempt) error {
 	rows := map[int][]any{} // the sale and the user of each row, by limit
 	for _, u := range units {
 		rows[limit(u)] = append(rows[limit(u)], u.sale, u.user)
@@ -253,8 +253,9 @@ func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int
 		args = append(append(args, of...), most)
 	}
 	var unfit int
-	err := tx.Raw("SELECT (SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(over, " OR")+
-		") + (SELECT COUNT(*) FROM refusals WHERE order_id IN ?)", append(args, idsOf(attempts))...).Scan(&unfit).Error
+	err := tx.Raw("SELECT (SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(over, " OR")+") + CASE WHEN EXISTS (SELECT 1 FROM refusals"+
+		" WHERE sale_id IN ?) THEN (SELECT COUNT(*) FROM refusals WHERE order_id IN ?) ELSE 0 END",
+		append(args, idsOfSales(sales), idsOf(attempts))...).Scan(&unfit).Error
 	if err == nil && unfit > 0 {
 		err = errNotNew
 	}
