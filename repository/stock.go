@@ -237,7 +237,7 @@ func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end .
 
 // fits returns errNotNew if one of the users has more units than a user may have in the sale, or if one of the attempts was
 // refused before. The rows of all sales with the same limit are one list, since the database looks a row up in a sorted list,
-// but compares it with each of several conditions in turn. Most sales have no refusals, so that no attempt is looked up.
+// but compares it with each of several conditions in turn. The attempts are looked up only if one of the sales has refusals.
 func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int, sales []saleUnits, attempts []model.Attempt) error {
 	rows := map[int][]any{} // the sale and the user of each row, by limit
 	for _, u := range units {

@@ -40,7 +40,7 @@ type Audit struct {
 	Books      model.Books
 	Gate       model.GateState
 	Drift      int64    // the gate's left + inflight minus the database's available, see the function drift
-	Moving     bool     // the stock changes, so that the drift may be orders that the gate has not heard of yet
+	Moving     bool     // the stock still changes, so the drift may only be orders of which the gate has not heard yet
 	Violations []string // the sums that disagree, in words
 }
 

@@ -71,7 +71,7 @@ type SaleFigures struct {
 	Reachable bool      // the gate answers
 	Gate      model.GateState
 	Drift     int64
-	DriftAt   time.Time // zero until a look at the gate that counts
+	DriftAt   time.Time // when Drift was measured; zero: not yet
 	Stages    map[string]Latency
 	Instances map[string]model.Instance
 }

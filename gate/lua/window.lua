@@ -1,5 +1,5 @@
 -- A function at the start of admit.lua: find out whether a sale admits attempts now.
--- gate: the fields epoch, open, status, starts_ms and ends_ms, and run_id as the eighth
+-- gate: a list whose first five values are epoch, open, status, starts_ms and ends_ms, and whose eighth is run_id
 -- least_epoch: an older gate admits nothing, and neither does one that was installed on another Redis process.
 -- Gives 0 if the sale admits attempts, else the code of admit.lua for every attempt whose id is not known.
 local now_ms -- the same for all gates of a run

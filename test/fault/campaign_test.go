@@ -129,8 +129,8 @@ func tenSizes(d *drill) {
 	}
 }
 
-// choose lets a user who is called ask for some units of the sizes, in any order, until there is an order or no call any more.
-// Whoever gets no answer asks again, at the last instance.
+// choose lets a user ask for one size after the other, in random order, until an order is made or the user has no call. A user who
+// gets no answer asks again at the last instance.
 func (d *drill) choose(user, key, url string) (a shop.Attempt) {
 	for _, i := range rand.Perm(sizes * commonLimit) {
 		a = shop.Attempt{User: user, Key: key, URL: url, Units: 1 + i%commonLimit}

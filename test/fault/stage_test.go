@@ -40,7 +40,7 @@ type drill struct {
 	sale     string         // or the campaign for which users wait in line
 	variants []string       // the sales of that campaign; nil: they wait for a sale
 	quota    int            // of all variants
-	limit    int            // of a user in line, who wants as many units
+	limit    int            // most units of a user in line; each wants that many
 	urls     []string       // of the instances that sell
 	load     *load          // nil: nobody comes
 	attempts []shop.Attempt // of all loads that were stopped, and of other buyers that the row has added
