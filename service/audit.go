@@ -31,8 +31,8 @@ type Auditor struct {
 	Store AuditStore
 	Gate  Peeker // nil: only the database is checked
 
-	right sync.Map               // by sale, the state in which its gate was last found to count right
-	seen  map[string]model.Stock // by sale, as the last call of Drifts read it
+	right sync.Map      // by sale, the state in which its gate was last found to count right
+	last  []model.Offer // the sales as the last call of Drifts read them
 }
 
 // Audit is the result of an audit of one sale.
@@ -83,11 +83,11 @@ const (
 // AuditSettled repeats the audit of a sale while it fails, since orders may be under way. If the stock changes to the
 // end, the drift is no error.
 func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
-	for try := range auditTries {
+	for try := 1; ; try++ {
 		before := audit.Books.Stock
 		audit, ok, err = a.Audit(ctx, saleID)
-		audit.Moving = try == auditTries-1 && audit.Books.Stock != before
-		if err != nil || !ok || audit.OK() {
+		audit.Moving = try == auditTries && audit.Books.Stock != before
+		if err != nil || !ok || audit.OK() || try == auditTries {
 			return audit, ok, err
 		}
 		timer := time.NewTimer(auditPause)
@@ -98,7 +98,6 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 		case <-timer.C:
 		}
 	}
-	return audit, ok, err
 }
 
 // Drift is the difference between the gate of an epoch and the database: the gate's left + inflight minus the
@@ -107,39 +106,35 @@ type Drift struct {
 	Epoch, Units int64
 }
 
-// Drifts compares the open gates of the sales that have not ended with the database. It reads the stock before and after it
-// reads the gates, and leaves out a sale whose stock changed in between, because its figures are not of one instant. The
-// auditor calls it once a second. It leaves out a gate that differs from the database if the stock has changed since the last
-// call, because the gate hears of an order a tenth of a second after the commit. A gate that drifts matters when it has no
-// units left, or the database has none, and then the stock stands still.
+// Drifts compares the open gates of the sales that have not ended with the database. The auditor calls it once a second. It
+// leaves out a sale whose stock has changed since the last call, because the gate hears of an order a tenth of a second after
+// the commit. A gate that drifts matters when it has no units left, or the database has none, and then the stock stands still.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if a.Gate == nil {
 		return nil, nil
 	}
-	before, err := a.Store.LiveOffers(ctx, 0)
-	if err != nil || len(before) == 0 {
-		return nil, err
+	before, states := a.last, []model.GateState(nil)
+	if len(before) > 0 {
+		var err error
+		if states, err = a.Gate.Peek(ctx, model.GateRefs(before)...); err != nil {
+			return nil, err
+		}
 	}
-	states, err := a.Gate.Peek(ctx, model.GateRefs(before)...)
+	live, err := a.Store.LiveOffers(ctx, 0) // after the gates, so that a stock that is still the same was so at that instant
 	if err != nil {
 		return nil, err
 	}
-	after, err := a.Store.LiveOffers(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
-	stocks := make(map[string]model.Stock, len(after))
-	for _, o := range after {
-		stocks[o.ID] = o.Stock
+	a.last = live
+	now := make(map[string]model.Offer, len(live))
+	for _, o := range live {
+		now[o.ID] = o
 	}
 	drifts := make(map[string]Drift, len(before))
 	for i, o := range before {
-		units := drift(states[i], o.Stock)
-		if states[i].Open && o.Stock == stocks[o.ID] && o.Status != model.SaleClosed && (units == 0 || o.Stock == a.seen[o.ID]) {
-			drifts[o.ID] = Drift{states[i].Epoch, units}
+		if after, ok := now[o.ID]; ok && after.Stock == o.Stock && after.Status != model.SaleClosed && states[i].Open {
+			drifts[o.ID] = Drift{states[i].Epoch, drift(states[i], o.Stock)}
 		}
 	}
-	a.seen = stocks
 	return drifts, nil
 }
 
