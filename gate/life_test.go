@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
@@ -172,6 +174,26 @@ type expiring struct {
 func (c expiring) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	c.expire()
 	return c.Contents.Known(ctx)
+}
+
+// TestInstallAfterASettle: an entry is settled after the last look at the stream and before the install, so the contents lack
+// its order.
+func TestInstallAfterASettle(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		b.admit(attempt(o, "u-1", 1))
+		entries := b.read(o, all)
+		lengths, err := b.gate.StreamLengths(b.Context(), o.GateRef())
+		check.NoError(b, err)
+		late := b.as("late")
+		late.client.AddHook(scriptHook(func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error {
+			b.settle(entries, accepted)
+			return run(ctx, script)
+		}))
+		check.Same(b, "closed", b.close(o, 2), true)
+		_, err = late.gate.Install(b.Context(), 2, lengths, kit.ContentsOf(o))
+		check.Error(b, "the install", err, model.ErrStreamMoved)
+	})
 }
 
 // TestGateOfLessThanNothing: the database has sold units that entries of the stream need as well.

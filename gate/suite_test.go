@@ -136,8 +136,8 @@ func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// tagged fails the test if a script gets a key without a hash tag, except the one that all sales share without a Cluster. A Redis Cluster refuses a script whose keys are in several
-// slots, see TestClusterLosesANode.
+// tagged fails the test if a script gets a key without a hash tag, except the one that all sales share without a Cluster. A
+// Redis Cluster refuses a script whose keys are in several slots, see TestClusterLosesANode.
 func tagged(t testing.TB) scriptHook {
 	return func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error {
 		for _, key := range script.Args()[3 : 3+script.Args()[2].(int)] {
