@@ -1,0 +1,127 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"flashsale/test/kit/check"
+	"flashsale/test/kit/shop"
+)
+
+// A description has at most 2,000 characters, also of Chinese, and an address of a picture at most 500.
+func TestConsoleLongText(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console", "status of 400")
+	w.operate()
+	w.describe("茶")
+	w.write("#image_url", "https://example.com/"+strings.Repeat("a", 481))
+	long := func(characters int) {
+		t.Helper()
+		js[bool](w, fmt.Sprintf(`document.getElementById("description").value = "茶".repeat(%d), true`, characters))
+		w.click("#form-send")
+	}
+	long(2001)
+	w.sees(texts{
+		"#description-error": "At most 2,000 characters. These are 2,001",
+		"#image_url-error":   "At most 500 characters. These are 501",
+	})
+	w.fill("#image_url", "")
+	long(2000)
+	w.see("h1", "茶")
+	w.click("#shop-link")
+	w.see(".about p", strings.Repeat("茶", 2000))
+}
+
+// The console speaks Chinese, including figures, questions and refusals. It changes its language without a reload.
+func TestConsoleLanguage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(nil)
+	s.buy(sale, s.buyer("ann"), 1)
+	w := s.open(look{width: 1440, language: "zh-CN,zh,en"}, "/console/sales/"+sale)
+	w.see("#outside-why", "请以运营账号登录")
+	w.click("#outside-enter")
+	w.see("#account-title", "登录")
+	w.enter("admin", shop.OperatorPassword)
+	w.sees(texts{"#line": "实时", "#tile-held": "预占，待付款", "#verdicts": "成交", "#orders": "待付款", "#log": "创建"})
+	w.confirm("#pause", "恢复之前无人可以购买")
+	w.sees(texts{"#notice": "场次已暂停", "#state": "暂停中"})
+	w.hasNo("main", "Live", "Orders", "Held", "Pause", "Log")
+	w.click("button.language[value=en]")
+	w.sees(texts{"#state": "Paused", "#tile-held": "Held, unpaid", "#stock-chart .legend": "Available", "#verdicts": "Sold"})
+
+	w.visit("/console")
+	w.click("#new-campaign")
+	w.see("#campaign-mode", "Rush: first come, first served")
+	w.hasNo("#campaign-mode", "抢购")
+	w.click("button.language[value=zh]")
+	w.see("#campaign-mode", "抢购：先到先得")
+	w.hasNo("#campaign-mode", "Rush")
+}
+
+// An unknown path shows a page that says so. Programs get the problem document.
+func TestNothingHere(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(phone, "", "status of 404")
+	for _, path := range []string{"/nothing", "/s/unknown", "/sales/NONE", "/console/nothing"} {
+		w.visit(path)
+		w.sees(texts{"h1": "There is nothing here", "main a": "To the sales"})
+	}
+	w.visit("/console/sales/NONE")
+	w.operate()
+	w.see("#unknown", "The sale may have been taken down")
+	check.Same(t, "code for a program", s.call("GET", "/nothing", "", nil, http.StatusNotFound)["code"], any("not_found"))
+}
+
+// Long lists show the newest entries first, a page at a time. New entries appear without a reload.
+func TestConsolePages(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	var sale string
+	for i := range 33 {
+		sale = s.sale(fields{"title": fmt.Sprintf("Teapot %d", i), "quota": 100, "limit_per_user": 100})
+	}
+	ann := s.buyer("ann")
+	oldest := s.buy(sale, ann, 1)
+	for range 53 {
+		s.buy(sale, ann, 1)
+	}
+	for range 11 {
+		s.act("pause", sale)
+		s.act("resume", sale)
+	}
+	w := s.open(desktop, "/console")
+	w.operate()
+	w.has("sales", 30)
+	w.see("#sales tr:first-child", "Teapot 32")
+	s.sale(fields{"title": "Kettle"})
+	w.see("#sales tr:first-child", "Kettle")
+	w.has("sales", 31)
+	sizes := make([]fields, 50)
+	for i := range sizes {
+		sizes[i] = fields{"variant": fmt.Sprint(i), "quota": 1, "price_cents": 1}
+	}
+	s.campaign(fields{"sales": sizes})
+	w.sees(texts{"#campaigns .kinds": "50", "#sales tr:first-child": "Kettle"}) // its sales are not among the others
+	w.has("sales", 31)
+	w.click("#sales-more")
+	w.has("sales", 34)
+	w.see("#sales tr:last-child", "Teapot 0")
+	w.lacks("#sales-more")
+
+	w.visit("/console/sales/" + sale)
+	w.has("orders", 50)
+	w.see("#orders-told", "The newest 50")
+	w.click("#orders-more")
+	w.has("orders", 54)
+	w.sees(texts{"#orders tr:last-child": oldest, "#orders-told": "54 in all"})
+	w.has("log", 20)
+	w.click("#log-more")
+	// The creation, 22 changes, and the install of the gate. If the gate missed a change, it was installed again.
+	w.becomes("the log is complete", `document.getElementById("log").rows.length >= 24`)
+	w.see("#log tr:last-child", "Created")
+}
