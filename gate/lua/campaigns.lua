@@ -7,12 +7,15 @@ local function units_of_campaigns(arg)
   local campaigns, key = {}, 2
   for c = 1, tonumber(ARGV[arg - 1]) do
     local campaign, users = { limit = tonumber(ARGV[arg]), units = {} }, tonumber(ARGV[arg + 2])
+    for i = arg + 3, arg + 2 + users do campaign.units[ARGV[i]] = 0 end
     for _ = 1, tonumber(ARGV[arg + 1]) do
       -- The units in a damaged key are not counted: it must not stop the other sales, and the database checks the limit.
       local held = redis.pcall('HMGET', KEYS[key], unpack(ARGV, arg + 3, arg + 2 + users))
       for i = 1, users do
-        local user = ARGV[arg + 2 + i]
-        campaign.units[user] = (campaign.units[user] or 0) + (tonumber(held[i]) or 0)
+        if held[i] then -- nearly all users have units in one sale at most
+          local user = ARGV[arg + 2 + i]
+          campaign.units[user] = campaign.units[user] + (tonumber(held[i]) or 0)
+        end
       end
       key = key + 1
     end
