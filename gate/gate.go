@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,7 +75,6 @@ type Gate struct {
 	client    redis.UniversalClient
 	instance  string
 	transfers *transfers
-	settled   atomic.Int64 // number of the newest call of Settled
 	observe   observe.All
 }
 

@@ -307,7 +307,7 @@ func (s *staging) installShard(ctx context.Context, shard int) error {
 	}
 	keys := append(keysOf(s.tags[shard]), s.units(shard))
 	args := append([]any{s.epoch, s.lengths[shard], expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
-	args = append(args, "left", evenly(left, shard, len(s.tags)), "inflight", s.inflight[shard], "version", s.offer.Stock.Version)
+	args = append(args, "left", evenly(left, shard, len(s.tags)), "extra", s.inflight[shard]-s.lengths[shard], "version", s.offer.Stock.Version)
 	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
 	switch {
 	case err != nil:

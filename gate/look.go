@@ -168,7 +168,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {
-			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "inflight", "revision", "run_id", "sent", "received", "version")
+			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "extra", "revision", "run_id", "sent", "received", "version")
 			lengths[i] = p.XLen(ctx, streamKey(tags[place]))
 		}
 		return nil
@@ -189,7 +189,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 		into[place] = shard{
 			GateState: model.GateState{
 				Exists: v[0] != nil, Open: v[1] == "1" && (l.replicas || v[5] == here),
-				Epoch: number(v[0]), Left: number(v[2]), Inflight: number(v[3]), Revision: number(v[4]), Version: number(v[8]), Stream: lengths[i].Val(),
+				Epoch: number(v[0]), Left: number(v[2]), Inflight: lengths[i].Val() + number(v[3]), Revision: number(v[4]), Version: number(v[8]), Stream: lengths[i].Val(),
 			},
 			sent: number(v[6]), received: number(v[7]),
 		}

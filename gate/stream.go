@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -161,14 +162,14 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 }
 
 // Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts
-// back to their gates. lost are gates whose streams lacked the entry of an order that was just made: the entry was lost
-// with Redis, so a gate that was installed since then does not know the order. An instance must make one call at a time.
+// back to their gates. lost are gates that may not know an order that was just made: its entry was lost with Redis, and the
+// gate was installed since then.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
-	shards, number := shardsOf(entries), g.settled.Add(1)
-	call := func(int, int) ([]string, []any) { return nil, []any{g.instance, number} }
-	replies := g.scriptOnGates(ctx, settledScript, len(shards), call, func(i int) ([]string, []any) {
+	shards := shardsOf(entries)
+	common := func(int, int) ([]string, []any) { return nil, nil }
+	replies := g.scriptOnGates(ctx, settledScript, len(shards), common, func(i int) ([]string, []any) {
 		return keysOf(shards[i].tag), settledArgs(shards[i].places, entries, outcomes)
 	})
 	for i, s := range shards {
@@ -177,17 +178,21 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 			continue
 		}
 		found, _ := replies[i].value.(int64)
-		made := int64(0)
-		for _, place := range s.places {
-			if outcomes[place].Verdict == model.Accepted && !outcomes[place].Repeated {
-				made++
-			}
-		}
-		if found < made {
+		made := slices.DeleteFunc(slices.Clone(s.places), func(place int) bool {
+			return outcomes[place].Verdict != model.Accepted || outcomes[place].Repeated
+		})
+		if int(found) < len(made) && !g.admittedAll(ctx, s.tag, entries, made) {
 			lost = append(lost, entries[s.places[0]].GateRef())
 		}
 	}
 	return lost, err
+}
+
+// admittedAll reports whether a shard is still the one that has admitted these entries. Then the shard knows them, although its
+// stream lacks some: an earlier run of settled.lua has deleted them, whose reply was lost.
+func (g *Gate) admittedAll(ctx context.Context, tag string, entries []model.Entry, places []int) bool {
+	shards, err := looker{client: g.client}.look(ctx, []string{tag})
+	return err == nil && shards[0].Open && !slices.ContainsFunc(places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })
 }
 
 // settledArgs returns the arguments of settled.lua for a gate.
@@ -201,11 +206,10 @@ func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) 
 		}
 		orders[e.Quantity] = append(orders[e.Quantity], e.StreamID)
 	}
-	args := []any{0, len(orders)}
+	args := append([]any{0, len(credits) / 4}, credits...)
 	for units, ids := range orders {
 		args = append(append(args, units, len(ids)), ids...)
 	}
-	args = append(args, credits...)
 	args[0] = len(args) - 1
 	return args
 }

@@ -222,19 +222,6 @@ func TestSettledWithoutAGate(t *testing.T) {
 	})
 }
 
-// TestSettledWithoutACount: a damaged gate lacks the count of units that are not settled.
-func TestSettledWithoutACount(t *testing.T) {
-	eachGate(t, func(b *bench) {
-		o := b.sale()
-		b.admit(attempt(o, "u-1", 1))
-		for _, tag := range tagsOf(o.GateRef()) {
-			must(b, b.client.HDel(b.Context(), gateKey(tag), "inflight"))
-		}
-		b.settle(b.read(o, all), accepted)
-		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 9})
-	})
-}
-
 // TestUnsettled: of entries in memory, those are settled that the stream still has, each once.
 func TestUnsettled(t *testing.T) {
 	eachGate(t, func(b *bench) {

@@ -114,7 +114,7 @@ func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string
 		return nil, err
 	}
 	for i, state := range states {
-		if state.Open && state.Left == 0 && state.Inflight == 0 {
+		if state.Open && state.Left == 0 && state.Stream == 0 {
 			ids = append(ids, gates[i].SaleID)
 		}
 	}

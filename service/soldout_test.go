@@ -57,7 +57,7 @@ func TestSoldOutRefuses(t *testing.T) {
 		"sold out":          {func(*leaser, string) {}, true, false},
 		"no lease":          {func(l *leaser, _ string) { clear(l.leases) }, false, false},
 		"units at the gate": {gateWith(func(s *model.GateState) { s.Left = 1 }), false, false},
-		"units under way":   {gateWith(func(s *model.GateState) { s.Inflight = 1 }), false, false},
+		"units under way":   {gateWith(func(s *model.GateState) { s.Stream = 1 }), false, false},
 		"a closed gate":     {gateWith(func(s *model.GateState) { s.Open = false }), false, false},
 		"no Redis":          {func(l *leaser, _ string) { l.errGate = errAway }, false, true},
 		"no database":       {func(l *leaser, _ string) { l.err = errAway }, false, true},

@@ -29,8 +29,7 @@ local function admit(key, arg)
   end
   before = before + attempts
 
-  local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left',
-    'run_id', 'inflight')
+  local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left', 'run_id')
   local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
   local units = {} -- by field; the attempts that this call admits are added
@@ -69,7 +68,10 @@ local function admit(key, arg)
   end
 
   if taken > 0 then
-    redis.call('HSET', KEYS[key], 'left', left, 'inflight', tonumber(gate[9]) + taken)
+    redis.call('HSET', KEYS[key], 'left', left)
+    if taken > #admitted then -- the units in flight are one for each entry, and these
+      redis.call('HINCRBY', KEYS[key], 'extra', taken - #admitted)
+    end
     redis.call('HSET', KEYS[key + 1], unpack(new))
     local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
     for _, at in ipairs(admitted) do

@@ -87,7 +87,7 @@ func (d *drill) repaired(since time.Time) {
 	d.Helper()
 	client := d.client(d.Redis)
 	d.until(repairTime-time.Since(since), "the gate is repaired", func() (bool, error) {
-		fields, errGate := client.HMGet(d.Context(), gateKey(d.sale, "gate"), "open", "left", "inflight").Result()
+		fields, errGate := client.HMGet(d.Context(), gateKey(d.sale, "gate"), "open", "left", "extra").Result()
 		b, errBooks := d.books.balance(d.Context(), d.sale)
 		empty, errStream := d.streamEmpty(client)()
 		want := []any{"1", fmt.Sprint(b.available), "0"}

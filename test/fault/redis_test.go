@@ -432,14 +432,13 @@ func fewClients(d *drill) {
 	d.settleRefused(refused, "connections refused")
 }
 
-// wholeness reads a gate at one instant: units left, in flight, entries of the stream, and fields of the hash of units.
+// wholeness reads a gate at one instant: units left, entries of the stream, and fields of the hash of units.
 const wholeness = `
-local gate = redis.call('HMGET', KEYS[1], 'left', 'inflight')
-if not gate[1] then return false end
-return {tonumber(gate[1]), tonumber(gate[2]), redis.call('XLEN', KEYS[2]), redis.call('HLEN', KEYS[3])}`
+local left = redis.call('HGET', KEYS[1], 'left')
+return left and {tonumber(left), redis.call('XLEN', KEYS[2]), redis.call('HLEN', KEYS[3])}`
 
 // watchGate checks the gate until the returned function is called. That function fails the row if an admit or an
-// acknowledgement was ever half done: every unit is left or belongs to a user, and every unit in flight has an entry.
+// acknowledgement was ever half done: every unit is left or belongs to a user, and every entry is of such a unit.
 // Each buyer must buy one unit.
 func (d *drill) watchGate() (end func()) {
 	d.Helper()
@@ -454,9 +453,9 @@ func (d *drill) watchGate() (end func()) {
 		}
 		looks++
 		// One field of the hash is a mark of the gate. Each buyer has two fields: the user's, and that of the order's id.
-		left, inflight, stream, fields := v[0], v[1], v[2], v[3]-1
-		if wrong == "" && (2*(int64(d.quota)-left) != fields || inflight != stream) {
-			wrong = fmt.Sprintf("%d left of %d, and %d fields of users and ids; %d in flight in %d entries", left, d.quota, fields, inflight, stream)
+		sold, stream, fields := int64(d.quota)-v[0], v[1], v[2]-1
+		if wrong == "" && (2*sold != fields || stream > sold) {
+			wrong = fmt.Sprintf("%d sold of %d, %d fields of users and ids, %d entries", sold, d.quota, fields, stream)
 		}
 	})
 	return func() {
