@@ -187,7 +187,8 @@ func TestInstallAfterASettle(t *testing.T) {
 		check.NoError(b, err)
 		late := b.as("late")
 		late.client.AddHook(scriptHook(func(ctx context.Context, script *redis.Cmd, run redis.ProcessHook) error {
-			b.settle(entries, accepted)
+			_, err := b.gate.Settled(ctx, entries, []model.Outcome{accepted})
+			check.NoError(b, err)
 			return run(ctx, script)
 		}))
 		check.Same(b, "closed", b.close(o, 2), true)
