@@ -132,6 +132,7 @@ func TestDashboard(t *testing.T) {
 	one, other := start(t, stores, withFigures), start(t, stores, withFigures)
 	saleID := one.createSale(fields{"quota": 100_000, "limit_per_user": 1}).ID
 	other.knows(saleID)
+	one.createSale(fields{}) // its stock stands still, so the auditor can judge its gate
 	one.soon(fields{"mode": "line", "quota": 1}, "calling", "ann")
 	asks := one.anyone()
 	watcher := prometheus(t, one, other)

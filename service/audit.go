@@ -107,8 +107,9 @@ type Drift struct {
 }
 
 // Drifts compares the open gates of the sales that have not ended with the database. The auditor calls it once a second. It
-// leaves out a sale whose stock has changed since the last call, because the gate hears of an order a tenth of a second after
-// the commit. A gate that drifts matters when it has no units left, or the database has none, and then the stock stands still.
+// leaves out a gate that differs from the database if the stock has changed since the last call, because the gate hears of an
+// order a tenth of a second after the commit. A gate that drifts matters when it has no units left, or the database has none,
+// and then the stock stands still.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if a.Gate == nil {
 		return nil, nil
@@ -131,8 +132,10 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	}
 	drifts := make(map[string]Drift, len(before))
 	for i, o := range before {
-		if after, ok := now[o.ID]; ok && after.Stock == o.Stock && after.Status != model.SaleClosed && states[i].Open {
-			drifts[o.ID] = Drift{states[i].Epoch, drift(states[i], o.Stock)}
+		after, live := now[o.ID]
+		units := drift(states[i], after.Stock)
+		if live && states[i].Open && after.Status != model.SaleClosed && (units == 0 || after.Stock == o.Stock) {
+			drifts[o.ID] = Drift{states[i].Epoch, units}
 		}
 	}
 	return drifts, nil

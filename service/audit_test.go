@@ -124,7 +124,8 @@ func TestDrifts(t *testing.T) {
 		"no gate":                          {model.GateState{}, none, 0, false},
 		"a closed gate":                    {model.GateState{Exists: true, Left: 3}, none, 0, false},
 		"a closed sale":                    {gate(3, 0, 0), func(f *fakeBooks) { f.offers[0].Status = model.SaleClosed }, 0, false},
-		"the stock changes meanwhile":      {gate(9, 0, 0), meanwhile(func(f *fakeBooks) { f.offers[0].Stock.Available-- }), 0, false},
+		"the stock changes meanwhile":      {gate(8, 0, 0), meanwhile(func(f *fakeBooks) { f.offers[0].Stock.Available-- }), 0, false},
+		"an order is made, and settled":    {gate(9, 0, 0), func(f *fakeBooks) { f.offers[0].Stock.Available-- }, 0, true},
 		"the stock changes there and back": {gate(9, 0, 0), meanwhile(func(f *fakeBooks) { f.offers[0].Stock.Version += 2 }), 0, false},
 		"the sale ends meanwhile":          {gate(9, 0, 0), meanwhile(func(f *fakeBooks) { f.offers = nil }), 0, false},
 	}, func(t *testing.T, tc test) {
