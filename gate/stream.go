@@ -178,21 +178,24 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 			continue
 		}
 		found, _ := replies[i].value.(int64)
-		made := slices.DeleteFunc(slices.Clone(s.places), func(place int) bool {
-			return outcomes[place].Verdict != model.Accepted || outcomes[place].Repeated
-		})
-		if int(found) < len(made) && !g.admittedAll(ctx, s.tag, entries, made) {
+		made := int64(0)
+		for _, place := range s.places {
+			if outcomes[place].Verdict == model.Accepted && !outcomes[place].Repeated {
+				made++
+			}
+		}
+		if found < made && !g.admittedAll(ctx, s, entries) {
 			lost = append(lost, entries[s.places[0]].GateRef())
 		}
 	}
 	return lost, err
 }
 
-// admittedAll reports whether a shard is still the one that has admitted these entries. Then the shard knows them, although its
-// stream lacks some: an earlier run of settled.lua has deleted them, whose reply was lost.
-func (g *Gate) admittedAll(ctx context.Context, tag string, entries []model.Entry, places []int) bool {
-	shards, err := looker{client: g.client}.look(ctx, []string{tag})
-	return err == nil && shards[0].Open && !slices.ContainsFunc(places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })
+// admittedAll reports whether a shard is still the one that has admitted its entries. Then the shard knows them. If its stream
+// lacks some, an earlier run of settled.lua, whose reply was lost, has deleted them.
+func (g *Gate) admittedAll(ctx context.Context, s *shardEntries, entries []model.Entry) bool {
+	shards, err := looker{client: g.client}.look(ctx, []string{s.tag})
+	return err == nil && shards[0].Open && !slices.ContainsFunc(s.places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })
 }
 
 // settledArgs returns the arguments of settled.lua for a gate.

@@ -132,9 +132,9 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	}
 	drifts := make(map[string]Drift, len(before))
 	for i, o := range before {
-		after, live := now[o.ID]
+		after, found := now[o.ID]
 		units := drift(states[i], after.Stock)
-		if live && states[i].Open && after.Status != model.SaleClosed && (units == 0 || after.Stock == o.Stock) {
+		if found && states[i].Open && after.Status != model.SaleClosed && (units == 0 || after.Stock == o.Stock) {
 			drifts[o.ID] = Drift{states[i].Epoch, units}
 		}
 	}

@@ -12,7 +12,7 @@ local function units_of_campaigns(arg)
       -- The units in a damaged key are not counted: it must not stop the other sales, and the database checks the limit.
       local held = redis.pcall('HMGET', KEYS[key], unpack(ARGV, arg + 3, arg + 2 + users))
       for i = 1, users do
-        if held[i] then -- nearly all users have units in one sale at most
+        if held[i] then -- the user has units in this sale
           local user = ARGV[arg + 2 + i]
           campaign.units[user] = campaign.units[user] + (tonumber(held[i]) or 0)
         end

@@ -438,7 +438,7 @@ local left = redis.call('HGET', KEYS[1], 'left')
 return left and {tonumber(left), redis.call('XLEN', KEYS[2]), redis.call('HLEN', KEYS[3])}`
 
 // watchGate checks the gate until the returned function is called. That function fails the row if an admit or an
-// acknowledgement was ever half done: every unit is left or belongs to a user, and every entry is of such a unit.
+// acknowledgement was ever half done: every unit is left or belongs to a user, and there are no more entries than units sold.
 // Each buyer must buy one unit.
 func (d *drill) watchGate() (end func()) {
 	d.Helper()
