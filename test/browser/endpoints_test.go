@@ -101,6 +101,7 @@ func TestConsoleEndpoints(t *testing.T) {
 	s.buy(sale, ann, 1)
 	w.until("the receiver is told", func() (string, bool) { _, _, n := told.last(); return "", n > 0 })
 	w.click(showDeliveries)
+	w.leave()
 	w.sees(texts{"#deliveries-title": "Deliveries to " + address, newestDelivery: "200", newestDelivery + ".long": thanks})
 	w.focused("deliveries-title")
 	check.Same(t, "elements of the answer", js[int](w, `document.querySelectorAll("#markup").length`), 0)
@@ -160,7 +161,8 @@ func (w *window) failures(s *server, told *receiver, buy func()) {
 	told.answers(http.StatusInternalServerError)
 	buy()
 	w.see("#endpoints", "Failed tries:")
-	w.click(showDeliveries) // with the pointer in it, the list stays as it is
+	w.click(showDeliveries)
+	w.leave() // with the pointer in it, the list stays as it is
 	w.see(newestDelivery+".state", "500")
 	w.show("console-endpoints")
 	told.answers(http.StatusGone)
@@ -169,6 +171,7 @@ func (w *window) failures(s *server, told *receiver, buy func()) {
 	w.confirm(switchEndpoint, "all later ones")
 	w.see("#endpoints .state", "On")
 	w.click(showDeliveries)
+	w.leave()
 	w.see(newestDelivery+".state", "200") // it has what it missed
 	w.confirm(switchEndpoint, "until you switch it on again")
 	w.see("#endpoints .state", "Off")
@@ -218,6 +221,7 @@ func (w *window) mostEndpoints(s *server, told *receiver) {
 
 	s.buy(s.sale(nil), s.logIn("ann"), 1)
 	w.click("#endpoints tr:first-child button")
+	w.leave()
 	w.see(newestDelivery+".state", "200")
 	w.click(newestDelivery + "button")
 	w.see("#confirm-more", "the same id")

@@ -160,6 +160,12 @@ func (w *window) click(selectors ...string) {
 	}
 }
 
+// leave moves the pointer to the corner of the window, away from whatever a click has scrolled below it.
+func (w *window) leave() {
+	w.t.Helper()
+	w.do(chromedp.MouseEvent(chromedp.MouseMoved, 0, 0))
+}
+
 // write types into a field.
 func (w *window) write(selector, text string) {
 	w.t.Helper()
