@@ -170,7 +170,7 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 	return db, nil
 }
 
-// outages wraps errors that are not caused by the statement itself in model.ErrUnavailable: a lost or refused
+// outages is a dialect that wraps errors that are not caused by the statement itself in model.ErrUnavailable: a lost or refused
 // connection, a full disk, a time-out.
 type outages struct{ gorm.Dialector }
 
@@ -184,6 +184,10 @@ func (o outages) Translate(err error) error {
 	}
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
+
+// Explain is called by gorm for each Scan, even if the logger discards the result. With all values, a statement about
+// hundreds of orders would be copied for nothing.
+func (outages) Explain(query string, _ ...any) string { return query }
 
 func outage(err error) bool {
 	if _, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
