@@ -65,8 +65,8 @@ type Catalog struct {
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
-	offers    map[string]model.Offer
-	order     []string
+	offers    []model.Offer  // by their start
+	places    map[string]int // of the sales in offers, by id
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 }
@@ -80,7 +80,7 @@ type campaign struct {
 // NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
-	c.live.Store(&snapshot{offers: map[string]model.Offer{}, changed: make(chan struct{})})
+	c.live.Store(&snapshot{changed: make(chan struct{})})
 	at := now()
 	c.reading.Store(&reading{at.UTC(), at})
 	c.filter.Store(bloom.NewWithEstimates(filterSales, filterErrors))
@@ -112,15 +112,15 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := &snapshot{offers: make(map[string]model.Offer, len(list)), order: make([]string, len(list)), campaigns: group(list)}
+	next := &snapshot{offers: list, places: make(map[string]int, len(list)), campaigns: group(list)}
 	for i, o := range list {
-		next.offers[o.ID], next.order[i] = o, o.ID
+		next.places[o.ID] = i
 		if o.Stock.Available > 0 {
 			c.soldOut.Delete(o.ID)
 		}
 	}
 	old := c.live.Load()
-	if maps.Equal(old.offers, next.offers) {
+	if slices.Equal(old.offers, next.offers) {
 		next.changed = old.changed
 		c.live.Store(next)
 	} else {
@@ -182,7 +182,7 @@ func (c *Catalog) Now() time.Time {
 // an id that it does not have, but only after a refresh that looks for new sales. At most one such refresh runs in
 // filterPause.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
-	if offer, ok := c.live.Load().offers[id]; ok {
+	if offer, ok := c.InMemory(id); ok {
 		return offer, true, nil
 	}
 	if known, err := c.Known(ctx, id); err != nil || !known {
@@ -200,8 +200,12 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 
 // InMemory returns a watched sale as the last refresh read it; ok is false if the sale isn't watched.
 func (c *Catalog) InMemory(id string) (offer model.Offer, ok bool) {
-	offer, ok = c.live.Load().offers[id]
-	return offer, ok
+	s := c.live.Load()
+	i, ok := s.places[id]
+	if !ok {
+		return offer, false
+	}
+	return s.offers[i], true
 }
 
 // Known reports whether a sale's id, or a short code, may exist.
@@ -219,13 +223,12 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 // that closes when a watched sale has changed.
 func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
-	hidden := func(o model.Offer) bool { return o.Status == model.SaleShadow || o.IsCampaignLine() }
-	return slices.DeleteFunc(s.list(), hidden), s.changed
+	return s.those(func(o *model.Offer) bool { return o.Status != model.SaleShadow && !o.IsCampaignLine() }), s.changed
 }
 
 // Lines lists the watched sales that have a line of their own, or may get one, by their start.
 func (c *Catalog) Lines() []model.Offer {
-	return slices.DeleteFunc(c.live.Load().list(), func(o model.Offer) bool { return !o.HasLine() || o.LineID() != o.ID })
+	return c.live.Load().those(func(o *model.Offer) bool { return o.HasLine() && o.LineID() == o.ID })
 }
 
 // group returns the sales of each campaign, and the limit that they share.
@@ -271,22 +274,37 @@ func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error
 	return c.store.CampaignSales(ctx, id)
 }
 
-func (s *snapshot) list() []model.Offer {
-	list := make([]model.Offer, len(s.order))
-	for i, id := range s.order {
-		list[i] = s.offers[id]
+// those returns the sales for which a condition holds.
+func (s *snapshot) those(which func(o *model.Offer) bool) (list []model.Offer) {
+	for i := range s.offers {
+		if o := &s.offers[i]; which(o) {
+			list = append(list, *o)
+		}
 	}
 	return list
 }
 
+// Watched returns the number of the watched sales.
+func (c *Catalog) Watched() int { return len(c.live.Load().offers) }
+
 // LiveIDs lists the ids of the watched sales.
-func (c *Catalog) LiveIDs() []string { return slices.Clone(c.live.Load().order) }
+func (c *Catalog) LiveIDs() []string {
+	live := c.live.Load().offers
+	ids := make([]string, len(live))
+	for i := range live {
+		ids[i] = live[i].ID
+	}
+	return ids
+}
 
 // LiveGates names the gates of the watched sales.
-func (c *Catalog) LiveGates() []model.GateRef { return model.GateRefs(c.live.Load().list()) }
+func (c *Catalog) LiveGates() []model.GateRef { return model.GateRefs(c.live.Load().offers) }
 
 // Epoch returns the epoch of a sale's gate as the last refresh read it, or 0 if the sale isn't watched.
-func (c *Catalog) Epoch(saleID string) int64 { return c.live.Load().offers[saleID].Stock.Epoch }
+func (c *Catalog) Epoch(saleID string) int64 {
+	offer, _ := c.InMemory(saleID)
+	return offer.Stock.Epoch
+}
 
 // Judge returns whether a sale sells now, as model.Sale.Judge does, or NotFound if the sale isn't watched.
 func (c *Catalog) Judge(saleID string) model.Verdict {

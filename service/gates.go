@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -289,8 +288,8 @@ func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) 
 // an older epoch, or that missed an operator's change, and applies to the other gates the changes of the stock that
 // they lack. After Retire it closes open gates instead.
 func (g *Gates) Ensure(ctx context.Context) error {
-	live := g.catalog.live.Load().list()
-	live = slices.DeleteFunc(live, func(o model.Offer) bool { return o.Judge(g.catalog.Now()) == model.Ended })
+	now := g.catalog.Now()
+	live := g.catalog.live.Load().those(func(o *model.Offer) bool { return o.Judge(now) != model.Ended })
 	if len(live) == 0 {
 		g.replace.Clear()
 		clear(g.forgotten)

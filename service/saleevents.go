@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"sync"
 
 	"flashsale/model"
 )
@@ -13,11 +12,19 @@ type SaleEvents struct {
 	Record  func(ctx context.Context, what model.EventType, saleID string) error
 	Catalog *Catalog
 
-	done sync.Map // by type and sale, what this instance has recorded
+	done map[saleEvent]bool // what this instance has recorded
 }
 
-// Look records what has happened to the live sales.
+type saleEvent struct {
+	what   model.EventType
+	saleID string
+}
+
+// Look records what has happened to the live sales. It must not run twice at a time.
 func (s *SaleEvents) Look(ctx context.Context) error {
+	if s.done == nil {
+		s.done = map[saleEvent]bool{}
+	}
 	live, _ := s.Catalog.Live()
 	now := s.Catalog.Now()
 	for _, offer := range live {
@@ -39,13 +46,13 @@ func (s *SaleEvents) Look(ctx context.Context) error {
 }
 
 func (s *SaleEvents) once(ctx context.Context, what model.EventType, saleID string) error {
-	key := string(what) + saleID
-	if _, done := s.done.Load(key); done {
+	key := saleEvent{what, saleID}
+	if s.done[key] {
 		return nil
 	}
 	if err := s.Record(ctx, what, saleID); err != nil {
 		return err
 	}
-	s.done.Store(key, true)
+	s.done[key] = true
 	return nil
 }
