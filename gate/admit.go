@@ -169,7 +169,10 @@ func (b *shardBatch) admission() (keys []string, args []any) {
 	epoch := int64(0)
 	for _, a := range b.attempts {
 		epoch = max(epoch, a.LeastEpoch)
-		args = append(args, idField(a.ID), a.UserID, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
+		args = append(args, idField(a.ID), a.UserID)
+	}
+	for _, a := range b.attempts {
+		args = append(args, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
 	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, epoch, b.campaign, len(b.attempts)
 	return keysOf(b.tags[b.home]), args
@@ -188,16 +191,16 @@ func (g *Gate) read(b *shardBatch, r gateReply) {
 		b.err = fmt.Errorf("admit: %d values for %d attempts", len(reply), n)
 		return
 	}
-	epoch, _ := reply[2*n].(int64)
+	epoch, _ := reply[0].(int64)
 	b.answers = make([]model.Admission, n)
 	for i, a := range b.attempts {
-		code, _ := reply[2*i].(int64)
+		code, _ := reply[2*i+1].(int64)
 		if code < 0 || code >= int64(len(verdicts)) {
 			b.err = fmt.Errorf("admit: unknown code %d", code)
 			return
 		}
 		b.answers[i].Outcome = verdicts[code]
-		switch more := reply[2*i+1].(type) {
+		switch more := reply[2*i+2].(type) {
 		case string:
 			e := model.Entry{Attempt: a, StreamID: more, Epoch: epoch, Instance: g.instance}
 			e.Frequency, e.LeastEpoch, e.Keyless, e.Common = model.Frequency{}, 0, false, nil // the stream does not have them either

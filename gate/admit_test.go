@@ -124,7 +124,7 @@ func TestAdmitQuantities(t *testing.T) {
 		keys := append([]string{b.counters(tag(o))}, keysOf(tag(o))...)
 		code := func(quantity any) int64 {
 			script := admitScript.Run(b.Context(), b.client, keys, "here", 1, 0, o.ID, 0, 0, 1, idField(a.ID), a.UserID, quantity, "key", 0)
-			return must(b, script).([]any)[0].([]any)[0].(int64)
+			return must(b, script).([]any)[0].([]any)[1].(int64)
 		}
 		b.unchanged(func() {
 			for _, quantity := range []any{

@@ -33,7 +33,8 @@ func BenchmarkScripts(b *testing.B) {
 			{"admit-sold-out", benchmarkAdmit(0, model.SoldOut)},
 			{"count", benchmarkCount},
 			{"settled", benchmarkSettled},
-			{"whole-way", benchmarkWholeWay},
+			{"whole-way", benchmarkWholeWay(1)},
+			{"whole-way-1000-sales", benchmarkWholeWay(1000)},
 			{"release", benchmarkRelease},
 			{"configure", benchmarkConfigure},
 			{"close-and-install", benchmarkInstall},
@@ -146,14 +147,29 @@ func benchmarkSettled(b *testing.B, s *bench) {
 	b.ReportMetric(benchmarkBatch, "entries/op")
 }
 
-// benchmarkWholeWay admits a batch of new users in one call, reads it and settles it.
-func benchmarkWholeWay(b *testing.B, s *bench) {
-	o := s.hotSale(1 << 40)
-	b.ReportAllocs()
-	for n := 0; b.Loop(); n += benchmarkBatch {
-		s.settle(s.take(o, n), accepted)
+// benchmarkWholeWay admits a batch of new users of one or many sales in one call and settles it.
+func benchmarkWholeWay(sales int) func(b *testing.B, s *bench) {
+	return func(b *testing.B, s *bench) {
+		offers := make([]model.Offer, sales)
+		for i := range offers {
+			offers[i] = s.hotSale(1 << 40)
+		}
+		batch, entries := make([]model.Attempt, benchmarkBatch), make([]model.Entry, benchmarkBatch)
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n += benchmarkBatch {
+			for i := range batch {
+				batch[i] = numbered(offers[(n+i)%sales], n+i)
+			}
+			for i, answer := range s.gate.Admit(b.Context(), batch) {
+				if answer.Entry == nil {
+					b.Fatal(answer)
+				}
+				entries[i] = *answer.Entry
+			}
+			s.settle(entries, accepted)
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*benchmarkBatch), "µs/entry")
 	}
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*benchmarkBatch), "µs/entry")
 }
 
 func benchmarkRelease(b *testing.B, s *bench) {

@@ -104,13 +104,13 @@ type shardEntries struct {
 
 // shardsOf divides entries by the shards that hold them. An entry that occurs twice is listed once.
 func shardsOf(entries []model.Entry) (shards []*shardEntries) {
-	byTag, seen := map[string]*shardEntries{}, map[string]bool{}
+	byTag, seen := map[string]*shardEntries{}, make(map[[2]string]bool, len(entries))
 	for place, e := range entries {
 		tag := homeTag(e.GateRef(), e.UserID)
-		if seen[tag+e.StreamID] {
+		if seen[[2]string{tag, e.StreamID}] {
 			continue
 		}
-		seen[tag+e.StreamID] = true
+		seen[[2]string{tag, e.StreamID}] = true
 		s := byTag[tag]
 		if s == nil {
 			s = &shardEntries{tag: tag}

@@ -5,10 +5,10 @@
 -- ARGV[1] instance on which the buyers wait  [2] window of the counters, ms  [3] number of campaigns. For each campaign:
 --      [1] limit  [2] number of its keys  [3] number of users; then the users, each once. Then for each gate: [1] sale
 --      [2] newest epoch that the caller has read  [3] place of its campaign in the list, 0: none  [4] number of attempts;
---      then five values for each attempt: field of its id, which is the id behind a space, user, quantity, idempotency key,
---      requests allowed in a window
--- Returns a list for each gate: two values for each attempt, in one flat list: a code, and the id of the new entry (code
--- 0) or the ms until the next request is allowed (code 5); then the gate's epoch. If the script fails at a gate, for example
+--      then for each attempt the field of its id, which is the id behind a space, and its user; then for each attempt its
+--      quantity, idempotency key, and requests allowed in a window
+-- Returns a list for each gate: the gate's epoch, then two values for each attempt: a code, and the id of the new entry (code
+-- 0) or the ms until the next request is allowed (code 5). If the script fails at a gate, for example
 -- because a key is damaged, the gate has the text of the error instead of a list, and the other gates are served.
 -- Codes: 0 admitted, 1 known id, 2 known id with another quantity, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
@@ -21,28 +21,28 @@ local retry_ms, flood = count_requests(first_arg, next_gate)
 local before = 0 -- the attempts on the gates before
 
 -- key, arg: the indexes of the gate's first key and of its first argument
+-- With many sales most gates of a run have one attempt. Each table is made with room for one, since Lua takes long to enlarge
+-- small tables value by value.
 local function admit(key, arg)
-  local reply, fields, first, attempts, request = {}, {}, arg + 4, tonumber(ARGV[arg + 3]), before
-  local campaign = campaigns[tonumber(ARGV[arg + 2])]
-  for i = first, next_gate(arg) - 1, 5 do
-    fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
-  end
+  local attempts, request, campaign = tonumber(ARGV[arg + 3]), before, campaigns[tonumber(ARGV[arg + 2])]
+  local first, rest = arg + 4, arg + 4 + 2 * attempts
   before = before + attempts
 
   local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left', 'run_id')
   local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
-  local units = {} -- by field; the attempts that this call admits are added
+  local reply = { tonumber(gate[1]) or 0, 0, 0 }
+  local units = { [ARGV[first]] = false, [ARGV[first + 1]] = false } -- by field; what this call admits is added
   if code ~= 3 and code ~= 4 then
-    for at, value in ipairs(redis.call('HMGET', KEYS[key + 1], unpack(fields))) do
-      units[fields[at]] = value
+    for at, value in ipairs(redis.call('HMGET', KEYS[key + 1], unpack(ARGV, first, rest - 1))) do
+      units[ARGV[first + at - 1]] = value
     end
   end
 
-  local admitted, taken, new = {}, 0, {}
+  local new, last, taken = { 0, 0, 0, 0 }, 0, 0 -- fields and values to write, and the index of the last
   for at = 1, attempts do
-    local i = first + 5 * (at - 1)
-    local id, user, quantity, n = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 2])
+    local id, user, quantity = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1], ARGV[rest + 3 * at - 3]
+    local n = tonumber(quantity)
     local held, answer, wait_ms = tonumber(units[user]) or 0, code, 0
     if units[id] and not flood[request + at] then
       -- A known id is answered even if the request came too soon: the client may have sent the script twice, and
@@ -61,26 +61,26 @@ local function admit(key, arg)
     else
       left, taken, units[id], units[user] = left - n, taken + n, quantity, held + n
       if campaign then campaign.units[user] = campaign.units[user] + n end
-      admitted[#admitted + 1] = at
-      new[#new + 1], new[#new + 2], new[#new + 3], new[#new + 4] = id, quantity, user, units[user]
+      new[last + 1], new[last + 2], new[last + 3], new[last + 4], last = id, quantity, user, units[user], last + 4
     end
-    reply[2 * at - 1], reply[2 * at] = answer, wait_ms
+    reply[2 * at], reply[2 * at + 1] = answer, wait_ms
   end
 
   if taken > 0 then
     redis.call('HSET', KEYS[key], 'left', left)
-    if taken > #admitted then -- the units in flight are one for each entry, and these
-      redis.call('HINCRBY', KEYS[key], 'extra', taken - #admitted)
+    if taken > last / 4 then -- the units in flight are one for each entry, and these
+      redis.call('HINCRBY', KEYS[key], 'extra', taken - last / 4)
     end
-    redis.call('HSET', KEYS[key + 1], unpack(new))
+    redis.call('HSET', KEYS[key + 1], unpack(new, 1, last))
     local gated = ' ' .. gate[1] .. ' ' .. ARGV[1] .. ' ' -- epoch and instance are the same for all entries
-    for _, at in ipairs(admitted) do
-      local i = first + 5 * (at - 1)
-      reply[2 * at] = redis.call('XADD', KEYS[key + 2], '*', 'attempt',
-        string.sub(ARGV[i], 2) .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. gated .. ARGV[i + 3])
+    for at = 1, attempts do
+      if reply[2 * at] == 0 then
+        local i, j = first + 2 * at - 2, rest + 3 * at - 3
+        reply[2 * at + 1] = redis.call('XADD', KEYS[key + 2], '*', 'attempt',
+          string.sub(ARGV[i], 2) .. ' ' .. ARGV[i + 1] .. ' ' .. ARGV[j] .. gated .. ARGV[j + 1])
+      end
     end
   end
-  reply[2 * attempts + 1] = tonumber(gate[1]) or 0
   return reply
 end
 

@@ -6,13 +6,14 @@
 -- Gives the replies in a list. A gate at which serve fails has the text of the error there, so that the other gates are
 -- served. If serve fails at every gate, the whole script fails with the first error, which the client understands.
 local function each_gate(first, keys, arg, next_arg, serve)
-  local replies, any = {}, false
+  local replies, n, any = {}, 0, false
   for key = first, #KEYS, keys do
     local done, reply = pcall(serve, key, arg)
     if not done then -- older versions of Redis raise a text, others a table
       reply = type(reply) == 'table' and reply.err or tostring(reply)
     end
-    replies[#replies + 1], any, arg = reply, any or done, next_arg(arg)
+    n = n + 1
+    replies[n], any, arg = reply, any or done, next_arg(arg)
   end
   return any and replies or { err = replies[1] }
 end

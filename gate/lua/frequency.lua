@@ -7,7 +7,7 @@
 -- count is above twice the limit. Then there were certainly too many requests, even if the client has sent every script twice
 -- because of lost replies.
 local function frequency(key, counters, limits, window_ms)
-  local count, new, retry_ms, flood = {}, {}, {}, {}
+  local count, new, last, retry_ms, flood = {}, {}, 0, {}, {}
   if math.max(unpack(limits)) == 0 then
     return retry_ms, flood
   end
@@ -20,7 +20,7 @@ local function frequency(key, counters, limits, window_ms)
   for at, counter in ipairs(counters) do
     if limits[at] > 0 then
       local n = (count[counter] or tonumber(counted[at]) or 0) + 1
-      count[counter], new[#new + 1], new[#new + 2] = n, counter, n
+      count[counter], new[last + 1], new[last + 2], last = n, counter, n, last + 2
       if n > limits[at] then
         retry_ms[at], flood[at] = left_ms > 0 and left_ms or window_ms, n > 2 * limits[at]
       end

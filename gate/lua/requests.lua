@@ -4,10 +4,13 @@
 -- the next gate
 -- Gives the two lists of frequency.lua, with values for attempts in their order.
 local function count_requests(arg, next_gate)
-  local counters, limits = {}, {}
-  while arg <= #ARGV do
-    for i = arg + 4, next_gate(arg) - 1, 5 do
-      counters[#counters + 1], limits[#limits + 1] = ARGV[arg] .. ' ' .. ARGV[i + 1], tonumber(ARGV[i + 4])
+  local counters, limits, n, args = {}, {}, 0, #ARGV
+  while arg <= args do
+    local attempts = tonumber(ARGV[arg + 3])
+    for at = 1, attempts do
+      n = n + 1
+      counters[n] = ARGV[arg] .. ' ' .. ARGV[arg + 3 + 2 * at]
+      limits[n] = tonumber(ARGV[arg + 3 + 2 * attempts + 3 * at])
     end
     arg = next_gate(arg)
   end
