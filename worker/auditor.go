@@ -13,16 +13,17 @@ import (
 )
 
 const (
+	// auditPeriod is the time between two rounds, unless there are very many sales.
 	auditPeriod = time.Second
-	// auditLease is how long a lease lasts, and so how long the lease of a dead instance keeps others from reading the
-	// books.
-	auditLease = 3 * auditPeriod
+	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading
+	// the books.
+	auditLease = 3
 	// driftsSeen is how many times in a row the same drift must be seen before the gate is replaced. A single sighting may
 	// fall between a commit and its acknowledgement.
 	driftsSeen = 3
 	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so
 	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers. The number
-	// doubles until a round has booksMost sales or fewer.
+	// doubles until a round has booksMost sales or fewer for each auditPeriod that it lasts.
 	booksEvery = 30
 	booksMost  = 10
 )
@@ -60,7 +61,7 @@ type sighting struct {
 // Run audits until ctx ends.
 func (a *Auditor) Run(ctx context.Context) {
 	a.drifts, a.miscounts, a.lines = map[string]sighting{}, map[string]int{}, map[string]model.Books{}
-	every(ctx, "auditor", auditPeriod, nil, a.Log, a.step)
+	everyPaced(ctx, "auditor", auditPeriod, a.Catalog.Watched, nil, a.Log, a.step)
 }
 
 func (a *Auditor) step(ctx context.Context) error {
@@ -73,14 +74,15 @@ func (a *Auditor) step(ctx context.Context) error {
 		a.judge(saleID, drift)
 	}
 	a.round++
-	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, auditLease); err != nil || !mine {
+	live := a.Catalog.LiveIDs()
+	periods := pace(len(live))
+	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, time.Duration(auditLease*periods)*auditPeriod); err != nil || !mine {
 		clear(a.miscounts)
 		return err
 	}
 	a.Observe.Note(observe.Event{Name: observe.Audited})
-	live := a.Catalog.LiveIDs()
 	for _, id := range live {
-		due := booksDue(id, a.round, len(live))
+		due := booksDue(id, a.round, len(live)/periods)
 		if due {
 			err = errors.Join(err, a.checkBooks(ctx, id))
 		}
@@ -91,8 +93,9 @@ func (a *Auditor) step(ctx context.Context) error {
 	return err
 }
 
-// booksDue reports whether a sale's books are checked in this round, when so many sales are live. Each sale has a round of
-// its own, so a new sale does not delay the checks of the others, except when the number of rounds doubles.
+// booksDue reports whether a sale's books are checked in this round, when so many sales are live for each auditPeriod of a
+// round. Each sale has a round of its own, so a new sale does not delay the checks of the others, except when the number of
+// rounds doubles.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {

@@ -100,6 +100,22 @@ func TestAuditorNeedsNoLeaseToRepair(t *testing.T) {
 	})
 }
 
+// With very many sales rounds are longer. The lease still outlasts a round, and the books of each sale are read as often.
+func TestAuditorOfManySales(t *testing.T) {
+	const sales, long = paceMost * paceSales, paceMost * auditPeriod
+	many := func(a *fakeStores) {
+		a.others = sales - 1
+		check.NoError(t, a.catalog.Refresh(t.Context()))
+	}
+	testAuditor(t, many, func(t *testing.T, a *fakeStores) {
+		pass((booksEvery - 1) * long)
+		check.Same(t, "how often the books were read in two minutes", a.booksRead, sales)
+		if a.leaseTTL <= long {
+			t.Errorf("the lease of %s ends between two rounds", a.leaseTTL)
+		}
+	})
+}
+
 // An auditor without a store logs this once, and goes on when the store is back.
 func TestAuditorWithoutItsStores(t *testing.T) {
 	type failure struct {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,6 +16,8 @@ const (
 	ensurePeriod = time.Second
 	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond
+	// reportPeriod is how often this instance publishes its figures.
+	reportPeriod = time.Second
 )
 
 // Controller keeps this instance's memory of the sales up to date and the gates of the sales installed.
@@ -34,12 +35,12 @@ func (c *Controller) Run(ctx context.Context) {
 	var others sync.WaitGroup
 	others.Go(func() { c.gates(ctx) })
 	others.Go(func() { every(ctx, "lease of refusals", refusalPeriod, nil, c.Log, c.SoldOut.Refresh) })
-	every(ctx, "refresh of the catalog", refreshPeriod, c.Changed, c.Log, c.Catalog.Refresh)
+	others.Go(func() { every(ctx, "report of this instance's figures", reportPeriod, nil, c.Log, c.Report) })
+	everyPaced(ctx, "refresh of the catalog", refreshPeriod, c.Catalog.Watched, c.Changed, c.Log, c.Catalog.Refresh)
 	others.Wait()
 }
 
-// gates installs the gates that were requested. In each period it also checks all gates and publishes this instance's
-// figures.
+// gates installs the gates that were requested. In each period it also checks all gates.
 func (c *Controller) gates(ctx context.Context) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()
@@ -52,7 +53,8 @@ func (c *Controller) gates(ctx context.Context) {
 		case r := <-c.Gates.Requests():
 			err = c.Gates.Serve(ctx, r)
 		case <-ticker.C:
-			err = errors.Join(c.Gates.Ensure(ctx), c.Report(ctx))
+			err = c.Gates.Ensure(ctx)
+			ticker.Reset(ensurePeriod * time.Duration(pace(c.Catalog.Watched())))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			c.Log.Error("can't check the gates", "error", err)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 // users.
 type fakeStores struct {
 	offer     model.Offer
+	others    int            // more live sales, which are like the offer
 	units     map[string]int // by user
 	holder    string         // of the lease
 	errAway   error          // of Lease and LiveOffers
@@ -70,7 +72,11 @@ func (f *fakeStores) Books(context.Context, string) (model.Books, bool, error) {
 
 func (f *fakeStores) LiveOffers(context.Context, time.Duration) ([]model.Offer, error) {
 	defer locked()()
-	return []model.Offer{f.offer}, f.errAway
+	list := slices.Repeat([]model.Offer{f.offer}, 1+f.others)
+	for i := range f.others {
+		list[1+i].ID = fmt.Sprintf("%s-%d", f.offer.ID, i)
+	}
+	return list, f.errAway
 }
 
 func (f *fakeStores) Buyers(ctx context.Context, _ string) iter.Seq2[[]model.Buyer, error] {

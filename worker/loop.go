@@ -8,10 +8,26 @@ import (
 	"time"
 )
 
+const (
+	// paceSales is how many live sales a step reads for each usual period that it lasts.
+	paceSales = 250
+	// paceMost is how many usual periods a period lasts at most, so that no instance works with old figures.
+	paceMost = 4
+)
+
+// pace returns how many times longer than usual the periods of a loop are that reads all live sales in each step. Such loops
+// would take the stores' processor time from the buyers if there are very many sales.
+func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
+
 // every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of
 // several failures in a row, and the first success after them.
 func every(ctx context.Context, name string, period time.Duration, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
-	ticker := time.NewTicker(period)
+	everyPaced(ctx, name, period, func() int { return 0 }, poke, log, step)
+}
+
+// everyPaced is every for a step that reads all live sales, whose number sales returns.
+func everyPaced(ctx context.Context, name string, period time.Duration, sales func() int, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
+	ticker, last := time.NewTicker(period), 1
 	defer ticker.Stop()
 	failing := false
 	for {
@@ -25,6 +41,10 @@ func every(ctx context.Context, name string, period time.Duration, poke <-chan s
 			log.Info(name + " works again")
 		}
 		failing = err != nil
+		if next := pace(sales()); next != last {
+			last = next
+			ticker.Reset(period * time.Duration(next))
+		}
 		select {
 		case <-ctx.Done():
 			return

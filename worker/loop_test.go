@@ -39,6 +39,30 @@ func TestEvery(t *testing.T) {
 	})
 }
 
+// A loop that reads all live sales has longer periods while there are very many.
+func TestEveryPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Duration
+		var sales atomic.Int64
+		start := time.Now()
+		step := func(context.Context) error {
+			at = append(at, time.Since(start)/time.Second)
+			return nil
+		}
+		count := func() int { return int(sales.Load()) }
+		during(t, func(ctx context.Context) {
+			everyPaced(ctx, "it", time.Second, count, nil, slog.New(&check.Log{}), step)
+		}, func() {
+			for _, n := range []int64{2*paceSales - 1, 2 * paceSales, 100 * paceSales, 1} {
+				sales.Store(n)
+				pass(5 * time.Second)
+			}
+		})
+		// Until 5 s each second, then each second one, then each fourth; a change counts after the step that follows it.
+		check.Same(t, "the seconds of the steps", at, []time.Duration{0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 17, 18, 19, 20})
+	})
+}
+
 // A step that fails because its context has ended is not logged as a failure.
 func TestEveryEndsQuietly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -120,7 +120,7 @@ func (s *Settler) Run(ctx context.Context) {
 	if s.relay != nil {
 		writers.Go(func() { s.relay.run(ctx) })
 	}
-	every(ctx, "settler", sweepPeriod, s.pending.room, s.Log, s.sweep)
+	everyPaced(ctx, "settler", sweepPeriod, func() int { return len(s.Live()) }, s.pending.room, s.Log, s.sweep)
 	writers.Wait()
 	s.pending.late.under.Wait()
 }
