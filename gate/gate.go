@@ -35,6 +35,8 @@ var (
 	admitSource string
 	//go:embed lua/count.lua
 	countSource string
+	//go:embed lua/ordered.lua
+	orderedSource string
 	//go:embed lua/settled.lua
 	settledSource string
 	//go:embed lua/leftovers.lua
@@ -58,6 +60,7 @@ var (
 
 	admitScript       = redis.NewScript(eachGateSource + campaignsSource + frequencySource + requestsSource + runIDSource + windowSource + admitSource)
 	countScript       = redis.NewScript(frequencySource + countSource)
+	orderedScript     = redis.NewScript(eachGateSource + orderedSource)
 	settledScript     = redis.NewScript(eachGateSource + settledSource)
 	leftoversScript   = redis.NewScript(leftoversSource)
 	presentScript     = redis.NewScript(presentSource)

@@ -76,11 +76,7 @@ func messagesOf(reply []any) []redis.XMessage {
 func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []model.Entry, err error) {
 	shards := shardsOf(entries)
 	replies := g.scripts(ctx, presentScript, len(shards), func(i int) ([]string, []any) {
-		args := make([]any, len(shards[i].places))
-		for at, place := range shards[i].places {
-			args[at] = entries[place].StreamID
-		}
-		return []string{streamKey(shards[i].tag)}, args
+		return []string{streamKey(shards[i].tag)}, shards[i].streamIDs(entries)
 	})
 	for i, s := range shards {
 		present, err := replies[i].Int64Slice()
@@ -100,6 +96,14 @@ func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []mod
 type shardEntries struct {
 	tag    string
 	places []int
+}
+
+func (s *shardEntries) streamIDs(entries []model.Entry) []any {
+	ids := make([]any, len(s.places))
+	for at, place := range s.places {
+		ids[at] = entries[place].StreamID
+	}
+	return ids
 }
 
 // shardsOf divides entries by the shards that hold them. An entry that occurs twice is listed once.
@@ -167,12 +171,22 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
-	shards := shardsOf(entries)
+	var ordered, other []*shardEntries
+	for _, s := range shardsOf(entries) {
+		if slices.ContainsFunc(s.places, func(i int) bool { return entries[i].Quantity != 1 || credit(outcomes[i]) != "" }) {
+			other = append(other, s)
+			continue
+		}
+		ordered = append(ordered, s)
+	}
 	common := func(int, int) ([]string, []any) { return nil, nil }
-	replies := g.scriptOnGates(ctx, settledScript, len(shards), common, func(i int) ([]string, []any) {
-		return keysOf(shards[i].tag), settledArgs(shards[i].places, entries, outcomes)
+	replies := g.scriptOnGates(ctx, orderedScript, len(ordered), common, func(i int) ([]string, []any) {
+		return []string{streamKey(ordered[i].tag)}, append([]any{len(ordered[i].places)}, ordered[i].streamIDs(entries)...)
 	})
-	for i, s := range shards {
+	replies = append(replies, g.scriptOnGates(ctx, settledScript, len(other), common, func(i int) ([]string, []any) {
+		return keysOf(other[i].tag), settledArgs(other[i].places, entries, outcomes)
+	})...)
+	for i, s := range slices.Concat(ordered, other) {
 		if replies[i].err != nil {
 			err = fmt.Errorf("acknowledge: %w", replies[i].err)
 			continue

@@ -1,4 +1,4 @@
--- A function at the start of admit.lua and settled.lua: serve several gates in one run, each for itself.
+-- A function at the start of admit.lua, ordered.lua and settled.lua: serve several gates in one run, each for itself.
 -- first, keys: the index in KEYS of the first gate's first key, and how many keys each gate has
 -- arg: the index in ARGV of the first gate's first argument; next_arg: a function that gets the index of a gate's first
 -- argument and gives that of the next gate's
