@@ -58,12 +58,12 @@ func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render
 func (a *API) showSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer, live := a.Catalog.InMemory(c.Param("sale"))
-		if !live {
+		offer := a.Catalog.InMemory(c.Param("sale"))
+		if offer == nil {
 			a.show(c)
 			return
 		}
-		pages.send(c, offer, a.Catalog.Now(), func(model.SaleState) *prepared.Answer { return a.render(c) })
+		pages.send(c, *offer, a.Catalog.Now(), func(model.SaleState) *prepared.Answer { return a.render(c) })
 	}
 }
 

@@ -56,9 +56,8 @@ func salesJSON(c *gin.Context, view any) *prepared.Answer {
 // offer returns the route's sale. If there is no such sale or the database does not answer, it ends the request and
 // returns false.
 func (a *API) offer(c *gin.Context) (model.Offer, bool) {
-	offer, live := a.Catalog.InMemory(c.Param("sale"))
-	if live {
-		return offer, true
+	if offer := a.Catalog.InMemory(c.Param("sale")); offer != nil {
+		return *offer, true
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
 	defer cancel()

@@ -182,8 +182,8 @@ func (c *Catalog) Now() time.Time {
 // an id that it does not have, but only after a refresh that looks for new sales. At most one such refresh runs in
 // filterPause.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
-	if offer, ok := c.InMemory(id); ok {
-		return offer, true, nil
+	if offer := c.InMemory(id); offer != nil {
+		return *offer, true, nil
 	}
 	if known, err := c.Known(ctx, id); err != nil || !known {
 		return model.Offer{}, false, err
@@ -198,14 +198,14 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	return offer, ok, err
 }
 
-// InMemory returns a watched sale as the last refresh read it; ok is false if the sale isn't watched.
-func (c *Catalog) InMemory(id string) (offer model.Offer, ok bool) {
+// InMemory returns a watched sale as the last refresh read it, or nil if the sale isn't watched. The caller must not change
+// it.
+func (c *Catalog) InMemory(id string) *model.Offer {
 	s := c.live.Load()
-	i, ok := s.places[id]
-	if !ok {
-		return offer, false
+	if i, ok := s.places[id]; ok {
+		return &s.offers[i]
 	}
-	return s.offers[i], true
+	return nil
 }
 
 // Known reports whether a sale's id, or a short code, may exist.
@@ -302,14 +302,16 @@ func (c *Catalog) LiveGates() []model.GateRef { return model.GateRefs(c.live.Loa
 
 // Epoch returns the epoch of a sale's gate as the last refresh read it, or 0 if the sale isn't watched.
 func (c *Catalog) Epoch(saleID string) int64 {
-	offer, _ := c.InMemory(saleID)
-	return offer.Stock.Epoch
+	if offer := c.InMemory(saleID); offer != nil {
+		return offer.Stock.Epoch
+	}
+	return 0
 }
 
 // Judge returns whether a sale sells now, as model.Sale.Judge does, or NotFound if the sale isn't watched.
 func (c *Catalog) Judge(saleID string) model.Verdict {
-	offer, ok := c.InMemory(saleID)
-	if !ok {
+	offer := c.InMemory(saleID)
+	if offer == nil {
 		return model.NotFound
 	}
 	return offer.Judge(c.Now())

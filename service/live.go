@@ -119,8 +119,8 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 	offer, found := l.offer(ctx, saleID)
 	if found {
 		f.Offer = offer
-	} else if known, ok := l.catalog.InMemory(saleID); ok {
-		f.Offer = known
+	} else if known := l.catalog.InMemory(saleID); known != nil {
+		f.Offer = *known
 	}
 	gates, err := within(ctx, func(ctx context.Context) ([]model.GateState, error) { return l.gate.Peek(ctx, f.Offer.GateRef()) })
 	f.Database, f.Reachable, f.Now = found, err == nil, l.catalog.Now()

@@ -70,8 +70,8 @@ type Preference struct {
 // database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
 // request that succeeded, so memory only refuses it if the sale is sold out and its id is certainly new.
 func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
-	offer, live := p.Catalog.InMemory(r.SaleID)
-	if !live {
+	offer := p.Catalog.InMemory(r.SaleID)
+	if offer == nil {
 		return outcome, false
 	}
 	verdict := model.BadRequest

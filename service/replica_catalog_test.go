@@ -53,7 +53,7 @@ func TestShownStock(t *testing.T) {
 		store := newFakeStores(o)
 		c := refreshed(t, &ReplicaCatalog{CatalogStore: store, Replicas: &fakeReplicas{state: tc.gate}, Log: discard})
 		for range 2 {
-			shown, _ := c.InMemory(o.ID)
+			shown := c.InMemory(o.ID)
 			check.Same(t, "units shown", shown.Stock.Available, tc.want)
 			check.Same(t, "units in the store", store.offers[0].Stock.Available, tc.available)
 			check.Done(c.Refresh(t.Context()))
@@ -104,7 +104,7 @@ func TestShownWithoutReplicas(t *testing.T) {
 func TestShownStockRefusesNobody(t *testing.T) {
 	o := openOffer()
 	c := refreshed(t, &ReplicaCatalog{CatalogStore: newFakeStores(o), Replicas: &fakeReplicas{state: openGate(1, 0)}, Log: discard})
-	shown, _ := c.InMemory(o.ID)
+	shown := c.InMemory(o.ID)
 	check.Same(t, "state on the page", shown.State(c.Now(), shown.Stock.Available), model.StateOpen)
 	c.Latch(o.ID)
 	check.Done(c.Refresh(t.Context()))

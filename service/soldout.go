@@ -105,7 +105,7 @@ func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string
 	}
 	var gates []model.GateRef
 	for _, id := range saleIDs {
-		if offer, live := s.Catalog.InMemory(id); live {
+		if offer := s.Catalog.InMemory(id); offer != nil {
 			gates = append(gates, offer.GateRef())
 		}
 	}

@@ -33,7 +33,7 @@ func (t *Tally) Count(saleID string, verdict model.Verdict) {
 	kind := tallied{saleID, verdict}
 	count, ok := (*t.counts.Load())[kind]
 	if !ok {
-		if _, watched := t.catalog.InMemory(saleID); !watched {
+		if t.catalog.InMemory(saleID) == nil {
 			return
 		}
 		count = t.add(kind)
@@ -64,7 +64,7 @@ func (t *Tally) Counts() map[string]map[model.Verdict]int64 {
 	watched := make(map[tallied]*atomic.Int64, len(counts))
 	bySale := map[string]map[model.Verdict]int64{}
 	for kind, count := range counts {
-		if _, ok := t.catalog.InMemory(kind.saleID); !ok {
+		if t.catalog.InMemory(kind.saleID) == nil {
 			continue
 		}
 		watched[kind] = count
