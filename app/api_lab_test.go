@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"flashsale/app"
 	"flashsale/app/trial"
 	"flashsale/internal/config"
 	"flashsale/lab"
@@ -289,7 +290,7 @@ func TestLabRefusesTheShopsStores(t *testing.T) {
 				t.Errorf("the settings are refused with %v", err)
 			}
 			var log journal
-			s := boot(t, settings, &log) // as if the addresses differed
+			s := boot(t, settings, app.Options{Logs: &log}) // as if the addresses differed
 			s.listed()
 			heard := s.labEvents()
 			s.startLab(smallLab(nil))

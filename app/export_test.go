@@ -21,5 +21,4 @@ func (a *App) Gates() *service.Gates      { return a.gates }
 func (a *App) Handler() http.Handler      { return a.server.Handler }
 func (a *App) Instance() string           { return a.instance }
 func (a *App) OpenStreams() int           { return a.streams.Open() }
-func (a *App) SetVersion(version string)  { a.options.Version = version }
 func (a *App) Settings() *config.Settings { return &a.settings }

@@ -85,13 +85,13 @@ func withStores(stores kit.Stores) func(*config.Settings) {
 // start boots an app of the test's own. See settingsOf for its settings.
 func start(t testing.TB, changes ...func(*config.Settings)) *server {
 	t.Helper()
-	return boot(t, settingsOf(t, changes...), t.Output())
+	return boot(t, settingsOf(t, changes...), app.Options{Logs: t.Output()})
 }
 
 // boot runs an app with exactly these settings until the test ends.
-func boot(t testing.TB, settings config.Settings, logs io.Writer) *server {
+func boot(t testing.TB, settings config.Settings, options app.Options) *server {
 	t.Helper()
-	s, end, err := run(settings, logs)
+	s, end, err := run(settings, options)
 	check.NoError(t, err)
 	s.t, s.http = t, s.in(t).newHTTP()
 	s.stop = sync.OnceFunc(func() {
@@ -104,11 +104,12 @@ func boot(t testing.TB, settings config.Settings, logs io.Writer) *server {
 	return s
 }
 
-// run runs an app. A Redis that a busy machine slows down still counts as reachable. end stops the app; it returns an
+// run runs an app, which can compare strategies. A Redis that a busy machine slows down still counts as reachable. end stops the app; it returns an
 // error if the app fails, or still runs after the promised ten seconds.
-func run(settings config.Settings, logs io.Writer) (s *server, end func() error, err error) {
+func run(settings config.Settings, options app.Options) (s *server, end func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.New(ctx, settings, app.Options{Logs: logs, Compare: trial.Compare})
+	options.Compare = trial.Compare
+	a, err := app.New(ctx, settings, options)
 	if err == nil {
 		err = a.Furnish(ctx)
 	}
@@ -157,7 +158,7 @@ func usualOf(t testing.TB, strategyName string) *server {
 		check.NoError(t, err)
 		s, end, err := run(settingsOf(t, func(c *config.Settings) {
 			c.Strategy, c.AllowOversell, c.Database = strategyName, true, "sqlite:"+filepath.Join(folder, "shared.db")
-		}), os.Stderr)
+		}), app.Options{Logs: os.Stderr})
 		check.NoError(t, err)
 		shared.byStrategy[strategyName] = s
 		shared.ends = append(shared.ends, func() error { return errors.Join(end(), os.RemoveAll(folder)) })

@@ -136,13 +136,19 @@ func (f *fit) wants(t *testing.T, check string, want preflight.Level, args ...st
 	}
 }
 
-// instance runs an engine on the fit's stores.
+// instance runs an engine on the fit's stores. Its version is "test", as that of the commands.
 func (f *fit) instance(changes ...func(*config.Settings)) *server {
 	f.t.Helper()
+	return f.versioned("test", changes...)
+}
+
+func (f *fit) versioned(version string, changes ...func(*config.Settings)) *server {
+	f.t.Helper()
 	stores := parsed(f.t, append([]string{"preflight"}, f.args...)...).Settings
-	return start(f.t, append([]func(*config.Settings){func(s *config.Settings) {
+	settings := settingsOf(f.t, append([]func(*config.Settings){func(s *config.Settings) {
 		s.Database, s.Redis, s.PaymentSecret = stores.Database, stores.Redis, paymentSecret
 	}}, changes...)...)
+	return boot(f.t, settings, app.Options{Logs: f.t.Output(), Version: version})
 }
 
 // sale writes a sale of ten units that opens in an hour, as an operator would make it, and installs its gate.
@@ -397,7 +403,6 @@ func TestPreflightOfInstances(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	first := f.instance()
-	first.app.SetVersion("test")
 	address := strings.TrimPrefix(first.url, "http://")
 	first.eventually("the instance reports", func() bool {
 		r := f.preflighted(t)
@@ -423,7 +428,7 @@ func TestPreflightOfInstances(t *testing.T) {
 	f.wants(t, "machine.http_addr", preflight.OK, "--http-addr="+address) // which the instance itself has
 	f.wants(t, "machine.http_addr", preflight.Fail, "--http-addr="+stranger.Listener.Addr().String())
 
-	second := f.instance(func(s *config.Settings) { s.Secret = other })
+	second := f.versioned("older", func(s *config.Settings) { s.Secret = other })
 	second.eventually("the second instance reports", func() bool {
 		r := f.preflighted(t, "--instances=2")
 		return r.level("instances.running") == preflight.OK && r.level("instances.secrets") == preflight.Fail && r.level("instances.version") == preflight.Warn

@@ -287,8 +287,7 @@ func (f *fit) nothingLeft(sales, rehearsed int) {
 // reporting starts an instance of a version, and waits until it reports.
 func (f *fit) reporting(version string) *server {
 	f.t.Helper()
-	s := f.instance()
-	s.app.SetVersion(version)
+	s := f.versioned(version)
 	s.eventually("the instance reports", func() bool {
 		running, err := s.app.Gate().Running(f.t.Context(), time.Now())
 		return err == nil && running[s.app.Instance()].Version == version
