@@ -106,7 +106,7 @@ type Drift struct {
 	Epoch, Units int64
 }
 
-// Drifts compares the open gates of the sales that have not ended with the database. The auditor calls it once a second. It
+// Drifts compares the open gates of the sales that have not ended with the database. The auditor calls it once a round. It
 // leaves out a gate that differs from the database if the stock has changed since the last call, because the gate hears of an
 // order a tenth of a second after the commit. A gate that drifts matters when it has no units left, or the database has none,
 // and then the stock stands still.
