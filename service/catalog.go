@@ -66,7 +66,7 @@ type reading struct{ database, at time.Time }
 
 type snapshot struct {
 	offers    []model.Offer  // by their start
-	places    map[string]int // of the sales in offers, by id
+	places    map[string]int // by a sale's id, its index in offers
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 }

@@ -23,7 +23,8 @@ const (
 	driftsSeen = 3
 	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so
 	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers. The number
-	// doubles until a round has booksMost sales or fewer for each auditPeriod that it lasts.
+	// doubles until at most booksMost sales are checked in an auditPeriod. A round that lasts four periods checks up to four
+	// times as many.
 	booksEvery = 30
 	booksMost  = 10
 )
@@ -93,9 +94,9 @@ func (a *Auditor) step(ctx context.Context) error {
 	return err
 }
 
-// booksDue reports whether a sale's books are checked in this round, when so many sales are live for each auditPeriod of a
-// round. Each sale has a round of its own, so a new sale does not delay the checks of the others, except when the number of
-// rounds doubles.
+// booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the number
+// of auditPeriods that a round lasts. Which round it is depends on the sale only, so a new sale does not delay the checks of
+// the others, except when the number of rounds doubles.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {

@@ -15,8 +15,8 @@ const (
 	paceMost = 4
 )
 
-// pace returns how many times longer than usual the periods of a loop are that reads all live sales in each step. Such loops
-// would take the stores' processor time from the buyers if there are very many sales.
+// pace returns how many times as long as usual a period is, in a loop that reads all live sales in each step. With very many
+// sales such a loop would take the stores' processor time from the buyers.
 func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
 
 // every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of

@@ -39,7 +39,7 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// A loop that reads all live sales has longer periods while there are very many.
+// A loop that reads all live sales has longer periods while very many sales are live.
 func TestEveryPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration

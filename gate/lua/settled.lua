@@ -8,8 +8,8 @@
 --   so that each entry counts once, and a call that is repeated because its reply was lost changes nothing. If the script
 --   fails at a gate, for example because a key is damaged, the gate has the text of the error instead, and the other gates
 --   are served.
--- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream. Most entries are
--- orders of one unit, for which only the stream changes.
+-- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream. Gates at which all
+-- entries are orders of one unit are served by ordered.lua.
 -- key, arg: the indexes of the gate's first key and of its first argument
 local function settle(key, arg)
   local found, extra, orders = 0, 0, arg + 2 + 4 * tonumber(ARGV[arg + 1])

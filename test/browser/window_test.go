@@ -160,7 +160,8 @@ func (w *window) click(selectors ...string) {
 	}
 }
 
-// leave moves the pointer to the corner of the window, away from whatever a click has scrolled below it.
+// leave moves the pointer to the corner of the window. A click may scroll the page, so the pointer may rest on another element
+// than the one that was clicked.
 func (w *window) leave() {
 	w.t.Helper()
 	w.do(chromedp.MouseEvent(chromedp.MouseMoved, 0, 0))
