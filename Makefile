@@ -108,7 +108,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (60s) each
 lab: ## Run every strategy on the same load; lab-report/report.html shows what each did
 	go run . lab
 
-bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp; writes docs/performance.md
+bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp (BENCH_KEEP=1 keeps them); writes docs/performance.md
 	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./test/bench
 
 drill: ## Break every part under load: half an hour, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too

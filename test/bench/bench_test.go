@@ -41,7 +41,7 @@ type run struct {
 
 // TestBench measures every row whose name matches BENCH_ROWS (a regular expression; default: all), in BENCH_ROUNDS (5)
 // rounds of BENCH_SECONDS (5) seconds each. A missed goal does not fail the test; wrong books do. A run of all rows
-// writes the report to docs.
+// writes the report to docs, and a run of some rows puts them in place of the old ones there if BENCH_KEEP is set.
 func TestBench(t *testing.T) {
 	selected := regexp.MustCompile(os.Getenv("BENCH_ROWS"))
 	b := &run{setting(t, "BENCH_ROUNDS"), setting(t, "BENCH_SECONDS"), filepath.Join(t.TempDir(), "control")}
@@ -62,8 +62,16 @@ func TestBench(t *testing.T) {
 	}
 	report.TookSeconds = int(time.Since(report.StartedAt).Seconds())
 	t.Log(report.markdown(nil))
-	if len(report.Results) == len(rows()) {
-		check.NoError(t, report.write("../../docs"))
+	const folder = "../../docs"
+	switch {
+	case len(report.Results) == len(rows()):
+		check.NoError(t, report.write(folder))
+	case os.Getenv("BENCH_KEEP") != "":
+		var whole Report
+		raw, err := os.ReadFile(filepath.Join(folder, "performance.json"))
+		check.NoError(t, err, json.Unmarshal(raw, &whole))
+		whole.replace(report)
+		check.NoError(t, whole.write(folder))
 	}
 }
 

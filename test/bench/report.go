@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -136,11 +137,11 @@ func (r *Result) judge(within bool, measured float64, sign string, bound float64
 
 // judgeGrowth compares the cost of a request at each point with the cost at the first point. A cost is divided by the
 // control's cost at the same point, so what the load tool and the kernel need for more buyers or connections is left
-// out.
-func (r *Result) judgeGrowth(mostRise float64) {
+// out. A row whose control is the first point itself has base 1; base is 0 if the control is another program.
+func (r *Result) judgeGrowth(mostRise, base float64) {
 	worst, costs := 0.0, make([]string, len(r.Points))
 	for i, p := range r.Points {
-		cost := r.Points[0].ratio() / p.ratio()
+		cost := cmp.Or(base, r.Points[0].ratio()) / p.ratio()
 		if !(cost > 0) || math.IsInf(cost, 1) { // a point without a rate
 			worst, costs[i] = math.Inf(1), "-"
 			continue
@@ -164,6 +165,8 @@ func (r *Result) verdict() string {
 	return "not met"
 }
 
+const dateAndTime = "2 January 2006, 15:04 UTC"
+
 // Report is a whole run.
 type Report struct {
 	StartedAt   time.Time         `json:"started_at"`
@@ -186,6 +189,20 @@ func (r *Result) cells() []string {
 	return []string{r.Name, r.Goal, r.Measured, spreadOf(collect(r.Control, rate)).String(), path, latency, r.verdict()}
 }
 
+// replace puts the results of a later run in place of those of the same rows, with a note of when and how they were measured.
+func (r *Report) replace(later *Report) {
+	for _, result := range later.Results {
+		result.note("measured by a run of its own on %s, on %s, with %s; %s",
+			later.StartedAt.UTC().Format(dateAndTime), later.Machine, later.Settings["Rounds"], later.Settings["Versions"])
+		at := slices.IndexFunc(r.Results, func(old *Result) bool { return old.Name == result.Name })
+		if at < 0 {
+			r.Results = append(r.Results, result)
+			continue
+		}
+		r.Results[at] = result
+	}
+}
+
 // lines returns each row, followed by its points.
 func (r *Report) lines() (list []*Result) {
 	for _, result := range r.Results {
@@ -198,7 +215,7 @@ func (r *Report) lines() (list []*Result) {
 func (r *Report) markdown(charts map[string]lab.BarChart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured by `make bench` on %s, in %d minutes. Raw rounds: [performance.json](performance.json).\n\n",
-		r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), (r.TookSeconds+59)/60)
+		r.StartedAt.UTC().Format(dateAndTime), (r.TookSeconds+59)/60)
 	fmt.Fprintf(&b, "- Machine: %s; load, control, engine and stores share it.\n", r.Machine)
 	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
 		fmt.Fprintf(&b, "- %s: %s\n", name, r.Settings[name])
@@ -228,7 +245,9 @@ func (r *Report) charts() map[string]lab.BarChart {
 	both := []string{"path", "control"}
 	rates := lab.BarChart{Label: "Throughput against connections: path, then control", Unit: "requests per second", Kinds: both}
 	latencies := lab.BarChart{Label: "99th percentile against connections: path, then control", Unit: "ms", Kinds: both}
-	sales := lab.BarChart{Label: "Throughput against hot sales: path, then control", Unit: "requests per second", Kinds: both}
+	sales := lab.BarChart{
+		Label: "Throughput of many hot sales, then of one in turns with them", Unit: "requests per second", Kinds: []string{"many", "one"},
+	}
 	costs := lab.BarChart{Label: "Cost of an attempt against the first point", Unit: "times", Kinds: []string{"times"}}
 	for _, result := range r.Results {
 		for _, p := range result.Points {

@@ -22,7 +22,8 @@ func rounds(rates ...float64) (list []Sample) {
 func TestVerdicts(t *testing.T) {
 	ratio := func(r *Result) { r.least(r.ratio(), 0.5, "") }
 	inTime := func(r *Result) { ratio(r); r.most(p99(r.Path[0]), 10, "ms") }
-	grows := func(r *Result) { r.judgeGrowth(mostGrowth) }
+	grows := func(r *Result) { r.judgeGrowth(mostGrowth, 0) }
+	besideOne := func(r *Result) { r.judgeGrowth(mostGrowth, 1) }
 	late := func(r *Result) { ratio(r); r.most(p99(r.Path[0]), 9, "ms") }
 	points := func(control, path float64) Result {
 		return Result{Points: []*Result{{Control: rounds(100), Path: rounds(50)}, {Control: rounds(control), Path: rounds(path)}}}
@@ -45,6 +46,7 @@ func TestVerdicts(t *testing.T) {
 		"cheaper":                 {points(10, 6), grows, "x 1.00, 0.833", "met"},
 		"flat":                    {points(50, 23), grows, "x 1.00, 1.09", "met"},
 		"growing":                 {points(100, 45), grows, "x 1.00, 1.11", "not met"},
+		"beside one":              {points(100, 45), besideOne, "x 2.00, 2.22", "not met"},
 		"point without a rate":    {points(100, 0), grows, "x 1.00, -", "not met"},
 	}, func(t *testing.T, tc test) {
 		tc.judge(&tc.result)
@@ -64,7 +66,7 @@ func TestReport(t *testing.T) {
 			{Name: name + ", at 100", Size: 100, Control: rounds(100), Path: rounds(50), Notes: []string{"quiet"}},
 			{Name: name + ", at 5,000", Size: 5000, Control: rounds(90), Path: rounds(0)},
 		}}
-		r.judgeGrowth(mostGrowth)
+		r.judgeGrowth(mostGrowth, 0)
 		return r
 	}
 	lost := &Result{Name: "lost", Values: []float64{80, 85, 90}, Unit: "ms"}
@@ -99,6 +101,14 @@ func TestReport(t *testing.T) {
 	if err != nil || len(again.Results) != 3 || again.Results[2].Points[1].Size != 5000 {
 		t.Errorf("read %+v, %v", again, err)
 	}
+	again.replace(&Report{Settings: map[string]string{"Rounds": "9 of 1 s"}, Results: []*Result{{Name: "lost"}, {Name: "new"}}})
+	names := []string{}
+	for _, r := range again.Results {
+		names = append(names, r.Name)
+	}
+	check.Same(t, "rows", names, []string{"lost", "growth: connections, <sold out>", "growth: buyers, sold out", "new"})
+	check.Same(t, "the replaced row is void", again.Results[0].Void, "")
+	check.Same(t, "its note names the rounds", strings.Contains(again.Results[0].Notes[0], "9 of 1 s"), true)
 	write("no marks\n")
 	check.Same(t, "a document without marks is written", report.write(folder) == nil, false)
 }

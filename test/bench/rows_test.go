@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func rows() []row {
 		{"ab: confirmed", load{ab: true, least: 0.9}.measure},
 		{"start", startUp},
 	}
-	fewSales := []int{1, 10, 100, 1_000}
+	fewSales, manySales := []int{1, 10, 100, 1_000}, []int{10, 100, 1_000}
 	for _, g := range []struct {
 		what  string
 		most  float64 // how far the cost may rise
@@ -83,9 +84,9 @@ func rows() []row {
 	}{
 		{"buyers", mostGrowth, func(n int) load { return load{buyers: n} }, []int{1_000, 10_000, 100_000, 1_000_000}, []string{"sold out", "confirmed"}},
 		{"live sales", mostGrowth, func(n int) load { return load{sales: n, hot: 1} }, fewSales, []string{"sold out", "confirmed"}},
-		{hotSales, hotGrowth, func(n int) load { return load{sales: n} }, fewSales, []string{"sold out", "confirmed", "queued"}},
-		{hotSales + ", 1,000 connections", hotGrowth, func(n int) load { return load{sales: n, connections: 1_000} }, fewSales, []string{"confirmed", "queued"}},
-		{"sizes of a campaign", mostGrowth, func(n int) load { return load{sizes: n} }, []int{1, 10}, []string{"confirmed", "queued"}},
+		{hotSales, hotGrowth, func(n int) load { return load{sales: n, besideOne: true} }, manySales, []string{"sold out", "confirmed", "queued"}},
+		{hotSales + ", 1,000 connections", hotGrowth, func(n int) load { return load{sales: n, besideOne: true, connections: 1_000} }, manySales, []string{"confirmed", "queued"}},
+		{"sizes of a campaign", mostGrowth, func(n int) load { return load{sizes: n, besideOne: true} }, []int{10}, []string{"confirmed", "queued"}},
 		{"connections", mostGrowth, func(n int) load { return load{connections: n} }, []int{100, 500, 1_000, 5_000}, []string{"sold out", "confirmed"}},
 	} {
 		for _, kind := range g.kinds {
@@ -102,7 +103,11 @@ func rows() []row {
 					t.Run(strconv.Itoa(size), func(t *testing.T) { l.measure(t, b, point) })
 					r.Points, r.Void = append(r.Points, point), cmp.Or(r.Void, point.Void)
 				}
-				r.judgeGrowth(g.most)
+				base := 0.0
+				if g.at(1).besideOne {
+					base = 1
+				}
+				r.judgeGrowth(g.most, base)
 			}})
 		}
 	}
@@ -120,6 +125,7 @@ type load struct {
 	status              int           // of every answer; 0: 409, 200 or 201
 	buyers, sales, hot  int           // 0: 20,000 buyers, one sale, buyers for every sale
 	sizes               int           // more than 1: a campaign of so many sales instead of sales, with buyers for every one
+	besideOne           bool          // the control is an engine with one sale and stores of its own
 	connections         int           // 0: 100
 	ab                  bool          // ApacheBench instead of wrk: a connection for each request, one user
 	streams             int           // open while the path is loaded; the control is the engine without streams
@@ -145,7 +151,50 @@ func galera(t testing.TB) (*kit.MariaDBServer, string) {
 }
 
 func (l load) measure(t *testing.T, b *run, r *Result) {
-	var e *engine
+	e, at, connections := l.start(t, r)
+	path := e.under(at(e.url), connections)
+	switch {
+	case l.besideOne:
+		one, control := l, &Result{}
+		one.sales, one.sizes = 1, 0
+		single, at, _ := one.start(t, control)
+		b.compare(r, alone(single, e, single.under(at(single.url), connections)), alone(e, single, path))
+		single.check()
+		for _, note := range control.Notes {
+			r.note("the control, an engine with one sale: %s", note)
+		}
+		r.Void = cmp.Or(r.Void, control.Void)
+	case l.streams > 0:
+		b.compare(r, path, e.watched(l.streams, path))
+	default:
+		b.compare(r, at(e.mirror(b, cmp.Or(l.method, "POST"), cmp.Or(l.route, buyRoute))), path)
+	}
+	r.least(r.ratio(), l.least, "")
+	r.most(spreadOf(collect(r.Path, p99)).median, l.mostP99MS, "ms p99")
+	r.most(e.each(trips), l.mostTrips, trips)
+	r.most(e.each(statements), l.mostStatements, statements)
+	r.most(e.peakMiB, l.mostMiB, "MiB")
+	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
+		r.void("%d of %d requests were refused", e.refused, e.answers)
+	}
+	if l.route != "" {
+		e.accepted, e.left = 0, 0 // nobody bought
+	}
+	e.check()
+}
+
+// alone returns turns of an engine during which another one is frozen, since an engine with many live sales has work
+// without requests as well.
+func alone(e, other *engine, of turn) turn {
+	return func(seconds int, from float64) Sample {
+		other.instance.Signal(syscall.SIGSTOP)
+		defer other.instance.Signal(syscall.SIGCONT)
+		return of(seconds, from)
+	}
+}
+
+// start starts an engine with the load's sales, and returns the turns that load an address with requests to them.
+func (l load) start(t *testing.T, r *Result) (e *engine, at func(url string) turn, connections int) {
 	if l.servers != nil {
 		writer, database := l.servers(t)
 		e = startOn(t, r, writer, database, l.args...)
@@ -177,39 +226,22 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 	if l.note != "" {
 		r.note("%s", l.note)
 	}
-	e.keyed = l.keyed
-	connections, method, route := cmp.Or(l.connections, wrkConnections), cmp.Or(l.method, "POST"), cmp.Or(l.route, buyRoute)
-	e.status = cmp.Or(l.status, http.StatusCreated)
+	e.keyed, e.status, connections = l.keyed, cmp.Or(l.status, http.StatusCreated), cmp.Or(l.connections, wrkConnections)
 	request := func(i int) string { return e.purchase(e.sales[i%hot], i) }
 	switch {
 	case l.soldOut:
 		e.status = http.StatusConflict
 	case l.route != "":
 		e.status = http.StatusOK
-		request = func(i int) string { return e.request(method, strings.Replace(route, ":sale", e.sales[0], 1), i, "") }
+		request = func(i int) string {
+			return e.request(cmp.Or(l.method, "POST"), strings.Replace(l.route, ":sale", e.sales[0], 1), i, "")
+		}
 	}
-	at := wrk(t, cmp.Or(l.buyers, buyers), connections, false, request)
+	at = wrk(t, cmp.Or(l.buyers, buyers), connections, false, request)
 	if l.ab {
 		at = e.ab(e.sales[0])
 	}
-	path := e.under(at(e.url), connections)
-	if l.streams > 0 {
-		b.compare(r, path, e.watched(l.streams, path))
-	} else {
-		b.compare(r, at(e.mirror(b, method, route)), path)
-	}
-	r.least(r.ratio(), l.least, "")
-	r.most(spreadOf(collect(r.Path, p99)).median, l.mostP99MS, "ms p99")
-	r.most(e.each(trips), l.mostTrips, trips)
-	r.most(e.each(statements), l.mostStatements, statements)
-	r.most(e.peakMiB, l.mostMiB, "MiB")
-	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
-		r.void("%d of %d requests were refused", e.refused, e.answers)
-	}
-	if l.route != "" {
-		e.accepted, e.left = 0, 0 // nobody bought
-	}
-	e.check()
+	return e, at, connections
 }
 
 // settling freezes the database while attempts are admitted, so that all of them are queued before the first is
