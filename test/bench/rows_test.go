@@ -159,6 +159,7 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 		one.sales, one.sizes = 1, 0
 		single, at, _ := one.start(t, control)
 		b.compare(r, alone(single, e, single.under(at(single.url), connections)), alone(e, single, path))
+		l.judge(single)
 		single.check()
 		for _, note := range control.Notes {
 			r.note("the control, an engine with one sale: %s", note)
@@ -174,13 +175,18 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 	r.most(e.each(trips), l.mostTrips, trips)
 	r.most(e.each(statements), l.mostStatements, statements)
 	r.most(e.peakMiB, l.mostMiB, "MiB")
-	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
-		r.void("%d of %d requests were refused", e.refused, e.answers)
-	}
+	l.judge(e)
 	if l.route != "" {
 		e.accepted, e.left = 0, 0 // nobody bought
 	}
 	e.check()
+}
+
+// judge voids an engine's result if requests ended in another way than they should.
+func (l load) judge(e *engine) {
+	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
+		e.r.void("%d of %d requests were refused", e.refused, e.answers)
+	}
 }
 
 // alone returns turns of an engine during which another one is frozen, since an engine with many live sales has work
