@@ -2,8 +2,8 @@
 -- with more keys and values, which cost Redis as much as the deletions.
 -- KEYS[1] and following: the streams
 -- ARGV for each stream: [1] the number of its entries; then their ids
--- Returns for each stream how many of the entries it still had. A stream whose key is damaged has the text of the error instead
--- of a number; the other streams are served.
+-- Returns a number for each stream: how many of these entries it had until now. If the key of a stream is damaged, the text of the
+-- error stands in place of its number, and the other streams are served.
 local function delete(key, arg) return redis.call('XDEL', KEYS[key], unpack(ARGV, arg + 1, arg + tonumber(ARGV[arg]))) end
 
 return each_gate(1, 1, 1, function(arg) return arg + 1 + tonumber(ARGV[arg]) end, delete)

@@ -137,7 +137,8 @@ func (r *Result) judge(within bool, measured float64, sign string, bound float64
 
 // judgeGrowth compares the cost of a request at each point with the cost at the first point. A cost is divided by the
 // control's cost at the same point, so what the load tool and the kernel need for more buyers or connections is left
-// out. A row whose control is the first point itself has base 1; base is 0 if the control is another program.
+// out. If the control of each point is an engine like that of the first point, the first point is not measured, and base is
+// its ratio, 1. Otherwise base is 0.
 func (r *Result) judgeGrowth(mostRise, base float64) {
 	worst, costs := 0.0, make([]string, len(r.Points))
 	for i, p := range r.Points {

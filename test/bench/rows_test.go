@@ -182,15 +182,16 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 	e.check()
 }
 
-// judge voids an engine's result if requests ended in another way than they should.
+// judge voids the result if nothing was answered, if a purchase was refused although there were units, or if one was not refused
+// although the sale is sold out.
 func (l load) judge(e *engine) {
 	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
 		e.r.void("%d of %d requests were refused", e.refused, e.answers)
 	}
 }
 
-// alone returns turns of an engine during which another one is frozen, since an engine with many live sales has work
-// without requests as well.
+// alone wraps the turns of an engine: the other engine is frozen while a turn lasts. An engine with many live sales needs
+// processor time even if nobody sends requests, and would slow the turn down.
 func alone(e, other *engine, of turn) turn {
 	return func(seconds int, from float64) Sample {
 		other.instance.Signal(syscall.SIGSTOP)
@@ -199,7 +200,8 @@ func alone(e, other *engine, of turn) turn {
 	}
 }
 
-// start starts an engine with the load's sales, and returns the turns that load an address with requests to them.
+// start starts an engine and makes the load's sales there. at makes a turn that sends the load's requests to the server at url,
+// over this number of connections.
 func (l load) start(t *testing.T, r *Result) (e *engine, at func(url string) turn, connections int) {
 	if l.servers != nil {
 		writer, database := l.servers(t)
