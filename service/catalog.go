@@ -66,7 +66,7 @@ type reading struct{ database, at time.Time }
 
 type snapshot struct {
 	offers    []model.Offer  // by their start
-	places    map[string]int // by a sale's id, its index in offers
+	places    map[string]int // from a sale's id to its index in offers
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 }

@@ -15,8 +15,8 @@ const (
 	paceMost = 4
 )
 
-// pace returns how many times as long as usual a period is, in a loop that reads all live sales in each step. With very many
-// sales such a loop would take the stores' processor time from the buyers.
+// pace returns the factor by which the period of a loop grows with the number of live sales: 1 with few, paceMost with very many.
+// It is for loops that read all live sales in each step and would take the stores' processor time from the buyers.
 func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
 
 // every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of
