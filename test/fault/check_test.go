@@ -230,7 +230,7 @@ func (d *drill) recovered(sale string, quota int, attempts []shop.Attempt) {
 	f.over = append(f.over, d.record.changed(func(a shop.Attempt) string { return d.settledStatus(d.urls[0], a) })...)
 	d.result.Over += len(f.over)
 	if err != nil {
-		d.Errorf("not within %s: %v", recoveryTime, err)
+		d.Slowf("not within %s: %v", recoveryTime, err)
 	}
 	if !f.clean() {
 		d.Errorf("%s", f)

@@ -133,7 +133,7 @@ func TestKept(t *testing.T) {
 // The checks of the books run on tables without constraints.
 func TestImbalance(t *testing.T) {
 	t.Parallel()
-	d := &drill{T: t, books: openLedger(t, kit.SharedMariaDB(t).NewDatabase(t))}
+	d := &drill{TB: t, books: openLedger(t, kit.SharedMariaDB(t).NewDatabase(t))}
 	d.execute(d.books.db, "CREATE TABLE stock (sale_id CHAR(1), quota BIGINT, available BIGINT, held BIGINT, paid BIGINT, reserved BIGINT, called BIGINT)",
 		"CREATE TABLE orders (id CHAR(1), sale_id CHAR(1), user_id CHAR(1), idempotency_key CHAR(1), status VARCHAR(9), quantity INT)",
 		"CREATE TABLE buyers (sale_id CHAR(1), user_id CHAR(1), units INT)",
@@ -178,7 +178,7 @@ func TestImbalance(t *testing.T) {
 // The end of a row runs here on a healthy engine. The checker believes the clients' answers, also invented ones.
 func TestSellRest(t *testing.T) {
 	t.Parallel()
-	d := &drill{T: t}
+	d := &drill{TB: t}
 	d.stores()
 	d.urls = []string{d.Start().URL}
 	for name, tc := range map[string]struct {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"flashsale/test/kit/pace"
 	"flashsale/test/kit/shop"
 )
 
@@ -91,19 +93,24 @@ func TestDrill(t *testing.T) {
 			if !slices.Contains(alone, r.number) {
 				together(t)
 			}
-			d := &drill{T: t, limit: 1, result: result{Number: r.number, Fault: r.fault, Expected: r.expected}}
 			path := artifact(t, r.name(), ".jsonl")
-			t.Cleanup(func() { d.record.write(t, path) }) // runs after the row's own cleanups, which end its load
-			start := time.Now()
-			defer func() {
-				d.result.Took, d.result.Passed = time.Since(start), !t.Failed()
-				t.Log(d.result.line(), d.result.Happened)
-				progress(d.result.line())
-				if timed {
-					results = append(results, d.result)
-				}
-			}()
-			r.run(d)
+			var last result
+			pace.Try(t, func(t *pace.Trial) {
+				d := &drill{TB: t, limit: 1, result: result{Number: r.number, Fault: r.fault, Expected: r.expected}}
+				t.Cleanup(func() { d.record.write(t, path) }) // runs after the row's own cleanups, which end its load
+				start := time.Now()
+				defer func() {
+					d.result.Took, d.result.Passed = time.Since(start), !t.Failed()
+					d.result.Happened = strings.TrimPrefix(t.Before+"; "+d.result.Happened, "; ")
+					t.Log(d.result.line(), d.result.Happened)
+					progress(d.result.line())
+					last = d.result
+				}()
+				r.run(d)
+			})
+			if timed {
+				results = append(results, last)
+			}
 		})
 	}
 	var runs []mutation

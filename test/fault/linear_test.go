@@ -312,7 +312,7 @@ func linearizable(d *drill) {
 	for round := range rounds {
 		for i, story := range d.smallRun(uint64(round)) {
 			acts += len(story.acts)
-			if err := story.explained(artifact(d.T, fmt.Sprintf("linear-%d-%d", round, i), ".html")); err != nil {
+			if err := story.explained(artifact(d, fmt.Sprintf("linear-%d-%d", round, i), ".html")); err != nil {
 				d.Errorf("sale %d of run %d: %v", i, round, err)
 			}
 		}

@@ -134,7 +134,7 @@ func (l *load) more(answers int) {
 	defer l.mu.Unlock()
 	for want := len(l.attempts) + answers; len(l.attempts) < want; l.answered.Wait() {
 		if !time.Now().Before(deadline) {
-			l.d.Errorf("not %d answers in a minute: %v", answers, shop.Tally(l.attempts))
+			l.d.Slowf("not %d answers in a minute: %v", answers, shop.Tally(l.attempts))
 			return
 		}
 	}
@@ -242,7 +242,7 @@ const recordFolder = "../../build/drill"
 var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 
 // artifact returns the path of a file that a row writes. The short form keeps none, unless `go test -artifacts` is set.
-func artifact(t *testing.T, name, ext string) string {
+func artifact(t testing.TB, name, ext string) string {
 	t.Helper()
 	folder := recordFolder
 	if !full {
@@ -254,7 +254,7 @@ func artifact(t *testing.T, name, ext string) string {
 }
 
 // write writes the record to a file as JSON, one event per line.
-func (r *record) write(t *testing.T, path string) {
+func (r *record) write(t testing.TB, path string) {
 	t.Helper()
 	var out bytes.Buffer
 	lines, err := json.NewEncoder(&out), error(nil)

@@ -192,7 +192,7 @@ func mutate(t *testing.T) (runs []mutation) {
 		return nil
 	}
 	t.Run(asIs, func(t *testing.T) {
-		if f, err := (&drill{T: t}).bothWays(); err != nil || !f.clean() {
+		if f, err := (&drill{TB: t}).bothWays(); err != nil || !f.clean() {
 			t.Fatalf("%s: %v", f, err)
 		}
 	})

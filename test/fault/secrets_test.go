@@ -20,7 +20,7 @@ import (
 // TestOpenRefuses check the messages of failed starts.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
-	d := &drill{T: t}
+	d := &drill{TB: t}
 	d.stores()
 	const redisPassword, paymentSecret = "pass-of-redis-0123456789", "payments-secret-of-32-bytes-or-more"
 	d.tell(d.client(d.Redis), "CONFIG", "SET", "requirepass", redisPassword)

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/pace"
 	"flashsale/test/kit/shop"
 )
 
@@ -31,7 +32,7 @@ const (
 
 // drill is a running row: its stores and instances, its sale, and what its buyers did and were told.
 type drill struct {
-	*testing.T
+	testing.TB
 	*shop.Shop
 	result result
 	record record
@@ -244,6 +245,19 @@ func text(doc shop.Document, field string) string {
 	return value
 }
 
+// Slowf says that a limit of time was exceeded, which counts only while the machine kept time. Errorf is for anything
+// else, and counts always.
+func (d *drill) Slowf(format string, args ...any) {
+	d.Helper()
+	pace.Errorf(d.TB, format, args...)
+}
+
+// FatalSlowf is Slowf and ends the row.
+func (d *drill) FatalSlowf(format string, args ...any) {
+	d.Helper()
+	pace.Fatalf(d.TB, format, args...)
+}
+
 func (d *drill) ok(err error) {
 	d.Helper()
 	if err != nil {
@@ -263,7 +277,7 @@ func (d *drill) until(most time.Duration, what string, there func() (bool, error
 			return
 		}
 		if time.Now().After(deadline) {
-			d.Fatalf("%s: not within %s: %v", what, most, err)
+			d.FatalSlowf("%s: not within %s: %v", what, most, err)
 		}
 		<-ticker.C
 	}

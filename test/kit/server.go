@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"flashsale/test/kit/pace"
 )
 
 const (
@@ -271,7 +273,7 @@ func await(t testing.TB, what string, check func(ctx context.Context) error) {
 		select {
 		case <-time.After(pollEvery):
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, startTimeout, err)
+			pace.Fatalf(t, "%s: not within %s: %v", what, startTimeout, err)
 		}
 	}
 }

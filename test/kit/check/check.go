@@ -1,5 +1,5 @@
 // Package check has what the tests of many packages share: comparisons, tables, crowds, waits and a log. It imports only
-// the standard library, so the tests of every package can use it.
+// the standard library and pace, so the tests of every package can use it.
 package check
 
 import (
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"flashsale/test/kit/pace"
 )
 
 const (
@@ -108,7 +110,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			t.Fatalf("%s: not within %s", what, Patience)
+			pace.Fatalf(t, "%s: not within %s", what, Patience)
 		}
 	}
 }
@@ -119,7 +121,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) (value T) {
 	select {
 	case value = <-from:
 	case <-time.After(Patience):
-		t.Fatalf("%s: not within %s", what, Patience)
+		pace.Fatalf(t, "%s: not within %s", what, Patience)
 	}
 	return value
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 // startTimeout bounds the start of an instance.
@@ -80,7 +81,7 @@ func Launch(t testing.TB, program string, env []string, args ...string) *Instanc
 	case <-i.done:
 		t.Fatalf("the instance ended at its start: %s", i.Log)
 	case <-time.After(startTimeout):
-		t.Fatalf("the instance did not start: %s", i.Log)
+		pace.Fatalf(t, "the instance did not start: %s", i.Log)
 	}
 	return i
 }
@@ -128,7 +129,7 @@ func (i *Instance) Stop() {
 	select {
 	case <-i.done:
 	case <-time.After(Recovery):
-		i.t.Fatalf("the instance did not stop in %s: %s", Recovery, i.Log)
+		pace.Fatalf(i.t, "the instance did not stop in %s: %s", Recovery, i.Log)
 	}
 	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
 		i.t.Errorf("exit code %d: %s", code, i.Log)

@@ -20,6 +20,7 @@ import (
 	"flashsale/service/auth"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 const (
@@ -199,7 +200,7 @@ func Recovered(t testing.TB, what string, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
+			pace.Fatalf(t, "%s: not within %s: %v", what, patience, err)
 		}
 		<-ticker.C
 	}
