@@ -2,15 +2,12 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test servers test-busy test-engine test-stores test-drill test-program test-browser test-deploy browser lint fmt fuzz lab bench profile microbench drill repairs nginx kits example test-example clients check build clean
+.PHONY: help run test hello race image servers test-busy browser lint fmt fuzz lab bench profile microbench drill repairs nginx kits example clients check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
+BUSY ?= test
 SEEDS ?=
-# All but the race detector does without cgo, as the program is shipped, so that nothing is compiled both ways.
-export CGO_ENABLED := 0
-# Without the paths of this folder, what was compiled serves every other clone as well.
-export GOFLAGS := $(GOFLAGS) -trimpath
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || sed -n 's/^var version = "\(.*\)"/\1/p' main.go)
 # The tools are built once, into Go's build cache.
 LINT := go tool -modfile=tools/go.mod golangci-lint
@@ -24,59 +21,35 @@ run: ## Start the server with embedded stores
 example: ## Start a small shop that sells through the engine, and buy there once; ONCE=1 ends after that
 	@cd examples/shop && go run ./run $(if $(ONCE),-once)
 
-# The parts run two at a time, the longest first, so that both processors have work to the end. Each shows what it printed when it
-# ends, and all of them run whichever fails. The linter vets the packages of all parts, so `go test` does not. The folder lets
-# other users through: as root, the nodes of a Galera cluster run as the user mysql.
-test: servers build/axe.min.js ## Run all tests with the race detector; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves
-	@TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); chmod +x "$$TMPDIR"; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	$(MAKE) --no-print-directory -k -j 2 -O test-engine test-drill test-stores test-browser test-program test-deploy test-example
+# The folder for temporary files lets other users through: as root, the nodes of a Galera cluster run as the user mysql.
+SUITE = TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); chmod +x "$$TMPDIR"; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; go run ./test/suite
+
+test: hello servers build/axe.min.js ## Run all tests; they start MariaDB, Redis, RabbitMQ, nginx and Chromium by themselves. PARTS="drill engine ..." runs some
+	@$(SUITE) $(PARTS)
+
+hello:
+	@echo "All tests, two parts at a time; each package and each row of the drill is shown when it ends."
+	@echo "The first run on a machine installs packages and compiles: about ten minutes on two cores. Later runs take about five."
+
+race: servers ## Run the packages that start goroutines with the race detector
+	@tools/test-servers.sh race
+	@$(SUITE) -race $(PARTS)
+
+image: ## Build the image's program as the Dockerfile does, and check it
+	cd test/deploy && go test -tags image -run TestBuild -vet=off -count=1 -timeout 30m .
 
 servers:
-	tools/test-servers.sh
+	@tools/test-servers.sh
 
 # The tests start some eighty databases whose data nobody needs after a power cut. They are in memory where there is enough
 # of it, and programs may be run from there.
 MEMORY := $(shell [[ $$(df --output=avail /dev/shm | tail -n 1) -gt 6000000 && $$(findmnt -no OPTIONS /dev/shm) != *noexec* ]] 2>/dev/null && echo /dev/shm)
 
-# checkptr checks unsafe pointers, which only the drivers of the databases have, and took a fifth of the time. UNRACED are
-# libraries that compute much and share nothing between goroutines (SQLite and its C library, translated to Go, have their
-# own locks), so the race detector would only make them slower. By default the race detector waits for a second at the end
-# of each package. Tests make much garbage, which GOGC collects seldom. Linking without symbols takes half as long. Two
-# packages with four tests each run at a time: most of the tests wait, but with three packages the drill beside them took
-# half as long again.
-UNRACED := modernc.org/sqlite/lib modernc.org/libc modernc.org/memory github.com/yuin/gopher-lua compress/flate golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b github.com/bits-and-blooms/bitset
-RACE = CGO_ENABLED=1 GOGC=400 GORACE=atexit_sleep_ms=100 go test -race -gcflags=all=-d=checkptr=0 $(UNRACED:%='-gcflags=%=-race=false -d=checkptr=0') \
-	-ldflags='-s -w' -p 2 -parallel 4 -vet=off -count=1 -timeout 20m
-test-engine:
-	@$(RACE) $$(go list ./... | grep -vE '$(PROGRAM)|$(STORES)')
-
-# The packages that test most on real stores are a part of their own, which runs beside the others.
-STORES := ^flashsale/(repository|strategy|worker/queue)$$
-test-stores:
-	@$(RACE) $$(go list ./... | grep -E '$(STORES)')
-
-# Tests that only start the program: the race detector would see no more than the tests themselves.
-PROGRAM := /test/(e2e|load)$$
-test-program:
-	@go test -ldflags='-s -w' -parallel 4 -vet=off -count=1 -timeout 20m $$(go list ./... | grep -E '$(PROGRAM)')
-
-test-drill:
-	@cd test/fault && go test -ldflags='-s -w' -parallel 4 -vet=off -count=1 -timeout 20m ./...
-
-test-browser:
-	@cd test/browser && go test -ldflags='-s -w' -parallel 3 -vet=off -count=1 -timeout 20m ./...
-
-test-deploy:
-	@cd test/deploy && go test -ldflags='-s -w' -vet=off -count=1 ./...
-
-test-example:
-	@cd examples/shop && go test -ldflags='-s -w' -vet=off -count=1 ./...
-
 # There is a loop for each core. The trap ends them, and each ends by itself when its shell was killed.
-test-busy: ## Run the tests while endless loops keep every core busy
+test-busy: ## Run the tests, or BUSY=race, while endless loops keep every core busy
 	@loops=(); trap 'kill "$${loops[@]}" 2>/dev/null' EXIT; \
 	for _ in $$(seq "$$(nproc)"); do while kill -0 $$$$ 2>/dev/null; do :; done & loops+=($$!); done; \
-	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory $(BUSY)
 
 # Two windows at a time: with more, the one browser that they are of is too slow for what a page promises.
 browser: build/axe.min.js ## Drive the pages in Chromium; build/screenshots shows them in every look
@@ -156,10 +129,10 @@ microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.tx
 	go test -run '^$$' -bench . -benchtime 0.3s -count 6 -benchmem ./app/trial ./gate ./handler ./internal/metrics ./internal/ranks ./middleware ./model ./repository ./service/auth | tee build/microbench.txt
 	go tool -modfile=tools/go.mod benchstat docs/microbench.txt build/microbench.txt
 
-check: lint test ## What has to pass before a commit
+check: lint test image race ## What has to pass before a commit
 
 build: ## Build the static binary bin/flashsale
-	go build -trimpath -pgo=$(PROFILE) -tags nomsgpack -ldflags '-s -w -X main.version=$(VERSION)' -o bin/flashsale .
+	CGO_ENABLED=0 go build -trimpath -pgo=$(PROFILE) -tags nomsgpack -ldflags '-s -w -X main.version=$(VERSION)' -o bin/flashsale .
 
 clean: ## Remove what was built; data stays
 	rm -rf bin build coverage.out

@@ -25,12 +25,12 @@ const root = "../.."
 // exitUsage is the exit code of the engine if its settings are wrong.
 const exitUsage = 2
 
-func TestMain(m *testing.M) { shop.Main(m, func() { _ = os.RemoveAll(imageFolder) }) }
+func TestMain(m *testing.M) { shop.Main(m) }
 
 // knownSettings returns the environment variables that the engine's help names.
 func knownSettings(t *testing.T) []string {
 	t.Helper()
-	help, err := exec.CommandContext(t.Context(), flashsale(t), "--help").Output()
+	help, err := exec.CommandContext(t.Context(), shop.Build(t), "--help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func takesSettings(t *testing.T, env map[string]string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // settings are checked at once, before the stores
 	defer cancel()
-	cmd := exec.CommandContext(ctx, flashsale(t), "serve")
+	cmd := exec.CommandContext(ctx, shop.Build(t), "serve")
 	cmd.Dir, cmd.Env = t.TempDir(), pairs
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

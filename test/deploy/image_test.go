@@ -1,10 +1,7 @@
 package deploy
 
 import (
-	"debug/elf"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -12,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/moby/patternmatcher"
@@ -21,49 +17,6 @@ import (
 	"flashsale/test/kit"
 	"flashsale/test/kit/shop"
 )
-
-// imageFolder contains the build context in src/ and the image's files in image/, once image has been called.
-var imageFolder string
-
-// image builds the image's files once.
-var image = sync.OnceValue(buildImage)
-
-// flashsale returns the path of the program as the image has it.
-func flashsale(t *testing.T) string {
-	t.Helper()
-	if err := image(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(imageFolder, "image", "flashsale")
-}
-
-// buildImage copies the build context as Docker does, and runs the Dockerfile's go build there.
-func buildImage() (err error) {
-	dockerfile, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
-	if err != nil {
-		return err
-	}
-	build := regexp.MustCompile(`(?m)go build (.*) -ldflags "(.*)" -o /image/flashsale \.$`).FindSubmatch(dockerfile)
-	if build == nil || !strings.Contains(string(dockerfile), "CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \\\n") {
-		return errors.New("the test does not know the Dockerfile's way to build")
-	}
-	if imageFolder, err = os.MkdirTemp("", "flashsale-image-"); err != nil {
-		return err
-	}
-	source := filepath.Join(imageFolder, "src")
-	if err := copyContext(source); err != nil {
-		return err
-	}
-	args := append([]string{"build"}, strings.Fields(string(build[1]))...)
-	args = append(args, "-ldflags", strings.ReplaceAll(string(build[2]), "$VERSION", "of-the-test"),
-		"-o", filepath.Join(imageFolder, "image", "flashsale"), ".")
-	cmd := exec.Command("go", args...) //nolint:noctx // the test's own limit is enough
-	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", cmd, err, out)
-	}
-	return nil
-}
 
 // copyContext copies the files of the repository that .dockerignore does not exclude.
 func copyContext(to string) error {
@@ -107,9 +60,18 @@ func copyContext(to string) error {
 	})
 }
 
+// The build context holds all that the build needs, and little else.
 func TestContextHoldsNothingButTheProgram(t *testing.T) {
-	flashsale(t)
-	err := filepath.WalkDir(filepath.Join(imageFolder, "src"), func(path string, entry fs.DirEntry, err error) error {
+	source := t.TempDir()
+	if err := copyContext(source); err != nil {
+		t.Fatal(err)
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".") // fails if a package or an embedded file is missing
+	list.Dir = source
+	if out, err := list.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	err := filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -124,27 +86,6 @@ func TestContextHoldsNothingButTheProgram(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestProgramNeedsNothingOfTheImage(t *testing.T) {
-	program, err := elf.Open(flashsale(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = program.Close() }()
-	for _, part := range program.Progs {
-		if part.Type == elf.PT_INTERP {
-			t.Error("the program is linked dynamically")
-		}
-	}
-	info, err := os.Stat(flashsale(t))
-	if err != nil || info.Size()>>20 > 60 {
-		t.Errorf("the program: %+v, %v", info, err)
-	}
-	version, err := exec.CommandContext(t.Context(), flashsale(t), "version").Output()
-	if err != nil || string(version) != "flashsale of-the-test\n" {
-		t.Errorf("version: %q, %v", version, err)
 	}
 }
 
@@ -192,11 +133,11 @@ func TestHealthCheckTellsWhetherItServes(t *testing.T) {
 		t.Fatalf("the image has no %s", command[0])
 	}
 	address := "FLASHSALE_HTTP_ADDR=0.0.0.0:"
-	server := shop.Launch(t, flashsale(t), []string{address + "0", "FLASHSALE_OPS_ADDR=off"}, "serve", "--database", kit.SQLite(t))
+	server := shop.Launch(t, shop.Build(t), []string{address + "0", "FLASHSALE_OPS_ADDR=off"}, "serve", "--database", kit.SQLite(t))
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
 	healthy := func(want bool) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), flashsale(t), command[1:]...)
+		cmd := exec.CommandContext(t.Context(), shop.Build(t), command[1:]...)
 		cmd.Env = []string{address + port}
 		if out, err := cmd.CombinedOutput(); (err == nil) != want {
 			t.Errorf("healthy %t, want %t: %s", !want, want, out)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/shop"
 )
 
 // mostExposed is the highest permitted mark of `systemd-analyze security`, in tenths. 100 is a service without any
@@ -22,7 +24,7 @@ func TestUnitIsSoundAndShut(t *testing.T) {
 		t.Fatalf("the unit has no %s", installed)
 	}
 	path := filepath.Join(t.TempDir(), "flashsale.service")
-	unit = strings.Replace(unit, installed, "ExecStart="+flashsale(t)+" serve\n", 1)
+	unit = strings.Replace(unit, installed, "ExecStart="+shop.Build(t)+" serve\n", 1)
 	if err := os.WriteFile(path, []byte(unit), 0o600); err != nil {
 		t.Fatal(err)
 	}
