@@ -64,7 +64,7 @@ func TestBadIDs(t *testing.T) {
 }
 
 // askAll sends the requests, several at a time: the server takes its time before it says that a sale is absent.
-func askAll(t *testing.T, probes []probe) []*answer {
+func askAll(t testing.TB, probes []probe) []*answer {
 	t.Helper()
 	answers, errs := make([]*answer, len(probes)), make([]error, len(probes))
 	next := make(chan int)

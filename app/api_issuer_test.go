@@ -17,6 +17,7 @@ import (
 
 	"flashsale/internal/config"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 // issuer is the shop's own OpenID Connect provider.
@@ -54,36 +55,38 @@ func (i issuer) token(user string, more jwt.MapClaims) string {
 // claim that the settings name makes an operator.
 func TestIssuer(t *testing.T) {
 	t.Parallel()
-	shop, partner := newIssuer(t), newIssuer(t)
-	s := start(t, func(c *config.Settings) {
-		c.Issuers = []string{"shop=" + shop.Issuer(), "partner=" + partner.Issuer()}
-		c.Audience, c.OperatorClaim, c.SupportClaim = shop.Config().ClientID, "groups=bosses", "groups=desk"
+	pace.Try(t, func(t *pace.Trial) {
+		shop, partner := newIssuer(t), newIssuer(t)
+		s := start(t, func(c *config.Settings) {
+			c.Issuers = []string{"shop=" + shop.Issuer(), "partner=" + partner.Issuer()}
+			c.Audience, c.OperatorClaim, c.SupportClaim = shop.Config().ClientID, "groups=bosses", "groups=desk"
+		})
+		aud := jwt.MapClaims{"aud": shop.Config().ClientID}
+		boss := s.holding(shop.token("olga", jwt.MapClaims{"groups": []string{"all", "bosses"}}))
+		var sale operatorSale
+		boss.call("POST", adminSales, newSale(fields{"quota": 5, "limit_per_user": 1})).want(201).read(&sale)
+
+		ann, other := s.holding(shop.token("ann", nil)), s.holding(partner.token("ann", aud))
+		order := ann.buy(sale.ID, 1)
+		other.call("GET", "/api/v1/orders/"+order.ID, nil).refused(404, "not_found")
+		other.buy(sale.ID, 1) // the limit of the other ann is her own
+		s.holding(shop.token("ann@shop.example", nil)).buy(sale.ID, 1)
+		boss.get(adminSales+"/"+sale.ID+"/orders").contains(`"shop:ann"`, `"partner:ann"`, `"shop::`)
+
+		desk := s.holding(partner.token("support", jwt.MapClaims{"aud": aud["aud"], "groups": "desk"}))
+		desk.call("POST", "/api/v1/admin/orders/"+order.ID+"/cancel", nil).want(200)
+		boss.get(adminSales+"/"+sale.ID+"/operations").contains(`"shop:olga"`, `"partner:support"`)
+		for _, claims := range []jwt.MapClaims{{"role": "operator"}, {"groups": []string{"Bosses"}}} {
+			s.holding(shop.token("eve", claims)).call("GET", adminSales, nil).refused(403, "forbidden")
+		}
+		for _, token := range []string{
+			shop.token("eve", jwt.MapClaims{"aud": "other"}), shop.token("eve", jwt.MapClaims{"iss": partner.Issuer()}),
+			shop.token("eve", jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()}), newIssuer(t).token("eve", aud),
+		} {
+			s.holding(token).call("GET", "/api/v1/orders", nil).refused(401, "unauthenticated")
+		}
+		s.buyer("dora").buy(sale.ID, 1) // tokens by the shared secret go on
 	})
-	aud := jwt.MapClaims{"aud": shop.Config().ClientID}
-	boss := s.holding(shop.token("olga", jwt.MapClaims{"groups": []string{"all", "bosses"}}))
-	var sale operatorSale
-	boss.call("POST", adminSales, newSale(fields{"quota": 5, "limit_per_user": 1})).want(201).read(&sale)
-
-	ann, other := s.holding(shop.token("ann", nil)), s.holding(partner.token("ann", aud))
-	order := ann.buy(sale.ID, 1)
-	other.call("GET", "/api/v1/orders/"+order.ID, nil).refused(404, "not_found")
-	other.buy(sale.ID, 1) // the limit of the other ann is her own
-	s.holding(shop.token("ann@shop.example", nil)).buy(sale.ID, 1)
-	boss.get(adminSales+"/"+sale.ID+"/orders").contains(`"shop:ann"`, `"partner:ann"`, `"shop::`)
-
-	desk := s.holding(partner.token("support", jwt.MapClaims{"aud": aud["aud"], "groups": "desk"}))
-	desk.call("POST", "/api/v1/admin/orders/"+order.ID+"/cancel", nil).want(200)
-	boss.get(adminSales+"/"+sale.ID+"/operations").contains(`"shop:olga"`, `"partner:support"`)
-	for _, claims := range []jwt.MapClaims{{"role": "operator"}, {"groups": []string{"Bosses"}}} {
-		s.holding(shop.token("eve", claims)).call("GET", adminSales, nil).refused(403, "forbidden")
-	}
-	for _, token := range []string{
-		shop.token("eve", jwt.MapClaims{"aud": "other"}), shop.token("eve", jwt.MapClaims{"iss": partner.Issuer()}),
-		shop.token("eve", jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()}), newIssuer(t).token("eve", aud),
-	} {
-		s.holding(token).call("GET", "/api/v1/orders", nil).refused(401, "unauthenticated")
-	}
-	s.buyer("dora").buy(sale.ID, 1) // tokens by the shared secret go on
 }
 
 // authorize asks the issuer for a code as a browser does, and returns the code.
@@ -126,27 +129,29 @@ func (i issuer) logsIn(c *config.Settings) {
 // A buyer logs in by a code with PKCE, and buys. A code works once, for whoever has the verifier and the nonce.
 func TestLogInByCode(t *testing.T) {
 	t.Parallel()
-	shop := newIssuer(t)
-	s := start(t, shop.logsIn, func(c *config.Settings) { c.OperatorClaim = "preferred_username=olga" })
-	saleID := s.createSale(nil).ID
-	as := func(user string) string { return shop.codeFor(s, user) }
-	finish := func(code, verifier, nonce string) *answer {
-		return s.anyone().call("POST", "/api/v1/sessions/code", fields{"code": code, "verifier": verifier, "nonce": nonce})
-	}
-	code := as("ann")
-	in := finish(code, verifier, "nonce").want(200).contains(`"name":"ann"`, `"role":"buyer"`, `"id":"shop::`)
-	s.holding(in.text("token")).buy(saleID, 1)
-	finish(code, verifier, "nonce").refused(401, "unauthenticated")
-	finish(as("ann"), strings.Repeat("w", 43), "nonce").refused(401, "unauthenticated")
-	finish(as("ann"), verifier, "other").refused(401, "unauthenticated")
-	finish(as("ann"), verifier, "").refused(401, "unauthenticated")
-	finish("made up", verifier, "nonce").refused(401, "unauthenticated")
-	boss := finish(as("olga"), verifier, "nonce").want(200).contains(`"role":"operator"`)
-	s.holding(boss.text("token")).get(adminSales)
+	pace.Try(t, func(t *pace.Trial) {
+		shop := newIssuer(t)
+		s := start(t, shop.logsIn, func(c *config.Settings) { c.OperatorClaim = "preferred_username=olga" })
+		saleID := s.createSale(nil).ID
+		as := func(user string) string { return shop.codeFor(s, user) }
+		finish := func(code, verifier, nonce string) *answer {
+			return s.anyone().call("POST", "/api/v1/sessions/code", fields{"code": code, "verifier": verifier, "nonce": nonce})
+		}
+		code := as("ann")
+		in := finish(code, verifier, "nonce").want(200).contains(`"name":"ann"`, `"role":"buyer"`, `"id":"shop::`)
+		s.holding(in.text("token")).buy(saleID, 1)
+		finish(code, verifier, "nonce").refused(401, "unauthenticated")
+		finish(as("ann"), strings.Repeat("w", 43), "nonce").refused(401, "unauthenticated")
+		finish(as("ann"), verifier, "other").refused(401, "unauthenticated")
+		finish(as("ann"), verifier, "").refused(401, "unauthenticated")
+		finish("made up", verifier, "nonce").refused(401, "unauthenticated")
+		boss := finish(as("olga"), verifier, "nonce").want(200).contains(`"role":"operator"`)
+		s.holding(boss.text("token")).get(adminSales)
 
-	usual(t).anyone().get("/api/v1/login").contains(`"issuer":null`)
-	usual(t).anyone().call("POST", "/api/v1/sessions/code", fields{"code": "c", "verifier": "v", "nonce": "n"}).refused(404, "not_found")
-	left := as("ann")
-	check.NoError(t, shop.Shutdown())
-	finish(left, verifier, "nonce").refused(503, "unavailable")
+		usual(t).anyone().get("/api/v1/login").contains(`"issuer":null`)
+		usual(t).anyone().call("POST", "/api/v1/sessions/code", fields{"code": "c", "verifier": "v", "nonce": "n"}).refused(404, "not_found")
+		left := as("ann")
+		check.NoError(t, shop.Shutdown())
+		finish(left, verifier, "nonce").refused(503, "unavailable")
+	})
 }

@@ -37,7 +37,7 @@ func (s *server) operations(saleID string) (actions []string) {
 func TestEntriesAreVoided(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	saleID := s.createSale(fields{"mode": "draw", "quota": 1, "starts_at": time.Now().Add(time.Minute)}).ID
+	saleID := s.createSale(fields{"mode": "draw", "quota": 1, "starts_at": time.Now().Add(time.Hour / 2)}).ID
 	void := adminSales + "/" + saleID + "/line/void"
 	for _, user := range []string{"bot-1", "bot-2", "ann"} {
 		s.buyer(user).enter(saleID)
@@ -87,7 +87,7 @@ func TestEntriesAreVoided(t *testing.T) {
 func TestCallsAreExtended(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	saleID, _ := s.soon(fields{"mode": "line", "quota": 2, "limit_per_user": 1, "call_seconds": 5}, "calling", "ann", "bob", "cat")
+	saleID, _ := s.soon(fields{"mode": "line", "quota": 2, "limit_per_user": 1, "call_seconds": 60}, "calling", "ann", "bob", "cat")
 	live := s.console(saleID)
 	var called []string
 	s.eventually("two are called", func() bool {

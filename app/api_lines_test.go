@@ -211,7 +211,7 @@ func TestLineInput(t *testing.T) {
 		got := s.operator().call("POST", adminSales, newSale(wrong)).refused(http.StatusBadRequest, "bad_request")
 		check.Same(t, "field", got.Field, field)
 	}
-	saleID := s.createSale(fields{"mode": "line", "starts_at": time.Now().Add(time.Minute)}).ID
+	saleID := s.createSale(fields{"mode": "line", "starts_at": time.Now().Add(time.Hour / 2)}).ID
 	for _, quantity := range []int{0, 3} {
 		s.buyer("ann").call("POST", "/api/v1/sales/"+saleID+"/entries", fields{"quantity": quantity}).refused(http.StatusBadRequest, "bad_request")
 	}

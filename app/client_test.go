@@ -16,6 +16,7 @@ import (
 	"flashsale/service"
 	"flashsale/service/auth"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 // client sends requests in the name of one user.
@@ -131,9 +132,18 @@ func (c *client) request(ctx context.Context, method, path string, body any, hea
 	return req, nil
 }
 
+// slow ends the test if the answer says, against what is wanted, that the engine has not finished in time.
+func (a *answer) slow(want int) {
+	a.t.Helper()
+	if a.status != want && (a.status == http.StatusServiceUnavailable || a.status == http.StatusAccepted && want == http.StatusCreated) {
+		pace.Fatalf(a.t, "%s: %d %s, want %d", a.what, a.status, a.body, want)
+	}
+}
+
 // want ends the test unless the answer has this status.
 func (a *answer) want(status int) *answer {
 	a.t.Helper()
+	a.slow(status)
 	if a.status != status {
 		a.t.Fatalf("%s: %d %s, want %d", a.what, a.status, a.body, status)
 	}
@@ -198,6 +208,7 @@ type problem struct {
 // refused ends the test unless the answer is a refusal with this status and code.
 func (a *answer) refused(status int, code string) problem {
 	a.t.Helper()
+	a.slow(status)
 	if a.status != status || a.header.Get("Content-Type") != "application/problem+json" {
 		a.t.Fatalf("%s: %d %s %s, want %d %s", a.what, a.status, a.header.Get("Content-Type"), a.body, status, code)
 	}

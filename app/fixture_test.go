@@ -24,6 +24,7 @@ import (
 	"flashsale/strategy"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 func TestMain(m *testing.M) { kit.Main(m, endShared) }
@@ -33,8 +34,10 @@ const (
 	adminPassword = "correct horse battery"
 	// patience bounds every wait of a test: far above what a slow machine needs.
 	patience = time.Minute
-	// slowGate replaces the gate's own time limit for Redis, so that a busy machine does not change answers.
+	// slowGate replaces the gate's own time limits for Redis, so that a busy machine does not change answers.
 	slowGate = 10 * time.Second
+	// stopTime is the time within which a stop should end.
+	stopTime = 10 * time.Second
 	// absentSale is the id of no sale.
 	absentSale = "AAAAAAAAAAAAAAAA"
 )
@@ -95,8 +98,12 @@ func boot(t testing.TB, settings config.Settings, options app.Options) *server {
 	check.NoError(t, err)
 	s.t, s.http = t, s.in(t).newHTTP()
 	s.stop = sync.OnceFunc(func() {
+		began := time.Now()
 		if err := end(); err != nil {
 			t.Errorf("the app did not stop in order: %v", err)
+		}
+		if took := time.Since(began); took > stopTime {
+			pace.Errorf(t, "the app stopped after %v", took)
 		}
 		s.http.CloseIdleConnections()
 	})
@@ -104,8 +111,8 @@ func boot(t testing.TB, settings config.Settings, options app.Options) *server {
 	return s
 }
 
-// run runs an app, which can compare strategies. A Redis that a busy machine slows down still counts as reachable. end stops the app; it returns an
-// error if the app fails, or still runs after the promised ten seconds.
+// run runs an app, which can compare strategies. A Redis that a busy machine slows down still counts as reachable. end stops
+// the app; it returns an error if the app fails or does not stop.
 func run(settings config.Settings, options app.Options) (s *server, end func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	options.Compare = trial.Compare
@@ -118,7 +125,8 @@ func run(settings config.Settings, options app.Options) (s *server, end func() e
 		return nil, nil, err
 	}
 	if client, ok := a.Stores.Redis.(*redis.Client); ok {
-		client.Options().ReadTimeout, client.Options().WriteTimeout = slowGate, slowGate
+		o := client.Options()
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = slowGate, slowGate, slowGate, false
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- a.Run(ctx) }()
@@ -127,8 +135,8 @@ func run(settings config.Settings, options app.Options) (s *server, end func() e
 		select {
 		case err := <-ran:
 			return errors.Join(err, a.Close())
-		case <-time.After(10 * time.Second):
-			return errors.New("the app still runs after ten seconds")
+		case <-time.After(check.Patience):
+			return errors.New("the app still runs")
 		}
 	}
 	return &server{app: a, url: "http://" + a.Address()}, end, nil

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"flashsale/internal/config"
+	"flashsale/test/kit/pace"
 )
 
 // collector receives spans as an OpenTelemetry collector does.
@@ -25,7 +26,7 @@ type collector struct {
 	bytes []byte // all that was sent
 }
 
-func newCollector(t *testing.T) *collector {
+func newCollector(t testing.TB) *collector {
 	t.Helper()
 	c := &collector{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,14 +64,14 @@ func (c *collector) named(name string) (found []*tracepb.Span) {
 }
 
 // calls checks that spans of these names have this parent.
-func (c *collector) calls(t *testing.T, parent *tracepb.Span, names ...string) {
+func (c *collector) calls(t testing.TB, parent *tracepb.Span, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if !slices.ContainsFunc(c.named(name), func(s *tracepb.Span) bool {
 			return bytes.Equal(s.GetParentSpanId(),
 				parent.GetSpanId())
 		}) {
-			t.Errorf("%s has no span %s", parent.GetName(), name)
+			pace.Errorf(t, "%s has no span %s", parent.GetName(), name)
 		}
 	}
 }
@@ -84,48 +85,50 @@ func linked(from, to *tracepb.Span) bool {
 // A purchase is one trace, from the request through gate and settle to Redis and the database.
 func TestTraceOfAPurchase(t *testing.T) {
 	t.Parallel()
-	to := newCollector(t)
-	s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, 1 })
-	saleID := s.createSale(nil).ID
-	buyer := s.buyer("ann-whom-nobody-may-know")
-	path := buyer.path(saleID)
-	buyer.call("POST", "/api/v1/sales/"+saleID+"/"+path+"/orders", fields{"quantity": 1}).want(201)
-	s.stop() // which sends the rest
+	pace.Try(t, func(t *pace.Trial) {
+		to := newCollector(t)
+		s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, 1 })
+		saleID := s.createSale(nil).ID
+		buyer := s.buyer("ann-whom-nobody-may-know")
+		path := buyer.path(saleID)
+		buyer.call("POST", "/api/v1/sales/"+saleID+"/"+path+"/orders", fields{"quantity": 1}).want(201)
+		s.stop() // which sends the rest
 
-	only := func(name string) *tracepb.Span {
-		t.Helper()
-		found := to.named(name)
-		if len(found) != 1 {
-			t.Fatalf("%d spans are named %q", len(found), name)
+		only := func(name string) *tracepb.Span {
+			t.Helper()
+			found := to.named(name)
+			if len(found) != 1 { // the stop gives up spans that are not sent in time, and what is tried again has two
+				t.FatalSlowf("%d spans are named %q", len(found), name)
+			}
+			return found[0]
 		}
-		return found[0]
-	}
-	request, deduct, admit, settle := only("POST /api/v1/sales/:sale/:path/orders"), only("deduct"), only("admit"), only("settle")
-	for _, span := range []*tracepb.Span{deduct, admit, settle} {
-		if !bytes.Equal(span.GetParentSpanId(), request.GetSpanId()) || !bytes.Equal(span.GetTraceId(), request.GetTraceId()) {
-			t.Errorf("%s does not belong to the request", span.GetName())
+		request, deduct, admit, settle := only("POST /api/v1/sales/:sale/:path/orders"), only("deduct"), only("admit"), only("settle")
+		for _, span := range []*tracepb.Span{deduct, admit, settle} {
+			if !bytes.Equal(span.GetParentSpanId(), request.GetSpanId()) || !bytes.Equal(span.GetTraceId(), request.GetTraceId()) {
+				t.Errorf("%s does not belong to the request", span.GetName())
+			}
 		}
-	}
-	for _, batch := range []*tracepb.Span{admit, settle} {
-		if !linked(batch, request) || !linked(request, batch) {
-			t.Errorf("%s and the request have no links to each other", batch.GetName())
+		for _, batch := range []*tracepb.Span{admit, settle} {
+			if !linked(batch, request) || !linked(request, batch) {
+				t.Errorf("%s and the request have no links to each other", batch.GetName())
+			}
 		}
-	}
-	to.calls(t, admit, "evalsha")
-	to.calls(t, settle, "sql.conn.begin_tx", "sql.conn.exec")
-	for _, span := range to.spans {
-		if len(span.GetParentSpanId()) == 0 && span.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
-			t.Errorf("a trace begins with %s, which is no request", span.GetName())
+		to.calls(t, admit, "evalsha")
+		to.calls(t, settle, "sql.conn.begin_tx", "sql.conn.exec")
+		for _, span := range to.spans {
+			if len(span.GetParentSpanId()) == 0 && span.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
+				t.Errorf("a trace begins with %s, which is no request", span.GetName())
+			}
 		}
-	}
-	for what, secret := range map[string]string{
-		"the user's id": buyer.user, "the path token": path, "the bearer token": buyer.token,
-		"a statement": "INSERT",
-	} {
-		if bytes.Contains(to.bytes, []byte(secret)) {
-			t.Errorf("%s was sent", what)
+		for what, secret := range map[string]string{
+			"the user's id": buyer.user, "the path token": path, "the bearer token": buyer.token,
+			"a statement": "INSERT",
+		} {
+			if bytes.Contains(to.bytes, []byte(secret)) {
+				t.Errorf("%s was sent", what)
+			}
 		}
-	}
+	})
 }
 
 // A client's traceparent decides whether its request is traced, and under which id.
@@ -137,17 +140,23 @@ func TestTraceparent(t *testing.T) {
 		1: {"00-" + id + "-" + parent + "-00": "", "": "any"},
 	} {
 		for header, want := range wants {
-			to := newCollector(t)
-			s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, ratio })
-			s.anyone().call("GET", "/api/v1/time", nil, "traceparent", header).want(200)
-			s.stop()
-			got := ""
-			for _, span := range to.named("GET /api/v1/time") {
-				got += hex.EncodeToString(span.GetTraceId())
-			}
-			if got != want && (want != "any" || len(got) != len(id)) {
-				t.Errorf("ratio %v, traceparent %q: the trace %q, want %q", ratio, header, got, want)
-			}
+			pace.Try(t, func(t *pace.Trial) {
+				to := newCollector(t)
+				s := start(t, func(c *config.Settings) { c.OTLPEndpoint, c.TraceRatio = to.url, ratio })
+				s.anyone().call("GET", "/api/v1/time", nil, "traceparent", header).want(200)
+				s.stop()
+				got := ""
+				for _, span := range to.named("GET /api/v1/time") {
+					got += hex.EncodeToString(span.GetTraceId())
+				}
+				wrong := t.Errorf
+				if got == "" {
+					wrong = t.Slowf // the stop gives up spans that are not sent in time
+				}
+				if got != want && (want != "any" || len(got) != len(id)) {
+					wrong("ratio %v, traceparent %q: the trace %q, want %q", ratio, header, got, want)
+				}
+			})
 		}
 	}
 }

@@ -25,10 +25,12 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// provider is an OpenID Connect issuer whose keys a test may change.
+// provider is an OpenID Connect issuer whose keys a test may change. It answers without a network, so that no request takes
+// too long on a busy machine.
 type provider struct {
 	testing.TB
-	*httptest.Server
+	http.Handler
+	URL   string
 	clock time.Time
 	keys  map[string]crypto.Signer // by kid
 	asked atomic.Int64
@@ -37,7 +39,7 @@ type provider struct {
 
 func newProvider(t testing.TB) *provider {
 	t.Helper()
-	p := &provider{TB: t, clock: time.Now().Truncate(time.Second), keys: map[string]crypto.Signer{}}
+	p := &provider{TB: t, URL: "https://" + rand.Text(), clock: time.Now().Truncate(time.Second), keys: map[string]crypto.Signer{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": p.URL, "jwks_uri": p.URL + "/keys"})
@@ -50,25 +52,35 @@ func newProvider(t testing.TB) *provider {
 		}
 		_ = json.NewEncoder(w).Encode(set)
 	})
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.away.Load() {
 			http.Error(w, "away", http.StatusServiceUnavailable)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	}))
-	t.Cleanup(p.Close)
+	})
 	p.keys["rsa"] = check.Must(rsa.GenerateKey(rand.Reader, 2048))
 	return p
 }
 
+// providers are the providers that a client reaches, by their URLs.
+type providers map[string]*provider
+
+// RoundTrip implements http.RoundTripper.
+func (p providers) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	p["https://"+r.URL.Host].ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
 // tokens returns a checker that accepts the tokens of these providers.
 func (p *provider) tokens(more ...*provider) *Tokens {
-	tokens := NewTokens(tokenSecret, func() time.Time { return p.clock })
-	tokens.Outside = &Issuers{Audience: "shop", UserClaim: "sub", Client: p.Client(), Now: func() time.Time { return p.clock }, Roles: []RoleClaim{
+	tokens, all := NewTokens(tokenSecret, func() time.Time { return p.clock }), providers{}
+	tokens.Outside = &Issuers{Audience: "shop", UserClaim: "sub", Client: &http.Client{Transport: all}, Now: func() time.Time { return p.clock }, Roles: []RoleClaim{
 		{model.RoleViewer, "groups", "staff"}, {model.RoleOperator, "groups", "bosses"}, {model.RoleSupport, "job", "support"},
 	}}
 	for i, one := range append([]*provider{p}, more...) {
+		all[one.URL] = one
 		tokens.Outside.Add(Issuer{Name: one.URL, Prefix: fmt.Sprint("i", i)})
 	}
 	return tokens
