@@ -54,13 +54,13 @@ type Expirer struct {
 	clock    clock
 	mu       sync.Mutex
 	taken    map[string]bool // sales that are worked on, or wait after a failure
-	failures map[string]int  // number of failures in a row, by sale
+	failures map[string]failing
 	running  sync.WaitGroup
 }
 
 // Run expires orders until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
-	e.taken, e.failures = map[string]bool{}, map[string]int{}
+	e.taken, e.failures = map[string]bool{}, map[string]failing{}
 	every(ctx, "expirer", expirePeriod, e.Wake, e.Log, e.step)
 	e.running.Wait()
 }
@@ -158,22 +158,31 @@ func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) 
 	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
-// failed logs the first of several failures of a sale in a row, and then waits before the sale is tried again.
+// failing describes the failures of a sale since it last worked.
+type failing struct {
+	times    int
+	violated bool // one was a violation of the books, which is recorded
+}
+
+// failed logs the first of several failures of a sale in a row, records the first violation among them, and then waits
+// before the sale is tried again.
 func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
 	e.mu.Lock()
-	e.failures[saleID]++
 	failures := e.failures[saleID]
+	violated := errors.Is(err, model.ErrBroken) && !failures.violated
+	failures = failing{failures.times + 1, failures.violated || violated}
+	e.failures[saleID] = failures
 	e.mu.Unlock()
-	if failures == 1 && ctx.Err() == nil {
+	if ctx.Err() == nil && (failures.times == 1 || violated) {
 		e.Log.Error("the orders of a sale can't expire", "sale", saleID, "error", err)
-		if errors.Is(err, model.ErrBroken) {
-			e.Observe.Note(observe.Event{Name: observe.Violated})
-			if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
-				e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
-			}
+	}
+	if ctx.Err() == nil && violated {
+		e.Observe.Note(observe.Event{Name: observe.Violated})
+		if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
+			e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
 		}
 	}
-	pause(ctx, min(expireRest<<min(failures-1, 10), expireRestMost))
+	pause(ctx, min(expireRest<<min(failures.times-1, 10), expireRestMost))
 }
 
 // works resets the number of failures of a sale, and logs that its orders expire again.
@@ -182,7 +191,7 @@ func (e *Expirer) works(saleID string) {
 	failures := e.failures[saleID]
 	delete(e.failures, saleID)
 	e.mu.Unlock()
-	if failures > 0 {
+	if failures.times > 0 {
 		e.Log.Info("the orders of a sale expire again", "sale", saleID)
 	}
 }
