@@ -75,6 +75,9 @@ var (
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
+	// TransferTime is how long an attempt waits for units from other shards, half a second. Set it before the first call.
+	TransferTime time.Duration
+
 	client    redis.UniversalClient
 	instance  string
 	transfers *transfers
@@ -83,7 +86,7 @@ type Gate struct {
 
 // New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
-	return &Gate{client: client, instance: instance, transfers: newTransfers(), observe: observers}
+	return &Gate{TransferTime: transferTime, client: client, instance: instance, transfers: newTransfers(), observe: observers}
 }
 
 // scripts runs a script n times, with one round trip to each node. call returns the keys and arguments of a run. Each

@@ -205,6 +205,7 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 // is closed, or while another move takes too long. Attempts for which the units of their own shard suffice are admitted.
 func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 	eachRedis(t, func(b *bench) {
+		b.gate.TransferTime = transferTime // the test waits for its end
 		for name, block := range map[string]func(o model.Offer) (end func()){
 			"a shard is closed": func(o model.Offer) func() {
 				b.set(o, 1, "open", "0")

@@ -48,7 +48,7 @@ func (m *transfers) lane(saleID string) chan struct{} {
 
 // bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have
 // some, bringUnits moves units to it and has the attempt judged again. So an attempt is refused as sold out only after
-// all shards were asked. If that fails, or takes more than transferTime or transferTries, the verdict is model.Unsure.
+// all shards were asked. If that fails, or takes more than TransferTime or transferTries, the verdict is model.Unsure.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
 	for i, o := range b.answers {
@@ -63,7 +63,7 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	for _, a := range b.attempts {
 		epoch = max(epoch, a.LeastEpoch)
 	}
-	waiting, cancel := context.WithTimeout(ctx, transferTime)
+	waiting, cancel := context.WithTimeout(ctx, g.TransferTime)
 	defer cancel()
 	mover := false
 	for range transferTries {

@@ -418,7 +418,7 @@ func TestTransactTriesAgain(t *testing.T) {
 	})
 }
 
-// Two transactions lock two rows in opposite orders. The server ends one of them, which succeeds at its second try.
+// Two transactions lock two rows in opposite orders. The server ends one of them, which succeeds at a later try.
 func TestTransactSurvivesADeadlock(t *testing.T) {
 	t.Parallel()
 	d := openDB(t, mariaDB(t))
@@ -442,7 +442,9 @@ func TestTransactSurvivesADeadlock(t *testing.T) {
 		check.Error(t, "a transaction", err, nil)
 		return tries
 	})
-	check.Same(t, "tries of both", tries[0]+tries[1], 3)
+	if tries[0]+tries[1] < 3 { // more, if this process stands still for longer than a statement waits for a lock
+		t.Errorf("the tries are %d, so no deadlock occurred", tries)
+	}
 	for _, sale := range sales {
 		check.Same(t, "version", d.stock(t, sale).Version, 3)
 	}
@@ -465,10 +467,10 @@ func TestHole51_ReadOnlyServer(t *testing.T) {
 	idle := func() int { return pool.Stats().Idle }
 	fillPool := func() {
 		t.Helper()
-		check.Together(suiteConns, func(int) { d.read.WithContext(t.Context()).Exec("DO SLEEP(0.2)") })
-		if idle() < suiteConns-1 {
-			t.Fatalf("%d connections are idle", idle())
+		for _, conn := range takeConns(t, d.read, suiteConns) {
+			check.NoError(t, conn.Close()) // back to the pool
 		}
+		check.Same(t, "idle connections", idle(), suiteConns)
 	}
 	settle := func(user string) error {
 		_, err := settling.try(t.Context(), d, attempt(sale.ID, user, "k", 1))

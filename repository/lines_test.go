@@ -366,7 +366,7 @@ const crowdQuota = 20
 func (d *testDB) crowd(t *testing.T, lineID string, saleIDs ...string) {
 	const users = 60
 	d.sealed(t, lineID)
-	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	ctx, end := context.WithTimeout(t.Context(), check.Patience)
 	defer end()
 	var callers sync.WaitGroup
 	over := make(chan struct{})

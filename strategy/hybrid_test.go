@@ -175,20 +175,22 @@ func (g nodeGate) Admit(ctx context.Context, attempts []model.Attempt) []model.A
 
 // TestOneNodeFails: the database takes the attempts of the failed node's shard, and the other node is asked as before.
 func TestOneNodeFails(t *testing.T) {
-	g := nodeGate{down: "sale.a", calls: map[string]int{}}
-	n, _ := fakeNeeds(g, &fakeDatabase{})
-	h := NewHybrid(n)
-	t.Cleanup(h.Close)
-	for i := range 2 * breakerTrips {
-		for user, queued := range map[string]bool{"a": false, "b": true} {
-			got, err := h.Deduct(t.Context(), fakeAttempt("sale", user, fmt.Sprint(i)))
-			if err != nil || got.Verdict != model.Accepted || got.Queued() != queued {
-				t.Errorf("%s: %+v, %v", user, got, err)
+	synctest.Test(t, func(t *testing.T) { // the circuit must not close again meanwhile
+		g := nodeGate{down: "sale.a", calls: map[string]int{}}
+		n, _ := fakeNeeds(g, &fakeDatabase{})
+		h := NewHybrid(n)
+		t.Cleanup(h.Close)
+		for i := range 2 * breakerTrips {
+			for user, queued := range map[string]bool{"a": false, "b": true} {
+				got, err := h.Deduct(t.Context(), fakeAttempt("sale", user, fmt.Sprint(i)))
+				if err != nil || got.Verdict != model.Accepted || got.Queued() != queued {
+					t.Errorf("%s: %+v, %v", user, got, err)
+				}
 			}
 		}
-	}
-	check.Same(t, "calls", g.calls, map[string]int{"sale.a": breakerTrips, "sale.b": 2 * breakerTrips})
-	check.Same(t, "an open circuit is reported", h.Healthy() != nil, true)
+		check.Same(t, "calls", g.calls, map[string]int{"sale.a": breakerTrips, "sale.b": 2 * breakerTrips})
+		check.Same(t, "an open circuit is reported", h.Healthy() != nil, true)
+	})
 }
 
 // Attempts that gather while two calls are under way share the next call, whatever their sales. A sale that fails does not

@@ -26,6 +26,8 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis would log the broken connections that tests cause on purpose
+	// A call of the gate that is late, because the machine stands still, would make its attempts unavailable.
+	admissionLimits.Time = check.Patience
 	kit.Main(m)
 }
 
@@ -128,7 +130,9 @@ type engine struct {
 // engine makes an instance with a strategy. The functions in change replace dependencies of the strategy.
 func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Helper()
-	client := redis.NewClient(check.Must(gate.Options(s.Redis)))
+	opts := check.Must(gate.Options(s.Redis))
+	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
+	client := redis.NewClient(opts)
 	kind, ok := Of(strategyName)
 	check.Same(s, "there is a strategy "+strategyName, ok, true)
 	e := &engine{stores: s, kind: kind, client: client, changed: make(chan struct{}, 1)}
@@ -136,6 +140,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	instance := strings.ToLower(model.NewSaleID())
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gate = gate.New(e.client, instance)
+	e.gate.TransferTime = check.Patience
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, discard)
 	e.waiters = service.NewWaiters()
 	lock, db := make(chan struct{}, 1), s.db

@@ -121,8 +121,9 @@ func TestSpansHaveNoWordsOfErrors(t *testing.T) {
 		t.Fatalf("the script gave %v", err)
 	}
 	request.End()
-	check.Done(tracing.Close())
-	collector.Close() // waits for its requests
+	check.Done(tracing.provider.ForceFlush(t.Context())) // Close gives the collector half a second
+	_ = tracing.Close()                                  // nothing is left to send
+	collector.Close()                                    // waits for its requests
 	failed := slices.ContainsFunc(spans, func(s *tracepb.Span) bool {
 		return s.GetName() == "eval" && s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR
 	})

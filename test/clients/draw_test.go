@@ -26,13 +26,14 @@ func TestDrawInPython(t *testing.T) {
 	now := time.Now().UTC()
 	sale, _ := s.Must(http.StatusCreated, "POST", url+"/api/v1/admin/sales", s.Operator(url), shop.Document{
 		"title": "draw", "price_cents": 990, "quota": 7, "mode": "draw", "limit_per_user": 2,
-		"starts_at": now.Add(3 * time.Second).Format(time.RFC3339Nano), "ends_at": now.Add(time.Hour).Format(time.RFC3339Nano),
+		"starts_at": now.Add(time.Hour).Format(time.RFC3339Nano), "ends_at": now.Add(2 * time.Hour).Format(time.RFC3339Nano),
 	})["id"].(string)
 	line := url + "/api/v1/sales/" + sale
 	for i := range 23 {
 		s.Must(http.StatusCreated, "POST", line+"/entries", s.Token(fmt.Sprint("user-", i)), shop.Document{"quantity": 1 + i%2})
 	}
 	s.Must(http.StatusOK, "DELETE", line+"/entries/mine", s.Token("user-5"), nil)
+	s.Must(http.StatusOK, "PATCH", url+"/api/v1/admin/sales/"+sale, s.Operator(url), shop.Document{"starts_at": time.Now().UTC().Format(time.RFC3339Nano)})
 	check.Eventually(t, "the draw is over", func() bool { return s.Must(http.StatusOK, "GET", line+"/line", "", nil)["phase"] == "over" })
 
 	doc := s.Must(http.StatusOK, "GET", line+"/draw.json", "", nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisCluster is a Redis Cluster whose nodes detect a dead node within some seconds. If a node is gone for good, the
-// slots of the other nodes are still served.
+// RedisCluster is a Redis Cluster. If it has replicas, its nodes detect a dead node within some seconds. If a node is gone
+// for good, the slots of the other nodes are still served.
 type RedisCluster struct {
 	Nodes []*RedisServer // masters first; their roles at the start
 
@@ -52,6 +52,11 @@ func Cluster(t testing.TB, masters, replicasEach int) *RedisCluster {
 			}
 			return follows(ctx, client)
 		})
+		if replicasEach == 0 {
+			// Nobody takes the place of a dead node, and nodes that have all stood still would suspect each other. A node that
+			// restarts has the short time again, after which it is soon back.
+			must(t, "let the node be patient", client.ConfigSet(ctx, "cluster-node-timeout", "60000").Err())
+		}
 		_ = client.Close()
 	}
 	return c

@@ -9,11 +9,9 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
@@ -24,10 +22,7 @@ func startRedisList(testing.TB) func(testing.TB) *broker {
 	return func(t testing.TB) *broker {
 		t.Helper()
 		server := kit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-		opts, err := gate.Options(server.URL())
-		check.NoError(t, err)
-		client := redis.NewClient(opts)
-		t.Cleanup(func() { _ = client.Close() })
+		client := redisClient(t, server.URL())
 		return &broker{
 			kind: "redis-list", address: server.URL(), down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {

@@ -138,7 +138,7 @@ func (e *engine) unsettled(o model.Offer, n int) (entries []model.Entry) {
 func (e *engine) publish(o model.Offer, entries ...model.Entry) {
 	e.Helper()
 	for _, entry := range entries {
-		check.NoError(e, e.queue.Queue.Publish(e.Context(), o.ID, []model.Entry{entry}))
+		publish(e, e.queue.Queue, o.ID, entry)
 	}
 }
 
@@ -182,7 +182,7 @@ func (b *broker) nothingLeft(t *testing.T, o model.Offer) {
 // upTo publishes one more message and consumes until it is delivered.
 func (b *broker) upTo(t *testing.T, q worker.Queue, last model.Entry) (got []model.Entry) {
 	t.Helper()
-	check.NoError(t, q.Publish(t.Context(), last.SaleID, []model.Entry{last}))
+	publish(t, q, last.SaleID, last)
 	consumeUntil(t, q, func(_ string, entries []model.Entry) bool {
 		got = append(got, entries...)
 		return slices.Contains(entries, last)

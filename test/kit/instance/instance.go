@@ -47,6 +47,8 @@ func (i *Instance) Beside(name string) *Instance {
 	i.Helper()
 	opts, err := gate.Options(i.Redis)
 	check.NoError(i, err)
+	// A call that is repeated, because the machine stood still, would have another answer.
+	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
 	other := &Instance{TB: i.TB, DB: i.DB, Redis: i.Redis, Client: redis.NewClient(opts)}
 	i.Cleanup(func() { _ = other.Client.Close() })
 	other.Gate = gate.New(other.Client, name)
