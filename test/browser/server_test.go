@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // server is a running server with embedded stores and no sale.
 type server struct {
 	*shop.Shop
-	t        *testing.T
+	t        testing.TB
 	url      string
 	operator string // a token
 	instance *shop.Instance
@@ -48,7 +48,7 @@ type server struct {
 type fields = shop.Document
 
 // serve starts a server, which ends with the test. args override the usual arguments.
-func serve(t *testing.T, args ...string) *server {
+func serve(t testing.TB, args ...string) *server {
 	t.Helper()
 	s := &server{Shop: shop.Embedded(t), t: t}
 	s.instance = s.Start(append([]string{"--demo=false"}, args...)...)

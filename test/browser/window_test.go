@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 	"flashsale/test/kit/shop"
 )
 
@@ -53,7 +55,7 @@ var (
 
 // window is a browser's window with storage of its own.
 type window struct {
-	t         *testing.T
+	t         testing.TB
 	ctx       context.Context
 	url       string // of the server
 	mu        sync.Mutex
@@ -144,7 +146,33 @@ func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
 		err = chromedp.Do(ctx, steps...)
 	}
+	w.inTime(err)
 	check.NoError(w.t, err)
+}
+
+// soon is how far ahead a test sets a moment that a page awaits. After a try in which the machine was late, the moment is
+// further away.
+func soon(t *pace.Trial, usual time.Duration) time.Duration {
+	if t.Before != "" {
+		return 5 * usual
+	}
+	return usual
+}
+
+// early ends the try if a moment has come before the steps that belong before it were taken.
+func early(t *pace.Trial, moment time.Time) {
+	t.Helper()
+	if !time.Now().Before(moment) {
+		t.FatalSlowf("the steps before %s have taken too long", moment)
+	}
+}
+
+// inTime ends the test if an error says that patience was over.
+func (w *window) inTime(err error) {
+	w.t.Helper()
+	if errors.Is(err, context.DeadlineExceeded) {
+		pace.Fatalf(w.t, "not within %s: %v", patience, err)
+	}
 }
 
 func (w *window) visit(path string) {
@@ -214,6 +242,7 @@ func evaluate[T any](w *window, expression string) (value T, ok bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	w.inTime(err)
 	if err != nil && !strings.Contains(err.Error(), "navigated or closed") {
 		w.t.Fatalf("%s: %v", expression, err)
 	}
@@ -273,7 +302,7 @@ func (w *window) until(what string, is func() (got string, ok bool)) {
 		case ok:
 			return
 		case time.Now().After(deadline):
-			w.t.Fatalf("%s: not within %s, but %q", what, patience, got)
+			pace.Fatalf(w.t, "%s: not within %s, but %q", what, patience, got)
 		}
 		time.Sleep(lookEvery)
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
@@ -27,12 +26,12 @@ const (
 type door struct{ *shop.Door }
 
 // openDoor starts an nginx that balances by weight, without TLS. instances are lines of instances.conf.
-func openDoor(t *testing.T, instances ...string) *door {
+func openDoor(t testing.TB, instances ...string) *door {
 	t.Helper()
 	return openDoorWith(t, "weighted.conf", "plain.conf", instances...)
 }
 
-func openDoorWith(t *testing.T, balance, front string, instances ...string) *door {
+func openDoorWith(t testing.TB, balance, front string, instances ...string) *door {
 	t.Helper()
 	return &door{shop.OpenDoor(t, visitor, visitorHeader, balance, front, instances...)}
 }
@@ -46,7 +45,7 @@ type logged struct {
 }
 
 // log waits for the lines of the access log about requests whose ids begin with a prefix. Their number must be want.
-func (d *door) log(t *testing.T, prefix string, want int) (lines []logged) {
+func (d *door) log(t testing.TB, prefix string, want int) (lines []logged) {
 	t.Helper()
 	shop.Recovered(t, "the access log is written", func() error {
 		raw, err := os.ReadFile(filepath.Join(d.Folder, "log", "access.log"))
@@ -77,11 +76,11 @@ func (d *door) log(t *testing.T, prefix string, want int) (lines []logged) {
 
 // client sends requests from one address of this machine. It does not follow redirects.
 type client struct {
-	t    *testing.T
+	t    testing.TB
 	http *http.Client
 }
 
-func from(t *testing.T, address string, change ...func(*http.Transport)) client {
+func from(t testing.TB, address string, change ...func(*http.Transport)) client {
 	t.Helper()
 	transport := &http.Transport{
 		DialContext:        (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext,
@@ -92,7 +91,7 @@ func from(t *testing.T, address string, change ...func(*http.Transport)) client 
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return client{t, &http.Client{Transport: transport, Timeout: 15 * time.Second, CheckRedirect: stay}}
+	return client{t, &http.Client{Transport: transport, Timeout: check.Patience, CheckRedirect: stay}}
 }
 
 // onePerConnection makes a client send each request on a new connection.
@@ -155,7 +154,7 @@ func (a answer) code() string {
 }
 
 // is checks the status.
-func (a answer) is(t *testing.T, status int) {
+func (a answer) is(t testing.TB, status int) {
 	t.Helper()
 	if a.status != status {
 		t.Errorf("status %d, want %d: %v %s", a.status, status, a.header, a.body)

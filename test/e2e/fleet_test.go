@@ -27,7 +27,7 @@ type fleet struct {
 	settings  []string
 }
 
-func newFleet(t *testing.T) *fleet { return fleetOn(shop.New(t)) }
+func newFleet(t testing.TB) *fleet { return fleetOn(shop.New(t)) }
 
 func fleetOn(s *shop.Shop, settings ...string) *fleet {
 	f := &fleet{Shop: s, settings: append([]string{"--trusted-proxies", "127.0.0.1"}, settings...)}
@@ -46,7 +46,7 @@ func (f *fleet) at(address string) *shop.Instance {
 func (f *fleet) revive(n int) { f.instances[n] = f.at(address(f.instances[n].URL)) }
 
 // sold waits until so many units of a sale are sold.
-func (f *fleet) sold(t *testing.T, saleID string, units int) {
+func (f *fleet) sold(t testing.TB, saleID string, units int) {
 	t.Helper()
 	shop.Recovered(t, fmt.Sprintf("%d units are sold", units), func() error {
 		if stock := f.Books(saleID).Stock; stock.Held+stock.Paid < int64(units) {

@@ -22,6 +22,7 @@ import (
 
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 	"flashsale/test/kit/shop"
 )
 
@@ -92,75 +93,85 @@ func TestNginxIPHashKeepsAClientOnAnInstance(t *testing.T) {
 
 // An instance is killed under load and comes back: every buyer gets an answer, and exactly the quota is sold.
 func TestNginxHidesAKilledInstance(t *testing.T) {
-	f := newFleet(t)
-	d := openDoor(t, f.lines()...)
-	f.Spread(100)
-	quota, buyers := size(300, 5_000), size(1_500, 50_000)
-	sale := f.Sale(f.instances[1].URL, quota)
-	attempts := f.rushWhile(sale, buyers, d.URL, func() {
-		f.sold(t, sale, quota/4)
-		f.instances[0].Kill() // its weight is 3: it gets half of the requests
-		f.revive(0)
-	})
-	check.Same(t, "units sold", f.Check(sale, attempts, d.URL), quota)
-	// Every purchase had a key, so nginx repeated it on another instance. An attempt that was queued at the dead
-	// instance may be answered with 202.
-	counts := shop.Tally(attempts)
-	if bought := counts["201 "] + counts["202 "]; bought != quota || bought+counts["409 sold_out"] != buyers {
-		t.Errorf("answers: %v", counts)
-	}
-	t.Log(counts)
-	round := 0
-	shop.Recovered(t, "the revived instance gets requests", func() error {
-		round++
-		ids := fmt.Sprintf("back%d-", round)
-		for i := range 6 {
-			from(t, shop.Address(1)).get(d.URL+"/api/v1/time", "X-Request-Id", fmt.Sprint(ids, i))
-		}
-		for _, line := range d.log(t, ids, 6) {
-			if line.Upstream == address(f.instances[0].URL) {
-				return nil
+	pace.Try(t, func(t *pace.Trial) {
+		f := newFleet(t)
+		d := openDoor(t, f.lines()...)
+		f.Spread(100)
+		quota, buyers := size(300, 5_000), size(1_500, 50_000)
+		sale := f.Sale(f.instances[1].URL, quota)
+		attempts := f.rushWhile(sale, buyers, d.URL, func() {
+			f.sold(t, sale, quota/4)
+			f.instances[0].Kill() // its weight is 3: it gets half of the requests
+			f.revive(0)
+		})
+		check.Same(t, "units sold", f.Check(sale, attempts, d.URL), quota)
+		// Every purchase had a key, so nginx repeated it on another instance. An attempt that was queued at the dead
+		// instance may be answered with 202.
+		counts := shop.Tally(attempts)
+		if bought := counts["201 "] + counts["202 "]; bought != quota || bought+counts["409 sold_out"] != buyers {
+			if counts["503 unavailable"] > 0 { // no instance answered in time, or a store of one
+				t.FatalSlowf("answers: %v", counts)
 			}
+			t.Errorf("answers: %v", counts)
 		}
-		return errors.New("it got none")
+		t.Log(counts)
+		round := 0
+		shop.Recovered(t, "the revived instance gets requests", func() error {
+			round++
+			ids := fmt.Sprintf("back%d-", round)
+			for i := range 6 {
+				from(t, shop.Address(1)).get(d.URL+"/api/v1/time", "X-Request-Id", fmt.Sprint(ids, i))
+			}
+			for _, line := range d.log(t, ids, 6) {
+				if line.Upstream == address(f.instances[0].URL) {
+					return nil
+				}
+			}
+			return errors.New("it got none")
+		})
+		f.Audited(d.URL, sale)
+		f.AuditCommand()
 	})
-	f.Audited(d.URL, sale)
-	f.AuditCommand()
 }
 
 // An instance and then the primary of Redis are killed while a crowd buys. The promoted replica may lack the last
 // admissions. Nevertheless exactly the quota is sold, and every confirmed order exists.
 func TestNginxAndSentinelsHideWhatDies(t *testing.T) {
-	logging.Disable() // connection errors to the killed server are expected
-	r := kit.SentinelRedis(t)
-	f := fleetOn(shop.On(t, kit.SharedMariaDB(t).NewDatabase(t), r.Primary), "--redis", r.URL())
-	d := openDoor(t, f.lines()...)
-	f.Spread(100)
-	quota, buyers := size(1_500, 5_000), size(4_000, 50_000)
-	sale := f.Sale(f.instances[1].URL, quota)
-	attempts := f.rushWhile(sale, buyers, d.URL, func() {
-		f.sold(t, sale, quota/4)
-		f.instances[0].Kill() // its weight is 3: it gets half of the requests
-		f.sold(t, sale, quota/2)
-		r.Primary.Kill()
-		f.revive(0)
+	pace.Try(t, func(t *pace.Trial) {
+		logging.Disable() // connection errors to the killed server are expected
+		r := kit.SentinelRedis(t)
+		f := fleetOn(shop.On(t, kit.SharedMariaDB(t).NewDatabase(t), r.Primary), "--redis", r.URL())
+		d := openDoor(t, f.lines()...)
+		f.Spread(100)
+		quota, buyers := size(1_500, 5_000), size(4_000, 50_000)
+		sale := f.Sale(f.instances[1].URL, quota)
+		attempts := f.rushWhile(sale, buyers, d.URL, func() {
+			f.sold(t, sale, quota/4)
+			f.instances[0].Kill() // its weight is 3: it gets half of the requests
+			f.sold(t, sale, quota/2)
+			r.Primary.Kill()
+			f.revive(0)
+		})
+		counts := shop.Tally(attempts)
+		t.Logf("%d units sold to the crowd: %v", f.Check(sale, attempts, d.URL), counts)
+		if counts["0 "] > 0 {
+			t.Errorf("answers: %v", counts)
+		}
+		if counts["201 "]+counts["202 "] < quota { // whoever asks while no store answers in time gets a 503
+			t.Slowf("answers: %v", counts)
+		}
+		r.AwaitPromotion()
+		f.SellRest(sale, quota, attempts, d.URL)
+		if gate, database := ways(t, f.Shop, sale); gate == 0 || database == 0 {
+			t.Slowf("%d orders came by the gate, %d by the database alone: no fault took effect during the sale", gate, database)
+		}
+		f.Audited(d.URL, sale)
+		f.AuditCommand("--redis", r.URL())
 	})
-	counts := shop.Tally(attempts)
-	t.Logf("%d units sold to the crowd: %v", f.Check(sale, attempts, d.URL), counts)
-	if counts["201 "]+counts["202 "] < quota || counts["0 "] > 0 {
-		t.Errorf("answers: %v", counts)
-	}
-	r.AwaitPromotion()
-	f.SellRest(sale, quota, attempts, d.URL)
-	if gate, database := ways(t, f.Shop, sale); gate == 0 || database == 0 {
-		t.Errorf("%d orders came by the gate, %d by the database alone: no fault took effect during the sale", gate, database)
-	}
-	f.Audited(d.URL, sale)
-	f.AuditCommand("--redis", r.URL())
 }
 
 // within checks that of many requests since start as many passed as a bucket with this burst and rate lets pass.
-func within(t *testing.T, passed, burst, rate int, start time.Time) {
+func within(t testing.TB, passed, burst, rate int, start time.Time) {
 	t.Helper()
 	if most := 1 + burst + int(float64(rate)*time.Since(start).Seconds()); passed > most || passed < burst {
 		t.Errorf("%d requests passed, want %d to %d", passed, burst, most)
@@ -175,7 +186,10 @@ func TestNginxKnowsAFloodFromANAT(t *testing.T) {
 	f.Spread(1)
 	const buyers = 1_000 // each requests a path, then buys
 	sale := f.Sale(f.instances[0].URL, buyers)
-	check.Same(t, "answers", shop.Tally(f.Rush(sale, "u", buyers, nil, d.URL)), map[string]int{"201 ": buyers})
+	counted := shop.Tally(f.Rush(sale, "u", buyers, nil, d.URL))
+	if counted["201 "]+counted["202 "] != buyers { // 202: the order came later than the answer
+		t.Errorf("answers: %v", counted)
+	}
 	const connections, each, burst, rate = 20, 1_000, 3_000, 1_000
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(shop.Address(7))}}
 	counts, start := map[int]int{}, time.Now()
