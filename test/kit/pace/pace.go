@@ -43,7 +43,7 @@ func startClock() *clock {
 	c.stopped.Go(func() {
 		timer := time.NewTimer(tick)
 		defer timer.Stop()
-		for asleep := time.Now(); ; asleep = time.Now() {
+		for asleep := c.began; ; asleep = time.Now() {
 			timer.Reset(tick)
 			select {
 			case <-timer.C:
@@ -62,13 +62,11 @@ func startClock() *clock {
 	return c
 }
 
-func (c *clock) stop() {
+// stop ends the clock and returns by how much the machine was late since its start, or 0 if it kept time. A sleep that
+// should have ended by now counts, too.
+func (c *clock) stop() (late time.Duration) {
 	close(c.end)
 	c.stopped.Wait()
-}
-
-// late returns by how much the machine was late since the clock's start, or 0 if it kept time.
-func (c *clock) late() time.Duration {
 	return lateness(time.Duration(c.latest.Load()), pressure()-c.waited, time.Since(c.began))
 }
 
@@ -120,13 +118,7 @@ type Trial struct {
 // the test is tried again, at most Tries times in all.
 func Try(t *testing.T, test func(t *Trial)) {
 	t.Helper()
-	try(t, func(*Trial) func() time.Duration {
-		clock := startClock()
-		return func() time.Duration {
-			defer clock.stop()
-			return clock.late()
-		}
-	}, test)
+	try(t, func(*Trial) func() time.Duration { return startClock().stop }, test)
 }
 
 // try is Try with another clock: watch starts it for a try, and the function that watch returns stops it and returns by

@@ -130,9 +130,7 @@ func TestClock(t *testing.T) {
 	if err := keeper.Run(); err != nil {
 		t.Fatal(err)
 	}
-	late := c.late()
-	c.stop()
-	if late < stands/2 {
+	if late := c.stop(); late < stands/2 {
 		t.Errorf("late by %s, after a stop of %s", late, stands)
 	}
 }
