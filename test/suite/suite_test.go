@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,5 +87,32 @@ func TestAgain(t *testing.T) {
 	text, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(text), "=== RUN") != 2 || !strings.Contains(string(text), "lost") {
 		t.Errorf("%s: %v, %s", command, err, text)
+	}
+}
+
+// Each module with tests is a part, or several, so that no test is forgotten.
+func TestEveryModuleIsTested(t *testing.T) {
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "build" {
+			return filepath.SkipDir // of fetched and built tools
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		module := filepath.Dir(path)
+		for ; ; module = filepath.Dir(module) {
+			if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
+				break
+			}
+		}
+		folder, err := filepath.Rel(root, module)
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.folder == folder }) {
+			t.Errorf("%s is in no part", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
