@@ -14,6 +14,7 @@ import (
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 // PriceCents is the price of a unit in the sales of SaleToPay.
@@ -102,8 +103,11 @@ func (s *Shop) RacePayments(saleID string, attempts []Attempt, urls [2]string) (
 			time.AfterFunc(moment, func() {
 				defer racers.Done()
 				status, doc, err := s.Callback(address, payment.ID, Transaction(i, n), PriceCents)
-				if err != nil || status != http.StatusOK {
-					s.t.Errorf("callback for %s: status %d: %v %v", a.User, status, doc, err)
+				switch {
+				case err != nil || status >= http.StatusInternalServerError:
+					pace.Errorf(s.t, "callback for %s: status %d: %v %v", a.User, status, doc, err)
+				case status != http.StatusOK:
+					s.t.Errorf("callback for %s: status %d: %v", a.User, status, doc)
 				}
 			})
 		}
@@ -147,8 +151,11 @@ func (s *Shop) OneOutcome(saleID string, attempts []Attempt) (paid int) {
 		}
 	}
 	books := s.Books(saleID)
-	if books.Stock.Paid != int64(paid) || paid == 0 || paid == len(attempts) {
+	if books.Stock.Paid != int64(paid) {
 		s.t.Errorf("%d orders of %d are paid; the stock says %+v", paid, len(attempts), books.Stock)
+	}
+	if paid == 0 || paid == len(attempts) { // no race was close
+		pace.Errorf(s.t, "%d orders of %d are paid", paid, len(attempts))
 	}
 	return paid
 }

@@ -94,6 +94,7 @@ func (i *Instance) OpsURL() string {
 		return url
 	case <-i.done:
 	case <-time.After(startTimeout):
+		pace.Fatalf(i.t, "the instance shows no figures yet: %s", i.Log)
 	}
 	i.t.Fatalf("the instance shows no figures: %s", i.Log)
 	return ""

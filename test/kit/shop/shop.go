@@ -143,8 +143,12 @@ func (s *Shop) Call(method, url, token string, body any, headers ...string) (sta
 func (s *Shop) Must(want int, method, url, token string, body any, headers ...string) Document {
 	s.t.Helper()
 	status, doc, err := s.Call(method, url, token, body, headers...)
-	if err != nil || status != want {
-		s.t.Fatalf("%s %s: status %d, want %d: %v %v", method, url, status, want, doc, err)
+	const text = "%s %s: status %d, want %d: %v %v"
+	switch {
+	case err != nil, status != want && (status == http.StatusAccepted || status >= http.StatusInternalServerError):
+		pace.Fatalf(s.t, text, method, url, status, want, doc, err) // an answer of a machine that is late
+	case status != want:
+		s.t.Fatalf(text, method, url, status, want, doc, err)
 	}
 	return doc
 }
