@@ -168,7 +168,8 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// report records unreadable entries, which were deleted.
+// report records unreadable entries, which were deleted. If two instances find an entry at the same moment, both record
+// it: the one that deleted it may die before it has recorded that, and no entry may be gone without a record.
 func (s *Settler) report(ctx context.Context, bad map[string][]string) error {
 	for saleID, texts := range bad {
 		for _, text := range texts {

@@ -61,7 +61,7 @@ func (d *drill) called(client *http.Client, method, address, token, body string,
 	headers = append([]string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}, headers...)
 	r, err := ask(d.Context(), client, method, address, strings.NewReader(body), headers...)
 	if err != nil {
-		d.Fatalf("%s %.100s: %v", method, address, err)
+		d.FatalSlowf("%s %.100s: %v", method, address, err)
 	}
 	return r
 }
@@ -104,7 +104,7 @@ func (d *drill) manyConnections(change ...func(*http.Transport)) *http.Client {
 		f(transport)
 	}
 	d.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 // raw sends the bytes of a request to an instance, since Go's client refuses some requests. It returns the status of the
@@ -127,7 +127,7 @@ func (d *drill) push(address string, write func(w io.Writer) error) (status int,
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	defer func() { _ = conn.Close() }() // also ends the write
-	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	writing.Go(func() { _ = write(conn) }) // fails when the engine stops reading
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

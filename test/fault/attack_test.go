@@ -132,7 +132,7 @@ func badBodies(d *drill) {
 				}
 				want := map[int]string{400: "400 bad_request", 413: "413 too_large"}[b.status]
 				if err != nil || r.String() != want {
-					d.Errorf("%s, %s: %s %v, want %s", name, b.what, r, err, want)
+					d.wrong(r.status)("%s, %s: %s %v, want %s", name, b.what, r, err, want)
 				}
 				if len(r.body) > 1<<10 {
 					d.Errorf("%s, %s: an answer of %d bytes", name, b.what, len(r.body))
@@ -227,7 +227,7 @@ func forgedTokens(d *drill) {
 			} {
 				r := d.called(client, at.method, at.address, token, `{"quantity":1}`)
 				if r.status != http.StatusUnauthorized || r.code() != "unauthenticated" {
-					d.Errorf("%s: %s %s: %d %s", name, at.method, at.address, r.status, r.body)
+					d.wrong(r.status)("%s: %s %s: %d %s", name, at.method, at.address, r.status, r.body)
 				}
 				told++
 			}
@@ -235,12 +235,12 @@ func forgedTokens(d *drill) {
 		// This header is longer than net/http allows: it answers before anything is parsed.
 		dots := strings.Repeat(".", 1_000_000)
 		if status := d.raw(a.URL, "GET /api/v1/orders HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer "+dots+"\r\n\r\n"); status != 431 {
-			d.Errorf("a million dots: %d", status)
+			d.wrong(status)("a million dots: %d", status)
 		}
 	}
 	d.flat(a, size(5, 200), attack)
 	if r := d.called(client, http.MethodGet, a.URL+"/api/v1/admin/stats", genuine, ""); r.status != http.StatusOK {
-		d.Errorf("the genuine one: %d %s", r.status, r.body)
+		d.wrong(r.status)("the genuine one: %d %s", r.status, r.body)
 	}
 	d.finish("%d forged tokens at three routes: %d times 401; a million dots: 431, the header is cut off", len(forged), told)
 }
@@ -299,12 +299,12 @@ func forgedPaths(d *drill) {
 	for _, address := range d.urls {
 		for name, path := range forged {
 			if r := try(address, "53", path); r.String() != "403 bad_path" {
-				d.Errorf("%s: %d %s", name, r.status, r.body)
+				d.wrong(r.status)("%s: %d %s", name, r.status, r.body)
 			}
 		}
 		for _, thief := range []string{"54", "35", "5", "530", "053", "53.", service.OperatorName} {
 			if r := try(address, thief, good); r.String() != "403 bad_path" {
-				d.Errorf("the path of 53 with %s: %d %s", thief, r.status, r.body)
+				d.wrong(r.status)("the path of 53 with %s: %d %s", thief, r.status, r.body)
 			}
 		}
 	}
@@ -313,9 +313,7 @@ func forgedPaths(d *drill) {
 	}
 	// A path that one instance has issued is valid at the other, for the same user.
 	r := try(b.URL, "53", good)
-	if r.status != http.StatusCreated {
-		d.Fatalf("the good path: %d %s", r.status, r.body)
-	}
+	d.mustBe(r.status == http.StatusCreated, r.status, "the good path: %d %s", r.status, r.body)
 	at := shop.Attempt{User: "53", URL: b.URL, Status: r.status, OrderID: path.Base(r.header.Get("Location"))}
 	d.attempts = []shop.Attempt{at} // without a key, which the engine makes
 	d.finish("%d paths at two instances: 403 each; the good one holds at either", len(forged)+7)
@@ -372,14 +370,12 @@ func walkedIDs(d *drill) {
 				}
 				for _, route := range routes {
 					r := d.called(client, route.method, a.URL+"/api/v1/orders/"+id+route.tail, token, "", "X-Request-Id", "same")
+					d.mustBe(r.status == http.StatusNotFound, r.status, "%s: %d %s", kind, r.status, r.body)
 					r.header.Del("Date")
 					if got := fmt.Sprint(r.status, r.header, string(r.body)); want == "" {
 						want = got
 					} else if got != want {
 						d.Fatalf("%s, %s%s: %s; the first was told %s", kind, route.method, route.tail, got, want)
-					}
-					if r.status != http.StatusNotFound {
-						d.Fatalf("%s: %d %s", kind, r.status, r.body)
 					}
 					times[kind] = append(times[kind], r.took)
 					guesses++
@@ -395,7 +391,7 @@ func walkedIDs(d *drill) {
 	idleReads, idleCommands := d.cost(0, 0, func() { <-time.After(calm) })
 	reads, commands := d.cost(idleReads, idleCommands, func() { walk(size(100, 2_000)) })
 	if budget := guesses / 5; reads > budget || commands > budget {
-		d.Errorf("%d guesses of orders have cost %d reads of the database and %d commands to Redis", guesses, reads, commands)
+		d.Slowf("%d guesses of orders have cost %d reads of the database and %d commands to Redis", guesses, reads, commands)
 	}
 	var typical []time.Duration
 	for _, list := range times {
@@ -403,7 +399,7 @@ func walkedIDs(d *drill) {
 	}
 	fastest, slowest := slices.Min(typical), slices.Max(typical)
 	if slowest > 2*fastest+100*time.Microsecond {
-		d.Errorf("half of the answers came within %v", typical)
+		d.Slowf("half of the answers came within %v", typical)
 	}
 
 	// A guess of a sale costs no look-up of its own either: concurrent guesses share the look-up for new sales.
@@ -413,12 +409,12 @@ func walkedIDs(d *drill) {
 			id := model.NewSaleID()
 			r, err := ask(d.Context(), client, http.MethodGet, a.URL+"/api/v1/sales/"+id, http.NoBody)
 			if err != nil || r.status != http.StatusNotFound {
-				d.Errorf("sale %s: %d %s %v", id, r.status, r.body, err)
+				d.wrong(r.status)("sale %s: %d %s %v", id, r.status, r.body, err)
 			}
 		})
 	})
 	if salesReads > sales/5 {
-		d.Errorf("%d guesses of sales have cost %d reads of the database", sales, salesReads)
+		d.Slowf("%d guesses of sales have cost %d reads of the database", sales, salesReads)
 	}
 	d.finish("%d guesses of orders, half of each kind answered within %s to %s, cost %d reads more than none; %d guesses of sales",
 		guesses, fastest.Round(time.Microsecond), slowest.Round(time.Microsecond), max(reads, 0), sales)
@@ -439,15 +435,16 @@ func botsThatNeverPay(d *drill) {
 	d.watched = d.watch(d.sale)
 	d.attempts = d.Rush(d.sale, "bot", bots, nil, d.urls...)
 	held := time.Now()
-	if counts := shop.Tally(d.attempts); counts["201 "] != quota || counts["409 sold_out"] != bots-quota {
-		d.Errorf("the bots were told %v, want all %d units to be theirs", counts, quota)
+	d.told(d.attempts, "201", "409 sold_out")
+	if counts := shop.Tally(d.attempts); counts["201 "] != quota { // orders of bots may have expired before the last bot came
+		d.Slowf("the bots were told %v, want all %d units to be theirs", counts, quota)
 	}
 
 	// Each buyer tries until an attempt is confirmed, and pays at once.
 	var mu sync.Mutex
 	var first, last time.Duration
 	paid := 0
-	until := held.Add(paySeconds*time.Second + shop.Recovery)
+	until := held.Add(paySeconds*time.Second + recoveryTime)
 	inParallel(20, quota, func(n int) {
 		ticker := time.NewTicker(50 * time.Millisecond)
 		defer ticker.Stop()
@@ -470,8 +467,11 @@ func botsThatNeverPay(d *drill) {
 	})
 	d.stop()
 	books := d.Books(d.sale)
+	if books.Stock.Paid < int64(paid) {
+		d.Errorf("%d buyers were told that they have paid; the stock is %+v", paid, books.Stock)
+	}
 	if paid != quota || books.Stock.Paid != int64(quota) || books.Orders[model.OrderExpired] != int64(quota) {
-		d.Errorf("%d of %d units were paid; the stock is %+v, the orders %v", paid, quota, books.Stock, books.Orders)
+		d.Slowf("%d of %d units were paid; the stock is %+v, the orders %v", paid, quota, books.Stock, books.Orders)
 	}
 	d.finish("%d bots held all %d units for %d s; then buyers had and paid them, the first %s after the rush, the last %s",
 		bots, quota, paySeconds, first.Round(100*time.Millisecond), last.Round(100*time.Millisecond))

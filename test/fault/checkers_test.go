@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"flashsale/test/kit"
+	"flashsale/test/kit/pace"
 	"flashsale/test/kit/shop"
 )
 
@@ -181,6 +182,14 @@ func TestSellRest(t *testing.T) {
 	d := &drill{TB: t}
 	d.stores()
 	d.urls = []string{d.Start().URL}
+	rush := func(t *pace.Trial, sale, prefix string, buyers, buy int) []shop.Attempt {
+		t.Helper()
+		told := d.Rush(sale, prefix, buyers, nil, d.urls...)
+		if counts := shop.Tally(told); counts["201 "] != buy {
+			t.FatalSlowf("the buyers were told %v", counts)
+		}
+		return told
+	}
 	for name, tc := range map[string]struct {
 		invented  string // another attempt
 		forgotten int    // attempts that the checker is not told of
@@ -196,20 +205,42 @@ func TestSellRest(t *testing.T) {
 		"a queued one has no end":           {"x/k 202 no-such-order", 0, 30, false, "open 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sale := d.Sale(d.urls[0], 30)
-			told := append(d.Rush(sale, "first", 10, nil, d.urls...)[tc.forgotten:], attempts(tc.invented)...)
-			if tc.quota < 30 { // sell all 30 units now, so that sellRest has none left to sell
-				told = append(told, d.Rush(sale, "second", 25, nil, d.urls...)...)
-			}
-			patience := recoveryTime
-			if !tc.ends {
-				patience = time.Second // sellRest waits this long for what never comes
-			}
-			f, err := d.sellRest(sale, tc.quota, 1, patience, told)
-			if (err == nil) != tc.ends || f.clean() != (tc.found == "") || !strings.Contains(f.String(), tc.found) {
-				t.Errorf("%s: %v", f, err)
-			}
+			pace.Try(t, func(t *pace.Trial) {
+				sale := d.Sale(d.urls[0], 30)
+				told := append(rush(t, sale, "first", 10, 10)[tc.forgotten:], attempts(tc.invented)...)
+				if tc.quota < 30 { // sell all 30 units now, so that sellRest has none left to sell
+					told = append(told, rush(t, sale, "second", 25, 20)...)
+				}
+				patience := recoveryTime
+				if !tc.ends {
+					patience = time.Second // sellRest waits this long for what never comes
+				}
+				f, err := d.sellRest(sale, tc.quota, 1, patience, told)
+				if (err == nil) != tc.ends || f.clean() != (tc.found == "") || !strings.Contains(f.String(), tc.found) {
+					t.Errorf("%s: %v", f, err)
+				}
+			})
 		})
+	}
+}
+
+// complaints keeps how a row has failed.
+type complaints struct {
+	testing.TB
+	last string
+}
+
+func (*complaints) Helper()                 {}
+func (c *complaints) Errorf(string, ...any) { c.last = "wrong" }
+func (c *complaints) Slowf(string, ...any)  { c.last = "slow" }
+
+// An answer that leaves the outcome open is one of time, any other is one of substance.
+func TestTold(t *testing.T) {
+	for status, want := range map[string]string{"201": "", "0": "slow", "202": "slow", "503": "slow", "200": "wrong", "409": "wrong", "429": "wrong"} {
+		c := &complaints{TB: t}
+		if (&drill{TB: c}).told(attempts("a/k "+status), "201"); c.last != want {
+			t.Errorf("%s fails as %q, want %q", status, c.last, want)
+		}
 	}
 }
 
@@ -415,7 +446,7 @@ func TestStory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &story{linearSale{quota: 2, limit: 1}, acts(tc.acts), orders(tc.orders), left, time.Unix(fault, 0)}
+			s := &story{linearSale{quota: 2, limit: 1}, acts(tc.acts), orders(tc.orders), left, time.Unix(fault, 0), 0}
 			if err := s.explained(artifact(t, tc.name, ".html")); (err != nil) != wrong {
 				t.Errorf("explained: %v", err)
 			}

@@ -60,7 +60,7 @@ func databaseKilled(d *drill) {
 	d.told(meanwhile, "202", "503 unavailable")
 	longest, _ := slowest(meanwhile)
 	if longest > fast {
-		d.Errorf("a buyer waited %s for a no", longest)
+		d.Slowf("a buyer waited %s for a no", longest)
 	}
 	d.retire(alone)
 	d.finish("without a database: %s, within %s; in all: %s", tally(meanwhile), ms(longest), all)
@@ -88,7 +88,7 @@ func commitReplyLost(d *drill) {
 	}
 	for tries := 0; min(links[0].Lost(), links[1].Lost()) < int64(lose); tries++ {
 		if tries == feltTries {
-			d.Fatalf("%d and %d commits lost their replies, want %d each", links[0].Lost(), links[1].Lost(), lose)
+			d.FatalSlowf("%d and %d commits lost their replies, want %d each", links[0].Lost(), links[1].Lost(), lose)
 		}
 		d.more(50)
 	}
@@ -107,11 +107,11 @@ func commitReplyLost(d *drill) {
 	d.stop(mostAnswers...)
 	longest, _ := slowest(queued)
 	if len(queued) == 0 || longest > fast {
-		d.Errorf("while the database was silent %d heard that they are queued, the last after %s", len(queued), longest)
+		d.Slowf("while the database was silent %d heard that they are queued, the last after %s", len(queued), longest)
 	}
 	// A settle that lost a reply logs it. Without that line the row has shown nothing.
 	if log := gated.Log.String(); !strings.Contains(log, "a batch can't be settled; it is tried again") {
-		d.Errorf("no settle has lost the reply to its commit: %s", log)
+		d.Slowf("no settle has lost the reply to its commit: %s", log)
 	}
 
 	orders, err := d.books.orders(d.Context(), d.sale)
@@ -132,7 +132,7 @@ func commitReplyLost(d *drill) {
 		if id, ok := idOf[a.User]; ok {
 			had++
 			if !again.Confirmed() || again.OrderID != id {
-				d.Errorf("%s has order %s, asks again under the same key and is told %+v", a.User, id, again)
+				d.wrong(again.Status)("%s has order %s, asks again under the same key and is told %+v", a.User, id, again)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func lockedAndDeadlocked(d *drill) {
 	all := d.stop("201", "202", "409 sold_out")
 	longest, p99 := slowest(d.attempts)
 	if p99 > 2*fast {
-		d.Errorf("the slowest in a hundred waited %s", p99)
+		d.Slowf("the slowest in a hundred waited %s", p99)
 	}
 	d.finish("%d deadlocks that the engine lost; p99 %s, longest %s; %s", victims, ms(p99), ms(longest), all)
 }
@@ -193,7 +193,7 @@ func (d *drill) deadlocks(root *sql.DB, victims int) (lost int) {
 			}
 		})
 	}
-	d.Fatalf("the engine lost %d deadlocks, the drill %d; want %d lost by the engine", lost, ours, victims)
+	d.FatalSlowf("the engine lost %d deadlocks, the drill %d; want %d lost by the engine", lost, ours, victims)
 	return lost
 }
 
@@ -215,7 +215,7 @@ func diskFull(d *drill) {
 	filled := time.Now()
 	for tries := 0; shop.Tally(d.since(filled))["503 unavailable"] < 20; tries++ {
 		if tries == feltTries {
-			d.Fatalf("nobody heard of the full disk: %s", tally(d.soFar()))
+			d.FatalSlowf("nobody heard of the full disk: %s", tally(d.soFar()))
 		}
 		d.more(50)
 	}
@@ -342,7 +342,7 @@ func connectionsTaken(d *drill) {
 	d.told(meanwhile, "202", "503 unavailable")
 	longest, p99 := slowest(meanwhile)
 	if p99 > fast {
-		d.Errorf("the slowest in a hundred waited %s for a no", p99)
+		d.Slowf("the slowest in a hundred waited %s for a no", p99)
 	}
 	d.retire(alone)
 	d.finish("without a connection: %s, p99 %s, longest %s; in all: %s", tally(meanwhile), ms(p99), ms(longest), all)
@@ -375,7 +375,7 @@ func poolsTooLarge(d *drill) {
 		start := time.Now()
 		status, _, err := d.Call(http.MethodGet, d.urls[buyer%2]+"/api/v1/orders", d.Token("looker"), nil)
 		if err != nil {
-			d.Error(err)
+			d.Slowf("%v", err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -389,15 +389,15 @@ func poolsTooLarge(d *drill) {
 	all := d.stop(mostAnswers...)
 	for answer, n := range answers {
 		if answer != http.StatusOK && answer != http.StatusServiceUnavailable {
-			d.Errorf("%d who looked at their orders heard %d", n, answer)
+			d.wrong(answer)("%d who looked at their orders heard %d", n, answer)
 		}
 	}
 	short := answers[http.StatusServiceUnavailable]
 	if short == 0 {
-		d.Errorf("nobody felt the lack of connections: %v", answers)
+		d.Slowf("nobody felt the lack of connections: %v", answers)
 	}
 	if wait, _ := slowest(d.attempts); max(longest, wait) > 2*fast {
-		d.Errorf("somebody waited %s", max(longest, wait))
+		d.Slowf("somebody waited %s", max(longest, wait))
 	}
 	d.retire(alone)
 	// The fault ends here. Otherwise the remaining instance could hold every connection, and the books could not be

@@ -86,7 +86,7 @@ func formsOfBodies(d *drill) {
 					status, err := d.push(where.Host, req.Write)
 					slowest = max(slowest, time.Since(start))
 					if err != nil || status >= http.StatusInternalServerError {
-						d.Errorf("%s %s, %s: %d %v", method, path, name, status, err)
+						d.wrong(status)("%s %s, %s: %d %v", method, path, name, status, err)
 					}
 					told[status]++
 					if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
@@ -149,7 +149,7 @@ func floodOfStrangers(d *drill) {
 			strangers[r.status]++
 		}
 	})
-	d.until(5*time.Second, "the flood is refused", func() (bool, error) {
+	d.until(recoveryTime, "the flood is refused", func() (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return strangers[http.StatusTooManyRequests] > 100, nil
@@ -158,7 +158,7 @@ func floodOfStrangers(d *drill) {
 	want := func(what string, status int, doc shop.Document, err error) {
 		if err != nil || status != http.StatusOK {
 			refused[what]++
-			d.Errorf("%s: %d %v %v", what, status, doc["code"], err)
+			d.wrong(status)("%s: %d %v %v", what, status, doc["code"], err)
 		}
 	}
 	for i := range rounds {

@@ -72,9 +72,10 @@ func rows() []row {
 // alone lists the rows that run alone, by number: they judge latencies, or count the requests to a shared server.
 var alone = []int{23, 26, 27, 28}
 
-// together lets a test run beside others, because most tests wait most of the time.
+// together lets a test run beside others, because most tests wait most of the time. Where the whole process stands still
+// for a row, the rows run one after the other.
 func together(t *testing.T) {
-	if !timed {
+	if !timed && standstill == 0 {
 		t.Parallel()
 	}
 }

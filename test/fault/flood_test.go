@@ -31,11 +31,10 @@ func forgedAddresses(d *drill) {
 		passed, start := 0, time.Now()
 		for i := range requests {
 			r, err := ask(d.Context(), from, http.MethodGet, url+"/api/v1/time", http.NoBody, header(i)...)
-			d.ok(err)
 			if r.status == http.StatusOK {
 				passed++
 			} else if wrong := again(r); wrong != "" {
-				d.Errorf("%s: %s", what, wrong)
+				d.wrong(r.status)("%s: %s %v", what, wrong, err)
 			}
 		}
 		most := int(rate+rate*time.Since(start).Seconds()) + 1
@@ -66,7 +65,7 @@ func forgedAddresses(d *drill) {
 	// A client at another address is not limited by the flood.
 	r, err := ask(d.Context(), elsewhere, http.MethodGet, open.URL+"/api/v1/time", http.NoBody)
 	if err != nil || r.status != http.StatusOK {
-		d.Errorf("from another address: %d, %v", r.status, err)
+		d.wrong(r.status)("from another address: %d, %v", r.status, err)
 	}
 	// The proxy appends the true address to the addresses that its client claims.
 	told[1] = letIn("one address behind a proxy", each, behind.URL, client, func(i int) []string {
@@ -85,13 +84,12 @@ func forgedAddresses(d *drill) {
 	for i := range d.attempts {
 		d.attempts[i] = shop.Attempt{User: "everywhere", Key: fmt.Sprint("key-", i), URL: byUser.URL}
 		r, err := d.knock(elsewhere, &d.attempts[i], d.sale, spoofed(i)...)
-		d.ok(err)
 		if wrong := again(r); i >= 5 && wrong != "" {
-			d.Errorf("request %d of one buyer: %s", i, wrong)
+			d.Slowf("request %d of one buyer: %s %v", i, wrong, err) // without Redis an instance counts anew
 		}
 	}
 	if counts := shop.Tally(d.attempts); counts["201 "] != 1 || counts["409 limit_reached"] != 4 {
-		d.Errorf("one buyer at limit 1 with five requests allowed: %v", counts)
+		d.Slowf("one buyer at limit 1 with five requests allowed: %v", counts)
 	}
 	d.finish("%s", strings.Join(told, "; "))
 }
@@ -101,7 +99,8 @@ type flood struct {
 	accepted []time.Duration
 	refused  []time.Duration
 	wrong    []string
-	skipped  int // requests for which no sender was free
+	late     []string // answers that leave the outcome open, or none
+	skipped  int      // requests for which no sender was free
 	lasted   time.Duration
 }
 
@@ -126,12 +125,14 @@ func (d *drill) flood(client *http.Client, url, prefix string, perSecond int, la
 				d.attempts = append(d.attempts, a)
 				switch {
 				case err != nil:
-					f.wrong = append(f.wrong, err.Error())
+					f.late = append(f.late, err.Error())
 				case r.status == http.StatusCreated:
 					f.accepted = append(f.accepted, r.took)
 				default:
 					f.refused = append(f.refused, r.took)
-					if wrong := again(r); wrong != "" {
+					if wrong := again(r); wrong != "" && said(r.status) == saidNothing {
+						f.late = append(f.late, wrong)
+					} else if wrong != "" {
 						f.wrong = append(f.wrong, wrong)
 					}
 				}
@@ -168,8 +169,11 @@ func tenTimesTheRate(d *drill) {
 	client := d.manyConnections()
 
 	calm := d.flood(client, a.URL, "calm", rate/2, size(time.Second, 2*time.Second))
-	if len(calm.refused) > 0 || len(calm.wrong) > 0 {
-		d.Fatalf("half of what it takes: %d refused, %s", len(calm.refused), some(calm.wrong))
+	if len(calm.wrong) > 0 {
+		d.Fatalf("half of what it takes: wrong answers: %s", some(calm.wrong))
+	}
+	if len(calm.refused)+len(calm.late) > 0 { // more came at once if the machine stood still
+		d.FatalSlowf("half of what it takes: %d refused, %s", len(calm.refused), some(calm.late))
 	}
 	normal := max(3*percentile(calm.accepted, 99), 250*time.Millisecond)
 
@@ -188,20 +192,25 @@ func tenTimesTheRate(d *drill) {
 
 	// What counts is how many requests were sent: a busy machine may not manage ten times the rate.
 	if f.sent() < 5*rate*seconds {
-		d.Errorf("this machine has sent %d requests of %d, too few to be an overload", f.sent(), 10*rate*seconds)
+		d.Slowf("this machine has sent %d requests of %d, too few to be an overload", f.sent(), 10*rate*seconds)
 	}
-	if most := burst + int(float64(rate)*f.lasted.Seconds()) + 1; len(f.accepted) > most || len(f.accepted) < most/2 {
-		d.Errorf("%d were accepted, want about %d", len(f.accepted), most)
+	if most := burst + int(float64(rate)*f.lasted.Seconds()) + 1; len(f.accepted) > most {
+		d.Errorf("%d were accepted, want at most %d", len(f.accepted), most)
+	} else if len(f.accepted) < most/2 {
+		d.Slowf("%d were accepted, want about %d", len(f.accepted), most)
 	}
 	if len(f.wrong) > 0 {
 		d.Errorf("wrong answers: %s", some(f.wrong))
 	}
+	if len(f.late) > 0 {
+		d.Slowf("late answers: %s", some(f.late))
+	}
 	taken, turned := percentile(f.accepted, 99), percentile(f.refused, 99)
 	if bound := max(2*time.Second, 4*normal); taken > bound || turned > bound {
-		d.Errorf("99 of 100 that were taken had their answer in %s, of those that were not in %s", taken, turned)
+		d.Slowf("99 of 100 that were taken had their answer in %s, of those that were not in %s", taken, turned)
 	}
 	if early == 0 || late == 0 || late-early > flatSlack {
-		d.Errorf("its memory went from %d MiB to %d MiB", early>>20, late>>20)
+		d.Slowf("its memory went from %d MiB to %d MiB", early>>20, late>>20)
 	}
 
 	// The latency must be normal again within five seconds.
@@ -209,12 +218,16 @@ func tenTimesTheRate(d *drill) {
 	for n := 0; ; n++ {
 		after := d.flood(client, a.URL, fmt.Sprintf("after%d-", n), rate/2, 500*time.Millisecond)
 		p95 := percentile(after.accepted, 95)
-		if len(after.refused)+len(after.wrong) == 0 && p95 <= normal {
+		if len(after.wrong) > 0 {
+			d.Errorf("wrong answers after the flood: %s", some(after.wrong))
+			break
+		}
+		if len(after.refused)+len(after.late) == 0 && p95 <= normal {
 			break
 		}
 		if time.Since(over) > 5*time.Second {
-			d.Errorf("after five seconds: %d refused, %s, 95 of 100 within %s, normal is %s",
-				len(after.refused), some(after.wrong), p95, normal)
+			d.Slowf("after five seconds: %d refused, %s, 95 of 100 within %s, normal is %s",
+				len(after.refused), some(after.late), p95, normal)
 			break
 		}
 	}

@@ -73,7 +73,7 @@ func (d *drill) enter(prefix string, users int, urls ...string) {
 	d.Helper()
 	inParallel(crowd, users, func(i int) {
 		if status, _ := d.entersBy(fmt.Sprint(prefix, "-", i), urls[i%len(urls)]); status != http.StatusCreated {
-			d.Errorf("entry %d of %s: %d", i, prefix, status)
+			d.wrong(status)("entry %d of %s: %d", i, prefix, status)
 		}
 	})
 }
@@ -140,8 +140,11 @@ func (d *drill) served(format string, args ...any) {
 	f := judge(d.attempts, orders, int(b.quota), d.limit, func(a shop.Attempt) string { return d.orderStatus(d.urls[0], a) })
 	d.result.Confirmed, d.result.Lost, d.result.Doubled = f.confirmed, len(f.lost), len(f.doubled)
 	d.result.Over += len(f.over)
-	if !f.clean() {
+	if !f.sound() {
 		d.Errorf("%s", f)
+	}
+	if len(f.open) > 0 {
+		d.Slowf("%s", f)
 	}
 	d.Books(d.sale)
 	d.result.Happened = fmt.Sprintf(format, args...) + "; " + all

@@ -137,7 +137,7 @@ func providerFaults(d *drill) {
 	d.quota, d.urls = size(42, 168), []string{first.URL, second.URL}
 	b.early = func(s session) { // a notice before the reply, which says nothing yet
 		if status, _, err := d.says(second.URL, s); err != nil || status != http.StatusOK {
-			d.Errorf("a notice before the reply: %d, %v", status, err)
+			d.wrong(status)("a notice before the reply: %d, %v", status, err)
 		}
 	}
 	d.sale = d.SaleToPay(first.URL, d.quota, size(15, 60)) // the buyers begin to pay one after another, within this time
@@ -160,7 +160,7 @@ func providerFaults(d *drill) {
 		}
 		paid, ok := b.pay(id)
 		if !ok {
-			d.Fatalf("the session %s has ended before its order", id)
+			d.FatalSlowf("the session %s has ended, as its order may have", id)
 		}
 		switch kind {
 		case "told twice":

@@ -77,7 +77,7 @@ func (p *proxy) listen() error {
 // link passes requests and replies on until one end closes the connection, or the proxy is cut.
 func (p *proxy) link(ctx context.Context, near net.Conn) {
 	defer func() { _ = near.Close() }()
-	far, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", *p.target.Load())
+	far, err := (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", *p.target.Load())
 	if err != nil {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"flashsale/test/kit/pace"
 	"flashsale/test/kit/shop"
 )
 
@@ -20,6 +21,10 @@ import (
 // TestOpenRefuses check the messages of failed starts.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
+	pace.Try(t, secretsStayInside)
+}
+
+func secretsStayInside(t *pace.Trial) {
 	d := &drill{TB: t}
 	d.stores()
 	const redisPassword, paymentSecret = "pass-of-redis-0123456789", "payments-secret-of-32-bytes-or-more"
@@ -62,9 +67,8 @@ func TestSecretsStayInside(t *testing.T) {
 	given := func(doc shop.Document, field string) string {
 		t.Helper()
 		value := text(doc, field)
-		if value == "" {
-			t.Fatalf("no %s in %v", field, doc)
-		}
+		status, _ := doc["http"].(int)
+		d.mustBe(value != "", status, "no %s in %v", field, doc)
 		return value
 	}
 
@@ -88,9 +92,7 @@ func TestSecretsStayInside(t *testing.T) {
 	for _, choice := range []string{"decline", "pay", "pay"} {
 		r, err := ask(t.Context(), client, http.MethodPost, a.URL+"/pay/"+payment, strings.NewReader("choice="+choice),
 			"Content-Type", "application/x-www-form-urlencoded")
-		if err != nil || r.status != http.StatusOK {
-			t.Fatalf("%s: %d %s %v", choice, r.status, r.body, err)
-		}
+		d.mustBe(err == nil && r.status == http.StatusOK, r.status, "%s: %d %s %v", choice, r.status, r.body, err)
 	}
 	post("/admin/orders/"+order+"/refund", d.Operator(a.URL), "")
 	post("/admin/orders/"+order+"/refund", token, "")

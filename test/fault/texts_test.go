@@ -57,7 +57,7 @@ func strangeTexts(d *drill) {
 			refused++
 		}
 		if r.status != want {
-			d.Errorf("user %q: %d %s, want %d", text, r.status, r.body, want)
+			d.wrong(r.status)("user %q: %d %s, want %d", text, r.status, r.body, want)
 		}
 	}
 
@@ -67,9 +67,7 @@ func strangeTexts(d *drill) {
 		d.Helper()
 		at := shop.Attempt{User: user, Key: key, URL: a.URL}
 		r, err := d.knock(client, &at, sale)
-		if err != nil || r.status != http.StatusCreated {
-			d.Fatalf("%q under the key %q: %d %s %v", user, key, r.status, r.body, err)
-		}
+		d.mustBe(err == nil && r.status == http.StatusCreated, r.status, "%q under the key %q: %d %s %v", user, key, r.status, r.body, err)
 		return at
 	}
 	ofKeys := []shop.Attempt{}
@@ -106,7 +104,7 @@ func strangeTexts(d *drill) {
 			"Content-Length: 14\r\nIdempotency-Key: x%sx\r\n\r\n{\"quantity\":1}",
 			d.sale, pathOf(shop.Secret, time.Now(), "reader", d.sale, time.Hour), d.Token("reader"), key)
 		if status := d.raw(a.URL, request); status != http.StatusBadRequest {
-			d.Errorf("the key %q: %d, want 400", key, status)
+			d.wrong(status)("the key %q: %d, want 400", key, status)
 		}
 		refused++
 	}
@@ -142,13 +140,13 @@ func strangeTexts(d *drill) {
 			continue
 		}
 		if r := d.account(client, a.URL+"/api/v1/users", text, "correct horse"); r.status != http.StatusBadRequest {
-			d.Errorf("the name %q: %d %s", text, r.status, r.body)
+			d.wrong(r.status)("the name %q: %d %s", text, r.status, r.body)
 		}
 		refused++
 	}
 	for _, id := range []string{strings.ToLower(d.sale), d.sale + " ", d.sale + "%20", d.sale + "\x00"} {
 		if r := d.called(client, http.MethodGet, a.URL+"/api/v1/sales/"+url.PathEscape(id), "", ""); r.status != http.StatusNotFound {
-			d.Errorf("sale %q: %d", id, r.status)
+			d.wrong(r.status)("sale %q: %d", id, r.status)
 		}
 	}
 	d.accounts(client, a.URL)
@@ -196,7 +194,7 @@ func (d *drill) inURLs(client *http.Client, address string) (refused int) {
 				r, err := ask(d.Context(), client, tc.method, address+"/api/v1"+tc.path, strings.NewReader(`{"quantity":1}`),
 					"Authorization", "Bearer "+d.Token("reader"), "Content-Type", "application/json")
 				if err != nil || r.status != tc.want {
-					d.Errorf("%s %q: %d %.100s %v, want %d", tc.method, tc.path, r.status, r.body, err, tc.want)
+					d.wrong(r.status)("%s %q: %d %.100s %v, want %d", tc.method, tc.path, r.status, r.body, err, tc.want)
 				}
 			}
 		})
@@ -215,9 +213,8 @@ func plainName(name string) bool {
 func (d *drill) literally(client *http.Client, address string, fields []string, text string, made reply) {
 	d.Helper()
 	var doc shop.Document
-	if err := json.Unmarshal(made.body, &doc); err != nil || made.status != http.StatusCreated {
-		d.Fatalf("%s %q: %d %s %v", fields, text, made.status, made.body, err)
-	}
+	err := json.Unmarshal(made.body, &doc)
+	d.mustBe(err == nil && made.status == http.StatusCreated, made.status, "%s %q: %d %s %v", fields, text, made.status, made.body, err)
 	id, _ := doc["id"].(string)
 	shown := d.Must(http.StatusOK, http.MethodGet, address+"/api/v1/sales/"+id, "", nil)
 	for _, field := range fields {
@@ -228,9 +225,7 @@ func (d *drill) literally(client *http.Client, address string, fields []string, 
 		}
 	}
 	page, err := ask(d.Context(), client, http.MethodGet, address+"/sales/"+id, http.NoBody)
-	if err != nil || page.status != http.StatusOK {
-		d.Fatalf("the page of %q: %d %v", text, page.status, err)
-	}
+	d.mustBe(err == nil && page.status == http.StatusOK, page.status, "the page of %q: %d %v", text, page.status, err)
 	if strings.ContainsAny(text, "<>") && strings.Contains(string(page.body), text) {
 		d.Errorf("the page shows %q as markup", text)
 	}
@@ -257,7 +252,7 @@ func (d *drill) accounts(client *http.Client, address string) {
 	const secret = "pässwörd\x00🍵' --"
 	for _, name := range []string{"carol", "Carol"} {
 		if r := d.account(client, address+"/api/v1/users", name, secret+name); r.status != http.StatusCreated {
-			d.Errorf("the account %q: %d %s", name, r.status, r.body)
+			d.wrong(r.status)("the account %q: %d %s", name, r.status, r.body)
 		}
 	}
 	for _, tc := range []struct {
@@ -275,12 +270,12 @@ func (d *drill) accounts(client *http.Client, address string) {
 		{"' OR '1'='1", secret, 401},
 	} {
 		if r := d.account(client, address+"/api/v1/sessions", tc.name, tc.password); r.status != tc.want {
-			d.Errorf("%q with %q: %d, want %d", tc.name, tc.password, r.status, tc.want)
+			d.wrong(r.status)("%q with %q: %d, want %d", tc.name, tc.password, r.status, tc.want)
 		}
 	}
 	for _, name := range []string{"Admin", "ADMIN"} {
 		if r := d.account(client, address+"/api/v1/users", name, secret); r.status != http.StatusConflict {
-			d.Errorf("a second operator %q: %d", name, r.status)
+			d.wrong(r.status)("a second operator %q: %d", name, r.status)
 		}
 	}
 }
