@@ -389,7 +389,7 @@ func walkedIDs(d *drill) {
 
 	const calm = time.Second
 	idleReads, idleCommands := d.cost(0, 0, func() { <-time.After(calm) })
-	reads, commands := d.cost(idleReads, idleCommands, func() { walk(size(100, 2_000)) })
+	reads, commands := d.cost(idleReads, idleCommands, func() { walk(size(30, 2_000)) })
 	if budget := guesses / 5; reads > budget || commands > budget {
 		d.Slowf("%d guesses of orders have cost %d reads of the database and %d commands to Redis", guesses, reads, commands)
 	}

@@ -1,4 +1,4 @@
-// Suite runs all tests of the project, in parts, two parts at a time. It shows each package and each row of the drill as it
+// Suite runs all tests of the project, in parts, three parts at a time. It shows each package and each row of the drill as it
 // ends, and at the end how many tests passed and failed. `make test` and `make race` call it:
 //
 //	go run ./test/suite [-race] [-artifacts DIR] [PART...]
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// atOnce is how many parts run at a time: most tests wait most of the time, so two parts keep two processors busy.
-const atOnce = 2
+// atOnce is how many parts run at a time: most tests wait most of the time, so three parts keep two processors busy.
+const atOnce = 3
 
 // part is a group of packages that one `go test` runs.
 type part struct {
@@ -31,21 +31,30 @@ type part struct {
 	raced  bool                  // `make race` runs it
 }
 
-// parts lists all parts, the longest first, so that both processors have work to the end. The linter vets all packages, so
-// `go test` does not. Linking without symbols, which no test reads, takes half as long. Two packages with four tests each
-// run at a time: with three packages, the drill beside them took half as long again.
+// parts lists all parts, the longest first, so that the processors have work to the end. The linter vets all packages, so
+// `go test` does not. Linking without symbols, which no test reads, takes half as long.
 var parts = []part{
 	{name: "drill", folder: "test/fault", tests: "faults and attacks under load, and the simulation", args: []string{"-parallel=4"}},
-	{name: "engine", folder: ".", tests: "packages of the engine", args: []string{"-p=2", "-parallel=4"}, choose: not(stores, programs), raced: true},
-	{name: "stores", folder: ".", tests: "packages that test most on MariaDB, Redis and brokers", args: []string{"-p=2", "-parallel=4"}, choose: stores, raced: true},
+	{name: "engine", folder: ".", tests: "packages of the engine", args: []string{"-p=3", "-parallel=4"}, choose: not(programs), raced: true},
 	{name: "browser", folder: "test/browser", tests: "pages in Chromium", args: []string{"-parallel=3"}},
 	{name: "program", folder: ".", tests: "the running program, behind nginx and under load", args: []string{"-parallel=4"}, choose: programs},
 	{name: "deploy", folder: "test/deploy", tests: "files for Compose, Kubernetes, systemd and the image"},
 	{name: "example", folder: "examples/shop", tests: "the example shop"},
 }
 
-func stores(pkg string) bool {
-	return slices.Contains([]string{"flashsale/repository", "flashsale/strategy", "flashsale/worker/queue"}, pkg)
+// longest are packages that run first, since they take longest.
+var longest = []string{"flashsale/app", "flashsale/worker/queue", "flashsale/strategy", "flashsale/repository", "flashsale/gate"}
+
+// inOrder puts the longest packages first.
+func inOrder(packages []string) []string {
+	place := func(pkg string) int {
+		if i := slices.Index(longest, pkg); i >= 0 {
+			return i
+		}
+		return len(longest)
+	}
+	slices.SortStableFunc(packages, func(a, b string) int { return place(a) - place(b) })
+	return packages
 }
 
 // programs only start the program: the race detector would see no more than the tests themselves.

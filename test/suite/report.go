@@ -66,11 +66,8 @@ func test(ctx context.Context, p part, race bool, r *report) error {
 		if err != nil {
 			return fmt.Errorf("list the packages: %w", err)
 		}
-		for pkg := range strings.FieldsSeq(string(names)) {
-			if p.choose(pkg) {
-				args = append(args, pkg)
-			}
-		}
+		packages := slices.DeleteFunc(strings.Fields(string(names)), not(p.choose))
+		args = append(args, inOrder(packages)...)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env, cmd.Stderr = p.folder, environment(), os.Stderr
