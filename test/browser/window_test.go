@@ -409,15 +409,16 @@ func (w *window) operate() {
 	w.see("#account-button", "admin")
 }
 
-// forgetToken makes the window's log-in invalid.
-func (w *window) forgetToken() {
+// clickLoggedOut makes the window's log-in invalid, and clicks before the page notices that by a request of its own.
+func (w *window) clickLoggedOut(selector string) {
 	w.t.Helper()
-	js[bool](w, `{
+	js[bool](w, fmt.Sprintf(`{
 		const session = JSON.parse(localStorage.session);
 		session.token = session.token.slice(0, -4) + "AAAA";
 		localStorage.session = JSON.stringify(session);
+		document.querySelector(%q).click();
 		true;
-	}`)
+	}`, selector))
 }
 
 // shots is the folder of the pictures of pages.
