@@ -99,7 +99,7 @@ type flood struct {
 	accepted []time.Duration
 	refused  []time.Duration
 	wrong    []string
-	late     []string // answers that leave the outcome open, or none
+	late     []string // descriptions of 202, 5xx and missing answers
 	skipped  int      // requests for which no sender was free
 	lasted   time.Duration
 }
