@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for a page to change: far above what a slow machine needs.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // buyersPassword is the password of every buyer.
 const buyersPassword = "correct horse"

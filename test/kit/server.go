@@ -25,7 +25,7 @@ import (
 
 const (
 	// startTimeout is far above the seconds that a busy machine needs, and far below a test's own limit.
-	startTimeout = 2 * time.Minute
+	startTimeout = 5 * time.Minute
 	// pollEvery is the interval at which a starting server is polled: no event announces that it answers.
 	pollEvery = 5 * time.Millisecond
 	// startTries is how many ports are tried if other processes take them first.

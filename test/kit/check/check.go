@@ -20,7 +20,7 @@ import (
 const (
 	// Patience bounds each wait for an event that must come. It is far above what a busy machine needs, also for a Kafka
 	// session and a broker's start.
-	Patience = 2 * time.Minute
+	Patience = 5 * time.Minute
 	// pollEvery is the pause between two looks at a state that nothing announces.
 	pollEvery = 5 * time.Millisecond
 )
