@@ -68,6 +68,7 @@ type Store struct {
 
 	observe   observe.All
 	lookUps   *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
+	lined     *batch.Batcher[string, bool]                // the calls of InLine, in batches
 	campaigns *sync.Map                                   // by sale, see campaignsOf
 	terms     *sync.Map                                   // by sale, see knownTerms
 }
@@ -98,7 +99,8 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, err
 	}
-	s.lookUps, s.campaigns, s.terms = batch.New(lookUpLimits, s.lookUp), &sync.Map{}, &sync.Map{}
+	s.lookUps, s.lined = batch.New(lookUpLimits, s.lookUp), batch.New(lookUpLimits, s.areInLine)
+	s.campaigns, s.terms = &sync.Map{}, &sync.Map{}
 	return s, nil
 }
 
@@ -228,6 +230,7 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 // Close closes all connections. No method may be called after it.
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
+	s.lined.Close(closeGrace)
 	if s.sqlite {
 		return errors.Join(closePool(s.read), closePool(s.write))
 	}

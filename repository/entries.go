@@ -2,12 +2,15 @@ package repository
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"gorm.io/gorm"
 
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -130,6 +133,26 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 		e.State = model.EntryLeft
 	}
 	return e, true, nil
+}
+
+// InLine reports whether the units of a sale go to its line. Calls that arrive while others are under way share a statement, as
+// with Order, and the errors are the same.
+func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
+	inLine, err := s.lined.Do(ctx, "", saleID)
+	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
+		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+	}
+	return inLine, wrap("look whether a sale is in line", err)
+}
+
+func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bool, error) {
+	var those []string
+	err := s.read.WithContext(ctx).Raw("SELECT sale_id FROM stock WHERE sale_id IN ? AND lined = ?", saleIDs, int(model.InLine)).Scan(&those).Error
+	inLine := make([]bool, len(saleIDs))
+	for i, id := range saleIDs {
+		inLine[i] = slices.Contains(those, id)
+	}
+	return inLine, err
 }
 
 // Leave ends a user's entry. The units of a call belong to the line again. An entry that ends before the seal is void: the

@@ -23,7 +23,7 @@ const (
 
 // LeaseRefusals gives leases for those of the sales that are sold out. A lease allows an instance to refuse requests from
 // memory: for as long as it holds, no units come back to the sale, so no order is made under any new id. Sales whose stock
-// rows are locked, or whose units are about to come back, get no lease.
+// rows are locked, whose units are about to come back, or that are in line, get no lease.
 func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
 	now := s.nowMillis()
 	err = s.transact(ctx, func(tx *gorm.DB) error {
@@ -33,7 +33,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 		}
 		// A row is locked while units come back. A time stamp in the future was written before the clock was set back.
 		err := tx.Raw(`SELECT sale_id, gate_version, (SELECT COUNT(*) FROM refusals WHERE refusals.sale_id = stock.sale_id) AS refusals
-			FROM stock WHERE sale_id IN ? AND available = 0 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
+			FROM stock WHERE sale_id IN ? AND available = 0 AND lined < 2 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
 			saleIDs, returnNotice.Milliseconds()).Scan(&rows).Error
 		if err != nil || len(rows) == 0 {
 			return err
@@ -74,11 +74,11 @@ type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
-// mayReturn is the part of an UPDATE of stock that lets units come back. If it keeps the row from being changed, the
-// transaction ends with errRefusing. Units that go to the line need not wait: they are not open to new requests.
+// mayReturn is the part of an UPDATE of stock that lets units come back, to all or to the line. If it keeps the row from being
+// changed, the transaction ends with errRefusing.
 func (s *Store) mayReturn() string {
 	now := s.nowMillis()
-	return fmt.Sprintf(" AND (available > 0 OR lined > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
+	return fmt.Sprintf(" AND (available > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
 }
 
 // announceReturn ends the leases of refusals of the sale that an errRefusing names, and returns how long the last one

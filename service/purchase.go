@@ -33,13 +33,19 @@ type OrderStore interface {
 	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 }
 
+// PurchaseStore is what purchases look up in the database: orders, and whether the units of a sale go to its line.
+type PurchaseStore interface {
+	OrderStore
+	InLine(ctx context.Context, saleID string) (bool, error)
+}
+
 // Purchases takes purchase requests from the handlers to their outcomes.
 type Purchases struct {
 	Catalog  *Catalog
 	IDs      model.OrderIDs
 	Strategy Strategy
 	Called   Strategy // takes the units of buyers who were called in a line
-	Orders   OrderStore
+	Orders   PurchaseStore
 	Waiters  *Waiters
 	SoldOut  *SoldOut
 	Observe  observe.All
@@ -83,7 +89,9 @@ func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 			verdict = model.SoldOut
 		}
 	}
-	if r.Key != "" && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
+	// While a lease holds, no unit comes back that somebody in a waiting list could be called for.
+	leased := r.Key != "" || verdict == model.SoldOut && offer.WaitingList
+	if leased && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
 		return outcome, false
 	}
 	return model.Outcome{Verdict: verdict}, true
@@ -140,6 +148,10 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		strategy = p.Called
 	}
 	outcome, err = strategy.Deduct(deducting, a)
+	lacks := (outcome.Verdict == model.SoldOut || outcome.Verdict == model.LimitReached) && !outcome.Repeated
+	if err == nil && lacks && offer.Stock.Lined != model.InLine && (r.Key != "" || offer.WaitingList) {
+		outcome, err = p.unlessInLine(deducting, a, outcome)
+	}
 	deducted(err)
 	switch {
 	case err != nil:
@@ -157,6 +169,19 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return p.replay(ctx, a, outcome)
 	}
 	return outcome, nil
+}
+
+// unlessInLine returns a refusal, unless the sale is in line by now: the memory of this instance, and the gate, may be older than
+// a call of the buyer, which the database knows.
+func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
+	inLine, err := p.Orders.InLine(ctx, a.SaleID)
+	switch {
+	case err != nil:
+		return model.Outcome{}, errors.Join(model.ErrUnavailable, err)
+	case !inLine:
+		return refusal, nil
+	}
+	return p.Called.Deduct(ctx, a)
 }
 
 // follow waits for a queued attempt's order, as long as the buyer wishes or else AckWait. Without an order by then,

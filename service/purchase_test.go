@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ type till struct {
 	orders   map[string]model.Order
 	errOrder error
 	looked   int
+	inLine   bool
+	errLine  error
 }
 
 func newTill(t *testing.T, deduct func(a model.Attempt) (model.Outcome, error)) *till {
@@ -68,6 +71,12 @@ func (x *till) Order(_ context.Context, id string) (model.Order, bool, error) {
 	x.looked++
 	o, ok := x.orders[id]
 	return o, ok, x.errOrder
+}
+
+func (x *till) InLine(context.Context, string) (bool, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.inLine, x.errLine
 }
 
 // made stores an attempt's order in the database.
@@ -452,5 +461,50 @@ func TestKeyedRefusalIsReplayed(t *testing.T) {
 		got, err := x.Purchase(t.Context(), x.request(tc.key))
 		x.answered(t, got, err, tc.want, tc.status, tc.err)
 		check.Same(t, "look-ups", x.looked, tc.looked)
+	})
+}
+
+// The memory of an instance, and the gate, may be older than a call: while a sale has become a line, they still refuse. So the
+// database is asked whether it has, and then decides itself. A lease says that nobody can be called.
+func TestHole61_RefusalsOfAWaitingList(t *testing.T) {
+	type test struct {
+		key             string
+		says            model.Verdict
+		list, inLine    bool
+		latched, leased bool
+		errLine         error
+		want            model.Verdict
+		err             error
+	}
+	const called = model.NotYourTurn // what the database says to those who are not called
+	check.Each(t, map[string]test{
+		"in line":                            {says: model.SoldOut, list: true, inLine: true, want: called},
+		"in line, under a key":               {key: "key", says: model.SoldOut, list: true, inLine: true, want: called},
+		"the gate counts units that are not": {key: "key", says: model.LimitReached, list: true, inLine: true, want: called},
+		"a list that is not known yet":       {key: "key", says: model.SoldOut, inLine: true, want: called},
+		"not in line":                        {key: "key", says: model.SoldOut, list: true, want: model.SoldOut},
+		"another refusal":                    {key: "key", says: model.Paused, list: true, inLine: true, want: model.Paused},
+		"no list and no key":                 {says: model.SoldOut, inLine: true, want: model.SoldOut},
+		"the database is away":               {says: model.SoldOut, list: true, errLine: errAway, err: model.ErrUnavailable},
+		"latched, without a lease":           {says: model.SoldOut, list: true, inLine: true, latched: true, want: called},
+		"latched, with a lease":              {says: asked, list: true, inLine: true, latched: true, leased: true, want: model.SoldOut},
+	}, func(t *testing.T, tc test) {
+		x := newTill(t, refuse(tc.says))
+		x.Called, x.inLine, x.errLine = strategyFunc(refuse(called)), tc.inLine, tc.errLine
+		x.alter(func(o *model.Offer) {
+			if o.WaitingList = tc.list; tc.list {
+				o.Stock.Lined = model.LinedAtSoldOut
+			}
+		})
+		if tc.latched {
+			x.Catalog.Latch(x.offer.ID)
+		}
+		if tc.leased {
+			x.SoldOut.Refuses(x.offer.ID, "an id") // the next refresh gets the lease
+			check.NoError(t, x.SoldOut.Refresh(t.Context()))
+		}
+		got, err := x.Purchase(t.Context(), x.request(tc.key))
+		check.Same(t, "verdict", got.Verdict, tc.want)
+		check.Same(t, "unavailable", errors.Is(err, model.ErrUnavailable), tc.err != nil)
 	})
 }

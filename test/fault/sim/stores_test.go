@@ -299,6 +299,9 @@ func (d storeView) Deduct(ctx context.Context, sale string, attempts []model.Att
 	})
 }
 
+// InLine is part of service.PurchaseStore: no sale of the simulation has a line.
+func (d storeView) InLine(context.Context, string) (bool, error) { return false, nil }
+
 func (d storeView) Order(ctx context.Context, id string) (model.Order, bool, error) {
 	return ask2(ctx, d.reads("order %v", id), func() (model.Order, bool, error) { return d.Store.Order(free(ctx), id) })
 }
