@@ -2,8 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"time"
 
 	"flashsale/model"
@@ -35,33 +33,26 @@ type Beacons struct {
 	Catalog *Catalog
 }
 
-// Due reports whether a line waits for a round that should be published by now.
-func (b *Beacons) Due() bool {
-	for range b.due() {
-		return true
-	}
-	return false
-}
-
-func (b *Beacons) due() iter.Seq[model.Offer] {
-	return func(yield func(model.Offer) bool) {
-		for _, o := range b.Catalog.Lines() {
-			waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""
-			if waits && !b.Catalog.Now().Before(b.Beacon.At(o.Line.Round)) && !yield(o) {
-				return
-			}
+// Due lists the sales whose lines wait for a round that should be published by now.
+func (b *Beacons) Due() (saleIDs []string) {
+	for _, o := range b.Catalog.Lines() {
+		waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""
+		if waits && !b.Catalog.Now().Before(b.Beacon.At(o.Line.Round)) {
+			saleIDs = append(saleIDs, o.ID)
 		}
 	}
+	return saleIDs
 }
 
-// Step asks once for the round of each line that waits, and stores the valid answers.
-func (b *Beacons) Step(ctx context.Context) (err error) {
-	for o := range b.due() {
-		signature, randomness, failed := b.Beacon.Round(ctx, o.Line.Round)
-		if failed == nil {
-			failed = b.Store.SetRandomness(ctx, o.ID, o.Line.Round, signature, randomness)
-		}
-		err = errors.Join(err, failed)
+// Tend asks once for the round for which a sale's line waits, and stores a valid answer.
+func (b *Beacons) Tend(ctx context.Context, saleID string) error {
+	offer := b.Catalog.InMemory(saleID)
+	if offer == nil {
+		return nil
 	}
-	return err
+	signature, randomness, err := b.Beacon.Round(ctx, offer.Line.Round)
+	if err != nil {
+		return err
+	}
+	return b.Store.SetRandomness(ctx, saleID, offer.Line.Round, signature, randomness)
 }

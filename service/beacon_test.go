@@ -21,7 +21,7 @@ func TestBeaconsAreDue(t *testing.T) {
 	offer := openOffer()
 	offer.Mode, offer.Stock.Lined, offer.Beacon = model.ModeDraw, model.InLine, true
 	beacon := rounds{at: []time.Time{{}, time.Now().Add(-time.Minute), time.Now().Add(time.Hour)}}
-	for round, want := range map[int64]bool{1: true, 2: false} {
+	for round, want := range map[int64][]string{1: {offer.ID}, 2: nil} {
 		offer.Line = model.Line{Phase: model.PhaseSealed, Root: "root", Round: round}
 		beacons := Beacons{Beacon: beacon, Catalog: refreshed(t, newGatehouse(offer))}
 		check.Same(t, "due", beacons.Due(), want)

@@ -38,38 +38,21 @@ type Caller struct {
 	Observe observe.All
 }
 
-// Lined reports whether any watched sale has a line that a caller has to look after.
-func (c *Caller) Lined() bool {
-	for range c.lines() {
-		return true
-	}
-	return false
-}
-
-func (c *Caller) lines() iter.Seq[model.Offer] {
-	return func(yield func(model.Offer) bool) {
-		for _, o := range c.Catalog.Lines() {
-			if o.Stock.Lined == model.InLine && o.Line.Phase != model.PhaseOver && !yield(o) {
-				return
-			}
+// Due lists the watched sales whose lines a caller has to look after, by their start: those in line that are not over, or have
+// calls left, which other transactions had locked when the line ended.
+func (c *Caller) Due() (saleIDs []string) {
+	for _, o := range c.Catalog.Lines() {
+		if o.Stock.Lined == model.InLine && (o.Line.Phase != model.PhaseOver || o.Stock.Called > 0) {
+			saleIDs = append(saleIDs, o.ID)
 		}
 	}
+	return saleIDs
 }
 
-// Step looks after each line once.
-func (c *Caller) Step(ctx context.Context) (err error) {
-	for o := range c.lines() {
-		if o.Status == model.SalePaused {
-			continue // calls get the time of the pause back, see TendLine
-		}
-		err = errors.Join(err, c.tend(ctx, o.ID))
-	}
-	return err
-}
-
-func (c *Caller) tend(ctx context.Context, saleID string) error {
+// Tend looks after a line once. Two lines may be looked after at the same time.
+func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	offer, err := c.Store.TendLine(ctx, saleID)
-	if err != nil {
+	if err != nil || offer.Line.Stopped {
 		return err
 	}
 	switch line := offer.Line; {

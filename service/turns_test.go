@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,22 +80,28 @@ func TestCallerEndsAllCalls(t *testing.T) {
 	offer.Mode, offer.Stock.Lined = model.ModeLine, model.InLine
 	store := &tendedLines{phase: model.PhaseOver}
 	caller := Caller{Store: store, Catalog: refreshed(t, newGatehouse(offer))}
-	check.NoError(t, caller.Step(t.Context()))
+	check.NoError(t, caller.Tend(t.Context(), offer.ID))
 	check.Same(t, "ends all calls, in two batches", store.ended, []bool{true, true})
 }
 
-// While a sale is paused nobody is called and no call ends.
-func TestCallerLeavesPausedSales(t *testing.T) {
+// A line that is over is looked after as long as it has calls: their rows may have been locked when it ended.
+func TestCallerIsDue(t *testing.T) {
 	var offers []model.Offer
-	for id, status := range map[string]model.SaleStatus{"LIVE": model.SaleLive, "PAUSED": model.SalePaused} {
+	for id, line := range map[string]struct {
+		lined  model.Lined
+		phase  model.Phase
+		called int64
+	}{
+		"CALLING": {model.InLine, model.PhaseCalling, 0}, "CALLED": {model.InLine, model.PhaseOver, 1}, "OVER": {model.InLine, model.PhaseOver, 0},
+		"OPEN": {model.LinedAtSoldOut, model.PhaseCalling, 0},
+	} {
 		o := openOffer()
-		o.ID, o.Status, o.Mode, o.Stock.Lined, o.Line.Phase = id, status, model.ModeLine, model.InLine, model.PhaseCalling
+		o.ID, o.WaitingList, o.Stock.Lined, o.Line.Phase, o.Stock.Called = id, true, line.lined, line.phase, line.called
 		offers = append(offers, o)
 	}
-	store := &tendedLines{phase: model.PhaseEntering}
-	caller := Caller{Store: store, Catalog: refreshed(t, newGatehouse(offers...))}
-	check.NoError(t, caller.Step(t.Context()))
-	check.Same(t, "tended", store.tended, []string{"LIVE"})
+	due := (&Caller{Catalog: refreshed(t, newGatehouse(offers...))}).Due()
+	slices.Sort(due)
+	check.Same(t, "due", due, []string{"CALLED", "CALLING"})
 }
 
 // slowLines make no entry until end is closed.

@@ -52,17 +52,20 @@ type Expirer struct {
 	Log      *slog.Logger
 
 	clock    clock
+	sales    apart
 	mu       sync.Mutex
-	taken    map[string]bool // sales that are worked on, or wait after a failure
-	failures map[string]failing
-	running  sync.WaitGroup
+	violated map[string]bool // sales of whose present failures in a row one was recorded as a violation
 }
 
 // Run expires orders until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
-	e.taken, e.failures = map[string]bool{}, map[string]failing{}
+	e.violated = map[string]bool{}
+	e.sales = apart{
+		patience: expirePatience, rest: expireRest, restMost: expireRestMost, log: e.Log,
+		fails: "the orders of a sale can't expire", works: "the orders of a sale expire again",
+	}
 	every(ctx, "expirer", expirePeriod, e.Wake, e.Log, e.step)
-	e.running.Wait()
+	e.sales.wait()
 }
 
 func (e *Expirer) step(ctx context.Context) error {
@@ -71,7 +74,7 @@ func (e *Expirer) step(ctx context.Context) error {
 		return err
 	}
 	for {
-		except := e.busy()
+		except := e.sales.busy()
 		bySale, dueErr := e.Store.Overdue(ctx, e.Grace, e.clock.step, expireBatch, except)
 		if dueErr != nil {
 			return errors.Join(err, dueErr)
@@ -85,7 +88,7 @@ func (e *Expirer) step(ctx context.Context) error {
 		}
 		if due < expireBatch || ended == 0 { // a full batch, none of which expired here: other instances may hold them
 			if ended == due && len(except) == 0 {
-				e.noneFails()
+				e.sales.allWell() // other instances may have expired the orders of a sale that failed here
 				e.Observe.Note(observe.Event{Name: observe.NothingOverdue})
 			}
 			return err
@@ -117,39 +120,27 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 }
 
 // wait expires orders of one sale and returns how many have expired. After expirePatience it returns 0, and the work
-// goes on in the background. The error is that of Released; failed handles an error of the database.
+// goes on in the background. The error is that of Released.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int, err error) {
-	type end struct {
-		n   int
-		err error
-	}
-	done := make(chan end, 1)
-	e.mark(saleID, true)
-	e.running.Go(func() {
+	var n int
+	var released error
+	finished := e.sales.do(ctx, saleID, func() error {
 		releases, err := e.expire(ctx, saleID, orderIDs)
-		if err == nil && len(releases) > 0 {
-			e.works(saleID)
-			err = e.Released(ctx, saleID, releases)
-			e.mark(saleID, false)
-			done <- end{len(releases), err}
-			return
-		}
-		done <- end{}
-		if err != nil {
+		switch {
+		case err != nil:
 			e.failed(ctx, saleID, err)
-		} else { // another instance has locked or expired the orders, so nothing is known of the sale's books
-			pause(ctx, expireRest)
+			return err
+		case len(releases) == 0: // another instance has locked or expired the orders, so nothing is known of the sale's books
+			return errRest
 		}
-		e.mark(saleID, false)
+		e.record(saleID, false)
+		n, released = len(releases), e.Released(ctx, saleID, releases)
+		return nil
 	})
-	timer := time.NewTimer(expirePatience)
-	defer timer.Stop()
-	select {
-	case end := <-done:
-		return end.n, end.err
-	case <-timer.C:
+	if !finished {
 		return 0, nil
 	}
+	return n, released
 }
 
 func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error) {
@@ -158,67 +149,27 @@ func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) 
 	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
-// failing describes the failures of a sale since it last worked.
-type failing struct {
-	times    int
-	violated bool // one was a violation of the books, which is recorded
-}
-
-// failed logs the first of several failures of a sale in a row, records the first violation among them, and then waits
-// before the sale is tried again.
+// failed records the first violation of the books among the failures of a sale in a row.
 func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
-	e.mu.Lock()
-	failures := e.failures[saleID]
-	violated := errors.Is(err, model.ErrBroken) && !failures.violated
-	failures = failing{failures.times + 1, failures.violated || violated}
-	e.failures[saleID] = failures
-	e.mu.Unlock()
-	if ctx.Err() == nil && (failures.times == 1 || violated) {
-		e.Log.Error("the orders of a sale can't expire", "sale", saleID, "error", err)
+	if ctx.Err() != nil || !errors.Is(err, model.ErrBroken) || !e.record(saleID, true) {
+		return
 	}
-	if ctx.Err() == nil && violated {
-		e.Observe.Note(observe.Event{Name: observe.Violated})
-		if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
-			e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
-		}
-	}
-	pause(ctx, min(expireRest<<min(failures.times-1, 10), expireRestMost))
-}
-
-// works resets the number of failures of a sale, and logs that its orders expire again.
-func (e *Expirer) works(saleID string) {
-	e.mu.Lock()
-	failures := e.failures[saleID]
-	delete(e.failures, saleID)
-	e.mu.Unlock()
-	if failures.times > 0 {
-		e.Log.Info("the orders of a sale expire again", "sale", saleID)
+	e.Log.Error("the books of a sale are wrong", "sale", saleID, "error", err)
+	e.Observe.Note(observe.Event{Name: observe.Violated})
+	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
+		e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
 	}
 }
 
-// noneFails calls works for all sales that fail, since no order is overdue: other instances may have expired their
-// orders.
-func (e *Expirer) noneFails() {
-	e.mu.Lock()
-	failing := slices.Sorted(maps.Keys(e.failures))
-	e.mu.Unlock()
-	for _, saleID := range failing {
-		e.works(saleID)
-	}
-}
-
-func (e *Expirer) mark(saleID string, taken bool) {
+// record notes whether a violation of a sale is recorded, and reports whether that has changed.
+func (e *Expirer) record(saleID string, violated bool) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if taken {
-		e.taken[saleID] = true
+	changed = e.violated[saleID] != violated
+	if violated {
+		e.violated[saleID] = true
 	} else {
-		delete(e.taken, saleID)
+		delete(e.violated, saleID)
 	}
-}
-
-func (e *Expirer) busy() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Sorted(maps.Keys(e.taken))
+	return changed
 }

@@ -13,6 +13,12 @@ const (
 	callPeriod = 200 * time.Millisecond
 	// callLease is how long the lease of a dead instance keeps others from calling. Calls get the time back if it is longer.
 	callLease = 2 * time.Second
+	// linePatience is how long the caller waits for one line before it goes on with the next: one may be locked.
+	linePatience = 100 * time.Millisecond
+	// lineRest is how long a line is left alone that could not be looked after. It doubles with each failure in a row, up to
+	// lineRestMost.
+	lineRest     = 200 * time.Millisecond
+	lineRestMost = 2 * time.Second
 	// beaconPeriod is how often the beacon is asked for a round that a line waits for.
 	beaconPeriod = time.Second
 	// beaconLease is how long the lease of a dead instance keeps others from asking.
@@ -32,26 +38,37 @@ type Lines struct {
 }
 
 // Call seals lines, draws and calls until ctx ends.
-func (l *Lines) Call(ctx context.Context) {
-	every(ctx, "caller", callPeriod, nil, l.Log, l.leased("caller", callLease, l.Caller.Lined, l.Caller.Step))
-}
+func (l *Lines) Call(ctx context.Context) { l.tend(ctx, "caller", callPeriod, callLease, l.Caller) }
 
 // AskBeacon gets the rounds of the beacon for which lines wait, until ctx ends. It is a loop of its own, because a source
 // that does not answer must not hold up the calls.
 func (l *Lines) AskBeacon(ctx context.Context) {
-	every(ctx, "beacon", beaconPeriod, nil, l.Log, l.leased("beacon", beaconLease, l.Beacons.Due, l.Beacons.Step))
+	l.tend(ctx, "beacon", beaconPeriod, beaconLease, l.Beacons)
 }
 
-// leased returns a step that does nothing on the instances without the lease. due tells, without a store, whether there is
-// anything to do.
-func (l *Lines) leased(name string, ttl time.Duration, due func() bool, step func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if !due() {
+// tend lets a service look after each line that is due, on the instance with the lease. Without lines that are due, it asks no
+// store.
+func (l *Lines) tend(ctx context.Context, name string, period, lease time.Duration, service interface {
+	Due() (saleIDs []string)
+	Tend(ctx context.Context, saleID string) error
+},
+) {
+	lines := apart{
+		patience: linePatience, rest: lineRest, restMost: lineRestMost, log: l.Log,
+		fails: "the " + name + " can't look after a line", works: "the " + name + " looks after a line again",
+	}
+	every(ctx, name, period, nil, l.Log, func(ctx context.Context) error {
+		due := service.Due()
+		if len(due) == 0 {
 			return nil
 		}
-		if mine, err := l.Leases.Lease(ctx, name, l.Instance, ttl); err != nil || !mine {
+		if mine, err := l.Leases.Lease(ctx, name, l.Instance, lease); err != nil || !mine {
 			return err
 		}
-		return step(ctx)
-	}
+		for _, saleID := range due {
+			lines.do(ctx, saleID, func() error { return service.Tend(ctx, saleID) })
+		}
+		return nil
+	})
+	lines.wait()
 }

@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"flashsale/model"
+	"flashsale/test/kit/check"
+)
+
+// fakeLines are lines that are always due. Looking after one of them hangs until ctx ends, or fails.
+type fakeLines struct {
+	hangs, fails string
+	tended       map[string]int
+}
+
+func (*fakeLines) Due() []string { return []string{"A", "B", "C"} }
+
+func (f *fakeLines) Tend(ctx context.Context, saleID string) error {
+	f.tended[saleID]++
+	switch saleID {
+	case f.hangs:
+		<-ctx.Done()
+	case f.fails:
+		return model.ErrUnavailable
+	}
+	return nil
+}
+
+// Lease is part of Lines.Leases.
+func (*fakeLines) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
+
+// A line that hangs, because one of its rows is locked, or fails delays no other line.
+func TestHole67_LinesAreApart(t *testing.T) {
+	for name, f := range map[string]fakeLines{"hangs": {hangs: "A"}, "fails": {fails: "A"}} {
+		synctest.Test(t, func(t *testing.T) {
+			f.tended = map[string]int{}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			lines := &Lines{Leases: &f, Log: slog.New(&check.Log{})}
+			go func() {
+				lines.tend(ctx, "caller", callPeriod, callLease, &f)
+				close(ended)
+			}()
+			time.Sleep(time.Minute + callPeriod/2)
+			looks := int(time.Minute/callPeriod) + 1
+			check.Same(t, name+": looks at the other lines", []int{f.tended["B"], f.tended["C"]}, []int{looks, looks})
+			if f.tended["A"] > 40 {
+				t.Errorf("%s: %d looks at it", name, f.tended["A"])
+			}
+			cancel()
+			<-ended
+		})
+	}
+}
