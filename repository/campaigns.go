@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -38,31 +39,42 @@ func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sal
 	return wrap("create campaign", err)
 }
 
-// AddToCampaign inserts one more sale of a campaign, behind the others. The verdict is Accepted, NotFound, or TooMany if the
+// AddToCampaign inserts one more sale of a campaign, behind the others. build makes it from these, as they are in the
+// transaction, at the time of the database's clock. The verdict is Accepted, NotFound, that of build, or TooMany if the
 // campaign has model.MaxVariants sales.
-func (s *Store) AddToCampaign(ctx context.Context, sale model.NewSale, actor string) (verdict model.Verdict, err error) {
+func (s *Store) AddToCampaign(
+	ctx context.Context, campaignID, actor string, build func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict),
+) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ids []string
-		err := tx.Raw("SELECT id FROM campaigns WHERE id = ?"+s.forUpdate(), sale.Campaign.ID).Scan(&ids).Error
+		err := tx.Raw("SELECT id FROM campaigns WHERE id = ?"+s.forUpdate(), campaignID).Scan(&ids).Error
 		if err != nil || len(ids) == 0 {
 			return model.NotFound, err
 		}
-		if err := tx.Raw("SELECT COUNT(*) FROM sales WHERE campaign_id = ? AND "+forBuyers, sale.Campaign.ID).Scan(&sale.Place).Error; err != nil {
+		others, now, err := s.offers(tx, salesOfCampaign, campaignID)
+		if err != nil {
 			return "", err
 		}
-		if sale.Place >= model.MaxVariants {
+		sale, verdict := build(others, now)
+		if verdict != model.Accepted {
+			return verdict, nil
+		}
+		if sale.Place = len(others); sale.Place >= model.MaxVariants {
 			return model.TooMany, nil
 		}
 		if err := s.createSale(tx, sale.Sale, sale.Quota, actor); err != nil {
 			return "", err
 		}
-		if err := giveToLine(tx, sale.Campaign.ID, sale.Quota); err != nil {
+		if err := giveToLine(tx, campaignID, sale.Quota); err != nil {
 			return "", err
 		}
-		return model.Accepted, s.logAudit(tx, actor, "add_variant", sale.Campaign.ID, fmt.Sprintf("%s: quota %d", excerpt(sale.Variant), sale.Quota))
+		return model.Accepted, s.logAudit(tx, actor, "add_variant", campaignID, fmt.Sprintf("%s: quota %d", excerpt(sale.Variant), sale.Quota))
 	})
-	return verdict, wrap("add a sale to campaign "+sale.Campaign.ID, err)
+	return verdict, wrap("add a sale to campaign "+campaignID, err)
 }
+
+// salesOfCampaign is the SQL after WHERE for the sales of a campaign, in their order.
+const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
 // giveToLine gives units of one of its sales to a campaign's line, if the campaign has one. The sale's stock row is locked
 // before the one of the line, as in every transaction that changes both.
@@ -78,6 +90,9 @@ func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
 // the edits.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
+		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // before the stock, see ChangeSale
+			return "", err
+		}
 		var rows []struct {
 			ID, Title, Description, ImageURL string
 			LimitPerUser                     int
@@ -113,7 +128,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 
 // CampaignSales reads the sales of a campaign, in their order; the list is empty if there is no such campaign.
 func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.Offer, error) {
-	list, _, err := s.offers(s.read.WithContext(ctx), "sales.campaign_id = ? AND "+forBuyers+" ORDER BY place", campaignID)
+	list, _, err := s.offers(s.read.WithContext(ctx), salesOfCampaign, campaignID)
 	return list, err
 }
 

@@ -186,10 +186,12 @@ func TestAddToCampaign(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		campaign, ids := d.newCampaign(t, 1, 1, 5)
 		add := func(to model.Campaign, variant string) (model.Verdict, error) {
-			sale := d.offer(t, ids[0]).Sale
-			sale.ID = model.NewSaleID()
-			sale.Code, sale.Campaign, sale.Variant = sale.ID[:8], to, variant
-			return d.AddToCampaign(t.Context(), model.NewSale{Sale: sale, Quota: 3}, "op")
+			return d.AddToCampaign(t.Context(), to.ID, "op", func([]model.Offer, time.Time) (model.NewSale, model.Verdict) {
+				sale := d.offer(t, ids[0]).Sale
+				sale.ID = model.NewSaleID()
+				sale.Code, sale.Campaign, sale.Variant = sale.ID[:8], to, variant
+				return model.NewSale{Sale: sale, Quota: 3}, model.Accepted
+			})
 		}
 		if _, err := add(campaign, "40"); err == nil {
 			t.Error("two sales have the same variant")

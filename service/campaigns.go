@@ -26,7 +26,7 @@ var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cent
 // CampaignStore writes campaigns to the database and lists them.
 type CampaignStore interface {
 	CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error
-	AddToCampaign(ctx context.Context, sale model.NewSale, actor string) (model.Verdict, error)
+	AddToCampaign(ctx context.Context, campaignID, actor string, build func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict)) (model.Verdict, error)
 	ChangeCampaign(ctx context.Context, change model.CampaignChange) (model.Verdict, error)
 	Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error)
 }
@@ -129,36 +129,45 @@ func validateCampaign(campaign model.Campaign) *Invalid {
 		Outside("limit_per_user", int64(campaign.LimitPerUser), 1, maxLimit))
 }
 
-// Add adds a sale to a campaign, which has its times and texts from the others. The verdict is Accepted, NotFound, TooMany,
-// Ended if the campaign is over, or BadRequest with the first invalid field.
+// Add adds a sale to a campaign, which has its times and texts from the others, and is paused if all of them are that still
+// sell. The verdict is Accepted, NotFound, TooMany, Ended if the campaign is over, or BadRequest with the first invalid field.
 func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSale, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
-	list, err = s.Sales.Catalog.Campaign(ctx, campaignID)
-	if err != nil || len(list) == 0 {
+	if known, err := s.Sales.Catalog.Known(ctx, campaignID); err != nil || !known {
 		return nil, model.NotFound, nil, err
 	}
-	first := list[0].Sale
+	var added model.NewSale
+	verdict, err = s.Store.AddToCampaign(ctx, campaignID, actor, func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict) {
+		if model.CampaignState(others, now) == model.StateEnded {
+			return added, model.Ended
+		}
+		added = besides(others, sale)
+		invalid = cmp.Or(validateVariant(&added), s.Sales.validateNew(added.Sale, added.Quota))
+		if invalid == nil && slices.ContainsFunc(others, func(o model.Offer) bool { return o.Variant == added.Variant }) {
+			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
+		}
+		if invalid != nil {
+			return added, model.BadRequest
+		}
+		if !slices.ContainsFunc(others, func(o model.Offer) bool { return o.Status == model.SaleLive }) {
+			added.Status = model.SalePaused
+		}
+		return added, model.Accepted
+	})
+	if err != nil || verdict != model.Accepted {
+		return nil, verdict, invalid, err
+	}
+	s.Sales.created(ctx, added.ID)
+	list, err = s.Sales.Catalog.Campaign(ctx, campaignID)
+	return list, verdict, nil, err
+}
+
+// besides returns a sale with what it has from the other sales of its campaign.
+func besides(others []model.Offer, sale model.NewSale) model.NewSale {
+	first := others[0].Sale
 	sale.StartsAt, sale.EndsAt, sale.Shards, sale.Currency = first.StartsAt, first.EndsAt, first.Shards, first.Currency
 	sale.Mode, sale.CallSeconds, sale.EntriesAt = first.Mode, first.CallSeconds, first.EntriesAt
 	sale.Beacon, sale.EntryWork = first.Beacon, first.EntryWork
-	sale = inCampaign(first.Campaign, []model.NewSale{sale})[0]
-	if first.Judge(s.Sales.Catalog.Now()) == model.Ended {
-		return nil, model.Ended, nil, nil
-	}
-	invalid = cmp.Or(validateVariant(&sale), s.Sales.validateNew(sale.Sale, sale.Quota))
-	for _, o := range list {
-		if invalid == nil && o.Variant == sale.Variant {
-			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
-		}
-	}
-	if invalid != nil {
-		return nil, model.BadRequest, invalid, nil
-	}
-	if verdict, err = s.Store.AddToCampaign(ctx, sale, actor); err != nil || verdict != model.Accepted {
-		return nil, verdict, nil, err
-	}
-	s.Sales.created(ctx, sale.ID)
-	list, err = s.Sales.Catalog.Campaign(ctx, campaignID)
-	return list, verdict, nil, err
+	return inCampaign(first.Campaign, []model.NewSale{sale})[0]
 }
 
 // CampaignPatch is what an operator changes of a campaign; nil leaves a field as it is.
