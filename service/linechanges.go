@@ -23,16 +23,17 @@ type LineChanges interface {
 	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
 }
 
-// ExtendCalls lets all calls of a sale's line end so many seconds later, and returns how many there are. The verdict is
+// ExtendCalls lets all calls of a sale's line, which may be that of its campaign, end so many seconds later, and returns how many there are. The verdict is
 // Accepted; NotFound; NoLine; or BadRequest with the invalid field.
 func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("seconds", int64(seconds), 1, maxExtension); invalid != nil {
 		return 0, model.BadRequest, invalid, nil
 	}
-	if known, err := s.Catalog.Known(ctx, saleID); err != nil || !known {
+	offer, ok, err := s.Catalog.Sale(ctx, saleID)
+	if err != nil || !ok {
 		return 0, model.NotFound, nil, err
 	}
-	calls, verdict, err = s.Lines.ExtendCalls(ctx, saleID, time.Duration(seconds)*time.Second, actor)
+	calls, verdict, err = s.Lines.ExtendCalls(ctx, offer.LineID(), time.Duration(seconds)*time.Second, actor)
 	return calls, verdict, nil, err
 }
 
@@ -53,9 +54,10 @@ func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 	if invalid != nil {
 		return 0, model.BadRequest, invalid, nil
 	}
-	if known, err := s.Catalog.Known(ctx, saleID); err != nil || !known {
+	offer, ok, err := s.Catalog.Sale(ctx, saleID)
+	if err != nil || !ok {
 		return 0, model.NotFound, nil, err
 	}
-	voided, verdict, err = s.Lines.VoidEntries(ctx, saleID, rule, actor)
+	voided, verdict, err = s.Lines.VoidEntries(ctx, offer.LineID(), rule, actor)
 	return voided, verdict, nil, err
 }
