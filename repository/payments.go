@@ -335,11 +335,23 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 }
 
 // reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow
-// it.
+// it, or if the units belong to those who wait in line.
 func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error) {
 	offer, _, _, err := s.offerOn(tx, order.SaleID)
 	if err != nil {
 		return false, err
+	}
+	from, fromCampaign := "available", statement{}
+	if offer.Stock.Lined == model.InLine {
+		if idle, err := s.idleLine(tx, offer, order.Quantity); err != nil || !idle {
+			return false, err
+		}
+		if from = "reserved"; offer.Campaign.ID != "" {
+			fromCampaign = statement{
+				"UPDATE stock SET reserved = reserved - ?, quota = quota - ?, version = version + 1 WHERE sale_id = ?",
+				[]any{order.Quantity, order.Quantity, offer.LineID()},
+			}
+		}
 	}
 	wanted := inCampaigns([]userUnits{{order.SaleID, order.UserID, order.Quantity}}, map[string]string{order.SaleID: offer.Campaign.ID})
 	if err := s.addUnits(tx, wanted); err != nil {
@@ -352,7 +364,7 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[order.UserID] > l.limit }) {
 		return false, s.returnUnits(tx, wanted)
 	}
-	res := tx.Exec("UPDATE stock SET available = available - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND available >= ?",
+	res := tx.Exec("UPDATE stock SET "+from+" = "+from+" - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND "+from+" >= ?",
 		order.Quantity, order.Quantity, order.SaleID, order.Quantity)
 	if res.Error != nil {
 		return false, fmt.Errorf("reinstate: %w", res.Error)
@@ -360,7 +372,24 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if res.RowsAffected == 0 {
 		return false, s.returnUnits(tx, wanted)
 	}
+	if _, err := s.execute(tx, fromCampaign); err != nil {
+		return false, wrap("reinstate", err)
+	}
 	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
+}
+
+// idleLine locks a sale's line, and reports whether it has this many units that nobody waits for.
+func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, err error) {
+	line, ok, err := s.lockLine(tx, offer.LineID())
+	if err != nil || !ok {
+		return false, err
+	}
+	// Nobody is called once the line is over, and before it calls, all units are those of its draw.
+	over, calls := line.Phase == string(model.PhaseOver), line.Phase == string(model.PhaseCalling)
+	var reserved int64
+	// Only who has locked the line takes from these units, so the row need not be locked yet.
+	err = tx.Raw("SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID()).Scan(&reserved).Error
+	return (over || calls && line.Serving == line.Entries) && reserved >= int64(units), wrap("look for units in line", err)
 }
 
 // refundLater marks the money that a locked order has kept as due for a refund.
