@@ -12,6 +12,9 @@ const (
 	ModeDraw Mode = "draw" // entries close at the start, then the winners get orders
 )
 
+// Modes lists the modes.
+var Modes = []Mode{ModeRush, ModeLine, ModeDraw}
+
 // Phase is how far a sale's line is.
 type Phase string
 
@@ -40,6 +43,7 @@ type Line struct {
 	Sealed  int64     // entries before the seal, which have their places in the shuffled order; 0 before the seal
 	Serving int64     // all ranks below this one have been called, or in a draw were looked at
 	FirstAt time.Time // when the first entry came; zero: there is none
+	Stopped bool      // nobody is called and no call ends, because the sale is paused or starts later than it did
 	// In hex. Root, Secret and Seed are empty before the seal; without entries there is never a seed.
 	Commitment, Root, Secret, Seed string
 	// With a beacon and entries, root and round are published together. Signature and Randomness, in hex, are those of the
@@ -89,4 +93,14 @@ type VoidRule struct {
 type Sealing struct {
 	Secret, LeafKey [32]byte
 	Entries         int64 // before the seal
+	DrawLimit       int   // see DrawQuantity; 0 before the seal, and without a draw
+}
+
+// DrawQuantity returns how many units an entry gets if a draw draws it: those that it wants, but at most as many as a user might
+// have at the seal, if limit is not 0.
+func DrawQuantity(wanted, limit int) int {
+	if limit == 0 {
+		return wanted
+	}
+	return min(wanted, limit)
 }

@@ -164,6 +164,7 @@ type Stock struct {
 	// GateVersion is the version of the newest change that did not come through the gate, see GateChange.
 	GateVersion int64
 	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
+	Terms       int64 // another number whenever an operator has changed the sale
 	Lined       Lined
 	// The calls that became orders, and those that ended without one. Their ratio is the no-show rate.
 	SpentCalls, LapsedCalls int64
@@ -213,7 +214,6 @@ type SaleChange struct {
 	Actor    string
 	Action   string // for the log
 	Edit     func(*Sale) Verdict
-	Line     bool // the change may be about the line
 	AddQuota int64
 	IfQuota  *int64 // the quota that the sale must have before the change; nil: any
 }

@@ -21,7 +21,7 @@ func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now
 		if err := tx.Raw("SELECT " + s.nowMillis()).Scan(&nowMs).Error; err != nil {
 			return wrap("read the clock", err)
 		}
-		return publish(tx, "name a round for sale "+saleID, saleID, "UPDATE sale_lines SET draw_units = "+unitsToDraw+`, root = ?, beacon_round = ?
+		return publish(tx, "name a round for sale "+saleID, saleID, "UPDATE sale_lines SET "+fixDraw+`, root = ?, beacon_round = ?
 			WHERE sale_id = ? AND phase = 'sealed' AND root = '' AND beacon = 1`, root, round(fromMillis(nowMs)), saleID)
 	})
 }

@@ -56,9 +56,17 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 }
 
 // DeductLocked takes an attempt's units under a lock on the stock row. It locks that row last, since all other buyers
-// of the sale wait for the lock. The sale's window, status and limit are those that were read before the transaction.
+// of the sale wait for the lock. The sale's window, status and limit were read before; if they have changed, it begins again.
 // SQLite has no row locks: there the transaction is the only writer.
-func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
+	err = underTerms(func() error {
+		outcome, err = s.deductLocked(ctx, a)
+		return err
+	})
+	return outcome, err
+}
+
+func (s *Store) deductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	attempts := []model.Attempt{a}
 	offer, now, b, err := s.consider(ctx, a.SaleID, attempts)
 	if err != nil || len(b.open) == 0 {
@@ -66,11 +74,11 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (model.Outcom
 	}
 	outcomes, err := s.deduct(ctx, attempts, offer, now, math.MaxInt64, func(tx *gorm.DB, units []saleUnits) error {
 		n := units[0].n
-		var available int64
-		if err := tx.Raw("SELECT available FROM stock WHERE sale_id = ?"+s.forUpdate(), a.SaleID).Scan(&available).Error; err != nil {
+		stock, err := s.lockTerms(tx, offer)
+		if err != nil {
 			return err
 		}
-		if available < n {
+		if stock.Available < n {
 			return errShort
 		}
 		return tx.Exec("UPDATE stock SET available = available - ?, held = held + ?, "+nextGateVersion+" WHERE sale_id = ?", n, n, a.SaleID).Error

@@ -336,12 +336,12 @@ func TestDeductLosesTheRace(t *testing.T) {
 	})
 }
 
-// DeductLocked decides by the units in the locked row, and by the status and the limit that it has read before.
+// DeductLocked decides by the units in the locked row. If the sale was changed since it was read, it is read again.
 func TestLockedDecidesByTheLockedRow(t *testing.T) {
 	rows := maps.Clone(meanwhiles)
 	rows["the operator pauses"] = meanwhile{5, func(t *testing.T, s scene) {
 		s.other.change(t, s.sale, 0, status(model.SalePaused))
-	}, model.Accepted, false}
+	}, model.Paused, false}
 	rows["too few are left, and the operator adds one"] = meanwhile{2, func(t *testing.T, s scene) {
 		s.other.change(t, s.sale, 1)
 	}, model.Accepted, false}

@@ -114,12 +114,15 @@ func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) 
 	return known, err
 }
 
-// EntryOf reads a user's entry in a sale's line, with its call; ok is false if there is none.
+// EntryOf reads a user's entry in a sale's line, with its call; ok is false if there is none. An entry that still waits, or is
+// called, when the line is over has lost.
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var untilMs int64
+	var phase model.Phase
 	rows, err := page(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, &e.Units, &untilMs}
-	}, `SELECT entries.user_id, entries.number, quantity, state, COALESCE(units, 0), COALESCE(until_ms, 0) FROM entries
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, &e.Units, &untilMs, &phase}
+	}, `SELECT entries.user_id, entries.number, quantity, state, COALESCE(units, 0), COALESCE(until_ms, 0), phase FROM entries
+		JOIN sale_lines ON sale_lines.sale_id = entries.sale_id
 		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number
 		WHERE entries.sale_id = ? AND entries.user_id = ?`, saleID, userID)
 	if err != nil || len(rows) == 0 {
@@ -127,6 +130,8 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	}
 	e = rows[0]
 	switch {
+	case phase == model.PhaseOver && e.State == model.EntryWaiting:
+		e.State, e.Units = model.EntryLost, 0
 	case e.Units > 0:
 		e.State, e.Until = model.EntryCalled, fromMillis(untilMs)
 	case e.State == model.EntryVoid:
@@ -198,79 +203,87 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 		return nil, err
 	}
 	var b *attemptBatch
-	err = s.transact(ctx, func(tx *gorm.DB) error {
-		var err error
-		if b, err = s.lockBatch(tx, attempts, campaigns); err != nil {
+	err = underTerms(func() error {
+		return s.transact(ctx, func(tx *gorm.DB) (err error) {
+			b, err = s.sellCalled(tx, saleID, attempts, campaigns)
 			return err
-		}
-		offer, now, _, err := s.offerOn(tx, saleID)
-		if err != nil {
-			return err
-		}
-		if verdict := offer.Judge(now); verdict != model.Accepted {
-			b.refuseRest(verdict)
-		}
-		if len(b.open) == 0 {
-			return nil
-		}
-		limits, err := s.limitsOf(tx, offer.Sale, b.users())
-		if err != nil {
-			return err
-		}
-		b.judge(limits, math.MaxInt64)
-		var rows []struct {
-			UserID        string
-			Number, Units int64
-		}
-		err = tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users()).Scan(&rows).Error
-		if err != nil {
-			return err
-		}
-		calls := make(map[string]int, len(rows)) // places in rows
-		for i, r := range rows {
-			calls[r.UserID] = i
-		}
-		left := int64(math.MaxInt64)
-		if offer.Campaign.ID != "" { // else a call is backed by units of the sale itself
-			if err := tx.Raw("SELECT reserved FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&left).Error; err != nil {
-				return err
-			}
-		}
-		var numbers []any
-		units := int64(0)
-		b.open = slices.DeleteFunc(b.open, func(i int) bool {
-			a := b.attempts[i]
-			at, called := calls[a.UserID]
-			switch {
-			case !called:
-				b.refuse(i, model.NotYourTurn)
-			case int64(a.Quantity) > rows[at].Units:
-				b.refuse(i, model.LimitReached)
-			case int64(a.Quantity) > left:
-				b.refuse(i, model.SoldOut)
-			default:
-				left -= int64(a.Quantity)
-				delete(calls, a.UserID) // another attempt of the same user has no call any more
-				numbers, units = append(numbers, rows[at].Number), units+rows[at].Units
-				return false
-			}
-			return true
 		})
-		if len(b.open) == 0 {
-			return nil
-		}
-		held := b.units()
-		if err := s.addUnits(tx, inCampaigns(b.unitsByUser(), campaigns)); err != nil {
-			return err
-		}
-		orders := b.accept(func(string) model.Offer { return offer }, now, model.FromLine, func(int) int64 { return offer.Stock.Epoch })
-		if err := s.insertOrders(tx, orders); err != nil {
-			return err
-		}
-		return s.endCalls(tx, offer.Sale, numbers, model.EntrySpent, units, held)
 	})
 	if err != nil {
 		return nil, wrap("sell on sale "+saleID, err)
 	}
 	return b.answered(), nil
+}
+
+func (s *Store) sellCalled(tx *gorm.DB, saleID string, attempts []model.Attempt, campaigns map[string]string) (b *attemptBatch, err error) {
+	if b, err = s.lockBatch(tx, attempts, campaigns); err != nil {
+		return b, err
+	}
+	offer, now, _, err := s.offerOn(tx, saleID)
+	if err != nil {
+		return b, err
+	}
+	if verdict := offer.Judge(now); verdict != model.Accepted {
+		b.refuseRest(verdict)
+	}
+	if len(b.open) == 0 {
+		return b, nil
+	}
+	limits, err := s.limitsOf(tx, offer.Sale, b.users())
+	if err != nil {
+		return b, err
+	}
+	b.judge(limits, math.MaxInt64)
+	var rows []struct {
+		UserID        string
+		Number, Units int64
+	}
+	err = tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users()).Scan(&rows).Error
+	if err != nil {
+		return b, err
+	}
+	calls := make(map[string]int, len(rows)) // places in rows
+	for i, r := range rows {
+		calls[r.UserID] = i
+	}
+	stock, err := s.lockTerms(tx, offer)
+	if err != nil {
+		return b, err
+	}
+	left := int64(math.MaxInt64) // a call is backed by units of the sale itself
+	if offer.Campaign.ID != "" {
+		left = stock.Reserved
+	}
+	var numbers []any
+	units := int64(0)
+	b.open = slices.DeleteFunc(b.open, func(i int) bool {
+		a := b.attempts[i]
+		at, called := calls[a.UserID]
+		switch {
+		case !called:
+			b.refuse(i, model.NotYourTurn)
+		case int64(a.Quantity) > rows[at].Units:
+			b.refuse(i, model.LimitReached)
+		case int64(a.Quantity) > left:
+			b.refuse(i, model.SoldOut)
+		default:
+			left -= int64(a.Quantity)
+			delete(calls, a.UserID) // another attempt of the same user has no call any more
+			numbers, units = append(numbers, rows[at].Number), units+rows[at].Units
+			return false
+		}
+		return true
+	})
+	if len(b.open) == 0 {
+		return b, nil
+	}
+	held := b.units()
+	if err := s.addUnits(tx, inCampaigns(b.unitsByUser(), campaigns)); err != nil {
+		return b, err
+	}
+	orders := b.accept(func(string) model.Offer { return offer }, now, model.FromLine, func(int) int64 { return offer.Stock.Epoch })
+	if err := s.insertOrders(tx, orders); err != nil {
+		return b, err
+	}
+	return b, s.endCalls(tx, offer.Sale, numbers, model.EntrySpent, units, held)
 }

@@ -9,10 +9,13 @@ import (
 )
 
 // hooks are functions that a test runs in the middle of a transaction of its store.
-type hooks struct{ begins, stockMoved atomic.Pointer[func()] }
+type hooks struct{ begins, looksForCalls, stockMoved atomic.Pointer[func()] }
 
 // between runs fn once, just before this store's next writing transaction. Deduct has read the sale by then.
 func (d *testDB) between(fn func()) { d.hooks.begins.Store(&fn) }
+
+// beforeCallsAreLocked runs fn once, just before a buyer's call is looked for and locked. The sale has been read by then.
+func (d *testDB) beforeCallsAreLocked(fn func()) { d.hooks.looksForCalls.Store(&fn) }
 
 // afterStockMoves runs fn once, after a statement has changed a stock row and before the commit.
 func (d *testDB) afterStockMoves(fn func()) { d.hooks.stockMoved.Store(&fn) }
@@ -87,6 +90,9 @@ func (c hookedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 func (c hookedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if strings.HasPrefix(query, "START TRANSACTION") {
 		run(&c.hooks.begins)
+	}
+	if strings.Contains(query, "FROM calls WHERE sale_id = ? AND user_id IN") {
+		run(&c.hooks.looksForCalls)
 	}
 	return c.connection.QueryContext(ctx, query, args)
 }

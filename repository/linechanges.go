@@ -13,12 +13,22 @@ import (
 )
 
 // changeLine stores what a change of a sale has changed of its line. A rush gets its line when the waiting list is turned
-// on, and loses it when the waiting list is turned off. The verdict is Accepted, or EntriesClosed if the line is too far for
-// the change: the opening of the entries can change until the seal, a waiting list can be turned on until the sale ends, and
-// off until somebody has entered or a rush is sold out.
+// on, and loses it when the waiting list is turned off. The line stops while the changed sale does not sell.
+//
+// The verdict is Accepted, or that of mayChange, or EntriesClosed if the line is too far for the change: the opening of the
+// entries can change until the seal, a waiting list can be turned on until the sale ends, and off until somebody has entered or
+// a rush is sold out.
 func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
+	if verdict := mayChange(before, *after, now); verdict != model.Accepted {
+		return verdict, nil
+	}
+	if verdict := after.Judge(now); verdict != model.Accepted && verdict != model.Ended && after.LineID() == after.ID {
+		if err := stopLine(tx, after); err != nil {
+			return "", err
+		}
+	}
 	var statements []statement
 	switch {
 	case !opens && !listed && before.CallSeconds == after.CallSeconds:
@@ -50,6 +60,23 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Ti
 		}
 	}
 	return model.Accepted, nil
+}
+
+// mayChange judges what could break a promise. A sale in line that has ended stays so, since whoever waited has heard that the
+// entry has lost: the verdict is Ended. So it is if no sale follows that could sell added units. What a draw gives is fixed at
+// its seal: afterwards, the verdict is EntriesClosed if units are added that nobody can be called for, or if the limit becomes
+// lower than what the winners get.
+func mayChange(before, after model.Offer, now time.Time) model.Verdict {
+	ended, inLine := before.Judge(now) == model.Ended, before.Stock.Lined == model.InLine
+	longer, more := after.EndsAt.After(before.EndsAt), after.Stock.Quota > before.Stock.Quota
+	drawn := after.Mode == model.ModeDraw && after.Campaign.ID == "" && before.Line.Root != ""
+	switch {
+	case ended && (inLine && longer || more && (inLine || before.Status == model.SaleClosed)):
+		return model.Ended
+	case drawn && (more && !after.WaitingList || before.Line.Phase == model.PhaseSealed && after.LimitPerUser < before.LimitPerUser):
+		return model.EntriesClosed
+	}
+	return model.Accepted
 }
 
 // usersInLog is how many users an entry of the audit log names, so that the reason and the longest ids fit.

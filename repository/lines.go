@@ -52,19 +52,23 @@ type lockedLine struct {
 	WaitingList                        bool
 	Seed                               string
 	Passed                             *int64
-	DrawUnits, Drawn                   int64
+	DrawUnits, DrawLimit, Drawn        int64
+	Stopped                            bool
 }
+
+// goesOn reports whether the line is in a phase and is not stopped.
+func (l lockedLine) goesOn(phase model.Phase) bool { return l.Phase == string(phase) && !l.Stopped }
 
 func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, err error) {
 	res := tx.Raw(`SELECT mode, phase, entries, sealed, serving, entries_at_ms, seen_at_ms, call_seconds, waiting_list, seed, passed,
-		draw_units, drawn FROM sale_lines WHERE sale_id = ?`+s.forUpdate(), saleID).Scan(&line)
+		draw_units, draw_limit, drawn, stopped FROM sale_lines WHERE sale_id = ?`+s.forUpdate(), saleID).Scan(&line)
 	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
 }
 
 // TendLine is the first step of a caller's look at a line, and returns the line's state after it. The line is sealed at the
-// sale's start, and over at the end. If no caller has seen the line for a while, because the database or all callers were
-// away or the sale was paused, all calls get this time back. After a step of the database's clock they keep the time that
-// they had left.
+// sale's start, and over at the end. It stops while the sale does not sell. If no caller has seen the line for a while, because
+// the database or all callers were away, or if it was stopped, all calls get this time back. After a step of the database's
+// clock they keep the time that they had left.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -75,28 +79,41 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 		if offer, now, _, err = s.offerOn(tx, saleID); err != nil {
 			return err
 		}
+		verdict, phase, sealed := offer.Judge(now), model.Phase(line.Phase), line.Sealed
+		if verdict != model.Accepted && verdict != model.Ended {
+			return stopLine(tx, &offer)
+		}
 		gap := time.Duration(now.UnixMilli()-line.SeenAtMs) * time.Millisecond
-		if line.SeenAtMs > 0 && (gap > outageTime || gap < 0) {
+		if line.SeenAtMs > 0 && (line.Stopped || gap > outageTime || gap < 0) {
 			if err := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID).Error; err != nil {
 				return wrap("lengthen calls", err)
 			}
 		}
-		phase, sealed := model.Phase(line.Phase), line.Sealed
 		switch {
-		case offer.Judge(now) == model.Ended:
+		case verdict == model.Ended:
 			phase = model.PhaseOver
-		case phase == model.PhaseEntering && !now.Before(offer.StartsAt):
+		case phase == model.PhaseEntering:
 			phase, sealed = model.PhaseSealed, line.Entries
 		}
 		moved := phase != model.Phase(line.Phase)
-		if !moved && gap >= 0 && gap < time.Second {
+		if !moved && !line.Stopped && gap >= 0 && gap < time.Second {
 			return nil
 		}
-		offer.Line.Phase, offer.Line.Sealed = phase, sealed
-		return wrap("look after a line", tx.Exec("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ? WHERE sale_id = ?",
+		offer.Line.Phase, offer.Line.Sealed, offer.Line.Stopped = phase, sealed, false
+		return wrap("look after a line", tx.Exec("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ?, stopped = 0 WHERE sale_id = ?",
 			string(phase), sealed, now.UnixMilli(), saleID).Error)
 	})
 	return offer, wrap("look after the line of sale "+saleID, err)
+}
+
+// stopLine stops a locked line whose sale does not sell, if anybody waits for a call or is called. Before the seal there is
+// nothing to stop.
+func stopLine(tx *gorm.DB, offer *model.Offer) error {
+	if phase := offer.Line.Phase; offer.Line.Stopped || phase != model.PhaseSealed && phase != model.PhaseCalling {
+		return nil
+	}
+	offer.Line.Stopped = true
+	return wrap("stop a line", tx.Exec("UPDATE sale_lines SET stopped = 1 WHERE sale_id = ?", offer.LineID()).Error)
 }
 
 // Sealing reads what the seal of a line needs.
@@ -104,12 +121,13 @@ func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Seali
 	var row struct {
 		Secret, LeafKey string
 		Sealed          int64
+		DrawLimit       int
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT secret, leaf_key, sealed FROM sale_lines WHERE sale_id = ?", saleID).Scan(&row).Error
+	err = s.read.WithContext(ctx).Raw("SELECT secret, leaf_key, sealed, draw_limit FROM sale_lines WHERE sale_id = ?", saleID).Scan(&row).Error
 	if err != nil {
 		return sealing, wrap("read the seal of sale "+saleID, err)
 	}
-	sealing.Entries = row.Sealed
+	sealing.Entries, sealing.DrawLimit = row.Sealed, row.DrawLimit
 	if _, err = hex.Decode(sealing.Secret[:], []byte(row.Secret)); err == nil {
 		_, err = hex.Decode(sealing.LeafKey[:], []byte(row.LeafKey))
 	}
@@ -132,7 +150,7 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
-		return publish(tx, "seal the line of sale "+saleID, saleID, `UPDATE sale_lines SET draw_units = CASE WHEN root = '' THEN `+unitsToDraw+` ELSE draw_units END,
+		return publish(tx, "seal the line of sale "+saleID, saleID, "UPDATE sale_lines SET "+fixDraw+`,
 			root = ?, seed = ?, phase = CASE WHEN mode = 'draw' AND `+ofOneSale+` THEN phase ELSE 'calling' END
 			WHERE sale_id = ? AND phase = 'sealed' AND (root = '' OR root = ? AND beacon_round > 0 AND seed = '')`, root, seed, saleID, root)
 	})
@@ -142,22 +160,24 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 // to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
-// unitsToDraw is how many units a draw has to give, while its line is being sealed.
-const unitsToDraw = `CASE mode WHEN 'draw' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE 0 END`
+// fixDraw is the part of an UPDATE that seals a line, unless it is sealed, which fixes how many units a draw has to give, and how
+// many it gives to one entry at most.
+const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
+	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
 // Call calls the entries that wait, in the order of numbers, which are those of the ranks from serving on. Each call gets
-// as many of the line's units as the entry wants, or those that are left. It returns how many ranks were looked at, and
-// whether units are left. If another caller has moved the line on, nothing is done.
+// as many of the line's units as the entry wants and its user may have, or those that are left. It returns how many ranks were
+// looked at, and whether units are left. If another caller has moved the line on, or the line is stopped, nothing is done.
 func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		looked, left = 0, false
 		line, ok, err := s.lockLine(tx, saleID)
-		if err != nil || !ok || line.Serving != serving || line.Phase != string(model.PhaseCalling) {
+		if err != nil || !ok || line.Serving != serving || !line.goesOn(model.PhaseCalling) {
 			return err
 		}
-		var stock struct{ Reserved, NowMs int64 }
-		// Only callers take from these units, so the row need not be locked yet.
-		if err := tx.Raw("SELECT reserved, "+s.nowMillis()+" AS now_ms FROM stock WHERE sale_id = ?", saleID).Scan(&stock).Error; err != nil {
+		var stock struct{ Reserved, NowMs, LimitPerUser int64 }
+		// Only who has locked the line takes from these units, so the row need not be locked yet.
+		if err := tx.Raw("SELECT reserved, limit_per_user, "+s.nowMillis()+" AS now_ms FROM stock JOIN sales ON id = sale_id WHERE sale_id = ?", saleID).Scan(&stock).Error; err != nil {
 			return err
 		}
 		entries, err := s.lockEntries(tx, saleID, numbers)
@@ -175,7 +195,7 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 			if e.State != string(model.EntryWaiting) {
 				continue
 			}
-			n := min(int64(e.Quantity), stock.Reserved-units)
+			n := min(int64(e.Quantity), stock.LimitPerUser, stock.Reserved-units)
 			units += n
 			values = append(values, saleID, number, e.UserID, n, stock.NowMs+line.CallSeconds*1000)
 		}
@@ -210,7 +230,7 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 }
 
 // EndCalls ends calls, at most limit of them, and gives their units back to the line. If all is false, it ends the calls whose
-// time is over; their entries have lapsed. If all is true, because the sale has ended, it ends calls that still run as well.
+// time is over, unless the line is stopped; their entries have lapsed. If all is true, because the sale has ended, it ends calls that still run as well.
 // Their entries return to waiting, as the buyers did not fail to come; in a line that is over, waiting means that the entry
 // has lost. more is true if there may be other calls to end.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
@@ -219,7 +239,8 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 		when, state = "", model.EntryWaiting
 	}
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
+		more = false
+		if line, ok, err := s.lockLine(tx, saleID); err != nil || !ok || line.Stopped && !all {
 			return err
 		}
 		// A call whose buyer is just buying is left to that transaction.
@@ -266,16 +287,16 @@ func (s *Store) endCalls(tx *gorm.DB, sale model.Sale, numbers []any, state mode
 }
 
 // Draw makes orders of winning entries: those of numbers, which are the ones of the ranks from serving on, as long as the
-// units last. An entry that wants more units than are left is passed over. id returns the id of a winner's order. looked is
-// how many ranks were looked at; over is true when the draw is over. If another caller has moved the draw on, nothing is
-// done.
+// units last. An entry wants at most as many units as the limit was at the seal. One that wants more than are left is passed
+// over. id returns the id of a winner's order. looked is how many ranks were looked at; over is true when the draw is over. If
+// another caller has moved the draw on, or the line is stopped, nothing is done.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		looked, over = 0, false
 		line, ok, err := s.lockLine(tx, saleID)
-		if err != nil || !ok || line.Serving != serving || line.Phase != string(model.PhaseSealed) {
+		if err != nil || !ok || line.Serving != serving || !line.goesOn(model.PhaseSealed) {
 			return err
 		}
 		offer, now, _, err := s.offerOn(tx, saleID)
@@ -295,17 +316,18 @@ func (s *Store) Draw(
 			}
 			looked++
 			e := entries[number]
+			quantity := model.DrawQuantity(e.Quantity, int(line.DrawLimit))
 			switch {
 			case e.State != string(model.EntryWaiting):
-			case int64(e.Quantity) > left:
+			case int64(quantity) > left:
 				if rank := serving + int64(i); passed == nil {
 					passed = &rank
 				}
 			default:
-				left -= int64(e.Quantity)
+				left -= int64(quantity)
 				winners = append(winners, number)
 				attempts = append(attempts, model.Attempt{
-					ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: e.Quantity,
+					ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: quantity,
 					IdempotencyKey: "draw",
 				})
 			}

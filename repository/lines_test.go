@@ -193,7 +193,7 @@ func TestLineWithBeacon(t *testing.T) {
 		first := line()
 		check.Same(t, "named", []any{first.Phase, first.Root, first.Round, first.Seed, first.Secret, first.Randomness, first.AwaitsSeed()},
 			[]any{model.PhaseSealed, "root", int64(7), "", "", "", true})
-		d.change(t, sale.ID, 5) // units that come now are not for the draw
+		d.exec(t, "UPDATE stock SET quota = quota + 5, reserved = reserved + 5 WHERE sale_id = ?", sale.ID) // come too late for the draw
 		if d.SetSeed(t.Context(), sale.ID, "root", "seed") == nil {
 			t.Error("the seed is taken without randomness")
 		}
@@ -213,7 +213,7 @@ func TestLineWithBeacon(t *testing.T) {
 // A call gives what is left if that is less than the entry wants, so that no unit waits for a large entry.
 func TestCallGivesWhatIsLeft(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.line(t, 3, model.ModeLine)
+		sale := d.line(t, 3, model.ModeLine, limit(2))
 		d.starts(t, sale)
 		_, verdict, err := d.Enter(t.Context(), sale.ID, []model.LineEntry{{UserID: "ann", Quantity: 2}, {UserID: "bob", Quantity: 2}, {UserID: "cat", Quantity: 1}})
 		accepted(t, verdict, err)
@@ -339,7 +339,7 @@ func TestCallsOutliveAnOutage(t *testing.T) {
 		check.Same(t, "stock", d.parts(t, sale.ID), []int64{0, 1, 0, 0})
 		offer, err = d.TendLine(t.Context(), sale.ID)
 		// The call could still have been used when the sale ended.
-		check.Same(t, "calls that were not used", []any{offer.Stock.LapsedCalls, d.entry(t, sale.ID, "ann").State, err}, []any{int64(0), model.EntryWaiting, nil})
+		check.Same(t, "calls that were not used", []any{offer.Stock.LapsedCalls, d.entry(t, sale.ID, "ann").State, err}, []any{int64(0), model.EntryLost, nil})
 	})
 }
 

@@ -28,8 +28,8 @@ const offerColumns = `sales.id, code, sales.title, sales.description, sales.imag
 	` + stockColumns + ", "
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
-const stockColumns = `quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, lined,
-	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms`
+const stockColumns = `quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, terms, lined,
+	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms, stopped`
 
 // salesWithStock are the tables with these columns.
 const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = COALESCE(sales.campaign_id, sales.id)
@@ -70,24 +70,25 @@ type offerRow struct {
 // stockRow has the values of stockColumns.
 type stockRow struct {
 	Quota, Available, Reserved, Called, Held, Paid int64
-	Version, Epoch, GateVersion, WrongEpoch        int64
+	Version, Epoch, GateVersion, WrongEpoch, Terms int64
 	Lined                                          model.Lined
 	SpentCalls, LapsedCalls                        int64
 	Phase                                          sql.NullString
 	Entries, Sealed, Serving, FirstAtMs            sql.NullInt64
+	Stopped                                        sql.NullBool
 }
 
 func (r *stockRow) fields() []any {
 	return []any{
-		&r.Quota, &r.Available, &r.Reserved, &r.Called, &r.Held, &r.Paid, &r.Version, &r.Epoch, &r.GateVersion, &r.WrongEpoch, &r.Lined,
-		&r.SpentCalls, &r.LapsedCalls, &r.Phase, &r.Entries, &r.Sealed, &r.Serving, &r.FirstAtMs,
+		&r.Quota, &r.Available, &r.Reserved, &r.Called, &r.Held, &r.Paid, &r.Version, &r.Epoch, &r.GateVersion, &r.WrongEpoch, &r.Terms, &r.Lined,
+		&r.SpentCalls, &r.LapsedCalls, &r.Phase, &r.Entries, &r.Sealed, &r.Serving, &r.FirstAtMs, &r.Stopped,
 	}
 }
 
 func (r *stockRow) stock(saleID string) model.Stock {
 	return model.Stock{
 		SaleID: saleID, Quota: r.Quota, Available: r.Available, Reserved: r.Reserved, Called: r.Called, Held: r.Held, Paid: r.Paid,
-		Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch, Lined: r.Lined,
+		Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch, Terms: r.Terms, Lined: r.Lined,
 		SpentCalls: r.SpentCalls, LapsedCalls: r.LapsedCalls,
 	}
 }
@@ -95,7 +96,7 @@ func (r *stockRow) stock(saleID string) model.Stock {
 // line returns the state of the line that changes while buyers come, together with what else is public of it.
 func (r *stockRow) line(fixed model.Line) model.Line {
 	fixed.Phase = model.Phase(r.Phase.String)
-	fixed.Entries, fixed.Sealed, fixed.Serving = r.Entries.Int64, r.Sealed.Int64, r.Serving.Int64
+	fixed.Entries, fixed.Sealed, fixed.Serving, fixed.Stopped = r.Entries.Int64, r.Sealed.Int64, r.Serving.Int64, r.Stopped.Bool
 	if r.FirstAtMs.Int64 > 0 {
 		fixed.FirstAt = fromMillis(r.FirstAtMs.Int64)
 	}
@@ -339,21 +340,26 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 
 // ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that
 // an optimistic writer that judged the old sale loses its race and judges again. ChangeSale refuses with NotFound, with
-// QuotaChanged if the quota is not change.IfQuota, or with the verdict of change.Edit.
+// QuotaChanged if the quota is not change.IfQuota, with the verdict of change.Edit, or with one of changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
+	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
+	if err != nil {
+		return offer, "", err
+	}
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (verdict model.Verdict, err error) {
+		// The line before the stock: callers of a line lock in this order.
+		if _, _, err := s.lockLine(tx, cmp.Or(campaigns[change.SaleID], change.SaleID)); err != nil {
+			return "", err
+		}
 		offer, verdict, err = s.changeSale(tx, change)
 		return verdict, err
 	})
 	return offer, verdict, err
 }
 
+// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one.
+
 func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
-	if change.Line {
-		if _, _, err := s.lockLine(tx, change.SaleID); err != nil { // the line before the stock: callers of a line lock in this order
-			return offer, "", err
-		}
-	}
 	add, mayAdd, args := "", "", []any{change.SaleID}
 	if n := change.AddQuota; n != 0 {
 		add, mayAdd, args = "quota = quota + ?, "+unitsBack+", ", s.mayReturn(), []any{n, n, n, change.SaleID}

@@ -209,7 +209,11 @@ func TestChangeSale(t *testing.T) {
 		want.Revision++
 		want.Stock.Quota, want.Stock.Available, want.Stock.Version = 15, 14, before.Stock.Version+1
 		want.Stock.GateVersion = want.Stock.Version
-		check.Same(t, "the returned offer", d.change(t, sale.ID, 5, edit), want)
+		changed := d.change(t, sale.ID, 5, edit)
+		if want.Stock.Terms = changed.Stock.Terms; want.Stock.Terms == before.Stock.Terms {
+			t.Error("the terms have the same number")
+		}
+		check.Same(t, "the returned offer", changed, want)
 		check.Same(t, "the stored offer", d.offer(t, sale.ID), want)
 		detail := "status: live -> paused; quota: 10 -> 15; limit_per_user: 1 -> 4; " +
 			"starts_at: " + instant(before.StartsAt) + " -> " + instant(want.StartsAt) +

@@ -1,6 +1,12 @@
 package repository
 
-import "flashsale/model"
+import (
+	"errors"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
 
 // terms are what an order takes from its sale, as they were when the stock row had this version of them. To read them for
 // each batch costs the database more than the stock row, so settles keep them in memory. The statement that takes the units
@@ -37,4 +43,29 @@ func (s *Store) forgetTerms(sales []saleUnits) {
 	for _, u := range sales {
 		s.terms.Delete(u.sale)
 	}
+}
+
+// errOtherTerms means that an operator has changed the sale since a transaction judged it. It never leaves this package.
+var errOtherTerms = errors.New("the sale was changed meanwhile")
+
+// underTerms repeats a transaction, which locks the terms of a sale, until they are those by which it has judged.
+func underTerms(transaction func() error) error {
+	for {
+		if err := transaction(); !errors.Is(err, errOtherTerms) {
+			return err
+		}
+	}
+}
+
+// lockedStock is what a transaction needs of a stock row that it has locked.
+type lockedStock struct{ Terms, Available, Reserved int64 }
+
+// lockTerms locks the stock row of a sale, so that no operator changes the sale before the commit. It returns errOtherTerms if
+// the sale was changed since the offer was read.
+func (s *Store) lockTerms(tx *gorm.DB, offer model.Offer) (stock lockedStock, err error) {
+	err = tx.Raw("SELECT terms, available, reserved FROM stock WHERE sale_id = ?"+s.forUpdate(), offer.ID).Scan(&stock).Error
+	if err == nil && stock.Terms != offer.Stock.Terms {
+		err = errOtherTerms
+	}
+	return stock, wrap("lock the stock", err)
 }

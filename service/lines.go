@@ -119,9 +119,6 @@ func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEn
 	if e, ok, err = l.store.EntryOf(ctx, offer.ID, userID); err != nil || !ok {
 		return e, 0, model.NotFound, err
 	}
-	if e.State == model.EntryWaiting && (offer.Line.Phase == model.PhaseOver || offer.Judge(l.catalog.Now()) == model.Ended) {
-		e.State = model.EntryLost
-	}
 	return e, Rank(offer.Line, e.Number), model.Accepted, nil
 }
 

@@ -148,7 +148,7 @@ func (p *Proofs) entries(ctx context.Context, saleID string) (of provable, err e
 			return of, err
 		}
 		for _, e := range page {
-			of.quantities, of.tags = append(of.quantities, int64(e.Quantity)), append(of.tags, ranks.Tag(of.key[:], e.UserID))
+			of.quantities, of.tags = append(of.quantities, int64(model.DrawQuantity(e.Quantity, sealing.DrawLimit))), append(of.tags, ranks.Tag(of.key[:], e.UserID))
 			if e.State == model.EntryVoid || e.State == model.EntryVoided {
 				of.void = append(of.void, e.Number)
 			}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -185,7 +186,6 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 	}
 	offer, verdict, err = s.change(ctx, model.SaleChange{
 		SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota,
-		Line: p.EntriesAt != nil || p.CallSeconds != nil || p.WaitingList != nil,
 	})
 	return offer, verdict, invalid, err
 }
@@ -290,9 +290,7 @@ func validate(sale model.Sale) *Invalid {
 	case !sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond)):
 		return &Invalid{Field: "ends_at", Reason: NotAfterStart}
 	}
-	switch sale.Mode {
-	case model.ModeRush, model.ModeLine, model.ModeDraw:
-	default:
+	if !slices.Contains(model.Modes, sale.Mode) {
 		return &Invalid{Field: "mode", Reason: BadMode}
 	}
 	if invalid := Outside("entry_work", sale.EntryWork, 0, maxEntryWork); invalid != nil {
