@@ -1,15 +1,20 @@
 package app_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stripe/stripe-go/v84/webhook"
 
 	"flashsale/internal/config"
-	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 const stripeWebhookSecret = "whsec_of_the_tests"
@@ -21,10 +26,98 @@ func takesStripe(url string) func(*config.Settings) {
 	}
 }
 
+// stripeAccount is Stripe with one account, as far as the engine calls it. While a call is under way, another one with the same
+// idempotency key is refused, as at Stripe.
+type stripeAccount struct {
+	*httptest.Server
+	mu       sync.Mutex
+	underWay map[string]bool   // by idempotency key
+	sessions map[string]string // ids, by idempotency key
+	refunds  map[string]int    // by intent
+	refused  chan struct{}     // the first new session waits until three calls with its key were refused; nil: it does not
+}
+
+func newStripeAccount(t *testing.T) *stripeAccount {
+	t.Helper()
+	a := &stripeAccount{underWay: map[string]bool{}, sessions: map[string]string{}, refunds: map[string]int{}}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *stripeAccount) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	check.Done(r.ParseForm())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key, id := r.Header.Get("Idempotency-Key"), r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	switch {
+	case a.underWay[key]:
+		a.refused <- struct{}{}
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"again"}}`)
+		return
+	case id == "refunds":
+		a.refunds[r.Form.Get("payment_intent")]++
+		_, _ = io.WriteString(w, `{"id":"re_1","object":"refund","status":"succeeded"}`)
+		return
+	case id == "sessions":
+		if a.sessions[key] == "" {
+			a.sessions[key] = fmt.Sprint("cs_test_", len(a.sessions))
+			a.underWay[key] = true
+			a.mu.Unlock()
+			for range cap(a.refused) {
+				<-a.refused
+			}
+			a.mu.Lock()
+			delete(a.underWay, key)
+		}
+		id = a.sessions[key]
+	}
+	_, _ = fmt.Fprintf(w, `{"id":%q,"object":"checkout.session","url":"https://checkout.stripe.com/%s","status":"open","payment_status":"unpaid"}`, id, id)
+}
+
+// sent returns how often the money of an intent went back.
+func (a *stripeAccount) sent(intent string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refunds[intent]
+}
+
+// session returns the id of the session of a started payment.
+func (p payment) session() string { return p.PayURL[strings.LastIndex(p.PayURL, "/")+1:] }
+
+// paidSession is a session as it is in Stripe's notice that a payment was paid, with changes to it.
+func paidSession(p payment, intent string, changes fields) string {
+	return text(fields{
+		"id": p.session(), "object": "checkout.session", "client_reference_id": p.PaymentID, "mode": "payment", "livemode": false,
+		"status": "complete", "payment_status": "paid", "payment_intent": intent, "amount_total": 990, "currency": "cny",
+	}.changed(changes))
+}
+
+// refundedCharge is the charge of a payment as it is in Stripe's notice that its money went back, with changes to it.
+func refundedCharge(p payment, intent string, changes fields) string {
+	return text(fields{
+		"id": "ch_1", "object": "charge", "refunded": true, "payment_intent": intent, "amount": 990, "currency": "cny",
+		"metadata": fields{"payment": p.PaymentID},
+	}.changed(changes))
+}
+
+func text(object fields) string {
+	raw, err := json.Marshal(object)
+	check.Done(err)
+	return string(raw)
+}
+
 // stripeSays sends a notice as Stripe does.
 func (s *server) stripeSays(at time.Time, kind, object string) *answer {
 	s.t.Helper()
-	body := fmt.Sprintf(`{"id":"evt_1","object":"event","type":%q,"data":{"object":%s}}`, kind, object)
+	return s.stripeSends(at, fields{"type": kind, "data": fields{"object": json.RawMessage(object)}})
+}
+
+// stripeSends sends a notice with changes to an event.
+func (s *server) stripeSends(at time.Time, changes fields) *answer {
+	s.t.Helper()
+	body := text(fields{"id": "evt_1", "object": "event", "livemode": false}.changed(changes))
 	signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: []byte(body), Secret: stripeWebhookSecret, Timestamp: at})
 	return s.anyone().call("POST", "/api/v1/payments/notices", body, "Stripe-Signature", signed.Header)
 }
@@ -33,24 +126,21 @@ func (s *server) stripeSays(at time.Time, kind, object string) *answer {
 // merchant sends the money back from Stripe's own pages.
 func TestStripe(t *testing.T) {
 	t.Parallel()
-	s := start(t, takesStripe(kit.StripeMock(t)))
+	account := newStripeAccount(t)
+	s := start(t, takesStripe(account.URL))
 	saleID, ann := s.createSale(nil).ID, s.buyer("ann")
 	made := ann.buy(saleID, 1)
 	payment := ann.startPayment(made.ID)
 	if again := ann.startPayment(made.ID); again != payment || !strings.HasPrefix(payment.PayURL, "https://checkout.stripe.com/") {
 		t.Errorf("started %+v, then %+v", payment, again)
 	}
-	session := func(cents int) string {
-		return fmt.Sprintf(`{"id":"cs_1","client_reference_id":%q,"status":"complete","payment_status":"paid","payment_intent":"pi_1","amount_total":%d,"currency":"cny"}`, payment.PaymentID, cents)
-	}
-	now := time.Now()
-	s.stripeSays(now, "checkout.session.completed", session(1)).refused(409, "amount_mismatch")
-	s.stripeSays(now.Add(-24*time.Hour), "checkout.session.completed", session(990)).refused(401, "bad_signature")
-	refunded := fmt.Sprintf(`{"id":"ch_1","refunded":true,"payment_intent":"pi_1","amount":990,"currency":"cny","metadata":{"payment":%q}}`, payment.PaymentID)
+	notice, now := paidSession(payment, "pi_1", nil), time.Now()
+	s.stripeSays(now.Add(-24*time.Hour), "checkout.session.completed", notice).refused(401, "bad_signature")
+	refunded := refundedCharge(payment, "pi_1", nil)
 	s.stripeSays(now, "charge.refunded", refunded).refused(404, "not_found") // it came before the payment; Stripe repeats it
 	ann.wantStatus(made.ID, "pending")
 	for range 3 {
-		s.stripeSays(now, "checkout.session.completed", session(990)).want(200)
+		s.stripeSays(now, "checkout.session.completed", notice).want(200)
 	}
 	ann.wantStatus(made.ID, "paid")
 	s.stripeSays(now, "customer.created", `{"id":"cus_1"}`).want(200)
@@ -60,17 +150,74 @@ func TestStripe(t *testing.T) {
 	ann.wantStatus(made.ID, "refunded")
 	s.wantStock(saleID, stock{available: 10})
 	s.operator().get(adminSales + "/" + saleID + "/operations").contains(`"actor":"stripe"`)
-	s.signed(paid(payment.PaymentID, nil)).call("POST", callbackURL, paid(payment.PaymentID, nil)).refused(404, "not_found")
+	callback := paid(payment.PaymentID, nil)
+	s.signed(callback).call("POST", callbackURL, callback).refused(404, "not_found")
 	s.anyone().call("GET", "/pay/"+payment.PaymentID, nil).refused(404, "not_found")
 
 	// Support refunds another order: Stripe is asked to send the money back.
 	other := ann.buy(saleID, 1)
 	payment = ann.startPayment(other.ID)
-	s.stripeSays(now, "checkout.session.completed", strings.Replace(session(990), "pi_1", "pi_2", 1)).want(200)
+	s.stripeSays(now, "checkout.session.completed", paidSession(payment, "pi_2", nil)).want(200)
 	s.refund(other.ID).want(200)
 	s.eventually("the money is sent back", func() bool {
 		return strings.Contains(string(s.operator().get("/api/v1/admin/payments?status=refunded").body), "pi_2")
 	})
+	check.Same(t, "how often the money went back", account.sent("pi_2"), 1)
+}
+
+// Notices with the right number and something else that is different: they never pay an order. Money that came by the order's
+// session is recorded as it came, and goes back; what is not the engine's changes nothing, and is not sent again.
+func TestStripeReportsOtherMoney(t *testing.T) {
+	t.Parallel()
+	account := newStripeAccount(t)
+	s := start(t, takesStripe(account.URL))
+	saleID, ann := s.createSale(fields{"price_cents": 55_300, "quota": 100, "limit_per_user": 100}).ID, s.buyer("ann")
+	type row struct {
+		session, event fields
+		back           string // the money that goes back; empty: nothing is recorded
+	}
+	asked := fields{"amount_total": 55_300}
+	for name, tc := range map[string]row{
+		"yen":               {asked.changed(fields{"amount_total": 553, "currency": "jpy"}), nil, `"amount_cents":55300,"currency":"JPY"`},
+		"dinars":            {asked.changed(fields{"amount_total": 553_000, "currency": "kwd"}), nil, `"amount_cents":55300,"currency":"KWD"`},
+		"dollars":           {asked.changed(fields{"currency": "usd"}), nil, `"amount_cents":55300,"currency":"USD"`},
+		"a cent too little": {asked.changed(fields{"amount_total": 55_299}), nil, `"amount_cents":55299,"currency":"CNY"`},
+		"a cent too much":   {asked.changed(fields{"amount_total": 55_301}), nil, `"amount_cents":55301,"currency":"CNY"`},
+		"another session":   {asked.changed(fields{"id": "cs_of_a_payment_link"}), nil, ""},
+		"its yen":           {asked.changed(fields{"id": "cs_of_a_payment_link", "amount_total": 553, "currency": "jpy"}), nil, ""},
+		"no session":        {asked.changed(fields{"id": ""}), nil, ""},
+		"another account":   {asked, fields{"account": "acct_2"}, ""},
+		"live money":        {asked, fields{"livemode": true}, ""},
+		"another object":    {asked.changed(fields{"object": "payment_link"}), nil, ""},
+		"another engine's":  {asked.changed(fields{"client_reference_id": strings.Repeat("A", 26)}), nil, ""},
+	} {
+		made := ann.buy(saleID, 1)
+		payment, intent := ann.startPayment(made.ID), "pi_"+strings.ReplaceAll(name, " ", "_")
+		for range 2 {
+			object := fields{"object": json.RawMessage(paidSession(payment, intent, tc.session))}
+			s.stripeSends(time.Now(), fields{"type": "checkout.session.completed", "data": object}.changed(tc.event)).want(200)
+		}
+		ann.wantStatus(made.ID, "pending")
+		if tc.back == "" {
+			s.operator().get("/api/v1/admin/payments?status=open").contains(payment.PaymentID)
+		} else {
+			s.eventually(name+": the money is sent back", func() bool {
+				listed := string(s.operator().get("/api/v1/admin/payments?status=refunded").body)
+				return strings.Contains(listed, `"`+intent+`",`+tc.back)
+			})
+			payment = ann.startPayment(made.ID)
+		}
+		check.Same(t, name+": how often the money went back", account.sent(intent), map[bool]int{true: 1}[tc.back != ""])
+
+		// The order can still be paid. A refund counts if it is of all of that money.
+		s.stripeSays(time.Now(), "checkout.session.completed", paidSession(payment, intent+"_right", asked)).want(200)
+		ann.wantStatus(made.ID, "paid")
+		yen := refundedCharge(payment, intent+"_right", fields{"amount": 553, "currency": "jpy"})
+		s.stripeSays(time.Now(), "charge.refunded", yen).want(200)
+		ann.wantStatus(made.ID, "paid")
+	}
+	unknown := payment{PaymentID: strings.Repeat("B", 26)}
+	s.stripeSays(time.Now(), "charge.refunded", refundedCharge(unknown, "pi_9", nil)).want(200)
 }
 
 // While Stripe is away, buyers hear that they may try again, and the order waits.

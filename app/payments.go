@@ -36,7 +36,7 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 		a.workers = append(a.workers, bank.Run)
 	}
 	api.Payments = &service.Payments{
-		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace,
+		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Log: a.Log,
 	}
 	_, api.Notices = provider.(service.Notifier)
 	if api.HoldKeys != nil {

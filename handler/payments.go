@@ -71,9 +71,7 @@ func (a *API) callback(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
 		return
 	}
-	order, verdict, err := a.Payments.Report(c.Request.Context(), model.Report{
-		PaymentID: body.PaymentID, ProviderTxnID: body.ProviderTxnID, Result: result, AmountCents: body.AmountCents,
-	})
+	order, verdict, err := a.Payments.Settle(c.Request.Context(), body.PaymentID, body.ProviderTxnID, result, body.AmountCents)
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }
 

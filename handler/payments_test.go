@@ -22,7 +22,11 @@ type notedCallbacks struct {
 	callbacks []model.Report
 }
 
-func (n *notedCallbacks) ApplyReport(_ context.Context, _ string, report model.Report) (model.Order, bool, model.Verdict, error) {
+func (n *notedCallbacks) Payment(_ context.Context, id string) (model.Payment, bool, error) {
+	return model.Payment{ID: id, Currency: "CNY"}, true, nil
+}
+
+func (n *notedCallbacks) ApplyReport(_ context.Context, _ string, report model.Report, _ bool) (model.Order, bool, model.Verdict, error) {
 	n.callbacks = append(n.callbacks, report)
 	order := model.Order{ID: "order", SaleID: benchSale, Status: model.OrderPaid, CreatedAt: time.Unix(0, 0)}
 	return order, false, model.Accepted, nil
@@ -73,12 +77,12 @@ func FuzzCallback(f *testing.F) {
 		}
 		cb := store.callbacks[0]
 		fields := []any{said["payment_id"], said["provider_txn_id"], said["status"]}
-		check.Same(t, "fields", fields, []any{cb.PaymentID, cb.ProviderTxnID, string(cb.Result)})
+		check.Same(t, "fields", fields, []any{cb.PaymentID(), cb.TxnID(), string(cb.Result())})
 		amount, given := said["amount_cents"].(json.Number)
-		if given && amount.String() != strconv.FormatInt(cb.AmountCents, 10) && amount != "-0" {
-			t.Errorf("the amount %s became %d", amount, cb.AmountCents)
+		if given && amount.String() != strconv.FormatInt(cb.Money().Cents, 10) && amount != "-0" {
+			t.Errorf("the amount %s became %d", amount, cb.Money().Cents)
 		}
-		if !model.ValidID(cb.PaymentID, model.PaymentIDLength) || !model.ValidUserID(cb.ProviderTxnID) || len(said) > 4 {
+		if !model.ValidID(cb.PaymentID(), model.PaymentIDLength) || !model.ValidUserID(cb.TxnID()) || len(said) > 4 {
 			t.Errorf("%q was accepted as %+v", body, cb)
 		}
 	})

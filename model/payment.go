@@ -18,6 +18,13 @@ const (
 // PaymentStatuses are all of them.
 var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}
 
+// Money is an amount of one currency. Two amounts are the same if they are equal as values.
+type Money struct {
+	Cents    int64  // in hundredths of the currency
+	Currency string // its code in ISO 4217, in capitals
+	Rounded  bool   // the amount is not a whole number of hundredths, so it is not what any order asks for
+}
+
 // Payment is one payment for an order, open or finished.
 type Payment struct {
 	ID            string
@@ -27,20 +34,51 @@ type Payment struct {
 	Provider      string
 	Reference     string // the provider's id of what it has opened for this payment; empty if it has none
 	ProviderTxnID string // empty until the provider has reported a transaction
-	AmountCents   int64
-	Currency      string // the order's
-	Status        PaymentStatus
-	CreatedAt     time.Time
-	ExpiresAt     time.Time // the order's deadline to pay
+	// AmountCents and Currency are what is asked for. Once a transaction has brought money, they are what came.
+	AmountCents int64
+	Currency    string
+	Status      PaymentStatus
+	CreatedAt   time.Time
+	ExpiresAt   time.Time // the order's deadline to pay
 }
 
-// Report is what a payment provider says about a payment.
+// Money returns what is asked for, or what came.
+func (p Payment) Money() Money { return Money{Cents: p.AmountCents, Currency: p.Currency} }
+
+// Report is what a payment provider says about a payment. NewReport makes it, so that no report lacks a part of what
+// identifies the money.
 type Report struct {
-	PaymentID     string
-	ProviderTxnID string
-	// Result is PaymentSucceeded; PaymentFailed; or PaymentRefunded if all the money of the transaction was sent back.
-	Result      PaymentStatus
-	AmountCents int64
+	paymentID, reference, txnID string
+	result                      PaymentStatus
+	money                       Money
+}
+
+// NewReport returns what a provider says about a payment. The reference is that of what the provider has opened for the
+// payment, empty if it opens nothing. txnID is the provider's transaction, and money is what it moved, or what it would have
+// moved. The result is PaymentSucceeded; PaymentFailed; or PaymentRefunded if all the money of the transaction was sent back.
+// A transaction that was refunded is recorded, and identifies the payment by itself, so its report needs no reference.
+func NewReport(paymentID, reference, txnID string, result PaymentStatus, money Money) Report {
+	return Report{paymentID: paymentID, reference: reference, txnID: txnID, result: result, money: money}
+}
+
+// PaymentID returns the id of the payment.
+func (r Report) PaymentID() string { return r.paymentID }
+
+// Reference returns the provider's id of what it has opened for the payment.
+func (r Report) Reference() string { return r.reference }
+
+// TxnID returns the provider's id of the transaction.
+func (r Report) TxnID() string { return r.txnID }
+
+// Result returns what became of the transaction.
+func (r Report) Result() PaymentStatus { return r.result }
+
+// Money returns what the transaction moved, or would have moved.
+func (r Report) Money() Money { return r.money }
+
+// Unpaid returns the report of a payment whose time is over and for which no money came.
+func (p Payment) Unpaid() Report {
+	return NewReport(p.ID, p.Reference, "ended-"+p.ID, PaymentFailed, p.Money())
 }
 
 // PaymentFilter selects payments.

@@ -76,5 +76,8 @@ var ErrApart = errors.New("each sale has to be settled by itself")
 // ErrBadNotice: a payment provider has not sent this notice, or not now.
 var ErrBadNotice = errors.New("bad notice")
 
+// ErrForeignNotice: a payment provider has sent this notice, but about something that is not the engine's.
+var ErrForeignNotice = errors.New("foreign notice")
+
 // ErrBadCursor: the engine did not issue this page cursor.
 var ErrBadCursor = errors.New("bad cursor")

@@ -342,7 +342,7 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 		"expire":      func() error { _, err := d.Expire(ctx, sale.ID, []string{o.ID}); return err },
 		"refund":      func() error { _, _, err := d.RefundOrder(ctx, o.ID, "op"); return err },
 		"payment":     func() error { _, _, err := d.StartPayment(ctx, "me", o.ID, "bank"); return err },
-		"callback":    func() error { _, _, _, err := d.ApplyReport(ctx, "bank", paidBy(p, "t")); return err },
+		"callback":    func() error { _, _, _, err := d.ApplyReport(ctx, "bank", paidBy(p, "t"), true); return err },
 	} {
 		if err := call(); !errors.Is(err, model.ErrUnavailable) || errors.Is(err, model.ErrBroken) {
 			t.Errorf("%s: %v", name, err)

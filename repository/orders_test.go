@@ -89,7 +89,7 @@ func takeBy(by way) func(context.Context, *testDB, model.Attempt, model.Payment)
 
 func payBy(txn string) func(context.Context, *testDB, model.Attempt, model.Payment) error {
 	return func(ctx context.Context, d *testDB, a model.Attempt, p model.Payment) error {
-		_, _, _, err := d.ApplyReport(ctx, "bank", paidBy(p, txn+a.ID))
+		_, _, _, err := d.ApplyReport(ctx, "bank", paidBy(p, txn+a.ID), true)
 		return err
 	}
 }
@@ -118,11 +118,11 @@ func TestOrderLife(t *testing.T) {
 	}
 	report := func(succeeded bool) result {
 		return func(t *testing.T, d *testDB, id string, p model.Payment) (order model.Order, verdict model.Verdict, err error) {
-			cb := paidBy(p, "txn 2 "+id)
+			result := model.PaymentSucceeded
 			if !succeeded {
-				cb.Result = model.PaymentFailed
+				result = model.PaymentFailed
 			}
-			order, _, verdict, err = d.ApplyReport(t.Context(), "bank", cb)
+			order, _, verdict, err = d.ApplyReport(t.Context(), "bank", reported(p, "txn 2 "+id, result), true)
 			return order, verdict, err
 		}
 	}

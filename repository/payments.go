@@ -24,6 +24,7 @@ type paymentRow struct {
 	Status                   string
 	CreatedAtMs, ExpiresAtMs int64
 	LookAtMs                 sql.NullInt64
+	Currency                 sql.NullString
 }
 
 func (paymentRow) TableName() string { return "payments" }
@@ -34,19 +35,33 @@ const firstLook = time.Minute
 
 // paymentOfOrder is a payment with what it shows of its order.
 type paymentOfOrder struct {
-	Row              paymentRow `gorm:"embedded"`
-	UserID, Currency string
-	Quantity         int
+	Row                   paymentRow `gorm:"embedded"`
+	UserID, MoneyCurrency string
+	Quantity              int
 }
 
 // selectPayments is the beginning of a query whose rows are scanned into paymentOfOrder.
-const selectPayments = "SELECT payments.*, orders.user_id, orders.currency, orders.quantity FROM payments JOIN orders ON orders.id = order_id"
+const selectPayments = `SELECT payments.*, orders.user_id, orders.quantity, COALESCE(payments.currency, orders.currency) AS money_currency
+	FROM payments JOIN orders ON orders.id = order_id`
+
+// moneyOf returns the money of an order's payment.
+func (r paymentRow) moneyOf(order model.Order) model.Money {
+	money := model.Money{Cents: r.AmountCents, Currency: order.Currency}
+	if r.Currency.Valid {
+		money.Currency = r.Currency.String
+	}
+	return money
+}
+
+func (r paymentRow) of(order model.Order) model.Payment {
+	return paymentOfOrder{r, order.UserID, r.moneyOf(order).Currency, order.Quantity}.payment()
+}
 
 func (p paymentOfOrder) payment() model.Payment {
 	r := p.Row
 	return model.Payment{
 		ID: r.ID, OrderID: r.OrderID, UserID: p.UserID, Quantity: p.Quantity, Provider: r.Provider,
-		Reference: r.Reference.String, ProviderTxnID: r.ProviderTxnID.String, AmountCents: r.AmountCents, Currency: p.Currency,
+		Reference: r.Reference.String, ProviderTxnID: r.ProviderTxnID.String, AmountCents: r.AmountCents, Currency: p.MoneyCurrency,
 		Status: model.PaymentStatus(r.Status), CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
 	}
 }
@@ -97,11 +112,11 @@ func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time)
 		row = paymentRow{
 			ID: rand.Text(), OrderID: order.ID, Provider: provider, AmountCents: order.AmountCents, Status: string(model.PaymentOpen),
 			CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
-			LookAtMs: sql.NullInt64{Int64: look.UnixMilli(), Valid: true},
+			LookAtMs: sql.NullInt64{Int64: look.UnixMilli(), Valid: true}, Currency: sql.NullString{String: order.Currency, Valid: true},
 		}
 		err = wrap("open a payment", tx.Create(&row).Error)
 	}
-	return paymentOfOrder{row, order.UserID, order.Currency, order.Quantity}.payment(), err
+	return row.of(order), err
 }
 
 // PaymentOfOrder returns a payment of an order at a provider, whatever the order's status is, and opens one if there is
@@ -114,7 +129,7 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 		}
 		row, found, err := findPayment(tx, "order_id = ? AND provider = ?", orderID, provider)
 		if err != nil || found {
-			payment = paymentOfOrder{row, order.UserID, order.Currency, order.Quantity}.payment()
+			payment = row.of(order)
 			return err
 		}
 		now, err := s.nowOn(tx)
@@ -199,19 +214,24 @@ func (s *Store) onePayment(ctx context.Context, where string, args ...any) (paym
 // Money that no order can keep becomes due for a refund. If the provider has sent the money of a paid order back, the
 // order becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
 //
-// ApplyReport refuses with NotFound if there is no such payment or, for a refund, no such transaction, with
-// AmountMismatch if the amount differs, and with NotPayable if the transaction belongs to another order.
-func (s *Store) ApplyReport(ctx context.Context, provider string, report model.Report) (order model.Order, moved bool, verdict model.Verdict, err error) {
+// ApplyReport refuses with NotFound if there is no such payment, if the provider has opened something else for it, or, for a
+// refund, if there is no such transaction; and with NotPayable if the transaction belongs to another order. The verdict is
+// AmountMismatch if the money is not that of the order, or for a refund that of the transaction. Such money never pays an
+// order. If owed is true, nobody else sends it back: it is recorded, as it came, and becomes due for a refund. Otherwise nothing
+// is changed.
+func (s *Store) ApplyReport(
+	ctx context.Context, provider string, report model.Report, owed bool,
+) (order model.Order, moved bool, verdict model.Verdict, err error) {
+	succeeded, refunded := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded
+	recorded := false // the money is not the order's, and recorded
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		moved = false
-		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", report.PaymentID, provider)
+		moved, recorded = false, false
+		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", report.PaymentID(), provider)
 		switch {
 		case err != nil:
 			return "", err
-		case !ok:
+		case !ok, !refunded && asked.Reference.String != report.Reference():
 			return model.NotFound, nil
-		case asked.AmountCents != report.AmountCents:
-			return model.AmountMismatch, nil
 		}
 		// Every report of this order takes the order's lock first, so what is read from here on does not change until the
 		// commit.
@@ -220,19 +240,25 @@ func (s *Store) ApplyReport(ctx context.Context, provider string, report model.R
 		} else if !ok {
 			return "", fmt.Errorf("payment %s is of no order", asked.ID)
 		}
-		row, seen, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, report.ProviderTxnID)
+		row, seen, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, report.TxnID())
+		money := report.Money()
+		other := money != model.Money{Cents: order.AmountCents, Currency: order.Currency}
+		if refunded {
+			other = money != row.moneyOf(order)
+		}
 		switch {
 		case err != nil:
 			return "", err
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
-		case report.Result == model.PaymentRefunded:
-			if !seen {
-				return model.NotFound, nil // the provider repeats the report, and the transaction may be reported meanwhile
-			}
+		case refunded && !seen:
+			return model.NotFound, nil // the provider repeats the report, and the transaction may be reported meanwhile
+		case other && !(owed && succeeded):
+			return model.AmountMismatch, nil
+		case refunded:
 			moved, err = s.returnMoney(tx, &order, row)
 			return model.Accepted, err
-		case seen && (report.Result == model.PaymentFailed || row.Status != string(model.PaymentFailed)):
+		case seen && (!succeeded || row.Status != string(model.PaymentFailed)):
 			return model.Accepted, nil // the transaction is recorded already: the same answer
 		case !seen:
 			if row, err = newTransaction(tx, report); err != nil {
@@ -240,19 +266,26 @@ func (s *Store) ApplyReport(ctx context.Context, provider string, report model.R
 			}
 		}
 		status := model.PaymentFailed
-		if report.Result == model.PaymentSucceeded {
+		switch {
+		case succeeded && other:
+			status, recorded = model.PaymentRefundDue, true
+		case succeeded:
 			expired := order.Status == model.OrderExpired
 			if status, err = s.keepMoney(tx, &order); err != nil {
 				return "", err
 			}
 			moved = expired && order.Status == model.OrderPaid
 		}
-		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL WHERE id = ?", report.ProviderTxnID, string(status), row.ID).Error
+		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL, amount_cents = ?, currency = ? WHERE id = ?",
+			report.TxnID(), string(status), money.Cents, money.Currency, row.ID).Error
 		if err == nil && status == model.PaymentRefundDue {
 			err = s.record(tx, model.EventRefundDue, row.ID)
 		}
 		return model.Accepted, wrap("record a payment", err)
 	})
+	if verdict == model.Accepted && recorded {
+		verdict = model.AmountMismatch
+	}
 	return order, moved, verdict, err
 }
 
@@ -279,12 +312,12 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow) (mo
 // newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
 // payment's own has another transaction already.
 func newTransaction(tx *gorm.DB, report model.Report) (paymentRow, error) {
-	row, _, err := findPayment(tx, "id = ?", report.PaymentID)
+	row, _, err := findPayment(tx, "id = ?", report.PaymentID())
 	if err != nil || !row.ProviderTxnID.Valid {
 		return row, err
 	}
 	row.ID = rand.Text()
-	row.ProviderTxnID.String, row.LookAtMs = report.ProviderTxnID, sql.NullInt64{}
+	row.ProviderTxnID.String, row.LookAtMs = report.TxnID(), sql.NullInt64{}
 	return row, wrap("record a payment", tx.Create(&row).Error)
 }
 

@@ -57,9 +57,7 @@ func TestStartPayment(t *testing.T) {
 			t.Errorf("at another provider: %+v", other)
 		}
 		check.Same(t, "number of payments", d.count(t, "SELECT COUNT(*) FROM payments"), 2)
-		declined := paidBy(first, "t1")
-		declined.Result = model.PaymentFailed
-		_, _, verdict, err = d.ApplyReport(t.Context(), "bank", declined)
+		_, _, verdict, err = d.ApplyReport(t.Context(), "bank", reported(first, "t1", model.PaymentFailed), false)
 		accepted(t, verdict, err)
 		if again := d.startPayment(t, o); again.ID == first.ID {
 			t.Error("the failed payment is returned again")
@@ -150,15 +148,14 @@ func TestApplyReport(t *testing.T) {
 			p := d.startPayment(t, mine)
 			d.pay(t, d.startPayment(t, other), txn("foreign"))
 			for i, r := range tc.reports {
-				cb := model.Report{
-					PaymentID: cmp.Or(r.payment, p.ID), ProviderTxnID: txn(r.txn), Result: good, AmountCents: p.AmountCents + r.cents,
+				result, money := good, p.Money()
+				if money.Cents += r.cents; r.declined {
+					result = bad
 				}
-				if r.declined {
-					cb.Result = bad
-				}
+				cb := model.NewReport(cmp.Or(r.payment, p.ID), "", txn(r.txn), result, money)
 				var before model.Stock
 				for repeat := range 3 {
-					order, reinstated, verdict, err := d.ApplyReport(t.Context(), cmp.Or(r.provider, "bank"), cb)
+					order, reinstated, verdict, err := d.ApplyReport(t.Context(), cmp.Or(r.provider, "bank"), cb, false)
 					if err != nil || verdict != r.want || reinstated {
 						t.Errorf("report %d, repeat %d: %s, %t, %v, want %s", i, repeat, verdict, reinstated, err, r.want)
 					}
@@ -237,7 +234,7 @@ func TestApplyReportOfOneTransactionForTwoOrders(t *testing.T) {
 				}
 			}
 			got := check.Collect(2, func(i int) model.Verdict {
-				_, _, verdict, err := stores[i].ApplyReport(t.Context(), "bank", paidBy(list[i], "txn "+list[0].ID))
+				_, _, verdict, err := stores[i].ApplyReport(t.Context(), "bank", paidBy(list[i], "txn "+list[0].ID), true)
 				check.Error(t, "callback", err, nil)
 				return verdict
 			})
@@ -253,11 +250,11 @@ func TestHole28_CallbackThatBreaksIsAnError(t *testing.T) {
 		p := d.startPayment(t, d.buy(t, d.newSale(t, 1).ID, "me", 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, verdict, err := d.ApplyReport(ctx, "bank", paidBy(p, "t")); err == nil {
+		if _, _, verdict, err := d.ApplyReport(ctx, "bank", paidBy(p, "t"), true); err == nil {
 			t.Errorf("with a cancelled context: %q", verdict)
 		}
 		d.exec(t, "ALTER TABLE orders RENAME COLUMN paid_at_ms TO paid_at")
-		if _, _, verdict, err := d.ApplyReport(t.Context(), "bank", paidBy(p, "t")); err == nil {
+		if _, _, verdict, err := d.ApplyReport(t.Context(), "bank", paidBy(p, "t"), true); err == nil {
 			t.Errorf("without a column: %q", verdict)
 		}
 		d.exec(t, "ALTER TABLE orders RENAME COLUMN paid_at TO paid_at_ms")
@@ -306,6 +303,82 @@ func TestRefundsDue(t *testing.T) {
 	})
 }
 
+// Money that is not what the order asks for never pays it, whatever it is. If the engine holds it, it is recorded as it came, and
+// due for a refund, once; what the provider has opened for another payment is nothing to the order.
+func TestOtherMoney(t *testing.T) {
+	const yes, none, other = model.Accepted, model.NotFound, model.AmountMismatch
+	const good, bad, back = model.PaymentSucceeded, model.PaymentFailed, model.PaymentRefunded
+	type row struct {
+		reference string
+		money     model.Money
+		result    model.PaymentStatus
+		want      model.Verdict
+		recorded  bool
+	}
+	cny := func(cents int64) model.Money { return model.Money{Cents: cents, Currency: "CNY"} }
+	tests := map[string]row{
+		"a cent too little":                {"cs_1", cny(1989), good, other, true},
+		"a cent too much":                  {"cs_1", cny(1991), good, other, true},
+		"nothing":                          {"cs_1", cny(0), good, other, true},
+		"another currency":                 {"cs_1", model.Money{Cents: 1990, Currency: "JPY"}, good, other, true},
+		"the currency in small letters":    {"cs_1", model.Money{Cents: 1990, Currency: "cny"}, good, other, true},
+		"no currency":                      {"cs_1", model.Money{Cents: 1990}, good, other, true},
+		"a part of a cent":                 {"cs_1", model.Money{Cents: 1990, Currency: "CNY", Rounded: true}, good, other, true},
+		"another session":                  {"cs_2", cny(1990), good, none, false},
+		"no session":                       {"", cny(1990), good, none, false},
+		"another session, another amount":  {"cs_2", cny(1), good, none, false},
+		"the end of another session":       {"cs_2", cny(1990), bad, none, false},
+		"an end in another currency":       {"cs_1", model.Money{Cents: 1990, Currency: "JPY"}, bad, other, false},
+		"a refund of what nobody has paid": {"", cny(1990), back, none, false},
+	}
+	onBoth(t, func(t *testing.T, d *testDB) {
+		check.Each(t, tests, func(t *testing.T, tc row) {
+			sale := d.newSale(t, 1)
+			o := d.buy(t, sale.ID, "me", 1)
+			p := d.startPayment(t, o)
+			_, err := d.SetReference(t.Context(), p.ID, "cs_1")
+			check.NoError(t, err)
+			txn := "t " + sale.ID
+			says := func(result model.PaymentStatus, money model.Money, owed bool, want ...model.Verdict) {
+				t.Helper()
+				_, moved, verdict, err := d.ApplyReport(t.Context(), "bank", model.NewReport(p.ID, tc.reference, txn, result, money), owed)
+				if err != nil || moved || !slices.Contains(want, verdict) {
+					t.Errorf("%s, %t, %v, want %s", verdict, moved, err, want)
+				}
+			}
+			stock := d.stock(t, sale.ID)
+			says(tc.result, tc.money, false, tc.want)
+			check.Same(t, "payments, if whoever reports sends the money back", d.statuses(t, o.ID), payments{"": model.PaymentOpen})
+			says(tc.result, tc.money, true, tc.want)
+			want := payments{"": model.PaymentOpen}
+			if tc.recorded {
+				says(tc.result, tc.money, true, yes)
+				want = payments{txn: model.PaymentRefundDue}
+				due := d.refundsDue(t, o)
+				check.Same(t, "what is due", []any{len(due), due[0].AmountCents, due[0].Currency}, []any{1, tc.money.Cents, tc.money.Currency})
+			}
+			check.Same(t, "payments", d.statuses(t, o.ID), want)
+			check.Same(t, "the order", d.order(t, o.ID), o)
+			check.Same(t, "the stock", d.stock(t, sale.ID), stock)
+
+			// The right money pays the order after all.
+			again := d.startPayment(t, o)
+			_, err = d.SetReference(t.Context(), again.ID, "cs_3")
+			check.NoError(t, err)
+			if again.Reference == "" {
+				again.Reference = "cs_3"
+			}
+			paid, _ := d.pay(t, again, "right "+sale.ID)
+			check.Same(t, "the order is", paid.Status, model.OrderPaid)
+
+			// Its refund is that of all its money.
+			txn = "right " + sale.ID
+			says(back, model.Money{Cents: 1990, Currency: "JPY"}, true, other)
+			check.Same(t, "the order after a refund of other money", d.order(t, o.ID).Status, model.OrderPaid)
+		})
+	})
+}
+
 // The provider has sent money back by itself. A paid order is refunded thereby, once; money that was due is no longer; and a
 // refund of what nobody has paid is refused.
 func TestApplyRefund(t *testing.T) {
@@ -315,9 +388,7 @@ func TestApplyRefund(t *testing.T) {
 		p := d.startPayment(t, o)
 		back := func(txn string, want model.Verdict, moves bool, status model.OrderStatus) {
 			t.Helper()
-			report := paidBy(p, txn)
-			report.Result = model.PaymentRefunded
-			order, moved, verdict, err := d.ApplyReport(t.Context(), "bank", report)
+			order, moved, verdict, err := d.ApplyReport(t.Context(), "bank", reported(p, txn, model.PaymentRefunded), true)
 			check.Same(t, "refund of "+txn, []any{verdict, moved, err}, []any{want, moves, nil})
 			if want == model.Accepted {
 				check.Same(t, "status", order.Status, status)
@@ -356,6 +427,7 @@ func TestUnreported(t *testing.T) {
 			ok, err := d.SetReference(t.Context(), first.ID, "cs_1")
 			check.Same(t, "reference", []any{ok, err}, []any{i == 0, nil})
 		}
+		first.Reference = "cs_1"
 		d.pay(t, first, "t")
 		check.Same(t, "due after a report", due(), []string{second.ID})
 		check.NoError(t, d.LookAgain(t.Context(), first.ID, time.UnixMilli(1)))

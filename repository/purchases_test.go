@@ -163,15 +163,20 @@ func (d *testDB) startPayment(t *testing.T, o model.Order) model.Payment {
 	return p
 }
 
+// reported is a report of a transaction that has the payment's money.
+func reported(p model.Payment, txn string, result model.PaymentStatus) model.Report {
+	return model.NewReport(p.ID, p.Reference, txn, result, p.Money())
+}
+
 // paidBy is the report of a transaction that pays a payment.
 func paidBy(p model.Payment, txn string) model.Report {
-	return model.Report{PaymentID: p.ID, ProviderTxnID: txn, Result: model.PaymentSucceeded, AmountCents: p.AmountCents}
+	return reported(p, txn, model.PaymentSucceeded)
 }
 
 // pay reports a transaction that pays a payment.
 func (d *testDB) pay(t *testing.T, p model.Payment, txn string) (order model.Order, reinstated bool) {
 	t.Helper()
-	order, reinstated, verdict, err := d.ApplyReport(t.Context(), p.Provider, paidBy(p, txn))
+	order, reinstated, verdict, err := d.ApplyReport(t.Context(), p.Provider, paidBy(p, txn), true)
 	accepted(t, verdict, err)
 	return order, reinstated
 }

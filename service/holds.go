@@ -37,36 +37,41 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 // payment was earlier. The shop then has to send the money back. If the verdict is NotFound, AmountMismatch or NotPayable
 // (the reference belongs to another order), nothing was changed.
 func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
-	return h.report(ctx, orderID, model.Report{ProviderTxnID: reference, Result: model.PaymentSucceeded, AmountCents: amountCents})
+	payment, verdict, err := h.payment(ctx, orderID)
+	if err != nil || verdict != model.Accepted {
+		return model.Order{}, verdict, err
+	}
+	order, verdict, err := h.Payments.Settle(ctx, payment.ID, reference, model.PaymentSucceeded, amountCents)
+	if err != nil || verdict != model.Accepted {
+		return order, verdict, err
+	}
+	settled, ok, err := h.Payments.Store.Transaction(ctx, payment.Provider, reference)
+	if err == nil && ok && settled.Status != model.PaymentSucceeded {
+		verdict = model.RefundDue
+	}
+	return order, verdict, err
 }
 
 // Refunded records that the shop has sent the money of a reference back. A paid order is refunded thereby. The verdict is
 // NotFound if there is no such reference of the order.
 func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.Order, model.Verdict, error) {
-	return h.report(ctx, orderID, model.Report{ProviderTxnID: reference, Result: model.PaymentRefunded})
+	payment, verdict, err := h.payment(ctx, orderID)
+	if err != nil || verdict != model.Accepted {
+		return model.Order{}, verdict, err
+	}
+	return h.Payments.Settle(ctx, payment.ID, reference, model.PaymentRefunded, payment.AmountCents)
 }
 
-func (h *Holds) report(ctx context.Context, orderID string, report model.Report) (model.Order, model.Verdict, error) {
+// payment returns a payment of an order; the verdict is NotFound if there is no such order.
+func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
-		return model.Order{}, model.NotFound, nil
+		return model.Payment{}, model.NotFound, nil
 	}
 	payment, ok, err := h.Payments.Store.PaymentOfOrder(ctx, orderID, h.Payments.Provider.Name())
 	if err != nil || !ok {
-		return model.Order{}, model.NotFound, err
+		return model.Payment{}, model.NotFound, err
 	}
-	report.PaymentID = payment.ID
-	if report.Result == model.PaymentRefunded {
-		report.AmountCents = payment.AmountCents
-	}
-	order, verdict, err := h.Payments.Report(ctx, report)
-	if err != nil || verdict != model.Accepted || report.Result == model.PaymentRefunded {
-		return order, verdict, err
-	}
-	settled, ok, err := h.Payments.Store.Transaction(ctx, payment.Provider, report.ProviderTxnID)
-	if err == nil && ok && settled.Status != model.PaymentSucceeded {
-		verdict = model.RefundDue
-	}
-	return order, verdict, err
+	return payment, model.Accepted, nil
 }
 
 // Release gives the units of a pending order back, once however often it is called: an order that has ended unpaid is

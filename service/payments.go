@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -29,7 +30,7 @@ type Provider interface {
 // Notifier is a provider that sends notices in a form of its own.
 type Notifier interface {
 	// Read verifies a notice and returns its report; relevant is false if it has none. The error wraps model.ErrBadNotice
-	// if the provider has not sent the notice now.
+	// if the provider has not sent the notice now, and model.ErrForeignNotice if it is about another account or mode.
 	Read(header http.Header, body []byte) (report model.Report, relevant bool, err error)
 }
 
@@ -37,11 +38,12 @@ type Notifier interface {
 type PaymentStore interface {
 	StartPayment(ctx context.Context, userID, orderID, provider string) (model.Payment, model.Verdict, error)
 	SetReference(ctx context.Context, paymentID, reference string) (ok bool, err error)
+	Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
 	PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error)
 	Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error)
 	Payments(ctx context.Context, f model.PaymentFilter) (list []model.Payment, next string, err error)
 	LookAgain(ctx context.Context, paymentID string, at time.Time) error
-	ApplyReport(ctx context.Context, provider string, report model.Report) (order model.Order, moved bool, verdict model.Verdict, err error)
+	ApplyReport(ctx context.Context, provider string, report model.Report, owed bool) (order model.Order, moved bool, verdict model.Verdict, err error)
 }
 
 // Payments starts payments, and applies what payment providers report.
@@ -52,6 +54,7 @@ type Payments struct {
 	Gates    GateTeller
 	Catalog  *Catalog
 	Grace    time.Duration // how long an order may still be paid after its deadline
+	Log      *slog.Logger
 }
 
 // Start opens a payment for a user's pending order, or returns the payment that is already open, and the page on which
@@ -95,30 +98,68 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	return payment, page, model.Accepted, nil
 }
 
-// Notify applies a notice of the provider, and returns the order as it is then. The error wraps model.ErrBadNotice if the
-// notice is not the provider's. A notice without a report is accepted and changes nothing. For the other verdicts see
-// Report.
+// Notify applies a notice of the provider. The error wraps model.ErrBadNotice if the notice is not the provider's. A notice
+// that says nothing about a payment that the engine has opened is accepted and changes nothing, since the account may have
+// other uses. The verdict is NotFound if the notice should come again: it is about a transaction that was not reported yet.
 func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) (model.Verdict, error) {
 	notifier, ok := p.Provider.(Notifier)
 	if !ok {
 		return model.NotFound, nil
 	}
 	report, relevant, err := notifier.Read(header, body)
-	if err != nil || !relevant {
+	switch {
+	case errors.Is(err, model.ErrForeignNotice):
+		p.Log.WarnContext(ctx, "a notice of the payment provider is not about this engine's account, and changes nothing", "error", err)
+		return model.Accepted, nil
+	case err != nil || !relevant:
 		return model.Accepted, err
 	}
-	_, verdict, err := p.Report(ctx, report)
+	verdict, err := p.hear(ctx, report)
+	if err != nil || verdict != model.NotFound || report.Result() != model.PaymentRefunded {
+		return model.Accepted, err
+	}
+	if _, known, err := p.Store.Payment(ctx, report.PaymentID()); err != nil || !known {
+		return model.Accepted, err
+	}
+	return verdict, nil
+}
+
+// hear applies a report of which nobody but the engine hears how it is judged. Money that is not what was asked for is
+// therefore recorded, and sent back.
+func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict, error) {
+	_, verdict, err := p.apply(ctx, report, true)
+	if err == nil && verdict != model.Accepted {
+		p.Log.WarnContext(ctx, told[verdict], "payment", report.PaymentID(), "reference", report.Reference(), "transaction", report.TxnID(),
+			"result", report.Result(), "amount_cents", report.Money().Cents, "currency", report.Money().Currency)
+	}
 	return verdict, err
 }
 
-// Report applies what the provider reports, once for each of its transactions, and returns the order as it is then.
-// If the verdict is NotFound (no such payment), AmountMismatch, or NotPayable (the transaction belongs to another
-// order), nothing was changed.
-func (p *Payments) Report(ctx context.Context, report model.Report) (model.Order, model.Verdict, error) {
-	if !model.ValidID(report.PaymentID, model.PaymentIDLength) {
+// told are the lines of the log about reports that are not applied.
+var told = map[model.Verdict]string{
+	model.NotFound:       "the payment provider reports what the engine has not opened, or not recorded; nothing is changed",
+	model.NotPayable:     "the payment provider reports a transaction that belongs to another order; nothing is changed",
+	model.AmountMismatch: "the payment provider reports other money than was asked for; it pays no order, and goes back if it came",
+}
+
+// Settle applies what whoever has taken the money of a payment says about a transaction, once for each, and returns the order as
+// it is then. The amount is in cents of the payment's currency. If the verdict is NotFound (no such payment or, for a refund, no
+// such transaction), AmountMismatch, or NotPayable (the transaction belongs to another order), nothing was changed.
+func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result model.PaymentStatus, amountCents int64) (model.Order, model.Verdict, error) {
+	if !model.ValidID(paymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, moved, verdict, err := p.Store.ApplyReport(ctx, p.Provider.Name(), report)
+	payment, ok, err := p.Store.Payment(ctx, paymentID)
+	if err != nil || !ok {
+		return model.Order{}, model.NotFound, err
+	}
+	money := model.Money{Cents: amountCents, Currency: payment.Currency}
+	return p.apply(ctx, model.NewReport(payment.ID, payment.Reference, txnID, result, money), false)
+}
+
+// apply applies a report. owed means that the engine has to send money back that is not what was asked for.
+func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (model.Order, model.Verdict, error) {
+	order, moved, verdict, err := p.Store.ApplyReport(ctx, p.Provider.Name(), report, owed)
 	if err != nil {
 		return model.Order{}, "", fmt.Errorf("apply a report on a payment: %w", err)
 	}
@@ -144,10 +185,7 @@ func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	if err != nil || !known {
 		return err
 	}
-	_, verdict, err := p.Report(ctx, report)
-	if err == nil && verdict != model.Accepted {
-		err = fmt.Errorf("what %s says about payment %s is refused: %s", p.Provider.Name(), payment.ID, verdict)
-	}
+	_, err = p.hear(ctx, report)
 	return err
 }
 

@@ -111,9 +111,7 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sal
 
 // Look is part of service.Provider. The shop reports by itself; after the end there is only that the buyer has not paid.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
-	return model.Report{
-		PaymentID: payment.ID, ProviderTxnID: "ended-" + payment.ID, Result: model.PaymentFailed, AmountCents: payment.AmountCents,
-	}, over, nil
+	return payment.Unpaid(), over, nil
 }
 
 // Refund is part of service.Provider. The shop sends the money back, and reports it then.

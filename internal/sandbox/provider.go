@@ -77,9 +77,7 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, _ model.Sale) 
 // Look is part of service.Provider. Run repeats the callbacks of this provider, so there is nothing else to report
 // before the end; a buyer may still pay after it, in another transaction.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
-	return model.Report{
-		PaymentID: payment.ID, ProviderTxnID: "ended-" + payment.ID, Result: model.PaymentFailed, AmountCents: payment.AmountCents,
-	}, over, nil
+	return payment.Unpaid(), over, nil
 }
 
 // Refund is part of service.Provider. An error means that the money may not have been sent.

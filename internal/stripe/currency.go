@@ -3,6 +3,11 @@ package stripe
 import (
 	"errors"
 	"slices"
+	"strings"
+
+	api "github.com/stripe/stripe-go/v84"
+
+	"flashsale/model"
 )
 
 // Stripe takes amounts in the smallest unit of a currency: https://docs.stripe.com/currencies. These have no cents, or
@@ -30,13 +35,14 @@ func toSmallest(currency string, cents int64) (int64, error) {
 	return cents, nil
 }
 
-// fromSmallest is the reverse of toSmallest.
-func fromSmallest(currency string, amount int64) int64 {
-	switch {
-	case slices.Contains(withoutCents, currency):
-		return 100 * amount
-	case slices.Contains(withThousandths, currency):
-		return amount / 10
+// moneyOf is the reverse of toSmallest.
+func moneyOf(currency api.Currency, amount int64) model.Money {
+	money := model.Money{Cents: amount, Currency: strings.ToUpper(string(currency))}
+	switch code := strings.ToLower(string(currency)); {
+	case slices.Contains(withoutCents, code):
+		money.Cents = 100 * amount
+	case slices.Contains(withThousandths, code):
+		money.Cents, money.Rounded = amount/10, amount%10 != 0
 	}
-	return amount
+	return money
 }

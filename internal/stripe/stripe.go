@@ -32,6 +32,7 @@ const (
 type Provider struct {
 	client        *api.Client
 	key           string
+	live          bool // the key is not one of a test mode
 	webhookSecret string
 	returnURL     func() string
 }
@@ -49,6 +50,7 @@ func New(key, webhookSecret, url string, returnURL func() string) *Provider {
 	return &Provider{
 		client:        api.NewClient(key, api.WithBackends(api.NewBackendsWithConfig(config))),
 		key:           key,
+		live:          !strings.Contains(key, "_test_"),
 		webhookSecret: webhookSecret, returnURL: returnURL,
 	}
 }
@@ -82,7 +84,9 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		ExpiresAt:         api.Int64(end.Unix()),
 		SuccessURL:        api.String(p.returnURL()),
 		CancelURL:         api.String(p.returnURL()),
-		Metadata:          map[string]string{"order": payment.OrderID},
+		// The buyer pays in the order's currency: money in another one does not pay the order.
+		AdaptivePricing: &api.CheckoutSessionCreateAdaptivePricingParams{Enabled: api.Bool(false)},
+		Metadata:        map[string]string{"order": payment.OrderID},
 		PaymentIntentData: &api.CheckoutSessionCreatePaymentIntentDataParams{
 			// Stripe copies these to the charge, so that a refund of it can be assigned.
 			Metadata: map[string]string{"payment": payment.ID, "order": payment.OrderID},
@@ -108,9 +112,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 // Look is part of service.Provider. When the time is over, it ends the session, unless the buyer has finished it.
 func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	if payment.Reference == "" { // no buyer has got the address of a session
-		return model.Report{
-			PaymentID: payment.ID, ProviderTxnID: "ended-" + payment.ID, Result: model.PaymentFailed, AmountCents: payment.AmountCents,
-		}, over, nil
+		return payment.Unpaid(), over, nil
 	}
 	session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
 	if err == nil && over && session.Status == api.CheckoutSessionStatusOpen {
@@ -119,8 +121,7 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	if err != nil {
 		return report, false, p.hide(err)
 	}
-	session.ClientReferenceID = payment.ID
-	report, known = reportOf(session)
+	report, known = reportOf(payment.ID, session)
 	return report, known, nil
 }
 
@@ -150,8 +151,8 @@ func (p *Provider) hide(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), p.key, "[key]"))
 }
 
-// Read is part of service.Notifier. Events of sessions and charges that are not the engine's are not relevant, since an
-// account may have other uses.
+// Read is part of service.Notifier. Events of sessions and charges that name no payment of an engine are not relevant,
+// since an account may have other uses.
 func (p *Provider) Read(header http.Header, body []byte) (report model.Report, relevant bool, err error) {
 	// The events are in the version of the account's API. The few fields read here are the same in all versions.
 	event, err := webhook.ConstructEventWithOptions(body, header.Get("Stripe-Signature"), p.webhookSecret,
@@ -159,6 +160,7 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 	if err != nil {
 		return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
 	}
+	var object, want string
 	switch {
 	case event.Data == nil:
 	case strings.HasPrefix(string(event.Type), "checkout.session."):
@@ -166,37 +168,47 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 		if err := json.Unmarshal(event.Data.Raw, &session); err != nil {
 			return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
 		}
-		report, relevant = reportOf(&session)
+		object, want = session.Object, "checkout.session"
+		report, relevant = reportOf(session.ClientReferenceID, &session)
 		if event.Type == api.EventTypeCheckoutSessionAsyncPaymentFailed {
-			report.Result, report.ProviderTxnID, relevant = model.PaymentFailed, session.ID, true
+			report, relevant = failed(session.ClientReferenceID, &session), true
 		}
 	case event.Type == api.EventTypeChargeRefunded:
 		var charge api.Charge
 		if err := json.Unmarshal(event.Data.Raw, &charge); err != nil {
 			return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
 		}
+		object, want = charge.Object, "charge"
 		relevant = charge.Refunded && charge.PaymentIntent != nil // not if only a part was sent back
 		if relevant {
-			report = model.Report{
-				PaymentID: charge.Metadata["payment"], ProviderTxnID: charge.PaymentIntent.ID, Result: model.PaymentRefunded,
-				AmountCents: fromSmallest(string(charge.Currency), charge.Amount),
-			}
+			report = model.NewReport(charge.Metadata["payment"], "", charge.PaymentIntent.ID, model.PaymentRefunded,
+				moneyOf(charge.Currency, charge.Amount))
 		}
 	}
-	return report, relevant && model.ValidID(report.PaymentID, model.PaymentIDLength), nil
+	if !relevant || !model.ValidID(report.PaymentID(), model.PaymentIDLength) {
+		return report, false, nil
+	}
+	if event.Account != "" || event.Livemode != p.live || object != want {
+		return report, false, fmt.Errorf("%w: event %s about payment %s is of the object %q, the account %q, live mode %t",
+			model.ErrForeignNotice, event.ID, report.PaymentID(), object, event.Account, event.Livemode)
+	}
+	return report, true, nil
 }
 
-// reportOf returns what a session says about its payment; known is false as long as that is open.
-func reportOf(session *api.CheckoutSession) (report model.Report, known bool) {
-	report = model.Report{
-		PaymentID: session.ClientReferenceID, ProviderTxnID: session.ID, Result: model.PaymentFailed,
-		AmountCents: fromSmallest(string(session.Currency), session.AmountTotal),
-	}
+// reportOf returns what a session says about a payment; known is false as long as that is open.
+func reportOf(paymentID string, session *api.CheckoutSession) (report model.Report, known bool) {
 	switch {
 	case session.PaymentStatus == api.CheckoutSessionPaymentStatusPaid && session.PaymentIntent != nil:
-		report.ProviderTxnID, report.Result = session.PaymentIntent.ID, model.PaymentSucceeded
-		return report, true
+		return model.NewReport(paymentID, session.ID, session.PaymentIntent.ID, model.PaymentSucceeded,
+			moneyOf(session.Currency, session.AmountTotal)), true
+	case session.PaymentStatus == api.CheckoutSessionPaymentStatusNoPaymentRequired: // by a discount that the engine did not give
+		return failed(paymentID, session), session.Status != api.CheckoutSessionStatusOpen
 	default: // a session that is complete and unpaid waits for the buyer's bank
-		return report, session.Status == api.CheckoutSessionStatusExpired
+		return failed(paymentID, session), session.Status == api.CheckoutSessionStatusExpired
 	}
+}
+
+// failed is the report of a session that brought no money.
+func failed(paymentID string, session *api.CheckoutSession) model.Report {
+	return model.NewReport(paymentID, session.ID, session.ID, model.PaymentFailed, moneyOf(session.Currency, session.AmountTotal))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	api "github.com/stripe/stripe-go/v84"
 	"github.com/stripe/stripe-go/v84/webhook"
 
 	"flashsale/model"
@@ -36,6 +37,12 @@ var (
 	}
 	teapot = model.Sale{ID: "S", Title: "Teapot"}
 )
+
+// reported is a report about the payment.
+func reported(reference, txn string, result model.PaymentStatus, cents int64, currency string) *model.Report {
+	r := model.NewReport(paymentID, reference, txn, result, model.Money{Cents: cents, Currency: currency})
+	return &r
+}
 
 // spy passes requests on to a server, and notes them.
 type spy struct {
@@ -83,7 +90,8 @@ func TestCalls(t *testing.T) {
 	for name, want := range map[string]string{
 		"mode": "payment", "client_reference_id": paymentID, "line_items[0][price_data][unit_amount]": "1980",
 		"line_items[0][price_data][currency]": "cny", "payment_intent_data[metadata][payment]": paymentID,
-		"expires_at": fmt.Sprint(made.Add(46 * time.Minute).Unix()), "success_url": "https://shop.example/orders",
+		"adaptive_pricing[enabled]": "false",
+		"expires_at":                fmt.Sprint(made.Add(46 * time.Minute).Unix()), "success_url": "https://shop.example/orders",
 	} {
 		check.Same(t, name, s.form.Get(name), want)
 	}
@@ -121,7 +129,7 @@ func TestLook(t *testing.T) {
 		return fmt.Sprintf(`{"id":"cs_1","status":%q,"payment_status":%q,"payment_intent":"pi_1","amount_total":1980,"currency":"cny"}`, status, paid)
 	}
 	report := func(txn string, result model.PaymentStatus) *model.Report {
-		return &model.Report{PaymentID: paymentID, ProviderTxnID: txn, Result: result, AmountCents: 1980}
+		return reported("cs_1", txn, result, 1980, "CNY")
 	}
 	type row struct {
 		over     bool
@@ -161,7 +169,7 @@ func TestLookWithoutASession(t *testing.T) {
 	_, known, err := p.Look(t.Context(), payment, false)
 	check.Same(t, "known before the end", []any{known, err}, []any{false, nil})
 	report, known, err := p.Look(t.Context(), payment, true)
-	check.Same(t, "known at the end", []any{known, report.Result, err}, []any{true, model.PaymentFailed, nil})
+	check.Same(t, "known at the end", []any{known, report.Result(), err}, []any{true, model.PaymentFailed, nil})
 	check.Same(t, "requests", len(s.requests), 0)
 }
 
@@ -206,6 +214,11 @@ func TestAway(t *testing.T) {
 
 // Notices are believed only with Stripe's signature of exactly these bytes, from the last five minutes.
 func TestRead(t *testing.T) {
+	type row struct {
+		body string
+		want *model.Report // nil: it has none
+		err  error
+	}
 	p := New(key, webhookSecret, "", nil)
 	event := func(kind, object string) string {
 		return fmt.Sprintf(`{"id":"evt_1","object":"event","api_version":"2020-08-27","type":%q,"data":{"object":%s}}`, kind, object)
@@ -218,27 +231,35 @@ func TestRead(t *testing.T) {
 	}
 	expired := strings.Replace(session(paymentID, "unpaid"), "complete", "expired", 1)
 	report := func(txn string, result model.PaymentStatus) *model.Report {
-		return &model.Report{PaymentID: paymentID, ProviderTxnID: txn, Result: result, AmountCents: 1980}
+		return reported("cs_1", txn, result, 1980, "CNY")
 	}
-	type row struct {
-		body string
-		want *model.Report // nil: it has none
+	foreign := func(body, member string) row {
+		return row{strings.Replace(body, `{"id":"evt_1"`, `{"id":"evt_1",`+member, 1), nil, model.ErrForeignNotice}
 	}
+	paid := event("checkout.session.completed", session(paymentID, "paid"))
+	yen := strings.NewReplacer(`"cny"`, `"jpy"`)
 	check.Each(t, map[string]row{
-		"paid":              {event("checkout.session.completed", session(paymentID, "paid")), report("pi_1", model.PaymentSucceeded)},
-		"the bank is slow":  {event("checkout.session.completed", session(paymentID, "unpaid")), nil},
-		"paid after that":   {event("checkout.session.async_payment_succeeded", session(paymentID, "paid")), report("pi_1", model.PaymentSucceeded)},
-		"failed after that": {event("checkout.session.async_payment_failed", session(paymentID, "unpaid")), report("cs_1", model.PaymentFailed)},
-		"ended":             {event("checkout.session.expired", expired), report("cs_1", model.PaymentFailed)},
-		"sent back":         {event("charge.refunded", charge(true)), report("pi_1", model.PaymentRefunded)},
-		"partly sent back":  {event("charge.refunded", charge(false)), nil},
-		"of another use":    {event("checkout.session.completed", session("cart-7", "paid")), nil},
-		"another event":     {event("customer.created", `{"id":"cus_1"}`), nil},
+		"paid":                 {paid, report("pi_1", model.PaymentSucceeded), nil},
+		"the bank is slow":     {event("checkout.session.completed", session(paymentID, "unpaid")), nil, nil},
+		"paid after that":      {event("checkout.session.async_payment_succeeded", session(paymentID, "paid")), report("pi_1", model.PaymentSucceeded), nil},
+		"failed after that":    {event("checkout.session.async_payment_failed", session(paymentID, "unpaid")), report("cs_1", model.PaymentFailed), nil},
+		"ended":                {event("checkout.session.expired", expired), report("cs_1", model.PaymentFailed), nil},
+		"nothing was to pay":   {event("checkout.session.completed", session(paymentID, "no_payment_required")), report("cs_1", model.PaymentFailed), nil},
+		"in yen":               {yen.Replace(paid), reported("cs_1", "pi_1", model.PaymentSucceeded, 198000, "JPY"), nil},
+		"sent back":            {event("charge.refunded", charge(true)), reported("", "pi_1", model.PaymentRefunded, 1980, "CNY"), nil},
+		"yen that went back":   {yen.Replace(event("charge.refunded", charge(true))), reported("", "pi_1", model.PaymentRefunded, 198000, "JPY"), nil},
+		"partly sent back":     {event("charge.refunded", charge(false)), nil, nil},
+		"of another use":       {event("checkout.session.completed", session("cart-7", "paid")), nil, nil},
+		"another event":        {event("customer.created", `{"id":"cus_1"}`), nil, nil},
+		"of another account":   foreign(paid, `"account":"acct_2"`),
+		"of live money":        foreign(paid, `"livemode":true`),
+		"of another object":    {strings.Replace(paid, `"object":"checkout.session"`, `"object":"payment_link"`, 1), nil, model.ErrForeignNotice},
+		"a refund of a refund": {event("charge.refunded", strings.Replace(charge(true), `"object":"charge"`, `"object":"refund"`, 1)), nil, model.ErrForeignNotice},
 	}, func(t *testing.T, tc row) {
 		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: []byte(tc.body), Secret: webhookSecret})
 		header := http.Header{"Stripe-Signature": {signed.Header}}
 		got, relevant, err := p.Read(header, signed.Payload)
-		check.NoError(t, err)
+		check.Error(t, "read", err, tc.err)
 		check.Same(t, "relevant", relevant, tc.want != nil)
 		if tc.want != nil {
 			check.Same(t, "report", got, *tc.want)
@@ -261,13 +282,27 @@ func TestRead(t *testing.T) {
 	})
 }
 
+// A key of live money takes no notices of test money.
+func TestLiveKey(t *testing.T) {
+	p := New("sk_live_123", webhookSecret, "", nil)
+	for live, want := range map[bool]error{true: nil, false: model.ErrForeignNotice} {
+		body := fmt.Sprintf(`{"id":"evt_1","object":"event","livemode":%t,"type":"checkout.session.expired","data":{"object":{"id":"cs_1",
+			"object":"checkout.session","client_reference_id":%q,"status":"expired","amount_total":1980,"currency":"cny"}}}`, live, paymentID)
+		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: []byte(body), Secret: webhookSecret})
+		_, relevant, err := p.Read(http.Header{"Stripe-Signature": {signed.Header}}, signed.Payload)
+		check.Error(t, fmt.Sprint("live: ", live), err, want)
+		check.Same(t, "relevant", relevant, live)
+	}
+}
+
 // Amounts are those that Stripe means, and come back as they were.
 func TestCurrencies(t *testing.T) {
 	for currency, want := range map[string]int64{"cny": 1900, "jpy": 19, "kwd": 19000} {
 		amount, err := toSmallest(currency, 1900)
 		check.Same(t, currency, []any{amount, err}, []any{want, nil})
-		check.Same(t, currency+" back", fromSmallest(currency, amount), 1900)
+		check.Same(t, currency+" back", moneyOf(api.Currency(currency), amount), model.Money{Cents: 1900, Currency: strings.ToUpper(currency)})
 	}
 	_, err := toSmallest("jpy", 1950)
 	check.Error(t, "half a yen", err, errFraction)
+	check.Same(t, "a thousandth", moneyOf("kwd", 19001), model.Money{Cents: 1900, Currency: "KWD", Rounded: true})
 }

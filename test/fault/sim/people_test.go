@@ -355,10 +355,9 @@ func (b *buyer) pay(a *attempt) {
 		b.s.memory.mu.Lock()
 		b.s.memory.charges[txn] = paid
 		b.s.memory.mu.Unlock()
-		report := model.Report{PaymentID: payment.ID, ProviderTxnID: txn, Result: model.PaymentSucceeded, AmountCents: payment.AmountCents}
 		for range 1 + b2i(b.rng.IntN(4) == 0) {
 			b.s.persist(b.name, "the provider tells of "+txn, b.rng, func(ctx context.Context, i *instance) error {
-				_, verdict, err := b.payments(i, a).Report(ctx, report)
+				_, verdict, err := b.payments(i, a).Settle(ctx, payment.ID, txn, model.PaymentSucceeded, payment.AmountCents)
 				if err == nil {
 					b.s.memory.mu.Lock()
 					paid.verdict = verdict

@@ -328,9 +328,13 @@ func (d storeView) StartPayment(ctx context.Context, user, id, provider string) 
 	})
 }
 
-func (d storeView) ApplyReport(ctx context.Context, provider string, report model.Report) (model.Order, bool, model.Verdict, error) {
-	return ask3(ctx, d.writes("callback of %v", report.ProviderTxnID), func() (model.Order, bool, model.Verdict, error) {
-		return d.Store.ApplyReport(free(ctx), provider, report)
+func (d storeView) Payment(ctx context.Context, id string) (model.Payment, bool, error) {
+	return ask2(ctx, d.reads("a payment"), func() (model.Payment, bool, error) { return d.Store.Payment(free(ctx), id) })
+}
+
+func (d storeView) ApplyReport(ctx context.Context, provider string, report model.Report, owed bool) (model.Order, bool, model.Verdict, error) {
+	return ask3(ctx, d.writes("callback of %v", report.TxnID()), func() (model.Order, bool, model.Verdict, error) {
+		return d.Store.ApplyReport(free(ctx), provider, report, owed)
 	})
 }
 
