@@ -220,6 +220,20 @@ func TestStripeReportsOtherMoney(t *testing.T) {
 	s.stripeSays(time.Now(), "charge.refunded", refundedCharge(unknown, "pi_9", nil)).want(200)
 }
 
+// A buyer who clicks several times gets the same page each time.
+func TestStripeClicksAtOnce(t *testing.T) {
+	t.Parallel()
+	account := newStripeAccount(t)
+	account.refused = make(chan struct{}, 3)
+	s := start(t, takesStripe(account.URL))
+	ann := s.buyer("ann")
+	made := ann.buy(s.createSale(nil).ID, 1)
+	started := check.Collect(4, func(int) payment { return ann.startPayment(made.ID) })
+	for _, p := range started {
+		check.Same(t, "a page", p, started[0])
+	}
+}
+
 // While Stripe is away, buyers hear that they may try again, and the order waits.
 func TestStripeIsAway(t *testing.T) {
 	t.Parallel()

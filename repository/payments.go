@@ -142,12 +142,16 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 	return payment, ok, wrap("payment of an order", err)
 }
 
-// SetReference records the provider's id of what it has opened for a payment. ok is false if the payment is not open any
-// more.
-func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (ok bool, err error) {
-	res := s.write.WithContext(ctx).Exec("UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
-		reference, paymentID, string(model.PaymentOpen))
-	return res.RowsAffected == 1, wrap("record a payment's reference", res.Error)
+// SetReference records the provider's id of what it has opened for a payment, unless another call has recorded one. It
+// returns the recorded id; open is false if the payment is not open any more.
+func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error) {
+	err = s.write.WithContext(ctx).Exec("UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
+		reference, paymentID, string(model.PaymentOpen)).Error
+	if err != nil {
+		return "", false, wrap("record a payment's reference", err)
+	}
+	row, open, err := findPayment(s.write.WithContext(ctx), "id = ? AND status = ?", paymentID, string(model.PaymentOpen))
+	return row.Reference.String, open, err
 }
 
 // Unreported returns at most limit open payments at a provider whose time for a look has come, the longest due first.

@@ -336,7 +336,7 @@ func TestOtherMoney(t *testing.T) {
 			sale := d.newSale(t, 1)
 			o := d.buy(t, sale.ID, "me", 1)
 			p := d.startPayment(t, o)
-			_, err := d.SetReference(t.Context(), p.ID, "cs_1")
+			_, _, err := d.SetReference(t.Context(), p.ID, "cs_1")
 			check.NoError(t, err)
 			txn := "t " + sale.ID
 			says := func(result model.PaymentStatus, money model.Money, owed bool, want ...model.Verdict) {
@@ -363,7 +363,7 @@ func TestOtherMoney(t *testing.T) {
 
 			// The right money pays the order after all.
 			again := d.startPayment(t, o)
-			_, err = d.SetReference(t.Context(), again.ID, "cs_3")
+			_, _, err = d.SetReference(t.Context(), again.ID, "cs_3")
 			check.NoError(t, err)
 			if again.Reference == "" {
 				again.Reference = "cs_3"
@@ -423,17 +423,17 @@ func TestUnreported(t *testing.T) {
 		check.NoError(t, d.LookAgain(t.Context(), second.ID, time.UnixMilli(1)))
 		check.NoError(t, d.LookAgain(t.Context(), first.ID, time.UnixMilli(2)))
 		check.Same(t, "due", due(), []string{second.ID, first.ID})
-		for i := range 2 {
-			ok, err := d.SetReference(t.Context(), first.ID, "cs_1")
-			check.Same(t, "reference", []any{ok, err}, []any{i == 0, nil})
+		for _, reference := range []string{"cs_1", "cs_1", "cs_2"} {
+			recorded, open, err := d.SetReference(t.Context(), first.ID, reference)
+			check.Same(t, "the reference that is recorded", []any{recorded, open, err}, []any{"cs_1", true, nil})
 		}
 		first.Reference = "cs_1"
 		d.pay(t, first, "t")
 		check.Same(t, "due after a report", due(), []string{second.ID})
 		check.NoError(t, d.LookAgain(t.Context(), first.ID, time.UnixMilli(1)))
 		check.Same(t, "still", due(), []string{second.ID})
-		if ok, err := d.SetReference(t.Context(), first.ID, "cs_2"); ok || err != nil {
-			t.Errorf("a reference of a paid payment: %t, %v", ok, err)
+		if _, open, err := d.SetReference(t.Context(), first.ID, "cs_1"); open || err != nil {
+			t.Errorf("a reference of a paid payment: %t, %v", open, err)
 		}
 		page, next, err := d.Payments(t.Context(), model.PaymentFilter{Status: model.PaymentOpen, Limit: 1})
 		check.Same(t, "open payments", []any{len(page), page[0].ID, next, err}, []any{1, second.ID, "", nil})

@@ -37,7 +37,7 @@ type Notifier interface {
 // PaymentStore reads and changes payments in the database.
 type PaymentStore interface {
 	StartPayment(ctx context.Context, userID, orderID, provider string) (model.Payment, model.Verdict, error)
-	SetReference(ctx context.Context, paymentID, reference string) (ok bool, err error)
+	SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error)
 	Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
 	PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error)
 	Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error)
@@ -86,15 +86,18 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	if reference == payment.Reference {
 		return payment, page, model.Accepted, nil
 	}
-	// Only a payment whose reference is stored is shown to the buyer, so a payment without one was not paid.
-	payment.Reference = reference
-	ok, err = p.Store.SetReference(ctx, payment.ID, reference)
-	if err != nil {
+	// Only a payment whose reference is stored is shown to the buyer, so a payment without one was not paid. Another click
+	// of the buyer may have stored it.
+	recorded, open, err := p.Store.SetReference(ctx, payment.ID, reference)
+	switch {
+	case err != nil:
 		return payment, "", "", err
-	}
-	if !ok {
+	case !open:
 		return payment, "", model.NotPayable, nil
+	case recorded != reference: // this page would not pay the order; the next try shows the recorded one
+		return payment, "", "", fmt.Errorf("%w: payment %s is at %s, and not at %s", model.ErrUnavailable, payment.ID, recorded, reference)
 	}
+	payment.Reference = reference
 	return payment, page, model.Accepted, nil
 }
 

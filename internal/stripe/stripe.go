@@ -26,6 +26,10 @@ const (
 	longest  = 24 * time.Hour
 	// margin is how far the times stay from these limits.
 	margin = time.Minute
+	// While one call opens a session, Stripe refuses others with the same idempotency key. They are repeated, as long as Stripe
+	// usually takes.
+	openTries = 10
+	openPause = 250 * time.Millisecond
 )
 
 // Provider calls Stripe.
@@ -103,6 +107,18 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	}
 	params.SetIdempotencyKey("open-" + payment.ID)
 	session, err := p.client.V1CheckoutSessions.Create(ctx, params)
+	for range openTries {
+		var refused *api.Error
+		if !errors.As(err, &refused) || refused.Code != api.ErrorCodeIdempotencyKeyInUse {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return "", "", ctx.Err()
+		case <-time.After(openPause):
+		}
+		session, err = p.client.V1CheckoutSessions.Create(ctx, params)
+	}
 	if err != nil {
 		return "", "", p.hide(err)
 	}
