@@ -314,7 +314,9 @@ func (a *App) wire(ctx context.Context) error {
 			Store: db, Released: a.expired, Observe: a.observe,
 			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
 		}).Run,
-		(&worker.Refunder{Store: db, Refund: api.Payments.Provider.Refund, Observe: a.observe, Log: a.Log}).Run,
+		(&worker.Refunder{
+			Store: db, Provider: api.Payments.Provider.Name(), Refund: api.Payments.Provider.Refund, Observe: a.observe, Log: a.Log,
+		}).Run,
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
 			Log: a.Log,

@@ -40,6 +40,7 @@ type Payment struct {
 	Status      PaymentStatus
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // the order's deadline to pay
+	Tries       int       // how often the provider was asked to send the money back
 }
 
 // Money returns what is asked for, or what came.

@@ -79,5 +79,8 @@ var ErrBadNotice = errors.New("bad notice")
 // ErrForeignNotice: a payment provider has sent this notice, but about something that is not the engine's.
 var ErrForeignNotice = errors.New("foreign notice")
 
+// ErrRefundRefused: a payment provider will not send this money back, however often it is asked.
+var ErrRefundRefused = errors.New("the provider refuses the refund")
+
 // ErrBadCursor: the engine did not issue this page cursor.
 var ErrBadCursor = errors.New("bad cursor")

@@ -381,7 +381,7 @@ func TestHole30_PaidLateAfterResale(t *testing.T) {
 // refundsDue returns the payments of an order that are due for a refund.
 func (d *testDB) refundsDue(t *testing.T, o model.Order) []model.Payment {
 	t.Helper()
-	due, err := d.RefundsDue(t.Context(), 100)
+	due, _, err := d.RefundsDue(t.Context(), "bank", 100)
 	check.NoError(t, err)
 	return slices.DeleteFunc(due, func(p model.Payment) bool { return p.OrderID != o.ID })
 }

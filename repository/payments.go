@@ -25,6 +25,7 @@ type paymentRow struct {
 	CreatedAtMs, ExpiresAtMs int64
 	LookAtMs                 sql.NullInt64
 	Currency                 sql.NullString
+	Tries                    int
 }
 
 func (paymentRow) TableName() string { return "payments" }
@@ -32,6 +33,13 @@ func (paymentRow) TableName() string { return "payments" }
 // firstLook is the age at which the provider is asked about a payment that it has not reported, unless the order's time to
 // pay is shorter.
 const firstLook = time.Minute
+
+// The pauses between two tries of a refund double from firstRefundPause, in which a call ends and an instance that has died is
+// replaced, to lastRefundPause. A provider that refuses may have been persuaded by then.
+const (
+	firstRefundPause = 5 * time.Second
+	lastRefundPause  = time.Hour
+)
 
 // paymentOfOrder is a payment with what it shows of its order.
 type paymentOfOrder struct {
@@ -62,7 +70,7 @@ func (p paymentOfOrder) payment() model.Payment {
 	return model.Payment{
 		ID: r.ID, OrderID: r.OrderID, UserID: p.UserID, Quantity: p.Quantity, Provider: r.Provider,
 		Reference: r.Reference.String, ProviderTxnID: r.ProviderTxnID.String, AmountCents: r.AmountCents, Currency: p.MoneyCurrency,
-		Status: model.PaymentStatus(r.Status), CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
+		Status: model.PaymentStatus(r.Status), CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs), Tries: r.Tries,
 	}
 }
 
@@ -157,8 +165,8 @@ func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (
 // Unreported returns at most limit open payments at a provider whose time for a look has come, the longest due first.
 func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
 	var rows []paymentOfOrder
-	err := s.read.WithContext(ctx).Raw(selectPayments+" WHERE look_at_ms <= "+s.nowMillis()+" AND provider = ? ORDER BY look_at_ms LIMIT ?",
-		provider, limit).Scan(&rows).Error
+	err := s.read.WithContext(ctx).Raw(selectPayments+" WHERE provider = ? AND payments.status = ? AND look_at_ms <= "+s.nowMillis()+
+		" ORDER BY look_at_ms LIMIT ?", provider, string(model.PaymentOpen), limit).Scan(&rows).Error
 	return paymentsOf(rows), wrap("list unreported payments", err)
 }
 
@@ -321,7 +329,7 @@ func newTransaction(tx *gorm.DB, report model.Report) (paymentRow, error) {
 		return row, err
 	}
 	row.ID = rand.Text()
-	row.ProviderTxnID.String, row.LookAtMs = report.TxnID(), sql.NullInt64{}
+	row.ProviderTxnID.String, row.LookAtMs, row.Tries = report.TxnID(), sql.NullInt64{}, 0
 	return row, wrap("record a payment", tx.Create(&row).Error)
 }
 
@@ -441,11 +449,30 @@ func (s *Store) refundLater(tx *gorm.DB, orderID string) error {
 	return s.record(tx, model.EventRefundDue, row.ID)
 }
 
-// RefundsDue lists at most limit payments whose money is due for a refund.
-func (s *Store) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
+// RefundsDue lists at most limit payments at a provider whose money is due for a refund and that are to be tried now: first
+// those that were not tried, then those whose next try was due first. all is how many payments at all providers are due for
+// a refund, counted up to limit.
+func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
+	db := s.read.WithContext(ctx)
+	err = db.Raw("SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due", string(model.PaymentRefundDue), limit).Scan(&all).Error
+	if err != nil {
+		return nil, 0, wrap("count refunds due", err)
+	}
+	// A time that is too far away is from before the database's clock was set back.
 	var rows []paymentOfOrder
-	err := s.read.WithContext(ctx).Raw(selectPayments+" WHERE payments.status = ? LIMIT ?", string(model.PaymentRefundDue), limit).Scan(&rows).Error
-	return paymentsOf(rows), wrap("list refunds due", err)
+	err = db.Raw(selectPayments+" WHERE provider = ? AND payments.status = ? AND (look_at_ms IS NULL OR look_at_ms <= "+s.nowMillis()+
+		" OR look_at_ms > "+s.nowMillis()+" + ?) ORDER BY look_at_ms LIMIT ?",
+		provider, string(model.PaymentRefundDue), lastRefundPause.Milliseconds(), limit).Scan(&rows).Error
+	return paymentsOf(rows), all, wrap("list refunds due", err)
+}
+
+// TryRefund counts a try of a refund and plans the next one. mine is false if another instance was first, or the refund is no
+// longer due.
+func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
+	pause := min(firstRefundPause<<min(payment.Tries, 20), lastRefundPause)
+	res := s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ? AND status = ? AND tries = ?",
+		pause.Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
+	return res.RowsAffected == 1, wrap("plan a refund", res.Error)
 }
 
 // MarkRefunded records that the provider has refunded a payment.

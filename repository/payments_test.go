@@ -281,8 +281,9 @@ func TestRefundsDue(t *testing.T) {
 		}
 		due := func(limit int) []model.Payment {
 			t.Helper()
-			due, err := d.RefundsDue(t.Context(), limit)
+			due, all, err := d.RefundsDue(t.Context(), "bank", limit)
 			check.NoError(t, err)
+			check.Same(t, "all that are due", all, len(due))
 			slices.SortFunc(due, func(a, b model.Payment) int { return cmp.Compare(a.ID, b.ID) })
 			return due
 		}
@@ -300,6 +301,64 @@ func TestRefundsDue(t *testing.T) {
 		for status, want := range map[string]int64{"refunded": 2, "succeeded": 1, "open": 1} {
 			check.Same(t, status+" payments", d.count(t, "SELECT COUNT(*) FROM payments WHERE status = ?", status), want)
 		}
+	})
+}
+
+// The pauses between the tries of a refund grow. Refunds that were tried stand behind those that were not, and those of another
+// provider are not listed. Only one instance makes a try.
+func TestTryRefund(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale := d.newSale(t, 3)
+		owed := func(user, provider string) model.Payment {
+			o := d.buy(t, sale.ID, user, 1)
+			p, verdict, err := d.StartPayment(t.Context(), user, o.ID, provider)
+			accepted(t, verdict, err)
+			d.pay(t, p, user)
+			d.refund(t, o)
+			return p
+		}
+		bad := owed("bad", "bank")
+		owed("other", "other bank")
+		due := func() (ids []string) {
+			list, all, err := d.RefundsDue(t.Context(), "bank", 9)
+			check.NoError(t, err)
+			check.Same(t, "money that is due at all providers", all, int(d.count(t, "SELECT COUNT(*) FROM payments WHERE status = 'refund_due'")))
+			for _, p := range list {
+				ids, bad.Tries = append(ids, p.ID), p.Tries
+			}
+			return ids
+		}
+		tries := func(pause time.Duration) {
+			t.Helper()
+			before := d.count(t, "SELECT "+d.nowMillis())
+			mine := check.Collect(4, func(int) bool {
+				mine, err := d.TryRefund(t.Context(), bad)
+				check.Error(t, "try", err, nil)
+				return mine
+			})
+			check.Same(t, "instances that try", trues(mine), 1)
+			next, after := d.count(t, "SELECT look_at_ms FROM payments WHERE id = ?", bad.ID), d.count(t, "SELECT "+d.nowMillis())
+			if next < before+pause.Milliseconds() || next > after+pause.Milliseconds() {
+				t.Errorf("the next try is at %d, want %s after a time from %d to %d", next, pause, before, after)
+			}
+		}
+		for n, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+			check.Same(t, "due", due(), []string{bad.ID})
+			check.Same(t, "tries", bad.Tries, n)
+			tries(pause)
+			d.exec(t, "UPDATE payments SET look_at_ms = 1 WHERE id = ?", bad.ID)
+		}
+		good := owed("good", "bank")
+		check.Same(t, "the order of the tries", due(), []string{good.ID, bad.ID})
+		d.exec(t, "UPDATE payments SET tries = 40 WHERE id = ?", bad.ID)
+		bad.Tries = 40
+		tries(time.Hour)
+		check.Same(t, "due in the longest pause", due(), []string{good.ID})
+		d.exec(t, "UPDATE payments SET look_at_ms = look_at_ms + 10000000 WHERE id = ?", bad.ID)
+		check.Same(t, "due when the clock was set back", due(), []string{good.ID, bad.ID})
+		check.NoError(t, d.MarkRefunded(t.Context(), bad.ID))
+		mine, err := d.TryRefund(t.Context(), bad)
+		check.Same(t, "a try of what is refunded", []any{mine, err}, []any{false, nil})
 	})
 }
 

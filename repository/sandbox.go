@@ -23,14 +23,15 @@ func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) e
 }
 
 // SandboxUnreported lists at most limit transactions whose callback the merchant has neither accepted nor refused for
-// good.
-func (s *Store) SandboxUnreported(ctx context.Context, limit int) ([]model.SandboxTransaction, error) {
+// good, in the order of their ids, from behind the id after.
+func (s *Store) SandboxUnreported(ctx context.Context, after string, limit int) ([]model.SandboxTransaction, error) {
 	var rows []struct {
 		TxnID, PaymentID string
 		AmountCents      int64
 		Status           string
 	}
-	err := s.read.WithContext(ctx).Raw("SELECT txn_id, payment_id, amount_cents, status FROM sandbox_transactions WHERE reported = 0 LIMIT ?", limit).Scan(&rows).Error
+	err := s.read.WithContext(ctx).Raw("SELECT txn_id, payment_id, amount_cents, status FROM sandbox_transactions WHERE reported = 0 AND txn_id > ? ORDER BY txn_id LIMIT ?",
+		after, limit).Scan(&rows).Error
 	if err != nil {
 		return nil, fmt.Errorf("list sandbox transactions: %w", err)
 	}

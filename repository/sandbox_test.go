@@ -18,12 +18,14 @@ func TestSandboxBooks(t *testing.T) {
 		}
 		wantUnreported := func(limit int, want ...model.SandboxTransaction) {
 			t.Helper()
-			got, err := d.SandboxUnreported(t.Context(), limit)
+			got, err := d.SandboxUnreported(t.Context(), "", limit)
 			check.NoError(t, err)
 			check.Same(t, "transactions that are not reported", got, want)
 		}
 		wantUnreported(9, charged, declined)
 		wantUnreported(1, charged)
+		behind, err := d.SandboxUnreported(t.Context(), "t1", 9)
+		check.Same(t, "behind the first", []any{behind, err}, []any{[]model.SandboxTransaction{declined}, nil})
 		check.NoError(t, d.SandboxReported(t.Context(), "t1"))
 		wantUnreported(9, declined)
 		byHand := model.SandboxTransaction{ID: "t3", PaymentID: "P3", AmountCents: 8, Status: model.SandboxDeclined}

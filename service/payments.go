@@ -23,7 +23,7 @@ type Provider interface {
 	// If over is true, the time to pay is over, and the provider takes no money for the payment from now on if it can.
 	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
 	// Refund sends a payment's money back, once however often it is called. done is false if the money is sent later, and
-	// reported then.
+	// reported then. The error wraps model.ErrRefundRefused if asking again will not help.
 	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
 }
 

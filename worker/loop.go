@@ -4,8 +4,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
+
+	"flashsale/model"
 )
 
 const (
@@ -52,6 +56,35 @@ func everyPaced(ctx context.Context, name string, period time.Duration, sales fu
 		case <-poke:
 		}
 	}
+}
+
+const (
+	// providerCalls is how many calls of a payment provider may be under way at once, so that a few which hang delay no others. Each
+	// of them may also take a connection of the database from the buyers, for a short time.
+	providerCalls = 16
+	// providerTimeout bounds a call, with its repeats.
+	providerTimeout = 10 * time.Second
+)
+
+// callForEach calls do with each payment, providerCalls at once and each for at most providerTimeout, and waits for all of them.
+func callForEach(ctx context.Context, payments []model.Payment, do func(context.Context, model.Payment) error) error {
+	errs := make([]error, len(payments))
+	slots := make(chan struct{}, providerCalls)
+	var calls sync.WaitGroup
+	for i, p := range payments {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		calls.Go(func() {
+			defer func() { <-slots }()
+			within, cancel := context.WithTimeout(ctx, providerTimeout)
+			defer cancel()
+			errs[i] = do(within, p)
+		})
+	}
+	calls.Wait()
+	return errors.Join(errs...)
 }
 
 // pause waits for d, or until ctx ends.

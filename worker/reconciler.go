@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -12,11 +11,9 @@ import (
 const (
 	reconcilePeriod = 5 * time.Second
 	reconcileBatch  = 100
-	// reconcileLease is longer than a round in which the provider answers slowly. Two instances at the same time would only
-	// ask the provider twice.
+	// reconcileLease is about as long as a round in which the provider never answers. Two instances at the same time would
+	// only ask the provider twice.
 	reconcileLease = time.Minute
-	// reconcileFailures is how many payments in a row may fail before the round ends: then the provider is away.
-	reconcileFailures = 3
 )
 
 // Unreported is what the reconciler needs of the database.
@@ -47,16 +44,6 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if mine, err := r.Store.Lease(ctx, "reconciler", r.Instance, reconcileLease); err != nil || !mine {
 		return err
 	}
-	failures := 0
-	for _, payment := range due {
-		oneErr := r.Check(ctx, payment)
-		failures++
-		if oneErr == nil {
-			failures = 0
-		}
-		if err = errors.Join(err, oneErr); failures == reconcileFailures || ctx.Err() != nil {
-			break
-		}
-	}
-	return err
+	// Check plans the next look before it asks, so a payment with trouble is behind the others in the next round.
+	return callForEach(ctx, due, r.Check)
 }

@@ -19,6 +19,7 @@ type fakeUnreported struct {
 	checked map[string]int
 	away    map[string]bool // the provider does not answer about them
 	mine    bool            // this instance has the lease
+	hangs   bool            // the provider does not answer at all
 }
 
 func (f *fakeUnreported) Unreported(context.Context, string, int) ([]model.Payment, error) {
@@ -31,9 +32,14 @@ func (f *fakeUnreported) Lease(context.Context, string, string, time.Duration) (
 	return f.mine, nil
 }
 
-func (f *fakeUnreported) check(_ context.Context, p model.Payment) error {
+func (f *fakeUnreported) check(ctx context.Context, p model.Payment) error {
+	hangs := false
+	with(func() { f.checked[p.ID]++; hangs = f.hangs })
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	defer locked()()
-	f.checked[p.ID]++
 	if f.away[p.ID] {
 		return errAway
 	}
@@ -41,23 +47,28 @@ func (f *fakeUnreported) check(_ context.Context, p model.Payment) error {
 	return nil
 }
 
-// The reconciler asks about each payment that is due, past those with trouble. If several in a row fail, the provider is
-// away, and the others wait for the next round. Only the instance with the lease asks.
+// The reconciler asks about each payment that is due, however many fail or hang before it. Only the instance with the lease
+// asks.
 func TestReconciler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeUnreported{checked: map[string]int{}, away: map[string]bool{"p-1": true, "p-3": true, "p-4": true, "p-5": true}}
-		for i := range 8 {
-			f.due = append(f.due, model.Payment{ID: fmt.Sprint("p-", i)})
+		f := &fakeUnreported{checked: map[string]int{}, away: map[string]bool{}}
+		want := map[string]int{}
+		for i := range 100 {
+			id := fmt.Sprint("p-", i)
+			f.due = append(f.due, model.Payment{ID: id})
+			f.away[id], want[id] = i < 99, 1
 		}
 		during(t, (&Reconciler{Store: f, Check: f.check, Log: slog.New(slog.DiscardHandler)}).Run, func() {
 			check.Same(t, "asked without the lease", len(f.checked), 0)
 			with(func() { f.mine = true })
 			pass(reconcilePeriod)
-			check.Same(t, "asked in a round", f.checked, map[string]int{"p-0": 1, "p-1": 1, "p-2": 1, "p-3": 1, "p-4": 1, "p-5": 1})
-			with(func() { clear(f.away) })
-			pass(reconcilePeriod)
-			check.Same(t, "asked when the provider is back", f.checked,
-				map[string]int{"p-0": 1, "p-1": 2, "p-2": 1, "p-3": 2, "p-4": 2, "p-5": 2, "p-6": 1, "p-7": 1})
+			check.Same(t, "asked in a round", f.checked, want)
+			with(func() { clear(f.checked); f.hangs = true })
+			pass(reconcilePeriod + providerTimeout)
+			check.Same(t, "asked while the provider hangs", len(f.checked), 2*providerCalls)
+			with(func() { clear(f.away); f.hangs = false })
+			pass(100/providerCalls*providerTimeout + reconcilePeriod)
+			check.Same(t, "left when the provider is back", len(f.due), 0)
 		})
 	})
 }

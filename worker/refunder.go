@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"flashsale/internal/observe"
@@ -17,17 +18,21 @@ const (
 
 // Refunds is what the refunder needs of the database.
 type Refunds interface {
-	RefundsDue(ctx context.Context, limit int) ([]model.Payment, error)
+	RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error)
+	TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error)
 	MarkRefunded(ctx context.Context, paymentID string) error
 }
 
 // Refunder sends back money that no order keeps. The provider refunds a transaction only once, so a repeat after a lost
-// answer is safe.
+// answer is safe. The pauses between the tries of a refund grow, so refunds that fail keep no others waiting.
 type Refunder struct {
-	Store   Refunds
-	Refund  func(ctx context.Context, payment model.Payment) (done bool, err error)
-	Observe observe.All
-	Log     *slog.Logger
+	Store    Refunds
+	Provider string
+	Refund   func(ctx context.Context, payment model.Payment) (done bool, err error)
+	Observe  observe.All
+	Log      *slog.Logger
+
+	failing sync.Map // by the ids of payments whose refund fails: whether the provider refuses it
 }
 
 // Run refunds until ctx ends.
@@ -36,20 +41,50 @@ func (r *Refunder) Run(ctx context.Context) {
 }
 
 func (r *Refunder) step(ctx context.Context) error {
-	due, err := r.Store.RefundsDue(ctx, refundBatch)
+	due, all, err := r.Store.RefundsDue(ctx, r.Provider, refundBatch)
 	if err != nil {
 		return err
 	}
-	r.Observe.Note(observe.Event{Name: observe.RefundsDue, N: int64(len(due))})
-	for _, p := range due {
-		done, oneErr := r.Refund(ctx, p)
-		if oneErr == nil && done {
-			oneErr = r.Store.MarkRefunded(ctx, p.ID)
-		}
-		if oneErr == nil && done {
-			r.Log.Info("refunded", "payment", p.ID, "order", p.OrderID, "amount_cents", p.AmountCents)
-		}
-		err = errors.Join(err, oneErr)
+	r.Observe.Note(observe.Event{Name: observe.RefundsDue, N: int64(all)})
+	if all == 0 {
+		r.failing.Clear()
 	}
-	return err
+	return callForEach(ctx, due, r.try)
+}
+
+// try asks the provider to send a payment's money back. An error is the database's.
+func (r *Refunder) try(ctx context.Context, p model.Payment) error {
+	if mine, err := r.Store.TryRefund(ctx, p); err != nil || !mine {
+		return err
+	}
+	done, err := r.Refund(ctx, p)
+	if err != nil {
+		r.fails(ctx, p, err)
+		return nil
+	}
+	if !done {
+		return nil
+	}
+	if err := r.Store.MarkRefunded(ctx, p.ID); err != nil {
+		return err
+	}
+	r.failing.Delete(p.ID)
+	r.Log.InfoContext(ctx, "refunded", "payment", p.ID, "order", p.OrderID, "amount_cents", p.AmountCents, "currency", p.Currency)
+	return nil
+}
+
+// fails logs that a refund fails, once, and once more if the provider refuses it.
+func (r *Refunder) fails(ctx context.Context, p model.Payment, err error) {
+	refused := errors.Is(err, model.ErrRefundRefused)
+	before, known := r.failing.Load(p.ID)
+	if known && (before == true || !refused) || errors.Is(ctx.Err(), context.Canceled) { // or this instance stops
+		return
+	}
+	r.failing.Store(p.ID, refused)
+	line := "a refund fails, and will be tried again"
+	if refused {
+		line = "a refund is refused: look after it at the provider; it is also tried again, each hour in the end"
+	}
+	r.Log.ErrorContext(ctx, line, "payment", p.ID, "order", p.OrderID, "transaction", p.ProviderTxnID,
+		"amount_cents", p.AmountCents, "currency", p.Currency, "error", err)
 }

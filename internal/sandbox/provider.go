@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"flashsale/model"
 )
 
@@ -25,12 +27,14 @@ const (
 	reportPeriod  = time.Second
 	reportBatch   = 100
 	reportTimeout = 10 * time.Second
+	// reportsAtOnce is how many callbacks are sent at once, so that a few which hang delay no others.
+	reportsAtOnce = 16
 )
 
 // Books stores the provider's transactions, as a bank would.
 type Books interface {
 	SandboxCharge(ctx context.Context, t model.SandboxTransaction) error
-	SandboxUnreported(ctx context.Context, limit int) ([]model.SandboxTransaction, error)
+	SandboxUnreported(ctx context.Context, after string, limit int) ([]model.SandboxTransaction, error)
 	SandboxReported(ctx context.Context, txnID string) error
 	SandboxRefund(ctx context.Context, t model.SandboxTransaction) error
 }
@@ -87,21 +91,28 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	})
 }
 
-// Run repeats callbacks that were not taken, until ctx ends.
+// Run repeats callbacks that were not taken, until ctx ends. Each round goes on behind the last one, so that callbacks which
+// always fail keep no others waiting.
 func (p *Provider) Run(ctx context.Context) {
 	ticker := time.NewTicker(reportPeriod)
 	defer ticker.Stop()
-	failing := false
+	failing, after := false, ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		list, err := p.Books.SandboxUnreported(ctx, reportBatch)
-		for _, t := range list {
-			err = errors.Join(err, p.report(ctx, t))
+		list, err := p.Books.SandboxUnreported(ctx, after, reportBatch)
+		if after = ""; len(list) == reportBatch {
+			after = list[reportBatch-1].ID
 		}
+		var reports errgroup.Group
+		reports.SetLimit(reportsAtOnce)
+		for _, t := range list {
+			reports.Go(func() error { return p.report(ctx, t) })
+		}
+		err = errors.Join(err, reports.Wait())
 		if err != nil && !failing && ctx.Err() == nil {
 			p.Log.Warn("sandbox callbacks are not accepted; they will be repeated", "error", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -45,11 +46,11 @@ func (b *bank) SandboxCharge(_ context.Context, t model.SandboxTransaction) erro
 	})
 }
 
-func (b *bank) SandboxUnreported(_ context.Context, limit int) (list []model.SandboxTransaction, err error) {
+func (b *bank) SandboxUnreported(_ context.Context, after string, limit int) (list []model.SandboxTransaction, err error) {
 	err = b.change(func() {
-		for id, t := range b.transactions {
-			if !b.reported[id] && len(list) < limit {
-				list = append(list, t)
+		for _, id := range slices.Sorted(maps.Keys(b.transactions)) {
+			if !b.reported[id] && id > after && len(list) < limit {
+				list = append(list, b.transactions[id])
 			}
 		}
 	})
@@ -202,6 +203,36 @@ func TestRunRepeats(t *testing.T) {
 	cancel()
 	check.Receive(t, "the end of Run", ended)
 	check.Same(t, "callbacks after one was taken", len(s.heard), 0)
+}
+
+// Callbacks that always fail keep no other one waiting for ever.
+func TestRunGoesOn(t *testing.T) {
+	s := newShop(t, http.StatusInternalServerError)
+	for i := range 2*reportBatch + 1 {
+		id := fmt.Sprintf("t-%03d", i)
+		check.Done(s.bank.SandboxCharge(t.Context(), model.SandboxTransaction{ID: id, PaymentID: paymentID, Status: model.SandboxCharged}))
+	}
+	good := make(chan struct{})
+	merchant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		check.Error(t, "body", err, nil)
+		if !strings.Contains(string(body), fmt.Sprintf("t-%03d", 2*reportBatch)) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		close(good) // once, since it is taken
+	}))
+	t.Cleanup(merchant.Close)
+	s.CallbackURL = func() string { return merchant.URL }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	check.Receive(t, "the good callback", good)
+	cancel()
+	check.Receive(t, "the end of Run", ended)
 }
 
 func TestRefundIsOfTheTransaction(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,17 +148,21 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	params.SetIdempotencyKey("refund-" + payment.ID)
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
-	if errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded {
+	switch {
+	case err == nil && (refund.Status == api.RefundStatusSucceeded || refund.Status == api.RefundStatusPending):
 		return true, nil
+	case err == nil:
+		return false, fmt.Errorf("%w: the refund %s is %s", model.ErrRefundRefused, refund.ID, refund.Status)
+	case errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
+		return true, nil
+	case refused != nil && slices.Contains(refusals, refused.HTTPStatusCode):
+		return false, fmt.Errorf("%w: %w", model.ErrRefundRefused, p.hide(err))
 	}
-	if err != nil {
-		return false, p.hide(err)
-	}
-	if refund.Status != api.RefundStatusSucceeded && refund.Status != api.RefundStatusPending {
-		return false, fmt.Errorf("the refund %s of payment %s is %s", refund.ID, payment.ID, refund.Status)
-	}
-	return true, nil
+	return false, p.hide(err)
 }
+
+// refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent.
+var refusals = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
 
 // hide returns an error without the key. An error may quote what a proxy has answered, and that may quote the request.
 func (p *Provider) hide(err error) error {

@@ -36,18 +36,20 @@ type session struct {
 	Metadata      map[string]string `json:"metadata"`
 }
 
-// bank does what the engine calls at Stripe, with faults: every third call is lost before it is done, or after that.
+// bank does what the engine calls at Stripe, with faults: every third call is lost before it is done, or after that. The
+// repeat of a lost call is not lost, however many calls come between.
 type bank struct {
 	*httptest.Server
 	mu       sync.Mutex
 	sessions map[string]*session // by id and by idempotency key
 	charges  map[string]int      // by intent, how often its money went back
 	calls    int
+	lost     map[string]bool // calls whose repeat is not lost
 	early    func(s session) // called before the reply to a new session
 }
 
 func newBank(d *drill) *bank {
-	b := &bank{sessions: map[string]*session{}, charges: map[string]int{}}
+	b := &bank{sessions: map[string]*session{}, charges: map[string]int{}, lost: map[string]bool{}}
 	b.Server = httptest.NewServer(b)
 	d.Cleanup(b.Close)
 	return b
@@ -57,7 +59,11 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm() // an unreadable form has no fields
 	b.mu.Lock()
 	b.calls++
-	fault := b.calls % 6
+	fault, call := b.calls%6, r.Method+r.URL.Path+r.Header.Get("Idempotency-Key")
+	if b.lost[call] {
+		fault = 0
+	}
+	b.lost[call] = fault == 3 || fault == 5
 	b.mu.Unlock()
 	if fault == 3 {
 		w.WriteHeader(http.StatusInternalServerError)

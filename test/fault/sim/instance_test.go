@@ -82,7 +82,7 @@ func (s *sim) start(place int) {
 		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Settle: i.admitted, Log: i.log, Now: time.Now,
 	})
 	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Now: time.Now, Log: i.log}
-	refunder := &worker.Refunder{Store: i.database("refunder"), Refund: s.refund, Log: i.log}
+	refunder := &worker.Refunder{Store: i.database("refunder"), Provider: "sandbox", Refund: s.refund, Log: i.log}
 	s.mu.Lock()
 	s.places[place] = i
 	s.mu.Unlock()

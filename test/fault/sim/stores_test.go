@@ -350,8 +350,12 @@ func (d storeView) Expire(ctx context.Context, sale string, orders []string) ([]
 	return ask(ctx, c, func() ([]model.Release, error) { return d.Store.Expire(free(ctx), sale, orders) })
 }
 
-func (d storeView) RefundsDue(ctx context.Context, limit int) ([]model.Payment, error) {
-	return ask(ctx, d.reads("refunds due"), func() ([]model.Payment, error) { return d.Store.RefundsDue(free(ctx), limit) })
+func (d storeView) RefundsDue(ctx context.Context, provider string, limit int) ([]model.Payment, int, error) {
+	return ask2(ctx, d.reads("refunds due"), func() ([]model.Payment, int, error) { return d.Store.RefundsDue(free(ctx), provider, limit) })
+}
+
+func (d storeView) TryRefund(ctx context.Context, payment model.Payment) (bool, error) {
+	return ask(ctx, d.writes("refund of %v", payment.ProviderTxnID), func() (bool, error) { return d.Store.TryRefund(free(ctx), payment) })
 }
 
 func (d storeView) MarkRefunded(ctx context.Context, payment string) error {
