@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"flashsale/app"
 	"flashsale/model"
 )
 
@@ -33,7 +34,7 @@ func (s *server) holding(token string) *client {
 }
 
 // The life of an account of the staff: it is made, logs in, gets another role and another password, and is removed. What it
-// may do follows at once, also for tokens from before.
+// may do follows at once, also for tokens from before; a new password ends them.
 func TestStaffLife(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -51,7 +52,8 @@ func TestStaffLife(t *testing.T) {
 	var renewed staffAccount
 	s.operator().call("POST", adminStaff+"/olga/secret", nil).want(200).read(&renewed)
 	logIn(made.Secret).refused(401, "unauthenticated")
-	logIn(renewed.Secret).want(200)
+	olga.call("GET", adminSales, nil).refused(401, "unauthenticated")
+	olga = s.holding(logIn(renewed.Secret).want(200).text("token"))
 	if list := string(olga.get(adminStaff).want(200).body); !strings.Contains(list, `"olga"`) || strings.Contains(list, "secret") || strings.Contains(list, renewed.Secret) {
 		t.Errorf("the list is %s", list)
 	}
@@ -115,4 +117,59 @@ func TestWrongStaff(t *testing.T) {
 		s.operator().call(call[0], adminStaff+"/admin"+call[1], body).refused(403, "forbidden")
 	}
 	s.operator().get(adminStaff).want(200).contains(`"olga"`, `"viewer"`)
+}
+
+// No token from before a new password, or from before the account was removed, is of use on any instance, even if an
+// account of the same name is made again.
+func TestTokensOfFormerAccounts(t *testing.T) {
+	t.Parallel()
+	settings := settingsOf(t)
+	first, second := boot(t, settings, app.Options{Logs: t.Output()}), boot(t, settings, app.Options{Logs: t.Output()})
+	logIn := func(password string) (token string) {
+		t.Helper()
+		in := first.anyone().call("POST", "/api/v1/sessions", fields{"name": "olga", "password": password}).want(200).text("token")
+		for _, s := range []*server{first, second} {
+			s.eventually("the token is accepted", func() bool { return s.holding(in).call("GET", adminSales, nil).status == 200 })
+		}
+		return in
+	}
+	dead := func(what, token string) {
+		t.Helper()
+		first.holding(token).call("GET", adminSales, nil).refused(401, "unauthenticated")
+		second.eventually(what, func() bool { return second.holding(token).call("GET", adminSales, nil).status == 401 })
+	}
+	remove := func() { first.operator().call("DELETE", adminStaff+"/olga", nil).want(200) }
+
+	token := logIn(first.hire("olga", "person", model.RoleOperator).Secret)
+	remove()
+	made := first.hire("olga", "person", model.RoleViewer)
+	dead("the token from before the removal is refused", token)
+	token = logIn(made.Secret)
+	var renewed staffAccount
+	first.operator().call("POST", adminStaff+"/olga/secret", nil).want(200).read(&renewed)
+	dead("the token from before the new password is refused", token)
+	token = logIn(renewed.Secret)
+	remove()
+	first.hire("olga", "key", model.RoleOperator)
+	dead("a key of the same name has no tokens", token)
+
+	// A token that the engine did not issue is of none of its accounts, whoever signed it.
+	for _, user := range []string{"operator:olga", "key:olga", "admin"} {
+		first.as(user, model.RoleOperator).call("GET", adminSales, nil).refused(401, "unauthenticated")
+	}
+	first.as("boss", model.RoleOperator).get(adminSales)
+
+	// A start with the password that the operator has leaves the tokens as they are; one with another password ends them.
+	boot(t, settings, app.Options{Logs: t.Output()})
+	first.operator().get(adminSales)
+	settings.AdminPassword += " staple"
+	third := boot(t, settings, app.Options{Logs: t.Output()})
+	third.operator().get(adminSales)
+	for _, s := range []*server{first, second} {
+		s.eventually("the operator's token is refused", func() bool { return s.operator().call("GET", adminSales, nil).status == 401 })
+	}
+	settings.Accounts = "off"
+	off := boot(t, settings, app.Options{Logs: t.Output()})
+	off.holding(third.operatorToken).call("GET", adminSales, nil).refused(401, "unauthenticated")
+	off.as("boss", model.RoleOperator).get(adminSales)
 }

@@ -257,7 +257,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	builtIn := a.settings.BuiltIn()
 	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Outside: a.login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
-	staff := &service.Staff{Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
+	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
 	seals, err := auth.NewSeals(secret)
 	if err != nil {
 		return err

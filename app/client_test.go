@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"flashsale/app"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/service/auth"
@@ -33,8 +34,12 @@ func (s *server) anyone() *client { return &client{server: s, from: s.http, head
 // buyer is the buyer with this id. Its token is signed as another issuer would sign it.
 func (s *server) buyer(name string) *client { return s.as(name, model.RoleBuyer) }
 
-// operator is the operator.
-func (s *server) operator() *client { return s.as(service.OperatorName, model.RoleOperator) }
+// operator is the operator, who logged in when the app had started.
+func (s *server) operator() *client {
+	c := s.anyone()
+	c.user, c.token = service.OperatorName, s.operatorToken
+	return c
+}
 
 func (s *server) as(user string, role model.Role) *client {
 	s.t.Helper()
@@ -43,6 +48,15 @@ func (s *server) as(user string, role model.Role) *client {
 	c := s.anyone()
 	c.user, c.token = user, token
 	return c
+}
+
+// operatorTokenOf returns a token as the operator gets it at a log-in, without the time that the password's hash takes.
+func operatorTokenOf(a *app.App) (token string, err error) {
+	account, _, err := a.Stores.Database.Account(context.Background(), service.OperatorName)
+	if err == nil {
+		token, _, err = a.Tokens.Sign(model.Identity{UserID: account.ID, Role: account.Role, Stamp: a.Tokens.Stamp(account)}, time.Hour)
+	}
+	return token, err
 }
 
 // with is the same client with more headers on every request, given as names and values.

@@ -49,6 +49,8 @@ type server struct {
 	url  string
 	http *http.Client
 	stop func() // stops the app before the end of the test; nil if other tests use the server too
+
+	operatorToken string
 }
 
 // parsed reads arguments as the command line does.
@@ -139,7 +141,11 @@ func run(settings config.Settings, options app.Options) (s *server, end func() e
 			return errors.New("the app still runs")
 		}
 	}
-	return &server{app: a, url: "http://" + a.Address()}, end, nil
+	token, err := operatorTokenOf(a)
+	if err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return &server{app: a, url: "http://" + a.Address(), operatorToken: token}, end, nil
 }
 
 // shared holds the servers that many tests use.

@@ -35,6 +35,7 @@ func (r Role) May(least Role) bool {
 type Identity struct {
 	UserID string
 	Role   Role
+	Stamp  string // of the account of the staff that logged in; empty: the user has no such account
 }
 
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a

@@ -136,8 +136,14 @@ func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string
 	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, err
 }
 
+// session makes a token of an account. A buyer's token needs no stamp: the id of a buyer's account is random, and its
+// password never changes.
 func (a *Accounts) session(account model.Account) (Session, error) {
-	token, expiresAt, err := a.Tokens.Sign(model.Identity{UserID: account.ID, Role: account.Role}, sessionTTL)
+	who := model.Identity{UserID: account.ID, Role: account.Role}
+	if account.Role != model.RoleBuyer {
+		who.Stamp = a.Tokens.Stamp(account)
+	}
+	token, expiresAt, err := a.Tokens.Sign(who, sessionTTL)
 	return Session{Account: account, Token: token, ExpiresAt: expiresAt}, err
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,7 +20,7 @@ const (
 	// keyHead begins every key, so that a key is told from a token, and is found if it leaks into a repository.
 	keyHead = "fs_"
 	// rosterAge is the age up to which an instance uses the list of the staff that it has read. So a removed member of the
-	// staff, or a removed key, may be accepted for so long.
+	// staff, a removed key, or a token from before a new password may be accepted for so long.
 	rosterAge = time.Second
 	// rosterTimeout bounds a reading of the list.
 	rosterTimeout = 2 * time.Second
@@ -39,6 +40,7 @@ type StaffStore interface {
 // Staff manages the accounts of those who run the shop, and the keys of its servers. It also checks who is meant by a
 // token or a key.
 type Staff struct {
+	Off       bool // nobody logs in here: tokens from before that was so are refused
 	Store     StaffStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -160,7 +162,8 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 }
 
 // Verify returns who has a token or a key. The error wraps auth.ErrBadToken, or model.ErrUnavailable if the list of the
-// staff can't be read. A token of a member of the staff has the role that its owner has now.
+// staff can't be read. A token of a member of the staff has the role that its owner has now. It ends with the password
+// with which its owner logged in, and with the account.
 func (s *Staff) Verify(token string) (model.Identity, error) {
 	if strings.HasPrefix(token, keyHead) {
 		list, err := s.list()
@@ -175,19 +178,26 @@ func (s *Staff) Verify(token string) (model.Identity, error) {
 		return model.Identity{UserID: account.ID, Role: account.Role}, nil
 	}
 	who, err := s.Tokens.Verify(token)
-	if err != nil || who.Role == model.RoleBuyer || !strings.HasPrefix(who.UserID, model.OperatorPrefix) {
+	if err != nil || who.Role == model.RoleBuyer || !isStaffID(who.UserID) {
 		return who, err
+	}
+	if s.Off {
+		return model.Identity{}, fmt.Errorf("%w: nobody logs in here", auth.ErrBadToken)
 	}
 	list, err := s.list()
 	if err != nil {
 		return model.Identity{}, err
 	}
 	account, ok := list.byID[who.UserID]
-	if !ok {
-		return model.Identity{}, fmt.Errorf("%w: %s was removed", auth.ErrBadToken, who.UserID)
+	if !ok || !hmac.Equal([]byte(who.Stamp), []byte(s.Tokens.Stamp(account))) {
+		return model.Identity{}, fmt.Errorf("%w: %s was removed, or has another password", auth.ErrBadToken, who.UserID)
 	}
-	who.Role = account.Role
-	return who, nil
+	return model.Identity{UserID: account.ID, Role: account.Role}, nil
+}
+
+// isStaffID reports whether an id is one of the engine's own accounts of the staff and keys. Only a log-in makes their tokens.
+func isStaffID(id string) bool {
+	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
 // list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before;

@@ -91,9 +91,22 @@ func (b *staffBench) create(name string, key bool, role model.Role) (secret stri
 	return secret
 }
 
+// token is a token from elsewhere, which has no stamp.
 func (b *staffBench) token(user string, role model.Role) string {
 	b.Helper()
-	token, _, err := b.Tokens.Sign(model.Identity{UserID: user, Role: role}, time.Hour)
+	return b.sign(model.Identity{UserID: user, Role: role})
+}
+
+// logsIn returns the token of an account, as a log-in makes it.
+func (b *staffBench) logsIn(name string) string {
+	b.Helper()
+	account := b.store.list[b.store.at(name)]
+	return b.sign(model.Identity{UserID: account.ID, Role: account.Role, Stamp: b.Tokens.Stamp(account)})
+}
+
+func (b *staffBench) sign(who model.Identity) string {
+	b.Helper()
+	token, _, err := b.Tokens.Sign(who, time.Hour)
 	check.NoError(b, err)
 	return token
 }
@@ -113,13 +126,14 @@ func (b *staffBench) refuses(what, token string, want error) {
 // A token of a member of the staff has the role that its owner has now. Other tokens need no list.
 func TestStaffTokens(t *testing.T) {
 	b := newStaff(t)
-	ann, olga := b.token("ann", model.RoleBuyer), b.token("operator:olga", model.RoleOperator)
+	ann := b.token("ann", model.RoleBuyer)
 	b.wants("a buyer", ann, "ann", model.RoleBuyer)
-	b.wants("the built-in operator", b.token("admin", model.RoleOperator), "admin", model.RoleOperator)
+	b.wants("support of another issuer", b.token("boss", model.RoleSupport), "boss", model.RoleSupport)
 	b.wants("a buyer of another issuer", b.token("operator:x", model.RoleBuyer), "operator:x", model.RoleBuyer)
 	check.Same(t, "readings", b.store.read, 0)
-	b.refuses("nobody of this name", olga, auth.ErrBadToken)
+	b.refuses("nobody of this name", b.token("operator:olga", model.RoleOperator), auth.ErrBadToken)
 	b.create("olga", false, model.RoleViewer)
+	olga := b.logsIn("olga")
 	b.wants("a viewer", olga, "operator:olga", model.RoleViewer)
 	_, verdict, _, err := b.SetRole(t.Context(), "olga", model.RoleSupport, "admin")
 	check.NoError(t, err)
@@ -138,6 +152,42 @@ func TestStaffTokens(t *testing.T) {
 	check.Same(t, "verdict", verdict, model.Accepted)
 	b.refuses("removed", olga, auth.ErrBadToken)
 	b.wants("a buyer", ann, "ann", model.RoleBuyer)
+}
+
+// A token of the staff ends with the password, with the account, and where nobody logs in.
+func TestStaffTokensEnd(t *testing.T) {
+	b := newStaff(t)
+	b.store.list = []model.Account{{ID: OperatorName, Name: OperatorName, PasswordHash: "first", Role: model.RoleOperator}}
+	b.create("olga", false, model.RoleOperator)
+	admin, olga := b.logsIn(OperatorName), b.logsIn("olga")
+	b.wants("the built-in operator", admin, OperatorName, model.RoleOperator)
+	b.store.list[0].PasswordHash = "second" // by the start of another instance
+	b.clock = b.clock.Add(rosterAge)
+	b.refuses("the built-in operator's password before", admin, auth.ErrBadToken)
+	admin = b.logsIn(OperatorName)
+
+	_, _, verdict, err := b.NewSecret(t.Context(), "olga", "admin")
+	check.NoError(t, err)
+	check.Same(t, "verdict", verdict, model.Accepted)
+	b.refuses("the password before", olga, auth.ErrBadToken)
+	olga = b.logsIn("olga")
+	b.wants("the new password", olga, "operator:olga", model.RoleOperator)
+	_, _, err = b.Remove(t.Context(), "olga", "admin")
+	check.NoError(t, err)
+	b.create("olga", false, model.RoleOperator)
+	b.refuses("the account before", olga, auth.ErrBadToken)
+	_, _, err = b.Remove(t.Context(), "olga", "admin")
+	check.NoError(t, err)
+
+	// No key has a token, and no account has one without its stamp, or with that of another account.
+	key := b.create("olga", true, model.RoleOperator)
+	for _, id := range []string{"key:olga", "operator:olga", OperatorName} {
+		b.refuses(id, b.token(id, model.RoleOperator), auth.ErrBadToken)
+		b.refuses(id, b.sign(model.Identity{UserID: id, Role: model.RoleOperator, Stamp: b.Tokens.Stamp(model.Account{ID: id})}), auth.ErrBadToken)
+	}
+	b.Off = true
+	b.refuses("nobody logs in", admin, auth.ErrBadToken)
+	b.wants("a key", key, "key:olga", model.RoleOperator)
 }
 
 func TestKeys(t *testing.T) {

@@ -38,14 +38,15 @@ const (
 
 // Tokens signs and checks users' bearer tokens: JWTs with HS256. Any issuer that has the secret may sign.
 //
-// A token in the exact form that Sign writes is checked each time, without reflection. That takes half a microsecond
-// and stores nothing, however many buyers there are. The JWT library checks all other tokens, which takes as long as
-// the rest of a refusal. Of these, only valid tokens are cached, so that a flood of invalid ones cannot evict them.
+// A token in the exact form that Sign writes for a buyer is checked each time, without reflection. That takes half a
+// microsecond and stores nothing, however many buyers there are. The JWT library checks all other tokens, which takes as
+// long as the rest of a refusal. Of these, only valid tokens are cached, so that a flood of invalid ones cannot evict them.
 type Tokens struct {
 	// Outside checks the tokens that other algorithms have signed; nil: there are none. It must be set before the first use.
 	Outside *Issuers
 
 	secret  []byte
+	stamps  []byte // the key of Stamp
 	now     func() time.Time
 	macs    sync.Pool // of *tokenMAC: setting the key of a MAC costs as much as computing the MAC
 	parser  *jwt.Parser
@@ -60,8 +61,10 @@ type checkedToken struct {
 
 // NewTokens creates a Tokens. now is the clock that decides when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
+	derive := hmac.New(sha256.New, secret)
+	derive.Write([]byte("stamp"))
 	return &Tokens{
-		secret: secret, now: now,
+		secret: secret, stamps: derive.Sum(nil), now: now,
 		macs: sync.Pool{New: func() any { return &tokenMAC{Hash: hmac.New(sha256.New, secret)} }},
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
@@ -79,7 +82,20 @@ func NewTokens(secret []byte, now func() time.Time) *Tokens {
 
 type claims struct {
 	jwt.RegisteredClaims
-	Role model.Role `json:"role,omitempty"`
+	Role  model.Role `json:"role,omitempty"`
+	Stamp string     `json:"stamp,omitempty"`
+}
+
+// stampBytes is the length of a stamp before its encoding.
+const stampBytes = 16
+
+// Stamp returns the stamp of an account, which its tokens carry. The stamp becomes another one when the account gets
+// another password, and when it is removed and made again, since each password hash has a salt of its own. It is an HMAC,
+// and so tells nothing about the hash.
+func (t *Tokens) Stamp(a model.Account) string {
+	mac := hmac.New(sha256.New, t.stamps)
+	mac.Write([]byte(a.ID + "\x00" + a.PasswordHash)) // an id has no zero byte
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:stampBytes])
 }
 
 // Sign creates a token for the identity. The token expires after ttl, cut to whole seconds. Sign fails only if Verify
@@ -91,7 +107,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 	expiresAt = t.now().Add(ttl).UTC().Truncate(time.Second)
 	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{Subject: who.UserID, ExpiresAt: jwt.NewNumericDate(expiresAt)},
-		Role:             who.Role,
+		Role:             who.Role, Stamp: who.Stamp,
 	}).SignedString(t.secret)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
@@ -136,7 +152,7 @@ type tokenMAC struct {
 	sum            [sha256.Size]byte
 }
 
-// ours returns the identity of a token if Sign wrote it and it has not expired. For any other token, valid or not, ok
+// ours returns the identity of a token if Sign wrote it, without a stamp, and it has not expired. For any other token, valid or not, ok
 // is false and the JWT library decides; for tokens from Sign the library would decide the same. ours reads no claim
 // before it has checked the signature.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
@@ -194,7 +210,7 @@ func (t *Tokens) check(token string) (checkedToken, error) {
 	if _, err := t.parser.ParseWithClaims(token, &said, key); err != nil {
 		return checkedToken{}, err
 	}
-	good := checkedToken{who: model.Identity{UserID: said.Subject, Role: said.Role}, expiresAt: said.ExpiresAt.Time}
+	good := checkedToken{who: model.Identity{UserID: said.Subject, Role: said.Role, Stamp: said.Stamp}, expiresAt: said.ExpiresAt.Time}
 	if said.NotBefore != nil {
 		good.notBefore = said.NotBefore.Time
 	}

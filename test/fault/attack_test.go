@@ -167,7 +167,7 @@ func forgedTokens(d *drill) {
 	client := d.manyConnections()
 	const hs256, other = `{"alg":"HS256","typ":"JWT"}`, "another secret of more than 32 bytes"
 	hour := time.Now().Add(time.Hour)
-	operator := claimsOf(service.OperatorName, "operator", hour)
+	operator := claimsOf("boss", "operator", hour) // of another issuer that has the secret
 	genuine := signedToken(sha256.New, hs256, operator, shop.Secret)
 	parts := strings.Split(genuine, ".")
 	encode := base64.RawURLEncoding.EncodeToString
@@ -197,17 +197,18 @@ func forgedTokens(d *drill) {
 		"the key's beginning":        signedToken(sha256.New, hs256, operator, shop.Secret[:32]),
 		"a buyer made operator":      changed(claimsOf("ann", "operator", hour)),
 		"another's":                  changed(claimsOf("ann", "buyer", hour)),
-		"no exp":                     right(`{"sub":"admin","role":"operator"}`),
-		"exp null":                   right(`{"sub":"admin","role":"operator","exp":null}`),
-		"exp as a word":              right(`{"sub":"admin","role":"operator","exp":"tomorrow"}`),
-		"exp as a list":              right(`{"sub":"admin","role":"operator","exp":[` + soon + `]}`),
-		"exp in capitals":            right(`{"sub":"admin","role":"operator","EXP_":` + soon + `}`),
-		"expired":                    right(claimsOf("admin", "operator", time.Now().Add(-time.Second))),
-		"expired long ago":           right(`{"sub":"admin","role":"operator","exp":-1e300}`),
-		"not good yet":               right(`{"sub":"admin","role":"operator","exp":` + soon + `,"nbf":` + soon + `}`),
+		"no exp":                     right(`{"sub":"boss","role":"operator"}`),
+		"exp null":                   right(`{"sub":"boss","role":"operator","exp":null}`),
+		"exp as a word":              right(`{"sub":"boss","role":"operator","exp":"tomorrow"}`),
+		"exp as a list":              right(`{"sub":"boss","role":"operator","exp":[` + soon + `]}`),
+		"exp in capitals":            right(`{"sub":"boss","role":"operator","EXP_":` + soon + `}`),
+		"expired":                    right(claimsOf("boss", "operator", time.Now().Add(-time.Second))),
+		"expired long ago":           right(`{"sub":"boss","role":"operator","exp":-1e300}`),
+		"not good yet":               right(`{"sub":"boss","role":"operator","exp":` + soon + `,"nbf":` + soon + `}`),
 		"no user":                    right(`{"role":"operator","exp":` + soon + `}`),
-		"an unknown role":            right(claimsOf("admin", "root", hour)),
-		"a list of roles":            right(`{"sub":"admin","role":["operator"],"exp":` + soon + `}`),
+		"an unknown role":            right(claimsOf("boss", "root", hour)),
+		"a list of roles":            right(`{"sub":"boss","role":["operator"],"exp":` + soon + `}`),
+		"no log-in of the engine's":  right(claimsOf(service.OperatorName, "operator", hour)),
 		"deep claims":                signedToken(sha256.New, hs256, strings.Repeat(`{"a":`, 500)+"1"+strings.Repeat("}", 500), other),
 		"genuine, and more behind":   genuine + "A",
 		"genuine, with a bit more":   genuine[:len(genuine)-1] + otherDigit(genuine[len(genuine)-1]),
@@ -218,7 +219,7 @@ func forgedTokens(d *drill) {
 		"one dot":                    ".",
 		"long parts":                 strings.Repeat("A", 4_000) + "." + strings.Repeat("A", 4_000) + "." + strings.Repeat("A", 4_000),
 	}
-	buy := a.URL + "/api/v1/sales/" + d.sale + "/" + pathOf(shop.Secret, time.Now(), service.OperatorName, d.sale, time.Hour) + "/orders"
+	buy := a.URL + "/api/v1/sales/" + d.sale + "/" + pathOf(shop.Secret, time.Now(), "boss", d.sale, time.Hour) + "/orders"
 	told := 0
 	attack := func() {
 		for name, token := range forged {
