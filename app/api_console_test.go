@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
-	"flashsale/model"
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/pace"
 )
@@ -114,34 +111,6 @@ func TestLive(t *testing.T) {
 			t.Slowf("the stream kept the server for %v", took)
 		}
 	})
-}
-
-// Each route below /admin is for operators only, except that viewers may look, and support may also end orders.
-func TestOperatorsOnly(t *testing.T) {
-	t.Parallel()
-	s := usual(t)
-	routes := 0
-	for _, route := range s.app.Handler().(*gin.Engine).Routes() {
-		if !strings.HasPrefix(route.Path, "/api/v1/admin/") || route.Method == http.MethodHead {
-			continue
-		}
-		routes++
-		path := strings.NewReplacer(":sale", absentSale, ":id", absentSale).Replace(route.Path)
-		s.anyone().call(route.Method, path, nil).clean().refused(401, "unauthenticated")
-		s.buyer("ann").call(route.Method, path, nil).clean().refused(403, "forbidden")
-		looks, ends := route.Method == http.MethodGet, strings.HasSuffix(path, "/refund") || strings.HasSuffix(path, "/cancel")
-		for role, may := range map[model.Role]bool{model.RoleViewer: looks, model.RoleSupport: looks || ends} {
-			if strings.HasSuffix(path, "/events") {
-				continue // it has no end; the same stages are before the other routes
-			}
-			if got := s.as("s-1", role).call(route.Method, path, nil).status; (got != 403) != may {
-				t.Errorf("%s %s: %d for %s", route.Method, path, got, role)
-			}
-		}
-	}
-	if routes < 15 {
-		t.Errorf("only %d routes", routes)
-	}
 }
 
 // The operator's list has all sales, the newest first, also those that buyers don't see any more.

@@ -135,8 +135,14 @@ func TestHoldsRole(t *testing.T) {
 	t.Parallel()
 	s := start(t, handsOff)
 	ann, shop := s.buyer("ann"), s.checkout()
-	made := ann.buy(s.createSale(nil).ID, 1)
+	saleID := s.createSale(nil).ID
+	made := ann.buy(saleID, 1)
 	shop.call("GET", adminSales, nil).refused(403, "forbidden")
+	shop.call("POST", "/api/v1/sales/"+saleID+"/path", nil).refused(403, "forbidden")
+	shop.call("POST", "/api/v1/sales/"+saleID+"/entries", fields{"quantity": 1}).refused(403, "forbidden")
+	path, _ := s.app.Paths.Issue("key:checkout", saleID, time.Minute)
+	shop.call("POST", "/api/v1/sales/"+saleID+"/"+path+"/orders", fields{"quantity": 1}).refused(403, "forbidden")
+	shop.call("GET", "/api/v1/orders", nil).refused(403, "forbidden")
 	shop.call("POST", "/api/v1/admin/orders/"+made.ID+"/cancel", nil).refused(403, "forbidden")
 	body := fields{"reference": "r", "amount_cents": 990}
 	viewer, support := s.as("v", model.RoleViewer), s.as("u", model.RoleSupport)

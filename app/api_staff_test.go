@@ -79,11 +79,12 @@ func TestKey(t *testing.T) {
 	shop := s.holding(key.Secret)
 	shop.get(adminSales).want(200)
 	shop.call("POST", adminSales, newSale(nil)).refused(403, "forbidden")
-	shop.call("GET", "/api/v1/orders", nil).want(200)
+	shop.call("GET", "/api/v1/orders", nil).refused(403, "forbidden")
+	s.holding(s.hire("boss", "key", model.RoleOperator).Secret).call("GET", "/api/v1/orders", nil).refused(403, "forbidden")
 	s.anyone().call("POST", "/api/v1/sessions", fields{"name": "shop", "password": key.Secret}).refused(401, "unauthenticated")
 	var list struct{ Staff []staffAccount }
 	s.operator().get(adminStaff).want(200).read(&list)
-	if len(list.Staff) != 2 || list.Staff[1].Kind != "key" || list.Staff[1].UsedAt == "" || list.Staff[0].MadeAt == "" {
+	if len(list.Staff) != 3 || list.Staff[2].Kind != "key" || list.Staff[2].UsedAt == "" || list.Staff[0].MadeAt == "" {
 		t.Errorf("the list is %+v", list.Staff)
 	}
 	s.operator().call("DELETE", adminStaff+"/shop", nil).want(200)

@@ -167,7 +167,7 @@ func Router(a *API) (http.Handler, error) {
 	memory.GET("/sales/:sale/draw.json", a.getDraw) // no deadline: it may be long
 	memory.GET("/campaigns/:campaign", a.getCampaign())
 	memory.GET("/campaigns/:campaign/events", a.campaignEvents)
-	memory.POST("/sales/:sale/:path/orders", login, path, counter, a.purchase)
+	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, counter, a.purchase)
 
 	public := memory.Group("", deadline)
 	public.GET("/time", a.time)
@@ -176,7 +176,7 @@ func Router(a *API) (http.Handler, error) {
 	public.GET("/login", a.showLogin)
 	public.POST("/sessions/code", a.logInByCode)
 
-	buyer := public.Group("", login)
+	buyer := public.Group("", login, middleware.RequireBuyer)
 	buyer.POST("/sales/:sale/path", a.issuePath)
 	buyer.POST("/sales/:sale/entries", a.enterLine)
 	buyer.GET("/sales/:sale/entries/challenge", a.entryChallenge)

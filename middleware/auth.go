@@ -40,6 +40,14 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
+// RequireBuyer lets only users pass who may act as buyers. All others get Forbidden: a server with a key, and whoever has no
+// role for it.
+func RequireBuyer(c *gin.Context) {
+	if !IdentityOf(c).MayBuy() {
+		Refuse(c, Refusal{Verdict: model.Forbidden})
+	}
+}
+
 // RequireRole lets only users pass who may do what needs this role. All others, authenticated or not, get Forbidden.
 func RequireRole(least model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -8,7 +10,8 @@ import (
 // Role says what a user may do.
 type Role string
 
-// The roles. Each may do what those before it may, but RoleHolds, which only an operator also has.
+// The roles. Each may do what those before it may, but RoleHolds, which only an operator also has, and which may do nothing
+// else.
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // sees all sales, orders and operations
@@ -18,7 +21,10 @@ const (
 )
 
 // ranks are the roles in their order. An unknown role has the rank 0.
-var ranks = map[Role]int{RoleBuyer: 1, RoleHolds: 1, RoleViewer: 2, RoleSupport: 3, RoleOperator: 4}
+var ranks = map[Role]int{RoleHolds: 1, RoleBuyer: 2, RoleViewer: 3, RoleSupport: 4, RoleOperator: 5}
+
+// Roles returns all roles.
+func Roles() []Role { return slices.Sorted(maps.Keys(ranks)) }
 
 // Valid reports whether the role exists.
 func (r Role) Valid() bool { return ranks[r] > 0 }
@@ -35,8 +41,12 @@ func (r Role) May(least Role) bool {
 type Identity struct {
 	UserID string
 	Role   Role
+	Key    bool   // a server of the shop, by its key
 	Stamp  string // of the account of the staff that logged in; empty: the user has no such account
 }
+
+// MayBuy reports whether the user may act as a buyer. A server may not, whatever the role of its key.
+func (i Identity) MayBuy() bool { return !i.Key && i.Role.May(RoleBuyer) }
 
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
 // password. Buyers whose tokens come from another issuer with the same secret have no Account.

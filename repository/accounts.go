@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -71,7 +72,7 @@ func (s *Store) Staff(ctx context.Context) ([]model.Account, error) {
 	return accounts(s.read.WithContext(ctx), "role IN ? ORDER BY name", staffRoles)
 }
 
-var staffRoles = []string{string(model.RoleViewer), string(model.RoleSupport), string(model.RoleOperator), string(model.RoleHolds)}
+var staffRoles = slices.DeleteFunc(model.Roles(), func(r model.Role) bool { return r == model.RoleBuyer })
 
 // CreateStaff creates a member of the staff or a key; ok is false if the name is taken.
 func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) (ok bool, err error) {

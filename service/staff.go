@@ -175,7 +175,7 @@ func (s *Staff) Verify(token string) (model.Identity, error) {
 			return model.Identity{}, fmt.Errorf("%w: no such key", auth.ErrBadToken)
 		}
 		s.note(account.ID)
-		return model.Identity{UserID: account.ID, Role: account.Role}, nil
+		return model.Identity{UserID: account.ID, Role: account.Role, Key: true}, nil
 	}
 	who, err := s.Tokens.Verify(token)
 	if err != nil || who.Role == model.RoleBuyer || !isStaffID(who.UserID) {

@@ -113,7 +113,7 @@ func (b *staffBench) sign(who model.Identity) string {
 
 func (b *staffBench) wants(what, token string, user string, role model.Role) {
 	b.Helper()
-	check.Same(b, what, check.Must(b.Verify(token)), model.Identity{UserID: user, Role: role})
+	check.Same(b, what, check.Must(b.Verify(token)), model.Identity{UserID: user, Role: role, Key: strings.HasPrefix(token, keyHead)})
 }
 
 func (b *staffBench) refuses(what, token string, want error) {

@@ -251,15 +251,12 @@ func (d *apiDocument) complete(op *apiOperation, ofPath []apiParameter) {
 	}
 }
 
-// Who returns who may call the operation: a role, "log-in" for any user who is logged in, or "" for everybody.
+// Who returns who may call the operation: the least role, or "" for everybody.
 func (op apiOperation) Who() string {
-	switch {
-	case len(op.Security) == 0:
+	if len(op.Security) == 0 {
 		return ""
-	case len(op.Security[0]["bearer"]) > 0:
-		return op.Security[0]["bearer"][0]
 	}
-	return "log-in"
+	return op.Security[0]["bearer"][0]
 }
 
 // curl returns a shell command that calls the operation. The shell must have set the variables that the command names.
@@ -268,7 +265,7 @@ func (d *apiDocument) curl(op *apiOperation, base string) string {
 	switch op.Who() {
 	case "viewer", "support", "operator":
 		headers = ` \` + "\n" + `  -H "Authorization: Bearer $ADMIN"`
-	case "log-in":
+	case "buyer":
 		headers = ` \` + "\n" + `  -H "Authorization: Bearer $TOKEN"`
 	}
 	for _, p := range op.Parameters {
