@@ -22,8 +22,8 @@ const (
 )
 
 // exportOrders answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a
-// million orders. If it can't finish an answer that it has begun, it closes the connection, so that nobody takes a part
-// for the whole.
+// million orders. If it can't finish an answer that it has begun, or its sender may no longer see orders, it closes the
+// connection, so that nobody takes a part for the whole.
 func (a *API) exportOrders(c *gin.Context) {
 	f, ok := a.ordersOfSale(c)
 	if !ok {
@@ -40,6 +40,9 @@ func (a *API) exportOrders(c *gin.Context) {
 		case <-a.Closing:
 			err = context.Canceled
 		default:
+		}
+		if err == nil && !first && !a.stillLooks(c) {
+			err = middleware.Refusal{Verdict: model.Unauthenticated}
 		}
 		if err != nil {
 			middleware.Fail(c, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -16,28 +17,72 @@ const (
 	// consolePause is the wait between a change and the reading of it, so that quick changes share one event: nobody
 	// can follow more than five figures a second.
 	consolePause = 200 * time.Millisecond
-	// maxConsoles bounds the streams that an instance has open for operators. A shop has far fewer operators.
+	// consoleCheck is how often a stream checks that its user may still see it.
+	consoleCheck = time.Second
+	// maxConsoles bounds the streams that an instance has open for the staff. A shop has far fewer people there.
 	maxConsoles = 100
-	// consoleLifetime bounds a stream, because the log-in is checked only when the stream begins. Consoles connect
-	// again.
-	consoleLifetime = 15 * time.Minute
+	// operatorConsoles is how many of them only operators get, so that others can't keep operators out.
+	operatorConsoles = 20
+	// consolesOfOne is how many of them one user gets: more than anybody looks at.
+	consolesOfOne = 20
 )
 
-// console streams server-sent events to an operator. next returns the frames to send now, empty if there is no news,
-// and a channel that closes when there is news. A client that takes longer than sendTimeout for a write is
-// disconnected; other streams do not wait for it.
+// consoles counts the streams that are open for the staff. The zero value has none.
+type consoles struct {
+	mu     sync.Mutex
+	open   int
+	others int            // of users who are not operators
+	of     map[string]int // by user
+}
+
+// enter reserves room for one stream of a user. The verdict is Accepted, and leave must be called; RateLimited if the user
+// has too many streams open; or Unavailable if all users together have.
+func (s *consoles) enter(who model.Identity) (verdict model.Verdict, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	other := 0
+	if !who.Role.May(model.RoleOperator) {
+		other = 1
+	}
+	switch {
+	case s.of[who.UserID] == consolesOfOne:
+		return model.RateLimited, nil
+	case s.open == maxConsoles, other > 0 && s.others == maxConsoles-operatorConsoles:
+		return model.Unavailable, nil
+	}
+	count := func(n int) {
+		if s.of == nil {
+			s.of = map[string]int{}
+		}
+		s.open, s.others, s.of[who.UserID] = s.open+n, s.others+n*other, s.of[who.UserID]+n
+		if s.of[who.UserID] == 0 {
+			delete(s.of, who.UserID)
+		}
+	}
+	count(1)
+	return model.Accepted, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		count(-1)
+	}
+}
+
+// console streams server-sent events to one of the staff, as long as the user may see them. next returns the frames to
+// send now, empty if there is no news, and a channel that closes when there is news. A client that takes longer than
+// sendTimeout for a write is disconnected; other streams do not wait for it.
 func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
-	defer a.consoles.Add(-1)
-	if a.consoles.Add(1) > maxConsoles {
-		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unavailable, RetryAfter: streamsFull})
+	verdict, leave := a.consoles.enter(middleware.IdentityOf(c))
+	if verdict != model.Accepted {
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, RetryAfter: streamsFull})
 		return
 	}
+	defer leave()
 	streamHeader(c)
 	if isHead(c) {
 		return
 	}
-	over := time.NewTimer(consoleLifetime)
-	defer over.Stop()
+	check := time.NewTicker(consoleCheck)
+	defer check.Stop()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	listens := sendToConsole(c, nothingNew) // shows the client that it is connected
@@ -55,14 +100,19 @@ func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan
 			look, changed = time.After(consolePause), nil
 		case <-beat.C:
 			listens = sendToConsole(c, nothingNew)
-		case <-over.C:
-			return
+		case <-check.C:
+			listens = a.stillLooks(c)
 		case <-c.Request.Context().Done():
 			return
 		case <-a.Closing:
 			return
 		}
 	}
+}
+
+// stillLooks reports whether the sender of a request may still see what all of the staff see.
+func (a *API) stillLooks(c *gin.Context) bool {
+	return middleware.StillMay(c, a.Staff, model.RoleViewer)
 }
 
 // nothingNew is a server-sent comment that keeps a stream alive.

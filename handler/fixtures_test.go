@@ -210,11 +210,11 @@ func (w *wire) Accept() (net.Conn, error) {
 func (w *wire) Close() error   { close(w.closed); return nil }
 func (w *wire) Addr() net.Addr { return &net.UnixAddr{} }
 
-// connect sends an operator's request, and reads nothing of the answer.
+// connect sends a request, an operator's unless the headers say otherwise, and reads nothing of the answer.
 func (w *wire) connect(path string, headers ...string) net.Conn {
 	mine, theirs := net.Pipe()
 	w.accepted <- theirs
-	r := w.request(http.MethodGet, path, "", append(headers, "Authorization", w.token(model.RoleOperator))...)
+	r := w.request(http.MethodGet, path, "", append([]string{"Authorization", w.token(model.RoleOperator)}, headers...)...)
 	check.Done(r.Write(mine))
 	w.Cleanup(func() { _ = mine.Close() })
 	return mine

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"flashsale/lab"
 	"flashsale/model"
+	"flashsale/service"
 	"flashsale/test/kit/check"
 )
 
@@ -118,7 +120,7 @@ func TestLabEventsWithoutAReport(t *testing.T) {
 	})
 }
 
-// A console's stream has heartbeats, and ends after its lifetime, with its client, and when the server stops.
+// A console's stream has heartbeats, and ends with its token, with its client, and when the server stops.
 func TestConsoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newLabOffice(t)
@@ -126,26 +128,77 @@ func TestConsoles(t *testing.T) {
 		l.heard()
 		passes(2 * heartbeat)
 		check.Same(t, "in two heartbeats", fmt.Sprint(l.heard()), "[: :]")
-		passes(consoleLifetime - 2*heartbeat - 1)
-		check.Same(t, "over before the end of its lifetime", l.over(), false)
-		passes(1)
-		check.Same(t, "over at the end of its lifetime", l.over(), true)
-		check.Same(t, "open consoles", o.api.consoles.Load(), 0)
+		passes(time.Hour - 2*heartbeat - 2*time.Second) // tokens expire at whole seconds
+		check.Same(t, "over before the end of its token", l.over(), false)
+		passes(2*time.Second + consoleCheck)
+		check.Same(t, "over at the end of its token", l.over(), true)
+		check.Same(t, "open consoles", o.api.consoles.open, 0)
 		o.listen(labEventsPath).leave()
-		check.Same(t, "open consoles after the client has left", o.api.consoles.Load(), 0)
-
-		o.api.consoles.Store(maxConsoles - 1)
-		last := o.listen(labEventsPath)
-		for range 3 {
-			refused := o.listen(labEventsPath)
-			check.Same(t, "one too many", refused.status, http.StatusServiceUnavailable)
-			sameHeader(t, "one too many", refused.header, map[string]string{"Retry-After": "5"})
-		}
-		last.leave()
+		check.Same(t, "open consoles after the client has left", o.api.consoles.open, 0)
 		again := o.listen(labEventsPath)
-		check.Same(t, "after one has left", again.status, http.StatusOK)
 		close(o.stop)
 		check.Same(t, "over when the server stops", again.over(), true)
+	})
+}
+
+// A console's stream ends when its user is removed, gets another password or a role that may not see it, and when its key
+// is revoked; an export of orders as well. All others go on.
+func TestConsolesEndWithTheirUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newLabOffice(t)
+		l := &ledger{orders: 9 * maxPage}
+		o.api.Orders = &service.Orders{Desk: l}
+		list := func() []model.Account { return o.api.Staff.Store.(*roster).list }
+		olga, key := o.hire("olga", false, model.RoleOperator), o.hire("key", true, model.RoleViewer)
+		ben, gone := o.hire("ben", true, model.RoleViewer), o.hire("gone", false, model.RoleSupport)
+		streams := map[string]*listener{}
+		for name, header := range map[string]string{"olga": olga, "key": key, "ben": ben, "gone": gone} {
+			streams[name] = o.listen(labEventsPath, "Authorization", header)
+			check.Same(t, name, streams[name].status, http.StatusOK)
+		}
+		sheet, _ := o.ask(exportPath, "Authorization", gone)
+		list()[0].PasswordHash = "another"
+		list()[1].Role = model.RoleHolds
+		o.api.Staff.Store.(*roster).list = list()[:3]
+		passes(2 * time.Second)
+		for name, over := range map[string]bool{"olga": true, "key": true, "ben": false, "gone": true} {
+			check.Same(t, name+"'s is over", streams[name].over(), over)
+		}
+		if _, err := io.ReadAll(sheet.Body); err == nil || len(l.asked) > 2 {
+			t.Errorf("%d pages were exported, and the error is %v", len(l.asked), err)
+		}
+	})
+}
+
+// One user has a bound, and others than operators can't keep operators out.
+func TestConsolesHaveBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newLabOffice(t)
+		open := func(want, n int, header string) (last *listener) {
+			t.Helper()
+			for range n {
+				last = o.listen(labEventsPath, "Authorization", header)
+				check.Same(t, "status", last.status, want)
+			}
+			return last
+		}
+		late, boss := o.hire("late", true, model.RoleSupport), o.hire("boss", true, model.RoleOperator)
+		keys := make([]string, (maxConsoles-operatorConsoles)/consolesOfOne)
+		for i := range keys {
+			keys[i] = o.hire(fmt.Sprint("viewer", i), true, model.RoleViewer)
+		}
+		var viewer *listener
+		for _, key := range keys {
+			viewer = open(http.StatusOK, consolesOfOne, key)
+			refused := open(http.StatusTooManyRequests, 2, key)
+			sameHeader(t, "one too many", refused.header, map[string]string{"Retry-After": "5"})
+		}
+		open(http.StatusServiceUnavailable, 2, late)
+		open(http.StatusOK, operatorConsoles, boss)
+		open(http.StatusServiceUnavailable, 2, o.token(model.RoleOperator))
+		viewer.leave()
+		open(http.StatusOK, 1, late)
+		check.Same(t, "open consoles", o.api.consoles.open, maxConsoles)
 	})
 }
 
@@ -161,7 +214,7 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 			t.Errorf("the other console gets %q", all)
 		}
 		passes(sendTimeout)
-		check.Same(t, "open consoles", o.api.consoles.Load(), 1)
+		check.Same(t, "open consoles", o.api.consoles.open, 1)
 	})
 }
 

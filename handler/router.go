@@ -75,7 +75,7 @@ type API struct {
 	PublicURL func() string
 
 	requests  atomic.Uint64
-	consoles  atomic.Int64                                               // operators' open streams
+	consoles  consoles
 	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
 	Observe   observe.All
 	Trace     gin.HandlerFunc // starts a span for each request; nil: no spans

@@ -19,22 +19,38 @@ type TokenVerifier interface {
 // same Unauthenticated, so that the answer does not help a forger.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		var header string
-		if values := c.Request.Header["Authorization"]; len(values) > 0 {
-			header = values[0]
-		}
-		scheme, token, _ := strings.Cut(header, " ")
-		identity, err := v.Verify(token)
-		if errors.Is(err, model.ErrUnavailable) {
+		identity, err := identify(c, v)
+		switch {
+		case errors.Is(err, model.ErrUnavailable):
 			Fail(c, err)
-			return
-		}
-		if err != nil || !strings.EqualFold(scheme, "Bearer") {
+		case err != nil:
 			Refuse(c, Refusal{Verdict: model.Unauthenticated})
-			return
+		default:
+			stateOf(c).identity = identity
 		}
-		stateOf(c).identity = identity
 	}
+}
+
+var errNotBearer = errors.New("the scheme is not Bearer")
+
+func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
+	var header string
+	if values := c.Request.Header["Authorization"]; len(values) > 0 {
+		header = values[0]
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	identity, err := v.Verify(token)
+	if err == nil && !strings.EqualFold(scheme, "Bearer") {
+		err = errNotBearer
+	}
+	return identity, err
+}
+
+// StillMay reports whether the sender of a request may still do what needs this role. An answer that takes long asks again
+// and again, since tokens, keys and accounts end meanwhile. While that can't be told, the answer stays yes.
+func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
+	identity, err := identify(c, v)
+	return errors.Is(err, model.ErrUnavailable) || err == nil && identity.Role.May(least)
 }
 
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.

@@ -34,7 +34,7 @@ export async function follow(path, { signal, hear, line }) {
       }
       broken = true;
     }
-    if (broken && !signal.aborted) { // not if it merely ended: the server ends each stream after a time
+    if (broken && !signal.aborted) { // not if it merely ended: a server that stops ends its streams
       line("broken");
     }
     await pause(Math.min(longestPause, firstPause * 2 ** failures) * (1 + Math.random()));
