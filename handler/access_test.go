@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/sandbox"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/test/kit/check"
@@ -178,4 +181,45 @@ func TestAccess(t *testing.T) {
 		}
 	}
 	check.Same(t, "routes", slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(leastOf)))
+}
+
+// noticed is a provider that sends notices, and accepts none.
+type noticed struct{ service.Provider }
+
+func (noticed) Read(http.Header, []byte) (model.Report, bool, error) {
+	return model.Report{}, false, model.ErrBadNotice
+}
+
+// Strangers are bounded at the routes of the staff, of the shop's checkout and of payment providers, which have no limit in
+// front, and never keep a right key or signature out.
+func TestStrangersAreBounded(t *testing.T) {
+	at := map[string]string{
+		"/api/v1/admin/staff": http.MethodGet, "/api/v1/admin/sales": http.MethodPost, "/api/v1/holds/x": http.MethodGet,
+		"/api/v1/holds/x/settle": http.MethodPost, "/api/v1/payments/callback": http.MethodPost, "/api/v1/payments/notices": http.MethodPost,
+	}
+	for path, method := range at {
+		s := newShop(t)
+		s.api.Limits.AddressRate = 0.001 // a request, and the next one much later
+		s.api.Payments = &service.Payments{Provider: noticed{}}
+		key := s.hire("boss", true, model.RoleOperator)
+		send := func(headers ...string) *httptest.ResponseRecorder {
+			return s.serve(s.request(method, path, "{}", headers...))
+		}
+		send("Authorization", "Bearer fs_forged")
+		for _, forged := range []string{"", "Bearer fs_forged", "Bearer x.y.z", "Basic eDp5"} {
+			refused := send("Authorization", forged)
+			check.Same(t, path+": status for "+forged, refused.Code, http.StatusTooManyRequests)
+			check.Same(t, path+": Retry-After is told", refused.Header().Get("Retry-After") != "", true)
+		}
+		timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+		for range 3 {
+			right := send("Authorization", key, "X-Timestamp", timestamp, "X-Signature", sandbox.Sign(benchSecret, timestamp, []byte("{}")))
+			if strings.HasSuffix(path, "/notices") {
+				continue // it has signatures of its own
+			}
+			if right.Code == http.StatusTooManyRequests || right.Code == http.StatusUnauthorized {
+				t.Errorf("%s: %d for a right secret", path, right.Code)
+			}
+		}
+	}
 }

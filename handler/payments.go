@@ -42,6 +42,7 @@ func (a *API) signed(c *gin.Context) {
 	case !a.Sandbox.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw):
 		refuse(c, model.BadSignature)
 	default:
+		middleware.Signed(c)
 		c.Set(signedBody, raw)
 	}
 }
@@ -86,6 +87,7 @@ func (a *API) notice(c *gin.Context) {
 		refuse(c, model.BadSignature)
 		return
 	}
+	middleware.Signed(c)
 	answer(c, http.StatusOK, gin.H{}, verdict, err)
 }
 

@@ -26,7 +26,8 @@ const requestLimit = 10 * time.Second
 // Requests that carry proof of their sender have token buckets of their own: signed callbacks, and requests with an
 // operator's token. A bucket is charged after the proof, which is a hash over a bounded text and costs no more than a
 // refusal. So a crowd of strangers can't delay payments or operators, and nobody without a secret can empty these
-// buckets. They bound a sender that has a secret and sends too much.
+// buckets. They bound a sender that has a secret and sends too much. A request without proof is charged to the buckets that
+// all strangers share.
 const (
 	// callbackRate is how many signed callbacks may pass in a second: more payments than a database can settle.
 	callbackRate = 5_000
@@ -141,16 +142,18 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/console/lab", a.showAlways())
 
 	api := all.Group("/api/v1")
-	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers.
+	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers. Only requests without
+	// a right secret are charged as all strangers are.
+	strangers := middleware.Strangers(address, instance)
 	if a.Sandbox != nil {
-		api.POST("/payments/callback", deadline, a.signed, callbackLimit, a.callback)
+		api.POST("/payments/callback", deadline, strangers, a.signed, callbackLimit, a.callback)
 	}
 	if a.Notices {
-		api.POST("/payments/notices", deadline, a.notice)
+		api.POST("/payments/notices", deadline, strangers, a.notice)
 	}
 	if a.Holds != nil {
 		all.GET("/.well-known/jwks.json", instance, address, a.holdKeys)
-		hold := api.Group("/holds/:id", deadline, login, middleware.RequireRole(model.RoleHolds), callbackLimit)
+		hold := api.Group("/holds/:id", deadline, strangers, login, middleware.RequireRole(model.RoleHolds), callbackLimit)
 		hold.GET("", a.getHold)
 		hold.POST("/settle", a.settleHold)
 		hold.POST("/refunded", a.refundedHold)
@@ -189,7 +192,7 @@ func Router(a *API) (http.Handler, error) {
 	buyer.POST("/orders/:id/payments", a.startPayment)
 
 	viewers, support, operators := middleware.RequireRole(model.RoleViewer), middleware.RequireRole(model.RoleSupport), middleware.RequireRole(model.RoleOperator)
-	console := api.Group("/admin", login, viewers, operatorLimit) // no deadline: streams and exports may take long
+	console := api.Group("/admin", strangers, login, viewers, operatorLimit) // no deadline: streams and exports may take long
 	console.GET("/sales/:sale/live", a.liveFigures)
 	console.GET("/sales/:sale/orders.csv", a.exportOrders)
 	console.GET("/lab/events", a.labEvents)

@@ -16,6 +16,7 @@ type state struct {
 	gin.ResponseWriter
 	requestID [1]string // an array, so that the header's value can be a slice of it
 	identity  model.Identity
+	signed    bool // its signature is right
 	frequency model.Frequency
 	refusal   Refusal
 	refused   bool

@@ -116,12 +116,12 @@ func (l letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// floodOfStrangers has clients without valid credentials send as many requests as they can to four routes, while
+// floodOfStrangers has clients without valid credentials send as many requests as they can to five routes, while
 // payments are confirmed and a sale is paused and resumed.
 func floodOfStrangers(d *drill) {
 	d.stores()
-	a := d.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50")
-	const rounds = 60
+	a := d.Start("--limit-rate", "50", "--limit-burst", "50", "--ip-rate", "50") // see limit
+	const rounds, limit = 60, 50
 	d.sell(60, d.Start()) // for buyers and checks, without limits
 	d.attempts = d.Rush(d.sale, "payer", d.quota/2, nil, d.urls...)
 	var payments []shop.Payment
@@ -137,8 +137,10 @@ func floodOfStrangers(d *drill) {
 		{http.MethodGet, "/api/v1/time", ""},
 		{http.MethodPost, "/api/v1/payments/callback", ""},
 		{http.MethodGet, "/api/v1/admin/stats", "forged"},
+		{http.MethodPost, "/api/v1/admin/staff", "fs_forged"},
 		{http.MethodGet, "/readyz", ""},
 	}
+	began := time.Now()
 	end := d.meanwhile(32, time.Nanosecond, func(stranger, round int) {
 		at := attacks[(stranger+round)%len(attacks)]
 		r, err := ask(d.Context(), client, at.method, a.URL+at.path, strings.NewReader("{}"),
@@ -172,6 +174,9 @@ func floodOfStrangers(d *drill) {
 		want("/readyz", status, doc, err)
 	}
 	end()
+	if most := limit + int(limit*time.Since(began).Seconds()) + 1; strangers[http.StatusUnauthorized] > most {
+		d.Errorf("strangers were told 401 %d times, want at most %d", strangers[http.StatusUnauthorized], most)
+	}
 	d.finish("strangers: %d times 429, %d times 401; refused of %d each: %d callbacks, %d operators, %d /readyz",
 		strangers[http.StatusTooManyRequests], strangers[http.StatusUnauthorized], rounds,
 		refused["a callback"], refused["an operator"], refused["/readyz"])

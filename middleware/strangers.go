@@ -1,0 +1,33 @@
+package middleware
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
+)
+
+// Strangers charges the limits with each request that is refused before its sender has shown a secret: a token, a key or a
+// signature. Requests with a right one are never charged, so strangers can't keep them out. The stage stands before the
+// stages that check secrets, on routes that have no limit in front.
+//
+// Outcomes: that of the next stages; or that of the first limit that refuses.
+func Strangers(limits ...gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		own, refused := RefusalOf(c)
+		if !refused || stateOf(c).signed || IdentityOf(c) != (model.Identity{}) {
+			return
+		}
+		for _, limit := range limits {
+			if limit(c); FailureOf(c) != nil {
+				return
+			}
+			if now, _ := RefusalOf(c); now != own {
+				return
+			}
+		}
+	}
+}
+
+// Signed marks a request whose signature is right, so that Strangers does not take its sender for one.
+func Signed(c *gin.Context) { stateOf(c).signed = true }
