@@ -465,6 +465,34 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// Before the first start, the commands that need the schema say what to do, and change nothing.
+func TestBeforeTheSchema(t *testing.T) {
+	path, sqlite := sqliteFile(t)
+	noError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	noError(t, os.WriteFile(path, nil, 0o600))
+	shape := filepath.Join(t.TempDir(), "shape.yaml")
+	noError(t, os.WriteFile(shape, []byte("arrivals: spike\nbuyers: 1\nunits: 1\nlasts: 1s\n"), 0o600))
+	outside := "--database=" + kit.SharedMariaDB(t).NewDatabase(t)
+	for name, database := range map[string][]string{"SQLite": {sqlite}, "MariaDB": {outside, "--redis=redis://127.0.0.1:1"}} {
+		for _, command := range [][]string{
+			{"keys", "create", "--name=shop"}, {"keys", "list"}, {"keys", "revoke", "--name=shop"}, {"audit"},
+			{"rush", "--url=http://127.0.0.1:1", "--shape=" + shape, "--out=" + t.TempDir(), "--secret=" + strings.Repeat("secret ", 5)},
+			{"preflight"},
+		} {
+			t.Run(name+", "+command[0], func(t *testing.T) {
+				code, stdout, stderr := execute(t, nil, append(command, database...)...)
+				if code != 1 || !strings.Contains(stdout+stderr, "migrate up") || strings.Contains(stdout+stderr, "no such table") || strings.Contains(stdout+stderr, "1146") {
+					t.Errorf("%v: exit %d, %s%s", command, code, stdout, stderr)
+				}
+			})
+		}
+		_, stdout, _ := execute(t, nil, "migrate", "status", database[0])
+		if strings.Contains(stdout, "applied") {
+			t.Errorf("%s: %s", name, stdout)
+		}
+	}
+}
+
 // audit exits with 0 while the books are right, and with 1 after a row was changed.
 func TestAudit(t *testing.T) {
 	path, database := sqliteFile(t)

@@ -55,6 +55,15 @@ func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
+// CheckSchema returns an error that says what to do if the database lacks tables, or steps of the schema, of this program.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	applied, newest, err := s.schema(ctx)
+	if err == nil && applied < newest {
+		err = fmt.Errorf("--database: the schema is at step %d of %d; start an instance first, or run flashsale migrate up", applied, newest)
+	}
+	return err
+}
+
 func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (err error) {
 	dialect, folder := goose.DialectMySQL, "mysql"
 	if s.sqlite {

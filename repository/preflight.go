@@ -140,8 +140,13 @@ func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 		return 0, 0, fmt.Errorf("list the migrations: %w", err)
 	}
 	db := s.read.WithContext(ctx)
-	if !db.Migrator().HasTable("goose_db_version") {
-		return 0, newest, nil
+	there := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'goose_db_version'"
+	if s.sqlite {
+		there = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'goose_db_version'"
+	}
+	var tables int
+	if err := db.Raw(there).Scan(&tables).Error; err != nil || tables == 0 {
+		return 0, newest, wrap("look for the schema's version", err)
 	}
 	err = db.Raw("SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version").Scan(&applied).Error
 	return applied, newest, wrap("read the schema's version", err)

@@ -97,7 +97,7 @@ func Validate(cmd *config.Command) error {
 	}
 	if path, isFile := cmd.Settings.SQLitePath(); isFile && cmd.Name != "migrate up" {
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("--database: there is no file %s", path)
+			return fmt.Errorf("--database: there is no file %s; start an instance first, or run flashsale migrate up", path)
 		}
 	}
 	return nil
@@ -216,6 +216,9 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if err := st.Database.CheckSchema(ctx); err != nil {
+		return err
+	}
 	auditor := &service.Auditor{Store: st.Database}
 	if st.Embedded == nil { // an embedded Redis that has gates is in the server's process
 		auditor.Gate = gate.New(st.Redis, "audit")

@@ -26,6 +26,9 @@ func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.CheckSchema(ctx); err != nil {
+		return err
+	}
 	staff := &service.Staff{Store: db, Passwords: auth.NewPasswords(), Now: time.Now}
 	list, err := staff.List(ctx)
 	if err != nil {

@@ -60,6 +60,9 @@ func openShop(ctx context.Context, settings config.Settings, version string, now
 	if s.stores, err = app.OpenStores(ctx, &open, nil); err != nil {
 		return nil, err
 	}
+	if err := s.stores.Database.CheckSchema(ctx); err != nil {
+		return nil, errors.Join(err, s.stores.Close())
+	}
 	if s.stores.Embedded == nil {
 		s.gate = gate.New(s.stores.Redis, actor)
 	}
