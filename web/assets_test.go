@@ -94,6 +94,18 @@ func TestAssetsReferToServedNames(t *testing.T) {
 	}
 }
 
+// Only go.js changes where the browser is: its functions keep addresses that lead elsewhere out.
+func TestOnlyOneScriptGoesAway(t *testing.T) {
+	goes := regexp.MustCompile(`location\.(assign|replace)\b|location(\.(href|host|hostname|port|protocol|pathname|search))? = |window\.open`)
+	found := []string{}
+	for name, body := range check.Must(NewAssets()).bodies {
+		if name != "uplot.js" && goes.Match(body) {
+			found = append(found, name)
+		}
+	}
+	check.Same(t, "scripts that go somewhere", found, []string{"go.js"})
+}
+
 // A change of a file changes its name and the names of the files that refer to it, and no others.
 func TestNamesFollowWhatIsInside(t *testing.T) {
 	names := func(clock string) map[string]string {

@@ -2,7 +2,10 @@ package browser
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/oauth2-proxy/mockoidc"
@@ -225,4 +228,25 @@ func TestLogInOutside(t *testing.T) {
 	desk := s.open(desktop, "/console")
 	desk.operate()
 	desk.see("#sales", "Teapot")
+
+	// Whatever the address was, the browser comes back to this server.
+	var visits atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visits.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	host := strings.TrimPrefix(elsewhere.URL, "http:")
+	for _, path := range []string{host + "/", host + "/..//x?y", "//" + host, "/%09" + host, "/.." + host} {
+		issuer.QueueUser(&mockoidc.MockUser{Subject: "2", PreferredUsername: "bob"})
+		w := s.open(phone, path, "404")
+		before := js[string](w, `location.href`)
+		w.click("#account-button", "#account-issuer")
+		w.see("#account-button", "bob")
+		check.Same(t, path+": the page after the log-in", js[string](w, `location.href`), before)
+	}
+	const addresses = `//H/|/\\H/|\\\\H/|\t//H/|/\t/H/|\n\\\\H|http://H/|http:/\\H|javascript:alert(1)|data:text/html,x|blob:O/1|http://|O@H/|OH/`
+	outside := js[string](w, fmt.Sprintf(`(async () => {
+		const { own } = await import(document.querySelector("link[href*='/assets/go.']").href);
+		return "%s".replaceAll("H", %q).replaceAll("O", location.origin).split("|").filter((a) => own(a) !== location.origin + "/").join("|");
+	})()`, addresses, strings.TrimPrefix(host, "//")))
+	check.Same(t, "addresses that are taken for pages of this server", outside, "")
+	check.Same(t, "visits elsewhere", visits.Load(), 0)
 }

@@ -5,6 +5,7 @@ import { drafted as draftedCampaign, open as openCampaign } from "./campaign-for
 import { everySecond, sync } from "./clock.js";
 import { attend, repeat, sayWindow, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
+import { visit } from "./go.js";
 import { hush, number, reason, say } from "./i18n.js";
 import { drawInstances } from "./instances.js";
 import { drafted, open } from "./sale-form.js";
@@ -125,8 +126,8 @@ async function refresh() {
   }
 }
 
-const made = (sale) => location.assign(`/console/sales/${sale.id}`);
-const madeCampaign = (campaign) => location.assign(`/console/campaigns/${campaign.id}`);
+const made = (sale) => visit(`/console/sales/${sale.id}`);
+const madeCampaign = (campaign) => visit(`/console/campaigns/${campaign.id}`);
 
 at("new").addEventListener("click", () => open(null, made));
 at("new-campaign").addEventListener("click", () => openCampaign(null, madeCampaign));

@@ -3,6 +3,7 @@
 import "./page.js";
 import { call, setSession } from "./api.js";
 import { at, show } from "./dom.js";
+import { comeBack, own } from "./go.js";
 import { reason, say } from "./i18n.js";
 import { passing } from "./store.js";
 
@@ -31,9 +32,9 @@ async function finish() {
 }
 
 if (await finish()) {
-  location.replace(begun.back);
+  comeBack(begun.back);
 } else {
   show(at("login-waits"), false);
   show(at("login-failed"), true);
-  at("login-back").href = begun?.back ?? "/";
+  at("login-back").href = own(begun?.back ?? "/");
 }

@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { now } from "./clock.js";
 import { ask } from "./dialog.js";
+import { leave } from "./go.js";
 
 export const payable = (order) => order.status === "pending" && now() < Date.parse(order.expires_at);
 
@@ -11,7 +12,7 @@ export const reread = async (order) => (await call("GET", `/orders/${order.id}`)
 // pay opens the page of the payment. It throws a Refusal if the order can't be paid.
 export async function pay(order) {
   const { data } = await call("POST", `/orders/${order.id}/payments`);
-  location.assign(data.pay_url);
+  leave(data.pay_url);
 }
 
 // cancel asks for a confirmation and returns the cancelled order, or null if the buyer keeps it. It throws a Refusal if

@@ -2,6 +2,7 @@
 // is of no use to whoever sees it.
 
 import { look } from "./api.js";
+import { leave } from "./go.js";
 import { passing } from "./store.js";
 
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
@@ -11,7 +12,7 @@ const random = () => encoded(crypto.getRandomValues(new Uint8Array(32)));
 export async function depart() {
   const { issuer } = await look("/login");
   const [verifier, state, nonce] = [random(), random(), random()];
-  passing.write("login", { verifier, state, nonce, back: location.pathname + location.search });
+  passing.write("login", { verifier, state, nonce, back: location.href });
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
   const url = new URL(issuer.authorization_url);
   for (const [name, value] of Object.entries({
@@ -20,5 +21,5 @@ export async function depart() {
   })) {
     url.searchParams.set(name, value);
   }
-  location.assign(url);
+  leave(url);
 }
