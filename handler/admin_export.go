@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// exportLimit bounds a whole export: enough for a million orders over a slow line.
+	// exportLimit bounds a whole export or proof: enough for a million orders over a slow line.
 	exportLimit = 10 * time.Minute
-	// exportPatience bounds how long a client may take to receive one page of an export.
+	// exportPatience bounds how long a client may take to receive one page of an export, or one part of a proof.
 	exportPatience = 10 * time.Second
 )
 

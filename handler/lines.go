@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -115,14 +116,20 @@ func (a *API) leaveLine(c *gin.Context) {
 }
 
 // getDraw answers with the document that proves the order of a line and the winners of a draw. It is long, so it is sent as it
-// is read.
+// is read, in parts.
 func (a *API) getDraw(c *gin.Context) {
-	begun := func() {
-		c.Header("Content-Type", jsonType)
-		c.Header("Cache-Control", "public, max-age="+strconv.Itoa(drawMaxAge))
-		c.Status(http.StatusOK)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
+	defer cancel()
+	var verdict model.Verdict
+	var err error
+	out := drawWriter{c, a.Closing}
+	if isHead(c) {
+		if _, verdict, err = a.Proofs.Ready(ctx, c.Param("sale")); err == nil && verdict == model.Accepted {
+			out.begin()
+		}
+	} else {
+		verdict, err = a.Proofs.Write(ctx, out, c.Param("sale"))
 	}
-	verdict, err := a.Proofs.Write(c.Request.Context(), c.Writer, c.Param("sale"), begun)
 	switch {
 	case err != nil && c.Writer.Written():
 		panic(http.ErrAbortHandler) // nobody may take a part for the whole
@@ -131,6 +138,33 @@ func (a *API) getDraw(c *gin.Context) {
 	case verdict != model.Accepted:
 		refuse(c, verdict)
 	}
+}
+
+// drawWriter sends a document. The headers go out with the first part, so that an error before it is still a refusal. Each
+// part has as much time as a page of an export.
+type drawWriter struct {
+	c       *gin.Context
+	closing <-chan struct{}
+}
+
+func (w drawWriter) begin() {
+	w.c.Header("Content-Type", jsonType)
+	w.c.Header("Cache-Control", "public, max-age="+strconv.Itoa(drawMaxAge))
+	w.c.Status(http.StatusOK)
+}
+
+// Write sends a part of the document.
+func (w drawWriter) Write(part []byte) (int, error) {
+	select {
+	case <-w.closing:
+		return 0, context.Canceled
+	default:
+	}
+	if !w.c.Writer.Written() {
+		w.begin()
+	}
+	_ = http.NewResponseController(w.c.Writer).SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // needs real time
+	return w.c.Writer.Write(part)
 }
 
 // myProof answers with what proves that the user's own entry is under the root.

@@ -13,54 +13,56 @@ import (
 	"flashsale/model"
 )
 
-// proofsAtOnce is how many proofs an instance writes or computes at the same time. Each reads all entries of a sale.
-const proofsAtOnce = 2
+const (
+	// pagesAtOnce is how many pages of entries an instance reads at the same time for all documents together. A reader of a
+	// document has one page in memory, and holds nothing else while it takes that page.
+	pagesAtOnce = 2
+	// pathsAtOnce is how many paths an instance computes at the same time. Each needs all tags of a line in memory.
+	pathsAtOnce = 2
+)
 
 // ProofStore reads what proves the order of a line.
 type ProofStore interface {
 	Sealing(ctx context.Context, saleID string) (model.Sealing, error)
+	EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error)
 	LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error]
 	DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error)
 }
 
 // Proofs proves the order of lines to everybody.
 type Proofs struct {
-	store   ProofStore
-	catalog *Catalog
-	key     []byte // the public key of the beacon's chain
-	running chan struct{}
+	store            ProofStore
+	catalog          *Catalog
+	key              []byte // the public key of the beacon's chain
+	reading, running chan struct{}
 }
 
 // NewProofs creates the service. key is the public key of the beacon's chain.
 func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
-	return &Proofs{store: store, catalog: catalog, key: key, running: make(chan struct{}, proofsAtOnce)}
+	return &Proofs{
+		store: store, catalog: catalog, key: key,
+		reading: make(chan struct{}, pagesAtOnce), running: make(chan struct{}, pathsAtOnce),
+	}
 }
 
-// begin returns a sealed line, and a function to call at the end. The verdict is Accepted; NotFound if there is no such
-// sale, or nothing to prove yet: before the seal, and before the end of a draw; or RateLimited if too many proofs are
-// under way.
-func (p *Proofs) begin(ctx context.Context, saleID string) (offer model.Offer, end func(), verdict model.Verdict, err error) {
+// Ready returns a sealed line. The verdict is Accepted, or NotFound if there is no such sale, or nothing to prove yet:
+// before the seal, and before the end of a draw.
+func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, p.catalog, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
 	if err != nil || !ok || offer.Line.Root == "" || offer.Line.AwaitsSeed() || drawing {
-		return offer, nil, model.NotFound, err
+		return offer, model.NotFound, err
 	}
-	select {
-	case p.running <- struct{}{}:
-		return offer, func() { <-p.running }, model.Accepted, nil
-	default:
-		return offer, nil, model.RateLimited, nil
-	}
+	return offer, model.Accepted, nil
 }
 
-// Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. begun is called
-// before the first byte. The verdict is as with begin.
-func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun func()) (model.Verdict, error) {
-	offer, end, verdict, err := p.begin(ctx, saleID)
+// Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is as
+// with Ready. An error may come after a part of the document. Write reads the entries as fast as w takes them.
+func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.Verdict, error) {
+	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {
 		return verdict, err
 	}
-	defer end()
 	line := offer.Line
 	head := ranks.Head{Sale: offer.ID, Mode: ranks.Line, N: line.Sealed}
 	draws := offer.Mode == model.ModeDraw && !offer.IsCampaignLine() // there the winners are called, as in a line
@@ -80,11 +82,19 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 	if head.Beacon, err = p.beacon(line); err != nil {
 		return "", err
 	}
-	of, err := p.entries(ctx, offer.ID)
+	sealing, err := p.store.Sealing(ctx, offer.ID)
 	if err != nil {
 		return "", err
 	}
-	lists := ranks.Lists{Void: ranks.All(of.void), Quantities: ranks.All(of.quantities), Tags: ranks.All(of.tags)}
+	// Each list reads the entries anew, so that a reader needs no memory for all of them.
+	pages := p.pages(ctx, offer.ID, sealing.Entries)
+	lists := ranks.Lists{
+		Void: each(pages, func(e model.LineEntry) (int64, bool) {
+			return e.Number, e.State == model.EntryVoid || e.State == model.EntryVoided
+		}),
+		Quantities: each(pages, func(e model.LineEntry) (int64, bool) { return int64(model.DrawQuantity(e.Quantity, sealing.DrawLimit)), true }),
+		Tags:       each(pages, func(e model.LineEntry) (ranks.Hash, bool) { return ranks.Tag(sealing.LeafKey[:], e.UserID), true }),
+	}
 	if draws {
 		winners, units, err := p.store.DrawnNumbers(ctx, offer.ID)
 		if err != nil {
@@ -93,8 +103,49 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string, begun fu
 		slices.SortFunc(winners, func(a, b int64) int { return cmp.Compare(order.Rank(a), order.Rank(b)) })
 		head.Units, lists.Winners = &units, ranks.All(winners)
 	}
-	begun()
 	return model.Accepted, ranks.Write(w, head, lists)
+}
+
+// pages returns the entries from before the seal, in pages. Before each page it waits for its turn among all readers.
+func (p *Proofs) pages(ctx context.Context, saleID string, entries int64) iter.Seq2[[]model.LineEntry, error] {
+	return func(yield func([]model.LineEntry, error) bool) {
+		next, stop := iter.Pull2(p.store.LineEntries(ctx, saleID, entries))
+		defer stop()
+		read := func() (page []model.LineEntry, more bool, err error) {
+			select {
+			case p.reading <- struct{}{}:
+				defer func() { <-p.reading }()
+			case <-ctx.Done():
+				return nil, true, ctx.Err()
+			}
+			page, err, more = next()
+			return page, more, err
+		}
+		for {
+			page, more, err := read()
+			if !more || !yield(page, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// each returns a value of each entry for which of returns true.
+func each[T any](pages iter.Seq2[[]model.LineEntry, error], of func(model.LineEntry) (T, bool)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		for page, err := range pages {
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, e := range page {
+				if value, ok := of(e); ok && !yield(value, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // beacon returns the round of the beacon from which a seed followed, or nil if there is none.
@@ -109,50 +160,43 @@ func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 }
 
 // Path returns what proves to a user that the own entry is under the root: its tag, and the audit path. The verdict is as
-// with begin, or NotFound if the user has no entry from before the seal.
+// with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are computed.
 func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64, tag ranks.Hash, path []ranks.Hash, verdict model.Verdict, err error) {
-	offer, end, verdict, err := p.begin(ctx, saleID)
+	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {
 		return 0, tag, nil, verdict, err
 	}
-	defer end()
-	of, err := p.entries(ctx, offer.ID)
-	if err != nil {
-		return 0, tag, nil, "", err
+	e, ok, err := p.store.EntryOf(ctx, offer.ID, userID)
+	if err != nil || !ok || e.Number >= offer.Line.Sealed {
+		return 0, tag, nil, model.NotFound, err
 	}
-	tags := of.tags
-	number = int64(slices.Index(tags, ranks.Tag(of.key[:], userID)))
-	if number < 0 || number >= int64(len(tags)) || offer.Line.Sealed != int64(len(tags)) {
-		return 0, tag, nil, model.NotFound, nil
+	select {
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
+	default:
+		return 0, tag, nil, model.RateLimited, nil
 	}
-	return number, tags[number], ranks.NewTree(tags).Path(number), model.Accepted, nil
+	tags, err := p.tags(ctx, offer.ID)
+	if err != nil || e.Number >= int64(len(tags)) || offer.Line.Sealed != int64(len(tags)) {
+		return 0, tag, nil, model.NotFound, err
+	}
+	return e.Number, tags[e.Number], ranks.NewTree(tags).Path(e.Number), model.Accepted, nil
 }
 
-// provable is what a proof needs of the entries from before the seal, by their numbers: 40 bytes each.
-type provable struct {
-	key              [32]byte
-	void, quantities []int64
-	tags             []ranks.Hash
-}
-
-// entries reads the entries from before the seal once, so that an error of the database comes before the first byte of a
-// document.
-func (p *Proofs) entries(ctx context.Context, saleID string) (of provable, err error) {
+// tags returns the tags of the entries from before the seal, by their numbers: 32 bytes each.
+func (p *Proofs) tags(ctx context.Context, saleID string) ([]ranks.Hash, error) {
 	sealing, err := p.store.Sealing(ctx, saleID)
 	if err != nil {
-		return of, err
+		return nil, err
 	}
-	of.key, of.quantities, of.tags = sealing.LeafKey, make([]int64, 0, sealing.Entries), make([]ranks.Hash, 0, sealing.Entries)
+	tags := make([]ranks.Hash, 0, sealing.Entries)
 	for page, err := range p.store.LineEntries(ctx, saleID, sealing.Entries) {
 		if err != nil {
-			return of, err
+			return nil, err
 		}
 		for _, e := range page {
-			of.quantities, of.tags = append(of.quantities, int64(model.DrawQuantity(e.Quantity, sealing.DrawLimit))), append(of.tags, ranks.Tag(of.key[:], e.UserID))
-			if e.State == model.EntryVoid || e.State == model.EntryVoided {
-				of.void = append(of.void, e.Number)
-			}
+			tags = append(tags, ranks.Tag(sealing.LeafKey[:], e.UserID))
 		}
 	}
-	return of, nil
+	return tags, nil
 }
