@@ -53,6 +53,12 @@ type Catalog struct {
 	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch
 	past    *otter.Cache[string, model.Offer]
 
+	// What is not watched is read from the database once between two refreshes.
+	refreshes atomic.Uint64
+	found     *recent[*model.Offer]
+	campaigns *recent[[]model.Offer]
+	coded     *recent[string] // the id of a sale, by its short code
+
 	refreshing sync.Mutex // one refresh of the snapshot at a time, so that an older one can't replace a newer one
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
@@ -80,6 +86,7 @@ type campaign struct {
 // NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
+	c.found, c.campaigns, c.coded = newRecent[*model.Offer](&c.refreshes), newRecent[[]model.Offer](&c.refreshes), newRecent[string](&c.refreshes)
 	c.live.Store(&snapshot{changed: make(chan struct{})})
 	at := now()
 	c.reading.Store(&reading{at.UTC(), at})
@@ -119,6 +126,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 			c.soldOut.Delete(o.ID)
 		}
 	}
+	c.refreshes.Add(1) // before anybody hears of the change
 	old := c.live.Load()
 	if slices.Equal(old.offers, next.offers) {
 		next.changed = old.changed
@@ -178,9 +186,9 @@ func (c *Catalog) Now() time.Time {
 	return r.database.Add(c.now().Sub(r.at)).UTC()
 }
 
-// Sale returns a sale from memory, else from the database; ok is false if the sale does not exist. The filter rejects
-// an id that it does not have, but only after a refresh that looks for new sales. At most one such refresh runs in
-// filterPause.
+// Sale returns a sale from memory, else as the database had it after the last refresh; ok is false if the sale does not
+// exist. The filter rejects an id that it does not have, but only after a refresh that looks for new sales. At most one such
+// refresh runs in filterPause.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
 	if offer := c.InMemory(id); offer != nil {
 		return *offer, true, nil
@@ -191,11 +199,20 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	if offer, ok := c.past.GetIfPresent(id); ok {
 		return offer, true, nil
 	}
-	offer, ok, err := c.store.Offer(ctx, id)
-	if err == nil && ok && offer.EndsAt.Before(c.Now().Add(-Linger)) {
-		c.past.Set(id, offer)
+	offer, err := c.found.get(ctx, id, func(ctx context.Context, id string) (*model.Offer, error) {
+		offer, ok, err := c.store.Offer(ctx, id)
+		if err != nil || !ok {
+			return nil, err
+		}
+		return &offer, nil
+	})
+	if err != nil || offer == nil {
+		return model.Offer{}, false, err
 	}
-	return offer, ok, err
+	if offer.EndsAt.Before(c.Now().Add(-Linger)) {
+		c.past.Set(id, *offer)
+	}
+	return *offer, true, nil
 }
 
 // InMemory returns a watched sale as the last refresh read it, or nil if the sale isn't watched. The caller must not change
@@ -262,8 +279,8 @@ func (c *Catalog) CommonLimit(campaignID string) *model.CommonLimit {
 	return nil
 }
 
-// Campaign returns the sales of a campaign in their order, from memory, else from the database. The list is empty if there
-// is no such campaign. The caller must not change it.
+// Campaign returns the sales of a campaign in their order, from memory, else as the database had them after the last
+// refresh. The list is empty if there is no such campaign. The caller must not change it.
 func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error) {
 	if campaign := c.live.Load().campaigns[id]; campaign != nil {
 		return campaign.sales, nil
@@ -271,7 +288,7 @@ func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error
 	if known, err := c.Known(ctx, id); err != nil || !known {
 		return nil, err
 	}
-	return c.store.CampaignSales(ctx, id)
+	return c.campaigns.get(ctx, id, c.store.CampaignSales)
 }
 
 // those returns the sales for which a condition holds.

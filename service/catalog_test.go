@@ -110,7 +110,7 @@ func TestTroubleIsNotUnknown(t *testing.T) {
 	})
 }
 
-// A sale that ended long ago is looked up once, and a sale that has just ended each time.
+// A sale that ended long ago is looked up once, and a sale that has just ended after each refresh.
 func TestPastSalesAreRemembered(t *testing.T) {
 	type test struct {
 		ended   time.Duration
@@ -129,9 +129,58 @@ func TestPastSalesAreRemembered(t *testing.T) {
 			if got, ok, err := c.Sale(t.Context(), past.ID); !ok || err != nil || got.ID != past.ID {
 				t.Errorf("%+v, %t, %v", got, ok, err)
 			}
+			check.Done(c.Refresh(t.Context()))
 		}
 		check.Same(t, "look-ups", store.count("offer"), tc.lookUps)
 	})
+}
+
+// Whatever the database says of a sale, a campaign or a short link that is not watched is asked once between two refreshes,
+// also if there is none. A change shows after the next refresh, and an error is not kept.
+func TestUnwatchedIsReadOnce(t *testing.T) {
+	o := openOffer()
+	o.EndsAt, o.Campaign.ID, o.Status = time.Now().Add(time.Minute-Linger), "CAMPAIGN", model.SalePaused
+	store := newFakeStores()
+	store.ended, store.created[o.ID] = []model.Offer{o}, o.StartsAt
+	c := refreshed(t, store)
+	for _, id := range []string{"NONE", o.Campaign.ID, o.Code} { // NONE is one of the few in a thousand that the filter takes for known
+		c.filter.Load().AddString(id)
+	}
+	links := &Sales{Store: store, Catalog: c}
+	look := func() (seen []any) {
+		sale, ok, err := c.Sale(t.Context(), o.ID)
+		seen = append(seen, sale.Status, ok, err)
+		_, ok, err = c.Sale(t.Context(), "NONE")
+		seen = append(seen, ok, err)
+		for _, id := range []string{o.Campaign.ID, "NONE"} {
+			sales, err := c.Campaign(t.Context(), id)
+			seen = append(seen, len(sales), err)
+		}
+		for _, code := range []string{o.Code, "NONE"} {
+			id, err := links.ByCode(t.Context(), code)
+			seen = append(seen, id, err)
+		}
+		return seen
+	}
+	asked := func() []int {
+		return []int{store.count("offer"), store.count("campaign"), store.count("code")}
+	}
+	check.Together(100, func(int) {
+		check.Same(t, "at first", look(), []any{model.SalePaused, true, nil, false, nil, 1, nil, 0, nil, o.ID, nil, "", nil})
+	})
+	check.Same(t, "look-ups", asked(), []int{2, 2, 2})
+	store.change(func(f *fakeStores) { f.ended[0].Status, f.err = model.SaleClosed, errAway })
+	check.Error(t, "refresh", c.Refresh(t.Context()), errAway)
+	look()
+	check.Same(t, "look-ups before a refresh", asked(), []int{2, 2, 2})
+	store.change(func(f *fakeStores) { f.err = nil })
+	check.Done(c.Refresh(t.Context()))
+	store.change(func(f *fakeStores) { f.err = errAway })
+	_, _, err := c.Sale(t.Context(), o.ID)
+	check.Error(t, "while the database is away", err, errAway)
+	store.change(func(f *fakeStores) { f.err = nil })
+	check.Same(t, "after the change", look(), []any{model.SaleClosed, true, nil, false, nil, 1, nil, 0, nil, o.ID, nil, "", nil})
+	check.Same(t, "look-ups after a refresh", asked(), []int{5, 4, 4})
 }
 
 // The latch is removed by a refresh that reads available units, and by a release.

@@ -28,6 +28,8 @@ var (
 
 // fakeStores are a database and a Redis with gates. The database's clock is this process's plus an offset.
 type fakeStores struct {
+	SaleStore
+
 	offset time.Duration
 	peeked func() // called after each read of gates, if not nil
 
@@ -88,7 +90,27 @@ func (f *fakeStores) LiveOffers(_ context.Context, linger time.Duration) (live [
 	return live, f.err
 }
 
-func (*fakeStores) CampaignSales(context.Context, string) ([]model.Offer, error) { return nil, nil }
+func (f *fakeStores) CampaignSales(_ context.Context, id string) (sales []model.Offer, err error) {
+	defer f.locked()()
+	f.calls["campaign"]++
+	for _, o := range slices.Concat(f.offers, f.ended) {
+		if o.Campaign.ID == id {
+			sales = append(sales, o)
+		}
+	}
+	return sales, f.err
+}
+
+func (f *fakeStores) SaleByCode(_ context.Context, code string) (string, error) {
+	defer f.locked()()
+	f.calls["code"]++
+	for _, o := range slices.Concat(f.offers, f.ended) {
+		if o.Code == code {
+			return o.ID, f.err
+		}
+	}
+	return "", f.err
+}
 
 func (f *fakeStores) Offer(_ context.Context, id string) (model.Offer, bool, error) {
 	defer f.locked()()

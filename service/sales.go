@@ -263,7 +263,7 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
 		return "", err
 	}
-	return s.Store.SaleByCode(ctx, code)
+	return s.Catalog.coded.get(ctx, code, s.Store.SaleByCode)
 }
 
 // validateNew returns the first invalid field of a sale that is to be created, or nil.
