@@ -143,7 +143,9 @@ func TestLogInByCode(t *testing.T) {
 		finish(code, verifier, "nonce").refused(401, "unauthenticated")
 		finish(as("ann"), strings.Repeat("w", 43), "nonce").refused(401, "unauthenticated")
 		finish(as("ann"), verifier, "other").refused(401, "unauthenticated")
-		finish(as("ann"), verifier, "").refused(401, "unauthenticated")
+		for _, wrong := range [][3]string{{"", verifier, "nonce"}, {"code", verifier[1:], "nonce"}, {"code", verifier, ""}} {
+			finish(wrong[0], wrong[1], wrong[2]).refused(400, "bad_request") // the issuer need not be asked
+		}
 		finish("made up", verifier, "nonce").refused(401, "unauthenticated")
 		boss := finish(as("olga"), verifier, "nonce").want(200).contains(`"role":"operator"`)
 		s.holding(boss.text("token")).get(adminSales)

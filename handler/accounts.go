@@ -15,11 +15,27 @@ type credentials struct {
 	Password string `json:"password"`
 }
 
+// Bounds of what anonymous requests have done for them. See middleware.Places.
+const (
+	// hashesOfOne is how many passwords of one address may be hashed or wait for that: half of those that the engine takes.
+	// Passwords bounds the sum.
+	hashesOfOne = 16
+	// issuerCalls is how many calls to an issuer may be under way: enough for a hundred log-ins in a second at an issuer that
+	// takes 300 ms, and no more than an issuer should bear of a flood. issuerCallsOfOne is the same for one address.
+	issuerCalls      = 32
+	issuerCallsOfOne = 8
+)
+
 func (a *API) register(c *gin.Context) {
 	var body credentials
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
+	leave, ok := a.hashing.Take(c)
+	if !ok {
+		return
+	}
+	defer leave()
 	session, verdict, invalid, err := a.Accounts.Register(c.Request.Context(), body.Name, body.Password)
 	if verdict == model.BadRequest {
 		refuseInvalid(c, invalid)
@@ -33,6 +49,11 @@ func (a *API) logIn(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
+	leave, ok := a.hashing.Take(c)
+	if !ok {
+		return
+	}
+	defer leave()
 	session, verdict, err := a.Accounts.LogIn(c.Request.Context(), body.Name, body.Password)
 	a.answerSession(c, http.StatusOK, session, verdict, err)
 }
@@ -58,7 +79,16 @@ func (a *API) logInByCode(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	session, verdict, err := a.Accounts.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
+	leave, ok := a.issuing.Take(c)
+	if !ok {
+		return
+	}
+	defer leave()
+	session, verdict, invalid, err := a.Accounts.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
+	if verdict == model.BadRequest {
+		refuseInvalid(c, invalid)
+		return
+	}
 	answer(c, http.StatusOK, viewSession(session), verdict, err)
 }
 

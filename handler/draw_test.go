@@ -95,6 +95,22 @@ func TestSlowReadersOfProofs(t *testing.T) {
 	})
 }
 
+// One address has a few readers of proofs at once.
+func TestReadersOfProofsOfOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := (&entrants{pages: 4}).open(t)
+		for range proofReadersOfOne {
+			w.connect(drawPath)
+		}
+		synctest.Wait()
+		res, _ := w.ask(drawPath)
+		check.Same(t, "status of one more", res.StatusCode, http.StatusTooManyRequests)
+		passes(exportPatience)
+		res, _ = w.ask(drawPath)
+		check.Same(t, "status when they were given up", res.StatusCode, http.StatusOK)
+	})
+}
+
 // A proof that fails does not look complete. Before the first part it is a refusal.
 func TestProofCutShort(t *testing.T) {
 	for page, want := range map[int]int{0: http.StatusOK, 1: http.StatusInternalServerError, 10: http.StatusOK, 12: http.StatusOK} {

@@ -14,6 +14,13 @@ import (
 	"flashsale/service"
 )
 
+const (
+	// proofReaders is how many readers of proofs an instance has at once. Each needs some 100 KB for a page of entries.
+	// proofReadersOfOne is the same for one address.
+	proofReaders      = 500
+	proofReadersOfOne = 10
+)
+
 // drawMaxAge is how long caches may keep the proof of a line, in seconds. It does not change.
 const drawMaxAge = 3600
 
@@ -118,6 +125,11 @@ func (a *API) leaveLine(c *gin.Context) {
 // getDraw answers with the document that proves the order of a line and the winners of a draw. It is long, so it is sent as it
 // is read, in parts.
 func (a *API) getDraw(c *gin.Context) {
+	leave, ok := a.proving.Take(c)
+	if !ok {
+		return
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 	defer cancel()
 	var verdict model.Verdict

@@ -50,6 +50,7 @@ var reasons = map[service.Reason]wording{
 	service.NotAfterStart:  {"{field} must be after starts_at", "{field} 必须晚于 starts_at"},
 	service.BadName:        {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ - 组成"},
 	service.BadPassword:    {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
+	service.BadVerifier:    {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ ~ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ ~ - 组成"},
 	service.NoOrder:        {"{field} is for the modes line and draw", "{field} 只用于 line 和 draw 模式"},
 	service.BadMode:        {"{field} must be rush, line or draw", "{field} 必须是 rush、line 或 draw"},
 	service.NotBeforeStart: {"{field} must be before the start", "{field} 必须早于开始时间"},

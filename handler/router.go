@@ -5,6 +5,7 @@ package handler
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -75,6 +76,8 @@ type API struct {
 	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
 	PublicURL func() string
 
+	hashing, issuing, proving *middleware.Places // made by Router
+
 	requests  atomic.Uint64
 	consoles  consoles
 	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
@@ -112,6 +115,8 @@ func Router(a *API) (http.Handler, error) {
 	if len(a.Limits.Origins) > 0 {
 		r.Use(middleware.Origins(a.Limits.Origins))
 	}
+	a.hashing, a.issuing = middleware.NewPlaces(math.MaxInt, hashesOfOne), middleware.NewPlaces(issuerCalls, issuerCallsOfOne)
+	a.proving = middleware.NewPlaces(proofReaders, proofReadersOfOne)
 	missing := a.missing()
 	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)

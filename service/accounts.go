@@ -28,9 +28,17 @@ const (
 	// A name has 3 to 32 characters: enough to tell users apart, and short enough for the pages.
 	minName = 3
 	maxName = 32
+	// A verifier has 43 to 128 characters (RFC 7636). The largest code fits into a request's body with a verifier and a nonce.
+	minVerifier = 43
+	maxVerifier = 128
+	maxCode     = 3 << 10
+	maxNonce    = 256
 )
 
-var accountName = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._-]{%d,%d}$`, minName, maxName))
+var (
+	accountName  = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._-]{%d,%d}$`, minName, maxName))
+	codeVerifier = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._~-]{%d,%d}$`, minVerifier, maxVerifier))
+)
 
 // AccountStore keeps the built-in users.
 type AccountStore interface {
@@ -115,25 +123,33 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 	return session, model.Accepted, err
 }
 
-// LogInByCode exchanges an authorization code of the issuer. The verdict is NotFound if there is no issuer to log in at, and
-// Unauthenticated if it refuses the code, or its token is not valid. It returns model.ErrUnavailable if the issuer is away.
-func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, error) {
-	if a.Outside == nil {
-		return Session{}, model.NotFound, nil
+// LogInByCode exchanges an authorization code of the issuer. The verdict is NotFound if there is no issuer to log in at;
+// BadRequest with the invalid field if the issuer need not be asked; or Unauthenticated if it refuses the code, or its token is
+// not valid. It returns model.ErrUnavailable if the issuer is away, and another error if the issuer refuses the engine itself.
+func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, *Invalid, error) {
+	switch {
+	case a.Outside == nil:
+		return Session{}, model.NotFound, nil, nil
+	case code == "" || !text(code, maxCode):
+		return Session{}, model.BadRequest, &Invalid{Field: "code", Reason: BadText, Min: 1, Max: maxCode}, nil
+	case !codeVerifier.MatchString(verifier):
+		return Session{}, model.BadRequest, &Invalid{Field: "verifier", Reason: BadVerifier, Min: minVerifier, Max: maxVerifier}, nil
+	case nonce == "" || !text(nonce, maxNonce):
+		return Session{}, model.BadRequest, &Invalid{Field: "nonce", Reason: BadText, Min: 1, Max: maxNonce}, nil
 	}
 	who, name, err := a.Outside.Finish(ctx, code, verifier, nonce)
 	switch {
-	case errors.Is(err, model.ErrUnavailable):
-		return Session{}, "", err
+	case errors.Is(err, auth.ErrBadToken):
+		return Session{}, model.Unauthenticated, nil, nil // whoever forges a code learns no more
 	case err != nil:
-		return Session{}, model.Unauthenticated, nil //nolint:nilerr // whoever forges a code learns no more
+		return Session{}, "", nil, err
 	}
 	ttl := sessionTTL
 	if who.Role.May(model.RoleViewer) {
 		ttl = staffTTL
 	}
 	token, expiresAt, err := a.Tokens.Sign(who, ttl)
-	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, err
+	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, nil, err
 }
 
 // session makes a token of an account. A buyer's token needs no stamp: the id of a buyer's account is random, and its

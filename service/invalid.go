@@ -27,6 +27,7 @@ const (
 	RepeatedName   Reason = "repeated_name"    // the campaign has another sale with this variant
 	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -
 	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8
+	BadVerifier    Reason = "bad_verifier"     // not Min to Max letters, digits and . _ ~ -
 	BadRole        Reason = "bad_role"         // not one of the staff's roles
 	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )

@@ -92,8 +92,10 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.V
 		Void: each(pages, func(e model.LineEntry) (int64, bool) {
 			return e.Number, e.State == model.EntryVoid || e.State == model.EntryVoided
 		}),
-		Quantities: each(pages, func(e model.LineEntry) (int64, bool) { return int64(model.DrawQuantity(e.Quantity, sealing.DrawLimit)), true }),
-		Tags:       each(pages, func(e model.LineEntry) (ranks.Hash, bool) { return ranks.Tag(sealing.LeafKey[:], e.UserID), true }),
+		Quantities: each(pages, func(e model.LineEntry) (int64, bool) {
+			return int64(model.DrawQuantity(e.Quantity, sealing.DrawLimit)), true
+		}),
+		Tags: each(pages, func(e model.LineEntry) (ranks.Hash, bool) { return ranks.Tag(sealing.LeafKey[:], e.UserID), true }),
 	}
 	if draws {
 		winners, units, err := p.store.DrawnNumbers(ctx, offer.ID)

@@ -29,7 +29,8 @@ type LoginStart struct {
 	AuthorizationURL, ClientID, RedirectURL string
 }
 
-// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer has not told yet.
+// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer has not told yet, and another error if its
+// discovery document does not name it.
 func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	i, err := l.ready(ctx)
 	if err != nil {
@@ -39,7 +40,8 @@ func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 }
 
 // Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
-// refuses the code or its token is not valid, and model.ErrUnavailable if the issuer is away.
+// refuses the code or its token is not valid, and model.ErrUnavailable if the issuer is away. Any other error means that the
+// issuer does not take log-ins of this client.
 func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who model.Identity, name string, err error) {
 	i, err := l.ready(ctx)
 	if err != nil {
@@ -56,11 +58,8 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
-	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
-		return who, "", fmt.Errorf("%w: the code was refused: %s", ErrBadToken, refused.ErrorCode)
-	}
 	if err != nil {
-		return who, "", fmt.Errorf("%w: exchange a code: %w", model.ErrUnavailable, err)
+		return who, "", refusalOf(err)
 	}
 	raw, _ := answer.Extra("id_token").(string)
 	verify := oidc.NewVerifier(i.Name, i, &oidc.Config{ClientID: l.ClientID, SupportedSigningAlgs: algorithms, Now: l.Issuers.Now})
@@ -85,10 +84,27 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	return who, cmp.Or(text("preferred_username"), text("name"), text("email"), who.UserID), nil
 }
 
+// refusalOf returns what the error of an exchange means: that the code is not valid, that this client is set up wrongly, or that
+// the issuer can't answer now.
+func refusalOf(err error) error {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case !ok, refused.Response.StatusCode >= http.StatusInternalServerError,
+		refused.Response.StatusCode == http.StatusTooManyRequests, refused.Response.StatusCode == http.StatusRequestTimeout:
+		return fmt.Errorf("%w: exchange a code: %w", model.ErrUnavailable, err)
+	case slices.Contains([]string{"invalid_client", "unauthorized_client", "unsupported_grant_type"}, refused.ErrorCode):
+		return fmt.Errorf("the issuer refuses --client-id with --client-secret: %s", refused.ErrorCode)
+	}
+	return fmt.Errorf("%w: the code was refused: %s", ErrBadToken, refused.ErrorCode)
+}
+
 func (l *Login) ready(ctx context.Context) (*issuer, error) {
 	i := l.Issuers.all[l.Issuer]
 	if err := i.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", model.ErrUnavailable, i.Name, err)
+	}
+	if found := i.keys.Load().found; found.AuthorizationURL == "" || found.TokenURL == "" {
+		return nil, fmt.Errorf("the discovery document of %s lacks authorization_endpoint or token_endpoint", i.Name)
 	}
 	return i, nil
 }

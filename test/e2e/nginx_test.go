@@ -447,6 +447,24 @@ func TestNginxRefusesAsTheEngineDoes(t *testing.T) {
 	}
 }
 
+// Every way to log in is limited, whether it hashes a password or asks the issuer.
+func TestNginxLimitsLogIns(t *testing.T) {
+	d := openDoor(t, line(newStandIn(t, false).URL, ""))
+	c := from(t, visitor)
+	const attempts, burst, rate = 150, 100, 5
+	for n, path := range []string{"users", "sessions", "sessions/code"} {
+		passed, start := 0, time.Now()
+		for range attempts {
+			if a := c.post(d.URL+"/api/v1/"+path, "{}", visitorHeader, fmt.Sprint("198.51.100.", n)); a.status == http.StatusCreated {
+				passed++
+			} else {
+				a.refusal(t, http.StatusTooManyRequests, "rate_limited")
+			}
+		}
+		within(t, passed, burst, rate, start)
+	}
+}
+
 func TestNginxWithTLS(t *testing.T) {
 	instance := newStandIn(t, false)
 	d := openDoorWith(t, "weighted.conf", "tls.conf", line(instance.URL, ""))

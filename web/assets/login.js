@@ -1,7 +1,7 @@
 // The page to which the shop's issuer sends a browser back: it exchanges the code and returns to where the log-in began.
 
 import "./page.js";
-import { call, setSession } from "./api.js";
+import { call, pause, setSession } from "./api.js";
 import { at, show } from "./dom.js";
 import { comeBack, own } from "./go.js";
 import { reason, say } from "./i18n.js";
@@ -12,6 +12,24 @@ const begun = passing.read("login");
 passing.remove("login");
 history.replaceState(null, "", location.pathname); // the code works once, and is nobody else's business
 
+// mostTries bounds how often a code is sent. It is valid for minutes.
+const mostTries = 20;
+
+// exchange sends the code, and sends it again while too many others log in: a request that was refused for that has not used
+// the code.
+async function exchange(body) {
+  for (let tries = 1; ; tries++) {
+    try {
+      return (await call("POST", "/sessions/code", { body, who: null })).data;
+    } catch (refusal) {
+      if (refusal.code !== "rate_limited" || tries === mostTries) {
+        throw refusal;
+      }
+      await pause(1000 * (refusal.wait + Math.random())); // spread, so that not all come again at once
+    }
+  }
+}
+
 async function finish() {
   if (!begun || said.get("state") !== begun.state || !said.get("code")) {
     say(at("login-why"), said.get("error") === "access_denied" ? "login_declined" : "login_lost");
@@ -19,7 +37,7 @@ async function finish() {
   }
   try {
     const body = { code: said.get("code"), verifier: begun.verifier, nonce: begun.nonce };
-    setSession((await call("POST", "/sessions/code", { body, who: null })).data);
+    setSession(await exchange(body));
     return true;
   } catch (refusal) {
     if (refusal.code === "unauthenticated") {
