@@ -12,6 +12,9 @@ import (
 // preflightAge is how long a browser may remember that an origin is allowed.
 const preflightAge = 10 * time.Minute
 
+// exposedHeaders are the headers of answers that pages of other origins may read.
+var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"}
+
 // Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. Cookies play
 // no part, so credentials are never allowed. Other origins get the same answers as before, which their pages can't read.
 func Origins(allowed []string) gin.HandlerFunc {
@@ -22,7 +25,7 @@ func Origins(allowed []string) gin.HandlerFunc {
 			"Accept-Language", "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID",
 			"Line-Ticket", "Prefer", "X-Request-ID",
 		},
-		ExposeHeaders: []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"},
+		ExposeHeaders: exposedHeaders,
 		MaxAge:        preflightAge,
 	})
 	return func(c *gin.Context) {
@@ -36,5 +39,17 @@ func Origins(allowed []string) gin.HandlerFunc {
 		}
 		// A cache must not give this answer to a page of an allowed origin, which could not read it.
 		c.Writer.Header()["Vary"] = []string{"Origin"}
+	}
+}
+
+// AnyOrigin is for answers that are the same for everybody and that caches keep. Pages of every origin may read them, so an
+// answer does not depend on the origin for which a cache fetched it. AnyOrigin comes after Origins, whose headers it replaces.
+func AnyOrigin() gin.HandlerFunc {
+	everyone, exposed := []string{"*"}, []string{strings.Join(exposedHeaders, ", ")}
+	return func(c *gin.Context) {
+		header := c.Writer.Header()
+		header["Access-Control-Allow-Origin"] = everyone
+		header["Access-Control-Expose-Headers"] = exposed
+		delete(header, "Vary")
 	}
 }

@@ -38,10 +38,12 @@ func openDoorWith(t testing.TB, balance, front string, instances ...string) *doo
 
 // logged is a line of the access log.
 type logged struct {
+	ID       string `json:"request_id"`
 	Client   string `json:"client"`
 	Path     string `json:"path"`
 	Status   int    `json:"status"`
 	Upstream string `json:"upstream"` // all instances that were asked, comma-separated
+	Cache    string `json:"cache"`    // nginx's word for how its cache took part
 }
 
 // log waits for the lines of the access log about requests whose ids begin with a prefix. Their number must be want.
