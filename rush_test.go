@@ -39,7 +39,7 @@ func TestRush(t *testing.T) {
 		"a shape that is wrong":    {append(good, file("wrong.yaml", "arrivals: rain")), 2, "--shape: "},
 		"payments of real money":   {append(good, "--payment=stripe"), 2, "pay: only with --payment sandbox"},
 		"a secret that is short":   {append(good, "--secret=short"), 2, "--secret"},
-		"tokens of another secret": {append(good, "--secret="+strings.Repeat("another ", 5)), 1, "the rehearsal has not passed"},
+		"tokens of another secret": {append(good, "--secret="+strings.Repeat("another ", 5)), 1, "--secret: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := execute(t, nil, tc.args...)

@@ -383,7 +383,11 @@ func TestPreflightOfSales(t *testing.T) {
 		f.wants(t, check, preflight.OK, "--sale="+want[0])
 	}
 	for _, status := range []model.SaleStatus{model.SaleClosed, model.SaleShadow} {
-		f.sale(func(s *model.Sale) { s.Status = status })
+		f.sale(func(s *model.Sale) {
+			if s.Status = status; status == model.SaleShadow {
+				s.ID = model.NewShadowID()
+			}
+		})
 	}
 	f.sale(ended)
 	var got []string

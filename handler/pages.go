@@ -159,13 +159,24 @@ func (a *API) missing() gin.HandlerFunc {
 			return
 		}
 		once.Do(func() {
-			nowhere := c.Request.Clone(c.Request.Context())
-			nowhere.URL.Path = unknownPage // Home may have a page at the path of this request, or need a store for it
-			said := a.hear(nowhere)
+			said := a.hear(nowhere(c))
 			page = prepared.New(said.status, said.header, said.body.Bytes())
 		})
 		page.Send(c.Writer, c.Request)
 	}
+}
+
+// showMissing answers as Home does for a sale that does not exist.
+func (a *API) showMissing(c *gin.Context) {
+	c.Request = nowhere(c)
+	a.show(c)
+}
+
+// nowhere returns the request as one for an unknown page: Home may have a page at its own path, or need a store for it.
+func nowhere(c *gin.Context) *http.Request {
+	r := c.Request.Clone(c.Request.Context())
+	r.URL.Path = unknownPage
+	return r
 }
 
 // hear returns Home's answer to a request.

@@ -129,6 +129,7 @@ func Router(a *API) (http.Handler, error) {
 	}
 	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
 	login := a.timed("authenticate", middleware.Authenticate(a.Staff))
+	shadows := middleware.Shadows(a.Staff, func(c *gin.Context) { refuse(c, model.NotFound) })
 	path := a.timed("path_token", middleware.PathToken(a.Paths))
 	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, func(error) { a.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
@@ -158,7 +159,7 @@ func Router(a *API) (http.Handler, error) {
 	}
 	if a.Holds != nil {
 		all.GET("/.well-known/jwks.json", instance, address, a.holdKeys)
-		hold := api.Group("/holds/:id", deadline, strangers, login, middleware.RequireRole(model.RoleHolds), callbackLimit)
+		hold := api.Group("/holds/:id", deadline, strangers, login, middleware.RequireRole(model.RoleHolds), callbackLimit, shadows)
 		hold.GET("", a.getHold)
 		hold.POST("/settle", a.settleHold)
 		hold.POST("/refunded", a.refundedHold)
@@ -166,10 +167,11 @@ func Router(a *API) (http.Handler, error) {
 	}
 
 	memory := api.Group("", instance, address)
-	memory.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
+	shown := memory.Group("", shadows)
+	shown.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
 	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply a limit
 	// themselves.
-	shared := memory.Group("") // caches keep these
+	shared := shown.Group("") // caches keep these
 	if len(a.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
@@ -178,8 +180,8 @@ func Router(a *API) (http.Handler, error) {
 	shared.GET("/sales/:sale/line", a.getLine())
 	shared.GET("/sales/:sale/draw.json", a.getDraw) // no deadline: it may be long
 	shared.GET("/campaigns/:campaign", a.getCampaign())
-	memory.GET("/campaigns/:campaign/events", a.campaignEvents)
-	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, counter, a.purchase)
+	shown.GET("/campaigns/:campaign/events", a.campaignEvents)
+	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.purchase)
 
 	public := memory.Group("", deadline)
 	public.GET("/time", a.time)
@@ -188,7 +190,7 @@ func Router(a *API) (http.Handler, error) {
 	public.GET("/login", a.showLogin)
 	public.POST("/sessions/code", a.logInByCode)
 
-	buyer := public.Group("", login, middleware.RequireBuyer)
+	buyer := public.Group("", login, middleware.RequireBuyer, shadows)
 	buyer.POST("/sales/:sale/path", a.issuePath)
 	buyer.POST("/sales/:sale/entries", a.enterLine)
 	buyer.GET("/sales/:sale/entries/challenge", a.entryChallenge)
@@ -257,8 +259,8 @@ func Router(a *API) (http.Handler, error) {
 
 	pages := all.Group("", instance, address, missing)
 	pages.GET("/", a.showSales())
-	pages.GET("/sales/:sale", a.showSale())
-	pages.GET("/campaigns/:campaign", deadline, a.showCampaign())
+	pages.GET("/sales/:sale", middleware.Shadows(a.Staff, a.showMissing), a.showSale())
+	pages.GET("/campaigns/:campaign", deadline, shadows, a.showCampaign())
 	pages.GET("/orders", a.showAlways())
 	pages.GET("/login", a.showAlways())
 	pages.GET("/api", a.showAlways())

@@ -31,6 +31,36 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
+// shadowed are the names of the parameters in routes that have the id of a sale, a campaign or an order.
+var shadowed = []string{"sale", "campaign", "id"}
+
+// Shadows keeps shadow sales and their orders from everybody but the crowd of a rehearsal, and all others from that crowd:
+// unseen answers as if there were no such sale. A route that asks for a log-in has Shadows behind it. On other routes the crowd
+// brings its token unasked.
+func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		for _, name := range shadowed {
+			id, ok := c.Params.Get(name)
+			if !ok {
+				continue
+			}
+			who := IdentityOf(c)
+			if model.IsShadow(id) && who == (model.Identity{}) {
+				if is, err := identify(c, v); err == nil {
+					who = is
+				}
+			}
+			switch {
+			case !who.Sees(id):
+				unseen(c)
+				c.Abort()
+			case model.IsShadow(id):
+				c.Writer.Header().Add("Vary", "Authorization") // so that no cache shows it to a stranger
+			}
+		}
+	}
+}
+
 var errNotBearer = errors.New("the scheme is not Bearer")
 
 func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {

@@ -11,17 +11,18 @@ import (
 type Role string
 
 // The roles. Each may do what those before it may, but RoleHolds, which only an operator also has, and which may do nothing
-// else.
+// else, and RoleCrowd, which nobody else has.
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // sees all sales, orders and operations
 	RoleSupport  Role = "support"  // refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
 	RoleHolds    Role = "holds"    // of the key with which the shop's checkout settles and releases orders
+	RoleCrowd    Role = "crowd"    // a made-up buyer of a rehearsal, for whom there are shadow sales only
 )
 
 // ranks are the roles in their order. An unknown role has the rank 0.
-var ranks = map[Role]int{RoleHolds: 1, RoleBuyer: 2, RoleViewer: 3, RoleSupport: 4, RoleOperator: 5}
+var ranks = map[Role]int{RoleHolds: 1, RoleBuyer: 2, RoleCrowd: 2, RoleViewer: 3, RoleSupport: 4, RoleOperator: 5}
 
 // Roles returns all roles.
 func Roles() []Role { return slices.Sorted(maps.Keys(ranks)) }
@@ -47,6 +48,10 @@ type Identity struct {
 
 // MayBuy reports whether the user may act as a buyer. A server may not, whatever the role of its key.
 func (i Identity) MayBuy() bool { return !i.Key && i.Role.May(RoleBuyer) }
+
+// Sees reports whether the sale or order with this id exists for the user: a shadow sale for the crowd of a rehearsal only, and
+// any other sale for everybody else. The zero Identity is a stranger.
+func (i Identity) Sees(id string) bool { return IsShadow(id) == (i.Role == RoleCrowd) }
 
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
 // password. Buyers whose tokens come from another issuer with the same secret have no Account.

@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"hash"
+	"strings"
 	"sync"
 )
 
@@ -17,8 +18,25 @@ const IDLength = 16
 // OrderIDLength is the length of an order's id: the sale's id, the attempt's part and the owner's tag.
 const OrderIDLength = 3 * IDLength
 
+// ShadowPrefix begins the ids of shadow sales, and thereby of their orders. No other sale has an id that begins so.
+const ShadowPrefix = "SHADOW"
+
 // NewSaleID makes an id that can't be guessed.
-func NewSaleID() string { return rand.Text()[:IDLength] }
+func NewSaleID() string { return outOfShadow(rand.Text()[:IDLength]) }
+
+// NewShadowID makes the id of a shadow sale.
+func NewShadowID() string { return ShadowPrefix + rand.Text()[:IDLength-len(ShadowPrefix)] }
+
+// IsShadow reports whether this is the id of a shadow sale or of one of its orders.
+func IsShadow(id string) bool { return strings.HasPrefix(id, ShadowPrefix) }
+
+// outOfShadow changes an id that would be that of a shadow sale by chance.
+func outOfShadow(id string) string {
+	if IsShadow(id) {
+		return "A" + id[1:]
+	}
+	return id
+}
 
 // OrderIDs derives ids from a key that only the server has: the ids of orders, and the ids of sales that are created
 // under an idempotency key.
@@ -43,7 +61,7 @@ func (o OrderIDs) Derive(userID, saleID, idempotencyKey string) string {
 func (o OrderIDs) Sale(operatorID, idempotencyKey string) string {
 	m := o.macs.Get().(*mac)
 	defer o.macs.Put(m)
-	return string(m.append(nil, "sale", operatorID, idempotencyKey))
+	return outOfShadow(string(m.append(nil, "sale", operatorID, idempotencyKey)))
 }
 
 // Issued reports whether orderID was derived for this user. It needs no look-up, so guessed ids and other users' ids

@@ -62,3 +62,20 @@ func BenchmarkDerive(b *testing.B) {
 		_ = ids.Derive("u-123456", "AAAAAAAAAAAAAAAA", "an idempotency key")
 	}
 }
+
+// The id of a shadow sale and those of its orders say that they are; no other sale gets such an id, not even by chance.
+func TestShadowIDs(t *testing.T) {
+	hidden := NewShadowID()
+	order := NewOrderIDs([]byte("key")).Derive("u-1", hidden, "k")
+	if !ValidID(hidden, IDLength) || !IsShadow(hidden) || !IsShadow(order) || NewShadowID() == hidden {
+		t.Errorf("the id %s, of an order %s", hidden, order)
+	}
+	if id := outOfShadow(hidden); IsShadow(id) || !ValidID(id, IDLength) || id[1:] != hidden[1:] || outOfShadow(id) != id {
+		t.Errorf("%s became %s", hidden, id)
+	}
+	for role, sees := range map[Role]bool{RoleCrowd: true, RoleBuyer: false, RoleOperator: false, "": false} {
+		if who := (Identity{Role: role}); who.Sees(hidden) != sees || who.Sees(order) != sees || who.Sees(NewSaleID()) == sees {
+			t.Errorf("%q: what such a user sees", role)
+		}
+	}
+}

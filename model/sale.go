@@ -17,7 +17,8 @@ const (
 	SaleLive   SaleStatus = "live"
 	SalePaused SaleStatus = "paused"
 	SaleClosed SaleStatus = "closed"
-	// SaleShadow sells like a live sale, but no list and no page for buyers shows it. It is for rehearsals.
+	// SaleShadow sells like a live sale, but only to the crowd of a rehearsal or of the strategy lab: to everybody else it does not
+	// exist, and it has no events. Its id, which never changes, says so, see IsShadow. An operator can only close it.
 	SaleShadow SaleStatus = "shadow"
 )
 

@@ -20,22 +20,38 @@ import (
 // unnumbered is how many rows get their places at once.
 const unnumbered = 500
 
-// recording returns the statement that records events of one type, at most a batch of orders.
-func (s *Store) recording(what model.EventType, ids ...string) statement {
-	return statement{
+// subject is what an event is about: the id of an order or payment, and its sale.
+type subject struct{ id, saleID string }
+
+// recording returns the statement that records events of one type, at most a batch of orders. Shadow sales have no events, so
+// there may be no statement.
+func (s *Store) recording(what model.EventType, about ...subject) []statement {
+	ids := make([]string, 0, len(about))
+	for _, a := range about {
+		if !model.IsShadow(a.saleID) {
+			ids = append(ids, a.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return []statement{{
 		"INSERT INTO events (type, at_ms, events, ids) VALUES (?, " + s.nowMillis() + ", ?, ?)",
 		[]any{string(what), len(ids), strings.Join(ids, " ")},
-	}
+	}}
 }
 
 // record records events in a transaction.
-func (s *Store) record(tx *gorm.DB, what model.EventType, ids ...string) error {
-	_, err := s.execute(tx, s.recording(what, ids...))
+func (s *Store) record(tx *gorm.DB, what model.EventType, about ...subject) error {
+	_, err := s.execute(tx, s.recording(what, about...)...)
 	return wrap("record events", err)
 }
 
-// RecordOnce records an event of a sale, unless one of this type was recorded before.
+// RecordOnce records an event of a sale, unless one of this type was recorded before or it is a shadow sale.
 func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID string) error {
+	if model.IsShadow(saleID) {
+		return nil
+	}
 	insert := "INSERT IGNORE"
 	if s.sqlite {
 		insert = "INSERT OR IGNORE"

@@ -137,3 +137,38 @@ func TestEndpointIsTaken(t *testing.T) {
 		check.Same(t, "removed", []any{ok, err, d.count(t, "SELECT COUNT(*) FROM deliveries")}, []any{true, nil, int64(0)})
 	})
 }
+
+// A shadow sale has no events, whatever happens to its orders, and whatever shares a transaction with them. When it is erased,
+// the feed of the other sales is as it was.
+func TestEventsOfShadowSales(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		feed := func() (list []string) {
+			t.Helper()
+			_, err := d.NumberEvents(t.Context())
+			check.NoError(t, err)
+			events, err := d.Events(t.Context(), 0, 99)
+			check.NoError(t, err)
+			for _, e := range events {
+				list = append(list, fmt.Sprint(e.Number, " ", e.SaleID, " ", e.Type))
+			}
+			return list
+		}
+		sale, hidden := d.newSale(t, 9, limit(9)), d.newSale(t, 9, limit(9), shadow)
+		// In one batch, and in one row of events if there were any.
+		_, err := d.SettleSales(t.Context(), entries(attempt(hidden.ID, "a", "1", 1), attempt(sale.ID, "b", "2", 1), attempt(hidden.ID, "c", "3", 1), attempt(sale.ID, "d", "4", 1)))
+		check.NoError(t, err)
+		paid := d.buy(t, hidden.ID, "e", 1)
+		payment := d.startPayment(t, paid)
+		d.pay(t, payment, "first")
+		d.pay(t, payment, "second") // whose money is due
+		d.refund(t, paid)
+		d.cancel(t, d.buy(t, hidden.ID, "f", 1))
+		overdue := d.buy(t, hidden.ID, "g", 1)
+		_, err = d.Expire(t.Context(), hidden.ID, []string{overdue.ID})
+		check.NoError(t, err, d.RecordOnce(t.Context(), model.EventSaleOpened, hidden.ID))
+		want := []string{"1 " + sale.ID + " order.confirmed", "2 " + sale.ID + " order.confirmed"}
+		check.Same(t, "the feed", feed(), want)
+		check.NoError(t, d.EraseSale(t.Context(), hidden.ID))
+		check.Same(t, "the feed after the shadow sale was erased", feed(), want)
+	})
+}

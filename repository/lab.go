@@ -2,14 +2,20 @@ package repository
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"gorm.io/gorm"
+
+	"flashsale/model"
 )
 
-// EraseSale deletes a sale with its orders and all its other rows. It is only for the sales of the strategy lab and of
-// rehearsals, which were never offered to buyers, and whose orders were paid in the sandbox only.
+// EraseSale deletes a shadow sale with its orders and all its other rows. It was never offered to buyers, its orders were paid
+// in the sandbox only, and it has no events. For any other sale EraseSale returns an error and deletes nothing.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
+	if !model.IsShadow(saleID) {
+		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)
+	}
 	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
 		if err := eraseLarge(tx, saleID); err != nil {
 			return err
@@ -17,7 +23,7 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 		for _, statement := range []string{
 			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
 			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?",
-			"DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?", "DELETE FROM events WHERE INSTR(ids, ?) = 1",
+			"DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
 		} {
 			if err := tx.Exec(statement, saleID).Error; err != nil {
 				return err

@@ -10,9 +10,9 @@ import (
 )
 
 // fill makes a sale with rows in every table that the runs of the lab write to.
-func (d *testDB) fill(t *testing.T) model.Sale {
+func (d *testDB) fill(t *testing.T, edits ...func(*model.Sale)) model.Sale {
 	t.Helper()
-	sale := d.newSale(t, 4, limit(2))
+	sale := d.newSale(t, 4, append(edits, limit(2))...)
 	settled := d.settle(t, attempts(sale.ID, "settled", 3)...)
 	d.buy(t, sale.ID, "buyer", 1)
 	wantVerdicts(t, d.settle(t, attempt(sale.ID, "late", "k", 1)), model.SoldOut)
@@ -27,13 +27,13 @@ func (d *testDB) fill(t *testing.T) model.Sale {
 	return sale
 }
 
-// Erasing a sale removes all its rows and no other row.
+// Erasing a shadow sale removes all its rows and no other row. No other sale can be erased.
 func TestEraseSale(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		kept := d.fill(t)
 		d.payFor(t, d.buy(t, kept.ID, "payer", 1))
 		before := d.dump(t)
-		sale := d.fill(t)
+		sale := d.fill(t, shadow)
 		paid := d.buy(t, sale.ID, "payer", 1)
 		payment := d.startPayment(t, paid)
 		check.NoError(t, d.SandboxCharge(t.Context(), model.SandboxTransaction{ID: "sbx", PaymentID: payment.ID, Status: model.SandboxCharged}))
@@ -41,7 +41,7 @@ func TestEraseSale(t *testing.T) {
 		if !strings.Contains(before, kept.ID) || !strings.Contains(d.dump(t), sale.ID) {
 			t.Fatal("the dump lacks the rows of a sale")
 		}
-		large := d.newSale(t, 2*eraseRows, limit(2))
+		large := d.newSale(t, 2*eraseRows, limit(2), shadow)
 		for page := range slices.Chunk(attempts(large.ID, "many", eraseRows+100), 500) {
 			d.settle(t, page...)
 		}
@@ -51,5 +51,9 @@ func TestEraseSale(t *testing.T) {
 			check.Same(t, "all rows", d.dump(t), before)
 		}
 		wantVerdicts(t, d.deduct(t, attempt(sale.ID, "buyer", "k", 1)), model.NotFound)
+		if d.EraseSale(t.Context(), kept.ID) == nil {
+			t.Error("a real sale was erased")
+		}
+		check.Same(t, "all rows", d.dump(t), before)
 	})
 }

@@ -45,7 +45,7 @@ func TestLook(t *testing.T) {
 // If two attempts looked at the same row, the later one takes the units of the earlier one again.
 func TestOverwriteLosesUpdates(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 3, limit(2))
+		sale := d.newSale(t, 3, limit(2), shadow)
 		first, second := attempt(sale.ID, "first", "k", 1), attempt(sale.ID, "second", "k", 2)
 		looks := []model.StockView{d.look(t, first), d.look(t, second)}
 		got := []model.Outcome{d.overwrite(t, first, looks[0]), d.overwrite(t, second, looks[1])}
@@ -126,7 +126,7 @@ func TestExclusive(t *testing.T) {
 			}
 		}
 		check.Each(t, writers, func(t *testing.T, write func(t *testing.T, x *testDB, sale model.Sale)) {
-			sale := d.newSale(t, 5)
+			sale := d.newSale(t, 5, shadow) // no other can be erased
 			holdsLock(t, func(x *testDB) { write(t, x, sale) })
 		})
 		check.Each(t, acts, func(t *testing.T, act act) {

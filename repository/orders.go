@@ -75,17 +75,13 @@ func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
 // insertingOrders returns the statements of insertOrders, with their events.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 12
-	values, ids := make([]any, 0, columns*len(list)), make([]string, len(list))
+	values, about := make([]any, 0, columns*len(list)), make([]subject, len(list))
 	for i, o := range list {
-		ids[i] = o.ID
+		about[i] = subject{o.ID, o.SaleID}
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	inserts := s.inserting("orders ("+orderColumns+")", columns, values, "")
-	if len(list) > 0 {
-		inserts = append(inserts, s.recording(model.EventConfirmed, ids...))
-	}
-	return inserts
+	return append(s.inserting("orders ("+orderColumns+")", columns, values, ""), s.recording(model.EventConfirmed, about...)...)
 }
 
 func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
@@ -368,7 +364,7 @@ func (s *Store) end(
 			return "", err
 		}
 		if from == model.OrderPaid {
-			if err := s.refundLater(tx, order.ID); err != nil {
+			if err := s.refundLater(tx, order); err != nil {
 				return "", err
 			}
 		}
@@ -393,13 +389,13 @@ func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
 // to the stock and to the users' limits, and records the changes for the gate. Rows are locked in the order orders,
 // buyers, stock, as in every transaction on an order that exists.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
-	ids := make([]string, len(list))
+	ids, about := make([]string, len(list)), make([]subject, len(list))
 	units, total := make([]userUnits, len(list)), int64(0)
 	for i, o := range list {
 		if !from.CanBecome(o.Status) {
 			return fmt.Errorf("release orders: order %s cannot go from %s to %s", o.ID, from, o.Status)
 		}
-		ids[i] = o.ID
+		ids[i], about[i] = o.ID, subject{o.ID, saleID}
 		units[i] = userUnits{saleID, o.UserID, o.Quantity}
 		total += int64(o.Quantity)
 	}
@@ -432,7 +428,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if err := giveToLine(tx, campaigns[saleID], total); err != nil {
 		return err
 	}
-	if err := s.record(tx, eventOf(list[0].Status), ids...); err != nil {
+	if err := s.record(tx, eventOf(list[0].Status), about...); err != nil {
 		return err
 	}
 	changes := make([]gateChange, len(list))

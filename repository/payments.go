@@ -291,7 +291,7 @@ func (s *Store) ApplyReport(
 		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL, amount_cents = ?, currency = ? WHERE id = ?",
 			report.TxnID(), string(status), money.Cents, money.Currency, row.ID).Error
 		if err == nil && status == model.PaymentRefundDue {
-			err = s.record(tx, model.EventRefundDue, row.ID)
+			err = s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
 		}
 		return model.Accepted, wrap("record a payment", err)
 	})
@@ -376,7 +376,7 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 		return "", fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
 	}
 	order.Status, order.PaidAt = model.OrderPaid, now
-	return model.PaymentSucceeded, s.record(tx, model.EventPaid, order.ID)
+	return model.PaymentSucceeded, s.record(tx, model.EventPaid, subject{order.ID, order.SaleID})
 }
 
 // reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow
@@ -438,15 +438,15 @@ func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, 
 }
 
 // refundLater marks the money that a locked order has kept as due for a refund.
-func (s *Store) refundLater(tx *gorm.DB, orderID string) error {
-	row, kept, err := findPayment(tx, "order_id = ? AND status = ?", orderID, string(model.PaymentSucceeded))
+func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
+	row, kept, err := findPayment(tx, "order_id = ? AND status = ?", order.ID, string(model.PaymentSucceeded))
 	if err != nil || !kept {
 		return err
 	}
 	if err := tx.Exec("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefundDue), row.ID).Error; err != nil {
 		return fmt.Errorf("mark the refund due: %w", err)
 	}
-	return s.record(tx, model.EventRefundDue, row.ID)
+	return s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
 }
 
 // RefundsDue lists at most limit payments at a provider whose money is due for a refund and that are to be tried now: first

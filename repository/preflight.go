@@ -118,9 +118,9 @@ func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
 	return hex.DecodeString(values[0])
 }
 
-// ShadowSales lists the ids of sales that were made for a rehearsal.
+// ShadowSales lists the ids of the sales that were made for a rehearsal, also of those that an operator has closed.
 func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
-	err = s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE status = ?", string(model.SaleShadow)).Scan(&ids).Error
+	err = s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%").Scan(&ids).Error
 	return ids, wrap("list the shadow sales", err)
 }
 

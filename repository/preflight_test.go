@@ -75,7 +75,10 @@ func TestShadowSales(t *testing.T) {
 		}
 		d.newSale(t, 1)
 		wantIDs()
-		wantIDs(d.newSale(t, 1, status(model.SaleShadow)).ID)
+		hidden := d.newSale(t, 1, shadow)
+		wantIDs(hidden.ID)
+		d.change(t, hidden.ID, 0, status(model.SaleClosed)) // by an operator
+		wantIDs(hidden.ID)
 		live, err := d.LiveOffers(t.Context(), 0)
 		check.NoError(t, err)
 		check.Same(t, "number of live sales", len(live), 2)

@@ -309,6 +309,9 @@ func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, ac
 }
 
 func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor string) error {
+	if model.IsShadow(sale.ID) != (sale.Status == model.SaleShadow) {
+		return fmt.Errorf("create sale: %s does not fit the status %s", sale.ID, sale.Status)
+	}
 	err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
 		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, campaign_id, variant, place, created_at_ms)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,

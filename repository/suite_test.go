@@ -204,6 +204,12 @@ func status(status model.SaleStatus) func(*model.Sale) {
 	return func(s *model.Sale) { s.Status = status }
 }
 
+// shadow makes a shadow sale of a sale.
+func shadow(s *model.Sale) {
+	s.ID, s.Status = model.NewShadowID(), model.SaleShadow
+	s.Code = s.ID[len(s.ID)-8:]
+}
+
 // shift moves the window of a sale.
 func shift(by time.Duration) func(*model.Sale) {
 	return func(s *model.Sale) { s.StartsAt, s.EndsAt = s.StartsAt.Add(by), s.EndsAt.Add(by) }

@@ -240,7 +240,7 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 // that closes when a watched sale has changed.
 func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
-	return s.those(func(o *model.Offer) bool { return o.Status != model.SaleShadow && !o.IsCampaignLine() }), s.changed
+	return s.those(func(o *model.Offer) bool { return !model.IsShadow(o.ID) && !o.IsCampaignLine() }), s.changed
 }
 
 // Lines lists the watched sales that have a line of their own, or may get one, by their start.

@@ -57,8 +57,11 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 		return order, model.Accepted, nil
 	}
 	offer, ok, err := o.Catalog.Sale(ctx, model.SaleOf(id))
-	if err != nil || !ok {
+	switch {
+	case err != nil:
 		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+	case !ok: // a shadow sale that was erased with its orders
+		return model.Order{}, model.NotFound, nil
 	}
 	quantity, known, err := o.Gate.Knows(ctx, offer.GateRef(), userID, id)
 	if err != nil {

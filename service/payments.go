@@ -76,8 +76,11 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 		return payment, "", verdict, nil
 	}
 	offer, ok, err := p.Catalog.Sale(ctx, model.SaleOf(orderID))
-	if err != nil || !ok {
+	switch {
+	case err != nil:
 		return payment, "", "", errors.Join(model.ErrUnavailable, err)
+	case !ok: // a shadow sale that was erased meanwhile
+		return model.Payment{}, "", model.NotFound, nil
 	}
 	page, reference, err := p.Provider.Open(ctx, payment, offer.Sale)
 	if err != nil {

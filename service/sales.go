@@ -258,12 +258,16 @@ func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int
 	return s.History.Operations(ctx, saleID, cursor, limit)
 }
 
-// ByCode returns the id of the sale behind a short link, or an empty string if there is none.
+// ByCode returns the id of the sale behind a short link, or an empty string if there is none. A shadow sale has none.
 func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
 		return "", err
 	}
-	return s.Catalog.coded.get(ctx, code, s.Store.SaleByCode)
+	id, err := s.Catalog.coded.get(ctx, code, s.Store.SaleByCode)
+	if model.IsShadow(id) {
+		return "", nil
+	}
+	return id, err
 }
 
 // validateNew returns the first invalid field of a sale that is to be created, or nil.

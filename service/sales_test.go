@@ -294,7 +294,7 @@ func TestShadow(t *testing.T) {
 	sales, s := newShop(t, openOffer())
 	shown, _ := sales.Catalog.Live()
 	hidden := draft()
-	hidden.Status = model.SaleShadow
+	hidden.ID, hidden.Status = model.NewShadowID(), model.SaleShadow
 	made, invalid, err := sales.Create(t.Context(), hidden, 5, "preflight")
 	if err != nil || invalid != nil || made.Status != model.SaleShadow {
 		t.Fatalf("%+v, %+v, %v", made, invalid, err)

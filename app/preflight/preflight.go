@@ -384,7 +384,7 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	}
 	all, err := p.stores.Database.LiveOffers(ctx, 0)
 	for _, o := range all {
-		if o.Status != model.SaleShadow && o.Status != model.SaleClosed && !o.IsCampaignLine() { // its units are those of the sales
+		if !model.IsShadow(o.ID) && o.Status != model.SaleClosed && !o.IsCampaignLine() { // its units are those of the sales
 			list = append(list, o)
 		}
 	}

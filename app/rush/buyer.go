@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/service/auth"
 )
 
 // These constants are those of the storefront, web/assets/purchase.js and sale.js.
@@ -52,6 +53,10 @@ type buyer struct {
 // userPrefix begins the ids of the made-up buyers.
 const userPrefix = "rush-"
 
+// visitor is the user whose token all buyers bring where the storefront brings none. It is the same token, so that a cache may
+// answer them all.
+const visitor = userPrefix + "visitor"
+
 func userOf(n int) string { return userPrefix + strconv.Itoa(n) }
 
 // newBuyer makes the buyer with this number. What the buyer is and does depends on the shape and the number alone.
@@ -65,8 +70,14 @@ func (c *crowd) newBuyer(n int) (*buyer, error) {
 	}
 	b.address = addressOf(from)
 	var err error
-	b.token, _, err = c.tokens.Sign(model.Identity{UserID: b.user, Role: model.RoleBuyer}, c.shape.Lasts+tokenGrace)
+	b.token, err = tokenOf(c.tokens, b.user, c.shape)
 	return b, err
+}
+
+// tokenOf signs a token of the crowd, for whom there are shadow sales only.
+func tokenOf(tokens *auth.Tokens, user string, s *Shape) (string, error) {
+	token, _, err := tokens.Sign(model.Identity{UserID: user, Role: model.RoleCrowd}, s.Lasts+tokenGrace)
+	return token, err
 }
 
 // tokenGrace is how much longer than the arrivals a token is valid.

@@ -28,6 +28,7 @@ const noAnswer = model.Verdict("network")
 // and how it was answered.
 type client struct {
 	base    string // the URL without a slash at the end
+	visitor string // the token of public requests
 	quick   lane
 	slow    lane
 	streams lane
@@ -88,7 +89,7 @@ type request struct {
 	key          string // the Idempotency-Key
 	body         string
 	form         bool // the body is a form, else it is JSON
-	public       bool // without the buyer's token, so that caches may answer
+	public       bool // with the visitors' token instead of the buyer's own, so that caches may answer
 }
 
 // answer is the answer to a request.
@@ -191,11 +192,12 @@ func (c *client) request(ctx context.Context, b *buyer, r request) (*http.Reques
 	h := req.Header
 	h.Set("User-Agent", userAgent)
 	h.Set("X-Forwarded-For", b.address) // the server uses this address only if its --trusted-proxies name this machine
+	token := b.token
 	if r.public {
+		token = c.visitor
 		h.Set("Accept-Encoding", "gzip")
-	} else {
-		h.Set("Authorization", "Bearer "+b.token)
 	}
+	h.Set("Authorization", "Bearer "+token)
 	if r.key != "" {
 		h.Set("Idempotency-Key", r.key)
 	}

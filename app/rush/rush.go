@@ -133,6 +133,9 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	}
 	c := newClient(front, r.options.Connections, r.shape, figures, r.shop.now)
 	defer c.close()
+	if c.visitor, err = tokenOf(r.tokens, visitor, r.shape); err != nil {
+		return nil, err
+	}
 	sale, err := r.shop.offer(ctx, r.shape.Units, r.shape.Lasts)
 	if sale.ID != "" {
 		defer func() { err = errors.Join(err, r.shop.erase(ctx, sale.ID)) }()

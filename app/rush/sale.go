@@ -98,7 +98,7 @@ func (s *shop) mayRehearse(ctx context.Context, lasts time.Duration) error {
 	}
 	over := s.clock().Add(lead + lasts + quiet)
 	for _, o := range offers {
-		if o.Status != model.SaleShadow && o.Status != model.SaleClosed && o.StartsAt.Before(over) {
+		if !model.IsShadow(o.ID) && o.Status != model.SaleClosed && o.StartsAt.Before(over) {
 			return fmt.Errorf("%w: the sale %s is open, or opens within %s", ErrNotNow, o.ID, (lead + lasts + quiet).Round(time.Second))
 		}
 	}
@@ -170,7 +170,7 @@ func (s *shop) offer(ctx context.Context, units int64, lasts time.Duration) (mod
 	whole := lead + lasts + linger + settleTime
 	starts := s.clock().Add(lead).Truncate(time.Millisecond)
 	sale := model.Sale{
-		ID: model.NewSaleID(), Code: rand.Text()[:8], Title: "Rehearsal, never on sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 1,
+		ID: model.NewShadowID(), Code: rand.Text()[:8], Title: "Rehearsal, never on sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 1,
 		PayTimeoutSeconds: int((2 * whole).Seconds()), StartsAt: starts, EndsAt: starts.Add(whole), Status: model.SaleShadow, Revision: 1, Shards: 1, Mode: model.ModeRush,
 	}
 	if err := s.stores.Database.CreateSale(ctx, sale, units, actor); err != nil {
@@ -182,12 +182,16 @@ func (s *shop) offer(ctx context.Context, units int64, lasts time.Duration) (mod
 	return sale, err
 }
 
-// ready waits until the sale can be read at the URL, and its gate is open if the strategy has one.
+// ready waits until the crowd can read the sale at the URL, and its gate is open if the strategy has one. It returns an error at
+// once if the server takes no tokens of the crowd.
 func (s *shop) ready(ctx context.Context, c *client, saleID string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	kind, _ := strategy.Of(s.settings.Strategy)
 	b := &buyer{address: addressOf(0)}
+	if c.send(ctx, b, request{method: http.MethodGet, path: "/api/v1/orders", public: true}).status == http.StatusUnauthorized {
+		return errors.New("--secret: the server does not take tokens that are signed with it")
+	}
 	for {
 		a := c.send(ctx, b, request{method: http.MethodGet, path: "/api/v1/sales/" + saleID, public: true})
 		open := true

@@ -184,7 +184,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	}
 	now := r.instances[0].app.Catalog.Now()
 	offer, invalid, err := r.instances[0].app.Sales.Create(ctx, model.Sale{
-		Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
+		ID: model.NewShadowID(), Status: model.SaleShadow, Title: "Strategy lab: " + name, PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 24 * 3600,
 		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(24 * time.Hour), Shards: 1,
 	}, int64(p.Stock), "lab")
 	if err != nil || invalid != nil {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,6 +356,33 @@ func TestNginxWithoutInstances(t *testing.T) {
 	if uncached.header.Get("Retry-After") == "" || !strings.HasPrefix(uncached.header.Get("Content-Type"), "text/html") ||
 		!strings.Contains(uncached.body, "http-equiv=\"refresh\"") {
 		t.Errorf("a page that is not cached: %v %s", uncached.header, uncached.body)
+	}
+}
+
+// nginx caches the pages of a rehearsal's sale for the rehearsal's crowd, and shows them to nobody else.
+func TestNginxKeepsARehearsalHidden(t *testing.T) {
+	var asked atomic.Int64
+	instance := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer crowd" {
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		asked.Add(1)
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		w.Header().Set("Vary", "Authorization, Accept-Encoding")
+	}))
+	t.Cleanup(instance.Close)
+	d := openDoor(t, line(instance.URL, ""))
+	c := from(t, shop.Address(1))
+	for _, path := range []string{"/sales/SHADOWABCDEFGHIJ", "/api/v1/sales/SHADOWABCDEFGHIJ"} {
+		asked.Store(0)
+		for range 3 {
+			c.get(d.URL+path, "Authorization", "Bearer crowd").is(t, http.StatusOK)
+			c.get(d.URL+path).is(t, http.StatusNotFound)
+			c.get(d.URL+path, "Authorization", "Bearer other").is(t, http.StatusNotFound)
+		}
+		check.Same(t, "requests of the crowd that reached the instance", asked.Load(), 1)
 	}
 }
 
