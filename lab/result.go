@@ -29,7 +29,7 @@ const (
 	maxErrorTexts = 100
 	// maxErrorSamples is how many error texts a report shows.
 	maxErrorSamples = 5
-	// maxErrorLength in bytes is enough to show where an error comes from; a whole SQL statement may follow.
+	// maxErrorLength in characters is enough to show where an error comes from; a whole SQL statement may follow.
 	maxErrorLength = 200
 )
 
@@ -112,7 +112,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 		switch {
 		case o.err != nil:
 			r.Errors++
-			if text := shortened(o.err.Error()); texts[text] > 0 || len(texts) < maxErrorTexts {
+			if text := model.Excerpt(o.err.Error(), maxErrorLength); texts[text] > 0 || len(texts) < maxErrorTexts {
 				texts[text]++
 			}
 		case o.verdict == model.Accepted:
@@ -275,11 +275,4 @@ func mostFrequent(texts map[string]int) []ErrorSample {
 	}
 	slices.SortStableFunc(list, func(a, b ErrorSample) int { return cmp.Compare(b.Count, a.Count) })
 	return list[:min(len(list), maxErrorSamples)]
-}
-
-func shortened(text string) string {
-	if len(text) <= maxErrorLength {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxErrorLength], "") + "…"
 }

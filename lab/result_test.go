@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -131,7 +132,7 @@ func TestErrorSamplesAreBounded(t *testing.T) {
 		t.Errorf("the first sample is %+v, want the most frequent", s)
 	}
 	for _, s := range r.ErrorSamples {
-		if len(s.Text) > maxErrorLength+len("…") || strings.ContainsRune(s.Text, '�') {
+		if utf8.RuneCountInString(s.Text) > maxErrorLength || strings.ContainsRune(s.Text, '�') {
 			t.Errorf("%q is too long or cut within a letter", s.Text)
 		}
 	}

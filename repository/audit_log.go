@@ -24,11 +24,8 @@ func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) 
 }
 
 func (s *Store) logAudit(tx *gorm.DB, actor, action, subject, detail string) error {
-	if r := []rune(detail); len(r) > detailLength {
-		detail = string(r[:detailLength])
-	}
 	err := tx.Exec("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
-		actor, action, subject, detail).Error
+		actor, action, subject, model.Excerpt(detail, detailLength)).Error
 	if err != nil {
 		return fmt.Errorf("log %s: %w", action, err)
 	}

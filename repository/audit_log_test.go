@@ -12,16 +12,16 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// A long detail is cut to the length of its column, in characters.
+// A long detail is cut to the length of its column, in characters, and says so.
 func TestLog(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
 		for name, tc := range map[string]struct{ detail, want string }{
 			"short":                   {"a unit repaired", "a unit repaired"},
 			"empty":                   {"", ""},
 			"as long as the column":   {strings.Repeat("x", detailLength), strings.Repeat("x", detailLength)},
-			"longer than the column":  {strings.Repeat("x", detailLength+1), strings.Repeat("x", detailLength)},
-			"longer, in 3 bytes each": {strings.Repeat("补", 3*detailLength), strings.Repeat("补", detailLength)},
-			"longer, in 4 bytes each": {strings.Repeat("🛒", detailLength+7), strings.Repeat("🛒", detailLength)},
+			"longer than the column":  {strings.Repeat("x", detailLength+1), strings.Repeat("x", detailLength-1) + "…"},
+			"longer, in 3 bytes each": {strings.Repeat("补", 3*detailLength), strings.Repeat("补", detailLength-1) + "…"},
+			"longer, in 4 bytes each": {strings.Repeat("🛒", detailLength+7), strings.Repeat("🛒", detailLength-1) + "…"},
 		} {
 			check.NoError(t, d.Log(t.Context(), "engine", "repair", name, tc.detail))
 			check.Same(t, "rows in the log about "+name, d.logged(t, "engine", "repair", name, tc.want), 1)

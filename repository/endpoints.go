@@ -40,6 +40,9 @@ func (r endpointRow) endpoint() model.Endpoint {
 	return e
 }
 
+// answerLength and reasonLength are the lengths of the columns answer and reason, in characters.
+const answerLength, reasonLength = 500, 200
+
 // Endpoints lists all endpoints, the oldest first.
 func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
 	return findEndpoints(s.read.WithContext(ctx), "SELECT * FROM endpoints ORDER BY created_at_ms, id")
@@ -180,7 +183,7 @@ func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time
 			set, args = "position = ?, sending_to = 0, tries = 0, failing_since_ms = 0", []any{d.Last}
 		}
 		return tx.Exec("UPDATE endpoints SET "+set+", next_at_ms = "+s.nowMillis()+" + ?, leased_until_ms = 0, state = ?, reason = ? WHERE id = ? AND state = ?",
-			append(args, pause.Milliseconds(), string(state), reason, d.EndpointID, string(model.EndpointOn))...).Error
+			append(args, pause.Milliseconds(), string(state), model.Excerpt(reason, reasonLength), d.EndpointID, string(model.EndpointOn))...).Error
 	})
 	return wrap("record a delivery", err)
 }
@@ -192,7 +195,7 @@ func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) error {
 
 func (s *Store) noteDelivery(db *gorm.DB, d model.Delivery) error {
 	return db.Exec("INSERT INTO deliveries (endpoint_id, first, last, at_ms, took_ms, status, answer) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		d.EndpointID, d.First, d.Last, d.At.UnixMilli(), d.Took.Milliseconds(), d.Status, d.Answer).Error
+		d.EndpointID, d.First, d.Last, d.At.UnixMilli(), d.Took.Milliseconds(), d.Status, model.Excerpt(d.Answer, answerLength)).Error
 }
 
 // Deliveries lists deliveries of an endpoint with ids below one, the newest first.

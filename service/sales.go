@@ -324,7 +324,7 @@ func validateTexts(title, description, imageURL string, longestTitle int) *Inval
 	switch {
 	case !text(title, longestTitle) || strings.TrimSpace(title) == "":
 		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: int64(longestTitle)}
-	case !text(strings.NewReplacer("\n", "", "\t", "").Replace(description), maxDescription):
+	case !text(strings.NewReplacer("\n", " ", "\t", " ").Replace(description), maxDescription):
 		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
 	case !link(imageURL):
 		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}

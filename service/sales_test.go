@@ -136,6 +136,7 @@ func TestWrongFields(t *testing.T) {
 		},
 		{Field: "description", Reason: BadText, Max: maxDescription}: {
 			"too long":   func(s *sale, _ *int64) { s.Description = strings.Repeat("字", maxDescription+1) },
+			"many lines": func(s *sale, _ *int64) { s.Description = strings.Repeat("字\n", maxDescription/2) + "字" },
 			"with a NUL": func(s *sale, _ *int64) { s.Description = "a\x00" },
 		},
 		{Field: "image_url", Reason: BadLink, Max: maxImageURL}: {

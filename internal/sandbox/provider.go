@@ -158,7 +158,7 @@ func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusConflict:
-		p.Log.Warn("sandbox callback refused", "transaction", t.ID, "status", res.StatusCode, "answer", string(answer))
+		p.Log.Warn("sandbox callback refused", "transaction", t.ID, "status", res.StatusCode, "answer", model.Excerpt(string(answer), 4<<10))
 	default:
 		return fmt.Errorf("sandbox callback: status %d", res.StatusCode)
 	}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"flashsale/model"
 )
 
 const (
@@ -65,9 +67,9 @@ func NewSender(private bool, now func() time.Time) *Sender {
 func (s *Sender) Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string) {
 	status, answer, err := s.send(ctx, url, secrets, id, body)
 	if err != nil {
-		return status, printable(err.Error())
+		answer = err.Error()
 	}
-	return status, printable(answer)
+	return status, model.Excerpt(answer, answerBytes)
 }
 
 func (s *Sender) send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string, err error) {
@@ -98,17 +100,6 @@ func (s *Sender) send(ctx context.Context, url string, secrets []string, id stri
 	defer func() { _ = res.Body.Close() }()
 	head, _ := io.ReadAll(io.LimitReader(res.Body, answerBytes)) // only for display
 	return res.StatusCode, string(head), nil
-}
-
-// printable removes what can't be stored or shown: an answer is anybody's text.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\ufffd' {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, " "))
-	return text[:min(len(text), answerBytes)]
 }
 
 // errPrivate: the name has led to an address that no endpoint may have.

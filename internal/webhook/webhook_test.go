@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -42,6 +44,32 @@ func TestSend(t *testing.T) {
 	check.Error(t, "another secret", verifier.Verify(body, got), standardwebhooks.ErrNoMatchingSignature)
 	if status, answer := NewSender(true, time.Now).Send(t.Context(), receiver.URL, []string{"whsec_*"}, "msg_1", nil); status != 0 || answer == "" {
 		t.Errorf("with a malformed secret: %d %s", status, answer)
+	}
+}
+
+// However long and odd what a receiver sends is, the answer is a text that can be stored, and is not cut inside a character.
+func TestSendKeepsTextsWhole(t *testing.T) {
+	for name, head := range map[string]string{
+		"a body": "HTTP/1.1 500 E\r\n\r\n", "no HTTP": "", "a reason": "HTTP/1.1 ", "a header": "HTTP/1.1 500 E\r\n",
+	} {
+		for shift := range 4 { // so that a cut at any byte would be inside a character
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			check.NoError(t, err)
+			t.Cleanup(func() { _ = listener.Close() })
+			go func() {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = http.ReadRequest(bufio.NewReader(conn))
+				_, _ = io.WriteString(conn, head+strings.Repeat("x", shift)+strings.Repeat("🍵", 1000)+"\xf0\x9f\r\n\r\n")
+				_ = conn.Close()
+			}()
+			_, answer := NewSender(true, time.Now).Send(t.Context(), "http://"+listener.Addr().String(), []string{NewSecret()}, "msg_1", []byte(`{}`))
+			if answer == "" || !utf8.ValidString(answer) || utf8.RuneCountInString(answer) > answerBytes {
+				t.Errorf("%s: the answer is %q", name, answer)
+			}
+		}
 	}
 }
 

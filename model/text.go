@@ -1,0 +1,22 @@
+package model
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Excerpt returns a text from outside, such as an answer or an error, in a form that every store and log takes: valid UTF-8 on
+// one line, of at most this many characters. It ends with … if the text is longer. What can't be shown becomes a space.
+func Excerpt(text string, characters int) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, text)
+	if utf8.RuneCountInString(text) <= characters {
+		return text
+	}
+	return string([]rune(text)[:characters-1]) + "…"
+}
