@@ -154,7 +154,7 @@ func (e *Endpoints) allowed(address string) bool {
 		return u.Scheme == "http" || u.Scheme == "https"
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "https" && !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || webhook.IsPublic(ip.Unmap()))
+	return u.Scheme == "https" && !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || webhook.IsPublic(ip))
 }
 
 // Change changes an endpoint's URL and rate, and switches it on or off. The verdict is Accepted; NotFound; or BadRequest

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,31 +113,43 @@ func onlyPublic(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", errPrivate, address)
 	}
-	if ip := addr.Addr().Unmap(); !IsPublic(ip) {
+	if ip := addr.Addr(); !IsPublic(ip) {
 		return fmt.Errorf("%w: %s", errPrivate, ip)
 	}
 	return nil
 }
 
-// notPublic are networks that netip does not tell, of https://www.iana.org/assignments/iana-ipv4-special-registry and its
-// counterpart for IPv6. Some of the latter contain addresses of IPv4.
-var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
-	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"),
-	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
+// notPublic are the networks of IPv4 whose addresses no endpoint outside has, by
+// https://www.iana.org/assignments/iana-ipv4-special-registry: what is not globally reachable, multicast, and what is reserved.
+// Two more are there: the relays of 6to4, which lead into another network, and the address at which virtual machines of Azure
+// reach their host.
+var notPublic = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+	"168.63.129.16/32",
+)
+
+// public is the only part of IPv6 from which addresses are given out, and exceptions what is not reachable in it or leads to an
+// address of IPv4, by https://www.iana.org/assignments/iana-ipv6-special-registry: protocols with Teredo, documentation, 6to4.
+// All else is not public, such as what contains an address of IPv4 (::/96, ::ffff:0:0/96, 64:ff9b::/96), 5f00::/16 and fc00::/7.
+var public, exceptions = prefixes("2000::/3"), prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+
+func prefixes(texts ...string) []netip.Prefix {
+	list := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		list[i] = netip.MustParsePrefix(text)
+	}
+	return list
 }
 
-// IsPublic reports whether an address can belong to an endpoint outside.
+// IsPublic reports whether an address can belong to an endpoint outside. An address of IPv4 in the form ::ffff:a.b.c.d is that
+// address.
 func IsPublic(ip netip.Addr) bool {
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Zone() != "" { // also not loopback, link-local and multicast
-		return false
+	within := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(network netip.Prefix) bool { return network.Contains(ip) })
 	}
-	for _, network := range notPublic {
-		if network.Contains(ip) {
-			return false
-		}
+	if ip = ip.Unmap(); ip.Is4() {
+		return !within(notPublic)
 	}
-	return true
+	return ip.Zone() == "" && within(public) && !within(exceptions)
 }

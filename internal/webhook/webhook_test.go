@@ -88,12 +88,50 @@ func TestPublicAddresses(t *testing.T) {
 		}
 	}
 	check.Same(t, "the receiver was reached", heard, false)
-	for text, want := range map[string]bool{
-		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true,
-		"127.0.0.1": false, "::1": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "172.16.0.1": false, "192.168.1.1": false,
-		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "fd00::1": false, "100.64.0.1": false, "224.0.0.1": false,
-		"ff02::1": false, "255.255.255.255": false, "198.18.0.1": false, "64:ff9b::7f00:1": false, "2002:7f00:1::": false, "0.1.2.3": false,
+}
+
+// The first and the last address of each network of IANA's registries of special purposes, and of what clouds use beside them,
+// are not public; those next to it are, unless they are in another one.
+func TestIsPublic(t *testing.T) {
+	for network, around := range map[string][2]string{ // the addresses before and behind it, where those are public
+		"0.0.0.0/8": {"", "1.0.0.0"}, "10.0.0.0/8": {"9.255.255.255", "11.0.0.0"}, "100.64.0.0/10": {"100.63.255.255", "100.128.0.0"},
+		"127.0.0.0/8": {"126.255.255.255", "128.0.0.0"}, "169.254.0.0/16": {"169.253.255.255", "169.255.0.0"},
+		"172.16.0.0/12": {"172.15.255.255", "172.32.0.0"}, "192.0.0.0/24": {"191.255.255.255", "192.0.1.0"},
+		"192.0.2.0/24": {"192.0.1.255", "192.0.3.0"}, "192.88.99.0/24": {"192.88.98.255", "192.88.100.0"},
+		"192.168.0.0/16": {"192.167.255.255", "192.169.0.0"}, "198.18.0.0/15": {"198.17.255.255", "198.20.0.0"},
+		"198.51.100.0/24": {"198.51.99.255", "198.51.101.0"}, "203.0.113.0/24": {"203.0.112.255", "203.0.114.0"},
+		"224.0.0.0/4": {"223.255.255.255", ""}, "240.0.0.0/4": {}, "255.255.255.255/32": {},
+		"168.63.129.16/32": {"168.63.129.15", "168.63.129.17"},
+		"::/128":           {}, "::1/128": {}, "::/96": {}, "64:ff9b::/96": {}, "64:ff9b:1::/48": {}, "100::/64": {}, "100:0:0:1::/64": {}, "1fff::/16": {},
+		"2001::/23": {"2000:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "2001:200::"}, "2001::/32": {}, // Teredo
+		"2001:db8::/32": {"2001:db7:ffff:ffff:ffff:ffff:ffff:ffff", "2001:db9::"}, "2002::/16": {"2001:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "2003::"},
+		"3fff::/20": {"3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "3fff:1000::"}, "4000::/3": {"3fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", ""},
+		"5f00::/16": {}, "fc00::/7": {}, "fe80::/10": {}, "fec0::/10": {}, "ff00::/8": {},
 	} {
-		check.Same(t, text, IsPublic(netip.MustParseAddr(text).Unmap()), want)
+		prefix := netip.MustParsePrefix(network)
+		last := prefix.Addr().AsSlice()
+		for bit := prefix.Bits(); bit < 8*len(last); bit++ {
+			last[bit/8] |= 1 << (7 - bit%8)
+		}
+		end, _ := netip.AddrFromSlice(last)
+		for _, ip := range []netip.Addr{prefix.Addr(), end} {
+			check.Same(t, network+": "+ip.String(), IsPublic(ip), false)
+			if ip.Is4() { // as IPv6 writes it
+				check.Same(t, network+": in IPv6", IsPublic(netip.AddrFrom16(ip.As16())), false)
+			}
+		}
+		for _, text := range around {
+			if text != "" {
+				check.Same(t, text, IsPublic(netip.MustParseAddr(text)), true)
+			}
+		}
 	}
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "2606:4700::1111%eth0": false, "169.254.169.254": false,
+		"fe80::1%eth0": false, "::127.0.0.1": false, "::8.8.8.8": false, "64:ff9b::a9fe:a9fe": false, "2002:7f00:1::": false,
+		"2001:0:4136:e378:8000:63bf:3fff:fdd2": false, "fd00:ec2::254": false, "fec0::1": false,
+	} {
+		check.Same(t, text, IsPublic(netip.MustParseAddr(text)), want)
+	}
+	check.Same(t, "no address", IsPublic(netip.Addr{}), false)
 }
