@@ -213,6 +213,92 @@ func TestEventsFeed(t *testing.T) {
 	check.Same(t, "id of the message that came again", ids[len(ids)-1], ids[len(ids)-2])
 }
 
+// endpoint is an endpoint as the list has it now.
+func (s *server) endpoint(id string) (found endpointView) {
+	s.t.Helper()
+	var list struct {
+		Endpoints []endpointView `json:"endpoints"`
+	}
+	s.operator().get(adminEndpoints).read(&list)
+	for _, e := range list.Endpoints {
+		if e.ID == id {
+			found = e
+		}
+	}
+	return found
+}
+
+// An operator sends again what an endpoint has not taken. When it takes that, it goes on behind it; when it takes something
+// older, nothing changes. Each is a delivery with an id of its own.
+func TestDeliverAgainByHand(t *testing.T) {
+	t.Parallel()
+	s, shop := start(t, privately), newReceiver(t)
+	made := s.tells(shop)
+	saleID, ann := s.createSale(fields{"limit_per_user": 9}).ID, s.buyer("ann")
+	ann.buy(saleID, 1)
+	s.eventually("the first events are taken", func() bool { return s.endpoint(made.ID).Position == "2" })
+	first := s.deliveries(made.ID)[0]
+	shop.with(func() { shop.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusBadGateway) } })
+	ann.buy(saleID, 1)
+	s.eventually("the next one fails", func() bool { return s.endpoint(made.ID).Tries > 0 })
+	s.operator().call("PATCH", adminEndpoints+"/"+made.ID, fields{"state": "off"}).want(200)
+	failed := s.deliveries(made.ID)[0]
+	again := func(d deliveryView) (tried deliveryView) {
+		t.Helper()
+		s.operator().call("POST", adminEndpoints+"/"+made.ID+"/deliveries/"+d.ID, nil).want(200).read(&tried)
+		check.Same(t, "the newest delivery", s.deliveries(made.ID)[0], tried)
+		if tried.ID == "0" || tried.ID == d.ID || tried.First != d.First || tried.Last != d.Last {
+			t.Errorf("%+v came of %+v", tried, d)
+		}
+		return tried
+	}
+	check.Same(t, "status while it fails", again(failed).Status, http.StatusBadGateway)
+	check.Same(t, "position while it fails", s.endpoint(made.ID).Position, "2")
+	shop.with(func() { shop.answer = nil })
+	again(first)
+	check.Same(t, "position after an older one", s.endpoint(made.ID).Position, "2")
+	again(failed)
+	e := s.endpoint(made.ID)
+	check.Same(t, "the endpoint goes on behind it", []any{e.Position, e.Tries, e.FailingSince == nil, e.State}, []any{failed.Last, 0, true, "off"})
+	_, ids := shop.heard()
+	s.operator().call("PATCH", adminEndpoints+"/"+made.ID, fields{"state": "on"}).want(200)
+	ann.buy(saleID, 1)
+	s.eventually("the next event", func() bool { return s.endpoint(made.ID).Position == "4" })
+	_, now := shop.heard()
+	check.Same(t, "messages since", len(now), len(ids)+1)
+}
+
+// A request for an endpoint that is repeated under its key makes one endpoint, and shows its secret again.
+func TestEndpointsUnderKeys(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	create := func(url string, rate int) *answer {
+		t.Helper()
+		return s.operator().call("POST", adminEndpoints, fields{"url": url, "rate": rate}, "Idempotency-Key", "k-1")
+	}
+	operator, made := s.operator(), make([]endpointView, 4)
+	for i, a := range check.Collect(len(made), func(int) *answer {
+		a, err := operator.try(t.Context(), "POST", adminEndpoints, fields{"url": "https://shop.example/"}, "Idempotency-Key", "k-1")
+		check.Error(t, "create", err, nil)
+		return a
+	}) {
+		a.want(201).read(&made[i])
+		check.Same(t, "the same endpoint", made[i], made[0])
+	}
+	if again := create("https://shop.example/", 1000).want(201); !again.replayed() || again.text("secret") != made[0].Secret || made[0].Secret == "" {
+		t.Errorf("repeated: %s", again.body)
+	}
+	create("https://other.example/", 1000).refused(422, "idempotency_mismatch")
+	create("https://shop.example/", 2000).refused(422, "idempotency_mismatch")
+	s.operator().call("POST", adminEndpoints, fields{"url": "https://shop.example/"}, "Idempotency-Key", "two words").refused(400, "bad_request")
+	s.operator().call("POST", adminEndpoints, fields{"url": "https://shop.example/"}, "Idempotency-Key", "k-2").want(201)
+	var list struct{ Endpoints []endpointView }
+	s.operator().get(adminEndpoints).read(&list)
+	check.Same(t, "endpoints", len(list.Endpoints), 2)
+	s.operator().call("POST", adminEndpoints+"/"+made[0].ID+"/secret", nil).want(200)
+	create("https://shop.example/", 1000).refused(422, "idempotency_mismatch")
+}
+
 // What an endpoint answers decides how it goes on.
 func TestEndpointAnswers(t *testing.T) {
 	t.Parallel()

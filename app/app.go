@@ -263,7 +263,7 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	endpoints := &service.Endpoints{
-		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, Private: a.settings.WebhookPrivate,
+		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe,
 	}
 	rounds, err := a.newBeacon()

@@ -68,8 +68,35 @@ func (a *API) createEndpoint(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	made, secret, verdict, invalid, err := a.Endpoints.Create(c.Request.Context(), body.URL, body.Rate, middleware.IdentityOf(c).UserID)
+	key, ok := idempotencyKey(c)
+	if !ok {
+		return
+	}
+	actor, id := middleware.IdentityOf(c).UserID, ""
+	if key != "" {
+		id = a.Endpoints.IDUnder(actor, key)
+		if a.answerRepeatedEndpoint(c, id, body.URL, body.Rate) {
+			return
+		}
+	}
+	made, secret, verdict, invalid, err := a.Endpoints.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
+	if verdict == model.TooMany && key != "" && a.answerRepeatedEndpoint(c, id, body.URL, body.Rate) {
+		return // a concurrent request with this key made it
+	}
 	answerChange(c, http.StatusCreated, viewEndpoint(made, secret), verdict, invalid, err)
+}
+
+// answerRepeatedEndpoint is answerRepeated for endpoints.
+func (a *API) answerRepeatedEndpoint(c *gin.Context, id, url string, rate int) bool {
+	made, secret, verdict, err := a.Endpoints.Repeated(c.Request.Context(), id, url, rate)
+	if err == nil && verdict == model.NotFound {
+		return false
+	}
+	if err == nil && verdict == model.Accepted {
+		c.Header("Idempotent-Replayed", "true")
+	}
+	answer(c, http.StatusCreated, viewEndpoint(made, secret), verdict, err)
+	return true
 }
 
 func (a *API) changeEndpoint(c *gin.Context) {

@@ -175,7 +175,7 @@ func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 // a pause. state and reason are the endpoint's from now on.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
-		if err := s.noteDelivery(tx, d); err != nil {
+		if _, err := noteDelivery(tx, d); err != nil {
 			return err
 		}
 		set, args := "tries = tries + 1, failing_since_ms = CASE failing_since_ms WHEN 0 THEN ? ELSE failing_since_ms END", []any{d.At.UnixMilli()}
@@ -188,14 +188,36 @@ func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time
 	return wrap("record a delivery", err)
 }
 
-// NoteDelivery records a delivery that was repeated by hand. It changes nothing else.
-func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) error {
-	return wrap("record a delivery", s.noteDelivery(s.write.WithContext(ctx), d))
+// NoteDelivery records a delivery that was repeated by hand, and returns its id. If it has brought the events for which the
+// endpoint stands still, the endpoint goes on behind them.
+func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		if id, err = noteDelivery(tx, d); err != nil || !d.Delivered() {
+			return err
+		}
+		return tx.Exec("UPDATE endpoints SET position = ?, sending_to = 0, tries = 0, failing_since_ms = 0, next_at_ms = 0"+
+			" WHERE id = ? AND position >= ? AND position < ?", d.Last, d.EndpointID, d.First-1, d.Last).Error
+	})
+	return id, wrap("record a delivery", err)
 }
 
-func (s *Store) noteDelivery(db *gorm.DB, d model.Delivery) error {
-	return db.Exec("INSERT INTO deliveries (endpoint_id, first, last, at_ms, took_ms, status, answer) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		d.EndpointID, d.First, d.Last, d.At.UnixMilli(), d.Took.Milliseconds(), d.Status, model.Excerpt(d.Answer, answerLength)).Error
+type deliveryRow struct {
+	ID                        int64
+	EndpointID                string
+	First, Last, AtMs, TookMs int64
+	Status                    int
+	Answer                    string
+}
+
+func (deliveryRow) TableName() string { return "deliveries" }
+
+func noteDelivery(tx *gorm.DB, d model.Delivery) (id int64, err error) {
+	row := deliveryRow{
+		EndpointID: d.EndpointID, First: d.First, Last: d.Last, AtMs: d.At.UnixMilli(), TookMs: d.Took.Milliseconds(), Status: d.Status,
+		Answer: model.Excerpt(d.Answer, answerLength),
+	}
+	err = tx.Create(&row).Error
+	return row.ID, err
 }
 
 // Deliveries lists deliveries of an endpoint with ids below one, the newest first.
@@ -213,13 +235,7 @@ func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d mo
 }
 
 func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
-	var rows []struct {
-		ID                        int64
-		EndpointID                string
-		First, Last, AtMs, TookMs int64
-		Status                    int
-		Answer                    string
-	}
+	var rows []deliveryRow
 	if err := db.Raw("SELECT * FROM deliveries WHERE "+where, args...).Scan(&rows).Error; err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type EndpointStore interface {
 	TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error)
 	SendTo(ctx context.Context, id string, last int64) error
 	FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error
-	NoteDelivery(ctx context.Context, d model.Delivery) error
+	NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error)
 	Deliveries(ctx context.Context, endpointID string, below int64, limit int) ([]model.Delivery, error)
 	Delivery(ctx context.Context, endpointID string, id int64) (d model.Delivery, ok bool, err error)
 }
@@ -60,6 +61,7 @@ type Endpoints struct {
 	Store   EndpointStore
 	Sender  Sender
 	Seals   *auth.Seals
+	IDs     model.OrderIDs
 	Private bool          // endpoints may be on this machine and in private networks, and without encryption
 	Kept    time.Duration // how long events and deliveries are kept
 	Now     func() time.Time
@@ -111,20 +113,35 @@ func (e *Endpoints) List(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.Endpoints(ctx)
 }
 
-// Create makes an endpoint, which gets the events from now on. The secret is returned only here. The verdict is Accepted;
-// TooMany; or BadRequest with the invalid field.
-func (e *Endpoints) Create(
-	ctx context.Context, address string, rate int, actor string,
-) (made model.Endpoint, secret string, verdict model.Verdict, invalid *Invalid, err error) {
-	if rate == 0 {
-		rate = usualRate
+// IDUnder returns the id of the endpoint that an operator creates under an idempotency key.
+func (e *Endpoints) IDUnder(actor, key string) string { return e.IDs.Sale(actor, "endpoint "+key) }
+
+// Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
+// or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
+func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
+	made, ok, err := e.find(ctx, id)
+	switch {
+	case err != nil || !ok:
+		return made, "", model.NotFound, err
+	case made.URL != address || made.Rate != cmp.Or(rate, usualRate) || made.OldSecret != "":
+		return made, "", model.IdempotencyMismatch, nil
 	}
+	secret, err = e.Seals.Open(made.Secret)
+	return made, secret, model.Accepted, err
+}
+
+// Create makes an endpoint under an id, or under a new one if that is empty. It gets the events from now on. The secret is
+// returned only here, and by Repeated. The verdict is Accepted; TooMany; or BadRequest with the invalid field.
+func (e *Endpoints) Create(
+	ctx context.Context, id, address string, rate int, actor string,
+) (made model.Endpoint, secret string, verdict model.Verdict, invalid *Invalid, err error) {
+	rate = cmp.Or(rate, usualRate)
 	if invalid = e.check(address, rate); invalid != nil {
 		return made, "", model.BadRequest, invalid, nil
 	}
 	secret = webhook.NewSecret()
 	made, ok, err := e.Store.CreateEndpoint(ctx, model.Endpoint{
-		ID: model.NewSaleID(), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
+		ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
 	}, maxEndpoints, actor)
 	if err != nil || !ok {
 		return made, "", model.TooMany, nil, err
@@ -160,14 +177,7 @@ func (e *Endpoints) allowed(address string) bool {
 // Change changes an endpoint's URL and rate, and switches it on or off. The verdict is Accepted; NotFound; or BadRequest
 // with the invalid field.
 func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChange, actor string) (model.Endpoint, model.Verdict, *Invalid, error) {
-	address, rate := c.URL, c.Rate
-	if address == "" {
-		address = "https://unchanged.example"
-	}
-	if rate == 0 {
-		rate = usualRate
-	}
-	if invalid := e.check(address, rate); invalid != nil {
+	if invalid := e.check(cmp.Or(c.URL, "https://unchanged.example"), cmp.Or(c.Rate, usualRate)); invalid != nil {
 		return model.Endpoint{}, model.BadRequest, invalid, nil
 	}
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, c, actor)
@@ -216,7 +226,8 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 }
 
 // Redeliver sends the events of a delivery once more. The message has the same id, by which a receiver sees that it had
-// the events. The verdict is Accepted, whatever the endpoint answers, or NotFound.
+// the events. If the endpoint has waited for these events and takes them now, it goes on behind them. The verdict is Accepted,
+// whatever the endpoint answers, or NotFound.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
 	if err != nil || !ok {
@@ -235,7 +246,8 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 	}
 	tried := e.try(ctx, endpoint, events)
 	// An endpoint may be slower than a request may take.
-	return tried, model.Accepted, e.Store.NoteDelivery(context.WithoutCancel(ctx), tried)
+	tried.ID, err = e.Store.NoteDelivery(context.WithoutCancel(ctx), tried)
+	return tried, model.Accepted, err
 }
 
 // Deliver sends the next events to an endpoint, if no other instance is sending to it. If more is true, there may be
