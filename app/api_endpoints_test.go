@@ -299,6 +299,39 @@ func TestEndpointsUnderKeys(t *testing.T) {
 	create("https://shop.example/", 1000).refused(422, "idempotency_mismatch")
 }
 
+// As many endpoints as there may be that only fail, in every way, beside one that does not: it gets its events.
+func TestGoodEndpointBesideBadOnes(t *testing.T) {
+	t.Parallel()
+	s, shop := start(t, privately), newReceiver(t)
+	hangs := make(chan struct{})
+	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/hangs":
+			<-hangs
+		case "/fails":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/breaks":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(func() { close(hangs); bad.Close() })
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close() // nobody listens there
+	for i := range 99 {
+		url := []string{bad.URL + "/hangs", bad.URL + "/fails", bad.URL + "/breaks", gone.URL}[i%4]
+		s.operator().call("POST", adminEndpoints, fields{"url": url}).want(201)
+	}
+	s.tells(shop)
+	saleID, ann := s.createSale(fields{"limit_per_user": 9}).ID, s.buyer("ann")
+	for range 3 {
+		order := ann.buy(saleID, 1)
+		s.eventually("the good endpoint has the event", func() bool {
+			events, _ := shop.heard()
+			return len(about(events, saleID, order.ID)) == 1
+		})
+	}
+}
+
 // What an endpoint answers decides how it goes on.
 func TestEndpointAnswers(t *testing.T) {
 	t.Parallel()

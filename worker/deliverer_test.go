@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -57,5 +58,46 @@ func TestDeliverer(t *testing.T) {
 		if looked < 100 {
 			t.Errorf("the sales were looked at %d times", looked)
 		}
+	})
+}
+
+// crowdedFeed is a feed of many endpoints that hang, and of one that takes what it gets.
+type crowdedFeed struct {
+	fakeFeed
+	hanging int
+	at      time.Time // when the good endpoint got its message
+}
+
+func (f *crowdedFeed) Due(context.Context) (due []model.Endpoint, err error) {
+	for i := range f.hanging {
+		due = append(due, model.Endpoint{ID: fmt.Sprint("hangs ", i)})
+	}
+	return append(due, model.Endpoint{ID: "good"}), nil
+}
+
+func (f *crowdedFeed) Deliver(ctx context.Context, id string) (wait time.Duration, more bool, err error) {
+	if id != "good" {
+		<-ctx.Done()
+		return 0, false, ctx.Err()
+	}
+	defer locked()()
+	if f.at.IsZero() {
+		f.at = time.Now()
+	}
+	return 0, false, nil
+}
+
+// As many endpoints as there may be that never answer stand before one that does: it gets its message at once.
+func TestDelivererBesideEndpointsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, began := &crowdedFeed{hanging: 100}, time.Now()
+		d := &Deliverer{Feed: f, Events: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)}
+		during(t, d.Run, func() {
+			pass(time.Minute)
+			defer locked()()
+			if took := f.at.Sub(began); f.at.IsZero() || took > deliverPeriod {
+				t.Errorf("the message came after %s", took)
+			}
+		})
 	})
 }
