@@ -81,6 +81,7 @@ var access = map[model.Role][]string{
 var mayUse = map[string]map[model.Role][]model.Role{
 	"token": {
 		model.RoleBuyer:    {model.RoleBuyer},
+		model.RoleCrowd:    {model.RoleBuyer}, // of shadow sales
 		model.RoleHolds:    {model.RoleHolds},
 		model.RoleViewer:   {model.RoleBuyer, model.RoleViewer},
 		model.RoleSupport:  {model.RoleBuyer, model.RoleViewer, model.RoleSupport},
@@ -88,6 +89,7 @@ var mayUse = map[string]map[model.Role][]model.Role{
 	},
 	"key": {
 		model.RoleBuyer:    {},
+		model.RoleCrowd:    {},
 		model.RoleHolds:    {model.RoleHolds},
 		model.RoleViewer:   {model.RoleViewer},
 		model.RoleSupport:  {model.RoleViewer, model.RoleSupport},

@@ -159,8 +159,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.EntriesClosed: {
 		http.StatusConflict,
-		text{"Entries closed", "The line takes no more entries."},
-		text{"登记已截止", "本场次已停止登记。"},
+		text{"Entries closed", "The line takes no more entries, and what follows from them is fixed."},
+		text{"登记已截止", "本场次已停止登记，由登记决定的内容不再改变。"},
 	},
 	model.NotYourTurn: {
 		http.StatusConflict,

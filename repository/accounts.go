@@ -72,7 +72,9 @@ func (s *Store) Staff(ctx context.Context) ([]model.Account, error) {
 	return accounts(s.read.WithContext(ctx), "role IN ? ORDER BY name", staffRoles)
 }
 
-var staffRoles = slices.DeleteFunc(model.Roles(), func(r model.Role) bool { return r == model.RoleBuyer })
+var staffRoles = slices.DeleteFunc(model.Roles(), func(r model.Role) bool {
+	return r == model.RoleBuyer || r == model.RoleCrowd
+})
 
 // CreateStaff creates a member of the staff or a key; ok is false if the name is taken.
 func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) (ok bool, err error) {
