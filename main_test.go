@@ -475,7 +475,10 @@ func TestBeforeTheSchema(t *testing.T) {
 	outside := "--database=" + kit.SharedMariaDB(t).NewDatabase(t)
 	for name, database := range map[string][]string{"SQLite": {sqlite}, "MariaDB": {outside, "--redis=redis://127.0.0.1:1"}} {
 		for _, command := range [][]string{
-			{"keys", "create", "--name=shop"}, {"keys", "list"}, {"keys", "revoke", "--name=shop"}, {"audit"},
+			{"keys", "create", "--name=shop"},
+			{"keys", "list"},
+			{"keys", "revoke", "--name=shop"},
+			{"audit"},
 			{"rush", "--url=http://127.0.0.1:1", "--shape=" + shape, "--out=" + t.TempDir(), "--secret=" + strings.Repeat("secret ", 5)},
 			{"preflight"},
 		} {

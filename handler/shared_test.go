@@ -38,8 +38,14 @@ func TestSharedAnswersAreTheSameForEverybody(t *testing.T) {
 				continue
 			}
 			for _, headers := range [][]string{
-				{"Origin", shopOrigin}, {"Origin", "https://www.shop.example"}, {"Origin", "https://evil.example"}, {"Origin", "http://" + "example.com"},
-				{"Accept-Language", "zh-CN"}, {"Authorization", s.token(model.RoleOperator)}, {"Accept", "text/html"}, {"Cookie", "a=b"},
+				{"Origin", shopOrigin},
+				{"Origin", "https://www.shop.example"},
+				{"Origin", "https://evil.example"},
+				{"Origin", "http://" + "example.com"},
+				{"Accept-Language", "zh-CN"},
+				{"Authorization", s.token(model.RoleOperator)},
+				{"Accept", "text/html"},
+				{"Cookie", "a=b"},
 			} {
 				other := s.get(path, headers...)
 				for _, header := range []http.Header{first.Header(), other.Header()} {

@@ -265,7 +265,7 @@ func (s *Store) ApplyReport(
 			return model.NotPayable, nil
 		case refunded && !seen:
 			return model.NotFound, nil // the provider repeats the report, and the transaction may be reported meanwhile
-		case other && !(owed && succeeded):
+		case other && (!owed || !succeeded):
 			return model.AmountMismatch, nil
 		case refunded:
 			moved, err = s.returnMoney(tx, &order, row)

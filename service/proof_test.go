@@ -108,7 +108,8 @@ func TestPagesTakeTurns(t *testing.T) {
 	}
 	<-proofs.reading
 	close(proofs.store.(ann).read)
-	for range proofs.pages(t.Context(), "", 1) {
+	for _, err := range proofs.pages(t.Context(), "", 1) {
+		check.NoError(t, err)
 		check.Same(t, "pages that are being read", len(proofs.reading), pagesAtOnce-1)
 	}
 	check.Same(t, "pages that are being read", len(proofs.reading), pagesAtOnce-1)

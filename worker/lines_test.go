@@ -31,7 +31,9 @@ func (f *fakeLines) Tend(ctx context.Context, saleID string) error {
 }
 
 // Lease is part of Lines.Leases.
-func (*fakeLines) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
+func (*fakeLines) Lease(context.Context, string, string, time.Duration) (bool, error) {
+	return true, nil
+}
 
 // A line that hangs, because one of its rows is locked, or fails delays no other line.
 func TestHole67_LinesAreApart(t *testing.T) {

@@ -53,7 +53,7 @@ func TestSendKeepsTextsWhole(t *testing.T) {
 		"a body": "HTTP/1.1 500 E\r\n\r\n", "no HTTP": "", "a reason": "HTTP/1.1 ", "a header": "HTTP/1.1 500 E\r\n",
 	} {
 		for shift := range 4 { // so that a cut at any byte would be inside a character
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			check.NoError(t, err)
 			t.Cleanup(func() { _ = listener.Close() })
 			go func() {

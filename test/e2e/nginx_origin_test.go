@@ -65,8 +65,12 @@ func TestNginxCachesForEveryOrigin(t *testing.T) {
 		return a
 	}
 	turns := [][]string{
-		{"", shopOrigin, partnerOrigin}, {"", partnerOrigin, shopOrigin}, {shopOrigin, "", partnerOrigin},
-		{shopOrigin, partnerOrigin, ""}, {partnerOrigin, "", shopOrigin}, {partnerOrigin, shopOrigin, ""},
+		{"", shopOrigin, partnerOrigin},
+		{"", partnerOrigin, shopOrigin},
+		{shopOrigin, "", partnerOrigin},
+		{shopOrigin, partnerOrigin, ""},
+		{partnerOrigin, "", shopOrigin},
+		{partnerOrigin, shopOrigin, ""},
 	}
 	sales := make([]string, len(turns))
 	for n, origins := range turns {
