@@ -164,7 +164,7 @@ func sizesInLine(d *drill) {
 	d.sale, d.variants = d.newCampaign(each, shop.Document{"mode": "line", "starts_at": time.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)})
 	d.watched = d.watchLine(d.sale)
 	d.enter("u", d.quota, d.urls...)
-	d.starts(survivor.URL, 60)
+	d.starts(60)
 	first := d.lineIs("all units are behind calls", called)
 	d.attempts = make([]shop.Attempt, 2*d.quota)
 	third := int64(len(d.attempts) / 3)

@@ -23,7 +23,7 @@ func drawerDies(d *drill) {
 	entrants := size(700, 3_000) // a transaction draws 500
 	d.queue(entrants-50, shop.Document{"mode": "draw"}, first)
 	d.enter("u", entrants, first.URL)
-	d.starts(first.URL, 60)
+	d.starts(60)
 	d.dead(first)
 	for _, point := range []string{"sealed", "drawing", "drawn"} {
 		d.staleLease()
@@ -50,7 +50,7 @@ func botsFirst(d *drill) {
 	d.queue(entrants/4, shop.Document{"mode": "draw"}, a)
 	d.enter("bot", entrants/2, a.URL)
 	d.enter("user", entrants/2, a.URL)
-	d.starts(a.URL, 60)
+	d.starts(60)
 	b := d.lineIs("the draw is over", func(b *lineBooks) bool { return b.phase == "over" })
 	d.stop()
 	bots := 0
@@ -104,7 +104,7 @@ func drawWithoutBeacon(d *drill) {
 	first := d.Start(args...)
 	d.queue(size(20, 200), shop.Document{"mode": "draw", "beacon": true}, first)
 	d.enter("u", 3*d.quota, d.urls...)
-	d.starts(first.URL, 60)
+	d.starts(60)
 	sealed := d.lineIs("the root is public", func(b *lineBooks) bool { return b.phase == "sealed" && b.root != "" })
 	answered := func(times int64) {
 		d.Helper()

@@ -23,18 +23,11 @@ func (d *drill) queue(quota int, changes shop.Document, instances ...*shop.Insta
 }
 
 // starts lets the sale start now. Its calls last for so many seconds, which may be fewer than an operator can choose.
-func (d *drill) starts(url string, callSeconds int) {
+func (d *drill) starts(callSeconds int) {
 	d.Helper()
-	tx, err := d.books.db.BeginTx(d.Context(), nil)
-	d.ok(err)
-	defer func() { _ = tx.Rollback() }()
-	// No caller moves the line on while its row is locked.
-	var phase string
-	d.ok(tx.QueryRowContext(d.Context(), "SELECT phase FROM sale_lines WHERE sale_id = ? FOR UPDATE", d.sale).Scan(&phase))
-	d.change(url, shop.Document{"starts_at": time.Now().Add(-time.Second).UTC().Format(time.RFC3339)})
-	_, err = tx.ExecContext(d.Context(), "UPDATE sale_lines SET call_seconds = ? WHERE sale_id = ?", callSeconds, d.sale)
-	d.ok(err)
-	d.ok(tx.Commit())
+	d.callsLast(callSeconds)
+	d.execute(d.books.db, fmt.Sprintf("UPDATE sales SET starts_at_ms = %d, revision = revision + 1 WHERE '%s' IN (id, campaign_id)",
+		time.Now().Add(-time.Second).UnixMilli(), d.sale))
 }
 
 func (d *drill) change(url string, changes shop.Document) {

@@ -36,7 +36,7 @@ func callerDies(d *drill) {
 	first := d.mortal("sealing", 1)
 	d.queue(size(20, 200), nil, first)
 	d.enter("u", 3*d.quota, first.URL)
-	d.starts(first.URL, 1)
+	d.starts(1)
 	d.dead(first)
 	dies := func(point string) {
 		d.staleLease()
@@ -71,7 +71,7 @@ func twoCallers(d *drill) {
 	d.queue(size(40, 300), nil, a, b)
 	d.enter("early", 2*d.quota, d.urls...)
 	stale := d.meanwhile(2, 20*time.Millisecond, func(int, int) { d.staleLease() })
-	d.starts(a.URL, 1)
+	d.starts(1)
 	var mu sync.Mutex
 	tried, answers := map[string]bool{}, map[string]int{}
 	count := func(what string) {
@@ -135,7 +135,7 @@ func callsWithoutDatabase(d *drill) {
 	d.queue(size(20, 200), shop.Document{"call_seconds": callSeconds}, a, b)
 	d.enter("u", 3*d.quota, d.urls...)
 	began := time.Now()
-	d.starts(a.URL, callSeconds)
+	d.starts(callSeconds)
 	before := d.lineIs("all units are behind calls", called)
 	prompt := before.callees()[:d.quota/4]
 	d.buyers(prompt, d.urls...)
@@ -185,7 +185,7 @@ func lineWithoutRedis(d *drill) {
 	d.Redis.Kill()
 	d.queue(size(30, 300), nil, a, b)
 	d.enter("u", 2*d.quota, d.urls...)
-	d.starts(a.URL, 60)
+	d.starts(60)
 	books := d.lineIs("all units are behind calls", called)
 	d.told(d.buyers(books.callees()[d.quota/2:], d.urls...), "201")
 	for _, user := range books.callees()[:d.quota/2] {
@@ -204,7 +204,7 @@ func callerFrozen(d *drill) {
 	a := d.Start()
 	d.queue(size(20, 200), nil, a)
 	d.enter("u", 3*d.quota, a.URL)
-	d.starts(a.URL, size(1, 5))
+	d.starts(size(1, 5))
 	first := d.lineIs("all units are behind calls", called)
 	a.Signal(syscall.SIGSTOP)
 	frozen := time.Now()
@@ -229,7 +229,7 @@ func lateComers(d *drill) {
 	a, b := d.Start(), d.Start()
 	d.queue(size(40, 400), nil, a, b)
 	d.enter("u", 4*d.quota, d.urls...)
-	d.starts(a.URL, size(1, 5))
+	d.starts(size(1, 5))
 	d.lineIs("all have lapsed, and the next are called", func(b *lineBooks) bool {
 		return len(b.usersIn("lapsed")) == d.quota && len(b.turns) == d.quota
 	})
@@ -263,7 +263,7 @@ func raisedInLine(d *drill) {
 	a, b := d.Start(), d.Start()
 	d.queue(size(10, 100), nil, a, b)
 	d.enter("u", 4*d.quota, d.urls...)
-	d.starts(a.URL, 60)
+	d.starts(60)
 	d.lineIs("all units are behind calls", called)
 	raised := 2 * d.quota
 	var work sync.WaitGroup
@@ -380,7 +380,7 @@ func lineWithWrongClocks(d *drill) {
 	if books, err := d.books.line(d.Context(), d.sale); err != nil || books.phase != "entering" {
 		d.Errorf("%v, before the start it is %s", err, books.phase)
 	}
-	d.starts(a.URL, 60)
+	d.starts(60)
 	books := d.lineIs("all units are behind calls", called)
 	d.told(d.buyers(books.callees(), d.urls...), "201")
 	off, err := d.count("SELECT COUNT(*) FROM orders WHERE sale_id = ? AND ABS(created_at_ms - 1000 * UNIX_TIMESTAMP(NOW(3))) > 1800000", d.sale)

@@ -115,7 +115,7 @@ var mutations = []mutation{
 		change: "the caller calls without units", expected: "L1: more called than there is",
 		edits: []edit{
 			{"repository/lines.go", "\t\t\tif !found || units == stock.Reserved {\n", "\t\t\tif !found {\n"},
-			{"repository/lines.go", "\t\t\tn := min(int64(e.Quantity), stock.Reserved-units)\n", "\t\t\tn := int64(e.Quantity)\n"},
+			{"repository/lines.go", "\t\t\tn := min(int64(e.Quantity), stock.LimitPerUser, stock.Reserved-units)\n", "\t\t\tn := int64(e.Quantity)\n"},
 			{schema, "(available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0)", "(available >= 0)"},
 		},
 		row: "71", says: `L1: negative stock`,
@@ -123,7 +123,7 @@ var mutations = []mutation{
 	{
 		change: "who is called gets a size without units", expected: "L1: a size below zero",
 		edits: []edit{
-			{"repository/entries.go", "\t\t\tcase int64(a.Quantity) > left:\n", "\t\t\tcase false:\n"},
+			{"repository/entries.go", "\t\tcase int64(a.Quantity) > left:\n", "\t\tcase false:\n"},
 			{schema, "(available >= 0 AND reserved >= 0 AND called >= 0 AND held >= 0 AND paid >= 0)", "(available >= 0)"},
 		},
 		row: "82", says: `L1: a size: negative stock`,
@@ -139,8 +139,8 @@ var mutations = []mutation{
 	{
 		change: "the seal moves on with late entries", expected: "L4: another number of sealed entries",
 		edits: []edit{{
-			"repository/lines.go", "\t\tphase, sealed := model.Phase(line.Phase), line.Sealed\n",
-			"\t\tphase, sealed := model.Phase(line.Phase), line.Entries\n",
+			"repository/lines.go", "offer.Judge(now), model.Phase(line.Phase), line.Sealed\n",
+			"offer.Judge(now), model.Phase(line.Phase), line.Entries\n",
 		}},
 		row: "67", says: `L4: (the seal was|\d+ were sealed)`,
 	},
