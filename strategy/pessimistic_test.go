@@ -28,7 +28,7 @@ func (s *stores) awaitWaiter() {
 	s.Helper()
 	check.Eventually(s, "a connection waits for the row", func() (waits bool) {
 		check.Done(s.raw.QueryRowContext(s.Context(), `SELECT COUNT(*) > 0 FROM information_schema.processlist
-			WHERE db = DATABASE() AND info LIKE 'SELECT available FROM stock%FOR UPDATE'`).Scan(&waits))
+			WHERE db = DATABASE() AND info LIKE 'SELECT terms, available%FROM stock%FOR UPDATE'`).Scan(&waits))
 		return waits
 	})
 }

@@ -149,7 +149,7 @@ func (d *drill) loseAnOrder(sale string) bool {
 func TestStandstillFindsALostOrder(t *testing.T) {
 	together(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.count=1", "-test.v", "-test.timeout=5m", "-test.run=^TestDrill$/^22 ")
-	cmd.Env = append(os.Environ(), "STANDSTILL=300ms", losesEnv+"=1", "DRILL=", "REPEAT=")
+	cmd.Env = append(os.Environ(), "STANDSTILL=1ms", losesEnv+"=1", "DRILL=", "REPEAT=")
 	out, err := cmd.CombinedOutput()
 	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 		t.Errorf("a lost order is not found: %v", err)
