@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,11 +101,32 @@ var mayUse = map[string]map[model.Role][]model.Role{
 // roster is a list of the staff that only the tests change.
 type roster struct {
 	service.StaffStore
+
+	mu   sync.Mutex
 	list []model.Account
 }
 
-func (r *roster) Staff(context.Context) ([]model.Account, error) { return slices.Clone(r.list), nil }
-func (*roster) Used(context.Context, string) error               { return nil }
+// Staff is part of service.StaffStore.
+func (r *roster) Staff(context.Context) (list []model.Account, err error) {
+	r.change(func(all []model.Account) []model.Account {
+		list = slices.Clone(all)
+		return all
+	})
+	return list, nil
+}
+
+// change gives the list to fn, and takes what it returns.
+func (r *roster) change(fn func(list []model.Account) []model.Account) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = fn(r.list)
+}
+
+func (r *roster) add(account model.Account) {
+	r.change(func(list []model.Account) []model.Account { return append(list, account) })
+}
+
+func (*roster) Used(context.Context, string) error { return nil }
 
 // hire returns the header of an account of the staff, or of a key.
 func (s *shop) hire(name string, key bool, role model.Role) string {
@@ -117,11 +139,11 @@ func (s *shop) hire(name string, key bool, role model.Role) string {
 	if key {
 		secret := "fs_" + name
 		sum := sha256.Sum256([]byte(secret))
-		list.list = append(list.list, model.Account{ID: model.KeyPrefix + name, Name: name, Role: role, PasswordHash: hex.EncodeToString(sum[:])})
+		list.add(model.Account{ID: model.KeyPrefix + name, Name: name, Role: role, PasswordHash: hex.EncodeToString(sum[:])})
 		return "Bearer " + secret
 	}
 	account := model.Account{ID: model.OperatorPrefix + name, Name: name, Role: role, PasswordHash: name}
-	list.list = append(list.list, account)
+	list.add(account)
 	token, _, err := staff.Tokens.Sign(model.Identity{UserID: account.ID, Role: role, Stamp: staff.Tokens.Stamp(account)}, time.Hour)
 	check.Done(err)
 	return "Bearer " + token

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ import (
 type entrants struct {
 	pages  int
 	failAt int // the page that can't be read, of all that are asked for; 0: none
-	asked  int
+	asked  atomic.Int64
 }
 
 const (
@@ -42,7 +43,7 @@ func (*entrants) EntryOf(context.Context, string, string) (model.LineEntry, bool
 func (e *entrants) LineEntries(context.Context, string, int64) iter.Seq2[[]model.LineEntry, error] {
 	return func(yield func([]model.LineEntry, error) bool) {
 		for first := 0; first < e.pages*entrantsPage; first += entrantsPage {
-			if e.asked++; e.asked == e.failAt {
+			if e.asked.Add(1) == int64(e.failAt) {
 				yield(nil, errors.New("the database is gone"))
 				return
 			}
@@ -135,7 +136,7 @@ func TestHeadOfProof(t *testing.T) {
 	w := e.open(t)
 	head := w.serve(w.request(http.MethodHead, drawPath, ""))
 	sameHeader(t, "head", head.Header(), map[string]string{"Content-Type": jsonType, "Cache-Control": "public, max-age=3600"})
-	if head.Code != http.StatusOK || head.Body.Len() > 0 || e.asked > 0 {
-		t.Errorf("status %d, %d bytes, %d pages were read", head.Code, head.Body.Len(), e.asked)
+	if head.Code != http.StatusOK || head.Body.Len() > 0 || e.asked.Load() > 0 {
+		t.Errorf("status %d, %d bytes, %d pages were read", head.Code, head.Body.Len(), e.asked.Load())
 	}
 }

@@ -132,9 +132,9 @@ func TestConsoles(t *testing.T) {
 		check.Same(t, "over before the end of its token", l.over(), false)
 		passes(2*time.Second + consoleCheck)
 		check.Same(t, "over at the end of its token", l.over(), true)
-		check.Same(t, "open consoles", o.api.consoles.open, 0)
+		check.Same(t, "open consoles", o.openConsoles(), 0)
 		o.listen(labEventsPath).leave()
-		check.Same(t, "open consoles after the client has left", o.api.consoles.open, 0)
+		check.Same(t, "open consoles after the client has left", o.openConsoles(), 0)
 		again := o.listen(labEventsPath)
 		close(o.stop)
 		check.Same(t, "over when the server stops", again.over(), true)
@@ -148,7 +148,6 @@ func TestConsolesEndWithTheirUsers(t *testing.T) {
 		o := newLabOffice(t)
 		l := &ledger{orders: 9 * maxPage}
 		o.api.Orders = &service.Orders{Desk: l}
-		list := func() []model.Account { return o.api.Staff.Store.(*roster).list }
 		olga, key := o.hire("olga", false, model.RoleOperator), o.hire("key", true, model.RoleViewer)
 		ben, gone := o.hire("ben", true, model.RoleViewer), o.hire("gone", false, model.RoleSupport)
 		streams := map[string]*listener{}
@@ -157,9 +156,10 @@ func TestConsolesEndWithTheirUsers(t *testing.T) {
 			check.Same(t, name, streams[name].status, http.StatusOK)
 		}
 		sheet, _ := o.ask(exportPath, "Authorization", gone)
-		list()[0].PasswordHash = "another"
-		list()[1].Role = model.RoleHolds
-		o.api.Staff.Store.(*roster).list = list()[:3]
+		o.api.Staff.Store.(*roster).change(func(list []model.Account) []model.Account {
+			list[0].PasswordHash, list[1].Role = "another", model.RoleHolds
+			return list[:3]
+		})
 		passes(2 * time.Second)
 		for name, over := range map[string]bool{"olga": true, "key": true, "ben": false, "gone": true} {
 			check.Same(t, name+"'s is over", streams[name].over(), over)
@@ -198,7 +198,7 @@ func TestConsolesHaveBounds(t *testing.T) {
 		open(http.StatusServiceUnavailable, 2, o.token(model.RoleOperator))
 		viewer.leave()
 		open(http.StatusOK, 1, late)
-		check.Same(t, "open consoles", o.api.consoles.open, maxConsoles)
+		check.Same(t, "open consoles", o.openConsoles(), maxConsoles)
 	})
 }
 
@@ -214,7 +214,7 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 			t.Errorf("the other console gets %q", all)
 		}
 		passes(sendTimeout)
-		check.Same(t, "open consoles", o.api.consoles.open, 1)
+		check.Same(t, "open consoles", o.openConsoles(), 1)
 	})
 }
 

@@ -159,8 +159,8 @@ var problems = map[model.Verdict]problem{
 	},
 	model.EntriesClosed: {
 		http.StatusConflict,
-		text{"Entries closed", "The line takes no more entries, and what follows from them is fixed."},
-		text{"登记已截止", "本场次已停止登记，由登记决定的内容不再改变。"},
+		text{"Entries closed", "The entries are closed, and what depends on them can't be changed any more."},
+		text{"登记已截止", "登记已截止，由登记决定的内容不能再更改。"},
 	},
 	model.NotYourTurn: {
 		http.StatusConflict,

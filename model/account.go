@@ -10,8 +10,8 @@ import (
 // Role says what a user may do.
 type Role string
 
-// The roles. Each may do what those before it may, but RoleHolds, which only an operator also has, and which may do nothing
-// else, and RoleCrowd, which nobody else has.
+// The roles. Buyer, viewer, support and operator: each may do what those before it may. RoleHolds may settle and release orders
+// and nothing else; an operator may do that too. RoleCrowd buys shadow sales and nothing else.
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // sees all sales, orders and operations

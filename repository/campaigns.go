@@ -86,8 +86,8 @@ func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
 	return wrap("give units to the line of campaign "+campaignID, err)
 }
 
-// ChangeCampaign applies a change to a campaign and to all its sales. The verdict is Accepted, NotFound, or that of one of
-// the edits.
+// ChangeCampaign applies a change to a campaign and to all its sales. The verdict is Accepted, NotFound, that of one of
+// the edits, or that of changeLine.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // before the stock, see ChangeSale

@@ -16,7 +16,7 @@ import (
 // on, and loses it when the waiting list is turned off. The line stops while the changed sale does not sell.
 //
 // The verdict is Accepted, or that of mayChange, or EntriesClosed if the line is too far for the change: the opening of the
-// entries can change until the seal, a waiting list can be turned on until the sale ends, and off until somebody has entered or
+// entries can change until the seal, a waiting list can be turned on until the line is over, and off until somebody has entered or
 // a rush is sold out.
 func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList

@@ -361,7 +361,6 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 }
 
 // changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one.
-
 func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	add, mayAdd, args := "", "", []any{change.SaleID}
 	if n := change.AddQuota; n != 0 {

@@ -177,8 +177,8 @@ type CampaignPatch struct {
 	LimitPerUser                 *int
 }
 
-// Patch changes a campaign and all its sales. The verdict is Accepted, NotFound, or BadRequest with the first invalid
-// field.
+// Patch changes a campaign and all its sales. The verdict is Accepted; NotFound; Ended if a campaign in line has ended and would
+// go on; or BadRequest with the first invalid field.
 func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	var changed model.Campaign
 	verdictOf := func(found *Invalid) model.Verdict {

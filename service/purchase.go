@@ -74,7 +74,8 @@ type Preference struct {
 
 // fromMemory decides a request from this instance's memory; ok is false if the stores have to decide it. While the
 // database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
-// request that succeeded, so memory only refuses it if the sale is sold out and its id is certainly new.
+// request that succeeded, so memory only refuses it if the sale is sold out and its id is certainly new. A sale with
+// a waiting list is refused as sold out only under a refusal lease.
 func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 	offer := p.Catalog.InMemory(r.SaleID)
 	if offer == nil {
@@ -90,8 +91,8 @@ func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 		}
 	}
 	// While a lease holds, no unit comes back that somebody in a waiting list could be called for.
-	leased := r.Key != "" || verdict == model.SoldOut && offer.WaitingList
-	if leased && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
+	needsLease := r.Key != "" || verdict == model.SoldOut && offer.WaitingList
+	if needsLease && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
 		return outcome, false
 	}
 	return model.Outcome{Verdict: verdict}, true

@@ -43,6 +43,9 @@ func (r *recent[T]) get(ctx context.Context, key string, ask func(ctx context.Co
 	}
 	// A caller after a refresh must not share a question from before it.
 	said, err, _ := r.asking.Do(fmt.Sprint(refresh, " ", key), func() (any, error) {
+		if known, ok := r.kept.GetIfPresent(key); ok && known.refresh == refresh {
+			return known.value, nil // another question has just ended
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recentTime) // others wait as well
 		defer cancel()
 		value, err := ask(ctx, key)

@@ -24,8 +24,12 @@ type apart struct {
 	running  sync.WaitGroup
 }
 
-// errRest is returned by work that can't go on now, and has not failed: the thing rests.
-var errRest = errors.New("not now")
+var (
+	// errRest is returned by work that can't go on now, and has not failed: the thing rests.
+	errRest = errors.New("not now")
+	// errLogged is wrapped by an error that the work has logged itself.
+	errLogged = errors.New("it was logged")
+)
 
 // do works on a thing, unless it is taken. It waits for the work, at most for patience: then finished is false, and the work
 // goes on in the background.
@@ -95,7 +99,7 @@ func (a *apart) failed(ctx context.Context, thing string, err error) time.Durati
 	a.failures[thing]++
 	times := a.failures[thing]
 	a.mu.Unlock()
-	if ctx.Err() == nil && times == 1 {
+	if ctx.Err() == nil && times == 1 && !errors.Is(err, errLogged) {
 		a.log.Error(a.fails, "sale", thing, "error", err)
 	}
 	return min(a.rest<<min(times-1, 10), a.restMost)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -128,8 +129,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 		releases, err := e.expire(ctx, saleID, orderIDs)
 		switch {
 		case err != nil:
-			e.failed(ctx, saleID, err)
-			return err
+			return e.failed(ctx, saleID, err)
 		case len(releases) == 0: // another instance has locked or expired the orders, so nothing is known of the sale's books
 			return errRest
 		}
@@ -149,16 +149,17 @@ func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) 
 	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
-// failed records the first violation of the books among the failures of a sale in a row.
-func (e *Expirer) failed(ctx context.Context, saleID string, err error) {
+// failed logs and records the first violation of the books among the failures of a sale in a row, and returns the error.
+func (e *Expirer) failed(ctx context.Context, saleID string, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, model.ErrBroken) || !e.record(saleID, true) {
-		return
+		return err
 	}
-	e.Log.Error("the books of a sale are wrong", "sale", saleID, "error", err)
+	e.Log.Error(e.sales.fails, "sale", saleID, "error", err)
 	e.Observe.Note(observe.Event{Name: observe.Violated})
 	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
 		e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
 	}
+	return fmt.Errorf("%w: %w", errLogged, err)
 }
 
 // record notes whether a violation of a sale is recorded, and reports whether that has changed.

@@ -197,7 +197,7 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 				return errAway
 			}
 			return model.ErrBroken
-		}, 1, 1},
+		}, 2, 1},
 	}, func(t *testing.T, tc row) {
 		var free atomic.Bool
 		f := &fakeExpiry{due: map[string]int{saleA: 2 * expireBatch}}
@@ -215,7 +215,6 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 			}
 			check.Same(t, "the lines about the failure", log.Count("the orders of a sale can't expire"), tc.logged)
 			check.Same(t, "how often no order was left", f.emptied, 0)
-			check.Same(t, "the lines about the books", log.Count("the books of a sale are wrong"), tc.violated)
 			check.Same(t, "the violations", f.violated, tc.violated)
 			check.Same(t, "the violations in the database's log", len(f.logged), tc.violated)
 			if n := f.tries[saleA]; n < 3 || tc.logged > 0 && n > 8 {

@@ -249,14 +249,8 @@ func lockedLine(d *drill) {
 // lockRows locks all rows of a sale in a table.
 func (d *drill) lockRows(tx *sql.Tx, table, sale string) {
 	d.Helper()
-	rows, err := tx.QueryContext(d.Context(), "SELECT sale_id FROM "+table+" WHERE sale_id = ? FOR UPDATE", sale)
-	d.ok(err)
-	n := 0
-	for rows.Next() {
-		n++
-	}
-	d.ok(rows.Err())
-	d.ok(rows.Close())
+	var n int
+	d.ok(tx.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM (SELECT 1 FROM "+table+" WHERE sale_id = ? FOR UPDATE) AS locked", sale).Scan(&n))
 	if n == 0 {
 		d.Errorf("%s has no row of the sale", table)
 	}
