@@ -54,6 +54,7 @@ var reasons = map[service.Reason]wording{
 	service.NoOrder:        {"{field} is for the modes line and draw", "{field} 只用于 line 和 draw 模式"},
 	service.BadMode:        {"{field} must be rush, line or draw", "{field} 必须是 rush、line 或 draw"},
 	service.NotBeforeStart: {"{field} must be before the start", "{field} 必须早于开始时间"},
+	service.OfOneSale:      {"{field} belongs to each sale of the campaign: use the id of the sale", "{field} 属于活动中的各个场次，请使用该场次的 id"},
 	service.OfCampaign:     {"{field} belongs to the campaign as a whole", "{field} 属于整个活动，不能单独设置"},
 	service.RepeatedName:   {"{field} must differ from that of the campaign's other sales", "{field} 在同一活动中不能重复"},
 	service.BadRole:        {"{field} must be viewer, support or operator, or holds for a key", "{field} 必须是 viewer、support 或 operator，密钥还可以是 holds"},

@@ -83,6 +83,8 @@ var actions = []action{
 	patch("add_quota", func(_ *actionSale, p *SalePatch) { p.AddQuota = 1 }),
 	{"pause", func(s *actionSale) (model.Verdict, error) { return s.status(model.SalePaused), nil }},
 	{"resume", func(s *actionSale) (model.Verdict, error) { return s.status(model.SaleLive), nil }},
+	{"pause a size alone", func(s *actionSale) (model.Verdict, error) { return s.alone(model.SalePaused) }},
+	{"resume a size alone", func(s *actionSale) (model.Verdict, error) { return s.alone(model.SaleLive) }},
 	{"close", func(s *actionSale) (model.Verdict, error) { return s.status(model.SaleClosed), nil }},
 	{"add a size", func(s *actionSale) (model.Verdict, error) {
 		if s.campaign == "" {
@@ -277,6 +279,15 @@ func (s *actionSale) status(status model.SaleStatus) model.Verdict {
 	}
 	check.NoError(s, err)
 	return verdict
+}
+
+// alone gives a size of a campaign another status, by its own id.
+func (s *actionSale) alone(status model.SaleStatus) (model.Verdict, error) {
+	if s.campaign == "" {
+		return "", nil
+	}
+	_, verdict, err := s.sales.SetStatus(s.Context(), s.sale, status, string(status), "op")
+	return verdict, err
 }
 
 // states returns the states of the entries of ann and bob.

@@ -24,6 +24,7 @@ const (
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
 	NotBeforeStart Reason = "not_before_start" // entries that open no earlier than the sale
 	OfCampaign     Reason = "of_campaign"      // it can be changed for all sales of the campaign only
+	OfOneSale      Reason = "of_one_sale"      // each sale of the campaign has it for itself
 	RepeatedName   Reason = "repeated_name"    // the campaign has another sale with this variant
 	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -
 	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8

@@ -164,14 +164,18 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 			for field, given := range map[string]bool{
 				"title": p.Title != nil, "starts_at": p.StartsAt != nil, "ends_at": p.EndsAt != nil, "waiting_list": p.WaitingList != nil,
 				"entries_at": p.EntriesAt != nil && !sale.IsCampaignLine(), "call_seconds": p.CallSeconds != nil && !sale.IsCampaignLine(),
-				"limit_per_user": p.LimitPerUser != nil && sale.IsCampaignLine(), "add_quota": p.AddQuota > 0 && sale.IsCampaignLine(),
-				"description": p.Description != nil && sale.IsCampaignLine(), "image_url": p.ImageURL != nil && sale.IsCampaignLine(),
+				"limit_per_user": p.LimitPerUser != nil && sale.IsCampaignLine(),
+				"description":    p.Description != nil && sale.IsCampaignLine(), "image_url": p.ImageURL != nil && sale.IsCampaignLine(),
 			} {
 				if given {
 					invalid = &Invalid{Field: field, Reason: OfCampaign}
 					return model.BadRequest
 				}
 			}
+		}
+		if sale.IsCampaignLine() && p.AddQuota > 0 {
+			invalid = &Invalid{Field: "add_quota", Reason: OfOneSale}
+			return model.BadRequest
 		}
 		if !sale.HasLine() && (p.EntriesAt != nil || p.CallSeconds != nil) {
 			return model.NoLine
@@ -198,10 +202,10 @@ func set[T any](field *T, value *T) {
 
 // SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended, because a closed sale stays closed,
 // and a shadow sale can only be closed; or BadRequest for what only a campaign as a whole can do: whoever is called in its
-// line may choose any of its sales, so none of them is closed alone.
+// line may choose any of its sales, so the line has one status with all of them.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
-		if sale.IsCampaignLine() || status == model.SaleClosed && sale.HasLine() && sale.LineID() != sale.ID {
+		if sale.Campaign.ID != "" && sale.HasLine() {
 			return model.BadRequest
 		}
 		if sale.Status != model.SaleLive && sale.Status != model.SalePaused && status != model.SaleClosed {

@@ -74,7 +74,7 @@ function lineOf(sale) {
   left.append(number(sale.available), bar);
   actions.dataset.for = "operator";
   if (state !== "ended") {
-    actions.append(...[sale.status === "paused" ? "resume" : "pause", ...(sale.mode === "rush" ? ["close"] : [])].map((name) => {
+    actions.append(...(sale.mode === "rush" ? [sale.status === "paused" ? "resume" : "pause", "close"] : []).map((name) => {
       const button = word(name === "close" ? "close_sale" : name, "button", "plain");
       button.type = "button";
       Object.assign(button.dataset, { action: name, sale: sale.id });
