@@ -28,6 +28,16 @@ func (d *drill) starts(callSeconds int) {
 	d.callsLast(callSeconds)
 	d.execute(d.books.db, fmt.Sprintf("UPDATE sales SET starts_at_ms = %d, revision = revision + 1 WHERE '%s' IN (id, campaign_id)",
 		time.Now().Add(-time.Second).UnixMilli(), d.sale))
+	kind := "sales"
+	if d.variants != nil {
+		kind = "campaigns"
+	}
+	for _, url := range d.urls {
+		d.until(recoveryTime, "the instance knows of the start", func() (bool, error) {
+			_, doc, err := d.Call(http.MethodGet, url+"/api/v1/"+kind+"/"+d.sale, "", nil)
+			return err != nil || text(doc, "state") != "upcoming", nil // an instance that is to die may be dead
+		})
+	}
 }
 
 func (d *drill) change(url string, changes shop.Document) {
