@@ -43,6 +43,7 @@ func TestNginxCachesForEveryOrigin(t *testing.T) {
 	var holds atomic.Bool
 	var asked atomic.Int64
 	goOn := make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
 	target := check.Must(url.Parse(instance.URL))
 	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +53,10 @@ func TestNginxCachesForEveryOrigin(t *testing.T) {
 		}
 		pass.ServeHTTP(w, r)
 	}))
-	t.Cleanup(front.Close)
+	t.Cleanup(func() {
+		release() // Close waits for the requests that are held
+		front.Close()
+	})
 	d := openDoor(t, line(front.URL, ""))
 	c := from(t, shop.Address(1))
 	ask := func(id, path, origin string, headers ...string) answer {
@@ -110,7 +114,7 @@ func TestNginxCachesForEveryOrigin(t *testing.T) {
 			ask("stale", sales[n], origin)
 		}
 	}
-	close(goOn)
+	release()
 	renewing.Wait()
 	for _, l := range slices.Concat(d.log(t, "first", len(turns)), d.log(t, "stale", 3*len(turns))) {
 		check.Same(t, "an answer is kept", l.Cache == "UPDATING", l.ID == "stale")
