@@ -250,7 +250,7 @@ func (s *Store) sellCalled(tx *gorm.DB, saleID string, attempts []model.Attempt,
 	if err != nil {
 		return b, err
 	}
-	left := int64(math.MaxInt64) // a call is backed by units of the sale itself
+	left := int64(math.MaxInt64) // without a campaign, the calls are backed by this sale's own units, so none can be missing
 	if offer.Campaign.ID != "" {
 		left = stock.Reserved
 	}

@@ -144,8 +144,8 @@ type SalePatch struct {
 }
 
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is
-// about a line and the sale has none; Ended if a sale that has ended can't go on by the change; EntriesClosed if the line is too far for the change; or BadRequest with the first
-// invalid field.
+// about a line and the sale has none; Ended if a sale that has ended can't go on by the change; EntriesClosed if the line is
+// too far for the change; or BadRequest with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil

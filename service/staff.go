@@ -195,7 +195,8 @@ func (s *Staff) Verify(token string) (model.Identity, error) {
 	return model.Identity{UserID: account.ID, Role: account.Role}, nil
 }
 
-// isStaffID reports whether an id is one of the engine's own accounts of the staff and keys. Only a log-in makes their tokens.
+// isStaffID reports whether an id is that of an account of the staff or of a key. Staff get tokens from a log-in only, and keys have
+// none.
 func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
