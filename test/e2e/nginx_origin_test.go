@@ -1,8 +1,8 @@
 package e2e
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"flashsale/test/kit/check"
@@ -21,6 +20,12 @@ const (
 	shopOrigin    = "https://shop.example"
 	partnerOrigin = "https://partner.example"
 )
+
+// hold keeps requests back until goOn ends. It calls asked for each of them.
+type hold struct {
+	asked func()
+	goOn  context.Context
+}
 
 // readable checks that a page of an origin may read an answer, and how long to wait if it is a refusal.
 func (a answer) readable(t testing.TB, what, origin string) {
@@ -39,24 +44,18 @@ func (a answer) readable(t testing.TB, what, origin string) {
 func TestNginxCachesForEveryOrigin(t *testing.T) {
 	s := shop.New(t)
 	instance := s.Start("--trusted-proxies", "127.0.0.1", "--allow-origin", shopOrigin, "--allow-origin", partnerOrigin)
-	// In front of the instance the test can hold requests back.
-	var holds atomic.Bool
-	var asked atomic.Int64
-	goOn := make(chan struct{})
-	release := sync.OnceFunc(func() { close(goOn) })
+	// In front of the instance the test can hold the requests of a path back.
+	var held sync.Map // path: hold
 	target := check.Must(url.Parse(instance.URL))
 	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if holds.Load() {
-			asked.Add(1)
-			<-goOn
+		if h, ok := held.Load(r.URL.Path); ok {
+			h.(hold).asked()
+			<-h.(hold).goOn.Done()
 		}
 		pass.ServeHTTP(w, r)
 	}))
-	t.Cleanup(func() {
-		release() // Close waits for the requests that are held
-		front.Close()
-	})
+	t.Cleanup(front.Close) // after the test's context has ended, so that nothing is held any more
 	d := openDoor(t, line(front.URL, ""))
 	c := from(t, shop.Address(1))
 	ask := func(id, path, origin string, headers ...string) answer {
@@ -76,46 +75,41 @@ func TestNginxCachesForEveryOrigin(t *testing.T) {
 		{partnerOrigin, "", shopOrigin},
 		{partnerOrigin, shopOrigin, ""},
 	}
-	sales := make([]string, len(turns))
-	for n, origins := range turns {
-		sales[n] = "/api/v1/sales/" + s.Sale(instance.URL, 10) // which nginx does not have
-		for i, origin := range origins {
-			a := ask([]string{"first", "later", "later"}[i], sales[n], origin)
-			small := ask("small", sales[n], origin, "Accept-Encoding", "gzip")
-			check.Same(t, "encodings", a.header.Get("Content-Encoding")+small.header.Get("Content-Encoding"), "gzip")
-			for encoding, tag := range map[string]string{"": a.header.Get("Etag"), "gzip": small.header.Get("Etag")} {
-				c.get(d.URL+sales[n], "Accept-Encoding", encoding, "If-None-Match", tag).is(t, http.StatusNotModified)
-			}
-		}
-	}
-	// When an answer is too old, the next request renews it, and the others get the old one meanwhile.
-	holds.Store(true)
-	var renewing sync.WaitGroup
-	for n, sale := range sales {
-		renewing.Go(func() {
-			shop.Recovered(t, sale+" is renewed", func() error {
-				before := asked.Load()
-				ask("renew", sale, turns[n][0])
-				if asked.Load() == before {
-					return errors.New("it is not old enough")
+	var running sync.WaitGroup
+	for _, origins := range turns {
+		sale := "/api/v1/sales/" + s.Sale(instance.URL, 10) // which nginx does not have
+		running.Go(func() {
+			for i, origin := range origins {
+				a := ask([]string{"first", "later", "later"}[i], sale, origin)
+				small := ask("small", sale, origin, "Accept-Encoding", "gzip")
+				check.Same(t, "encodings", a.header.Get("Content-Encoding")+small.header.Get("Content-Encoding"), "gzip")
+				for encoding, tag := range map[string]string{"": a.header.Get("Etag"), "gzip": small.header.Get("Etag")} {
+					c.get(d.URL+sale, "Accept-Encoding", encoding, "If-None-Match", tag).is(t, http.StatusNotModified)
 				}
-				return nil
+			}
+			// When an answer is too old, the next request renews it, and the others get the old one meanwhile.
+			asked, renews := context.WithCancel(t.Context())
+			goOn, release := context.WithCancel(t.Context())
+			held.Store(sale, hold{renews, goOn})
+			var renewing sync.WaitGroup
+			renewing.Go(func() {
+				shop.Recovered(t, sale+" is renewed", func() error {
+					ask("renew", sale, origins[0])
+					if asked.Err() == nil {
+						return errors.New("it is not old enough")
+					}
+					return nil
+				})
 			})
+			<-asked.Done()
+			for _, origin := range origins {
+				ask("stale", sale, origin)
+			}
+			release()
+			renewing.Wait()
 		})
 	}
-	shop.Recovered(t, "all are being renewed", func() error {
-		if n := asked.Load(); n < int64(len(sales)) {
-			return fmt.Errorf("only %d are", n)
-		}
-		return nil
-	})
-	for n, origins := range turns {
-		for _, origin := range origins {
-			ask("stale", sales[n], origin)
-		}
-	}
-	release()
-	renewing.Wait()
+	running.Wait()
 	for _, l := range slices.Concat(d.log(t, "first", len(turns)), d.log(t, "stale", 3*len(turns))) {
 		check.Same(t, "an answer is kept", l.Cache == "UPDATING", l.ID == "stale")
 	}
