@@ -34,8 +34,8 @@ func (d *drill) starts(callSeconds int) {
 	}
 	for _, url := range d.urls {
 		d.until(recoveryTime, "the instance knows of the start", func() (bool, error) {
-			_, doc, err := d.Call(http.MethodGet, url+"/api/v1/"+kind+"/"+d.sale, "", nil)
-			return err != nil || text(doc, "state") != "upcoming", nil // an instance that is to die may be dead
+			_, doc, _ := d.Call(http.MethodGet, url+"/api/v1/"+kind+"/"+d.sale, "", nil) // none, of an instance that is to die
+			return text(doc, "state") != "upcoming", nil
 		})
 	}
 }
