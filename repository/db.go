@@ -61,10 +61,11 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
-	hosts  *hosts        // nil: the address names one server
-	galera bool          // the server is a node of a Galera cluster
-	lock   chan struct{} // held by each writing transaction; nil: no lock, see Exclusive
-	mysql  *servers      // without the limits on a statement's time, for migrations
+	hosts  *hosts                         // nil: the address names one server
+	galera bool                           // the server is a node of a Galera cluster
+	lock   chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
+	mysql  *servers                       // without the limits on a statement's time, for migrations
+	open   func(driver.Connector) *sql.DB // MySQL: makes a pool
 
 	observe   observe.All
 	lookUps   *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches

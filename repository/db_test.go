@@ -113,6 +113,57 @@ func TestMariaDBSessions(t *testing.T) {
 	})
 }
 
+// Whatever a server's defaults say, a session has the variables that the statements were written for.
+func TestHole75_SessionVariables(t *testing.T) {
+	t.Parallel()
+	odd := map[string]string{
+		"autocommit": "0", "completion_type": "'CHAIN'", "sql_mode": "'ANSI_QUOTES,PIPES_AS_CONCAT'", "sql_safe_updates": "1", "sql_select_limit": "1",
+		"max_join_size": "1", "sql_big_selects": "0", "sql_auto_is_null": "1", "unique_checks": "0", "time_zone": "'+05:00'",
+		"character_set_client": "latin1", "character_set_results": "latin1", "collation_connection": "latin1_german1_ci",
+		"tx_isolation": "'SERIALIZABLE'", "tx_read_only": "1", "check_constraint_checks": "0",
+	}
+	set := make([]string, 0, len(odd))
+	for name, value := range odd {
+		set = append(set, name+" = "+value)
+	}
+	server := kit.MariaDB(t, "--init-connect=SET "+strings.Join(set, ", "))
+	d := openDB(t, server.NewDatabase(t)) // which also migrates
+	plain, err := mysqlServers(d.address)
+	check.NoError(t, err)
+	plain.config.Params = nil
+	connector, err := plain.connector()
+	check.NoError(t, err)
+	stranger := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = stranger.Close() })
+	ours, err := d.write.DB()
+	check.NoError(t, err)
+	usual, err := openStore(t, mariaDB(t), 1).write.DB()
+	check.NoError(t, err)
+	delete(odd, "max_join_size") // is not pinned: sql_big_selects makes it mean nothing
+	for name := range odd {
+		read := func(db *sql.DB) (value string) {
+			check.NoError(t, db.QueryRowContext(t.Context(), "SELECT @@session."+name).Scan(&value))
+			return value
+		}
+		check.Same(t, name, read(ours), read(usual))
+		if read(stranger) == read(usual) {
+			t.Errorf("%s is not odd", name)
+		}
+	}
+	for name := range meaning {
+		if odd[name] == "" {
+			t.Errorf("no odd %s was tried", name)
+		}
+	}
+	sale := d.newSale(t, 3, func(s *model.Sale) { s.Title = "für 漢" })
+	order := d.payFor(t, d.buy(t, sale.ID, "ann", 1))
+	other := d.another(t)
+	check.Same(t, "order", other.order(t, order.ID).Status, model.OrderPaid)
+	offer, _, err := other.Offer(t.Context(), sale.ID)
+	check.NoError(t, err)
+	check.Same(t, "title", offer.Title, sale.Title)
+}
+
 func TestOldMySQLIsRefused(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{

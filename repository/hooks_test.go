@@ -4,18 +4,31 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"strings"
 	"sync/atomic"
 )
 
 // hooks are functions that a test runs in the middle of a transaction of its store.
-type hooks struct{ begins, looksForCalls, stockMoved atomic.Pointer[func()] }
+type hooks struct {
+	begins, looksForCalls, stockMoved atomic.Pointer[func()]
+	fails                             atomic.Pointer[func(statement string) error]
+}
 
 // between runs fn once, just before this store's next writing transaction. Deduct has read the sale by then.
 func (d *testDB) between(fn func()) { d.hooks.begins.Store(&fn) }
 
 // beforeCallsAreLocked runs fn once, just before a buyer's call is looked for and locked. The sale has been read by then.
 func (d *testDB) beforeCallsAreLocked(fn func()) { d.hooks.looksForCalls.Store(&fn) }
+
+// breaksOff makes each statement that changes something fail as fn says, before it reaches the database. nil: none fails.
+func (d *testDB) breaksOff(fn func(statement string) error) {
+	if fn == nil {
+		d.hooks.fails.Store(nil)
+		return
+	}
+	d.hooks.fails.Store(&fn)
+}
 
 // afterStockMoves runs fn once, after a statement has changed a stock row and before the commit.
 func (d *testDB) afterStockMoves(fn func()) { d.hooks.stockMoved.Store(&fn) }
@@ -98,6 +111,11 @@ func (c hookedConn) QueryContext(ctx context.Context, query string, args []drive
 }
 
 func (c hookedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if fails := c.hooks.fails.Load(); fails != nil {
+		if err := (*fails)(fmt.Sprint(query, args)); err != nil {
+			return nil, err
+		}
+	}
 	res, err := c.connection.ExecContext(ctx, query, args)
 	if err == nil && strings.Contains(query, "UPDATE stock SET ") && !strings.HasSuffix(query, "COMMIT") {
 		run(&c.hooks.stockMoved)

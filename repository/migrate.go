@@ -3,11 +3,14 @@ package repository
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
 	"flashsale/migrations"
@@ -82,14 +85,52 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	if s.sqlite {
+	begin := func() error {
+		if err := s.notOthers(ctx, files); err != nil {
+			return err
+		}
 		return run(provider)
 	}
-	return underLock(ctx, db, func() error { return run(provider) })
+	if s.sqlite {
+		return begin()
+	}
+	return underLock(ctx, db, begin)
 }
 
-// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. A step
-// is sent in one piece. The caller must call done at the end.
+// createsTable finds the tables that a step makes.
+var createsTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
+
+// notOthers returns an error if the database has a table that the first step makes, but not the one in which goose counts
+// the steps, which exists before the first one begins. Such a table is somebody else's.
+func (s *Store) notOthers(ctx context.Context, files fs.FS) error {
+	there, err := s.tables(ctx)
+	if err != nil || slices.Contains(there, goose.DefaultTablename) {
+		return err
+	}
+	first, err := fs.ReadFile(files, "00001_engine.sql")
+	if err != nil {
+		return err
+	}
+	for _, table := range createsTable.FindAllStringSubmatch(string(first), -1) {
+		if slices.Contains(there, table[1]) {
+			return fmt.Errorf("--database: it has a table %s of another program: want a database of its own", table[1])
+		}
+	}
+	return nil
+}
+
+// tables lists the names of all tables, sorted.
+func (s *Store) tables(ctx context.Context) (names []string, err error) {
+	query := "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME"
+	if s.sqlite {
+		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+	}
+	err = s.read.WithContext(ctx).Raw(query).Scan(&names).Error
+	return names, wrap("list the tables", err)
+}
+
+// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The
+// caller must call done at the end.
 func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 	if s.sqlite {
 		db, err = s.write.DB()
@@ -100,8 +141,35 @@ func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db = sql.OpenDB(connector)
+	db = s.open(repeatable{connector})
 	return db, db.Close, nil
+}
+
+// repeatable makes connections for steps that may have been begun before.
+type repeatable struct{ driver.Connector }
+
+// Connect is part of driver.Connector.
+func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
+	made, err := r.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return repeatableConn{made.(conn)}, nil
+}
+
+type repeatableConn struct{ conn }
+
+// doneBefore are the errors by which a server says that a table, a column or a key that a statement makes is there
+// already, or that one that it removes is gone. All that one statement says is done at once.
+var doneBefore = []uint16{1050, 1051, 1060, 1061, 1091}
+
+// ExecContext is part of driver.ExecerContext.
+func (c repeatableConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	done, err := c.conn.ExecContext(ctx, query, args)
+	if refused, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && slices.Contains(doneBefore, refused.Number) {
+		return driver.ResultNoRows, nil
+	}
+	return done, err
 }
 
 // underLock runs fn while it holds a named lock of the MySQL server. If the connection breaks, the server releases the

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
 	"path"
@@ -17,13 +18,10 @@ import (
 )
 
 // tables lists the tables of a database, except those of goose.
-func (d *testDB) tables(t *testing.T) (names []string) {
+func (d *testDB) tables(t *testing.T) []string {
 	t.Helper()
-	query := "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME"
-	if d.sqlite {
-		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-	}
-	check.NoError(t, d.read.WithContext(t.Context()).Raw(query).Scan(&names).Error)
+	names, err := d.Store.tables(t.Context())
+	check.NoError(t, err)
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "goose_") })
 }
 
@@ -69,6 +67,64 @@ func TestMigrateUpAndDown(t *testing.T) {
 			check.NoError(t, d.MigrateDown(t.Context())) // below the first step
 			check.Same(t, "number of tables after all steps down", len(d.tables(t)), 0)
 		}
+	})
+}
+
+// A migration that breaks off after any of its statements goes on at the next start, up and down.
+func TestHole74_MigrationsGoOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, migrated *testDB) {
+		d := migrated.empty(t)
+		steps := len(d.applied(t))
+		for _, way := range []struct {
+			name    string
+			migrate func(context.Context) error
+			applied int
+		}{{"up", d.MigrateUp, steps}, {"down", d.MigrateDown, 0}, {"up again", d.MigrateUp, steps}} {
+			// Each start does one statement that no start has done before, and then breaks off.
+			began, broken := map[string]bool{}, errors.New("broken off")
+			for done := false; !done; {
+				fresh := 0
+				d.breaksOff(func(statement string) error {
+					if fresh == 1 {
+						return broken
+					}
+					if !began[statement] {
+						fresh++
+					}
+					began[statement] = true
+					return nil
+				})
+				err := way.migrate(t.Context())
+				d.breaksOff(nil)
+				if err == nil {
+					done = trues(d.applied(t)) == way.applied
+				} else if !errors.Is(err, broken) || fresh == 0 {
+					t.Fatalf("%s after %d statements: %v", way.name, len(began), err)
+				}
+			}
+			check.NoError(t, way.migrate(t.Context()))
+			if way.applied > 0 {
+				check.Same(t, "schema "+way.name, d.schema(t), migrated.schema(t))
+				check.Same(t, "rows of the feed's number", d.count(t, "SELECT COUNT(*) FROM event_feed"), 1)
+			} else {
+				check.Same(t, "number of tables", len(d.tables(t)), 0)
+			}
+		}
+	})
+}
+
+// The tables of another program stay as they are.
+func TestMigrateBesideOthers(t *testing.T) {
+	onBoth(t, func(t *testing.T, migrated *testDB) {
+		d := migrated.empty(t)
+		check.NoError(t, d.write.WithContext(t.Context()).Exec("CREATE TABLE orders (id INTEGER)").Error)
+		_, err := d.MigrateStatus(t.Context())
+		for what, err := range map[string]error{"up": d.MigrateUp(t.Context()), "down": d.MigrateDown(t.Context()), "status": err} {
+			if err == nil || !strings.Contains(err.Error(), "want a database of its own") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		check.Same(t, "tables", d.tables(t), []string{"orders"})
 	})
 }
 

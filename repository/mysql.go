@@ -9,6 +9,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -27,11 +28,14 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	}
 	limited := servers{unlimited.config.Clone(), unlimited.hosts}
 	limited.config.ReadTimeout, limited.config.WriteTimeout = ioTimeout, ioTimeout
-	settings, galera, err := sessionSettings(ctx, limited)
+	settings, limits, galera, err := sessionSettings(ctx, limited)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	limited.config.Params = settings
+	for _, of := range []servers{unlimited, limited} {
+		maps.Copy(of.config.Params, settings)
+	}
+	maps.Copy(limited.config.Params, limits)
 	// A connector is used because a DSN can't carry the driver's logger.
 	connector, err := limited.connector()
 	if err != nil {
@@ -42,7 +46,7 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 		return nil, err
 	}
 	several, _ := connector.(*hosts)
-	return &Store{write: pool, read: pool, mysql: &unlimited, hosts: several, galera: galera}, nil
+	return &Store{write: pool, read: pool, mysql: &unlimited, open: open, hosts: several, galera: galera}, nil
 }
 
 // mysqlServers converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
@@ -82,6 +86,7 @@ func mysqlServers(text string) (s servers, err error) {
 	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
 	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
 	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
+	cfg.Params = maps.Clone(meaning)
 	return servers{cfg, hosts}, nil
 }
 
@@ -121,45 +126,57 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 	return config, nil
 }
 
-// sessionSettings returns the variables of a session, and whether the server is a node of a Galera cluster. It asks a server
-// for its version, because MariaDB and MySQL name two of the variables differently, and only MariaDB ends idle transactions.
-func sessionSettings(ctx context.Context, s servers) (settings map[string]string, galera bool, err error) {
+// meaning are the variables of a session that change what a statement does, whatever a server's defaults and init_connect
+// say. docs/operations.md lists those that were considered.
+var meaning = map[string]string{
+	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
+	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
+	"sql_mode":             "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+	"sql_safe_updates":     "0",        // refuses changes that name no key
+	"sql_select_limit":     "DEFAULT",  // cuts results
+	"sql_big_selects":      "1",        // refuses reads that seem large
+	"sql_auto_is_null":     "0",        // lets IS NULL find the row that was inserted last
+	"unique_checks":        "1",        // lets a unique key be had twice
+	"time_zone":            "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
+	"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "collation_connection": "utf8mb4_general_ci",
+}
+
+// sessionSettings returns the other variables of a session, those that limit its statements, and whether the server is a
+// node of a Galera cluster. It asks a server for its version, because MariaDB and MySQL name some of the variables
+// differently, and only MariaDB ends idle transactions.
+func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
 	var version string
 	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, false, err
-	}
-	settings = map[string]string{
-		"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds),
-		"time_zone":                "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
-		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+		return nil, nil, false, err
 	}
 	var name, replicates string
 	err = db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").Scan(&name, &replicates)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, false, err
+		return nil, nil, false, err
+	}
+	limits = map[string]string{"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds)}
+	if strings.Contains(version, "MariaDB") {
+		// See enforcesChecks for the first one.
+		settings = map[string]string{"check_constraint_checks": "1", "tx_isolation": "'READ-COMMITTED'", "tx_read_only": "0"}
+		limits["max_statement_time"] = fmt.Sprint(statementSeconds)
+		limits["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
+	} else {
+		if !enforcesChecks(version) {
+			return nil, nil, false, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
+		}
+		settings = map[string]string{"transaction_isolation": "'READ-COMMITTED'", "transaction_read_only": "0"}
+		limits["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
 	}
 	if galera = replicates == "ON"; galera {
 		settings["wsrep_sync_wait"] = syncWait
 	}
-	if strings.Contains(version, "MariaDB") {
-		settings["check_constraint_checks"] = "1" // see enforcesChecks
-		settings["tx_isolation"] = "'READ-COMMITTED'"
-		settings["max_statement_time"] = fmt.Sprint(statementSeconds)
-		settings["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
-	} else {
-		if !enforcesChecks(version) {
-			return nil, false, fmt.Errorf("MySQL %s does not enforce CHECK constraints: want 8.0.16 or newer", version)
-		}
-		settings["transaction_isolation"] = "'READ-COMMITTED'"
-		settings["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
-	}
-	return settings, galera, nil
+	return settings, limits, galera, nil
 }
 
 // syncWait makes a node of a Galera cluster wait, before each read and change outside a transaction and at the begin of each

@@ -162,6 +162,12 @@ func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (
 	return row.Reference.String, open, err
 }
 
+// CountTry counts a try to open a payment, once for all who have seen the same number of tries.
+func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
+	return wrap("count a try of a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1 WHERE id = ? AND status = ? AND tries = ?",
+		payment.ID, string(model.PaymentOpen), payment.Tries).Error)
+}
+
 // Unreported returns at most limit open payments at a provider whose time for a look has come, the longest due first.
 func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
 	var rows []paymentOfOrder
@@ -288,7 +294,7 @@ func (s *Store) ApplyReport(
 			}
 			moved = expired && order.Status == model.OrderPaid
 		}
-		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL, amount_cents = ?, currency = ? WHERE id = ?",
+		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL, tries = 0, amount_cents = ?, currency = ? WHERE id = ?",
 			report.TxnID(), string(status), money.Cents, money.Currency, row.ID).Error
 		if err == nil && status == model.PaymentRefundDue {
 			err = s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pressly/goose/v3"
+
 	"flashsale/migrations"
 	"flashsale/model"
 )
@@ -139,15 +141,10 @@ func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	if newest, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("list the migrations: %w", err)
 	}
-	db := s.read.WithContext(ctx)
-	there := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'goose_db_version'"
-	if s.sqlite {
-		there = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'goose_db_version'"
+	there, err := s.tables(ctx)
+	if err != nil || !slices.Contains(there, goose.DefaultTablename) {
+		return 0, newest, err
 	}
-	var tables int
-	if err := db.Raw(there).Scan(&tables).Error; err != nil || tables == 0 {
-		return 0, newest, wrap("look for the schema's version", err)
-	}
-	err = db.Raw("SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version").Scan(&applied).Error
+	err = s.read.WithContext(ctx).Raw("SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version").Scan(&applied).Error
 	return applied, newest, wrap("read the schema's version", err)
 }

@@ -1,5 +1,4 @@
 -- +goose Up
--- +goose StatementBegin
 -- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they do in Redis.
 -- There are no foreign keys, because each would lock a parent row for every order in a rush.
 
@@ -236,7 +235,7 @@ CREATE TABLE events (
 CREATE TABLE event_feed (
   last BIGINT NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
-INSERT INTO event_feed (last) VALUES (0);
+INSERT INTO event_feed (last) SELECT 0 FROM DUAL WHERE NOT EXISTS (SELECT * FROM event_feed);
 
 -- URLs to which events are sent.
 CREATE TABLE endpoints (
@@ -331,10 +330,8 @@ CREATE TABLE calls (
   KEY calls_until (sale_id, until_ms),
   CONSTRAINT calls_units CHECK (units > 0)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
--- +goose StatementEnd
 
 -- +goose Down
--- +goose StatementBegin
 DROP TABLE calls;
 DROP TABLE entries;
 DROP TABLE sale_lines;
@@ -356,4 +353,3 @@ DROP TABLE orders;
 DROP TABLE stock;
 DROP TABLE campaigns;
 DROP TABLE sales;
--- +goose StatementEnd

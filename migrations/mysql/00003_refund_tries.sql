@@ -1,5 +1,4 @@
 -- +goose Up
--- Each direction is one statement, so a step that breaks off leaves nothing half done.
 -- tries: how often the provider was asked to send the money back. look_at_ms now also says when it is asked next; NULL: at once.
 ALTER TABLE payments
   ADD COLUMN tries INT NOT NULL DEFAULT 0,
