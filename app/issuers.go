@@ -16,7 +16,7 @@ func (a *App) trust(ctx context.Context) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: a.now}
+	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: a.now, Log: a.Log}
 	for _, i := range list {
 		issuers.Add(auth.Issuer(i))
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,6 +64,7 @@ type Issuers struct {
 	Roles     []RoleClaim
 	Client    *http.Client
 	Now       func() time.Time
+	Log       *slog.Logger
 
 	all map[string]*issuer // by name
 }
@@ -76,6 +78,7 @@ type issuer struct {
 	waiting  atomic.Int64
 	fetching sync.Mutex
 	asked    time.Time // when keys were last asked for
+	odd      string    // the keys that were not understood, as the log has said
 }
 
 type issuerKeys struct {
@@ -84,14 +87,23 @@ type issuerKeys struct {
 	at    time.Time
 }
 
-// discovery is what the engine reads of an issuer's discovery document. It is empty for an issuer that has none.
-type discovery struct {
-	Issuer           string `json:"issuer"`
-	KeysURL          string `json:"jwks_uri"`
-	AuthorizationURL string `json:"authorization_endpoint"`
-	TokenURL         string `json:"token_endpoint"`
-	// TokenAuth are the ways in which a client may show its secret at TokenURL.
-	TokenAuth []string `json:"token_endpoint_auth_methods_supported"`
+// discovery is an issuer's discovery document. It is nil for an issuer that has none. A member of another form than the
+// standard's counts as none: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
+type discovery map[string]any
+
+func (d discovery) text(member string) string {
+	text, _ := d[member].(string)
+	return text
+}
+
+func (d discovery) keysURL() string          { return d.text("jwks_uri") }
+func (d discovery) authorizationURL() string { return d.text("authorization_endpoint") }
+func (d discovery) tokenURL() string         { return d.text("token_endpoint") }
+
+// takesSecretInForm reports whether a client may show its secret in the form of a request for tokens.
+func (d discovery) takesSecretInForm() bool {
+	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
+	return slices.Contains(ways, any("client_secret_post"))
 }
 
 // Add adds an issuer. It must not be called after the first check.
@@ -259,22 +271,33 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", &into.found); err != nil {
 			return err
 		}
-		if into.found.Issuer != i.Name || into.found.KeysURL == "" {
-			return fmt.Errorf("its discovery document is of %q, with keys at %q", into.found.Issuer, into.found.KeysURL)
+		if name := into.found.text("issuer"); name != i.Name || into.found.keysURL() == "" {
+			return fmt.Errorf("its discovery document is of %q, with keys at %q", name, into.found.keysURL())
 		}
-		address = into.found.KeysURL
+		address = into.found.keysURL()
 	}
-	var keys jose.JSONWebKeySet
-	if err := i.get(ctx, address, &keys); err != nil {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := i.get(ctx, address, &set); err != nil {
 		return err
 	}
-	for _, key := range keys.Keys {
-		if public, ok := key.Key.(crypto.PublicKey); ok && key.IsPublic() && key.Use != "enc" {
+	// A key that is not understood is ignored: https://www.rfc-editor.org/rfc/rfc7517#section-5.
+	var odd error
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if err := json.Unmarshal(raw, &key); err != nil {
+			odd = errors.Join(odd, err)
+		} else if public, ok := key.Key.(crypto.PublicKey); ok && key.IsPublic() && key.Use != "enc" {
 			into.set.PublicKeys = append(into.set.PublicKeys, public)
 		}
 	}
 	if len(into.set.PublicKeys) == 0 {
-		return errors.New("it has no keys")
+		return errors.Join(errors.New("it has no keys"), odd)
+	}
+	if text := fmt.Sprint(odd); odd != nil && text != i.odd {
+		i.of.Log.WarnContext(ctx, "an issuer has keys that the engine does not understand; tokens that they sign are refused", "issuer", i.Name, "error", text)
+		i.odd = text
 	}
 	return nil
 }

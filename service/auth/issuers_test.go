@@ -1,18 +1,23 @@
 package auth
 
 import (
+	"bytes"
 	"crypto"
+	"crypto/ecdh"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,6 +38,9 @@ type provider struct {
 	URL   string
 	clock time.Time
 	keys  map[string]crypto.Signer // by kid
+	odd   []json.RawMessage        // keys beside them
+	about map[string]any           // members of the discovery document beside the usual ones
+	log   bytes.Buffer
 	asked atomic.Int64
 	away  atomic.Bool
 }
@@ -42,15 +50,17 @@ func newProvider(t testing.TB) *provider {
 	p := &provider{TB: t, URL: "https://" + rand.Text(), clock: time.Now().Truncate(time.Second), keys: map[string]crypto.Signer{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": p.URL, "jwks_uri": p.URL + "/keys"})
+		document := map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys"}
+		maps.Copy(document, p.about)
+		_ = json.NewEncoder(w).Encode(document)
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		p.asked.Add(1)
-		var set jose.JSONWebKeySet
+		list := slices.Clone(p.odd)
 		for kid, key := range p.keys {
-			set.Keys = append(set.Keys, jose.JSONWebKey{KeyID: kid, Key: key.Public(), Use: "sig"})
+			list = append(list, check.Must(json.Marshal(jose.JSONWebKey{KeyID: kid, Key: key.Public(), Use: "sig"})))
 		}
-		_ = json.NewEncoder(w).Encode(set)
+		_ = json.NewEncoder(w).Encode(map[string]any{"keys": list})
 	})
 	p.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.away.Load() {
@@ -76,7 +86,7 @@ func (p providers) RoundTrip(r *http.Request) (*http.Response, error) {
 // tokens returns a checker that accepts the tokens of these providers.
 func (p *provider) tokens(more ...*provider) *Tokens {
 	tokens, all := NewTokens(tokenSecret, func() time.Time { return p.clock }), providers{}
-	tokens.Outside = &Issuers{Audience: "shop", UserClaim: "sub", Client: &http.Client{Transport: all}, Now: func() time.Time { return p.clock }, Roles: []RoleClaim{
+	tokens.Outside = &Issuers{Audience: "shop", UserClaim: "sub", Client: &http.Client{Transport: all}, Now: func() time.Time { return p.clock }, Log: slog.New(slog.NewTextHandler(&p.log, nil)), Roles: []RoleClaim{
 		{model.RoleViewer, "groups", "staff"}, {model.RoleOperator, "groups", "bosses"}, {model.RoleSupport, "job", "support"},
 	}}
 	for i, one := range append([]*provider{p}, more...) {
@@ -186,6 +196,44 @@ func TestIssuersKeysRotate(t *testing.T) {
 	check.Same(t, "asked", p.asked.Load(), int64(2))
 	p.clock = p.clock.Add(outsideFresh)
 	refuses(t, "a withdrawn key", tokens, old)
+}
+
+// A key, or a member of the discovery document, that is not understood costs only itself, and the log says so once.
+func TestHole72_OddKeys(t *testing.T) {
+	x25519 := base64.RawURLEncoding.EncodeToString(check.Must(ecdh.X25519().GenerateKey(rand.Reader)).PublicKey().Bytes())
+	for name, odd := range map[string]string{
+		"Ed448":             `{"kty":"OKP","crv":"Ed448","kid":"a","use":"sig","x":"` + x25519 + `"}`,
+		"X25519":            `{"kty":"OKP","crv":"X25519","kid":"b","use":"enc","x":"` + x25519 + `"}`,
+		"secp256k1":         `{"kty":"EC","crv":"secp256k1","kid":"c","x":"` + x25519 + `","y":"` + x25519 + `"}`,
+		"ML-DSA":            `{"kty":"AKP","alg":"ML-DSA-65","kid":"d","pub":"` + x25519 + `"}`,
+		"an unknown type":   `{"kty":"new","kid":"e"}`,
+		"no type":           `{"kid":"f"}`,
+		"a bad certificate": `{"kty":"RSA","kid":"g","n":"AQAB","e":"AQAB","x5c":["not base64"]}`,
+		"a number for kid":  `{"kty":"RSA","kid":7,"n":"AQAB","e":"AQAB"}`,
+		"a secret":          `{"kty":"oct","kid":"h","k":"AQAB"}`,
+		"a text":            `"key"`,
+		"nothing":           `null`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProvider(t)
+			p.odd = []json.RawMessage{json.RawMessage(odd)}
+			p.about = map[string]any{"authorization_endpoint": 7, "token_endpoint": []string{"a"}, "token_endpoint_auth_methods_supported": "none", "claims_supported": "all"}
+			tokens := p.tokens()
+			check.Same(t, "user", check.Must(tokens.Verify(p.signed("rsa", nil))).UserID, "i0:ann")
+			p.clock = p.clock.Add(keysPause)
+			p.keys["new"] = check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+			check.Same(t, "user, by a new key", check.Must(tokens.Verify(p.signed("new", nil))).UserID, "i0:ann")
+			check.Same(t, "keys were asked for", p.asked.Load(), int64(2))
+			if lines := strings.Count(p.log.String(), "does not understand"); lines > 1 || lines == 0 && name != "a secret" && name != "nothing" {
+				t.Errorf("the log has %d lines: %s", lines, &p.log)
+			}
+		})
+	}
+	p := newProvider(t)
+	p.keys, p.odd = nil, []json.RawMessage{json.RawMessage(`{"kty":"new"}`)}
+	if err := p.tokens().Outside.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "no keys") || !strings.Contains(err.Error(), "unsupported key type") {
+		t.Errorf("no key is understood: %v", err)
+	}
 }
 
 // While an issuer is away, its keys hold for a day. Without any, whether a token is valid can't be told.

@@ -36,7 +36,7 @@ func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	if err != nil {
 		return LoginStart{}, err
 	}
-	return LoginStart{AuthorizationURL: i.keys.Load().found.AuthorizationURL, ClientID: l.ClientID, RedirectURL: l.RedirectURL()}, nil
+	return LoginStart{AuthorizationURL: i.keys.Load().found.authorizationURL(), ClientID: l.ClientID, RedirectURL: l.RedirectURL()}, nil
 }
 
 // Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
@@ -52,9 +52,9 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	found := i.keys.Load().found
 	config := oauth2.Config{
 		ClientID: l.ClientID, ClientSecret: l.ClientSecret, RedirectURL: l.RedirectURL(),
-		Endpoint: oauth2.Endpoint{TokenURL: found.TokenURL, AuthStyle: oauth2.AuthStyleInHeader},
+		Endpoint: oauth2.Endpoint{TokenURL: found.tokenURL(), AuthStyle: oauth2.AuthStyleInHeader},
 	}
-	if l.ClientSecret == "" || slices.Contains(found.TokenAuth, "client_secret_post") {
+	if l.ClientSecret == "" || found.takesSecretInForm() {
 		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
@@ -103,7 +103,7 @@ func (l *Login) ready(ctx context.Context) (*issuer, error) {
 	if err := i.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", model.ErrUnavailable, i.Name, err)
 	}
-	if found := i.keys.Load().found; found.AuthorizationURL == "" || found.TokenURL == "" {
+	if found := i.keys.Load().found; found.authorizationURL() == "" || found.tokenURL() == "" {
 		return nil, fmt.Errorf("the discovery document of %s lacks authorization_endpoint or token_endpoint", i.Name)
 	}
 	return i, nil
