@@ -26,20 +26,30 @@ func takesStripe(url string) func(*config.Settings) {
 	}
 }
 
-// stripeAccount is Stripe with one account, as far as the engine calls it. While a call is under way, another one with the same
-// idempotency key is refused, as at Stripe.
+// stripeAccount is Stripe with one account, as far as the engine calls it. As Stripe does, it repeats the answer to an
+// idempotency key, also if that was an error; refuses other words under the same key, and a call while another one with the
+// same key is under way; and sends the money of a charge back once.
 type stripeAccount struct {
 	*httptest.Server
 	mu       sync.Mutex
-	underWay map[string]bool   // by idempotency key
-	sessions map[string]string // ids, by idempotency key
-	refunds  map[string]int    // by intent
-	refused  chan struct{}     // the first new session waits until three calls with its key were refused; nil: it does not
+	underWay map[string]bool         // by idempotency key
+	answers  map[string]stripeAnswer // by idempotency key
+	sessions int
+	refunds  map[string]int // by intent
+	refused  chan struct{}  // the first new session waits until three calls with its key were refused; nil: it does not
+	fails    []int          // the statuses of the next answers that are not repeated
+	loses    bool           // whether answers to what has a key are lost
+}
+
+type stripeAnswer struct {
+	form   string // of the request
+	status int
+	body   string
 }
 
 func newStripeAccount(t *testing.T) *stripeAccount {
 	t.Helper()
-	a := &stripeAccount{underWay: map[string]bool{}, sessions: map[string]string{}, refunds: map[string]int{}}
+	a := &stripeAccount{underWay: map[string]bool{}, answers: map[string]stripeAnswer{}, refunds: map[string]int{}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -49,31 +59,58 @@ func (a *stripeAccount) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	check.Done(r.ParseForm())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key, id := r.Header.Get("Idempotency-Key"), r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	key, form := r.Header.Get("Idempotency-Key"), r.Form.Encode()
+	answer, known := a.answers[key]
 	switch {
 	case a.underWay[key]:
 		a.refused <- struct{}{}
-		w.WriteHeader(http.StatusConflict)
-		_, _ = io.WriteString(w, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"again"}}`)
+		answer.status, answer.body = http.StatusConflict, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"again"}}`
+	case known && answer.form != form:
+		answer.status, answer.body = http.StatusBadRequest, `{"error":{"type":"idempotency_error","message":"other parameters"}}`
+	case known:
+		w.Header().Set("Idempotent-Replayed", "true")
+	default:
+		answer = stripeAnswer{form, http.StatusOK, ""}
+		a.do(r, &answer)
+		if key != "" {
+			a.answers[key] = answer
+		}
+	}
+	if key != "" && a.loses {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(answer.status)
+	_, _ = io.WriteString(w, answer.body)
+}
+
+// do does what a request asks for, once for each key.
+func (a *stripeAccount) do(r *http.Request, answer *stripeAnswer) {
+	id, intent := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], r.Form.Get("payment_intent")
+	switch {
+	case len(a.fails) > 0:
+		answer.status, a.fails = a.fails[0], a.fails[1:]
+		answer.body = `{"error":{"type":"api_error","message":"no"}}`
+		return
+	case id == "refunds" && a.refunds[intent] > 0:
+		answer.status, answer.body = http.StatusBadRequest, `{"error":{"type":"invalid_request_error","code":"charge_already_refunded","message":"no"}}`
 		return
 	case id == "refunds":
-		a.refunds[r.Form.Get("payment_intent")]++
-		_, _ = io.WriteString(w, `{"id":"re_1","object":"refund","status":"succeeded"}`)
+		a.refunds[intent]++
+		answer.body = `{"id":"re_1","object":"refund","status":"succeeded"}`
 		return
 	case id == "sessions":
-		if a.sessions[key] == "" {
-			a.sessions[key] = fmt.Sprint("cs_test_", len(a.sessions))
-			a.underWay[key] = true
-			a.mu.Unlock()
-			for range cap(a.refused) {
-				<-a.refused
-			}
-			a.mu.Lock()
-			delete(a.underWay, key)
+		id = fmt.Sprint("cs_test_", a.sessions)
+		a.sessions++
+		key := r.Header.Get("Idempotency-Key")
+		a.underWay[key] = true
+		a.mu.Unlock()
+		for range cap(a.refused) {
+			<-a.refused
 		}
-		id = a.sessions[key]
+		a.mu.Lock()
+		delete(a.underWay, key)
 	}
-	_, _ = fmt.Fprintf(w, `{"id":%q,"object":"checkout.session","url":"https://checkout.stripe.com/%s","status":"open","payment_status":"unpaid"}`, id, id)
+	answer.body = fmt.Sprintf(`{"id":%q,"object":"checkout.session","url":"https://checkout.stripe.com/%s","status":"open","payment_status":"unpaid"}`, id, id)
 }
 
 // sent returns how often the money of an intent went back.
@@ -218,6 +255,43 @@ func TestStripeReportsOtherMoney(t *testing.T) {
 	}
 	unknown := payment{PaymentID: strings.Repeat("B", 26)}
 	s.stripeSays(time.Now(), "charge.refunded", refundedCharge(unknown, "pi_9", nil)).want(200)
+}
+
+// Stripe repeats what it has answered under a key for a day, so the next try has another key. A try whose answer was lost has
+// the same one, and opens no second page.
+func TestHole73_StripeIsTriedAnew(t *testing.T) {
+	t.Parallel()
+	account := newStripeAccount(t)
+	s := start(t, takesStripe(account.URL))
+	sold, ann := s.createSale(nil), s.buyer("ann")
+	made := ann.buy(sold.ID, 1)
+	pays := func() *answer { return ann.call("POST", "/api/v1/orders/"+made.ID+"/payments", nil) }
+	is := func(fails []int, loses bool) {
+		account.mu.Lock()
+		defer account.mu.Unlock()
+		account.fails, account.loses = fails, loses
+	}
+	is([]int{500, 402, 400}, false)
+	for range 3 {
+		pays().refused(503, "unavailable")
+	}
+	is(nil, true)
+	pays().refused(503, "unavailable")
+	is(nil, false)
+	s.patchSale(sold.ID, fields{"title": "Another name"})
+	s.eventually("the title has changed", func() bool { return s.sale(sold.ID).Title == "Another name" })
+	pays().refused(503, "unavailable") // since the lost session has another title
+	started := ann.startPayment(made.ID)
+	check.Same(t, "sessions", account.sessions, 2)
+	s.stripeSays(time.Now(), "checkout.session.completed", paidSession(started, "pi_1", nil)).want(200)
+	ann.wantStatus(made.ID, "paid")
+
+	is([]int{400}, false) // the account has no money yet
+	s.refund(made.ID).want(200)
+	s.eventually("the money is sent back", func() bool {
+		return strings.Contains(string(s.operator().get("/api/v1/admin/payments?status=refunded").body), "pi_1")
+	})
+	check.Same(t, "how often the money went back", account.sent("pi_1"), 1)
 }
 
 // A buyer who clicks several times gets the same page each time.

@@ -40,7 +40,9 @@ type Payment struct {
 	Status      PaymentStatus
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // the order's deadline to pay
-	Tries       int       // how often the provider was asked to send the money back
+	// Tries is how often the provider has refused to open the payment and, once money has come, how often the provider was
+	// asked to send it back.
+	Tries int
 }
 
 // Money returns what is asked for, or what came.

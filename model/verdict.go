@@ -76,8 +76,13 @@ var ErrApart = errors.New("each sale has to be settled by itself")
 // ErrBadNotice: a payment provider has not sent this notice, or not now.
 var ErrBadNotice = errors.New("bad notice")
 
-// ErrForeignNotice: a payment provider has sent this notice, but about something that is not the engine's.
+// ErrForeignNotice: a payment provider has sent this notice, but about something that is not the engine's, or in a form that
+// the engine does not read.
 var ErrForeignNotice = errors.New("foreign notice")
+
+// ErrNotOpened: a payment provider has answered that it does not open a payment. It would answer the same request with the
+// same words.
+var ErrNotOpened = errors.New("the provider does not open the payment")
 
 // ErrRefundRefused: a payment provider will not send this money back, however often it is asked.
 var ErrRefundRefused = errors.New("the provider refuses the refund")

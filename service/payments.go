@@ -17,7 +17,8 @@ type Provider interface {
 	// Name is stored with each payment: at most 16 characters.
 	Name() string
 	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs
-	// none. It may be called again for the same payment, and then opens nothing new.
+	// none. It may be called again for the same payment, and then opens nothing new. The error wraps model.ErrNotOpened if
+	// the provider has answered, so that the next call is another try.
 	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
 	// If over is true, the time to pay is over, and the provider takes no money for the payment from now on if it can.
@@ -30,7 +31,8 @@ type Provider interface {
 // Notifier is a provider that sends notices in a form of its own.
 type Notifier interface {
 	// Read verifies a notice and returns its report; relevant is false if it has none. The error wraps model.ErrBadNotice
-	// if the provider has not sent the notice now, and model.ErrForeignNotice if it is about another account or mode.
+	// if the provider has not sent the notice now, and model.ErrForeignNotice if it is about another account or mode, or
+	// can't be read.
 	Read(header http.Header, body []byte) (report model.Report, relevant bool, err error)
 }
 
@@ -42,6 +44,7 @@ type PaymentStore interface {
 	PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error)
 	Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error)
 	Payments(ctx context.Context, f model.PaymentFilter) (list []model.Payment, next string, err error)
+	CountTry(ctx context.Context, payment model.Payment) error
 	LookAgain(ctx context.Context, paymentID string, at time.Time) error
 	ApplyReport(ctx context.Context, provider string, report model.Report, owed bool) (order model.Order, moved bool, verdict model.Verdict, err error)
 }
@@ -83,6 +86,9 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 		return model.Payment{}, "", model.NotFound, nil
 	}
 	page, reference, err := p.Provider.Open(ctx, payment, offer.Sale)
+	if errors.Is(err, model.ErrNotOpened) {
+		err = errors.Join(err, p.Store.CountTry(ctx, payment))
+	}
 	if err != nil {
 		return payment, "", "", fmt.Errorf("%w: open payment %s: %w", model.ErrUnavailable, payment.ID, err)
 	}
@@ -115,7 +121,7 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	report, relevant, err := notifier.Read(header, body)
 	switch {
 	case errors.Is(err, model.ErrForeignNotice):
-		p.Log.WarnContext(ctx, "a notice of the payment provider is not about this engine's account, and changes nothing", "error", err)
+		p.Log.WarnContext(ctx, "a notice of the payment provider changes nothing: it is not about this engine's account, or can't be read", "error", err)
 		return model.Accepted, nil
 	case err != nil || !relevant:
 		return model.Accepted, err

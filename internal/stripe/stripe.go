@@ -63,9 +63,9 @@ func New(key, webhookSecret, url string, returnURL func() string) *Provider {
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "stripe" }
 
-// Open is part of service.Provider. The payment's id is the idempotency key, so a call whose answer was lost makes no
-// second session. An order has one open payment at a time; after one that failed it gets another one, and so another
-// session.
+// Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so a call whose
+// answer was lost makes no second session. An order has one open payment at a time; after one that failed it gets another
+// one, and so another session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
@@ -106,7 +106,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 			},
 		}},
 	}
-	params.SetIdempotencyKey("open-" + payment.ID)
+	params.SetIdempotencyKey(fmt.Sprintf("open-%s-%d", payment.ID, payment.Tries))
 	session, err := p.client.V1CheckoutSessions.Create(ctx, params)
 	for range openTries {
 		var refused *api.Error
@@ -121,9 +121,19 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		session, err = p.client.V1CheckoutSessions.Create(ctx, params)
 	}
 	if err != nil {
+		if answered(err) {
+			return "", "", fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
+		}
 		return "", "", p.hide(err)
 	}
 	return session.URL, session.ID, nil
+}
+
+// answered reports whether an error is an answer of Stripe itself, which Stripe repeats for a day whenever a request has the
+// same idempotency key, also one of status 500: https://docs.stripe.com/api/idempotent_requests.
+func answered(err error) bool {
+	var refused *api.Error
+	return errors.As(err, &refused) && refused.Code != api.ErrorCodeIdempotencyKeyInUse && refused.HTTPStatusCode != http.StatusTooManyRequests
 }
 
 // Look is part of service.Provider. When the time is over, it ends the session, unless the buyer has finished it.
@@ -131,21 +141,27 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	if payment.Reference == "" { // no buyer has got the address of a session
 		return payment.Unpaid(), over, nil
 	}
-	session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
-	if err == nil && over && session.Status == api.CheckoutSessionStatusOpen {
-		session, err = p.client.V1CheckoutSessions.Expire(ctx, payment.Reference, nil)
+	answer, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
+	if err == nil && over && answer.Status == api.CheckoutSessionStatusOpen {
+		answer, err = p.client.V1CheckoutSessions.Expire(ctx, payment.Reference, nil)
 	}
 	if err != nil {
 		return report, false, p.hide(err)
 	}
-	report, known = reportOf(payment.ID, session)
+	var s session
+	if err := json.Unmarshal(answer.LastResponse.RawJSON, &s); err != nil {
+		return report, false, p.hide(err)
+	}
+	report, known = s.report(payment.ID)
 	return report, known, nil
 }
 
-// Refund is part of service.Provider. A refund that Stripe has accepted but not yet made counts as done.
+// Refund is part of service.Provider. A refund that Stripe has accepted but not yet made counts as done. Each try has an
+// idempotency key of its own, since Stripe repeats a refusal under its key for a day. All money of a charge goes back, so a
+// second refund of it is refused as one that was made.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	params := &api.RefundCreateParams{PaymentIntent: api.String(payment.ProviderTxnID), Metadata: map[string]string{"order": payment.OrderID}}
-	params.SetIdempotencyKey("refund-" + payment.ID)
+	params.SetIdempotencyKey(fmt.Sprintf("refund-%s-%d", payment.ID, payment.Tries))
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
@@ -173,38 +189,49 @@ func (p *Provider) hide(err error) error {
 }
 
 // Read is part of service.Notifier. Events of sessions and charges that name no payment of an engine are not relevant,
-// since an account may have other uses.
+// since an account may have other uses. Events are in the version of the account's API, so only the few fields are read that
+// are the same in all versions.
 func (p *Provider) Read(header http.Header, body []byte) (report model.Report, relevant bool, err error) {
-	// The events are in the version of the account's API. The few fields read here are the same in all versions.
-	event, err := webhook.ConstructEventWithOptions(body, header.Get("Stripe-Signature"), p.webhookSecret,
-		webhook.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
-	if err != nil {
+	if err := webhook.ValidatePayload(body, header.Get("Stripe-Signature"), p.webhookSecret); err != nil {
 		return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
+	}
+	var event struct {
+		ID       string
+		Type     api.EventType
+		Account  string
+		Livemode bool
+		Data     struct{ Object json.RawMessage }
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
 	}
 	var object, want string
 	switch {
-	case event.Data == nil:
 	case strings.HasPrefix(string(event.Type), "checkout.session."):
-		var session api.CheckoutSession
-		if err := json.Unmarshal(event.Data.Raw, &session); err != nil {
-			return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
+		var s session
+		if err := json.Unmarshal(event.Data.Object, &s); err != nil {
+			return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
 		}
-		object, want = session.Object, "checkout.session"
-		report, relevant = reportOf(session.ClientReferenceID, &session)
+		object, want = s.Object, "checkout.session"
+		report, relevant = s.report(s.Payment)
 		if event.Type == api.EventTypeCheckoutSessionAsyncPaymentFailed {
-			report, relevant = failed(session.ClientReferenceID, &session), true
+			report, relevant = s.failed(s.Payment), true
 		}
 	case event.Type == api.EventTypeChargeRefunded:
-		var charge api.Charge
-		if err := json.Unmarshal(event.Data.Raw, &charge); err != nil {
-			return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
+		var charge struct {
+			Object   string
+			Refunded bool // not if only a part was sent back
+			Intent   idOf `json:"payment_intent"`
+			Amount   int64
+			Currency api.Currency
+			Metadata struct{ Payment string }
+		}
+		if err := json.Unmarshal(event.Data.Object, &charge); err != nil {
+			return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
 		}
 		object, want = charge.Object, "charge"
-		relevant = charge.Refunded && charge.PaymentIntent != nil // not if only a part was sent back
-		if relevant {
-			report = model.NewReport(charge.Metadata["payment"], "", charge.PaymentIntent.ID, model.PaymentRefunded,
-				moneyOf(charge.Currency, charge.Amount))
-		}
+		relevant = charge.Refunded && charge.Intent != ""
+		report = model.NewReport(charge.Metadata.Payment, "", string(charge.Intent), model.PaymentRefunded, moneyOf(charge.Currency, charge.Amount))
 	}
 	if !relevant || !model.ValidID(report.PaymentID(), model.PaymentIDLength) {
 		return report, false, nil
@@ -216,20 +243,44 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 	return report, true, nil
 }
 
-// reportOf returns what a session says about a payment; known is false as long as that is open.
-func reportOf(paymentID string, session *api.CheckoutSession) (report model.Report, known bool) {
+// session is what is read of a checkout session.
+type session struct {
+	ID, Object    string
+	Payment       string `json:"client_reference_id"`
+	Status        api.CheckoutSessionStatus
+	PaymentStatus api.CheckoutSessionPaymentStatus `json:"payment_status"`
+	Intent        idOf                             `json:"payment_intent"`
+	Amount        int64                            `json:"amount_total"`
+	Currency      api.Currency
+}
+
+// idOf is the id of an object that Stripe sends by its id alone, or whole.
+type idOf string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (id *idOf) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, (*string)(id)) == nil {
+		return nil
+	}
+	var object struct{ ID string }
+	err := json.Unmarshal(raw, &object)
+	*id = idOf(object.ID)
+	return err
+}
+
+// report returns what the session says about a payment; known is false as long as that is open.
+func (s session) report(paymentID string) (report model.Report, known bool) {
 	switch {
-	case session.PaymentStatus == api.CheckoutSessionPaymentStatusPaid && session.PaymentIntent != nil:
-		return model.NewReport(paymentID, session.ID, session.PaymentIntent.ID, model.PaymentSucceeded,
-			moneyOf(session.Currency, session.AmountTotal)), true
-	case session.PaymentStatus == api.CheckoutSessionPaymentStatusNoPaymentRequired: // by a discount that the engine did not give
-		return failed(paymentID, session), session.Status != api.CheckoutSessionStatusOpen
+	case s.PaymentStatus == api.CheckoutSessionPaymentStatusPaid && s.Intent != "":
+		return model.NewReport(paymentID, s.ID, string(s.Intent), model.PaymentSucceeded, moneyOf(s.Currency, s.Amount)), true
+	case s.PaymentStatus == api.CheckoutSessionPaymentStatusNoPaymentRequired: // by a discount that the engine did not give
+		return s.failed(paymentID), s.Status != api.CheckoutSessionStatusOpen
 	default: // a session that is complete and unpaid waits for the buyer's bank
-		return failed(paymentID, session), session.Status == api.CheckoutSessionStatusExpired
+		return s.failed(paymentID), s.Status == api.CheckoutSessionStatusExpired
 	}
 }
 
 // failed is the report of a session that brought no money.
-func failed(paymentID string, session *api.CheckoutSession) model.Report {
-	return model.NewReport(paymentID, session.ID, session.ID, model.PaymentFailed, moneyOf(session.Currency, session.AmountTotal))
+func (s session) failed(paymentID string) model.Report {
+	return model.NewReport(paymentID, s.ID, s.ID, model.PaymentFailed, moneyOf(s.Currency, s.Amount))
 }

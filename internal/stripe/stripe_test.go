@@ -2,12 +2,16 @@ package stripe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +88,7 @@ func TestCalls(t *testing.T) {
 	p, s := through(t, kit.StripeMock(t))
 	page, reference, err := p.Open(t.Context(), payment, teapot)
 	check.NoError(t, err)
-	if !strings.HasPrefix(reference, "cs_") || s.key != "open-"+paymentID {
+	if !strings.HasPrefix(reference, "cs_") || s.key != "open-"+paymentID+"-0" {
 		t.Errorf("opened %q at %q with the key %q", reference, page, s.key)
 	}
 	for name, want := range map[string]string{
@@ -99,9 +103,9 @@ func TestCalls(t *testing.T) {
 	opened.Reference = reference
 	_, _, err = p.Look(t.Context(), opened, false)
 	check.NoError(t, err)
-	done, err := p.Refund(t.Context(), model.Payment{ID: paymentID, OrderID: orderID, ProviderTxnID: "pi_123"})
+	done, err := p.Refund(t.Context(), model.Payment{ID: paymentID, OrderID: orderID, ProviderTxnID: "pi_123", Tries: 3})
 	check.NoError(t, err)
-	check.Same(t, "refund", []any{done, s.form.Get("payment_intent"), s.key}, []any{true, "pi_123", "refund-" + paymentID})
+	check.Same(t, "refund", []any{done, s.form.Get("payment_intent"), s.key}, []any{true, "pi_123", "refund-" + paymentID + "-3"})
 }
 
 // A session ends when Stripe lets it, at the earliest half an hour and at the latest a day after it was made.
@@ -187,6 +191,7 @@ func TestAway(t *testing.T) {
 		_, _, openErr := p.Open(t.Context(), payment, teapot)
 		_, _, lookErr := p.Look(t.Context(), opened, true)
 		done, refundErr := p.Refund(t.Context(), opened)
+		check.Same(t, fmt.Sprint(status, " would be repeated"), errors.Is(openErr, model.ErrNotOpened), status != 429)
 		check.Same(t, fmt.Sprint(status, " is final"), errors.Is(refundErr, model.ErrRefundRefused), status == 402 || status == 400)
 		if openErr == nil || lookErr == nil || refundErr == nil || done || strings.Contains(errors.Join(openErr, lookErr, refundErr).Error(), key) {
 			t.Errorf("with %d: %v, %v, %v, %t", status, openErr, lookErr, refundErr, done)
@@ -205,6 +210,14 @@ func TestAway(t *testing.T) {
 	}
 	if done, err := p.Refund(t.Context(), opened); done || !errors.Is(err, model.ErrRefundRefused) {
 		t.Errorf("a refund that has failed: %t, %v", done, err)
+	}
+	s.answer = func(w http.ResponseWriter) bool {
+		w.WriteHeader(http.StatusBadGateway)
+		_, _ = io.WriteString(w, "<html>")
+		return true
+	}
+	if _, _, err := p.Open(t.Context(), payment, teapot); err == nil || errors.Is(err, model.ErrNotOpened) {
+		t.Errorf("an answer of a proxy: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -281,6 +294,59 @@ func TestRead(t *testing.T) {
 			t.Errorf("no signature: %v", err)
 		}
 	})
+}
+
+// What a notice says beside what is read may have any form. If what is read has another form, the notice changes nothing, and
+// need not come again.
+func TestHole72_OddNotices(t *testing.T) {
+	p := New(key, webhookSecret, "", nil)
+	read := func(event map[string]any) (model.Report, bool, error) {
+		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: check.Must(json.Marshal(event)), Secret: webhookSecret})
+		return p.Read(http.Header{"Stripe-Signature": {signed.Header}}, signed.Payload)
+	}
+	type object = map[string]any
+	event := func(kind string, changes object) (event, inner object) {
+		inner = object{"id": "cs_1", "object": "checkout.session", "client_reference_id": paymentID, "status": "complete", "payment_status": "paid",
+			"payment_intent": "pi_1", "amount_total": 1980, "currency": "cny"}
+		if kind == "charge.refunded" {
+			inner = object{"id": "ch_1", "object": "charge", "refunded": true, "payment_intent": "pi_1", "amount": 1980, "currency": "cny", "metadata": object{"payment": paymentID}}
+		}
+		maps.Copy(inner, changes)
+		return object{"id": "evt_1", "object": "event", "type": kind, "data": object{"object": inner}}, inner
+	}
+	odd := []any{nil, true, 7, -0.5, "x", []any{}, object{"a": object{}}}
+	for kind, form := range map[string]reflect.Type{
+		"checkout.session.completed": reflect.TypeFor[api.CheckoutSession](), "charge.refunded": reflect.TypeFor[api.Charge](),
+	} {
+		whole, inner := event(kind, nil)
+		want, relevant, err := read(whole)
+		check.Same(t, kind, []any{relevant, err}, []any{true, nil})
+		for at, of := range map[*object]reflect.Type{&whole: reflect.TypeFor[api.Event](), &inner: form} {
+			for i := range of.NumField() {
+				name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+				_, given := (*at)[name]
+				reads := given || slices.Contains([]string{"account", "livemode"}, name) && at == &whole
+				for _, value := range odd {
+					changed, inside := event(kind, nil)
+					if at == &whole {
+						changed[name] = value
+					} else {
+						inside[name] = value
+					}
+					got, relevant, err := read(changed)
+					if reads && err != nil && !errors.Is(err, model.ErrForeignNotice) || !reads && (!relevant || err != nil || got != want) {
+						t.Errorf("%s with %s: %v: %v, %t, %v", kind, name, value, got, relevant, err)
+					}
+				}
+			}
+		}
+		expanded, _ := event(kind, object{"payment_intent": object{"id": "pi_1", "object": "payment_intent", "amount": "odd"}})
+		got, relevant, err := read(expanded)
+		check.Same(t, kind+" with the whole intent", []any{got, relevant, err}, []any{want, true, nil})
+	}
+	_, relevant, err := read(object{"id": "evt_1", "object": "v2.core.event", "type": "v1.billing.meter.error_report_triggered", "data": 7})
+	check.Same(t, "a thin event is relevant", relevant, false)
+	check.Error(t, "a thin event", err, model.ErrForeignNotice)
 }
 
 // A key of live money takes no notices of test money.
