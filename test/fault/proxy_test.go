@@ -4,22 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"flashsale/test/kit"
 )
 
-const (
-	// firstPort and ports give a range below that of outgoing connections, so that no client can take the port of a
-	// proxy that is cut.
-	firstPort, ports = 20000, 12000
-	// portTries bounds the ports tried when others are in use.
-	portTries = 20
-	// pieceSize is the most that a proxy passes on at once, in bytes.
-	pieceSize = 32 << 10
-)
+// pieceSize is the most that a proxy passes on at once, in bytes.
+const pieceSize = 32 << 10
 
 // proxy stands between the engine and a store and causes the faults of a network. Its address never changes. Only the
 // goroutine of its row may call its methods.
@@ -41,15 +35,12 @@ func (d *drill) proxy(upstream string) *proxy {
 	d.Helper()
 	p := &proxy{d: d}
 	p.target.Store(&upstream)
-	for range portTries {
-		p.addr = fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))
-		if p.listen() == nil {
-			d.Cleanup(p.Cut)
-			return p
-		}
-	}
-	d.Fatal("no port for a proxy")
-	return nil
+	port, err := kit.FreePort()
+	d.ok(err)
+	p.addr = fmt.Sprintf("127.0.0.1:%d", port)
+	d.ok(p.listen())
+	d.Cleanup(p.Cut)
+	return p
 }
 
 // listen accepts connections until the proxy is cut.

@@ -25,7 +25,7 @@ func Cluster(t testing.TB, masters, replicasEach int) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{t: t}
 	for range masters * (1 + replicasEach) {
-		bus, err := freePort() // an outgoing connection may have the default bus port, the node's port + 10000
+		bus, err := FreePort() // an outgoing connection may have the default bus port, the node's port + 10000
 		must(t, "choose a bus port", err)
 		node := Redis(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(bus), "--cluster-node-timeout", "1500",
 			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")

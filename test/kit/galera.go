@@ -26,7 +26,7 @@ func Galera(t testing.TB) *GaleraCluster {
 	const size = 3
 	replication := make([]string, size)
 	for i := range replication {
-		port, err := freePort()
+		port, err := FreePort()
 		must(t, "choose a port", err)
 		replication[i] = loopback(port)
 	}
@@ -35,7 +35,7 @@ func Galera(t testing.TB) *GaleraCluster {
 		var ports [2]int
 		for p := range ports {
 			var err error
-			ports[p], err = freePort()
+			ports[p], err = FreePort()
 			must(t, "choose a port", err)
 		}
 		provider := strings.Join([]string{

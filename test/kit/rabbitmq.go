@@ -49,7 +49,7 @@ func (s *RabbitMQServer) URL() string { return "amqp://guest:guest@" + s.Addr() 
 
 // settings returns the environment that makes the broker independent of the machine's settings.
 func (s *RabbitMQServer) settings(port int) (args, env []string) {
-	nodes, _ := freePort() // without a free port it is 0, which the broker refuses
+	nodes, _ := FreePort() // without a free port it is 0, which the broker refuses
 	return nil, []string{
 		"HOME=" + s.dir, // holds the cookie, by which nodes authenticate each other
 		"ERL_EPMD_PORT=" + strconv.Itoa(s.epmd.port),

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func (s *server) owner() testing.TB {
 func (s *server) start() error {
 	err := errExited
 	for try := 0; try < startTries && errors.Is(err, errExited); try++ {
-		if s.port, err = freePort(); err == nil {
+		if s.port, err = FreePort(); err == nil {
 			err = s.launch()
 		}
 	}
@@ -231,19 +232,40 @@ func (s *server) exchange(ctx context.Context, text string, read func(answer io.
 	return read(conn)
 }
 
-func freePort() (int, error) {
+// FreePort returns a port that nothing listens on, and that no other process of tests chooses before this one ends: between
+// this call and the start of a server, and between its death and its restart, nobody else takes the port.
+func FreePort() (int, error) {
 	for range portTries {
 		n, err := rand.Int(rand.Reader, big.NewInt(ports))
 		if err != nil {
 			return 0, fmt.Errorf("choose a port: %w", err)
 		}
 		port := firstPort + int(n.Int64())
+		if !reserve(port) {
+			continue
+		}
 		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", loopback(port))
 		if err == nil {
 			return port, listener.Close()
 		}
 	}
 	return 0, fmt.Errorf("no free port in %d tries from %d to %d", portTries, firstPort, firstPort+ports-1)
+}
+
+// reserved are the sockets by which this process holds its ports, by port.
+var reserved sync.Map
+
+// reserve keeps other processes of tests from choosing a port, by a socket with a name, which the system frees when the process
+// ends. Linux has names for sockets that are no files.
+func reserve(port int) (ok bool) {
+	if runtime.GOOS != "linux" {
+		return true
+	}
+	socket, err := new(net.ListenConfig).Listen(context.Background(), "unix", fmt.Sprintf("@flashsale-test-port-%d", port))
+	if err == nil {
+		reserved.Store(port, socket)
+	}
+	return err == nil
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
