@@ -228,7 +228,7 @@ func lockedLine(d *drill) {
 			tx, err := d.books.db.BeginTx(d.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // locks no gaps
 			d.ok(err)
 			defer func() { _ = tx.Rollback() }()
-			d.lockRows(tx, table, troubled)
+			d.lockRows(tx, table, "sale_id = ?", troubled)
 			// Something is to be done for the locked line too.
 			holder := holders[i]
 			if answer := d.cancel(holder, b.URL); answer.Status != http.StatusOK {
@@ -246,12 +246,12 @@ func lockedLine(d *drill) {
 	d.served("rows of four tables were locked, one after the other; a unit of the other line waited %s at most", ms(longest))
 }
 
-// lockRows locks all rows of a sale in a table.
-func (d *drill) lockRows(tx *sql.Tx, table, sale string) {
+// lockRows locks rows of a table.
+func (d *drill) lockRows(tx *sql.Tx, table, where, of string) {
 	d.Helper()
 	var n int
-	d.ok(tx.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM (SELECT 1 FROM "+table+" WHERE sale_id = ? FOR UPDATE) AS locked", sale).Scan(&n))
+	d.ok(tx.QueryRowContext(d.Context(), "SELECT COUNT(*) FROM (SELECT 1 FROM "+table+" WHERE "+where+" FOR UPDATE) AS locked", of).Scan(&n))
 	if n == 0 {
-		d.Errorf("%s has no row of the sale", table)
+		d.Errorf("%s has no such row", table)
 	}
 }

@@ -36,20 +36,31 @@ type session struct {
 	Metadata      map[string]string `json:"metadata"`
 }
 
-// bank does what the engine calls at Stripe, with faults: every third call is lost before it is done, or after that. The
-// repeat of a lost call is not lost, however many calls come between.
+// bank does what the engine calls at Stripe. As Stripe does, it repeats the answer to an idempotency key, also if that was an
+// error; refuses other words under the same key; and sends the money of a charge back once. Unless it is calm, every third
+// call fails before it is done, or its answer is lost after that. The repeat of such a call does not fail, however many calls
+// come between.
 type bank struct {
 	*httptest.Server
+	calm     bool
 	mu       sync.Mutex
-	sessions map[string]*session // by id and by idempotency key
-	charges  map[string]int      // by intent, how often its money went back
+	answers  map[string]bankAnswer // by idempotency key
+	sessions map[string]*session   // by id
+	charges  map[string]int        // by intent, how often its money went back
+	refuses  map[string]bool       // intents whose money does not go back
 	calls    int
-	lost     map[string]bool // calls whose repeat is not lost
+	failed   map[string]bool // calls whose repeat does not fail
 	early    func(s session) // called before the reply to a new session
 }
 
+type bankAnswer struct {
+	form   string // of the request
+	status int
+	body   any
+}
+
 func newBank(d *drill) *bank {
-	b := &bank{sessions: map[string]*session{}, charges: map[string]int{}, lost: map[string]bool{}}
+	b := &bank{answers: map[string]bankAnswer{}, sessions: map[string]*session{}, charges: map[string]int{}, refuses: map[string]bool{}, failed: map[string]bool{}}
 	b.Server = httptest.NewServer(b)
 	d.Cleanup(b.Close)
 	return b
@@ -59,56 +70,69 @@ func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm() // an unreadable form has no fields
 	b.mu.Lock()
 	b.calls++
-	fault, call := b.calls%6, r.Method+r.URL.Path+r.Header.Get("Idempotency-Key")
-	if b.lost[call] {
+	key, form := r.Header.Get("Idempotency-Key"), r.Form.Encode()
+	fault, call := b.calls%6, r.Method+r.URL.Path+key
+	if b.calm || b.failed[call] {
 		fault = 0
 	}
-	b.lost[call] = fault == 3 || fault == 5
-	b.mu.Unlock()
-	if fault == 3 {
-		w.WriteHeader(http.StatusInternalServerError)
-		return
+	b.failed[call] = fault == 3 || fault == 5
+	answer, known := b.answers[key]
+	switch {
+	case known && answer.form != form:
+		answer = refusal("idempotency_error", "")
+	case known:
+		w.Header().Set("Idempotent-Replayed", "true")
+	default:
+		if answer = (bankAnswer{status: http.StatusInternalServerError, body: bankError("api_error", "")}); fault != 3 {
+			answer = b.do(r)
+		}
+		if answer.form = form; key != "" {
+			b.answers[key] = answer
+		}
 	}
-	answer := b.do(r)
+	b.mu.Unlock()
 	if fault == 5 { // it is done, and the answer is lost
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(answer)
+	w.WriteHeader(answer.status)
+	_ = json.NewEncoder(w).Encode(answer.body)
 }
 
-func (b *bank) do(r *http.Request) any {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
+func bankError(kind, code string) any {
+	return map[string]any{"error": map[string]string{"type": kind, "code": code, "message": "no"}}
+}
+
+func refusal(kind, code string) bankAnswer {
+	return bankAnswer{status: http.StatusBadRequest, body: bankError(kind, code)}
+}
+
+func (b *bank) do(r *http.Request) bankAnswer {
+	path, intent := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/"), r.Form.Get("payment_intent")
 	switch {
+	case path[0] == "refunds" && b.refuses[intent]:
+		return refusal("invalid_request_error", "charge_disputed")
+	case path[0] == "refunds" && b.charges[intent] > 0:
+		return refusal("invalid_request_error", "charge_already_refunded")
 	case path[0] == "refunds":
-		key := "refund " + r.Header.Get("Idempotency-Key")
-		if b.sessions[key] == nil {
-			b.sessions[key] = &session{}
-			b.charges[r.Form.Get("payment_intent")]++
-		}
-		return map[string]string{"id": "re_1", "status": "succeeded"}
+		b.charges[intent]++
+		return bankAnswer{status: http.StatusOK, body: map[string]string{"id": "re_1", "status": "succeeded"}}
 	case len(path) == 2: // a new session
-		key := r.Header.Get("Idempotency-Key")
-		made := b.sessions[key]
-		if made == nil {
-			id := fmt.Sprintf("cs_%d", len(b.sessions))
-			made = &session{
-				ID: id, Object: "checkout.session", URL: b.URL + "/" + id, Payment: r.Form.Get("client_reference_id"), Status: "open", PaymentStatus: "unpaid",
-				Amount: int64(number(r.Form.Get("line_items[0][price_data][unit_amount]"))), Currency: r.Form.Get("line_items[0][price_data][currency]"),
-				Metadata: map[string]string{"order": r.Form.Get("metadata[order]")},
-			}
-			b.sessions[key], b.sessions[id] = made, made
-			if b.early != nil {
-				b.early(*made)
-			}
+		id := fmt.Sprintf("cs_%d", len(b.sessions))
+		made := &session{
+			ID: id, Object: "checkout.session", URL: b.URL + "/" + id, Payment: r.Form.Get("client_reference_id"), Status: "open", PaymentStatus: "unpaid",
+			Amount: int64(number(r.Form.Get("line_items[0][price_data][unit_amount]"))), Currency: r.Form.Get("line_items[0][price_data][currency]"),
+			Metadata: map[string]string{"order": r.Form.Get("metadata[order]")},
 		}
-		return *made
+		b.sessions[id] = made
+		if b.early != nil {
+			b.early(*made)
+		}
+		return bankAnswer{status: http.StatusOK, body: *made}
 	case len(path) == 4 && b.sessions[path[2]].Status == "open": // its end
 		b.sessions[path[2]].Status = "expired"
 	}
-	return *b.sessions[path[2]]
+	return bankAnswer{status: http.StatusOK, body: *b.sessions[path[2]]}
 }
 
 // pay lets the buyer of a session pay; ok is false if the session has ended.
@@ -134,7 +158,7 @@ func (d *drill) says(url string, s session) (status int, doc shop.Document, err 
 	return d.Call(http.MethodPost, url+"/api/v1/payments/notices", "", json.RawMessage(raw), "Stripe-Signature", signed.Header)
 }
 
-// providerFaults has buyers pay at a bank whose every third call fails or loses its answer. Its notices come as the fault
+// providerFaults has buyers pay at a bank whose every third call fails, or whose answer is lost. Its notices come as the fault
 // says. In the end each charge has paid one order, or its money went back once, and no session can still be paid.
 func providerFaults(d *drill) {
 	d.stores()

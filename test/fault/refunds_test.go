@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -24,7 +23,7 @@ const (
 	inTime = time.Minute
 )
 
-// stubborn is a bank without other faults that refuses to send some money back, and does not answer about some.
+// stubborn is a bank that fails otherwise only in that it refuses to send some money back, and does not answer about some.
 type stubborn struct {
 	*bank
 	mu    sync.Mutex
@@ -33,7 +32,8 @@ type stubborn struct {
 }
 
 func newStubborn(d *drill) *stubborn {
-	s := &stubborn{bank: &bank{sessions: map[string]*session{}, charges: map[string]int{}}, tries: map[string]int{}}
+	s := &stubborn{bank: newBank(d), tries: map[string]int{}}
+	s.calm = true
 	s.Server = httptest.NewServer(s)
 	d.Cleanup(s.Close)
 	return s
@@ -47,15 +47,11 @@ func (s *stubborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.tries[s.bad[bad]]++
 	}
 	s.mu.Unlock()
-	switch {
-	case bad < 0:
-		_ = json.NewEncoder(w).Encode(s.do(r))
-	case bad%5 == 0:
+	if bad >= 0 && bad%5 == 0 {
 		<-r.Context().Done()
-	default:
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte(`{"error":{"type":"invalid_request_error","code":"charge_disputed","message":"The charge has been charged back."}}`))
+		return
 	}
+	s.bank.ServeHTTP(w, r)
 }
 
 // tried returns how many bad refunds were tried, and how often in all.
@@ -99,6 +95,11 @@ func refundsPastRefusals(d *drill) {
 	b.mu.Lock()
 	b.bad = intents[:badRefunds]
 	b.mu.Unlock()
+	b.bank.mu.Lock()
+	for _, intent := range b.bad {
+		b.refuses[intent] = true
+	}
+	b.bank.mu.Unlock()
 	refund := func(attempts []shop.Attempt) {
 		for _, a := range attempts {
 			d.Must(http.StatusOK, http.MethodPost, first.URL+"/api/v1/admin/orders/"+a.OrderID+"/refund", d.Operator(first.URL), nil)
