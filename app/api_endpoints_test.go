@@ -414,7 +414,7 @@ func TestEndpointsArePublic(t *testing.T) {
 		"", "shop.example", "http://shop.example/", "https://localhost/", "https://127.0.0.1/", "https://[::1]/", "https://10.1.2.3/",
 		"https://169.254.169.254/latest", "https://[::ffff:127.0.0.1]/", "https://100.64.0.1/", "https://[fd00::1]/", "https://0.0.0.0/",
 		"https://[fec0::1]/", "https://[::7f00:1]/", "https://[::ffff:168.63.129.16]/", "https://168.63.129.16/", "https://[64:ff9b::a9fe:a9fe]/",
-		"https://u:p@shop.example/", "https://shop.example/#x", "ftp://shop.example/", "https://shop.example/ x", "https:///x",
+		"https://shop.example:65536/", "https://shop.example:0/", "https://u:p@shop.example/", "https://shop.example/#x", "ftp://shop.example/", "https://shop.example/ x", "https:///x",
 	} {
 		s.operator().call("POST", adminEndpoints, fields{"url": wrong}).refused(400, "bad_request")
 	}

@@ -48,6 +48,7 @@ func TestEntriesAreVoided(t *testing.T) {
 	}{
 		{"reason", fields{"from": 0, "to": 1}},
 		{"from", fields{"reason": "bots"}},
+		{"users", fields{"reason": "bots", "users": []string{}}},
 		{"to", fields{"reason": "bots", "from": 0}},
 		{"to", fields{"reason": "bots", "from": 3, "to": 2}},
 		{"to", fields{"reason": "bots", "from": 0, "to": 100_000}},

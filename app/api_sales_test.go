@@ -202,6 +202,7 @@ func TestSaleFieldsOutOfBounds(t *testing.T) {
 		{"*", fields{"starts_at": "2030-01-01T00:00:00"}, "starts_at"},
 		{"PATCH", fields{"add_quota": -1}, "add_quota"},
 		{"PATCH", fields{"add_quota": 100_000_001}, "add_quota"},
+		{"PATCH", fields{"add_quota": 100_000_000}, "add_quota"}, // with the quota that there is
 		{"POST", fields{"add_quota": 1}, "add_quota"},
 		{"PATCH", fields{"quota": 11}, "quota"},
 		{"*", fields{"Title": "T"}, "Title"},

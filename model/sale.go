@@ -211,12 +211,13 @@ type CampaignChange struct {
 // SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its
 // texts, times, limit and status. If Edit returns a verdict other than Accepted, nothing is changed at all.
 type SaleChange struct {
-	SaleID   string
-	Actor    string
-	Action   string // for the log
-	Edit     func(*Sale) Verdict
-	AddQuota int64
-	IfQuota  *int64 // the quota that the sale must have before the change; nil: any
+	SaleID    string
+	Actor     string
+	Action    string // for the log
+	Edit      func(*Sale) Verdict
+	AddQuota  int64
+	MostQuota int64  // the largest quota that the sale may get by AddQuota; 0: any
+	IfQuota   *int64 // the quota that the sale must have before the change; nil: any
 }
 
 // AuditEntry is an action of an operator, or a repair by the engine itself.

@@ -343,7 +343,8 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 
 // ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that
 // an optimistic writer that judged the old sale loses its race and judges again. ChangeSale refuses with NotFound, with
-// QuotaChanged if the quota is not change.IfQuota, with the verdict of change.Edit, or with one of changeLine.
+// QuotaChanged if the quota is not change.IfQuota, with BadRequest and the sale as it is if the quota would be more than
+// change.MostQuota, with the verdict of change.Edit, or with one of changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {
@@ -390,6 +391,9 @@ func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Of
 	before.Stock.Quota -= change.AddQuota
 	if change.IfQuota != nil && *change.IfQuota != before.Stock.Quota {
 		return offer, model.QuotaChanged, nil
+	}
+	if change.AddQuota > 0 && change.MostQuota > 0 && offer.Stock.Quota > change.MostQuota {
+		return before, model.BadRequest, nil
 	}
 	if verdict := change.Edit(sale); verdict != model.Accepted {
 		return offer, verdict, nil

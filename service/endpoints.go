@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -160,6 +161,9 @@ func (e *Endpoints) check(address string, rate int) *Invalid {
 func (e *Endpoints) allowed(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURL || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return false
+	}
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || port == 0 {
 		return false
 	}
 	for i := range len(address) {

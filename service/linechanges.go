@@ -44,7 +44,7 @@ func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 	switch {
 	case !text(rule.Reason, maxVoidReason) || strings.TrimSpace(rule.Reason) == "":
 		invalid = &Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}
-	case len(rule.Users) > 0:
+	case rule.Users != nil:
 		invalid = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
 	default:
 		if invalid = Outside("from", rule.From, 0, maxNumber); invalid == nil {

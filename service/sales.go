@@ -189,8 +189,11 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		return model.Accepted
 	}
 	offer, verdict, err = s.change(ctx, model.SaleChange{
-		SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, IfQuota: p.IfQuota,
+		SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, MostQuota: maxQuota, IfQuota: p.IfQuota,
 	})
+	if verdict == model.BadRequest && invalid == nil {
+		invalid = Outside("add_quota", p.AddQuota, 0, maxQuota-offer.Stock.Quota)
+	}
 	return offer, verdict, invalid, err
 }
 

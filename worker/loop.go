@@ -4,10 +4,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"flashsale/model"
 )
@@ -66,25 +66,22 @@ const (
 	providerTimeout = 10 * time.Second
 )
 
-// callForEach calls do with each payment, providerCalls at once and each for at most providerTimeout, and waits for all of them.
+// callForEach calls do with each payment until ctx ends, providerCalls at once and each for at most providerTimeout, and waits
+// for all of them. It returns the first error.
 func callForEach(ctx context.Context, payments []model.Payment, do func(context.Context, model.Payment) error) error {
-	errs := make([]error, len(payments))
-	slots := make(chan struct{}, providerCalls)
-	var calls sync.WaitGroup
-	for i, p := range payments {
-		slots <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		calls.Go(func() {
-			defer func() { <-slots }()
+	var calls errgroup.Group
+	calls.SetLimit(providerCalls)
+	for _, p := range payments {
+		calls.Go(func() error {
 			within, cancel := context.WithTimeout(ctx, providerTimeout)
 			defer cancel()
-			errs[i] = do(within, p)
+			if within.Err() != nil {
+				return nil
+			}
+			return do(within, p)
 		})
 	}
-	calls.Wait()
-	return errors.Join(errs...)
+	return calls.Wait()
 }
 
 // pause waits for d, or until ctx ends.
