@@ -105,11 +105,11 @@ type Limits struct {
 func Router(a *API) (http.Handler, error) {
 	r := gin.New()
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
-	if err := r.SetTrustedProxies(a.Limits.TrustedProxies); err != nil {
-		return nil, err
-	}
 	if a.Trace != nil {
 		r.Use(a.Trace) // the outermost, so that every line of the log has the trace
+	}
+	if err := middleware.TrustProxies(r, a.Limits.TrustedProxies, a.Log); err != nil {
+		return nil, err
 	}
 	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(), middleware.MaxBody(maxOperatorBodyBytes))
 	if len(a.Limits.Origins) > 0 {

@@ -1,8 +1,11 @@
 package middleware
 
 import (
+	"log/slog"
 	"math"
 	"net/netip"
+	"strings"
+	"sync"
 
 	"github.com/gin-gonic/gin"
 	"github.com/maypok86/otter/v2"
@@ -34,15 +37,58 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 	}
 }
 
+// TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies write
+// it in several forms: before gin reads it, all its lines become one list, of addresses without ports, brackets and zones. The
+// first entry that is no address is logged; for such a request the proxy's own address counts.
+func TrustProxies(r *gin.Engine, proxies []string, log *slog.Logger) error {
+	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	if len(proxies) > 0 {
+		r.Use(forwarded(log))
+	}
+	return r.SetTrustedProxies(proxies)
+}
+
+func forwarded(log *slog.Logger) gin.HandlerFunc {
+	var told sync.Once
+	return func(c *gin.Context) {
+		header := c.Request.Header
+		lines := header["X-Forwarded-For"]
+		if len(lines) == 0 {
+			return
+		}
+		entries := strings.Split(strings.Join(lines, ","), ",")
+		for i, entry := range entries {
+			entry = strings.TrimSpace(entry)
+			if address, err := bare(entry); err == nil {
+				entry = address.String()
+			} else {
+				told.Do(func() {
+					log.Warn("X-Forwarded-For has an entry that is no address; such requests share the proxy's limit; this is said once", "entry", entry)
+				})
+			}
+			entries[i] = entry
+		}
+		header["X-Forwarded-For"] = []string{strings.Join(entries, ",")}
+	}
+}
+
+// bare returns the address in a text that may also have a port, brackets and a zone.
+func bare(text string) (netip.Addr, error) {
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		return withPort.Addr().WithZone(""), nil
+	}
+	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return address.WithZone(""), err
+}
+
 func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns network(c.ClientIP()). If the request has neither of the two forwarding headers that gin reads,
-// it parses the address of the connection itself, and so avoids the strings that ClientIP allocates.
+// clientNetwork returns network(c.ClientIP()). If the request has no X-Forwarded-For, it parses the address of the connection
+// itself, and so avoids the strings that ClientIP allocates.
 func clientNetwork(c *gin.Context) netip.Prefix {
-	header := c.Request.Header
-	if len(header["X-Forwarded-For"]) == 0 && len(header["X-Real-Ip"]) == 0 {
+	if len(c.Request.Header["X-Forwarded-For"]) == 0 {
 		remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
 		if err == nil && remote.Addr().Zone() == "" {
 			return networkOf(remote.Addr())

@@ -1,8 +1,13 @@
 package middleware
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +61,42 @@ func TestAddressLimitersAreBounded(t *testing.T) {
 	}
 }
 
+// Proxies write the header in several forms. Only the documented one counts.
+func TestForwarded(t *testing.T) {
+	type header map[string][]string
+	check.Each(t, map[string]struct {
+		header header
+		want   string
+	}{
+		"one address":           {header{"X-Forwarded-For": {"203.0.113.9"}}, "203.0.113.9/32"},
+		"with a port":           {header{"X-Forwarded-For": {"203.0.113.9:5678"}}, "203.0.113.9/32"},
+		"IPv6 with a port":      {header{"X-Forwarded-For": {"[2001:db8:1:2::3]:80"}}, "2001:db8:1:2::/64"},
+		"IPv6 in brackets":      {header{"X-Forwarded-For": {"[2001:db8:1:2::3]"}}, "2001:db8:1:2::/64"},
+		"IPv6 with a zone":      {header{"X-Forwarded-For": {"2001:db8:1:2::3%eth0"}}, "2001:db8:1:2::/64"},
+		"behind a proxy":        {header{"X-Forwarded-For": {"198.51.100.1:1, 203.0.113.9:2, 192.0.2.7:3"}}, "203.0.113.9/32"},
+		"a second line":         {header{"X-Forwarded-For": {"198.51.100.1", "203.0.113.9"}}, "203.0.113.9/32"},
+		"no address":            {header{"X-Forwarded-For": {"unknown"}}, "192.0.2.1/32"},
+		"no address in between": {header{"X-Forwarded-For": {"203.0.113.9, unknown, 192.0.2.7"}}, "192.0.2.1/32"},
+		"another header":        {header{"X-Real-Ip": {"203.0.113.9"}, "Forwarded": {"for=203.0.113.9"}}, "192.0.2.1/32"},
+	}, func(t *testing.T, tc struct {
+		header header
+		want   string
+	},
+	) {
+		var log bytes.Buffer
+		engine := gin.New()
+		check.NoError(t, TrustProxies(engine, []string{"192.0.2.0/24"}, slog.New(slog.NewTextHandler(&log, nil))))
+		engine.GET("/sales/:sale/:path", func(c *gin.Context) { check.Same(t, "network", clientNetwork(c).String(), tc.want) })
+		for range 2 {
+			r := newRequest(t)
+			r.RemoteAddr, r.Header = "192.0.2.1:80", http.Header(tc.header).Clone()
+			serve(engine, r)
+		}
+		unread := strings.Contains(fmt.Sprint(tc.header), "unknown")
+		check.Same(t, "lines of the log", strings.Count(log.String(), "no address"), map[bool]int{true: 1}[unread])
+	})
+}
+
 // Only a trusted proxy says who asks, and the fast way to a client's address gives the address that gin gives.
 func FuzzForwarded(f *testing.F) {
 	for _, remote := range []string{
@@ -72,7 +113,7 @@ func FuzzForwarded(f *testing.F) {
 		var got netip.Prefix
 		send := func(forwarded, real, standard string, proxies ...string) {
 			engine := gin.New()
-			check.Done(engine.SetTrustedProxies(proxies))
+			check.Done(TrustProxies(engine, proxies, slog.New(slog.DiscardHandler)))
 			engine.GET("/sales/:sale/:path", func(c *gin.Context) {
 				got = clientNetwork(c)
 				check.Same(t, "gin's network", network(c.ClientIP()), got)
