@@ -306,8 +306,10 @@ func TestHole72_OddNotices(t *testing.T) {
 	}
 	type object = map[string]any
 	event := func(kind string, changes object) (event, inner object) {
-		inner = object{"id": "cs_1", "object": "checkout.session", "client_reference_id": paymentID, "status": "complete", "payment_status": "paid",
-			"payment_intent": "pi_1", "amount_total": 1980, "currency": "cny"}
+		inner = object{
+			"id": "cs_1", "object": "checkout.session", "client_reference_id": paymentID, "status": "complete", "payment_status": "paid",
+			"payment_intent": "pi_1", "amount_total": 1980, "currency": "cny",
+		}
 		if kind == "charge.refunded" {
 			inner = object{"id": "ch_1", "object": "charge", "refunded": true, "payment_intent": "pi_1", "amount": 1980, "currency": "cny", "metadata": object{"payment": paymentID}}
 		}
