@@ -164,6 +164,14 @@ func TestHole75_SessionVariables(t *testing.T) {
 	check.Same(t, "title", offer.Title, sale.Title)
 }
 
+// Servers that are managed by others may refuse tables without a primary key.
+func TestEveryTableHasAPrimaryKey(t *testing.T) {
+	t.Parallel()
+	d := openDB(t, kit.MariaDB(t, "--innodb-force-primary-key=ON").NewDatabase(t))
+	check.Same(t, "tables without one", d.count(t, `SELECT COUNT(*) FROM information_schema.TABLES AS t WHERE TABLE_SCHEMA = DATABASE() AND NOT EXISTS (
+		SELECT * FROM information_schema.STATISTICS AS s WHERE s.TABLE_SCHEMA = t.TABLE_SCHEMA AND s.TABLE_NAME = t.TABLE_NAME AND INDEX_NAME = 'PRIMARY')`), 0)
+}
+
 func TestOldMySQLIsRefused(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{

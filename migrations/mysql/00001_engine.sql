@@ -233,7 +233,8 @@ CREATE TABLE events (
 
 -- The number of the last event in the feed, in one row. Whoever gives numbers locks it.
 CREATE TABLE event_feed (
-  last BIGINT NOT NULL
+  id   TINYINT NOT NULL DEFAULT 1 PRIMARY KEY,
+  last BIGINT  NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 INSERT INTO event_feed (last) SELECT 0 FROM DUAL WHERE NOT EXISTS (SELECT * FROM event_feed);
 

@@ -1,0 +1,7 @@
+-- +goose Up
+-- Some servers refuse tables without a primary key. A database of a first step that already has it is left as it is.
+ALTER TABLE event_feed ADD COLUMN id TINYINT NOT NULL DEFAULT 1 PRIMARY KEY FIRST;
+
+-- +goose Down
+-- Nothing in the engine names the column, and a server may refuse to drop it.
+DO 0;
