@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,6 +148,20 @@ func (s *shop) hire(name string, key bool, role model.Role) string {
 	token, _, err := staff.Tokens.Sign(model.Identity{UserID: account.ID, Role: role, Stamp: staff.Tokens.Stamp(account)}, time.Hour)
 	check.Done(err)
 	return "Bearer " + token
+}
+
+// A name that no id can be is unknown on every route of the staff and of the shop's servers.
+func TestOddIDs(t *testing.T) {
+	s := newShop(t)
+	for _, route := range s.handler().(*gin.Engine).Routes() {
+		of := strings.HasPrefix(route.Path, "/api/v1/admin/") || strings.HasPrefix(route.Path, "/api/v1/holds/")
+		for _, odd := range []string{"%C3%A9", "%00", "a%20b", "%F0%9F%8E%A7", "%ff"} {
+			path := regexp.MustCompile(`:\w+`).ReplaceAllLiteralString(route.Path, odd)
+			if of && path != route.Path {
+				check.Same(t, route.Method+" "+path, s.serve(s.request(route.Method, path, "{}", "Authorization", s.token(model.RoleOperator))).Code, http.StatusNotFound)
+			}
+		}
+	}
 }
 
 // Every role, as a token of another issuer, as an account of the staff and as a key, passes to exactly those routes that it
