@@ -323,6 +323,8 @@ func TestCampaignInput(t *testing.T) {
 		{fields{"sales": size(fields{"quota": 0})}, "sales[1].quota"},
 		{fields{"sales": size(fields{"variant": ""})}, "sales[1].variant"},
 		{fields{"sales": size(fields{"variant": "1"})}, "sales[1].variant"},
+		{fields{"sales": size(fields{"variant": " 1 "})}, "sales[1].variant"},
+		{fields{"sales": size(fields{"variant": "\u200b"})}, "sales[1].variant"},
 		{fields{"sales": size(fields{"limit_per_user": 0})}, "sales[1].limit_per_user"},
 		{fields{"sales": size(fields{"price_cents": -1})}, "sales[1].price_cents"},
 		{fields{"ends_at": time.Now().Add(-time.Second)}, "ends_at"},
@@ -339,6 +341,7 @@ func TestCampaignInput(t *testing.T) {
 	}
 	s.operator().call("PATCH", adminCampaigns+"/"+made.ID, fields{"ends_at": time.Now().Add(-time.Hour)}).refused(http.StatusBadRequest, "bad_request")
 	s.operator().call("POST", adminCampaigns+"/"+made.ID+"/sales", fields{"variant": "41", "quota": 1}).refused(http.StatusBadRequest, "bad_request")
+	s.operator().call("POST", adminCampaigns+"/"+made.ID+"/sales", fields{"variant": "41 ", "quota": 1}).refused(http.StatusBadRequest, "bad_request")
 	check.Same(t, "after all that", s.campaign(made.ID), made)
 	for _, id := range []string{"x", made.Sales[0].ID, strings.Repeat("A", 16)} {
 		s.anyone().call("GET", "/api/v1/campaigns/"+id, nil).refused(http.StatusNotFound, "not_found")

@@ -296,10 +296,10 @@ func TestChangeSaleTakenBack(t *testing.T) {
 				s.Title = "no"
 				return model.BadRequest
 			}}, model.BadRequest},
-			"closed for good":  {model.SaleChange{Edit: func(*model.Sale) model.Verdict { return model.Ended }}, model.Ended},
-			"an unknown sale":  {model.SaleChange{SaleID: model.NewSaleID(), AddQuota: 5, Edit: accept}, model.NotFound},
+			"closed for good":    {model.SaleChange{Edit: func(*model.Sale) model.Verdict { return model.Ended }}, model.Ended},
+			"an unknown sale":    {model.SaleChange{SaleID: model.NewSaleID(), AddQuota: 5, Edit: accept}, model.NotFound},
 			"more than the most": {model.SaleChange{AddQuota: 5, MostQuota: 7, Edit: accept}, model.BadRequest},
-			"of another quota": {model.SaleChange{AddQuota: 5, IfQuota: &two, Edit: accept}, model.QuotaChanged},
+			"of another quota":   {model.SaleChange{AddQuota: 5, IfQuota: &two, Edit: accept}, model.QuotaChanged},
 			"refused by an edit of the same quota": {model.SaleChange{AddQuota: 5, IfQuota: &three, Edit: func(*model.Sale) model.Verdict {
 				return model.Ended
 			}}, model.Ended},

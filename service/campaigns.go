@@ -115,8 +115,9 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 // validateVariant gives a sale its id, and returns the first of its invalid fields that only sales of a campaign have.
 func validateVariant(sale *model.NewSale) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
+	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
 	switch {
-	case !text(sale.Variant, maxVariant) || strings.TrimSpace(sale.Variant) == "":
+	case !text(sale.Variant, maxVariant) || !visible(sale.Variant):
 		return &Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}
 	case sale.WaitingList: // it would be one of this sale alone
 		return &Invalid{Field: "waiting_list", Reason: OfCampaign}

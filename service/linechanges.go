@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"flashsale/model"
@@ -42,7 +41,7 @@ func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, act
 // BadRequest with the first invalid field.
 func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, invalid *Invalid, err error) {
 	switch {
-	case !text(rule.Reason, maxVoidReason) || strings.TrimSpace(rule.Reason) == "":
+	case !text(rule.Reason, maxVoidReason) || !visible(rule.Reason):
 		invalid = &Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}
 	case rule.Users != nil:
 		invalid = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)

@@ -329,7 +329,7 @@ func validate(sale model.Sale) *Invalid {
 // validateTexts returns the first invalid one of the texts that buyers see, or nil.
 func validateTexts(title, description, imageURL string, longestTitle int) *Invalid {
 	switch {
-	case !text(title, longestTitle) || strings.TrimSpace(title) == "":
+	case !text(title, longestTitle) || !visible(title):
 		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: int64(longestTitle)}
 	case !text(strings.NewReplacer("\n", " ", "\t", " ").Replace(description), maxDescription):
 		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
@@ -345,6 +345,14 @@ func era(t time.Time) bool { return minYear <= t.Year() && t.Year() <= maxYear }
 // text reports whether s is valid UTF-8 without control characters and has at most limit characters.
 func text(s string, limit int) bool {
 	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// visible reports whether s has a character that leaves a mark on the screen.
+func visible(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.Is(unicode.M, r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) &&
+			r != '\u2800' // Braille without dots
+	})
 }
 
 func link(s string) bool {
