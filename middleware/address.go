@@ -56,6 +56,9 @@ func forwarded(log *slog.Logger) gin.HandlerFunc {
 		if len(lines) == 0 {
 			return
 		}
+		if address, err := netip.ParseAddr(lines[0]); err == nil && len(lines) == 1 && address.Zone() == "" {
+			return // as nginx sends it
+		}
 		entries := strings.Split(strings.Join(lines, ","), ",")
 		for i, entry := range entries {
 			entry = strings.TrimSpace(entry)

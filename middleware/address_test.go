@@ -64,10 +64,11 @@ func TestAddressLimitersAreBounded(t *testing.T) {
 // Proxies write the header in several forms. Only the documented one counts.
 func TestForwarded(t *testing.T) {
 	type header map[string][]string
-	check.Each(t, map[string]struct {
+	type row struct {
 		header header
 		want   string
-	}{
+	}
+	check.Each(t, map[string]row{
 		"one address":           {header{"X-Forwarded-For": {"203.0.113.9"}}, "203.0.113.9/32"},
 		"with a port":           {header{"X-Forwarded-For": {"203.0.113.9:5678"}}, "203.0.113.9/32"},
 		"IPv6 with a port":      {header{"X-Forwarded-For": {"[2001:db8:1:2::3]:80"}}, "2001:db8:1:2::/64"},
@@ -78,11 +79,7 @@ func TestForwarded(t *testing.T) {
 		"no address":            {header{"X-Forwarded-For": {"unknown"}}, "192.0.2.1/32"},
 		"no address in between": {header{"X-Forwarded-For": {"203.0.113.9, unknown, 192.0.2.7"}}, "192.0.2.1/32"},
 		"another header":        {header{"X-Real-Ip": {"203.0.113.9"}, "Forwarded": {"for=203.0.113.9"}}, "192.0.2.1/32"},
-	}, func(t *testing.T, tc struct {
-		header header
-		want   string
-	},
-	) {
+	}, func(t *testing.T, tc row) {
 		var log bytes.Buffer
 		engine := gin.New()
 		check.NoError(t, TrustProxies(engine, []string{"192.0.2.0/24"}, slog.New(slog.NewTextHandler(&log, nil))))
