@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"flashsale/model"
 )
@@ -187,11 +188,46 @@ func (configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, file *fileS
 // fileSettings holds the top-level keys of a YAML file.
 type fileSettings struct {
 	path   string
-	values map[string]any
+	values map[string]asWritten
+}
+
+// asWritten is the text of a value as it is in the file: YAML would make another number of a password such as 0123456701. The
+// entries of a list have commas between them. It is nil for null.
+type asWritten struct{ text *string }
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (w *asWritten) UnmarshalYAML(node ast.Node) error {
+	var text string
+	switch value := node.(type) {
+	case *ast.NullNode:
+		return nil
+	case *ast.StringNode:
+		text = value.Value
+	case *ast.LiteralNode: // of several lines
+		text = value.Value.Value
+	case *ast.SequenceNode:
+		parts := make([]string, len(value.Values))
+		for i, entry := range value.Values {
+			var part asWritten
+			if err := part.UnmarshalYAML(entry); err != nil {
+				return err
+			}
+			if part.text != nil {
+				parts[i] = *part.text
+			}
+		}
+		text = strings.Join(parts, ",")
+	case ast.ScalarNode:
+		text = value.GetToken().Value
+	default: // which is no value of a setting
+		text = node.String()
+	}
+	w.text = &text
+	return nil
 }
 
 func (f *fileSettings) load(path string) error {
-	f.path, f.values = path, map[string]any{}
+	f.path, f.values = path, map[string]asWritten{}
 	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -230,17 +266,9 @@ func resolver(getenv func(string) string, file *fileSettings) kong.Resolver {
 		if value := getenv(envName(flag.Name)); value != "" {
 			return value, nil
 		}
-		switch value := file.values[flag.Name].(type) {
-		case nil:
-			return nil, nil
-		case []any:
-			parts := make([]string, len(value))
-			for i, v := range value {
-				parts[i] = fmt.Sprint(v)
-			}
-			return strings.Join(parts, ","), nil
-		default:
-			return fmt.Sprint(value), nil
+		if value := file.values[flag.Name].text; value != nil {
+			return *value, nil
 		}
+		return nil, nil
 	})
 }

@@ -269,7 +269,13 @@ func TestFiles(t *testing.T) {
 		"a secret of signs": {"secret: \"#a: b, 'c' and more: d {e} [f]\"\n", func(s Settings) bool {
 			return s.Secret == "#a: b, 'c' and more: d {e} [f]"
 		}},
-		"Windows' lines": {"limit-burst: 7\r\nack-wait: 2s\r\n", func(s Settings) bool { return s.LimitBurst == 7 && s.AckWait == 2*time.Second }},
+		"a secret of digits":   {"secret: 0123456701\n", func(s Settings) bool { return s.Secret == "0123456701" }},
+		"a grouped number":     {"secret: 1_000_000_000\n", func(s Settings) bool { return s.Secret == "1_000_000_000" }},
+		"a hexadecimal number": {"secret: 0x1F\n", func(s Settings) bool { return s.Secret == "0x1F" }},
+		"a long fraction":      {"secret: 12345.67890\n", func(s Settings) bool { return s.Secret == "12345.67890" }},
+		"a word for yes":       {"secret: True\n", func(s Settings) bool { return s.Secret == "True" }},
+		"a text of lines":      {"secret: |-\n  one\n  two\n", func(s Settings) bool { return s.Secret == "one\ntwo" }},
+		"Windows' lines":       {"limit-burst: 7\r\nack-wait: 2s\r\n", func(s Settings) bool { return s.LimitBurst == 7 && s.AckWait == 2*time.Second }},
 	}, func(t *testing.T, tc test) {
 		s := settingsOf(t, "--config", writeFile(t, tc.text))
 		check.Same(t, fmt.Sprintf("%+v are right", s), tc.right(*s), true)
