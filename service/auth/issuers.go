@@ -100,10 +100,13 @@ func (d discovery) keysURL() string          { return d.text("jwks_uri") }
 func (d discovery) authorizationURL() string { return d.text("authorization_endpoint") }
 func (d discovery) tokenURL() string         { return d.text("token_endpoint") }
 
-// takesSecretInForm reports whether a client may show its secret in the form of a request for tokens.
-func (d discovery) takesSecretInForm() bool {
+// wantsSecretInForm reports whether a client shows its secret in the form of a request for tokens, and not in its header, which
+// is the usual way: the issuer lists the ways that it knows, the preferred one first.
+func (d discovery) wantsSecretInForm() bool {
 	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
-	return slices.Contains(ways, any("client_secret_post"))
+	inForm := slices.Index(ways, any("client_secret_post"))
+	inHeader := slices.Index(ways, any("client_secret_basic"))
+	return inForm >= 0 && (inHeader < 0 || inForm < inHeader)
 }
 
 // Add adds an issuer. It must not be called after the first check.

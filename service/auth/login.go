@@ -54,7 +54,7 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		ClientID: l.ClientID, ClientSecret: l.ClientSecret, RedirectURL: l.RedirectURL(),
 		Endpoint: oauth2.Endpoint{TokenURL: found.tokenURL(), AuthStyle: oauth2.AuthStyleInHeader},
 	}
-	if l.ClientSecret == "" || found.takesSecretInForm() {
+	if l.ClientSecret == "" || found.wantsSecretInForm() {
 		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier))

@@ -3,7 +3,9 @@ package auth
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"flashsale/model"
@@ -13,15 +15,19 @@ import (
 // tokenEndpoint is an issuer that answers each code in the same way.
 type tokenEndpoint struct {
 	keys   http.Handler
-	found  map[string]string
+	found  map[string]any
 	status int
-	code   string // the error
+	code   string                // the error
+	asked  func(r *http.Request) // called with each request for a token; may be nil
 }
 
 func (e tokenEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case "/token":
+		if e.asked != nil {
+			e.asked(r)
+		}
 		w.WriteHeader(e.status)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": e.code})
 	case "/keys":
@@ -38,7 +44,7 @@ func (e tokenEndpoint) login(t *testing.T) *Login {
 	e.found["issuer"], e.found["jwks_uri"] = p.URL, p.URL+"/keys"
 	for _, name := range []string{"authorization_endpoint", "token_endpoint"} {
 		if path, ok := e.found[name]; ok {
-			e.found[name] = p.URL + path
+			e.found[name] = p.URL + path.(string)
 		}
 	}
 	p.Handler = e
@@ -64,16 +70,54 @@ func TestRefusalsOfCodes(t *testing.T) {
 		{http.StatusRequestTimeout, "", model.ErrUnavailable.Error()},
 		{http.StatusServiceUnavailable, "temporarily_unavailable", model.ErrUnavailable.Error()},
 	} {
-		e := tokenEndpoint{found: map[string]string{"authorization_endpoint": "/a", "token_endpoint": "/token"}, status: tc.status, code: tc.code}
+		e := tokenEndpoint{found: map[string]any{"authorization_endpoint": "/a", "token_endpoint": "/token"}, status: tc.status, code: tc.code}
 		_, _, err := e.login(t).Finish(t.Context(), "code", "verifier", "nonce")
 		check.Same(t, http.StatusText(tc.status)+" "+tc.code, kindOf(err), tc.want)
 	}
-	for _, found := range []map[string]string{{}, {"token_endpoint": "/token"}, {"authorization_endpoint": "/a"}} {
+	for _, found := range []map[string]any{{}, {"token_endpoint": "/token"}, {"authorization_endpoint": "/a"}} {
 		login := tokenEndpoint{found: found}.login(t)
 		_, err := login.Start(t.Context())
 		check.Same(t, "start", kindOf(err), wrongSetUp)
 		_, _, err = login.Finish(t.Context(), "code", "verifier", "nonce")
 		check.Same(t, "finish", kindOf(err), wrongSetUp)
+	}
+}
+
+// The secret of a client goes where the issuer prefers it, and by the header if that does not say: in it both parts are encoded as
+// in a form (RFC 6749, 2.3.1). A client without a secret has no header.
+func TestClientShowsItsSecret(t *testing.T) {
+	const secret = "a:b c%/+ü"
+	const inHeader, inForm = "in the header", "in the form"
+	for _, tc := range []struct {
+		ways         any
+		secret, want string
+	}{
+		{nil, secret, inHeader},
+		{"client_secret_post", secret, inHeader}, // not a list
+		{[]string{"client_secret_basic"}, secret, inHeader},
+		{[]string{"client_secret_post"}, secret, inForm},
+		{[]string{"private_key_jwt", "client_secret_basic", "client_secret_post"}, secret, inHeader},
+		{[]string{"client_secret_post", "client_secret_basic"}, secret, inForm},
+		{[]string{"client_secret_basic"}, "", "without"},
+	} {
+		got := "without"
+		e := tokenEndpoint{found: map[string]any{"authorization_endpoint": "/a", "token_endpoint": "/token"}, status: http.StatusBadRequest}
+		if tc.ways != nil {
+			e.found["token_endpoint_auth_methods_supported"] = tc.ways
+		}
+		e.asked = func(r *http.Request) {
+			if id, password, ok := r.BasicAuth(); ok && id == "shop" && password == url.QueryEscape(secret) {
+				got = inHeader
+			}
+			if r.PostFormValue("client_id") == "shop" && r.PostFormValue("client_secret") == secret {
+				got = inForm
+			}
+		}
+		login := e.login(t)
+		login.ClientSecret = tc.secret
+		_, _, err := login.Finish(t.Context(), "code", "verifier", "nonce")
+		check.Error(t, "finish", err, ErrBadToken)
+		check.Same(t, fmt.Sprint(tc.ways), got, tc.want)
 	}
 }
 
