@@ -143,17 +143,18 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// parsePrefer reads the preferences that a purchase supports (RFC 7240): respond-async and wait. It ignores others. ok
-// is false if wait is not a number of whole seconds.
+// parsePrefer reads the preferences that a purchase supports (RFC 7240): respond-async and wait. It ignores others, and the
+// parameters of preferences. ok is false if wait is not a number of whole seconds, which may be in quotes.
 func parsePrefer(headers []string) (p service.Preference, ok bool) {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {
-			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+			preference, _, _ = strings.Cut(preference, ";")
+			name, value, _ := strings.Cut(preference, "=")
 			switch strings.ToLower(strings.TrimSpace(name)) {
 			case "respond-async":
 				p.Async = true
 			case "wait":
-				seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
+				seconds, err := strconv.ParseUint(strings.Trim(value, " \t\""), 10, 16)
 				if err != nil {
 					return p, false
 				}

@@ -18,13 +18,13 @@ func TestParsePrefer(t *testing.T) {
 	for header, want := range map[string]service.Preference{
 		"": {}, "respond-async": {Async: true}, "wait=5": {Wait: five}, "wait=0": {Async: true}, "wait=65535": {Wait: day},
 		"respond-async, wait=5": {Async: true, Wait: five}, " Respond-Async ,\tWAIT = 5 ": {Async: true, Wait: five},
-		"return=minimal, handling=lenient": {},
+		"return=minimal, handling=lenient": {}, `wait="5"`: {Wait: five}, "wait=5; x=1": {Wait: five}, `respond-async;y, Wait = "5" ;x="1"`: {Async: true, Wait: five},
 	} {
 		got, ok := parsePrefer([]string{header})
 		check.Same(t, header+" is valid", ok, true)
 		check.Same(t, header, got, want)
 	}
-	for _, header := range []string{"wait", "wait=", "wait=long", "wait=-1", "wait=0.5", "wait=65536", "wait=99999999999999999999"} {
+	for _, header := range []string{"wait", "wait=", "wait=long", "wait=-1", "wait=0.5", `wait="5 s"`, "wait;x=5", "wait=65536", "wait=99999999999999999999"} {
 		_, ok := parsePrefer([]string{"respond-async", header})
 		check.Same(t, header+" is valid", ok, false)
 	}
