@@ -264,7 +264,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	endpoints := &service.Endpoints{
 		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, IDs: a.IDs, Private: a.settings.WebhookPrivate,
-		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe,
+		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
 	rounds, err := a.newBeacon()
 	if err != nil {

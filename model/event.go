@@ -70,6 +70,9 @@ type Delivery struct {
 // Delivered reports whether the endpoint has taken the events.
 func (d Delivery) Delivered() bool { return 200 <= d.Status && d.Status < 300 }
 
+// Undeliverable reports whether the endpoint has refused a single event for its size: it would refuse it whenever it comes again.
+func (d Delivery) Undeliverable() bool { return d.Status == 413 && d.First == d.Last }
+
 // EndpointChange changes an endpoint; zero fields change nothing.
 type EndpointChange struct {
 	URL    string

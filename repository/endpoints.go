@@ -172,14 +172,14 @@ func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 }
 
 // FinishDelivery records a try to send the batch under way, ends the reservation, and plans the next try or batch after
-// a pause. state and reason are the endpoint's from now on.
+// a pause. The endpoint goes on behind events that it has taken, and behind one that is undeliverable. state and reason are the endpoint's from now on.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {
 			return err
 		}
 		set, args := "tries = tries + 1, failing_since_ms = CASE failing_since_ms WHEN 0 THEN ? ELSE failing_since_ms END", []any{d.At.UnixMilli()}
-		if d.Delivered() {
+		if d.Delivered() || d.Undeliverable() {
 			set, args = "position = ?, sending_to = 0, tries = 0, failing_since_ms = 0", []any{d.Last}
 		}
 		return tx.Exec("UPDATE endpoints SET "+set+", next_at_ms = "+s.nowMillis()+" + ?, leased_until_ms = 0, state = ?, reason = ? WHERE id = ? AND state = ?",

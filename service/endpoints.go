@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"flashsale/internal/observe"
@@ -25,8 +28,8 @@ const (
 	maxURL       = 500
 	maxRate      = 100_000
 	usualRate    = 1000
-	// batchEvents is the most events in one message.
-	batchEvents = 500
+	// batchEvents is the most events in one message, and messageBytes its most bytes, if it has several events.
+	batchEvents, messageBytes = 500, 64 << 10
 	// sendLease is longer than a try takes. After it, the batch of an instance that has died is sent by another one.
 	sendLease = 30 * time.Second
 	// The pauses after failures grow from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
@@ -67,6 +70,9 @@ type Endpoints struct {
 	Kept    time.Duration // how long events and deliveries are kept
 	Now     func() time.Time
 	Observe observe.All
+	Log     *slog.Logger
+
+	fits sync.Map // by an endpoint's id, the most events in a message, since it has refused more for their size
 }
 
 // Events returns a page of the feed behind the event with the number after.
@@ -265,14 +271,16 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	if err != nil {
 		return 0, false, err
 	}
+	there := len(events)
 	if endpoint.SendingTo > 0 { // the batch under way does not grow
 		events = slices.DeleteFunc(events, func(event model.Event) bool { return event.Number > endpoint.SendingTo })
 	}
 	if len(events) == 0 { // those of the batch under way were too old, and were forgotten
 		return 0, false, e.Store.SendTo(ctx, id, 0)
 	}
-	if last := events[len(events)-1].Number; endpoint.SendingTo == 0 {
-		if err := e.Store.SendTo(ctx, id, last); err != nil {
+	if endpoint.SendingTo == 0 {
+		events = e.fitting(id, events)
+		if err := e.Store.SendTo(ctx, id, events[len(events)-1].Number); err != nil {
 			return 0, false, err
 		}
 	}
@@ -280,8 +288,35 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	if ctx.Err() != nil && !d.Delivered() {
 		return 0, false, ctx.Err() // this instance stops: another one sends the batch when the reservation has ended
 	}
+	tooLarge := d.Status == http.StatusRequestEntityTooLarge
+	switch {
+	case d.Undeliverable():
+		e.Log.WarnContext(ctx, "an event is too large for an endpoint, which goes on without it; it can be sent again by hand", "endpoint", id, "event", d.First)
+		e.fits.Delete(id) // as many as the endpoint takes of others, is tried anew
+	case tooLarge: // messages are half as long from now on
+		e.fits.Store(id, (len(events)+1)/2)
+		if err := e.Store.SendTo(ctx, id, 0); err != nil {
+			return 0, false, err
+		}
+	}
 	pause, state, reason := e.judge(endpoint, d, len(events))
-	return pause, d.Delivered() && len(events) == batchEvents, e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
+	more = tooLarge || d.Delivered() && (there == batchEvents || len(events) < there)
+	return pause, more, e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
+}
+
+// fitting returns the first of some events, as many as an endpoint takes in one message.
+func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
+	known, _ := e.fits.Load(id)
+	if most, ok := known.(int); ok {
+		events = events[:min(len(events), most)]
+	}
+	for len(events) > 1 {
+		if body, err := message(events); err != nil || len(body) <= messageBytes {
+			break
+		}
+		events = events[:(len(events)+1)/2]
+	}
+	return events
 }
 
 // judge returns how an endpoint goes on after a delivery of some events.
@@ -291,6 +326,10 @@ func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int)
 		return time.Duration(events) * time.Second / time.Duration(endpoint.Rate), model.EndpointOn, ""
 	case d.Status == 410: // the specification's answer of an endpoint that wants nothing more
 		return 0, model.EndpointGone, "it answered 410"
+	case d.Undeliverable():
+		return firstPause, model.EndpointOn, ""
+	case d.Status == http.StatusRequestEntityTooLarge:
+		return 0, model.EndpointOn, ""
 	case !endpoint.FailingSince.IsZero() && d.At.Sub(endpoint.FailingSince) > giveUp:
 		return 0, model.EndpointOff, fmt.Sprintf("it failed for %s", giveUp)
 	}

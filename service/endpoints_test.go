@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,8 @@ type fakeEndpoint struct {
 	EndpointStore
 	endpoint  model.Endpoint
 	feed      int64
+	long      int   // bytes that each event has more
+	huge      int64 // the number of one that has 100 times as many
 	forgotten int64
 	pause     time.Duration
 	notes     []model.Delivery
@@ -30,7 +33,11 @@ func (f *fakeEndpoint) TakeEndpoint(context.Context, string, time.Duration) (mod
 
 func (f *fakeEndpoint) Events(_ context.Context, after int64, limit int) (list []model.Event, err error) {
 	for n := max(after, f.forgotten) + 1; n <= f.feed && len(list) < limit; n++ {
-		list = append(list, model.Event{Number: n, Type: model.EventSaleOpened, SaleID: "S"})
+		length := f.long
+		if n == f.huge {
+			length *= 100
+		}
+		list = append(list, model.Event{Number: n, Type: model.EventSaleOpened, SaleID: "S" + strings.Repeat("x", length)})
 	}
 	return list, nil
 }
@@ -43,7 +50,7 @@ func (f *fakeEndpoint) SendTo(_ context.Context, _ string, last int64) error {
 func (f *fakeEndpoint) FinishDelivery(_ context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	f.notes, f.pause = append(f.notes, d), pause
 	f.endpoint.State, f.endpoint.Reason = state, reason
-	if d.Delivered() {
+	if d.Delivered() || d.Undeliverable() {
 		f.endpoint.Position, f.endpoint.SendingTo, f.endpoint.Tries, f.endpoint.FailingSince = d.Last, 0, 0, time.Time{}
 	} else if f.endpoint.Tries++; f.endpoint.FailingSince.IsZero() {
 		f.endpoint.FailingSince = d.At
@@ -54,6 +61,7 @@ func (f *fakeEndpoint) FinishDelivery(_ context.Context, d model.Delivery, pause
 // sender notes messages and gives each the same answer.
 type sender struct {
 	status  int
+	most    int // longer messages are refused with 413; 0: none
 	ids     []string
 	bodies  []string
 	secrets [][]string
@@ -61,6 +69,9 @@ type sender struct {
 
 func (s *sender) Send(_ context.Context, _ string, secrets []string, id string, body []byte) (int, string) {
 	s.ids, s.bodies, s.secrets = append(s.ids, id), append(s.bodies, string(body)), append(s.secrets, secrets)
+	if s.most > 0 && len(body) > s.most {
+		return 413, "too large"
+	}
 	return s.status, "answer"
 }
 
@@ -71,7 +82,7 @@ func newEndpoints(t *testing.T) (e *Endpoints, f *fakeEndpoint, s *sender, now *
 	check.NoError(t, err)
 	at := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 	f, s, now = &fakeEndpoint{endpoint: model.Endpoint{ID: "E", Rate: 1000, State: model.EndpointOn, Secret: seals.Seal(webhook.NewSecret())}}, &sender{status: 200}, &at
-	return &Endpoints{Store: f, Sender: s, Seals: seals, Now: func() time.Time { return *now }}, f, s, now
+	return &Endpoints{Store: f, Sender: s, Seals: seals, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}, f, s, now
 }
 
 // A rush comes in messages of 500, at the endpoint's rate.
@@ -92,6 +103,56 @@ func TestDeliverInBatches(t *testing.T) {
 	}
 	check.NoError(t, json.Unmarshal([]byte(s.bodies[0]), &message))
 	check.Same(t, "message", []any{message.Type, len(message.Data.Events), message.Data.Events[499].ID}, []any{"events", 500, "500"})
+}
+
+// Messages are no longer than 64 KiB. If an endpoint refuses one for its size, the next ones are half as long; the one event that it
+// never takes is passed over, and the others come.
+func TestHole73_TooLargeMessages(t *testing.T) {
+	e, f, s, _ := newEndpoints(t)
+	f.feed, f.long = 1000, 300
+	deliver := func() (tries int) {
+		for more := true; more; tries++ {
+			var err error
+			_, more, err = e.Deliver(t.Context(), "E")
+			check.NoError(t, err)
+		}
+		return tries
+	}
+	deliver()
+	check.Same(t, "position", f.endpoint.Position, int64(1000))
+	for _, body := range s.bodies {
+		if len(body) > messageBytes {
+			t.Errorf("a message has %d bytes", len(body))
+		}
+	}
+	f.feed, s.most = 2000, 20_000
+	refused := func() (n int) {
+		for _, d := range f.notes {
+			if d.Status == 413 {
+				n++
+			}
+		}
+		return n
+	}
+	deliver()
+	check.Same(t, "position", f.endpoint.Position, int64(2000))
+	if n := refused(); n == 0 || n > 4 {
+		t.Errorf("%d messages were refused until one was short enough", n)
+	}
+	before := refused()
+	f.feed, f.huge = 2010, 2005
+	deliver()
+	check.Same(t, "position, state", []any{f.endpoint.Position, f.endpoint.State}, []any{int64(2010), model.EndpointOn})
+	var passed []int64
+	for _, d := range f.notes {
+		if d.Undeliverable() {
+			passed = append(passed, d.First)
+		}
+	}
+	check.Same(t, "events that were passed over", passed, []int64{2005})
+	if n := refused() - before; n > 6 {
+		t.Errorf("%d messages were refused for one event", n)
+	}
 }
 
 // A message that fails comes again as it was, although the feed has grown, after pauses that grow to half an hour. After a
