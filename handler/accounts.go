@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -8,6 +9,7 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/service/auth"
 )
 
 type credentials struct {
@@ -85,11 +87,14 @@ func (a *API) logInByCode(c *gin.Context) {
 	}
 	defer leave()
 	session, verdict, invalid, err := a.Accounts.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
-	if verdict == model.BadRequest {
+	switch {
+	case verdict == model.BadRequest:
 		refuseInvalid(c, invalid)
-		return
+	case errors.Is(err, auth.ErrBadToken): // whoever forges a code learns no more
+		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unauthenticated, Why: err})
+	default:
+		answer(c, http.StatusOK, viewSession(session), verdict, err)
 	}
-	answer(c, http.StatusOK, viewSession(session), verdict, err)
 }
 
 func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {

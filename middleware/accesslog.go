@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
 )
 
 const (
@@ -17,6 +19,8 @@ const (
 	linesPerSecond = 10
 	// slowRequest is the duration from which on a request is always logged.
 	slowRequest = time.Second
+	// maxReason bounds the characters of why a request was refused, which may quote the request.
+	maxReason = 300
 )
 
 // AccessLog writes a line for each request, at warn for a 5xx and otherwise at info. It is outside of the stage that
@@ -58,6 +62,9 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 		}
 		if user := IdentityOf(c).UserID; user != "" {
 			attrs = append(attrs, slog.String("user_id", user))
+		}
+		if why := stateOf(c).refusal.Why; why != nil {
+			attrs = append(attrs, slog.String("reason", model.Excerpt(why.Error(), maxReason)))
 		}
 		if skipped := kind.skipped.Swap(0); skipped > 0 {
 			attrs = append(attrs, slog.Int64("skipped", skipped))

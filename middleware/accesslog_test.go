@@ -37,13 +37,19 @@ func TestAccessLog(t *testing.T) {
 	const route = "/sales/:sale/:path"
 	none := func(*gin.Context) {}
 	refuse := func(c *gin.Context) { Refuse(c, Refusal{Verdict: model.Unauthenticated}) }
+	stranger := func(c *gin.Context) {
+		Refuse(c, Refusal{Verdict: model.Unauthenticated, Why: errors.New("expired" + strings.Repeat("!", 1000))})
+	}
 	fail := func(c *gin.Context) { Fail(c, errors.New("x")) }
 	empty := func(c *gin.Context) { c.AbortWithStatus(http.StatusNoContent) }
 	check.Each(t, map[string]test{
 		"success": {
 			"secretpath?secretquery=1", as(buyer), map[string]any{"route": route, "status": 200.0, "bytes": 2.0, "user_id": "u-1"},
 		},
-		"refusal":  {"secretpath", refuse, map[string]any{"route": route, "status": 400.0, "bytes": 24.0}},
+		"refusal": {"secretpath", refuse, map[string]any{"route": route, "status": 400.0, "bytes": 24.0}},
+		"bad token": {
+			"secretpath", stranger, map[string]any{"route": route, "status": 400.0, "bytes": 24.0, "reason": "expired" + strings.Repeat("!", maxReason-8) + "…"},
+		},
 		"failure":  {"secretpath", fail, map[string]any{"route": route, "status": 500.0, "bytes": 9.0, "level": "WARN"}},
 		"no body":  {"secretpath", empty, map[string]any{"route": route, "status": 204.0, "bytes": 0.0}},
 		"no route": {"secretpath/orders", none, map[string]any{"route": "", "status": 404.0, "bytes": 0.0}},

@@ -24,7 +24,7 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 		case errors.Is(err, model.ErrUnavailable):
 			Fail(c, err)
 		case err != nil:
-			Refuse(c, Refusal{Verdict: model.Unauthenticated})
+			Refuse(c, Refusal{Verdict: model.Unauthenticated, Why: err})
 		default:
 			stateOf(c).identity = identity
 		}

@@ -19,6 +19,7 @@ type Refusal struct {
 	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text is enough
 	RetryAfter time.Duration    // sent with 429 and 503, rounded up to whole seconds, at least one
 	Turn       *Turn            // sent if a buyer is not called
+	Why        error            // only for the log
 }
 
 // Turn is a buyer's place in a line.

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -124,8 +123,9 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 }
 
 // LogInByCode exchanges an authorization code of the issuer. The verdict is NotFound if there is no issuer to log in at;
-// BadRequest with the invalid field if the issuer need not be asked; or Unauthenticated if it refuses the code, or its token is
-// not valid. It returns model.ErrUnavailable if the issuer is away, and another error if the issuer refuses the engine itself.
+// or BadRequest with the invalid field if the issuer need not be asked. The error wraps auth.ErrBadToken if the issuer refuses the
+// code, or its token is not valid, and model.ErrUnavailable if the issuer is away. Another error means that the issuer refuses the
+// engine itself.
 func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Outside == nil:
@@ -138,10 +138,7 @@ func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string
 		return Session{}, model.BadRequest, &Invalid{Field: "nonce", Reason: BadText, Min: 1, Max: maxNonce}, nil
 	}
 	who, name, err := a.Outside.Finish(ctx, code, verifier, nonce)
-	switch {
-	case errors.Is(err, auth.ErrBadToken):
-		return Session{}, model.Unauthenticated, nil, nil // whoever forges a code learns no more
-	case err != nil:
+	if err != nil {
 		return Session{}, "", nil, err
 	}
 	ttl := sessionTTL
