@@ -40,7 +40,7 @@ const (
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
+	maxHeaderBytes    = 32 << 10 // of which a token may have half
 
 	// queuedLinger is how long a queued attempt waits for others to share its transaction, where buyers don't wait for it.
 	queuedLinger = 20 * time.Millisecond

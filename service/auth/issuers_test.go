@@ -131,6 +131,7 @@ func TestTokensOfIssuers(t *testing.T) {
 		{p.signed("rsa", jwt.MapClaims{"groups": []string{"bosses", "staff"}}), "i0:ann", model.RoleOperator},
 		{p.signed("rsa", jwt.MapClaims{"job": "support", "groups": "staff"}), "i0:ann", model.RoleSupport},
 		{p.signed("rsa", jwt.MapClaims{"groups": map[string]any{"staff": true}}), "i0:ann", model.RoleBuyer},
+		{p.signed("rsa", jwt.MapClaims{"groups": append(slices.Repeat([]string{strings.Repeat("g", 40)}, 250), "staff")}), "i0:ann", model.RoleViewer},
 	} {
 		check.Same(t, tc.token, check.Must(tokens.Verify(tc.token)), model.Identity{UserID: tc.id, Role: tc.role})
 	}
@@ -169,6 +170,7 @@ func TestTokensOfIssuersRefused(t *testing.T) {
 		"HS256 by the public key":      check.Must(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"iss": p.URL, "aud": "shop", "sub": "ann", "exp": hour}).SignedString([]byte(public))),
 		"HS512 by the secret":          check.Must(jwt.NewWithClaims(jwt.SigningMethodHS512, jwt.MapClaims{"sub": "ann", "exp": hour}).SignedString(tokenSecret)),
 		"other claims, same signature": parts[0] + "." + encoded(`{"iss":"`+p.URL+`","aud":"shop","sub":"admin","exp":9999999999}`) + "." + parts[2],
+		"far too long":                 p.signed("rsa", jwt.MapClaims{"x": strings.Repeat("x", maxOutsideBytes)}),
 		"no signature":                 parts[0] + "." + parts[1] + ".",
 	} {
 		refuses(t, name, tokens, token)

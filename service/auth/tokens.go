@@ -25,8 +25,9 @@ import (
 // ErrBadToken is wrapped by every error that Verify returns.
 var ErrBadToken = errors.New("bad token")
 
-// maxTokenBytes bounds the tokens that are parsed at all. Tokens from Sign have some 200 bytes.
-const maxTokenBytes = 4 << 10
+// maxTokenBytes and maxOutsideBytes bound the tokens that are parsed at all. Tokens from Sign have some 200 bytes. Those of
+// issuers outside may list hundreds of groups.
+const maxTokenBytes, maxOutsideBytes = 4 << 10, 16 << 10
 
 const (
 	// checkedTokensBytes bounds the memory of the cache of other issuers' valid tokens: room for some 100,000 buyers.
@@ -74,7 +75,7 @@ func NewTokens(secret []byte, now func() time.Time) *Tokens {
 		checked: otter.Must(&otter.Options[string, checkedToken]{
 			MaximumWeight: checkedTokensBytes,
 			Weigher: func(token string, _ checkedToken) uint32 {
-				return uint32(len(token) + checkedTokenBytes) //nolint:gosec // at most maxTokenBytes
+				return uint32(len(token) + checkedTokenBytes) //nolint:gosec // at most maxOutsideBytes
 			},
 		}),
 	}
@@ -199,10 +200,14 @@ func ourClaims(claims []byte) (who model.Identity, expiry int64, ok bool) {
 }
 
 func (t *Tokens) check(token string) (checkedToken, error) {
-	if len(token) > maxTokenBytes {
-		return checkedToken{}, fmt.Errorf("%d bytes", len(token))
+	outside, most := t.Outside != nil && !signedBySecret(token), maxTokenBytes
+	if outside {
+		most = maxOutsideBytes
 	}
-	if t.Outside != nil && !signedBySecret(token) {
+	if len(token) > most {
+		return checkedToken{}, fmt.Errorf("it has %d bytes, and may have %d", len(token), most)
+	}
+	if outside {
 		return t.Outside.check(context.Background(), token)
 	}
 	var said claims

@@ -501,13 +501,15 @@ func TestNginxWithTLS(t *testing.T) {
 			tr.ForceAttemptHTTP2 = true
 			tr.TLSClientConfig = &tls.Config{RootCAs: d.Roots, MinVersion: tls.VersionTLS10, MaxVersion: version}
 		})
-		a := c.post(d.URL+purchasePath, "{}", "X-Forwarded-Proto", "http")
+		// A token of an issuer may have 16 KiB.
+		long := "Bearer " + strings.Repeat("x", 16<<10)
+		a := c.post(d.URL+purchasePath, "{}", "X-Forwarded-Proto", "http", "Authorization", long)
 		if a.status != http.StatusCreated || a.proto != "HTTP/2.0" || a.header.Get("Strict-Transport-Security") == "" {
 			t.Errorf("TLS %x: %d by %s, %v", version, a.status, a.proto, a.header)
 		}
 		requests, _ := instance.take()
 		if len(requests) != 1 || requests[0].Header.Get("X-Forwarded-Proto") != "https" ||
-			requests[0].Header.Get("X-Forwarded-For") != shop.Address(3) {
+			requests[0].Header.Get("X-Forwarded-For") != shop.Address(3) || requests[0].Header.Get("Authorization") != long {
 			t.Errorf("the instance got %+v", requests)
 		}
 	}
