@@ -75,6 +75,19 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 	check.Same(t, "described routes", described, routes)
 }
 
+// Generators of clients make types of components, so no two have the same name, of whatever kind they are.
+func TestOpenAPINamesAreUnique(t *testing.T) {
+	kinds := map[string]string{}
+	for kind, components := range part(t, readOpenAPI(t), "components") {
+		for name := range components.(object) {
+			if other := kinds[strings.ToLower(name)]; other != "" {
+				t.Errorf("%s is among %s and %s", name, other, kind)
+			}
+			kinds[strings.ToLower(name)] = kind
+		}
+	}
+}
+
 // The codes are those of the table of problems, with their status and text. Each code is the answer of an operation, under its
 // own status, except the code for a wrong method.
 func TestOpenAPIHasTheCodes(t *testing.T) {
