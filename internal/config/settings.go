@@ -362,8 +362,8 @@ func (s *Settings) validateAddresses() error {
 	if s.OpsAddr != "" && !validAddress(s.OpsAddr) {
 		return errors.New("--ops-addr: want host:port, or off")
 	}
-	if s.PublicURL != "" && !httpURL(s.PublicURL) {
-		return errors.New("--public-url: want http(s)://host")
+	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (!httpURL(s.PublicURL) || err != nil || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "") {
+		return errors.New("--public-url: want http(s)://host, without a path: the pages are at the root of a host of their own")
 	}
 	if s.OTLPEndpoint != "" && !httpURL(s.OTLPEndpoint) {
 		return errors.New("--otlp-endpoint: want http(s)://host:4318")

@@ -68,7 +68,7 @@ func TestBounds(t *testing.T) {
 		{"--db-max-conns", nil, []string{"3", "10001"}, []string{"4", "10000"}},
 		{"--http-addr", nil, []string{"", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:nope"}, []string{":0", "localhost:8080"}},
 		{"--ops-addr", nil, []string{"localhost", "127.0.0.1:99999"}, []string{"[::1]:0"}},
-		{"--public-url", nil, []string{"shop.example", "file:///etc", "https://"}, []string{"https://shop.example/flash"}},
+		{"--public-url", nil, []string{"shop.example", "file:///etc", "https://", "https://shop.example/flash", "https://shop.example/?a"}, []string{"https://shop.example", "https://shop.example:8443/"}},
 		{"--trusted-proxies", nil, []string{"proxy.example", "10.0.0.1,10.0.0.0/33"}, []string{"10.0.0.1,10.0.0.0/8,::1,fd00::/8"}},
 		{"--otlp-endpoint", nil, []string{"host:4318", "http://", "grpc://host:4317"}, []string{"https://collector:4318"}},
 		{"--trace-ratio", nil, []string{"-0.1", "1.1", "NaN"}, []string{"0", "1"}},
