@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -145,11 +146,7 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	if !s.Now().Before(checked.Expiry) { // the verifier accepts the last instant
 		return good, errors.New("expired")
 	}
-	var claims map[string]any
-	if err := checked.Claims(&claims); err != nil {
-		return good, err
-	}
-	if good.who, err = i.identity(claims); err != nil {
+	if good.who, _, err = i.identity(checked); err != nil {
 		return good, err
 	}
 	if good.expiresAt = s.Now().Add(outsideFresh); checked.Expiry.Before(good.expiresAt) {
@@ -158,14 +155,33 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	return good, nil
 }
 
-// identity returns the user and the role that an issuer's claims give.
-func (i *issuer) identity(claims map[string]any) (model.Identity, error) {
-	user, _ := claims[i.of.UserClaim].(string)
-	if user == "" {
-		return model.Identity{}, fmt.Errorf("the claim %s names nobody", i.of.UserClaim)
+// identity returns the user and the role that the claims of an issuer's token give, and the claims. A user may be a number. An
+// address of e-mail is the same in small and capital letters, and is nobody's before the issuer has verified it.
+func (i *issuer) identity(token *oidc.IDToken) (who model.Identity, claims map[string]any, err error) {
+	var raw json.RawMessage
+	if err := token.Claims(&raw); err != nil {
+		return who, nil, err
 	}
-	who := model.Identity{UserID: i.userID(user), Role: i.of.roleOf(claims)}
-	return who, checkIdentity(who)
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // a long number must not be rounded to another one
+	if err := decoder.Decode(&claims); err != nil {
+		return who, nil, err
+	}
+	user, named := claims[i.of.UserClaim].(string)
+	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
+		user = number.String()
+	}
+	if user == "" {
+		return who, nil, fmt.Errorf("the claim %s names nobody", i.of.UserClaim)
+	}
+	if i.of.UserClaim == "email" {
+		if fmt.Sprint(claims["email_verified"]) == "false" {
+			return who, nil, errors.New("the issuer has not verified the address of e-mail")
+		}
+		user = strings.ToLower(user)
+	}
+	who = model.Identity{UserID: i.userID(user), Role: i.of.roleOf(claims)}
+	return who, claims, checkIdentity(who)
 }
 
 // issuerOf returns the issuer that a token names. Nothing in the token is checked yet.

@@ -238,6 +238,36 @@ func TestHole72_OddKeys(t *testing.T) {
 	}
 }
 
+// Users by other claims than sub.
+func TestUsersByOtherClaims(t *testing.T) {
+	for _, tc := range []struct {
+		claim  string
+		claims jwt.MapClaims
+		want   string // empty: refused
+	}{
+		{"uid", jwt.MapClaims{"uid": "ann"}, "i0:ann"},
+		{"uid", jwt.MapClaims{"uid": json.Number("12345678901234567891")}, "i0:12345678901234567891"},
+		{"uid", jwt.MapClaims{"uid": true}, ""},
+		{"uid", jwt.MapClaims{"uid": []string{"ann"}}, ""},
+		{"email", jwt.MapClaims{"email": "Ann@Shop.example"}, "of ann@shop.example"},
+		{"email", jwt.MapClaims{"email": "ann@shop.example", "email_verified": true}, "of ann@shop.example"},
+		{"email", jwt.MapClaims{"email": "ann@shop.example", "email_verified": "true"}, "of ann@shop.example"},
+		{"email", jwt.MapClaims{"email": "ann@shop.example", "email_verified": false}, ""},
+		{"email", jwt.MapClaims{"email": "ann@shop.example", "email_verified": "false"}, ""},
+		{"email", nil, ""},
+	} {
+		p := newProvider(t)
+		tokens := p.tokens()
+		tokens.Outside.UserClaim = tc.claim
+		who, err := tokens.Verify(p.signed("rsa", tc.claims))
+		if name, ok := strings.CutPrefix(tc.want, "of "); ok {
+			tc.want = tokens.Outside.all[p.URL].userID(name)
+		}
+		check.Same(t, fmt.Sprint(tc.claims), who.UserID, tc.want)
+		check.Same(t, fmt.Sprint(tc.claims, " is refused"), err != nil, tc.want == "")
+	}
+}
+
 // While an issuer is away, its keys hold for a day. Without any, whether a token is valid can't be told.
 func TestIssuerIsAway(t *testing.T) {
 	p := newProvider(t)

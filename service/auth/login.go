@@ -69,10 +69,7 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	}
 	var claims map[string]any
 	if err == nil {
-		err = checked.Claims(&claims)
-	}
-	if err == nil {
-		who, err = i.identity(claims)
+		who, claims, err = i.identity(checked)
 	}
 	if err != nil {
 		return model.Identity{}, "", fmt.Errorf("%w: %w", ErrBadToken, err)
