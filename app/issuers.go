@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -27,7 +29,11 @@ func (a *App) trust(ctx context.Context) error {
 			issuers.Roles = append(issuers.Roles, auth.RoleClaim{Role: role, Name: name, Value: value})
 		}
 	}
-	if err := issuers.Fetch(ctx); err != nil {
+	err = issuers.Fetch(ctx)
+	if errors.Is(err, auth.ErrOtherIssuer) { // which will not end by itself
+		return fmt.Errorf("--issuer: %w", err)
+	}
+	if err != nil {
 		a.Log.Warn("the keys of an issuer can't be fetched yet", "error", err)
 	}
 	a.Tokens.Outside = issuers

@@ -41,6 +41,9 @@ const (
 	outsideFresh = 5 * time.Minute
 )
 
+// ErrOtherIssuer: what answers at an issuer's address has another name, of which one slash more is enough.
+var ErrOtherIssuer = errors.New("another issuer")
+
 // algorithms are those that issuers may sign with. Anybody who can check a signature by a shared secret can also make one,
 // so HS256 is not among them.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
@@ -290,8 +293,11 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", &into.found); err != nil {
 			return err
 		}
-		if name := into.found.text("issuer"); name != i.Name || into.found.keysURL() == "" {
-			return fmt.Errorf("its discovery document is of %q, with keys at %q", name, into.found.keysURL())
+		if name := into.found.text("issuer"); name != i.Name {
+			return fmt.Errorf("%w: it calls itself %q, which its tokens say too", ErrOtherIssuer, name)
+		}
+		if into.found.keysURL() == "" {
+			return errors.New("its discovery document says of no keys")
 		}
 		address = into.found.keysURL()
 	}

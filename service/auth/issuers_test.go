@@ -238,6 +238,19 @@ func TestHole72_OddKeys(t *testing.T) {
 	}
 }
 
+// An issuer with another name is told apart from one that is away.
+func TestIssuerWithAnotherName(t *testing.T) {
+	p := newProvider(t)
+	p.about = map[string]any{"issuer": p.URL + "/"}
+	err := p.tokens().Outside.Fetch(t.Context())
+	check.Error(t, "a slash more", err, ErrOtherIssuer)
+	check.Same(t, "the name is in "+err.Error(), strings.Contains(err.Error(), p.URL+`/"`), true)
+	p.away.Store(true)
+	if err := p.tokens().Outside.Fetch(t.Context()); err == nil || errors.Is(err, ErrOtherIssuer) {
+		t.Errorf("away: %v", err)
+	}
+}
+
 // Users by other claims than sub.
 func TestUsersByOtherClaims(t *testing.T) {
 	for _, tc := range []struct {
