@@ -289,7 +289,7 @@ func checkSheet(operator *client, saleID string, orders int, annsPaid string) {
 	if err != nil || len(rows) != orders+1 {
 		t.Fatalf("%d rows of %d orders, %v", len(rows), orders, err)
 	}
-	head := "order_id,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason"
+	head := "\ufefforder_id,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason"
 	if strings.Join(rows[0], ",") != head || !strings.Contains(string(a.body), "\n"+annsPaid+",ann,paid,3,2970,CNY,") {
 		t.Errorf("the sheet %s", a.body)
 	}

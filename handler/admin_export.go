@@ -56,6 +56,7 @@ func (a *API) exportOrders(c *gin.Context) {
 			if isHead(c) {
 				return
 			}
+			_, _ = c.Writer.WriteString(byteOrderMark)
 			_ = sheet.Write([]string{"order_id", "user_id", "status", "quantity", "amount_cents", "currency", "created_at", "expires_at", "paid_at", "reason"})
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // needs real time

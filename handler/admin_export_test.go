@@ -71,7 +71,7 @@ func TestExportOrders(t *testing.T) {
 			rows := check.Must(csv.NewReader(sheet.Body).ReadAll())
 			check.Same(t, "rows", len(rows), n+1)
 			check.Same(t, "head", strings.Join(rows[0], ","),
-				"order_id,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason")
+				"\ufefforder_id,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason")
 			for i, row := range rows[1:] {
 				check.Same(t, "ids", row[:2], []string{fmt.Sprint("O", i), fmt.Sprint("'-user", i)})
 			}

@@ -30,7 +30,9 @@ const (
 	overLimit     service.Reason = "over_limit"
 	wrongLogIn    service.Reason = "wrong_log_in"
 	notCSV        service.Reason = "not_csv"
-	badCell       service.Reason = "bad_cell"
+	badNumber     service.Reason = "bad_number"
+	badYesNo      service.Reason = "bad_yes_no"
+	badMoment     service.Reason = "bad_moment"
 	notAsInFirst  service.Reason = "not_as_in_first"
 	notAnEvent    service.Reason = "not_an_event"
 )
@@ -80,7 +82,9 @@ var reasons = map[service.Reason]wording{
 	notSeconds:    {"{field}: wait needs whole seconds", "{field}：wait 必须是整秒数"},
 	overLimit:     {"{field} must be 1 to the sale's limit_per_user", "{field} 必须在 1 到本场次的 limit_per_user 之间"},
 	notCSV:        {"the body is not a sheet in CSV: {value}", "请求体不是有效的 CSV 表格：{value}"},
-	badCell:       {"{field}: {value} can't be read", "{field}：无法读取 {value}"},
+	badNumber:     {"{field}: {value} is not a whole number, such as 1500", "{field}：{value} 不是整数，例如 1500"},
+	badYesNo:      {"{field}: {value} is neither true nor false", "{field}：{value} 既不是 true 也不是 false"},
+	badMoment:     {"{field}: {value} is not a time such as 2026-11-11T20:00:00+08:00", "{field}：{value} 不是时间，例如 2026-11-11T20:00:00+08:00"},
 	notAsInFirst:  {"{field} must be empty or the same as in the first row", "{field} 必须为空，或与第一行相同"},
 	notAnEvent:    {"{field} must be the id of an event, or the next of an earlier page", "{field} 必须是事件编号，或前一页的 next"},
 	wrongLogIn:    {"The name or the password is wrong.", "用户名或密码错误。"},

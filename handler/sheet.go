@@ -2,14 +2,17 @@ package handler
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
@@ -18,6 +21,9 @@ import (
 )
 
 const csvBody = "text/csv"
+
+// byteOrderMark begins a sheet: without it Excel takes UTF-8 for another encoding.
+const byteOrderMark = "\ufeff"
 
 // cell is a column of a campaign's sheet, and where the value of one row is.
 type cell struct {
@@ -59,8 +65,9 @@ func cells(b *campaignBody, v *variantBody) []cell {
 // exported are the columns that only an export has. An import ignores them, so that an exported sheet can be imported.
 var exported = []string{"sale_id", "state", "available", "held", "paid"}
 
-// parse reads a text into the cell.
-func (c cell) parse(text string) (err error) {
+// parse reads a text into the cell. decimal is the sign before the fraction of a number in the sheet.
+func (c cell) parse(text, decimal string) (err error) {
+	whole := func() (int64, error) { return wholeNumber(text, decimal) }
 	switch value := c.value.(type) {
 	case *string:
 		if strings.HasPrefix(text, "'") && harmless(text[1:]) == text { // an export has put the quote there
@@ -72,16 +79,50 @@ func (c cell) parse(text string) (err error) {
 	case *bool:
 		*value, err = strconv.ParseBool(text)
 	case *int:
-		*value, err = strconv.Atoi(text)
+		var n int64
+		n, err = whole()
+		*value = int(n)
 	case *int64:
-		*value, err = strconv.ParseInt(text, 10, 64)
+		*value, err = whole()
 	case **int:
-		*value = new(int)
-		**value, err = strconv.Atoi(text)
+		var n int64
+		n, err = whole()
+		*value = new(int(n))
 	case *time.Time:
 		*value, err = time.Parse(time.RFC3339, text)
 	}
 	return err
+}
+
+// form is the reason of a text that the cell can't have, which says what would be right.
+func (c cell) form() service.Reason {
+	switch c.value.(type) {
+	case *bool:
+		return badYesNo
+	case *time.Time:
+		return badMoment
+	}
+	return badNumber
+}
+
+// grouped is a whole number as spreadsheets show it: with a sign between groups of three digits, and a fraction of zeros.
+var grouped = map[string]*regexp.Regexp{
+	".": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[, \x{a0}\x{202f}'’]\d{3})+)(?:\.0*)?$`),
+	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,0*)?$`),
+}
+
+func wholeNumber(text, decimal string) (int64, error) {
+	found := grouped[decimal].FindStringSubmatch(text)
+	if found == nil {
+		return 0, strconv.ErrSyntax
+	}
+	digits := strings.Map(func(r rune) rune {
+		if r == '-' || '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, found[1])
+	return strconv.ParseInt(digits, 10, 64)
 }
 
 func (c cell) text() string {
@@ -104,45 +145,115 @@ func (c cell) text() string {
 	return ""
 }
 
-// readSheet reads a sheet in CSV (RFC 4180) into a new campaign: a row with the names of the columns, in any order, then one
-// row for each sale. The columns of the campaign may be empty in all rows but the first. It returns what is wrong, or nil.
+// readRows reads CSV (RFC 4180) in the forms in which Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with
+// any ends of lines, with commas, semicolons or tabs between the cells, which a line "sep=" may name, with empty rows and
+// columns at the end, and with rows that are too short. Where semicolons separate the cells, a comma separates the fraction of a
+// number; it returns that sign as well.
+func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
+	for mark, order := range map[string]binary.ByteOrder{"\xfe\xff": binary.BigEndian, "\xff\xfe": binary.LittleEndian} {
+		if bytes.HasPrefix(raw, []byte(mark)) { // UTF-16
+			units := make([]uint16, len(raw)/2)
+			for i := range units {
+				units[i] = order.Uint16(raw[2*i:])
+			}
+			raw = []byte(string(utf16.Decode(units)))
+			break
+		}
+	}
+	if !utf8.Valid(raw) {
+		return nil, "", &service.Invalid{Reason: notUTF8}
+	}
+	text := strings.TrimPrefix(string(raw), "\ufeff")
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	head, rest, _ := strings.Cut(text, "\n")
+	separator := ','
+	if name, ok := strings.CutPrefix(strings.Trim(head, `"`), "sep="); ok && len(name) == 1 {
+		separator, text = rune(name[0]), rest
+	} else {
+		for _, other := range ";\t" {
+			if strings.Count(head, string(other)) > strings.Count(head, string(separator)) {
+				separator = other
+			}
+		}
+	}
+	if decimal = "."; separator == ';' {
+		decimal = ","
+	}
+	sheet := csv.NewReader(strings.NewReader(text))
+	sheet.Comma, sheet.FieldsPerRecord = separator, -1
+	all, err := sheet.ReadAll()
+	if err != nil {
+		return nil, "", &service.Invalid{Reason: notCSV, Value: err.Error()}
+	}
+	for at, row := range all {
+		for i := range row {
+			row[i] = strings.TrimSpace(row[i])
+		}
+		for len(row) > 0 && row[len(row)-1] == "" {
+			row = row[:len(row)-1]
+		}
+		switch {
+		case len(row) == 0:
+			continue
+		case len(rows) > 0 && len(row) > len(rows[0].cells):
+			return nil, "", &service.Invalid{Reason: notCSV, Value: fmt.Sprintf("row %d has %d cells, the first has %d", at+1, len(row), len(rows[0].cells))}
+		case len(rows) > 0:
+			row = append(row, make([]string, len(rows[0].cells)-len(row))...)
+		}
+		rows = append(rows, sheetRow{at + 1, row})
+	}
+	return rows, decimal, nil
+}
+
+// sheetRow is a row of a sheet that is not empty, with its number in the sheet.
+type sheetRow struct {
+	number int
+	cells  []string
+}
+
+// readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale.
+// The columns of the campaign may be empty in all rows but the first. It returns what is wrong, or nil.
 func readSheet(raw []byte, b *campaignBody) *service.Invalid {
-	sheet := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(raw, []byte("\ufeff")))) // as some spreadsheets write it
-	rows, err := sheet.ReadAll()
-	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
-		return &service.Invalid{Reason: notCSV, Value: wrong.Error()}
+	rows, decimal, invalid := readRows(raw)
+	if invalid != nil {
+		return invalid
 	}
 	if len(rows) == 0 {
 		return &service.Invalid{Reason: emptyBody}
+	}
+	columns := rows[0].cells
+	for i, name := range columns {
+		columns[i] = strings.ReplaceAll(strings.ToLower(name), " ", "_")
 	}
 	names := make([]string, 0, ofCampaign)
 	for _, c := range cells(b, &variantBody{}) {
 		names = append(names, c.column)
 	}
-	for i, name := range rows[0] {
+	for i, name := range columns {
 		switch {
 		case !slices.Contains(names, name) && !slices.Contains(exported, name):
 			return &service.Invalid{Field: name, Reason: unknownField}
-		case slices.Contains(rows[0][:i], name):
+		case slices.Contains(columns[:i], name):
 			return &service.Invalid{Field: name, Reason: repeatedField}
 		}
 	}
 	for at, row := range rows[1:] {
 		var v variantBody
 		for i, c := range cells(b, &v) {
-			place := slices.Index(rows[0], c.column)
-			if place < 0 || row[place] == "" {
+			place := slices.Index(columns, c.column)
+			if place < 0 || row.cells[place] == "" {
 				continue
 			}
-			invalid := service.Invalid{Field: fmt.Sprintf("row %d, %s", at+2, c.column), Reason: badCell, Value: row[place]}
+			text := row.cells[place]
+			invalid := service.Invalid{Field: fmt.Sprintf("row %d, %s", row.number, c.column), Reason: c.form(), Value: quoted(text)}
 			if i < ofCampaign && at > 0 {
-				if row[place] != rows[1][place] {
+				if text != rows[1].cells[place] {
 					invalid.Reason = notAsInFirst
 					return &invalid
 				}
 				continue
 			}
-			if c.parse(row[place]) != nil {
+			if c.parse(text, decimal) != nil {
 				return &invalid
 			}
 		}
@@ -159,6 +270,7 @@ func (a *API) exportCampaign(c *gin.Context) {
 		return
 	}
 	var body bytes.Buffer
+	body.WriteString(byteOrderMark)
 	sheet := csv.NewWriter(&body)
 	for i, o := range sales {
 		b, v := campaignOf(o)

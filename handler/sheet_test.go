@@ -1,0 +1,69 @@
+package handler
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"flashsale/test/kit/check"
+)
+
+// Whatever program has written a sheet, it makes the same campaign.
+func TestSheetsOfSpreadsheets(t *testing.T) {
+	const plain = "title,starts_at,beacon,variant,quota,price_cents\n跑鞋,2026-01-01T08:00:00Z,true,\"40,5\",1500,9900\n,,,41,3,9800\n"
+	usual := strings.NewReplacer("\"40,5\"", "40.5") // where the comma is no part of a text
+	with := func(separator string) string { return strings.ReplaceAll(usual.Replace(plain), ",", separator) }
+	wide := func(order binary.AppendByteOrder, text string) (raw string) {
+		for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+			raw = string(order.AppendUint16([]byte(raw), unit))
+		}
+		return raw
+	}
+	edited := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(plain) }
+	read := func(sheet string) (b campaignBody) {
+		invalid := readSheet([]byte(sheet), &b)
+		check.Same(t, "invalid", invalid, nil)
+		return b
+	}
+	want := read(plain)
+	check.Same(t, "usual", []any{want.Title, want.StartsAt, want.Beacon, want.Sales[0].Variant, want.Sales[0].Quota, want.Sales[1].Quota, want.Sales[1].PriceCents},
+		[]any{"跑鞋", time.Date(2026, 1, 1, 8, 0, 0, 0, time.UTC), true, "40,5", int64(1500), int64(3), int64(9800)})
+	other := read(usual.Replace(plain))
+	for name, tc := range map[string]struct {
+		sheet string
+		want  campaignBody
+	}{
+		"Excel, in UTF-8":             {"\ufeff" + edited("\n", "\r\n"), want},
+		"Excel, as Unicode text":      {wide(binary.LittleEndian, with("\t")), other},
+		"in UTF-16 of the other kind": {wide(binary.BigEndian, plain), want},
+		"Excel, in Germany":           {"\ufeff" + with(";"), other},
+		"with a line for Excel":       {"sep=;\r\n" + with(";"), other},
+		"Excel for old Macs":          {edited("\n", "\r"), want},
+		"pandas":                      {edited("1500", "1500.0", ",3,", ",3.0,"), want},
+		"groups of digits":            {edited("1500", "\"1,500\"", "9900", "\"9,900.00\""), want},
+		"groups of digits in Germany": {strings.NewReplacer("1500", "1.500", "9900", "9.900,00").Replace(with(";")), other},
+		"groups of digits in France":  {strings.NewReplacer("1500", "1\u202f500", "9900", "9\u00a0900").Replace(with(";")), other},
+		"Numbers, with spaces":        {edited(",1500,", ", 1500 ,", "variant", " Variant ", "price_cents", "Price Cents"), want},
+		"LibreOffice, empty cells":    {edited("\n", ",,\n") + ",,,,,,,\n,,,,,,,\n\n", want},
+		"short rows":                  {edited(",3,9800", ",3,9800\n,,,42"), func() campaignBody { b := want; b.Sales = append(b.Sales[:2:2], variantBody{Variant: "42"}); return b }()},
+		"words for yes":               {edited("true", "TRUE"), want},
+	} {
+		check.Same(t, name, read(tc.sheet), tc.want)
+	}
+	for sheet, field := range map[string]string{
+		with(";") + ";;;42;29,90\n":             "row 4, quota",
+		plain + ",,,42,1.5\n":                   "row 4, quota",
+		plain + ",,,42,\"1,50\"\n":              "row 4, quota",
+		plain + ",,,42,1,2,3,4\n":               "",
+		plain + "\n,,,,\n,,,42,many\n":          "row 5, quota", // an empty line is none, and empty cells are a row
+		strings.Replace(plain, "true", "ja", 1): "row 2, beacon",
+		"\xe4,b\n":                              "",
+	} {
+		invalid := readSheet([]byte(sheet), &campaignBody{})
+		if invalid == nil || invalid.Field != field {
+			t.Errorf("%q: %+v, want the field %q", sheet, invalid, field)
+		}
+	}
+}
