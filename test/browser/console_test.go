@@ -252,7 +252,7 @@ func (w *window) download(name string, step func()) (lines [][]string) {
 	w.until("the file is there", func() (string, bool) {
 		content, err := os.ReadFile(filepath.Join(folder, name))
 		if err == nil {
-			lines, err = csv.NewReader(strings.NewReader(string(content))).ReadAll()
+			lines, err = csv.NewReader(strings.NewReader(strings.TrimPrefix(string(content), "\ufeff"))).ReadAll() // which Excel needs
 		}
 		return fmt.Sprint(err), err == nil && len(lines) > 0
 	})
