@@ -194,15 +194,18 @@ func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 		return err
 	}
 	report, known, err := p.Provider.Look(ctx, payment, !now.Before(last))
-	if err != nil || !known {
-		return err
+	if err != nil { // the provider may be there again soon, and units wait for the end of the payment
+		return errors.Join(err, p.Store.LookAgain(ctx, payment.ID, now.Add(failedLook)))
+	}
+	if !known {
+		return nil
 	}
 	_, err = p.hear(ctx, report)
 	return err
 }
 
-// minLook is the least time between two looks at a payment.
-const minLook = time.Minute
+// minLook is the least time between two looks at a payment, and failedLook the time after a look that has failed.
+const minLook, failedLook = time.Minute, 15 * time.Second
 
 // List returns a page of the payments in one status, and the cursor of the next page. It returns model.ErrBadCursor if
 // the engine did not issue f.Cursor.
