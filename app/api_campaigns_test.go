@@ -403,7 +403,7 @@ func TestCampaignSheet(t *testing.T) {
 	for sheet, field := range map[string]string{
 		"":                            "",
 		"title,\"x":                   "",
-		"title,variant,quota\nT,1\n":  "",
+		"title,variant,quota\nT,1\n":  "sales[0].quota",
 		"title,variant,quota\n":       "title",
 		"title,size\nT,40":            "size",
 		"variant,variant\n1,2":        "variant",

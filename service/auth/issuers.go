@@ -20,6 +20,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/oauth2"
 
 	"flashsale/model"
 )
@@ -104,13 +105,20 @@ func (d discovery) keysURL() string          { return d.text("jwks_uri") }
 func (d discovery) authorizationURL() string { return d.text("authorization_endpoint") }
 func (d discovery) tokenURL() string         { return d.text("token_endpoint") }
 
-// wantsSecretInForm reports whether a client shows its secret in the form of a request for tokens, and not in its header, which
-// is the usual way: the issuer lists the ways that it knows, the preferred one first.
-func (d discovery) wantsSecretInForm() bool {
+// secretIn returns where a client shows its secret in a request for tokens: in the header, which is the usual way, or in the
+// form. The issuer lists the ways that it knows, the preferred one first. If the header comes before the form, the form is tried
+// as well, since some that say so know the form only.
+func (d discovery) secretIn() oauth2.AuthStyle {
 	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
 	inForm := slices.Index(ways, any("client_secret_post"))
 	inHeader := slices.Index(ways, any("client_secret_basic"))
-	return inForm >= 0 && (inHeader < 0 || inForm < inHeader)
+	switch {
+	case inForm < 0:
+		return oauth2.AuthStyleInHeader
+	case inHeader < 0 || inForm < inHeader:
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleAutoDetect
 }
 
 // Add adds an issuer. It must not be called after the first check.

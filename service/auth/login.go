@@ -52,9 +52,9 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	found := i.keys.Load().found
 	config := oauth2.Config{
 		ClientID: l.ClientID, ClientSecret: l.ClientSecret, RedirectURL: l.RedirectURL(),
-		Endpoint: oauth2.Endpoint{TokenURL: found.tokenURL(), AuthStyle: oauth2.AuthStyleInHeader},
+		Endpoint: oauth2.Endpoint{TokenURL: found.tokenURL(), AuthStyle: found.secretIn()},
 	}
-	if l.ClientSecret == "" || found.wantsSecretInForm() {
+	if l.ClientSecret == "" {
 		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
