@@ -205,11 +205,11 @@ func isStaffID(id string) bool {
 // if it can't be read, all do: while the database is away, nobody can be removed either.
 func (s *Staff) list() (*roster, error) {
 	list := s.roster.Load()
-	if list != nil && (s.Now().Sub(list.readAt) < rosterAge || !s.reading.TryLock()) {
-		return list, nil
-	}
-	if list == nil {
+	switch {
+	case list == nil || list.readAt.IsZero(): // the list before does not have what was changed here
 		s.reading.Lock()
+	case s.Now().Sub(list.readAt) < rosterAge || !s.reading.TryLock():
+		return list, nil
 	}
 	defer s.reading.Unlock()
 	if now := s.roster.Load(); now != nil && s.Now().Sub(now.readAt) < rosterAge {

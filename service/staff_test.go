@@ -19,10 +19,14 @@ type fakeStaff struct {
 	err  error
 	read int
 	used []string
+	slow func() // called in each reading; nil: nothing
 }
 
 func (f *fakeStaff) Staff(context.Context) ([]model.Account, error) {
 	f.read++
+	if f.slow != nil {
+		f.slow()
+	}
 	return slices.Clone(f.list), f.err
 }
 
@@ -188,6 +192,41 @@ func TestStaffTokensEnd(t *testing.T) {
 	b.Off = true
 	b.refuses("nobody logs in", admin, auth.ErrBadToken)
 	b.wants("a key", key, "key:olga", model.RoleOperator)
+}
+
+// A change shows at once: whoever comes while another request reads the list waits for it, and is not judged by the one before.
+func TestStaffChangesShowAtOnce(t *testing.T) {
+	b := newStaff(t)
+	b.create("olga", false, model.RoleOperator)
+	b.wants("olga", b.logsIn("olga"), "operator:olga", model.RoleOperator)
+	b.create("vera", false, model.RoleViewer)
+	vera := b.logsIn("vera")
+	reads, goOn := make(chan struct{}), make(chan struct{})
+	b.store.slow = func() {
+		close(reads)
+		<-goOn
+	}
+	both := make(chan error, 2)
+	verify := func() {
+		_, err := b.Verify(vera)
+		both <- err
+	}
+	go verify()
+	<-reads
+	b.store.slow = nil
+	go verify()
+	select {
+	case err := <-both:
+		t.Errorf("judged by the list before: %v", err)
+		both <- err
+	case <-time.After(50 * time.Millisecond): // no event shows that a request waits
+	}
+	close(goOn)
+	for range 2 {
+		if err := <-both; err != nil {
+			t.Errorf("a viewer who was just made: %v", err)
+		}
+	}
 }
 
 func TestKeys(t *testing.T) {
