@@ -132,11 +132,11 @@ var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
 	"sql_mode":             "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-	"sql_safe_updates":     "0",        // refuses changes that name no key
-	"sql_select_limit":     "DEFAULT",  // cuts results
-	"sql_big_selects":      "1",        // refuses reads that seem large
-	"sql_auto_is_null":     "0",        // lets IS NULL find the row that was inserted last
-	"unique_checks":        "1",        // lets a unique key be had twice
+	"sql_safe_updates":     "0",        // 1 refuses changes that name no key
+	"sql_select_limit":     "DEFAULT",  // a number cuts results
+	"sql_big_selects":      "1",        // 0 refuses reads that seem large
+	"sql_auto_is_null":     "0",        // 1 lets IS NULL find the row that was inserted last
+	"unique_checks":        "1",        // 0 may let two rows have the same unique key
 	"time_zone":            "'+00:00'", // in local time, NOW() repeats an hour when summer time ends
 	"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "collation_connection": "utf8mb4_general_ci",
 }
