@@ -18,7 +18,7 @@ type Provider interface {
 	Name() string
 	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs
 	// none. It may be called again for the same payment, and then opens nothing new. The error wraps model.ErrNotOpened if
-	// the provider has answered, so that the next call is another try.
+	// the provider has refused: the next call then asks anew, and not for the same answer.
 	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
 	// If over is true, the time to pay is over, and the provider takes no money for the payment from now on if it can.

@@ -1,5 +1,5 @@
 -- +goose Up
--- Some servers refuse tables without a primary key. A database of a first step that already has it is left as it is.
+-- Some servers refuse tables without a primary key. Where the first step has made the column, this statement is passed over.
 ALTER TABLE event_feed ADD COLUMN id TINYINT NOT NULL DEFAULT 1 PRIMARY KEY FIRST;
 
 -- +goose Down

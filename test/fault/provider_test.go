@@ -46,7 +46,7 @@ type bank struct {
 	mu       sync.Mutex
 	answers  map[string]bankAnswer // by idempotency key
 	sessions map[string]*session   // by id
-	charges  map[string]int        // by intent, how often its money went back
+	charges  map[string]int        // by payment intent: how often the money was sent back
 	refuses  map[string]bool       // intents whose money does not go back
 	calls    int
 	failed   map[string]bool // calls whose repeat does not fail
